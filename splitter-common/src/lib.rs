@@ -1,1 +1,32 @@
-//! placeholder
+//! Policy of the splitter: everything that decides what happens to a packet.
+//!
+//! The crate has no I/O, no clock, no allocation and (outside [`buffer`]) no
+//! unsafe code, so that the kernel programs, the agent, the simulator, the
+//! fuzzers and the tests all run this very code.
+//!
+//! Read [`split`] first: it is the whole path of a packet. It calls
+//!
+//! - [`packet`]: finds the headers, or says why it cannot,
+//! - [`flow`]: what is known of a flow and how it is named,
+//! - [`classify`](mod@classify): short or long, and when a long flow may change tunnels,
+//! - [`drain`]: when what was sent into a tunnel will have left it,
+//! - [`dscp`]: rewrites the mark that the kernel routes by,
+//! - [`counters`] and [`histogram`]: what is counted, under which name,
+//! - [`config`]: what an operator can set.
+#![no_std]
+#![deny(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+#[allow(unsafe_code, reason = "the one room that touches raw packet memory")]
+pub mod buffer;
+pub mod classify;
+pub mod config;
+pub mod counters;
+pub mod drain;
+pub mod dscp;
+pub mod flow;
+pub mod histogram;
+pub mod packet;
+pub mod split;

@@ -1,0 +1,216 @@
+//! Short or long, and when a long flow may change tunnels.
+//!
+//! A flow's *class* follows Algorithm 1 of the splitter paper: the count is
+//! raised, then compared, so packet `threshold + 1` is the first long one.
+//!
+//! Its *tunnel* follows later. A packet in the long tunnel can overtake those
+//! of its flow that still wait in the short one; the receiver then asks for
+//! retransmissions, and with timestamps (PAWS) may drop the originals and stall
+//! for a whole retransmission time-out. So a long flow stays in the short
+//! tunnel until its last packet there must have drained:
+//!
+//! - when the tunnel's rate is known, a leaky bucket ([`crate::drain`]) says
+//!   when that is; the time that the packet itself needs to enter the long
+//!   tunnel counts in its favour;
+//! - when not, after a silence of [`Config::guard_ns`];
+//! - and after [`Config::cap_ns`] in any case, counted apart.
+//!
+//! The cost is that the first packets of a long flow that follow the threshold
+//! still load the short tunnel: a handful where the rate is known, the bytes of
+//! one cap where it is not and the flow never pauses.
+
+use crate::config::{Config, Unit};
+use crate::counters::FlowEvent;
+use crate::drain::VirtualQueue;
+use crate::flow::{Class, FlowEntry, Tunnel};
+use crate::packet::TcpFlags;
+
+/// What classification looks at in a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowPacket {
+    /// How many packets it stands for: the segments of a GRO aggregate.
+    pub segments: u64,
+    /// Its length with the Ethernet header.
+    pub bytes: u64,
+    /// Its TCP flags.
+    pub flags: TcpFlags,
+}
+
+impl FlowPacket {
+    /// A packet with `payload_bytes` of TCP payload, counted as so many
+    /// segments as the sender's stack made of it.
+    #[inline(always)]
+    pub const fn new(bytes: u64, payload_bytes: u64, flags: TcpFlags, config: &Config) -> Self {
+        let is_aggregate = config.segment_bytes != 0 && payload_bytes > config.segment_bytes;
+        let segments = if is_aggregate {
+            payload_bytes.div_ceil(config.segment_bytes)
+        } else {
+            1
+        };
+        Self {
+            segments,
+            bytes,
+            flags,
+        }
+    }
+}
+
+/// What is to be done with a packet, and what happened to its flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The flow's class, this packet counted.
+    pub class: Class,
+    /// Where this packet goes.
+    pub tunnel: Tunnel,
+    /// Why the flow starts afresh with this packet, if it does.
+    pub start: Option<FlowEvent>,
+    /// Whether this packet is the flow's first long one.
+    pub became_long: bool,
+    /// Why the flow changes tunnels with this packet, if it does.
+    pub moved: Option<FlowEvent>,
+    /// How long the flow took, when this packet is the first FIN or RST.
+    pub completed_ns: Option<u64>,
+}
+
+/// Counts `packet` in `entry` and decides.
+///
+/// An entry that was never used (no packets) is a new flow. `now_ns` is
+/// `CLOCK_MONOTONIC`, as exact as [`needs_precise_time`] asks for.
+#[inline(always)]
+pub fn classify(
+    entry: &mut FlowEntry,
+    packet: FlowPacket,
+    config: &Config,
+    now_ns: u64,
+) -> Verdict {
+    let start = fresh_start(entry, packet.flags, config, now_ns);
+    if start.is_some() {
+        *entry = FlowEntry {
+            first_seen_ns: now_ns,
+            ..FlowEntry::default()
+        };
+    }
+    entry.packets += packet.segments;
+    entry.bytes += packet.bytes;
+    entry.last_seen_ns = now_ns;
+
+    let became_long = entry.class() == Class::Short && exceeds_threshold(entry, config);
+    if became_long {
+        entry.long_since_ns = now_ns.max(1);
+    }
+    let moved = may_move(entry, packet, config, now_ns);
+    if moved.is_some() {
+        entry.flags |= FlowEntry::MOVED;
+    }
+    Verdict {
+        class: entry.class(),
+        tunnel: entry.tunnel(),
+        start,
+        became_long,
+        moved,
+        completed_ns: completion(entry, packet.flags, now_ns),
+    }
+}
+
+/// Notes that a packet of the flow was sent into the short tunnel.
+///
+/// Call it after [`classify`] chose that tunnel; it is what the change of
+/// tunnel is decided by.
+#[inline(always)]
+pub fn note_sent_short(
+    entry: &mut FlowEntry,
+    bytes: u64,
+    config: &Config,
+    queue: &mut VirtualQueue,
+    now_ns: u64,
+) {
+    entry.drained_ns = if config.short_service.is_known() {
+        queue.send(bytes, now_ns, config.short_service)
+    } else {
+        now_ns
+    };
+}
+
+/// Whether [`classify`] needs `now_ns` to better than a clock tick for this
+/// packet.
+///
+/// Reading a precise clock costs more than the rest of the path, so it is read
+/// for the first and last packet of a flow, around a change of tunnel, and for
+/// full packets into a short tunnel whose drain is modelled. The packets of a
+/// flow in the long tunnel, the bulk of all, do without.
+#[inline(always)]
+pub fn needs_precise_time(entry: &FlowEntry, packet: FlowPacket, config: &Config) -> bool {
+    if entry.packets == 0 || packet.flags.closes() || packet.flags.opens() {
+        return true;
+    }
+    if entry.tunnel() == Tunnel::Long {
+        return false;
+    }
+    if config.short_service.is_known() {
+        return packet.bytes > VirtualQueue::UNTIMED_BYTES || entry.class() == Class::Long;
+    }
+    let mut counted = *entry;
+    counted.packets += packet.segments;
+    counted.bytes += packet.bytes;
+    entry.class() == Class::Long || exceeds_threshold(&counted, config)
+}
+
+#[inline(always)]
+fn fresh_start(
+    entry: &FlowEntry,
+    flags: TcpFlags,
+    config: &Config,
+    now_ns: u64,
+) -> Option<FlowEvent> {
+    if entry.packets == 0 {
+        Some(FlowEvent::Started)
+    } else if entry.is_idle(now_ns, config.idle_timeout_ns) {
+        Some(FlowEvent::RestartedIdle)
+    } else if entry.is_finished() && flags.opens() {
+        Some(FlowEvent::RestartedSyn)
+    } else {
+        None
+    }
+}
+
+#[inline(always)]
+fn exceeds_threshold(entry: &FlowEntry, config: &Config) -> bool {
+    let count = match config.unit() {
+        Unit::Packets => entry.packets,
+        Unit::Bytes => entry.bytes,
+    };
+    count > config.threshold
+}
+
+/// Why this packet may be the flow's first in the long tunnel, if it may.
+#[inline(always)]
+fn may_move(
+    entry: &FlowEntry,
+    packet: FlowPacket,
+    config: &Config,
+    now_ns: u64,
+) -> Option<FlowEvent> {
+    if entry.class() == Class::Short || entry.tunnel() == Tunnel::Long {
+        return None;
+    }
+    let arrives_ns = now_ns + config.long_service.of(packet.bytes);
+    if arrives_ns >= entry.drained_ns + config.guard_ns {
+        Some(FlowEvent::MovedDrained)
+    } else if now_ns >= entry.long_since_ns + config.cap_ns {
+        Some(FlowEvent::MovedAtCap)
+    } else {
+        None
+    }
+}
+
+#[inline(always)]
+fn completion(entry: &mut FlowEntry, flags: TcpFlags, now_ns: u64) -> Option<u64> {
+    if !flags.closes() || entry.is_finished() {
+        return None;
+    }
+    entry.flags |= FlowEntry::FINISHED;
+    Some(now_ns.saturating_sub(entry.first_seen_ns))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! What an operator sets, in the shape that the kernel programs read.
+
+use crate::drain::ServiceTime;
+use crate::dscp::Dscp;
+
+/// What the threshold counts.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unit {
+    /// Packets, as in the paper.
+    #[default]
+    Packets = 0,
+    /// Bytes.
+    Bytes = 1,
+}
+
+/// Settings of the policy; 80 bytes, the one value of the configuration map.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// A flow is long once it has counted more than this.
+    pub threshold: u64,
+    /// A flow that was silent for so long starts afresh (paper §II-B: 30 s).
+    pub idle_timeout_ns: u64,
+    /// How much later than its drain a flow may change tunnels: the longest by
+    /// which the short tunnel's path may lag behind the long one's. Without a
+    /// known rate it is the gap that has to pass.
+    pub guard_ns: u64,
+    /// A long flow changes tunnels after so long at the latest.
+    pub cap_ns: u64,
+    /// Of the short tunnel.
+    pub short_service: ServiceTime,
+    /// Of the long tunnel.
+    pub long_service: ServiceTime,
+    /// Payload bytes of a full segment, by which the segments of a GRO
+    /// aggregate are counted; 0 counts each aggregate as one packet.
+    pub segment_bytes: u64,
+    /// What `threshold` counts: a [`Unit`].
+    unit: u32,
+    /// Mark of the short tunnel.
+    pub short_mark: Dscp,
+    /// Mark of the long tunnel.
+    pub long_mark: Dscp,
+    /// Which bits of the DSCP the routing rules look at: all six, or the lower
+    /// three where only the legacy ToS selector exists.
+    pub match_mask: Dscp,
+    _reserved: u8,
+}
+
+impl Config {
+    /// The paper's threshold is never given; 40 packets is the upper end of
+    /// what it calls the typical size of an RPC (§III-B).
+    pub const DEFAULT_THRESHOLD: u64 = 40;
+    /// Paper §II-B.
+    pub const DEFAULT_IDLE_TIMEOUT_NS: u64 = 30_000_000_000;
+    /// The gap that is waited for while the short tunnel's rate is not known:
+    /// longer than most queues that a class of short flows builds.
+    pub const DEFAULT_GAP_NS: u64 = 5_000_000;
+    /// Long enough for several drains, short against any long flow.
+    pub const DEFAULT_CAP_NS: u64 = 200_000_000;
+    /// DSCP 4 and 2, ToS 0x10 and 0x08: the classic low-delay and throughput
+    /// bits, which differ within the three bits that legacy ToS rules see.
+    pub const DEFAULT_SHORT_MARK: Dscp = Dscp::new(4).unwrap();
+    /// See [`Config::DEFAULT_SHORT_MARK`].
+    pub const DEFAULT_LONG_MARK: Dscp = Dscp::new(2).unwrap();
+
+    /// What the threshold counts.
+    #[inline(always)]
+    pub const fn unit(&self) -> Unit {
+        if self.unit == Unit::Bytes as u32 {
+            Unit::Bytes
+        } else {
+            Unit::Packets
+        }
+    }
+
+    /// The same settings with a threshold in another unit.
+    pub const fn with_threshold(mut self, threshold: u64, unit: Unit) -> Self {
+        self.threshold = threshold;
+        self.unit = unit as u32;
+        self
+    }
+
+    /// Whether the routing rules would send a packet with this mark into the
+    /// long tunnel.
+    #[inline(always)]
+    pub const fn routes_long(&self, mark: Dscp) -> bool {
+        let mask = self.match_mask.value();
+        mark.value() & mask == self.long_mark.value() & mask
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            threshold: Self::DEFAULT_THRESHOLD,
+            idle_timeout_ns: Self::DEFAULT_IDLE_TIMEOUT_NS,
+            guard_ns: Self::DEFAULT_GAP_NS,
+            cap_ns: Self::DEFAULT_CAP_NS,
+            short_service: ServiceTime::UNKNOWN,
+            long_service: ServiceTime::UNKNOWN,
+            segment_bytes: 0,
+            unit: Unit::Packets as u32,
+            short_mark: Self::DEFAULT_SHORT_MARK,
+            long_mark: Self::DEFAULT_LONG_MARK,
+            match_mask: Dscp::ALL_BITS,
+            _reserved: 0,
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! What the kernel programs count; one such value per CPU.
+
+use crate::flow::{Class, Tunnel};
+use crate::histogram::Histogram;
+use crate::packet::Refusal;
+
+/// Something that happened to a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum FlowEvent {
+    /// Its first packet was seen.
+    Started = 0,
+    /// It had been silent for the idle timeout and starts afresh.
+    RestartedIdle = 1,
+    /// A SYN came after FIN or RST: another connection with the same 5-tuple.
+    RestartedSyn = 2,
+    /// It counted more than the threshold.
+    BecameLong = 3,
+    /// It changed to the long tunnel: its last packet in the short one had drained.
+    MovedDrained = 4,
+    /// It changed to the long tunnel because the cap was reached, and may have
+    /// overtaken itself.
+    MovedAtCap = 5,
+}
+
+impl FlowEvent {
+    /// How many kinds there are.
+    pub const COUNT: usize = 6;
+}
+
+/// Counters of one CPU; all rise from zero and never fall.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counters {
+    packets: [u64; 4],
+    bytes: [u64; 4],
+    passed: [u64; Refusal::ALL.len()],
+    events: [u64; FlowEvent::COUNT],
+    finished: [u64; 2],
+    /// Packets that were not split but carried the long mark; they were given
+    /// the short one.
+    pub marks_overridden: u64,
+    /// Packets whose header could not be written.
+    pub mark_failures: u64,
+    completion: [Histogram; 2],
+}
+
+impl Counters {
+    /// Nothing counted yet.
+    pub const ZERO: Self = Self {
+        packets: [0; 4],
+        bytes: [0; 4],
+        passed: [0; Refusal::ALL.len()],
+        events: [0; FlowEvent::COUNT],
+        finished: [0; 2],
+        marks_overridden: 0,
+        mark_failures: 0,
+        completion: [Histogram::EMPTY; 2],
+    };
+
+    /// Counts `packets` with `bytes` of a class that go into a tunnel.
+    #[inline(always)]
+    pub fn count_sent(&mut self, class: Class, tunnel: Tunnel, packets: u64, bytes: u64) {
+        let index = sent_index(class, tunnel);
+        if let Some(count) = self.packets.get_mut(index) {
+            *count += packets;
+        }
+        if let Some(count) = self.bytes.get_mut(index) {
+            *count += bytes;
+        }
+    }
+
+    /// Counts a packet that passes untreated.
+    #[inline(always)]
+    pub fn count_passed(&mut self, reason: Refusal) {
+        if let Some(count) = self.passed.get_mut(reason as usize) {
+            *count += 1;
+        }
+    }
+
+    /// Counts something that happened to a flow.
+    #[inline(always)]
+    pub fn count_event(&mut self, event: FlowEvent) {
+        if let Some(count) = self.events.get_mut(event as usize) {
+            *count += 1;
+        }
+    }
+
+    /// Counts a flow that ended with FIN or RST, and how long it took.
+    #[inline(always)]
+    pub fn count_finished(&mut self, class: Class, completion_ns: u64) {
+        if let Some(count) = self.finished.get_mut(class as usize) {
+            *count += 1;
+        }
+        if let Some(histogram) = self.completion.get_mut(class as usize) {
+            histogram.record(completion_ns);
+        }
+    }
+
+    /// Packets of a class that went into a tunnel.
+    pub const fn packets(&self, class: Class, tunnel: Tunnel) -> u64 {
+        self.packets[sent_index(class, tunnel)]
+    }
+
+    /// Bytes of a class that went into a tunnel.
+    pub const fn bytes(&self, class: Class, tunnel: Tunnel) -> u64 {
+        self.bytes[sent_index(class, tunnel)]
+    }
+
+    /// Packets that passed untreated for a reason.
+    pub const fn passed(&self, reason: Refusal) -> u64 {
+        self.passed[reason as usize]
+    }
+
+    /// How often something happened to a flow.
+    pub const fn events(&self, event: FlowEvent) -> u64 {
+        self.events[event as usize]
+    }
+
+    /// Flows of a class that ended with FIN or RST.
+    pub const fn finished(&self, class: Class) -> u64 {
+        self.finished[class as usize]
+    }
+
+    /// Completion times of the flows of a class that ended with FIN or RST.
+    pub const fn completion(&self, class: Class) -> &Histogram {
+        &self.completion[class as usize]
+    }
+
+    /// Adds what another CPU counted.
+    pub fn add(&mut self, other: &Self) {
+        let pairs = [
+            (&mut self.packets[..], &other.packets[..]),
+            (&mut self.bytes, &other.bytes),
+            (&mut self.passed, &other.passed),
+            (&mut self.events, &other.events),
+            (&mut self.finished, &other.finished),
+        ];
+        for (counts, more) in pairs {
+            counts
+                .iter_mut()
+                .zip(more)
+                .for_each(|(count, more)| *count += more);
+        }
+        self.marks_overridden += other.marks_overridden;
+        self.mark_failures += other.mark_failures;
+        for (histogram, more) in self.completion.iter_mut().zip(&other.completion) {
+            histogram.add(more);
+        }
+    }
+}
+
+#[inline(always)]
+const fn sent_index(class: Class, tunnel: Tunnel) -> usize {
+    class as usize * 2 + tunnel as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_count_is_its_own_and_cpus_add_up() {
+        let (mut one, mut other) = (Counters::ZERO, Counters::ZERO);
+        for reason in Refusal::ALL {
+            one.count_passed(reason);
+        }
+        one.count_sent(Class::Long, Tunnel::Short, 2, 3_000);
+        other.count_sent(Class::Long, Tunnel::Long, 1, 1_500);
+        other.count_finished(Class::Short, 4_000);
+        other.count_event(FlowEvent::MovedAtCap);
+        one.add(&other);
+        one.add(&other);
+
+        assert!(Refusal::ALL.iter().all(|&reason| one.passed(reason) == 1));
+        assert_eq!(one.packets(Class::Long, Tunnel::Short), 2);
+        assert_eq!(one.bytes(Class::Long, Tunnel::Long), 3_000);
+        assert_eq!(one.packets(Class::Short, Tunnel::Short), 0);
+        assert_eq!(one.finished(Class::Short), 2);
+        assert_eq!(one.completion(Class::Short).sum_ns, 8_000);
+        assert_eq!(one.events(FlowEvent::MovedAtCap), 2);
+        assert_eq!(one.events(FlowEvent::Started), 0);
+    }
+}

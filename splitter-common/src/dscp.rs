@@ -1,0 +1,169 @@
+//! The mark that the kernel routes by: the upper six bits of ToS or traffic
+//! class (RFC 2474). The two ECN bits below are never changed (RFC 3168).
+
+use crate::buffer::BufferMut;
+use crate::packet::{Addresses, Network};
+
+/// A DSCP, 0 to 63.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Dscp(u8);
+
+impl Dscp {
+    /// All six bits set; as a mask, an exact match.
+    pub const ALL_BITS: Self = Self(0x3f);
+    /// The bits that a legacy `tos` rule looks at: the kernel masks ToS with
+    /// 0x1c, both in the rule and in the packet.
+    pub const LEGACY_BITS: Self = Self(0x07);
+
+    /// `None` when the value needs more than six bits.
+    pub const fn new(value: u8) -> Option<Self> {
+        if value <= Self::ALL_BITS.0 {
+            Some(Self(value))
+        } else {
+            None
+        }
+    }
+
+    /// The value, 0 to 63.
+    #[inline(always)]
+    pub const fn value(self) -> u8 {
+        self.0
+    }
+
+    /// The DSCP within a ToS or traffic class byte.
+    #[inline(always)]
+    pub const fn of_traffic_class(traffic_class: u8) -> Self {
+        Self(traffic_class >> 2)
+    }
+
+    /// The byte with its DSCP replaced and its ECN bits kept.
+    #[inline(always)]
+    pub const fn applied_to(self, traffic_class: u8) -> u8 {
+        (self.0 << 2) | (traffic_class & ECN_BITS)
+    }
+}
+
+const ECN_BITS: u8 = 0x03;
+
+/// Writes `mark` into the IP header that `network` describes.
+///
+/// Returns whether the packet was changed; one that carries the mark already
+/// is not written to. `None` when the header is not where it was found before.
+#[inline(always)]
+pub fn rewrite<B: BufferMut + ?Sized>(
+    frame: &mut B,
+    network: &Network,
+    mark: Dscp,
+) -> Option<bool> {
+    let new_class = mark.applied_to(network.traffic_class);
+    if new_class == network.traffic_class {
+        return Some(false);
+    }
+    match network.addresses {
+        Addresses::V4 { .. } => rewrite_v4(frame, network.offset, new_class)?,
+        Addresses::V6 { .. } => rewrite_v6(frame, network.offset, new_class)?,
+    }
+    Some(true)
+}
+
+#[inline(always)]
+fn rewrite_v4<B: BufferMut + ?Sized>(frame: &mut B, offset: usize, new_class: u8) -> Option<()> {
+    let [version, old_class] = frame.read::<2>(offset)?;
+    let checksum = u16::from_be_bytes(frame.read::<2>(offset + 10)?);
+    let old = u16::from_be_bytes([version, old_class]);
+    let new = u16::from_be_bytes([version, new_class]);
+    frame.write(
+        offset + 10,
+        updated_checksum(checksum, old, new).to_be_bytes(),
+    )?;
+    frame.write(offset + 1, [new_class])
+}
+
+/// The traffic class lies across the first two bytes of an IPv6 header.
+#[inline(always)]
+fn rewrite_v6<B: BufferMut + ?Sized>(frame: &mut B, offset: usize, new_class: u8) -> Option<()> {
+    let [first, second] = frame.read::<2>(offset)?;
+    let rewritten = [
+        (first & 0xf0) | (new_class >> 4),
+        (new_class << 4) | (second & 0x0f),
+    ];
+    frame.write(offset, rewritten)
+}
+
+/// The header checksum after one 16-bit word changed: RFC 1624 equation 3,
+/// `HC' = ~(~HC + ~m + m')`.
+#[inline(always)]
+pub const fn updated_checksum(checksum: u16, old: u16, new: u16) -> u16 {
+    let sum = !checksum as u32 + !old as u32 + new as u32;
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    !(sum as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn checksum(header: &[u8]) -> u16 {
+        let sum: u32 = header
+            .chunks(2)
+            .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])))
+            .sum();
+        let sum = (sum & 0xffff) + (sum >> 16);
+        !((sum + (sum >> 16)) as u16)
+    }
+
+    proptest! {
+        #[test]
+        fn incremental_checksum_equals_recomputation(mut header: [u8; 20], mark in 0u8..64) {
+            header[0] = 0x45;
+            header[10..12].fill(0);
+            let before = checksum(&header);
+            header[10..12].copy_from_slice(&before.to_be_bytes());
+            let mut frame = [&[0; 12], &[8, 0][..], &header].concat();
+            let network = Network {
+                offset: 14, transport_offset: 34, traffic_class: header[1], protocol: 6,
+                later_fragment: false, frame_bytes: 34,
+                addresses: Addresses::V4 { source: 0, destination: 0 },
+            };
+            let mark = Dscp::new(mark).expect("below 64");
+            let changed = rewrite(frame.as_mut_slice(), &network, mark);
+            prop_assert_eq!(changed, Some(mark.value() != header[1] >> 2));
+
+            let after = &frame[14..];
+            prop_assert_eq!(after[1] >> 2, mark.value());
+            prop_assert_eq!(after[1] & 3, header[1] & 3, "ECN");
+            // A header whose sum is right adds up to all ones; 0 and 0xffff
+            // are the same number in one's complement (RFC 1624 §3).
+            prop_assert_eq!(checksum(after), 0);
+            prop_assert_eq!((&after[2..10], &after[12..]), (&header[2..10], &header[12..]));
+        }
+
+        #[test]
+        fn ipv6_rewrite_touches_the_dscp_alone(mut header: [u8; 40], mark in 0u8..64) {
+            header[0] = 0x60 | (header[0] & 0x0f);
+            let class = (header[0] << 4) | (header[1] >> 4);
+            let mut frame = header;
+            let network = Network {
+                offset: 0, transport_offset: 40, traffic_class: class, protocol: 6,
+                later_fragment: false, frame_bytes: 40,
+                addresses: Addresses::V6 { source: [0; 2], destination: [0; 2] },
+            };
+            rewrite(frame.as_mut_slice(), &network, Dscp::new(mark).expect("below 64"));
+            let class_after = (frame[0] << 4) | (frame[1] >> 4);
+            prop_assert_eq!(class_after >> 2, mark);
+            prop_assert_eq!(class_after & 3, class & 3, "ECN");
+            prop_assert_eq!(frame[0] >> 4, 6);
+            prop_assert_eq!(frame[1] & 0x0f, header[1] & 0x0f);
+            prop_assert_eq!(&frame[2..], &header[2..]);
+        }
+    }
+
+    #[test]
+    fn a_dscp_has_six_bits() {
+        assert!(Dscp::new(63).is_some());
+        assert!(Dscp::new(64).is_none());
+    }
+}

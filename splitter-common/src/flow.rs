@@ -1,0 +1,214 @@
+//! How a flow is named and what is known of it.
+//!
+//! A flow is one direction of a 5-tuple: each border counts what passes it
+//! towards the tunnels (A-S2 of the reproduction notes).
+
+use crate::packet::{Addresses, Tcp, protocol};
+
+/// The 5-tuple of an IPv4 flow; 16 bytes, the key of the IPv4 flow table.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FlowKeyV4 {
+    /// Source address, wire bytes read natively.
+    pub source: u32,
+    /// Destination address, wire bytes read natively.
+    pub destination: u32,
+    /// Source and destination port, wire bytes read natively.
+    pub ports: u32,
+    /// IANA protocol number, widened so that the key has no padding.
+    pub protocol: u32,
+}
+
+/// The 5-tuple of an IPv6 flow; 40 bytes, the key of the IPv6 flow table.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FlowKeyV6 {
+    /// Source address, wire bytes read natively.
+    pub source: [u64; 2],
+    /// Destination address, wire bytes read natively.
+    pub destination: [u64; 2],
+    /// Source and destination port, wire bytes read natively.
+    pub ports: u32,
+    /// IANA protocol number, widened so that the key has no padding.
+    pub protocol: u32,
+}
+
+/// The name of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FlowKey {
+    /// An IPv4 flow.
+    V4(FlowKeyV4),
+    /// An IPv6 flow.
+    V6(FlowKeyV6),
+}
+
+impl FlowKey {
+    /// The key of a TCP packet.
+    #[inline(always)]
+    pub const fn tcp(addresses: Addresses, tcp: &Tcp) -> Self {
+        let protocol = protocol::TCP as u32;
+        match addresses {
+            Addresses::V4 {
+                source,
+                destination,
+            } => Self::V4(FlowKeyV4 {
+                source,
+                destination,
+                ports: tcp.ports,
+                protocol,
+            }),
+            Addresses::V6 {
+                source,
+                destination,
+            } => Self::V6(FlowKeyV6 {
+                source,
+                destination,
+                ports: tcp.ports,
+                protocol,
+            }),
+        }
+    }
+
+    /// Source and destination port as numbers.
+    pub const fn ports(&self) -> (u16, u16) {
+        let ports = match self {
+            Self::V4(key) => key.ports,
+            Self::V6(key) => key.ports,
+        };
+        let bytes = ports.to_ne_bytes();
+        (
+            u16::from_be_bytes([bytes[0], bytes[1]]),
+            u16::from_be_bytes([bytes[2], bytes[3]]),
+        )
+    }
+
+    /// Source and destination address.
+    pub fn addresses(&self) -> (core::net::IpAddr, core::net::IpAddr) {
+        match self {
+            Self::V4(key) => (
+                key.source.to_ne_bytes().into(),
+                key.destination.to_ne_bytes().into(),
+            ),
+            Self::V6(key) => (
+                v6_bytes(key.source).into(),
+                v6_bytes(key.destination).into(),
+            ),
+        }
+    }
+}
+
+fn v6_bytes(halves: [u64; 2]) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&halves[0].to_ne_bytes());
+    bytes[8..].copy_from_slice(&halves[1].to_ne_bytes());
+    bytes
+}
+
+/// What a flow has been found to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Class {
+    /// At most the threshold so far.
+    Short = 0,
+    /// More than the threshold.
+    Long = 1,
+}
+
+/// Where a packet is sent. A long flow stays in the short tunnel until it can
+/// leave without overtaking itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Tunnel {
+    /// The short tunnel.
+    Short = 0,
+    /// The long tunnel.
+    Long = 1,
+}
+
+impl Class {
+    /// Both classes, in the order of their counters.
+    pub const ALL: [Self; 2] = [Self::Short, Self::Long];
+
+    /// The value of the `class` label.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Short => "short",
+            Self::Long => "long",
+        }
+    }
+}
+
+impl Tunnel {
+    /// Both tunnels, in the order of their counters.
+    pub const ALL: [Self; 2] = [Self::Short, Self::Long];
+
+    /// The value of the `tunnel` label.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Short => "short",
+            Self::Long => "long",
+        }
+    }
+}
+
+/// What is remembered of a flow: 56 bytes, the value of the flow tables.
+///
+/// Times are nanoseconds of `CLOCK_MONOTONIC`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowEntry {
+    /// Packets so far; the segments of a GRO aggregate count one each.
+    pub packets: u64,
+    /// Bytes so far, Ethernet headers included.
+    pub bytes: u64,
+    /// When the first packet came.
+    pub first_seen_ns: u64,
+    /// When the last packet came, exact to a clock tick.
+    pub last_seen_ns: u64,
+    /// When the last packet that went into the short tunnel will have left it.
+    pub drained_ns: u64,
+    /// When the flow was found to be long; 0 while it is short.
+    pub long_since_ns: u64,
+    /// A [`FlowEntry::MOVED`] and [`FlowEntry::FINISHED`] bit set.
+    pub flags: u64,
+}
+
+impl FlowEntry {
+    /// The flow has changed to the long tunnel.
+    pub const MOVED: u64 = 1;
+    /// A FIN or RST has passed.
+    pub const FINISHED: u64 = 2;
+
+    /// The class that the flow has now.
+    #[inline(always)]
+    pub const fn class(&self) -> Class {
+        if self.long_since_ns == 0 {
+            Class::Short
+        } else {
+            Class::Long
+        }
+    }
+
+    /// The tunnel that the flow uses now.
+    #[inline(always)]
+    pub const fn tunnel(&self) -> Tunnel {
+        if self.flags & Self::MOVED == 0 {
+            Tunnel::Short
+        } else {
+            Tunnel::Long
+        }
+    }
+
+    /// Whether a FIN or RST has passed.
+    #[inline(always)]
+    pub const fn is_finished(&self) -> bool {
+        self.flags & Self::FINISHED != 0
+    }
+
+    /// Whether nothing was seen for `timeout_ns`.
+    #[inline(always)]
+    pub const fn is_idle(&self, now_ns: u64, timeout_ns: u64) -> bool {
+        // Readings of a tick clock and of other CPUs may lie slightly behind.
+        now_ns.saturating_sub(self.last_seen_ns) >= timeout_ns
+    }
+}

@@ -1,0 +1,427 @@
+//! The one packet parser: Ethernet, VLAN tags, IPv4, IPv6, TCP.
+//!
+//! It runs in two steps because a packet whose transport cannot be read still
+//! has an IP header whose mark must be looked at.
+//!
+//! ```
+//! use splitter_common::packet::{Network, Transport};
+//! # let frame: &[u8] = &[0; 64];
+//! match Network::parse(frame).and_then(|network| Transport::parse(frame, &network)) {
+//!     Ok(transport) => println!("{transport:?}"),
+//!     Err(refusal) => println!("passes untreated: {}", refusal.name()),
+//! }
+//! ```
+
+use crate::buffer::Buffer;
+
+/// Why a packet is left as it is. Each becomes a counter of that name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Refusal {
+    /// The frame ends within the Ethernet header or a VLAN tag.
+    TruncatedEthernet,
+    /// More than two VLAN tags (802.1Q and QinQ are understood).
+    TooManyVlanTags,
+    /// Neither IPv4 nor IPv6: ARP, LLDP, MPLS and so on.
+    NotIp,
+    /// The frame ends within the IPv4 header or its options.
+    TruncatedIpv4,
+    /// Version, header length or total length of the IPv4 header contradict.
+    MalformedIpv4,
+    /// The frame ends within the IPv6 header or an extension header.
+    TruncatedIpv6,
+    /// The version field of the IPv6 header is not 6.
+    MalformedIpv6,
+    /// More IPv6 extension headers than [`MAX_EXTENSION_HEADERS`].
+    TooManyExtensionHeaders,
+    /// A fragment other than the first: it carries no ports.
+    LaterFragment,
+    /// The frame ends within the TCP or UDP header.
+    TruncatedTransport,
+    /// The TCP header length is below 20 bytes or beyond the packet.
+    MalformedTcp,
+    /// UDP is not split (paper §II-B).
+    Udp,
+    /// ESP is not split.
+    Esp,
+    /// GRE is not split.
+    Gre,
+    /// A transport other than TCP, UDP, ESP or GRE: ICMP, SCTP and so on.
+    OtherProtocol,
+    /// The flow table had no room, or refused.
+    TableFull,
+}
+
+impl Refusal {
+    /// All refusals, in the order of their counters.
+    pub const ALL: [Self; 16] = [
+        Self::TruncatedEthernet,
+        Self::TooManyVlanTags,
+        Self::NotIp,
+        Self::TruncatedIpv4,
+        Self::MalformedIpv4,
+        Self::TruncatedIpv6,
+        Self::MalformedIpv6,
+        Self::TooManyExtensionHeaders,
+        Self::LaterFragment,
+        Self::TruncatedTransport,
+        Self::MalformedTcp,
+        Self::Udp,
+        Self::Esp,
+        Self::Gre,
+        Self::OtherProtocol,
+        Self::TableFull,
+    ];
+
+    /// The name that metrics and tables show.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TruncatedEthernet => "truncated_ethernet",
+            Self::TooManyVlanTags => "too_many_vlan_tags",
+            Self::NotIp => "not_ip",
+            Self::TruncatedIpv4 => "truncated_ipv4",
+            Self::MalformedIpv4 => "malformed_ipv4",
+            Self::TruncatedIpv6 => "truncated_ipv6",
+            Self::MalformedIpv6 => "malformed_ipv6",
+            Self::TooManyExtensionHeaders => "too_many_extension_headers",
+            Self::LaterFragment => "later_fragment",
+            Self::TruncatedTransport => "truncated_transport",
+            Self::MalformedTcp => "malformed_tcp",
+            Self::Udp => "udp",
+            Self::Esp => "esp",
+            Self::Gre => "gre",
+            Self::OtherProtocol => "other_protocol",
+            Self::TableFull => "table_full",
+        }
+    }
+}
+
+/// Source and destination of a packet, as they stand on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Addresses {
+    /// IPv4, each address as the four bytes of the header read natively.
+    V4 {
+        /// Source address.
+        source: u32,
+        /// Destination address.
+        destination: u32,
+    },
+    /// IPv6, each address as two halves of the header's bytes read natively.
+    V6 {
+        /// Source address.
+        source: [u64; 2],
+        /// Destination address.
+        destination: [u64; 2],
+    },
+}
+
+/// What the Ethernet and IP headers say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// Where the IP header starts, in bytes from the start of the frame.
+    pub offset: usize,
+    /// Where what follows the IP header and its extensions starts.
+    pub transport_offset: usize,
+    /// ToS (IPv4) or traffic class (IPv6): DSCP in the upper six bits, ECN in
+    /// the lower two.
+    pub traffic_class: u8,
+    /// IANA protocol number of what follows.
+    pub protocol: u8,
+    /// Whether this is a fragment other than the first.
+    pub later_fragment: bool,
+    /// Source and destination.
+    pub addresses: Addresses,
+    /// Bytes from the start of the Ethernet header to the end of the IP packet.
+    /// For a GRO aggregate this is the length of the aggregate.
+    pub frame_bytes: usize,
+}
+
+/// The TCP fields that classification looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tcp {
+    /// Source and destination port, four bytes of the header read natively.
+    pub ports: u32,
+    /// The flags byte.
+    pub flags: TcpFlags,
+    /// Bytes after the TCP header.
+    pub payload_bytes: usize,
+}
+
+/// The flags byte of a TCP header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpFlags(pub u8);
+
+impl TcpFlags {
+    /// The sender has no more data.
+    pub const FIN: u8 = 0x01;
+    /// Opens a connection.
+    pub const SYN: u8 = 0x02;
+    /// Ends a connection at once.
+    pub const RST: u8 = 0x04;
+
+    /// Whether this packet opens a connection in its direction.
+    #[inline(always)]
+    pub const fn opens(self) -> bool {
+        self.0 & Self::SYN != 0
+    }
+
+    /// Whether this packet is the last new one of its direction.
+    #[inline(always)]
+    pub const fn closes(self) -> bool {
+        self.0 & (Self::FIN | Self::RST) != 0
+    }
+}
+
+/// What follows the IP header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// TCP, with what classification needs.
+    Tcp(Tcp),
+    /// UDP.
+    Udp,
+    /// Encapsulating Security Payload.
+    Esp,
+    /// Generic Routing Encapsulation.
+    Gre,
+    /// Anything else.
+    Other,
+}
+
+/// VLAN tags that are skipped: one for 802.1Q, two for QinQ.
+pub const MAX_VLAN_TAGS: usize = 2;
+
+/// IPv6 extension headers that are skipped. RFC 8200 §4.1 lists each of the
+/// four kinds once, destination options twice.
+pub const MAX_EXTENSION_HEADERS: usize = 6;
+
+const ETHERNET_BYTES: usize = 14;
+const VLAN_BYTES: usize = 4;
+const IPV4_BYTES: usize = 20;
+const IPV6_BYTES: usize = 40;
+const TCP_BYTES: usize = 20;
+const UDP_BYTES: usize = 8;
+
+impl Network {
+    /// Reads the headers up to the transport.
+    ///
+    /// # Errors
+    /// The [`Refusal`] that fits; the frame is then to be passed on unchanged.
+    #[inline(always)]
+    pub fn parse<B: Buffer + ?Sized>(frame: &B) -> Result<Self, Refusal> {
+        let (ethertype, offset) = skip_vlan_tags(frame)?;
+        match ethertype {
+            ethertype::IPV4 => parse_ipv4(frame, offset),
+            ethertype::IPV6 => parse_ipv6(frame, offset),
+            _ => Err(Refusal::NotIp),
+        }
+    }
+}
+
+impl Transport {
+    /// Reads the transport header that `network` leads to.
+    ///
+    /// # Errors
+    /// The [`Refusal`] that fits; the frame is then to be passed on untreated.
+    #[inline(always)]
+    pub fn parse<B: Buffer + ?Sized>(frame: &B, network: &Network) -> Result<Self, Refusal> {
+        if network.later_fragment {
+            return Err(Refusal::LaterFragment);
+        }
+        match network.protocol {
+            protocol::TCP => parse_tcp(frame, network),
+            protocol::UDP => frame
+                .read::<UDP_BYTES>(network.transport_offset)
+                .map(|_| Self::Udp)
+                .ok_or(Refusal::TruncatedTransport),
+            protocol::ESP => Ok(Self::Esp),
+            protocol::GRE => Ok(Self::Gre),
+            _ => Ok(Self::Other),
+        }
+    }
+}
+
+/// The EtherType behind at most [`MAX_VLAN_TAGS`] tags, and where its payload starts.
+#[inline(always)]
+fn skip_vlan_tags<B: Buffer + ?Sized>(frame: &B) -> Result<(u16, usize), Refusal> {
+    let header = frame
+        .read::<ETHERNET_BYTES>(0)
+        .ok_or(Refusal::TruncatedEthernet)?;
+    let mut ethertype = u16::from_be_bytes([header[12], header[13]]);
+    let mut offset = ETHERNET_BYTES;
+    for _ in 0..MAX_VLAN_TAGS {
+        if !ethertype::is_vlan(ethertype) {
+            return Ok((ethertype, offset));
+        }
+        let tag = frame
+            .read::<VLAN_BYTES>(offset)
+            .ok_or(Refusal::TruncatedEthernet)?;
+        ethertype = u16::from_be_bytes([tag[2], tag[3]]);
+        offset += VLAN_BYTES;
+    }
+    if ethertype::is_vlan(ethertype) {
+        return Err(Refusal::TooManyVlanTags);
+    }
+    Ok((ethertype, offset))
+}
+
+#[inline(always)]
+fn parse_ipv4<B: Buffer + ?Sized>(frame: &B, offset: usize) -> Result<Network, Refusal> {
+    let header = frame
+        .read::<IPV4_BYTES>(offset)
+        .ok_or(Refusal::TruncatedIpv4)?;
+    let header_bytes = usize::from(header[0] & 0x0f) * 4;
+    let total_bytes = usize::from(u16::from_be_bytes([header[2], header[3]]));
+    // A total length of 0 marks an aggregate beyond 64 KiB (BIG TCP).
+    let total_is_sane = total_bytes >= header_bytes || total_bytes == 0;
+    if header[0] >> 4 != 4 || header_bytes < IPV4_BYTES || !total_is_sane {
+        return Err(Refusal::MalformedIpv4);
+    }
+    let transport_offset = offset + header_bytes;
+    if header_bytes > IPV4_BYTES && frame.read::<1>(transport_offset - 1).is_none() {
+        return Err(Refusal::TruncatedIpv4);
+    }
+    let fragment_offset = u16::from_be_bytes([header[6] & 0x1f, header[7]]);
+    Ok(Network {
+        offset,
+        transport_offset,
+        traffic_class: header[1],
+        protocol: header[9],
+        later_fragment: fragment_offset != 0,
+        addresses: Addresses::V4 {
+            source: u32::from_ne_bytes([header[12], header[13], header[14], header[15]]),
+            destination: u32::from_ne_bytes([header[16], header[17], header[18], header[19]]),
+        },
+        frame_bytes: if total_bytes == 0 {
+            frame.available()
+        } else {
+            offset + total_bytes
+        },
+    })
+}
+
+#[inline(always)]
+fn parse_ipv6<B: Buffer + ?Sized>(frame: &B, offset: usize) -> Result<Network, Refusal> {
+    let header = frame.read::<8>(offset).ok_or(Refusal::TruncatedIpv6)?;
+    let addresses = frame.read::<32>(offset + 8).ok_or(Refusal::TruncatedIpv6)?;
+    if header[0] >> 4 != 6 {
+        return Err(Refusal::MalformedIpv6);
+    }
+    let payload_bytes = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    let extensions = skip_extension_headers(frame, offset + IPV6_BYTES, header[6])?;
+    Ok(Network {
+        offset,
+        transport_offset: extensions.end,
+        traffic_class: (header[0] << 4) | (header[1] >> 4),
+        protocol: extensions.protocol,
+        later_fragment: extensions.later_fragment,
+        addresses: Addresses::V6 {
+            source: [half(&addresses, 0), half(&addresses, 8)],
+            destination: [half(&addresses, 16), half(&addresses, 24)],
+        },
+        // A payload length of 0 marks a jumbogram or an aggregate beyond 64 KiB.
+        frame_bytes: match payload_bytes {
+            0 => frame.available(),
+            _ => offset + IPV6_BYTES + payload_bytes,
+        },
+    })
+}
+
+#[inline(always)]
+fn half(bytes: &[u8; 32], at: usize) -> u64 {
+    let mut eight = [0; 8];
+    eight.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_ne_bytes(eight)
+}
+
+struct Extensions {
+    end: usize,
+    protocol: u8,
+    later_fragment: bool,
+}
+
+/// Skips hop-by-hop, routing, destination and fragment headers (RFC 8200 §4).
+///
+/// A fragment other than the first ends the walk: what follows it is payload.
+#[inline(always)]
+fn skip_extension_headers<B: Buffer + ?Sized>(
+    frame: &B,
+    start: usize,
+    next_header: u8,
+) -> Result<Extensions, Refusal> {
+    let mut found = Extensions {
+        end: start,
+        protocol: next_header,
+        later_fragment: false,
+    };
+    for _ in 0..MAX_EXTENSION_HEADERS {
+        if !protocol::is_extension(found.protocol) || found.later_fragment {
+            return Ok(found);
+        }
+        let header = frame.read::<8>(found.end).ok_or(Refusal::TruncatedIpv6)?;
+        if found.protocol == protocol::FRAGMENT {
+            found.later_fragment = u16::from_be_bytes([header[2], header[3]]) >> 3 != 0;
+            found.end += 8;
+        } else {
+            found.end += (usize::from(header[1]) + 1) * 8;
+        }
+        found.protocol = header[0];
+    }
+    if protocol::is_extension(found.protocol) && !found.later_fragment {
+        return Err(Refusal::TooManyExtensionHeaders);
+    }
+    Ok(found)
+}
+
+#[inline(always)]
+fn parse_tcp<B: Buffer + ?Sized>(frame: &B, network: &Network) -> Result<Transport, Refusal> {
+    let header = frame
+        .read::<TCP_BYTES>(network.transport_offset)
+        .ok_or(Refusal::TruncatedTransport)?;
+    let header_bytes = usize::from(header[12] >> 4) * 4;
+    let end = network.transport_offset + header_bytes;
+    if header_bytes < TCP_BYTES || end > network.frame_bytes {
+        return Err(Refusal::MalformedTcp);
+    }
+    Ok(Transport::Tcp(Tcp {
+        ports: u32::from_ne_bytes([header[0], header[1], header[2], header[3]]),
+        flags: TcpFlags(header[13]),
+        payload_bytes: network.frame_bytes - end,
+    }))
+}
+
+/// EtherTypes (IEEE 802 numbers).
+mod ethertype {
+    pub(super) const IPV4: u16 = 0x0800;
+    pub(super) const IPV6: u16 = 0x86dd;
+    const VLAN: u16 = 0x8100;
+    const SERVICE_VLAN: u16 = 0x88a8;
+    /// QinQ as it was sent before 802.1ad.
+    const OLD_SERVICE_VLAN: u16 = 0x9100;
+
+    #[inline(always)]
+    pub(super) const fn is_vlan(ethertype: u16) -> bool {
+        matches!(ethertype, VLAN | SERVICE_VLAN | OLD_SERVICE_VLAN)
+    }
+}
+
+/// IANA protocol numbers.
+pub mod protocol {
+    /// TCP.
+    pub const TCP: u8 = 6;
+    /// UDP.
+    pub const UDP: u8 = 17;
+    /// GRE.
+    pub const GRE: u8 = 47;
+    /// ESP.
+    pub const ESP: u8 = 50;
+
+    pub(super) const HOP_BY_HOP: u8 = 0;
+    pub(super) const ROUTING: u8 = 43;
+    pub(super) const FRAGMENT: u8 = 44;
+    pub(super) const DESTINATION: u8 = 60;
+
+    #[inline(always)]
+    pub(super) const fn is_extension(protocol: u8) -> bool {
+        matches!(protocol, HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION)
+    }
+}
