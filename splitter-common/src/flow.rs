@@ -69,6 +69,21 @@ impl FlowKey {
         }
     }
 
+    /// The same flow with IPv4 addresses mapped into IPv6 (RFC 4291 §2.5.5.2),
+    /// for tables that keep both families.
+    #[inline(always)]
+    pub const fn as_v6(&self) -> FlowKeyV6 {
+        match *self {
+            Self::V6(key) => key,
+            Self::V4(FlowKeyV4 { source, destination, ports, protocol }) => FlowKeyV6 {
+                source: map_v4(source),
+                destination: map_v4(destination),
+                ports,
+                protocol,
+            },
+        }
+    }
+
     /// Source and destination port as numbers.
     pub const fn ports(&self) -> (u16, u16) {
         let ports = match self {
@@ -97,11 +112,31 @@ impl FlowKey {
     }
 }
 
+#[inline(always)]
+const fn map_v4(address: u32) -> [u64; 2] {
+    let [a, b, c, d] = address.to_ne_bytes();
+    [0, u64::from_ne_bytes([0, 0, 0xff, 0xff, a, b, c, d])]
+}
+
 fn v6_bytes(halves: [u64; 2]) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&halves[0].to_ne_bytes());
     bytes[8..].copy_from_slice(&halves[1].to_ne_bytes());
     bytes
+}
+
+/// When a flow passed a tap, and how much of it: 32 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TapEntry {
+    /// `CLOCK_MONOTONIC` at the first packet.
+    pub first_ns: u64,
+    /// `CLOCK_MONOTONIC` at the last packet so far.
+    pub last_ns: u64,
+    /// Packets so far.
+    pub packets: u64,
+    /// Bytes so far, Ethernet headers included.
+    pub bytes: u64,
 }
 
 /// What a flow has been found to be.

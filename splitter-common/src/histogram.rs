@@ -58,12 +58,18 @@ pub const fn bucket(duration_ns: u64) -> usize {
     if below < 1 << FIRST_OCTAVE {
         return 0;
     }
-    let octave = below.ilog2();
-    if octave >= LAST_OCTAVE {
-        return BUCKETS - 1;
+    // Counted up rather than taken from `ilog2`, whose bit tricks leave the
+    // verifier without a bound for the index.
+    let mut octave = FIRST_OCTAVE;
+    while octave < LAST_OCTAVE {
+        let within = below >> octave;
+        if within < 2 {
+            let upper_half = (below >> (octave - 1)) & 1;
+            return 1 + 2 * (octave - FIRST_OCTAVE) as usize + upper_half as usize;
+        }
+        octave += 1;
     }
-    let upper_half = (below >> (octave - 1)) & 1;
-    (1 + 2 * (octave - FIRST_OCTAVE) + upper_half as u32) as usize
+    BUCKETS - 1
 }
 
 /// The upper bound of a bucket in nanoseconds; `None` for the unbounded last.

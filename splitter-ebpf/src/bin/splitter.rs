@@ -1,0 +1,135 @@
+//! The programs that a border router runs.
+#![no_std]
+#![no_main]
+
+use aya_ebpf::bindings::xdp_action::XDP_PASS;
+use aya_ebpf::btf_maps::{Array, HashMap, PerCpuArray};
+use aya_ebpf::macros::{btf_map, classifier, xdp};
+use aya_ebpf::programs::{TcContext, XdpContext};
+use splitter_common::config::{ClockReading, Settings};
+use splitter_common::counters::Counters;
+use splitter_common::drain::VirtualQueue;
+use splitter_common::flow::{FlowKey, FlowKeyV6, TapEntry};
+use splitter_common::packet::{Network, Transport};
+use splitter_common::split::{Outcome, Splitter};
+use splitter_ebpf::clock::{self, KernelClock};
+use splitter_ebpf::frame;
+use splitter_ebpf::table::KernelTable;
+
+#[btf_map]
+static SETTINGS: Array<Settings, 1> = Array::new();
+
+#[btf_map]
+static COUNTERS: PerCpuArray<Counters, 1> = PerCpuArray::new();
+
+#[btf_map]
+static SHORT_QUEUE: Array<VirtualQueue, 1> = Array::new();
+
+#[btf_map]
+static CLOCK_READING: Array<ClockReading, 1> = Array::new();
+
+/// Flows that passed a tap, of both families.
+#[btf_map]
+static TAPPED: HashMap<FlowKeyV6, TapEntry, 65_536> = HashMap::new();
+
+/// Marks what arrives from the site for the short or the long tunnel. The
+/// packet passes in any case.
+#[xdp(frags)]
+pub fn split(context: XdpContext) -> u32 {
+    if let Some(outcome) = try_split(&context) {
+        log(&context, outcome);
+    }
+    XDP_PASS
+}
+
+#[inline(always)]
+fn try_split(context: &XdpContext) -> Option<Outcome> {
+    let settings = SETTINGS.get(0)?;
+    // SAFETY: a per-CPU value, and XDP programs do not interrupt each other on
+    // one CPU; the queue is shared and says so itself.
+    let (counters, short_queue) = unsafe {
+        (
+            &mut *COUNTERS.get_ptr_mut(0)?,
+            &mut *SHORT_QUEUE.get_ptr_mut(0)?,
+        )
+    };
+    let mut splitter = Splitter {
+        config: &settings.config,
+        table: KernelTable,
+        clock: KernelClock(&settings.clock),
+        short_queue,
+        counters,
+    };
+    Some(splitter.split(&mut frame::of_xdp(context)))
+}
+
+#[cfg(feature = "log")]
+#[inline(always)]
+fn log(context: &XdpContext, outcome: Outcome) {
+    match outcome {
+        Outcome::Split { class, tunnel } => {
+            aya_log_ebpf::trace!(context, "class {} to tunnel {}", class as u8, tunnel as u8);
+        }
+        Outcome::Passed(refusal) => {
+            aya_log_ebpf::debug!(context, "passed untreated: {}", refusal as u8);
+        }
+    }
+}
+
+#[cfg(not(feature = "log"))]
+#[inline(always)]
+fn log(_: &XdpContext, _: Outcome) {}
+
+/// Notes when each TCP flow's first and last packet pass an interface, at
+/// ingress or egress, for completion times as the paper measures them.
+#[classifier]
+pub fn tap(context: TcContext) -> i32 {
+    /// `TCX_NEXT`: lets the next program of the chain run.
+    const NEXT: i32 = -1;
+    note_passage(&context);
+    NEXT
+}
+
+#[inline(always)]
+fn note_passage(context: &TcContext) -> Option<()> {
+    let buffer = frame::of_tc(context);
+    let network = Network::parse(&buffer).ok()?;
+    let Ok(Transport::Tcp(tcp)) = Transport::parse(&buffer, &network) else {
+        return None;
+    };
+    let key = FlowKey::tcp(network.addresses, &tcp).as_v6();
+    let (now_ns, bytes) = (clock::monotonic_ns(), network.frame_bytes as u64);
+    let Some(entry) = TAPPED.get_ptr_mut(&key) else {
+        let first = TapEntry {
+            first_ns: now_ns,
+            last_ns: now_ns,
+            packets: 1,
+            bytes,
+        };
+        return TAPPED.insert(&key, &first, 0).ok();
+    };
+    // SAFETY: the value stays mapped while the program runs; plain integers.
+    let entry = unsafe { &mut *entry };
+    entry.last_ns = now_ns;
+    entry.packets += 1;
+    entry.bytes += bytes;
+    Some(())
+}
+
+/// Reads both clocks at once. Only ever run by the agent, never attached.
+#[xdp]
+pub fn read_clocks(_: XdpContext) -> u32 {
+    if let Some(reading) = CLOCK_READING.get_ptr_mut(0) {
+        let both = ClockReading {
+            ticks: clock::ticks(),
+            monotonic_ns: clock::monotonic_ns(),
+        };
+        // SAFETY: the one value of an array map; the agent runs one at a time.
+        unsafe { *reading = both };
+    }
+    XDP_PASS
+}
+
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

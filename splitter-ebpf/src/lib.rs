@@ -1,0 +1,13 @@
+//! What the kernel programs share: the flow table's room, the clock, frames.
+#![no_std]
+
+pub mod clock;
+pub mod frame;
+pub mod table;
+
+#[cfg(target_arch = "bpf")]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo) -> ! {
+    // Never reached: the verifier refuses programs that could end up here.
+    loop {}
+}
