@@ -1,1 +1,4 @@
-//! placeholder
+//! The agent of the flow splitter: it loads and attaches the kernel programs, steers the two
+//! classes of flows over their tunnels, and watches and measures what happens.
+
+pub mod config;

@@ -1,0 +1,208 @@
+//! The configuration: a TOML file turned into a [`Config`] that cannot be wrong in itself.
+//!
+//! `splitter.example.toml` documents every key. Whether the system has the interfaces that a
+//! configuration names is not decided here: that is for the plan and for `splitter doctor`.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde::Serialize;
+
+mod document;
+mod mistake;
+mod read;
+#[cfg(test)]
+mod tests;
+mod values;
+
+pub use mistake::{ConfigError, Mistake};
+pub use values::{
+    AttachMode, Dscp, DscpMatch, Family, InstanceName, InterfaceName, InvalidValue, PacketLog,
+    RulePriority, TableId, ThresholdUnit,
+};
+
+/// Where the configuration is looked for when no `--config` is given.
+pub const DEFAULT_PATH: &str = "/etc/splitter/splitter.toml";
+
+/// The example that documents every key, for messages and for `splitter check`.
+pub const EXAMPLE: &str = include_str!("../splitter.example.toml");
+
+/// Everything one instance of the splitter is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Config {
+    /// Name of the instance; part of the paths of its pins, lock and state.
+    pub name: InstanceName,
+    /// Directory under which each instance keeps its lock and state. Default `/run/splitter`.
+    pub runtime_dir: PathBuf,
+    /// Where the BPF file system is mounted. Default `/sys/fs/bpf`.
+    pub bpffs: PathBuf,
+    /// Interfaces that face the site, at least one and each once.
+    pub lan: Vec<InterfaceName>,
+    /// The tunnel of short flows and of everything that is not split.
+    pub short: Tunnel,
+    /// The tunnel of long flows, on another device than `short`.
+    pub long: Tunnel,
+    /// What is long, and how many flows are remembered.
+    pub flows: Flows,
+    /// When a flow that has become long changes tunnels.
+    pub demotion: Demotion,
+    /// The marks that the kernel routes by.
+    pub marks: Marks,
+    /// How the XDP program is attached.
+    pub attach: AttachMode,
+    /// What the agent puts into the routing policy.
+    pub routes: Routes,
+    /// Where metrics and health are served.
+    pub metrics: Metrics,
+    /// Log level of the kernel program.
+    pub packet_log: PacketLog,
+}
+
+/// One of the two tunnels to the other site.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Tunnel {
+    /// The device packets leave by.
+    pub device: InterfaceName,
+    /// The next hops on that device.
+    pub gateway: Gateways,
+    /// The routing table that the agent fills for it.
+    pub table: TableId,
+    /// What it carries; known only for the short tunnel, where it bounds the drain time.
+    pub rate_mbit: Option<NonZeroU32>,
+}
+
+/// Next hops of a tunnel, one for each family. Both empty means a point-to-point device.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Gateways {
+    /// The IPv4 next hop.
+    pub v4: Option<Ipv4Addr>,
+    /// The IPv6 next hop.
+    pub v6: Option<Ipv6Addr>,
+}
+
+/// What makes a flow long, and the size of the flow table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Flows {
+    /// A flow is long from unit `threshold + 1` on. Default 40.
+    pub threshold: NonZeroU32,
+    /// What the threshold counts. Default packets.
+    pub unit: ThresholdUnit,
+    /// A flow that was silent for so long starts afresh. Default 30 s.
+    pub idle_timeout: Duration,
+    /// Flows held, for each of IPv4 and IPv6. Default 1,048,576.
+    pub table_size: NonZeroU32,
+}
+
+/// When a long flow may change tunnels without being reordered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Demotion {
+    /// Slack above the computed drain time, or the gap to wait for where no rate is known.
+    /// Default 0 with `short.rate_mbit`, 5 ms without.
+    pub guard: Duration,
+    /// A flow is moved after so long at the latest. Default 200 ms.
+    pub cap: Duration,
+}
+
+/// The two marks and how the kernel's rules match them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Marks {
+    /// Mark of short flows. Default 4.
+    pub short: Dscp,
+    /// Mark of long flows. Default 2.
+    pub long: Dscp,
+    /// How rules match the mark. Default `auto`.
+    #[serde(rename = "match")]
+    pub matching: DscpMatch,
+}
+
+/// What the agent puts into the kernel's routing policy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Routes {
+    /// Destinations behind the tunnels; `None` for all that has no more specific route.
+    pub destinations: Option<Vec<IpNet>>,
+    /// The first of the three rule priorities that the agent uses. Default 1000.
+    pub rule_priority: RulePriority,
+}
+
+/// Where `/metrics`, `/live` and `/ready` are served.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Metrics {
+    /// Address and port. Default `127.0.0.1:9461`.
+    pub address: SocketAddr,
+}
+
+impl Config {
+    /// Reads and parses the file at `path`.
+    ///
+    /// # Errors
+    /// When the file cannot be read, and with every mistake in it when it is wrong.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
+            path: path.to_owned(),
+            source,
+        })?;
+        Self::parse(&text, &path.display().to_string())
+    }
+
+    /// Parses `text`; messages call it `name`.
+    ///
+    /// # Errors
+    /// With every mistake in the text.
+    ///
+    /// ```
+    /// use splitter_agent::config::Config;
+    ///
+    /// let text = "lan = ['eth0']\n[short]\ndevice = 'wan0'\n[long]\ndevice = 'wan1'\n[flows]\nthreshold = 0";
+    /// let error = Config::parse(text, "splitter.toml").unwrap_err();
+    /// assert!(error.to_string().starts_with("splitter.toml:7: flows.threshold = 0: "));
+    /// ```
+    pub fn parse(text: &str, name: &str) -> Result<Self, ConfigError> {
+        read::config(text, name).map_err(ConfigError::Wrong)
+    }
+
+    /// The address families that both tunnels carry; only these are split.
+    pub fn families(&self) -> impl Iterator<Item = Family> {
+        let (short, long) = (self.short.gateway, self.long.gateway);
+        [Family::V4, Family::V6]
+            .into_iter()
+            .filter(move |&family| short.carries(family) && long.carries(family))
+    }
+
+    /// Directory of this instance's lock and state.
+    #[must_use]
+    pub fn instance_dir(&self) -> PathBuf {
+        self.runtime_dir.join(self.name.as_str())
+    }
+
+    /// Directory of this instance's pinned programs, maps and links.
+    #[must_use]
+    pub fn pin_dir(&self) -> PathBuf {
+        self.bpffs.join("splitter").join(self.name.as_str())
+    }
+}
+
+impl Gateways {
+    /// The next hop of a family, if one is set.
+    #[must_use]
+    pub fn of(&self, family: Family) -> Option<IpAddr> {
+        match family {
+            Family::V4 => self.v4.map(IpAddr::V4),
+            Family::V6 => self.v6.map(IpAddr::V6),
+        }
+    }
+
+    /// Whether the device is point-to-point, so that routes need no next hop.
+    #[must_use]
+    pub fn is_point_to_point(&self) -> bool {
+        self.v4.is_none() && self.v6.is_none()
+    }
+
+    /// Whether a tunnel with these next hops carries packets of `family`.
+    #[must_use]
+    pub fn carries(&self, family: Family) -> bool {
+        self.is_point_to_point() || self.of(family).is_some()
+    }
+}

@@ -1,0 +1,349 @@
+//! A TOML text read key by key, so that every mistake is found in one go and each is told with
+//! its line. Serde would stop at the first one and would not name the key.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::{Range, RangeInclusive};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::mistake::Mistake;
+use super::values::InvalidValue;
+
+/// The text, what has been asked of it, and what is wrong with it.
+pub(super) struct Document<'t> {
+    name: &'t str,
+    text: &'t str,
+    root: Spanned<DeTable<'t>>,
+    /// Every key that was asked for, by section; what is left over in the text is unknown.
+    known: RefCell<BTreeMap<&'static str, Vec<&'static str>>>,
+    mistakes: RefCell<Vec<Mistake>>,
+}
+
+/// One table of the document; empty if the text does not have it.
+pub(super) struct Section<'d, 't> {
+    document: &'d Document<'t>,
+    name: &'static str,
+    table: Option<&'d DeTable<'t>>,
+    span: Range<usize>,
+}
+
+/// A value where it stands.
+pub(super) type Value<'t> = Spanned<DeValue<'t>>;
+
+/// What a reader makes of a value.
+pub(super) type Read<T> = Result<T, InvalidValue>;
+
+impl<'t> Document<'t> {
+    /// Parses the text; what is not TOML is among the mistakes at [`finish`](Self::finish).
+    pub(super) fn new(text: &'t str, name: &'t str) -> Self {
+        let (root, errors) = DeTable::parse_recoverable(text);
+        let document = Self {
+            name,
+            text,
+            root,
+            known: RefCell::default(),
+            mistakes: RefCell::default(),
+        };
+        for error in errors {
+            let wrong = InvalidValue::new(
+                format!("this is not TOML: {}", error.message().replace('\n', ", ")),
+                "correct the line",
+            );
+            document.note(error.span().unwrap_or(0..0), String::new(), None, wrong);
+        }
+        document
+    }
+
+    /// Whether the text is TOML at all. If not, its keys are not worth complaining about.
+    pub(super) fn is_toml(&self) -> bool {
+        self.mistakes.borrow().is_empty()
+    }
+
+    /// The keys outside of any section.
+    pub(super) fn top<'d>(&'d self) -> Section<'d, 't> {
+        Section {
+            document: self,
+            name: "",
+            table: Some(self.root.get_ref()),
+            span: 0..0,
+        }
+    }
+
+    /// The section of that name.
+    pub(super) fn section<'d>(&'d self, name: &'static str) -> Section<'d, 't> {
+        self.known.borrow_mut().entry(name).or_default();
+        let value = self.root.get_ref().get(name);
+        let table = value.and_then(|value| value.get_ref().as_table());
+        let span = value.map_or(0..0, Spanned::span);
+        if let (Some(value), None) = (value, table) {
+            let wrong = InvalidValue::new(
+                format!("this is {}, not a section", described(value.get_ref())),
+                format!("write a line [{name}] and the keys below it"),
+            );
+            self.note(
+                span.clone(),
+                name.to_owned(),
+                Some(self.source(value)),
+                wrong,
+            );
+        }
+        Section {
+            document: self,
+            name,
+            table,
+            span,
+        }
+    }
+
+    /// Every mistake, in the order of the text. Keys that were never asked for are mistakes.
+    pub(super) fn finish(self) -> Vec<Mistake> {
+        let read_at_all = !self.known.borrow().is_empty();
+        if read_at_all {
+            self.note_unknown_keys();
+        }
+        let mut mistakes = self.mistakes.into_inner();
+        mistakes.sort_by_key(|mistake| mistake.line);
+        mistakes
+    }
+
+    fn note_unknown_keys(&self) {
+        let known = self.known.borrow();
+        for (key, value) in self.root.get_ref() {
+            let section = known.get(key.get_ref().as_ref());
+            if let (Some(keys), Some(table)) = (section, value.get_ref().as_table()) {
+                for (inner, value) in table {
+                    if !keys.contains(&inner.get_ref().as_ref()) {
+                        self.note_unknown(key.get_ref(), inner, value);
+                    }
+                }
+            } else if section.is_none() && !is_known(&known, "", key.get_ref()) {
+                self.note_unknown("", key, value);
+            }
+        }
+    }
+
+    fn note_unknown(
+        &self,
+        section: &str,
+        key: &Spanned<std::borrow::Cow<'_, str>>,
+        value: &Value<'_>,
+    ) {
+        let path = join(section, key.get_ref());
+        let is_table = value.get_ref().as_table().is_some();
+        let what = if is_table { "section" } else { "key" };
+        let value = (!is_table).then(|| self.source(value));
+        let remedy = match nearest(&self.known.borrow(), section, key.get_ref()) {
+            Some(known) => format!("did you mean {known}?"),
+            None => "remove it; splitter.example.toml documents all there are".to_owned(),
+        };
+        self.note(
+            key.span(),
+            path,
+            value,
+            InvalidValue::new(format!("unknown {what}"), remedy),
+        );
+    }
+
+    fn note(&self, span: Range<usize>, key: String, value: Option<String>, wrong: InvalidValue) {
+        let before = self.text.get(..span.start).unwrap_or(self.text);
+        self.mistakes.borrow_mut().push(Mistake {
+            file: self.name.to_owned(),
+            line: before.matches('\n').count() + 1,
+            key,
+            value,
+            problem: wrong.problem,
+            remedy: wrong.remedy,
+        });
+    }
+
+    /// A value as it is written, on one line and not longer than a message can bear.
+    fn source(&self, value: &Value<'_>) -> String {
+        let source = self.text.get(value.span()).unwrap_or_default();
+        let line = source.split_whitespace().collect::<Vec<_>>().join(" ");
+        match line.char_indices().nth(80) {
+            Some((end, _)) => format!("{}...", &line[..end]),
+            None => line,
+        }
+    }
+}
+
+impl<'t> Section<'_, 't> {
+    /// Reads a key that may be left out. A mistake is noted and reads as absent.
+    pub(super) fn optional<T>(
+        &self,
+        key: &'static str,
+        read: impl FnOnce(&DeValue<'t>) -> Read<T>,
+    ) -> Option<T> {
+        self.document
+            .known
+            .borrow_mut()
+            .entry(self.name)
+            .or_default()
+            .push(key);
+        let value = self.table?.get(key)?;
+        match read(value.get_ref()) {
+            Ok(read) => Some(read),
+            Err(wrong) => {
+                self.note_value(key, value, wrong);
+                None
+            }
+        }
+    }
+
+    /// Reads a key that must be there.
+    pub(super) fn required<T>(
+        &self,
+        key: &'static str,
+        remedy: &str,
+        read: impl FnOnce(&DeValue<'t>) -> Read<T>,
+    ) -> Option<T> {
+        if self.get(key).is_none() {
+            let wrong = InvalidValue::new("this key is required", remedy);
+            self.document
+                .note(self.span.clone(), join(self.name, key), None, wrong);
+        }
+        self.optional(key, read)
+    }
+
+    /// Reads a list, or a single value as a list of one. Each element is judged by itself; of a
+    /// list without any, `empty` is said.
+    pub(super) fn list<T>(
+        &self,
+        key: &'static str,
+        empty: [&str; 2],
+        mut read: impl FnMut(&DeValue<'t>) -> Read<T>,
+    ) -> Option<Vec<T>> {
+        let elements = match self.get(key) {
+            Some(value) if value.get_ref().is_array() => value.get_ref().as_array()?,
+            _ => return self.optional(key, |value| read(value).map(|one| vec![one])),
+        };
+        self.document
+            .known
+            .borrow_mut()
+            .entry(self.name)
+            .or_default()
+            .push(key);
+        if elements.is_empty() {
+            self.contradiction(key, empty[0].to_owned(), empty[1]);
+        }
+        let mut list = Vec::new();
+        for element in elements {
+            match read(element.get_ref()) {
+                Ok(read) => list.push(read),
+                Err(wrong) => self.note_value(key, element, wrong),
+            }
+        }
+        Some(list)
+    }
+
+    /// Notes that a key contradicts another one.
+    pub(super) fn contradiction(&self, key: &'static str, problem: String, remedy: &str) {
+        let wrong = InvalidValue::new(problem, remedy);
+        match self.get(key) {
+            Some(value) => self.note_value(key, value, wrong),
+            None => self
+                .document
+                .note(self.span.clone(), join(self.name, key), None, wrong),
+        }
+    }
+
+    fn get(&self, key: &str) -> Option<&Value<'t>> {
+        self.table?.get(key)
+    }
+
+    fn note_value(&self, key: &str, value: &Value<'t>, wrong: InvalidValue) {
+        let source = self.document.source(value);
+        self.document
+            .note(value.span(), join(self.name, key), Some(source), wrong);
+    }
+}
+
+/// Reads a string.
+pub(super) fn string(value: &DeValue<'_>) -> Read<String> {
+    match value.as_str() {
+        Some(text) => Ok(text.to_owned()),
+        None => Err(InvalidValue::new(
+            format!("this is {}, not a string", described(value)),
+            "write it in quotes",
+        )),
+    }
+}
+
+/// Reads one of a few words.
+pub(super) fn word<T: Copy>(words: &[(&str, T)], value: &DeValue<'_>) -> Read<T> {
+    let text = string(value)?;
+    match words.iter().find(|(word, _)| *word == text) {
+        Some((_, meaning)) => Ok(*meaning),
+        None => {
+            let all: Vec<_> = words
+                .iter()
+                .map(|(word, _)| format!("\"{word}\""))
+                .collect();
+            let remedy = format!("give one of {}", all.join(", "));
+            Err(InvalidValue::new("this word is not known here", remedy))
+        }
+    }
+}
+
+/// Reads a whole number in a range; `unit` and the default are told when it is not.
+pub(super) fn integer(value: &DeValue<'_>, range: RangeInclusive<u32>, hint: &str) -> Read<u32> {
+    let remedy = format!(
+        "give a whole number from {} to {} {hint}",
+        range.start(),
+        range.end()
+    );
+    let Some(number) = value.as_integer() else {
+        let problem = format!("this is {}, not a whole number", described(value));
+        return Err(InvalidValue::new(problem, remedy));
+    };
+    i64::from_str_radix(number.as_str(), number.radix())
+        .ok()
+        .and_then(|number| u32::try_from(number).ok())
+        .filter(|number| range.contains(number))
+        .ok_or_else(|| InvalidValue::new("this is out of range", remedy))
+}
+
+fn described(value: &DeValue<'_>) -> String {
+    let name = value.type_str();
+    let article = if name.starts_with(['a', 'i']) {
+        "an"
+    } else {
+        "a"
+    };
+    format!("{article} {name}")
+}
+
+fn join(section: &str, key: &str) -> String {
+    if section.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{section}.{key}")
+    }
+}
+
+type Known = BTreeMap<&'static str, Vec<&'static str>>;
+
+fn is_known(known: &Known, section: &str, key: &str) -> bool {
+    known.get(section).is_some_and(|keys| keys.contains(&key))
+}
+
+/// The known key that was probably meant: of another section if it is spelt right, else the one
+/// spelt most alike.
+fn nearest(known: &Known, section: &str, key: &str) -> Option<String> {
+    let all = known.iter().flat_map(|(section, keys)| {
+        let sections = (!section.is_empty()).then(|| (*section, format!("[{section}]")));
+        sections
+            .into_iter()
+            .chain(keys.iter().map(|key| (*key, join(section, key))))
+    });
+    let prefix = join(section, "");
+    all.map(|(name, path)| {
+        let elsewhere = if path.starts_with(&prefix) { 0.0 } else { 0.1 };
+        (strsim::jaro_winkler(name, key) - elsewhere, path)
+    })
+    .filter(|(likeness, _)| *likeness > 0.8)
+    .max_by(|(a, _), (b, _)| a.total_cmp(b))
+    .map(|(_, path)| path)
+}

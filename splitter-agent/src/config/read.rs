@@ -1,0 +1,450 @@
+//! From the document to the configuration: each section in turn, then what they say together.
+
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use toml::de::DeValue;
+
+use super::document::{Document, Read, Section, integer, string, word};
+use super::{
+    AttachMode, Config, Demotion, Dscp, DscpMatch, Family, Flows, Gateways, InterfaceName,
+    InvalidValue, Marks, Metrics, Mistake, PacketLog, Routes, RulePriority, TableId, ThresholdUnit,
+    Tunnel,
+};
+
+const THRESHOLD: NonZeroU32 = NonZeroU32::new(40).unwrap();
+const TABLE_SIZE: NonZeroU32 = NonZeroU32::new(1 << 20).unwrap();
+const MAX_TABLE_SIZE: u32 = 1 << 24;
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Beyond a day the kernel's coarse clock could wrap round between two packets.
+const MAX_IDLE_TIMEOUT_S: u32 = 86_400;
+const GUARD_WITHOUT_RATE: Duration = Duration::from_micros(5000);
+const MAX_GUARD_US: u32 = 10_000_000;
+const CAP: Duration = Duration::from_millis(200);
+const MAX_CAP_MS: u32 = 60_000;
+const METRICS_ADDRESS: &str = "127.0.0.1:9461";
+
+/// Parses `text`, which messages call `name`.
+pub(super) fn config(text: &str, name: &str) -> Result<Config, Vec<Mistake>> {
+    let document = Document::new(text, name);
+    let config = if document.is_toml() {
+        sections(&document)
+    } else {
+        None
+    };
+    let mistakes = document.finish();
+    match config {
+        Some(config) if mistakes.is_empty() => Ok(config),
+        _ => Err(mistakes),
+    }
+}
+
+/// `None` only where something required is missing or wrong, which the document has noted.
+fn sections(document: &Document<'_>) -> Option<Config> {
+    let top = document.top();
+    let name = top
+        .optional("name", |value| string(value)?.try_into())
+        .unwrap_or_default();
+    let runtime_dir = top
+        .optional("runtime_dir", directory)
+        .unwrap_or("/run/splitter".into());
+    let bpffs = top
+        .optional("bpffs", directory)
+        .unwrap_or("/sys/fs/bpf".into());
+    let lan = lan(&top);
+    let short = tunnel(&document.section("short"), TableId::SHORT, true);
+    let long = tunnel(&document.section("long"), TableId::LONG, false);
+    let flows = flows(&document.section("flows"));
+    let rate_known = short
+        .as_ref()
+        .is_some_and(|short| short.rate_mbit.is_some());
+    let demotion = demotion(&document.section("demotion"), rate_known);
+    let marks = marks(&document.section("marks"));
+    let attach = document
+        .section("attach")
+        .optional("mode", |value| word(AttachMode::WORDS, value));
+    let routes = routes(&document.section("routes"));
+    let metrics = metrics(&document.section("metrics"));
+    let log = document
+        .section("log")
+        .optional("packets", |value| word(PacketLog::WORDS, value));
+
+    let config = Config {
+        name,
+        runtime_dir,
+        bpffs,
+        lan: lan?,
+        short: short?,
+        long: long?,
+        flows,
+        demotion,
+        marks,
+        attach: attach.unwrap_or_default(),
+        routes,
+        metrics,
+        packet_log: log.unwrap_or_default(),
+    };
+    devices_differ(document, &config);
+    families_agree(document, &config);
+    Some(config)
+}
+
+fn lan(top: &Section<'_, '_>) -> Option<Vec<InterfaceName>> {
+    const REMEDY: &str = "name the interfaces that face the site, such as lan = [\"eth0\"]";
+    top.required("lan", REMEDY, |_| Ok(()))?;
+    let lan = top.list(
+        "lan",
+        ["without an interface nothing would be split", REMEDY],
+        interface,
+    )?;
+    if let Some(twice) = duplicate(&lan) {
+        top.contradiction(
+            "lan",
+            format!("{twice} is listed twice"),
+            "name each interface once",
+        );
+    }
+    Some(lan)
+}
+
+fn tunnel(section: &Section<'_, '_>, table: TableId, has_rate: bool) -> Option<Tunnel> {
+    let remedy = "name the tunnel's interface, such as device = \"wan0\"";
+    let device = section.required("device", remedy, interface);
+    let gateway = gateways(section);
+    let table = section
+        .optional("table", |value| {
+            integer(value, 0..=u32::MAX, &format!("(the default is {table})"))?.try_into()
+        })
+        .unwrap_or(table);
+    let rate_mbit = has_rate
+        .then(|| {
+            section.optional("rate_mbit", |value| {
+                integer(value, 0..=1_000_000, "")?.try_into().map_err(|_| {
+                    InvalidValue::new(
+                        "a tunnel of rate 0 would never drain",
+                        "give its rate in Mbit/s, or leave the key out if it is not known",
+                    )
+                })
+            })
+        })
+        .flatten();
+    Some(Tunnel {
+        device: device?,
+        gateway,
+        table,
+        rate_mbit,
+    })
+}
+
+fn gateways(section: &Section<'_, '_>) -> Gateways {
+    let mut gateways = Gateways::default();
+    let list = section.list(
+        "gateway",
+        [
+            "the list names no next hop",
+            "name one, or leave the key out for a point-to-point device",
+        ],
+        |value| address(value).and_then(next_hop),
+    );
+    for gateway in list.unwrap_or_default() {
+        let before = match gateway {
+            IpAddr::V4(v4) => gateways.v4.replace(v4).map(IpAddr::V4),
+            IpAddr::V6(v6) => gateways.v6.replace(v6).map(IpAddr::V6),
+        };
+        if let Some(before) = before {
+            section.contradiction(
+                "gateway",
+                format!("{before} and {gateway} are of the same family"),
+                "give at most one IPv4 and one IPv6 next hop",
+            );
+        }
+    }
+    gateways
+}
+
+fn flows(section: &Section<'_, '_>) -> Flows {
+    let threshold = section.optional("threshold", |value| {
+        integer(value, 0..=u32::MAX, "(the default is 40)")?
+            .try_into()
+            .map_err(|_| {
+                InvalidValue::new(
+                    "a threshold of 0 would make every packet long",
+                    "give 1 or more (the default is 40)",
+                )
+            })
+    });
+    let table_size = section.optional("table_size", |value| {
+        let size = integer(value, 16..=MAX_TABLE_SIZE, "flows (the default is 1048576)")?;
+        NonZeroU32::new(size)
+            .ok_or_else(|| InvalidValue::new("the table would be empty", "give 16 or more"))
+    });
+    let idle_timeout = section.optional("idle_timeout_s", |value| {
+        let seconds = integer(value, 1..=MAX_IDLE_TIMEOUT_S, "seconds (the default is 30)")?;
+        Ok(Duration::from_secs(seconds.into()))
+    });
+    Flows {
+        threshold: threshold.unwrap_or(THRESHOLD),
+        unit: section
+            .optional("unit", |value| word(ThresholdUnit::WORDS, value))
+            .unwrap_or_default(),
+        idle_timeout: idle_timeout.unwrap_or(IDLE_TIMEOUT),
+        table_size: table_size.unwrap_or(TABLE_SIZE),
+    }
+}
+
+fn demotion(section: &Section<'_, '_>, rate_known: bool) -> Demotion {
+    let default_guard = if rate_known {
+        Duration::ZERO
+    } else {
+        GUARD_WITHOUT_RATE
+    };
+    let guard = section.optional("guard_us", |value| {
+        let guard = integer(value, 0..=MAX_GUARD_US, "microseconds")?;
+        if guard == 0 && !rate_known {
+            return Err(InvalidValue::new(
+                "without short.rate_mbit this is the gap to wait for, and any packet follows a gap of 0",
+                "set short.rate_mbit, or leave guard_us out (then it is 5000)",
+            ));
+        }
+        Ok(Duration::from_micros(guard.into()))
+    });
+    let cap = section.optional("cap_ms", |value| {
+        let cap = integer(value, 1..=MAX_CAP_MS, "milliseconds (the default is 200)")?;
+        Ok(Duration::from_millis(cap.into()))
+    });
+    let demotion = Demotion {
+        guard: guard.unwrap_or(default_guard),
+        cap: cap.unwrap_or(CAP),
+    };
+    if demotion.guard > demotion.cap {
+        let (guard_us, cap_ms) = (demotion.guard.as_micros(), demotion.cap.as_millis());
+        let key = if guard.is_some() {
+            "guard_us"
+        } else {
+            "cap_ms"
+        };
+        section.contradiction(
+            key,
+            format!("the guard of {guard_us} us is longer than the cap of {cap_ms} ms, so only the cap would ever count"),
+            "make guard_us smaller or cap_ms larger",
+        );
+    }
+    demotion
+}
+
+fn marks(section: &Section<'_, '_>) -> Marks {
+    let mark = |key, default: Dscp| {
+        let hint = format!("(the default is {default})");
+        section
+            .optional(key, |value| {
+                let number = integer(value, 0..=63, &hint)?;
+                Dscp::try_from(u8::try_from(number).unwrap_or(u8::MAX))
+            })
+            .unwrap_or(default)
+    };
+    let marks = Marks {
+        short: mark("short", Dscp::SHORT),
+        long: mark("long", Dscp::LONG),
+        matching: section
+            .optional("match", |value| word(DscpMatch::WORDS, value))
+            .unwrap_or_default(),
+    };
+    if marks.short == marks.long {
+        section.contradiction(
+            "long",
+            format!("short flows have the mark {}, too", marks.short),
+            "give the two classes different marks (the defaults are 4 and 2)",
+        );
+    } else if marks.matching == DscpMatch::Tos
+        && let Err(wrong) = marks.check_legacy()
+    {
+        section.contradiction("match", wrong.problem, &wrong.remedy);
+    }
+    marks
+}
+
+impl Marks {
+    /// Whether `tos` rules, which see three bits only, can tell the two marks apart.
+    ///
+    /// # Errors
+    /// When they cannot.
+    pub fn check_legacy(&self) -> Result<(), InvalidValue> {
+        let remedy = "give marks that differ in their low three bits, long's not all zero (the \
+                      defaults are 4 and 2), or match = \"dscp\" on Linux 6.13 and later";
+        let (short, long) = (self.short, self.long);
+        if long.legacy_tos() == 0 {
+            let problem = format!(
+                "a tos rule sees the low three bits of a DSCP only, and those of {long} (long) are zero, which matches every packet"
+            );
+            return Err(InvalidValue::new(problem, remedy));
+        }
+        if short.legacy_tos() == long.legacy_tos() {
+            let problem = format!(
+                "a tos rule sees the low three bits of a DSCP only, and those of {short} (short) and {long} (long) are the same"
+            );
+            return Err(InvalidValue::new(problem, remedy));
+        }
+        Ok(())
+    }
+}
+
+fn routes(section: &Section<'_, '_>) -> Routes {
+    let destinations = section.list(
+        "destinations",
+        [
+            "without a destination nothing would be routed into the tunnels",
+            "name prefixes, or leave the key out for all that has no more specific route",
+        ],
+        prefix,
+    );
+    if let Some(list) = &destinations {
+        if let Some(twice) = duplicate(list) {
+            section.contradiction(
+                "destinations",
+                format!("{twice} is listed twice"),
+                "name each prefix once",
+            );
+        }
+    }
+    let rule_priority = section.optional("rule_priority", |value| {
+        let hint = "(the default is 1000)";
+        integer(value, 1..=RulePriority::MAX, hint)?.try_into()
+    });
+    Routes {
+        destinations,
+        rule_priority: rule_priority.unwrap_or(RulePriority::DEFAULT),
+    }
+}
+
+fn metrics(section: &Section<'_, '_>) -> Metrics {
+    let address = section.optional("address", socket_address);
+    Metrics {
+        address: address.unwrap_or_else(|| METRICS_ADDRESS.parse().expect("a valid constant")),
+    }
+}
+
+fn devices_differ(document: &Document<'_>, config: &Config) {
+    let (top, long) = (document.top(), document.section("long"));
+    if config.short.device == config.long.device {
+        long.contradiction(
+            "device",
+            format!("the short tunnel is on {}, too", config.short.device),
+            "put the two tunnels on different devices",
+        );
+    }
+    for (name, tunnel) in [("short", &config.short), ("long", &config.long)] {
+        if config.lan.contains(&tunnel.device) {
+            top.contradiction(
+                "lan",
+                format!("{} is the device of the {name} tunnel", tunnel.device),
+                "list only interfaces that face the site",
+            );
+        }
+    }
+    if config.short.table == config.long.table {
+        long.contradiction(
+            "table",
+            format!("the short tunnel has table {}, too", config.short.table),
+            "give each tunnel a table of its own (the defaults are 10401 and 10402)",
+        );
+    }
+}
+
+fn families_agree(document: &Document<'_>, config: &Config) {
+    let (short, long) = (config.short.gateway, config.long.gateway);
+    let explicit = !short.is_point_to_point() && !long.is_point_to_point();
+    for family in [Family::V4, Family::V6] {
+        let (on_short, on_long) = (short.carries(family), long.carries(family));
+        if explicit && on_short != on_long {
+            let (section, has, lacks) = if on_short {
+                ("long", "short", "long")
+            } else {
+                ("short", "long", "short")
+            };
+            document.section(section).contradiction(
+                "gateway",
+                format!("the {has} tunnel has an {family} next hop and the {lacks} tunnel has none, so {family} could not be split"),
+                "give both tunnels a next hop of the family, or neither",
+            );
+        }
+    }
+    for net in config.routes.destinations.iter().flatten() {
+        let family = Family::of(net);
+        if !short.carries(family) && !long.carries(family) {
+            document.section("routes").contradiction(
+                "destinations",
+                format!("{net} cannot be reached, because no tunnel has an {family} next hop"),
+                "add the next hop to short.gateway and long.gateway, or remove the prefix",
+            );
+        }
+    }
+}
+
+fn directory(value: &DeValue<'_>) -> Read<PathBuf> {
+    let path = PathBuf::from(string(value)?);
+    if !path.is_absolute() {
+        return Err(InvalidValue::new(
+            "this is not an absolute path",
+            "start it with a slash",
+        ));
+    }
+    Ok(path)
+}
+
+fn interface(value: &DeValue<'_>) -> Read<InterfaceName> {
+    string(value)?.try_into()
+}
+
+fn address(value: &DeValue<'_>) -> Read<IpAddr> {
+    string(value)?.parse().map_err(|_| {
+        InvalidValue::new(
+            "this is not an IP address",
+            "give one such as \"192.0.2.1\" or \"2001:db8::1\"",
+        )
+    })
+}
+
+fn next_hop(address: IpAddr) -> Read<IpAddr> {
+    if address.is_unspecified() || address.is_multicast() || address.is_loopback() {
+        return Err(InvalidValue::new(
+            "this address cannot be a next hop",
+            "give the address that the other end of the tunnel answers to",
+        ));
+    }
+    Ok(address)
+}
+
+fn prefix(value: &DeValue<'_>) -> Read<IpNet> {
+    let net: IpNet = string(value)?.parse().map_err(|_| {
+        InvalidValue::new(
+            "this is not a prefix",
+            "give one such as \"10.2.0.0/16\" or \"2001:db8:b::/48\"",
+        )
+    })?;
+    if net != net.trunc() {
+        return Err(InvalidValue::new(
+            "address bits beyond the prefix length are set",
+            format!("give \"{}\", or a longer prefix", net.trunc()),
+        ));
+    }
+    Ok(net)
+}
+
+fn socket_address(value: &DeValue<'_>) -> Read<SocketAddr> {
+    string(value)?.parse().map_err(|_| {
+        InvalidValue::new(
+            "this is not an address with a port",
+            "give one such as \"127.0.0.1:9461\" or \"[::1]:9461\"",
+        )
+    })
+}
+
+fn duplicate<T: PartialEq>(list: &[T]) -> Option<&T> {
+    list.iter()
+        .enumerate()
+        .find(|(index, item)| list[..*index].contains(item))
+        .map(|(_, item)| item)
+}

@@ -1,0 +1,378 @@
+//! Values that cannot be wrong once they exist.
+
+use std::fmt;
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+/// Why a value is refused and what would be accepted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}; {remedy}")]
+pub struct InvalidValue {
+    /// What is wrong with it.
+    pub problem: String,
+    /// What to do instead.
+    pub remedy: String,
+}
+
+impl InvalidValue {
+    pub(super) fn new(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self {
+            problem: problem.into(),
+            remedy: remedy.into(),
+        }
+    }
+}
+
+/// An address family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl Family {
+    /// The family of a prefix.
+    #[must_use]
+    pub fn of(net: &IpNet) -> Self {
+        match net {
+            IpNet::V4(_) => Self::V4,
+            IpNet::V6(_) => Self::V6,
+        }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
+        })
+    }
+}
+
+/// Differentiated Services Code Point, 0 to 63.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "u8", into = "u8")]
+pub struct Dscp(u8);
+
+impl Dscp {
+    /// The default mark of short flows. Distinct from [`Dscp::LONG`] in the three bits that
+    /// rules of kernels before Linux 6.13 can see.
+    pub const SHORT: Self = Self(4);
+    /// The default mark of long flows.
+    pub const LONG: Self = Self(2);
+
+    /// The code point as a number.
+    #[must_use]
+    pub fn get(self) -> u8 {
+        self.0
+    }
+
+    /// The Type of Service byte that carries it, ECN bits zero.
+    #[must_use]
+    pub fn tos(self) -> u8 {
+        self.0 << 2
+    }
+
+    /// What a `tos` rule sees of it: the kernel masks both rule and packet with 0x1c.
+    #[must_use]
+    pub fn legacy_tos(self) -> u8 {
+        self.tos() & 0x1c
+    }
+}
+
+impl TryFrom<u8> for Dscp {
+    type Error = InvalidValue;
+    fn try_from(value: u8) -> Result<Self, InvalidValue> {
+        if value > 63 {
+            return Err(InvalidValue::new("a DSCP has six bits", "give 0 to 63"));
+        }
+        Ok(Self(value))
+    }
+}
+
+impl From<Dscp> for u8 {
+    fn from(value: Dscp) -> Self {
+        value.0
+    }
+}
+
+impl fmt::Display for Dscp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A number of a routing table that the agent may call its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "u32", into = "u32")]
+pub struct TableId(u32);
+
+impl TableId {
+    /// The default table of the short tunnel.
+    pub const SHORT: Self = Self(10401);
+    /// The default table of the long tunnel.
+    pub const LONG: Self = Self(10402);
+
+    /// The number.
+    #[must_use]
+    pub fn get(self) -> u32 {
+        self.0
+    }
+}
+
+impl TryFrom<u32> for TableId {
+    type Error = InvalidValue;
+    fn try_from(value: u32) -> Result<Self, InvalidValue> {
+        let owner = match value {
+            0 => "means \"unspecified\" to the kernel",
+            253 => "is the kernel's table \"default\"",
+            254 => "is the kernel's table \"main\"",
+            255 => "is the kernel's table \"local\"",
+            _ => return Ok(Self(value)),
+        };
+        Err(InvalidValue::new(
+            format!("table {value} {owner}"),
+            "give the number of a table that nothing else uses, such as 10401",
+        ))
+    }
+}
+
+impl From<TableId> for u32 {
+    fn from(value: TableId) -> Self {
+        value.0
+    }
+}
+
+impl fmt::Display for TableId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The first of the three consecutive rule priorities that an instance uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u32", into = "u32")]
+pub struct RulePriority(u32);
+
+impl RulePriority {
+    /// The default.
+    pub const DEFAULT: Self = Self(1000);
+    /// The last that leaves all three rules in front of the rule for the main table (32766).
+    pub const MAX: u32 = 32763;
+
+    /// Priority of the rule that lets specific routes of the main table win.
+    #[must_use]
+    pub fn specific(self) -> u32 {
+        self.0
+    }
+
+    /// Priority of the rule that picks the long tunnel.
+    #[must_use]
+    pub fn long(self) -> u32 {
+        self.0 + 1
+    }
+
+    /// Priority of the rule that sends the rest to the short tunnel.
+    #[must_use]
+    pub fn short(self) -> u32 {
+        self.0 + 2
+    }
+}
+
+impl TryFrom<u32> for RulePriority {
+    type Error = InvalidValue;
+    fn try_from(value: u32) -> Result<Self, InvalidValue> {
+        if !(1..=Self::MAX).contains(&value) {
+            return Err(InvalidValue::new(
+                "the rules must come after the local table (0) and before the main table (32766)",
+                format!("give 1 to {} (the default is 1000)", Self::MAX),
+            ));
+        }
+        Ok(Self(value))
+    }
+}
+
+impl From<RulePriority> for u32 {
+    fn from(value: RulePriority) -> Self {
+        value.0
+    }
+}
+
+/// Name of a network interface, 1 to 15 bytes as the kernel has it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct InterfaceName(String);
+
+impl InterfaceName {
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for InterfaceName {
+    type Error = InvalidValue;
+    fn try_from(value: String) -> Result<Self, InvalidValue> {
+        let problem = if value.is_empty() {
+            "an interface name cannot be empty".to_owned()
+        } else if value.len() > 15 {
+            format!(
+                "an interface name has at most 15 bytes, this has {}",
+                value.len()
+            )
+        } else if value == "." || value == ".." {
+            "the kernel allows no such interface name".to_owned()
+        } else if value.contains(|c: char| c == '/' || c == ':' || c.is_whitespace() || c == '\0') {
+            "an interface name has no slash, colon or white space".to_owned()
+        } else {
+            return Ok(Self(value));
+        };
+        Err(InvalidValue::new(
+            problem,
+            "give a name as `ip link` shows it",
+        ))
+    }
+}
+
+impl From<InterfaceName> for String {
+    fn from(value: InterfaceName) -> Self {
+        value.0
+    }
+}
+
+impl fmt::Display for InterfaceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Name of an instance: a part of paths, so letters, digits, `-` and `_` only.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct InstanceName(String);
+
+impl InstanceName {
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for InstanceName {
+    fn default() -> Self {
+        Self("default".to_owned())
+    }
+}
+
+impl TryFrom<String> for InstanceName {
+    type Error = InvalidValue;
+    fn try_from(value: String) -> Result<Self, InvalidValue> {
+        let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if value.is_empty() || value.len() > 64 || !value.chars().all(fits) {
+            return Err(InvalidValue::new(
+                "the name becomes part of paths",
+                "give 1 to 64 letters, digits, '-' or '_' (the default is \"default\")",
+            ));
+        }
+        Ok(Self(value))
+    }
+}
+
+impl From<InstanceName> for String {
+    fn from(value: InstanceName) -> Self {
+        value.0
+    }
+}
+
+impl fmt::Display for InstanceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Defines an enum whose variants are words in the configuration, and their list.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+        pub enum $name {
+            $($(#[$variant_doc])* #[serde(rename = $word)] $variant,)*
+        }
+
+        impl $name {
+            /// Every word with what it means.
+            pub(super) const WORDS: &[(&'static str, Self)] = &[$(($word, Self::$variant),)*];
+
+            /// The word in the configuration.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word,)* }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+
+words! {
+    /// How the XDP program is attached.
+    AttachMode {
+        /// In the driver, or not at all.
+        Native = "native",
+        /// In the network stack, for any device; slower.
+        Generic = "generic",
+        /// Native where the driver has it, else generic; what it became is reported.
+        #[default]
+        Auto = "auto",
+    }
+}
+
+words! {
+    /// How the kernel's rules match a mark.
+    DscpMatch {
+        /// Exactly (`FRA_DSCP`, Linux 6.13).
+        Dscp = "dscp",
+        /// By the three bits that `tos` rules of any kernel see.
+        Tos = "tos",
+        /// The best that the running kernel has.
+        #[default]
+        Auto = "auto",
+    }
+}
+
+words! {
+    /// What the threshold counts.
+    ThresholdUnit {
+        /// TCP packets.
+        #[default]
+        Packets = "packets",
+        /// Bytes on the wire.
+        Bytes = "bytes",
+    }
+}
+
+words! {
+    /// Log level of the kernel program.
+    PacketLog {
+        /// Nothing; the program carries no logging code.
+        #[default]
+        Off = "off",
+        /// Flows that change class.
+        Info = "info",
+        /// Packets that are refused, too.
+        Debug = "debug",
+        /// Every packet.
+        Trace = "trace",
+    }
+}
