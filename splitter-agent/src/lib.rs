@@ -2,3 +2,4 @@
 //! classes of flows over their tunnels, and watches and measures what happens.
 
 pub mod config;
+pub mod kernel;

@@ -107,7 +107,9 @@ impl TickClock {
     /// `CLOCK_MONOTONIC` when the tick count is `ticks`.
     #[inline(always)]
     pub const fn at(&self, ticks: u64) -> u64 {
-        ticks.wrapping_mul(self.tick_ns).wrapping_add(self.offset_ns)
+        ticks
+            .wrapping_mul(self.tick_ns)
+            .wrapping_add(self.offset_ns)
     }
 }
 

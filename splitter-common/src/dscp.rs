@@ -6,7 +6,7 @@ use crate::packet::{Addresses, Network};
 
 /// A DSCP, 0 to 63.
 #[repr(transparent)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Dscp(u8);
 
 impl Dscp {

@@ -75,7 +75,12 @@ impl FlowKey {
     pub const fn as_v6(&self) -> FlowKeyV6 {
         match *self {
             Self::V6(key) => key,
-            Self::V4(FlowKeyV4 { source, destination, ports, protocol }) => FlowKeyV6 {
+            Self::V4(FlowKeyV4 {
+                source,
+                destination,
+                ports,
+                protocol,
+            }) => FlowKeyV6 {
                 source: map_v4(source),
                 destination: map_v4(destination),
                 ports,

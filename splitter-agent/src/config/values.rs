@@ -4,6 +4,8 @@ use std::fmt;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+use splitter_common::config::Config as Policy;
+use splitter_common::dscp as policy;
 
 /// Why a value is refused and what would be accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -57,25 +59,31 @@ impl fmt::Display for Family {
 /// Differentiated Services Code Point, 0 to 63.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "u8", into = "u8")]
-pub struct Dscp(u8);
+pub struct Dscp(policy::Dscp);
 
 impl Dscp {
     /// The default mark of short flows. Distinct from [`Dscp::LONG`] in the three bits that
     /// rules of kernels before Linux 6.13 can see.
-    pub const SHORT: Self = Self(4);
+    pub const SHORT: Self = Self(Policy::DEFAULT_SHORT_MARK);
     /// The default mark of long flows.
-    pub const LONG: Self = Self(2);
+    pub const LONG: Self = Self(Policy::DEFAULT_LONG_MARK);
 
     /// The code point as a number.
     #[must_use]
     pub fn get(self) -> u8 {
+        self.0.value()
+    }
+
+    /// The code point as the policy knows it.
+    #[must_use]
+    pub fn policy(self) -> policy::Dscp {
         self.0
     }
 
     /// The Type of Service byte that carries it, ECN bits zero.
     #[must_use]
     pub fn tos(self) -> u8 {
-        self.0 << 2
+        self.get() << 2
     }
 
     /// What a `tos` rule sees of it: the kernel masks both rule and packet with 0x1c.
@@ -88,22 +96,21 @@ impl Dscp {
 impl TryFrom<u8> for Dscp {
     type Error = InvalidValue;
     fn try_from(value: u8) -> Result<Self, InvalidValue> {
-        if value > 63 {
-            return Err(InvalidValue::new("a DSCP has six bits", "give 0 to 63"));
-        }
-        Ok(Self(value))
+        policy::Dscp::new(value)
+            .map(Self)
+            .ok_or_else(|| InvalidValue::new("a DSCP has six bits", "give 0 to 63"))
     }
 }
 
 impl From<Dscp> for u8 {
     fn from(value: Dscp) -> Self {
-        value.0
+        value.get()
     }
 }
 
 impl fmt::Display for Dscp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.get().fmt(f)
     }
 }
 

@@ -1,0 +1,21 @@
+//! The kernel half: the programs, their maps and links, as typed values.
+//!
+//! Everything is pinned below `<bpffs>/splitter/<instance>`, so that packets
+//! are split on while no agent runs and the next agent finds what there is.
+
+mod calibrate;
+mod dataplane;
+mod error;
+mod object;
+mod pins;
+mod settings;
+mod shapes;
+#[cfg(test)]
+mod tests;
+
+pub use calibrate::CalibrationError;
+pub use dataplane::{AttachedMode, Dataplane, FlowRecord, LoadOptions};
+pub use error::KernelError;
+pub use object::{Object, PROGRAM};
+pub use pins::Pins;
+pub use settings::policy_settings;

@@ -1,0 +1,37 @@
+//! Tells aya that the shapes of `splitter-common` are plain data.
+
+use splitter_common::config::{ClockReading, Settings};
+use splitter_common::counters::Counters;
+use splitter_common::flow::{FlowEntry, FlowKeyV4, FlowKeyV6, TapEntry};
+
+/// A value shared with the kernel programs.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape<T>(pub(super) T);
+
+macro_rules! plain_data {
+    ($($shape:ty),*) => {$(
+        // SAFETY: `repr(C)`, `Copy`, 'static, made of integers without padding,
+        // so that any bytes the kernel hands back are a valid value.
+        unsafe impl aya::Pod for Shape<$shape> {}
+    )*};
+}
+
+plain_data!(
+    ClockReading,
+    Counters,
+    FlowEntry,
+    FlowKeyV4,
+    FlowKeyV6,
+    Settings,
+    TapEntry
+);
+
+/// Sizes that the kernel programs were compiled with; padding would show here.
+const _: () = {
+    assert!(size_of::<FlowKeyV4>() == 16);
+    assert!(size_of::<FlowKeyV6>() == 40);
+    assert!(size_of::<FlowEntry>() == 56);
+    assert!(size_of::<TapEntry>() == 32);
+    assert!(size_of::<Settings>() == 80);
+};
