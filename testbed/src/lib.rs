@@ -1,1 +1,7 @@
-//! placeholder
+//! Two sites, two tunnels and real TCP traffic on one machine.
+//!
+//! Everything happens in [anonymous network namespaces](namespace::Namespace): the kernel removes
+//! them, and all that was made in them, when the last process that holds them ends, however it ends.
+
+pub mod namespace;
+pub mod require;
