@@ -1,1 +1,1 @@
-//! placeholder
+//! Tables, plots and pages.

@@ -5,3 +5,6 @@
 
 pub mod namespace;
 pub mod require;
+pub mod topology;
+pub mod traffic;
+pub mod workload;

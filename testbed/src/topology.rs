@@ -1,0 +1,345 @@
+//! Two sites joined by two tunnels.
+//!
+//! ```text
+//! client ── lan0 ┐          ┌── tun0 ──┐          ┌ lan0 ── server
+//!                ├ border A ┤          ├ border B ┤
+//! generator ─ gen0 ┘        └── tun1 ──┘          └ gen0 ── generator
+//! ```
+//!
+//! Every box is a [`Namespace`]. The tunnels are shaped at both ends to a rate with a short FIFO;
+//! neighbours are entered by hand, so that no packet waits for address resolution. Border routers
+//! send all that is not local into `tun0` until a [scheme](crate::scheme) says otherwise.
+
+use std::{
+    fmt::Write as _,
+    net::{Ipv4Addr, Ipv6Addr},
+    path::Path,
+};
+
+use crate::namespace::{Namespace, NamespaceError};
+
+/// The border's device towards its client or server.
+pub const LAN: &str = "lan0";
+/// The border's device towards its traffic generator.
+pub const GENERATOR: &str = "gen0";
+/// The borders' devices of the two tunnels; the first one is for short flows.
+pub const TUNNELS: [&str; 2] = ["tun0", "tun1"];
+/// The only device of a host.
+const HOST_DEVICE: &str = "eth0";
+
+/// What the testbed looks like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopologyOptions {
+    /// Rate of each tunnel in Mbit/s. Default 100 and 100, which one core can carry.
+    pub rates_mbit: [u32; 2],
+    /// Whether client and server send at no more than the faster tunnel's rate. Without it a
+    /// scheme that sprays packets gives one flow the bandwidth of both tunnels, which flatters it.
+    /// The generators, which stand for many hosts, are never shaped. Default true.
+    pub shape_access: bool,
+}
+
+impl Default for TopologyOptions {
+    fn default() -> Self {
+        Self {
+            rates_mbit: [100, 100],
+            shape_access: true,
+        }
+    }
+}
+
+/// A machine that sends and receives.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// Where it lives.
+    pub namespace: Namespace,
+    /// Its IPv4 address.
+    pub ipv4: Ipv4Addr,
+    /// Its IPv6 address, in use only where the kernel has IPv6.
+    pub ipv6: Ipv6Addr,
+}
+
+/// The router at a site's edge.
+#[derive(Clone, Debug)]
+pub struct Border {
+    /// Where it lives.
+    pub namespace: Namespace,
+    /// The far end of each tunnel: the next hop for what goes into it.
+    pub gateways: [Ipv4Addr; 2],
+    /// The same for IPv6.
+    pub gateways_ipv6: [Ipv6Addr; 2],
+}
+
+/// Two sites, alive as long as this value.
+#[derive(Clone, Debug)]
+pub struct Topology {
+    /// The host of site A that opens short flows.
+    pub client: Host,
+    /// The host of site B that answers it.
+    pub server: Host,
+    /// The background's host at site A and at site B.
+    pub generators: [Host; 2],
+    /// The border router of site A and of site B.
+    pub borders: [Border; 2],
+    /// What it was built from.
+    pub options: TopologyOptions,
+}
+
+impl Topology {
+    /// Builds the testbed.
+    ///
+    /// # Errors
+    /// The first command that failed; all that was made until then is gone.
+    pub fn build(options: &TopologyOptions) -> Result<Self, NamespaceError> {
+        let ipv6 = Path::new("/proc/sys/net/ipv6").exists();
+        let names = [
+            "client",
+            "server",
+            "generator-a",
+            "generator-b",
+            "border-a",
+            "border-b",
+        ];
+        let mut namespaces = Vec::with_capacity(names.len());
+        for name in names {
+            let namespace = Namespace::new(name)?;
+            set_parameters(&namespace, ipv6)?;
+            namespaces.push(namespace);
+        }
+        let [client, server, generator_a, generator_b, border_a, border_b] = &namespaces[..] else {
+            unreachable!("as many namespaces as names");
+        };
+
+        let access_mbit = options
+            .shape_access
+            .then_some(options.rates_mbit[0].max(options.rates_mbit[1]));
+        let mut links = vec![
+            Link::access([1, 1], (border_a, LAN), client, access_mbit),
+            Link::access([2, 1], (border_b, LAN), server, access_mbit),
+            Link::access([1, 2], (border_a, GENERATOR), generator_a, None),
+            Link::access([2, 2], (border_b, GENERATOR), generator_b, None),
+        ];
+        for ((subnet, device), rate) in (0..).zip(TUNNELS).zip(options.rates_mbit) {
+            links.push(Link {
+                subnet: [9, subnet],
+                ends: [
+                    End {
+                        namespace: border_a,
+                        device,
+                        rate_mbit: Some(rate),
+                    },
+                    End {
+                        namespace: border_b,
+                        device,
+                        rate_mbit: Some(rate),
+                    },
+                ],
+            });
+        }
+        for link in &links {
+            link.make(ipv6)?;
+        }
+        for (link, host) in links.iter().zip([client, server, generator_a, generator_b]) {
+            add_default_route(
+                host,
+                "congctl cubic",
+                link.ipv4(0),
+                ipv6.then(|| link.ipv6(0)),
+            )?;
+        }
+        for (border, far) in [(border_a, 1), (border_b, 0)] {
+            let tunnel = &links[4];
+            add_default_route(border, "", tunnel.ipv4(far), ipv6.then(|| tunnel.ipv6(far)))?;
+        }
+
+        let host = |link: usize, namespace: &Namespace| Host {
+            namespace: namespace.clone(),
+            ipv4: links[link].ipv4(1),
+            ipv6: links[link].ipv6(1),
+        };
+        let border = |namespace: &Namespace, far: usize| Border {
+            namespace: namespace.clone(),
+            gateways: [links[4].ipv4(far), links[5].ipv4(far)],
+            gateways_ipv6: [links[4].ipv6(far), links[5].ipv6(far)],
+        };
+        Ok(Self {
+            client: host(0, client),
+            server: host(1, server),
+            generators: [host(2, generator_a), host(3, generator_b)],
+            borders: [border(border_a, 1), border(border_b, 0)],
+            options: options.clone(),
+        })
+    }
+
+    /// The hosts at the ends of all connections.
+    pub fn hosts(&self) -> [&Host; 4] {
+        [
+            &self.client,
+            &self.server,
+            &self.generators[0],
+            &self.generators[1],
+        ]
+    }
+}
+
+/// A cable between two namespaces.
+struct Link<'a> {
+    /// Tells the addresses: 10.X.Y.0/24 and fd00:X:Y::/64, host 1 at the first end and 2 at the
+    /// second.
+    subnet: [u8; 2],
+    ends: [End<'a>; 2],
+}
+
+struct End<'a> {
+    namespace: &'a Namespace,
+    device: &'a str,
+    /// What this end may send.
+    rate_mbit: Option<u32>,
+}
+
+impl<'a> Link<'a> {
+    fn access(
+        subnet: [u8; 2],
+        (border, device): (&'a Namespace, &'a str),
+        host: &'a Namespace,
+        rate_mbit: Option<u32>,
+    ) -> Self {
+        let border = End {
+            namespace: border,
+            device,
+            rate_mbit: None,
+        };
+        Self {
+            subnet,
+            ends: [
+                border,
+                End {
+                    namespace: host,
+                    device: HOST_DEVICE,
+                    rate_mbit,
+                },
+            ],
+        }
+    }
+
+    fn ipv4(&self, end: usize) -> Ipv4Addr {
+        Ipv4Addr::new(10, self.subnet[0], self.subnet[1], number(end))
+    }
+
+    fn ipv6(&self, end: usize) -> Ipv6Addr {
+        let [x, y] = self.subnet.map(u16::from);
+        Ipv6Addr::new(0xfd00, x, y, 0, 0, 0, 0, number(end).into())
+    }
+
+    fn mac(&self, end: usize) -> String {
+        let [x, y] = self.subnet;
+        format!("02:00:00:{x:02x}:{y:02x}:{:02x}", number(end))
+    }
+
+    fn make(&self, ipv6: bool) -> Result<(), NamespaceError> {
+        let [one, two] = &self.ends;
+        one.namespace
+            .connect(one.device, two.namespace, two.device)?;
+        for (end, (near, far)) in self.ends.iter().zip([(0, 1), (1, 0)]) {
+            let device = end.device;
+            let mut addresses = vec![(
+                format!("{}/24", self.ipv4(near)),
+                self.ipv4(far).to_string(),
+            )];
+            if ipv6 {
+                addresses.push((
+                    format!("{}/64 nodad", self.ipv6(near)),
+                    self.ipv6(far).to_string(),
+                ));
+            }
+            let mut batch = format!("link set dev {device} address {} up\n", self.mac(near));
+            for (own, neighbour) in addresses {
+                let mac = self.mac(far);
+                let _ = writeln!(batch, "address add {own} dev {device}");
+                let _ = writeln!(
+                    batch,
+                    "neighbour replace {neighbour} lladdr {mac} dev {device} nud permanent"
+                );
+            }
+            end.namespace.run_with_input("ip -batch -", &batch)?;
+            if let Some(rate) = end.rate_mbit {
+                // The queue holds 20 ms at 100 Mbit/s; the burst is two packets, as small as the
+                // shaper can do.
+                end.namespace.run(&format!(
+                    "tc qdisc add dev {device} root tbf rate {rate}mbit burst 3100 limit 250000"
+                ))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The last part of the address of a link's end.
+fn number(end: usize) -> u8 {
+    if end == 0 { 1 } else { 2 }
+}
+
+fn set_parameters(namespace: &Namespace, ipv6: bool) -> Result<(), NamespaceError> {
+    // `default` is what a device starts from, so this comes before there is any.
+    let mut parameters = vec![
+        ("net.ipv4.conf.all.rp_filter", "0"),
+        ("net.ipv4.conf.default.rp_filter", "0"),
+        ("net.ipv4.ip_forward", "1"),
+        // Else a connection would start from what an earlier one learned.
+        ("net.ipv4.tcp_no_metrics_save", "1"),
+    ];
+    if ipv6 {
+        parameters.extend([
+            ("net.ipv6.conf.all.forwarding", "1"),
+            ("net.ipv6.conf.default.accept_dad", "0"),
+            ("net.ipv6.conf.default.router_solicitations", "0"),
+        ]);
+    }
+    parameters
+        .iter()
+        .try_for_each(|(key, value)| namespace.sysctl(key, value))
+}
+
+fn add_default_route(
+    namespace: &Namespace,
+    attributes: &str,
+    ipv4: Ipv4Addr,
+    ipv6: Option<Ipv6Addr>,
+) -> Result<(), NamespaceError> {
+    namespace.run(&format!("ip route add default via {ipv4} {attributes}"))?;
+    if let Some(ipv6) = ipv6 {
+        namespace.run(&format!("ip -6 route add default via {ipv6} {attributes}"))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        error::Error,
+        net::{IpAddr, TcpListener, TcpStream},
+        time::Duration,
+    };
+
+    use super::*;
+    use crate::{require, require::Requirement::*};
+
+    #[test]
+    fn every_host_reaches_every_host() -> Result<(), Box<dyn Error>> {
+        require!(Root, Program("ip"), Program("tc"), Program("ethtool") => Ok(()));
+        require!(QueueingDiscipline("tbf rate 1mbit burst 3100 limit 9000") => Ok(()));
+        require!(CongestionControl("cubic") => Ok(()));
+        let topology = Topology::build(&TopologyOptions::default())?;
+        for from in topology.hosts() {
+            for to in topology.hosts() {
+                for address in [IpAddr::from(to.ipv4), IpAddr::from(to.ipv6)] {
+                    let _listener = to.namespace.enter(|| TcpListener::bind((address, 7)))??;
+                    let limit = Duration::from_secs(1);
+                    from.namespace
+                        .enter(|| TcpStream::connect_timeout(&(address, 7).into(), limit))?
+                        .map_err(|error| format!("{from:?} to {address}: {error}"))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

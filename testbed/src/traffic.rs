@@ -1,0 +1,271 @@
+//! Puts a [`Schedule`] on a [`Topology`] as real TCP connections and measures each flow.
+//!
+//! Every host is one thread inside its namespace with a single-threaded runtime. A flow's
+//! completion time is what an application sees: from the call of `connect` to the last byte at the
+//! receiver. Both ends share a clock, for they are threads of one process.
+
+mod station;
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    namespace::NamespaceError,
+    topology::Topology,
+    workload::{Class, Role, Schedule},
+};
+
+/// How often the observer hears of the time.
+const TICK: Duration = Duration::from_millis(50);
+/// From the start of the threads to the first flow, so that all listen by then.
+const LEAD: Duration = Duration::from_millis(100);
+
+/// What became of one flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// What it was.
+    pub class: Class,
+    /// When it was to start.
+    pub at: Duration,
+    /// From `connect` to the last byte, or nothing when it had not finished at the end.
+    pub completion: Option<Duration>,
+}
+
+/// Why traffic could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrafficError {
+    /// A host's thread could not be put into its namespace.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// A host could not make its sockets or its runtime.
+    #[error("{role:?} cannot start: {source}")]
+    Start {
+        /// The host.
+        role: Role,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The run was cancelled.
+    #[error("cancelled")]
+    Cancelled,
+}
+
+/// Runs all flows of `schedule` and waits up to `drain` for those under way at its end. `observer`
+/// hears about every 50 ms how long traffic has been flowing.
+///
+/// # Errors
+/// [`TrafficError::Cancelled`] soon after `cancel`; others when a host cannot be set up.
+pub fn run(
+    topology: &Topology,
+    schedule: &Arc<Schedule>,
+    drain: Duration,
+    cancel: &CancellationToken,
+    observer: &mut dyn FnMut(Duration) -> Result<(), TrafficError>,
+) -> Result<Vec<Outcome>, TrafficError> {
+    let record = Arc::new(Record::new(schedule));
+    let stop = cancel.child_token();
+    // However this function is left, the threads end.
+    let _stop_on_return = stop.clone().drop_guard();
+    let roles = [
+        Role::Client,
+        Role::Server,
+        Role::GeneratorA,
+        Role::GeneratorB,
+    ];
+    let mut threads = Vec::with_capacity(roles.len());
+    for (role, host) in roles.into_iter().zip(topology.hosts()) {
+        let station = station::Station::new(role, topology, schedule, &record);
+        let stop = stop.clone();
+        threads.push((role, host.namespace.spawn(move || station.run(&stop))?));
+    }
+
+    let last = schedule.length() + drain;
+    loop {
+        thread::sleep(TICK);
+        if cancel.is_cancelled() {
+            break;
+        }
+        let now = Instant::now().saturating_duration_since(record.epoch);
+        observer(now)?;
+        let all_done = record.settled.load(Ordering::Relaxed) == schedule.flows().len();
+        let host_ended = threads.iter().any(|(_, thread)| thread.is_finished());
+        if now >= last || (all_done && now >= schedule.length()) || host_ended {
+            break;
+        }
+    }
+    stop.cancel();
+    for (role, thread) in threads {
+        let ended = thread
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        ended?.map_err(|source| TrafficError::Start { role, source })?;
+    }
+    if cancel.is_cancelled() {
+        Err(TrafficError::Cancelled)
+    } else {
+        Ok(record.outcomes(schedule))
+    }
+}
+
+/// When each flow started and finished, filled in by both its ends.
+#[derive(Debug)]
+struct Record {
+    epoch: Instant,
+    marks: Vec<Marks>,
+    /// How many flows are settled.
+    settled: AtomicUsize,
+}
+
+/// Nanoseconds after the epoch; 0 stands for not yet.
+#[derive(Debug, Default)]
+struct Marks {
+    started_ns: AtomicU64,
+    finished_ns: AtomicU64,
+    settled: AtomicBool,
+}
+
+impl Record {
+    fn new(schedule: &Schedule) -> Self {
+        let marks = schedule.flows().iter().map(|_| Marks::default()).collect();
+        Self {
+            epoch: Instant::now() + LEAD,
+            marks,
+            settled: AtomicUsize::new(0),
+        }
+    }
+
+    fn start(&self, flow: usize) {
+        self.marks[flow]
+            .started_ns
+            .store(self.now_ns(), Ordering::Relaxed);
+    }
+
+    fn finish(&self, flow: usize) {
+        self.marks[flow]
+            .finished_ns
+            .store(self.now_ns(), Ordering::Relaxed);
+        self.settle(flow);
+    }
+
+    /// The flow need not be waited for any more: it has finished or is broken.
+    fn settle(&self, flow: usize) {
+        if !self.marks[flow].settled.swap(true, Ordering::Relaxed) {
+            self.settled.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        let elapsed = Instant::now().saturating_duration_since(self.epoch);
+        u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX).max(1)
+    }
+
+    fn outcomes(&self, schedule: &Schedule) -> Vec<Outcome> {
+        let completion = |marks: &Marks| {
+            let started = marks.started_ns.load(Ordering::Relaxed);
+            let finished = marks.finished_ns.load(Ordering::Relaxed);
+            (finished > 0).then(|| Duration::from_nanos(finished.saturating_sub(started)))
+        };
+        schedule
+            .flows()
+            .iter()
+            .zip(&self.marks)
+            .map(|(flow, marks)| Outcome {
+                class: flow.class,
+                at: flow.at,
+                completion: completion(marks),
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+    use crate::{require, require::Requirement::*, topology::TopologyOptions, workload::*};
+
+    type TestResult = Result<(), Box<dyn Error>>;
+
+    #[test]
+    fn every_flow_finishes_on_an_idle_testbed() -> TestResult {
+        require!(Root, Program("ip"), Program("tc"), Program("ethtool") => Ok(()));
+        let topology = Topology::build(&TopologyOptions::default())?;
+        let workload = Workload {
+            short: ShortFlows::mixed(),
+            background: Some(Background {
+                bytes: 200_000,
+                mbit_per_second: 2.0,
+            }),
+            length: Duration::from_secs(1),
+            seed: 1,
+        };
+        let schedule = Arc::new(workload.schedule());
+        let mut last_tick = Duration::ZERO;
+        let outcomes = run(
+            &topology,
+            &schedule,
+            Duration::from_secs(3),
+            &CancellationToken::new(),
+            &mut |at| {
+                last_tick = at;
+                Ok(())
+            },
+        )?;
+        assert_eq!(outcomes.len(), schedule.flows().len());
+        for outcome in outcomes {
+            let completion = outcome
+                .completion
+                .ok_or(format!("unfinished: {outcome:?}"))?;
+            assert!(completion > Duration::from_micros(100), "{outcome:?}");
+            assert!(completion < Duration::from_secs(1), "{outcome:?}");
+        }
+        assert!(last_tick >= schedule.length());
+        Ok(())
+    }
+
+    #[test]
+    fn cancelling_ends_at_once() -> TestResult {
+        require!(Root, Program("ip"), Program("tc"), Program("ethtool") => Ok(()));
+        let topology = Topology::build(&TopologyOptions::default())?;
+        let schedule = Arc::new(Schedule::uploads(100, 5, Duration::from_secs(60)));
+        let cancel = CancellationToken::new();
+        let begun = Instant::now();
+        let ended = run(&topology, &schedule, Duration::ZERO, &cancel, &mut |_| {
+            cancel.cancel();
+            Ok(())
+        });
+        assert!(matches!(ended, Err(TrafficError::Cancelled)));
+        assert!(begun.elapsed() < Duration::from_secs(2));
+        Ok(())
+    }
+
+    #[test]
+    fn flow_that_cannot_finish_is_reported() -> TestResult {
+        require!(Root, Program("ip"), Program("tc"), Program("ethtool") => Ok(()));
+        let topology = Topology::build(&TopologyOptions::default())?;
+        topology.borders[0].namespace.run("ip link set tun0 down")?;
+        let schedule = Arc::new(Schedule::uploads(3, 5, Duration::from_millis(100)));
+        let cancel = CancellationToken::new();
+        let outcomes = run(
+            &topology,
+            &schedule,
+            Duration::from_millis(300),
+            &cancel,
+            &mut |_| Ok(()),
+        )?;
+        assert_eq!(outcomes.len(), 3);
+        assert!(outcomes.iter().all(|outcome| outcome.completion.is_none()));
+        Ok(())
+    }
+}
