@@ -5,6 +5,7 @@
 
 pub mod namespace;
 pub mod require;
+pub mod scheme;
 pub mod topology;
 pub mod traffic;
 pub mod workload;

@@ -54,8 +54,8 @@ pub struct Host {
     pub namespace: Namespace,
     /// Its IPv4 address.
     pub ipv4: Ipv4Addr,
-    /// Its IPv6 address, in use only where the kernel has IPv6.
-    pub ipv6: Ipv6Addr,
+    /// Its IPv6 address, where the kernel has IPv6.
+    pub ipv6: Option<Ipv6Addr>,
 }
 
 /// The router at a site's edge.
@@ -65,8 +65,20 @@ pub struct Border {
     pub namespace: Namespace,
     /// The far end of each tunnel: the next hop for what goes into it.
     pub gateways: [Ipv4Addr; 2],
-    /// The same for IPv6.
-    pub gateways_ipv6: [Ipv6Addr; 2],
+    /// The same for IPv6, where the kernel has it.
+    pub gateways_ipv6: Option<[Ipv6Addr; 2]>,
+}
+
+impl Border {
+    /// The far end of a tunnel in all address families.
+    pub fn gateway_addresses(&self, tunnel: usize) -> Vec<String> {
+        let ipv6 = self
+            .gateways_ipv6
+            .map(|gateways| gateways[tunnel].to_string());
+        std::iter::once(self.gateways[tunnel].to_string())
+            .chain(ipv6)
+            .collect()
+    }
 }
 
 /// Two sites, alive as long as this value.
@@ -154,12 +166,12 @@ impl Topology {
         let host = |link: usize, namespace: &Namespace| Host {
             namespace: namespace.clone(),
             ipv4: links[link].ipv4(1),
-            ipv6: links[link].ipv6(1),
+            ipv6: ipv6.then(|| links[link].ipv6(1)),
         };
         let border = |namespace: &Namespace, far: usize| Border {
             namespace: namespace.clone(),
             gateways: [links[4].ipv4(far), links[5].ipv4(far)],
-            gateways_ipv6: [links[4].ipv6(far), links[5].ipv6(far)],
+            gateways_ipv6: ipv6.then(|| [links[4].ipv6(far), links[5].ipv6(far)]),
         };
         Ok(Self {
             client: host(0, client),
@@ -331,7 +343,8 @@ mod tests {
         let topology = Topology::build(&TopologyOptions::default())?;
         for from in topology.hosts() {
             for to in topology.hosts() {
-                for address in [IpAddr::from(to.ipv4), IpAddr::from(to.ipv6)] {
+                let ipv6 = to.ipv6.map(IpAddr::from);
+                for address in std::iter::once(IpAddr::from(to.ipv4)).chain(ipv6) {
                     let _listener = to.namespace.enter(|| TcpListener::bind((address, 7)))??;
                     let limit = Duration::from_secs(1);
                     from.namespace

@@ -1,0 +1,319 @@
+//! The splitter's daemon on one border.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read as _, Write as _},
+    net::{Ipv4Addr, SocketAddr, TcpStream},
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::{Child, ExitStatus, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde::Serialize;
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+use super::{SchemeError, SplitterScheme, State};
+use crate::{
+    namespace::{Isolation, Namespace},
+    topology::{Border, GENERATOR, LAN, TUNNELS},
+};
+
+/// Where the daemon serves its metrics, on the loopback device of its namespace.
+const METRICS: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 9461);
+/// How long it may take to attach its programs.
+const READY_BOUND: Duration = Duration::from_secs(15);
+/// How long it may take to remove what it has set up.
+const STOP_BOUND: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(20);
+/// How much of its log an error shows.
+const LOG_LINES: usize = 12;
+
+/// A running daemon; dropping it kills it.
+#[derive(Debug)]
+pub(super) struct Agent {
+    border: Namespace,
+    child: Child,
+    directory: TempDir,
+}
+
+#[derive(Serialize)]
+struct Configuration {
+    name: &'static str,
+    lan: [&'static str; 2],
+    runtime_dir: PathBuf,
+    bpffs: PathBuf,
+    short: Tunnel,
+    long: Tunnel,
+    flows: Flows,
+    attach: Attach,
+    metrics: Metrics,
+}
+
+#[derive(Serialize)]
+struct Tunnel {
+    device: &'static str,
+    gateway: Vec<String>,
+    rate_mbit: u32,
+}
+
+#[derive(Serialize)]
+struct Flows {
+    threshold: u32,
+}
+
+#[derive(Serialize)]
+struct Attach {
+    mode: String,
+}
+
+#[derive(Serialize)]
+struct Metrics {
+    address: String,
+}
+
+impl Agent {
+    /// Starts the daemon; it is not ready yet.
+    pub(super) fn start(
+        border: &Border,
+        rates_mbit: [u32; 2],
+        scheme: &SplitterScheme,
+    ) -> Result<Self, SchemeError> {
+        let directory = TempDir::with_prefix("splitter-testbed-")
+            .map_err(prepare_error(&std::env::temp_dir()))?;
+        let path = |name: &str| directory.path().join(name);
+        for name in ["bpf", "run"] {
+            fs::create_dir(path(name)).map_err(prepare_error(&path(name)))?;
+        }
+        let config = path("splitter.toml");
+        let text = configuration(directory.path(), border, rates_mbit, scheme);
+        fs::write(&config, text).map_err(prepare_error(&config))?;
+        let log = File::create(path("log")).map_err(prepare_error(&path("log")))?;
+        let also_log = log.try_clone().map_err(prepare_error(&path("log")))?;
+
+        let start_error = |source| SchemeError::Start {
+            binary: scheme.binary.clone(),
+            border: border.namespace.name().to_owned(),
+            source,
+        };
+        let isolation = Isolation::with_bpffs(&path("bpf")).map_err(start_error)?;
+        let child = border
+            .namespace
+            .command_isolated(&scheme.binary.to_string_lossy(), &isolation)
+            .arg("--config")
+            .arg(&config)
+            .arg("run")
+            // Ctrl-C at the terminal is for us, who then end the daemon in order.
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(also_log)
+            .spawn()
+            .map_err(start_error)?;
+        Ok(Self {
+            border: border.namespace.clone(),
+            child,
+            directory,
+        })
+    }
+
+    /// Waits until the daemon says that its programs are at work.
+    pub(super) fn wait_until_ready(
+        &mut self,
+        cancel: &CancellationToken,
+    ) -> Result<(), SchemeError> {
+        let deadline = Instant::now() + READY_BOUND;
+        while self.border.enter(is_ready)?.is_err() {
+            if cancel.is_cancelled() {
+                return Err(SchemeError::Cancelled);
+            }
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(self.error(&format!("ended with {status} before it was ready")));
+            }
+            if Instant::now() > deadline {
+                return Err(self.error(&format!("was not ready after {READY_BOUND:?}")));
+            }
+            thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
+    /// Ends the daemon as a service manager would and checks what is left of it.
+    pub(super) fn stop(mut self) -> Result<(), SchemeError> {
+        if let Ok(Some(status)) = self.child.try_wait() {
+            return Err(self.error(&format!("ended with {status} during the run")));
+        }
+        // It has not been waited for, so the id is still its own.
+        let id = Pid::from_raw(self.child.id().cast_signed());
+        kill(id, Signal::SIGTERM)
+            .map_err(|errno| self.error(&format!("cannot be ended: {errno}")))?;
+        match self.wait(STOP_BOUND) {
+            Ok(Some(status)) if status.success() => {}
+            Ok(Some(status)) => return Err(self.error(&format!("ended with {status}"))),
+            Ok(None) => return Err(self.error(&format!("did not end within {STOP_BOUND:?}"))),
+            Err(error) => return Err(self.error(&format!("cannot be waited for: {error}"))),
+        }
+        match State::read(&self.border)?.describe() {
+            None => Ok(()),
+            Some(remains) => Err(SchemeError::Remains {
+                border: self.border.name().to_owned(),
+                remains,
+            }),
+        }
+    }
+
+    fn wait(&mut self, bound: Duration) -> io::Result<Option<ExitStatus>> {
+        let deadline = Instant::now() + bound;
+        loop {
+            let status = self.child.try_wait()?;
+            if status.is_some() || Instant::now() > deadline {
+                return Ok(status);
+            }
+            thread::sleep(POLL);
+        }
+    }
+
+    fn error(&self, what: &str) -> SchemeError {
+        let log = fs::read(self.directory.path().join("log")).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let lines: Vec<&str> = log.lines().collect();
+        SchemeError::Agent {
+            border: self.border.name().to_owned(),
+            what: what.to_owned(),
+            log: lines[lines.len().saturating_sub(LOG_LINES)..].join("\n"),
+        }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        // Both fail only when it has ended and been waited for already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn configuration(
+    directory: &Path,
+    border: &Border,
+    rates_mbit: [u32; 2],
+    scheme: &SplitterScheme,
+) -> String {
+    let [short, long] = [0, 1].map(|index| Tunnel {
+        device: TUNNELS[index],
+        gateway: border.gateway_addresses(index),
+        rate_mbit: rates_mbit[index],
+    });
+    let base = Configuration {
+        name: "testbed",
+        lan: [LAN, GENERATOR],
+        runtime_dir: directory.join("run"),
+        bpffs: directory.join("bpf"),
+        short,
+        long,
+        flows: Flows {
+            threshold: scheme.threshold,
+        },
+        attach: Attach {
+            mode: scheme.attach.clone(),
+        },
+        metrics: Metrics {
+            address: SocketAddr::from(METRICS).to_string(),
+        },
+    };
+    let mut table = toml::Table::try_from(base).expect("plain strings and numbers");
+    table.extend(scheme.configuration.clone());
+    table.to_string()
+}
+
+/// Asks for `/ready` from inside the daemon's namespace.
+fn is_ready() -> io::Result<()> {
+    let mut stream = TcpStream::connect_timeout(&METRICS.into(), Duration::from_secs(1))?;
+    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+    stream.write_all(b"GET /ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream.take(4096).read_to_end(&mut answer)?;
+    let answer = String::from_utf8_lossy(&answer);
+    let status = answer.split_whitespace().nth(1);
+    if status == Some("200") {
+        Ok(())
+    } else {
+        Err(io::Error::other(answer.into_owned()))
+    }
+}
+
+fn prepare_error(path: &Path) -> impl FnOnce(io::Error) -> SchemeError + use<> {
+    let path = path.to_owned();
+    move |source| SchemeError::Prepare { path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{require, require::Requirement::*, topology::*};
+
+    fn scheme(binary: &str, configuration: toml::Table) -> SplitterScheme {
+        let attach = "native".to_owned();
+        SplitterScheme {
+            binary: binary.into(),
+            threshold: 45,
+            attach,
+            configuration,
+        }
+    }
+
+    #[test]
+    fn configuration_can_be_replaced_by_section() {
+        require!(Root, Program("ip"));
+        let border = Border {
+            namespace: Namespace::new("border").expect("we are root"),
+            gateways: [Ipv4Addr::new(10, 9, 0, 2), Ipv4Addr::new(10, 9, 1, 2)],
+            gateways_ipv6: None,
+        };
+        let extra: toml::Table = "[flows]\nthreshold = 7\n[demotion]\ncap_ms = 9"
+            .parse()
+            .expect("TOML");
+        let text = configuration(
+            Path::new("/x"),
+            &border,
+            [100, 50],
+            &scheme("splitter", extra),
+        );
+        let table: toml::Table = text.parse().expect("it wrote TOML");
+        assert_eq!(table["flows"]["threshold"].as_integer(), Some(7));
+        assert_eq!(table["demotion"]["cap_ms"].as_integer(), Some(9));
+        assert_eq!(table["long"]["rate_mbit"].as_integer(), Some(50));
+        assert_eq!(table["long"]["gateway"][0].as_str(), Some("10.9.1.2"));
+        assert_eq!(table["bpffs"].as_str(), Some("/x/bpf"));
+    }
+
+    #[test]
+    fn program_that_ends_at_once_is_an_error_with_its_words() {
+        require!(
+            Root,
+            Program("ip"),
+            Program("tc"),
+            Program("ethtool"),
+            FileSystem("bpf")
+        );
+        let topology = Topology::build(&TopologyOptions::default()).expect("we are root");
+        let border = &topology.borders[0];
+        // `ls` does not know the arguments and says so.
+        let scheme = scheme("ls", toml::Table::new());
+        let mut agent = Agent::start(border, [100, 100], &scheme).expect("ls is there");
+        let error = agent
+            .wait_until_ready(&CancellationToken::new())
+            .expect_err("never ready");
+        let text = error.to_string();
+        assert!(
+            text.contains("before it was ready") && text.contains("--config"),
+            "{text}"
+        );
+    }
+}
