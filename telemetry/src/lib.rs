@@ -1,1 +1,53 @@
-//! placeholder
+//! The Prometheus layer that the flow prioritisation tools share.
+//!
+//! - [`Metrics`] is a registry that knows its prefix and refuses a name that
+//!   breaks the [naming rules](names).
+//! - [`Descriptor`] applies the same rules to metrics that a
+//!   [`Collector`](prometheus_client::collector::Collector) reads at scrape
+//!   time, from BPF maps for instance.
+//! - [`Server`] answers `/metrics`, `/live` and `/ready` over HTTP.
+//! - [`Readiness`] is the handle that decides what `/ready` says.
+//! - [`docs`] holds a page of documentation to what a live scrape shows.
+//!
+//! ```no_run
+//! use flow_telemetry::{Endpoint, Metrics, Readiness, Server};
+//! use prometheus_client::metrics::counter::Counter;
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let server = Server::bind("127.0.0.1:9461".parse()?)?;
+//!
+//! let mut metrics = Metrics::new("splitter")?;
+//! metrics.build_info(env!("CARGO_PKG_VERSION"))?;
+//! let demotions = metrics.register(
+//!     "demotions_total",
+//!     "Flows moved to the long tunnel",
+//!     Counter::<u64>::default(),
+//! )?;
+//!
+//! let readiness = Readiness::waiting_for("attach", "the program is being loaded");
+//! let endpoint = Endpoint::new(metrics, readiness.clone());
+//! let serving = tokio::spawn(server.serve(endpoint, async {
+//!     let _ = tokio::signal::ctrl_c().await;
+//! }));
+//!
+//! readiness.ok("attach");
+//! demotions.inc();
+//! serving.await??;
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod docs;
+pub mod names;
+mod readiness;
+mod registry;
+mod server;
+
+pub use names::{Kind, NameError};
+pub use readiness::Readiness;
+pub use registry::{Descriptor, Metrics};
+pub use server::{BindError, Endpoint, Server};
+
+/// The library that metrics and collectors are written with, so that its
+/// version has one owner.
+pub use prometheus_client;

@@ -1,0 +1,326 @@
+//! The HTTP endpoint: small, bounded, GET only.
+
+use std::{
+    convert::Infallible,
+    future::Future,
+    io,
+    net::{SocketAddr, TcpListener},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
+
+use http_body_util::Full;
+use hyper::{
+    Method, Request, Response, StatusCode,
+    body::{Bytes, Incoming},
+    header,
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    net::TcpStream,
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+use crate::{Metrics, Readiness};
+
+/// Why an address cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// Another process listens there.
+    #[error(
+        "cannot serve metrics on {address}: another process listens on it; stop that process or choose another `address` under [metrics] (`ss -ltnp` shows who it is)"
+    )]
+    InUse {
+        /// What was asked for.
+        address: SocketAddr,
+    },
+    /// The address is not one of this machine's.
+    #[error(
+        "cannot serve metrics on {address}: no interface of this machine has that address; choose one that `ip address` shows, or 127.0.0.1"
+    )]
+    NotLocal {
+        /// What was asked for.
+        address: SocketAddr,
+    },
+    /// The port needs a privilege that the process has not.
+    #[error(
+        "cannot serve metrics on {address}: not permitted; choose a port of 1024 or above, or grant CAP_NET_BIND_SERVICE"
+    )]
+    NotPermitted {
+        /// What was asked for.
+        address: SocketAddr,
+    },
+    /// Anything else.
+    #[error("cannot serve metrics on {address}: {source}")]
+    Other {
+        /// What was asked for.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// What is served: the metrics and the readiness of one program.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    metrics: Arc<Metrics>,
+    readiness: Readiness,
+    /// One collection at a time, however many scrape: collectors walk kernel
+    /// maps, and a second walk beside the first helps nobody.
+    collecting: Arc<Semaphore>,
+}
+
+impl Endpoint {
+    /// Serves `metrics`, complete by now, and `readiness`, which may change.
+    pub fn new(metrics: Metrics, readiness: Readiness) -> Self {
+        Self {
+            metrics: Arc::new(metrics),
+            readiness,
+            collecting: Arc::new(Semaphore::new(1)),
+        }
+    }
+}
+
+/// A socket that listens, before anything is served on it.
+///
+/// Binding is separate from serving so that a program can refuse to start, with
+/// a reason, before it changes anything on the system.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Server {
+    /// Listens on `address`; port 0 lets the system choose one.
+    ///
+    /// # Errors
+    /// A [`BindError`] with the address, what was wrong and what to do.
+    pub fn bind(address: SocketAddr) -> Result<Self, BindError> {
+        let listen = || {
+            let listener = TcpListener::bind(address)?;
+            listener.set_nonblocking(true)?;
+            let address = listener.local_addr()?;
+            Ok(Self { listener, address })
+        };
+        listen().map_err(|source: io::Error| match source.kind() {
+            io::ErrorKind::AddrInUse => BindError::InUse { address },
+            io::ErrorKind::AddrNotAvailable => BindError::NotLocal { address },
+            io::ErrorKind::PermissionDenied => BindError::NotPermitted { address },
+            _ => BindError::Other { address, source },
+        })
+    }
+
+    /// Where it listens, with the port that the system chose.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `shutdown` completes, then lets open requests finish for at
+    /// most two seconds.
+    ///
+    /// # Errors
+    /// When the socket cannot be handed to the runtime. A failed connection is
+    /// logged and ends nothing but itself.
+    pub async fn serve(
+        self,
+        endpoint: Endpoint,
+        shutdown: impl Future<Output = ()>,
+    ) -> io::Result<()> {
+        let listener = tokio::net::TcpListener::from_std(self.listener)?;
+        let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let (stop, stopping) = watch::channel(());
+        let mut connections = JoinSet::new();
+        let mut shutdown = pin!(shutdown);
+        loop {
+            tokio::select! {
+                () = &mut shutdown => break,
+                accepted = accept(&listener, &slots) => {
+                    let (stream, slot) = accepted;
+                    connections.spawn(connection(stream, endpoint.clone(), stopping.clone(), slot));
+                }
+                Some(_) = connections.join_next() => {}
+            }
+        }
+        drop(stop);
+        let _ = timeout(SHUTDOWN_GRACE, async {
+            while connections.join_next().await.is_some() {}
+        })
+        .await;
+        Ok(())
+    }
+}
+
+/// Waits for a free slot first: beyond the limit clients queue in the kernel.
+async fn accept(
+    listener: &tokio::net::TcpListener,
+    slots: &Arc<Semaphore>,
+) -> (TcpStream, OwnedSemaphorePermit) {
+    loop {
+        let Ok(slot) = Arc::clone(slots).acquire_owned().await else {
+            return std::future::pending().await; // never closed
+        };
+        match listener.accept().await {
+            Ok((stream, _)) => return (stream, slot),
+            Err(error) => {
+                // Out of file descriptors, or the client went away: pause, so as
+                // not to spin while the former lasts.
+                tracing::warn!(%error, "cannot accept a connection to the metrics endpoint");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn connection(
+    stream: TcpStream,
+    endpoint: Endpoint,
+    mut stopping: watch::Receiver<()>,
+    _slot: OwnedSemaphorePermit,
+) {
+    let service = service_fn(move |request| {
+        let endpoint = endpoint.clone();
+        async move { Ok::<_, Infallible>(respond(&request, &endpoint).await) }
+    });
+    let mut connection = pin!(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT)
+            .max_headers(MAX_HEADERS)
+            .max_buf_size(MAX_HEAD_BYTES)
+            .serve_connection(TokioIo::new(stream), service)
+    );
+    let finished = tokio::select! {
+        result = &mut connection => Some(result),
+        _ = stopping.changed() => None,
+        () = sleep(CONNECTION_LIFETIME) => None,
+    };
+    let result = match finished {
+        Some(result) => result,
+        None => {
+            // Between two requests this closes at once; within one it lets the
+            // response out, but a client that will not read it has had its time.
+            connection.as_mut().graceful_shutdown();
+            timeout(RESPONSE_GRACE, connection).await.unwrap_or(Ok(()))
+        }
+    };
+    if let Err(error) = result {
+        tracing::debug!(%error, "connection to the metrics endpoint failed");
+    }
+}
+
+async fn respond(request: &Request<Incoming>, endpoint: &Endpoint) -> Response<Full<Bytes>> {
+    if request.method() != Method::GET {
+        let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "only GET is served here\n");
+        response
+            .headers_mut()
+            .insert(header::ALLOW, header::HeaderValue::from_static("GET"));
+        return response;
+    }
+    match request.uri().path() {
+        "/" => page(StatusCode::OK, HTML, index(endpoint)),
+        "/live" => text(StatusCode::OK, "live\n"),
+        "/ready" => ready(&endpoint.readiness),
+        "/metrics" => scrape(endpoint).await,
+        _ => text(StatusCode::NOT_FOUND, "not found; / lists what is served\n"),
+    }
+}
+
+fn ready(readiness: &Readiness) -> Response<Full<Bytes>> {
+    let status = if readiness.is_ready() {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    text(status, format!("{readiness}\n"))
+}
+
+async fn scrape(endpoint: &Endpoint) -> Response<Full<Bytes>> {
+    match timeout(COLLECTION_TIMEOUT, collect(endpoint)).await {
+        Ok(Some(exposition)) => page(StatusCode::OK, OPEN_METRICS, exposition),
+        Ok(None) => text(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "a collector failed; the program's log says why\n",
+        ),
+        Err(_) => text(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "collecting the metrics took too long; try again later\n",
+        ),
+    }
+}
+
+async fn collect(endpoint: &Endpoint) -> Option<String> {
+    let permit = Arc::clone(&endpoint.collecting)
+        .acquire_owned()
+        .await
+        .ok()?;
+    let metrics = Arc::clone(&endpoint.metrics);
+    let encoded = tokio::task::spawn_blocking(move || {
+        // Held by the thread, not by the request: a collection that outlives its
+        // time-out must still keep the next one waiting.
+        let _permit = permit;
+        metrics.encode()
+    });
+    match encoded.await {
+        Ok(Ok(exposition)) => Some(exposition),
+        Ok(Err(_)) => {
+            tracing::error!("a metrics collector reported an error");
+            None
+        }
+        Err(error) => {
+            tracing::error!(%error, "a metrics collector panicked");
+            None
+        }
+    }
+}
+
+fn index(endpoint: &Endpoint) -> String {
+    let name = endpoint.metrics.prefix();
+    format!(
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>{name}</title>\
+         <h1>{name}</h1><ul>\
+         <li><a href=\"/metrics\">/metrics</a>: for Prometheus</li>\
+         <li><a href=\"/live\">/live</a>: the process answers</li>\
+         <li><a href=\"/ready\">/ready</a>: it does its work</li></ul></html>\n"
+    )
+}
+
+fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    page(status, "text/plain; charset=utf-8", body)
+}
+
+fn page(
+    status: StatusCode,
+    content_type: &'static str,
+    body: impl Into<Bytes>,
+) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        header::HeaderValue::from_static(content_type),
+    );
+    response
+}
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
+
+/// A handful of scrapers and a person or two.
+const MAX_CONNECTIONS: usize = 64;
+/// hyper's smallest buffer; Prometheus' request head takes about 300 bytes.
+const MAX_HEAD_BYTES: usize = 8 * 1024;
+const MAX_HEADERS: usize = 64;
+/// Also ends an idle connection, after which a scraper simply opens another.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Below Prometheus' default `scrape_timeout` of 10 s, so that it sees why.
+const COLLECTION_TIMEOUT: Duration = Duration::from_secs(9);
+const CONNECTION_LIFETIME: Duration = Duration::from_secs(120);
+const RESPONSE_GRACE: Duration = Duration::from_secs(15);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
