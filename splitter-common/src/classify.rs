@@ -41,9 +41,10 @@ impl FlowPacket {
     /// segments as the sender's stack made of it.
     #[inline(always)]
     pub const fn new(bytes: u64, payload_bytes: u64, flags: TcpFlags, config: &Config) -> Self {
-        let is_aggregate = config.segment_bytes != 0 && payload_bytes > config.segment_bytes;
+        let segment_bytes = config.segment_bytes as u64;
+        let is_aggregate = segment_bytes != 0 && payload_bytes > segment_bytes;
         let segments = if is_aggregate {
-            payload_bytes.div_ceil(config.segment_bytes)
+            payload_bytes.div_ceil(segment_bytes)
         } else {
             1
         };
@@ -175,9 +176,10 @@ fn fresh_start(
 
 #[inline(always)]
 fn exceeds_threshold(entry: &FlowEntry, config: &Config) -> bool {
-    let count = match config.unit() {
-        Unit::Packets => entry.packets,
-        Unit::Bytes => entry.bytes,
+    let count = if config.unit == Unit::BYTES {
+        entry.bytes
+    } else {
+        entry.packets
     };
     count > config.threshold
 }

@@ -4,17 +4,18 @@ use crate::drain::ServiceTime;
 use crate::dscp::Dscp;
 
 /// What the threshold counts.
-#[repr(u32)]
+#[repr(transparent)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unit {
+pub struct Unit(u8);
+
+impl Unit {
     /// Packets, as in the paper.
-    #[default]
-    Packets = 0,
+    pub const PACKETS: Self = Self(0);
     /// Bytes.
-    Bytes = 1,
+    pub const BYTES: Self = Self(1);
 }
 
-/// Settings of the policy; 80 bytes, the one value of the configuration map.
+/// Settings of the policy; 56 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -34,9 +35,9 @@ pub struct Config {
     pub long_service: ServiceTime,
     /// Payload bytes of a full segment, by which the segments of a GRO
     /// aggregate are counted; 0 counts each aggregate as one packet.
-    pub segment_bytes: u64,
-    /// What `threshold` counts: a [`Unit`].
-    unit: u32,
+    pub segment_bytes: u32,
+    /// What `threshold` counts.
+    pub unit: Unit,
     /// Mark of the short tunnel.
     pub short_mark: Dscp,
     /// Mark of the long tunnel.
@@ -44,7 +45,6 @@ pub struct Config {
     /// Which bits of the DSCP the routing rules look at: all six, or the lower
     /// three where only the legacy ToS selector exists.
     pub match_mask: Dscp,
-    _reserved: u8,
 }
 
 impl Config {
@@ -63,23 +63,6 @@ impl Config {
     pub const DEFAULT_SHORT_MARK: Dscp = Dscp::new(4).unwrap();
     /// See [`Config::DEFAULT_SHORT_MARK`].
     pub const DEFAULT_LONG_MARK: Dscp = Dscp::new(2).unwrap();
-
-    /// What the threshold counts.
-    #[inline(always)]
-    pub const fn unit(&self) -> Unit {
-        if self.unit == Unit::Bytes as u32 {
-            Unit::Bytes
-        } else {
-            Unit::Packets
-        }
-    }
-
-    /// The same settings with a threshold in another unit.
-    pub const fn with_threshold(mut self, threshold: u64, unit: Unit) -> Self {
-        self.threshold = threshold;
-        self.unit = unit as u32;
-        self
-    }
 
     /// Whether the routing rules would send a packet with this mark into the
     /// long tunnel.
@@ -143,11 +126,10 @@ impl Default for Config {
             short_service: ServiceTime::UNKNOWN,
             long_service: ServiceTime::UNKNOWN,
             segment_bytes: 0,
-            unit: Unit::Packets as u32,
+            unit: Unit::PACKETS,
             short_mark: Self::DEFAULT_SHORT_MARK,
             long_mark: Self::DEFAULT_LONG_MARK,
             match_mask: Dscp::ALL_BITS,
-            _reserved: 0,
         }
     }
 }

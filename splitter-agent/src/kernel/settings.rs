@@ -17,25 +17,27 @@ const CAUTIOUS_PERCENT: u64 = 97;
 /// is `lan_mtu`, with rules that match marks exactly or by the legacy bits.
 pub fn policy_settings(config: &Config, lan_mtu: u32, exact_match: bool) -> Policy {
     let unit = match config.flows.unit {
-        ThresholdUnit::Packets => Unit::Packets,
-        ThresholdUnit::Bytes => Unit::Bytes,
+        ThresholdUnit::Packets => Unit::PACKETS,
+        ThresholdUnit::Bytes => Unit::BYTES,
     };
     let short_rate = bits_per_second(&config.short);
-    let mut policy = Policy::default().with_threshold(config.flows.threshold.get().into(), unit);
-    policy.idle_timeout_ns = nanoseconds(config.flows.idle_timeout);
-    policy.guard_ns = nanoseconds(config.demotion.guard);
-    policy.cap_ns = nanoseconds(config.demotion.cap);
-    policy.short_service = ServiceTime::from_bits_per_second(short_rate * CAUTIOUS_PERCENT / 100);
-    policy.long_service = ServiceTime::from_bits_per_second(bits_per_second(&config.long));
-    policy.segment_bytes = lan_mtu.saturating_sub(HEADER_BYTES).into();
-    policy.short_mark = config.marks.short.policy();
-    policy.long_mark = config.marks.long.policy();
-    policy.match_mask = if exact_match {
-        Dscp::ALL_BITS
-    } else {
-        Dscp::LEGACY_BITS
-    };
-    policy
+    Policy {
+        threshold: config.flows.threshold.get().into(),
+        unit,
+        idle_timeout_ns: nanoseconds(config.flows.idle_timeout),
+        guard_ns: nanoseconds(config.demotion.guard),
+        cap_ns: nanoseconds(config.demotion.cap),
+        short_service: ServiceTime::from_bits_per_second(short_rate * CAUTIOUS_PERCENT / 100),
+        long_service: ServiceTime::from_bits_per_second(bits_per_second(&config.long)),
+        segment_bytes: lan_mtu.saturating_sub(HEADER_BYTES),
+        short_mark: config.marks.short.policy(),
+        long_mark: config.marks.long.policy(),
+        match_mask: if exact_match {
+            Dscp::ALL_BITS
+        } else {
+            Dscp::LEGACY_BITS
+        },
+    }
 }
 
 /// 0 when the rate is not stated.

@@ -1,1 +1,343 @@
+use super::*;
+use crate::drain::ServiceTime;
+use proptest::prelude::*;
+use std::vec::Vec;
 
+const DATA: TcpFlags = TcpFlags(0x10);
+const FULL_FRAME: u64 = 1514;
+const MICROSECOND: u64 = 1_000;
+const MILLISECOND: u64 = 1_000_000;
+const SECOND: u64 = 1_000_000_000;
+
+/// One flow in front of one border, driven packet by packet.
+struct Bench {
+    config: Config,
+    entry: FlowEntry,
+    queue: VirtualQueue,
+}
+
+impl Bench {
+    fn new(config: Config) -> Self {
+        Self {
+            config,
+            entry: FlowEntry::default(),
+            queue: VirtualQueue::default(),
+        }
+    }
+
+    fn packet(&mut self, flags: TcpFlags, now_ns: u64) -> Verdict {
+        let packet = FlowPacket {
+            segments: 1,
+            bytes: FULL_FRAME,
+            flags,
+        };
+        let verdict = classify(&mut self.entry, packet, &self.config, now_ns);
+        if verdict.tunnel == Tunnel::Short {
+            note_sent_short(
+                &mut self.entry,
+                FULL_FRAME,
+                &self.config,
+                &mut self.queue,
+                now_ns,
+            );
+        }
+        verdict
+    }
+
+    /// Sends `count` packets, `gap_ns` apart, from `start_ns` on.
+    fn stream(&mut self, count: u64, start_ns: u64, gap_ns: u64) -> Vec<Verdict> {
+        (0..count)
+            .map(|index| self.packet(DATA, start_ns + index * gap_ns))
+            .collect()
+    }
+}
+
+/// Moves a flow as soon as it is long.
+fn eager() -> Config {
+    Config {
+        guard_ns: 0,
+        ..Config::default()
+    }
+}
+
+fn with_rates(megabits: u64) -> Config {
+    let service = ServiceTime::from_bits_per_second(megabits * 1_000_000);
+    Config {
+        guard_ns: 0,
+        short_service: service,
+        long_service: service,
+        ..Config::default()
+    }
+}
+
+#[test]
+fn packet_threshold_plus_one_is_the_first_long_one() {
+    let verdicts = Bench::new(eager()).stream(60, SECOND, MICROSECOND);
+    let first_long = verdicts
+        .iter()
+        .position(|verdict| verdict.class == Class::Long);
+    assert_eq!(first_long, Some(40), "the 41st packet");
+    assert!(verdicts[40].became_long);
+    assert_eq!(
+        verdicts
+            .iter()
+            .filter(|verdict| verdict.became_long)
+            .count(),
+        1
+    );
+}
+
+#[test]
+fn bytes_can_be_counted_instead() {
+    let config = Config {
+        threshold: 10 * FULL_FRAME,
+        unit: Unit::BYTES,
+        ..eager()
+    };
+    let verdicts = Bench::new(config).stream(12, SECOND, MICROSECOND);
+    assert_eq!(verdicts[9].class, Class::Short);
+    assert_eq!(verdicts[10].class, Class::Long);
+}
+
+#[test]
+fn segments_of_an_aggregate_count_one_each() {
+    let config = Config {
+        segment_bytes: 1_460,
+        ..eager()
+    };
+    let segments = |payload| FlowPacket::new(payload + 54, payload, DATA, &config).segments;
+    assert_eq!([0, 1, 1_460, 1_461].map(segments), [1, 1, 1, 2]);
+    // With timestamps a segment carries 1,448 bytes; the count stays right.
+    assert_eq!(
+        [2, 10, 45].map(|count| segments(count * 1_448)),
+        [2, 10, 45]
+    );
+
+    let mut entry = FlowEntry::default();
+    let aggregate = FlowPacket::new(60_000, 59_946, DATA, &config);
+    let verdict = classify(&mut entry, aggregate, &config, SECOND);
+    assert_eq!((entry.packets, verdict.class), (42, Class::Long));
+}
+
+#[test]
+fn an_idle_flow_starts_afresh_on_its_next_packet() {
+    let mut bench = Bench::new(eager());
+    bench.stream(50, SECOND, MICROSECOND);
+    assert_eq!(bench.entry.tunnel(), Tunnel::Long);
+    let last_ns = bench.entry.last_seen_ns;
+
+    let almost = bench.packet(DATA, last_ns + 30 * SECOND - 1);
+    assert_eq!((almost.class, almost.start), (Class::Long, None));
+    let after = bench.packet(DATA, bench.entry.last_seen_ns + 30 * SECOND);
+    assert_eq!((after.class, after.tunnel), (Class::Short, Tunnel::Short));
+    assert_eq!(after.start, Some(FlowEvent::RestartedIdle));
+    assert_eq!(bench.entry.packets, 1);
+}
+
+#[test]
+fn a_syn_starts_afresh_only_after_the_end() {
+    let mut bench = Bench::new(eager());
+    bench.stream(50, SECOND, MICROSECOND);
+    let retransmitted = bench.packet(TcpFlags(TcpFlags::SYN), 2 * SECOND);
+    assert_eq!(
+        (retransmitted.start, retransmitted.class),
+        (None, Class::Long)
+    );
+
+    for end in [TcpFlags::FIN, TcpFlags::RST] {
+        bench.stream(50, 3 * SECOND, MICROSECOND);
+        bench.packet(TcpFlags(end), 4 * SECOND);
+        let late_ack = bench.packet(DATA, 4 * SECOND + 1);
+        assert_eq!(late_ack.start, None);
+        let reopened = bench.packet(TcpFlags(TcpFlags::SYN), 5 * SECOND);
+        assert_eq!(reopened.start, Some(FlowEvent::RestartedSyn));
+        assert_eq!(reopened.class, Class::Short);
+    }
+}
+
+#[test]
+fn completion_is_told_once_from_first_packet_to_first_fin() {
+    let mut bench = Bench::new(eager());
+    assert_eq!(
+        bench.packet(TcpFlags(TcpFlags::SYN), SECOND).completed_ns,
+        None
+    );
+    let end = bench.packet(TcpFlags(TcpFlags::FIN), SECOND + 3 * MILLISECOND);
+    assert_eq!(end.completed_ns, Some(3 * MILLISECOND));
+    let again = bench.packet(TcpFlags(TcpFlags::FIN), SECOND + 9 * MILLISECOND);
+    assert_eq!(again.completed_ns, None);
+}
+
+#[test]
+fn without_a_rate_a_flow_moves_at_the_first_gap() {
+    let mut bench = Bench::new(Config::default());
+    let burst = bench.stream(60, SECOND, MICROSECOND);
+    assert!(burst.iter().all(|verdict| verdict.tunnel == Tunnel::Short));
+    assert_eq!(burst[59].class, Class::Long);
+
+    let early = bench.packet(DATA, bench.entry.last_seen_ns + Config::DEFAULT_GAP_NS - 1);
+    assert_eq!(early.moved, None);
+    let late = bench.packet(DATA, bench.entry.last_seen_ns + Config::DEFAULT_GAP_NS);
+    assert_eq!(
+        (late.tunnel, late.moved),
+        (Tunnel::Long, Some(FlowEvent::MovedDrained))
+    );
+    let next = bench.packet(DATA, bench.entry.last_seen_ns);
+    assert_eq!((next.tunnel, next.moved), (Tunnel::Long, None));
+}
+
+#[test]
+fn the_cap_moves_a_flow_that_never_pauses() {
+    let mut bench = Bench::new(Config::default());
+    let verdicts = bench.stream(3_000, SECOND, 100 * MICROSECOND);
+    let moved = verdicts
+        .iter()
+        .position(|verdict| verdict.moved.is_some())
+        .expect("moves");
+    assert_eq!(verdicts[moved].moved, Some(FlowEvent::MovedAtCap));
+    assert_eq!(
+        moved as u64,
+        40 + Config::DEFAULT_CAP_NS / (100 * MICROSECOND)
+    );
+}
+
+#[test]
+fn with_a_rate_a_paced_flow_moves_at_once_and_a_burst_when_it_has_drained() {
+    // At 10 Mbit/s into a tunnel of 100: nothing waits.
+    let paced = Bench::new(with_rates(100)).stream(60, SECOND, 1_200 * MICROSECOND);
+    assert_eq!(paced[40].tunnel, Tunnel::Long);
+
+    // 60 packets within 60 us need 7.2 ms to leave.
+    let mut bench = Bench::new(with_rates(100));
+    let burst = bench.stream(60, SECOND, MICROSECOND);
+    assert!(burst.iter().all(|verdict| verdict.tunnel == Tunnel::Short));
+    assert_eq!(
+        bench.packet(DATA, SECOND + 7 * MILLISECOND).tunnel,
+        Tunnel::Short
+    );
+    assert_eq!(
+        bench.packet(DATA, SECOND + 8 * MILLISECOND).tunnel,
+        Tunnel::Long
+    );
+}
+
+#[test]
+fn other_flows_in_the_short_tunnel_are_waited_for() {
+    let mut bench = Bench::new(with_rates(100));
+    bench.stream(40, SECOND, 1_200 * MICROSECOND);
+    let now_ns = bench.entry.last_seen_ns + 1_200 * MICROSECOND;
+    // A burst of others just ahead of our 40th packet, which waits behind it.
+    bench
+        .queue
+        .send(20 * FULL_FRAME, now_ns, bench.config.short_service);
+    let service = bench.config.short_service;
+    bench.entry.drained_ns = bench.queue.send(FULL_FRAME, now_ns, service);
+    assert_eq!(
+        bench.packet(DATA, now_ns + MILLISECOND).tunnel,
+        Tunnel::Short
+    );
+    assert_eq!(
+        bench.packet(DATA, now_ns + 4 * MILLISECOND).tunnel,
+        Tunnel::Long
+    );
+}
+
+#[test]
+fn precise_time_is_asked_for_only_where_it_matters() {
+    let packet = |bytes| FlowPacket {
+        segments: 1,
+        bytes,
+        flags: DATA,
+    };
+    let fresh = FlowEntry::default();
+    let short = FlowEntry {
+        packets: 5,
+        ..fresh
+    };
+    let at_threshold = FlowEntry {
+        packets: 40,
+        ..fresh
+    };
+    let draining = FlowEntry {
+        packets: 41,
+        long_since_ns: 1,
+        ..fresh
+    };
+    let moved = FlowEntry {
+        flags: FlowEntry::MOVED,
+        ..draining
+    };
+    let rated = with_rates(100);
+    let cases = [
+        (fresh, FULL_FRAME, eager(), true),
+        (short, FULL_FRAME, eager(), false),
+        (at_threshold, FULL_FRAME, eager(), true),
+        (draining, FULL_FRAME, eager(), true),
+        (moved, FULL_FRAME, eager(), false),
+        (short, FULL_FRAME, rated, true),
+        (short, 66, rated, false),
+        (moved, FULL_FRAME, rated, false),
+    ];
+    for (entry, bytes, config, expected) in cases {
+        assert_eq!(
+            needs_precise_time(&entry, packet(bytes), &config),
+            expected,
+            "{entry:?} {bytes}"
+        );
+    }
+    let end = FlowPacket {
+        flags: TcpFlags(TcpFlags::FIN),
+        ..packet(66)
+    };
+    assert!(needs_precise_time(&moved, end, &rated));
+}
+
+proptest! {
+    #[test]
+    fn class_is_monotone_in_count(
+        gaps in proptest::collection::vec(0u64..2 * MILLISECOND, 1..200),
+        threshold in 1u64..100,
+        guard_ns in 0u64..5 * MILLISECOND,
+        rate in 0u64..200,
+    ) {
+        let config = Config { guard_ns, threshold, ..with_rates(rate) };
+        let mut bench = Bench::new(config);
+        let mut now_ns = SECOND;
+        let mut before = (Class::Short, Tunnel::Short);
+        for (index, gap) in gaps.into_iter().enumerate() {
+            now_ns += gap;
+            let verdict = bench.packet(DATA, now_ns);
+            let expected = if index as u64 + 1 > threshold { Class::Long } else { Class::Short };
+            prop_assert_eq!(verdict.class, expected);
+            prop_assert!((verdict.class, verdict.tunnel) >= before, "never back without a restart");
+            prop_assert!(verdict.tunnel == Tunnel::Short || verdict.class == Class::Long);
+            before = (verdict.class, verdict.tunnel);
+        }
+    }
+
+    /// Two FIFO tunnels of the stated rates deliver every flow in order, unless
+    /// the cap cuts the wait short.
+    #[test]
+    fn a_change_of_tunnel_never_reorders(
+        packets in proptest::collection::vec((0u64..600 * MICROSECOND, 0usize..3), 1..400),
+    ) {
+        let config = with_rates(100);
+        let mut entries = [FlowEntry::default(); 3];
+        let mut queue = VirtualQueue::default();
+        let mut free_ns = [0u64; 2];
+        let mut last_arrival_ns = [0u64; 3];
+        let mut now_ns = SECOND;
+        for (gap, flow) in packets {
+            now_ns += gap;
+            let packet = FlowPacket { segments: 1, bytes: FULL_FRAME, flags: DATA };
+            let verdict = classify(&mut entries[flow], packet, &config, now_ns);
+            if verdict.tunnel == Tunnel::Short {
+                note_sent_short(&mut entries[flow], FULL_FRAME, &config, &mut queue, now_ns);
+            }
+            let free = &mut free_ns[verdict.tunnel as usize];
+            *free = (*free).max(now_ns) + FULL_FRAME * 80;
+            prop_assert!(*free >= last_arrival_ns[flow] || verdict.moved == Some(FlowEvent::MovedAtCap));
+            last_arrival_ns[flow] = *free;
+        }
+    }
+}

@@ -1,1 +1,187 @@
+use super::*;
+use etherparse::PacketBuilder;
+use proptest::prelude::*;
+use std::collections::HashMap;
+use std::vec::Vec;
 
+#[derive(Default)]
+struct HostTable {
+    flows: HashMap<FlowKey, FlowEntry>,
+    room: usize,
+}
+
+impl FlowTable for &mut HostTable {
+    fn find_or_insert(&mut self, key: &FlowKey) -> Option<&mut FlowEntry> {
+        if !self.flows.contains_key(key) && self.flows.len() >= self.room {
+            return None;
+        }
+        Some(self.flows.entry(*key).or_default())
+    }
+}
+
+struct FixedClock(u64);
+
+impl Clock for FixedClock {
+    fn coarse_ns(&self) -> u64 {
+        self.0
+    }
+
+    fn precise_ns(&self) -> u64 {
+        self.0
+    }
+}
+
+struct Border {
+    config: Config,
+    table: HostTable,
+    short_queue: VirtualQueue,
+    counters: Counters,
+    now_ns: u64,
+}
+
+impl Border {
+    fn new() -> Self {
+        Self {
+            config: Config {
+                guard_ns: 0,
+                ..Config::default()
+            },
+            table: HostTable {
+                room: 4,
+                ..HostTable::default()
+            },
+            short_queue: VirtualQueue::default(),
+            counters: Counters::ZERO,
+            now_ns: 1_000_000_000,
+        }
+    }
+
+    fn split(&mut self, frame: &mut [u8]) -> Outcome {
+        self.now_ns += 1_000;
+        Splitter {
+            config: &self.config,
+            table: &mut self.table,
+            clock: FixedClock(self.now_ns),
+            short_queue: &mut self.short_queue,
+            counters: &mut self.counters,
+        }
+        .split(frame)
+    }
+}
+
+fn tcp_frame(tos: u8, port: u16) -> Vec<u8> {
+    let mut header = etherparse::Ipv4Header::new(
+        40,
+        64,
+        etherparse::IpNumber::TCP,
+        [10, 0, 0, 1],
+        [10, 0, 1, 1],
+    )
+    .expect("fits");
+    header.dscp = etherparse::IpDscp::try_new(tos >> 2).expect("six bits");
+    header.ecn = etherparse::IpEcn::try_new(tos & 3).expect("two bits");
+    let builder = PacketBuilder::ethernet2([2; 6], [4; 6])
+        .ip(etherparse::IpHeaders::Ipv4(
+            header,
+            etherparse::Ipv4Extensions::default(),
+        ))
+        .tcp(port, 80, 1, 1_000);
+    let mut frame = Vec::new();
+    builder
+        .write(&mut frame, &[0; 20])
+        .expect("writes to memory");
+    frame
+}
+
+fn udp_frame(tos: u8) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let builder = PacketBuilder::ethernet2([2; 6], [4; 6])
+        .ipv4([10, 0, 0, 1], [10, 0, 1, 1], 64)
+        .udp(9, 9);
+    builder
+        .write(&mut frame, &[0; 8])
+        .expect("writes to memory");
+    frame[15] = tos;
+    frame
+}
+
+#[test]
+fn short_then_long_is_marked_and_counted_by_class_and_tunnel() {
+    let mut border = Border::new();
+    for index in 0..50 {
+        let mut frame = tcp_frame(0b1011_1010, 1_000);
+        let outcome = border.split(&mut frame);
+        let (class, tunnel, mark) = if index < 40 {
+            (Class::Short, Tunnel::Short, 4)
+        } else {
+            (Class::Long, Tunnel::Long, 2)
+        };
+        assert_eq!(outcome, Outcome::Split { class, tunnel });
+        assert_eq!(
+            frame[15],
+            (mark << 2) | 0b10,
+            "the host's mark is overridden, ECN stays"
+        );
+    }
+    assert_eq!(border.counters.packets(Class::Short, Tunnel::Short), 40);
+    assert_eq!(border.counters.packets(Class::Long, Tunnel::Long), 10);
+    assert_eq!(border.counters.bytes(Class::Long, Tunnel::Long), 10 * 74);
+    assert_eq!(border.counters.events(FlowEvent::Started), 1);
+    assert_eq!(border.counters.events(FlowEvent::BecameLong), 1);
+    assert_eq!(border.counters.events(FlowEvent::MovedDrained), 1);
+}
+
+#[test]
+fn a_full_table_lets_packets_pass_as_short() {
+    let mut border = Border::new();
+    for port in 0..4 {
+        border.split(&mut tcp_frame(0, port));
+    }
+    let mut frame = tcp_frame(0x08, 99);
+    assert_eq!(
+        border.split(&mut frame),
+        Outcome::Passed(Refusal::TableFull)
+    );
+    assert_eq!(frame[15], 0x10, "a forged long mark does not survive");
+    assert_eq!(border.counters.passed(Refusal::TableFull), 1);
+    // Flows that are in the table are served as before.
+    assert!(matches!(
+        border.split(&mut tcp_frame(0, 3)),
+        Outcome::Split { .. }
+    ));
+}
+
+#[test]
+fn what_is_not_split_passes_unchanged_but_for_a_forged_long_mark() {
+    let mut border = Border::new();
+    for tos in [0x00, 0x10, 0xb8, 0x28] {
+        let mut frame = udp_frame(tos);
+        let before = frame.clone();
+        assert_eq!(border.split(&mut frame), Outcome::Passed(Refusal::Udp));
+        assert_eq!(frame, before, "ToS {tos:#x}");
+    }
+    let mut forged = udp_frame(0x08);
+    border.split(&mut forged);
+    assert_eq!((forged[15], border.counters.marks_overridden), (0x10, 1));
+
+    // A legacy rule sees three bits: 0x28 would be routed long as well.
+    border.config.match_mask = Dscp::LEGACY_BITS;
+    let mut masked = udp_frame(0x28);
+    border.split(&mut masked);
+    assert_eq!((masked[15], border.counters.marks_overridden), (0x10, 2));
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_bytes_never_panic_and_change_only_the_mark(mut frame in proptest::collection::vec(any::<u8>(), 0..200), ipv6: bool) {
+        if frame.len() > 14 {
+            frame[12..14].copy_from_slice(if ipv6 { &[0x86, 0xdd] } else { &[0x08, 0x00] });
+            frame[14] = if ipv6 { 0x60 } else { 0x45 } | (frame[14] & 0x0f & if ipv6 { 0x0f } else { 0 });
+        }
+        let before = frame.clone();
+        Border::new().split(&mut frame);
+        let changed: Vec<_> = (0..frame.len()).filter(|&at| frame[at] != before[at]).collect();
+        // Two bytes of IPv6; ToS and checksum of IPv4.
+        prop_assert!(changed.iter().all(|at| [14, 15, 24, 25].contains(at)), "{changed:?}");
+    }
+}
