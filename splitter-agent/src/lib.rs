@@ -2,4 +2,7 @@
 //! classes of flows over their tunnels, and watches and measures what happens.
 
 pub mod config;
+pub mod flows;
 pub mod kernel;
+pub mod metrics;
+pub mod monitor;

@@ -1,5 +1,7 @@
 //! The loaded programs and maps of one instance.
 
+use std::fmt;
+
 use aya::maps::{Array, HashMap, Map, MapData, MapInfo, PerCpuArray};
 use aya::programs::links::{FdLink, LinkError};
 use aya::programs::{Xdp, XdpMode, xdp::XdpLink};
@@ -297,6 +299,14 @@ impl Dataplane {
             kind: "program",
             name: PROGRAM,
         })
+    }
+}
+
+impl fmt::Debug for Dataplane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dataplane")
+            .field("pins", &self.pins)
+            .finish_non_exhaustive()
     }
 }
 

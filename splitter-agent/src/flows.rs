@@ -1,0 +1,229 @@
+//! The flow table as people and metrics see it, and the sweep that keeps it tidy.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+use splitter_common::flow::{Class, FlowEntry};
+
+use crate::config::Family;
+use crate::kernel::{Dataplane, FlowRecord, KernelError};
+
+/// How long a finished flow is remembered, so that late retransmissions and
+/// ACKs still belong to it.
+const FINISHED_LINGER: Duration = Duration::from_secs(5);
+
+/// A flow in words and seconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FlowRow {
+    /// Source address.
+    pub source: IpAddr,
+    /// Source port.
+    pub source_port: u16,
+    /// Destination address.
+    pub destination: IpAddr,
+    /// Destination port.
+    pub destination_port: u16,
+    /// "short" or "long".
+    pub class: &'static str,
+    /// The tunnel in use, "short" or "long"; a long flow changes late.
+    pub tunnel: &'static str,
+    /// Packets so far.
+    pub packets: u64,
+    /// Bytes so far, Ethernet headers included.
+    pub bytes: u64,
+    /// Seconds since the first packet.
+    pub age_s: f64,
+    /// Seconds since the last packet.
+    pub idle_s: f64,
+    /// Whether a FIN or RST has passed.
+    pub finished: bool,
+}
+
+impl FlowRow {
+    fn new(record: &FlowRecord, now_ns: u64) -> Self {
+        let FlowRecord { key, entry } = record;
+        let (source, destination) = key.addresses();
+        let (source_port, destination_port) = key.ports();
+        Self {
+            source,
+            source_port,
+            destination,
+            destination_port,
+            class: entry.class().name(),
+            tunnel: entry.tunnel().name(),
+            packets: entry.packets,
+            bytes: entry.bytes,
+            age_s: seconds_between(entry.first_seen_ns, now_ns),
+            idle_s: seconds_between(entry.last_seen_ns, now_ns),
+            finished: entry.is_finished(),
+        }
+    }
+}
+
+/// How many flows there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Census {
+    /// Short flows that are neither finished nor idle.
+    pub short: u64,
+    /// Long flows that are neither finished nor idle.
+    pub long: u64,
+    /// Entries in the IPv4 table, whatever their state.
+    pub entries_v4: u64,
+    /// Entries in the IPv6 table, whatever their state.
+    pub entries_v6: u64,
+}
+
+impl Census {
+    /// Entries in the table of a family.
+    pub const fn entries(&self, family: Family) -> u64 {
+        match family {
+            Family::V4 => self.entries_v4,
+            Family::V6 => self.entries_v6,
+        }
+    }
+
+    fn count(&mut self, record: &FlowRecord, now_ns: u64, idle_timeout_ns: u64) {
+        use splitter_common::flow::FlowKey;
+        match record.key {
+            FlowKey::V4(_) => self.entries_v4 += 1,
+            FlowKey::V6(_) => self.entries_v6 += 1,
+        }
+        let entry = &record.entry;
+        if entry.is_finished() || entry.is_idle(now_ns, idle_timeout_ns) {
+            return;
+        }
+        match entry.class() {
+            Class::Short => self.short += 1,
+            Class::Long => self.long += 1,
+        }
+    }
+}
+
+/// A page of the flow table.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Listing {
+    /// How many there are in all.
+    pub census: Census,
+    /// Those with the most packets first.
+    pub flows: Vec<FlowRow>,
+}
+
+/// The `limit` flows with the most packets, and the census of all.
+///
+/// # Errors
+/// When the table cannot be read.
+pub fn list(dataplane: &Dataplane, limit: usize) -> Result<Listing, KernelError> {
+    let now_ns = monotonic_ns();
+    let idle_timeout_ns = dataplane.policy()?.idle_timeout_ns;
+    let (mut census, mut records) = (Census::default(), Vec::new());
+    dataplane.for_each_flow(|record| {
+        census.count(&record, now_ns, idle_timeout_ns);
+        records.push(record);
+        // Twice the page is kept, so that sorting costs little and memory is bounded.
+        if records.len() >= limit.saturating_mul(2).max(1_024) {
+            keep_largest(&mut records, limit);
+        }
+    })?;
+    keep_largest(&mut records, limit);
+    let flows = records
+        .iter()
+        .map(|record| FlowRow::new(record, now_ns))
+        .collect();
+    Ok(Listing { census, flows })
+}
+
+/// What a sweep found and did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// What is left.
+    pub census: Census,
+    /// How many entries were removed.
+    pub removed: u64,
+}
+
+/// Removes flows that are idle or finished, and counts the others.
+///
+/// The kernel decides about idle flows on its own whenever a packet comes: a
+/// sweep only frees memory, and what it misses does no harm.
+///
+/// # Errors
+/// When the table cannot be read or changed.
+pub fn sweep(dataplane: &mut Dataplane) -> Result<Swept, KernelError> {
+    let now_ns = monotonic_ns();
+    let idle_timeout_ns = dataplane.policy()?.idle_timeout_ns;
+    let (mut census, mut stale) = (Census::default(), Vec::new());
+    dataplane.for_each_flow(|record| {
+        if is_stale(&record.entry, now_ns, idle_timeout_ns) {
+            stale.push(record.key);
+        } else {
+            census.count(&record, now_ns, idle_timeout_ns);
+        }
+    })?;
+    for key in &stale {
+        dataplane.remove_flow(key)?;
+    }
+    Ok(Swept {
+        census,
+        removed: stale.len() as u64,
+    })
+}
+
+fn is_stale(entry: &FlowEntry, now_ns: u64, idle_timeout_ns: u64) -> bool {
+    let linger_ns = FINISHED_LINGER.as_nanos() as u64;
+    entry.is_idle(now_ns, idle_timeout_ns)
+        || (entry.is_finished() && entry.is_idle(now_ns, linger_ns))
+}
+
+fn keep_largest(records: &mut Vec<FlowRecord>, limit: usize) {
+    records.sort_by_key(|record| std::cmp::Reverse(record.entry.packets));
+    records.truncate(limit);
+}
+
+fn seconds_between(earlier_ns: u64, now_ns: u64) -> f64 {
+    Duration::from_nanos(now_ns.saturating_sub(earlier_ns)).as_secs_f64()
+}
+
+/// `CLOCK_MONOTONIC`, the clock of all times in the flow table.
+fn monotonic_ns() -> u64 {
+    // The clock exists on every Linux; a zero would only make flows look young.
+    clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |time| Duration::from(time).as_nanos() as u64)
+}
+
+impl fmt::Display for FlowRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}:{} -> {}:{}",
+            self.source, self.source_port, self.destination, self.destination_port
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn finished_flows_linger_and_idle_ones_go_at_the_timeout() {
+        let live = FlowEntry {
+            packets: 1,
+            last_seen_ns: 100 * SECOND,
+            ..FlowEntry::default()
+        };
+        let finished = FlowEntry {
+            flags: FlowEntry::FINISHED,
+            ..live
+        };
+        let stale_after =
+            |entry: &FlowEntry, seconds| is_stale(entry, (100 + seconds) * SECOND, 30 * SECOND);
+        assert!(!stale_after(&live, 29));
+        assert!(stale_after(&live, 30));
+        assert!(!stale_after(&finished, 4));
+        assert!(stale_after(&finished, 5));
+    }
+}

@@ -1,0 +1,297 @@
+//! What Prometheus sees: the kernel's counters, read when somebody scrapes.
+//!
+//! docs/src/reference/metrics.md documents each; a test holds the two together.
+
+use std::fmt;
+use std::sync::Arc;
+
+use flow_telemetry::{Descriptor, Kind, Metrics, NameError};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use splitter_common::counters::{Counters, FlowEvent};
+use splitter_common::flow::{Class, Tunnel};
+use splitter_common::histogram::{Histogram, upper_bound_ns};
+use splitter_common::packet::Refusal;
+
+use crate::config::Family;
+use crate::kernel::{AttachedMode, Dataplane, KernelError};
+use crate::monitor::Monitor;
+
+/// The registry of an instance.
+///
+/// # Errors
+/// A [`NameError`] when two metrics are called the same.
+pub fn registry(monitor: Arc<Monitor>) -> Result<Metrics, NameError> {
+    let mut metrics = Metrics::new("splitter")?;
+    metrics.build_info(env!("CARGO_PKG_VERSION"))?;
+    let families = Families::new()?;
+    let collector = SplitterCollector {
+        families: families.clone(),
+        monitor,
+    };
+    metrics.collect(families.all(), collector)?;
+    Ok(metrics)
+}
+
+/// Defines the families once: field, name, kind, help.
+macro_rules! families {
+    ($($field:ident: $name:literal, $kind:ident, $help:literal;)*) => {
+        #[derive(Clone, Debug)]
+        struct Families { $($field: Descriptor,)* }
+
+        impl Families {
+            fn new() -> Result<Self, NameError> {
+                Ok(Self { $($field: Descriptor::new($name, Kind::$kind, $help)?,)* })
+            }
+
+            fn all(&self) -> Vec<&Descriptor> {
+                vec![$(&self.$field,)*]
+            }
+        }
+    };
+}
+
+families! {
+    packets: "packets_total", Counter, "TCP packets that were split, by class of the flow and tunnel";
+    bytes: "bytes_total", Counter, "Bytes of TCP packets that were split, Ethernet headers included";
+    flows: "flows", Gauge, "Flows that are neither finished nor idle, as of the last sweep";
+    started: "flows_started_total", Counter, "Flows whose first packet was seen";
+    restarted: "flows_restarted_total", Counter, "Flows that started afresh under a known 5-tuple";
+    finished: "flows_finished_total", Counter, "Flows that ended with FIN or RST";
+    long: "flows_long_total", Counter, "Flows that counted more than the threshold";
+    demotions: "demotions_total", Counter, "Long flows that changed to the long tunnel";
+    evictions: "evictions_total", Counter, "Flows that the table forgot for want of room, since the agent started";
+    passed: "passed_packets_total", Counter, "Packets that passed untreated";
+    overridden: "marks_overridden_total", Counter, "Packets that were not split and carried a forged long mark";
+    mark_failures: "mark_failures_total", Counter, "Packets whose mark could not be written";
+    entries: "flow_table_entries", Gauge, "Entries in the flow table, as of the last sweep";
+    capacity: "flow_table_capacity", Gauge, "Entries that the flow table has room for";
+    completion: "flow_completion_seconds", Histogram, "Time from a flow's first packet to its first FIN or RST at this border";
+    attached: "attached_interfaces", Gauge, "Interfaces that the program is attached to";
+}
+
+#[derive(Debug)]
+struct SplitterCollector {
+    families: Families,
+    monitor: Arc<Monitor>,
+}
+
+impl Collector for SplitterCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let counters = {
+            let dataplane = self.monitor.dataplane();
+            self.encode_capacity(&mut encoder, &dataplane)?;
+            dataplane.counters().map_err(unreadable)?
+        };
+        self.encode_traffic(&mut encoder, &counters)?;
+        self.encode_flows(&mut encoder, &counters)?;
+        self.encode_exceptions(&mut encoder, &counters)?;
+        self.encode_attached(&mut encoder)
+    }
+}
+
+impl SplitterCollector {
+    fn encode_traffic(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        counters: &Counters,
+    ) -> fmt::Result {
+        let sent = Class::ALL
+            .into_iter()
+            .flat_map(|class| Tunnel::ALL.map(|tunnel| (class, tunnel)));
+        let mut packets = self.families.packets.encode(encoder)?;
+        for (class, tunnel) in sent.clone() {
+            let labels = [("class", class.name()), ("tunnel", tunnel.name())];
+            let count = counters.packets(class, tunnel);
+            packets
+                .encode_family(&labels)?
+                .encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+        }
+        let mut bytes = self.families.bytes.encode(encoder)?;
+        for (class, tunnel) in sent {
+            let labels = [("class", class.name()), ("tunnel", tunnel.name())];
+            let count = counters.bytes(class, tunnel);
+            bytes
+                .encode_family(&labels)?
+                .encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+        }
+        Ok(())
+    }
+
+    fn encode_flows(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        counters: &Counters,
+    ) -> fmt::Result {
+        let census = self.monitor.census();
+        let families = &self.families;
+        gauges(
+            encoder,
+            &families.flows,
+            "class",
+            [("short", census.short), ("long", census.long)],
+        )?;
+        gauges(
+            encoder,
+            &families.entries,
+            "family",
+            FAMILIES.map(|family| (label(family), census.entries(family))),
+        )?;
+        let events = |event| counters.events(event);
+        counter(encoder, &families.started, events(FlowEvent::Started))?;
+        counters_by(
+            encoder,
+            &families.restarted,
+            "reason",
+            [
+                ("idle", events(FlowEvent::RestartedIdle)),
+                ("syn", events(FlowEvent::RestartedSyn)),
+            ],
+        )?;
+        counter(encoder, &families.long, events(FlowEvent::BecameLong))?;
+        counters_by(
+            encoder,
+            &families.demotions,
+            "reason",
+            [
+                ("drained", events(FlowEvent::MovedDrained)),
+                ("cap", events(FlowEvent::MovedAtCap)),
+            ],
+        )?;
+        counters_by(
+            encoder,
+            &families.finished,
+            "class",
+            Class::ALL.map(|class| (class.name(), counters.finished(class))),
+        )?;
+        let mut completion = families.completion.encode(encoder)?;
+        for class in Class::ALL {
+            let labels = [("class", class.name())];
+            let Exposed {
+                sum_s,
+                count,
+                buckets,
+            } = Exposed::of(counters.completion(class));
+            completion
+                .encode_family(&labels)?
+                .encode_histogram::<NoLabelSet>(sum_s, count, &buckets, None)?;
+        }
+        Ok(())
+    }
+
+    fn encode_exceptions(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        counters: &Counters,
+    ) -> fmt::Result {
+        let families = &self.families;
+        counter(encoder, &families.evictions, self.monitor.evictions())?;
+        counters_by(
+            encoder,
+            &families.passed,
+            "reason",
+            Refusal::ALL.map(|reason| (reason.name(), counters.passed(reason))),
+        )?;
+        counter(encoder, &families.overridden, counters.marks_overridden)?;
+        counter(encoder, &families.mark_failures, counters.mark_failures)
+    }
+
+    fn encode_capacity(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        dataplane: &Dataplane,
+    ) -> fmt::Result {
+        let mut capacities = [("", 0); 2];
+        for (slot, family) in capacities.iter_mut().zip(FAMILIES) {
+            *slot = (
+                label(family),
+                dataplane.table_capacity(family).map_err(unreadable)?.into(),
+            );
+        }
+        gauges(encoder, &self.families.capacity, "family", capacities)
+    }
+
+    fn encode_attached(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let attached = self.monitor.attached();
+        let count = |mode| attached.iter().filter(|&&found| found == mode).count() as u64;
+        gauges(
+            encoder,
+            &self.families.attached,
+            "mode",
+            [AttachedMode::Native, AttachedMode::Generic].map(|mode| (mode.as_str(), count(mode))),
+        )
+    }
+}
+
+const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
+
+const fn label(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "ipv4",
+        Family::V6 => "ipv6",
+    }
+}
+
+fn counter(encoder: &mut DescriptorEncoder<'_>, family: &Descriptor, value: u64) -> fmt::Result {
+    family
+        .encode(encoder)?
+        .encode_counter::<NoLabelSet, _, u64>(&value, None)
+}
+
+fn counters_by<const N: usize>(
+    encoder: &mut DescriptorEncoder<'_>,
+    family: &Descriptor,
+    label: &str,
+    values: [(&str, u64); N],
+) -> fmt::Result {
+    let mut family = family.encode(encoder)?;
+    for (name, value) in values {
+        family
+            .encode_family(&[(label, name)])?
+            .encode_counter::<NoLabelSet, _, u64>(&value, None)?;
+    }
+    Ok(())
+}
+
+fn gauges<const N: usize>(
+    encoder: &mut DescriptorEncoder<'_>,
+    family: &Descriptor,
+    label: &str,
+    values: [(&str, u64); N],
+) -> fmt::Result {
+    let mut family = family.encode(encoder)?;
+    for (name, value) in values {
+        family
+            .encode_family(&[(label, name)])?
+            .encode_gauge(&value)?;
+    }
+    Ok(())
+}
+
+/// A kernel histogram as Prometheus wants it.
+struct Exposed {
+    sum_s: f64,
+    count: u64,
+    buckets: Vec<(f64, u64)>,
+}
+
+impl Exposed {
+    fn of(histogram: &Histogram) -> Self {
+        let buckets = histogram.buckets.iter().enumerate().map(|(index, &count)| {
+            (
+                upper_bound_ns(index).map_or(f64::MAX, |bound_ns| bound_ns as f64 / 1e9),
+                count,
+            )
+        });
+        Self {
+            sum_s: histogram.sum_ns as f64 / 1e9,
+            count: histogram.buckets.iter().sum(),
+            buckets: buckets.collect(),
+        }
+    }
+}
+
+fn unreadable(error: KernelError) -> fmt::Error {
+    tracing::error!(%error, "cannot read the kernel's counters");
+    fmt::Error
+}
