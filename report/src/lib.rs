@@ -1,1 +1,32 @@
-//! Tables, plots and pages.
+//! What demo, benchmarks, simulator and reproduction print with: [distributions](Distribution) of
+//! samples, [tables](Table), [plots](Plot) as SVG, and [pages](Page) that hold all of it in one
+//! HTML file without references to anything outside.
+//!
+//! Colours come from the page's style sheet, so plots and tables follow the reader's light or dark
+//! theme; a plot written to a file of its own carries that style sheet with it.
+//!
+//! ```
+//! use flow_report::{Axis, Distribution, Page, Plot, Series, Table};
+//!
+//! let fct = Distribution::new([3.1, 2.9, 4.0, 12.5]);
+//! let mut table = Table::new(["scheme", "mean ms", "p99 ms"]);
+//! table.row(["split", &format!("{:.2}", fct.mean()), &format!("{:.2}", fct.percentile(99.0))]);
+//!
+//! let plot = Plot::new("Flow completion time", Axis::log("ms"), Axis::linear("share of flows"))
+//!     .with(Series::line("split", fct.cumulative(100)));
+//! let html = Page::new("A run").table(&table).plot(&plot).to_html();
+//! assert!(html.contains("<svg"));
+//! ```
+
+mod distribution;
+mod page;
+mod plot;
+mod scale;
+mod table;
+
+pub use self::{
+    distribution::Distribution,
+    page::Page,
+    plot::{Axis, Plot, Series},
+    table::Table,
+};
