@@ -3,6 +3,9 @@
 //! Everything happens in [anonymous network namespaces](namespace::Namespace): the kernel removes
 //! them, and all that was made in them, when the last process that holds them ends, however it ends.
 
+mod cpu;
+pub mod demo;
+pub mod experiment;
 pub mod namespace;
 pub mod require;
 pub mod scheme;

@@ -69,7 +69,7 @@ impl Requirement {
             }),
             Self::NftRule(rule) => works(|it| {
                 let chain = "type filter hook prerouting priority mangle;";
-                let table = format!("table inet try {{ chain try {{ {chain} {rule} }} }}");
+                let table = format!("table inet try {{\nchain try {{\n{chain}\n{rule}\n}}\n}}\n");
                 it.run_with_input("nft -f -", &table).is_ok()
             }),
         };
@@ -230,6 +230,11 @@ mod tests {
                 .is_ok()
         );
         assert!(QueueingDiscipline("no-such-discipline").check().is_err());
+        assert!(
+            NftRule("ct original packets > 45 ip dscp set 2")
+                .check()
+                .is_ok()
+        );
         assert!(NftRule("no such rule").check().is_err());
     }
 }

@@ -70,7 +70,7 @@ pub fn run(
     schedule: &Arc<Schedule>,
     drain: Duration,
     cancel: &CancellationToken,
-    observer: &mut dyn FnMut(Duration) -> Result<(), TrafficError>,
+    observer: &mut dyn FnMut(Duration),
 ) -> Result<Vec<Outcome>, TrafficError> {
     let record = Arc::new(Record::new(schedule));
     let stop = cancel.child_token();
@@ -96,7 +96,7 @@ pub fn run(
             break;
         }
         let now = Instant::now().saturating_duration_since(record.epoch);
-        observer(now)?;
+        observer(now);
         let all_done = record.settled.load(Ordering::Relaxed) == schedule.flows().len();
         let host_ended = threads.iter().any(|(_, thread)| thread.is_finished());
         if now >= last || (all_done && now >= schedule.length()) || host_ended {
@@ -219,7 +219,6 @@ mod tests {
             &CancellationToken::new(),
             &mut |at| {
                 last_tick = at;
-                Ok(())
             },
         )?;
         assert_eq!(outcomes.len(), schedule.flows().len());
@@ -243,7 +242,6 @@ mod tests {
         let begun = Instant::now();
         let ended = run(&topology, &schedule, Duration::ZERO, &cancel, &mut |_| {
             cancel.cancel();
-            Ok(())
         });
         assert!(matches!(ended, Err(TrafficError::Cancelled)));
         assert!(begun.elapsed() < Duration::from_secs(2));
@@ -262,7 +260,7 @@ mod tests {
             &schedule,
             Duration::from_millis(300),
             &cancel,
-            &mut |_| Ok(()),
+            &mut |_| {},
         )?;
         assert_eq!(outcomes.len(), 3);
         assert!(outcomes.iter().all(|outcome| outcome.completion.is_none()));

@@ -1,0 +1,392 @@
+//! The demonstration: what the splitter buys against the schemes that a user has already.
+
+mod render;
+
+use std::{path::PathBuf, time::Duration};
+
+use serde::{Serialize, Serializer};
+use tokio_util::sync::CancellationToken;
+
+pub use self::render::{render_html, render_text};
+pub use crate::experiment::{Progress, Status};
+use crate::{
+    experiment::{Completions, Experiment, ExperimentError, Measurement, Mode},
+    require::{Lacking, Requirement},
+    scheme::{Scheme, SplitterScheme},
+    topology::TopologyOptions,
+    workload::{Background, ShortFlows, Workload},
+};
+
+/// Names of the modes in results.
+pub const ECMP_FLOW: &str = "ecmp_flow";
+/// See [`ECMP_FLOW`].
+pub const ECMP_PACKET: &str = "ecmp_packet";
+/// See [`ECMP_FLOW`].
+pub const NFT_SPLIT: &str = "nft_split";
+/// See [`ECMP_FLOW`].
+pub const SPLITTER: &str = "splitter";
+
+/// Traffic that flows before it counts.
+const WARM_UP: Duration = Duration::from_secs(2);
+/// The longest wait for flows under way at the end of a slice.
+const DRAIN: Duration = Duration::from_millis(2_500);
+/// What a slice takes besides warm-up and measuring, about: building the testbed, starting and
+/// ending daemons, most of the wait for the last flows.
+const OVERHEAD: Duration = Duration::from_millis(1_900);
+/// The least that a slice must measure to mean anything.
+const LEAST_MEASURED: Duration = Duration::from_secs(2);
+/// What a round should take; a longer demonstration has more rounds, for new seeds tell more than
+/// more of the same.
+const ROUND: Duration = Duration::from_secs(40);
+
+/// Settings of the demonstration.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The program `splitter`; without it the other modes are compared among themselves.
+    pub splitter: Option<PathBuf>,
+    /// What the demonstration takes in all, about. Default 85 s.
+    pub total: Duration,
+    /// The background's load in percent of both tunnels' rates, in each direction. Default 40.
+    pub load_percent: f64,
+    /// Rate of each tunnel in Mbit/s. Default 100 and 100.
+    pub rates_mbit: [u32; 2],
+    /// Which traffic: the same seed gives the same flows. Default 1.
+    pub seed: u64,
+    /// Packets of a flow that still go into the short tunnel, for both splits. Default 45: SYN,
+    /// FIN and acknowledgements count, so that a flow of 40 full packets stays short.
+    pub threshold: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            splitter: None,
+            total: Duration::from_secs(85),
+            load_percent: 40.0,
+            rates_mbit: [100, 100],
+            seed: 1,
+            threshold: 45,
+        }
+    }
+}
+
+/// Why there is no comparison.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DemoError {
+    /// This machine or user lacks something.
+    #[error("the demonstration cannot run here:\n{}", list(.0))]
+    Lacking(Vec<Lacking>),
+    /// Not enough time was given.
+    #[error("{given:?} are too short to measure anything; give at least {least} s")]
+    TooShort {
+        /// What was given.
+        given: Duration,
+        /// What is needed, in whole seconds.
+        least: u64,
+    },
+    /// The experiment failed.
+    #[error(transparent)]
+    Experiment(ExperimentError),
+    /// The demonstration was cancelled.
+    #[error("cancelled")]
+    Cancelled,
+}
+
+impl From<ExperimentError> for DemoError {
+    fn from(error: ExperimentError) -> Self {
+        match error {
+            ExperimentError::Cancelled => Self::Cancelled,
+            other => Self::Experiment(other),
+        }
+    }
+}
+
+/// The result. Serialised it is the object that `splitter demo --json` prints.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// The modes in the order in which they are shown.
+    #[serde(serialize_with = "as_map")]
+    pub modes: Vec<ModeResult>,
+    /// How many times faster the splitter's short flows are in the mean; nothing without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speedup: Option<Speedup>,
+    /// How the kernel says the splitter's programs were attached: `native`, `generic`, `none`, or
+    /// `mixed` when devices differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub xdp_mode: Option<String>,
+    /// What it was measured on.
+    pub settings: Settings,
+}
+
+/// What one mode came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct ModeResult {
+    /// The mode.
+    #[serde(skip)]
+    pub name: String,
+    /// Short flows.
+    pub short: Summary,
+    /// The background's flows.
+    pub long: Summary,
+    /// What the hosts' TCP went through.
+    pub tcp: Tcp,
+    /// CPU seconds that the whole machine was busy while traffic was measured.
+    pub cpu_s: f64,
+    /// Flows of both classes that had not finished.
+    pub unfinished: usize,
+    /// The short flows one by one.
+    #[serde(skip)]
+    pub short_completions: Completions,
+    /// The background's flows one by one.
+    #[serde(skip)]
+    pub long_completions: Completions,
+}
+
+/// Completion times of one class of flows.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// Mean in milliseconds.
+    pub mean_ms: f64,
+    /// Median in milliseconds.
+    pub p50_ms: f64,
+    /// 99th percentile in milliseconds.
+    pub p99_ms: f64,
+    /// How many flows finished.
+    pub flows: usize,
+    /// How many had not finished at the end; the figures above do not hold them.
+    pub unfinished: usize,
+}
+
+/// Sums over the four hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Tcp {
+    /// Segments that the receiver dropped for an old timestamp.
+    pub paws_estab: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Retransmitted segments.
+    pub retrans: u64,
+    /// Retransmissions of what was still in the host's own queue.
+    pub spurious_host_queue: u64,
+}
+
+/// Mean short completion time of a mode, divided by the splitter's.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Speedup {
+    /// Against per-flow ECMP.
+    pub ecmp_flow_mean: f64,
+    /// Against per-packet ECMP.
+    pub ecmp_packet_mean: f64,
+    /// Against the conntrack split.
+    pub nft_split_mean: f64,
+}
+
+/// What a comparison was measured on.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Settings {
+    /// Rate of each tunnel in Mbit/s.
+    pub rates_mbit: [u32; 2],
+    /// The background's load in percent of both tunnels.
+    pub load_percent: f64,
+    /// The first round's seed.
+    pub seed: u64,
+    /// Packets that still count as short.
+    pub threshold: u32,
+    /// How often each mode ran.
+    pub rounds: u32,
+    /// Seconds measured of each mode, over all rounds.
+    pub measured_s: f64,
+}
+
+/// Checks that this machine and user can run the demonstration.
+///
+/// # Errors
+/// [`DemoError::Lacking`] with everything that is lacking and what to do about it.
+pub fn preflight() -> Result<(), DemoError> {
+    use Requirement::*;
+    let programs = ["ip", "tc", "ethtool", "nft"].map(Program);
+    let facilities = [
+        CongestionControl("cubic"),
+        FileSystem("bpf"),
+        QueueingDiscipline("tbf rate 100mbit burst 3100 limit 250000"),
+        NftRule("meta mark set numgen inc mod 2 offset 1"),
+        NftRule("ct original packets > 45 ip dscp set 2"),
+    ];
+    let check = |requirements: &[Requirement]| -> Vec<Lacking> {
+        requirements
+            .iter()
+            .filter_map(|it| it.check().err())
+            .collect()
+    };
+    // The facilities are tried out with the programs, as root.
+    let mut lacking = check(&programs);
+    lacking.extend(check(&[Root]));
+    if lacking.is_empty() {
+        lacking = check(&facilities);
+    }
+    if lacking.is_empty() {
+        Ok(())
+    } else {
+        Err(DemoError::Lacking(lacking))
+    }
+}
+
+/// Runs the demonstration on this thread, which must last until it returns.
+///
+/// # Errors
+/// [`DemoError::Cancelled`] soon after `cancel`, others for what failed. Nothing remains either way.
+pub fn run(
+    options: &Options,
+    progress: &mut dyn Progress,
+    cancel: &CancellationToken,
+) -> Result<Comparison, DemoError> {
+    preflight()?;
+    let experiment = plan(options)?;
+    let measurements = experiment.run(progress, cancel)?;
+    let measured = (experiment.workload.length - experiment.warm_up) * experiment.rounds;
+    let xdp_mode = measurements.iter().find_map(|it| it.xdp_mode.clone());
+    let modes: Vec<ModeResult> = measurements.into_iter().map(ModeResult::from).collect();
+    let settings = Settings {
+        rates_mbit: options.rates_mbit,
+        load_percent: options.load_percent,
+        seed: options.seed,
+        threshold: options.threshold,
+        rounds: experiment.rounds,
+        measured_s: measured.as_secs_f64(),
+    };
+    Ok(Comparison {
+        speedup: Speedup::of(&modes),
+        modes,
+        xdp_mode,
+        settings,
+    })
+}
+
+/// Shares the time out.
+fn plan(options: &Options) -> Result<Experiment, DemoError> {
+    let threshold = options.threshold;
+    let mode = |name: &str, scheme| Mode {
+        name: name.to_owned(),
+        scheme,
+    };
+    let mut modes = vec![
+        mode(ECMP_FLOW, Scheme::EcmpFlow),
+        mode(ECMP_PACKET, Scheme::EcmpPacket),
+        mode(NFT_SPLIT, Scheme::NftSplit { threshold }),
+    ];
+    modes.extend(options.splitter.as_ref().map(|binary| {
+        let splitter = SplitterScheme {
+            binary: binary.clone(),
+            threshold,
+            attach: "native".to_owned(),
+            configuration: toml::Table::new(),
+        };
+        mode(SPLITTER, Scheme::Splitter(splitter))
+    }));
+
+    let count = u32::try_from(modes.len()).unwrap_or(u32::MAX);
+    let rounds = u32::try_from(options.total.as_secs() / ROUND.as_secs())
+        .unwrap_or(u32::MAX)
+        .max(1);
+    let slice = options.total / (rounds * count);
+    let fixed = WARM_UP + OVERHEAD;
+    if slice < fixed + LEAST_MEASURED {
+        let least = ((fixed + LEAST_MEASURED) * count).as_secs_f64().ceil() as u64;
+        return Err(DemoError::TooShort {
+            given: options.total,
+            least,
+        });
+    }
+    Ok(Experiment {
+        modes,
+        topology: TopologyOptions {
+            rates_mbit: options.rates_mbit,
+            shape_access: true,
+        },
+        workload: Workload {
+            short: ShortFlows::mixed(),
+            background: Some(Background::elastic(
+                options.load_percent / 100.0,
+                options.rates_mbit,
+            )),
+            length: slice - OVERHEAD,
+            seed: options.seed,
+        },
+        warm_up: WARM_UP,
+        drain: DRAIN,
+        rounds,
+    })
+}
+
+impl Comparison {
+    /// The result of a mode by its name.
+    pub fn mode(&self, name: &str) -> Option<&ModeResult> {
+        self.modes.iter().find(|mode| mode.name == name)
+    }
+}
+
+impl From<Measurement> for ModeResult {
+    fn from(measurement: Measurement) -> Self {
+        let Measurement {
+            name,
+            short,
+            long,
+            tcp,
+            cpu,
+            xdp_mode: _,
+        } = measurement;
+        Self {
+            name,
+            short: Summary::of(&short),
+            long: Summary::of(&long),
+            tcp: Tcp {
+                paws_estab: tcp.paws_estab,
+                timeouts: tcp.timeouts,
+                retrans: tcp.retrans,
+                spurious_host_queue: tcp.spurious_host_queue,
+            },
+            cpu_s: cpu.as_secs_f64(),
+            unfinished: short.unfinished + long.unfinished,
+            short_completions: short,
+            long_completions: long,
+        }
+    }
+}
+
+impl Summary {
+    fn of(completions: &Completions) -> Self {
+        let distribution = completions.distribution_ms();
+        Self {
+            mean_ms: distribution.mean(),
+            p50_ms: distribution.percentile(50.0),
+            p99_ms: distribution.percentile(99.0),
+            flows: distribution.count(),
+            unfinished: completions.unfinished,
+        }
+    }
+}
+
+impl Speedup {
+    fn of(modes: &[ModeResult]) -> Option<Self> {
+        let mean = |name: &str| Some(modes.iter().find(|it| it.name == name)?.short.mean_ms);
+        let ours = mean(SPLITTER)?;
+        Some(Self {
+            ecmp_flow_mean: mean(ECMP_FLOW)? / ours,
+            ecmp_packet_mean: mean(ECMP_PACKET)? / ours,
+            nft_split_mean: mean(NFT_SPLIT)? / ours,
+        })
+    }
+}
+
+fn as_map<S: Serializer>(modes: &[ModeResult], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(modes.iter().map(|mode| (&mode.name, mode)))
+}
+
+fn list(lacking: &[Lacking]) -> String {
+    lacking
+        .iter()
+        .map(|it| format!("  - {it}"))
+        .collect::<Vec<_>>()
+        .join("\n")
+}

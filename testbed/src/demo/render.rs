@@ -1,0 +1,186 @@
+//! The comparison for readers: a table with the ratios in words, and a page with plots.
+
+use flow_report::{Axis, Page, Plot, Series, Table};
+
+use super::{Comparison, ECMP_FLOW, ECMP_PACKET, ModeResult, NFT_SPLIT, SPLITTER, Settings};
+use crate::experiment::Completions;
+
+/// Points of a cumulative distribution, which is smooth to the eye then.
+const CURVE_POINTS: usize = 400;
+/// How long the spans of the time line are over which the mean is taken.
+const SPAN_S: f64 = 0.5;
+
+/// Table and ratios for the terminal.
+pub fn render_text(comparison: &Comparison) -> String {
+    let mut text = format!(
+        "{}\n\n{}\n",
+        set_up(&comparison.settings),
+        table(comparison).to_text()
+    );
+    for sentence in sentences(comparison) {
+        text += &format!("\n{sentence}");
+    }
+    text + "\n"
+}
+
+/// One HTML file with table, ratios and plots that needs nothing else.
+pub fn render_html(comparison: &Comparison) -> String {
+    let curve = |title: &str, completions: fn(&ModeResult) -> &Completions| {
+        let axis = Axis::linear("share of flows").range(0.0, 1.0);
+        let plot = Plot::new(title, Axis::log("flow completion time (ms)"), axis);
+        comparison.modes.iter().fold(plot, |plot, mode| {
+            let points = completions(mode).distribution_ms().cumulative(CURVE_POINTS);
+            plot.with(Series::steps(label(&mode.name), points))
+        })
+    };
+    Page::new("Short flows on a road of their own")
+        .text(&set_up(&comparison.settings))
+        .table(&table(comparison))
+        .list(sentences(comparison))
+        .heading("Short flows")
+        .plot(&curve("Short flows: share finished within a time", |it| {
+            &it.short_completions
+        }))
+        .plot(&time_line(comparison))
+        .heading("Long flows")
+        .plot(&curve("Long flows: share finished within a time", |it| {
+            &it.long_completions
+        }))
+        .note(
+            "Completion time is what an application sees: from the call of connect to the last \
+             byte at the receiver. All modes carried the same flows at the same times. CPU is what \
+             the whole machine used, traffic generation included.",
+        )
+        .to_html()
+}
+
+/// The mean of the short flows that started in each span, per mode.
+fn time_line(comparison: &Comparison) -> Plot {
+    let title = format!("Short flows over the run: mean over {SPAN_S} s");
+    let plot = Plot::new(
+        title,
+        Axis::linear("time (s)"),
+        Axis::log("flow completion time (ms)"),
+    );
+    comparison.modes.iter().fold(plot, |plot, mode| {
+        plot.with(Series::line(
+            label(&mode.name),
+            span_means(&mode.short_completions.samples),
+        ))
+    })
+}
+
+fn span_means(samples: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(|one, other| one.0.total_cmp(&other.0));
+    sorted
+        .chunk_by(|one, other| (one.0 / SPAN_S).floor() == (other.0 / SPAN_S).floor())
+        .map(|span| {
+            let middle = ((span[0].0 / SPAN_S).floor() + 0.5) * SPAN_S;
+            (
+                middle,
+                span.iter().map(|it| it.1).sum::<f64>() / span.len() as f64,
+            )
+        })
+        .collect()
+}
+
+fn set_up(settings: &Settings) -> String {
+    let [short, long] = settings.rates_mbit;
+    format!(
+        "Two sites, two tunnels of {short} and {long} Mbit/s. Short flows of 5 to 40 packets arrive \
+         at random, 120 a second; transfers of 1.5 MB load both tunnels to {} % in each direction. \
+         Each mode was measured for {:.0} s in {} interleaved rounds (seed {}).",
+        settings.load_percent, settings.measured_s, settings.rounds, settings.seed
+    )
+}
+
+fn table(comparison: &Comparison) -> Table {
+    let mut table = Table::new([
+        "",
+        "short mean ms",
+        "p50",
+        "p99",
+        "flows",
+        "long mean ms",
+        "p99",
+        "flows",
+        "retrans",
+        "PAWS",
+        "RTO",
+        "CPU s",
+    ]);
+    for mode in &comparison.modes {
+        let flows = |flows: usize, unfinished: usize| match unfinished {
+            0 => flows.to_string(),
+            _ => format!("{flows} (+{unfinished} unfinished)"),
+        };
+        table.row([
+            label(&mode.name).to_owned(),
+            format!("{:.2}", mode.short.mean_ms),
+            format!("{:.2}", mode.short.p50_ms),
+            format!("{:.1}", mode.short.p99_ms),
+            flows(mode.short.flows, mode.short.unfinished),
+            format!("{:.0}", mode.long.mean_ms),
+            format!("{:.0}", mode.long.p99_ms),
+            flows(mode.long.flows, mode.long.unfinished),
+            mode.tcp.retrans.to_string(),
+            mode.tcp.paws_estab.to_string(),
+            mode.tcp.timeouts.to_string(),
+            format!("{:.1}", mode.cpu_s),
+        ]);
+    }
+    table
+}
+
+/// The ratios in plain words, also where the splitter loses.
+fn sentences(comparison: &Comparison) -> Vec<String> {
+    let Some(speedup) = &comparison.speedup else {
+        return Vec::new();
+    };
+    let against = [
+        (speedup.ecmp_flow_mean, ECMP_FLOW),
+        (speedup.ecmp_packet_mean, ECMP_PACKET),
+        (speedup.nft_split_mean, NFT_SPLIT),
+    ];
+    let mut sentences: Vec<String> = against
+        .into_iter()
+        .map(|(ratio, name)| format!("Short flows: {} with {}.", compare(ratio), label(name)))
+        .collect();
+    let long = |name: &str| Some(comparison.mode(name)?.long.mean_ms);
+    if let (Some(theirs), Some(ours)) = (long(ECMP_FLOW), long(SPLITTER)) {
+        let ratio = compare(theirs / ours);
+        sentences.push(format!("Long flows: {ratio} with {}.", label(ECMP_FLOW)));
+    }
+    if let Some(mode) = &comparison.xdp_mode {
+        sentences.push(format!(
+            "The splitter ran as an XDP program in {mode} mode."
+        ));
+    }
+    sentences
+}
+
+/// What the splitter's mean is like, given how many times as long the other takes.
+fn compare(ratio: f64) -> String {
+    match ratio {
+        _ if !ratio.is_finite() => "there is nothing to compare".to_owned(),
+        _ if (0.95..1.05).contains(&ratio) => {
+            format!("the splitter takes as long (within 5 %, ratio {ratio:.2}) as it takes")
+        }
+        _ if ratio > 1.0 => format!("the splitter is {ratio:.1} times as fast as what you get"),
+        _ => format!(
+            "the splitter takes {:.1} times as long as what you get",
+            1.0 / ratio
+        ),
+    }
+}
+
+fn label(name: &str) -> &str {
+    match name {
+        ECMP_FLOW => "per-flow ECMP",
+        ECMP_PACKET => "per-packet ECMP",
+        NFT_SPLIT => "nftables split",
+        SPLITTER => "splitter",
+        other => other,
+    }
+}
