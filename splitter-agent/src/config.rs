@@ -70,7 +70,8 @@ pub struct Tunnel {
     pub gateway: Gateways,
     /// The routing table that the agent fills for it.
     pub table: TableId,
-    /// What it carries; known only for the short tunnel, where it bounds the drain time.
+    /// What it carries, where that is known. For the short tunnel it tells when packets have
+    /// drained; for the long one, how late a packet enters at the earliest.
     pub rate_mbit: Option<NonZeroU32>,
 }
 

@@ -3,6 +3,9 @@
 
 pub mod config;
 pub mod flows;
+pub mod instance;
 pub mod kernel;
 pub mod metrics;
 pub mod monitor;
+pub mod netlink;
+pub mod routes;

@@ -83,6 +83,12 @@ impl Monitor {
         self.evictions.load(Ordering::Relaxed)
     }
 
+    /// Watches these maps from now on: the old ones' pins were removed by
+    /// somebody else.
+    pub fn replace(&self, dataplane: Dataplane) {
+        *self.dataplane() = dataplane;
+    }
+
     /// The maps and pins.
     pub fn dataplane(&self) -> MutexGuard<'_, Dataplane> {
         lock(&self.dataplane)

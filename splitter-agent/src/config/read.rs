@@ -55,8 +55,8 @@ fn sections(document: &Document<'_>) -> Option<Config> {
         .optional("bpffs", directory)
         .unwrap_or("/sys/fs/bpf".into());
     let lan = lan(&top);
-    let short = tunnel(&document.section("short"), TableId::SHORT, true);
-    let long = tunnel(&document.section("long"), TableId::LONG, false);
+    let short = tunnel(&document.section("short"), TableId::SHORT);
+    let long = tunnel(&document.section("long"), TableId::LONG);
     let flows = flows(&document.section("flows"));
     let rate_known = short
         .as_ref()
@@ -110,7 +110,7 @@ fn lan(top: &Section<'_, '_>) -> Option<Vec<InterfaceName>> {
     Some(lan)
 }
 
-fn tunnel(section: &Section<'_, '_>, table: TableId, has_rate: bool) -> Option<Tunnel> {
+fn tunnel(section: &Section<'_, '_>, table: TableId) -> Option<Tunnel> {
     let remedy = "name the tunnel's interface, such as device = \"wan0\"";
     let device = section.required("device", remedy, interface);
     let gateway = gateways(section);
@@ -119,18 +119,14 @@ fn tunnel(section: &Section<'_, '_>, table: TableId, has_rate: bool) -> Option<T
             integer(value, 0..=u32::MAX, &format!("(the default is {table})"))?.try_into()
         })
         .unwrap_or(table);
-    let rate_mbit = has_rate
-        .then(|| {
-            section.optional("rate_mbit", |value| {
-                integer(value, 0..=1_000_000, "")?.try_into().map_err(|_| {
-                    InvalidValue::new(
-                        "a tunnel of rate 0 would never drain",
-                        "give its rate in Mbit/s, or leave the key out if it is not known",
-                    )
-                })
-            })
+    let rate_mbit = section.optional("rate_mbit", |value| {
+        integer(value, 0..=1_000_000, "")?.try_into().map_err(|_| {
+            InvalidValue::new(
+                "a tunnel of rate 0 would never drain",
+                "give its rate in Mbit/s, or leave the key out if it is not known",
+            )
         })
-        .flatten();
+    });
     Some(Tunnel {
         device: device?,
         gateway,

@@ -131,8 +131,8 @@ fn unknown_keys_name_the_nearest() {
         ),
         (
             "long",
-            "rate_mbit = 1",
-            "long.rate_mbit = 1: unknown key; did you mean short.rate_mbit?",
+            "rate_mbits = 1",
+            "long.rate_mbits = 1: unknown key; did you mean long.rate_mbit?",
         ),
         (
             "log",

@@ -1,0 +1,332 @@
+//! One instance of the splitter on this machine: bring it up, take it down.
+//!
+//! Everything is computed as a difference first ([`Plan`]), so that a second
+//! `up` changes nothing, `plan` shows what `up` would do, and an agent that
+//! watches repairs what somebody else undid. What fails half-way is undone.
+
+mod error;
+mod lock;
+mod plan;
+mod state;
+
+use serde::Serialize;
+use splitter_common::config::Config as Policy;
+
+pub use self::error::InstanceError;
+pub use self::lock::Lock;
+pub use self::plan::{Attachment, AttachmentAction, Plan, PolicyAction, ProgramAction};
+pub use self::state::{Owner, State};
+use crate::config::{Config, DscpMatch, InterfaceName};
+use crate::kernel::{AttachedMode, Dataplane, LoadOptions, Object, Pins, policy_settings};
+use crate::netlink::{Interfaces, Netlink, XdpMode};
+use crate::routes;
+
+/// An instance as configured, whether it is up or not.
+pub struct Instance {
+    config: Config,
+    netlink: Netlink,
+    pins: Pins,
+    object: Object,
+}
+
+/// The program on one interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AttachedInterface {
+    /// The interface.
+    pub interface: InterfaceName,
+    /// How it turned out.
+    pub mode: AttachedMode,
+}
+
+/// What was done to bring an instance up.
+#[derive(Debug)]
+pub struct BroughtUp {
+    /// The maps.
+    pub dataplane: Dataplane,
+    /// What was changed; all kept when the instance was up already.
+    pub plan: Plan,
+    /// Every interface of the configuration, and how the program is attached.
+    pub attached: Vec<AttachedInterface>,
+    /// Who has to take it down.
+    pub owner: Owner,
+}
+
+impl Instance {
+    /// The instance of a configuration; changes nothing.
+    ///
+    /// # Errors
+    /// When netlink or the kernel object cannot be had.
+    pub fn new(config: Config) -> Result<Self, InstanceError> {
+        let object = Object::for_level(config.packet_log)
+            .map_err(|source| InstanceError::Object { source })?;
+        Ok(Self {
+            netlink: Netlink::connect()?,
+            pins: Pins::new(&config.bpffs, &config.pin_dir()),
+            object,
+            config,
+        })
+    }
+
+    /// Its configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Its pins.
+    pub fn pins(&self) -> &Pins {
+        &self.pins
+    }
+
+    /// Keeps other agents from changing this instance until it is dropped.
+    ///
+    /// # Errors
+    /// [`InstanceError::Running`] when another agent holds it.
+    pub fn lock(&self) -> Result<Lock, InstanceError> {
+        Lock::acquire(&self.config.instance_dir())
+    }
+
+    /// What `up` would change now.
+    ///
+    /// # Errors
+    /// When an interface is missing, something that is not ours is in the way,
+    /// or the kernel does not tell.
+    pub async fn plan(&self) -> Result<Plan, InstanceError> {
+        let interfaces = self.netlink.interfaces().await?;
+        let dataplane = Dataplane::open(&self.pins)?;
+        self.plan_with(&interfaces, dataplane.as_ref()).await
+    }
+
+    /// Brings the instance up, or what is missing of it. All or nothing.
+    ///
+    /// # Errors
+    /// See [`InstanceError`]; what this call had changed is undone by then.
+    pub async fn up(&self, _lock: &Lock, owner: Owner) -> Result<BroughtUp, InstanceError> {
+        error::check_capabilities()?;
+        let found = State::read(&self.config.instance_dir())?;
+        let interfaces = self.netlink.interfaces().await?;
+        let existing = Dataplane::open(&self.pins)?;
+        let plan = self.plan_with(&interfaces, existing.as_ref()).await?;
+        let is_new = existing.is_none();
+        let owner = if is_new {
+            owner
+        } else {
+            found.map_or(owner, |state| state.owner)
+        };
+        // Written before anything is changed, for `down` after a crash.
+        State::new(owner, &self.config, &self.object).write(&self.config.instance_dir())?;
+
+        let mut dataplane = match existing {
+            Some(dataplane) => dataplane,
+            None => self.load(plan.policy)?,
+        };
+        let mut undo = Undo {
+            pins: is_new.then(|| self.pins.clone()),
+            attached: Vec::new(),
+        };
+        match self
+            .apply(&mut dataplane, &plan, &interfaces, &mut undo)
+            .await
+        {
+            Ok(attached) => Ok(BroughtUp {
+                dataplane,
+                plan,
+                attached,
+                owner,
+            }),
+            Err(error) => {
+                undo.run(&dataplane);
+                if is_new {
+                    State::remove(&self.config.instance_dir())?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes the instance down and restores what it found, also after a crash.
+    ///
+    /// Returns in words what was removed; nothing when it was not up.
+    ///
+    /// # Errors
+    /// When something cannot be removed; the rest is by then.
+    pub async fn down(&self, _lock: &Lock) -> Result<Vec<String>, InstanceError> {
+        error::check_capabilities()?;
+        let directory = self.config.instance_dir();
+        let footprint = State::read(&directory)?.map_or_else(
+            || routes::Footprint::of(&self.config),
+            |state| state.footprint,
+        );
+        let routes = routes::remove_all(&self.netlink, &footprint).await;
+        let mut removed: Vec<String> = self
+            .pins
+            .linked_interfaces()
+            .unwrap_or_default()
+            .into_iter()
+            .map(|interface| format!("XDP program on {interface}"))
+            .collect();
+        if self.pins.exist() {
+            removed.push(format!(
+                "programs and maps in {}",
+                self.pins.root().display()
+            ));
+        }
+        self.pins.remove()?;
+        removed.extend(routes?.iter().map(ToString::to_string));
+        State::remove(&directory)?;
+        Ok(removed)
+    }
+
+    /// How the program of that id is attached to each configured interface;
+    /// those it is not attached to are left out.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub async fn attached(&self, program_id: u32) -> Result<Vec<AttachedInterface>, InstanceError> {
+        let interfaces = self.netlink.interfaces().await?;
+        let lan = self.config.lan.iter();
+        Ok(lan
+            .filter_map(|name| {
+                let mode = attached_mode(&interfaces, name, program_id)?;
+                Some(AttachedInterface {
+                    interface: name.clone(),
+                    mode,
+                })
+            })
+            .collect())
+    }
+
+    async fn plan_with(
+        &self,
+        interfaces: &Interfaces,
+        dataplane: Option<&Dataplane>,
+    ) -> Result<Plan, InstanceError> {
+        let state = State::read(&self.config.instance_dir())?;
+        let previous = state.as_ref().map(|state| &state.footprint);
+        let routes = routes::plan(&self.netlink, &self.config, previous).await?;
+        let policy = policy_settings(
+            &self.config,
+            self.smallest_lan_mtu(interfaces)?,
+            routes.matching == DscpMatch::Dscp,
+        );
+        plan::assemble(
+            &plan::Inputs {
+                config: &self.config,
+                interfaces,
+                dataplane,
+                object: &self.object,
+                state: state.as_ref(),
+                policy,
+            },
+            routes,
+        )
+    }
+
+    fn smallest_lan_mtu(&self, interfaces: &Interfaces) -> Result<u32, InstanceError> {
+        let mut smallest = u32::MAX;
+        for name in &self.config.lan {
+            smallest = smallest.min(interfaces.named(name)?.mtu);
+        }
+        Ok(smallest)
+    }
+
+    fn load(&self, policy: Policy) -> Result<Dataplane, InstanceError> {
+        let options = LoadOptions {
+            table_size: self.config.flows.table_size.get(),
+            packet_log: self.config.packet_log,
+            policy,
+        };
+        Ok(Dataplane::load(&self.object, &self.pins, &options)?)
+    }
+
+    async fn apply(
+        &self,
+        dataplane: &mut Dataplane,
+        plan: &Plan,
+        interfaces: &Interfaces,
+        undo: &mut Undo,
+    ) -> Result<Vec<AttachedInterface>, InstanceError> {
+        let applied = plan
+            .routes
+            .clone()
+            .apply(&self.netlink)
+            .await
+            .map_err(Box::new)?;
+        let attached = async {
+            applied.verify(&self.netlink, &self.config).await?;
+            dataplane.set_policy(plan.policy)?;
+            self.attach_all(dataplane, plan, interfaces, undo)?;
+            self.attached(dataplane.program_id()?).await
+        }
+        .await;
+        match attached {
+            Ok(attached) => Ok(attached),
+            Err(error) => {
+                let undone = applied.roll_back(&self.netlink).await;
+                if !undone.remaining.is_empty() {
+                    tracing::error!("{undone}");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn attach_all(
+        &self,
+        dataplane: &Dataplane,
+        plan: &Plan,
+        interfaces: &Interfaces,
+        undo: &mut Undo,
+    ) -> Result<(), InstanceError> {
+        for attachment in &plan.attachments {
+            let interface = attachment.interface.as_str();
+            match attachment.action {
+                AttachmentAction::Keep => {}
+                AttachmentAction::Detach => dataplane.detach(interface)?,
+                AttachmentAction::Attach | AttachmentAction::Reattach => {
+                    dataplane.detach(interface)?;
+                    let index = interfaces.named(&attachment.interface)?.index;
+                    dataplane.attach(interface, index, self.config.attach)?;
+                    undo.attached.push(interface.to_owned());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What to take back when bringing up fails.
+struct Undo {
+    /// All of it, when the program was loaded just now.
+    pins: Option<Pins>,
+    attached: Vec<String>,
+}
+
+impl Undo {
+    /// The first error is the one to tell; what cannot be taken back is logged.
+    fn run(self, dataplane: &Dataplane) {
+        for interface in self.attached {
+            if let Err(error) = dataplane.detach(&interface) {
+                tracing::error!(interface, %error, "cannot detach what was just attached");
+            }
+        }
+        if let Some(pins) = self.pins
+            && let Err(error) = pins.remove()
+        {
+            tracing::error!(path = %pins.root().display(), %error, "cannot remove the pins");
+        }
+    }
+}
+
+fn attached_mode(
+    interfaces: &Interfaces,
+    name: &InterfaceName,
+    program_id: u32,
+) -> Option<AttachedMode> {
+    let xdp = interfaces.named(name).ok()?.xdp?;
+    match xdp.mode {
+        _ if xdp.program_id != program_id => None,
+        XdpMode::Native => Some(AttachedMode::Native),
+        XdpMode::Generic => Some(AttachedMode::Generic),
+        _ => None,
+    }
+}

@@ -1,0 +1,131 @@
+//! Why an instance could not be brought up or down.
+
+use std::io;
+use std::path::PathBuf;
+
+use caps::{CapSet, Capability};
+use thiserror::Error;
+
+use crate::kernel::KernelError;
+use crate::netlink::{NetlinkError, NoSuchInterface};
+use crate::routes;
+
+/// Bringing an instance up or down, or looking at it, failed.
+#[derive(Debug, Error)]
+pub enum InstanceError {
+    /// The caller lacks capabilities.
+    #[error("not permitted: {} missing; run as root, or give the program these capabilities", .0.join(", "))]
+    NotPermitted(Vec<String>),
+    /// Another agent holds the instance.
+    #[error(
+        "the instance is held by the process {pid}; stop that one first, or give this instance another `name`"
+    )]
+    Running {
+        /// Its process id, as far as it is known.
+        pid: String,
+    },
+    /// The lock or state could not be used.
+    #[error("cannot {action} {}: {source}", path.display())]
+    File {
+        /// What was tried.
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The state file is not ours to read.
+    #[error("cannot understand {}: {source}; `splitter down` works without it once it is deleted", path.display())]
+    State {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// The kernel object could not be read.
+    #[error("cannot read the kernel object that SPLITTER_EBPF_OBJECT_DIR names: {source}")]
+    Object {
+        /// The reason.
+        source: io::Error,
+    },
+    /// What is loaded was built from something else.
+    #[error(
+        "the loaded kernel programs are of another build than this agent: run `splitter down`, then start again; flows start afresh as short"
+    )]
+    OtherBuild,
+    /// The table size cannot change while the table is in use.
+    #[error(
+        "flows.table_size cannot change from {loaded} to {wanted} while the table is in use: run `splitter down` first"
+    )]
+    OtherTableSize {
+        /// Entries that the loaded tables hold.
+        loaded: u32,
+        /// Entries that the configuration asks for.
+        wanted: u32,
+    },
+    /// An interface of the configuration does not exist.
+    #[error(transparent)]
+    NoSuchInterface(#[from] NoSuchInterface),
+    /// The kernel's routing side did not answer.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+    /// Rules and routes could not be planned.
+    #[error(transparent)]
+    PlanRoutes(#[from] routes::PlanError),
+    /// Rules and routes could not be applied.
+    #[error(transparent)]
+    ApplyRoutes(#[from] Box<routes::ApplyError>),
+    /// Marked packets do not take the intended tunnel.
+    #[error(transparent)]
+    Verify(#[from] routes::VerifyError),
+    /// The kernel's BPF side failed.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+}
+
+impl InstanceError {
+    /// Whether missing rights are the reason.
+    pub fn is_not_permitted(&self) -> bool {
+        match self {
+            Self::NotPermitted(_) => true,
+            Self::File { source, .. } => source.kind() == io::ErrorKind::PermissionDenied,
+            Self::Netlink(error) => error.is_permission_denied(),
+            Self::Kernel(error) => error.is_not_permitted(),
+            _ => false,
+        }
+    }
+
+    /// Whether something that is not ours, or another instance, is in the way.
+    pub fn is_conflict(&self) -> bool {
+        match self {
+            Self::Running { .. } | Self::OtherBuild | Self::OtherTableSize { .. } => true,
+            Self::Kernel(error) => matches!(error, KernelError::Busy { .. }),
+            Self::PlanRoutes(error) => matches!(error, routes::PlanError::Conflicts(_)),
+            _ => false,
+        }
+    }
+}
+
+/// Refuses early and completely, rather than at the first call that fails.
+pub(super) fn check_capabilities() -> Result<(), InstanceError> {
+    const NEEDED: [Capability; 3] = [
+        Capability::CAP_BPF,
+        Capability::CAP_NET_ADMIN,
+        Capability::CAP_PERFMON,
+    ];
+    let has = |capability| {
+        caps::has_cap(None, CapSet::Effective, capability).unwrap_or(false)
+            || caps::has_cap(None, CapSet::Effective, Capability::CAP_SYS_ADMIN).unwrap_or(false)
+                && capability != Capability::CAP_NET_ADMIN
+    };
+    let missing: Vec<String> = NEEDED
+        .into_iter()
+        .filter(|&capability| !has(capability))
+        .map(|capability| capability.to_string())
+        .collect();
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(InstanceError::NotPermitted(missing))
+    }
+}

@@ -1,0 +1,229 @@
+//! The difference between what an instance wants and what there is.
+
+use std::fmt;
+
+use serde::Serialize;
+use splitter_common::config::Config as Policy;
+
+use super::{InstanceError, State, attached_mode};
+use crate::config::{AttachMode, Config, Family, InterfaceName};
+use crate::kernel::{AttachedMode, Dataplane, Object};
+use crate::netlink::Interfaces;
+use crate::routes;
+
+/// Everything that bringing an instance up does, in order.
+#[derive(Debug, Serialize)]
+pub struct Plan {
+    /// The kernel programs.
+    pub program: ProgramAction,
+    /// What the programs are told.
+    pub settings: PolicyAction,
+    /// Rules and routes.
+    pub routes: routes::Plan,
+    /// The program on each interface.
+    pub attachments: Vec<Attachment>,
+    /// Memory of the flow tables when they are full, in bytes.
+    pub table_bytes: u64,
+    #[serde(skip)]
+    pub(super) policy: Policy,
+}
+
+/// What happens to the kernel programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProgramAction {
+    /// They are loaded already.
+    Keep,
+    /// They are loaded and pinned.
+    Load,
+}
+
+/// What happens to the settings of the kernel programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PolicyAction {
+    /// They are in force already.
+    Keep,
+    /// They are written; flows keep what is known of them.
+    Write,
+}
+
+/// What happens to the program on an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AttachmentAction {
+    /// It is attached as wanted.
+    Keep,
+    /// It is attached.
+    Attach,
+    /// It is attached in another mode than wanted, and attached anew.
+    Reattach,
+    /// The interface is in the configuration no more.
+    Detach,
+}
+
+/// The program on one interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Attachment {
+    /// The interface.
+    pub interface: InterfaceName,
+    /// What happens.
+    pub action: AttachmentAction,
+    /// The mode that is asked for.
+    pub mode: AttachMode,
+}
+
+impl Plan {
+    /// Whether there is nothing to change.
+    pub fn is_unchanged(&self) -> bool {
+        self.program == ProgramAction::Keep
+            && self.settings == PolicyAction::Keep
+            && self.routes.is_in_place()
+            && self
+                .attachments
+                .iter()
+                .all(|it| it.action == AttachmentAction::Keep)
+    }
+}
+
+pub(super) struct Inputs<'a> {
+    pub(super) config: &'a Config,
+    pub(super) interfaces: &'a Interfaces,
+    pub(super) dataplane: Option<&'a Dataplane>,
+    pub(super) object: &'a Object,
+    pub(super) state: Option<&'a State>,
+    pub(super) policy: Policy,
+}
+
+pub(super) fn assemble(inputs: &Inputs<'_>, routes: routes::Plan) -> Result<Plan, InstanceError> {
+    let (program, settings) = match inputs.dataplane {
+        None => (ProgramAction::Load, PolicyAction::Write),
+        Some(dataplane) => {
+            check_compatible(inputs, dataplane)?;
+            let same = dataplane.policy()? == inputs.policy;
+            (
+                ProgramAction::Keep,
+                if same {
+                    PolicyAction::Keep
+                } else {
+                    PolicyAction::Write
+                },
+            )
+        }
+    };
+    Ok(Plan {
+        program,
+        settings,
+        routes,
+        attachments: attachments(inputs)?,
+        table_bytes: table_bytes(inputs.config.flows.table_size.get()),
+        policy: inputs.policy,
+    })
+}
+
+/// What is loaded can be adopted only if it is what would be loaded.
+fn check_compatible(inputs: &Inputs<'_>, dataplane: &Dataplane) -> Result<(), InstanceError> {
+    if inputs
+        .state
+        .is_some_and(|state| state.object != inputs.object.digest())
+    {
+        return Err(InstanceError::OtherBuild);
+    }
+    let (loaded, wanted) = (
+        dataplane.table_capacity(Family::V4)?,
+        inputs.config.flows.table_size.get(),
+    );
+    if loaded != wanted {
+        return Err(InstanceError::OtherTableSize { loaded, wanted });
+    }
+    Ok(())
+}
+
+fn attachments(inputs: &Inputs<'_>) -> Result<Vec<Attachment>, InstanceError> {
+    let Inputs {
+        config,
+        interfaces,
+        dataplane,
+        ..
+    } = *inputs;
+    let program_id = dataplane.map(Dataplane::program_id).transpose()?;
+    let mut attachments = Vec::new();
+    for name in &config.lan {
+        interfaces.named(name)?;
+        let present = program_id.and_then(|id| attached_mode(interfaces, name, id));
+        let action = match (present, config.attach) {
+            (None, _) => AttachmentAction::Attach,
+            (Some(AttachedMode::Generic), AttachMode::Native)
+            | (Some(AttachedMode::Native), AttachMode::Generic) => AttachmentAction::Reattach,
+            (Some(_), _) => AttachmentAction::Keep,
+        };
+        attachments.push(Attachment {
+            interface: name.clone(),
+            action,
+            mode: config.attach,
+        });
+    }
+    let linked = dataplane
+        .map(|it| it.pins().linked_interfaces())
+        .transpose();
+    for name in linked.ok().flatten().unwrap_or_default() {
+        let Ok(interface) = InterfaceName::try_from(name) else {
+            continue;
+        };
+        if !config.lan.contains(&interface) {
+            let action = AttachmentAction::Detach;
+            attachments.push(Attachment {
+                interface,
+                action,
+                mode: config.attach,
+            });
+        }
+    }
+    Ok(attachments)
+}
+
+/// Both families; measured per entry on an LRU hash: key, value, and 48 bytes
+/// of the kernel's own.
+fn table_bytes(table_size: u32) -> u64 {
+    const OWN: u64 = 48;
+    u64::from(table_size) * ((OWN + 16 + 56) + (OWN + 40 + 56))
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.program {
+            ProgramAction::Keep => writeln!(f, "= keep the kernel programs")?,
+            ProgramAction::Load => writeln!(
+                f,
+                "+ load the kernel programs; full flow tables take {} MiB",
+                self.table_bytes.div_ceil(1 << 20)
+            )?,
+        }
+        match self.settings {
+            PolicyAction::Keep => writeln!(f, "= keep their settings")?,
+            PolicyAction::Write => writeln!(f, "+ write their settings")?,
+        }
+        writeln!(f, "{}", self.routes)?;
+        for Attachment {
+            interface,
+            action,
+            mode,
+        } in &self.attachments
+        {
+            match action {
+                AttachmentAction::Keep => writeln!(f, "= keep the XDP program on {interface}")?,
+                AttachmentAction::Attach => {
+                    writeln!(f, "+ attach the XDP program to {interface} (mode {mode})")?
+                }
+                AttachmentAction::Reattach => writeln!(
+                    f,
+                    "~ attach the XDP program to {interface} anew (mode {mode})"
+                )?,
+                AttachmentAction::Detach => {
+                    writeln!(f, "- detach the XDP program from {interface}")?
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,102 @@
+//! What an instance leaves on disk for whoever takes it down.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::InstanceError;
+use crate::config::Config;
+use crate::kernel::Object;
+use crate::routes::Footprint;
+
+/// Who brought an instance up, and so takes it down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Owner {
+    /// `splitter up`: it stays until `splitter down`.
+    Up,
+    /// `splitter run`: it ends with the agent, unless that is killed.
+    Run,
+}
+
+/// The state file of an instance that is up, or was when its agent died.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct State {
+    /// Who brought it up.
+    pub owner: Owner,
+    /// Version of the agent that did.
+    pub version: String,
+    /// Digest of the kernel object that was loaded.
+    pub object: String,
+    /// Where its rules and routes are.
+    pub footprint: Footprint,
+}
+
+impl State {
+    pub(super) fn new(owner: Owner, config: &Config, object: &Object) -> Self {
+        Self {
+            owner,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            object: object.digest(),
+            footprint: Footprint::of(config),
+        }
+    }
+
+    /// The state of the instance whose directory this is; `None` when it is down.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is damaged.
+    pub fn read(directory: &Path) -> Result<Option<Self>, InstanceError> {
+        let path = file(directory);
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => {
+                return Err(InstanceError::File {
+                    action: "read",
+                    path,
+                    source,
+                });
+            }
+        };
+        serde_json::from_slice(&text)
+            .map(Some)
+            .map_err(|source| InstanceError::State { path, source })
+    }
+
+    /// Replaces the file in one step: a crash leaves the old or the new.
+    pub(super) fn write(&self, directory: &Path) -> Result<(), InstanceError> {
+        let (path, new) = (file(directory), directory.join("state.json.new"));
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| InstanceError::File {
+                action: "write",
+                path,
+                source,
+            }
+        };
+        let text = serde_json::to_vec_pretty(self).map_err(|source| InstanceError::State {
+            path: path.clone(),
+            source,
+        })?;
+        std::fs::write(&new, text).map_err(failed(&new))?;
+        std::fs::rename(&new, &path).map_err(failed(&path))
+    }
+
+    pub(super) fn remove(directory: &Path) -> Result<(), InstanceError> {
+        let path = file(directory);
+        match std::fs::remove_file(&path) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => Err(InstanceError::File {
+                action: "remove",
+                path,
+                source,
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn file(directory: &Path) -> PathBuf {
+    directory.join("state.json")
+}
