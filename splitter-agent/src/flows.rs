@@ -219,8 +219,9 @@ mod tests {
             flags: FlowEntry::FINISHED,
             ..live
         };
-        let stale_after =
-            |entry: &FlowEntry, seconds| is_stale(entry, (100 + seconds) * SECOND, 30 * SECOND);
+        let stale_after = |entry: &FlowEntry, seconds: u64| {
+            is_stale(entry, (100 + seconds) * SECOND, 30 * SECOND)
+        };
         assert!(!stale_after(&live, 29));
         assert!(stale_after(&live, 30));
         assert!(!stale_after(&finished, 4));

@@ -6,3 +6,5 @@ pub mod flows;
 pub mod kernel;
 pub mod metrics;
 pub mod monitor;
+pub mod netlink;
+pub mod routes;

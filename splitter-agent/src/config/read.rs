@@ -300,14 +300,14 @@ fn routes(section: &Section<'_, '_>) -> Routes {
         ],
         prefix,
     );
-    if let Some(list) = &destinations {
-        if let Some(twice) = duplicate(list) {
-            section.contradiction(
-                "destinations",
-                format!("{twice} is listed twice"),
-                "name each prefix once",
-            );
-        }
+    if let Some(list) = &destinations
+        && let Some(twice) = duplicate(list)
+    {
+        section.contradiction(
+            "destinations",
+            format!("{twice} is listed twice"),
+            "name each prefix once",
+        );
     }
     let rule_priority = section.optional("rule_priority", |value| {
         let hint = "(the default is 1000)";

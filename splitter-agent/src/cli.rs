@@ -1,0 +1,165 @@
+//! The command line. Each flag is defined here and nowhere else; parser, help, man page and
+//! completions all come from it.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Parser, Subcommand, ValueHint};
+use clap_complete::Shell;
+use splitter_agent::config::DEFAULT_PATH;
+
+/// Gives short TCP flows a WAN tunnel of their own.
+///
+/// An XDP program counts each flow's packets where they come in from the site and marks the
+/// packet short or long; rules route each class over its own tunnel.
+#[derive(Debug, Parser)]
+#[command(name = "splitter", version, after_help = EXIT_CODES, propagate_version = true)]
+pub(crate) struct Cli {
+    /// The configuration file [default: /etc/splitter/splitter.toml]
+    #[arg(short, long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    config: Option<PathBuf>,
+
+    /// Print JSON instead of text.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+impl Cli {
+    /// The configuration file that was named, if one was.
+    pub(crate) fn named_config(&self) -> Option<&Path> {
+        self.config.as_deref()
+    }
+
+    /// The configuration file that was named, or the default one.
+    pub(crate) fn config_path(&self) -> &Path {
+        self.named_config().unwrap_or(Path::new(DEFAULT_PATH))
+    }
+}
+
+/// What there is to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Set everything up, split and measure until told to stop, then restore what was found.
+    Run,
+    /// Show what `up` would change, and change nothing.
+    Plan,
+    /// Attach the programs, add rules and routes, and return. A second time changes nothing.
+    Up,
+    /// Remove everything that `up` or `run` put in place, also after a crash.
+    Down,
+    /// Show what is attached, how, and what it has counted.
+    Status,
+    /// List the flows being tracked.
+    Flows(FlowsArgs),
+    /// Tell whether a configuration file is right, without touching the system.
+    Check(CheckArgs),
+    /// Look for whatever would keep the splitter from working here, and say what to do about it.
+    ///
+    /// Without --config only the machine is looked at.
+    Doctor,
+    /// Measure what splitting buys, on real traffic between network namespaces on this machine.
+    Demo(DemoArgs),
+    /// Print a shell's completions.
+    #[command(hide = true)]
+    Completions(CompletionsArgs),
+    /// Print the manual page.
+    #[command(hide = true)]
+    Man,
+}
+
+/// Arguments of `flows`.
+#[derive(Debug, Args)]
+pub(crate) struct FlowsArgs {
+    /// Keep watching, once a second.
+    #[arg(short, long)]
+    pub(crate) watch: bool,
+    /// Show so many flows at most, those with the most packets first.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 50)]
+    pub(crate) limit: usize,
+}
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// The file to check.
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+}
+
+/// Arguments of `demo`.
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// How long traffic runs in each of the four modes together, in seconds.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub(crate) seconds: Option<u32>,
+    /// Write a page with plots, which opens without a network, to this file.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) html: Option<PathBuf>,
+    /// Background load, in percent of both tunnels.
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t = 40,
+        value_parser = clap::value_parser!(u8).range(0..=95)
+    )]
+    pub(crate) load: u8,
+}
+
+/// Arguments of `completions`.
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell to complete for.
+    pub(crate) shell: Shell,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done; for `doctor`: nothing failed
+  1  failed
+  2  the command line is wrong
+  3  the configuration is wrong
+  4  not permitted: run it as root, or with CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON
+  5  in conflict with rules or routes that are not ours, or with another instance";
+
+/// What the process tells its parent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum ExitCode {
+    /// Done.
+    Ok = 0,
+    /// Failed.
+    Failed = 1,
+    /// The configuration is wrong. (2 is clap's, for the command line.)
+    Configuration = 3,
+    /// A permission is missing.
+    NotPermitted = 4,
+    /// Something that is not ours, or another instance, is in the way.
+    Conflict = 5,
+}
+
+impl From<ExitCode> for std::process::ExitCode {
+    fn from(code: ExitCode) -> Self {
+        Self::from(code as u8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn definitions_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn global_flags_go_anywhere() {
+        let before = Cli::try_parse_from(["splitter", "--json", "-c", "a", "status"]).unwrap();
+        let after = Cli::try_parse_from(["splitter", "status", "--config", "a", "--json"]).unwrap();
+        assert_eq!(format!("{before:?}"), format!("{after:?}"));
+    }
+}

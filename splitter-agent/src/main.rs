@@ -1,0 +1,3 @@
+//! The command `splitter`.
+mod cli;
+fn main() {}

@@ -1,0 +1,279 @@
+//! Conversations with the kernel's routing subsystem: bounded in time, repeated when a listing was
+//! torn, and with the kernel's own explanation in the errors.
+
+use std::io;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use netlink_packet_route::RouteNetlinkMessage;
+use rtnetlink::Handle;
+use rtnetlink::packet_core::{
+    NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST,
+    NetlinkMessage, NetlinkPayload, NlasIterator,
+};
+use rtnetlink::sys::AsyncSocket as _;
+use tokio::task::JoinHandle;
+
+mod interfaces;
+
+pub(crate) use interfaces::address_family;
+pub use interfaces::{Address, Interface, Interfaces, NoSuchInterface, ParentDevice, Xdp, XdpMode};
+
+/// The kernel answers within microseconds; this only bounds the wait when something is broken.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A listing is torn when the kernel's list changes meanwhile; this often in a row means churn
+/// that no one will ever read consistently.
+const LISTING_TRIES: u32 = 20;
+
+/// An open conversation with the network namespace of the thread that called
+/// [`connect`](Self::connect).
+#[derive(Debug)]
+pub struct Netlink {
+    handle: Handle,
+    connection: JoinHandle<()>,
+}
+
+/// Why the kernel did not do or tell what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NetlinkError {
+    /// No socket.
+    #[error("cannot open a netlink socket: {0}; is netlink forbidden for this service?")]
+    Open(#[source] io::Error),
+    /// The kernel said no.
+    #[error("cannot {request}: {source}{}", explained(explanation.as_deref()))]
+    Refused {
+        /// What was asked, continuing "cannot".
+        request: String,
+        /// The error code.
+        source: io::Error,
+        /// What the kernel added in words.
+        explanation: Option<String>,
+    },
+    /// No answer; it is not known whether the kernel has acted.
+    #[error("cannot {request}: no answer from the kernel in {} s", TIMEOUT.as_secs())]
+    TimedOut {
+        /// What was asked.
+        request: String,
+    },
+    /// The list changed each time it was read.
+    #[error(
+        "cannot {request}: the list changed during each of {LISTING_TRIES} readings; try again \
+         when routes are stable"
+    )]
+    Torn {
+        /// What was asked.
+        request: String,
+    },
+    /// The connection ended, or the answer is not one to this question.
+    #[error("cannot {request}: the kernel's answer is not understood ({what})")]
+    Unexpected {
+        /// What was asked.
+        request: String,
+        /// What came instead.
+        what: &'static str,
+    },
+}
+
+impl NetlinkError {
+    /// The kernel's error code, where it gave one.
+    #[must_use]
+    pub fn os_error(&self) -> Option<i32> {
+        match self {
+            Self::Refused { source, .. } | Self::Open(source) => source.raw_os_error(),
+            _ => None,
+        }
+    }
+
+    /// Whether a capability is missing.
+    #[must_use]
+    pub fn is_permission_denied(&self) -> bool {
+        matches!(self.os_error(), Some(libc::EPERM | libc::EACCES))
+    }
+}
+
+impl Netlink {
+    /// Opens a conversation. Needs a running tokio runtime with I/O.
+    ///
+    /// # Errors
+    /// [`NetlinkError::Open`].
+    pub fn connect() -> Result<Self, NetlinkError> {
+        // Strict checking makes the kernel filter listings by table, instead of handing over a
+        // full BGP table to find two of ours.
+        let (mut connection, handle, _) =
+            rtnetlink::new_connection_with_strict_check().map_err(NetlinkError::Open)?;
+        // An answer counts as complete only when its end was seen.
+        connection.set_forward_ack(true);
+        connection.set_forward_done(true);
+        let socket = connection.socket_mut().socket_mut();
+        socket
+            .set_ext_ack(true)
+            .and_then(|()| socket.set_cap_ack(true))
+            .map_err(NetlinkError::Open)?;
+        Ok(Self {
+            handle,
+            connection: tokio::spawn(connection),
+        })
+    }
+
+    /// Asks for a change and waits until the kernel has made it. `request` continues "cannot".
+    pub(crate) async fn change(
+        &self,
+        request: &str,
+        message: RouteNetlinkMessage,
+        flags: u16,
+    ) -> Result<(), NetlinkError> {
+        self.exchange(request, message, NLM_F_REQUEST | NLM_F_ACK | flags)
+            .await
+            .map(|_| ())
+    }
+
+    /// Asks one question.
+    pub(crate) async fn ask(
+        &self,
+        request: &str,
+        message: RouteNetlinkMessage,
+    ) -> Result<RouteNetlinkMessage, NetlinkError> {
+        let mut answer = self.exchange(request, message, NLM_F_REQUEST).await?;
+        answer
+            .messages
+            .pop()
+            .ok_or_else(|| NetlinkError::Unexpected {
+                request: request.to_owned(),
+                what: "an empty answer",
+            })
+    }
+
+    /// Asks for a list.
+    pub(crate) async fn list(
+        &self,
+        request: &str,
+        message: RouteNetlinkMessage,
+    ) -> Result<Vec<RouteNetlinkMessage>, NetlinkError> {
+        for _ in 0..LISTING_TRIES {
+            match self
+                .exchange(request, message.clone(), NLM_F_REQUEST | NLM_F_DUMP)
+                .await
+            {
+                Ok(answer) if !answer.torn => return Ok(answer.messages),
+                Ok(_) => {}
+                Err(error) if error.os_error() == Some(libc::EINTR) => {}
+                Err(error) => return Err(error),
+            }
+            tokio::task::yield_now().await;
+        }
+        Err(NetlinkError::Torn {
+            request: request.to_owned(),
+        })
+    }
+
+    async fn exchange(
+        &self,
+        request: &str,
+        message: RouteNetlinkMessage,
+        flags: u16,
+    ) -> Result<Answer, NetlinkError> {
+        tokio::time::timeout(TIMEOUT, self.exchange_unbounded(request, message, flags))
+            .await
+            .unwrap_or_else(|_| {
+                Err(NetlinkError::TimedOut {
+                    request: request.to_owned(),
+                })
+            })
+    }
+
+    async fn exchange_unbounded(
+        &self,
+        request: &str,
+        message: RouteNetlinkMessage,
+        flags: u16,
+    ) -> Result<Answer, NetlinkError> {
+        let unexpected = |what| NetlinkError::Unexpected {
+            request: request.to_owned(),
+            what,
+        };
+        let mut message = NetlinkMessage::from(message);
+        message.header.flags = flags;
+        let mut answers = self
+            .handle
+            .clone()
+            .request(message)
+            .map_err(|_| unexpected("the connection is closed"))?;
+        let mut answer = Answer {
+            messages: Vec::new(),
+            torn: false,
+        };
+        while let Some(message) = answers.next().await {
+            answer.torn |= message.header.flags & NLM_F_DUMP_INTR != 0;
+            match message.payload {
+                NetlinkPayload::InnerMessage(inner) => answer.messages.push(inner),
+                NetlinkPayload::Error(error) => {
+                    if error.code.is_some() {
+                        let explanation = explanation(message.header.flags, &error.header);
+                        return Err(refused(request, error.raw_code(), explanation));
+                    }
+                    return Ok(answer);
+                }
+                NetlinkPayload::Done(done) => {
+                    if done.code != 0 {
+                        return Err(refused(request, done.code, None));
+                    }
+                    return Ok(answer);
+                }
+                NetlinkPayload::Overrun(_) => answer.torn = true,
+                _ => {}
+            }
+        }
+        let complete = !answer.messages.is_empty() && flags & (NLM_F_ACK | NLM_F_DUMP) == 0;
+        if complete {
+            Ok(answer)
+        } else {
+            Err(unexpected("the connection ended"))
+        }
+    }
+}
+
+impl Drop for Netlink {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+struct Answer {
+    messages: Vec<RouteNetlinkMessage>,
+    torn: bool,
+}
+
+fn refused(request: &str, code: i32, explanation: Option<String>) -> NetlinkError {
+    NetlinkError::Refused {
+        request: request.to_owned(),
+        source: io::Error::from_raw_os_error(code.saturating_abs()),
+        explanation,
+    }
+}
+
+fn explained(explanation: Option<&str>) -> String {
+    explanation
+        .map(|text| format!(" (\"{text}\")"))
+        .unwrap_or_default()
+}
+
+/// The words of an extended acknowledgement. They follow the header of the request, whose body
+/// `NETLINK_CAP_ACK` has cut off.
+fn explanation(flags: u16, error_payload: &[u8]) -> Option<String> {
+    const REQUEST_HEADER: usize = 16;
+    const NLMSGERR_ATTR_MSG: u16 = 1;
+    if flags & NLM_F_ACK_TLVS == 0 || flags & NLM_F_CAPPED == 0 {
+        return None;
+    }
+    NlasIterator::new(error_payload.get(REQUEST_HEADER..)?)
+        .filter_map(Result::ok)
+        .find(|attribute| attribute.kind() == NLMSGERR_ATTR_MSG)
+        .map(|attribute| {
+            String::from_utf8_lossy(attribute.value())
+                .trim_end_matches('\0')
+                .to_owned()
+        })
+        .filter(|text| !text.is_empty())
+}

@@ -1,0 +1,268 @@
+//! What the kernel knows about each interface.
+
+use std::net::IpAddr;
+
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::link::{
+    LinkAttribute, LinkFlags, LinkInfo, LinkMessage, LinkXdp, State, XdpAttached,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use serde::Serialize;
+
+use super::{Netlink, NetlinkError};
+use crate::config::{Family, InterfaceName};
+
+/// One interface.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Interface {
+    /// Its number.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// Its kind where it is virtual, such as `veth`, `vlan` or `wireguard`.
+    pub kind: Option<String>,
+    /// Largest packet it carries, in bytes.
+    pub mtu: u32,
+    /// Whether it has been set up.
+    pub is_up: bool,
+    /// Whether it sees its other end.
+    pub has_carrier: bool,
+    /// Operational state in the kernel's words, such as `UP` or `LOWERLAYERDOWN`.
+    pub state: String,
+    /// Whether it is the loopback device.
+    pub is_loopback: bool,
+    /// The XDP program on it.
+    pub xdp: Option<Xdp>,
+    /// The hardware behind it.
+    pub parent: Option<ParentDevice>,
+}
+
+/// Where a hardware interface sits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ParentDevice {
+    /// Such as `pci` or `virtio`.
+    pub bus: String,
+    /// Such as `0000:01:00.0`.
+    pub device: String,
+}
+
+/// The XDP program on an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Xdp {
+    /// Where it runs.
+    pub mode: XdpMode,
+    /// The program's number, as `bpftool prog` shows it.
+    pub program_id: u32,
+}
+
+/// Where an XDP program runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum XdpMode {
+    /// In the driver.
+    Native,
+    /// In the network stack.
+    Generic,
+    /// In the hardware.
+    Offloaded,
+    /// Several programs in different places.
+    Multiple,
+}
+
+impl std::fmt::Display for XdpMode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Native => "native",
+            Self::Generic => "generic",
+            Self::Offloaded => "offloaded",
+            Self::Multiple => "multiple",
+        })
+    }
+}
+
+/// An address of an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Address {
+    /// The interface's number.
+    pub interface: u32,
+    /// The address.
+    pub address: IpAddr,
+    /// Length of the prefix on the link.
+    pub prefix_length: u8,
+}
+
+/// All interfaces of a network namespace.
+#[derive(Debug, Clone, Default)]
+pub struct Interfaces(Vec<Interface>);
+
+/// An interface that is not there.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no interface {name}; {}", list_present(.present))]
+pub struct NoSuchInterface {
+    /// The name that was looked for.
+    pub name: InterfaceName,
+    /// The names that there are.
+    pub present: Vec<String>,
+}
+
+fn list_present(names: &[String]) -> String {
+    if names.is_empty() {
+        return "there are none but loopback".to_owned();
+    }
+    format!(
+        "there are: {} (correct the name or create the interface)",
+        names.join(", ")
+    )
+}
+
+impl Interfaces {
+    /// The interface of that name.
+    ///
+    /// # Errors
+    /// With the names that there are.
+    pub fn named(&self, name: &InterfaceName) -> Result<&Interface, NoSuchInterface> {
+        self.0
+            .iter()
+            .find(|interface| interface.name == name.as_str())
+            .ok_or_else(|| {
+                let others = self.0.iter().filter(|interface| !interface.is_loopback);
+                let present = others.map(|interface| interface.name.clone()).collect();
+                NoSuchInterface {
+                    name: name.clone(),
+                    present,
+                }
+            })
+    }
+
+    /// The name of an interface's number.
+    #[must_use]
+    pub fn name_of(&self, index: u32) -> Option<&str> {
+        self.iter()
+            .find(|interface| interface.index == index)
+            .map(|it| it.name.as_str())
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Interface> {
+        self.0.iter()
+    }
+}
+
+impl Netlink {
+    /// Lists the interfaces.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub async fn interfaces(&self) -> Result<Interfaces, NetlinkError> {
+        let ask = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        let answer = self.list("list the interfaces", ask).await?;
+        let links = answer.into_iter().filter_map(|message| match message {
+            RouteNetlinkMessage::NewLink(link) => Some(interface(link)),
+            _ => None,
+        });
+        Ok(Interfaces(links.collect()))
+    }
+
+    /// Lists the addresses of all interfaces in one family.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub async fn addresses(&self, family: Family) -> Result<Vec<Address>, NetlinkError> {
+        let mut ask = AddressMessage::default();
+        ask.header.family = address_family(family);
+        let request = format!("list the {family} addresses");
+        let answer = self
+            .list(&request, RouteNetlinkMessage::GetAddress(ask))
+            .await?;
+        let addresses = answer.into_iter().filter_map(|message| match message {
+            RouteNetlinkMessage::NewAddress(address) => own_address(&address),
+            _ => None,
+        });
+        Ok(addresses.collect())
+    }
+}
+
+/// The number that netlink has for a family.
+pub(crate) fn address_family(family: Family) -> AddressFamily {
+    match family {
+        Family::V4 => AddressFamily::Inet,
+        Family::V6 => AddressFamily::Inet6,
+    }
+}
+
+fn interface(link: LinkMessage) -> Interface {
+    let flags = link.header.flags;
+    let mut interface = Interface {
+        index: link.header.index,
+        name: String::new(),
+        kind: None,
+        mtu: 0,
+        is_up: flags.contains(LinkFlags::Up),
+        has_carrier: flags.contains(LinkFlags::LowerUp),
+        state: State::Unknown.to_string(),
+        is_loopback: flags.contains(LinkFlags::Loopback),
+        xdp: None,
+        parent: None,
+    };
+    let (mut bus, mut device) = (None, None);
+    for attribute in link.attributes {
+        match attribute {
+            LinkAttribute::IfName(name) => interface.name = name,
+            LinkAttribute::Mtu(mtu) => interface.mtu = mtu,
+            LinkAttribute::OperState(state) => interface.state = state.to_string(),
+            LinkAttribute::LinkInfo(info) => {
+                interface.kind = info.into_iter().find_map(|info| match info {
+                    LinkInfo::Kind(kind) => Some(kind.to_string()),
+                    _ => None,
+                });
+            }
+            LinkAttribute::Xdp(attributes) => interface.xdp = xdp(&attributes),
+            LinkAttribute::ParentDevName(name) => device = Some(name),
+            LinkAttribute::ParentDevBusName(name) => bus = Some(name),
+            _ => {}
+        }
+    }
+    interface.parent = bus
+        .zip(device)
+        .map(|(bus, device)| ParentDevice { bus, device });
+    interface
+}
+
+fn xdp(attributes: &[LinkXdp]) -> Option<Xdp> {
+    let mode = attributes.iter().find_map(|attribute| match attribute {
+        LinkXdp::Attached(XdpAttached::Driver) => Some(XdpMode::Native),
+        LinkXdp::Attached(XdpAttached::SocketBuffer) => Some(XdpMode::Generic),
+        LinkXdp::Attached(XdpAttached::Hardware) => Some(XdpMode::Offloaded),
+        LinkXdp::Attached(XdpAttached::Multiple) => Some(XdpMode::Multiple),
+        _ => None,
+    })?;
+    let program_id = attributes.iter().find_map(|attribute| match attribute {
+        LinkXdp::ProgId(id)
+        | LinkXdp::DrvProgId(id)
+        | LinkXdp::SkbProgId(id)
+        | LinkXdp::HwProgId(id) => Some(*id),
+        _ => None,
+    });
+    Some(Xdp {
+        mode,
+        program_id: program_id.unwrap_or(0),
+    })
+}
+
+/// On a point-to-point link `Address` is the peer's and `Local` is our own.
+fn own_address(message: &AddressMessage) -> Option<Address> {
+    let mut address = None;
+    for attribute in &message.attributes {
+        match attribute {
+            AddressAttribute::Local(local) => address = Some(*local),
+            AddressAttribute::Address(peer) => address = address.or(Some(*peer)),
+            _ => {}
+        }
+    }
+    Some(Address {
+        interface: message.header.index,
+        address: address?,
+        prefix_length: message.header.prefix_len,
+    })
+}

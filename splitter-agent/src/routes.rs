@@ -1,0 +1,83 @@
+//! The routing policy that steers the two classes: rules by mark, and a table for each tunnel.
+//!
+//! Everything is one [`Plan`]: the difference between what the configuration wants and what the
+//! kernel has. Each rule and route carries [`PROTOCOL`], so that what is ours is known by looking
+//! at it, also after a crash and without a state file. Nothing else is ever changed.
+//!
+//! For each LAN interface and each family that both tunnels carry, three rules:
+//!
+//! ```text
+//! 1000: from all iif eth0 lookup main suppress_prefixlength 0   specific routes come first
+//! 1001: from all iif eth0 dscp 2 lookup 10402                   long flows
+//! 1002: from all iif eth0 lookup 10401                          short flows and the rest
+//! ```
+//!
+//! The first is left out when destinations are configured. When the long tunnel's device goes
+//! away its routes go with it, and the lookup falls through to the short tunnel.
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Config, InterfaceName, RulePriority, TableId};
+
+mod apply;
+mod conflict;
+mod item;
+mod matching;
+mod plan;
+mod probe;
+mod snapshot;
+mod verify;
+mod wanted;
+
+pub use apply::{Applied, ApplyError, Undone, remove_all};
+pub use conflict::Conflict;
+pub use item::{Item, Route, Rule, Selector};
+pub use matching::supports_exact_dscp;
+pub use plan::{Action, Plan, PlanError, plan};
+pub use verify::{Probe, Verification, VerifyError};
+
+/// The number in the protocol field of our rules and routes (`proto 94` in `ip rule` and
+/// `ip route`). It is not in iproute2's `rt_protos`, and no routing daemon uses it.
+pub const PROTOCOL: u8 = 94;
+
+/// Where an instance's rules and routes are found. Kept with the instance's state, it lets
+/// `down` and the next plan clean up after a configuration that has changed since.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Footprint {
+    /// Interfaces that the rules select.
+    pub lan: Vec<InterfaceName>,
+    /// The tables that hold the routes.
+    pub tables: [TableId; 2],
+    /// The first of the three priorities of the rules.
+    pub rule_priority: RulePriority,
+}
+
+impl Footprint {
+    /// Where an instance with this configuration puts its rules and routes.
+    #[must_use]
+    pub fn of(config: &Config) -> Self {
+        Self {
+            lan: config.lan.clone(),
+            tables: [config.short.table, config.long.table],
+            rule_priority: config.routes.rule_priority,
+        }
+    }
+
+    /// Whether something with our protocol number belongs to this instance.
+    fn contains(&self, item: &Item) -> bool {
+        match item {
+            Item::Rule(rule) => {
+                self.has_priority(rule.priority) && self.lan.contains(&rule.interface)
+            }
+            Item::Route(route) => self.has_table(route.table),
+        }
+    }
+
+    fn has_priority(&self, priority: u32) -> bool {
+        (self.rule_priority.specific()..=self.rule_priority.short()).contains(&priority)
+    }
+
+    fn has_table(&self, table: u32) -> bool {
+        self.tables.iter().any(|own| own.get() == table)
+    }
+}

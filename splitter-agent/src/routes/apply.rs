@@ -1,0 +1,193 @@
+//! Carrying out a plan, all of it or nothing.
+
+use std::fmt;
+
+use netlink_packet_route::RouteNetlinkMessage;
+use rtnetlink::packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+
+use super::item::Item;
+use super::plan::{Action, Plan};
+use super::{Footprint, snapshot};
+use crate::netlink::{Netlink, NetlinkError};
+
+/// A plan that was carried out. It can be [verified](Self::verify) and
+/// [undone](Self::roll_back); dropping it leaves everything in place.
+#[derive(Debug)]
+#[must_use = "a plan that was carried out should be verified"]
+pub struct Applied {
+    pub(super) plan: Plan,
+    done: Vec<Action>,
+}
+
+/// Why a plan was not carried out. Everything is as it was, but for what `undone` says.
+#[derive(Debug, thiserror::Error)]
+#[error("step {step} of {steps} failed, `{action}`: {source}; {undone}")]
+pub struct ApplyError {
+    /// Which step, from 1, not counting what was kept.
+    pub step: usize,
+    /// How many there were.
+    pub steps: usize,
+    /// The step.
+    pub action: Action,
+    /// Why it failed.
+    pub source: NetlinkError,
+    /// How undoing the steps before went.
+    pub undone: Undone,
+}
+
+/// How undoing went.
+#[derive(Debug, Default)]
+pub struct Undone {
+    /// How many steps were undone.
+    pub steps: usize,
+    /// The steps that could not be undone, and why.
+    pub remaining: Vec<(Action, NetlinkError)>,
+}
+
+impl Plan {
+    /// Carries the plan out, step by step. When a step fails, those before it are undone. If the
+    /// future is dropped half-way, what was done stays: [`remove_all`] or the next plan sees it.
+    ///
+    /// # Errors
+    /// With the step that failed and why.
+    pub async fn apply(self, netlink: &Netlink) -> Result<Applied, ApplyError> {
+        let steps = self
+            .actions
+            .iter()
+            .filter(|step| !matches!(step, Action::Keep(_)))
+            .count();
+        let mut done = Vec::new();
+        for action in &self.actions {
+            if matches!(action, Action::Keep(_)) {
+                continue;
+            }
+            let step = done.len() + 1;
+            let Err(source) = carry_out(netlink, action).await else {
+                done.push(action.clone());
+                continue;
+            };
+            let action = action.clone();
+            if matches!(source, NetlinkError::TimedOut { .. }) {
+                // The kernel may have done it all the same.
+                done.push(action.clone());
+            }
+            let undone = undo(netlink, &done).await;
+            return Err(ApplyError {
+                step,
+                steps,
+                action,
+                source,
+                undone,
+            });
+        }
+        Ok(Applied { plan: self, done })
+    }
+}
+
+impl Applied {
+    /// The plan that was carried out.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Restores what was there before the plan was carried out.
+    pub async fn roll_back(self, netlink: &Netlink) -> Undone {
+        undo(netlink, &self.done).await
+    }
+}
+
+/// Removes every rule and route of an instance: those with our protocol number within its
+/// footprint. Returns what was removed; a second time that is nothing.
+///
+/// # Errors
+/// When the kernel does not tell what it has or refuses; what has been removed stays removed.
+pub async fn remove_all(
+    netlink: &Netlink,
+    footprint: &Footprint,
+) -> Result<Vec<Item>, NetlinkError> {
+    let interfaces = netlink.interfaces().await?;
+    let mut found = snapshot::take(netlink, &interfaces, &[footprint])
+        .await?
+        .ours;
+    // A rule without its routes does nothing; routes without their rule do nothing either. The
+    // rule for specific routes goes last of the rules, as it came first.
+    found.sort_by_key(|item| match item {
+        Item::Rule(rule) => (0, u32::MAX - rule.priority),
+        Item::Route(route) => (1, route.table),
+    });
+    for item in &found {
+        remove(netlink, item).await?;
+    }
+    Ok(found)
+}
+
+async fn undo(netlink: &Netlink, done: &[Action]) -> Undone {
+    let mut undone = Undone::default();
+    for action in done.iter().rev() {
+        let result = match action {
+            Action::Add(item) => remove(netlink, item).await,
+            Action::Remove(item) => add(netlink, item).await,
+            Action::Keep(_) => Ok(()),
+        };
+        match result {
+            Ok(()) => undone.steps += 1,
+            Err(error) => undone.remaining.push((action.clone(), error)),
+        }
+    }
+    undone
+}
+
+async fn carry_out(netlink: &Netlink, action: &Action) -> Result<(), NetlinkError> {
+    match action {
+        Action::Add(item) => add(netlink, item).await,
+        Action::Remove(item) => remove(netlink, item).await,
+        Action::Keep(_) => Ok(()),
+    }
+}
+
+async fn add(netlink: &Netlink, item: &Item) -> Result<(), NetlinkError> {
+    let message = match item {
+        Item::Rule(rule) => RouteNetlinkMessage::NewRule(rule.message()),
+        Item::Route(route) => RouteNetlinkMessage::NewRoute(route.message()),
+    };
+    netlink
+        .change(&format!("add {item}"), message, NLM_F_CREATE | NLM_F_EXCL)
+        .await
+}
+
+/// What is already gone counts as removed: a device that disappears takes its routes along.
+async fn remove(netlink: &Netlink, item: &Item) -> Result<(), NetlinkError> {
+    let message = match item {
+        Item::Rule(rule) => RouteNetlinkMessage::DelRule(rule.message()),
+        Item::Route(route) => RouteNetlinkMessage::DelRoute(route.message()),
+    };
+    match netlink.change(&format!("remove {item}"), message, 0).await {
+        Err(error)
+            if matches!(
+                error.os_error(),
+                Some(libc::ENOENT | libc::ESRCH | libc::ENODEV)
+            ) =>
+        {
+            Ok(())
+        }
+        result => result,
+    }
+}
+
+impl fmt::Display for Undone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.remaining.is_empty() {
+            return write!(f, "the rest was rolled back ({} steps)", self.steps);
+        }
+        write!(
+            f,
+            "{} steps were rolled back, but not these, which `splitter down` or you must put right:",
+            self.steps
+        )?;
+        for (action, error) in &self.remaining {
+            write!(f, "\n`{action}`: {error}")?;
+        }
+        Ok(())
+    }
+}

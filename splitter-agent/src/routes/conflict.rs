@@ -1,0 +1,199 @@
+//! What others have put where our rules and routes would go.
+
+use std::fmt;
+
+use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol};
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
+use rtnetlink::packet_core::Nla as _;
+use serde::Serialize;
+
+use super::item::{FRA_DSCP, family, first_byte, table_of};
+use super::snapshot::Snapshot;
+use super::{Footprint, PROTOCOL};
+use crate::config::{Config, Family};
+
+/// Something that is not ours and is in the way. It is never removed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Conflict {
+    /// What was found, in the words of `ip`.
+    pub found: String,
+    /// Why it is in the way.
+    pub problem: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}; {}", self.found, self.problem, self.remedy)
+    }
+}
+
+/// All conflicts between the configuration and what others have.
+pub(super) fn find(config: &Config, snapshot: &Snapshot) -> Vec<Conflict> {
+    let footprint = Footprint::of(config);
+    let routes = snapshot
+        .foreign_routes
+        .iter()
+        .filter(|route| footprint.has_table(table_of(route)))
+        .map(route_conflict);
+    let rules = snapshot
+        .foreign_rules
+        .iter()
+        .filter_map(|rule| rule_conflict(rule, config));
+    routes.chain(rules).collect()
+}
+
+fn route_conflict(route: &RouteMessage) -> Conflict {
+    let table = table_of(route);
+    Conflict {
+        found: describe_route(route),
+        problem: format!("table {table} already holds a route that is not ours"),
+        remedy: "give short.table and long.table the numbers of unused tables".to_owned(),
+    }
+}
+
+fn rule_conflict(message: &RuleMessage, config: &Config) -> Option<Conflict> {
+    let rule = ForeignRule::of(message);
+    let priority = config.routes.rule_priority;
+    let conflict = |problem: String, remedy: &str| {
+        let found = describe_rule(message, &rule);
+        Some(Conflict {
+            found,
+            problem,
+            remedy: remedy.to_owned(),
+        })
+    };
+    if Footprint::of(config).has_priority(rule.priority) {
+        if rule.is_ours {
+            return conflict(
+                "this priority is taken by another instance, or by one that crashed with another \
+                 configuration"
+                    .to_owned(),
+                "set routes.rule_priority to other numbers, or run `splitter down` with that \
+                 configuration",
+            );
+        }
+        return conflict(
+            "this priority is taken".to_owned(),
+            "set routes.rule_priority to where three numbers in a row are free",
+        );
+    }
+    // Priority 0 is the local table's, which only holds this host's own addresses.
+    if rule.priority == 0 || rule.priority > priority.short() {
+        return None;
+    }
+    let remedy = "set routes.rule_priority to a smaller number than that rule's, or remove it";
+    let lan = config
+        .lan
+        .iter()
+        .find(|lan| rule.interface == Some(lan.as_str()));
+    if let Some(lan) = lan {
+        let problem = format!("it comes before our rules and selects what arrives at {lan}");
+        return conflict(problem, remedy);
+    }
+    let catches = [config.marks.short, config.marks.long]
+        .into_iter()
+        .find(|mark| {
+            rule.dscp == Some(mark.get()) || rule.tos.is_some_and(|tos| tos == mark.tos())
+        });
+    match catches {
+        Some(mark) if rule.interface.is_none() => {
+            let problem = format!("it comes before our rules and selects our mark, DSCP {mark}");
+            conflict(problem, remedy)
+        }
+        _ => None,
+    }
+}
+
+/// What matters of somebody else's rule.
+struct ForeignRule<'m> {
+    priority: u32,
+    interface: Option<&'m str>,
+    dscp: Option<u8>,
+    tos: Option<u8>,
+    table: u32,
+    is_ours: bool,
+}
+
+impl<'m> ForeignRule<'m> {
+    fn of(message: &'m RuleMessage) -> Self {
+        let mut rule = Self {
+            priority: 0,
+            interface: None,
+            dscp: None,
+            tos: Some(message.header.tos).filter(|tos| *tos != 0),
+            table: message.header.table.into(),
+            is_ours: false,
+        };
+        for attribute in &message.attributes {
+            match attribute {
+                RuleAttribute::Priority(priority) => rule.priority = *priority,
+                RuleAttribute::Iifname(name) => rule.interface = Some(name),
+                RuleAttribute::Table(table) => rule.table = *table,
+                RuleAttribute::Protocol(protocol) => {
+                    rule.is_ours = u8::from(*protocol) == PROTOCOL;
+                }
+                RuleAttribute::Other(other) if other.kind() == FRA_DSCP => {
+                    rule.dscp = first_byte(other);
+                }
+                _ => {}
+            }
+        }
+        rule
+    }
+}
+
+fn describe_rule(message: &RuleMessage, rule: &ForeignRule<'_>) -> String {
+    let mut text = format!(
+        "{} rule {}:",
+        command(family(message.header.family)),
+        rule.priority
+    );
+    if let Some(interface) = rule.interface {
+        text += &format!(" iif {interface}");
+    }
+    if let Some(dscp) = rule.dscp {
+        text += &format!(" dscp {dscp}");
+    }
+    if let Some(tos) = rule.tos {
+        text += &format!(" tos {tos:#04x}");
+    }
+    match message.header.action {
+        RuleAction::ToTable => text += &format!(" lookup {}", rule.table),
+        other => text += &format!(" {}", format!("{other:?}").to_lowercase()),
+    }
+    text
+}
+
+fn describe_route(message: &RouteMessage) -> String {
+    let header = &message.header;
+    let mut text = format!("{} route", command(family(header.address_family)));
+    let destination = message
+        .attributes
+        .iter()
+        .find_map(|attribute| match attribute {
+            RouteAttribute::Destination(address) => Some(address),
+            _ => None,
+        });
+    match destination {
+        Some(netlink_packet_route::route::RouteAddress::Inet(v4)) => text += &format!(" {v4}"),
+        Some(netlink_packet_route::route::RouteAddress::Inet6(v6)) => text += &format!(" {v6}"),
+        _ => text += " default",
+    }
+    if destination.is_some() {
+        text += &format!("/{}", header.destination_prefix_length);
+    }
+    text += &format!(" table {}", table_of(message));
+    match header.protocol {
+        RouteProtocol::Unspec => text,
+        protocol => text + &format!(" proto {}", u8::from(protocol)),
+    }
+}
+
+fn command(family: Option<Family>) -> &'static str {
+    match family {
+        Some(Family::V6) => "ip -6",
+        _ => "ip",
+    }
+}

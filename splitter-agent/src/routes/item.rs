@@ -1,0 +1,345 @@
+//! Rules and routes in the few shapes that the agent makes, to and from netlink.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+use netlink_packet_route::AddressFamily;
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
+use rtnetlink::packet_core::{DefaultNla, Nla as _};
+use serde::Serialize;
+
+use super::PROTOCOL;
+use crate::config::{Dscp, Family, InterfaceName};
+use crate::netlink::Interfaces;
+
+/// `FRA_DSCP` of linux/fib_rules.h, Linux 6.13; the message library does not know it.
+pub(super) const FRA_DSCP: u16 = 25;
+/// `FRA_DSCP_MASK`, Linux 6.15, which shows a mask of all six bits where none was given.
+const FRA_DSCP_MASK: u16 = 30;
+const FULL_DSCP_MASK: u8 = 0x3f;
+/// No suppression, as the kernel writes it.
+const NO_SUPPRESSION: u32 = u32::MAX;
+const TABLE_MAIN: u32 = RouteHeader::RT_TABLE_MAIN as u32;
+
+/// A rule or a route of ours.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Item {
+    /// A rule.
+    Rule(Rule),
+    /// A route.
+    Route(Route),
+}
+
+/// A rule that selects what comes in by one interface.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Rule {
+    /// Whose packets it sees.
+    pub family: Family,
+    /// Its place; lower ones come first.
+    pub priority: u32,
+    /// The interface that packets come in by.
+    pub interface: InterfaceName,
+    /// What marks it selects.
+    pub selector: Selector,
+    /// The table that it looks up.
+    pub table: u32,
+    /// Whether a default route found in the table is ignored (`suppress_prefixlength 0`).
+    pub only_specific: bool,
+}
+
+/// What marks a rule selects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Selector {
+    /// All.
+    Any,
+    /// Exactly this one.
+    Dscp(Dscp),
+    /// Those whose bits under the kernel's mask are these.
+    Tos(u8),
+}
+
+/// A route of ours, in a table of ours.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Route {
+    /// What it is for.
+    pub destination: IpNet,
+    /// The table that it is in.
+    pub table: u32,
+    /// The next hop, if the device is not point-to-point.
+    pub gateway: Option<IpAddr>,
+    /// The device that packets leave by.
+    pub device: String,
+    /// The number of that device.
+    #[serde(skip)]
+    pub device_index: u32,
+}
+
+impl Rule {
+    /// The message that adds or removes it.
+    pub(super) fn message(&self) -> RuleMessage {
+        let mut message = RuleMessage::default();
+        message.header.family = crate::netlink::address_family(self.family);
+        message.header.action = RuleAction::ToTable;
+        let (in_header, table) = header_table(self.table);
+        message.header.table = in_header;
+        message.attributes = vec![
+            RuleAttribute::Priority(self.priority),
+            RuleAttribute::Iifname(self.interface.to_string()),
+            RuleAttribute::Protocol(RouteProtocol::from(PROTOCOL)),
+        ];
+        message.attributes.extend(table.map(RuleAttribute::Table));
+        match self.selector {
+            Selector::Any => {}
+            Selector::Tos(tos) => message.header.tos = tos,
+            Selector::Dscp(dscp) => message
+                .attributes
+                .push(RuleAttribute::Other(DefaultNla::new(
+                    FRA_DSCP,
+                    vec![dscp.get()],
+                ))),
+        }
+        if self.only_specific {
+            message.attributes.push(RuleAttribute::SuppressPrefixLen(0));
+        }
+        message
+    }
+
+    /// The rule in a message, if it has our protocol number and is of a shape that we make.
+    pub(super) fn from_message(message: &RuleMessage) -> Option<Self> {
+        let header = &message.header;
+        if header.action != RuleAction::ToTable || header.src_len != 0 || header.dst_len != 0 {
+            return None;
+        }
+        let mut rule = PartialRule {
+            table: header.table.into(),
+            ..PartialRule::default()
+        };
+        for attribute in &message.attributes {
+            rule.add(attribute)?;
+        }
+        let selector = match (rule.dscp, header.tos) {
+            (Some(dscp), 0) => Selector::Dscp(dscp),
+            (None, 0) => Selector::Any,
+            (None, tos) => Selector::Tos(tos),
+            (Some(_), _) => return None,
+        };
+        Some(Self {
+            family: family(header.family)?,
+            priority: rule.priority.filter(|_| rule.is_ours)?,
+            interface: rule.interface?,
+            selector,
+            table: rule.table,
+            only_specific: rule.only_specific,
+        })
+    }
+}
+
+#[derive(Default)]
+struct PartialRule {
+    priority: Option<u32>,
+    interface: Option<InterfaceName>,
+    dscp: Option<Dscp>,
+    table: u32,
+    only_specific: bool,
+    is_ours: bool,
+}
+
+impl PartialRule {
+    /// `None` where an attribute makes the rule something that we do not make.
+    fn add(&mut self, attribute: &RuleAttribute) -> Option<()> {
+        match attribute {
+            RuleAttribute::Priority(priority) => self.priority = Some(*priority),
+            RuleAttribute::Iifname(name) => self.interface = Some(name.clone().try_into().ok()?),
+            RuleAttribute::Table(table) => self.table = *table,
+            RuleAttribute::Protocol(protocol) => self.is_ours = u8::from(*protocol) == PROTOCOL,
+            RuleAttribute::SuppressPrefixLen(0) => self.only_specific = true,
+            RuleAttribute::SuppressPrefixLen(NO_SUPPRESSION) => {}
+            RuleAttribute::SuppressIfGroup(group) if *group == NO_SUPPRESSION => {}
+            RuleAttribute::Other(other) if other.kind() == FRA_DSCP => {
+                self.dscp = Some(first_byte(other)?.try_into().ok()?);
+            }
+            RuleAttribute::Other(other)
+                if other.kind() == FRA_DSCP_MASK && first_byte(other) == Some(FULL_DSCP_MASK) => {}
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+impl Route {
+    /// The message that adds or removes it.
+    pub(super) fn message(&self) -> RouteMessage {
+        let mut message = RouteMessage::default();
+        let header = &mut message.header;
+        header.address_family = crate::netlink::address_family(Family::of(&self.destination));
+        header.destination_prefix_length = self.destination.prefix_len();
+        header.protocol = RouteProtocol::from(PROTOCOL);
+        header.kind = RouteType::Unicast;
+        header.scope = match (self.gateway, &self.destination) {
+            (None, IpNet::V4(_)) => RouteScope::Link,
+            _ => RouteScope::Universe,
+        };
+        let (in_header, table) = header_table(self.table);
+        header.table = in_header;
+        if self.destination.prefix_len() > 0 {
+            let address = self.destination.network().into();
+            message
+                .attributes
+                .push(RouteAttribute::Destination(address));
+        }
+        message
+            .attributes
+            .push(RouteAttribute::Oif(self.device_index));
+        message.attributes.extend(table.map(RouteAttribute::Table));
+        message.attributes.extend(
+            self.gateway
+                .map(|gateway| RouteAttribute::Gateway(gateway.into())),
+        );
+        message
+    }
+
+    /// The route in a message, if it has our protocol number and is of a shape that we make.
+    pub(super) fn from_message(message: &RouteMessage, interfaces: &Interfaces) -> Option<Self> {
+        let header = &message.header;
+        let plain = header.kind == RouteType::Unicast
+            && u8::from(header.protocol) == PROTOCOL
+            && header.source_prefix_length == 0
+            && header.tos == 0;
+        if !plain {
+            return None;
+        }
+        let (mut address, mut gateway, mut device_index) = (None, None, None);
+        for attribute in &message.attributes {
+            match attribute {
+                RouteAttribute::Destination(destination) => address = ip(destination),
+                RouteAttribute::Gateway(hop) => gateway = Some(ip(hop)?),
+                RouteAttribute::Oif(index) => device_index = Some(*index),
+                RouteAttribute::MultiPath(_) | RouteAttribute::Via(_) | RouteAttribute::NhId(_) => {
+                    return None;
+                }
+                _ => {}
+            }
+        }
+        let unspecified = match family(header.address_family)? {
+            Family::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            Family::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        let address = address.unwrap_or(unspecified);
+        let device_index = device_index?;
+        Some(Self {
+            destination: IpNet::new(address, header.destination_prefix_length).ok()?,
+            table: table_of(message),
+            gateway,
+            device: interfaces.name_of(device_index).unwrap_or("?").to_owned(),
+            device_index,
+        })
+    }
+}
+
+/// The table of a route message.
+pub(super) fn table_of(message: &RouteMessage) -> u32 {
+    let attribute = message
+        .attributes
+        .iter()
+        .find_map(|attribute| match attribute {
+            RouteAttribute::Table(table) => Some(*table),
+            _ => None,
+        });
+    attribute.unwrap_or(message.header.table.into())
+}
+
+/// How a table is told: small ones in the header, any in an attribute.
+fn header_table(table: u32) -> (u8, Option<u32>) {
+    match u8::try_from(table) {
+        Ok(small) => (small, None),
+        Err(_) => (RouteHeader::RT_TABLE_UNSPEC, Some(table)),
+    }
+}
+
+/// One of the two families that rules and routes of interest are in.
+pub(super) fn family(family: AddressFamily) -> Option<Family> {
+    match family {
+        AddressFamily::Inet => Some(Family::V4),
+        AddressFamily::Inet6 => Some(Family::V6),
+        _ => None,
+    }
+}
+
+fn ip(address: &RouteAddress) -> Option<IpAddr> {
+    match address {
+        RouteAddress::Inet(v4) => Some((*v4).into()),
+        RouteAddress::Inet6(v6) => Some((*v6).into()),
+        _ => None,
+    }
+}
+
+/// The value of a one-byte attribute.
+pub(super) fn first_byte(attribute: &DefaultNla) -> Option<u8> {
+    let mut value = vec![0; attribute.value_len()];
+    attribute.emit_value(&mut value);
+    value.first().copied()
+}
+
+impl fmt::Display for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rule(rule) => rule.fmt(f),
+            Self::Route(route) => route.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(ip_command(self.family))?;
+        write!(
+            f,
+            " rule {}: from all iif {}",
+            self.priority, self.interface
+        )?;
+        match self.selector {
+            Selector::Any => {}
+            Selector::Dscp(dscp) => write!(f, " dscp {dscp}")?,
+            Selector::Tos(tos) => write!(f, " tos {tos:#04x}")?,
+        }
+        match self.table {
+            TABLE_MAIN => f.write_str(" lookup main")?,
+            table => write!(f, " lookup {table}")?,
+        }
+        if self.only_specific {
+            f.write_str(" suppress_prefixlength 0")?;
+        }
+        write!(f, " proto {PROTOCOL}")
+    }
+}
+
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(ip_command(Family::of(&self.destination)))?;
+        match self.destination.prefix_len() {
+            0 => f.write_str(" route default")?,
+            _ => write!(f, " route {}", self.destination)?,
+        }
+        if let Some(gateway) = self.gateway {
+            write!(f, " via {gateway}")?;
+        }
+        write!(
+            f,
+            " dev {} table {} proto {PROTOCOL}",
+            self.device, self.table
+        )
+    }
+}
+
+fn ip_command(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "ip",
+        Family::V6 => "ip -6",
+    }
+}

@@ -1,0 +1,158 @@
+//! Asking the kernel which way it would send a packet, without sending one.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::route::{RouteAttribute, RouteFlags, RouteMessage};
+
+use super::item::table_of;
+use crate::config::{Dscp, Family};
+use crate::netlink::{Netlink, NetlinkError, address_family};
+
+/// A packet that arrives.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Question {
+    pub(super) arrives_at: u32,
+    pub(super) source: IpAddr,
+    pub(super) destination: IpAddr,
+    pub(super) dscp: Dscp,
+}
+
+/// The route that the kernel found for it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Answer {
+    pub(super) table: u32,
+    pub(super) prefix_length: u8,
+    pub(super) device: Option<u32>,
+}
+
+/// Asks for the route of a forwarded packet, with the table and prefix that it was found by.
+pub(super) async fn ask(netlink: &Netlink, question: Question) -> Result<Answer, NetlinkError> {
+    let family = match question.destination {
+        IpAddr::V4(_) => Family::V4,
+        IpAddr::V6(_) => Family::V6,
+    };
+    let bits = IpNet::from(question.destination).prefix_len();
+    let mut message = RouteMessage::default();
+    message.header.address_family = address_family(family);
+    message.header.destination_prefix_length = bits;
+    message.header.source_prefix_length = bits;
+    message.header.tos = question.dscp.tos();
+    // IPv6 always tells the table, and refuses to be asked for it.
+    message.header.flags = match family {
+        Family::V4 => RouteFlags::LookupTable | RouteFlags::FibMatch,
+        Family::V6 => RouteFlags::FibMatch,
+    };
+    message.attributes = vec![
+        RouteAttribute::Destination(question.destination.into()),
+        RouteAttribute::Source(question.source.into()),
+        RouteAttribute::Iif(question.arrives_at),
+    ];
+    let request = format!(
+        "ask for the route from {} to {} with DSCP {}",
+        question.source, question.destination, question.dscp
+    );
+    match netlink
+        .ask(&request, RouteNetlinkMessage::GetRoute(message))
+        .await?
+    {
+        RouteNetlinkMessage::NewRoute(route) => Ok(Answer {
+            table: table_of(&route),
+            prefix_length: route.header.destination_prefix_length,
+            device: route
+                .attributes
+                .iter()
+                .find_map(|attribute| match attribute {
+                    RouteAttribute::Oif(index) => Some(*index),
+                    _ => None,
+                }),
+        }),
+        _ => Err(NetlinkError::Unexpected {
+            request,
+            what: "not a route",
+        }),
+    }
+}
+
+/// A few addresses inside a prefix to ask for; of everything, ones that a site hardly has
+/// specific routes for.
+pub(super) fn candidates(net: &IpNet) -> Vec<IpAddr> {
+    const V4: [[u8; 4]; 8] = [
+        [203, 0, 113, 77],
+        [198, 18, 77, 77],
+        [198, 51, 100, 77],
+        [192, 0, 2, 77],
+        [9, 77, 77, 77],
+        [100, 127, 77, 77],
+        [172, 31, 177, 77],
+        [10, 254, 177, 77],
+    ];
+    const V6: [[u16; 8]; 4] = [
+        [0x2001, 0xdb8, 0xffff, 0x77, 0, 0, 0, 0x77],
+        [0x2001, 0xdb8, 0x7777, 0, 0, 0, 0, 0x77],
+        [0x2a0f, 0x7777, 0, 0, 0, 0, 0, 0x77],
+        [0xfd77, 0x7777, 0x7777, 0, 0, 0, 0, 0x77],
+    ];
+    match (net, net.prefix_len()) {
+        (IpNet::V4(_), 0) => V4.into_iter().map(IpAddr::from).collect(),
+        (IpNet::V6(_), 0) => V6.into_iter().map(IpAddr::from).collect(),
+        _ => inside(net),
+    }
+}
+
+/// Addresses spread over a prefix, without its first and last where it has others.
+pub(super) fn inside(net: &IpNet) -> Vec<IpAddr> {
+    let last = match net {
+        IpNet::V4(v4) => u128::from(!v4.netmask().to_bits()),
+        IpNet::V6(v6) => !v6.netmask().to_bits(),
+    };
+    let offsets: &[u128] = match last {
+        0 => &[0],
+        1 => &[0, 1],
+        _ => &[1, 2, last / 2, last - 1],
+    };
+    let mut addresses: Vec<_> = offsets.iter().map(|offset| nth(net, *offset)).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses
+}
+
+fn nth(net: &IpNet, offset: u128) -> IpAddr {
+    match net {
+        IpNet::V4(v4) => {
+            let offset = u32::try_from(offset).unwrap_or(u32::MAX);
+            IpAddr::V4((v4.network().to_bits() | offset).into())
+        }
+        IpNet::V6(v6) => IpAddr::V6((v6.network().to_bits() | offset).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn candidates_lie_inside() {
+        for net in [
+            "10.0.0.0/8",
+            "10.1.2.4/30",
+            "10.1.2.4/31",
+            "10.1.2.4/32",
+            "2001:db8::/126",
+        ] {
+            let net: IpNet = net.parse().unwrap();
+            let all = inside(&net);
+            assert!(
+                !all.is_empty() && all.iter().all(|address| net.contains(address)),
+                "{all:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn network_and_broadcast_addresses_are_left_out() {
+        let net: IpNet = "10.1.2.4/30".parse().unwrap();
+        assert_eq!(inside(&net), [1, 2].map(|n| nth(&net, n)));
+    }
+}
