@@ -1,3 +1,51 @@
-//! The command `splitter`.
+//! The command `splitter`: reads the command line, hands over to a command, and tells by the exit
+//! code how it went.
+
 mod cli;
-fn main() {}
+mod commands;
+
+use std::io::IsTerminal as _;
+
+use clap::Parser as _;
+use tracing_subscriber::EnvFilter;
+
+use cli::{Cli, Command, ExitCode};
+
+fn main() -> std::process::ExitCode {
+    let cli = Cli::parse();
+    start_logging();
+    let code = dispatch(&cli).unwrap_or_else(|error| commands::report(&error, cli.json));
+    code.into()
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
+    let json = cli.json;
+    match &cli.command {
+        Command::Run => commands::run::run(commands::load(cli)?).await?,
+        Command::Plan => commands::plan::run(commands::load(cli)?, json).await?,
+        Command::Up => commands::up::up(commands::load(cli)?, json).await?,
+        Command::Down => commands::up::down(commands::load(cli)?, json).await?,
+        Command::Status => commands::status::status(commands::load(cli)?, json).await?,
+        Command::Flows(args) => {
+            commands::status::flows(commands::load(cli)?, args.limit, args.watch, json).await?;
+        }
+        Command::Check(args) => return commands::check::run(args, json),
+        Command::Demo(args) => commands::demo::run(args, json).await?,
+        Command::Completions(args) => return commands::pages::completions(args),
+        Command::Man => return commands::pages::man(),
+        other => anyhow::bail!("`splitter {}` is not part of this build", other.name()),
+    }
+    Ok(ExitCode::Ok)
+}
+
+/// Logs go to standard error; `RUST_LOG` says how much of them.
+fn start_logging() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .init();
+}

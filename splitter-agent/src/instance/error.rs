@@ -95,6 +95,12 @@ impl InstanceError {
         }
     }
 
+    /// Whether the configuration asks for what this kernel does not have.
+    pub fn is_configuration(&self) -> bool {
+        use routes::PlanError::{MarksCollide, NoExactMatch};
+        matches!(self, Self::PlanRoutes(NoExactMatch | MarksCollide(_)))
+    }
+
     /// Whether something that is not ours, or another instance, is in the way.
     pub fn is_conflict(&self) -> bool {
         match self {

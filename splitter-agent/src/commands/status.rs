@@ -1,0 +1,238 @@
+//! `splitter status` and `splitter flows`: what is going on, without a daemon.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use flow_report::Table;
+use serde::Serialize;
+use splitter_agent::config::Config;
+use splitter_agent::flows::{FlowRow, Listing, list};
+use splitter_agent::instance::{AttachedInterface, Instance, Owner, State};
+use splitter_agent::kernel::Dataplane;
+use splitter_common::counters::{Counters, FlowEvent};
+use splitter_common::flow::{Class, Tunnel};
+use splitter_common::packet::Refusal;
+
+use super::{count, print_json};
+
+/// How often `flows --watch` looks.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What `status` tells.
+#[derive(Serialize)]
+struct Status {
+    name: String,
+    up: bool,
+    owner: Option<Owner>,
+    attached: Vec<AttachedInterface>,
+    missing: Vec<String>,
+    in_place: bool,
+    traffic: Vec<Traffic>,
+    flows: Flows,
+    passed: Vec<Passed>,
+}
+
+#[derive(Serialize)]
+struct Traffic {
+    class: &'static str,
+    tunnel: &'static str,
+    packets: u64,
+    bytes: u64,
+}
+
+#[derive(Default, Serialize)]
+struct Flows {
+    started: u64,
+    became_long: u64,
+    moved_drained: u64,
+    moved_at_cap: u64,
+    finished_short: u64,
+    finished_long: u64,
+}
+
+#[derive(Serialize)]
+struct Passed {
+    reason: &'static str,
+    packets: u64,
+}
+
+/// Tells whether the instance is up, how it is attached and what it counted.
+pub(crate) async fn status(config: Config, json: bool) -> Result<()> {
+    let status = look(&Instance::new(config)?).await?;
+    if json {
+        print_json(&status)
+    } else {
+        show(&status)
+    }
+}
+
+async fn look(instance: &Instance) -> Result<Status> {
+    let config = instance.config();
+    let state = State::read(&config.instance_dir())?;
+    let dataplane = Dataplane::open(instance.pins())?;
+    let (attached, counters) = match &dataplane {
+        Some(dataplane) => (
+            instance.attached(dataplane.program_id()?).await?,
+            dataplane.counters()?,
+        ),
+        None => (Vec::new(), Counters::ZERO),
+    };
+    let is_attached = |name| attached.iter().any(|it| it.interface == name);
+    let missing = config
+        .lan
+        .iter()
+        .filter(|name| !is_attached((*name).clone()));
+    Ok(Status {
+        name: config.name.to_string(),
+        up: dataplane.is_some(),
+        owner: state.map(|state| state.owner),
+        missing: missing.map(ToString::to_string).collect(),
+        in_place: dataplane.is_some() && instance.plan().await?.is_unchanged(),
+        traffic: traffic(&counters),
+        flows: flow_counts(&counters),
+        passed: passed(&counters),
+        attached,
+    })
+}
+
+fn traffic(counters: &Counters) -> Vec<Traffic> {
+    let pairs = Class::ALL
+        .into_iter()
+        .flat_map(|class| Tunnel::ALL.map(|tunnel| (class, tunnel)));
+    pairs
+        .map(|(class, tunnel)| Traffic {
+            class: class.name(),
+            tunnel: tunnel.name(),
+            packets: counters.packets(class, tunnel),
+            bytes: counters.bytes(class, tunnel),
+        })
+        // A short flow is never in the long tunnel.
+        .filter(|row| (row.class, row.tunnel) != ("short", "long"))
+        .collect()
+}
+
+fn flow_counts(counters: &Counters) -> Flows {
+    Flows {
+        started: counters.events(FlowEvent::Started),
+        became_long: counters.events(FlowEvent::BecameLong),
+        moved_drained: counters.events(FlowEvent::MovedDrained),
+        moved_at_cap: counters.events(FlowEvent::MovedAtCap),
+        finished_short: counters.finished(Class::Short),
+        finished_long: counters.finished(Class::Long),
+    }
+}
+
+fn passed(counters: &Counters) -> Vec<Passed> {
+    let all = Refusal::ALL.into_iter().map(|reason| Passed {
+        reason: reason.name(),
+        packets: counters.passed(reason),
+    });
+    all.filter(|passed| passed.packets > 0).collect()
+}
+
+fn show(status: &Status) -> Result<()> {
+    if !status.up {
+        println!("{}: down", status.name);
+        return Ok(());
+    }
+    let by = match status.owner {
+        Some(Owner::Up) => "by `splitter up`",
+        Some(Owner::Run) => "by `splitter run`",
+        None => "by an unknown agent",
+    };
+    println!("{}: up, brought up {by}", status.name);
+    for AttachedInterface { interface, mode } in &status.attached {
+        println!("  {interface}: {} XDP", mode.as_str());
+    }
+    for interface in &status.missing {
+        println!("  {interface}: not attached");
+    }
+    if !status.in_place {
+        println!(
+            "  not everything is in place: `splitter plan` shows what `splitter up` would mend"
+        );
+    }
+    println!();
+    let mut traffic = Table::new(["class and tunnel", "packets", "bytes"]);
+    for row in &status.traffic {
+        let name = format!("{} in the {} tunnel", row.class, row.tunnel);
+        traffic.row([name, count(row.packets), count(row.bytes)]);
+    }
+    println!("{}", traffic.to_text());
+    let flows = &status.flows;
+    println!(
+        "\n{} flows started, {} became long; {} changed tunnels when drained, {} at the cap.",
+        count(flows.started),
+        count(flows.became_long),
+        count(flows.moved_drained),
+        count(flows.moved_at_cap)
+    );
+    if !status.passed.is_empty() {
+        let mut passed = Table::new(["passed untreated", "packets"]);
+        for row in &status.passed {
+            passed.row([row.reason.to_owned(), count(row.packets)]);
+        }
+        println!("\n{}", passed.to_text());
+    }
+    Ok(())
+}
+
+/// Lists the flows with the most packets, once or every second.
+pub(crate) async fn flows(config: Config, limit: usize, watch: bool, json: bool) -> Result<()> {
+    let instance = Instance::new(config)?;
+    loop {
+        let Some(dataplane) = Dataplane::open(instance.pins())? else {
+            bail!(
+                "the instance `{}` is down; `splitter up` or `splitter run` brings it up",
+                instance.config().name
+            );
+        };
+        let listing = list(&dataplane, limit)?;
+        if json {
+            print_json(&listing)?;
+        } else {
+            show_flows(&listing, watch);
+        }
+        if !watch {
+            return Ok(());
+        }
+        tokio::select! {
+            () = tokio::time::sleep(WATCH_INTERVAL) => {}
+            _ = tokio::signal::ctrl_c() => return Ok(()),
+        }
+    }
+}
+
+fn show_flows(listing: &Listing, watch: bool) {
+    if watch {
+        // Home, and clear what follows: a page that does not flicker.
+        print!("\x1b[H\x1b[J");
+    }
+    let Listing { census, flows } = listing;
+    println!(
+        "{} short and {} long flows\n",
+        count(census.short),
+        count(census.long)
+    );
+    let headers = [
+        "flow", "class", "tunnel", "packets", "bytes", "age s", "idle s", "finished",
+    ];
+    let mut table = Table::new(headers);
+    for flow in flows {
+        table.row(cells(flow));
+    }
+    println!("{}", table.to_text());
+}
+
+fn cells(flow: &FlowRow) -> [String; 8] {
+    [
+        flow.to_string(),
+        flow.class.into(),
+        flow.tunnel.into(),
+        count(flow.packets),
+        count(flow.bytes),
+        format!("{:.1}", flow.age_s),
+        format!("{:.1}", flow.idle_s),
+        if flow.finished { "yes" } else { "no" }.into(),
+    ]
+}

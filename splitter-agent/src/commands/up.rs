@@ -1,0 +1,47 @@
+//! `splitter up` and `splitter down`: without a daemon.
+
+use anyhow::Result;
+use serde_json::json;
+use splitter_agent::config::Config;
+use splitter_agent::instance::{Instance, Owner};
+
+use super::print_json;
+
+/// Brings the instance up and returns.
+pub(crate) async fn up(config: Config, json: bool) -> Result<()> {
+    let instance = Instance::new(config)?;
+    let lock = instance.lock()?;
+    let up = instance.up(&lock, Owner::Up).await?;
+    if json {
+        return print_json(&json!({
+            "changed": !up.plan.is_unchanged(),
+            "plan": up.plan,
+            "attached": up.attached,
+        }));
+    }
+    print!("{}", up.plan);
+    if up.plan.is_unchanged() {
+        println!("Already up; nothing was changed.");
+    }
+    for attached in &up.attached {
+        println!("{}: {} XDP", attached.interface, attached.mode.as_str());
+    }
+    Ok(())
+}
+
+/// Takes the instance down.
+pub(crate) async fn down(config: Config, json: bool) -> Result<()> {
+    let instance = Instance::new(config)?;
+    let lock = instance.lock()?;
+    let removed = instance.down(&lock).await?;
+    if json {
+        return print_json(&json!({ "removed": removed }));
+    }
+    for thing in &removed {
+        println!("- {thing}");
+    }
+    if removed.is_empty() {
+        println!("Not up; nothing was changed.");
+    }
+    Ok(())
+}
