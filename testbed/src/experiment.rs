@@ -25,14 +25,23 @@ pub struct Experiment {
     pub modes: Vec<Mode>,
     /// The testbed, built anew for every mode and round.
     pub topology: TopologyOptions,
-    /// The traffic. `length` includes the warm-up; round `n` uses seed `seed + n`.
-    pub workload: Workload,
+    /// What is sent, the warm-up included.
+    pub traffic: Traffic,
     /// How long traffic flows before it counts.
     pub warm_up: Duration,
     /// How long to wait at the end for flows under way.
     pub drain: Duration,
     /// How often each mode is run.
     pub rounds: u32,
+}
+
+/// What an experiment sends.
+#[derive(Clone, Debug)]
+pub enum Traffic {
+    /// Round `n` (from 0) is drawn with seed `seed + n`.
+    Drawn(Workload),
+    /// Every round is the same.
+    Fixed(Arc<Schedule>),
 }
 
 /// A scheme under the name that it has in results.
@@ -152,14 +161,7 @@ impl Experiment {
         let steps = f64::from(self.rounds) * self.modes.len() as f64;
         let mut step = 0.0;
         for round in 0..self.rounds {
-            let seed = self.workload.seed.wrapping_add(round.into());
-            let schedule = Arc::new(
-                Workload {
-                    seed,
-                    ..self.workload.clone()
-                }
-                .schedule(),
-            );
+            let schedule = self.traffic.schedule(round);
             for index in rotated(self.modes.len(), round as usize) {
                 let mode = &self.modes[index];
                 let slice = self.run_slice(&mode.scheme, &schedule, cancel, &mut |share| {
@@ -172,15 +174,15 @@ impl Experiment {
                     });
                 });
                 let slice = slice.map_err(|error| error.in_mode(&mode.name))?;
-                measurements[index].add(slice, round, self.warm_up, self.measured());
+                measurements[index].add(slice, self.warm_up, self.measured(&schedule) * round);
                 step += 1.0;
             }
         }
         Ok(measurements)
     }
 
-    fn measured(&self) -> Duration {
-        self.workload.length.saturating_sub(self.warm_up)
+    fn measured(&self, schedule: &Schedule) -> Duration {
+        schedule.length().saturating_sub(self.warm_up)
     }
 
     /// One mode in one round. `tick` hears the share of the slice that is done.
@@ -195,7 +197,8 @@ impl Experiment {
         let topology = Topology::build(&self.topology)?;
         let applied = scheme.apply(&topology, cancel)?;
         let mut probe = Probe::new(&topology, self.warm_up, schedule.length());
-        let length = schedule.length().as_secs_f64();
+        // Fixed schedules may be empty or of one moment.
+        let length = schedule.length().as_secs_f64().max(f64::MIN_POSITIVE);
         let outcomes = traffic::run(&topology, schedule, self.drain, cancel, &mut |at| {
             probe.at(at);
             tick((at.as_secs_f64() / length).min(1.0));
@@ -209,6 +212,24 @@ impl Experiment {
             cpu,
             xdp_mode,
         })
+    }
+}
+
+impl Traffic {
+    fn schedule(&self, round: u32) -> Arc<Schedule> {
+        match self {
+            Self::Fixed(schedule) => Arc::clone(schedule),
+            Self::Drawn(workload) => {
+                let seed = workload.seed.wrapping_add(round.into());
+                Arc::new(
+                    Workload {
+                        seed,
+                        ..workload.clone()
+                    }
+                    .schedule(),
+                )
+            }
+        }
     }
 }
 
@@ -259,7 +280,8 @@ impl Measurement {
         }
     }
 
-    fn add(&mut self, slice: Slice, round: u32, warm_up: Duration, measured: Duration) {
+    /// Adds a round whose measured part lies `begin` after the start of the first one.
+    fn add(&mut self, slice: Slice, warm_up: Duration, begin: Duration) {
         for outcome in slice.outcomes {
             // What started in the warm-up found the tunnels emptier than they are later.
             let Some(at) = outcome.at.checked_sub(warm_up) else {
@@ -271,7 +293,7 @@ impl Measurement {
             };
             match outcome.completion {
                 Some(completion) => {
-                    let at_s = (measured * round + at).as_secs_f64();
+                    let at_s = (begin + at).as_secs_f64();
                     completions
                         .samples
                         .push((at_s, completion.as_secs_f64() * 1e3));

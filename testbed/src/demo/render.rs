@@ -57,11 +57,8 @@ pub fn render_html(comparison: &Comparison) -> String {
 /// The mean of the short flows that started in each span, per mode.
 fn time_line(comparison: &Comparison) -> Plot {
     let title = format!("Short flows over the run: mean over {SPAN_S} s");
-    let plot = Plot::new(
-        title,
-        Axis::linear("time (s)"),
-        Axis::log("flow completion time (ms)"),
-    );
+    let time = Axis::linear("time (s)").range(0.0, comparison.settings.measured_s);
+    let plot = Plot::new(title, time, Axis::log("flow completion time (ms)"));
     comparison.modes.iter().fold(plot, |plot, mode| {
         plot.with(Series::line(
             label(&mode.name),
@@ -144,13 +141,14 @@ fn sentences(comparison: &Comparison) -> Vec<String> {
         (speedup.nft_split_mean, NFT_SPLIT),
     ];
     let mut sentences: Vec<String> = against
-        .into_iter()
-        .map(|(ratio, name)| format!("Short flows: {} with {}.", compare(ratio), label(name)))
+        .iter()
+        .map(|&(ratio, name)| sentence("Short", ratio, name))
         .collect();
     let long = |name: &str| Some(comparison.mode(name)?.long.mean_ms);
-    if let (Some(theirs), Some(ours)) = (long(ECMP_FLOW), long(SPLITTER)) {
-        let ratio = compare(theirs / ours);
-        sentences.push(format!("Long flows: {ratio} with {}.", label(ECMP_FLOW)));
+    for name in [ECMP_FLOW, NFT_SPLIT] {
+        if let (Some(theirs), Some(ours)) = (long(name), long(SPLITTER)) {
+            sentences.push(sentence("Long", theirs / ours, name));
+        }
     }
     if let Some(mode) = &comparison.xdp_mode {
         sentences.push(format!(
@@ -160,19 +158,26 @@ fn sentences(comparison: &Comparison) -> Vec<String> {
     sentences
 }
 
-/// What the splitter's mean is like, given how many times as long the other takes.
-fn compare(ratio: f64) -> String {
-    match ratio {
-        _ if !ratio.is_finite() => "there is nothing to compare".to_owned(),
-        _ if (0.95..1.05).contains(&ratio) => {
-            format!("the splitter takes as long (within 5 %, ratio {ratio:.2}) as it takes")
+/// `ratio` is their mean completion time divided by the splitter's.
+fn sentence(class: &str, ratio: f64, name: &str) -> String {
+    let name = match label(name) {
+        article if name == NFT_SPLIT => format!("the {article}"),
+        plain => plain.to_owned(),
+    };
+    let (ratio, precision) = match ratio {
+        _ if !ratio.is_finite() => {
+            return format!("{class} flows: nothing to compare with {name}.");
         }
-        _ if ratio > 1.0 => format!("the splitter is {ratio:.1} times as fast as what you get"),
-        _ => format!(
-            "the splitter takes {:.1} times as long as what you get",
-            1.0 / ratio
-        ),
-    }
+        _ if (0.95..=1.05).contains(&ratio) => {
+            return format!(
+                "{class} flows take as long with {name} as with the splitter, within 5 %."
+            );
+        }
+        _ => (ratio, if ratio < 1.0 { 2 } else { 1 }),
+    };
+    format!(
+        "{class} flows take {ratio:.precision$} times as long with {name} as with the splitter."
+    )
 }
 
 fn label(name: &str) -> &str {
