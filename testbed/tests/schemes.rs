@@ -1,6 +1,10 @@
 //! Real traffic over every scheme that needs no splitter.
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{
+    error::Error,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use flow_testbed::{
     experiment::{Experiment, Measurement, Mode, Traffic},
@@ -12,7 +16,11 @@ use flow_testbed::{
 };
 use tokio_util::sync::CancellationToken;
 
+/// Two experiments at once would measure each other.
+static TURN: Mutex<()> = Mutex::new(());
+
 fn run(experiment: &Experiment) -> Result<Vec<Measurement>, Box<dyn Error>> {
+    let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     Ok(experiment.run(&mut (), &CancellationToken::new())?)
 }
 

@@ -2,7 +2,9 @@
 
 use flow_report::{Axis, Page, Plot, Series, Table};
 
-use super::{Comparison, ECMP_FLOW, ECMP_PACKET, ModeResult, NFT_SPLIT, SPLITTER, Settings};
+use super::{
+    Comparison, ECMP_FLOW, ECMP_PACKET, ModeResult, NFT_SPLIT, SPLITTER, Settings, Summary,
+};
 use crate::experiment::Completions;
 
 /// Points of a cumulative distribution, which is smooth to the eye then.
@@ -49,7 +51,8 @@ pub fn render_html(comparison: &Comparison) -> String {
         .note(
             "Completion time is what an application sees: from the call of connect to the last \
              byte at the receiver. All modes carried the same flows at the same times. CPU is what \
-             the whole machine used, traffic generation included.",
+             the whole machine used, traffic generation included. Flows counted as open had not \
+             finished when their round ended and are in no other figure.",
         )
         .to_html()
 }
@@ -92,42 +95,36 @@ fn set_up(settings: &Settings) -> String {
     )
 }
 
+/// A column for each mode, which fits a terminal better than a row.
 fn table(comparison: &Comparison) -> Table {
-    let mut table = Table::new([
-        "",
-        "short mean ms",
-        "p50",
-        "p99",
-        "flows",
-        "long mean ms",
-        "p99",
-        "flows",
-        "retrans",
-        "PAWS",
-        "RTO",
-        "CPU s",
-    ]);
-    for mode in &comparison.modes {
-        let flows = |flows: usize, unfinished: usize| match unfinished {
-            0 => flows.to_string(),
-            _ => format!("{flows} (+{unfinished} unfinished)"),
-        };
-        table.row([
-            label(&mode.name).to_owned(),
-            format!("{:.2}", mode.short.mean_ms),
-            format!("{:.2}", mode.short.p50_ms),
-            format!("{:.1}", mode.short.p99_ms),
-            flows(mode.short.flows, mode.short.unfinished),
-            format!("{:.0}", mode.long.mean_ms),
-            format!("{:.0}", mode.long.p99_ms),
-            flows(mode.long.flows, mode.long.unfinished),
-            mode.tcp.retrans.to_string(),
-            mode.tcp.paws_estab.to_string(),
-            mode.tcp.timeouts.to_string(),
-            format!("{:.1}", mode.cpu_s),
-        ]);
+    type Figure = fn(&ModeResult) -> String;
+    let rows: [(&str, Figure); 12] = [
+        ("short mean (ms)", |it| format!("{:.2}", it.short.mean_ms)),
+        ("short p50 (ms)", |it| format!("{:.2}", it.short.p50_ms)),
+        ("short p99 (ms)", |it| format!("{:.1}", it.short.p99_ms)),
+        ("short flows", |it| flows(&it.short)),
+        ("long mean (ms)", |it| format!("{:.0}", it.long.mean_ms)),
+        ("long p50 (ms)", |it| format!("{:.0}", it.long.p50_ms)),
+        ("long p99 (ms)", |it| format!("{:.0}", it.long.p99_ms)),
+        ("long flows", |it| flows(&it.long)),
+        ("retransmits", |it| it.tcp.retrans.to_string()),
+        ("PAWSEstab", |it| it.tcp.paws_estab.to_string()),
+        ("TCPTimeouts", |it| it.tcp.timeouts.to_string()),
+        ("CPU (s)", |it| format!("{:.1}", it.cpu_s)),
+    ];
+    let names = comparison.modes.iter().map(|mode| label(&mode.name));
+    let mut table = Table::new(std::iter::once("").chain(names));
+    for (name, figure) in rows {
+        table.row(std::iter::once(name.to_owned()).chain(comparison.modes.iter().map(figure)));
     }
     table
+}
+
+fn flows(summary: &Summary) -> String {
+    match summary.unfinished {
+        0 => summary.flows.to_string(),
+        unfinished => format!("{} (+{unfinished} open)", summary.flows),
+    }
 }
 
 /// The ratios in plain words, also where the splitter loses.

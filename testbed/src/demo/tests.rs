@@ -87,7 +87,7 @@ fn text_says_who_wins_and_who_loses() {
         "Short flows take as long with the nftables split as with the splitter, within 5 %.",
         "Long flows take 0.43 times as long with per-flow ECMP as with the splitter.",
         "native mode",
-        "100 (+1 unfinished)",
+        "100 (+1 open)",
     ] {
         assert!(text.contains(part), "{part:?} is missing in\n{text}");
     }
