@@ -4,14 +4,17 @@
 //! built anew, and the next round starts with another mode, so that what drifts on the machine
 //! falls on all alike.
 
+mod probe;
+
 use std::{sync::Arc, time::Duration};
 
 use flow_report::Distribution;
 use tokio_util::sync::CancellationToken;
 
+use self::probe::Probe;
 use crate::{
-    cpu::{self, CpuError},
-    namespace::{Counters, NamespaceError},
+    cpu::CpuError,
+    namespace::NamespaceError,
     scheme::{Scheme, SchemeError},
     topology::{Topology, TopologyOptions},
     traffic::{self, Outcome, TrafficError},
@@ -328,77 +331,6 @@ impl std::ops::Add for TcpEvents {
             retrans: self.retrans + other.retrans,
             spurious_host_queue: self.spurious_host_queue + other.spurious_host_queue,
         }
-    }
-}
-
-/// Reads counters when the measured part begins and ends.
-struct Probe<'a> {
-    topology: &'a Topology,
-    begin: Duration,
-    end: Duration,
-    at_begin: Option<(Vec<Counters>, Duration)>,
-    cpu_at_end: Option<Duration>,
-    failed: Option<SliceError>,
-}
-
-impl<'a> Probe<'a> {
-    fn new(topology: &'a Topology, begin: Duration, end: Duration) -> Self {
-        Self {
-            topology,
-            begin,
-            end,
-            at_begin: None,
-            cpu_at_end: None,
-            failed: None,
-        }
-    }
-
-    fn at(&mut self, now: Duration) {
-        let read = if self.at_begin.is_none() && now >= self.begin {
-            self.read().map(|both| self.at_begin = Some(both))
-        } else if self.cpu_at_end.is_none() && now >= self.end {
-            cpu::busy()
-                .map(|busy| self.cpu_at_end = Some(busy))
-                .map_err(Into::into)
-        } else {
-            Ok(())
-        };
-        if let Err(error) = read {
-            self.failed.get_or_insert(error);
-        }
-    }
-
-    fn read(&self) -> Result<(Vec<Counters>, Duration), SliceError> {
-        let counters = self
-            .topology
-            .hosts()
-            .into_iter()
-            .map(|host| host.namespace.counters());
-        Ok((counters.collect::<Result<_, _>>()?, cpu::busy()?))
-    }
-
-    fn finish(self) -> Result<(TcpEvents, Duration), SliceError> {
-        if let Some(error) = self.failed {
-            return Err(error);
-        }
-        let (now, busy) = self.read()?;
-        let (before, busy_before) = self.at_begin.unwrap_or_else(|| (now.clone(), busy));
-        let rise = |name: &str| {
-            now.iter()
-                .zip(&before)
-                .map(|(now, before)| now.since(before, name))
-                .sum()
-        };
-        let tcp = TcpEvents {
-            paws_estab: rise("TcpExtPAWSEstab"),
-            timeouts: rise("TcpExtTCPTimeouts"),
-            retrans: rise("TcpRetransSegs"),
-            spurious_host_queue: rise("TcpExtTCPSpuriousRtxHostQueues"),
-        };
-        Ok((
-            tcp,
-            self.cpu_at_end.unwrap_or(busy).saturating_sub(busy_before),
-        ))
     }
 }
 
