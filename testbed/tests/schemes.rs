@@ -2,12 +2,12 @@
 
 use std::{
     error::Error,
-    sync::{Arc, Mutex},
-    time::Duration,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 use flow_testbed::{
-    experiment::{Experiment, Measurement, Mode, Traffic},
+    experiment::{Experiment, ExperimentError, Measurement, Mode, Progress, Status, Traffic},
     require,
     require::Requirement::*,
     scheme::Scheme,
@@ -19,8 +19,12 @@ use tokio_util::sync::CancellationToken;
 /// Two experiments at once would measure each other.
 static TURN: Mutex<()> = Mutex::new(());
 
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn run(experiment: &Experiment) -> Result<Vec<Measurement>, Box<dyn Error>> {
-    let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _turn = turn();
     Ok(experiment.run(&mut (), &CancellationToken::new())?)
 }
 
@@ -131,5 +135,40 @@ fn uploads_in_one_tunnel_are_undisturbed() -> Result<(), Box<dyn Error>> {
     let one_tunnel = &measurements[0];
     assert_eq!((one_tunnel.tcp.paws_estab, one_tunnel.tcp.timeouts), (0, 0));
     assert!(one_tunnel.short.distribution_ms().percentile(99.0) < 50.0);
+    Ok(())
+}
+
+#[test]
+fn cancelled_experiment_ends_at_once() -> Result<(), Box<dyn Error>> {
+    require!(Root, Program("ip"), Program("tc"), Program("ethtool") => Ok(()));
+    struct CancelInTraffic(CancellationToken);
+    impl Progress for CancelInTraffic {
+        fn update(&mut self, status: &Status<'_>) {
+            if status.done > 0.0 {
+                self.0.cancel();
+            }
+        }
+    }
+    let _turn = turn();
+    let experiment = Experiment {
+        modes: vec![mode("one_tunnel", Scheme::OneTunnel)],
+        topology: TopologyOptions::default(),
+        traffic: Traffic::Fixed(Arc::new(Schedule::uploads(600, 5, 10.0, 1))),
+        warm_up: Duration::ZERO,
+        drain: Duration::from_secs(60),
+        rounds: 1,
+    };
+    let cancel = CancellationToken::new();
+    let begun = Instant::now();
+    let ended = experiment.run(&mut CancelInTraffic(cancel.clone()), &cancel);
+    assert!(
+        matches!(ended, Err(ExperimentError::Cancelled)),
+        "{ended:?}"
+    );
+    assert!(
+        begun.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        begun.elapsed()
+    );
     Ok(())
 }
