@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::render::{render_html, render_text};
 pub use crate::experiment::{Progress, Status};
 use crate::{
-    experiment::{Completions, Experiment, ExperimentError, Measurement, Mode},
+    experiment::{Completions, Experiment, ExperimentError, Measurement, Mode, Traffic},
     require::{Lacking, Requirement},
     scheme::{Scheme, SplitterScheme},
     topology::TopologyOptions,
@@ -242,9 +242,8 @@ pub fn run(
     cancel: &CancellationToken,
 ) -> Result<Comparison, DemoError> {
     preflight()?;
-    let experiment = plan(options)?;
+    let (experiment, measured) = plan(options)?;
     let measurements = experiment.run(progress, cancel)?;
-    let measured = (experiment.workload.length - experiment.warm_up) * experiment.rounds;
     let xdp_mode = measurements.iter().find_map(|it| it.xdp_mode.clone());
     let modes: Vec<ModeResult> = measurements.into_iter().map(ModeResult::from).collect();
     let settings = Settings {
@@ -263,8 +262,8 @@ pub fn run(
     })
 }
 
-/// Shares the time out.
-fn plan(options: &Options) -> Result<Experiment, DemoError> {
+/// Shares the time out; also tells how much of it is measured in each mode.
+fn plan(options: &Options) -> Result<(Experiment, Duration), DemoError> {
     let threshold = options.threshold;
     let mode = |name: &str, scheme| Mode {
         name: name.to_owned(),
@@ -298,13 +297,13 @@ fn plan(options: &Options) -> Result<Experiment, DemoError> {
             least,
         });
     }
-    Ok(Experiment {
+    let experiment = Experiment {
         modes,
         topology: TopologyOptions {
             rates_mbit: options.rates_mbit,
             shape_access: true,
         },
-        workload: Workload {
+        traffic: Traffic::Drawn(Workload {
             short: ShortFlows::mixed(),
             background: Some(Background::elastic(
                 options.load_percent / 100.0,
@@ -312,11 +311,12 @@ fn plan(options: &Options) -> Result<Experiment, DemoError> {
             )),
             length: slice - OVERHEAD,
             seed: options.seed,
-        },
+        }),
         warm_up: WARM_UP,
         drain: DRAIN,
         rounds,
-    })
+    };
+    Ok((experiment, (slice - fixed) * rounds))
 }
 
 impl Comparison {
@@ -390,3 +390,6 @@ fn list(lacking: &[Lacking]) -> String {
         .collect::<Vec<_>>()
         .join("\n")
 }
+
+#[cfg(test)]
+mod tests;

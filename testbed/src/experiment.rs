@@ -4,14 +4,17 @@
 //! built anew, and the next round starts with another mode, so that what drifts on the machine
 //! falls on all alike.
 
+mod probe;
+
 use std::{sync::Arc, time::Duration};
 
 use flow_report::Distribution;
 use tokio_util::sync::CancellationToken;
 
+use self::probe::Probe;
 use crate::{
-    cpu::{self, CpuError},
-    namespace::{Counters, NamespaceError},
+    cpu::CpuError,
+    namespace::NamespaceError,
     scheme::{Scheme, SchemeError},
     topology::{Topology, TopologyOptions},
     traffic::{self, Outcome, TrafficError},
@@ -25,14 +28,23 @@ pub struct Experiment {
     pub modes: Vec<Mode>,
     /// The testbed, built anew for every mode and round.
     pub topology: TopologyOptions,
-    /// The traffic. `length` includes the warm-up; round `n` uses seed `seed + n`.
-    pub workload: Workload,
+    /// What is sent, the warm-up included.
+    pub traffic: Traffic,
     /// How long traffic flows before it counts.
     pub warm_up: Duration,
     /// How long to wait at the end for flows under way.
     pub drain: Duration,
     /// How often each mode is run.
     pub rounds: u32,
+}
+
+/// What an experiment sends.
+#[derive(Clone, Debug)]
+pub enum Traffic {
+    /// Round `n` (from 0) is drawn with seed `seed + n`.
+    Drawn(Workload),
+    /// Every round is the same.
+    Fixed(Arc<Schedule>),
 }
 
 /// A scheme under the name that it has in results.
@@ -152,14 +164,7 @@ impl Experiment {
         let steps = f64::from(self.rounds) * self.modes.len() as f64;
         let mut step = 0.0;
         for round in 0..self.rounds {
-            let seed = self.workload.seed.wrapping_add(round.into());
-            let schedule = Arc::new(
-                Workload {
-                    seed,
-                    ..self.workload.clone()
-                }
-                .schedule(),
-            );
+            let schedule = self.traffic.schedule(round);
             for index in rotated(self.modes.len(), round as usize) {
                 let mode = &self.modes[index];
                 let slice = self.run_slice(&mode.scheme, &schedule, cancel, &mut |share| {
@@ -172,15 +177,15 @@ impl Experiment {
                     });
                 });
                 let slice = slice.map_err(|error| error.in_mode(&mode.name))?;
-                measurements[index].add(slice, round, self.warm_up, self.measured());
+                measurements[index].add(slice, self.warm_up, self.measured(&schedule) * round);
                 step += 1.0;
             }
         }
         Ok(measurements)
     }
 
-    fn measured(&self) -> Duration {
-        self.workload.length.saturating_sub(self.warm_up)
+    fn measured(&self, schedule: &Schedule) -> Duration {
+        schedule.length().saturating_sub(self.warm_up)
     }
 
     /// One mode in one round. `tick` hears the share of the slice that is done.
@@ -195,7 +200,8 @@ impl Experiment {
         let topology = Topology::build(&self.topology)?;
         let applied = scheme.apply(&topology, cancel)?;
         let mut probe = Probe::new(&topology, self.warm_up, schedule.length());
-        let length = schedule.length().as_secs_f64();
+        // Fixed schedules may be empty or of one moment.
+        let length = schedule.length().as_secs_f64().max(f64::MIN_POSITIVE);
         let outcomes = traffic::run(&topology, schedule, self.drain, cancel, &mut |at| {
             probe.at(at);
             tick((at.as_secs_f64() / length).min(1.0));
@@ -209,6 +215,24 @@ impl Experiment {
             cpu,
             xdp_mode,
         })
+    }
+}
+
+impl Traffic {
+    fn schedule(&self, round: u32) -> Arc<Schedule> {
+        match self {
+            Self::Fixed(schedule) => Arc::clone(schedule),
+            Self::Drawn(workload) => {
+                let seed = workload.seed.wrapping_add(round.into());
+                Arc::new(
+                    Workload {
+                        seed,
+                        ..workload.clone()
+                    }
+                    .schedule(),
+                )
+            }
+        }
     }
 }
 
@@ -259,7 +283,8 @@ impl Measurement {
         }
     }
 
-    fn add(&mut self, slice: Slice, round: u32, warm_up: Duration, measured: Duration) {
+    /// Adds a round whose measured part lies `begin` after the start of the first one.
+    fn add(&mut self, slice: Slice, warm_up: Duration, begin: Duration) {
         for outcome in slice.outcomes {
             // What started in the warm-up found the tunnels emptier than they are later.
             let Some(at) = outcome.at.checked_sub(warm_up) else {
@@ -271,7 +296,7 @@ impl Measurement {
             };
             match outcome.completion {
                 Some(completion) => {
-                    let at_s = (measured * round + at).as_secs_f64();
+                    let at_s = (begin + at).as_secs_f64();
                     completions
                         .samples
                         .push((at_s, completion.as_secs_f64() * 1e3));
@@ -306,77 +331,6 @@ impl std::ops::Add for TcpEvents {
             retrans: self.retrans + other.retrans,
             spurious_host_queue: self.spurious_host_queue + other.spurious_host_queue,
         }
-    }
-}
-
-/// Reads counters when the measured part begins and ends.
-struct Probe<'a> {
-    topology: &'a Topology,
-    begin: Duration,
-    end: Duration,
-    at_begin: Option<(Vec<Counters>, Duration)>,
-    cpu_at_end: Option<Duration>,
-    failed: Option<SliceError>,
-}
-
-impl<'a> Probe<'a> {
-    fn new(topology: &'a Topology, begin: Duration, end: Duration) -> Self {
-        Self {
-            topology,
-            begin,
-            end,
-            at_begin: None,
-            cpu_at_end: None,
-            failed: None,
-        }
-    }
-
-    fn at(&mut self, now: Duration) {
-        let read = if self.at_begin.is_none() && now >= self.begin {
-            self.read().map(|both| self.at_begin = Some(both))
-        } else if self.cpu_at_end.is_none() && now >= self.end {
-            cpu::busy()
-                .map(|busy| self.cpu_at_end = Some(busy))
-                .map_err(Into::into)
-        } else {
-            Ok(())
-        };
-        if let Err(error) = read {
-            self.failed.get_or_insert(error);
-        }
-    }
-
-    fn read(&self) -> Result<(Vec<Counters>, Duration), SliceError> {
-        let counters = self
-            .topology
-            .hosts()
-            .into_iter()
-            .map(|host| host.namespace.counters());
-        Ok((counters.collect::<Result<_, _>>()?, cpu::busy()?))
-    }
-
-    fn finish(self) -> Result<(TcpEvents, Duration), SliceError> {
-        if let Some(error) = self.failed {
-            return Err(error);
-        }
-        let (now, busy) = self.read()?;
-        let (before, busy_before) = self.at_begin.unwrap_or_else(|| (now.clone(), busy));
-        let rise = |name: &str| {
-            now.iter()
-                .zip(&before)
-                .map(|(now, before)| now.since(before, name))
-                .sum()
-        };
-        let tcp = TcpEvents {
-            paws_estab: rise("TcpExtPAWSEstab"),
-            timeouts: rise("TcpExtTCPTimeouts"),
-            retrans: rise("TcpRetransSegs"),
-            spurious_host_queue: rise("TcpExtTCPSpuriousRtxHostQueues"),
-        };
-        Ok((
-            tcp,
-            self.cpu_at_end.unwrap_or(busy).saturating_sub(busy_before),
-        ))
     }
 }
 

@@ -96,10 +96,10 @@ impl Namespace {
     pub fn new(name: &str) -> Result<Self, NamespaceError> {
         // A helper thread unshares, for a thread that has moved away cannot always come back.
         let handle = thread::scope(|scope| {
-            join(scope.spawn(|| {
+            join(thread::Builder::new().spawn_scoped(scope, || {
                 unshare(CloneFlags::CLONE_NEWNET)?;
                 File::open(OWN_NETWORK)
-            }))
+            })?)
         })
         .map_err(|source| NamespaceError::Create {
             name: name.to_owned(),
@@ -137,10 +137,12 @@ impl Namespace {
     /// [`NamespaceError::Enter`] when the thread could not be moved; `work` has not run then.
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, NamespaceError> {
         thread::scope(|scope| {
-            join(scope.spawn(|| {
+            let thread = thread::Builder::new().name(self.name.to_string());
+            let thread = thread.spawn_scoped(scope, || {
                 self.move_this_thread()?;
                 Ok(work())
-            }))
+            });
+            join(thread.map_err(|source| self.enter_error(source))?)
         })
     }
 

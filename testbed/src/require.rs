@@ -181,7 +181,7 @@ fn package_of(program: &str) -> Option<&'static str> {
         "nft" => Some("Debian package nftables"),
         "ethtool" => Some("Debian package ethtool"),
         "iperf3" => Some("Debian package iperf3"),
-        "ping" => Some("Debian package iputils-ping"),
+        "python3" => Some("Debian package python3"),
         _ => None,
     }
 }

@@ -103,81 +103,39 @@ impl Topology {
     /// The first command that failed; all that was made until then is gone.
     pub fn build(options: &TopologyOptions) -> Result<Self, NamespaceError> {
         let ipv6 = Path::new("/proc/sys/net/ipv6").exists();
-        let names = [
-            "client",
-            "server",
-            "generator-a",
-            "generator-b",
-            "border-a",
-            "border-b",
-        ];
-        let mut namespaces = Vec::with_capacity(names.len());
-        for name in names {
-            let namespace = Namespace::new(name)?;
-            set_parameters(&namespace, ipv6)?;
-            namespaces.push(namespace);
-        }
-        let [client, server, generator_a, generator_b, border_a, border_b] = &namespaces[..] else {
-            unreachable!("as many namespaces as names");
-        };
-
-        let access_mbit = options
-            .shape_access
-            .then_some(options.rates_mbit[0].max(options.rates_mbit[1]));
-        let mut links = vec![
-            Link::access([1, 1], (border_a, LAN), client, access_mbit),
-            Link::access([2, 1], (border_b, LAN), server, access_mbit),
-            Link::access([1, 2], (border_a, GENERATOR), generator_a, None),
-            Link::access([2, 2], (border_b, GENERATOR), generator_b, None),
-        ];
-        for ((subnet, device), rate) in (0..).zip(TUNNELS).zip(options.rates_mbit) {
-            links.push(Link {
-                subnet: [9, subnet],
-                ends: [
-                    End {
-                        namespace: border_a,
-                        device,
-                        rate_mbit: Some(rate),
-                    },
-                    End {
-                        namespace: border_b,
-                        device,
-                        rate_mbit: Some(rate),
-                    },
-                ],
-            });
-        }
-        for link in &links {
+        let namespaces = Namespaces::new(ipv6)?;
+        let access = namespaces.access_links(options);
+        let tunnels = namespaces.tunnels(options);
+        for link in access.iter().chain(&tunnels) {
             link.make(ipv6)?;
         }
-        for (link, host) in links.iter().zip([client, server, generator_a, generator_b]) {
-            add_default_route(
-                host,
-                "congctl cubic",
-                link.ipv4(0),
-                ipv6.then(|| link.ipv6(0)),
-            )?;
-        }
-        for (border, far) in [(border_a, 1), (border_b, 0)] {
-            let tunnel = &links[4];
-            add_default_route(border, "", tunnel.ipv4(far), ipv6.then(|| tunnel.ipv6(far)))?;
-        }
 
-        let host = |link: usize, namespace: &Namespace| Host {
-            namespace: namespace.clone(),
-            ipv4: links[link].ipv4(1),
-            ipv6: ipv6.then(|| links[link].ipv6(1)),
-        };
+        for link in &access {
+            let [_, host] = &link.ends;
+            link.add_default_route(host.namespace, 0, "congctl cubic", ipv6)?;
+        }
+        let [first_tunnel, _] = &tunnels;
+        first_tunnel.add_default_route(&namespaces.border_a, 1, "", ipv6)?;
+        first_tunnel.add_default_route(&namespaces.border_b, 0, "", ipv6)?;
+
+        let [client, server, generator_a, generator_b] = access.map(|link| Host {
+            namespace: link.ends[1].namespace.clone(),
+            ipv4: link.ipv4(1),
+            ipv6: ipv6.then(|| link.ipv6(1)),
+        });
         let border = |namespace: &Namespace, far: usize| Border {
             namespace: namespace.clone(),
-            gateways: [links[4].ipv4(far), links[5].ipv4(far)],
-            gateways_ipv6: ipv6.then(|| [links[4].ipv6(far), links[5].ipv6(far)]),
+            gateways: tunnels.each_ref().map(|tunnel| tunnel.ipv4(far)),
+            gateways_ipv6: ipv6.then(|| tunnels.each_ref().map(|tunnel| tunnel.ipv6(far))),
         };
         Ok(Self {
-            client: host(0, client),
-            server: host(1, server),
-            generators: [host(2, generator_a), host(3, generator_b)],
-            borders: [border(border_a, 1), border(border_b, 0)],
+            client,
+            server,
+            generators: [generator_a, generator_b],
+            borders: [
+                border(&namespaces.border_a, 1),
+                border(&namespaces.border_b, 0),
+            ],
             options: options.clone(),
         })
     }
@@ -190,6 +148,60 @@ impl Topology {
             &self.generators[0],
             &self.generators[1],
         ]
+    }
+}
+
+/// All boxes, not connected yet.
+struct Namespaces {
+    client: Namespace,
+    server: Namespace,
+    generator_a: Namespace,
+    generator_b: Namespace,
+    border_a: Namespace,
+    border_b: Namespace,
+}
+
+impl Namespaces {
+    fn new(ipv6: bool) -> Result<Self, NamespaceError> {
+        let new = |name| {
+            let namespace = Namespace::new(name)?;
+            set_parameters(&namespace, ipv6)?;
+            Ok::<_, NamespaceError>(namespace)
+        };
+        Ok(Self {
+            client: new("client")?,
+            server: new("server")?,
+            generator_a: new("generator-a")?,
+            generator_b: new("generator-b")?,
+            border_a: new("border-a")?,
+            border_b: new("border-b")?,
+        })
+    }
+
+    /// From each border to its hosts, in the order of [`Topology::hosts`].
+    fn access_links(&self, options: &TopologyOptions) -> [Link<'_>; 4] {
+        let [one, two] = options.rates_mbit;
+        let rate = options.shape_access.then_some(one.max(two));
+        [
+            Link::access([1, 1], (&self.border_a, LAN), &self.client, rate),
+            Link::access([2, 1], (&self.border_b, LAN), &self.server, rate),
+            Link::access([1, 2], (&self.border_a, GENERATOR), &self.generator_a, None),
+            Link::access([2, 2], (&self.border_b, GENERATOR), &self.generator_b, None),
+        ]
+    }
+
+    fn tunnels(&self, options: &TopologyOptions) -> [Link<'_>; 2] {
+        let tunnel = |subnet, device, rate| Link {
+            subnet: [9, subnet],
+            ends: [&self.border_a, &self.border_b].map(|namespace| End {
+                namespace,
+                device,
+                rate_mbit: Some(rate),
+            }),
+        };
+        let [first, second] = TUNNELS;
+        let [first_rate, second_rate] = options.rates_mbit;
+        [tunnel(0, first, first_rate), tunnel(1, second, second_rate)]
     }
 }
 
@@ -283,6 +295,25 @@ impl<'a> Link<'a> {
         }
         Ok(())
     }
+
+    /// Sends what has no other way from `namespace` to the end numbered `gateway`.
+    fn add_default_route(
+        &self,
+        namespace: &Namespace,
+        gateway: usize,
+        attributes: &str,
+        ipv6: bool,
+    ) -> Result<(), NamespaceError> {
+        let address = self.ipv4(gateway);
+        namespace.run(&format!("ip route add default via {address} {attributes}"))?;
+        if ipv6 {
+            let address = self.ipv6(gateway);
+            namespace.run(&format!(
+                "ip -6 route add default via {address} {attributes}"
+            ))?;
+        }
+        Ok(())
+    }
 }
 
 /// The last part of the address of a link's end.
@@ -309,19 +340,6 @@ fn set_parameters(namespace: &Namespace, ipv6: bool) -> Result<(), NamespaceErro
     parameters
         .iter()
         .try_for_each(|(key, value)| namespace.sysctl(key, value))
-}
-
-fn add_default_route(
-    namespace: &Namespace,
-    attributes: &str,
-    ipv4: Ipv4Addr,
-    ipv6: Option<Ipv6Addr>,
-) -> Result<(), NamespaceError> {
-    namespace.run(&format!("ip route add default via {ipv4} {attributes}"))?;
-    if let Some(ipv6) = ipv6 {
-        namespace.run(&format!("ip -6 route add default via {ipv6} {attributes}"))?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -237,7 +237,7 @@ mod tests {
     fn cancelling_ends_at_once() -> TestResult {
         require!(Root, Program("ip"), Program("tc"), Program("ethtool") => Ok(()));
         let topology = Topology::build(&TopologyOptions::default())?;
-        let schedule = Arc::new(Schedule::uploads(100, 5, Duration::from_secs(60)));
+        let schedule = Arc::new(Schedule::uploads(100, 5, 2.0, 1));
         let cancel = CancellationToken::new();
         let begun = Instant::now();
         let ended = run(&topology, &schedule, Duration::ZERO, &cancel, &mut |_| {
@@ -253,7 +253,7 @@ mod tests {
         require!(Root, Program("ip"), Program("tc"), Program("ethtool") => Ok(()));
         let topology = Topology::build(&TopologyOptions::default())?;
         topology.borders[0].namespace.run("ip link set tun0 down")?;
-        let schedule = Arc::new(Schedule::uploads(3, 5, Duration::from_millis(100)));
+        let schedule = Arc::new(Schedule::uploads(3, 5, 100.0, 1));
         let cancel = CancellationToken::new();
         let outcomes = run(
             &topology,

@@ -173,18 +173,23 @@ impl Schedule {
         Self { flows, length }
     }
 
-    /// `count` uploads of `packets` full packets each from client to server, evenly spaced over
-    /// `length`.
-    pub fn uploads(count: u32, packets: u32, length: Duration) -> Self {
-        let flow = |number| Flow {
-            at: length * number / count,
+    /// `count` uploads of `packets` full packets each from client to server, with Poisson arrivals.
+    pub fn uploads(count: usize, packets: u32, per_second: f64, seed: u64) -> Self {
+        let random = ChaCha8Rng::seed_from_u64(seed);
+        let flow = |at| Flow {
+            at,
             class: Class::Short,
             initiator: Role::Client,
             responder: Role::Server,
             upload: true,
             bytes: packets * PACKET_PAYLOAD_BYTES,
         };
-        Self::new((0..count).map(flow).collect(), length)
+        let flows: Vec<Flow> = arrivals(per_second, Duration::MAX, random)
+            .take(count)
+            .map(flow)
+            .collect();
+        let length = flows.last().map_or(Duration::ZERO, |flow| flow.at);
+        Self::new(flows, length)
     }
 
     /// The flows by time.
@@ -308,7 +313,7 @@ mod tests {
 
     #[test]
     fn uploads_are_as_many_as_asked_for() {
-        let schedule = Schedule::uploads(644, 40, Duration::from_secs(10));
+        let schedule = Schedule::uploads(644, 40, 60.0, 1);
         assert_eq!(schedule.flows().len(), 644);
         assert!(
             schedule
@@ -316,7 +321,10 @@ mod tests {
                 .iter()
                 .all(|flow| flow.upload && flow.bytes == 57_920)
         );
-        assert!(schedule.flows()[643].at < schedule.length());
+        let seconds = schedule.length().as_secs_f64();
+        // Five standard deviations around 644 / 60.
+        assert!((8.6..=12.9).contains(&seconds), "{seconds}");
+        assert!(Schedule::uploads(5, 40, 0.0, 1).flows().is_empty());
     }
 
     #[test]

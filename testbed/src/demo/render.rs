@@ -2,7 +2,9 @@
 
 use flow_report::{Axis, Page, Plot, Series, Table};
 
-use super::{Comparison, ECMP_FLOW, ECMP_PACKET, ModeResult, NFT_SPLIT, SPLITTER, Settings};
+use super::{
+    Comparison, ECMP_FLOW, ECMP_PACKET, ModeResult, NFT_SPLIT, SPLITTER, Settings, Summary,
+};
 use crate::experiment::Completions;
 
 /// Points of a cumulative distribution, which is smooth to the eye then.
@@ -49,7 +51,8 @@ pub fn render_html(comparison: &Comparison) -> String {
         .note(
             "Completion time is what an application sees: from the call of connect to the last \
              byte at the receiver. All modes carried the same flows at the same times. CPU is what \
-             the whole machine used, traffic generation included.",
+             the whole machine used, traffic generation included. Flows counted as open had not \
+             finished when their round ended and are in no other figure.",
         )
         .to_html()
 }
@@ -57,11 +60,8 @@ pub fn render_html(comparison: &Comparison) -> String {
 /// The mean of the short flows that started in each span, per mode.
 fn time_line(comparison: &Comparison) -> Plot {
     let title = format!("Short flows over the run: mean over {SPAN_S} s");
-    let plot = Plot::new(
-        title,
-        Axis::linear("time (s)"),
-        Axis::log("flow completion time (ms)"),
-    );
+    let time = Axis::linear("time (s)").range(0.0, comparison.settings.measured_s);
+    let plot = Plot::new(title, time, Axis::log("flow completion time (ms)"));
     comparison.modes.iter().fold(plot, |plot, mode| {
         plot.with(Series::line(
             label(&mode.name),
@@ -95,42 +95,36 @@ fn set_up(settings: &Settings) -> String {
     )
 }
 
+/// A column for each mode, which fits a terminal better than a row.
 fn table(comparison: &Comparison) -> Table {
-    let mut table = Table::new([
-        "",
-        "short mean ms",
-        "p50",
-        "p99",
-        "flows",
-        "long mean ms",
-        "p99",
-        "flows",
-        "retrans",
-        "PAWS",
-        "RTO",
-        "CPU s",
-    ]);
-    for mode in &comparison.modes {
-        let flows = |flows: usize, unfinished: usize| match unfinished {
-            0 => flows.to_string(),
-            _ => format!("{flows} (+{unfinished} unfinished)"),
-        };
-        table.row([
-            label(&mode.name).to_owned(),
-            format!("{:.2}", mode.short.mean_ms),
-            format!("{:.2}", mode.short.p50_ms),
-            format!("{:.1}", mode.short.p99_ms),
-            flows(mode.short.flows, mode.short.unfinished),
-            format!("{:.0}", mode.long.mean_ms),
-            format!("{:.0}", mode.long.p99_ms),
-            flows(mode.long.flows, mode.long.unfinished),
-            mode.tcp.retrans.to_string(),
-            mode.tcp.paws_estab.to_string(),
-            mode.tcp.timeouts.to_string(),
-            format!("{:.1}", mode.cpu_s),
-        ]);
+    type Figure = fn(&ModeResult) -> String;
+    let rows: [(&str, Figure); 12] = [
+        ("short mean (ms)", |it| format!("{:.2}", it.short.mean_ms)),
+        ("short p50 (ms)", |it| format!("{:.2}", it.short.p50_ms)),
+        ("short p99 (ms)", |it| format!("{:.1}", it.short.p99_ms)),
+        ("short flows", |it| flows(&it.short)),
+        ("long mean (ms)", |it| format!("{:.0}", it.long.mean_ms)),
+        ("long p50 (ms)", |it| format!("{:.0}", it.long.p50_ms)),
+        ("long p99 (ms)", |it| format!("{:.0}", it.long.p99_ms)),
+        ("long flows", |it| flows(&it.long)),
+        ("retransmits", |it| it.tcp.retrans.to_string()),
+        ("PAWSEstab", |it| it.tcp.paws_estab.to_string()),
+        ("TCPTimeouts", |it| it.tcp.timeouts.to_string()),
+        ("CPU (s)", |it| format!("{:.1}", it.cpu_s)),
+    ];
+    let names = comparison.modes.iter().map(|mode| label(&mode.name));
+    let mut table = Table::new(std::iter::once("").chain(names));
+    for (name, figure) in rows {
+        table.row(std::iter::once(name.to_owned()).chain(comparison.modes.iter().map(figure)));
     }
     table
+}
+
+fn flows(summary: &Summary) -> String {
+    match summary.unfinished {
+        0 => summary.flows.to_string(),
+        unfinished => format!("{} (+{unfinished} open)", summary.flows),
+    }
 }
 
 /// The ratios in plain words, also where the splitter loses.
@@ -144,13 +138,14 @@ fn sentences(comparison: &Comparison) -> Vec<String> {
         (speedup.nft_split_mean, NFT_SPLIT),
     ];
     let mut sentences: Vec<String> = against
-        .into_iter()
-        .map(|(ratio, name)| format!("Short flows: {} with {}.", compare(ratio), label(name)))
+        .iter()
+        .map(|&(ratio, name)| sentence("Short", ratio, name))
         .collect();
     let long = |name: &str| Some(comparison.mode(name)?.long.mean_ms);
-    if let (Some(theirs), Some(ours)) = (long(ECMP_FLOW), long(SPLITTER)) {
-        let ratio = compare(theirs / ours);
-        sentences.push(format!("Long flows: {ratio} with {}.", label(ECMP_FLOW)));
+    for name in [ECMP_FLOW, NFT_SPLIT] {
+        if let (Some(theirs), Some(ours)) = (long(name), long(SPLITTER)) {
+            sentences.push(sentence("Long", theirs / ours, name));
+        }
     }
     if let Some(mode) = &comparison.xdp_mode {
         sentences.push(format!(
@@ -160,19 +155,26 @@ fn sentences(comparison: &Comparison) -> Vec<String> {
     sentences
 }
 
-/// What the splitter's mean is like, given how many times as long the other takes.
-fn compare(ratio: f64) -> String {
-    match ratio {
-        _ if !ratio.is_finite() => "there is nothing to compare".to_owned(),
-        _ if (0.95..1.05).contains(&ratio) => {
-            format!("the splitter takes as long (within 5 %, ratio {ratio:.2}) as it takes")
+/// `ratio` is their mean completion time divided by the splitter's.
+fn sentence(class: &str, ratio: f64, name: &str) -> String {
+    let name = match label(name) {
+        article if name == NFT_SPLIT => format!("the {article}"),
+        plain => plain.to_owned(),
+    };
+    let (ratio, precision) = match ratio {
+        _ if !ratio.is_finite() => {
+            return format!("{class} flows: nothing to compare with {name}.");
         }
-        _ if ratio > 1.0 => format!("the splitter is {ratio:.1} times as fast as what you get"),
-        _ => format!(
-            "the splitter takes {:.1} times as long as what you get",
-            1.0 / ratio
-        ),
-    }
+        _ if (0.95..=1.05).contains(&ratio) => {
+            return format!(
+                "{class} flows take as long with {name} as with the splitter, within 5 %."
+            );
+        }
+        _ => (ratio, if ratio < 1.0 { 2 } else { 1 }),
+    };
+    format!(
+        "{class} flows take {ratio:.precision$} times as long with {name} as with the splitter."
+    )
 }
 
 fn label(name: &str) -> &str {

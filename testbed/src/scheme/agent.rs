@@ -255,6 +255,8 @@ fn prepare_error(path: &Path) -> impl FnOnce(io::Error) -> SchemeError + use<> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
     use crate::{require, require::Requirement::*, topology::*};
 
@@ -314,6 +316,68 @@ mod tests {
         assert!(
             text.contains("before it was ready") && text.contains("--config"),
             "{text}"
+        );
+    }
+    /// Serves `/ready` and ends on SIGTERM, with a rule left behind when it is told to.
+    const PRETENDER: &str = r#"#!/usr/bin/env python3
+import http.server, os, signal, subprocess, sys
+text = open(sys.argv[2]).read()
+assert sys.argv[3] == "run" and os.path.ismount(text.split('bpffs = "')[1].split('"')[0])
+subprocess.run(["ip", "rule", "add", "priority", "1000", "table", "10401"], check=True)
+def end(*_):
+    if "leave" not in text:
+        subprocess.run(["ip", "rule", "del", "priority", "1000"], check=True)
+    os._exit(0)
+signal.signal(signal.SIGTERM, end)
+class Ready(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if self.path == "/ready" else 404)
+        self.end_headers()
+http.server.HTTPServer(("127.0.0.1", 9461), Ready).serve_forever()
+"#;
+
+    fn pretend(configuration: &str) -> Result<(), SchemeError> {
+        let topology = Topology::build(&TopologyOptions::default())?;
+        let directory = TempDir::new().expect("a directory");
+        let program = directory.path().join("pretender");
+        fs::write(&program, PRETENDER).expect("a file");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("it is ours");
+        let configuration = configuration.parse().expect("TOML");
+        let scheme = scheme(&program.to_string_lossy(), configuration);
+        let mut agent = Agent::start(&topology.borders[0], [100, 100], &scheme)?;
+        agent.wait_until_ready(&CancellationToken::new())?;
+        agent.stop()
+    }
+
+    #[test]
+    fn daemon_is_awaited_and_ended() {
+        require!(
+            Root,
+            Program("ip"),
+            Program("tc"),
+            Program("ethtool"),
+            Program("python3")
+        );
+        require!(FileSystem("bpf"));
+        pretend("").expect("it starts, is ready and ends");
+    }
+
+    #[test]
+    fn remains_of_a_daemon_are_found() {
+        require!(
+            Root,
+            Program("ip"),
+            Program("tc"),
+            Program("ethtool"),
+            Program("python3")
+        );
+        require!(FileSystem("bpf"));
+        let error = pretend("[leave]").expect_err("a rule is left");
+        assert!(
+            error
+                .to_string()
+                .contains("left behind: rule 1000 for table 10401"),
+            "{error}"
         );
     }
 }

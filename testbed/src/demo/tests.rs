@@ -1,0 +1,128 @@
+use std::error::Error;
+
+use serde_json::Value;
+
+use super::*;
+use crate::experiment::TcpEvents;
+
+fn measurement(name: &str, short_ms: f64, long_ms: f64, xdp_mode: Option<&str>) -> Measurement {
+    let completions = |completion_ms: f64, unfinished| Completions {
+        samples: (0..100)
+            .map(|number| (f64::from(number) * 0.1, completion_ms))
+            .collect(),
+        unfinished,
+    };
+    Measurement {
+        name: name.to_owned(),
+        short: completions(short_ms, 0),
+        long: completions(long_ms, 1),
+        tcp: TcpEvents {
+            paws_estab: 1,
+            timeouts: 2,
+            retrans: 3,
+            spurious_host_queue: 4,
+        },
+        cpu: Duration::from_millis(1_500),
+        xdp_mode: xdp_mode.map(str::to_owned),
+    }
+}
+
+fn comparison() -> Comparison {
+    let modes: Vec<ModeResult> = [
+        measurement(ECMP_FLOW, 25.0, 240.0, None),
+        measurement(ECMP_PACKET, 14.0, 140.0, None),
+        measurement(NFT_SPLIT, 3.5, 570.0, None),
+        measurement(SPLITTER, 3.5, 560.0, Some("native")),
+    ]
+    .map(ModeResult::from)
+    .into();
+    let settings = Settings {
+        rates_mbit: [100, 100],
+        load_percent: 40.0,
+        seed: 1,
+        threshold: 45,
+        rounds: 2,
+        measured_s: 10.0,
+    };
+    Comparison {
+        speedup: Speedup::of(&modes),
+        modes,
+        xdp_mode: Some("native".to_owned()),
+        settings,
+    }
+}
+
+#[test]
+fn json_has_the_promised_shape() -> Result<(), Box<dyn Error>> {
+    let json: Value = serde_json::from_str(&serde_json::to_string(&comparison())?)?;
+    for mode in [ECMP_FLOW, ECMP_PACKET, NFT_SPLIT, SPLITTER] {
+        let mode = &json["modes"][mode];
+        for class in ["short", "long"] {
+            for figure in ["mean_ms", "p50_ms", "p99_ms", "flows"] {
+                assert!(
+                    mode[class][figure].is_number(),
+                    "{class}.{figure} in {mode}"
+                );
+            }
+        }
+        for counter in ["paws_estab", "timeouts", "retrans"] {
+            assert!(mode["tcp"][counter].is_u64(), "{counter} in {mode}");
+        }
+        assert_eq!(mode["cpu_s"], 1.5);
+        assert_eq!(mode["unfinished"], 1);
+    }
+    assert_eq!(json["speedup"]["ecmp_flow_mean"], 25.0 / 3.5);
+    assert_eq!(json["speedup"]["ecmp_packet_mean"], 4.0);
+    assert_eq!(json["speedup"]["nft_split_mean"], 1.0);
+    assert_eq!(json["xdp_mode"], "native");
+    Ok(())
+}
+
+#[test]
+fn text_says_who_wins_and_who_loses() {
+    let text = render_text(&comparison());
+    for part in [
+        "Short flows take 7.1 times as long with per-flow ECMP as with the splitter.",
+        "Short flows take 4.0 times as long with per-packet ECMP as with the splitter.",
+        "Short flows take as long with the nftables split as with the splitter, within 5 %.",
+        "Long flows take 0.43 times as long with per-flow ECMP as with the splitter.",
+        "native mode",
+        "100 (+1 open)",
+    ] {
+        assert!(text.contains(part), "{part:?} is missing in\n{text}");
+    }
+}
+
+#[test]
+fn page_shows_every_mode_in_every_plot() {
+    let html = render_html(&comparison());
+    assert_eq!(html.matches("<svg").count(), 3);
+    assert_eq!(html.matches(">nftables split</text>").count(), 3);
+}
+
+#[test]
+fn too_little_time_is_refused_with_what_is_needed() {
+    let options = Options {
+        total: Duration::from_secs(5),
+        ..Options::default()
+    };
+    let error = plan(&options).expect_err("too short");
+    assert!(error.to_string().contains("at least 18 s"), "{error}");
+    let options = Options {
+        total: Duration::from_secs(18),
+        ..Options::default()
+    };
+    assert!(plan(&options).is_ok());
+}
+
+#[test]
+fn default_has_two_rounds_within_the_time_given() {
+    let options = Options {
+        splitter: Some("splitter".into()),
+        ..Options::default()
+    };
+    let (experiment, measured) = plan(&options).expect("long enough");
+    assert_eq!((experiment.modes.len(), experiment.rounds), (4, 2));
+    assert!(measured >= Duration::from_secs(12), "{measured:?}");
+    assert!((measured + (WARM_UP + OVERHEAD) * 2) * 4 <= options.total);
+}
