@@ -1,0 +1,91 @@
+//! What each command does. A command prints its result and returns the exit code.
+
+use std::io::{self, Write as _};
+
+use anyhow::Context as _;
+use serde::Serialize;
+use serde_json::json;
+use splitter_agent::config::{Config, ConfigError};
+use splitter_agent::netlink::NetlinkError;
+use splitter_agent::routes::PlanError;
+
+use crate::cli::{Cli, ExitCode};
+
+pub(crate) mod check;
+pub(crate) mod pages;
+pub(crate) mod plan;
+
+/// Reads the configuration that the command line names.
+pub(crate) fn load(cli: &Cli) -> Result<Config, ConfigError> {
+    Config::load(cli.config_path())
+}
+
+/// Tells an error, on standard error for people and on standard output as JSON.
+pub(crate) fn report(error: &anyhow::Error, as_json: bool) -> ExitCode {
+    let code = exit_code(error);
+    if as_json {
+        let told = json!({ "error": format!("{error:#}"), "exit_code": code as u8 });
+        // There is nowhere left to complain about a failure to complain.
+        let _ = print_json(&told);
+    } else {
+        let _ = writeln!(io::stderr(), "splitter: {error:#}");
+    }
+    code
+}
+
+/// The exit code that an error stands for, from the first cause that has one.
+fn exit_code(error: &anyhow::Error) -> ExitCode {
+    error
+        .chain()
+        .find_map(code_of)
+        .unwrap_or(ExitCode::Failed)
+}
+
+fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<ExitCode> {
+    if cause.is::<ConfigError>() {
+        return Some(ExitCode::Configuration);
+    }
+    match cause.downcast_ref::<PlanError>() {
+        Some(PlanError::Conflicts(_)) => return Some(ExitCode::Conflict),
+        Some(PlanError::NoExactMatch | PlanError::MarksCollide(_)) => {
+            return Some(ExitCode::Configuration);
+        }
+        // Transparent variants hide their source from the chain.
+        Some(PlanError::Netlink(error)) if error.is_permission_denied() => {
+            return Some(ExitCode::NotPermitted);
+        }
+        _ => {}
+    }
+    cause
+        .downcast_ref::<NetlinkError>()
+        .filter(|error| error.is_permission_denied())
+        .map(|_| ExitCode::NotPermitted)
+}
+
+/// Prints a line. A reader that has seen enough, such as `head`, is no error.
+pub(crate) fn print(text: impl std::fmt::Display) -> anyhow::Result<()> {
+    match writeln!(io::stdout(), "{text}") {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result.context("cannot write to standard output"),
+    }
+}
+
+/// Prints a value as JSON.
+pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
+    print(serde_json::to_string_pretty(value).context("cannot express the result as JSON")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_have_their_exit_codes_through_context() {
+        let wrong = Config::parse("", "f").unwrap_err();
+        let error = anyhow::Error::from(wrong).context("while starting");
+        assert_eq!(exit_code(&error), ExitCode::Configuration);
+        let error = anyhow::Error::from(PlanError::Conflicts(Vec::new())).context("while starting");
+        assert_eq!(exit_code(&error), ExitCode::Conflict);
+        assert_eq!(exit_code(&anyhow::anyhow!("else")), ExitCode::Failed);
+    }
+}

@@ -1,0 +1,37 @@
+//! `splitter check FILE`: is the file right? The system is neither read nor changed.
+
+use serde_json::json;
+use splitter_agent::config::{Config, ConfigError};
+
+use super::{print, print_json};
+use crate::cli::{CheckArgs, ExitCode};
+
+pub(crate) fn run(args: &CheckArgs, as_json: bool) -> anyhow::Result<ExitCode> {
+    let result = Config::load(&args.file);
+    if let Err(error @ ConfigError::Unreadable { .. }) = result {
+        return Err(error.into());
+    }
+    let code = match &result {
+        Ok(_) => ExitCode::Ok,
+        Err(_) => ExitCode::Configuration,
+    };
+    if as_json {
+        let mistakes = result
+            .as_ref()
+            .err()
+            .map(ConfigError::mistakes)
+            .unwrap_or_default();
+        print_json(&json!({
+            "file": args.file,
+            "ok": result.is_ok(),
+            "mistakes": mistakes,
+            "config": result.as_ref().ok(),
+        }))?;
+        return Ok(code);
+    }
+    match result {
+        Ok(_) => print(format_args!("{}: ok", args.file.display()))?,
+        Err(error) => print(error)?,
+    }
+    Ok(code)
+}
