@@ -12,6 +12,7 @@ use splitter_agent::routes::PlanError;
 use crate::cli::{Cli, ExitCode};
 
 pub(crate) mod check;
+pub(crate) mod doctor;
 pub(crate) mod pages;
 pub(crate) mod plan;
 
@@ -35,10 +36,7 @@ pub(crate) fn report(error: &anyhow::Error, as_json: bool) -> ExitCode {
 
 /// The exit code that an error stands for, from the first cause that has one.
 fn exit_code(error: &anyhow::Error) -> ExitCode {
-    error
-        .chain()
-        .find_map(code_of)
-        .unwrap_or(ExitCode::Failed)
+    error.chain().find_map(code_of).unwrap_or(ExitCode::Failed)
 }
 
 fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<ExitCode> {

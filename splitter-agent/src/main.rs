@@ -19,6 +19,7 @@ async fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
     match &cli.command {
         Command::Plan => commands::plan::run(&commands::load(cli)?, cli.json).await,
         Command::Check(args) => commands::check::run(args, cli.json),
+        Command::Doctor => commands::doctor::run(cli).await,
         Command::Completions(args) => commands::pages::completions(args),
         Command::Man => commands::pages::man(),
         other => anyhow::bail!("`splitter {}` is not part of this build", other.name()),
