@@ -25,13 +25,26 @@ pub(crate) fn load(cli: &Cli) -> Result<Config, ConfigError> {
 pub(crate) fn report(error: &anyhow::Error, as_json: bool) -> ExitCode {
     let code = exit_code(error);
     if as_json {
-        let told = json!({ "error": format!("{error:#}"), "exit_code": code as u8 });
+        let told = json!({ "error": causes(error), "exit_code": code as u8 });
         // There is nowhere left to complain about a failure to complain.
         let _ = print_json(&told);
     } else {
-        let _ = writeln!(io::stderr(), "splitter: {error:#}");
+        let _ = writeln!(io::stderr(), "splitter: {}", causes(error));
     }
     code
+}
+
+/// An error and its causes, but for those that the message before already quotes.
+fn causes(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text += &format!(": {cause}");
+        }
+    }
+    text
 }
 
 /// The exit code that an error stands for, from the first cause that has one.
