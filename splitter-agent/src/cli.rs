@@ -69,25 +69,6 @@ pub(crate) enum Command {
     Man,
 }
 
-impl Command {
-    /// The word on the command line.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Run => "run",
-            Self::Plan => "plan",
-            Self::Up => "up",
-            Self::Down => "down",
-            Self::Status => "status",
-            Self::Flows(_) => "flows",
-            Self::Check(_) => "check",
-            Self::Doctor => "doctor",
-            Self::Demo(_) => "demo",
-            Self::Completions(_) => "completions",
-            Self::Man => "man",
-        }
-    }
-}
-
 /// Arguments of `flows`.
 #[derive(Debug, Args)]
 pub(crate) struct FlowsArgs {

@@ -14,6 +14,7 @@ use crate::cli::{Cli, ExitCode};
 
 pub(crate) mod check;
 pub(crate) mod demo;
+pub(crate) mod doctor;
 mod packet_log;
 pub(crate) mod pages;
 pub(crate) mod plan;

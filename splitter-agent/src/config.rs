@@ -12,6 +12,7 @@ use ipnet::IpNet;
 use serde::Serialize;
 
 mod document;
+mod leaf;
 mod mistake;
 mod read;
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! classes of flows over their tunnels, and watches and measures what happens.
 
 pub mod config;
+pub mod doctor;
 pub mod flows;
 pub mod instance;
 pub mod kernel;

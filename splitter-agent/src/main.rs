@@ -30,11 +30,11 @@ async fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Flows(args) => {
             commands::status::flows(commands::load(cli)?, args.limit, args.watch, json).await?;
         }
+        Command::Doctor => return commands::doctor::run(cli).await,
         Command::Check(args) => return commands::check::run(args, json),
         Command::Demo(args) => commands::demo::run(args, json).await?,
         Command::Completions(args) => return commands::pages::completions(args),
         Command::Man => return commands::pages::man(),
-        other => anyhow::bail!("`splitter {}` is not part of this build", other.name()),
     }
     Ok(ExitCode::Ok)
 }

@@ -14,8 +14,10 @@ use rtnetlink::packet_core::{
 use rtnetlink::sys::AsyncSocket as _;
 use tokio::task::JoinHandle;
 
+mod features;
 mod interfaces;
 
+pub use features::{DeviceFeatures, device_features};
 pub(crate) use interfaces::address_family;
 pub use interfaces::{Address, Interface, Interfaces, NoSuchInterface, ParentDevice, Xdp, XdpMode};
 

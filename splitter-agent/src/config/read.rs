@@ -1,14 +1,11 @@
 //! From the document to the configuration: each section in turn, then what they say together.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use ipnet::IpNet;
-use toml::de::DeValue;
-
-use super::document::{Document, Read, Section, integer, string, word};
+use super::document::{Document, Section, integer, string, word};
+use super::leaf::{address, directory, interface, next_hop, prefix, socket_address};
 use super::{
     AttachMode, Config, Demotion, Dscp, DscpMatch, Family, Flows, Gateways, InterfaceName,
     InvalidValue, Marks, Metrics, Mistake, PacketLog, Routes, RulePriority, TableId, ThresholdUnit,
@@ -377,65 +374,6 @@ fn families_agree(document: &Document<'_>, config: &Config) {
             );
         }
     }
-}
-
-fn directory(value: &DeValue<'_>) -> Read<PathBuf> {
-    let path = PathBuf::from(string(value)?);
-    if !path.is_absolute() {
-        return Err(InvalidValue::new(
-            "this is not an absolute path",
-            "start it with a slash",
-        ));
-    }
-    Ok(path)
-}
-
-fn interface(value: &DeValue<'_>) -> Read<InterfaceName> {
-    string(value)?.try_into()
-}
-
-fn address(value: &DeValue<'_>) -> Read<IpAddr> {
-    string(value)?.parse().map_err(|_| {
-        InvalidValue::new(
-            "this is not an IP address",
-            "give one such as \"192.0.2.1\" or \"2001:db8::1\"",
-        )
-    })
-}
-
-fn next_hop(address: IpAddr) -> Read<IpAddr> {
-    if address.is_unspecified() || address.is_multicast() || address.is_loopback() {
-        return Err(InvalidValue::new(
-            "this address cannot be a next hop",
-            "give the address that the other end of the tunnel answers to",
-        ));
-    }
-    Ok(address)
-}
-
-fn prefix(value: &DeValue<'_>) -> Read<IpNet> {
-    let net: IpNet = string(value)?.parse().map_err(|_| {
-        InvalidValue::new(
-            "this is not a prefix",
-            "give one such as \"10.2.0.0/16\" or \"2001:db8:b::/48\"",
-        )
-    })?;
-    if net != net.trunc() {
-        return Err(InvalidValue::new(
-            "address bits beyond the prefix length are set",
-            format!("give \"{}\", or a longer prefix", net.trunc()),
-        ));
-    }
-    Ok(net)
-}
-
-fn socket_address(value: &DeValue<'_>) -> Read<SocketAddr> {
-    string(value)?.parse().map_err(|_| {
-        InvalidValue::new(
-            "this is not an address with a port",
-            "give one such as \"127.0.0.1:9461\" or \"[::1]:9461\"",
-        )
-    })
 }
 
 fn duplicate<T: PartialEq>(list: &[T]) -> Option<&T> {

@@ -127,7 +127,11 @@ async fn undo(netlink: &Netlink, done: &[Action]) -> Undone {
     for action in done.iter().rev() {
         let result = match action {
             Action::Add(item) => remove(netlink, item).await,
-            Action::Remove(item) => add(netlink, item).await,
+            Action::Remove(item) => match add(netlink, item).await {
+                // Removing had timed out and has not happened.
+                Err(error) if error.os_error() == Some(libc::EEXIST) => Ok(()),
+                result => result,
+            },
             Action::Keep(_) => Ok(()),
         };
         match result {

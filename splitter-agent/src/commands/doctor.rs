@@ -1,0 +1,26 @@
+//! `splitter doctor`: what would keep the splitter from working here?
+
+use splitter_agent::config::Config;
+use splitter_agent::doctor::{Status, examine};
+use splitter_agent::netlink::Netlink;
+
+use super::{print, print_json};
+use crate::cli::{Cli, ExitCode};
+
+pub(crate) async fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
+    let config = cli.named_config().map(Config::load).transpose()?;
+    let checks = examine(&Netlink::connect()?, config.as_ref()).await?;
+    if cli.json {
+        print_json(&checks)?;
+    } else {
+        for check in &checks {
+            print(check)?;
+        }
+    }
+    let failed = checks.iter().any(|check| check.status == Status::Fail);
+    Ok(if failed {
+        ExitCode::Failed
+    } else {
+        ExitCode::Ok
+    })
+}

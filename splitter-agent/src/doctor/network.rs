@@ -1,0 +1,249 @@
+//! What a configuration needs of the network that it is for.
+
+use std::fs;
+use std::net::IpAddr;
+use std::path::Path;
+
+use ipnet::IpNet;
+
+use super::Check;
+use crate::config::{AttachMode, Config, Family, InterfaceName, Tunnel};
+use crate::netlink::{
+    Address, DeviceFeatures, Interface, Interfaces, Netlink, NetlinkError, device_features,
+};
+use crate::routes::{PlanError, plan};
+
+pub(super) async fn examine(
+    netlink: &Netlink,
+    config: &Config,
+) -> Result<Vec<Check>, NetlinkError> {
+    let interfaces = netlink.interfaces().await?;
+    let mut checks = Vec::new();
+    for name in &config.lan {
+        match interfaces.named(name) {
+            Ok(interface) => checks.extend(lan(interface, config.attach).await),
+            Err(error) => checks.push(Check::fail(
+                format!("interface {name}"),
+                error.to_string(),
+                "create it, or correct `lan`",
+            )),
+        }
+    }
+    for (class, tunnel) in [("short", &config.short), ("long", &config.long)] {
+        checks.extend(self::tunnel(netlink, &interfaces, class, tunnel).await?);
+    }
+    checks.push(mtu(&interfaces, config));
+    checks.extend(reverse_path(config));
+    checks.push(policy(netlink, config).await);
+    Ok(checks)
+}
+
+async fn lan(interface: &Interface, mode: AttachMode) -> Vec<Check> {
+    let features = device_features(interface).await;
+    let name = &interface.name;
+    let offload = match features {
+        DeviceFeatures {
+            lro: Some(true), ..
+        } => Check::warn(
+            format!("receive offloads of {name}"),
+            "LRO is on: it merges packets before they can be counted, and XDP switches it off or \
+             is refused",
+            format!("ethtool -K {name} lro off"),
+        ),
+        DeviceFeatures { gro: Some(on), .. } => Check::ok(
+            format!("receive offloads of {name}"),
+            format!(
+                "LRO off, GRO {} (its packets are counted singly)",
+                if on { "on" } else { "off" }
+            ),
+        ),
+        _ => Check::warn(
+            format!("receive offloads of {name}"),
+            "the kernel does not tell",
+            format!("see `ethtool -k {name}`"),
+        ),
+    };
+    vec![
+        link(&interface.name, interface),
+        xdp(interface, features, mode),
+        offload,
+    ]
+}
+
+fn link(what: &str, interface: &Interface) -> Check {
+    let check = format!("interface {what}");
+    if !interface.is_up {
+        let remedy = format!("ip link set {} up", interface.name);
+        return Check::fail(check, "down", remedy);
+    }
+    if !interface.has_carrier {
+        let detail = format!("no carrier ({})", interface.state);
+        return Check::warn(check, detail, "see whether its other end is up");
+    }
+    Check::ok(
+        check,
+        format!("up, {}, MTU {}", driver(interface), interface.mtu),
+    )
+}
+
+fn xdp(interface: &Interface, features: DeviceFeatures, mode: AttachMode) -> Check {
+    let check = format!("XDP on {}", interface.name);
+    let driver = driver(interface);
+    match (features.native_xdp, mode) {
+        (_, AttachMode::Generic) => Check::ok(check, "generic, as configured"),
+        (Some(true), _) => Check::ok(check, format!("{driver} runs it natively")),
+        (Some(false), AttachMode::Native) => Check::fail(
+            check,
+            format!("{driver} cannot run it natively"),
+            "set attach.mode to \"auto\" or \"generic\", or use another interface",
+        ),
+        (Some(false), AttachMode::Auto) => Check::warn(
+            check,
+            format!("{driver} cannot run it natively, so it will be generic, which is slower"),
+            "use an interface whose driver has XDP, if that matters",
+        ),
+        (None, _) => Check::warn(
+            check,
+            format!("this kernel does not tell whether {driver} runs it natively"),
+            "run `splitter up`; `splitter status` then shows the mode that it got",
+        ),
+    }
+}
+
+/// The driver behind an interface; virtual ones are known by their kind.
+fn driver(interface: &Interface) -> String {
+    let of_parent = |link: &crate::netlink::ParentDevice| {
+        let path = format!("/sys/bus/{}/devices/{}/driver", link.bus, link.device);
+        let driver = fs::read_link(path).ok()?;
+        Some(driver.file_name()?.to_string_lossy().into_owned())
+    };
+    match &interface.kind {
+        Some(kind) => format!("driver {kind}"),
+        None => match interface.parent.as_ref().and_then(of_parent) {
+            Some(driver) => format!("driver {driver}"),
+            None => "its driver".to_owned(),
+        },
+    }
+}
+
+async fn tunnel(
+    netlink: &Netlink,
+    interfaces: &Interfaces,
+    class: &str,
+    tunnel: &Tunnel,
+) -> Result<Vec<Check>, NetlinkError> {
+    let what = format!("{} ({class} tunnel)", tunnel.device);
+    let interface = match interfaces.named(&tunnel.device) {
+        Ok(interface) => interface,
+        Err(error) => {
+            let remedy = format!("create it, or correct {class}.device");
+            return Ok(vec![Check::fail(
+                format!("interface {what}"),
+                error.to_string(),
+                remedy,
+            )]);
+        }
+    };
+    let mut checks = vec![link(&what, interface)];
+    for family in [Family::V4, Family::V6] {
+        if let Some(gateway) = tunnel.gateway.of(family) {
+            let addresses = netlink.addresses(family).await?;
+            checks.push(next_hop(&what, gateway, interface, &addresses));
+        }
+    }
+    Ok(checks)
+}
+
+fn next_hop(what: &str, gateway: IpAddr, interface: &Interface, addresses: &[Address]) -> Check {
+    let check = format!("next hop {gateway} of {what}");
+    let is_on_link = |own: &&Address| {
+        own.interface == interface.index
+            && IpNet::new(own.address, own.prefix_length).is_ok_and(|net| net.contains(&gateway))
+    };
+    let name = &interface.name;
+    if addresses.iter().any(|own| own.address == gateway) {
+        let remedy = "give the address of the tunnel's other end";
+        return Check::fail(check, "this is an address of this host itself", remedy);
+    }
+    let is_link_local = matches!(gateway, IpAddr::V6(v6) if v6.is_unicast_link_local());
+    match addresses.iter().find(is_on_link) {
+        Some(own) => Check::ok(check, format!("on the link of {}", own.address)),
+        None if is_link_local => Check::ok(check, "link-local"),
+        None => Check::warn(
+            check,
+            format!("no address of {name} has it on its link"),
+            format!(
+                "give {name} an address in its subnet, or a route: ip route add {gateway} dev {name}"
+            ),
+        ),
+    }
+}
+
+fn mtu(interfaces: &Interfaces, config: &Config) -> Check {
+    let mtu = |name: &InterfaceName| interfaces.named(name).ok().map(|interface| interface.mtu);
+    let tunnels = [&config.short.device, &config.long.device];
+    let smallest = tunnels.into_iter().filter_map(mtu).min();
+    let largest = config.lan.iter().filter_map(mtu).max();
+    match (largest, smallest) {
+        (Some(lan), Some(tunnel)) if lan > tunnel => Check::warn(
+            "MTU",
+            format!("packets of the site may have {lan} bytes, a tunnel carries {tunnel}"),
+            "clamp the TCP segment size to the path (nft: tcp option maxseg size set rt mtu), or \
+             raise the tunnel's MTU",
+        ),
+        (Some(lan), Some(tunnel)) => {
+            Check::ok("MTU", format!("{lan} at the site, {tunnel} in the tunnels"))
+        }
+        _ => Check::warn("MTU", "not comparable without the interfaces", "see above"),
+    }
+}
+
+/// The two directions of a flow may take different tunnels: strict filtering drops what comes in
+/// by a tunnel that is not the way back to its source.
+fn reverse_path(config: &Config) -> Vec<Check> {
+    let value = |name: &str| {
+        let path = Path::new("/proc/sys/net/ipv4/conf")
+            .join(name)
+            .join("rp_filter");
+        fs::read_to_string(path).ok()?.trim().parse::<u8>().ok()
+    };
+    let all = value("all").unwrap_or(0);
+    let mut checks = Vec::new();
+    for device in [&config.short.device, &config.long.device] {
+        let check = format!("reverse path filter of {device}");
+        // The kernel takes the larger of the two.
+        match value(device.as_str()).map(|own| own.max(all)) {
+            Some(1) => checks.push(Check::warn(
+                check,
+                "strict: replies that come by the other tunnel than requests went are dropped",
+                format!(
+                    "sysctl net.ipv4.conf.all.rp_filter=0; sysctl net.ipv4.conf.{device}.rp_filter=2"
+                ),
+            )),
+            Some(2) => checks.push(Check::ok(check, "loose")),
+            Some(_) => checks.push(Check::ok(check, "off")),
+            None => {}
+        }
+    }
+    checks
+}
+
+/// Rules, tables and marks: all that a plan would stumble over.
+async fn policy(netlink: &Netlink, config: &Config) -> Check {
+    const CHECK: &str = "rules and tables";
+    match plan(netlink, config, None).await {
+        Ok(plan) if plan.is_in_place() => Check::ok(CHECK, "all in place"),
+        Ok(plan) => {
+            let detail = format!("free; `splitter plan` shows {} steps", plan.actions.len());
+            Check::ok(CHECK, detail)
+        }
+        Err(PlanError::NoSuchInterface(_)) => {
+            Check::warn(CHECK, "not examined without the interfaces", "see above")
+        }
+        Err(error) => Check::fail(
+            CHECK,
+            error.to_string(),
+            "see `ip rule` and `splitter plan`",
+        ),
+    }
+}

@@ -1,0 +1,147 @@
+//! The command as a user meets it: what it prints and how it exits.
+
+use std::fs;
+use std::process::{Command, Output};
+
+use flow_testbed::namespace::Namespace;
+use flow_testbed::require;
+use flow_testbed::require::Requirement::{Program, Root};
+use serde_json::Value;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_splitter");
+const TUNNELS: &str = "lan = 'lan'\n[short]\ndevice = 'wan0'\n[long]\ndevice = 'wan1'\n";
+
+fn splitter(arguments: &[&str]) -> Output {
+    Command::new(BINARY).args(arguments).output().unwrap()
+}
+
+fn file(text: &str) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), text).unwrap();
+    file
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn check_accepts_the_example() {
+    let output = splitter(&[
+        "check",
+        concat!(env!("CARGO_MANIFEST_DIR"), "/splitter.example.toml"),
+    ]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stdout(&output).ends_with("splitter.example.toml: ok\n"));
+}
+
+#[test]
+fn check_tells_mistakes_and_exits_with_3() {
+    let file = file(&format!("{TUNNELS}[flows]\nthreshold = 0\nunit = 'bits'\n"));
+    let path = file.path().to_str().unwrap();
+    let output = splitter(&["check", path]);
+    assert_eq!(output.status.code(), Some(3));
+    let first = format!("{path}:7: flows.threshold = 0: a threshold of 0 would make every packet");
+    assert!(stdout(&output).starts_with(&first), "{}", stdout(&output));
+
+    let output = splitter(&["check", path, "--json"]);
+    assert_eq!(output.status.code(), Some(3));
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["ok"], false);
+    assert_eq!(told["mistakes"][1]["key"], "flows.unit");
+}
+
+#[test]
+fn missing_file_is_told_once() {
+    let output = splitter(&["plan", "--config", "/nonexistent.toml"]);
+    assert_eq!(output.status.code(), Some(3));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(told.matches("No such file").count(), 1, "{told}");
+}
+
+#[test]
+fn wrong_command_line_exits_with_2() {
+    assert_eq!(splitter(&["plan", "--nonsense"]).status.code(), Some(2));
+    assert_eq!(splitter(&["demo", "--load", "96"]).status.code(), Some(2));
+}
+
+#[test]
+fn completions_and_man_page_know_the_commands() {
+    for arguments in [&["completions", "bash"][..], &["man"]] {
+        let output = splitter(arguments);
+        assert!(output.status.success());
+        assert!(stdout(&output).contains("doctor"));
+    }
+}
+
+/// Runs the command in a namespace with the interfaces that [`TUNNELS`] names.
+fn in_namespace(prepare: &[&str], arguments: &[&str]) -> Output {
+    let namespace = Namespace::new("cli").unwrap();
+    for device in ["lan", "wan0", "wan1"] {
+        let line = format!("ip link add {device} type veth peer far-{device}");
+        namespace.run(&line).unwrap();
+        namespace.run(&format!("ip link set {device} up")).unwrap();
+    }
+    for line in prepare {
+        namespace.run(line).unwrap();
+    }
+    let file = file(TUNNELS);
+    let mut command = namespace.command(BINARY);
+    command
+        .args(arguments)
+        .arg("--config")
+        .arg(file.path())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn plan_shows_steps_and_changes_nothing() {
+    require!(Root, Program("ip"));
+    let output = in_namespace(&[], &["plan"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stdout(&output).starts_with("+ ip route default dev wan0 table 10401 proto 94\n"));
+    let output = in_namespace(&[], &["plan", "--json"]);
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["in_place"], false);
+    assert_eq!(told["routes"]["actions"].as_array().unwrap().len(), 10);
+}
+
+#[test]
+fn conflict_exits_with_5() {
+    require!(Root, Program("ip"));
+    let output = in_namespace(&["ip rule add lookup 7 priority 1001"], &["plan"]);
+    assert_eq!(output.status.code(), Some(5));
+    let output = in_namespace(&["ip rule add lookup 7 priority 1001"], &["plan", "--json"]);
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["exit_code"], 5);
+}
+
+#[test]
+fn doctor_tells_each_check_with_its_remedy() {
+    require!(Root, Program("ip"));
+    let output = in_namespace(
+        &["ip link set wan1 down", "ip link del lan"],
+        &["doctor", "--json"],
+    );
+    assert_eq!(output.status.code(), Some(1));
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let status = |check: &str| {
+        let found = told
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|told| told["check"] == check);
+        let found = found.unwrap_or_else(|| panic!("no {check} in {told:#}"));
+        assert!(
+            found["status"] == "ok" || found["remedy"].is_string(),
+            "{found:#}"
+        );
+        found["status"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(status("IPv4 forwarding"), "fail");
+    assert_eq!(status("interface lan"), "fail");
+    assert_eq!(status("interface wan1 (long tunnel)"), "fail");
+    assert_eq!(status("interface wan0 (short tunnel)"), "warn");
+    assert_eq!(status("rules and tables"), "warn");
+}
