@@ -15,6 +15,11 @@ pub(crate) struct Shape {
 
 /// All of them: every tagging with every IP header with every upper header.
 pub(crate) fn every_shape() -> Vec<Shape> {
+    every_shape_with(0)
+}
+
+/// The same with this ToS or traffic class.
+pub(crate) fn every_shape_with(traffic_class: u8) -> Vec<Shape> {
     let mut shapes = refused();
     for (tag_name, tags) in taggings() {
         for (ip_name, ip) in ip_headers() {
@@ -28,6 +33,7 @@ pub(crate) fn every_shape() -> Vec<Shape> {
                     tags: tags.clone(),
                     ip: ip.clone(),
                     upper,
+                    traffic_class,
                     ..Packet::tcp_v4()
                 };
                 shapes.push(Shape {
