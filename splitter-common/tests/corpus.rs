@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use splitter_common::config::Config;
 use support::checks;
-use support::shapes::simple_shapes;
+use support::shapes::simple_shapes_with;
 
 /// Settings that between them take each way through the policy; see `checks`.
 const CHOICES: [u8; 8] = [0x00, 0x10, 0x52, 0x35, 0x98, 0xc1, 0x4e, 0x90];
@@ -61,17 +61,18 @@ fn write_seeds() {
 }
 
 fn seeds() -> [(&'static str, BTreeMap<String, Vec<u8>>); 2] {
-    let (mut split, mut parser) = (BTreeMap::new(), BTreeMap::new());
-    for (index, shape) in simple_shapes().into_iter().enumerate() {
-        let mut frame = shape.frame;
-        parser.insert(shape.name.clone(), frame.clone());
-        let choices = CHOICES[index % CHOICES.len()];
-        // What is not TCP is touched only when it carries the long mark.
-        if shape.name.starts_with("v4") && !shape.name.ends_with("tcp") {
-            frame[15] = Config::DEFAULT_LONG_MARK.value() << 2;
-        }
-        split.insert(shape.name, [vec![choices], frame].concat());
-    }
+    // What is not TCP is touched only when it carries the long mark; the ECN
+    // bits must never be.
+    let traffic_class = Config::DEFAULT_LONG_MARK.value() << 2 | 0b01;
+    let shapes = simple_shapes_with(traffic_class);
+    let frames = shapes.into_iter().map(|shape| (shape.name, shape.frame));
+    let parser: BTreeMap<_, _> = frames.collect();
+    let choices = CHOICES.into_iter().cycle();
+    let split = parser
+        .iter()
+        .zip(choices)
+        .map(|((name, frame), choices)| (name.clone(), [&[choices], &frame[..]].concat()))
+        .collect();
     [("split", split), ("parser", parser)]
 }
 

@@ -49,8 +49,8 @@ pub(crate) fn every_shape_with(traffic_class: u8) -> Vec<Shape> {
 }
 
 /// Those that differ from plain TCP in one respect at most.
-pub(crate) fn simple_shapes() -> Vec<Shape> {
-    let mut shapes = every_shape();
+pub(crate) fn simple_shapes_with(traffic_class: u8) -> Vec<Shape> {
+    let mut shapes = every_shape_with(traffic_class);
     shapes.retain(|shape| !shape.is_combined);
     shapes
 }
