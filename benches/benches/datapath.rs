@@ -23,9 +23,9 @@
 //!
 //! A packet arrives unmarked and is marked. The kernel hands a program the same
 //! buffer every time, so a mark would be found there from the second run on, and
-//! not be written again. All but `non_tcp` therefore run the split program's
-//! body in the yardstick object, which takes the mark off again and, for
-//! `new_flow`, goes on to the next source address. That is in their figures. The
+//! not be written again. The splitter's figures are therefore of the split
+//! program's body in the yardstick object, which takes the mark off again and,
+//! for `new_flow`, goes on to the next source address. That is included. The
 //! group `yardstick/` tells how much it is (`renew_*` less `bare_pass`), and
 //! what the program that ships, bit for bit, takes of a flow whose packets
 //! carry its mark already (`shipped_known_flow_marked`).
