@@ -1,1 +1,1 @@
-//! placeholder
+//! Nothing: the benchmarks lie in `benches/`, their kernel object in `bpf/`.

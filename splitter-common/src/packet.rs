@@ -363,6 +363,11 @@ fn skip_extension_headers<B: Buffer + ?Sized>(
             found.end += 8;
         } else {
             found.end += (usize::from(header[1]) + 1) * 8;
+            // As with IPv4 options: what claims to be longer than the frame is
+            // no header to find anything behind.
+            frame
+                .read::<1>(found.end - 1)
+                .ok_or(Refusal::TruncatedIpv6)?;
         }
         found.protocol = header[0];
     }

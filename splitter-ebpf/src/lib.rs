@@ -1,8 +1,10 @@
-//! What the kernel programs share: the flow table's room, the clock, frames.
+//! What the kernel programs share: the path of a packet, the flow
+//! table's room, the clock, frames.
 #![no_std]
 
 pub mod clock;
 pub mod frame;
+pub mod pipeline;
 pub mod table;
 
 #[cfg(target_arch = "bpf")]

@@ -3,27 +3,14 @@
 #![no_main]
 
 use aya_ebpf::bindings::xdp_action::XDP_PASS;
-use aya_ebpf::btf_maps::{Array, HashMap, PerCpuArray};
+use aya_ebpf::btf_maps::{Array, HashMap};
 use aya_ebpf::macros::{btf_map, classifier, xdp};
 use aya_ebpf::programs::{TcContext, XdpContext};
-use splitter_common::config::{ClockReading, Settings};
-use splitter_common::counters::Counters;
-use splitter_common::drain::VirtualQueue;
+use splitter_common::config::ClockReading;
 use splitter_common::flow::{FlowKey, FlowKeyV6, TapEntry};
 use splitter_common::packet::{Network, Transport};
-use splitter_common::split::{Outcome, Splitter};
-use splitter_ebpf::clock::{self, KernelClock};
-use splitter_ebpf::frame;
-use splitter_ebpf::table::KernelTable;
-
-#[btf_map]
-static SETTINGS: Array<Settings, 1> = Array::new();
-
-#[btf_map]
-static COUNTERS: PerCpuArray<Counters, 1> = PerCpuArray::new();
-
-#[btf_map]
-static SHORT_QUEUE: Array<VirtualQueue, 1> = Array::new();
+use splitter_common::split::Outcome;
+use splitter_ebpf::{clock, frame, pipeline};
 
 #[btf_map]
 static CLOCK_READING: Array<ClockReading, 1> = Array::new();
@@ -36,31 +23,10 @@ static TAPPED: HashMap<FlowKeyV6, TapEntry, 65_536> = HashMap::new();
 /// packet passes in any case.
 #[xdp(frags)]
 pub fn split(context: XdpContext) -> u32 {
-    if let Some(outcome) = try_split(&context) {
+    if let Some(outcome) = pipeline::split(&context) {
         log(&context, outcome);
     }
     XDP_PASS
-}
-
-#[inline(always)]
-fn try_split(context: &XdpContext) -> Option<Outcome> {
-    let settings = SETTINGS.get(0)?;
-    // SAFETY: a per-CPU value, and XDP programs do not interrupt each other on
-    // one CPU; the queue is shared and says so itself.
-    let (counters, short_queue) = unsafe {
-        (
-            &mut *COUNTERS.get_ptr_mut(0)?,
-            &mut *SHORT_QUEUE.get_ptr_mut(0)?,
-        )
-    };
-    let mut splitter = Splitter {
-        config: &settings.config,
-        table: KernelTable,
-        clock: KernelClock(&settings.clock),
-        short_queue,
-        counters,
-    };
-    Some(splitter.split(&mut frame::of_xdp(context)))
 }
 
 #[cfg(feature = "log")]

@@ -1,0 +1,280 @@
+//! What a packet costs in the kernel, in nanoseconds of one CPU.
+//!
+//! The kernel runs a program some 100,000 times on end (`BPF_PROG_TEST_RUN`);
+//! its thread's CPU time over that is what a packet takes. Driver, wire and
+//! cold caches are not in it. Each figure is absolute; what a program itself
+//! costs is the difference to `bare_pass`, which
+//! `cargo xtask bench-datapath` shows.
+//!
+//! | `datapath/` | measures |
+//! |---|---|
+//! | `bare_pass` | a program that passes everything: the floor |
+//! | `known_flow` | a flow in the long tunnel, the steady state of bulk traffic |
+//! | `known_short_flow` | a flow below its threshold |
+//! | `known_short_flow_rated` | the same, its full packets put into the modelled queue of a short tunnel of known rate, which takes the precise clock |
+//! | `new_flow` | each packet the first of its flow, in a full table of the default size: an eviction, an insertion, the precise clock |
+//! | `non_tcp` | a UDP datagram, which passes untreated |
+//! | `ipv6_known` | `known_flow` over IPv6 |
+//! | `lru_hash_known` | the peer: parse and count per flow in a plain `LRU_HASH` |
+//! | `lru_hash_ktime_known` | the peer with the time of the last packet |
+//!
+//! The peers are what one would write first, and what a comparable program
+//! costs at the least: they know no classes, set no marks and never decide.
+//!
+//! A packet arrives unmarked and is marked. The kernel hands a program the same
+//! buffer every time, so a mark would be found there from the second run on, and
+//! not be written again. The splitter's figures are therefore of the split
+//! program's body in the yardstick object, which takes the mark off again and,
+//! for `new_flow`, goes on to the next source address. That is included. The
+//! group `yardstick/` tells how much it is (`renew_*` less `bare_pass`), and
+//! what the program that ships, bit for bit, takes of a flow whose packets
+//! carry its mark already (`shipped_known_flow_marked`).
+
+#[allow(dead_code, reason = "the tests use the other part of it")]
+#[path = "../../splitter-agent/tests/support/loaded.rs"]
+mod loaded;
+#[allow(dead_code, reason = "the tests use the other part of it")]
+#[path = "../../splitter-common/tests/support/mod.rs"]
+mod support;
+
+use std::time::Duration;
+
+use aya::include_bytes_aligned;
+use criterion::measurement::WallTime;
+use criterion::{
+    BenchmarkGroup, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
+};
+use flow_testbed::require;
+use flow_testbed::require::Requirement::Root;
+use loaded::Loaded;
+use nix::time::{ClockId, clock_gettime};
+use splitter_common::config::Config;
+use splitter_common::counters::{Counters, FlowEvent};
+use splitter_common::drain::ServiceTime;
+use splitter_common::flow::{Class, Tunnel};
+use splitter_common::packet::Refusal;
+use support::packet::{Packet, Upper};
+
+static YARDSTICK: &[u8] = include_bytes_aligned!("../bpf/yardstick.o");
+static SHIPPED: &[u8] = include_bytes_aligned!("../../splitter-agent/bpf/splitter.o");
+
+/// The configuration's default.
+const TABLE_SIZE: u32 = 1 << 20;
+
+/// Below this the system call itself, a microsecond or two, would show.
+const FEWEST_RUNS: u64 = 100_000;
+
+fn datapath(criterion: &mut Criterion) {
+    require!(Root);
+    let mut group = group(criterion, "datapath");
+    let mut yardstick = loaded(
+        YARDSTICK,
+        &[
+            "bare_pass",
+            "lru_hash",
+            "lru_hash_ktime",
+            "split_unmarked",
+            "split_new_flow",
+        ],
+    );
+    for case in cases() {
+        case.measure(&mut group, &mut yardstick);
+    }
+    group.finish();
+}
+
+fn yardstick(criterion: &mut Criterion) {
+    require!(Root);
+    let mut group = group(criterion, "yardstick");
+    let renewals = ["renew_unmarked", "renew_new_flow"];
+    let mut yardstick = loaded(YARDSTICK, &renewals);
+    for program in renewals {
+        Case::new(program, program).measure(&mut group, &mut yardstick);
+    }
+    let mut shipped = loaded(SHIPPED, &["split"]);
+    let case = Case {
+        counts: Some(|counters| counters.packets(Class::Long, Tunnel::Long)),
+        frame: marked_long(full_segment()),
+        ..Case::new("shipped_known_flow_marked", "split")
+    };
+    case.measure(&mut group, &mut shipped);
+    group.finish();
+}
+
+fn cases() -> Vec<Case> {
+    let never_long = Config {
+        threshold: u64::MAX,
+        ..Config::default()
+    };
+    let rated = Config {
+        short_service: ServiceTime::from_bits_per_second(1_000_000_000),
+        ..never_long
+    };
+    let datagram = Packet {
+        upper: Upper::Udp {
+            ports: (40_000, 443),
+        },
+        ..full_segment()
+    };
+    let segment_v6 = Packet {
+        payload_bytes: 1_440,
+        ..Packet::tcp_v6()
+    };
+    let long: fn(&Counters) -> u64 = |counters| counters.packets(Class::Long, Tunnel::Long);
+    let short: fn(&Counters) -> u64 = |counters| counters.packets(Class::Short, Tunnel::Short);
+    vec![
+        Case::new("bare_pass", "bare_pass"),
+        Case {
+            counts: Some(long),
+            ..Case::new("known_flow", "split_unmarked")
+        },
+        Case {
+            counts: Some(short),
+            config: never_long,
+            frame: from_port(1, full_segment()),
+            ..Case::new("known_short_flow", "split_unmarked")
+        },
+        Case {
+            counts: Some(short),
+            config: rated,
+            frame: from_port(2, full_segment()),
+            ..Case::new("known_short_flow_rated", "split_unmarked")
+        },
+        Case {
+            counts: Some(long),
+            frame: segment_v6.bytes(),
+            ..Case::new("ipv6_known", "split_unmarked")
+        },
+        Case {
+            counts: Some(|counters| counters.passed(Refusal::Udp)),
+            frame: datagram.bytes(),
+            ..Case::new("non_tcp", "split_unmarked")
+        },
+        Case::new("lru_hash_known", "lru_hash"),
+        Case::new("lru_hash_ktime_known", "lru_hash_ktime"),
+        Case {
+            counts: Some(|counters| counters.events(FlowEvent::Started)),
+            // Until the table is full and each new flow evicts another.
+            runs_before: 2 * TABLE_SIZE,
+            ..Case::new("new_flow", "split_new_flow")
+        },
+    ]
+}
+
+/// One figure and how it is come by.
+struct Case {
+    name: &'static str,
+    program: &'static str,
+    config: Config,
+    frame: Vec<u8>,
+    runs_before: u32,
+    /// What rises by one with each packet, if it is the case that is meant.
+    counts: Option<fn(&Counters) -> u64>,
+}
+
+impl Case {
+    /// A full TCP segment under settings by which a flow becomes long soon.
+    fn new(name: &'static str, program: &'static str) -> Self {
+        Self {
+            name,
+            program,
+            config: Config {
+                guard_ns: 0,
+                ..Config::default()
+            },
+            frame: full_segment().bytes(),
+            runs_before: 1_000,
+            counts: None,
+        }
+    }
+
+    fn measure(&self, group: &mut BenchmarkGroup<'_, WallTime>, loaded: &mut Loaded) {
+        loaded.set(self.config);
+        let mut frame = self.frame.clone();
+        self.run(loaded, &mut frame, self.runs_before);
+        self.check(loaded, &mut frame);
+        group.bench_function(self.name, |bencher| {
+            bencher.iter_custom(|iterations| self.time(loaded, &mut frame, iterations));
+        });
+        self.check(loaded, &mut frame);
+    }
+
+    /// Runs the program so many times; `frame` is what it then left, from which
+    /// new flows go on where this run ends.
+    fn run(&self, loaded: &Loaded, frame: &mut [u8], runs: u32) {
+        let input = frame.to_vec();
+        loaded.run_xdp(self.program, &input, Some(frame), runs);
+    }
+
+    /// CPU time of `iterations` packets, taken over more of them if they are few.
+    fn time(&self, loaded: &Loaded, frame: &mut [u8], iterations: u64) -> Duration {
+        let runs = u32::try_from(iterations.max(FEWEST_RUNS)).expect("no sample is so long");
+        let started = thread_time();
+        self.run(loaded, frame, runs);
+        let elapsed = thread_time() - started;
+        elapsed.mul_f64(iterations as f64 / f64::from(runs))
+    }
+
+    /// Guards against a figure for something else than its name says.
+    fn check(&self, loaded: &Loaded, frame: &mut [u8]) {
+        const RUNS: u32 = 100;
+        let Some(counts) = self.counts else {
+            return;
+        };
+        let before = counts(&loaded.counters());
+        self.run(loaded, frame, RUNS);
+        let risen = counts(&loaded.counters()) - before;
+        assert_eq!(risen, u64::from(RUNS), "{}", self.name);
+    }
+}
+
+fn loaded(object: &[u8], programs: &[&str]) -> Loaded {
+    let mut loaded = Loaded::new(object, TABLE_SIZE);
+    programs.iter().for_each(|name| loaded.load_xdp(name));
+    loaded
+}
+
+/// CPU time of this thread, the kernel's work for it included.
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("there is such a clock");
+    time.into()
+}
+
+fn full_segment() -> Packet {
+    Packet {
+        payload_bytes: 1_460,
+        ..Packet::tcp_v4()
+    }
+}
+
+fn from_port(port: u16, packet: Packet) -> Vec<u8> {
+    let upper = Upper::Tcp {
+        ports: (port, 443),
+        flags: 0x10,
+        option_bytes: 0,
+    };
+    Packet { upper, ..packet }.bytes()
+}
+
+fn marked_long(packet: Packet) -> Vec<u8> {
+    let traffic_class = Config::DEFAULT_LONG_MARK.applied_to(0);
+    Packet {
+        traffic_class,
+        ..packet
+    }
+    .bytes()
+}
+
+fn group<'a>(criterion: &'a mut Criterion, name: &str) -> BenchmarkGroup<'a, WallTime> {
+    let mut group = criterion.benchmark_group(name);
+    group
+        .sampling_mode(SamplingMode::Flat)
+        .sample_size(30)
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(2))
+        .throughput(Throughput::Elements(1));
+    group
+}
+
+criterion_group!(benches, datapath, yardstick);
+criterion_main!(benches);

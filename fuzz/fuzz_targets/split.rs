@@ -1,0 +1,10 @@
+//! Any bytes as a frame, under settings that the first byte chooses: no panic,
+//! nothing but the mark changes, checksums stay right, and what is counted is
+//! what happened.
+#![no_main]
+
+#[allow(dead_code, reason = "each target uses a part of it")]
+#[path = "../../splitter-common/tests/support/mod.rs"]
+mod support;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| support::checks::split(input));

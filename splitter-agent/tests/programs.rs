@@ -1,0 +1,338 @@
+//! The kernel programs as they ship, run by the kernel (`BPF_PROG_TEST_RUN`)
+//! beside the same policy on the host.
+
+#[allow(dead_code, reason = "each test uses a part of it")]
+#[path = "support/loaded.rs"]
+mod loaded;
+#[allow(dead_code, reason = "each test uses a part of it")]
+#[path = "../../splitter-common/tests/support/mod.rs"]
+mod support;
+
+use flow_testbed::require;
+use flow_testbed::require::Requirement::Root;
+use loaded::Loaded;
+use splitter_agent::config::PacketLog;
+use splitter_agent::kernel::{Object, PROGRAM};
+use splitter_common::config::{Config, Unit};
+use splitter_common::counters::{Counters, FlowEvent};
+use splitter_common::dscp::Dscp;
+use splitter_common::flow::{Class, FlowKey, Tunnel};
+use splitter_common::packet::{Network, Refusal, TcpFlags, Transport};
+use splitter_common::split::Outcome;
+use support::host::Host;
+use support::packet::{Packet, Upper};
+use support::shapes::{every_shape, every_shape_with};
+
+const XDP_PASS: u32 = 2;
+/// What the kernel wants of a frame to run a program on it.
+const SHORTEST_FRAME: usize = 14;
+/// More flows than any test here makes.
+const TABLE_SIZE: u32 = 4_096;
+
+/// Flows change tunnels as soon as they are long, so that the times of the two
+/// borders' clocks, which differ, decide nothing.
+fn eager() -> Config {
+    Config {
+        guard_ns: 0,
+        ..Config::default()
+    }
+}
+
+/// A border in the kernel and one on the host, side by side.
+struct Borders {
+    kernel: Loaded,
+    host: Host,
+}
+
+impl Borders {
+    fn new(config: Config) -> Self {
+        Self::with_log(PacketLog::Off, config)
+    }
+
+    fn with_log(level: PacketLog, config: Config) -> Self {
+        let object = Object::for_level(level).expect("is embedded");
+        let mut kernel = Loaded::new(object.bytes(), TABLE_SIZE);
+        kernel.load_xdp(PROGRAM);
+        kernel.set(config);
+        let host = Host::new(config, TABLE_SIZE as usize);
+        Self { kernel, host }
+    }
+
+    /// Sends the frame through both; what came out of both.
+    fn split(&mut self, frame: &[u8], name: &str) -> (Outcome, Vec<u8>) {
+        let mut of_host = frame.to_vec();
+        self.host.now_ns += 1_000;
+        let outcome = self.host.split(&mut of_host);
+
+        let mut of_kernel = vec![0; frame.len()];
+        let run = self.kernel.run_xdp(PROGRAM, frame, Some(&mut of_kernel), 1);
+        assert_eq!(run.return_value, XDP_PASS, "{name}");
+        assert_eq!(run.data_size_out as usize, frame.len(), "{name}");
+        assert_eq!(of_kernel, of_host, "{name}: {outcome:?}");
+        (outcome, of_kernel)
+    }
+
+    /// Both have counted the same and know the same of every flow.
+    fn compare(&self) {
+        assert_eq!(counts(&self.kernel.counters()), counts(&self.host.counters));
+        for (key, of_host) in &self.host.flows.entries {
+            let of_kernel = self.kernel.flow(key).expect("the kernel knows it as well");
+            assert_eq!(of_kernel.packets, of_host.packets);
+            assert_eq!(of_kernel.bytes, of_host.bytes);
+            assert_eq!(of_kernel.class(), of_host.class());
+            assert_eq!(of_kernel.flags, of_host.flags);
+        }
+    }
+}
+
+#[test]
+fn every_shape_comes_out_as_on_the_host() {
+    require!(Root);
+    let mut borders = Borders::new(eager());
+    send_every_shape(&mut borders);
+    borders.compare();
+    // Not vacuous: both families were split and most refusals met.
+    assert_eq!(borders.host.flows.entries.len(), 2);
+    let met = |reason: &&Refusal| borders.host.counters.passed(**reason) > 0;
+    assert_eq!(Refusal::ALL.iter().filter(met).count(), 9);
+}
+
+#[test]
+fn every_shape_comes_out_of_the_logging_build_as_on_the_host() {
+    require!(Root);
+    let mut borders = Borders::with_log(PacketLog::Trace, eager());
+    send_every_shape(&mut borders);
+    borders.compare();
+}
+
+#[test]
+fn every_shape_comes_out_as_on_the_host_with_marks_for_legacy_rules() {
+    require!(Root);
+    let mut borders = Borders::new(Config {
+        match_mask: Dscp::LEGACY_BITS,
+        unit: Unit::BYTES,
+        threshold: 3_000,
+        ..eager()
+    });
+    send_every_shape(&mut borders);
+    borders.compare();
+}
+
+/// Unmarked, with either mark under each ECN codepoint, and expedited.
+fn send_every_shape(borders: &mut Borders) {
+    for traffic_class in [0x00, 0x09, 0x12, 0x28, 0xbb] {
+        for shape in every_shape_with(traffic_class) {
+            borders.split(&shape.frame, &shape.name);
+        }
+    }
+}
+
+#[test]
+fn a_truncated_frame_passes_unchanged() {
+    require!(Root);
+    for level in [PacketLog::Off, PacketLog::Trace] {
+        let mut borders = Borders::with_log(level, eager());
+        for shape in every_shape() {
+            for length in SHORTEST_FRAME..shape.frame.len() {
+                let cut = &shape.frame[..length];
+                let (outcome, passed) = borders.split(cut, &shape.name);
+                if length < shape.needed_bytes {
+                    assert_eq!(passed, cut, "{} of {length} bytes", shape.name);
+                    assert!(matches!(outcome, Outcome::Passed(_)), "{}", shape.name);
+                }
+            }
+        }
+        borders.compare();
+    }
+}
+
+#[test]
+fn packet_forty_one_is_the_first_that_is_marked_long() {
+    require!(Root);
+    for packet in [Packet::tcp_v4(), Packet::tcp_v6()] {
+        let mut borders = Borders::new(eager());
+        let frame = packet.bytes();
+        for number in 1..=60 {
+            let (outcome, marked) = borders.split(&frame, "flow");
+            let (class, tunnel, mark) = if number <= 40 {
+                (Class::Short, Tunnel::Short, Config::DEFAULT_SHORT_MARK)
+            } else {
+                (Class::Long, Tunnel::Long, Config::DEFAULT_LONG_MARK)
+            };
+            assert_eq!(outcome, Outcome::Split { class, tunnel }, "packet {number}");
+            assert_eq!(dscp(&marked), mark, "packet {number}");
+        }
+        borders.compare();
+        let counters = borders.kernel.counters();
+        assert_eq!(counters.events(FlowEvent::BecameLong), 1);
+        assert_eq!(counters.events(FlowEvent::MovedDrained), 1);
+    }
+}
+
+#[test]
+fn a_long_flow_stays_in_the_short_tunnel_until_the_guard_has_passed() {
+    require!(Root);
+    let patient = Config {
+        guard_ns: 3_600_000_000_000,
+        cap_ns: 3_600_000_000_000,
+        ..Config::default()
+    };
+    let mut borders = Borders::new(patient);
+    let frame = Packet::tcp_v4().bytes();
+    for _ in 0..60 {
+        let (_, marked) = borders.split(&frame, "flow");
+        assert_eq!(dscp(&marked), Config::DEFAULT_SHORT_MARK);
+    }
+    let held = borders.kernel.counters();
+    assert_eq!(held.packets(Class::Long, Tunnel::Short), 20);
+
+    // The settings are read anew for each packet.
+    let no_cap = Config {
+        cap_ns: 0,
+        ..patient
+    };
+    borders.kernel.set(no_cap);
+    borders.host.config = no_cap;
+    let (_, marked) = borders.split(&frame, "flow");
+    assert_eq!(dscp(&marked), Config::DEFAULT_LONG_MARK);
+    assert_eq!(borders.kernel.counters().events(FlowEvent::MovedAtCap), 1);
+    borders.compare();
+}
+
+#[test]
+fn a_flow_ends_with_fin_and_starts_afresh_with_syn() {
+    require!(Root);
+    let mut borders = Borders::new(eager());
+    for flags in [TcpFlags::SYN, 0x10, TcpFlags::FIN | 0x10, TcpFlags::SYN] {
+        let mut packet = Packet::tcp_v4();
+        packet.upper = Upper::Tcp {
+            ports: (1, 2),
+            flags,
+            option_bytes: 0,
+        };
+        borders.split(&packet.bytes(), "flow");
+    }
+    borders.compare();
+    let counters = borders.kernel.counters();
+    assert_eq!(counters.finished(Class::Short), 1);
+    assert_eq!(counters.events(FlowEvent::RestartedSyn), 1);
+    let took_ns = counters.completion(Class::Short).sum_ns;
+    assert!(
+        (1..1_000_000_000).contains(&took_ns),
+        "three packets took {took_ns} ns"
+    );
+}
+
+#[test]
+fn a_forged_long_mark_is_overridden() {
+    require!(Root);
+    let mut borders = Borders::new(eager());
+    let forged = Config::DEFAULT_LONG_MARK.value() << 2 | 0b01;
+    let mut overridden = 0;
+    for shape in every_shape_with(forged) {
+        let before = borders.host.counters.marks_overridden;
+        let (outcome, marked) = borders.split(&shape.frame, &shape.name);
+        let Ok(network) = Network::parse(marked.as_slice()) else {
+            continue;
+        };
+        if matches!(outcome, Outcome::Passed(_)) {
+            let short = Config::DEFAULT_SHORT_MARK.applied_to(forged);
+            assert_eq!(network.traffic_class, short, "{}", shape.name);
+            assert_eq!(borders.host.counters.marks_overridden, before + 1);
+            overridden += 1;
+        }
+    }
+    assert!(overridden > 300, "of all that is not TCP: {overridden}");
+    assert_eq!(borders.kernel.counters().marks_overridden, overridden);
+    borders.compare();
+}
+
+/// As a driver with LRO hands it over: headers in the linear part, the rest of
+/// the 64 KiB in fragments.
+#[test]
+fn an_aggregate_in_many_buffers_counts_as_its_segments() {
+    require!(Root);
+    let mut borders = Borders::new(Config {
+        segment_bytes: 1_460,
+        ..eager()
+    });
+    let mut aggregate = Packet::tcp_v4();
+    aggregate.payload_bytes = 65_535 - 40;
+    let (outcome, marked) = borders.split(&aggregate.bytes(), "aggregate");
+    let (class, tunnel) = (Class::Long, Tunnel::Long);
+    assert_eq!(outcome, Outcome::Split { class, tunnel });
+    assert_eq!(dscp(&marked), Config::DEFAULT_LONG_MARK);
+    assert_eq!(borders.kernel.counters().packets(class, tunnel), 45);
+    assert_eq!(borders.kernel.counters().bytes(class, tunnel), 65_549);
+    borders.compare();
+}
+
+#[test]
+fn the_tap_notes_tcp_flows_and_lets_everything_go_on() {
+    require!(Root);
+    const TCX_NEXT: u32 = -1i32 as u32;
+    let object = Object::for_level(PacketLog::Off).expect("is embedded");
+    let mut kernel = Loaded::new(object.bytes(), TABLE_SIZE);
+    kernel.load_classifier("tap");
+    for packet in [Packet::tcp_v4(), Packet::tcp_v6()] {
+        let frame = packet.bytes();
+        for _ in 0..3 {
+            let run = kernel.run_classifier("tap", &frame);
+            assert_eq!(run.return_value, TCX_NEXT);
+        }
+        let noted = kernel.tapped(&key(&frame)).expect("was seen");
+        assert_eq!((noted.packets, noted.bytes), (3, 3 * frame.len() as u64));
+        assert!(noted.first_ns > 0 && noted.last_ns > noted.first_ns);
+    }
+    for shape in every_shape() {
+        let run = kernel.run_classifier("tap", &shape.frame);
+        assert_eq!(run.return_value, TCX_NEXT, "{}", shape.name);
+    }
+}
+
+/// Every count by its name; of completion times only how many there are, since
+/// the two borders' clocks differ.
+fn counts(counters: &Counters) -> Vec<(String, u64)> {
+    const EVENTS: [FlowEvent; FlowEvent::COUNT] = [
+        FlowEvent::Started,
+        FlowEvent::RestartedIdle,
+        FlowEvent::RestartedSyn,
+        FlowEvent::BecameLong,
+        FlowEvent::MovedDrained,
+        FlowEvent::MovedAtCap,
+    ];
+    let mut counts = Vec::new();
+    let mut note = |name: String, count| counts.push((name, count));
+    for class in Class::ALL {
+        for tunnel in Tunnel::ALL {
+            let name = format!("{class:?} to {tunnel:?}");
+            note(format!("{name} packets"), counters.packets(class, tunnel));
+            note(format!("{name} bytes"), counters.bytes(class, tunnel));
+        }
+        note(format!("{class:?} finished"), counters.finished(class));
+        let completions = counters.completion(class).buckets.iter().sum();
+        note(format!("{class:?} completions"), completions);
+    }
+    for reason in Refusal::ALL {
+        note(reason.name().to_owned(), counters.passed(reason));
+    }
+    for event in EVENTS {
+        note(format!("{event:?}"), counters.events(event));
+    }
+    note("marks overridden".to_owned(), counters.marks_overridden);
+    note("mark failures".to_owned(), counters.mark_failures);
+    counts
+}
+
+fn dscp(frame: &[u8]) -> Dscp {
+    let network = Network::parse(frame).expect("an IP packet");
+    Dscp::of_traffic_class(network.traffic_class)
+}
+
+fn key(frame: &[u8]) -> FlowKey {
+    let network = Network::parse(frame).expect("an IP packet");
+    let Ok(Transport::Tcp(tcp)) = Transport::parse(frame, &network) else {
+        panic!("no TCP packet");
+    };
+    FlowKey::tcp(network.addresses, &tcp)
+}

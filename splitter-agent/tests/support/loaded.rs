@@ -1,0 +1,144 @@
+//! Kernel programs that are loaded but attached nowhere: they run on frames
+//! that a test or a benchmark hands them (`BPF_PROG_TEST_RUN`). Nothing is
+//! pinned, so that the kernel forgets them with the process.
+
+use aya::maps::{Array, HashMap, MapData, PerCpuArray};
+use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions, TestRunResult, Xdp};
+use aya::{Ebpf, EbpfLoader, Pod};
+use nix::time::{ClockId, clock_gettime};
+use splitter_common::config::{Config, Settings, TickClock};
+use splitter_common::counters::Counters;
+use splitter_common::flow::{FlowEntry, FlowKey, FlowKeyV4, FlowKeyV6, TapEntry};
+
+/// The splitter's maps and those of its programs that were asked for.
+pub(crate) struct Loaded {
+    ebpf: Ebpf,
+}
+
+/// Level of `aya-log` at which everything is logged.
+const TRACE: u8 = 5;
+
+impl Loaded {
+    /// Loads `object`, with room for `table_size` flows of each family.
+    pub(crate) fn new(object: &[u8], table_size: u32) -> Self {
+        let ebpf = EbpfLoader::new()
+            .map_max_entries("FLOWS_V4", table_size)
+            .map_max_entries("FLOWS_V6", table_size)
+            .map_max_entries("FLOWS", table_size)
+            .override_global("AYA_LOG_LEVEL", &TRACE, false)
+            .load(object)
+            .expect("the object loads");
+        Self { ebpf }
+    }
+
+    /// Hands an XDP program to the verifier; it can be run from then on.
+    pub(crate) fn load_xdp(&mut self, name: &str) {
+        let program = self.ebpf.program_mut(name).expect("is in the object");
+        let program: &mut Xdp = program.try_into().expect("is an XDP program");
+        program.load().expect("the verifier accepts it");
+    }
+
+    /// The same for a program of traffic control.
+    pub(crate) fn load_classifier(&mut self, name: &str) {
+        let program = self.ebpf.program_mut(name).expect("is in the object");
+        let program: &mut SchedClassifier = program.try_into().expect("is a classifier");
+        program.load().expect("the verifier accepts it");
+    }
+
+    /// Tells the splitter its settings. Its coarse clock stands still from now
+    /// on, which no test here takes long enough to notice.
+    pub(crate) fn set(&mut self, config: Config) {
+        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("there is such a clock");
+        let clock = TickClock {
+            tick_ns: 0,
+            offset_ns: std::time::Duration::from(now).as_nanos() as u64,
+        };
+        let map = self.ebpf.map_mut("SETTINGS").expect("is in the object");
+        let mut settings: Array<_, Plain<Settings>> = map.try_into().expect("is an array");
+        let value = Plain(Settings { config, clock });
+        settings.set(0, value, 0).expect("can be written");
+    }
+
+    /// Runs an XDP program on the frame `repeat` times over. The last result
+    /// lands in `out`, when that is given.
+    pub(crate) fn run_xdp(
+        &self,
+        name: &str,
+        frame: &[u8],
+        out: Option<&mut [u8]>,
+        repeat: u32,
+    ) -> TestRunResult {
+        let program = self.ebpf.program(name).expect("is in the object");
+        let program: &Xdp = program.try_into().expect("is an XDP program");
+        let options = TestRunOptions {
+            data_in: Some(frame),
+            data_out: out,
+            repeat,
+            ..TestRunOptions::default()
+        };
+        program.test_run(options).expect("the kernel runs it")
+    }
+
+    /// Runs a program of traffic control on the frame.
+    pub(crate) fn run_classifier(&self, name: &str, frame: &[u8]) -> TestRunResult {
+        let program = self.ebpf.program(name).expect("is in the object");
+        let program: &SchedClassifier = program.try_into().expect("is a classifier");
+        let options = TestRunOptions {
+            data_in: Some(frame),
+            ..TestRunOptions::default()
+        };
+        program.test_run(options).expect("the kernel runs it")
+    }
+
+    /// What was counted on all CPUs.
+    pub(crate) fn counters(&self) -> Counters {
+        let map = self.ebpf.map("COUNTERS").expect("is in the object");
+        let counters: PerCpuArray<_, Plain<Counters>> = map.try_into().expect("is per CPU");
+        let mut sum = Counters::ZERO;
+        let per_cpu = counters.get(&0, 0).expect("can be read");
+        per_cpu.iter().for_each(|counters| sum.add(&counters.0));
+        sum
+    }
+
+    /// What the splitter knows of a flow.
+    pub(crate) fn flow(&self, key: &FlowKey) -> Option<FlowEntry> {
+        match *key {
+            FlowKey::V4(key) => self.look_up("FLOWS_V4", key),
+            FlowKey::V6(key) => self.look_up("FLOWS_V6", key),
+        }
+    }
+
+    /// What the tap knows of a flow.
+    pub(crate) fn tapped(&self, key: &FlowKey) -> Option<TapEntry> {
+        self.look_up("TAPPED", key.as_v6())
+    }
+
+    fn look_up<K, V>(&self, map: &str, key: K) -> Option<V>
+    where
+        Plain<K>: Pod,
+        Plain<V>: Pod,
+    {
+        let map = self.ebpf.map(map).expect("is in the object");
+        let flows: HashMap<&MapData, Plain<K>, Plain<V>> = map.try_into().expect("is a hash map");
+        flows.get(&Plain(key), 0).ok().map(|value| value.0)
+    }
+}
+
+/// A value that is shared with the kernel programs.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+struct Plain<T>(T);
+
+// SAFETY: `repr(C)` and made of integers without padding, so that any bytes are
+// a valid value.
+unsafe impl Pod for Plain<Settings> {}
+// SAFETY: as above.
+unsafe impl Pod for Plain<Counters> {}
+// SAFETY: as above.
+unsafe impl Pod for Plain<FlowKeyV4> {}
+// SAFETY: as above.
+unsafe impl Pod for Plain<FlowKeyV6> {}
+// SAFETY: as above.
+unsafe impl Pod for Plain<FlowEntry> {}
+// SAFETY: as above.
+unsafe impl Pod for Plain<TapEntry> {}

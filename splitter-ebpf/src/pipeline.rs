@@ -1,0 +1,48 @@
+//! The split program's body, with the maps that it works on.
+//!
+//! It lies here and not in the program's file so that the yardstick can time
+//! the very same code.
+
+use aya_ebpf::btf_maps::{Array, PerCpuArray};
+use aya_ebpf::macros::btf_map;
+use aya_ebpf::programs::XdpContext;
+use splitter_common::config::Settings;
+use splitter_common::counters::Counters;
+use splitter_common::drain::VirtualQueue;
+use splitter_common::split::{Outcome, Splitter};
+
+use crate::clock::KernelClock;
+use crate::frame;
+use crate::table::KernelTable;
+
+#[btf_map]
+static SETTINGS: Array<Settings, 1> = Array::new();
+
+#[btf_map]
+static COUNTERS: PerCpuArray<Counters, 1> = PerCpuArray::new();
+
+#[btf_map]
+static SHORT_QUEUE: Array<VirtualQueue, 1> = Array::new();
+
+/// Splits the frame; `None` only when a map is not there, which the kernel
+/// rules out and the verifier cannot know.
+#[inline(always)]
+pub fn split(context: &XdpContext) -> Option<Outcome> {
+    let settings = SETTINGS.get(0)?;
+    // SAFETY: a per-CPU value, and XDP programs do not interrupt each other on
+    // one CPU; the queue is shared and says so itself.
+    let (counters, short_queue) = unsafe {
+        (
+            &mut *COUNTERS.get_ptr_mut(0)?,
+            &mut *SHORT_QUEUE.get_ptr_mut(0)?,
+        )
+    };
+    let mut splitter = Splitter {
+        config: &settings.config,
+        table: KernelTable,
+        clock: KernelClock(&settings.clock),
+        short_queue,
+        counters,
+    };
+    Some(splitter.split(&mut frame::of_xdp(context)))
+}
