@@ -25,7 +25,7 @@ pub(crate) fn task(project: &Project, arguments: &Arguments) -> Result<ExitCode>
     command::cargo()
         .args(["bench", "--package", "benches", "--bench", "datapath"])
         .current_dir(&project.root)
-        .to_stderr()?;
+        .run()?;
     let medians = read_medians(&project.target.join("criterion").join(GROUP), started)?;
     let costs = costs(&medians)?;
     if arguments.json {

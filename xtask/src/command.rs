@@ -76,7 +76,7 @@ impl Run {
 
     /// Runs it with its output sent to standard error, so that standard output
     /// stays free for results, and fails when it fails.
-    pub(crate) fn to_stderr(mut self) -> Result<()> {
+    pub(crate) fn run(mut self) -> Result<()> {
         self.0.stdout(std::io::stderr());
         let status = self.status()?;
         self.check(status)

@@ -25,7 +25,7 @@ pub(crate) fn task(project: &Project, arguments: &Arguments) -> Result<ExitCode>
     command::cargo()
         .args(["build", "--release", "--package", "splitter-agent"])
         .current_dir(&project.root)
-        .to_stderr()?;
+        .run()?;
     let splitter = project.target.join("release/splitter");
     let run = if is_root() {
         Run::new(splitter)

@@ -129,7 +129,7 @@ fn load(project: &Project, built: &[PathBuf]) -> Result<()> {
         .args(LOAD_TEST)
         .env(OBJECT_DIRECTORY, directory.unwrap_or(&project.target))
         .current_dir(&project.root)
-        .to_stderr()
+        .run()
         .context("the kernel programs were built, but do not pass their tests")
 }
 
@@ -171,7 +171,7 @@ fn compile(project: &Project, tools: &Tools) -> Result<Vec<PathBuf>> {
         if let Some(feature) = object.feature {
             cargo = cargo.args(["--features", feature]);
         }
-        cargo.to_stderr()?;
+        cargo.run()?;
         let linked = target.join(TARGET).join("release").join(object.program);
         let stripped = output.join(object.file_name());
         strip(tools, &linked, &stripped)?;
@@ -186,7 +186,7 @@ fn strip(tools: &Tools, from: &Path, to: &Path) -> Result<()> {
         .arg("--strip-debug")
         .arg("-o")
         .args([to, from])
-        .to_stderr()?;
+        .run()?;
     let missing = sections::missing(&read(to)?, &[".BTF", ".BTF.ext"])?;
     if !missing.is_empty() {
         bail!(

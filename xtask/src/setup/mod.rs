@@ -151,7 +151,7 @@ fn add_components(plan: &Plan) -> Result<()> {
         eprintln!("Adding the Rust component {component}");
         Run::new("rustup")
             .args(["component", "add", component])
-            .to_stderr()
+            .run()
             .with_context(|| {
                 format!(
                     "cannot add the Rust component {component}; without rustup, install it the way this Rust was installed"
@@ -172,7 +172,7 @@ fn build_bpf_linker() -> Result<()> {
         .env("LLVM_PREFIX", format!("/usr/lib/llvm-{LLVM_VERSION}"))
         .env_remove("RUSTFLAGS")
         .env_remove("CARGO_TARGET_DIR")
-        .to_stderr()
+        .run()
         .context("cannot build the linker for BPF")
 }
 

@@ -71,7 +71,7 @@ const TEST: &[Purpose] = &[Purpose::Test];
 const EBPF: &[Purpose] = &[Purpose::Ebpf];
 
 /// Everything, in the order in which it is shown and installed.
-pub(crate) const NEEDS: &[Need] = &[
+pub(crate) static NEEDS: &[Need] = &[
     program(
         RUN,
         "ip",

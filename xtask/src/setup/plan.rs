@@ -112,8 +112,8 @@ pub(super) fn table(purposes: &[Purpose], missing: &[&Need]) -> String {
     let wanted: Vec<_> = NEEDS.iter().filter(|need| need.serves(purposes)).collect();
     let width = wanted.iter().map(|need| need.name().len()).max();
     for need in wanted {
-        let lacks = missing.iter().any(|other| std::ptr::eq(*other, need));
-        let state = if lacks { "missing" } else { "ok" };
+        let is_missing = missing.iter().any(|other| std::ptr::eq(*other, need));
+        let state = if is_missing { "missing" } else { "ok" };
         let width = width.unwrap_or_default();
         let _ = writeln!(table, "{state:7}  {:width$}  {}", need.name(), need.why);
     }
@@ -211,6 +211,14 @@ mod tests {
             ["g++", "iproute2", "llvm-22-dev", "rustc-web"]
         );
         assert!(plan.bpf_linker);
+    }
+
+    #[test]
+    fn the_table_says_what_is_missing() {
+        let table = table(&[Purpose::Ebpf], &needs(&["bpf-linker 0.13.0"]));
+        assert!(table.contains("ok       rustc-web"), "{table}");
+        assert!(table.contains("missing  bpf-linker 0.13.0"), "{table}");
+        assert!(!table.contains("nginx"), "{table}");
     }
 
     #[test]

@@ -145,7 +145,7 @@ fn step(name: &'static str, check: impl FnOnce() -> Result<Tally> + 'static) -> 
 
 fn command_step(name: &'static str, command: Run) -> Step {
     step(name, move || {
-        command.to_stderr()?;
+        command.run()?;
         Ok(Tally::success())
     })
 }
