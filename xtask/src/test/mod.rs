@@ -102,7 +102,7 @@ fn steps(project: &Project) -> Vec<Step> {
         // The fuzz targets are a workspace of their own, which may not be there.
         if manifest.exists() {
             let format = command::cargo()
-                .args(["fmt", "--check", "--manifest-path"])
+                .args(["fmt", "--all", "--check", "--manifest-path"])
                 .arg(manifest);
             steps.push(command_step(name, format));
         }
