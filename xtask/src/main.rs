@@ -1,2 +1,61 @@
-//! placeholder
-fn main() {}
+//! The project's tasks: everything that plain `cargo` does not do.
+//!
+//! Compiled before anything else on a fresh clone, so its dependencies are few.
+
+mod bench;
+mod command;
+mod demo;
+mod ebpf;
+mod project;
+mod setup;
+mod test;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::project::Project;
+
+/// The project's tasks.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Install what the other tasks need (Debian and Ubuntu; elsewhere list it).
+    Setup(setup::Arguments),
+    /// Build the kernel programs from source into the objects that are committed.
+    BuildEbpf(ebpf::Arguments),
+    /// Run every check that continuous integration runs.
+    Test(test::Arguments),
+    /// Measure on this machine, in network namespaces, what the splitter buys.
+    Demo(demo::Arguments),
+    /// Measure what the splitter costs a packet, in ns.
+    BenchDatapath(bench::Arguments),
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<ExitCode> {
+    let project = Project::locate()?;
+    match arguments.task {
+        Task::Setup(arguments) => setup::task(&arguments),
+        Task::BuildEbpf(arguments) => ebpf::task(&project, &arguments),
+        Task::Test(arguments) => test::task(&project, &arguments),
+        Task::Demo(arguments) => demo::task(&project, &arguments),
+        Task::BenchDatapath(arguments) => bench::task(&project, &arguments),
+    }
+}

@@ -1,0 +1,189 @@
+//! What the tasks need, why, and where it comes from.
+
+use clap::ValueEnum;
+
+/// What somebody wants to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Purpose {
+    /// `demo`: run the splitter between network namespaces.
+    Demo,
+    /// `test`: the programs that end-to-end tests call beside that.
+    Test,
+    /// `build-ebpf`: compile the kernel programs from source.
+    Ebpf,
+}
+
+impl Purpose {
+    pub(crate) const ALL: [Purpose; 3] = [Purpose::Demo, Purpose::Test, Purpose::Ebpf];
+}
+
+/// One thing that must be there.
+#[derive(Debug)]
+pub(crate) struct Need {
+    pub(crate) purposes: &'static [Purpose],
+    pub(crate) kind: Kind,
+    pub(crate) why: &'static str,
+}
+
+/// How a need shows itself, and how it is met.
+#[derive(Debug)]
+pub(crate) enum Kind {
+    /// A program, from the first of `packages` that the distribution has.
+    Program {
+        program: &'static str,
+        packages: &'static [&'static str],
+    },
+    /// A package without a program to look for.
+    Package(&'static str),
+    /// A cargo subcommand, from a component of the Rust toolchain.
+    RustComponent {
+        subcommand: &'static str,
+        component: &'static str,
+    },
+    /// The linker for BPF, built with cargo against the LLVM of the packages.
+    BpfLinker,
+}
+
+impl Need {
+    pub(crate) fn serves(&self, purposes: &[Purpose]) -> bool {
+        self.purposes.iter().any(|own| purposes.contains(own))
+    }
+
+    /// As the plan and messages call it.
+    pub(crate) fn name(&self) -> String {
+        match self.kind {
+            Kind::Program { program, .. } => program.to_owned(),
+            Kind::Package(package) => package.to_owned(),
+            Kind::RustComponent { component, .. } => component.to_owned(),
+            Kind::BpfLinker => format!("bpf-linker {BPF_LINKER_VERSION}"),
+        }
+    }
+}
+
+/// The linker version that the committed objects are built with.
+pub(crate) const BPF_LINKER_VERSION: &str = "0.13.0";
+
+/// Major version of LLVM in rustc-web; the linker must read its bitcode.
+pub(crate) const LLVM_VERSION: &str = "22";
+
+const RUN: &[Purpose] = &[Purpose::Demo, Purpose::Test];
+const TEST: &[Purpose] = &[Purpose::Test];
+const EBPF: &[Purpose] = &[Purpose::Ebpf];
+
+/// Everything, in the order in which it is shown and installed.
+pub(crate) static NEEDS: &[Need] = &[
+    program(
+        RUN,
+        "ip",
+        &["iproute2"],
+        "namespaces, links, routes and rules",
+    ),
+    program(
+        RUN,
+        "nft",
+        &["nftables"],
+        "the peer that splits flows without eBPF",
+    ),
+    program(
+        RUN,
+        "ethtool",
+        &["ethtool"],
+        "offload settings of the test links",
+    ),
+    program(
+        TEST,
+        "iperf3",
+        &["iperf3"],
+        "bulk traffic through a running splitter",
+    ),
+    program(
+        TEST,
+        "nginx",
+        &["nginx-light", "nginx"],
+        "a real web server behind the splitter",
+    ),
+    program(
+        TEST,
+        "curl",
+        &["curl"],
+        "a real web client before the splitter",
+    ),
+    program(TEST, "tcpdump", &["tcpdump"], "to see marks on the wire"),
+    program(
+        TEST,
+        "bpftool",
+        &["bpftool", "linux-tools-common"],
+        "to see pins and attachments from outside",
+    ),
+    program(
+        TEST,
+        "promtool",
+        &["prometheus"],
+        "a real Prometheus to scrape the agent",
+    ),
+    component("fmt", "rustfmt", "formatting check"),
+    component("clippy", "clippy", "lints"),
+    package(
+        "rustc-web",
+        "compiler that builds BPF with the core library below",
+    ),
+    package("cargo-web", "the cargo that belongs to it"),
+    package(
+        "rust-web-src",
+        "source of the core library, compiled for BPF",
+    ),
+    package(
+        "g++",
+        "compiler and C++ library that bpf-linker is linked with",
+    ),
+    package(
+        "llvm-22",
+        "llvm-strip, which takes paths out of the objects",
+    ),
+    package("llvm-22-dev", "LLVM, which bpf-linker is linked with"),
+    package(
+        "libpolly-22-dev",
+        "part of LLVM that bpf-linker is linked with",
+    ),
+    package("libzstd-dev", "library that LLVM is linked with"),
+    Need {
+        purposes: EBPF,
+        kind: Kind::BpfLinker,
+        why: "links BPF objects; cargo builds it in about a minute",
+    },
+];
+
+/// Packages that start a service when they are installed.
+pub(crate) const SERVICES: &[&str] = &["nginx", "prometheus"];
+
+const fn program(
+    purposes: &'static [Purpose],
+    program: &'static str,
+    packages: &'static [&'static str],
+    why: &'static str,
+) -> Need {
+    Need {
+        purposes,
+        kind: Kind::Program { program, packages },
+        why,
+    }
+}
+
+const fn package(package: &'static str, why: &'static str) -> Need {
+    Need {
+        purposes: EBPF,
+        kind: Kind::Package(package),
+        why,
+    }
+}
+
+const fn component(subcommand: &'static str, component: &'static str, why: &'static str) -> Need {
+    Need {
+        purposes: TEST,
+        kind: Kind::RustComponent {
+            subcommand,
+            component,
+        },
+        why,
+    }
+}

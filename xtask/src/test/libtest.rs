@@ -1,0 +1,190 @@
+//! Counts what the standard test harness prints.
+
+use std::fmt;
+
+use super::Skip;
+
+/// How many tests and checks came to what.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    passed: usize,
+    failed: usize,
+    /// Names of what failed, for the summary.
+    pub(super) failures: Vec<String>,
+    /// What was skipped, and why.
+    pub(super) skips: Vec<Skip>,
+}
+
+impl Tally {
+    /// A check that is not a test, passed.
+    pub(super) fn success() -> Self {
+        Self {
+            passed: 1,
+            ..Self::default()
+        }
+    }
+
+    /// A check that is not a test, failed.
+    pub(super) fn failure(name: &str) -> Self {
+        Self {
+            failed: 1,
+            failures: vec![name.to_owned()],
+            ..Self::default()
+        }
+    }
+
+    /// A check that is not a test, skipped.
+    pub(super) fn skip(name: &str, reason: &str) -> Self {
+        Self {
+            skips: vec![Skip::new(name, reason)],
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.failures.extend(other.failures);
+        self.skips.extend(other.skips);
+    }
+
+    /// Tests that skipped themselves: to the harness they have passed.
+    pub(super) fn mark_skipped(&mut self, skips: Vec<Skip>) {
+        self.passed = self.passed.saturating_sub(skips.len());
+        self.skips.extend(skips);
+    }
+
+    pub(super) fn failed(&self) -> usize {
+        self.failed
+    }
+
+    pub(super) fn run(&self) -> usize {
+        self.passed + self.failed
+    }
+}
+
+/// `12 passed, 0 failed, 1 skipped`.
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} passed, {} failed, {} skipped",
+            self.passed,
+            self.failed,
+            self.skips.len()
+        )
+    }
+}
+
+/// Reads the harness' output line by line.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    /// Ignored tests named since the last result line.
+    ignored: usize,
+}
+
+impl Reader {
+    /// Adds to `tally` what `line` says. The counts come from the result line,
+    /// since a test that prints can garble the line with its name.
+    pub(super) fn read(&mut self, line: &str, tally: &mut Tally) {
+        if let Some(result) = parse_result(line) {
+            tally.passed += result.passed;
+            tally.failed += result.failed;
+            for _ in self.ignored..result.ignored {
+                tally.skips.push(Skip::new("a test", "ignored"));
+            }
+            self.ignored = 0;
+        } else if let Some((name, outcome)) = parse_test(line) {
+            if outcome == "FAILED" {
+                tally.failures.push(name.to_owned());
+            } else if let Some(reason) = outcome.strip_prefix("ignored") {
+                let reason = reason.trim_start_matches([',', ' ']);
+                let reason = if reason.is_empty() { "ignored" } else { reason };
+                tally.skips.push(Skip::new(name, reason));
+                self.ignored += 1;
+            }
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct ResultLine {
+    passed: usize,
+    failed: usize,
+    ignored: usize,
+}
+
+/// `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out`.
+fn parse_result(line: &str) -> Option<ResultLine> {
+    let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
+    let count = |name: &str| {
+        counts.split("; ").find_map(|field| {
+            let (number, found) = field.split_once(' ')?;
+            (found == name).then(|| number.parse().ok()).flatten()
+        })
+    };
+    Some(ResultLine {
+        passed: count("passed")?,
+        failed: count("failed")?,
+        ignored: count("ignored")?,
+    })
+}
+
+/// `test parser::reads ... ok`, and `test src/lib.rs - f (line 3) - compile ... ok`.
+fn parse_test(line: &str) -> Option<(&str, &str)> {
+    line.strip_prefix("test ")?.rsplit_once(" ... ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(output: &str) -> Tally {
+        let mut tally = Tally::default();
+        let mut reader = Reader::default();
+        output
+            .lines()
+            .for_each(|line| reader.read(line, &mut tally));
+        tally
+    }
+
+    #[test]
+    fn counts_results_of_all_harnesses() {
+        let tally = tally(
+            "running 3 tests\n\
+             test a::b ... ok\n\
+             test a::c ... FAILED\n\
+             test a::d ... ignored, needs a second machine\n\
+             test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\
+             running 1 test\n\
+             test src/lib.rs - (line 3) - compile ... ok\n\
+             test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n",
+        );
+        assert_eq!(tally.to_string(), "2 passed, 1 failed, 1 skipped");
+        assert_eq!(tally.failures, ["a::c"]);
+        assert_eq!(tally.skips, [Skip::new("a::d", "needs a second machine")]);
+    }
+
+    #[test]
+    fn counts_an_ignored_test_whose_line_was_garbled() {
+        let tally = tally("test result: ok. 0 passed; 0 failed; 2 ignored; 0 measured\n");
+        assert_eq!(tally.to_string(), "0 passed, 0 failed, 2 skipped");
+    }
+
+    #[test]
+    fn a_test_that_skipped_itself_did_not_pass() {
+        let mut tally = tally("test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured\n");
+        tally.mark_skipped(vec![Skip::new("attaches", "no root")]);
+        assert_eq!(tally.to_string(), "4 passed, 0 failed, 1 skipped");
+        assert_eq!(tally.run(), 4);
+    }
+
+    #[test]
+    fn other_lines_count_nothing() {
+        assert_eq!(
+            tally("test results are nice\ntesting ... ok\n"),
+            Tally::default()
+        );
+        assert_eq!(parse_result("test result: strange. x passed"), None);
+    }
+}
