@@ -106,6 +106,9 @@ pub struct Demotion {
     pub guard: Duration,
     /// A flow is moved after so long at the latest. Default 200 ms.
     pub cap: Duration,
+    /// How much traffic the queue in front of the long tunnel holds at least; matters only where
+    /// both rates are known. Default 5 ms.
+    pub long_queue: Duration,
 }
 
 /// The two marks and how the kernel's rules match them.
