@@ -12,6 +12,7 @@
 //! - when the tunnels' rates are known, leaky buckets ([`crate::drain`]) say
 //!   when that is, and how late a packet that enters the long tunnel now would
 //!   leave it: it is enough that it leaves later;
+//!   [`Config::guard_ns`] is added for what the buckets do not see;
 //! - when not, after a silence of [`Config::guard_ns`];
 //! - and after [`Config::cap_ns`] in any case, counted apart.
 //!
@@ -107,7 +108,7 @@ pub fn classify(
     if became_long {
         entry.long_since_ns = now_ns.max(1);
     }
-    let moved = may_move(entry, packet, config, tunnels, now_ns);
+    let moved = may_move(entry, config, tunnels, now_ns);
     if moved.is_some() {
         entry.flags |= FlowEntry::MOVED;
     }
@@ -178,7 +179,6 @@ fn exceeds_threshold(entry: &FlowEntry, config: &Config) -> bool {
 #[inline(always)]
 fn may_move(
     entry: &FlowEntry,
-    packet: FlowPacket,
     config: &Config,
     tunnels: &Tunnels,
     now_ns: u64,
@@ -186,12 +186,9 @@ fn may_move(
     if entry.class() == Class::Short || entry.tunnel() == Tunnel::Long {
         return None;
     }
-    let leaves_ns = if config.long_service.is_known() {
-        tunnels.long.next_start_ns(now_ns) + config.long_service.of(packet.bytes)
-    } else {
-        now_ns
-    };
-    if leaves_ns >= entry.drained_ns + config.guard_ns {
+    // Its own time in the long tunnel is no argument: a token bucket may let a
+    // first packet pass at once.
+    if tunnels.long.next_start_ns(now_ns) >= entry.drained_ns + config.guard_ns {
         Some(FlowEvent::MovedDrained)
     } else if now_ns >= entry.long_since_ns + config.cap_ns {
         Some(FlowEvent::MovedAtCap)

@@ -58,6 +58,9 @@ impl Config {
     /// The gap that is waited for while the short tunnel's rate is not known:
     /// longer than most queues that a class of short flows builds.
     pub const DEFAULT_GAP_NS: u64 = 5_000_000;
+    /// What the model of a drain does not see: the burst of a token bucket, two
+    /// full packets at 50 Mbit/s, and jitter between the border's CPUs.
+    pub const DEFAULT_GUARD_NS: u64 = 500_000;
     /// Long enough for several drains, short against any long flow.
     pub const DEFAULT_CAP_NS: u64 = 200_000_000;
     /// What any queue worth its name holds.

@@ -397,6 +397,9 @@ fn parse_tcp<B: Buffer + ?Sized>(frame: &B, network: &Network) -> Result<Transpo
         .ok_or(Refusal::TruncatedTransport)?;
     let header_bytes = usize::from(header[12] >> 4) * 4;
     let end = network.transport_offset + header_bytes;
+    if header_bytes > TCP_BYTES && frame.read::<1>(end - 1).is_none() {
+        return Err(Refusal::TruncatedTransport);
+    }
     if header_bytes < TCP_BYTES || end > network.frame_bytes {
         return Err(Refusal::MalformedTcp);
     }

@@ -4,6 +4,8 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use splitter_common::config::Config as Policy;
+
 use super::document::{Document, Section, integer, string, word};
 use super::leaf::{address, directory, interface, next_hop, prefix, socket_address};
 use super::{
@@ -18,7 +20,8 @@ const MAX_TABLE_SIZE: u32 = 1 << 24;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Beyond a day the kernel's coarse clock could wrap round between two packets.
 const MAX_IDLE_TIMEOUT_S: u32 = 86_400;
-const GUARD_WITHOUT_RATE: Duration = Duration::from_micros(5000);
+const GUARD_WITH_RATE: Duration = Duration::from_nanos(Policy::DEFAULT_GUARD_NS);
+const GUARD_WITHOUT_RATE: Duration = Duration::from_nanos(Policy::DEFAULT_GAP_NS);
 const MAX_GUARD_US: u32 = 10_000_000;
 const CAP: Duration = Duration::from_millis(200);
 const LONG_QUEUE: Duration = Duration::from_millis(5);
@@ -191,7 +194,7 @@ fn flows(section: &Section<'_, '_>) -> Flows {
 
 fn demotion(section: &Section<'_, '_>, rate_known: bool) -> Demotion {
     let default_guard = if rate_known {
-        Duration::ZERO
+        GUARD_WITH_RATE
     } else {
         GUARD_WITHOUT_RATE
     };
