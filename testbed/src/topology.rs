@@ -288,6 +288,7 @@ impl<'a> Link<'a> {
                 );
             }
             end.namespace.run_with_input("ip -batch -", &batch)?;
+            end.namespace.keep_flows_in_order(device)?;
             if let Some(rate) = end.rate_mbit {
                 // The queue holds 20 ms at 100 Mbit/s; the burst is two packets, as small as the
                 // shaper can do.
