@@ -6,6 +6,7 @@ pub mod clock;
 pub mod frame;
 pub mod pipeline;
 pub mod table;
+pub mod verdict_log;
 
 #[cfg(target_arch = "bpf")]
 #[panic_handler]

@@ -45,8 +45,8 @@ impl log::Log for Tracing {
     }
 
     fn log(&self, record: &log::Record<'_>) {
-        // The kernel has filtered by level already; `packets` says what this is.
-        tracing::info!(target: "packets", level = %record.level(), "{}", record.args());
+        // The kernel has filtered by level already.
+        tracing::info!("packet: {}", record.args());
     }
 
     fn flush(&self) {}

@@ -375,9 +375,7 @@ words! {
         /// Nothing; the program carries no logging code.
         #[default]
         Off = "off",
-        /// Flows that change class.
-        Info = "info",
-        /// Packets that are refused, too.
+        /// Packets that pass untreated.
         Debug = "debug",
         /// Every packet.
         Trace = "trace",

@@ -119,10 +119,12 @@ pub(super) fn check_capabilities() -> Result<(), InstanceError> {
         Capability::CAP_NET_ADMIN,
         Capability::CAP_PERFMON,
     ];
+    let effective =
+        |capability| caps::has_cap(None, CapSet::Effective, capability).unwrap_or(false);
+    // CAP_SYS_ADMIN stands for both BPF capabilities, as it did before they existed.
     let has = |capability| {
-        caps::has_cap(None, CapSet::Effective, capability).unwrap_or(false)
-            || caps::has_cap(None, CapSet::Effective, Capability::CAP_SYS_ADMIN).unwrap_or(false)
-                && capability != Capability::CAP_NET_ADMIN
+        effective(capability)
+            || (capability != Capability::CAP_NET_ADMIN && effective(Capability::CAP_SYS_ADMIN))
     };
     let missing: Vec<String> = NEEDED
         .into_iter()

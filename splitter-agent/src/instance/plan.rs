@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 use splitter_common::config::Config as Policy;
+use splitter_common::flow::{FlowEntry, FlowKeyV4, FlowKeyV6};
 
 use super::{InstanceError, State, attached_mode};
 use crate::config::{AttachMode, Config, Family, InterfaceName};
@@ -22,7 +23,7 @@ pub struct Plan {
     pub routes: routes::Plan,
     /// The program on each interface.
     pub attachments: Vec<Attachment>,
-    /// Memory of the flow tables when they are full, in bytes.
+    /// Memory that the kernel sets aside for the flow tables, in bytes.
     pub table_bytes: u64,
     #[serde(skip)]
     pub(super) policy: Policy,
@@ -182,11 +183,13 @@ fn attachments(inputs: &Inputs<'_>) -> Result<Vec<Attachment>, InstanceError> {
     Ok(attachments)
 }
 
-/// Both families; measured per entry on an LRU hash: key, value, and 48 bytes
-/// of the kernel's own.
+/// For both families. An LRU hash of Linux 6.18 takes 64 bytes an entry besides
+/// key and value, as `bpftool map` shows, and takes them at once.
 fn table_bytes(table_size: u32) -> u64 {
-    const OWN: u64 = 48;
-    u64::from(table_size) * ((OWN + 16 + 56) + (OWN + 40 + 56))
+    const OWN: usize = 64;
+    let entry = OWN + size_of::<FlowEntry>();
+    let both = (entry + size_of::<FlowKeyV4>()) + (entry + size_of::<FlowKeyV6>());
+    u64::from(table_size) * both as u64
 }
 
 impl fmt::Display for Plan {
@@ -195,7 +198,7 @@ impl fmt::Display for Plan {
             ProgramAction::Keep => writeln!(f, "= keep the kernel programs")?,
             ProgramAction::Load => writeln!(
                 f,
-                "+ load the kernel programs; full flow tables take {} MiB",
+                "+ load the kernel programs; the flow tables take {} MiB",
                 self.table_bytes.div_ceil(1 << 20)
             )?,
         }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use aya::maps::{Array, HashMap, Map, MapData, MapInfo, PerCpuArray};
 use aya::programs::links::{FdLink, LinkError};
-use aya::programs::{Xdp, XdpMode, xdp::XdpLink};
+use aya::programs::{ProgramError, Xdp, XdpMode, xdp::XdpLink};
 use aya::{Ebpf, EbpfLoader, Pod};
 use aya_obj::programs::XdpAttachType;
 use serde::Serialize;
@@ -381,7 +381,6 @@ fn load_object(object: &Object, options: &LoadOptions) -> Result<Ebpf, KernelErr
 fn log_level(level: PacketLog) -> u8 {
     match level {
         PacketLog::Off => 0,
-        PacketLog::Info => 3,
         PacketLog::Debug => 4,
         PacketLog::Trace => 5,
     }
@@ -440,15 +439,29 @@ fn map_error(name: &'static str) -> impl Fn(aya::maps::MapError) -> KernelError 
     move |source| KernelError::Map { name, source }
 }
 
-fn program_error(program: &'static str) -> impl Fn(aya::programs::ProgramError) -> KernelError {
+fn program_error(program: &'static str) -> impl Fn(ProgramError) -> KernelError {
     move |source| KernelError::Program { program, source }
 }
 
-fn load_error(program: &'static str) -> impl Fn(aya::programs::ProgramError) -> KernelError {
-    move |source| match program_errno(&source) {
-        Some(libc::EPERM) => KernelError::NotPermitted {
+fn load_error(program: &'static str) -> impl Fn(ProgramError) -> KernelError {
+    move |error| match error {
+        error if program_errno(&error) == Some(libc::EPERM) => KernelError::NotPermitted {
             action: "load a BPF program",
         },
-        _ => KernelError::Program { program, source },
+        ProgramError::LoadError {
+            io_error,
+            verifier_log,
+        } => KernelError::Verifier {
+            program,
+            source: io_error,
+            last_words: last_lines(&verifier_log.to_string(), 8),
+        },
+        source => KernelError::Program { program, source },
     }
+}
+
+/// The whole log has a line for each instruction; the reason stands at its end.
+fn last_lines(text: &str, count: usize) -> String {
+    let lines: Vec<_> = text.trim_end().lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
 }

@@ -51,13 +51,25 @@ pub enum KernelError {
     /// The object could not be loaded into the kernel.
     #[error("cannot load the kernel programs: {0}")]
     Load(#[from] EbpfError),
-    /// A program was refused, as a rule by the verifier.
-    #[error("the kernel refused the program `{program}`: {source}")]
+    /// Something else was wrong with a program.
+    #[error("cannot use the program `{program}`: {source}")]
     Program {
         /// Its name.
         program: &'static str,
         /// The reason.
         source: ProgramError,
+    },
+    /// The verifier refused a program.
+    #[error(
+        "the kernel's verifier refused the program `{program}`: {source}; its last words:\n{last_words}"
+    )]
+    Verifier {
+        /// Its name.
+        program: &'static str,
+        /// The error of the call.
+        source: io::Error,
+        /// The end of the verifier's log.
+        last_words: String,
     },
     /// The object does not hold what this agent expects.
     #[error("the kernel object has no {kind} `{name}`; agent and object are of different versions")]

@@ -9,9 +9,8 @@ use aya_ebpf::programs::{TcContext, XdpContext};
 use splitter_common::config::ClockReading;
 use splitter_common::flow::{FlowKey, FlowKeyV6, TapEntry};
 use splitter_common::packet::{Network, Transport};
-use splitter_common::split::Outcome;
 use splitter_ebpf::frame::SocketBuffer;
-use splitter_ebpf::{clock, pipeline};
+use splitter_ebpf::{clock, pipeline, verdict_log};
 
 #[btf_map]
 static CLOCK_READING: Array<ClockReading, 1> = Array::new();
@@ -25,27 +24,10 @@ static TAPPED: HashMap<FlowKeyV6, TapEntry, 65_536> = HashMap::new();
 #[xdp(frags)]
 pub fn split(context: XdpContext) -> u32 {
     if let Some(outcome) = pipeline::split(&context) {
-        log(&context, outcome);
+        verdict_log::write(&context, outcome);
     }
     XDP_PASS
 }
-
-#[cfg(feature = "log")]
-#[inline(always)]
-fn log(context: &XdpContext, outcome: Outcome) {
-    match outcome {
-        Outcome::Split { class, tunnel } => {
-            aya_log_ebpf::trace!(context, "class {} to tunnel {}", class as u8, tunnel as u8);
-        }
-        Outcome::Passed(refusal) => {
-            aya_log_ebpf::debug!(context, "passed untreated: {}", refusal as u8);
-        }
-    }
-}
-
-#[cfg(not(feature = "log"))]
-#[inline(always)]
-fn log(_: &XdpContext, _: Outcome) {}
 
 /// Notes when each TCP flow's first and last packet pass an interface, at
 /// ingress or egress, for completion times as the paper measures them.
