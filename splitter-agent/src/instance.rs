@@ -77,11 +77,22 @@ impl Instance {
         &self.pins
     }
 
+    /// The maps and pins, if the instance is up.
+    ///
+    /// # Errors
+    /// When the caller may not see them, or they cannot be used.
+    pub fn open(&self) -> Result<Option<Dataplane>, InstanceError> {
+        self.pins.check_readable()?;
+        Ok(Dataplane::open(&self.pins)?)
+    }
+
     /// Keeps other agents from changing this instance until it is dropped.
     ///
     /// # Errors
-    /// [`InstanceError::Running`] when another agent holds it.
+    /// [`InstanceError::Running`] when another agent holds it, and
+    /// [`InstanceError::NotPermitted`] when the caller could not change it.
     pub fn lock(&self) -> Result<Lock, InstanceError> {
+        error::check_capabilities()?;
         Lock::acquire(&self.config.instance_dir())
     }
 
@@ -92,7 +103,7 @@ impl Instance {
     /// or the kernel does not tell.
     pub async fn plan(&self) -> Result<Plan, InstanceError> {
         let interfaces = self.netlink.interfaces().await?;
-        let dataplane = Dataplane::open(&self.pins)?;
+        let dataplane = self.open()?;
         self.plan_with(&interfaces, dataplane.as_ref()).await
     }
 
@@ -101,16 +112,15 @@ impl Instance {
     /// # Errors
     /// See [`InstanceError`]; what this call had changed is undone by then.
     pub async fn up(&self, _lock: &Lock, owner: Owner) -> Result<BroughtUp, InstanceError> {
-        error::check_capabilities()?;
         let found = State::read(&self.config.instance_dir())?;
         let interfaces = self.netlink.interfaces().await?;
-        let existing = Dataplane::open(&self.pins)?;
+        let existing = self.open()?;
         let plan = self.plan_with(&interfaces, existing.as_ref()).await?;
         let is_new = existing.is_none();
-        let owner = if is_new {
-            owner
-        } else {
-            found.map_or(owner, |state| state.owner)
+        // What `up` was asked for stays, whoever watches it meanwhile.
+        let owner = match &found {
+            Some(state) if !is_new && owner == Owner::Run => state.owner,
+            _ => owner,
         };
         // Written before anything is changed, for `down` after a crash.
         State::new(owner, &self.config, &self.object).write(&self.config.instance_dir())?;
@@ -135,8 +145,9 @@ impl Instance {
             }),
             Err(error) => {
                 undo.run(&dataplane);
-                if is_new {
-                    State::remove(&self.config.instance_dir())?;
+                match found {
+                    Some(found) if !is_new => found.write(&self.config.instance_dir())?,
+                    _ => State::remove(&self.config.instance_dir())?,
                 }
                 Err(error)
             }
@@ -150,7 +161,6 @@ impl Instance {
     /// # Errors
     /// When something cannot be removed; the rest is by then.
     pub async fn down(&self, _lock: &Lock) -> Result<Vec<String>, InstanceError> {
-        error::check_capabilities()?;
         let directory = self.config.instance_dir();
         let footprint = State::read(&directory)?.map_or_else(
             || routes::Footprint::of(&self.config),

@@ -8,7 +8,6 @@ use serde::Serialize;
 use splitter_agent::config::Config;
 use splitter_agent::flows::{FlowRow, Listing, list};
 use splitter_agent::instance::{AttachedInterface, Instance, Owner, State};
-use splitter_agent::kernel::Dataplane;
 use splitter_common::counters::{Counters, FlowEvent};
 use splitter_common::flow::{Class, Tunnel};
 use splitter_common::packet::Refusal;
@@ -69,7 +68,7 @@ pub(crate) async fn status(config: Config, json: bool) -> Result<()> {
 async fn look(instance: &Instance) -> Result<Status> {
     let config = instance.config();
     let state = State::read(&config.instance_dir())?;
-    let dataplane = Dataplane::open(instance.pins())?;
+    let dataplane = instance.open()?;
     let (attached, counters) = match &dataplane {
         Some(dataplane) => (
             instance.attached(dataplane.program_id()?).await?,
@@ -181,7 +180,7 @@ fn show(status: &Status) -> Result<()> {
 pub(crate) async fn flows(config: Config, limit: usize, watch: bool, json: bool) -> Result<()> {
     let instance = Instance::new(config)?;
     loop {
-        let Some(dataplane) = Dataplane::open(instance.pins())? else {
+        let Some(dataplane) = instance.open()? else {
             bail!(
                 "the instance `{}` is down; `splitter up` or `splitter run` brings it up",
                 instance.config().name
