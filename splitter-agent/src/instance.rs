@@ -127,7 +127,10 @@ impl Instance {
 
         let mut dataplane = match existing {
             Some(dataplane) => dataplane,
-            None => self.load(plan.policy)?,
+            None => self.load(plan.policy).or_else(|error| {
+                State::remove(&self.config.instance_dir())?;
+                Err(error)
+            })?,
         };
         let mut undo = Undo {
             pins: is_new.then(|| self.pins.clone()),

@@ -26,6 +26,8 @@ struct Status {
     attached: Vec<AttachedInterface>,
     missing: Vec<String>,
     in_place: bool,
+    /// Why it cannot be put in place at present.
+    problem: Option<String>,
     traffic: Vec<Traffic>,
     flows: Flows,
     passed: Vec<Passed>,
@@ -76,6 +78,15 @@ async fn look(instance: &Instance) -> Result<Status> {
         ),
         None => (Vec::new(), Counters::ZERO),
     };
+    // What keeps an instance from being put in place is worth knowing; it is no
+    // reason to tell nothing else.
+    let (in_place, problem) = match &dataplane {
+        None => (false, None),
+        Some(_) => match instance.plan().await {
+            Ok(plan) => (plan.is_unchanged(), None),
+            Err(error) => (false, Some(error.to_string())),
+        },
+    };
     let is_attached = |name| attached.iter().any(|it| it.interface == name);
     let missing = config
         .lan
@@ -86,7 +97,8 @@ async fn look(instance: &Instance) -> Result<Status> {
         up: dataplane.is_some(),
         owner: state.map(|state| state.owner),
         missing: missing.map(ToString::to_string).collect(),
-        in_place: dataplane.is_some() && instance.plan().await?.is_unchanged(),
+        in_place,
+        problem,
         traffic: traffic(&counters),
         flows: flow_counts(&counters),
         passed: passed(&counters),
@@ -146,7 +158,9 @@ fn show(status: &Status) -> Result<()> {
     for interface in &status.missing {
         println!("  {interface}: not attached");
     }
-    if !status.in_place {
+    if let Some(problem) = &status.problem {
+        println!("  not everything is in place: {problem}");
+    } else if !status.in_place {
         println!(
             "  not everything is in place: `splitter plan` shows what `splitter up` would mend"
         );
