@@ -142,7 +142,8 @@ impl Site {
         within(PATIENCE, what, ask)
     }
 
-    /// Rules, routes and devices with their XDP programs, as `ip` shows them.
+    /// Rules, routes and devices with their XDP programs, as `ip` shows them, sorted: rules of one
+    /// priority select different packets.
     pub(crate) fn routing(&self) -> String {
         let looks = [
             "ip rule",
@@ -152,7 +153,10 @@ impl Site {
             "ip -o link",
         ];
         let shown = looks.map(|look| self.border().run(look).expect("ip works"));
-        shown.concat()
+        let shown = shown.concat();
+        let mut lines: Vec<&str> = shown.lines().collect();
+        lines.sort_unstable();
+        lines.join("\n")
     }
 
     /// The mode of the XDP program on a device, in the kernel's number: 1 is native, 2 generic.
