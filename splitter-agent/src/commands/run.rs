@@ -22,10 +22,11 @@ const REPAIR_INTERVAL: Duration = Duration::from_secs(1);
 /// The part of readiness that the repair loop speaks for.
 const DATAPLANE: &str = "dataplane";
 
-/// Brings the instance up, watches and measures it until SIGTERM or Ctrl-C,
-/// and restores what it found, unless `splitter up` had brought it up.
+/// Brings the instance up, watches and measures it until SIGTERM, SIGHUP or
+/// Ctrl-C, and restores what it found, unless `splitter up` had brought it up.
 pub(crate) async fn run(config: Config) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut hang_up = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
     let instance = Instance::new(config)?;
     // Whatever can refuse without having changed anything comes first. Another
@@ -56,6 +57,8 @@ pub(crate) async fn run(config: Config) -> Result<()> {
     let ended_by = tokio::select! {
         _ = terminate.recv() => "SIGTERM",
         _ = interrupt.recv() => "Ctrl-C",
+        // The terminal is gone, and with it whoever would have pressed Ctrl-C.
+        _ = hang_up.recv() => "SIGHUP",
         never = repair(&instance, &lock, &monitor, &readiness) => never,
         never = sweep(&monitor) => never,
     };
