@@ -1,5 +1,6 @@
 //! `splitter status` and `splitter flows`: what is going on, without a daemon.
 
+use std::io::{self, Write as _};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -12,7 +13,7 @@ use splitter_common::counters::{Counters, FlowEvent};
 use splitter_common::flow::{Class, Tunnel};
 use splitter_common::packet::Refusal;
 
-use super::{count, print_json};
+use super::{count, print, print_json};
 
 /// How often `flows --watch` looks.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -143,7 +144,7 @@ fn passed(counters: &Counters) -> Vec<Passed> {
 
 fn show(status: &Status) -> Result<()> {
     if !status.up {
-        println!("{}: down", status.name);
+        print(format_args!("{}: down", status.name))?;
         return Ok(());
     }
     let by = match status.owner {
@@ -151,41 +152,41 @@ fn show(status: &Status) -> Result<()> {
         Some(Owner::Run) => "by `splitter run`",
         None => "by an unknown agent",
     };
-    println!("{}: up, brought up {by}", status.name);
+    print(format_args!("{}: up, brought up {by}", status.name))?;
     for AttachedInterface { interface, mode } in &status.attached {
-        println!("  {interface}: {} XDP", mode.as_str());
+        print(format_args!("  {interface}: {} XDP", mode.as_str()))?;
     }
     for interface in &status.missing {
-        println!("  {interface}: not attached");
+        print(format_args!("  {interface}: not attached"))?;
     }
     if let Some(problem) = &status.problem {
-        println!("  not everything is in place: {problem}");
+        print(format_args!("  not everything is in place: {problem}"))?;
     } else if !status.in_place {
-        println!(
+        print(format_args!(
             "  not everything is in place: `splitter plan` shows what `splitter up` would mend"
-        );
+        ))?;
     }
-    println!();
+    print("")?;
     let mut traffic = Table::new(["class and tunnel", "packets", "bytes"]);
     for row in &status.traffic {
         let name = format!("{} in the {} tunnel", row.class, row.tunnel);
         traffic.row([name, count(row.packets), count(row.bytes)]);
     }
-    println!("{}", traffic.to_text());
+    print(traffic.to_text())?;
     let flows = &status.flows;
-    println!(
+    print(format_args!(
         "\n{} flows started, {} became long; {} changed tunnels when drained, {} at the cap.",
         count(flows.started),
         count(flows.became_long),
         count(flows.moved_drained),
         count(flows.moved_at_cap)
-    );
+    ))?;
     if !status.passed.is_empty() {
         let mut passed = Table::new(["passed untreated", "packets"]);
         for row in &status.passed {
             passed.row([row.reason.to_owned(), count(row.packets)]);
         }
-        println!("\n{}", passed.to_text());
+        print(format_args!("\n{}", passed.to_text()))?;
     }
     Ok(())
 }
@@ -204,7 +205,7 @@ pub(crate) async fn flows(config: Config, limit: usize, watch: bool, json: bool)
         if json {
             print_json(&listing)?;
         } else {
-            show_flows(&listing, watch);
+            show_flows(&listing, watch)?;
         }
         if !watch {
             return Ok(());
@@ -216,17 +217,17 @@ pub(crate) async fn flows(config: Config, limit: usize, watch: bool, json: bool)
     }
 }
 
-fn show_flows(listing: &Listing, watch: bool) {
+fn show_flows(listing: &Listing, watch: bool) -> Result<()> {
     if watch {
         // Home, and clear what follows: a page that does not flicker.
-        print!("\x1b[H\x1b[J");
+        write!(io::stdout(), "\x1b[H\x1b[J")?;
     }
     let Listing { census, flows } = listing;
-    println!(
+    print(format_args!(
         "{} short and {} long flows\n",
         count(census.short),
         count(census.long)
-    );
+    ))?;
     let headers = [
         "flow", "class", "tunnel", "packets", "bytes", "age s", "idle s", "finished",
     ];
@@ -234,7 +235,7 @@ fn show_flows(listing: &Listing, watch: bool) {
     for flow in flows {
         table.row(cells(flow));
     }
-    println!("{}", table.to_text());
+    print(table.to_text())
 }
 
 fn cells(flow: &FlowRow) -> [String; 8] {
