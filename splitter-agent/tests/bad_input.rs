@@ -53,7 +53,14 @@ fn refused(site: &Site, commands: &[&str], code: i32, words: &[&str]) {
 #[test]
 fn wrong_configuration_exits_with_3_and_names_the_line() {
     on_site(|site| {
+        let tunnels = "[short]\ndevice = 'tun0'\n[long]\ndevice = 'tun1'\n";
+        let loopback = format!("lan = 'lo'\n{tunnels}");
         let wrong = [
+            (
+                &*loopback,
+                "1: lan = 'lo': nothing arrives from the site on lo",
+                "face the site",
+            ),
             (
                 "lan = 'lan0'\nlann = 'x'\n",
                 "2: lann = 'x': unknown key",

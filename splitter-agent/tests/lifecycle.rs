@@ -6,6 +6,8 @@ mod daemon;
 #[path = "support/site.rs"]
 mod site;
 
+use std::process::Stdio;
+
 use flow_testbed::require;
 use flow_testbed::require::Requirement::{FileSystem, Program, QueueingDiscipline, Root};
 use nix::sys::signal::Signal;
@@ -39,6 +41,11 @@ fn run_splits_measures_and_leaves_nothing_on_sigterm() {
 #[test]
 fn run_splits_measures_and_leaves_nothing_on_ctrl_c() {
     on_site(|site| run_to_the_end(site, Signal::SIGINT));
+}
+
+#[test]
+fn run_splits_measures_and_leaves_nothing_when_the_terminal_goes() {
+    on_site(|site| run_to_the_end(site, Signal::SIGHUP));
 }
 
 fn run_to_the_end(site: &Site, signal: Signal) {
@@ -258,6 +265,23 @@ fn interface_dropped_from_the_configuration_is_detached() {
         assert_eq!(site.json(&["up"])["changed"], false);
         site.json(&["down"]);
         site.assert_clean(&before);
+    });
+}
+
+#[test]
+fn reader_that_has_seen_enough_is_no_error() {
+    on_site(|site| {
+        for arguments in [&["up"][..], &["status"], &["flows"], &["plan"], &["down"]] {
+            let mut child = site
+                .command(arguments)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("it can be started");
+            drop(child.stdout.take());
+            let output = child.wait_with_output().expect("it ends");
+            assert!(output.status.success(), "{arguments:?}: {output:?}");
+        }
     });
 }
 
