@@ -102,10 +102,13 @@ pub struct Flows {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Demotion {
     /// Slack above the computed drain time, or the gap to wait for where no rate is known.
-    /// Default 0 with `short.rate_mbit`, 5 ms without.
+    /// Default 500 us with `short.rate_mbit`, 5 ms without.
     pub guard: Duration,
     /// A flow is moved after so long at the latest. Default 200 ms.
     pub cap: Duration,
+    /// How much traffic the queue in front of the long tunnel holds at least; matters only where
+    /// both rates are known. Default 5 ms.
+    pub long_queue: Duration,
 }
 
 /// The two marks and how the kernel's rules match them.

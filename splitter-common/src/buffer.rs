@@ -11,6 +11,13 @@ pub trait Buffer {
 
     /// How many bytes are at hand.
     fn available(&self) -> usize;
+
+    /// How many bytes the whole frame has, those that are not at hand included.
+    /// May cost a call; it is asked only when the headers tell of more bytes
+    /// than [`Buffer::available`].
+    fn length(&self) -> usize {
+        self.available()
+    }
 }
 
 /// Bytes of a frame that may be rewritten in place.

@@ -9,19 +9,22 @@
 //! for a whole retransmission time-out. So a long flow stays in the short
 //! tunnel until its last packet there must have drained:
 //!
-//! - when the tunnel's rate is known, a leaky bucket ([`crate::drain`]) says
-//!   when that is; the time that the packet itself needs to enter the long
-//!   tunnel counts in its favour;
+//! - when the tunnels' rates are known, leaky buckets ([`crate::drain`]) say
+//!   when that is, and how late a packet that enters the long tunnel now would
+//!   leave it: it is enough that it leaves later;
+//!   [`Config::guard_ns`] is added for what the buckets do not see;
 //! - when not, after a silence of [`Config::guard_ns`];
 //! - and after [`Config::cap_ns`] in any case, counted apart.
 //!
 //! The cost is that the first packets of a long flow that follow the threshold
-//! still load the short tunnel: a handful where the rate is known, the bytes of
-//! one cap where it is not and the flow never pauses.
+//! still load the short tunnel. With known rates these are a handful while the
+//! long tunnel is busy. While that is empty, a flow that never pauses cannot
+//! change without overtaking itself; then *new* flows, which have no order to
+//! keep yet, start in the long tunnel instead, where nothing delays them.
 
 use crate::config::{Config, Unit};
 use crate::counters::FlowEvent;
-use crate::drain::VirtualQueue;
+use crate::drain::{Tunnels, VirtualQueue};
 use crate::flow::{Class, FlowEntry, Tunnel};
 use crate::packet::TcpFlags;
 
@@ -73,7 +76,7 @@ pub struct Verdict {
     pub completed_ns: Option<u64>,
 }
 
-/// Counts `packet` in `entry` and decides.
+/// Counts `packet` in `entry`, decides, and notes in `tunnels` where it goes.
 ///
 /// An entry that was never used (no packets) is a new flow. `now_ns` is
 /// `CLOCK_MONOTONIC`, as exact as [`needs_precise_time`] asks for.
@@ -82,12 +85,18 @@ pub fn classify(
     entry: &mut FlowEntry,
     packet: FlowPacket,
     config: &Config,
+    tunnels: &mut Tunnels,
     now_ns: u64,
 ) -> Verdict {
     let start = fresh_start(entry, packet.flags, config, now_ns);
     if start.is_some() {
         *entry = FlowEntry {
             first_seen_ns: now_ns,
+            flags: if starts_aside(config, tunnels, now_ns) {
+                FlowEntry::MOVED
+            } else {
+                0
+            },
             ..FlowEntry::default()
         };
     }
@@ -99,10 +108,11 @@ pub fn classify(
     if became_long {
         entry.long_since_ns = now_ns.max(1);
     }
-    let moved = may_move(entry, packet, config, now_ns);
+    let moved = may_move(entry, config, tunnels, now_ns);
     if moved.is_some() {
         entry.flags |= FlowEntry::MOVED;
     }
+    note_sent(entry, packet.bytes, config, tunnels, now_ns);
     Verdict {
         class: entry.class(),
         tunnel: entry.tunnel(),
@@ -111,25 +121,6 @@ pub fn classify(
         moved,
         completed_ns: completion(entry, packet.flags, now_ns),
     }
-}
-
-/// Notes that a packet of the flow was sent into the short tunnel.
-///
-/// Call it after [`classify`] chose that tunnel; it is what the change of
-/// tunnel is decided by.
-#[inline(always)]
-pub fn note_sent_short(
-    entry: &mut FlowEntry,
-    bytes: u64,
-    config: &Config,
-    queue: &mut VirtualQueue,
-    now_ns: u64,
-) {
-    entry.drained_ns = if config.short_service.is_known() {
-        queue.send(bytes, now_ns, config.short_service)
-    } else {
-        now_ns
-    };
 }
 
 /// Whether [`classify`] needs `now_ns` to better than a clock tick for this
@@ -188,20 +179,63 @@ fn exceeds_threshold(entry: &FlowEntry, config: &Config) -> bool {
 #[inline(always)]
 fn may_move(
     entry: &FlowEntry,
-    packet: FlowPacket,
     config: &Config,
+    tunnels: &Tunnels,
     now_ns: u64,
 ) -> Option<FlowEvent> {
     if entry.class() == Class::Short || entry.tunnel() == Tunnel::Long {
         return None;
     }
-    let arrives_ns = now_ns + config.long_service.of(packet.bytes);
-    if arrives_ns >= entry.drained_ns + config.guard_ns {
+    // Its own time in the long tunnel is no argument: a token bucket may let a
+    // first packet pass at once.
+    if tunnels.long.next_start_ns(now_ns) >= entry.drained_ns + config.guard_ns {
         Some(FlowEvent::MovedDrained)
     } else if now_ns >= entry.long_since_ns + config.cap_ns {
         Some(FlowEvent::MovedAtCap)
     } else {
         None
+    }
+}
+
+/// Whether a new flow had better start in the long tunnel: a long flow is still
+/// in the short one, and the wait there is the longer one by a margin.
+#[inline(always)]
+fn starts_aside(config: &Config, tunnels: &Tunnels, now_ns: u64) -> bool {
+    /// Less than this is not worth a change: some eight full packets at
+    /// 100 Mbit/s.
+    const MARGIN_NS: u64 = 1_000_000;
+    config.short_service.is_known()
+        && config.long_service.is_known()
+        && now_ns < tunnels.occupied_until_ns
+        && tunnels.short.next_start_ns(now_ns) > tunnels.long.next_start_ns(now_ns) + MARGIN_NS
+}
+
+/// Puts the packet into the modelled queue of its tunnel.
+#[inline(always)]
+fn note_sent(
+    entry: &mut FlowEntry,
+    bytes: u64,
+    config: &Config,
+    tunnels: &mut Tunnels,
+    now_ns: u64,
+) {
+    /// A long flow that sent nothing for so long does not occupy a tunnel.
+    const OCCUPATION_NS: u64 = 2_000_000;
+    match entry.tunnel() {
+        Tunnel::Short if config.short_service.is_known() => {
+            entry.drained_ns = tunnels.short.send(bytes, now_ns, config.short_service);
+            if entry.class() == Class::Long {
+                tunnels.occupied_until_ns = now_ns + OCCUPATION_NS;
+            }
+        }
+        Tunnel::Short => entry.drained_ns = now_ns,
+        Tunnel::Long if config.long_service.is_known() => {
+            let limit_ns = config.long_queue_ns;
+            tunnels
+                .long
+                .send_within(bytes, now_ns, config.long_service, limit_ns);
+        }
+        Tunnel::Long => {}
     }
 }
 

@@ -15,7 +15,7 @@ impl Unit {
     pub const BYTES: Self = Self(1);
 }
 
-/// Settings of the policy; 56 bytes.
+/// Settings of the policy; 64 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -33,6 +33,8 @@ pub struct Config {
     pub short_service: ServiceTime,
     /// Of the long tunnel.
     pub long_service: ServiceTime,
+    /// How much traffic the queue in front of the long tunnel holds at least.
+    pub long_queue_ns: u64,
     /// Payload bytes of a full segment, by which the segments of a GRO
     /// aggregate are counted; 0 counts each aggregate as one packet.
     pub segment_bytes: u32,
@@ -56,8 +58,13 @@ impl Config {
     /// The gap that is waited for while the short tunnel's rate is not known:
     /// longer than most queues that a class of short flows builds.
     pub const DEFAULT_GAP_NS: u64 = 5_000_000;
+    /// What the model of a drain does not see: the burst of a token bucket, two
+    /// full packets at 50 Mbit/s, and jitter between the border's CPUs.
+    pub const DEFAULT_GUARD_NS: u64 = 500_000;
     /// Long enough for several drains, short against any long flow.
     pub const DEFAULT_CAP_NS: u64 = 200_000_000;
+    /// What any queue worth its name holds.
+    pub const DEFAULT_QUEUE_NS: u64 = 5_000_000;
     /// DSCP 4 and 2, ToS 0x10 and 0x08: the classic low-delay and throughput
     /// bits, which differ within the three bits that legacy ToS rules see.
     pub const DEFAULT_SHORT_MARK: Dscp = Dscp::new(4).unwrap();
@@ -125,6 +132,7 @@ impl Default for Config {
             cap_ns: Self::DEFAULT_CAP_NS,
             short_service: ServiceTime::UNKNOWN,
             long_service: ServiceTime::UNKNOWN,
+            long_queue_ns: Self::DEFAULT_QUEUE_NS,
             segment_bytes: 0,
             unit: Unit::PACKETS,
             short_mark: Self::DEFAULT_SHORT_MARK,

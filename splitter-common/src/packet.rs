@@ -132,7 +132,8 @@ pub struct Network {
     /// Source and destination.
     pub addresses: Addresses,
     /// Bytes from the start of the Ethernet header to the end of the IP packet.
-    /// For a GRO aggregate this is the length of the aggregate.
+    /// For a GRO aggregate this is the length of the aggregate. Never more than
+    /// the frame has, whatever the headers say.
     pub frame_bytes: usize,
 }
 
@@ -291,11 +292,7 @@ fn parse_ipv4<B: Buffer + ?Sized>(frame: &B, offset: usize) -> Result<Network, R
             source: u32::from_ne_bytes([header[12], header[13], header[14], header[15]]),
             destination: u32::from_ne_bytes([header[16], header[17], header[18], header[19]]),
         },
-        frame_bytes: if total_bytes == 0 {
-            frame.available()
-        } else {
-            offset + total_bytes
-        },
+        frame_bytes: believed_length(frame, offset, total_bytes),
     })
 }
 
@@ -318,12 +315,28 @@ fn parse_ipv6<B: Buffer + ?Sized>(frame: &B, offset: usize) -> Result<Network, R
             source: [half(&addresses, 0), half(&addresses, 8)],
             destination: [half(&addresses, 16), half(&addresses, 24)],
         },
-        // A payload length of 0 marks a jumbogram or an aggregate beyond 64 KiB.
         frame_bytes: match payload_bytes {
-            0 => frame.available(),
-            _ => offset + IPV6_BYTES + payload_bytes,
+            // A jumbogram, or an aggregate beyond 64 KiB.
+            0 => believed_length(frame, offset, 0),
+            _ => believed_length(frame, offset, IPV6_BYTES + payload_bytes),
         },
     })
+}
+
+/// The length that a header at `offset` states for its packet, 0 for not at
+/// all, as far as the frame bears it out: a sender may write what it likes.
+#[inline(always)]
+fn believed_length<B: Buffer + ?Sized>(frame: &B, offset: usize, stated_bytes: usize) -> usize {
+    let stated = offset + stated_bytes;
+    if stated_bytes != 0 && stated <= frame.available() {
+        return stated;
+    }
+    let length = frame.length();
+    if stated_bytes == 0 || stated > length {
+        length
+    } else {
+        stated
+    }
 }
 
 #[inline(always)]
@@ -384,6 +397,9 @@ fn parse_tcp<B: Buffer + ?Sized>(frame: &B, network: &Network) -> Result<Transpo
         .ok_or(Refusal::TruncatedTransport)?;
     let header_bytes = usize::from(header[12] >> 4) * 4;
     let end = network.transport_offset + header_bytes;
+    if header_bytes > TCP_BYTES && frame.read::<1>(end - 1).is_none() {
+        return Err(Refusal::TruncatedTransport);
+    }
     if header_bytes < TCP_BYTES || end > network.frame_bytes {
         return Err(Refusal::MalformedTcp);
     }

@@ -7,10 +7,10 @@
 //! given the short one.
 
 use crate::buffer::BufferMut;
-use crate::classify::{FlowPacket, classify, needs_precise_time, note_sent_short};
+use crate::classify::{FlowPacket, classify, needs_precise_time};
 use crate::config::Config;
 use crate::counters::{Counters, FlowEvent};
-use crate::drain::VirtualQueue;
+use crate::drain::Tunnels;
 use crate::dscp::{self, Dscp};
 use crate::flow::{Class, FlowEntry, FlowKey, Tunnel};
 use crate::packet::{Network, Refusal, Tcp, Transport};
@@ -53,8 +53,8 @@ pub struct Splitter<'a, T, C> {
     pub table: T,
     /// The host's clock.
     pub clock: C,
-    /// The model of the short tunnel.
-    pub short_queue: &'a mut VirtualQueue,
+    /// The tunnels as the host models them.
+    pub tunnels: &'a mut Tunnels,
     /// The host's counters.
     pub counters: &'a mut Counters,
 }
@@ -100,10 +100,7 @@ impl<T: FlowTable, C: Clock> Splitter<'_, T, C> {
         } else {
             self.clock.coarse_ns()
         };
-        let verdict = classify(entry, packet, config, now_ns);
-        if verdict.tunnel == Tunnel::Short {
-            note_sent_short(entry, bytes, config, self.short_queue, now_ns);
-        }
+        let verdict = classify(entry, packet, config, self.tunnels, now_ns);
 
         let (class, tunnel) = (verdict.class, verdict.tunnel);
         self.counters

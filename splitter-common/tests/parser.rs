@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use splitter_common::dscp::Dscp;
 use splitter_common::flow::FlowKey;
-use splitter_common::packet::{Network, Refusal, Transport};
+use splitter_common::packet::{Network, Refusal, Tcp, Transport};
 use support::packet::{Extension, Fragment, Ip, Packet, Upper};
 use support::shapes::every_shape;
 use support::{checks, oracle};
@@ -135,7 +135,8 @@ proptest! {
     }
 }
 
-/// Every prefix of `frame`: refused up to `needed_bytes`, the same beyond.
+/// Every prefix of `frame`: refused up to `needed_bytes`, the same beyond but for
+/// the length, which is believed only as far as there are bytes.
 fn check_cuts(frame: &[u8], needed_bytes: usize) {
     let whole = checks::parse(frame);
     for length in 0..frame.len() {
@@ -144,7 +145,12 @@ fn check_cuts(frame: &[u8], needed_bytes: usize) {
         checks::parser(cut);
         let found = checks::parse(cut);
         if length >= needed_bytes {
-            assert_eq!(found, whole, "{length} of {} bytes", frame.len());
+            assert_eq!(
+                found,
+                whole.map(|seen| shortened(seen, length)),
+                "{length} of {} bytes",
+                frame.len()
+            );
         } else {
             let refusal = match found {
                 Err(refusal) | Ok((_, Err(refusal))) => refusal,
@@ -154,6 +160,26 @@ fn check_cuts(frame: &[u8], needed_bytes: usize) {
             assert!(is_truncation, "{length} of {needed_bytes}: {refusal:?}");
         }
     }
+}
+
+/// What was seen of a packet, had its frame only `length` bytes.
+fn shortened(
+    (network, transport): (Network, Result<Transport, Refusal>),
+    length: usize,
+) -> (Network, Result<Transport, Refusal>) {
+    let missing = network.frame_bytes.saturating_sub(length);
+    let network = Network {
+        frame_bytes: network.frame_bytes - missing,
+        ..network
+    };
+    let transport = transport.map(|transport| match transport {
+        Transport::Tcp(tcp) => Transport::Tcp(Tcp {
+            payload_bytes: tcp.payload_bytes - missing,
+            ..tcp
+        }),
+        other => other,
+    });
+    (network, transport)
 }
 
 fn addresses(ip: &Ip) -> (IpAddr, IpAddr) {

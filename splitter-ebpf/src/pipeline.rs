@@ -8,11 +8,11 @@ use aya_ebpf::macros::btf_map;
 use aya_ebpf::programs::XdpContext;
 use splitter_common::config::Settings;
 use splitter_common::counters::Counters;
-use splitter_common::drain::VirtualQueue;
+use splitter_common::drain::Tunnels;
 use splitter_common::split::{Outcome, Splitter};
 
 use crate::clock::KernelClock;
-use crate::frame;
+use crate::frame::XdpFrame;
 use crate::table::KernelTable;
 
 #[btf_map]
@@ -22,7 +22,7 @@ static SETTINGS: Array<Settings, 1> = Array::new();
 static COUNTERS: PerCpuArray<Counters, 1> = PerCpuArray::new();
 
 #[btf_map]
-static SHORT_QUEUE: Array<VirtualQueue, 1> = Array::new();
+static TUNNELS: Array<Tunnels, 1> = Array::new();
 
 /// Splits the frame; `None` only when a map is not there, which the kernel
 /// rules out and the verifier cannot know.
@@ -30,19 +30,19 @@ static SHORT_QUEUE: Array<VirtualQueue, 1> = Array::new();
 pub fn split(context: &XdpContext) -> Option<Outcome> {
     let settings = SETTINGS.get(0)?;
     // SAFETY: a per-CPU value, and XDP programs do not interrupt each other on
-    // one CPU; the queue is shared and says so itself.
-    let (counters, short_queue) = unsafe {
+    // one CPU; the tunnels' model is shared and says so itself.
+    let (counters, tunnels) = unsafe {
         (
             &mut *COUNTERS.get_ptr_mut(0)?,
-            &mut *SHORT_QUEUE.get_ptr_mut(0)?,
+            &mut *TUNNELS.get_ptr_mut(0)?,
         )
     };
     let mut splitter = Splitter {
         config: &settings.config,
         table: KernelTable,
         clock: KernelClock(&settings.clock),
-        short_queue,
+        tunnels,
         counters,
     };
-    Some(splitter.split(&mut frame::of_xdp(context)))
+    Some(splitter.split(&mut XdpFrame::new(context)))
 }

@@ -6,6 +6,7 @@
 
 mod command;
 mod counters;
+mod steering;
 
 use std::{
     fs::{self, File},
@@ -66,6 +67,18 @@ pub enum NamespaceError {
         key: String,
         /// The value refused.
         value: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A device's flows could not be steered.
+    #[error(
+        "cannot keep the flows of {device} on one CPU each in network namespace {name}: {source}"
+    )]
+    Steer {
+        /// The namespace.
+        name: String,
+        /// The device.
+        device: String,
         /// What the kernel said.
         source: io::Error,
     },

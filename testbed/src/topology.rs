@@ -18,6 +18,9 @@ use std::{
 
 use crate::namespace::{Namespace, NamespaceError};
 
+/// What the FIFO in front of each tunnel holds: 20 ms at 100 Mbit/s.
+pub const TUNNEL_QUEUE_BYTES: u32 = 250_000;
+
 /// The border's device towards its client or server.
 pub const LAN: &str = "lan0";
 /// The border's device towards its traffic generator.
@@ -285,11 +288,12 @@ impl<'a> Link<'a> {
                 );
             }
             end.namespace.run_with_input("ip -batch -", &batch)?;
+            end.namespace.keep_flows_in_order(device)?;
             if let Some(rate) = end.rate_mbit {
                 // The queue holds 20 ms at 100 Mbit/s; the burst is two packets, as small as the
                 // shaper can do.
                 end.namespace.run(&format!(
-                    "tc qdisc add dev {device} root tbf rate {rate}mbit burst 3100 limit 250000"
+                    "tc qdisc add dev {device} root tbf rate {rate}mbit burst 3100 limit {TUNNEL_QUEUE_BYTES}"
                 ))?;
             }
         }

@@ -4,6 +4,8 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use splitter_common::config::Config as Policy;
+
 use super::document::{Document, Section, integer, string, word};
 use super::leaf::{address, directory, interface, next_hop, prefix, socket_address};
 use super::{
@@ -18,9 +20,11 @@ const MAX_TABLE_SIZE: u32 = 1 << 24;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Beyond a day the kernel's coarse clock could wrap round between two packets.
 const MAX_IDLE_TIMEOUT_S: u32 = 86_400;
-const GUARD_WITHOUT_RATE: Duration = Duration::from_micros(5000);
+const GUARD_WITH_RATE: Duration = Duration::from_nanos(Policy::DEFAULT_GUARD_NS);
+const GUARD_WITHOUT_RATE: Duration = Duration::from_nanos(Policy::DEFAULT_GAP_NS);
 const MAX_GUARD_US: u32 = 10_000_000;
 const CAP: Duration = Duration::from_millis(200);
+const LONG_QUEUE: Duration = Duration::from_millis(5);
 const MAX_CAP_MS: u32 = 60_000;
 const METRICS_ADDRESS: &str = "127.0.0.1:9461";
 
@@ -190,7 +194,7 @@ fn flows(section: &Section<'_, '_>) -> Flows {
 
 fn demotion(section: &Section<'_, '_>, rate_known: bool) -> Demotion {
     let default_guard = if rate_known {
-        Duration::ZERO
+        GUARD_WITH_RATE
     } else {
         GUARD_WITHOUT_RATE
     };
@@ -208,9 +212,14 @@ fn demotion(section: &Section<'_, '_>, rate_known: bool) -> Demotion {
         let cap = integer(value, 1..=MAX_CAP_MS, "milliseconds (the default is 200)")?;
         Ok(Duration::from_millis(cap.into()))
     });
+    let long_queue = section.optional("long_queue_ms", |value| {
+        let queue = integer(value, 0..=MAX_CAP_MS, "milliseconds (the default is 5)")?;
+        Ok(Duration::from_millis(queue.into()))
+    });
     let demotion = Demotion {
         guard: guard.unwrap_or(default_guard),
         cap: cap.unwrap_or(CAP),
+        long_queue: long_queue.unwrap_or(LONG_QUEUE),
     };
     if demotion.guard > demotion.cap {
         let (guard_us, cap_ms) = (demotion.guard.as_micros(), demotion.cap.as_millis());

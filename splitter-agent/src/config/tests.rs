@@ -54,9 +54,9 @@ fn smallest_configuration_has_the_defaults() {
 }
 
 #[test]
-fn guard_defaults_to_zero_where_the_rate_is_known() {
+fn guard_is_smaller_where_the_rate_is_known() {
     let config = with("short", "rate_mbit = 100").unwrap();
-    assert_eq!(config.demotion.guard, Duration::ZERO);
+    assert_eq!(config.demotion.guard, Duration::from_micros(500));
 }
 
 #[test]

@@ -68,7 +68,7 @@ pub struct Dataplane {
 
 const SETTINGS: &str = "SETTINGS";
 const COUNTERS: &str = "COUNTERS";
-const SHORT_QUEUE: &str = "SHORT_QUEUE";
+const TUNNELS: &str = "TUNNELS";
 const CLOCK_READING: &str = "CLOCK_READING";
 const FLOWS_V4: &str = "FLOWS_V4";
 const FLOWS_V6: &str = "FLOWS_V6";
@@ -285,7 +285,7 @@ impl Dataplane {
         let program = xdp_mut(&mut ebpf, PROGRAM)?;
         program.load().map_err(load_error(PROGRAM))?;
         let path = pins.program();
-        for name in [SETTINGS, COUNTERS, SHORT_QUEUE, FLOWS_V4, FLOWS_V6] {
+        for name in [SETTINGS, COUNTERS, TUNNELS, FLOWS_V4, FLOWS_V6] {
             let path = pins.map(name);
             let map = map_mut(&mut ebpf, name)?;
             map.pin(&path)

@@ -29,6 +29,7 @@ pub fn policy_settings(config: &Config, lan_mtu: u32, exact_match: bool) -> Poli
         cap_ns: nanoseconds(config.demotion.cap),
         short_service: ServiceTime::from_bits_per_second(short_rate * CAUTIOUS_PERCENT / 100),
         long_service: ServiceTime::from_bits_per_second(bits_per_second(&config.long)),
+        long_queue_ns: nanoseconds(config.demotion.long_queue),
         segment_bytes: lan_mtu.saturating_sub(HEADER_BYTES),
         short_mark: config.marks.short.policy(),
         long_mark: config.marks.long.policy(),

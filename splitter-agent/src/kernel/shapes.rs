@@ -33,5 +33,5 @@ const _: () = {
     assert!(size_of::<FlowKeyV6>() == 40);
     assert!(size_of::<FlowEntry>() == 56);
     assert!(size_of::<TapEntry>() == 32);
-    assert!(size_of::<Settings>() == 72);
+    assert!(size_of::<Settings>() == 80);
 };

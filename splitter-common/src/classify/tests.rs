@@ -13,7 +13,7 @@ const SECOND: u64 = 1_000_000_000;
 struct Bench {
     config: Config,
     entry: FlowEntry,
-    queue: VirtualQueue,
+    tunnels: Tunnels,
 }
 
 impl Bench {
@@ -21,7 +21,7 @@ impl Bench {
         Self {
             config,
             entry: FlowEntry::default(),
-            queue: VirtualQueue::default(),
+            tunnels: Tunnels::default(),
         }
     }
 
@@ -31,17 +31,13 @@ impl Bench {
             bytes: FULL_FRAME,
             flags,
         };
-        let verdict = classify(&mut self.entry, packet, &self.config, now_ns);
-        if verdict.tunnel == Tunnel::Short {
-            note_sent_short(
-                &mut self.entry,
-                FULL_FRAME,
-                &self.config,
-                &mut self.queue,
-                now_ns,
-            );
-        }
-        verdict
+        classify(
+            &mut self.entry,
+            packet,
+            &self.config,
+            &mut self.tunnels,
+            now_ns,
+        )
     }
 
     /// Sends `count` packets, `gap_ns` apart, from `start_ns` on.
@@ -115,7 +111,13 @@ fn segments_of_an_aggregate_count_one_each() {
 
     let mut entry = FlowEntry::default();
     let aggregate = FlowPacket::new(60_000, 59_946, DATA, &config);
-    let verdict = classify(&mut entry, aggregate, &config, SECOND);
+    let verdict = classify(
+        &mut entry,
+        aggregate,
+        &config,
+        &mut Tunnels::default(),
+        SECOND,
+    );
     assert_eq!((entry.packets, verdict.class), (42, Class::Long));
 }
 
@@ -228,10 +230,11 @@ fn other_flows_in_the_short_tunnel_are_waited_for() {
     let now_ns = bench.entry.last_seen_ns + 1_200 * MICROSECOND;
     // A burst of others just ahead of our 40th packet, which waits behind it.
     bench
-        .queue
+        .tunnels
+        .short
         .send(20 * FULL_FRAME, now_ns, bench.config.short_service);
     let service = bench.config.short_service;
-    bench.entry.drained_ns = bench.queue.send(FULL_FRAME, now_ns, service);
+    bench.entry.drained_ns = bench.tunnels.short.send(FULL_FRAME, now_ns, service);
     assert_eq!(
         bench.packet(DATA, now_ns + MILLISECOND).tunnel,
         Tunnel::Short
@@ -323,17 +326,14 @@ proptest! {
     ) {
         let config = with_rates(100);
         let mut entries = [FlowEntry::default(); 3];
-        let mut queue = VirtualQueue::default();
+        let mut tunnels = Tunnels::default();
         let mut free_ns = [0u64; 2];
         let mut last_arrival_ns = [0u64; 3];
         let mut now_ns = SECOND;
         for (gap, flow) in packets {
             now_ns += gap;
             let packet = FlowPacket { segments: 1, bytes: FULL_FRAME, flags: DATA };
-            let verdict = classify(&mut entries[flow], packet, &config, now_ns);
-            if verdict.tunnel == Tunnel::Short {
-                note_sent_short(&mut entries[flow], FULL_FRAME, &config, &mut queue, now_ns);
-            }
+            let verdict = classify(&mut entries[flow], packet, &config, &mut tunnels, now_ns);
             let free = &mut free_ns[verdict.tunnel as usize];
             *free = (*free).max(now_ns) + FULL_FRAME * 80;
             prop_assert!(*free >= last_arrival_ns[flow] || verdict.moved == Some(FlowEvent::MovedAtCap));

@@ -34,7 +34,7 @@ impl Clock for FixedClock {
 struct Border {
     config: Config,
     table: HostTable,
-    short_queue: VirtualQueue,
+    tunnels: Tunnels,
     counters: Counters,
     now_ns: u64,
 }
@@ -50,7 +50,7 @@ impl Border {
                 room: 4,
                 ..HostTable::default()
             },
-            short_queue: VirtualQueue::default(),
+            tunnels: Tunnels::default(),
             counters: Counters::ZERO,
             now_ns: 1_000_000_000,
         }
@@ -62,7 +62,7 @@ impl Border {
             config: &self.config,
             table: &mut self.table,
             clock: FixedClock(self.now_ns),
-            short_queue: &mut self.short_queue,
+            tunnels: &mut self.tunnels,
             counters: &mut self.counters,
         }
         .split(frame)

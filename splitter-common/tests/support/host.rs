@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use splitter_common::config::Config;
 use splitter_common::counters::Counters;
-use splitter_common::drain::VirtualQueue;
+use splitter_common::drain::Tunnels;
 use splitter_common::flow::{FlowEntry, FlowKey};
 use splitter_common::split::{Clock, FlowTable, Outcome, Splitter};
 
@@ -15,7 +15,7 @@ pub(crate) struct Host {
     pub(crate) flows: Flows,
     pub(crate) counters: Counters,
     pub(crate) now_ns: u64,
-    short_queue: VirtualQueue,
+    tunnels: Tunnels,
 }
 
 /// A table with room for so many flows.
@@ -35,7 +35,7 @@ impl Host {
             },
             counters: Counters::ZERO,
             now_ns: 1_000_000_000,
-            short_queue: VirtualQueue::default(),
+            tunnels: Tunnels::default(),
         }
     }
 
@@ -44,7 +44,7 @@ impl Host {
             config: &self.config,
             table: &mut self.flows,
             clock: Now(self.now_ns),
-            short_queue: &mut self.short_queue,
+            tunnels: &mut self.tunnels,
             counters: &mut self.counters,
         }
         .split(frame)

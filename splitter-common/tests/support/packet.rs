@@ -123,13 +123,12 @@ impl Packet {
         frame
     }
 
-    /// How many bytes of the frame a parser has to see: up to the fixed part of
-    /// the transport header, whose options nobody looks at.
+    /// How many bytes of the frame a parser has to see: up to the end of the
+    /// transport header, since where the payload begins is part of the answer.
     pub(crate) fn needed_bytes(&self) -> usize {
         let upper_bytes = match self.upper {
             _ if self.is_later_fragment() => 0,
-            Upper::Tcp { .. } => 20,
-            Upper::Udp { .. } => 8,
+            Upper::Tcp { .. } | Upper::Udp { .. } => self.upper_header().len(),
             Upper::Esp | Upper::Gre | Upper::Icmp => 0,
         };
         self.link_header().len() + self.ip_header(0).len() + upper_bytes

@@ -10,7 +10,8 @@ use splitter_common::config::ClockReading;
 use splitter_common::flow::{FlowKey, FlowKeyV6, TapEntry};
 use splitter_common::packet::{Network, Transport};
 use splitter_common::split::Outcome;
-use splitter_ebpf::{clock, frame, pipeline};
+use splitter_ebpf::frame::SocketBuffer;
+use splitter_ebpf::{clock, pipeline};
 
 #[btf_map]
 static CLOCK_READING: Array<ClockReading, 1> = Array::new();
@@ -58,7 +59,7 @@ pub fn tap(context: TcContext) -> i32 {
 
 #[inline(always)]
 fn note_passage(context: &TcContext) -> Option<()> {
-    let buffer = frame::of_tc(context);
+    let buffer = SocketBuffer::new(context);
     let network = Network::parse(&buffer).ok()?;
     let Ok(Transport::Tcp(tcp)) = Transport::parse(&buffer, &network) else {
         return None;

@@ -20,6 +20,7 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use super::{SchemeError, SplitterScheme, State};
+use crate::topology::TUNNEL_QUEUE_BYTES;
 use crate::{
     namespace::{Isolation, Namespace},
     topology::{Border, GENERATOR, LAN, TUNNELS},
@@ -52,6 +53,7 @@ struct Configuration {
     short: Tunnel,
     long: Tunnel,
     flows: Flows,
+    demotion: Demotion,
     attach: Attach,
     metrics: Metrics,
 }
@@ -67,6 +69,11 @@ struct Tunnel {
 #[derive(Serialize)]
 struct Flows {
     threshold: u32,
+}
+
+#[derive(Serialize)]
+struct Demotion {
+    long_queue_ms: u32,
 }
 
 #[derive(Serialize)]
@@ -221,6 +228,9 @@ fn configuration(
         flows: Flows {
             threshold: scheme.threshold,
         },
+        demotion: Demotion {
+            long_queue_ms: queue_ms(rates_mbit[1]),
+        },
         attach: Attach {
             mode: scheme.attach.clone(),
         },
@@ -252,6 +262,11 @@ fn is_ready() -> io::Result<()> {
 fn prepare_error(path: &Path) -> impl FnOnce(io::Error) -> SchemeError + use<> {
     let path = path.to_owned();
     move |source| SchemeError::Prepare { path, source }
+}
+
+/// What the FIFO of a tunnel of this rate holds, a little less than all.
+fn queue_ms(rate_mbit: u32) -> u32 {
+    TUNNEL_QUEUE_BYTES * 8 / (rate_mbit * 1_000) * 9 / 10
 }
 
 #[cfg(test)]
