@@ -12,7 +12,7 @@ mod state;
 use serde::Serialize;
 use splitter_common::config::Config as Policy;
 
-pub use self::error::InstanceError;
+pub use self::error::{InstanceError, check_capabilities};
 pub use self::lock::Lock;
 pub use self::plan::{Attachment, AttachmentAction, Plan, PolicyAction, ProgramAction};
 pub use self::state::{Owner, State};
@@ -92,7 +92,7 @@ impl Instance {
     /// [`InstanceError::Running`] when another agent holds it, and
     /// [`InstanceError::NotPermitted`] when the caller could not change it.
     pub fn lock(&self) -> Result<Lock, InstanceError> {
-        error::check_capabilities()?;
+        check_capabilities()?;
         Lock::acquire(&self.config.instance_dir())
     }
 
@@ -237,7 +237,11 @@ impl Instance {
     fn smallest_lan_mtu(&self, interfaces: &Interfaces) -> Result<u32, InstanceError> {
         let mut smallest = u32::MAX;
         for name in &self.config.lan {
-            smallest = smallest.min(interfaces.named(name)?.mtu);
+            let interface = interfaces.named(name)?;
+            if !interface.is_ethernet {
+                return Err(InstanceError::NoEthernet(name.clone()));
+            }
+            smallest = smallest.min(interface.mtu);
         }
         Ok(smallest)
     }
