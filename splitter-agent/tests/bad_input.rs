@@ -11,30 +11,15 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Output;
 use std::time::Duration;
 
-use flow_testbed::require;
-use flow_testbed::require::Requirement::{FileSystem, Program, QueueingDiscipline, Root};
 use flow_testbed::require::skip;
 use nix::sys::signal::Signal;
-use site::{Connection, Site, output, stderr, stdout, within};
+use site::{Connection, Site, on_site, output, stderr, stdout, within};
 
 /// The kernel's numbers of the modes.
 const NATIVE: Option<u64> = Some(1);
 const GENERIC: Option<u64> = Some(2);
 /// How long it may take to notice and mend.
 const MENDED: Duration = Duration::from_secs(3);
-
-/// Runs a test on a site, or says why not.
-fn on_site(test: impl FnOnce(&Site) + Send) {
-    require!(
-        Root,
-        Program("ip"),
-        Program("tc"),
-        Program("ethtool"),
-        FileSystem("bpf"),
-        QueueingDiscipline("tbf rate 1mbit burst 3100 limit 9000")
-    );
-    Site::with(test);
-}
 
 /// Each of the commands that change something fails so, says all of `words`, and changes nothing.
 fn refused(site: &Site, commands: &[&str], code: i32, words: &[&str]) {

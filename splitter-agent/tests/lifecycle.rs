@@ -8,30 +8,15 @@ mod site;
 
 use std::process::Stdio;
 
-use flow_testbed::require;
-use flow_testbed::require::Requirement::{FileSystem, Program, QueueingDiscipline, Root};
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use site::{Connection, Site, stdout};
+use site::{Connection, Site, on_site, stdout};
 
 const NATIVE: Option<u64> = Some(1);
 /// About 7 packets.
 const SHORT_BYTES: usize = 10_000;
 /// About 140 packets, over any threshold here.
 const LONG_BYTES: usize = 200_000;
-
-/// Runs a test on a site, or says why not.
-fn on_site(test: impl FnOnce(&Site) + Send) {
-    require!(
-        Root,
-        Program("ip"),
-        Program("tc"),
-        Program("ethtool"),
-        FileSystem("bpf"),
-        QueueingDiscipline("tbf rate 1mbit burst 3100 limit 9000")
-    );
-    Site::with(test);
-}
 
 #[test]
 fn run_splits_measures_and_leaves_nothing_on_sigterm() {

@@ -16,10 +16,10 @@ use daemon::Daemon;
 use flow_telemetry::Kind;
 use flow_telemetry::docs::{self, Family};
 use flow_testbed::require;
-use flow_testbed::require::Requirement::{FileSystem, Program, QueueingDiscipline, Root};
+use flow_testbed::require::Requirement::Program;
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use site::{Connection, Site};
+use site::{Connection, Site, on_site};
 
 const PAGE: &str = include_str!("../../docs/src/reference/metrics.md");
 /// Longer than the agent leaves between two sweeps of its table.
@@ -27,15 +27,7 @@ const SWEPT: Duration = Duration::from_secs(8);
 
 /// Runs a test on a site with a daemon that has seen a short and a long flow, or says why not.
 fn after_traffic(test: impl FnOnce(&Site, Connection) + Send) {
-    require!(
-        Root,
-        Program("ip"),
-        Program("tc"),
-        Program("ethtool"),
-        FileSystem("bpf"),
-        QueueingDiscipline("tbf rate 1mbit burst 3100 limit 9000")
-    );
-    Site::with(|site| {
+    on_site(|site| {
         let daemon = site.run();
         let mut short = Connection::open(&site.topology);
         short.send(10_000);

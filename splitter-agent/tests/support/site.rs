@@ -10,6 +10,8 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use flow_testbed::namespace::Namespace;
+use flow_testbed::require::Requirement::{FileSystem, Program, QueueingDiscipline, Root};
+use flow_testbed::require::skip;
 use flow_testbed::topology::{GENERATOR, Host, LAN, TUNNELS, Topology, TopologyOptions};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
@@ -32,11 +34,6 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Runs `test` with a fresh site.
-    pub(crate) fn with(test: impl FnOnce(&Self) + Send) {
-        isolated(|| test(&Self::new()));
-    }
-
     fn new() -> Self {
         let options = TopologyOptions::default();
         let topology = Topology::build(&options).expect("the testbed can be built");
@@ -173,6 +170,26 @@ impl Site {
         assert!(!pins.exists(), "something is left in the BPF file system");
         assert!(!self.path("run/test/state.json").exists());
     }
+}
+
+/// Runs a test on a fresh site, or says why not.
+pub(crate) fn on_site(test: impl FnOnce(&Site) + Send) {
+    let needed = [
+        Root,
+        Program("ip"),
+        Program("tc"),
+        Program("ethtool"),
+        FileSystem("bpf"),
+        QueueingDiscipline("tbf rate 1mbit burst 3100 limit 9000"),
+    ];
+    if let Some(lacking) = needed.into_iter().find_map(|it| it.check().err()) {
+        // The harness names the thread after the test.
+        let thread = std::thread::current();
+        let test = thread.name().unwrap_or("a test");
+        let test = format!("{}::{test}", env!("CARGO_CRATE_NAME"));
+        return skip(&test, &lacking.to_string());
+    }
+    isolated(|| test(&Site::new()));
 }
 
 /// A TCP connection from the client at the first site to the server at the other one.
