@@ -94,7 +94,7 @@ fn documented_defaults_are_the_defaults() {
             comment.clear();
         }
     }
-    assert_eq!(checked.len(), 17, "{checked:?}");
+    assert_eq!(checked.len(), 18, "{checked:?}");
 }
 
 #[test]
