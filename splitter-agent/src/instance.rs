@@ -16,7 +16,7 @@ pub use self::error::{InstanceError, check_capabilities};
 pub use self::lock::Lock;
 pub use self::plan::{Attachment, AttachmentAction, Plan, PolicyAction, ProgramAction};
 pub use self::state::{Owner, State};
-use crate::config::{Config, DscpMatch, InterfaceName};
+use crate::config::{AttachMode, Config, DscpMatch, InterfaceName};
 use crate::kernel::{AttachedMode, Dataplane, LoadOptions, Object, Pins, policy_settings};
 use crate::netlink::{Interfaces, Netlink, XdpMode};
 use crate::routes;
@@ -135,6 +135,7 @@ impl Instance {
         let mut undo = Undo {
             pins: is_new.then(|| self.pins.clone()),
             attached: Vec::new(),
+            replaced: Vec::new(),
         };
         match self
             .apply(&mut dataplane, &plan, &interfaces, &mut undo)
@@ -147,7 +148,7 @@ impl Instance {
                 owner,
             }),
             Err(error) => {
-                undo.run(&dataplane);
+                undo.run(&dataplane, self.config.attach);
                 match found {
                     Some(found) if !is_new => found.write(&self.config.instance_dir())?,
                     _ => State::remove(&self.config.instance_dir())?,
@@ -262,6 +263,7 @@ impl Instance {
         interfaces: &Interfaces,
         undo: &mut Undo,
     ) -> Result<Vec<AttachedInterface>, InstanceError> {
+        let policy_before = dataplane.policy()?;
         let applied = plan
             .routes
             .clone()
@@ -278,6 +280,9 @@ impl Instance {
         match attached {
             Ok(attached) => Ok(attached),
             Err(error) => {
+                if let Err(error) = dataplane.set_policy(policy_before) {
+                    tracing::error!(%error, "cannot write the earlier settings again");
+                }
                 let undone = applied.roll_back(&self.netlink).await;
                 if !undone.remaining.is_empty() {
                     tracing::error!("{undone}");
@@ -302,6 +307,9 @@ impl Instance {
                 AttachmentAction::Attach | AttachmentAction::Reattach => {
                     dataplane.detach(interface)?;
                     let index = interfaces.named(&attachment.interface)?.index;
+                    if attachment.action == AttachmentAction::Reattach {
+                        undo.replaced.push((interface.to_owned(), index));
+                    }
                     dataplane.attach(interface, index, self.config.attach)?;
                     undo.attached.push(interface.to_owned());
                 }
@@ -316,14 +324,25 @@ struct Undo {
     /// All of it, when the program was loaded just now.
     pins: Option<Pins>,
     attached: Vec<String>,
+    /// Interfaces and their numbers that had the program in the other mode.
+    replaced: Vec<(String, u32)>,
 }
 
 impl Undo {
     /// The first error is the one to tell; what cannot be taken back is logged.
-    fn run(self, dataplane: &Dataplane) {
+    fn run(self, dataplane: &Dataplane, wanted: AttachMode) {
         for interface in self.attached {
             if let Err(error) = dataplane.detach(&interface) {
                 tracing::error!(interface, %error, "cannot detach what was just attached");
+            }
+        }
+        let before = match wanted {
+            AttachMode::Native => AttachMode::Generic,
+            AttachMode::Generic | AttachMode::Auto => AttachMode::Native,
+        };
+        for (interface, index) in self.replaced {
+            if let Err(error) = dataplane.attach(&interface, index, before) {
+                tracing::error!(interface, %error, "cannot attach as it was before");
             }
         }
         if let Some(pins) = self.pins
