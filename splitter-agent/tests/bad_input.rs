@@ -178,7 +178,10 @@ fn driver_without_native_xdp_is_told_or_gets_generic() {
         let border = site.border();
         if border.run("ip link add br0 type bridge").is_err() {
             let reason = "lacks bridges, as devices without native XDP; use a kernel that has them";
-            return skip("driver_without_native_xdp_is_told_or_gets_generic", reason);
+            return skip(
+                "bad_input::driver_without_native_xdp_is_told_or_gets_generic",
+                reason,
+            );
         }
         border.run("ip link set br0 up").expect("it is there");
         site.configure("lan = ['lan0', 'br0']\n[attach]\nmode = 'native'");
@@ -202,6 +205,65 @@ fn driver_without_native_xdp_is_told_or_gets_generic() {
         assert_eq!(status["attached"][1]["mode"], "generic");
         assert_eq!(site.json(&["up"])["changed"], false);
         site.json(&["down"]);
+    });
+}
+
+#[test]
+fn change_that_fails_leaves_what_was_up() {
+    on_site(|site| {
+        let before = site.routing();
+        site.json(&["up"]);
+        // It is there, but the program cannot be attached to it.
+        let tunnel = "ip tuntap add dev tun9 mode tun";
+        site.border().run(tunnel).expect("the kernel has it");
+        let up = site.routing();
+        let mut connection = Connection::open(&site.topology);
+        connection.send(10_000);
+
+        let other = "[flows]\ntable_size = 4096\nthreshold = 7\n[routes]\nrule_priority = 3000\n";
+        for lan in ["lan = ['lan0', 'tun9']\n", "lan = ['lan0', 'lan9']\n"] {
+            site.configure(&format!("{lan}{other}"));
+            let output = site.splitter(&["up"]);
+            assert_eq!(output.status.code(), Some(1), "{output:?}");
+            assert_eq!(site.routing(), up);
+        }
+        site.configure("");
+        assert_eq!(site.json(&["plan"])["changed"], false);
+        site.border().run("ip link del tun9").expect("it is there");
+        site.json(&["down"]);
+        site.assert_clean(&before);
+    });
+}
+
+#[test]
+fn change_that_fails_at_the_last_step_is_rolled_back() {
+    on_site(|site| {
+        let border = site.border();
+        if border.run("ip link add br0 type bridge").is_err() {
+            let reason = "lacks bridges, as devices without native XDP; use a kernel that has them";
+            return skip(
+                "bad_input::change_that_fails_at_the_last_step_is_rolled_back",
+                reason,
+            );
+        }
+        border.run("ip link set br0 up").expect("it is there");
+        let before = site.routing();
+        site.configure("lan = ['lan0', 'br0']");
+        site.json(&["up"]);
+        let up = site.routing();
+        assert_eq!(site.xdp_mode("br0"), GENERIC);
+        site.configure(
+            "lan = ['lan0', 'br0']\n[attach]\nmode = 'native'\n\
+             [flows]\ntable_size = 4096\nthreshold = 7\n\
+             [routes]\nrule_priority = 3000\n",
+        );
+        let output = site.splitter(&["up"]);
+        assert!(stderr(&output).contains("refused native XDP"), "{output:?}");
+        assert_eq!(site.routing(), up);
+        site.configure("lan = ['lan0', 'br0']");
+        assert_eq!(site.json(&["plan"])["changed"], false);
+        site.json(&["down"]);
+        site.assert_clean(&before);
     });
 }
 
