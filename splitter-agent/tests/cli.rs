@@ -100,13 +100,22 @@ fn plan_shows_steps_and_changes_nothing() {
     require!(Root, Program("ip"));
     let output = in_namespace(&[], &["plan"]);
     assert_eq!(output.status.code(), Some(0));
-    assert!(stdout(&output).starts_with("+ load the kernel programs"));
-    assert!(stdout(&output).contains("\n+ ip route default dev wan0 table 10401 proto 94\n"));
+    let lines = stdout(&output);
+    for line in [
+        "+ load the kernel programs;",
+        "+ ip route default dev wan0 table 10401 proto 94\n",
+        "+ attach the XDP program to lan (mode auto)\n",
+    ] {
+        assert!(lines.contains(line), "no {line:?} in {lines}");
+    }
     let output = in_namespace(&[], &["plan", "--json"]);
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(told["changed"], true);
-    let routes = &told["plan"]["routes"];
-    assert_eq!(routes["actions"].as_array().unwrap().len(), 10);
+    assert_eq!(
+        told["plan"]["routes"]["actions"].as_array().unwrap().len(),
+        10
+    );
+    assert_eq!(told["plan"]["attachments"][0]["action"], "attach");
 }
 
 #[test]

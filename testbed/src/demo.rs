@@ -26,25 +26,23 @@ pub const NFT_SPLIT: &str = "nft_split";
 /// See [`ECMP_FLOW`].
 pub const SPLITTER: &str = "splitter";
 
-/// Traffic that flows before it counts.
+/// Traffic that flows before it counts; less, a quarter, where time is short.
 const WARM_UP: Duration = Duration::from_secs(2);
 /// The longest wait for flows under way at the end of a slice.
 const DRAIN: Duration = Duration::from_millis(2_500);
-/// What a slice takes besides warm-up and measuring, about: building the testbed, starting and
-/// ending daemons, most of the wait for the last flows.
-const OVERHEAD: Duration = Duration::from_millis(1_900);
-/// The least that a slice must measure to mean anything.
-const LEAST_MEASURED: Duration = Duration::from_secs(2);
+/// The shortest slice that means anything.
+const LEAST_SLICE: Duration = Duration::from_secs(1);
 /// What a round should take; a longer demonstration has more rounds, for new seeds tell more than
 /// more of the same.
-const ROUND: Duration = Duration::from_secs(40);
+const ROUND: Duration = Duration::from_secs(35);
 
 /// Settings of the demonstration.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The program `splitter`; without it the other modes are compared among themselves.
     pub splitter: Option<PathBuf>,
-    /// What the demonstration takes in all, about. Default 85 s.
+    /// How long traffic runs, in all modes together; building and clearing up come on top, some
+    /// two seconds a slice. Default 70 s.
     pub total: Duration,
     /// The background's load in percent of both tunnels' rates, in each direction. Default 40.
     pub load_percent: f64,
@@ -61,7 +59,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             splitter: None,
-            total: Duration::from_secs(85),
+            total: Duration::from_secs(70),
             load_percent: 40.0,
             rates_mbit: [100, 100],
             seed: 1,
@@ -290,14 +288,14 @@ fn plan(options: &Options) -> Result<(Experiment, Duration), DemoError> {
         .unwrap_or(u32::MAX)
         .max(1);
     let slice = options.total / (rounds * count);
-    let fixed = WARM_UP + OVERHEAD;
-    if slice < fixed + LEAST_MEASURED {
-        let least = ((fixed + LEAST_MEASURED) * count).as_secs_f64().ceil() as u64;
+    if slice < LEAST_SLICE {
+        let least = (LEAST_SLICE * count).as_secs();
         return Err(DemoError::TooShort {
             given: options.total,
             least,
         });
     }
+    let warm_up = WARM_UP.min(slice / 4);
     let experiment = Experiment {
         modes,
         topology: TopologyOptions {
@@ -310,14 +308,14 @@ fn plan(options: &Options) -> Result<(Experiment, Duration), DemoError> {
                 options.load_percent / 100.0,
                 options.rates_mbit,
             )),
-            length: slice - OVERHEAD,
+            length: slice,
             seed: options.seed,
         }),
-        warm_up: WARM_UP,
+        warm_up,
         drain: DRAIN,
         rounds,
     };
-    Ok((experiment, (slice - fixed) * rounds))
+    Ok((experiment, (slice - warm_up) * rounds))
 }
 
 impl Comparison {

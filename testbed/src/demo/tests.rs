@@ -102,17 +102,15 @@ fn page_shows_every_mode_in_every_plot() {
 
 #[test]
 fn too_little_time_is_refused_with_what_is_needed() {
-    let options = Options {
-        total: Duration::from_secs(5),
+    let options = |seconds| Options {
+        total: Duration::from_secs(seconds),
         ..Options::default()
     };
-    let error = plan(&options).expect_err("too short");
-    assert!(error.to_string().contains("at least 18 s"), "{error}");
-    let options = Options {
-        total: Duration::from_secs(18),
-        ..Options::default()
-    };
-    assert!(plan(&options).is_ok());
+    let error = plan(&options(2)).expect_err("too short");
+    assert!(error.to_string().contains("at least 3 s"), "{error}");
+    let (experiment, measured) = plan(&options(3)).expect("long enough");
+    assert_eq!(experiment.warm_up, Duration::from_millis(250));
+    assert_eq!(measured, Duration::from_millis(750));
 }
 
 #[test]
@@ -124,5 +122,5 @@ fn default_has_two_rounds_within_the_time_given() {
     let (experiment, measured) = plan(&options).expect("long enough");
     assert_eq!((experiment.modes.len(), experiment.rounds), (4, 2));
     assert!(measured >= Duration::from_secs(12), "{measured:?}");
-    assert!((measured + (WARM_UP + OVERHEAD) * 2) * 4 <= options.total);
+    assert_eq!((measured + WARM_UP * 2) * 4, options.total);
 }
