@@ -13,7 +13,7 @@ use flow_testbed::namespace::Namespace;
 use flow_testbed::require::Requirement::{FileSystem, Program, QueueingDiscipline, Root};
 use flow_testbed::require::skip;
 use flow_testbed::topology::{GENERATOR, Host, LAN, TUNNELS, Topology, TopologyOptions};
-use nix::mount::{MsFlags, mount};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -147,10 +147,15 @@ impl Site {
             "ip -6 rule",
             "ip route show table all",
             "ip -6 route show table all",
-            "ip -o link",
         ];
         let shown = looks.map(|look| self.border().run(look).expect("ip works"));
-        let shown = shown.concat();
+        let links = self.border().run("ip -j link").expect("ip works");
+        let links: Vec<Value> = serde_json::from_str(&links).expect("JSON");
+        // Not their state, which may settle late.
+        let links = links
+            .iter()
+            .map(|it| format!("{} {}\n", it["ifname"], it["xdp"]));
+        let shown = shown.concat() + &links.collect::<String>();
         let mut lines: Vec<&str> = shown.lines().collect();
         lines.sort_unstable();
         lines.join("\n")
@@ -169,6 +174,13 @@ impl Site {
         let pins = self.bpffs().join("splitter");
         assert!(!pins.exists(), "something is left in the BPF file system");
         assert!(!self.path("run/test/state.json").exists());
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        // The directory could not be removed with a mount in it.
+        let _ = umount2(&self.bpffs(), MntFlags::MNT_DETACH);
     }
 }
 
