@@ -4,6 +4,7 @@
 //! `up` changes nothing, `plan` shows what `up` would do, and an agent that
 //! watches repairs what somebody else undid. What fails half-way is undone.
 
+mod detach;
 mod error;
 mod lock;
 mod plan;
@@ -12,11 +13,12 @@ mod state;
 use serde::Serialize;
 use splitter_common::config::Config as Policy;
 
+use self::detach::Undo;
 pub use self::error::{InstanceError, check_capabilities};
 pub use self::lock::Lock;
 pub use self::plan::{Attachment, AttachmentAction, Plan, PolicyAction, ProgramAction};
 pub use self::state::{Owner, State};
-use crate::config::{AttachMode, Config, DscpMatch, InterfaceName};
+use crate::config::{Config, DscpMatch, InterfaceName};
 use crate::kernel::{AttachedMode, Dataplane, LoadOptions, Object, Pins, policy_settings};
 use crate::netlink::{Interfaces, Netlink, XdpMode};
 use crate::routes;
@@ -148,7 +150,7 @@ impl Instance {
                 owner,
             }),
             Err(error) => {
-                undo.run(&dataplane, self.config.attach);
+                self.undo(undo, &dataplane).await;
                 match found {
                     Some(found) if !is_new => found.write(&self.config.instance_dir())?,
                     _ => State::remove(&self.config.instance_dir())?,
@@ -171,11 +173,12 @@ impl Instance {
             |state| state.footprint,
         );
         let routes = routes::remove_all(&self.netlink, &footprint).await;
-        let mut removed: Vec<String> = self
-            .pins
-            .linked_interfaces()
-            .unwrap_or_default()
-            .into_iter()
+        let linked = self.pins.linked_interfaces().unwrap_or_default();
+        // After a crash there may be pins without a program that can be opened.
+        let dataplane = Dataplane::open(&self.pins).ok().flatten();
+        let program_id = dataplane.and_then(|it| it.program_id().ok());
+        let mut removed: Vec<String> = linked
+            .iter()
             .map(|interface| format!("XDP program on {interface}"))
             .collect();
         if self.pins.exist() {
@@ -185,6 +188,9 @@ impl Instance {
             ));
         }
         self.pins.remove()?;
+        if let Some(program_id) = program_id {
+            self.wait_until_detached(&linked, program_id).await?;
+        }
         removed.extend(routes?.iter().map(ToString::to_string));
         State::remove(&directory)?;
         Ok(removed)
@@ -273,7 +279,7 @@ impl Instance {
         let attached = async {
             applied.verify(&self.netlink, &self.config).await?;
             dataplane.set_policy(plan.policy)?;
-            self.attach_all(dataplane, plan, interfaces, undo)?;
+            self.attach_all(dataplane, plan, interfaces, undo).await?;
             self.attached(dataplane.program_id()?).await
         }
         .await;
@@ -292,7 +298,7 @@ impl Instance {
         }
     }
 
-    fn attach_all(
+    async fn attach_all(
         &self,
         dataplane: &Dataplane,
         plan: &Plan,
@@ -303,9 +309,9 @@ impl Instance {
             let interface = attachment.interface.as_str();
             match attachment.action {
                 AttachmentAction::Keep => {}
-                AttachmentAction::Detach => dataplane.detach(interface)?,
+                AttachmentAction::Detach => self.detach(dataplane, interface).await?,
                 AttachmentAction::Attach | AttachmentAction::Reattach => {
-                    dataplane.detach(interface)?;
+                    self.detach(dataplane, interface).await?;
                     let index = interfaces.named(&attachment.interface)?.index;
                     if attachment.action == AttachmentAction::Reattach {
                         undo.replaced.push((interface.to_owned(), index));
@@ -316,40 +322,6 @@ impl Instance {
             }
         }
         Ok(())
-    }
-}
-
-/// What to take back when bringing up fails.
-struct Undo {
-    /// All of it, when the program was loaded just now.
-    pins: Option<Pins>,
-    attached: Vec<String>,
-    /// Interfaces and their numbers that had the program in the other mode.
-    replaced: Vec<(String, u32)>,
-}
-
-impl Undo {
-    /// The first error is the one to tell; what cannot be taken back is logged.
-    fn run(self, dataplane: &Dataplane, wanted: AttachMode) {
-        for interface in self.attached {
-            if let Err(error) = dataplane.detach(&interface) {
-                tracing::error!(interface, %error, "cannot detach what was just attached");
-            }
-        }
-        let before = match wanted {
-            AttachMode::Native => AttachMode::Generic,
-            AttachMode::Generic | AttachMode::Auto => AttachMode::Native,
-        };
-        for (interface, index) in self.replaced {
-            if let Err(error) = dataplane.attach(&interface, index, before) {
-                tracing::error!(interface, %error, "cannot attach as it was before");
-            }
-        }
-        if let Some(pins) = self.pins
-            && let Err(error) = pins.remove()
-        {
-            tracing::error!(path = %pins.root().display(), %error, "cannot remove the pins");
-        }
     }
 }
 
