@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use splitter_agent::config::DEFAULT_PATH;
+use splitter_agent::tap::TapPoint;
 
 /// Gives short TCP flows a WAN tunnel of their own.
 ///
@@ -59,6 +60,13 @@ pub(crate) enum Command {
     ///
     /// Without --config only the machine is looked at.
     Doctor,
+    /// Note when TCP flows pass devices, and how long they take from the first to the next.
+    ///
+    /// Needs no configuration and changes nothing: programs that only look are attached (TCX,
+    /// Linux 6.6) until Ctrl-C. What is printed then is, for each flow and device, the time of the
+    /// first and of the last packet, and how many packets and bytes passed. The completion time is
+    /// that from the first packet at the first device named to the last packet at the others.
+    Tap(TapArgs),
     /// Measure what splitting buys, on real traffic between network namespaces on this machine.
     Demo(DemoArgs),
     /// Print a shell's completions.
@@ -86,6 +94,17 @@ pub(crate) struct CheckArgs {
     /// The file to check.
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
+}
+
+/// Arguments of `tap`.
+#[derive(Debug, Args)]
+pub(crate) struct TapArgs {
+    /// Where to look; the direction is ingress unless it is given.
+    #[arg(required = true, value_name = "DEVICE[:ingress|:egress]")]
+    pub(crate) points: Vec<TapPoint>,
+    /// End by itself after so many seconds.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) seconds: Option<u32>,
 }
 
 /// Arguments of `demo`.

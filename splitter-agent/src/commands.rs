@@ -20,6 +20,7 @@ pub(crate) mod pages;
 pub(crate) mod plan;
 pub(crate) mod run;
 pub(crate) mod status;
+pub(crate) mod tap;
 pub(crate) mod up;
 
 /// Reads the configuration that the command line names.

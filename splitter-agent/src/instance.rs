@@ -4,6 +4,7 @@
 //! `up` changes nothing, `plan` shows what `up` would do, and an agent that
 //! watches repairs what somebody else undid. What fails half-way is undone.
 
+mod detach;
 mod error;
 mod lock;
 mod plan;
@@ -12,7 +13,8 @@ mod state;
 use serde::Serialize;
 use splitter_common::config::Config as Policy;
 
-pub use self::error::InstanceError;
+use self::detach::Undo;
+pub use self::error::{InstanceError, check_capabilities};
 pub use self::lock::Lock;
 pub use self::plan::{Attachment, AttachmentAction, Plan, PolicyAction, ProgramAction};
 pub use self::state::{Owner, State};
@@ -77,11 +79,22 @@ impl Instance {
         &self.pins
     }
 
+    /// The maps and pins, if the instance is up.
+    ///
+    /// # Errors
+    /// When the caller may not see them, or they cannot be used.
+    pub fn open(&self) -> Result<Option<Dataplane>, InstanceError> {
+        self.pins.check_readable()?;
+        Ok(Dataplane::open(&self.pins)?)
+    }
+
     /// Keeps other agents from changing this instance until it is dropped.
     ///
     /// # Errors
-    /// [`InstanceError::Running`] when another agent holds it.
+    /// [`InstanceError::Running`] when another agent holds it, and
+    /// [`InstanceError::NotPermitted`] when the caller could not change it.
     pub fn lock(&self) -> Result<Lock, InstanceError> {
+        check_capabilities()?;
         Lock::acquire(&self.config.instance_dir())
     }
 
@@ -92,7 +105,7 @@ impl Instance {
     /// or the kernel does not tell.
     pub async fn plan(&self) -> Result<Plan, InstanceError> {
         let interfaces = self.netlink.interfaces().await?;
-        let dataplane = Dataplane::open(&self.pins)?;
+        let dataplane = self.open()?;
         self.plan_with(&interfaces, dataplane.as_ref()).await
     }
 
@@ -101,27 +114,30 @@ impl Instance {
     /// # Errors
     /// See [`InstanceError`]; what this call had changed is undone by then.
     pub async fn up(&self, _lock: &Lock, owner: Owner) -> Result<BroughtUp, InstanceError> {
-        error::check_capabilities()?;
         let found = State::read(&self.config.instance_dir())?;
         let interfaces = self.netlink.interfaces().await?;
-        let existing = Dataplane::open(&self.pins)?;
+        let existing = self.open()?;
         let plan = self.plan_with(&interfaces, existing.as_ref()).await?;
         let is_new = existing.is_none();
-        let owner = if is_new {
-            owner
-        } else {
-            found.map_or(owner, |state| state.owner)
+        // What `up` was asked for stays, whoever watches it meanwhile.
+        let owner = match &found {
+            Some(state) if !is_new && owner == Owner::Run => state.owner,
+            _ => owner,
         };
         // Written before anything is changed, for `down` after a crash.
         State::new(owner, &self.config, &self.object).write(&self.config.instance_dir())?;
 
         let mut dataplane = match existing {
             Some(dataplane) => dataplane,
-            None => self.load(plan.policy)?,
+            None => self.load(plan.policy).or_else(|error| {
+                State::remove(&self.config.instance_dir())?;
+                Err(error)
+            })?,
         };
         let mut undo = Undo {
             pins: is_new.then(|| self.pins.clone()),
             attached: Vec::new(),
+            replaced: Vec::new(),
         };
         match self
             .apply(&mut dataplane, &plan, &interfaces, &mut undo)
@@ -134,9 +150,10 @@ impl Instance {
                 owner,
             }),
             Err(error) => {
-                undo.run(&dataplane);
-                if is_new {
-                    State::remove(&self.config.instance_dir())?;
+                self.undo(undo, &dataplane).await;
+                match found {
+                    Some(found) if !is_new => found.write(&self.config.instance_dir())?,
+                    _ => State::remove(&self.config.instance_dir())?,
                 }
                 Err(error)
             }
@@ -150,18 +167,18 @@ impl Instance {
     /// # Errors
     /// When something cannot be removed; the rest is by then.
     pub async fn down(&self, _lock: &Lock) -> Result<Vec<String>, InstanceError> {
-        error::check_capabilities()?;
         let directory = self.config.instance_dir();
         let footprint = State::read(&directory)?.map_or_else(
             || routes::Footprint::of(&self.config),
             |state| state.footprint,
         );
         let routes = routes::remove_all(&self.netlink, &footprint).await;
-        let mut removed: Vec<String> = self
-            .pins
-            .linked_interfaces()
-            .unwrap_or_default()
-            .into_iter()
+        let linked = self.pins.linked_interfaces().unwrap_or_default();
+        // After a crash there may be pins without a program that can be opened.
+        let dataplane = Dataplane::open(&self.pins).ok().flatten();
+        let program_id = dataplane.and_then(|it| it.program_id().ok());
+        let mut removed: Vec<String> = linked
+            .iter()
             .map(|interface| format!("XDP program on {interface}"))
             .collect();
         if self.pins.exist() {
@@ -171,6 +188,9 @@ impl Instance {
             ));
         }
         self.pins.remove()?;
+        if let Some(program_id) = program_id {
+            self.wait_until_detached(&linked, program_id).await?;
+        }
         removed.extend(routes?.iter().map(ToString::to_string));
         State::remove(&directory)?;
         Ok(removed)
@@ -224,7 +244,11 @@ impl Instance {
     fn smallest_lan_mtu(&self, interfaces: &Interfaces) -> Result<u32, InstanceError> {
         let mut smallest = u32::MAX;
         for name in &self.config.lan {
-            smallest = smallest.min(interfaces.named(name)?.mtu);
+            let interface = interfaces.named(name)?;
+            if !interface.is_ethernet {
+                return Err(InstanceError::NoEthernet(name.clone()));
+            }
+            smallest = smallest.min(interface.mtu);
         }
         Ok(smallest)
     }
@@ -245,6 +269,7 @@ impl Instance {
         interfaces: &Interfaces,
         undo: &mut Undo,
     ) -> Result<Vec<AttachedInterface>, InstanceError> {
+        let policy_before = dataplane.policy()?;
         let applied = plan
             .routes
             .clone()
@@ -254,13 +279,16 @@ impl Instance {
         let attached = async {
             applied.verify(&self.netlink, &self.config).await?;
             dataplane.set_policy(plan.policy)?;
-            self.attach_all(dataplane, plan, interfaces, undo)?;
+            self.attach_all(dataplane, plan, interfaces, undo).await?;
             self.attached(dataplane.program_id()?).await
         }
         .await;
         match attached {
             Ok(attached) => Ok(attached),
             Err(error) => {
+                if let Err(error) = dataplane.set_policy(policy_before) {
+                    tracing::error!(%error, "cannot write the earlier settings again");
+                }
                 let undone = applied.roll_back(&self.netlink).await;
                 if !undone.remaining.is_empty() {
                     tracing::error!("{undone}");
@@ -270,7 +298,7 @@ impl Instance {
         }
     }
 
-    fn attach_all(
+    async fn attach_all(
         &self,
         dataplane: &Dataplane,
         plan: &Plan,
@@ -281,39 +309,19 @@ impl Instance {
             let interface = attachment.interface.as_str();
             match attachment.action {
                 AttachmentAction::Keep => {}
-                AttachmentAction::Detach => dataplane.detach(interface)?,
+                AttachmentAction::Detach => self.detach(dataplane, interface).await?,
                 AttachmentAction::Attach | AttachmentAction::Reattach => {
-                    dataplane.detach(interface)?;
+                    self.detach(dataplane, interface).await?;
                     let index = interfaces.named(&attachment.interface)?.index;
+                    if attachment.action == AttachmentAction::Reattach {
+                        undo.replaced.push((interface.to_owned(), index));
+                    }
                     dataplane.attach(interface, index, self.config.attach)?;
                     undo.attached.push(interface.to_owned());
                 }
             }
         }
         Ok(())
-    }
-}
-
-/// What to take back when bringing up fails.
-struct Undo {
-    /// All of it, when the program was loaded just now.
-    pins: Option<Pins>,
-    attached: Vec<String>,
-}
-
-impl Undo {
-    /// The first error is the one to tell; what cannot be taken back is logged.
-    fn run(self, dataplane: &Dataplane) {
-        for interface in self.attached {
-            if let Err(error) = dataplane.detach(&interface) {
-                tracing::error!(interface, %error, "cannot detach what was just attached");
-            }
-        }
-        if let Some(pins) = self.pins
-            && let Err(error) = pins.remove()
-        {
-            tracing::error!(path = %pins.root().display(), %error, "cannot remove the pins");
-        }
     }
 }
 

@@ -19,3 +19,4 @@ pub use error::KernelError;
 pub use object::{Object, PROGRAM};
 pub use pins::Pins;
 pub use settings::policy_settings;
+pub(crate) use shapes::Shape;

@@ -10,3 +10,4 @@ pub mod metrics;
 pub mod monitor;
 pub mod netlink;
 pub mod routes;
+pub mod tap;

@@ -279,7 +279,7 @@ impl Exposed {
     fn of(histogram: &Histogram) -> Self {
         let buckets = histogram.buckets.iter().enumerate().map(|(index, &count)| {
             (
-                upper_bound_ns(index).map_or(f64::MAX, |bound_ns| bound_ns as f64 / 1e9),
+                upper_bound_ns(index).map_or(f64::INFINITY, |bound_ns| bound_ns as f64 / 1e9),
                 count,
             )
         });

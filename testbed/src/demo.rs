@@ -277,6 +277,7 @@ fn plan(options: &Options) -> Result<(Experiment, Duration), DemoError> {
             binary: binary.clone(),
             threshold,
             attach: "native".to_owned(),
+            states_rates: true,
             configuration: toml::Table::new(),
         };
         mode(SPLITTER, Scheme::Splitter(splitter))

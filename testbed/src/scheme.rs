@@ -49,6 +49,8 @@ pub struct SplitterScheme {
     pub threshold: u32,
     /// `native`, `generic` or `auto`.
     pub attach: String,
+    /// Whether it is told the tunnels' rates, so that it knows when they have drained.
+    pub states_rates: bool,
     /// Further sections and keys of its configuration; a section given here replaces the one that
     /// the testbed writes.
     pub configuration: toml::Table,

@@ -5,7 +5,7 @@ use serde_json::json;
 use splitter_agent::config::Config;
 use splitter_agent::instance::Instance;
 
-use super::print_json;
+use super::{print, print_json};
 
 /// Shows the plan; changes nothing.
 pub(crate) async fn run(config: Config, json: bool) -> Result<()> {
@@ -13,9 +13,9 @@ pub(crate) async fn run(config: Config, json: bool) -> Result<()> {
     if json {
         return print_json(&json!({ "changed": !plan.is_unchanged(), "plan": plan }));
     }
-    print!("{plan}");
+    print(plan.to_string().trim_end())?;
     if plan.is_unchanged() {
-        println!("Everything is in place.");
+        print("Everything is in place.")?;
     }
     Ok(())
 }

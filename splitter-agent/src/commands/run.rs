@@ -22,15 +22,17 @@ const REPAIR_INTERVAL: Duration = Duration::from_secs(1);
 /// The part of readiness that the repair loop speaks for.
 const DATAPLANE: &str = "dataplane";
 
-/// Brings the instance up, watches and measures it until SIGTERM or Ctrl-C,
-/// and restores what it found, unless `splitter up` had brought it up.
+/// Brings the instance up, watches and measures it until SIGTERM, SIGHUP or
+/// Ctrl-C, and restores what it found, unless `splitter up` had brought it up.
 pub(crate) async fn run(config: Config) -> Result<()> {
-    // Whatever can refuse without having changed anything comes first.
-    let server = Server::bind(config.metrics.address)?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut hang_up = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
     let instance = Instance::new(config)?;
+    // Whatever can refuse without having changed anything comes first. Another
+    // agent would also hold the port, but is the better reason to tell.
     let lock = instance.lock()?;
+    let server = Server::bind(instance.config().metrics.address)?;
     let BroughtUp {
         dataplane,
         attached,
@@ -55,6 +57,8 @@ pub(crate) async fn run(config: Config) -> Result<()> {
     let ended_by = tokio::select! {
         _ = terminate.recv() => "SIGTERM",
         _ = interrupt.recv() => "Ctrl-C",
+        // The terminal is gone, and with it whoever would have pressed Ctrl-C.
+        _ = hang_up.recv() => "SIGHUP",
         never = repair(&instance, &lock, &monitor, &readiness) => never,
         never = sweep(&monitor) => never,
     };
@@ -103,7 +107,7 @@ async fn repair(
                     tracing::error!(%problem, "not everything is in place; trying again every second");
                     last_problem.clone_from(&problem);
                 }
-                monitor.set_attached(Vec::new());
+                report_attached(instance, monitor).await;
                 readiness.fail(DATAPLANE, problem);
             }
         }
@@ -113,9 +117,7 @@ async fn repair(
 async fn put_back(instance: &Instance, lock: &Lock, monitor: &Monitor) -> Result<()> {
     let plan = instance.plan().await?;
     if plan.is_unchanged() {
-        let program_id = monitor.dataplane().program_id()?;
-        let attached = instance.attached(program_id).await?;
-        monitor.set_attached(attached.iter().map(|it| it.mode).collect());
+        report_attached(instance, monitor).await;
         return Ok(());
     }
     tracing::warn!("something was changed behind our back; putting it back:\n{plan}");
@@ -123,6 +125,16 @@ async fn put_back(instance: &Instance, lock: &Lock, monitor: &Monitor) -> Result
     monitor.replace(up.dataplane);
     report(monitor, &up.attached);
     Ok(())
+}
+
+/// Counts the interfaces that packets are split on, also while others are missing.
+async fn report_attached(instance: &Instance, monitor: &Monitor) {
+    let program_id = monitor.dataplane().program_id();
+    let attached = match program_id {
+        Ok(id) => instance.attached(id).await.unwrap_or_default(),
+        Err(_) => Vec::new(),
+    };
+    monitor.set_attached(attached.iter().map(|it| it.mode).collect());
 }
 
 async fn sweep(monitor: &Arc<Monitor>) -> &'static str {

@@ -1,5 +1,6 @@
 //! `splitter status` and `splitter flows`: what is going on, without a daemon.
 
+use std::io::{self, Write as _};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -8,12 +9,11 @@ use serde::Serialize;
 use splitter_agent::config::Config;
 use splitter_agent::flows::{FlowRow, Listing, list};
 use splitter_agent::instance::{AttachedInterface, Instance, Owner, State};
-use splitter_agent::kernel::Dataplane;
 use splitter_common::counters::{Counters, FlowEvent};
 use splitter_common::flow::{Class, Tunnel};
 use splitter_common::packet::Refusal;
 
-use super::{count, print_json};
+use super::{count, print, print_json};
 
 /// How often `flows --watch` looks.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -27,6 +27,8 @@ struct Status {
     attached: Vec<AttachedInterface>,
     missing: Vec<String>,
     in_place: bool,
+    /// Why it cannot be put in place at present.
+    problem: Option<String>,
     traffic: Vec<Traffic>,
     flows: Flows,
     passed: Vec<Passed>,
@@ -69,13 +71,22 @@ pub(crate) async fn status(config: Config, json: bool) -> Result<()> {
 async fn look(instance: &Instance) -> Result<Status> {
     let config = instance.config();
     let state = State::read(&config.instance_dir())?;
-    let dataplane = Dataplane::open(instance.pins())?;
+    let dataplane = instance.open()?;
     let (attached, counters) = match &dataplane {
         Some(dataplane) => (
             instance.attached(dataplane.program_id()?).await?,
             dataplane.counters()?,
         ),
         None => (Vec::new(), Counters::ZERO),
+    };
+    // What keeps an instance from being put in place is worth knowing; it is no
+    // reason to tell nothing else.
+    let (in_place, problem) = match &dataplane {
+        None => (false, None),
+        Some(_) => match instance.plan().await {
+            Ok(plan) => (plan.is_unchanged(), None),
+            Err(error) => (false, Some(error.to_string())),
+        },
     };
     let is_attached = |name| attached.iter().any(|it| it.interface == name);
     let missing = config
@@ -87,7 +98,8 @@ async fn look(instance: &Instance) -> Result<Status> {
         up: dataplane.is_some(),
         owner: state.map(|state| state.owner),
         missing: missing.map(ToString::to_string).collect(),
-        in_place: dataplane.is_some() && instance.plan().await?.is_unchanged(),
+        in_place,
+        problem,
         traffic: traffic(&counters),
         flows: flow_counts(&counters),
         passed: passed(&counters),
@@ -130,7 +142,7 @@ fn passed(counters: &Counters) -> Vec<Passed> {
 
 fn show(status: &Status) -> Result<()> {
     if !status.up {
-        println!("{}: down", status.name);
+        print(format_args!("{}: down", status.name))?;
         return Ok(());
     }
     let by = match status.owner {
@@ -138,39 +150,41 @@ fn show(status: &Status) -> Result<()> {
         Some(Owner::Run) => "by `splitter run`",
         None => "by an unknown agent",
     };
-    println!("{}: up, brought up {by}", status.name);
+    print(format_args!("{}: up, brought up {by}", status.name))?;
     for AttachedInterface { interface, mode } in &status.attached {
-        println!("  {interface}: {} XDP", mode.as_str());
+        print(format_args!("  {interface}: {} XDP", mode.as_str()))?;
     }
     for interface in &status.missing {
-        println!("  {interface}: not attached");
+        print(format_args!("  {interface}: not attached"))?;
     }
-    if !status.in_place {
-        println!(
+    if let Some(problem) = &status.problem {
+        print(format_args!("  not everything is in place: {problem}"))?;
+    } else if !status.in_place {
+        print(format_args!(
             "  not everything is in place: `splitter plan` shows what `splitter up` would mend"
-        );
+        ))?;
     }
-    println!();
+    print("")?;
     let mut traffic = Table::new(["class and tunnel", "packets", "bytes"]);
     for row in &status.traffic {
         let name = format!("{} in the {} tunnel", row.class, row.tunnel);
         traffic.row([name, count(row.packets), count(row.bytes)]);
     }
-    println!("{}", traffic.to_text());
+    print(traffic.to_text())?;
     let flows = &status.flows;
-    println!(
+    print(format_args!(
         "\n{} flows started, {} became long; {} changed tunnels when drained, {} at the cap.",
         count(flows.started),
         count(flows.became_long),
         count(flows.moved_drained),
         count(flows.moved_at_cap)
-    );
+    ))?;
     if !status.passed.is_empty() {
         let mut passed = Table::new(["passed untreated", "packets"]);
         for row in &status.passed {
             passed.row([row.reason.to_owned(), count(row.packets)]);
         }
-        println!("\n{}", passed.to_text());
+        print(format_args!("\n{}", passed.to_text()))?;
     }
     Ok(())
 }
@@ -179,7 +193,7 @@ fn show(status: &Status) -> Result<()> {
 pub(crate) async fn flows(config: Config, limit: usize, watch: bool, json: bool) -> Result<()> {
     let instance = Instance::new(config)?;
     loop {
-        let Some(dataplane) = Dataplane::open(instance.pins())? else {
+        let Some(dataplane) = instance.open()? else {
             bail!(
                 "the instance `{}` is down; `splitter up` or `splitter run` brings it up",
                 instance.config().name
@@ -189,7 +203,7 @@ pub(crate) async fn flows(config: Config, limit: usize, watch: bool, json: bool)
         if json {
             print_json(&listing)?;
         } else {
-            show_flows(&listing, watch);
+            show_flows(&listing, watch)?;
         }
         if !watch {
             return Ok(());
@@ -201,17 +215,17 @@ pub(crate) async fn flows(config: Config, limit: usize, watch: bool, json: bool)
     }
 }
 
-fn show_flows(listing: &Listing, watch: bool) {
+fn show_flows(listing: &Listing, watch: bool) -> Result<()> {
     if watch {
         // Home, and clear what follows: a page that does not flicker.
-        print!("\x1b[H\x1b[J");
+        write!(io::stdout(), "\x1b[H\x1b[J")?;
     }
     let Listing { census, flows } = listing;
-    println!(
+    print(format_args!(
         "{} short and {} long flows\n",
         count(census.short),
         count(census.long)
-    );
+    ))?;
     let headers = [
         "flow", "class", "tunnel", "packets", "bytes", "age s", "idle s", "finished",
     ];
@@ -219,7 +233,7 @@ fn show_flows(listing: &Listing, watch: bool) {
     for flow in flows {
         table.row(cells(flow));
     }
-    println!("{}", table.to_text());
+    print(table.to_text())
 }
 
 fn cells(flow: &FlowRow) -> [String; 8] {

@@ -5,7 +5,7 @@ use serde_json::json;
 use splitter_agent::config::Config;
 use splitter_agent::instance::{Instance, Owner};
 
-use super::print_json;
+use super::{print, print_json};
 
 /// Brings the instance up and returns.
 pub(crate) async fn up(config: Config, json: bool) -> Result<()> {
@@ -19,12 +19,16 @@ pub(crate) async fn up(config: Config, json: bool) -> Result<()> {
             "attached": up.attached,
         }));
     }
-    print!("{}", up.plan);
+    print(up.plan.to_string().trim_end())?;
     if up.plan.is_unchanged() {
-        println!("Already up; nothing was changed.");
+        print("Already up; nothing was changed.")?;
     }
     for attached in &up.attached {
-        println!("{}: {} XDP", attached.interface, attached.mode.as_str());
+        print(format_args!(
+            "{}: {} XDP",
+            attached.interface,
+            attached.mode.as_str()
+        ))?;
     }
     Ok(())
 }
@@ -38,10 +42,10 @@ pub(crate) async fn down(config: Config, json: bool) -> Result<()> {
         return print_json(&json!({ "removed": removed }));
     }
     for thing in &removed {
-        println!("- {thing}");
+        print(format_args!("- {thing}"))?;
     }
     if removed.is_empty() {
-        println!("Not up; nothing was changed.");
+        print("Not up; nothing was changed.")?;
     }
     Ok(())
 }

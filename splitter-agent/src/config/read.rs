@@ -337,6 +337,13 @@ fn devices_differ(document: &Document<'_>, config: &Config) {
             "put the two tunnels on different devices",
         );
     }
+    if config.lan.iter().any(|lan| lan.as_str() == "lo") {
+        top.contradiction(
+            "lan",
+            "nothing arrives from the site on lo".to_owned(),
+            "list only interfaces that face the site",
+        );
+    }
     for (name, tunnel) in [("short", &config.short), ("long", &config.long)] {
         if config.lan.contains(&tunnel.device) {
             top.contradiction(

@@ -18,7 +18,7 @@ pub struct InvalidValue {
 }
 
 impl InvalidValue {
-    pub(super) fn new(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+    pub(crate) fn new(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self {
             problem: problem.into(),
             remedy: remedy.into(),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use caps::{CapSet, Capability};
 use thiserror::Error;
 
+use crate::config::InterfaceName;
 use crate::kernel::KernelError;
 use crate::netlink::{NetlinkError, NoSuchInterface};
 use crate::routes;
@@ -66,6 +67,11 @@ pub enum InstanceError {
     /// An interface of the configuration does not exist.
     #[error(transparent)]
     NoSuchInterface(#[from] NoSuchInterface),
+    /// The program could not tell where a packet begins.
+    #[error(
+        "packets on {0} have no Ethernet header, which the XDP program goes by; list the Ethernet interfaces behind it as `lan` instead"
+    )]
+    NoEthernet(InterfaceName),
     /// The kernel's routing side did not answer.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
@@ -113,7 +119,10 @@ impl InstanceError {
 }
 
 /// Refuses early and completely, rather than at the first call that fails.
-pub(super) fn check_capabilities() -> Result<(), InstanceError> {
+///
+/// # Errors
+/// [`InstanceError::NotPermitted`] with the capabilities that are missing.
+pub fn check_capabilities() -> Result<(), InstanceError> {
     const NEEDED: [Capability; 3] = [
         Capability::CAP_BPF,
         Capability::CAP_NET_ADMIN,

@@ -64,6 +64,22 @@ impl Pins {
         self.program().exists()
     }
 
+    /// Whether the caller may look for pins. Without the right to, none would
+    /// seem to be there.
+    ///
+    /// # Errors
+    /// When a directory above them may not be searched.
+    pub fn check_readable(&self) -> Result<(), KernelError> {
+        match self.program().try_exists() {
+            Err(source) if source.kind() == io::ErrorKind::PermissionDenied => {
+                Err(KernelError::NotPermitted {
+                    action: "look into the BPF file system",
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Makes the directories, readable by their owner alone.
     ///
     /// # Errors
@@ -94,12 +110,19 @@ impl Pins {
     /// When a pin cannot be removed. No pins at all is not an error.
     pub fn remove(&self) -> Result<(), KernelError> {
         match std::fs::remove_dir_all(&self.root) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => Err(KernelError::Pin {
-                path: self.root.clone(),
-                source,
-            }),
-            _ => Ok(()),
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                return Err(KernelError::Pin {
+                    path: self.root.clone(),
+                    source,
+                });
+            }
+            _ => {}
         }
+        // Shared with other instances; it stays as long as one of them is up.
+        if let Some(shared) = self.root.parent() {
+            let _ = std::fs::remove_dir(shared);
+        }
+        Ok(())
     }
 
     fn links(&self) -> PathBuf {

@@ -7,7 +7,7 @@ use splitter_common::flow::{FlowEntry, FlowKeyV4, FlowKeyV6, TapEntry};
 /// A value shared with the kernel programs.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape<T>(pub(super) T);
+pub(crate) struct Shape<T>(pub(crate) T);
 
 macro_rules! plain_data {
     ($($shape:ty),*) => {$(

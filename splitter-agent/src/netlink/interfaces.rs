@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{
-    LinkAttribute, LinkFlags, LinkInfo, LinkMessage, LinkXdp, State, XdpAttached,
+    LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage, LinkXdp, State, XdpAttached,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use serde::Serialize;
@@ -31,6 +31,8 @@ pub struct Interface {
     pub state: String,
     /// Whether it is the loopback device.
     pub is_loopback: bool,
+    /// Whether its packets begin with an Ethernet header.
+    pub is_ethernet: bool,
     /// The XDP program on it.
     pub xdp: Option<Xdp>,
     /// The hardware behind it.
@@ -202,6 +204,10 @@ fn interface(link: LinkMessage) -> Interface {
         has_carrier: flags.contains(LinkFlags::LowerUp),
         state: State::Unknown.to_string(),
         is_loopback: flags.contains(LinkFlags::Loopback),
+        is_ethernet: matches!(
+            link.header.link_layer_type,
+            LinkLayerType::Ether | LinkLayerType::Loopback
+        ),
         xdp: None,
         parent: None,
     };

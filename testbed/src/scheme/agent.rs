@@ -62,7 +62,8 @@ struct Configuration {
 struct Tunnel {
     device: &'static str,
     gateway: Vec<String>,
-    rate_mbit: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate_mbit: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -215,7 +216,7 @@ fn configuration(
     let [short, long] = [0, 1].map(|index| Tunnel {
         device: TUNNELS[index],
         gateway: border.gateway_addresses(index),
-        rate_mbit: rates_mbit[index],
+        rate_mbit: scheme.states_rates.then_some(rates_mbit[index]),
     });
     let base = Configuration {
         name: "testbed",
@@ -281,6 +282,7 @@ mod tests {
             binary: binary.into(),
             threshold: 45,
             attach,
+            states_rates: true,
             configuration,
         }
     }
@@ -308,6 +310,13 @@ mod tests {
         assert_eq!(table["long"]["rate_mbit"].as_integer(), Some(50));
         assert_eq!(table["long"]["gateway"][0].as_str(), Some("10.9.1.2"));
         assert_eq!(table["bpffs"].as_str(), Some("/x/bpf"));
+
+        let silent = SplitterScheme {
+            states_rates: false,
+            ..scheme("splitter", toml::Table::new())
+        };
+        let text = configuration(Path::new("/x"), &border, [100, 50], &silent);
+        assert!(!text.contains("rate_mbit"), "{text}");
     }
 
     #[test]

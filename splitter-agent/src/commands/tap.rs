@@ -1,0 +1,110 @@
+//! `splitter tap`: when flows pass which device.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use flow_report::Table;
+use serde_json::json;
+use splitter_agent::config::PacketLog;
+use splitter_agent::instance::check_capabilities;
+use splitter_agent::kernel::Object;
+use splitter_agent::netlink::Netlink;
+use splitter_agent::tap::{CAPACITY, Tap, TappedFlow, collect};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{count, print, print_json};
+use crate::cli::TapArgs;
+
+/// Notes flows until told to stop, then tells.
+pub(crate) async fn run(args: &TapArgs, json: bool) -> Result<()> {
+    check_capabilities()?;
+    let interfaces = Netlink::connect()?.interfaces().await?;
+    let object = Object::for_level(PacketLog::Off).context("cannot read the kernel object")?;
+    let attach = |point| Tap::attach(&object, point, &interfaces);
+    let points = args.points.iter().cloned();
+    let taps = points.map(attach).collect::<Result<Vec<_>, _>>()?;
+    let mut names = taps.iter().map(|tap| tap.point().to_string());
+    tracing::info!(points = %names.by_ref().collect::<Vec<_>>().join(" "), "noting flows");
+    wait(
+        args.seconds
+            .map(|seconds| Duration::from_secs(seconds.into())),
+    )
+    .await?;
+
+    for tap in &taps {
+        if tap.flows()?.len() >= CAPACITY {
+            tracing::warn!(point = %tap.point(), "full: flows after the first {CAPACITY} are missing");
+        }
+    }
+    let flows = collect(&taps)?;
+    if json {
+        return print_json(&json!({ "points": args.points, "flows": flows }));
+    }
+    print(table(&flows).to_text())
+}
+
+/// Until the time has passed or somebody says so.
+async fn wait(time: Option<Duration>) -> Result<()> {
+    let mut signals = Vec::new();
+    for kind in [
+        SignalKind::interrupt(),
+        SignalKind::terminate(),
+        SignalKind::hangup(),
+    ] {
+        signals.push(signal(kind).context("cannot listen for signals")?);
+    }
+    let [interrupt, terminate, hang_up] = &mut signals[..] else {
+        return Ok(());
+    };
+    let passed = async {
+        match time {
+            Some(time) => tokio::time::sleep(time).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = passed => {}
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        _ = hang_up.recv() => {}
+    }
+    Ok(())
+}
+
+/// A line for each flow and tap; times count from the first packet of all.
+fn table(flows: &[TappedFlow]) -> Table {
+    let mut table = Table::new([
+        "flow",
+        "seen at",
+        "first s",
+        "last s",
+        "duration ms",
+        "packets",
+        "bytes",
+        "completion ms",
+    ]);
+    let passages = flows.iter().flat_map(|flow| &flow.seen);
+    let begin_ns = passages.map(|passage| passage.first_ns).min().unwrap_or(0);
+    let seconds = |at_ns: u64| format!("{:.6}", (at_ns - begin_ns) as f64 / 1e9);
+    for flow in flows {
+        for (index, passage) in flow.seen.iter().enumerate() {
+            let is_first = index == 0;
+            let name = format!(
+                "{}:{} -> {}:{}",
+                flow.source, flow.source_port, flow.destination, flow.destination_port
+            );
+            let completion = flow.completion_ms.filter(|_| is_first);
+            table.row([
+                if is_first { name } else { String::new() },
+                passage.point.to_string(),
+                seconds(passage.first_ns),
+                seconds(passage.last_ns),
+                format!("{:.3}", passage.duration_ms),
+                count(passage.packets),
+                count(passage.bytes),
+                completion.map_or_else(String::new, |ms| format!("{ms:.3}")),
+            ]);
+        }
+    }
+    table
+}

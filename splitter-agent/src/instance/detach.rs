@@ -1,0 +1,81 @@
+//! Taking programs off interfaces, also when bringing an instance up fails.
+
+use std::time::Duration;
+
+use super::{Instance, InstanceError};
+use crate::config::AttachMode;
+use crate::kernel::{Dataplane, Pins};
+use crate::netlink::Xdp;
+
+/// What to take back when bringing up fails.
+pub(super) struct Undo {
+    /// All of it, when the program was loaded just now.
+    pub(super) pins: Option<Pins>,
+    pub(super) attached: Vec<String>,
+    /// Interfaces and their numbers that had the program in the other mode.
+    pub(super) replaced: Vec<(String, u32)>,
+}
+
+impl Instance {
+    /// Detaches and waits until the kernel has done so, without which another
+    /// program could not be attached.
+    pub(super) async fn detach(
+        &self,
+        dataplane: &Dataplane,
+        interface: &str,
+    ) -> Result<(), InstanceError> {
+        let program_id = dataplane.program_id()?;
+        dataplane.detach(interface)?;
+        self.wait_until_detached(&[interface.to_owned()], program_id)
+            .await
+    }
+
+    /// The kernel frees a link some time after its pin is removed.
+    pub(super) async fn wait_until_detached(
+        &self,
+        names: &[String],
+        program_id: u32,
+    ) -> Result<(), InstanceError> {
+        for _ in 0..DETACH_TRIES {
+            let interfaces = self.netlink.interfaces().await?;
+            let is_ours = |xdp: &Xdp| xdp.program_id == program_id;
+            if !interfaces
+                .iter()
+                .any(|it| names.contains(&it.name) && it.xdp.as_ref().is_some_and(is_ours))
+            {
+                return Ok(());
+            }
+            tokio::time::sleep(DETACH_POLL).await;
+        }
+        // Attaching anew will tell, if that is what comes next.
+        tracing::warn!(interfaces = ?names, "the kernel takes long to detach the program");
+        Ok(())
+    }
+
+    /// The first error is the one to tell; what cannot be taken back is logged.
+    pub(super) async fn undo(&self, undo: Undo, dataplane: &Dataplane) {
+        for interface in undo.attached {
+            if let Err(error) = self.detach(dataplane, &interface).await {
+                tracing::error!(interface, %error, "cannot detach what was just attached");
+            }
+        }
+        let before = match self.config.attach {
+            AttachMode::Native => AttachMode::Generic,
+            AttachMode::Generic | AttachMode::Auto => AttachMode::Native,
+        };
+        for (interface, index) in undo.replaced {
+            if let Err(error) = dataplane.attach(&interface, index, before) {
+                tracing::error!(interface, %error, "cannot attach as it was before");
+            }
+        }
+        if let Some(pins) = undo.pins
+            && let Err(error) = pins.remove()
+        {
+            tracing::error!(path = %pins.root().display(), %error, "cannot remove the pins");
+        }
+    }
+}
+
+/// How often, and how many times, it is looked whether the kernel has detached.
+const DETACH_POLL: Duration = Duration::from_millis(5);
+const DETACH_TRIES: u32 = 200;
