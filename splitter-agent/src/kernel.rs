@@ -3,19 +3,22 @@
 //! Everything is pinned below `<bpffs>/splitter/<instance>`, so that packets
 //! are split on while no agent runs and the next agent finds what there is.
 
+mod attach;
 mod calibrate;
 mod dataplane;
 mod error;
+mod load;
+mod names;
 mod object;
 mod pins;
 mod settings;
 mod shapes;
-#[cfg(test)]
-mod tests;
 
+pub use attach::AttachedMode;
 pub use calibrate::CalibrationError;
-pub use dataplane::{AttachedMode, Dataplane, FlowRecord, LoadOptions};
+pub use dataplane::{Dataplane, FlowRecord};
 pub use error::KernelError;
+pub use load::LoadOptions;
 pub use object::{Object, PROGRAM};
 pub use pins::Pins;
 pub use settings::policy_settings;

@@ -96,24 +96,24 @@ impl SplitterCollector {
         encoder: &mut DescriptorEncoder<'_>,
         counters: &Counters,
     ) -> fmt::Result {
-        let sent = Class::ALL
-            .into_iter()
-            .flat_map(|class| Tunnel::ALL.map(|tunnel| (class, tunnel)));
-        let mut packets = self.families.packets.encode(encoder)?;
-        for (class, tunnel) in sent.clone() {
-            let labels = [("class", class.name()), ("tunnel", tunnel.name())];
-            let count = counters.packets(class, tunnel);
-            packets
-                .encode_family(&labels)?
-                .encode_counter::<NoLabelSet, _, u64>(&count, None)?;
-        }
-        let mut bytes = self.families.bytes.encode(encoder)?;
-        for (class, tunnel) in sent {
-            let labels = [("class", class.name()), ("tunnel", tunnel.name())];
-            let count = counters.bytes(class, tunnel);
-            bytes
-                .encode_family(&labels)?
-                .encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+        type Count = fn(&Counters, Class, Tunnel) -> u64;
+        let families = [
+            (&self.families.packets, Counters::packets as Count),
+            (&self.families.bytes, Counters::bytes),
+        ];
+        for (family, count) in families {
+            let mut family = family.encode(encoder)?;
+            for class in Class::ALL {
+                for tunnel in Tunnel::ALL {
+                    let labels = [("class", class.name()), ("tunnel", tunnel.name())];
+                    family
+                        .encode_family(&labels)?
+                        .encode_counter::<NoLabelSet, _, u64>(
+                            &count(counters, class, tunnel),
+                            None,
+                        )?;
+                }
+            }
         }
         Ok(())
     }

@@ -29,4 +29,5 @@ pub mod dscp;
 pub mod flow;
 pub mod histogram;
 pub mod packet;
+mod refusal;
 pub mod split;

@@ -5,25 +5,36 @@ use aya_ebpf::helpers::bpf_xdp_get_buff_len;
 use aya_ebpf::programs::{TcContext, XdpContext};
 use splitter_common::buffer::{Buffer, BufferMut, RawBuffer};
 
-/// An XDP frame. Headers lie in its linear part; for a multi-buffer frame the
-/// payload may go on in fragments, which nobody here looks at.
-pub struct XdpFrame<'a> {
+/// A frame, from its Ethernet header on. Headers lie in its linear part, which
+/// alone is at hand; the payload may go on in fragments or pages, which nobody
+/// here looks at.
+pub struct Frame<'a, C> {
     linear: RawBuffer,
-    context: &'a XdpContext,
+    context: &'a C,
 }
 
-impl<'a> XdpFrame<'a> {
+/// What a program is called with.
+pub trait Context {
+    /// Where the linear part starts and ends.
+    fn bounds(&self) -> (usize, usize);
+
+    /// Bytes of the whole frame.
+    fn length(&self) -> usize;
+}
+
+impl<'a, C: Context> Frame<'a, C> {
     /// The frame that the program runs for.
     #[inline(always)]
-    pub fn new(context: &'a XdpContext) -> Self {
+    pub fn new(context: &'a C) -> Self {
+        let (start, end) = context.bounds();
         // SAFETY: the kernel vouches for the bytes between the two pointers for
         // as long as the program runs, and the program holds no other reference.
-        let linear = unsafe { RawBuffer::new(context.data(), context.data_end()) };
+        let linear = unsafe { RawBuffer::new(start, end) };
         Self { linear, context }
     }
 }
 
-impl Buffer for XdpFrame<'_> {
+impl<C: Context> Buffer for Frame<'_, C> {
     #[inline(always)]
     fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
         self.linear.read(offset)
@@ -36,48 +47,40 @@ impl Buffer for XdpFrame<'_> {
 
     #[inline(always)]
     fn length(&self) -> usize {
-        // SAFETY: the context is the one that the kernel passed to the program.
-        unsafe { bpf_xdp_get_buff_len(self.context.as_ptr().cast()) as usize }
+        self.context.length()
     }
 }
 
-impl BufferMut for XdpFrame<'_> {
+/// XDP programs may write in place; TC programs would have to make the bytes
+/// their own first, and none of ours writes.
+impl BufferMut for Frame<'_, XdpContext> {
     #[inline(always)]
     fn write<const N: usize>(&mut self, offset: usize, bytes: [u8; N]) -> Option<()> {
         self.linear.write(offset, bytes)
     }
 }
 
-/// A socket buffer, from its Ethernet header on. Only its linear part is at
-/// hand; the rest of the payload lies in pages.
-pub struct SocketBuffer<'a> {
-    linear: RawBuffer,
-    context: &'a TcContext,
-}
-
-impl<'a> SocketBuffer<'a> {
-    /// The packet that the program runs for.
+impl Context for XdpContext {
     #[inline(always)]
-    pub fn new(context: &'a TcContext) -> Self {
-        // SAFETY: as for XDP; this is only read.
-        let linear = unsafe { RawBuffer::new(context.data(), context.data_end()) };
-        Self { linear, context }
-    }
-}
-
-impl Buffer for SocketBuffer<'_> {
-    #[inline(always)]
-    fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
-        self.linear.read(offset)
-    }
-
-    #[inline(always)]
-    fn available(&self) -> usize {
-        self.linear.available()
+    fn bounds(&self) -> (usize, usize) {
+        (self.data(), self.data_end())
     }
 
     #[inline(always)]
     fn length(&self) -> usize {
-        self.context.len() as usize
+        // SAFETY: the context is the one that the kernel passed to the program.
+        unsafe { bpf_xdp_get_buff_len(self.as_ptr().cast()) as usize }
+    }
+}
+
+impl Context for TcContext {
+    #[inline(always)]
+    fn bounds(&self) -> (usize, usize) {
+        (self.data(), self.data_end())
+    }
+
+    #[inline(always)]
+    fn length(&self) -> usize {
+        self.len() as usize
     }
 }

@@ -12,7 +12,7 @@ use splitter_common::drain::Tunnels;
 use splitter_common::split::{Outcome, Splitter};
 
 use crate::clock::KernelClock;
-use crate::frame::XdpFrame;
+use crate::frame::Frame;
 use crate::table::KernelTable;
 
 #[btf_map]
@@ -44,5 +44,5 @@ pub fn split(context: &XdpContext) -> Option<Outcome> {
         tunnels,
         counters,
     };
-    Some(splitter.split(&mut XdpFrame::new(context)))
+    Some(splitter.split(&mut Frame::new(context)))
 }

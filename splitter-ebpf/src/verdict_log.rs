@@ -35,12 +35,12 @@ pub fn write(context: &XdpContext, outcome: Outcome) {
 #[cfg(feature = "log")]
 #[inline(always)]
 fn write_flow(context: &XdpContext, verdict: &'static str) {
-    use crate::frame::XdpFrame;
+    use crate::frame::Frame;
     use aya_log_ebpf::trace;
     use splitter_common::buffer::Buffer as _;
 
     const IPV4_WITHOUT_OPTIONS: [u8; 3] = [0x08, 0x00, 0x45];
-    let frame = XdpFrame::new(context);
+    let frame = Frame::new(context);
     match (frame.read::<3>(12), frame.read::<12>(26)) {
         (Some(IPV4_WITHOUT_OPTIONS), Some([a, b, c, d, e, f, g, h, i, j, k, l])) => {
             let (source, destination) = (

@@ -2,51 +2,20 @@
 
 use std::fmt;
 
+use aya::Pod;
 use aya::maps::{Array, HashMap, Map, MapData, MapInfo, PerCpuArray};
-use aya::programs::links::{FdLink, LinkError};
-use aya::programs::{ProgramError, Xdp, XdpMode, xdp::XdpLink};
-use aya::{Ebpf, EbpfLoader, Pod};
+use aya::programs::Xdp;
 use aya_obj::programs::XdpAttachType;
-use serde::Serialize;
 use splitter_common::config::{Config as Policy, Settings};
 use splitter_common::counters::Counters;
 use splitter_common::flow::{FlowEntry, FlowKey, FlowKeyV4, FlowKeyV6};
 
-use super::error::{map_errno, program_errno};
+use super::attach::attach;
+use super::error::{map_errno, map_error, program_error, typed};
+use super::names::{COUNTERS, FLOWS_V4, FLOWS_V6, SETTINGS};
 use super::shapes::Shape;
-use super::{KernelError, Object, PROGRAM, Pins, calibrate};
-use crate::config::{AttachMode, Family, PacketLog};
-
-/// How a program is to be loaded.
-#[derive(Clone, Debug)]
-pub struct LoadOptions {
-    /// Flows that each family's table holds.
-    pub table_size: u32,
-    /// What the kernel program logs.
-    pub packet_log: PacketLog,
-    /// What it is told.
-    pub policy: Policy,
-}
-
-/// How a program turned out to be attached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum AttachedMode {
-    /// In the driver.
-    Native,
-    /// In the network stack.
-    Generic,
-}
-
-impl AttachedMode {
-    /// The word in tables and metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Native => "native",
-            Self::Generic => "generic",
-        }
-    }
-}
+use super::{AttachedMode, KernelError, LoadOptions, Object, PROGRAM, Pins, load};
+use crate::config::{AttachMode, Family};
 
 /// A flow and what is known of it.
 #[derive(Clone, Copy, Debug)]
@@ -66,14 +35,6 @@ pub struct Dataplane {
     flows_v6: HashMap<MapData, Shape<FlowKeyV6>, Shape<FlowEntry>>,
 }
 
-const SETTINGS: &str = "SETTINGS";
-const COUNTERS: &str = "COUNTERS";
-const TUNNELS: &str = "TUNNELS";
-const CLOCK_READING: &str = "CLOCK_READING";
-const FLOWS_V4: &str = "FLOWS_V4";
-const FLOWS_V6: &str = "FLOWS_V6";
-const CLOCK_PROGRAM: &str = "read_clocks";
-
 impl Dataplane {
     /// Loads `object`, tells it its settings and pins it; attaches nothing.
     ///
@@ -81,10 +42,14 @@ impl Dataplane {
     /// See [`KernelError`]. Whatever was pinned before the failure is removed.
     pub fn load(object: &Object, pins: &Pins, options: &LoadOptions) -> Result<Self, KernelError> {
         pins.prepare()?;
-        Self::load_into(object, pins, options).inspect_err(|_| {
+        load::load(object, pins, options).inspect_err(|_| {
             // The first error is the one to tell; pins that stay are found by
             // the next `up` or `down`.
             let _ = pins.remove();
+        })?;
+        Self::open(pins)?.ok_or(KernelError::Missing {
+            kind: "program",
+            name: PROGRAM,
         })
     }
 
@@ -155,20 +120,7 @@ impl Dataplane {
         index: u32,
         mode: AttachMode,
     ) -> Result<AttachedMode, KernelError> {
-        let mut program = self.program()?;
-        let attached = match mode {
-            AttachMode::Native => attach(&mut program, interface, index, AttachedMode::Native)?,
-            AttachMode::Generic => attach(&mut program, interface, index, AttachedMode::Generic)?,
-            AttachMode::Auto => {
-                match attach(&mut program, interface, index, AttachedMode::Native) {
-                    Err(error @ KernelError::NoNativeXdp { .. }) => {
-                        tracing::warn!(interface, %error, "no native XDP, attaching generic");
-                        attach(&mut program, interface, index, AttachedMode::Generic)?
-                    }
-                    other => other?,
-                }
-            }
-        };
+        let attached = attach(&mut self.program()?, interface, index, mode)?;
         let path = self.pins.link(interface);
         // A link whose interface has gone is of no use any more.
         let _ = std::fs::remove_file(&path);
@@ -268,38 +220,6 @@ impl Dataplane {
     fn program(&self) -> Result<Xdp, KernelError> {
         Xdp::from_pin(self.pins.program(), XdpAttachType::Interface).map_err(program_error(PROGRAM))
     }
-
-    fn load_into(object: &Object, pins: &Pins, options: &LoadOptions) -> Result<Self, KernelError> {
-        let mut ebpf = load_object(object, options)?;
-        let clock = measure_clock(&mut ebpf)?;
-        let mut settings: Array<_, Shape<Settings>> =
-            typed(SETTINGS, Array::try_from(map_mut(&mut ebpf, SETTINGS)?))?;
-        let told = Settings {
-            config: options.policy,
-            clock,
-        };
-        settings
-            .set(0, Shape(told), 0)
-            .map_err(map_error(SETTINGS))?;
-
-        let program = xdp_mut(&mut ebpf, PROGRAM)?;
-        program.load().map_err(load_error(PROGRAM))?;
-        let path = pins.program();
-        for name in [SETTINGS, COUNTERS, TUNNELS, FLOWS_V4, FLOWS_V6] {
-            let path = pins.map(name);
-            let map = map_mut(&mut ebpf, name)?;
-            map.pin(&path)
-                .map_err(|source| KernelError::PinObject { path, source })?;
-        }
-        // Last, because its presence says that all the rest is there.
-        xdp_mut(&mut ebpf, PROGRAM)?
-            .pin(&path)
-            .map_err(|source| KernelError::PinObject { path, source })?;
-        Self::open(pins)?.ok_or(KernelError::Missing {
-            kind: "program",
-            name: PROGRAM,
-        })
-    }
 }
 
 impl fmt::Debug for Dataplane {
@@ -308,108 +228,6 @@ impl fmt::Debug for Dataplane {
             .field("pins", &self.pins)
             .finish_non_exhaustive()
     }
-}
-
-struct Attached {
-    link: FdLink,
-    mode: AttachedMode,
-}
-
-fn attach(
-    program: &mut Xdp,
-    interface: &str,
-    index: u32,
-    mode: AttachedMode,
-) -> Result<Attached, KernelError> {
-    let requested = match mode {
-        AttachedMode::Native => XdpMode::Driver,
-        AttachedMode::Generic => XdpMode::Skb,
-    };
-    let interface = interface.to_owned();
-    let id = program
-        .attach_to_if_index(index, requested)
-        .map_err(|source| {
-            let errno = program_errno(&source);
-            match errno {
-                Some(libc::EPERM) => KernelError::NotPermitted {
-                    action: "attach an XDP program",
-                },
-                Some(libc::EBUSY | libc::EEXIST) => KernelError::Busy {
-                    interface: interface.clone(),
-                },
-                Some(
-                    errno @ (libc::EOPNOTSUPP
-                    | libc::ERANGE
-                    | libc::EINVAL
-                    | libc::ENOSPC
-                    | libc::ENOMEM),
-                ) if mode == AttachedMode::Native => KernelError::NoNativeXdp {
-                    interface: interface.clone(),
-                    source: std::io::Error::from_raw_os_error(errno),
-                },
-                _ => KernelError::Attach {
-                    interface: interface.clone(),
-                    mode: mode.as_str(),
-                    source,
-                },
-            }
-        })?;
-    let link: XdpLink = program.take_link(id).map_err(program_error(PROGRAM))?;
-    let link = FdLink::try_from(link)
-        .map_err(|source: LinkError| KernelError::Link { interface, source })?;
-    Ok(Attached { link, mode })
-}
-
-fn load_object(object: &Object, options: &LoadOptions) -> Result<Ebpf, KernelError> {
-    let level = log_level(options.packet_log);
-    let mut loader = EbpfLoader::new();
-    loader
-        .map_max_entries(FLOWS_V4, options.table_size)
-        .map_max_entries(FLOWS_V6, options.table_size)
-        .override_global("AYA_LOG_LEVEL", &level, false);
-    loader.load(object.bytes()).map_err(|error| match &error {
-        aya::EbpfError::MapError(source) if map_errno(source) == Some(libc::EPERM) => {
-            KernelError::NotPermitted {
-                action: "create BPF maps",
-            }
-        }
-        _ => KernelError::Load(error),
-    })
-}
-
-/// As `aya-log` counts them: 0 is off, 5 is trace.
-fn log_level(level: PacketLog) -> u8 {
-    match level {
-        PacketLog::Off => 0,
-        PacketLog::Debug => 4,
-        PacketLog::Trace => 5,
-    }
-}
-
-fn measure_clock(ebpf: &mut Ebpf) -> Result<splitter_common::config::TickClock, KernelError> {
-    xdp_mut(ebpf, CLOCK_PROGRAM)?
-        .load()
-        .map_err(load_error(CLOCK_PROGRAM))?;
-    let map = ebpf.take_map(CLOCK_READING).ok_or(KernelError::Missing {
-        kind: "map",
-        name: CLOCK_READING,
-    })?;
-    let reading = typed(CLOCK_READING, Array::try_from(map))?;
-    Ok(calibrate::measure(xdp_mut(ebpf, CLOCK_PROGRAM)?, &reading)?)
-}
-
-fn xdp_mut<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut Xdp, KernelError> {
-    ebpf.program_mut(name)
-        .and_then(|program| program.try_into().ok())
-        .ok_or(KernelError::Missing {
-            kind: "program",
-            name,
-        })
-}
-
-fn map_mut<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut Map, KernelError> {
-    ebpf.map_mut(name)
-        .ok_or(KernelError::Missing { kind: "map", name })
 }
 
 /// Visits the entries of a table, at most as many as twice its size: when a
@@ -429,39 +247,4 @@ where
         visit(key.0, value.0);
     }
     Ok(())
-}
-
-fn typed<T>(name: &'static str, map: Result<T, aya::maps::MapError>) -> Result<T, KernelError> {
-    map.map_err(map_error(name))
-}
-
-fn map_error(name: &'static str) -> impl Fn(aya::maps::MapError) -> KernelError {
-    move |source| KernelError::Map { name, source }
-}
-
-fn program_error(program: &'static str) -> impl Fn(ProgramError) -> KernelError {
-    move |source| KernelError::Program { program, source }
-}
-
-fn load_error(program: &'static str) -> impl Fn(ProgramError) -> KernelError {
-    move |error| match error {
-        error if program_errno(&error) == Some(libc::EPERM) => KernelError::NotPermitted {
-            action: "load a BPF program",
-        },
-        ProgramError::LoadError {
-            io_error,
-            verifier_log,
-        } => KernelError::Verifier {
-            program,
-            source: io_error,
-            last_words: last_lines(&verifier_log.to_string(), 8),
-        },
-        source => KernelError::Program { program, source },
-    }
-}
-
-/// The whole log has a line for each instruction; the reason stands at its end.
-fn last_lines(text: &str, count: usize) -> String {
-    let lines: Vec<_> = text.trim_end().lines().collect();
-    lines[lines.len().saturating_sub(count)..].join("\n")
 }

@@ -159,3 +159,18 @@ pub(super) fn map_errno(error: &MapError) -> Option<i32> {
         _ => None,
     }
 }
+
+/// Names the map in an error.
+pub(super) fn typed<T>(name: &'static str, map: Result<T, MapError>) -> Result<T, KernelError> {
+    map.map_err(map_error(name))
+}
+
+/// Names the map in an error.
+pub(super) fn map_error(name: &'static str) -> impl Fn(MapError) -> KernelError {
+    move |source| KernelError::Map { name, source }
+}
+
+/// Names the program in an error.
+pub(super) fn program_error(program: &'static str) -> impl Fn(ProgramError) -> KernelError {
+    move |source| KernelError::Program { program, source }
+}

@@ -9,7 +9,7 @@ use aya_ebpf::programs::{TcContext, XdpContext};
 use splitter_common::config::ClockReading;
 use splitter_common::flow::{FlowKey, FlowKeyV6, TapEntry};
 use splitter_common::packet::{Network, Transport};
-use splitter_ebpf::frame::SocketBuffer;
+use splitter_ebpf::frame::Frame;
 use splitter_ebpf::{clock, pipeline, verdict_log};
 
 #[btf_map]
@@ -41,7 +41,7 @@ pub fn tap(context: TcContext) -> i32 {
 
 #[inline(always)]
 fn note_passage(context: &TcContext) -> Option<()> {
-    let buffer = SocketBuffer::new(context);
+    let buffer = Frame::new(context);
     let network = Network::parse(&buffer).ok()?;
     let Ok(Transport::Tcp(tcp)) = Transport::parse(&buffer, &network) else {
         return None;

@@ -15,7 +15,7 @@ use aya_ebpf::programs::XdpContext;
 use splitter_common::buffer::{Buffer, BufferMut};
 use splitter_common::flow::{FlowKey, FlowKeyV4};
 use splitter_common::packet::{Network, Transport};
-use splitter_ebpf::frame::XdpFrame;
+use splitter_ebpf::frame::Frame;
 use splitter_ebpf::{clock, pipeline};
 
 #[repr(C)]
@@ -90,7 +90,7 @@ pub fn renew_new_flow(context: XdpContext) -> u32 {
 fn renew(context: &XdpContext, stride: u32) -> Option<()> {
     const IP: usize = 14;
     const IPV4_SOURCE: usize = IP + 12;
-    let mut buffer = XdpFrame::new(context);
+    let mut buffer = Frame::new(context);
     let [first] = buffer.read::<1>(IP)?;
     if first == 0x45 {
         buffer.write(IP + 1, [0])?;
@@ -106,7 +106,7 @@ fn renew(context: &XdpContext, stride: u32) -> Option<()> {
 
 #[inline(always)]
 fn count(context: &XdpContext, now_ns: impl Fn() -> u64) -> Option<()> {
-    let buffer = XdpFrame::new(context);
+    let buffer = Frame::new(context);
     let network = Network::parse(&buffer).ok()?;
     let Ok(Transport::Tcp(tcp)) = Transport::parse(&buffer, &network) else {
         return None;

@@ -1,0 +1,103 @@
+//! Attaching the program to an interface, in the mode that was asked for.
+
+use aya::programs::links::{FdLink, LinkError};
+use aya::programs::xdp::XdpLink;
+use aya::programs::{Xdp, XdpMode};
+use serde::Serialize;
+
+use super::error::{program_errno, program_error};
+use super::{KernelError, PROGRAM};
+use crate::config::AttachMode;
+
+/// How a program turned out to be attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AttachedMode {
+    /// In the driver.
+    Native,
+    /// In the network stack.
+    Generic,
+}
+
+impl AttachedMode {
+    /// The word in tables and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Generic => "generic",
+        }
+    }
+}
+
+/// A link that holds the program on an interface, not pinned yet.
+pub(super) struct Attached {
+    pub(super) link: FdLink,
+    pub(super) mode: AttachedMode,
+}
+
+/// Attaches `program`; only [`AttachMode::Auto`] ever takes another mode than
+/// the first.
+pub(super) fn attach(
+    program: &mut Xdp,
+    interface: &str,
+    index: u32,
+    mode: AttachMode,
+) -> Result<Attached, KernelError> {
+    use AttachedMode::{Generic, Native};
+    match mode {
+        AttachMode::Native => attach_as(program, interface, index, Native),
+        AttachMode::Generic => attach_as(program, interface, index, Generic),
+        AttachMode::Auto => match attach_as(program, interface, index, Native) {
+            Err(error @ KernelError::NoNativeXdp { .. }) => {
+                tracing::warn!(interface, %error, "no native XDP, attaching generic");
+                attach_as(program, interface, index, Generic)
+            }
+            other => other,
+        },
+    }
+}
+
+fn attach_as(
+    program: &mut Xdp,
+    interface: &str,
+    index: u32,
+    mode: AttachedMode,
+) -> Result<Attached, KernelError> {
+    let requested = match mode {
+        AttachedMode::Native => XdpMode::Driver,
+        AttachedMode::Generic => XdpMode::Skb,
+    };
+    let interface = interface.to_owned();
+    let id = program
+        .attach_to_if_index(index, requested)
+        .map_err(|source| {
+            let errno = program_errno(&source);
+            match errno {
+                Some(libc::EPERM) => KernelError::NotPermitted {
+                    action: "attach an XDP program",
+                },
+                Some(libc::EBUSY | libc::EEXIST) => KernelError::Busy {
+                    interface: interface.clone(),
+                },
+                Some(
+                    errno @ (libc::EOPNOTSUPP
+                    | libc::ERANGE
+                    | libc::EINVAL
+                    | libc::ENOSPC
+                    | libc::ENOMEM),
+                ) if mode == AttachedMode::Native => KernelError::NoNativeXdp {
+                    interface: interface.clone(),
+                    source: std::io::Error::from_raw_os_error(errno),
+                },
+                _ => KernelError::Attach {
+                    interface: interface.clone(),
+                    mode: mode.as_str(),
+                    source,
+                },
+            }
+        })?;
+    let link: XdpLink = program.take_link(id).map_err(program_error(PROGRAM))?;
+    let link = FdLink::try_from(link)
+        .map_err(|source: LinkError| KernelError::Link { interface, source })?;
+    Ok(Attached { link, mode })
+}

@@ -1,0 +1,127 @@
+//! Loading an object into the kernel and pinning what is in it.
+
+use aya::maps::{Array, Map};
+use aya::programs::{ProgramError, Xdp};
+use aya::{Ebpf, EbpfLoader};
+use splitter_common::config::{Config as Policy, Settings, TickClock};
+
+use super::error::{map_errno, map_error, program_errno, typed};
+use super::names::{CLOCK_PROGRAM, CLOCK_READING, COUNTERS, FLOWS_V4, FLOWS_V6, SETTINGS, TUNNELS};
+use super::shapes::Shape;
+use super::{KernelError, Object, PROGRAM, Pins, calibrate};
+use crate::config::PacketLog;
+
+/// How a program is to be loaded.
+#[derive(Clone, Debug)]
+pub struct LoadOptions {
+    /// Flows that each family's table holds.
+    pub table_size: u32,
+    /// What the kernel program logs.
+    pub packet_log: PacketLog,
+    /// What it is told.
+    pub policy: Policy,
+}
+
+/// Loads `object`, tells it its settings and pins programs and maps.
+pub(super) fn load(object: &Object, pins: &Pins, options: &LoadOptions) -> Result<(), KernelError> {
+    let mut ebpf = load_object(object, options)?;
+    let clock = measure_clock(&mut ebpf)?;
+    let mut settings: Array<_, Shape<Settings>> =
+        typed(SETTINGS, Array::try_from(map_mut(&mut ebpf, SETTINGS)?))?;
+    let told = Settings {
+        config: options.policy,
+        clock,
+    };
+    settings
+        .set(0, Shape(told), 0)
+        .map_err(map_error(SETTINGS))?;
+
+    let program = xdp_mut(&mut ebpf, PROGRAM)?;
+    program.load().map_err(load_error(PROGRAM))?;
+    let path = pins.program();
+    for name in [SETTINGS, COUNTERS, TUNNELS, FLOWS_V4, FLOWS_V6] {
+        let path = pins.map(name);
+        let map = map_mut(&mut ebpf, name)?;
+        map.pin(&path)
+            .map_err(|source| KernelError::PinObject { path, source })?;
+    }
+    // Last, because its presence says that all the rest is there.
+    xdp_mut(&mut ebpf, PROGRAM)?
+        .pin(&path)
+        .map_err(|source| KernelError::PinObject { path, source })
+}
+
+fn load_object(object: &Object, options: &LoadOptions) -> Result<Ebpf, KernelError> {
+    let level = log_level(options.packet_log);
+    let mut loader = EbpfLoader::new();
+    loader
+        .map_max_entries(FLOWS_V4, options.table_size)
+        .map_max_entries(FLOWS_V6, options.table_size)
+        .override_global("AYA_LOG_LEVEL", &level, false);
+    loader.load(object.bytes()).map_err(|error| match &error {
+        aya::EbpfError::MapError(source) if map_errno(source) == Some(libc::EPERM) => {
+            KernelError::NotPermitted {
+                action: "create BPF maps",
+            }
+        }
+        _ => KernelError::Load(error),
+    })
+}
+
+/// As `aya-log` counts them: 0 is off, 5 is trace.
+fn log_level(level: PacketLog) -> u8 {
+    match level {
+        PacketLog::Off => 0,
+        PacketLog::Debug => 4,
+        PacketLog::Trace => 5,
+    }
+}
+
+fn measure_clock(ebpf: &mut Ebpf) -> Result<TickClock, KernelError> {
+    xdp_mut(ebpf, CLOCK_PROGRAM)?
+        .load()
+        .map_err(load_error(CLOCK_PROGRAM))?;
+    let map = ebpf.take_map(CLOCK_READING).ok_or(KernelError::Missing {
+        kind: "map",
+        name: CLOCK_READING,
+    })?;
+    let reading = typed(CLOCK_READING, Array::try_from(map))?;
+    Ok(calibrate::measure(xdp_mut(ebpf, CLOCK_PROGRAM)?, &reading)?)
+}
+
+fn xdp_mut<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut Xdp, KernelError> {
+    ebpf.program_mut(name)
+        .and_then(|program| program.try_into().ok())
+        .ok_or(KernelError::Missing {
+            kind: "program",
+            name,
+        })
+}
+
+fn map_mut<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut Map, KernelError> {
+    ebpf.map_mut(name)
+        .ok_or(KernelError::Missing { kind: "map", name })
+}
+
+fn load_error(program: &'static str) -> impl Fn(ProgramError) -> KernelError {
+    move |error| match error {
+        error if program_errno(&error) == Some(libc::EPERM) => KernelError::NotPermitted {
+            action: "load a BPF program",
+        },
+        ProgramError::LoadError {
+            io_error,
+            verifier_log,
+        } => KernelError::Verifier {
+            program,
+            source: io_error,
+            last_words: last_lines(&verifier_log.to_string(), 8),
+        },
+        source => KernelError::Program { program, source },
+    }
+}
+
+/// The whole log has a line for each instruction; the reason stands at its end.
+fn last_lines(text: &str, count: usize) -> String {
+    let lines: Vec<_> = text.trim_end().lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
+}

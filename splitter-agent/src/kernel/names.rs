@@ -1,0 +1,9 @@
+//! What programs and maps are called in the object.
+
+pub(super) const SETTINGS: &str = "SETTINGS";
+pub(super) const COUNTERS: &str = "COUNTERS";
+pub(super) const TUNNELS: &str = "TUNNELS";
+pub(super) const CLOCK_READING: &str = "CLOCK_READING";
+pub(super) const FLOWS_V4: &str = "FLOWS_V4";
+pub(super) const FLOWS_V6: &str = "FLOWS_V6";
+pub(super) const CLOCK_PROGRAM: &str = "read_clocks";
