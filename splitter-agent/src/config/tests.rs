@@ -221,7 +221,7 @@ fn wrong_types_and_ranges() {
         (
             "log",
             "packets = 'loud'",
-            "give one of \"off\", \"info\", \"debug\", \"trace\"",
+            "give one of \"off\", \"debug\", \"trace\"",
         ),
         (
             "short",
