@@ -22,6 +22,7 @@ pub(crate) mod run;
 pub(crate) mod status;
 pub(crate) mod tap;
 pub(crate) mod up;
+mod watch;
 
 /// Reads the configuration that the command line names.
 pub(crate) fn load(cli: &Cli) -> Result<Config, ConfigError> {
@@ -42,7 +43,7 @@ pub(crate) fn report(error: &anyhow::Error, as_json: bool) -> ExitCode {
 }
 
 /// The error and its causes; a cause that an error above has told already is left out.
-fn in_words(error: &anyhow::Error) -> String {
+pub(crate) fn in_words(error: &anyhow::Error) -> String {
     let mut words = String::new();
     for cause in error.chain().map(ToString::to_string) {
         if words.is_empty() {

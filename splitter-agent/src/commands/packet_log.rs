@@ -26,7 +26,7 @@ pub(crate) fn forward(config: &Config, dataplane: &Dataplane) -> Result<Option<F
         return Ok(None);
     }
     let mut logger = EbpfLogger::init_from_id_with_logger(dataplane.program_id()?, Tracing)
-        .context("cannot read the kernel program's log")?;
+        .context("cannot read the kernel program's log, for which CAP_SYS_ADMIN is needed besides; run as root, or set log.packets to \"off\"")?;
     Ok(Some(Forwarding(tokio::spawn(async move {
         let mut ticks = tokio::time::interval(FLUSH_INTERVAL);
         loop {
