@@ -186,9 +186,15 @@ fn may_move(
     if entry.class() == Class::Short || entry.tunnel() == Tunnel::Long {
         return None;
     }
-    // Its own time in the long tunnel is no argument: a token bucket may let a
-    // first packet pass at once.
-    if tunnels.long.next_start_ns(now_ns) >= entry.drained_ns + config.guard_ns {
+    // Without a model of the short tunnel only a silence tells. With one, the
+    // packet's own time in the long tunnel is still no argument: a token bucket
+    // may let a first packet pass at once.
+    let leaves_ns = if config.short_service.is_known() {
+        tunnels.long.next_start_ns(now_ns)
+    } else {
+        now_ns
+    };
+    if leaves_ns >= entry.drained_ns + config.guard_ns {
         Some(FlowEvent::MovedDrained)
     } else if now_ns >= entry.long_since_ns + config.cap_ns {
         Some(FlowEvent::MovedAtCap)
@@ -223,7 +229,10 @@ fn note_sent(
     const OCCUPATION_NS: u64 = 2_000_000;
     match entry.tunnel() {
         Tunnel::Short if config.short_service.is_known() => {
-            entry.drained_ns = tunnels.short.send(bytes, now_ns, config.short_service);
+            // Beyond the cap a backlog decides nothing, and a sender who makes the
+            // model believe in one must not do so for longer.
+            let (service, limit_ns) = (config.short_service, config.cap_ns);
+            entry.drained_ns = tunnels.short.send_within(bytes, now_ns, service, limit_ns);
             if entry.class() == Class::Long {
                 tunnels.occupied_until_ns = now_ns + OCCUPATION_NS;
             }
@@ -231,7 +240,7 @@ fn note_sent(
         Tunnel::Short => entry.drained_ns = now_ns,
         Tunnel::Long if config.long_service.is_known() => {
             let limit_ns = config.long_queue_ns;
-            tunnels
+            let _ = tunnels
                 .long
                 .send_within(bytes, now_ns, config.long_service, limit_ns);
         }

@@ -61,13 +61,20 @@ impl VirtualQueue {
     }
 
     /// Sends `bytes` into a queue that holds at most `limit_ns` of traffic and
-    /// drops what is beyond, as a FIFO does.
+    /// drops what is beyond, as a FIFO does; returns when the last will have left.
     #[inline(always)]
-    pub fn send_within(&mut self, bytes: u64, now_ns: u64, service: ServiceTime, limit_ns: u64) {
+    pub fn send_within(
+        &mut self,
+        bytes: u64,
+        now_ns: u64,
+        service: ServiceTime,
+        limit_ns: u64,
+    ) -> u64 {
         let free_at_ns = self.send(bytes, now_ns, service);
         if free_at_ns > now_ns + limit_ns {
             self.free_at_ns = now_ns + limit_ns;
         }
+        self.free_at_ns
     }
 
     /// When a packet that is sent at `now_ns` would begin to leave.

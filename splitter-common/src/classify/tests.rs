@@ -295,7 +295,54 @@ fn precise_time_is_asked_for_only_where_it_matters() {
     assert!(needs_precise_time(&moved, end, &rated));
 }
 
+#[test]
+fn a_rate_of_the_long_tunnel_alone_does_not_replace_the_gap() {
+    let service = ServiceTime::from_bits_per_second(100_000_000);
+    let mut bench = Bench::new(Config {
+        long_service: service,
+        ..Config::default()
+    });
+    // A backlog in the long tunnel as long as the gap.
+    bench.tunnels.long.send(100 * FULL_FRAME, SECOND, service);
+    let burst = bench.stream(60, SECOND, MICROSECOND);
+    assert!(burst.iter().all(|verdict| verdict.moved.is_none()));
+}
+
+#[test]
+fn new_flows_start_aside_while_a_long_one_occupies_the_short_tunnel() {
+    let mut bench = Bench::new(with_rates(100));
+    bench.stream(60, SECOND, MICROSECOND);
+    let now_ns = bench.entry.last_seen_ns + MICROSECOND;
+    bench.entry = FlowEntry::default();
+    let aside = bench.packet(DATA, now_ns);
+    assert_eq!((aside.class, aside.tunnel), (Class::Short, Tunnel::Long));
+    assert_eq!(aside.moved, None, "it has not changed, it started there");
+
+    // A burst of short flows alone is no reason.
+    let mut bench = Bench::new(with_rates(100));
+    bench.stream(40, SECOND, MICROSECOND);
+    let now_ns = bench.entry.last_seen_ns + MICROSECOND;
+    bench.entry = FlowEntry::default();
+    assert_eq!(bench.packet(DATA, now_ns).tunnel, Tunnel::Short);
+}
+
 proptest! {
+    /// Whatever is sent, a flow waits for the model no longer than for the cap.
+    #[test]
+    fn no_flood_makes_the_model_of_the_short_tunnel_believe_in_more_than_the_cap(
+        frames in proptest::collection::vec((1u64..70_000, 0u64..100), 1..300),
+    ) {
+        let mut bench = Bench::new(Config { threshold: u64::MAX, ..with_rates(10) });
+        let mut now_ns = SECOND;
+        for (bytes, gap_ns) in frames {
+            now_ns += gap_ns;
+            let packet = FlowPacket { segments: 1, bytes, flags: DATA };
+            classify(&mut bench.entry, packet, &bench.config, &mut bench.tunnels, now_ns);
+            let wait_ns = bench.tunnels.short.next_start_ns(now_ns) - now_ns;
+            prop_assert!(wait_ns <= bench.config.cap_ns);
+        }
+    }
+
     #[test]
     fn class_is_monotone_in_count(
         gaps in proptest::collection::vec(0u64..2 * MILLISECOND, 1..200),
