@@ -87,10 +87,11 @@ fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<ExitCode> {
         .map(|_| ExitCode::NotPermitted)
 }
 
-/// Prints a line. A reader that has seen enough, such as `head`, is no error.
+/// Prints a line. A reader that has seen enough, such as `head`, is no error, but
+/// the end: nobody is left to print for.
 pub(crate) fn print(text: impl std::fmt::Display) -> anyhow::Result<()> {
     match writeln!(io::stdout(), "{text}") {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
         result => result.context("cannot write to standard output"),
     }
 }

@@ -162,13 +162,18 @@ pub fn sweep(dataplane: &mut Dataplane) -> Result<Swept, KernelError> {
             census.count(&record, now_ns, idle_timeout_ns);
         }
     })?;
+    let mut removed = 0;
     for key in &stale {
-        dataplane.remove_flow(key)?;
+        // A long walk is time enough for a flow to come back to life.
+        let is_stale_still = dataplane
+            .flow(key)?
+            .is_some_and(|entry| is_stale(&entry, monotonic_ns(), idle_timeout_ns));
+        if is_stale_still {
+            dataplane.remove_flow(key)?;
+            removed += 1;
+        }
     }
-    Ok(Swept {
-        census,
-        removed: stale.len() as u64,
-    })
+    Ok(Swept { census, removed })
 }
 
 fn is_stale(entry: &FlowEntry, now_ns: u64, idle_timeout_ns: u64) -> bool {

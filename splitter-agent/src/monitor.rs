@@ -1,65 +1,87 @@
 //! The running instance, as its sweeper and its scrapes share it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use splitter_common::counters::FlowEvent;
 
 use crate::flows::{Census, Swept, sweep};
-use crate::kernel::{AttachedMode, Dataplane, KernelError};
+use crate::kernel::{AttachedMode, Dataplane, KernelError, Pins};
 
 /// The running instance, shared between the sweeper and the scrapes.
+///
+/// No lock is held while a table is walked or a map is read, so that neither
+/// waits for the other.
 #[derive(Debug)]
 pub struct Monitor {
-    dataplane: Mutex<Dataplane>,
+    dataplane: Mutex<Arc<Dataplane>>,
     census: Mutex<Census>,
     attached: Mutex<Vec<AttachedMode>>,
-    /// Flows that were started but are in the table no more, apart from those
-    /// that this agent removed; counted from when it began to watch.
-    evictions: AtomicU64,
-    started_elsewhere: AtomicU64,
-    removed: AtomicU64,
+    ledger: Mutex<Ledger>,
+}
+
+/// What became of the flows that were started, as far as this agent saw it.
+#[derive(Debug, Default)]
+struct Ledger {
+    /// Flows that had gone before it began to watch these maps.
+    gone_before: u64,
+    /// Flows that it has removed from these maps.
+    removed: u64,
+    /// Evictions from maps that it watched before these.
+    evicted_before: u64,
+    /// Evictions from these maps, as of the last sweep.
+    evicted: u64,
 }
 
 impl Monitor {
-    /// Watches `dataplane`, attached in these modes, from now on.
+    /// Watches `dataplane` from now on.
     ///
     /// # Errors
     /// When the tables cannot be read.
-    pub fn new(mut dataplane: Dataplane) -> Result<Self, KernelError> {
-        let Swept { census, .. } = sweep(&mut dataplane)?;
-        let started = dataplane.counters()?.events(FlowEvent::Started);
-        let present = census.entries_v4 + census.entries_v6;
+    pub fn new(dataplane: Dataplane) -> Result<Self, KernelError> {
+        let (census, ledger) = first_look(&dataplane)?;
         Ok(Self {
-            dataplane: Mutex::new(dataplane),
+            dataplane: Mutex::new(Arc::new(dataplane)),
             census: Mutex::new(census),
             attached: Mutex::default(),
-            evictions: AtomicU64::new(0),
-            started_elsewhere: AtomicU64::new(started.saturating_sub(present)),
-            removed: AtomicU64::new(0),
+            ledger: Mutex::new(ledger),
         })
     }
 
-    /// Sweeps the flow table and takes the census. Blocks for about a
-    /// microsecond per flow.
+    /// Watches these maps from now on: the old ones' pins were removed by
+    /// somebody else. The same maps change nothing.
+    ///
+    /// # Errors
+    /// When the tables cannot be read.
+    pub fn replace(&self, dataplane: Dataplane) -> Result<(), KernelError> {
+        if dataplane.program_id()? == self.dataplane().program_id()? {
+            return Ok(());
+        }
+        let (census, new) = first_look(&dataplane)?;
+        let mut ledger = lock(&self.ledger);
+        let evicted_before = ledger.evicted_before + ledger.evicted;
+        *ledger = Ledger {
+            evicted_before,
+            ..new
+        };
+        *lock(&self.census) = census;
+        *lock(&self.dataplane) = Arc::new(dataplane);
+        Ok(())
+    }
+
+    /// Sweeps the flow table and takes the census. Blocks for some microseconds
+    /// a flow.
     ///
     /// # Errors
     /// When the table cannot be read or changed.
-    pub fn sweep(&self) -> Result<Census, KernelError> {
-        let mut dataplane = self.dataplane();
-        let Swept { census, removed } = sweep(&mut dataplane)?;
-        let started = dataplane.counters()?.events(FlowEvent::Started);
-        let removed = self.removed.fetch_add(removed, Ordering::Relaxed) + removed;
-        let accounted = self.started_elsewhere.load(Ordering::Relaxed)
-            + removed
-            + census.entries_v4
-            + census.entries_v6;
-        // Flows that started while the table was walked make this a little too
-        // large for a moment; a counter must not fall again.
-        self.evictions
-            .fetch_max(started.saturating_sub(accounted), Ordering::Relaxed);
+    pub fn sweep(&self) -> Result<(), KernelError> {
+        let watched = self.dataplane();
+        let Some(Swept { census, removed }) = sweep_pinned(watched.pins())? else {
+            return Ok(());
+        };
+        let started = watched.counters()?.events(FlowEvent::Started);
+        lock(&self.ledger).settle(started, removed, &census);
         *lock(&self.census) = census;
-        Ok(census)
+        Ok(())
     }
 
     /// Says how the program is attached now, an entry for each interface.
@@ -80,22 +102,70 @@ impl Monitor {
     /// Flows that the table forgot for want of room since this agent began to
     /// watch, as of the last sweep.
     pub fn evictions(&self) -> u64 {
-        self.evictions.load(Ordering::Relaxed)
-    }
-
-    /// Watches these maps from now on: the old ones' pins were removed by
-    /// somebody else.
-    pub fn replace(&self, dataplane: Dataplane) {
-        *self.dataplane() = dataplane;
+        let ledger = lock(&self.ledger);
+        ledger.evicted_before + ledger.evicted
     }
 
     /// The maps and pins.
-    pub fn dataplane(&self) -> MutexGuard<'_, Dataplane> {
-        lock(&self.dataplane)
+    pub fn dataplane(&self) -> Arc<Dataplane> {
+        Arc::clone(&lock(&self.dataplane))
     }
+}
+
+impl Ledger {
+    fn settle(&mut self, started: u64, removed: u64, census: &Census) {
+        self.removed += removed;
+        let accounted = self.gone_before + self.removed + census.entries_v4 + census.entries_v6;
+        // Flows that started while the table was walked make this a little too
+        // large for a moment; a counter must not fall again.
+        self.evicted = self.evicted.max(started.saturating_sub(accounted));
+    }
+}
+
+fn first_look(dataplane: &Dataplane) -> Result<(Census, Ledger), KernelError> {
+    let Swept { census, .. } = sweep_pinned(dataplane.pins())?.unwrap_or_default();
+    let started = dataplane.counters()?.events(FlowEvent::Started);
+    let present = census.entries_v4 + census.entries_v6;
+    let gone_before = started.saturating_sub(present);
+    Ok((
+        census,
+        Ledger {
+            gone_before,
+            ..Ledger::default()
+        },
+    ))
+}
+
+/// Sweeps through handles of its own; `None` when the pins have gone.
+fn sweep_pinned(pins: &Pins) -> Result<Option<Swept>, KernelError> {
+    Dataplane::open(pins)?.as_mut().map(sweep).transpose()
 }
 
 /// A panic elsewhere does not make plain numbers wrong.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_neither_there_nor_removed_was_evicted() {
+        let mut ledger = Ledger {
+            gone_before: 10,
+            ..Ledger::default()
+        };
+        let census = |entries_v4| Census {
+            entries_v4,
+            ..Census::default()
+        };
+        ledger.settle(100, 20, &census(70));
+        assert_eq!(ledger.evicted, 0);
+        ledger.settle(200, 0, &census(100));
+        assert_eq!(ledger.evicted, 70);
+        // A flow that started during the walk is counted as there later.
+        ledger.settle(200, 0, &census(101));
+        assert_eq!(ledger.evicted, 70, "never falls");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use flow_telemetry::{Endpoint, Readiness, Server};
 use splitter_agent::config::Config;
 use splitter_agent::instance::{BroughtUp, Instance, Lock, Owner};
@@ -51,12 +51,16 @@ async fn serve(
     let endpoint = Endpoint::new(registry(Arc::clone(&monitor))?, readiness.clone());
     tracing::info!(address = %server.local_addr(), "serving /metrics, /live and /ready");
     let (stop, stopped) = oneshot::channel::<()>();
-    let serving = tokio::spawn(server.serve(endpoint, async {
+    let mut serving = tokio::spawn(server.serve(endpoint, async {
         let _ = stopped.await;
     }));
 
     let ended_by = tokio::select! {
         signal = signals.next() => signal,
+        ended = &mut serving => {
+            ended.context("the metrics endpoint panicked")??;
+            bail!("the metrics endpoint ended");
+        }
         never = watch::repair(instance, lock, &monitor, &readiness) => never,
         never = watch::sweep(&monitor) => never,
     };

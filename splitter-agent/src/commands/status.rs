@@ -1,6 +1,5 @@
 //! `splitter status` and `splitter flows`: what is going on, without a daemon.
 
-use std::io::{self, Write as _};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -216,13 +215,11 @@ pub(crate) async fn flows(config: Config, limit: usize, watch: bool, json: bool)
 }
 
 fn show_flows(listing: &Listing, watch: bool) -> Result<()> {
-    if watch {
-        // Home, and clear what follows: a page that does not flicker.
-        write!(io::stdout(), "\x1b[H\x1b[J")?;
-    }
+    // Home, and clear what follows: a page that does not flicker.
+    let start = if watch { "\x1b[H\x1b[J" } else { "" };
     let Listing { census, flows } = listing;
     print(format_args!(
-        "{} short and {} long flows\n",
+        "{start}{} short and {} long flows\n",
         count(census.short),
         count(census.long)
     ))?;

@@ -83,7 +83,7 @@ async fn put_back(
         *last_plan = steps;
     }
     let up = instance.up(lock, Owner::Run).await?;
-    monitor.replace(up.dataplane);
+    monitor.replace(up.dataplane)?;
     report(monitor, &up.attached);
     Ok(())
 }
@@ -106,7 +106,7 @@ pub(super) async fn sweep(monitor: &Arc<Monitor>) -> &'static str {
         let monitor = Arc::clone(monitor);
         // Walking a large table takes a while; the endpoint must answer meanwhile.
         match tokio::task::spawn_blocking(move || monitor.sweep()).await {
-            Ok(Ok(_)) => {}
+            Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::error!(%error, "cannot sweep the flow table"),
             Err(error) => tracing::error!(%error, "the sweep ended early"),
         }

@@ -51,7 +51,7 @@ pub enum InstanceError {
     },
     /// What is loaded was built from something else.
     #[error(
-        "the loaded kernel programs are of another build than this agent: run `splitter down`, then start again; flows start afresh as short"
+        "the loaded kernel programs are of another build or log level than this agent's: run `splitter down`, then start again; flows start afresh as short"
     )]
     OtherBuild,
     /// The table size cannot change while the table is in use.

@@ -26,7 +26,8 @@ pub enum CalibrationError {
     Still(Duration),
 }
 
-/// `CONFIG_HZ` of every kernel configuration that there is.
+/// `CONFIG_HZ` as mainline kernels offer it. A measured tick is taken for one of
+/// these when it is within a fiftieth, and for the nearest whole rate otherwise.
 const TICK_RATES_HZ: [u64; 4] = [100, 250, 300, 1000];
 
 /// Between the two looks: ten ticks of the slowest kernel, so that the nearest
@@ -84,12 +85,19 @@ fn fit(first: ClockReading, second: ClockReading) -> TickClock {
     let tick_ns = TICK_RATES_HZ
         .map(|rate_hz| 1_000_000_000 / rate_hz)
         .into_iter()
-        .min_by_key(|tick_ns| tick_ns.abs_diff(measured_ns))
-        .unwrap_or(measured_ns);
+        .find(|tick_ns| tick_ns.abs_diff(measured_ns) * 50 <= *tick_ns)
+        .unwrap_or_else(|| whole_rate(measured_ns));
     let offset_ns = first
         .monotonic_ns
         .wrapping_sub(first.ticks.wrapping_mul(tick_ns));
     TickClock { tick_ns, offset_ns }
+}
+
+/// The tick of the whole number of ticks a second that is nearest.
+fn whole_rate(tick_ns: u64) -> u64 {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let rate_hz = (SECOND_NS + tick_ns / 2) / tick_ns.max(1);
+    SECOND_NS / rate_hz.max(1)
 }
 
 #[cfg(test)]
@@ -113,5 +121,12 @@ mod tests {
             clock.at(first.ticks + 250),
             first.monotonic_ns + 1_000_000_000
         );
+
+        // 500 Hz, as some patch it.
+        let patched = ClockReading {
+            ticks: first.ticks + 50,
+            monotonic_ns: first.monotonic_ns + 100_001_000,
+        };
+        assert_eq!(fit(first, patched).tick_ns, 2_000_000);
     }
 }

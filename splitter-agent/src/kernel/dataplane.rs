@@ -3,7 +3,7 @@
 use std::fmt;
 
 use aya::Pod;
-use aya::maps::{Array, HashMap, Map, MapData, MapInfo, PerCpuArray};
+use aya::maps::{Array, HashMap, Map, MapData, MapError, MapInfo, PerCpuArray};
 use aya::programs::Xdp;
 use aya_obj::programs::XdpAttachType;
 use splitter_common::config::{Config as Policy, Settings};
@@ -185,6 +185,22 @@ impl Dataplane {
                 entry,
             });
         })
+    }
+
+    /// What is known of a flow.
+    ///
+    /// # Errors
+    /// When the table cannot be read.
+    pub fn flow(&self, key: &FlowKey) -> Result<Option<FlowEntry>, KernelError> {
+        let (name, found) = match *key {
+            FlowKey::V4(key) => (FLOWS_V4, self.flows_v4.get(&Shape(key), 0)),
+            FlowKey::V6(key) => (FLOWS_V6, self.flows_v6.get(&Shape(key), 0)),
+        };
+        match found {
+            Ok(entry) => Ok(Some(entry.0)),
+            Err(MapError::KeyNotFound) => Ok(None),
+            Err(source) => Err(KernelError::Map { name, source }),
+        }
     }
 
     /// Forgets a flow; one that is gone already is no error.

@@ -20,6 +20,7 @@ const OVERRIDE_VARIABLE: &str = "SPLITTER_EBPF_OBJECT_DIR";
 #[derive(Clone, Debug)]
 pub struct Object {
     bytes: Cow<'static, [u8]>,
+    level: PacketLog,
 }
 
 impl Object {
@@ -40,7 +41,7 @@ impl Object {
             Some(directory) => std::fs::read(PathBuf::from(directory).join(name))?.into(),
             None => embedded.into(),
         };
-        Ok(Self { bytes })
+        Ok(Self { bytes, level })
     }
 
     /// The ELF file.
@@ -48,10 +49,12 @@ impl Object {
         &self.bytes
     }
 
-    /// SHA-256 in hexadecimal, by which a running instance is recognised as
-    /// being of this build.
+    /// SHA-256 of the file and the log level, which is fixed when it is loaded;
+    /// by it a running instance is recognised as being of this build.
     pub fn digest(&self) -> String {
-        Sha256::digest(&self.bytes)
+        Sha256::new_with_prefix(&self.bytes)
+            .chain_update(self.level.as_str())
+            .finalize()
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect()
