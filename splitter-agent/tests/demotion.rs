@@ -91,6 +91,13 @@ fn harmless(states_rates: bool) {
         splitter.tcp
     );
     assert_eq!(splitter.tcp.timeouts, 0, "{:?}", splitter.tcp);
+    // Not because nothing was there to be moved, or to move it.
+    let demotions = splitter.demotions.expect("the splitter tells");
+    assert!(
+        demotions.became_long >= UPLOADS as u64,
+        "{demotions:?} of {UPLOADS} uploads"
+    );
+    assert_eq!(demotions.at_cap, 0, "{demotions:?}");
     assert!(
         ours <= 1.2 * never,
         "p99 of {ours:.2} ms against {never:.2} ms without a change"

@@ -12,7 +12,7 @@ pub use crate::experiment::{Progress, Status};
 use crate::{
     experiment::{Completions, Experiment, ExperimentError, Measurement, Mode, Traffic},
     require::{Lacking, Requirement},
-    scheme::{Scheme, SplitterScheme},
+    scheme::{Demotions, Scheme, SplitterScheme},
     topology::TopologyOptions,
     workload::{Background, ShortFlows, Workload},
 };
@@ -133,6 +133,9 @@ pub struct ModeResult {
     pub cpu_s: f64,
     /// Flows of both classes that had not finished.
     pub unfinished: usize,
+    /// Flows that became long and how they changed tunnels, for the splitter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub demotions: Option<Demotions>,
     /// The short flows one by one.
     #[serde(skip)]
     pub short_completions: Completions,
@@ -334,6 +337,7 @@ impl From<Measurement> for ModeResult {
             tcp,
             cpu,
             xdp_mode: _,
+            demotions,
         } = measurement;
         Self {
             name,
@@ -347,6 +351,7 @@ impl From<Measurement> for ModeResult {
             },
             cpu_s: cpu.as_secs_f64(),
             unfinished: short.unfinished + long.unfinished,
+            demotions,
             short_completions: short,
             long_completions: long,
         }

@@ -15,7 +15,7 @@ use self::probe::Probe;
 use crate::{
     cpu::CpuError,
     namespace::NamespaceError,
-    scheme::{Scheme, SchemeError},
+    scheme::{Demotions, Scheme, SchemeError},
     topology::{Topology, TopologyOptions},
     traffic::{self, Outcome, TrafficError},
     workload::{Class, Schedule, Workload},
@@ -72,6 +72,8 @@ pub struct Measurement {
     pub cpu: Duration,
     /// How XDP programs were attached, for schemes that attach some.
     pub xdp_mode: Option<String>,
+    /// What became of long flows, for schemes that tell.
+    pub demotions: Option<Demotions>,
 }
 
 /// Flow completion times of one class.
@@ -208,12 +210,14 @@ impl Experiment {
         })?;
         let (tcp, cpu) = probe.finish()?;
         let xdp_mode = applied.xdp_mode().map(str::to_owned);
+        let demotions = applied.demotions();
         applied.remove()?;
         Ok(Slice {
             outcomes,
             tcp,
             cpu,
             xdp_mode,
+            demotions,
         })
     }
 }
@@ -242,6 +246,7 @@ struct Slice {
     tcp: TcpEvents,
     cpu: Duration,
     xdp_mode: Option<String>,
+    demotions: Option<Demotions>,
 }
 
 /// An [`ExperimentError`] that does not know its mode yet.
@@ -280,6 +285,7 @@ impl Measurement {
             tcp: TcpEvents::default(),
             cpu: Duration::ZERO,
             xdp_mode: None,
+            demotions: None,
         }
     }
 
@@ -309,6 +315,10 @@ impl Measurement {
         // The worst word stands: one slice in another mode makes all of it mixed.
         self.xdp_mode = match (self.xdp_mode.take(), slice.xdp_mode) {
             (Some(earlier), Some(now)) if earlier != now => Some("mixed".to_owned()),
+            (earlier, now) => earlier.or(now),
+        };
+        self.demotions = match (self.demotions, slice.demotions) {
+            (Some(earlier), Some(now)) => Some(earlier + now),
             (earlier, now) => earlier.or(now),
         };
     }

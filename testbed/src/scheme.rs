@@ -5,6 +5,7 @@ mod state;
 
 use std::path::PathBuf;
 
+use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 pub use self::state::StateError;
@@ -107,6 +108,29 @@ pub enum SchemeError {
     Cancelled,
 }
 
+/// Flows that became long, and how they changed tunnels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Demotions {
+    /// Counted more than the threshold.
+    pub became_long: u64,
+    /// Changed tunnels once their last packet had drained.
+    pub drained: u64,
+    /// Changed tunnels because they had waited for as long as they may.
+    pub at_cap: u64,
+}
+
+impl std::ops::Add for Demotions {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            became_long: self.became_long + other.became_long,
+            drained: self.drained + other.drained,
+            at_cap: self.at_cap + other.at_cap,
+        }
+    }
+}
+
 /// A scheme at work. Dropping it kills its processes; [`remove`](Self::remove) ends them properly.
 #[derive(Debug, Default)]
 pub struct Applied {
@@ -157,6 +181,16 @@ impl Applied {
     /// or `mixed` when devices differ), for schemes that attach some.
     pub fn xdp_mode(&self) -> Option<&str> {
         self.xdp_mode.as_deref()
+    }
+
+    /// What splitters have counted of flows that became long, on both borders together; `None` for
+    /// schemes without one.
+    pub fn demotions(&self) -> Option<Demotions> {
+        self.agents
+            .iter()
+            .map(Agent::demotions)
+            .reduce(|one, other| Some(one? + other?))
+            .flatten()
     }
 
     /// Ends the processes of the scheme and checks that they took away all that they had set up.

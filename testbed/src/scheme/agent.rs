@@ -19,11 +19,10 @@ use serde::Serialize;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use super::{SchemeError, SplitterScheme, State};
-use crate::topology::TUNNEL_QUEUE_BYTES;
+use super::{Demotions, SchemeError, SplitterScheme, State};
 use crate::{
     namespace::{Isolation, Namespace},
-    topology::{Border, GENERATOR, LAN, TUNNELS},
+    topology::{Border, GENERATOR, LAN, TUNNEL_QUEUE_BYTES, TUNNELS},
 };
 
 /// Where the daemon serves its metrics, on the loopback device of its namespace.
@@ -128,6 +127,16 @@ impl Agent {
             border: border.namespace.clone(),
             child,
             directory,
+        })
+    }
+
+    /// What it has counted of flows that became long; `None` when it does not tell.
+    pub(super) fn demotions(&self) -> Option<Demotions> {
+        let exposition = self.border.enter(|| fetch("/metrics")).ok()?.ok()?;
+        Some(Demotions {
+            became_long: counter(&exposition, "splitter_flows_long_total")?,
+            drained: counter(&exposition, "splitter_demotions_total{reason=\"drained\"}")?,
+            at_cap: counter(&exposition, "splitter_demotions_total{reason=\"cap\"}")?,
         })
     }
 
@@ -245,18 +254,30 @@ fn configuration(
 
 /// Asks for `/ready` from inside the daemon's namespace.
 fn is_ready() -> io::Result<()> {
+    fetch("/ready").map(|_| ())
+}
+
+/// The body of a page of the daemon's endpoint, from inside its namespace.
+fn fetch(path: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&METRICS.into(), Duration::from_secs(1))?;
     stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-    stream.write_all(b"GET /ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
-    stream.take(4096).read_to_end(&mut answer)?;
+    stream.take(1 << 20).read_to_end(&mut answer)?;
     let answer = String::from_utf8_lossy(&answer);
-    let status = answer.split_whitespace().nth(1);
-    if status == Some("200") {
-        Ok(())
-    } else {
-        Err(io::Error::other(answer.into_owned()))
+    match answer.split_once("\r\n\r\n") {
+        Some((head, body)) if head.split_whitespace().nth(1) == Some("200") => Ok(body.to_owned()),
+        _ => Err(io::Error::other(answer.into_owned())),
     }
+}
+
+/// The value of a counter in an exposition, named with its labels.
+fn counter(exposition: &str, name: &str) -> Option<u64> {
+    let value = exposition
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+    value.parse().ok()
 }
 
 fn prepare_error(path: &Path) -> impl FnOnce(io::Error) -> SchemeError + use<> {
