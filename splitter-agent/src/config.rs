@@ -106,8 +106,8 @@ pub struct Demotion {
     pub guard: Duration,
     /// A flow is moved after so long at the latest. Default 200 ms.
     pub cap: Duration,
-    /// How much traffic the queue in front of the long tunnel holds at least; matters only with
-    /// `long.rate_mbit`. Default 5 ms.
+    /// How much traffic the queue in front of the long tunnel holds at least; matters only where
+    /// both rates are known. Default 5 ms.
     pub long_queue: Duration,
 }
 
