@@ -90,8 +90,14 @@ fn set_up(settings: &Settings) -> String {
     format!(
         "Two sites, two tunnels of {short} and {long} Mbit/s. Short flows of 5 to 40 packets arrive \
          at random, 120 a second; transfers of 1.5 MB load both tunnels to {} % in each direction. \
-         Each mode was measured for {:.0} s in {} interleaved rounds (seed {}).",
-        settings.load_percent, settings.measured_s, settings.rounds, settings.seed
+         Each mode was measured for {:.0} s in {} (seed {}).",
+        settings.load_percent,
+        settings.measured_s,
+        match settings.rounds {
+            1 => "one round".to_owned(),
+            rounds => format!("{rounds} interleaved rounds"),
+        },
+        settings.seed
     )
 }
 
