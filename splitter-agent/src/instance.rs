@@ -277,7 +277,10 @@ impl Instance {
             .await
             .map_err(Box::new)?;
         let attached = async {
-            applied.verify(&self.netlink, &self.config).await?;
+            let verification = applied.verify(&self.netlink, &self.config).await?;
+            for what in verification.skipped {
+                tracing::warn!("not verified: {what}");
+            }
             dataplane.set_policy(plan.policy)?;
             self.attach_all(dataplane, plan, interfaces, undo).await?;
             self.attached(dataplane.program_id()?).await
