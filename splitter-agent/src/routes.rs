@@ -12,8 +12,10 @@
 //! 1002: from all iif eth0 lookup 10401                          short flows and the rest
 //! ```
 //!
-//! The first is left out when destinations are configured. When the long tunnel's device goes
-//! away its routes go with it, and the lookup falls through to the short tunnel.
+//! Where destinations are configured, the first suppresses up to the longest of their prefixes,
+//! so that the way to another interface of the site, which is more specific, stays. When the long
+//! tunnel's device goes away its routes go with it, and the lookup falls through to the short
+//! tunnel.
 
 use serde::{Deserialize, Serialize};
 
