@@ -1,11 +1,14 @@
 //! What an instance leaves on disk for whoever takes it down.
 
-use std::io;
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::InstanceError;
+use super::lock::PRIVATE;
 use crate::config::Config;
 use crate::kernel::Object;
 use crate::routes::Footprint;
@@ -80,7 +83,20 @@ impl State {
             path: path.clone(),
             source,
         })?;
-        std::fs::write(&new, text).map_err(failed(&new))?;
+        let write = || {
+            // One that a crash has left keeps its mode.
+            match std::fs::remove_file(&new) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(PRIVATE)
+                .open(&new)?
+                .write_all(&text)
+        };
+        write().map_err(failed(&new))?;
         std::fs::rename(&new, &path).map_err(failed(&path))
     }
 
