@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -34,6 +34,9 @@ pub struct State {
     pub object: String,
     /// Where its rules and routes are.
     pub footprint: Footprint,
+    /// The network namespace that they are in, by its number.
+    #[serde(default)]
+    pub network: Option<u64>,
 }
 
 impl State {
@@ -43,6 +46,7 @@ impl State {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             object: object.digest(),
             footprint: Footprint::of(config),
+            network: current_network(),
         }
     }
 
@@ -111,6 +115,12 @@ impl State {
             _ => Ok(()),
         }
     }
+}
+
+/// The number of the network namespace that this thread is in.
+pub(super) fn current_network() -> Option<u64> {
+    let metadata = std::fs::metadata("/proc/thread-self/ns/net").ok()?;
+    Some(metadata.ino())
 }
 
 fn file(directory: &Path) -> PathBuf {
