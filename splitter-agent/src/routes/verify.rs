@@ -180,10 +180,7 @@ impl Lan<'_> {
             return Ok(true);
         }
         let (interface, family) = (self.name.clone(), self.family);
-        let named = [&config.short, &config.long]
-            .iter()
-            .any(|tunnel| tunnel.gateway.of(family).is_some());
-        if named || family == Family::V4 {
+        if config.names_next_hops(family) || family == Family::V4 {
             return Err(VerifyError::NotForwarding {
                 interface,
                 family,
