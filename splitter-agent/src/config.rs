@@ -176,6 +176,13 @@ impl Config {
             .filter(move |&family| short.carries(family) && long.carries(family))
     }
 
+    /// Whether a next hop of that family is named, so that its packets must be forwarded.
+    pub(crate) fn names_next_hops(&self, family: Family) -> bool {
+        [&self.short, &self.long]
+            .iter()
+            .any(|tunnel| tunnel.gateway.of(family).is_some())
+    }
+
     /// Directory of this instance's lock and state.
     #[must_use]
     pub fn instance_dir(&self) -> PathBuf {

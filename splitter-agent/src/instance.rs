@@ -7,6 +7,7 @@
 mod detach;
 mod error;
 mod lock;
+mod others;
 mod plan;
 mod state;
 
@@ -168,10 +169,13 @@ impl Instance {
     /// When something cannot be removed; the rest is by then.
     pub async fn down(&self, _lock: &Lock) -> Result<Vec<String>, InstanceError> {
         let directory = self.config.instance_dir();
-        let footprint = State::read(&directory)?.map_or_else(
-            || routes::Footprint::of(&self.config),
-            |state| state.footprint,
-        );
+        let footprint = match State::read(&directory)? {
+            Some(state) => state.footprint,
+            None => {
+                others::check(&self.config)?;
+                routes::Footprint::of(&self.config)
+            }
+        };
         let routes = routes::remove_all(&self.netlink, &footprint).await;
         let linked = self.pins.linked_interfaces().unwrap_or_default();
         // After a crash there may be pins without a program that can be opened.
@@ -220,6 +224,7 @@ impl Instance {
         interfaces: &Interfaces,
         dataplane: Option<&Dataplane>,
     ) -> Result<Plan, InstanceError> {
+        others::check(&self.config)?;
         let state = State::read(&self.config.instance_dir())?;
         let previous = state.as_ref().map(|state| &state.footprint);
         let routes = routes::plan(&self.netlink, &self.config, previous).await?;
@@ -277,7 +282,10 @@ impl Instance {
             .await
             .map_err(Box::new)?;
         let attached = async {
-            applied.verify(&self.netlink, &self.config).await?;
+            let verification = applied.verify(&self.netlink, &self.config).await?;
+            for what in verification.skipped {
+                tracing::warn!("not verified: {what}");
+            }
             dataplane.set_policy(plan.policy)?;
             self.attach_all(dataplane, plan, interfaces, undo).await?;
             self.attached(dataplane.program_id()?).await

@@ -12,8 +12,10 @@
 //! 1002: from all iif eth0 lookup 10401                          short flows and the rest
 //! ```
 //!
-//! The first is left out when destinations are configured. When the long tunnel's device goes
-//! away its routes go with it, and the lookup falls through to the short tunnel.
+//! Where destinations are configured, the first suppresses up to the longest of their prefixes,
+//! so that the way to another interface of the site, which is more specific, stays. When the long
+//! tunnel's device goes away its routes go with it, and the lookup falls through to the short
+//! tunnel.
 
 use serde::{Deserialize, Serialize};
 
@@ -73,11 +75,46 @@ impl Footprint {
         }
     }
 
+    /// What two instances both claim, in words; each would remove what the other one has there.
+    pub(crate) fn shared_with(&self, other: &Self) -> Option<String> {
+        let mut tables = self.tables.iter();
+        if let Some(table) = tables.find(|table| other.has_table(table.get())) {
+            return Some(format!("table {table}"));
+        }
+        let mut priorities = self.rule_priority.specific()..=self.rule_priority.short();
+        let priority = priorities.find(|priority| other.has_priority(*priority))?;
+        Some(format!("rule priority {priority}"))
+    }
+
     fn has_priority(&self, priority: u32) -> bool {
         (self.rule_priority.specific()..=self.rule_priority.short()).contains(&priority)
     }
 
     fn has_table(&self, table: u32) -> bool {
         self.tables.iter().any(|own| own.get() == table)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn footprint(tables: [u32; 2], priority: u32) -> Footprint {
+        Footprint {
+            lan: Vec::new(),
+            tables: tables.map(|table| table.try_into().unwrap()),
+            rule_priority: priority.try_into().unwrap(),
+        }
+    }
+
+    #[test]
+    fn footprints_share_tables_and_overlapping_priorities() {
+        let own = footprint([1, 2], 1000);
+        let shared = |tables, priority| own.shared_with(&footprint(tables, priority));
+        assert_eq!(shared([3, 1], 2000).as_deref(), Some("table 1"));
+        assert_eq!(shared([3, 4], 998).as_deref(), Some("rule priority 1000"));
+        assert_eq!(shared([3, 4], 1002).as_deref(), Some("rule priority 1002"));
+        assert_eq!(shared([3, 4], 997), None);
+        assert_eq!(shared([3, 4], 1003), None);
     }
 }

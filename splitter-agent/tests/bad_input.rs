@@ -147,6 +147,47 @@ fn second_instance_is_refused_and_the_first_one_named() {
 }
 
 #[test]
+fn instance_with_the_tables_or_priorities_of_another_one_is_refused() {
+    on_site(|site| {
+        let before = site.routing();
+        site.json(&["up"]);
+        let up = site.routing();
+        let tunnel = |index: usize, table: u32| {
+            let gateways = site.topology.borders[0].gateway_addresses(index);
+            format!("device = 'tun{index}'\ngateway = {gateways:?}\ntable = {table}\n")
+        };
+        let second = |tables: [u32; 2], priority: u32| {
+            format!(
+                "name = 'second'\n[short]\n{}[long]\n{}[routes]\nrule_priority = {priority}\n",
+                tunnel(0, tables[0]),
+                tunnel(1, tables[1]),
+            )
+        };
+        for (text, shared) in [
+            (second([10_401, 77], 500), "has table 10401, too"),
+            (second([76, 77], 1002), "has rule priority 1002, too"),
+        ] {
+            site.configure(&text);
+            for command in ["run", "up", "plan", "down"] {
+                let output = site.splitter(&[command]);
+                assert_eq!(output.status.code(), Some(5), "{command}: {output:?}");
+                let told = stderr(&output);
+                assert!(told.contains("the instance test ("), "{command}: {told}");
+                assert!(told.contains(shared), "{command}: {told}");
+                assert_eq!(site.routing(), up);
+            }
+        }
+        // With numbers of its own it is in nobody's way.
+        site.configure(&second([76, 77], 500));
+        assert!(site.splitter(&["plan"]).status.success());
+
+        site.configure("");
+        site.json(&["down"]);
+        site.assert_clean(&before);
+    });
+}
+
+#[test]
 fn foreign_xdp_program_is_left_alone() {
     on_site(|site| {
         // Another instance's program, from this one's point of view a stranger's.

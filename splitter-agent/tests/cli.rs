@@ -76,6 +76,11 @@ fn completions_and_man_page_know_the_commands() {
 
 /// Runs the command in a namespace with the interfaces that [`TUNNELS`] names.
 fn in_namespace(prepare: &[&str], arguments: &[&str]) -> Output {
+    let namespace = namespace(prepare);
+    configured(&namespace, TUNNELS, arguments)
+}
+
+fn namespace(prepare: &[&str]) -> Namespace {
     let namespace = Namespace::new("cli").unwrap();
     for device in ["lan", "wan0", "wan1"] {
         let line = format!("ip link add {device} type veth peer far-{device}");
@@ -85,7 +90,12 @@ fn in_namespace(prepare: &[&str], arguments: &[&str]) -> Output {
     for line in prepare {
         namespace.run(line).unwrap();
     }
-    let file = file(TUNNELS);
+    namespace
+}
+
+/// Runs the command there with a configuration.
+fn configured(namespace: &Namespace, text: &str, arguments: &[&str]) -> Output {
+    let file = file(text);
     let mut command = namespace.command(BINARY);
     command
         .args(arguments)
@@ -155,4 +165,65 @@ fn doctor_tells_each_check_with_its_remedy() {
     assert_eq!(status("interface wan1 (long tunnel)"), "fail");
     assert_eq!(status("interface wan0 (short tunnel)"), "warn");
     assert_eq!(status("rules and tables"), "warn");
+}
+
+#[test]
+fn doctor_asks_for_forwarding_of_the_families_that_the_tunnels_carry() {
+    require!(Root, Program("ip"));
+    let (v4, v6) = (["192.0.2.1", "192.0.2.5"], ["fe80::1", "fe80::2"]);
+    let [v4, v6] = [v4, v6].map(|[short, long]| {
+        format!(
+            "lan = 'lan'\n[short]\ndevice = 'wan0'\ngateway = '{short}'\n\
+             [long]\ndevice = 'wan1'\ngateway = '{long}'\n"
+        )
+    });
+    let namespace = namespace(&[]);
+    namespace.sysctl("net.ipv4.ip_forward", "0").unwrap();
+    let statuses = |text: &str| {
+        let output = configured(&namespace, text, &["doctor", "--json"]);
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        ["IPv4 forwarding", "IPv6 forwarding"].map(|check| {
+            let mut all = told.as_array().unwrap().iter();
+            let found = all.find(|told| told["check"] == check);
+            found.map(|told| told["status"].as_str().unwrap().to_owned())
+        })
+    };
+    let some = |status: &str| Some(status.to_owned());
+    for (value, v6_status) in [("0", "fail"), ("1", "ok")] {
+        namespace
+            .sysctl("net.ipv6.conf.all.forwarding", value)
+            .unwrap();
+        assert_eq!(statuses(&v6), [None, some(v6_status)]);
+        assert_eq!(statuses(&v4), [some("fail"), None]);
+    }
+    namespace
+        .sysctl("net.ipv6.conf.all.forwarding", "0")
+        .unwrap();
+    assert_eq!(statuses(TUNNELS), [some("fail"), some("warn")]);
+}
+
+#[test]
+fn doctor_fails_where_a_tunnel_filters_reverse_paths_strictly() {
+    require!(Root, Program("ip"));
+    let namespace = namespace(&[]);
+    namespace
+        .sysctl("net.ipv4.conf.all.rp_filter", "0")
+        .unwrap();
+    namespace
+        .sysctl("net.ipv4.conf.wan0.rp_filter", "2")
+        .unwrap();
+    namespace
+        .sysctl("net.ipv4.conf.wan1.rp_filter", "1")
+        .unwrap();
+    let output = configured(&namespace, TUNNELS, &["doctor"]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = stdout(&output);
+    assert!(
+        told.contains("ok    reverse path filter of wan0: loose"),
+        "{told}"
+    );
+    assert!(
+        told.contains("fail  reverse path filter of wan1: strict"),
+        "{told}"
+    );
 }

@@ -6,6 +6,7 @@ mod daemon;
 #[path = "support/site.rs"]
 mod site;
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
 use nix::sys::signal::Signal;
@@ -96,6 +97,10 @@ fn second_up_changes_nothing_and_down_restores() {
         assert!(stdout(&site.splitter(&["up"])).contains("nothing was changed"));
         assert_eq!(site.routing(), up);
         assert_eq!(site.json(&["status"])["owner"], "up");
+        for name in ["lock", "state.json"] {
+            let file = std::fs::metadata(site.path("run/test").join(name)).expect("it exists");
+            assert_eq!(file.permissions().mode() & 0o777, 0o600, "{name}");
+        }
 
         let removed = site.json(&["down"])["removed"].clone();
         assert!(

@@ -9,6 +9,7 @@ mod site;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -72,6 +73,46 @@ fn page_and_scrape_agree_both_ways() {
             }
         }
     });
+}
+
+#[test]
+fn no_page_names_a_metric_that_does_not_exist() {
+    after_traffic(|site, _long| {
+        let (_, text) = site.get("/metrics").expect("it answers");
+        let live: BTreeSet<&str> = text
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .filter_map(|line| line.split([' ', '{']).next())
+            .chain(
+                text.lines()
+                    .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()),
+            )
+            .collect();
+        let mut pages = Vec::new();
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src");
+        find_pages(&docs, &mut pages);
+        let mut named = 0;
+        for page in pages {
+            let text = std::fs::read_to_string(&page).expect("it is there");
+            let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+            for word in words.filter(|word| word.starts_with("splitter_")) {
+                named += 1;
+                assert!(live.contains(word), "{}: {word}", page.display());
+            }
+        }
+        assert!(named > 10, "{named} metrics are named");
+    });
+}
+
+fn find_pages(directory: &Path, pages: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(directory).expect("it is there") {
+        let path = entry.expect("it is there").path();
+        if path.is_dir() {
+            find_pages(&path, pages);
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            pages.push(path);
+        }
+    }
 }
 
 #[test]

@@ -168,6 +168,47 @@ fn only_destinations_are_steered_when_they_are_named() {
 }
 
 #[test]
+fn traffic_between_two_site_interfaces_stays_at_the_site() {
+    require!(Root, Program("ip"));
+    let router = router();
+    router
+        .run("ip link add lan2 type veth peer far-lan2")
+        .unwrap();
+    router.run("ip link set lan2 up").unwrap();
+    router.run("ip link set far-lan2 up").unwrap();
+    router.run("ip addr add 10.3.0.1/16 dev lan2").unwrap();
+    router
+        .run("ip addr add 2001:db8:c::1/64 dev lan2 nodad")
+        .unwrap();
+    let text = TUNNELS.replace("['lan']", "['lan', 'lan2']")
+        + "[routes]\ndestinations = ['10.0.0.0/8', '172.16.0.0/12', '2001:db8::/32']\n";
+    let config = Config::parse(&text, "test.toml").unwrap();
+    inside(&router, async |netlink| {
+        up(netlink, &config)
+            .await
+            .verify(netlink, &config)
+            .await
+            .unwrap();
+        assert!(plan(netlink, &config, None).await.unwrap().is_in_place());
+    });
+    let rules = router.run("ip rule").unwrap();
+    assert!(rules.contains("suppress_prefixlength 12"), "{rules}");
+    for tos in [0, 2 << 2, 4 << 2] {
+        assert_eq!(device(&router, "10.3.0.5", tos), "lan2");
+        assert_eq!(device(&router, "2001:db8:c::5", tos), "lan2");
+    }
+    assert_eq!(device(&router, "10.2.3.4", 2 << 2), "wan1");
+    assert_eq!(device(&router, "10.2.3.4", 0), "wan0");
+    assert_eq!(device(&router, "2001:db8:b::9", 2 << 2), "wan1");
+    // What is more specific on the way out wins, too, and the rest goes by the main table.
+    router
+        .run("ip route add 10.4.0.0/16 via 203.0.113.1")
+        .unwrap();
+    assert_eq!(device(&router, "10.4.0.9", 2 << 2), "isp");
+    assert_eq!(device(&router, "9.9.9.9", 2 << 2), "isp");
+}
+
+#[test]
 fn long_flows_fall_through_when_their_tunnel_goes_away() {
     require!(Root, Program("ip"));
     let router = router();

@@ -254,7 +254,13 @@ fn marks(section: &Section<'_, '_>) -> Marks {
             .optional("match", |value| word(DscpMatch::WORDS, value))
             .unwrap_or_default(),
     };
-    if marks.short == marks.long {
+    if marks.long.get() == 0 {
+        section.contradiction(
+            "long",
+            "packets without a mark have DSCP 0, and would be routed as long".to_owned(),
+            "give a number from 1 to 63 (the default is 2)",
+        );
+    } else if marks.short == marks.long {
         section.contradiction(
             "long",
             format!("short flows have the mark {}, too", marks.short),

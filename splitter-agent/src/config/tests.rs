@@ -302,6 +302,11 @@ fn marks_must_differ_as_the_rules_see_them() {
     let cases = [
         ("short = 2", "marks.long: short flows have the mark 2, too"),
         (
+            "long = 0",
+            "marks.long = 0: packets without a mark have DSCP 0, and would be routed as long; give a number from 1 to 63",
+        ),
+        ("long = 0\nmatch = 'tos'", "give a number from 1 to 63"),
+        (
             "long = 12\nmatch = 'tos'",
             "those of 4 (short) and 12 (long) are the same",
         ),

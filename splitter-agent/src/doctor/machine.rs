@@ -8,7 +8,7 @@ use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use nix::sys::utsname::uname;
 
 use super::Check;
-use crate::config::Config;
+use crate::config::{Config, Family};
 use crate::netlink::Netlink;
 use crate::routes::supports_exact_dscp;
 
@@ -21,13 +21,13 @@ pub(super) async fn examine(netlink: &Netlink, config: Option<&Config>) -> Vec<C
     let bpffs = config.map_or(Path::new("/sys/fs/bpf"), |config| &config.bpffs);
     let mut checks = vec![kernel(), btf()];
     checks.extend(capabilities());
-    checks.extend([
-        mounted(bpffs),
-        jit(),
-        clock(),
-        forwarding(),
-        exact_dscp(netlink).await,
-    ]);
+    checks.extend([mounted(bpffs), jit(), clock()]);
+    let families = config.map_or(vec![Family::V4], |config| config.families().collect());
+    checks.extend(families.iter().map(|&family| {
+        let named = config.is_none_or(|config| config.names_next_hops(family));
+        forwarding(family, named)
+    }));
+    checks.push(exact_dscp(netlink).await);
     checks
 }
 
@@ -155,19 +155,25 @@ fn clock() -> Check {
     }
 }
 
-fn forwarding() -> Check {
-    match fs::read_to_string("/proc/sys/net/ipv4/ip_forward") {
-        Ok(value) if value.trim() != "0" => Check::ok("IPv4 forwarding", "on"),
-        Ok(_) => Check::fail(
-            "IPv4 forwarding",
-            "off: this is no router",
-            "sysctl net.ipv4.ip_forward=1",
+/// A point-to-point tunnel may well be used for IPv4 only, so IPv6 must be forwarded only where
+/// next hops of it are `named`, as when the routes are verified.
+fn forwarding(family: Family, named: bool) -> Check {
+    let (path, key) = match family {
+        Family::V4 => ("/proc/sys/net/ipv4/ip_forward", "net.ipv4.ip_forward"),
+        Family::V6 => (
+            "/proc/sys/net/ipv6/conf/all/forwarding",
+            "net.ipv6.conf.all.forwarding",
         ),
-        Err(error) => Check::warn(
-            "IPv4 forwarding",
-            error.to_string(),
-            "see `sysctl net.ipv4.ip_forward`",
-        ),
+    };
+    let check = format!("{family} forwarding");
+    let remedy = format!("sysctl {key}=1");
+    match fs::read_to_string(path) {
+        Ok(value) if value.trim() != "0" => Check::ok(check, "on"),
+        Ok(_) if named || family == Family::V4 => {
+            Check::fail(check, "off: this is no router", remedy)
+        }
+        Ok(_) => Check::warn(check, format!("off, so no {family} is routed"), remedy),
+        Err(error) => Check::warn(check, error.to_string(), format!("see `sysctl {key}`")),
     }
 }
 

@@ -33,7 +33,10 @@ pub(super) async fn examine(
         checks.extend(self::tunnel(netlink, &interfaces, class, tunnel).await?);
     }
     checks.push(mtu(&interfaces, config));
-    checks.extend(reverse_path(config));
+    // IPv6 has no such filter.
+    if config.families().any(|family| family == Family::V4) {
+        checks.extend(reverse_path(config));
+    }
     checks.push(policy(netlink, config).await);
     Ok(checks)
 }
@@ -213,7 +216,7 @@ fn reverse_path(config: &Config) -> Vec<Check> {
         let check = format!("reverse path filter of {device}");
         // The kernel takes the larger of the two.
         match value(device.as_str()).map(|own| own.max(all)) {
-            Some(1) => checks.push(Check::warn(
+            Some(1) => checks.push(Check::fail(
                 check,
                 "strict: replies that come by the other tunnel than requests went are dropped",
                 format!(

@@ -25,6 +25,19 @@ pub enum InstanceError {
         /// Its process id, as far as it is known.
         pid: String,
     },
+    /// Another instance has its rules or routes there.
+    #[error(
+        "the instance {name} ({}) has {shared}, too; give one of them other numbers in `short.table`, `long.table` and `routes.rule_priority`, or run `splitter down` with the configuration of {name}",
+        directory.display()
+    )]
+    OtherInstance {
+        /// Its name.
+        name: String,
+        /// Where its state is.
+        directory: PathBuf,
+        /// What both claim.
+        shared: String,
+    },
     /// The lock or state could not be used.
     #[error("cannot {action} {}: {source}", path.display())]
     File {
@@ -110,7 +123,10 @@ impl InstanceError {
     /// Whether something that is not ours, or another instance, is in the way.
     pub fn is_conflict(&self) -> bool {
         match self {
-            Self::Running { .. } | Self::OtherBuild | Self::OtherTableSize { .. } => true,
+            Self::Running { .. }
+            | Self::OtherInstance { .. }
+            | Self::OtherBuild
+            | Self::OtherTableSize { .. } => true,
             Self::Kernel(error) => matches!(error, KernelError::Busy { .. }),
             Self::PlanRoutes(error) => matches!(error, routes::PlanError::Conflicts(_)),
             _ => false,

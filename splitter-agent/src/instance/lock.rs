@@ -1,14 +1,17 @@
 //! One agent at a time may change an instance.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
 use super::InstanceError;
+
+/// Whoever may open a file may lock it, and so keep the agent from starting.
+pub(super) const PRIVATE: u32 = 0o600;
 
 /// Held for as long as the value lives; the kernel releases it when the
 /// process dies.
@@ -39,9 +42,12 @@ impl Lock {
             .write(true)
             .create(true)
             .truncate(false)
-            .mode(0o644)
+            .mode(PRIVATE)
             .open(&path)
             .map_err(failed("open the lock", &path))?;
+        // Also one that an earlier version has made.
+        file.set_permissions(Permissions::from_mode(PRIVATE))
+            .map_err(failed("close the lock to others", &path))?;
         let mut holder = String::new();
         let _ = file.read_to_string(&mut holder);
         let mut locked = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
@@ -61,5 +67,22 @@ impl Lock {
         };
         note(&mut locked).map_err(failed("write the lock", &path))?;
         Ok(Self { _file: locked })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lock_is_closed_to_others_also_an_existing_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let mode = || std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        drop(Lock::acquire(directory.path()).unwrap());
+        assert_eq!(mode(), 0o600);
+        std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        drop(Lock::acquire(directory.path()).unwrap());
+        assert_eq!(mode(), 0o600);
     }
 }

@@ -1,11 +1,14 @@
 //! What an instance leaves on disk for whoever takes it down.
 
-use std::io;
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::InstanceError;
+use super::lock::PRIVATE;
 use crate::config::Config;
 use crate::kernel::Object;
 use crate::routes::Footprint;
@@ -31,6 +34,9 @@ pub struct State {
     pub object: String,
     /// Where its rules and routes are.
     pub footprint: Footprint,
+    /// The network namespace that they are in, by its number.
+    #[serde(default)]
+    pub network: Option<u64>,
 }
 
 impl State {
@@ -40,6 +46,7 @@ impl State {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             object: object.digest(),
             footprint: Footprint::of(config),
+            network: current_network(),
         }
     }
 
@@ -80,7 +87,20 @@ impl State {
             path: path.clone(),
             source,
         })?;
-        std::fs::write(&new, text).map_err(failed(&new))?;
+        let write = || {
+            // One that a crash has left keeps its mode.
+            match std::fs::remove_file(&new) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(PRIVATE)
+                .open(&new)?
+                .write_all(&text)
+        };
+        write().map_err(failed(&new))?;
         std::fs::rename(&new, &path).map_err(failed(&path))
     }
 
@@ -95,6 +115,12 @@ impl State {
             _ => Ok(()),
         }
     }
+}
+
+/// The number of the network namespace that this thread is in.
+pub(super) fn current_network() -> Option<u64> {
+    let metadata = std::fs::metadata("/proc/thread-self/ns/net").ok()?;
+    Some(metadata.ino())
 }
 
 fn file(directory: &Path) -> PathBuf {

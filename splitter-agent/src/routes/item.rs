@@ -48,8 +48,10 @@ pub struct Rule {
     pub selector: Selector,
     /// The table that it looks up.
     pub table: u32,
-    /// Whether a default route found in the table is ignored (`suppress_prefixlength 0`).
-    pub only_specific: bool,
+    /// Routes with prefixes up to this length that are found in the table are ignored
+    /// (`suppress_prefixlength`).
+    #[serde(rename = "suppress_prefixlength")]
+    pub suppressed: Option<u8>,
 }
 
 /// What marks a rule selects.
@@ -104,9 +106,10 @@ impl Rule {
                     vec![dscp.get()],
                 ))),
         }
-        if self.only_specific {
-            message.attributes.push(RuleAttribute::SuppressPrefixLen(0));
-        }
+        let suppressed = self.suppressed.map(u32::from);
+        message
+            .attributes
+            .extend(suppressed.map(RuleAttribute::SuppressPrefixLen));
         message
     }
 
@@ -135,7 +138,7 @@ impl Rule {
             interface: rule.interface?,
             selector,
             table: rule.table,
-            only_specific: rule.only_specific,
+            suppressed: rule.suppressed,
         })
     }
 }
@@ -146,7 +149,7 @@ struct PartialRule {
     interface: Option<InterfaceName>,
     dscp: Option<Dscp>,
     table: u32,
-    only_specific: bool,
+    suppressed: Option<u8>,
     is_ours: bool,
 }
 
@@ -158,8 +161,10 @@ impl PartialRule {
             RuleAttribute::Iifname(name) => self.interface = Some(name.clone().try_into().ok()?),
             RuleAttribute::Table(table) => self.table = *table,
             RuleAttribute::Protocol(protocol) => self.is_ours = u8::from(*protocol) == PROTOCOL,
-            RuleAttribute::SuppressPrefixLen(0) => self.only_specific = true,
             RuleAttribute::SuppressPrefixLen(NO_SUPPRESSION) => {}
+            RuleAttribute::SuppressPrefixLen(length) => {
+                self.suppressed = Some((*length).try_into().ok()?);
+            }
             RuleAttribute::SuppressIfGroup(group) if *group == NO_SUPPRESSION => {}
             RuleAttribute::Other(other) if other.kind() == FRA_DSCP => {
                 self.dscp = Some(first_byte(other)?.try_into().ok()?);
@@ -312,8 +317,8 @@ impl fmt::Display for Rule {
             TABLE_MAIN => f.write_str(" lookup main")?,
             table => write!(f, " lookup {table}")?,
         }
-        if self.only_specific {
-            f.write_str(" suppress_prefixlength 0")?;
+        if let Some(length) = self.suppressed {
+            write!(f, " suppress_prefixlength {length}")?;
         }
         write!(f, " proto {PROTOCOL}")
     }

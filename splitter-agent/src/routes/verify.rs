@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::apply::Applied;
 use super::plan::{Plan, PlanError, plan};
 use super::probe::{Answer, Question, ask, candidates, inside};
-use super::wanted::destinations;
+use super::wanted::{destinations, longest_destination};
 use crate::config::{Config, Dscp, Family, InterfaceName, Tunnel};
 use crate::netlink::{Address, Interface, Interfaces, Netlink, NetlinkError, NoSuchInterface};
 
@@ -180,10 +180,7 @@ impl Lan<'_> {
             return Ok(true);
         }
         let (interface, family) = (self.name.clone(), self.family);
-        let named = [&config.short, &config.long]
-            .iter()
-            .any(|tunnel| tunnel.gateway.of(family).is_some());
-        if named || family == Family::V4 {
+        if config.names_next_hops(family) || family == Family::V4 {
             return Err(VerifyError::NotForwarding {
                 interface,
                 family,
@@ -206,6 +203,7 @@ impl Lan<'_> {
         net: &IpNet,
         verification: &mut Verification,
     ) -> Result<(), VerifyError> {
+        let longest = longest_destination(config, self.family);
         for destination in candidates(net) {
             let question = |dscp| Question {
                 arrives_at: self.interface.index,
@@ -216,7 +214,7 @@ impl Lan<'_> {
             let first = ask(netlink, question(config.marks.short)).await;
             if first
                 .as_ref()
-                .is_ok_and(|answer| is_none_of_ours(answer, config))
+                .is_ok_and(|answer| is_none_of_ours(answer, longest))
             {
                 continue;
             }
@@ -256,9 +254,9 @@ fn expectations(config: &Config) -> Vec<(Dscp, &Tunnel)> {
 }
 
 /// Whether an address is the router's own, or has a specific route that is meant to win.
-fn is_none_of_ours(answer: &Answer, config: &Config) -> bool {
-    let specific = answer.table == TABLE_MAIN && answer.prefix_length > 0;
-    answer.table == TABLE_LOCAL || specific && config.routes.destinations.is_none()
+fn is_none_of_ours(answer: &Answer, longest_destination: u8) -> bool {
+    let specific = answer.table == TABLE_MAIN && answer.prefix_length > longest_destination;
+    answer.table == TABLE_LOCAL || specific
 }
 
 fn judge(

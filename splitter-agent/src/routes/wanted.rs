@@ -67,6 +67,13 @@ pub(super) fn destinations(config: &Config, family: Family) -> Vec<IpNet> {
     }
 }
 
+/// The length of the longest of those prefixes. What the main table knows more specifically, such
+/// as another interface of the site, stays with the main table.
+pub(super) fn longest_destination(config: &Config, family: Family) -> u8 {
+    let nets = destinations(config, family);
+    nets.iter().map(IpNet::prefix_len).max().unwrap_or(0)
+}
+
 fn everything(family: Family) -> IpNet {
     match family {
         Family::V4 => Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -105,20 +112,20 @@ fn rules(config: &Config, lan: &InterfaceName, family: Family, matching: Matchin
         interface: lan.clone(),
         selector,
         table,
-        only_specific: false,
+        suppressed: None,
     };
-    let specific = config.routes.destinations.is_none().then(|| Rule {
-        only_specific: true,
+    let specific = Rule {
+        suppressed: Some(longest_destination(config, family)),
         ..rule(
             priority.specific(),
             Selector::Any,
             RouteHeader::RT_TABLE_MAIN.into(),
         )
-    });
+    };
     let short = rule(priority.short(), Selector::Any, config.short.table.get());
     let long = selector(config.marks.long, family, matching);
     let long = rule(priority.long(), long, config.long.table.get());
-    specific.into_iter().chain([short, long]).collect()
+    vec![specific, short, long]
 }
 
 /// IPv4 rules see three bits of the mark and refuse others; IPv6 rules have always seen all six.

@@ -1,0 +1,45 @@
+//! Other instances on this machine.
+
+use std::io;
+
+use super::InstanceError;
+use super::state::{State, current_network};
+use crate::config::Config;
+use crate::routes::Footprint;
+
+/// Refuses a configuration whose tables or rule priorities another instance has, as far as its
+/// state is under the same `runtime_dir`. One in another network namespace is not in the way.
+pub(super) fn check(config: &Config) -> Result<(), InstanceError> {
+    let footprint = Footprint::of(config);
+    let network = current_network();
+    let failed = |source| InstanceError::File {
+        action: "list",
+        path: config.runtime_dir.clone(),
+        source,
+    };
+    let entries = match std::fs::read_dir(&config.runtime_dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(failed)?,
+    };
+    for entry in entries {
+        let directory = entry.map_err(failed)?.path();
+        if !directory.is_dir() || directory == config.instance_dir() {
+            continue;
+        }
+        let Some(state) = State::read(&directory)? else {
+            continue;
+        };
+        let elsewhere = state.network.is_some() && state.network != network;
+        if let Some(shared) = footprint.shared_with(&state.footprint)
+            && !elsewhere
+        {
+            let name = directory.file_name().unwrap_or_default();
+            return Err(InstanceError::OtherInstance {
+                name: name.to_string_lossy().into_owned(),
+                shared,
+                directory,
+            });
+        }
+    }
+    Ok(())
+}
