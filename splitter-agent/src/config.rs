@@ -102,9 +102,10 @@ pub struct Flows {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Demotion {
     /// Slack above the computed drain time, or the gap to wait for where no rate is known.
-    /// Default 500 us with `short.rate_mbit`, 5 ms without.
+    /// Default 500 us with `short.rate_mbit`, 10 ms without; never more than the cap.
     pub guard: Duration,
-    /// A flow is moved after so long at the latest. Default 200 ms.
+    /// A flow is moved after so long at the latest. Default 200 ms with both rates, else 12 ms:
+    /// then a flow that never pauses is moved by this alone.
     pub cap: Duration,
     /// How much traffic the queue in front of the long tunnel holds at least; matters only where
     /// both rates are known. Default 5 ms.

@@ -15,6 +15,8 @@ use flow_testbed::workload::Schedule;
 use tokio_util::sync::CancellationToken;
 
 const UPLOADS: usize = 644;
+/// The p99 of one round alone is that of six uploads, and varies by a tenth.
+const ROUNDS: u32 = 2;
 /// Data packets of an upload; SYN, ACK and FIN come on top, so that each crosses the threshold.
 const PACKETS: u32 = 40;
 const PER_SECOND: f64 = 60.0;
@@ -76,7 +78,7 @@ fn harmless(states_rates: bool) {
         traffic: Traffic::Fixed(Arc::new(Schedule::uploads(UPLOADS, PACKETS, PER_SECOND, 1))),
         warm_up: Duration::ZERO,
         drain: Duration::from_secs(3),
-        rounds: 1,
+        rounds: ROUNDS,
     };
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let measured = experiment.run(&mut (), &CancellationToken::new());
@@ -94,14 +96,21 @@ fn harmless(states_rates: bool) {
     // Not because nothing was there to be moved, or to move it.
     let demotions = splitter.demotions.expect("the splitter tells");
     assert!(
-        demotions.became_long >= UPLOADS as u64,
-        "{demotions:?} of {UPLOADS} uploads"
+        demotions.became_long >= all_uploads() as u64,
+        "{demotions:?} of {} uploads",
+        all_uploads()
     );
-    assert_eq!(demotions.at_cap, 0, "{demotions:?}");
+    if states_rates {
+        assert_eq!(demotions.at_cap, 0, "{demotions:?}");
+    }
     assert!(
         ours <= 1.2 * never,
         "p99 of {ours:.2} ms against {never:.2} ms without a change"
     );
+}
+
+const fn all_uploads() -> usize {
+    UPLOADS * ROUNDS as usize
 }
 
 fn p99_ms(measurement: &Measurement) -> f64 {
@@ -109,6 +118,6 @@ fn p99_ms(measurement: &Measurement) -> f64 {
     let (mean, p99) = (times.mean(), times.percentile(99.0));
     let Measurement { name, tcp, .. } = measurement;
     println!("{name}: mean {mean:.2} ms, p99 {p99:.2} ms, {tcp:?}");
-    assert_eq!(times.count(), UPLOADS, "{name} finished them all");
+    assert_eq!(times.count(), all_uploads(), "{name} finished them all");
     p99
 }

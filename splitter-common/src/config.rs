@@ -57,12 +57,17 @@ impl Config {
     pub const DEFAULT_IDLE_TIMEOUT_NS: u64 = 30_000_000_000;
     /// The gap that is waited for while the short tunnel's rate is not known:
     /// longer than most queues that a class of short flows builds.
-    pub const DEFAULT_GAP_NS: u64 = 5_000_000;
+    pub const DEFAULT_GAP_NS: u64 = 10_000_000;
     /// What the model of a drain does not see: the burst of a token bucket, two
     /// full packets at 50 Mbit/s, and jitter between the border's CPUs.
     pub const DEFAULT_GUARD_NS: u64 = 500_000;
-    /// Long enough for several drains, short against any long flow.
+    /// Where both rates are known: long enough for several drains, short
+    /// against any long flow.
     pub const DEFAULT_CAP_NS: u64 = 200_000_000;
+    /// Where not both are: a flow that never pauses is moved by the cap alone,
+    /// and each millisecond that it stays is one more in every short flow's way.
+    /// Longer than the gap, so that what ends just after the threshold is spared.
+    pub const DEFAULT_BLIND_CAP_NS: u64 = 12_000_000;
     /// What any queue worth its name holds.
     pub const DEFAULT_QUEUE_NS: u64 = 5_000_000;
     /// DSCP 4 and 2, ToS 0x10 and 0x08: the classic low-delay and throughput
@@ -129,7 +134,7 @@ impl Default for Config {
             threshold: Self::DEFAULT_THRESHOLD,
             idle_timeout_ns: Self::DEFAULT_IDLE_TIMEOUT_NS,
             guard_ns: Self::DEFAULT_GAP_NS,
-            cap_ns: Self::DEFAULT_CAP_NS,
+            cap_ns: Self::DEFAULT_BLIND_CAP_NS,
             short_service: ServiceTime::UNKNOWN,
             long_service: ServiceTime::UNKNOWN,
             long_queue_ns: Self::DEFAULT_QUEUE_NS,

@@ -23,7 +23,8 @@ const MAX_IDLE_TIMEOUT_S: u32 = 86_400;
 const GUARD_WITH_RATE: Duration = Duration::from_nanos(Policy::DEFAULT_GUARD_NS);
 const GUARD_WITHOUT_RATE: Duration = Duration::from_nanos(Policy::DEFAULT_GAP_NS);
 const MAX_GUARD_US: u32 = 10_000_000;
-const CAP: Duration = Duration::from_millis(200);
+const CAP_WITH_RATES: Duration = Duration::from_nanos(Policy::DEFAULT_CAP_NS);
+const CAP_WITHOUT_RATES: Duration = Duration::from_nanos(Policy::DEFAULT_BLIND_CAP_NS);
 const LONG_QUEUE: Duration = Duration::from_millis(5);
 const MAX_CAP_MS: u32 = 60_000;
 const METRICS_ADDRESS: &str = "127.0.0.1:9461";
@@ -59,10 +60,12 @@ fn sections(document: &Document<'_>) -> Option<Config> {
     let short = tunnel(&document.section("short"), TableId::SHORT);
     let long = tunnel(&document.section("long"), TableId::LONG);
     let flows = flows(&document.section("flows"));
-    let rate_known = short
-        .as_ref()
-        .is_some_and(|short| short.rate_mbit.is_some());
-    let demotion = demotion(&document.section("demotion"), rate_known);
+    let states_rate = |tunnel: &Option<Tunnel>| {
+        let tunnel = tunnel.as_ref();
+        tunnel.is_some_and(|tunnel| tunnel.rate_mbit.is_some())
+    };
+    let rates = (states_rate(&short), states_rate(&long));
+    let demotion = demotion(&document.section("demotion"), rates);
     let marks = marks(&document.section("marks"));
     let attach = document
         .section("attach")
@@ -192,24 +195,25 @@ fn flows(section: &Section<'_, '_>) -> Flows {
     }
 }
 
-fn demotion(section: &Section<'_, '_>, rate_known: bool) -> Demotion {
-    let default_guard = if rate_known {
-        GUARD_WITH_RATE
-    } else {
-        GUARD_WITHOUT_RATE
+/// `rates` tells whether that of the short and that of the long tunnel are known.
+fn demotion(section: &Section<'_, '_>, rates: (bool, bool)) -> Demotion {
+    let (default_guard, default_cap) = match rates {
+        (true, true) => (GUARD_WITH_RATE, CAP_WITH_RATES),
+        (true, false) => (GUARD_WITH_RATE, CAP_WITHOUT_RATES),
+        (false, _) => (GUARD_WITHOUT_RATE, CAP_WITHOUT_RATES),
     };
     let guard = section.optional("guard_us", |value| {
         let guard = integer(value, 0..=MAX_GUARD_US, "microseconds")?;
-        if guard == 0 && !rate_known {
+        if guard == 0 && !rates.0 {
             return Err(InvalidValue::new(
                 "without short.rate_mbit this is the gap to wait for, and any packet follows a gap of 0",
-                "set short.rate_mbit, or leave guard_us out (then it is 5000)",
+                "set short.rate_mbit, or leave guard_us out (then it is 10000)",
             ));
         }
         Ok(Duration::from_micros(guard.into()))
     });
     let cap = section.optional("cap_ms", |value| {
-        let cap = integer(value, 1..=MAX_CAP_MS, "milliseconds (the default is 200)")?;
+        let cap = integer(value, 1..=MAX_CAP_MS, "milliseconds")?;
         Ok(Duration::from_millis(cap.into()))
     });
     let long_queue = section.optional("long_queue_ms", |value| {
@@ -217,19 +221,14 @@ fn demotion(section: &Section<'_, '_>, rate_known: bool) -> Demotion {
         Ok(Duration::from_millis(queue.into()))
     });
     let demotion = Demotion {
-        guard: guard.unwrap_or(default_guard),
-        cap: cap.unwrap_or(CAP),
+        guard: guard.unwrap_or_else(|| default_guard.min(cap.unwrap_or(default_cap))),
+        cap: cap.unwrap_or(default_cap),
         long_queue: long_queue.unwrap_or(LONG_QUEUE),
     };
     if demotion.guard > demotion.cap {
         let (guard_us, cap_ms) = (demotion.guard.as_micros(), demotion.cap.as_millis());
-        let key = if guard.is_some() {
-            "guard_us"
-        } else {
-            "cap_ms"
-        };
         section.contradiction(
-            key,
+            "guard_us",
             format!("the guard of {guard_us} us is longer than the cap of {cap_ms} ms, so only the cap would ever count"),
             "make guard_us smaller or cap_ms larger",
         );

@@ -40,7 +40,8 @@ fn smallest_configuration_has_the_defaults() {
     let config = Config::parse(SMALLEST, "splitter.toml").unwrap();
     assert_eq!(config.flows.threshold.get(), 40);
     assert_eq!(config.flows.idle_timeout, Duration::from_secs(30));
-    assert_eq!(config.demotion.guard, Duration::from_millis(5));
+    assert_eq!(config.demotion.guard, Duration::from_millis(10));
+    assert_eq!(config.demotion.cap, Duration::from_millis(12));
     assert_eq!((config.marks.short.get(), config.marks.long.get()), (4, 2));
     assert_eq!(config.routes.destinations, None);
     assert_eq!(
@@ -54,9 +55,24 @@ fn smallest_configuration_has_the_defaults() {
 }
 
 #[test]
-fn guard_is_smaller_where_the_rate_is_known() {
-    let config = with("short", "rate_mbit = 100").unwrap();
-    assert_eq!(config.demotion.guard, Duration::from_micros(500));
+fn demotion_waits_as_long_as_the_rates_allow() {
+    let short = with("short", "rate_mbit = 100").unwrap().demotion;
+    assert_eq!(short.guard, Duration::from_micros(500));
+    assert_eq!(short.cap, Duration::from_millis(12));
+
+    let long = with("long", "rate_mbit = 100").unwrap().demotion;
+    assert_eq!(long.guard, Duration::from_millis(10));
+    assert_eq!(long.cap, Duration::from_millis(12));
+
+    let both = Config::parse(EXAMPLE, "example").unwrap().demotion;
+    assert_eq!(both.guard, Duration::from_micros(500));
+    assert_eq!(both.cap, Duration::from_millis(200));
+}
+
+#[test]
+fn gap_is_never_longer_than_the_cap() {
+    let demotion = with("demotion", "cap_ms = 4").unwrap().demotion;
+    assert_eq!(demotion.guard, Duration::from_millis(4));
 }
 
 #[test]
@@ -94,7 +110,7 @@ fn documented_defaults_are_the_defaults() {
             comment.clear();
         }
     }
-    assert_eq!(checked.len(), 18, "{checked:?}");
+    assert_eq!(checked.len(), 17, "{checked:?}");
 }
 
 #[test]
@@ -173,13 +189,13 @@ fn wrong_types_and_ranges() {
         ("demotion", "guard_us = 0", "any packet follows a gap of 0"),
         (
             "demotion",
-            "guard_us = 200001",
-            "demotion.guard_us = 200001: the guard of 200001 us is longer than the cap",
+            "guard_us = 12001",
+            "demotion.guard_us = 12001: the guard of 12001 us is longer than the cap of 12 ms",
         ),
         (
             "demotion",
-            "cap_ms = 4",
-            "demotion.cap_ms = 4: the guard of 5000 us is longer than the cap",
+            "cap_ms = 4\nguard_us = 4001",
+            "demotion.guard_us = 4001: the guard of 4001 us is longer than the cap of 4 ms",
         ),
         ("marks", "short = 64", "give a whole number from 0 to 63"),
         (

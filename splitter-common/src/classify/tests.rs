@@ -172,7 +172,10 @@ fn completion_is_told_once_from_first_packet_to_first_fin() {
 
 #[test]
 fn without_a_rate_a_flow_moves_at_the_first_gap() {
-    let mut bench = Bench::new(Config::default());
+    let mut bench = Bench::new(Config {
+        cap_ns: Config::DEFAULT_CAP_NS,
+        ..Config::default()
+    });
     let burst = bench.stream(60, SECOND, MICROSECOND);
     assert!(burst.iter().all(|verdict| verdict.tunnel == Tunnel::Short));
     assert_eq!(burst[59].class, Class::Long);
@@ -199,7 +202,7 @@ fn the_cap_moves_a_flow_that_never_pauses() {
     assert_eq!(verdicts[moved].moved, Some(FlowEvent::MovedAtCap));
     assert_eq!(
         moved as u64,
-        40 + Config::DEFAULT_CAP_NS / (100 * MICROSECOND)
+        40 + Config::DEFAULT_BLIND_CAP_NS / (100 * MICROSECOND)
     );
 }
 

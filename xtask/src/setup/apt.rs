@@ -69,9 +69,9 @@ impl Apt {
             .is_ok_and(|policy| has_candidate(&policy))
     }
 
-    /// Fetches the package lists when there are none, when they are old, or when
-    /// they lack something that is needed.
-    pub(super) fn refresh_if_needed(&mut self, needed: &[&Need]) -> Result<()> {
+    /// Whether there are no package lists, they are old, or they lack something
+    /// that is needed.
+    pub(super) fn would_refresh(&self, needed: &[&Need]) -> bool {
         let lacks = |need: &&Need| match need.kind {
             Kind::Program { packages, .. } => !packages.iter().any(|p| self.has_candidate(p)),
             Kind::Package(package) => !self.has_candidate(package),
@@ -80,7 +80,12 @@ impl Apt {
         let wants_packages = needed
             .iter()
             .any(|need| matches!(need.kind, Kind::Program { .. } | Kind::Package(_)));
-        if wants_packages && (lists_are_stale() || needed.iter().any(lacks)) {
+        wants_packages && (lists_are_stale() || needed.iter().any(lacks))
+    }
+
+    /// Fetches the package lists [when that helps](Self::would_refresh).
+    pub(super) fn refresh_if_needed(&mut self, needed: &[&Need]) -> Result<()> {
+        if self.would_refresh(needed) {
             // Without root the lists stay as they are; installing says why.
             if let Ok(elevation) = elevation() {
                 self.update(elevation)?;

@@ -47,9 +47,16 @@ pub(crate) fn task(arguments: &Arguments) -> Result<ExitCode> {
     };
     if arguments.dry_run {
         let missing = missing(purposes);
-        let plan = Plan::new(&missing, &availability());
+        let availability = availability();
+        let plan = Plan::new(&missing, &availability);
         print!("{}", plan::table(purposes, &missing));
         println!("\n{plan}");
+        if matches!(&availability, Availability::Apt(apt) if apt.would_refresh(&missing)) {
+            println!(
+                "The package lists of this system are missing, old or lack something needed. \
+                 Setup fetches them first; what is said above of packages may change then."
+            );
+        }
         return Ok(ExitCode::SUCCESS);
     }
     match ensure(purposes)? {
