@@ -48,7 +48,12 @@ fn demo_shows_what_it_promises() {
         splitter["demotions"]["drained"].as_u64() > Some(50),
         "{splitter:#}"
     );
-    assert_eq!(splitter["demotions"]["at_cap"], 0, "{splitter:#}");
+    // The cap is the last resort: for few, if any.
+    let demotions = |reason: &str| splitter["demotions"][reason].as_u64().expect("a count");
+    assert!(
+        demotions("at_cap") * 50 <= demotions("became_long"),
+        "{splitter:#}"
+    );
     for mode in ["ecmp_flow", "ecmp_packet", "nft_split", "splitter"] {
         let mode = &told["modes"][mode];
         for class in ["short", "long"] {
