@@ -1,0 +1,494 @@
+//! Puts a message together from whatever datagrams of it arrive.
+
+use core::fmt;
+
+use super::{
+    block::{Block, Slot, Symbol},
+    cauchy,
+    kernel::{self, MAX_INPUTS, MAX_OUTPUTS, Simd, WeightedTask, XorTask},
+    schedule::{all_of, default_row},
+    shape::{Shape, ShapeError},
+};
+use crate::wire::{Code, Header, HeaderError, Row};
+
+/// Decodes one message at a time, in memory that the caller supplies and that
+/// serves the next message too.
+///
+/// The first datagram fixes which message it is. Work per datagram is bounded:
+/// 64 steps on 64-bit rows and one copy; the datagram that completes a block
+/// also pays for that block's sums.
+pub struct Decoder<B, K> {
+    bytes: B,
+    blocks: K,
+    simd: Simd,
+    message: Option<Message>,
+}
+
+/// What a decoder needs to hold for a message: see [`Decoder::new`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// The message itself, and as much again for symbols that are not source symbols.
+    pub bytes: usize,
+    /// One for each block.
+    pub blocks: usize,
+}
+
+impl Memory {
+    /// For a message of this shape.
+    pub const fn of(shape: &Shape) -> Self {
+        Self {
+            bytes: shape.message_bytes() + shape.symbols() * shape.symbol_bytes(),
+            blocks: shape.blocks(),
+        }
+    }
+}
+
+/// What became of a datagram that was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// It told something new; more are needed.
+    More,
+    /// With it the message is complete.
+    Complete,
+}
+
+/// Why a datagram was not taken. The decoder is as it was before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// Nothing new: a duplicate, a sum of what is known, or the message is complete.
+    #[error("the symbol tells nothing new")]
+    Redundant,
+    /// No header.
+    #[error(transparent)]
+    Header(#[from] HeaderError),
+    /// There is no message like that.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// Of another message than the one under way.
+    #[error("the symbol is of message {given}, message {expected} is under way")]
+    OtherMessage {
+        /// Its id.
+        given: u8,
+        /// The id of the message under way.
+        expected: u8,
+    },
+    /// The message under way has another length.
+    #[error("the symbol is of a message of {given} bytes, that under way has {expected}")]
+    OtherSize {
+        /// Bytes that the header states.
+        given: usize,
+        /// Bytes of the message under way.
+        expected: usize,
+    },
+    /// The message under way comes in symbols of another length.
+    #[error("the symbol has {given} bytes, those before had {expected}")]
+    OtherLength {
+        /// Its length without the header.
+        given: usize,
+        /// Theirs.
+        expected: usize,
+    },
+    /// The message under way comes by another code.
+    #[error("the symbol is of another code than those before")]
+    OtherCode,
+    /// The number of source symbols does not follow from the sizes.
+    #[error("the header states a block of {given} symbols, the sizes make it {expected}")]
+    WrongCount {
+        /// What the header states.
+        given: usize,
+        /// What it should state; 0 if there is no such block.
+        expected: usize,
+    },
+    /// A set of bits that is empty, or has more than the block.
+    #[error("the set {bits:#x} is not one of {symbols} symbols, or is empty")]
+    BadRow {
+        /// The set.
+        bits: u64,
+        /// Source symbols of the block.
+        symbols: usize,
+    },
+    /// A Cauchy row beyond the last.
+    #[error("there is no row {0}; the last is 255")]
+    NoSuchRow(u16),
+    /// The message does not fit into this decoder's memory.
+    #[error("the message needs {needed} bytes of memory or blocks, the decoder has {given}")]
+    OutOfMemory {
+        /// Bytes, or blocks, needed.
+        needed: usize,
+        /// Those there are.
+        given: usize,
+    },
+}
+
+/// The message under way.
+#[derive(Clone, Copy, Debug)]
+struct Message {
+    id: u8,
+    shape: Shape,
+    family: Family,
+    blocks_left: usize,
+}
+
+/// Rows that can be part of the same message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Family {
+    Bits,
+    Binary,
+    Cauchy,
+}
+
+impl<B: AsRef<[u8]> + AsMut<[u8]>, K: AsMut<[Block]>> Decoder<B, K> {
+    /// With this memory: [`Memory`] tells how much a message needs. It need not
+    /// be cleared, and more than needed does no harm.
+    pub fn new(bytes: B, blocks: K) -> Self {
+        Self {
+            bytes,
+            blocks,
+            simd: Simd::detect(),
+            message: None,
+        }
+    }
+
+    /// Uses `simd` instead of the fastest, if this processor has it: for tests
+    /// and measurements.
+    #[must_use]
+    pub fn with_simd(mut self, simd: Simd) -> Option<Self> {
+        self.simd = simd;
+        simd.is_available().then_some(self)
+    }
+
+    /// Forgets the message; the next datagram begins another.
+    pub fn reset(&mut self) {
+        self.message = None;
+    }
+
+    /// The message, once it is complete.
+    pub fn message(&self) -> Option<&[u8]> {
+        let message = self.message.as_ref()?;
+        let bytes = &self.bytes.as_ref()[..message.shape.message_bytes()];
+        (message.blocks_left == 0).then_some(bytes)
+    }
+
+    /// The shape of the message under way.
+    pub fn shape(&self) -> Option<&Shape> {
+        self.message.as_ref().map(|message| &message.shape)
+    }
+
+    /// Takes a datagram: header and symbol.
+    ///
+    /// # Errors
+    ///
+    /// Says why the datagram was not taken; nothing has changed then.
+    #[inline]
+    pub fn receive(&mut self, datagram: &[u8]) -> Result<Received, Refused> {
+        let (header, symbol) = Header::parse(datagram)?;
+        let family = Family::of(header.row);
+        match &self.message {
+            Some(message) => message.check(&header, symbol, family)?,
+            None => self.message = Some(self.begin(&header, symbol, family)?),
+        }
+        self.take(&header, symbol)
+    }
+
+    /// Makes ready for the message that this symbol is of, if it is one.
+    fn begin(
+        &mut self,
+        header: &Header,
+        symbol: &[u8],
+        family: Family,
+    ) -> Result<Message, Refused> {
+        let shape = Shape::new(header.message_bytes as usize, symbol.len())?;
+        let message = Message {
+            id: header.id,
+            shape,
+            family,
+            blocks_left: shape.blocks(),
+        };
+        message.symbol(header)?;
+        let memory = Memory::of(&shape);
+        let given = self.bytes.as_ref().len();
+        if given < memory.bytes {
+            let needed = memory.bytes;
+            return Err(Refused::OutOfMemory { needed, given });
+        }
+        let blocks = self.blocks.as_mut();
+        let given = blocks.len();
+        let Some(blocks) = blocks.get_mut(..memory.blocks) else {
+            let needed = memory.blocks;
+            return Err(Refused::OutOfMemory { needed, given });
+        };
+        for (index, block) in blocks.iter_mut().enumerate() {
+            block.start(shape.block_symbols(index));
+        }
+        Ok(message)
+    }
+
+    fn take(&mut self, header: &Header, payload: &[u8]) -> Result<Received, Refused> {
+        let Some(message) = &mut self.message else {
+            return Err(Refused::Redundant);
+        };
+        let shape = message.shape;
+        let (index, symbol) = message.symbol(header)?;
+        let block = &mut self.blocks.as_mut()[index];
+        let slot = block.take(symbol).ok_or(Refused::Redundant)?;
+        let bytes = self.bytes.as_mut();
+        match slot {
+            Slot::Source(number) => {
+                let place = shape.place(shape.symbol(index, number));
+                let len = place.len();
+                bytes[place].copy_from_slice(&payload[..len]);
+            }
+            Slot::Aside(position) => {
+                let start = aside(&shape, index, position);
+                bytes[start..start + payload.len()].copy_from_slice(payload);
+            }
+        }
+        if !block.is_complete() {
+            return Ok(Received::More);
+        }
+        recover(self.simd, &shape, message.family, index, block, bytes);
+        message.blocks_left -= 1;
+        Ok(if message.blocks_left == 0 {
+            Received::Complete
+        } else {
+            Received::More
+        })
+    }
+}
+
+impl Message {
+    fn check(&self, header: &Header, symbol: &[u8], family: Family) -> Result<(), Refused> {
+        if header.id != self.id {
+            let (given, expected) = (header.id, self.id);
+            return Err(Refused::OtherMessage { given, expected });
+        }
+        let (given, expected) = (header.message_bytes as usize, self.shape.message_bytes());
+        if given != expected {
+            return Err(Refused::OtherSize { given, expected });
+        }
+        let (given, expected) = (symbol.len(), self.shape.symbol_bytes());
+        if given != expected {
+            return Err(Refused::OtherLength { given, expected });
+        }
+        if family != self.family {
+            return Err(Refused::OtherCode);
+        }
+        Ok(())
+    }
+
+    /// The block that a header speaks of, and the symbol within it.
+    #[inline]
+    fn symbol(&self, header: &Header) -> Result<(usize, Symbol), Refused> {
+        let block = match header.row {
+            Row::Bits(_) => 0,
+            Row::Named { block, .. } => usize::from(block),
+        };
+        let given = usize::from(header.block_symbols);
+        let has_blocks = match self.family {
+            Family::Bits => 1,
+            Family::Binary | Family::Cauchy => self.shape.blocks(),
+        };
+        let n = if block < has_blocks && has_blocks == self.shape.blocks() {
+            self.shape.block_symbols(block)
+        } else {
+            0
+        };
+        if given != n {
+            return Err(Refused::WrongCount { given, expected: n });
+        }
+        let symbol = match header.row {
+            Row::Bits(bits) if bits == 0 || bits & !all_of(n) != 0 => {
+                return Err(Refused::BadRow { bits, symbols: n });
+            }
+            Row::Bits(bits) => Symbol::Bits(bits),
+            Row::Named {
+                code: Code::Binary,
+                index,
+                seed,
+                ..
+            } => Symbol::Bits(default_row(n, seed, index)),
+            Row::Named {
+                code: Code::Cauchy,
+                index,
+                ..
+            } => match index.checked_sub(n as u16) {
+                _ if index >= cauchy::MAX_ROWS => return Err(Refused::NoSuchRow(index)),
+                None => Symbol::CauchySource(index as u8),
+                Some(repair) => Symbol::CauchyRepair(repair as u8),
+            },
+        };
+        Ok((block, symbol))
+    }
+}
+
+impl Family {
+    #[inline]
+    const fn of(row: Row) -> Self {
+        match row {
+            Row::Bits(_) => Self::Bits,
+            Row::Named { code, .. } => match code {
+                Code::Binary => Self::Binary,
+                Code::Cauchy => Self::Cauchy,
+            },
+        }
+    }
+}
+
+/// Where a symbol of `block` that is kept aside lies: behind the message, the
+/// blocks one after the other.
+fn aside(shape: &Shape, block: usize, position: usize) -> usize {
+    let (symbols, blocks) = (shape.symbols(), shape.blocks());
+    // The first blocks have one symbol more than the others.
+    let before = block * (symbols / blocks) + block.min(symbols % blocks);
+    shape.message_bytes() + (before + position) * shape.symbol_bytes()
+}
+
+/// Computes the lost source symbols of a complete block.
+fn recover(
+    simd: Simd,
+    shape: &Shape,
+    family: Family,
+    index: usize,
+    block: &Block,
+    bytes: &mut [u8],
+) {
+    let lost = block.lost();
+    if lost.is_empty() {
+        return;
+    }
+    assert!(
+        bytes.len() >= Memory::of(shape).bytes,
+        "memory was measured"
+    );
+    let n = block.symbols();
+    let base = bytes.as_mut_ptr();
+    // SAFETY: every place of a symbol and all that is aside lie in `bytes`.
+    let at = |offset: usize| unsafe { base.add(offset) };
+    let mut inputs = [core::ptr::null(); MAX_INPUTS];
+    for (number, input) in inputs[..n].iter_mut().enumerate() {
+        *input = at(shape.place(shape.symbol(index, number)).start).cast_const();
+    }
+    let mut outputs = [core::ptr::null_mut(); MAX_OUTPUTS];
+    for (position, (&symbol, output)) in lost.iter().zip(&mut outputs).enumerate() {
+        *output = inputs[usize::from(symbol)].cast_mut();
+        inputs[usize::from(symbol)] = at(aside(shape, index, position)).cast_const();
+    }
+    let sums = match family {
+        Family::Bits | Family::Binary => Sums::Bits(block.solve_bits(&lost)),
+        Family::Cauchy => {
+            let mut weights = [0; MAX_INPUTS * MAX_OUTPUTS];
+            let repairs = block.repairs();
+            cauchy::interpolate(
+                n,
+                &lost,
+                &repairs[..lost.len()],
+                &mut weights[..n * lost.len()],
+            );
+            Sums::Weights(weights)
+        }
+    };
+    let mut job = Recovery {
+        simd,
+        inputs: &mut inputs[..n],
+        outputs: &outputs[..lost.len()],
+        sums,
+    };
+    let symbol_bytes = shape.symbol_bytes();
+    let Some((short, short_bytes)) = shape.short_symbol(index) else {
+        // SAFETY: see `compute`; all symbols are whole.
+        unsafe { job.compute(0..symbol_bytes) };
+        return;
+    };
+    // SAFETY: see `compute`; all symbols, the short one too, have these bytes.
+    unsafe { job.compute(0..short_bytes) };
+    if lost.last() == Some(&(short as u8)) {
+        // The rest of the short symbol is nobody's.
+        job.outputs = &job.outputs[..lost.len() - 1];
+    } else {
+        job.leave_out(short);
+    }
+    // SAFETY: see `compute`; the short symbol is neither read nor written.
+    unsafe { job.compute(short_bytes..symbol_bytes) };
+}
+
+struct Recovery<'a> {
+    simd: Simd,
+    inputs: &'a mut [*const u8],
+    outputs: &'a [*mut u8],
+    sums: Sums,
+}
+
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lives on the stack for one call"
+)]
+enum Sums {
+    Bits([u64; MAX_OUTPUTS]),
+    Weights([u8; MAX_INPUTS * MAX_OUTPUTS]),
+}
+
+impl Recovery<'_> {
+    /// Takes an input out of all sums. The last source symbol is never the
+    /// first of several, so that another can stand in for it where all are read.
+    fn leave_out(&mut self, input: usize) {
+        self.inputs[input] = self.inputs[usize::from(input == 0)];
+        match &mut self.sums {
+            Sums::Bits(masks) => masks.iter_mut().for_each(|mask| *mask &= !(1 << input)),
+            Sums::Weights(weights) => weights
+                .chunks_exact_mut(self.inputs.len())
+                .for_each(|weights| weights[input] = 0),
+        }
+    }
+
+    /// Computes the bytes `range` of all outputs.
+    ///
+    /// # Safety
+    ///
+    /// All inputs can be read, all outputs written in this range, and no output
+    /// is an input.
+    unsafe fn compute(&self, range: core::ops::Range<usize>) {
+        match &self.sums {
+            Sums::Bits(masks) => {
+                let mut outputs = [(core::ptr::null_mut(), 0); MAX_OUTPUTS];
+                for ((entry, &output), &mask) in outputs.iter_mut().zip(self.outputs).zip(masks) {
+                    *entry = (output, mask);
+                }
+                let task = XorTask {
+                    inputs: self.inputs,
+                    outputs: &outputs[..self.outputs.len()],
+                };
+                // SAFETY: the caller vouches for it; masks have bits of inputs alone.
+                unsafe { kernel::xor(self.simd, &task, range) };
+            }
+            Sums::Weights(weights) => {
+                let task = WeightedTask {
+                    inputs: self.inputs,
+                    outputs: self.outputs,
+                    weights: &weights[..self.inputs.len() * self.outputs.len()],
+                };
+                // SAFETY: the caller vouches for it.
+                unsafe { kernel::weighted(self.simd, &task, range) };
+            }
+        }
+    }
+}
+
+#[cfg(feature = "std")]
+impl Decoder<Vec<u8>, Vec<Block>> {
+    /// With memory of its own, enough for messages of this shape.
+    pub fn for_shape(shape: &Shape) -> Self {
+        let memory = Memory::of(shape);
+        Self::new(vec![0; memory.bytes], vec![Block::default(); memory.blocks])
+    }
+}
+
+impl<B, K> fmt::Debug for Decoder<B, K> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Decoder")
+            .field("simd", &self.simd)
+            .field("message", &self.message)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,14 @@
+//! Messages that must not wait: erasure-coded, burst over several paths until
+//! the receiver says stop.
+//!
+//! - [`code`]: the erasure code, for one message of 1 byte to 32 MiB. No
+//!   allocation, no input or output, no clock; works without `std`.
+//! - [`wire`]: the header in front of every symbol.
+//!
+//! The design is that of *Cloudburst* (see the repository's documentation for
+//! where it deviates and why).
+
+#![cfg_attr(not(any(feature = "std", test)), no_std)]
+
+pub mod code;
+pub mod wire;
