@@ -12,3 +12,7 @@
 
 pub mod code;
 pub mod wire;
+
+#[cfg(all(doctest, feature = "std"))]
+#[doc = include_str!("../README.md")]
+struct Readme;
