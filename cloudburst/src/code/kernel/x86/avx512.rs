@@ -235,17 +235,38 @@ unsafe fn weighted_stretch<const OUTPUTS: usize, const WIDE: usize>(
     // SAFETY: the caller vouches for all that is read and written.
     unsafe {
         let mut sums = [[_mm512_setzero_si512(); WIDE]; OUTPUTS];
-        for (&input, matrices) in inputs.iter().zip(matrices) {
+        let load = |input: *const u8| {
             let input = input.add(at).cast::<i8>();
             let mut symbol = [_mm512_setzero_si512(); WIDE];
             for (vector, symbol) in symbol.iter_mut().enumerate() {
                 *symbol = _mm512_maskz_loadu_epi8(bytes, input.add(vector * VECTOR));
             }
+            symbol
+        };
+        let product = |symbol, matrix: u64| {
+            let matrix = _mm512_set1_epi64(matrix.cast_signed());
+            _mm512_gf2p8affine_epi64_epi8::<0>(symbol, matrix)
+        };
+        // Two at a time, because three terms are added up in one instruction.
+        let (pairs, odd) = inputs.as_chunks();
+        let (matrix_pairs, odd_matrices) = matrices.as_chunks();
+        for (&[one, other], [of_one, of_other]) in pairs.iter().zip(matrix_pairs) {
+            let (one, other) = (load(one), load(other));
+            for (output, sums) in sums.iter_mut().enumerate() {
+                for (vector, sum) in sums.iter_mut().enumerate() {
+                    *sum = _mm512_ternarylogic_epi64::<EXCLUSIVE_OR_OF_THREE>(
+                        *sum,
+                        product(one[vector], of_one[output]),
+                        product(other[vector], of_other[output]),
+                    );
+                }
+            }
+        }
+        for (&input, matrices) in odd.iter().zip(odd_matrices) {
+            let symbol = load(input);
             for (sums, &matrix) in sums.iter_mut().zip(matrices) {
-                let matrix = _mm512_set1_epi64(matrix.cast_signed());
                 for (sum, &symbol) in sums.iter_mut().zip(&symbol) {
-                    let product = _mm512_gf2p8affine_epi64_epi8::<0>(symbol, matrix);
-                    *sum = _mm512_xor_si512(*sum, product);
+                    *sum = _mm512_xor_si512(*sum, product(symbol, matrix));
                 }
             }
         }
