@@ -20,8 +20,7 @@ use crate::wire::{Code, Header, HeaderError, Row};
 pub struct Decoder<B, K> {
     bytes: B,
     blocks: K,
-    simd: Simd,
-    message: Option<Message>,
+    progress: Progress,
 }
 
 /// What a decoder needs to hold for a message: see [`Decoder::new`].
@@ -121,6 +120,14 @@ pub enum Refused {
     },
 }
 
+/// All of a decoder but its memory. Not generic, so that it is compiled here,
+/// together with what it calls for every datagram.
+#[derive(Clone, Copy, Debug)]
+struct Progress {
+    simd: Simd,
+    message: Option<Message>,
+}
+
 /// The message under way.
 #[derive(Clone, Copy, Debug)]
 struct Message {
@@ -145,8 +152,10 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>, K: AsMut<[Block]>> Decoder<B, K> {
         Self {
             bytes,
             blocks,
-            simd: Simd::detect(),
-            message: None,
+            progress: Progress {
+                simd: Simd::detect(),
+                message: None,
+            },
         }
     }
 
@@ -154,25 +163,26 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>, K: AsMut<[Block]>> Decoder<B, K> {
     /// and measurements.
     #[must_use]
     pub fn with_simd(mut self, simd: Simd) -> Option<Self> {
-        self.simd = simd;
+        self.progress.simd = simd;
         simd.is_available().then_some(self)
     }
 
     /// Forgets the message; the next datagram begins another.
     pub fn reset(&mut self) {
-        self.message = None;
+        self.progress.message = None;
     }
 
     /// The message, once it is complete.
     pub fn message(&self) -> Option<&[u8]> {
-        let message = self.message.as_ref()?;
+        let message = self.progress.message.as_ref()?;
         let bytes = &self.bytes.as_ref()[..message.shape.message_bytes()];
         (message.blocks_left == 0).then_some(bytes)
     }
 
     /// The shape of the message under way.
     pub fn shape(&self) -> Option<&Shape> {
-        self.message.as_ref().map(|message| &message.shape)
+        let message = self.progress.message.as_ref();
+        message.map(|message| &message.shape)
     }
 
     /// Takes a datagram: header and symbol.
@@ -182,57 +192,41 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>, K: AsMut<[Block]>> Decoder<B, K> {
     /// Says why the datagram was not taken; nothing has changed then.
     #[inline]
     pub fn receive(&mut self, datagram: &[u8]) -> Result<Received, Refused> {
+        let (bytes, blocks) = (self.bytes.as_mut(), self.blocks.as_mut());
+        self.progress.receive(bytes, blocks, datagram)
+    }
+}
+
+impl Progress {
+    fn receive(
+        &mut self,
+        bytes: &mut [u8],
+        blocks: &mut [Block],
+        datagram: &[u8],
+    ) -> Result<Received, Refused> {
         let (header, symbol) = Header::parse(datagram)?;
         let family = Family::of(header.row);
         match &self.message {
             Some(message) => message.check(&header, symbol, family)?,
-            None => self.message = Some(self.begin(&header, symbol, family)?),
+            None => self.message = Some(begin(bytes, blocks, &header, symbol, family)?),
         }
-        self.take(&header, symbol)
+        self.take(bytes, blocks, &header, symbol)
     }
 
-    /// Makes ready for the message that this symbol is of, if it is one.
-    fn begin(
+    fn take(
         &mut self,
+        bytes: &mut [u8],
+        blocks: &mut [Block],
         header: &Header,
-        symbol: &[u8],
-        family: Family,
-    ) -> Result<Message, Refused> {
-        let shape = Shape::new(header.message_bytes as usize, symbol.len())?;
-        let message = Message {
-            id: header.id,
-            shape,
-            family,
-            blocks_left: shape.blocks(),
-        };
-        message.symbol(header)?;
-        let memory = Memory::of(&shape);
-        let given = self.bytes.as_ref().len();
-        if given < memory.bytes {
-            let needed = memory.bytes;
-            return Err(Refused::OutOfMemory { needed, given });
-        }
-        let blocks = self.blocks.as_mut();
-        let given = blocks.len();
-        let Some(blocks) = blocks.get_mut(..memory.blocks) else {
-            let needed = memory.blocks;
-            return Err(Refused::OutOfMemory { needed, given });
-        };
-        for (index, block) in blocks.iter_mut().enumerate() {
-            block.start(shape.block_symbols(index));
-        }
-        Ok(message)
-    }
-
-    fn take(&mut self, header: &Header, payload: &[u8]) -> Result<Received, Refused> {
+        payload: &[u8],
+    ) -> Result<Received, Refused> {
         let Some(message) = &mut self.message else {
             return Err(Refused::Redundant);
         };
         let shape = message.shape;
         let (index, symbol) = message.symbol(header)?;
-        let block = &mut self.blocks.as_mut()[index];
+        let block = &mut blocks[index];
         let slot = block.take(symbol).ok_or(Refused::Redundant)?;
-        let bytes = self.bytes.as_mut();
         match slot {
             Slot::Source(number) => {
                 let place = shape.place(shape.symbol(index, number));
@@ -255,6 +249,39 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>, K: AsMut<[Block]>> Decoder<B, K> {
             Received::More
         })
     }
+}
+
+/// Makes ready for the message that this symbol is of, if it is one.
+fn begin(
+    bytes: &[u8],
+    blocks: &mut [Block],
+    header: &Header,
+    symbol: &[u8],
+    family: Family,
+) -> Result<Message, Refused> {
+    let shape = Shape::new(header.message_bytes as usize, symbol.len())?;
+    let message = Message {
+        id: header.id,
+        shape,
+        family,
+        blocks_left: shape.blocks(),
+    };
+    message.symbol(header)?;
+    let memory = Memory::of(&shape);
+    let given = bytes.len();
+    if given < memory.bytes {
+        let needed = memory.bytes;
+        return Err(Refused::OutOfMemory { needed, given });
+    }
+    let given = blocks.len();
+    let Some(blocks) = blocks.get_mut(..memory.blocks) else {
+        let needed = memory.blocks;
+        return Err(Refused::OutOfMemory { needed, given });
+    };
+    for (index, block) in blocks.iter_mut().enumerate() {
+        block.start(shape.block_symbols(index));
+    }
+    Ok(message)
 }
 
 impl Message {
@@ -487,8 +514,7 @@ impl<B, K> fmt::Debug for Decoder<B, K> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Decoder")
-            .field("simd", &self.simd)
-            .field("message", &self.message)
+            .field("progress", &self.progress)
             .finish_non_exhaustive()
     }
 }
