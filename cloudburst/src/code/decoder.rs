@@ -381,9 +381,28 @@ fn recover(
     bytes: &mut [u8],
 ) {
     let lost = block.lost();
-    if lost.is_empty() {
-        return;
+    // Of a short message, clearing tables for a long one would be a good part
+    // of the work.
+    match lost.len() {
+        0 => {}
+        1..=FEW => recover_up_to::<FEW>(simd, shape, family, index, block, &lost, bytes),
+        _ => recover_up_to::<MAX_OUTPUTS>(simd, shape, family, index, block, &lost, bytes),
     }
+}
+
+/// Up to so many lost symbols take smaller tables.
+const FEW: usize = 4;
+
+/// Computes the lost source symbols, up to `MOST` of them.
+fn recover_up_to<const MOST: usize>(
+    simd: Simd,
+    shape: &Shape,
+    family: Family,
+    index: usize,
+    block: &Block,
+    lost: &[u8],
+    bytes: &mut [u8],
+) {
     assert!(
         bytes.len() >= Memory::of(shape).bytes,
         "memory was measured"
@@ -396,29 +415,30 @@ fn recover(
     for (number, input) in inputs[..n].iter_mut().enumerate() {
         *input = at(shape.place(shape.symbol(index, number)).start).cast_const();
     }
-    let mut outputs = [core::ptr::null_mut(); MAX_OUTPUTS];
+    let mut outputs = [core::ptr::null_mut(); MOST];
     for (position, (&symbol, output)) in lost.iter().zip(&mut outputs).enumerate() {
         *output = inputs[usize::from(symbol)].cast_mut();
         inputs[usize::from(symbol)] = at(aside(shape, index, position)).cast_const();
     }
+    let outputs = &outputs[..lost.len()];
+    let (mut masks, mut weights);
     let sums = match family {
-        Family::Bits | Family::Binary => Sums::Bits(block.solve_bits(&lost)),
+        Family::Bits | Family::Binary => {
+            masks = [0; MOST];
+            block.solve_bits(lost, &mut masks);
+            Sums::Bits(&mut masks[..lost.len()])
+        }
         Family::Cauchy => {
-            let mut weights = [0; MAX_INPUTS * MAX_OUTPUTS];
-            let repairs = block.repairs();
-            cauchy::interpolate(
-                n,
-                &lost,
-                &repairs[..lost.len()],
-                &mut weights[..n * lost.len()],
-            );
+            weights = [[0; MAX_INPUTS]; MOST];
+            let weights = &mut weights.as_flattened_mut()[..n * lost.len()];
+            cauchy::interpolate(n, lost, &block.repairs()[..lost.len()], weights);
             Sums::Weights(weights)
         }
     };
-    let mut job = Recovery {
+    let mut job = Recovery::<MOST> {
         simd,
         inputs: &mut inputs[..n],
-        outputs: &outputs[..lost.len()],
+        outputs,
         sums,
     };
     let symbol_bytes = shape.symbol_bytes();
@@ -439,23 +459,19 @@ fn recover(
     unsafe { job.compute(short_bytes..symbol_bytes) };
 }
 
-struct Recovery<'a> {
+struct Recovery<'a, const MOST: usize> {
     simd: Simd,
     inputs: &'a mut [*const u8],
     outputs: &'a [*mut u8],
-    sums: Sums,
+    sums: Sums<'a>,
 }
 
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it lives on the stack for one call"
-)]
-enum Sums {
-    Bits([u64; MAX_OUTPUTS]),
-    Weights([u8; MAX_INPUTS * MAX_OUTPUTS]),
+enum Sums<'a> {
+    Bits(&'a mut [u64]),
+    Weights(&'a mut [u8]),
 }
 
-impl Recovery<'_> {
+impl<const MOST: usize> Recovery<'_, MOST> {
     /// Takes an input out of all sums. The last source symbol is never the
     /// first of several, so that another can stand in for it where all are read.
     fn leave_out(&mut self, input: usize) {
@@ -477,8 +493,10 @@ impl Recovery<'_> {
     unsafe fn compute(&self, range: core::ops::Range<usize>) {
         match &self.sums {
             Sums::Bits(masks) => {
-                let mut outputs = [(core::ptr::null_mut(), 0); MAX_OUTPUTS];
-                for ((entry, &output), &mask) in outputs.iter_mut().zip(self.outputs).zip(masks) {
+                let mut outputs = [(core::ptr::null_mut(), 0); MOST];
+                for ((entry, &output), &mask) in
+                    outputs.iter_mut().zip(self.outputs).zip(masks.iter())
+                {
                     *entry = (output, mask);
                 }
                 let task = XorTask {
