@@ -37,6 +37,8 @@ enum Task {
     Demo(demo::Arguments),
     /// Measure what the splitter costs a packet, in ns.
     BenchDatapath(bench::Arguments),
+    /// Measure what a message costs to encode and decode, beside other codecs, in us.
+    BenchCodec(bench::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -56,6 +58,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::BuildEbpf(arguments) => ebpf::task(&project, &arguments),
         Task::Test(arguments) => test::task(&project, &arguments),
         Task::Demo(arguments) => demo::task(&project, &arguments),
-        Task::BenchDatapath(arguments) => bench::task(&project, &arguments),
+        Task::BenchDatapath(arguments) => bench::datapath::task(&project, &arguments),
+        Task::BenchCodec(arguments) => bench::codec::task(&project, &arguments),
     }
 }

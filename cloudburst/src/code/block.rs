@@ -152,10 +152,10 @@ impl Block {
         lost
     }
 
-    /// For each lost source symbol the symbols whose exclusive or it is.
-    pub(super) fn solve_bits(&self, lost: &[u8]) -> [u64; MAX_BLOCK_SYMBOLS] {
-        let mut rows = [0; MAX_BLOCK_SYMBOLS];
-        let mut sums = [0; MAX_BLOCK_SYMBOLS];
+    /// For each lost source symbol the symbols whose exclusive or it is, in
+    /// `sums`; `MOST` is at least the number of lost ones.
+    pub(super) fn solve_bits<const MOST: usize>(&self, lost: &[u8], sums: &mut [u64; MOST]) {
+        let mut rows = [0; MOST];
         for (position, &symbol) in lost.iter().enumerate() {
             rows[position] = self.aside[position] & !self.sources;
             sums[position] = self.aside[position] & self.sources | 1 << symbol;
@@ -169,7 +169,7 @@ impl Block {
             sums.swap(column, column + pivot);
             let (row, sum) = (rows[column], sums[column]);
             for (position, (other, other_sum)) in
-                rows[..lost.len()].iter_mut().zip(&mut sums).enumerate()
+                rows[..lost.len()].iter_mut().zip(&mut *sums).enumerate()
             {
                 let is_due = *other >> symbol & u64::from(position != column);
                 let mask = (is_due & 1).wrapping_neg();
@@ -177,7 +177,6 @@ impl Block {
                 *other_sum ^= sum & mask;
             }
         }
-        sums
     }
 
     /// The repair rows that are kept aside.
@@ -268,7 +267,8 @@ mod tests {
             }
             if block.is_complete() {
                 let lost = block.lost();
-                let sums = block.solve_bits(&lost);
+                let mut sums = [0; MAX_BLOCK_SYMBOLS];
+                block.solve_bits(&lost, &mut sums);
                 for (&symbol, &sum) in lost.iter().zip(&sums) {
                     let held = lost.iter().zip(&aside);
                     let stand_ins = held.filter(|&(lost, _)| sum >> lost & 1 == 1);

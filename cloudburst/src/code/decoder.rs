@@ -20,8 +20,7 @@ use crate::wire::{Code, Header, HeaderError, Row};
 pub struct Decoder<B, K> {
     bytes: B,
     blocks: K,
-    simd: Simd,
-    message: Option<Message>,
+    progress: Progress,
 }
 
 /// What a decoder needs to hold for a message: see [`Decoder::new`].
@@ -121,6 +120,14 @@ pub enum Refused {
     },
 }
 
+/// All of a decoder but its memory. Not generic, so that it is compiled here,
+/// together with what it calls for every datagram.
+#[derive(Clone, Copy, Debug)]
+struct Progress {
+    simd: Simd,
+    message: Option<Message>,
+}
+
 /// The message under way.
 #[derive(Clone, Copy, Debug)]
 struct Message {
@@ -145,8 +152,10 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>, K: AsMut<[Block]>> Decoder<B, K> {
         Self {
             bytes,
             blocks,
-            simd: Simd::detect(),
-            message: None,
+            progress: Progress {
+                simd: Simd::detect(),
+                message: None,
+            },
         }
     }
 
@@ -154,25 +163,26 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>, K: AsMut<[Block]>> Decoder<B, K> {
     /// and measurements.
     #[must_use]
     pub fn with_simd(mut self, simd: Simd) -> Option<Self> {
-        self.simd = simd;
+        self.progress.simd = simd;
         simd.is_available().then_some(self)
     }
 
     /// Forgets the message; the next datagram begins another.
     pub fn reset(&mut self) {
-        self.message = None;
+        self.progress.message = None;
     }
 
     /// The message, once it is complete.
     pub fn message(&self) -> Option<&[u8]> {
-        let message = self.message.as_ref()?;
+        let message = self.progress.message.as_ref()?;
         let bytes = &self.bytes.as_ref()[..message.shape.message_bytes()];
         (message.blocks_left == 0).then_some(bytes)
     }
 
     /// The shape of the message under way.
     pub fn shape(&self) -> Option<&Shape> {
-        self.message.as_ref().map(|message| &message.shape)
+        let message = self.progress.message.as_ref();
+        message.map(|message| &message.shape)
     }
 
     /// Takes a datagram: header and symbol.
@@ -182,57 +192,41 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>, K: AsMut<[Block]>> Decoder<B, K> {
     /// Says why the datagram was not taken; nothing has changed then.
     #[inline]
     pub fn receive(&mut self, datagram: &[u8]) -> Result<Received, Refused> {
+        let (bytes, blocks) = (self.bytes.as_mut(), self.blocks.as_mut());
+        self.progress.receive(bytes, blocks, datagram)
+    }
+}
+
+impl Progress {
+    fn receive(
+        &mut self,
+        bytes: &mut [u8],
+        blocks: &mut [Block],
+        datagram: &[u8],
+    ) -> Result<Received, Refused> {
         let (header, symbol) = Header::parse(datagram)?;
         let family = Family::of(header.row);
         match &self.message {
             Some(message) => message.check(&header, symbol, family)?,
-            None => self.message = Some(self.begin(&header, symbol, family)?),
+            None => self.message = Some(begin(bytes, blocks, &header, symbol, family)?),
         }
-        self.take(&header, symbol)
+        self.take(bytes, blocks, &header, symbol)
     }
 
-    /// Makes ready for the message that this symbol is of, if it is one.
-    fn begin(
+    fn take(
         &mut self,
+        bytes: &mut [u8],
+        blocks: &mut [Block],
         header: &Header,
-        symbol: &[u8],
-        family: Family,
-    ) -> Result<Message, Refused> {
-        let shape = Shape::new(header.message_bytes as usize, symbol.len())?;
-        let message = Message {
-            id: header.id,
-            shape,
-            family,
-            blocks_left: shape.blocks(),
-        };
-        message.symbol(header)?;
-        let memory = Memory::of(&shape);
-        let given = self.bytes.as_ref().len();
-        if given < memory.bytes {
-            let needed = memory.bytes;
-            return Err(Refused::OutOfMemory { needed, given });
-        }
-        let blocks = self.blocks.as_mut();
-        let given = blocks.len();
-        let Some(blocks) = blocks.get_mut(..memory.blocks) else {
-            let needed = memory.blocks;
-            return Err(Refused::OutOfMemory { needed, given });
-        };
-        for (index, block) in blocks.iter_mut().enumerate() {
-            block.start(shape.block_symbols(index));
-        }
-        Ok(message)
-    }
-
-    fn take(&mut self, header: &Header, payload: &[u8]) -> Result<Received, Refused> {
+        payload: &[u8],
+    ) -> Result<Received, Refused> {
         let Some(message) = &mut self.message else {
             return Err(Refused::Redundant);
         };
         let shape = message.shape;
         let (index, symbol) = message.symbol(header)?;
-        let block = &mut self.blocks.as_mut()[index];
+        let block = &mut blocks[index];
         let slot = block.take(symbol).ok_or(Refused::Redundant)?;
-        let bytes = self.bytes.as_mut();
         match slot {
             Slot::Source(number) => {
                 let place = shape.place(shape.symbol(index, number));
@@ -255,6 +249,39 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>, K: AsMut<[Block]>> Decoder<B, K> {
             Received::More
         })
     }
+}
+
+/// Makes ready for the message that this symbol is of, if it is one.
+fn begin(
+    bytes: &[u8],
+    blocks: &mut [Block],
+    header: &Header,
+    symbol: &[u8],
+    family: Family,
+) -> Result<Message, Refused> {
+    let shape = Shape::new(header.message_bytes as usize, symbol.len())?;
+    let message = Message {
+        id: header.id,
+        shape,
+        family,
+        blocks_left: shape.blocks(),
+    };
+    message.symbol(header)?;
+    let memory = Memory::of(&shape);
+    let given = bytes.len();
+    if given < memory.bytes {
+        let needed = memory.bytes;
+        return Err(Refused::OutOfMemory { needed, given });
+    }
+    let given = blocks.len();
+    let Some(blocks) = blocks.get_mut(..memory.blocks) else {
+        let needed = memory.blocks;
+        return Err(Refused::OutOfMemory { needed, given });
+    };
+    for (index, block) in blocks.iter_mut().enumerate() {
+        block.start(shape.block_symbols(index));
+    }
+    Ok(message)
 }
 
 impl Message {
@@ -354,9 +381,28 @@ fn recover(
     bytes: &mut [u8],
 ) {
     let lost = block.lost();
-    if lost.is_empty() {
-        return;
+    // Of a short message, clearing tables for a long one would be a good part
+    // of the work.
+    match lost.len() {
+        0 => {}
+        1..=FEW => recover_up_to::<FEW>(simd, shape, family, index, block, &lost, bytes),
+        _ => recover_up_to::<MAX_OUTPUTS>(simd, shape, family, index, block, &lost, bytes),
     }
+}
+
+/// Up to so many lost symbols take smaller tables.
+const FEW: usize = 4;
+
+/// Computes the lost source symbols, up to `MOST` of them.
+fn recover_up_to<const MOST: usize>(
+    simd: Simd,
+    shape: &Shape,
+    family: Family,
+    index: usize,
+    block: &Block,
+    lost: &[u8],
+    bytes: &mut [u8],
+) {
     assert!(
         bytes.len() >= Memory::of(shape).bytes,
         "memory was measured"
@@ -369,29 +415,30 @@ fn recover(
     for (number, input) in inputs[..n].iter_mut().enumerate() {
         *input = at(shape.place(shape.symbol(index, number)).start).cast_const();
     }
-    let mut outputs = [core::ptr::null_mut(); MAX_OUTPUTS];
+    let mut outputs = [core::ptr::null_mut(); MOST];
     for (position, (&symbol, output)) in lost.iter().zip(&mut outputs).enumerate() {
         *output = inputs[usize::from(symbol)].cast_mut();
         inputs[usize::from(symbol)] = at(aside(shape, index, position)).cast_const();
     }
+    let outputs = &outputs[..lost.len()];
+    let (mut masks, mut weights);
     let sums = match family {
-        Family::Bits | Family::Binary => Sums::Bits(block.solve_bits(&lost)),
+        Family::Bits | Family::Binary => {
+            masks = [0; MOST];
+            block.solve_bits(lost, &mut masks);
+            Sums::Bits(&mut masks[..lost.len()])
+        }
         Family::Cauchy => {
-            let mut weights = [0; MAX_INPUTS * MAX_OUTPUTS];
-            let repairs = block.repairs();
-            cauchy::interpolate(
-                n,
-                &lost,
-                &repairs[..lost.len()],
-                &mut weights[..n * lost.len()],
-            );
+            weights = [[0; MAX_INPUTS]; MOST];
+            let weights = &mut weights.as_flattened_mut()[..n * lost.len()];
+            cauchy::interpolate(n, lost, &block.repairs()[..lost.len()], weights);
             Sums::Weights(weights)
         }
     };
-    let mut job = Recovery {
+    let mut job = Recovery::<MOST> {
         simd,
         inputs: &mut inputs[..n],
-        outputs: &outputs[..lost.len()],
+        outputs,
         sums,
     };
     let symbol_bytes = shape.symbol_bytes();
@@ -412,23 +459,19 @@ fn recover(
     unsafe { job.compute(short_bytes..symbol_bytes) };
 }
 
-struct Recovery<'a> {
+struct Recovery<'a, const MOST: usize> {
     simd: Simd,
     inputs: &'a mut [*const u8],
     outputs: &'a [*mut u8],
-    sums: Sums,
+    sums: Sums<'a>,
 }
 
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it lives on the stack for one call"
-)]
-enum Sums {
-    Bits([u64; MAX_OUTPUTS]),
-    Weights([u8; MAX_INPUTS * MAX_OUTPUTS]),
+enum Sums<'a> {
+    Bits(&'a mut [u64]),
+    Weights(&'a mut [u8]),
 }
 
-impl Recovery<'_> {
+impl<const MOST: usize> Recovery<'_, MOST> {
     /// Takes an input out of all sums. The last source symbol is never the
     /// first of several, so that another can stand in for it where all are read.
     fn leave_out(&mut self, input: usize) {
@@ -450,8 +493,10 @@ impl Recovery<'_> {
     unsafe fn compute(&self, range: core::ops::Range<usize>) {
         match &self.sums {
             Sums::Bits(masks) => {
-                let mut outputs = [(core::ptr::null_mut(), 0); MAX_OUTPUTS];
-                for ((entry, &output), &mask) in outputs.iter_mut().zip(self.outputs).zip(masks) {
+                let mut outputs = [(core::ptr::null_mut(), 0); MOST];
+                for ((entry, &output), &mask) in
+                    outputs.iter_mut().zip(self.outputs).zip(masks.iter())
+                {
                     *entry = (output, mask);
                 }
                 let task = XorTask {
@@ -487,8 +532,7 @@ impl<B, K> fmt::Debug for Decoder<B, K> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Decoder")
-            .field("simd", &self.simd)
-            .field("message", &self.message)
+            .field("progress", &self.progress)
             .finish_non_exhaustive()
     }
 }

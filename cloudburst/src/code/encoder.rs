@@ -120,7 +120,20 @@ impl<'m> Encoder<'m> {
         let Some(out) = out.get_mut(..needed) else {
             return Err(EncodeError::BufferTooSmall { needed, given });
         };
-        let mut repairs = Repairs::new(self, out);
+        // Of a short message, clearing tables for a long one would be a good part
+        // of the work.
+        if sequences.len() <= FEW {
+            self.write_measured::<FEW>(sequences, out);
+        } else {
+            self.write_measured::<MAX_OUTPUTS>(sequences, out);
+        }
+        Ok(needed)
+    }
+
+    /// Writes the datagrams to `out`, which is as long as they are, and computes
+    /// up to `MOST` at once.
+    fn write_measured<const MOST: usize>(&self, sequences: Range<u32>, out: &mut [u8]) {
+        let mut repairs = Repairs::<MOST>::new(self, out);
         // Every so many sequence numbers the same block comes up again.
         let stride = self.shape.blocks().max(1);
         for first in sequences.clone().take(stride) {
@@ -132,7 +145,6 @@ impl<'m> Encoder<'m> {
             }
         }
         repairs.compute();
-        Ok(needed)
     }
 
     fn header(&self, row: Row) -> Header {
@@ -148,6 +160,9 @@ impl<'m> Encoder<'m> {
         }
     }
 }
+
+/// Up to so many datagrams at once take smaller tables.
+const FEW: usize = 4;
 
 /// What a symbol is made of.
 enum Sum {
@@ -207,7 +222,7 @@ impl Sum {
 
 /// Datagrams on their way into the buffer; repair symbols of one block wait to
 /// be computed at once.
-struct Repairs<'e, 'm, 'o> {
+struct Repairs<'e, 'm, 'o, const MOST: usize> {
     encoder: &'e Encoder<'m>,
     /// The buffer, from which all pointers below come.
     out: *mut u8,
@@ -215,11 +230,11 @@ struct Repairs<'e, 'm, 'o> {
     _buffer: PhantomData<&'o mut [u8]>,
     block: usize,
     count: usize,
-    outputs: [*mut u8; MAX_OUTPUTS],
-    weights: [Weights; MAX_OUTPUTS],
+    outputs: [*mut u8; MOST],
+    weights: [Weights; MOST],
 }
 
-impl<'e, 'm, 'o> Repairs<'e, 'm, 'o> {
+impl<'e, 'm, 'o, const MOST: usize> Repairs<'e, 'm, 'o, MOST> {
     #[inline]
     fn new(encoder: &'e Encoder<'m>, out: &'o mut [u8]) -> Self {
         Self {
@@ -229,8 +244,8 @@ impl<'e, 'm, 'o> Repairs<'e, 'm, 'o> {
             _buffer: PhantomData,
             block: 0,
             count: 0,
-            outputs: [core::ptr::null_mut(); MAX_OUTPUTS],
-            weights: [Weights::Bits(0); MAX_OUTPUTS],
+            outputs: [core::ptr::null_mut(); MOST],
+            weights: [Weights::Bits(0); MOST],
         }
     }
 
@@ -257,7 +272,7 @@ impl<'e, 'm, 'o> Repairs<'e, 'm, 'o> {
                 padding.fill(0);
             }
             Sum::Repair { block, weights } => {
-                if block != self.block || self.count == MAX_OUTPUTS {
+                if block != self.block || self.count == MOST {
                     self.compute();
                     self.block = block;
                 }
@@ -306,7 +321,7 @@ impl<'e, 'm, 'o> Repairs<'e, 'm, 'o> {
         }
         if matches!(weights[0], Weights::Bits(_)) {
             let kept = left_out.map_or(!0, |index| !(1 << index));
-            let mut masked = [(core::ptr::null_mut(), 0); MAX_OUTPUTS];
+            let mut masked = [(core::ptr::null_mut(), 0); MOST];
             for ((masked, &output), weights) in masked.iter_mut().zip(outputs).zip(weights) {
                 if let Weights::Bits(bits) = *weights {
                     *masked = (output, bits & kept);
@@ -322,7 +337,8 @@ impl<'e, 'm, 'o> Repairs<'e, 'm, 'o> {
             return;
         }
         let n = inputs.len();
-        let mut table = [0; MAX_OUTPUTS * MAX_INPUTS];
+        let mut table = [[0; MAX_INPUTS]; MOST];
+        let table = table.as_flattened_mut();
         for (row, weights) in table.chunks_exact_mut(n).zip(weights) {
             if let Weights::Cauchy { repair } = *weights {
                 for (source, weight) in row.iter_mut().enumerate() {

@@ -1,0 +1,86 @@
+//! `bench-datapath`: what the splitter costs a packet.
+
+use std::{collections::BTreeMap, process::ExitCode};
+
+use anyhow::{Result, bail};
+
+use super::{Arguments, Measurement, Medians, rounded};
+use crate::project::Project;
+
+pub(crate) fn task(project: &Project, arguments: &Arguments) -> Result<ExitCode> {
+    let medians = Measurement::run(project, "datapath")?.medians(GROUP)?;
+    arguments.print(&costs(&medians)?, table)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The bare pass as it is and everything else as what it costs above it, in ns
+/// with two decimals.
+fn costs(medians: &Medians) -> Result<BTreeMap<String, f64>> {
+    let missing: Vec<_> = REQUIRED
+        .iter()
+        .filter(|name| !medians.contains_key(**name))
+        .copied()
+        .collect();
+    let bare_pass = match medians.get(BARE_PASS) {
+        Some(median) if missing.is_empty() => *median,
+        _ => bail!(
+            "the benchmark measured no {}: was it skipped for lack of root or of kernel features?",
+            missing.join(", ")
+        ),
+    };
+    let cost = |(name, median): (&String, &f64)| {
+        let above = if name == BARE_PASS { 0.0 } else { bare_pass };
+        (format!("{name}_ns"), rounded(median - above, 2))
+    };
+    Ok(medians.iter().map(cost).collect())
+}
+
+fn table(costs: &BTreeMap<String, f64>) -> String {
+    let width = costs.keys().map(String::len).max().unwrap_or_default();
+    let line =
+        |name: &str, ns: f64| format!("{:width$}  {ns:>8.2}\n", name.trim_end_matches("_ns"));
+    let bare_pass = format!("{BARE_PASS}_ns");
+    let (bare, above): (Vec<_>, Vec<_>) = costs.iter().partition(|(name, _)| **name == bare_pass);
+    let lines = |of: Vec<(&String, &f64)>| of.into_iter().map(|(n, ns)| line(n, *ns)).collect();
+    let [bare, above]: [String; 2] = [lines(bare), lines(above)];
+    format!("ns a packet\n{bare}\nns a packet above the bare pass\n{above}")
+}
+
+/// Criterion's group, whose benchmarks are the keys of the result without `_ns`.
+const GROUP: &str = "datapath";
+
+const BARE_PASS: &str = "bare_pass";
+
+const REQUIRED: &[&str] = &[
+    BARE_PASS,
+    "known_flow",
+    "new_flow",
+    "non_tcp",
+    "ipv6_known",
+    "lru_hash_known",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_are_above_the_bare_pass() {
+        let mut medians: BTreeMap<_, _> =
+            REQUIRED.iter().map(|n| ((*n).to_owned(), 30.0)).collect();
+        medians.insert(BARE_PASS.to_owned(), 21.004);
+        medians.insert("known_dscp_flow".to_owned(), 33.5);
+        let costs = costs(&medians).unwrap();
+        assert_eq!(costs["bare_pass_ns"], 21.0);
+        assert_eq!(costs["known_flow_ns"], 9.0);
+        assert_eq!(costs["known_dscp_flow_ns"], 12.5);
+        assert!(table(&costs).starts_with("ns a packet\nbare_pass "));
+    }
+
+    #[test]
+    fn names_what_was_not_measured() {
+        let medians = BTreeMap::from([(BARE_PASS.to_owned(), 21.0)]);
+        let message = costs(&medians).unwrap_err().to_string();
+        assert!(message.contains("known_flow, new_flow"), "{message}");
+    }
+}
