@@ -9,7 +9,7 @@ use cloudburst::code::{Decoder, Encoder, Received, Refused, Schedule, Shape, Sim
 use cloudburst::wire::{Code, HEADER_BYTES, Header, Row};
 use proptest::prelude::*;
 use proptest::sample::subsequence;
-use support::{SCHEDULES, datagrams, message, model::Model};
+use support::{SCHEDULES, datagrams, draw, message, model::Model};
 
 fn available() -> impl Iterator<Item = Simd> {
     Simd::ALL.into_iter().filter(|simd| simd.is_available())
@@ -121,14 +121,9 @@ impl Loss {
     }
 }
 
-/// 0 to 99, as if at random.
-fn draw(sequence: u32) -> u32 {
-    (sequence.wrapping_mul(2_654_435_761) >> 7) % 100
-}
-
-/// As many symbols as there can be in a block, and one more, two more and so on
-/// of several blocks. More arrives than is needed, so that it is seen to do no
-/// harm; what is tried after each datagram is another set of symbols.
+/// All that one block can have, and messages of two blocks and more. More
+/// arrives than is needed, so that it is seen to do no harm; what has arrived
+/// after each datagram is one more set of symbols.
 #[test]
 fn every_number_of_symbols_with_every_schedule_and_loss() {
     for n in (1..=64).chain([65, 66, 127, 128, 129, 200]) {
@@ -218,8 +213,7 @@ proptest! {
         let mut decoder = Decoder::for_shape(&shape);
         let mut datagram = vec![0; encoder.datagram_bytes()];
         for sequence in 0..20_000u32 {
-            let draw = sequence.wrapping_mul(2_654_435_761).wrapping_add(seed.into()) >> 7;
-            if draw % 100 < lost_percent {
+            if draw(sequence.wrapping_add(seed.into())) < lost_percent {
                 continue;
             }
             encoder.write(sequence..sequence + 1, &mut datagram).unwrap();

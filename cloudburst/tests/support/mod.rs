@@ -27,3 +27,8 @@ pub(crate) fn datagrams(encoder: &Encoder<'_>, count: u32) -> Vec<Vec<u8>> {
         .map(<[u8]>::to_vec)
         .collect()
 }
+
+/// 0 to 99, as if at random.
+pub(crate) fn draw(sequence: u32) -> u32 {
+    (sequence.wrapping_mul(2_654_435_761) >> 7) % 100
+}
