@@ -76,7 +76,7 @@ fn seeds() -> BTreeMap<String, Vec<u8>> {
             }
             for (kernel, (course, operations)) in (0u8..).zip(courses) {
                 let [high, low] = (message_bytes - 1u16).to_be_bytes();
-                let choices = number | kernel % 4 << 2 | (kernel & 1) << 4;
+                let choices = number | (kernel % 4) << 2 | (kernel & 1) << 4;
                 let options = [choices, high, low, 0, 7, symbol_bytes - 1, 9];
                 let name = format!("{schedule}_{shape}_{course}");
                 seeds.insert(name, [&options, operations].concat());

@@ -2,7 +2,7 @@
 //! corpus run this.
 
 use cloudburst::code::{Block, Decoder, Encoder, Memory, Received, Refused, Schedule, Shape, Simd};
-use cloudburst::wire::{HEADER_BYTES, Header};
+use cloudburst::wire::{Code, HEADER_BYTES, Header, Row};
 
 use super::{SCHEDULES, message, model::Model};
 
@@ -133,6 +133,7 @@ impl<'i> Operation<'i> {
 struct Subject<'m> {
     message: &'m [u8],
     encoder: Encoder<'m>,
+    memory: Memory,
     decoder: Decoder<Vec<u8>, Vec<Block>>,
     /// Gets what the other took and nothing that it refused.
     shadow: Decoder<Vec<u8>, Vec<Block>>,
@@ -144,8 +145,27 @@ struct Subject<'m> {
 /// The message that the first datagram began.
 struct Underway {
     model: Model,
+    first: Header,
     /// Whether all that was taken is what the encoder wrote.
-    is_honest: bool,
+    is_own: bool,
+}
+
+impl Underway {
+    fn new(first: Header, model: Model) -> Self {
+        Self {
+            model,
+            first,
+            is_own: true,
+        }
+    }
+}
+
+/// What a row is of: a set of bits, or a code with names.
+fn code(row: Row) -> Option<Code> {
+    match row {
+        Row::Bits(_) => None,
+        Row::Named { code, .. } => Some(code),
+    }
 }
 
 impl<'m> Subject<'m> {
@@ -158,6 +178,7 @@ impl<'m> Subject<'m> {
         let available = "it was asked for";
         Self {
             message,
+            memory: options.memory,
             encoder: encoder.with_simd(options.simd).expect(available),
             decoder: memory(0xee).with_simd(options.simd).expect(available),
             shadow: memory(0x11).with_simd(Simd::Portable).expect(available),
@@ -206,8 +227,8 @@ impl<'m> Subject<'m> {
         datagram
     }
 
-    /// `is_honest`: it is what the encoder wrote.
-    fn deliver(&mut self, datagram: &[u8], is_honest: bool) {
+    /// `is_own`: it is what the encoder wrote.
+    fn deliver(&mut self, datagram: &[u8], is_own: bool) {
         if self.deliveries == MOST_DELIVERIES {
             return;
         }
@@ -215,40 +236,49 @@ impl<'m> Subject<'m> {
         // A box ends where its bytes end, so that a sanitizer sees a read
         // beyond them.
         let copy: Box<[u8]> = datagram.into();
-        let was_underway = self.decoder.shape().copied();
+        let before = self.decoder.shape().copied();
         let received = self.decoder.receive(&copy);
-        match received {
-            Ok(received) => {
-                let (header, symbol) = Header::parse(datagram).expect("it was taken");
-                let shape = *self.decoder.shape().expect("a message is under way");
-                assert_eq!(shape.message_bytes(), header.message_bytes as usize);
-                assert_eq!(shape.symbol_bytes(), symbol.len());
-                let underway = self.underway.get_or_insert_with(|| Underway {
-                    model: Model::new(&shape),
-                    is_honest: true,
-                });
-                assert!(underway.model.take(&header), "it was known");
-                underway.is_honest &= is_honest;
-                let is_complete = underway.model.is_complete();
-                assert_eq!(received == Received::Complete, is_complete);
-                assert_eq!(self.shadow.receive(datagram), Ok(received));
+        if let Some((header, began)) = self.admitted(datagram) {
+            if began.is_some() {
+                self.underway = began;
             }
-            Err(refused) => {
-                assert_eq!(self.decoder.shape().copied(), was_underway);
-                if refused == Refused::Redundant {
-                    let (header, _) = Header::parse(datagram).expect("it has a row");
-                    let underway = self.underway.as_mut().expect("it is known");
-                    assert!(!underway.model.take(&header), "it was new");
-                }
-                // To a message of the encoder's own, so is its datagram.
-                let is_own = self.underway.as_ref().is_none_or(|it| it.is_honest);
-                assert!(
-                    !(is_honest && is_own) || refused == Refused::Redundant,
-                    "{refused}"
-                );
-            }
+            let underway = self.underway.as_mut().expect("it began now or before");
+            let expected = match (underway.model.take(&header), underway.model.is_complete()) {
+                (false, _) => Err(Refused::Redundant),
+                (true, false) => Ok(Received::More),
+                (true, true) => Ok(Received::Complete),
+            };
+            assert_eq!(received, expected);
+            underway.is_own &= is_own || received.is_err();
+        } else {
+            assert!(!matches!(received, Ok(_) | Err(Refused::Redundant)));
+            // To a message of the encoder's own, so is its datagram.
+            let is_own_underway = self.underway.as_ref().is_none_or(|it| it.is_own);
+            assert!(!(is_own && is_own_underway), "{received:?}");
+        }
+        if received.is_ok() {
+            assert_eq!(self.shadow.receive(datagram), received);
+        } else {
+            assert_eq!(self.decoder.shape().copied(), before);
         }
         self.check_message();
+    }
+
+    /// The header of a datagram that the decoder has to understand, and the
+    /// message that it begins if there is none.
+    fn admitted(&self, datagram: &[u8]) -> Option<(Header, Option<Underway>)> {
+        let (header, symbol) = Header::parse(datagram).ok()?;
+        if let Some(Underway { model, first, .. }) = &self.underway {
+            let is_alike = header.id == first.id && code(header.row) == code(first.row);
+            let is_admitted = is_alike && model.admits(&header, symbol.len());
+            return is_admitted.then_some((header, None));
+        }
+        let shape = Shape::new(header.message_bytes as usize, symbol.len()).ok()?;
+        let (needed, given) = (Memory::of(&shape), self.memory);
+        let fits = needed.bytes <= given.bytes && needed.blocks <= given.blocks;
+        let model = Model::new(&shape);
+        (fits && model.admits(&header, symbol.len()))
+            .then(|| (header, Some(Underway::new(header, model))))
     }
 
     /// There is a message from when it is complete until the next begins.
@@ -257,7 +287,7 @@ impl<'m> Subject<'m> {
         assert_eq!(found, self.shadow.message());
         let complete = self.underway.as_ref().filter(|it| it.model.is_complete());
         assert_eq!(found.is_some(), complete.is_some());
-        if complete.is_some_and(|it| it.is_honest) {
+        if complete.is_some_and(|it| it.is_own) {
             assert_eq!(found, Some(self.message));
         }
     }

@@ -9,6 +9,7 @@ use cloudburst::wire::{Code, Header, Row};
 /// The rows of one message that have arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
+    shape: Shape,
     blocks: Vec<Block>,
 }
 
@@ -31,8 +32,30 @@ impl Model {
             cauchy: BTreeSet::new(),
         });
         Self {
+            shape: *shape,
             blocks: blocks.collect(),
         }
+    }
+
+    /// Whether a datagram with this header can be of a message of this shape.
+    pub(crate) fn admits(&self, header: &Header, symbol_bytes: usize) -> bool {
+        let block = match header.row {
+            Row::Bits(_) => 0,
+            Row::Named { block, .. } => block.into(),
+        };
+        let Some(Block { symbols, .. }) = self.blocks.get(block) else {
+            return false;
+        };
+        let is_row = match header.row {
+            Row::Bits(bits) => {
+                self.blocks.len() == 1 && (1..=u64::MAX >> (64 - symbols)).contains(&bits)
+            }
+            Row::Named { code, index, .. } => code == Code::Binary || index < 256,
+        };
+        is_row
+            && usize::from(header.block_symbols) == *symbols
+            && header.message_bytes as usize == self.shape.message_bytes()
+            && symbol_bytes == self.shape.symbol_bytes()
     }
 
     /// Takes the row that a header names; whether it tells something new.
