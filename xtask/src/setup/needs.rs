@@ -123,6 +123,12 @@ pub(crate) static NEEDS: &[Need] = &[
     ),
     component("fmt", "rustfmt", "formatting check"),
     component("clippy", "clippy", "lints"),
+    program(
+        TEST,
+        "c++",
+        &["g++"],
+        "compiles libFuzzer, which fuzz targets are linked with",
+    ),
     package(
         "rustc-web",
         "compiler that builds BPF with the core library below",

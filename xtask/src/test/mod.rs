@@ -1,5 +1,6 @@
 //! `test`: everything that continuous integration checks.
 
+mod fuzz;
 mod libtest;
 mod skips;
 
@@ -22,13 +23,17 @@ use crate::{
     setup::{self, Outcome, Purpose},
 };
 
-/// No options: a check that can be left out is one that is left out.
+/// Nothing to leave checks out: a check that can be left out is one that is.
 #[derive(clap::Args)]
-pub(crate) struct Arguments {}
+pub(crate) struct Arguments {
+    /// How long to run the fuzzer.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
+    fuzz_seconds: u32,
+}
 
-pub(crate) fn task(project: &Project, _: &Arguments) -> Result<ExitCode> {
+pub(crate) fn task(project: &Project, arguments: &Arguments) -> Result<ExitCode> {
     let mut session = Session::default();
-    for step in steps(project) {
+    for step in steps(project, arguments) {
         session.run(step);
     }
     Ok(session.conclude())
@@ -36,7 +41,7 @@ pub(crate) fn task(project: &Project, _: &Arguments) -> Result<ExitCode> {
 
 /// One thing to check.
 struct Step {
-    name: &'static str,
+    name: String,
     check: Box<dyn FnOnce() -> Result<Tally>>,
 }
 
@@ -44,7 +49,7 @@ struct Step {
 #[derive(Default)]
 struct Session {
     total: Tally,
-    took: Vec<(&'static str, Duration)>,
+    took: Vec<(String, Duration)>,
 }
 
 impl Session {
@@ -53,7 +58,7 @@ impl Session {
         let started = Instant::now();
         let tally = (step.check)().unwrap_or_else(|error| {
             eprintln!("error: {error:#}");
-            Tally::failure(step.name)
+            Tally::failure(&step.name)
         });
         let took = started.elapsed();
         let outcome = if tally.failed() > 0 { "FAILED" } else { "ok" };
@@ -90,7 +95,7 @@ impl Session {
     }
 }
 
-fn steps(project: &Project) -> Vec<Step> {
+fn steps(project: &Project, arguments: &Arguments) -> Vec<Step> {
     let root = project.root.clone();
     let mut steps = vec![step("setup", install)];
     for (name, manifest) in [
@@ -119,6 +124,18 @@ fn steps(project: &Project) -> Vec<Step> {
             "-Dwarnings",
         ]),
     ));
+    // Features of a workspace are built together: only by itself is it without `std`.
+    steps.push(command_step(
+        "lints: Cloudburst's code without std",
+        cargo().args([
+            "clippy",
+            "--package=cloudburst-fec",
+            "--no-default-features",
+            "--locked",
+            "--",
+            "-Dwarnings",
+        ]),
+    ));
     steps.push(command_step(
         "documentation",
         cargo()
@@ -128,6 +145,8 @@ fn steps(project: &Project) -> Vec<Step> {
     let skips = project.target.join("test-skips");
     let tests = cargo().args(["test", "--workspace", "--locked", "--no-fail-fast"]);
     steps.push(step("tests", move || run_tests(tests, skips)));
+    let fuzz = fuzz::Fuzz::new(project, "decoder", arguments.fuzz_seconds);
+    steps.push(step(fuzz.name(), move || fuzz.check()));
     let (root, target) = (project.root.clone(), project.target.clone());
     steps.push(step(
         "kernel programs are what the source makes",
@@ -136,14 +155,14 @@ fn steps(project: &Project) -> Vec<Step> {
     steps
 }
 
-fn step(name: &'static str, check: impl FnOnce() -> Result<Tally> + 'static) -> Step {
+fn step(name: impl Into<String>, check: impl FnOnce() -> Result<Tally> + 'static) -> Step {
     Step {
-        name,
+        name: name.into(),
         check: Box::new(check),
     }
 }
 
-fn command_step(name: &'static str, command: Run) -> Step {
+fn command_step(name: &str, command: Run) -> Step {
     step(name, move || {
         command.run()?;
         Ok(Tally::success())

@@ -1,0 +1,177 @@
+//! Runs a fuzz target for a while, with stable Rust: libFuzzer needs what the
+//! compiler counts, not the sanitizers, which only nightly has.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+
+use super::libtest::Tally;
+use crate::{
+    command::{self, Run},
+    project::{Project, find_program},
+};
+
+/// What `cargo fuzz --sanitizer none` compiles with.
+const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \
+    -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+    -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares \
+    -Ccodegen-units=1 -Cdebug-assertions -Clink-dead-code";
+
+/// One input takes some milliseconds and no memory to speak of.
+const BOUNDS: [&str; 2] = ["-timeout=10", "-rss_limit_mb=1024"];
+
+/// A run of a target of `fuzz/` from its corpus.
+pub(super) struct Fuzz {
+    target: &'static str,
+    seconds: u32,
+    manifest: PathBuf,
+    corpus: PathBuf,
+    /// Where it is built: with other flags than everything else.
+    build: PathBuf,
+    /// What it comes upon. Outside the tree: the corpus grows by hand alone.
+    findings: PathBuf,
+}
+
+impl Fuzz {
+    pub(super) fn new(project: &Project, target: &'static str, seconds: u32) -> Self {
+        let build = project.target.join("fuzz");
+        Self {
+            target,
+            seconds,
+            manifest: project.root.join("fuzz/Cargo.toml"),
+            corpus: project.root.join("fuzz/corpus").join(target),
+            findings: build.join("findings").join(target),
+            build,
+        }
+    }
+
+    pub(super) fn name(&self) -> String {
+        format!("fuzz {} {} s", self.target, self.seconds)
+    }
+
+    /// Passes when no input was found that breaks the target.
+    pub(super) fn check(&self) -> Result<Tally> {
+        let has_compiler = find_program("c++").is_some() || std::env::var_os("CXX").is_some();
+        if !has_compiler {
+            let reason = "there is no C++ compiler to build libFuzzer with";
+            return Ok(Tally::skip(&self.name(), reason));
+        }
+        let program = self.build()?;
+        let (inputs, crashes) = (self.empty("inputs")?, self.empty("crashes")?);
+        let mut prefix = crashes.clone().into_os_string();
+        prefix.push("/");
+        // The first directory is the one that is written to.
+        let mut run = self
+            .run(&program, &inputs, &prefix.to_string_lossy())
+            .arg(&self.corpus);
+        let status = run.status()?;
+        if status.success() {
+            return Ok(Tally::success());
+        }
+        eprintln!("error: `{run}` failed with {status}");
+        for input in files(&crashes)? {
+            eprintln!("{}", advice(&program, &input, &self.corpus));
+        }
+        Ok(Tally::failure(&self.name()))
+    }
+
+    /// Compiles the target, and returns the program.
+    fn build(&self) -> Result<PathBuf> {
+        let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+        let host = Run::new(rustc).args(["--print", "host-tuple"]).read()?;
+        let host = host.trim();
+        // Naming the target keeps the flags from build scripts.
+        command::cargo()
+            .args(["build", "--release", "--locked", "--bin", self.target])
+            .args(["--target", host, "--manifest-path"])
+            .arg(&self.manifest)
+            .env("RUSTFLAGS", FLAGS)
+            .env_remove("CARGO_ENCODED_RUSTFLAGS")
+            .env("CARGO_TARGET_DIR", &self.build)
+            .run()
+            .with_context(|| format!("cannot build the fuzz target {}", self.target))?;
+        Ok(self.build.join(host).join("release").join(self.target))
+    }
+
+    fn run(&self, program: &Path, inputs: &Path, prefix: &str) -> Run {
+        Run::new(program)
+            .arg(format!("-max_total_time={}", self.seconds))
+            .args(BOUNDS)
+            .arg("-print_final_stats=1")
+            .arg(format!("-artifact_prefix={prefix}"))
+            .arg(inputs)
+    }
+
+    /// A directory of that name without what an earlier run left.
+    fn empty(&self, name: &str) -> Result<PathBuf> {
+        let directory = self.findings.join(name);
+        let context = || format!("cannot empty {}", directory.display());
+        if directory.exists() {
+            fs::remove_dir_all(&directory).with_context(context)?;
+        }
+        fs::create_dir_all(&directory).with_context(context)?;
+        Ok(directory)
+    }
+}
+
+fn files(directory: &Path) -> Result<Vec<PathBuf>> {
+    let context = || format!("cannot list {}", directory.display());
+    let entries = fs::read_dir(directory).with_context(context)?;
+    entries
+        .map(|entry| Ok(entry.with_context(context)?.path()))
+        .collect()
+}
+
+/// What to do about an input that breaks the target.
+fn advice(program: &Path, input: &Path, corpus: &Path) -> String {
+    format!(
+        "The input that broke it: {input}\n  \
+         replay it:  {program} {input}\n  \
+         shrink it:  {program} -minimize_crash=1 -max_total_time=60 {input}\n  \
+         keep it:    copy it to {corpus}, where `cargo test` replays it from then on\n\
+         The next run removes it.",
+        input = input.display(),
+        program = program.display(),
+        corpus = corpus.display(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fuzz(directory: &Path) -> Fuzz {
+        let project = Project {
+            root: directory.join("tree"),
+            target: directory.join("target"),
+        };
+        Fuzz::new(&project, "decoder", 7)
+    }
+
+    #[test]
+    fn a_run_is_bounded_and_writes_outside_the_tree() {
+        let fuzz = fuzz(Path::new("/x"));
+        let run = fuzz.run(Path::new("decoder"), Path::new("/y"), "/z/");
+        assert_eq!(
+            run.to_string(),
+            "decoder -max_total_time=7 -timeout=10 -rss_limit_mb=1024 -print_final_stats=1 -artifact_prefix=/z/ /y"
+        );
+        assert!(!fuzz.findings.starts_with("/x/tree"));
+    }
+
+    #[test]
+    fn what_an_earlier_run_found_is_gone() {
+        let directory = tempfile::tempdir().unwrap();
+        let fuzz = fuzz(directory.path());
+        let crashes = fuzz.empty("crashes").unwrap();
+        fs::write(crashes.join("crash-1"), "").unwrap();
+        assert_eq!(files(&crashes).unwrap(), [crashes.join("crash-1")]);
+        assert_eq!(fuzz.empty("crashes").unwrap(), crashes);
+        assert!(files(&crashes).unwrap().is_empty());
+    }
+}
