@@ -7,6 +7,7 @@ mod command;
 mod demo;
 mod ebpf;
 mod project;
+mod reproduction;
 mod setup;
 mod test;
 
@@ -37,6 +38,10 @@ enum Task {
     Demo(demo::Arguments),
     /// Measure what the splitter costs a packet, in ns.
     BenchDatapath(bench::Arguments),
+    /// Measure figures of the papers anew and hold them against what is printed there.
+    Reproduce(reproduction::Arguments),
+    /// Measure how many packets a coded message takes until it can be decoded.
+    CodecOverhead(reproduction::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -57,5 +62,9 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::Test(arguments) => test::task(&project, &arguments),
         Task::Demo(arguments) => demo::task(&project, &arguments),
         Task::BenchDatapath(arguments) => bench::task(&project, &arguments),
+        Task::Reproduce(arguments) => reproduction::task(&project, "reproduce", &arguments),
+        Task::CodecOverhead(arguments) => {
+            reproduction::task(&project, "codec-overhead", &arguments)
+        }
     }
 }
