@@ -7,6 +7,7 @@ mod command;
 mod demo;
 mod ebpf;
 mod project;
+mod reproduction;
 mod setup;
 mod test;
 
@@ -39,6 +40,10 @@ enum Task {
     BenchDatapath(bench::Arguments),
     /// Measure what a message costs to encode and decode, beside other codecs, in us.
     BenchCodec(bench::Arguments),
+    /// Measure figures of the papers anew and hold them against what is printed there.
+    Reproduce(reproduction::Arguments),
+    /// Measure how many packets a coded message takes until it can be decoded.
+    CodecOverhead(reproduction::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -60,5 +65,9 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::Demo(arguments) => demo::task(&project, &arguments),
         Task::BenchDatapath(arguments) => bench::datapath::task(&project, &arguments),
         Task::BenchCodec(arguments) => bench::codec::task(&project, &arguments),
+        Task::Reproduce(arguments) => reproduction::task(&project, "reproduce", &arguments),
+        Task::CodecOverhead(arguments) => {
+            reproduction::task(&project, "codec-overhead", &arguments)
+        }
     }
 }

@@ -28,6 +28,7 @@ mod gf256;
 mod kernel;
 mod schedule;
 mod shape;
+mod spread;
 
 pub use self::{
     block::Block,

@@ -1,0 +1,198 @@
+//! The experiment behind both halves of Cloudburst's figure 7: messages of `n`
+//! symbols, packets of fixed degree `d`, decoded as they come.
+
+use cloudburst::code::PaperDegree;
+use rand::{Rng, RngExt};
+
+use crate::{
+    elimination::{Elimination, SymbolSet, peeling_operations},
+    tally::Moments,
+    trials,
+};
+
+/// Source symbols of a message.
+pub const SYMBOLS: [usize; 7] = [8, 16, 32, 64, 128, 256, 512];
+
+/// Degrees.
+pub const DEGREES: std::ops::RangeInclusive<usize> = 1..=10;
+
+/// The degree that the paper recommends, which is the crate's.
+pub const RECOMMENDED_DEGREE: usize = PaperDegree::DEGREE as usize;
+
+/// What was measured for one `n` and `d`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cell {
+    /// Source symbols.
+    pub n: usize,
+    /// Picks, with replacement, that make a packet's set.
+    pub degree: usize,
+    /// Packets until the message could be decoded.
+    pub needed: Moments,
+    /// XOR operations on payloads, by [`Accounting`].
+    operations: [Moments; Accounting::ALL.len()],
+}
+
+/// What counts as an XOR operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accounting {
+    /// Rows first, payloads last: each symbol is the sum of so many packets.
+    Sums,
+    /// Every operation on a row is done on its payload at once.
+    Elimination,
+    /// The same, and so for packets that turn out to be of no use.
+    EveryPacket,
+    /// Peeling as far as it goes, then elimination of what is left.
+    Peeling,
+    /// Elimination, and what the sender spent on the packets.
+    WithEncoding,
+}
+
+impl Accounting {
+    /// All, that of the headline first.
+    pub const ALL: [Self; 5] = [
+        Self::Sums,
+        Self::Elimination,
+        Self::EveryPacket,
+        Self::Peeling,
+        Self::WithEncoding,
+    ];
+
+    /// Its name in tables and files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sums => "sums",
+            Self::Elimination => "elimination",
+            Self::EveryPacket => "every_packet",
+            Self::Peeling => "peeling",
+            Self::WithEncoding => "with_encoding",
+        }
+    }
+}
+
+impl Cell {
+    /// Packets needed for each source symbol.
+    pub fn overhead(&self) -> f64 {
+        self.needed.mean() / self.n as f64
+    }
+
+    /// XOR operations by that accounting.
+    pub fn operations(&self, accounting: Accounting) -> Moments {
+        self.operations[accounting as usize]
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.needed.merge(other.needed);
+        for (moments, more) in self.operations.iter_mut().zip(other.operations) {
+            moments.merge(more);
+        }
+    }
+}
+
+/// All cells, by `n` and then by `d`.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    cells: Vec<Cell>,
+}
+
+impl Sweep {
+    /// Decodes `trials` messages in each cell; `done` hears of every cell.
+    pub fn measure(trials: u64, seed: u64, done: impl Fn()) -> Self {
+        let mut cells = Vec::new();
+        for n in SYMBOLS {
+            for degree in DEGREES {
+                cells.push(measure(n, degree, trials, seed));
+                done();
+            }
+        }
+        Self { cells }
+    }
+
+    /// How many cells there are.
+    pub fn cell_count() -> usize {
+        SYMBOLS.len() * DEGREES.count()
+    }
+
+    /// All cells.
+    pub fn cells(&self) -> &[Cell] {
+        &self.cells
+    }
+
+    /// The cells of messages of `n` symbols, by degree.
+    pub fn of_size(&self, n: usize) -> &[Cell] {
+        let Some(place) = SYMBOLS.iter().position(|it| *it == n) else {
+            return &[];
+        };
+        let degrees = DEGREES.count();
+        &self.cells[place * degrees..][..degrees]
+    }
+
+    /// One of [`SYMBOLS`] and of [`DEGREES`].
+    pub fn cell(&self, n: usize, degree: usize) -> &Cell {
+        &self.of_size(n)[degree - DEGREES.start()]
+    }
+}
+
+fn measure(n: usize, degree: usize, trials: u64, seed: u64) -> Cell {
+    let start = || Cell {
+        n,
+        degree,
+        ..Cell::default()
+    };
+    let trial = |cell: &mut Cell, trial| {
+        let mut random = trials::random(seed, [n as u32, degree as u32], trial);
+        decode_one(cell, &mut random);
+    };
+    trials::run(trials, start, trial, Cell::merge)
+}
+
+fn decode_one(cell: &mut Cell, random: &mut impl Rng) {
+    let mut elimination = Elimination::new(cell.n);
+    let mut packets = Vec::new();
+    let mut encoding = 0;
+    while !elimination.is_complete() {
+        let mut packet = SymbolSet::new(cell.n);
+        for _ in 0..cell.degree {
+            packet.insert(random.random_range(0..cell.n));
+        }
+        encoding += packet.len() - 1;
+        elimination.receive(&packet);
+        packets.push(packet);
+    }
+    let solution = elimination.solve();
+    cell.needed.add(packets.len() as u64);
+    for accounting in Accounting::ALL {
+        cell.operations[accounting as usize].add(match accounting {
+            Accounting::Sums => solution.sums,
+            Accounting::Elimination => solution.operations,
+            Accounting::EveryPacket => solution.with_redundant,
+            Accounting::Peeling => peeling_operations(cell.n, &packets),
+            Accounting::WithEncoding => solution.operations + encoding,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn degree_one_collects_coupons() {
+        let cell = measure(8, 1, 2_000, 1);
+        // 8 (1 + 1/2 + ... + 1/8) = 21.74
+        assert!((cell.needed.mean() - 21.74).abs() < 0.6, "{cell:?}");
+        for accounting in Accounting::ALL {
+            // A coupon drawn again is subtracted from itself.
+            let operations = match accounting {
+                Accounting::EveryPacket => cell.needed.mean() - 8.0,
+                _ => 0.0,
+            };
+            assert_eq!(cell.operations(accounting).mean(), operations);
+        }
+    }
+
+    #[test]
+    fn even_degrees_decode_thanks_to_repeated_picks() {
+        let cell = measure(8, 2, 50, 1);
+        assert!(cell.overhead() > 1.0 && cell.overhead() < 4.0);
+    }
+}

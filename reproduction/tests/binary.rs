@@ -1,0 +1,91 @@
+//! The binary as scripts and readers see it.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_reproduction"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn json(arguments: &[&str]) -> Vec<Value> {
+    let output = run(arguments);
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stderr.is_empty(), "no terminal, no progress bar");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn figures_leave_files_and_verdicts() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("made/anew");
+    let out = out.to_str().unwrap();
+    let figures = json(&[
+        "reproduce",
+        "c1",
+        "C2",
+        "C3",
+        "--trials",
+        "2",
+        "--json",
+        "--out",
+        out,
+    ]);
+    let ids: Vec<_> = figures
+        .iter()
+        .map(|it| it["id"].as_str().unwrap())
+        .collect();
+    assert_eq!(ids, ["C1", "C2", "C3"]);
+    for figure in &figures {
+        assert!(figure["holds"].is_boolean());
+        for check in figure["checks"].as_array().unwrap() {
+            assert!(check["holds"].is_boolean() && check["ours"].is_string());
+        }
+    }
+    for (file, lines) in [("c1.csv", 71), ("c2.csv", 71), ("c3.csv", 11)] {
+        let csv = std::fs::read_to_string(format!("{out}/{file}")).unwrap();
+        assert_eq!(csv.lines().count(), lines, "{csv}");
+        assert!(std::fs::exists(format!("{out}/{}", file.replace("csv", "svg"))).unwrap());
+    }
+}
+
+#[test]
+fn a_missed_band_is_told_and_is_no_failure() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().to_str().unwrap();
+    let output = run(&["reproduce", "c3", "--out", out]);
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("C3: ") && text.contains("holds"), "{text}");
+    assert!(!text.contains("C1: "), "only what was asked for");
+}
+
+#[test]
+fn an_unknown_figure_is_told_the_known_ones() {
+    let output = run(&["reproduce", "C99"]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        text.contains("C99") && text.contains("C1, C2, C3"),
+        "{text}"
+    );
+}
+
+#[test]
+fn overhead_has_a_cell_for_each_combination() {
+    let cells = json(&["codec-overhead", "--trials", "5", "--json"]);
+    assert_eq!(cells.len(), 3 * 5 * 6);
+    assert_eq!(cells, json(&["codec-overhead", "--trials", "5", "--json"]));
+    let other = json(&["codec-overhead", "--trials", "5", "--json", "--seed", "2"]);
+    assert_ne!(cells, other);
+    for cell in &cells {
+        assert_eq!(cell["trials"], 5);
+        assert!(cell["excess_p99"].is_u64() && cell["sent_mean"].is_f64());
+        assert!(cell["loss"].is_u64() || cell["loss"] == "path");
+    }
+    let text = run(&["codec-overhead", "--trials", "5"]).stdout;
+    assert!(String::from_utf8(text).unwrap().contains("goals met."));
+}
