@@ -363,12 +363,14 @@ mod tests {
         require!(QueueingDiscipline("tbf rate 1mbit burst 3100 limit 9000") => Ok(()));
         require!(CongestionControl("cubic") => Ok(()));
         let topology = Topology::build(&TopologyOptions::default())?;
-        for from in topology.hosts() {
-            for to in topology.hosts() {
-                let ipv6 = to.ipv6.map(IpAddr::from);
-                for address in std::iter::once(IpAddr::from(to.ipv4)).chain(ipv6) {
-                    let _listener = to.namespace.enter(|| TcpListener::bind((address, 7)))??;
-                    let limit = Duration::from_secs(1);
+        let limit = Duration::from_secs(1);
+        for to in topology.hosts() {
+            let ipv6 = to.ipv6.map(IpAddr::from);
+            for address in std::iter::once(IpAddr::from(to.ipv4)).chain(ipv6) {
+                // Listens once for all: a process that another test is just starting
+                // may hold a copy of a closed listener until it has started.
+                let _listener = to.namespace.enter(|| TcpListener::bind((address, 7)))??;
+                for from in topology.hosts() {
                     from.namespace
                         .enter(|| TcpStream::connect_timeout(&(address, 7).into(), limit))?
                         .map_err(|error| format!("{from:?} to {address}: {error}"))?;
