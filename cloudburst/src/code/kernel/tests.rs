@@ -22,7 +22,7 @@ const MARGIN: u8 = 0xa5;
 
 fn cases() -> impl Strategy<Value = Case> {
     let longest: usize = if cfg!(miri) { 150 } else { 1_500 };
-    let sizes = (1usize..=64, 1usize..=23, 0usize..65, 0usize..9, 0..=longest);
+    let sizes = (1usize..=64, 1usize..=40, 0usize..65, 0usize..9, 0..=longest);
     sizes.prop_flat_map(|(inputs, outputs, offset, start, len)| {
         let bytes = offset + start + len;
         (
@@ -149,14 +149,18 @@ proptest! {
 #[test]
 fn every_length_and_alignment() {
     let longest = if cfg!(miri) { 40 } else { 420 };
-    for len in 0..=longest {
+    for (len, inputs) in (0..=longest).flat_map(|len| [(len, 3), (len, 20)]) {
         let offset = len % 64;
         let case = Case {
-            inputs: (0..3u8).map(|seed| pattern(seed, offset + len)).collect(),
+            inputs: (0..inputs)
+                .map(|seed| pattern(seed, offset + len))
+                .collect(),
             offset,
             start: 0,
             len,
-            weights: vec![vec![1, 3, 2], vec![255, 0, 7]],
+            weights: [[1, 3, 2], [255, 0, 7]]
+                .map(|weights| weights.into_iter().cycle().take(inputs.into()).collect())
+                .into(),
         };
         let expected = (
             case.expected(|weight, byte| if weight & 1 == 1 { byte } else { 0 }),
@@ -164,7 +168,7 @@ fn every_length_and_alignment() {
         );
         for simd in available() {
             let found = (case.xor(simd), case.weighted(simd));
-            assert_eq!(found, expected, "{simd:?}, {len} bytes");
+            assert_eq!(found, expected, "{simd:?}, {len} bytes of {inputs}");
         }
     }
 }
