@@ -117,7 +117,9 @@ impl Arguments {
         let names: Option<Vec<String>> = self.schemes.clone().or(default);
         let mut schemes = Vec::new();
         for scheme in scheme::all() {
-            let named = names.as_ref().map(|it| it.iter().any(|it| it == scheme.name()));
+            let named = names
+                .as_ref()
+                .map(|it| it.iter().any(|it| it == scheme.name()));
             if named == Some(false) {
                 continue;
             }
@@ -157,7 +159,10 @@ fn parse_scheme_name(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     let names: Vec<_> = known.iter().map(|it| it.name()).collect();
-    Err(format!("there is no such scheme; known are {}", names.join(", ")))
+    Err(format!(
+        "there is no such scheme; known are {}",
+        names.join(", ")
+    ))
 }
 
 fn schemes_help() -> String {
@@ -180,8 +185,12 @@ mod tests {
     fn quick_is_a_matter_of_defaults() {
         let schemes = "--schemes=quic";
         let full = campaign(&[schemes]).expect("valid");
-        assert_eq!((full.scenarios.len(), full.rtts.len(), full.seeds.len()), (7, 2, 3));
-        let quick = campaign(&[schemes, "--quick", "--rtt-ms", "10", "--sizes=5,93"]).expect("valid");
+        assert_eq!(
+            (full.scenarios.len(), full.rtts.len(), full.seeds.len()),
+            (7, 2, 3)
+        );
+        let quick =
+            campaign(&[schemes, "--quick", "--rtt-ms", "10", "--sizes=5,93"]).expect("valid");
         assert_eq!((quick.scenarios.len(), quick.seeds.len()), (3, 1));
         assert_eq!(quick.rtts, [Duration::from_millis(10)]);
         assert_eq!(quick.workload.sizes, [5_000, 93_000]);

@@ -48,8 +48,8 @@ fn run(arguments: &Arguments, cancel: &CancellationToken) -> Result<ExitCode> {
 
     let rows = summary::rows(&rounds, &campaign.workload.sizes);
     let page = output::write(&arguments.out, &rows, &rounds, &about(&campaign));
-    let page = page
-        .with_context(|| format!("cannot write the plots into {}", arguments.out.display()))?;
+    let page =
+        page.with_context(|| format!("cannot write the plots into {}", arguments.out.display()))?;
     if arguments.json {
         let json = serde_json::to_string_pretty(&rows).context("cannot encode the results")?;
         println!("{json}");

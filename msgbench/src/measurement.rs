@@ -27,7 +27,7 @@ use crate::{
     scenario::Scenario,
     scheme::{Answer, Client, Coding, Scheme},
     server::Server,
-    workload::{Arrival, servers},
+    workload::{self, Arrival},
 };
 
 /// A message that has not arrived by then has failed.
@@ -93,7 +93,7 @@ impl Cell<'_> {
         self.rig.impair(None)?;
         self.scheme.prepare(self.rig)?;
         let servers = addresses::servers();
-        let servers = servers.iter().take(servers_in(self));
+        let servers = servers.iter().take(workload::servers(self.scenario));
         let servers = servers
             .map(|address| Server::start(self.scheme, &self.rig.server, *address))
             .collect::<Result<Vec<_>>>()?;
@@ -158,10 +158,11 @@ impl Cell<'_> {
         for server in servers {
             server_cpu += server.cpu_time().await?;
         }
+        let carried = self.rig.carried(Direction::ToClient)?;
         Ok(State {
             at: Instant::now(),
             server_cpu,
-            wire_bytes: self.rig.carried_bytes(Direction::ToClient)?,
+            wire_bytes: carried.iter().map(|it| it.bytes).sum(),
             bulk_bytes: bulk.map_or(0, Bulk::received_bytes),
         })
     }
@@ -173,10 +174,6 @@ struct State {
     server_cpu: Duration,
     wire_bytes: u64,
     bulk_bytes: u64,
-}
-
-fn servers_in(cell: &Cell<'_>) -> usize {
-    servers(cell.scenario)
 }
 
 async fn warm_up(client: &dyn Client) -> Result<()> {

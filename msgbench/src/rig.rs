@@ -70,7 +70,17 @@ pub struct Rig {
     pub server: Namespace,
     router_a: Namespace,
     router_b: Namespace,
+    rtt: Duration,
     _delay: Option<DelayLine>,
+}
+
+/// What a path has carried in one direction since the rig was built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Bytes, headers included.
+    pub bytes: u64,
+    /// Packets.
+    pub packets: u64,
 }
 
 /// Addresses, the same in every rig.
@@ -125,8 +135,8 @@ impl Rig {
     /// # Errors
     /// The first step that failed; all that was made until then is gone.
     pub fn build(options: RigOptions) -> Result<Self, NamespaceError> {
-        let [client, server, router_a, router_b] =
-            ["client", "server", "router-a", "router-b"].map(|name| {
+        let [client, server, router_a, router_b] = ["client", "server", "router-a", "router-b"]
+            .map(|name| {
                 let namespace = Namespace::new(name)?;
                 set_parameters(&namespace)?;
                 Ok::<_, NamespaceError>(namespace)
@@ -149,6 +159,7 @@ impl Rig {
             server,
             router_a,
             router_b,
+            rtt: options.rtt,
             _delay: delay_line,
         };
         rig.set_up_sites(delay.is_zero())?;
@@ -157,24 +168,23 @@ impl Rig {
         Ok(rig)
     }
 
-    /// Bytes that all paths have carried to client and to server, as [`Direction`]s.
+    /// What each path has carried in a direction; packets lost at its end count, those that its
+    /// queue had no room for do not.
     ///
     /// # Errors
     /// When a counter cannot be read.
-    pub fn carried_bytes(&self, direction: Direction) -> Result<u64, NamespaceError> {
-        Ok(self.carried(direction)?.iter().map(|it| it.0).sum())
-    }
-
-    /// Bytes and packets that each path has carried.
-    fn carried(&self, direction: Direction) -> Result<[(u64, u64); PATHS], NamespaceError> {
+    pub fn carried(&self, direction: Direction) -> Result<[Carried; PATHS], NamespaceError> {
         let router = match direction {
             Direction::ToServer => &self.router_a,
             Direction::ToClient => &self.router_b,
         };
-        let mut carried = [(0, 0); PATHS];
+        let mut carried = [Carried::default(); PATHS];
         for (carried, device) in carried.iter_mut().zip(PATH_DEVICES) {
             let counters = router.device_counters(device)?;
-            *carried = (counters.sent_bytes, counters.sent_packets);
+            *carried = Carried {
+                bytes: counters.sent_bytes,
+                packets: counters.sent_packets,
+            };
         }
         Ok(carried)
     }

@@ -59,8 +59,9 @@ impl Server {
         })?;
         let started = is_ready.blocking_recv();
         let started = started.unwrap_or_else(|_| Err(anyhow!("its thread has ended")));
-        started
-            .with_context(|| format!("cannot start the server of {} on {address}", scheme.name()))?;
+        started.with_context(|| {
+            format!("cannot start the server of {} on {address}", scheme.name())
+        })?;
         Ok(Self {
             questions: Some(questions),
             thread: Some(thread),

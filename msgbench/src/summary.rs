@@ -85,9 +85,9 @@ pub(crate) fn keys(rounds: &[Round]) -> Vec<Key> {
 
 /// The rounds of one kind.
 pub(crate) fn of(rounds: &[Round], key: Key) -> impl Iterator<Item = &Round> {
-    rounds.iter().filter(move |it| {
-        (it.rtt, it.scenario, it.scheme) == (key.rtt, key.scenario, key.scheme)
-    })
+    rounds
+        .iter()
+        .filter(move |it| (it.rtt, it.scenario, it.scheme) == (key.rtt, key.scenario, key.scheme))
 }
 
 /// Completion times in us of one size; failures as 5 s.
@@ -113,9 +113,8 @@ fn row(key: Key, rounds: &[&Round], size: u32) -> Row {
     };
     let codings = || messages().filter_map(|it| it.coding.as_ref());
     let coded_packets: u32 = codings().map(|it| it.n).sum();
-    let per_n = |packets: u32| {
-        (coded_packets > 0).then(|| f64::from(packets) / f64::from(coded_packets))
-    };
+    let per_n =
+        |packets: u32| (coded_packets > 0).then(|| f64::from(packets) / f64::from(coded_packets));
     Row {
         scenario: key.scenario,
         rtt_ms: key.rtt.as_secs_f64() * 1e3,
@@ -126,8 +125,15 @@ fn row(key: Key, rounds: &[&Round], size: u32) -> Row {
         mean_us: over_seeds(&Distribution::mean),
         p50_us: over_seeds(&|it| it.percentile(50.0)),
         p99_us: over_seeds(&|it| it.percentile(99.0)),
-        max_us: by_seed.iter().map(|it| it.percentile(100.0)).fold(f64::NAN, f64::max),
-        sent_per_n: per_n(codings().map(|it| it.sent.load(std::sync::atomic::Ordering::Relaxed)).sum()),
+        max_us: by_seed
+            .iter()
+            .map(|it| it.percentile(100.0))
+            .fold(f64::NAN, f64::max),
+        sent_per_n: per_n(
+            codings()
+                .map(|it| it.sent.load(std::sync::atomic::Ordering::Relaxed))
+                .sum(),
+        ),
         needed_per_n: per_n(codings().map(|it| it.needed).sum()),
         cpu_us_per_message: each_round(&cpu_us_per_message).unwrap_or(f64::NAN),
         wire_bytes_per_byte: each_round(&wire_bytes_per_byte),
@@ -215,7 +221,10 @@ mod tests {
             sent: Arc::new(AtomicU32::new(6)),
         };
         let rows = rows(&[round(&[Some(1), Some(1)], Some(coding))], &[5_000]);
-        assert_eq!((rows[0].sent_per_n, rows[0].needed_per_n), (Some(1.5), Some(1.25)));
+        assert_eq!(
+            (rows[0].sent_per_n, rows[0].needed_per_n),
+            (Some(1.5), Some(1.25))
+        );
     }
 
     #[test]

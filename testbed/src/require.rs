@@ -90,7 +90,8 @@ impl Requirement {
             }
             Self::File(_)
             | Self::FileSystem(_)
-            | Self::QueueingDiscipline(_) | Self::NftRule(_) => {
+            | Self::QueueingDiscipline(_)
+            | Self::NftRule(_) => {
                 "use a kernel that has it, built in or as a module that can be loaded".to_owned()
             }
             Self::CongestionControl(name) => format!("load it: modprobe tcp_{name}"),

@@ -90,11 +90,12 @@ impl Rig {
     ) -> Result<Spread, PathCheckError> {
         let before = self.carried(direction)?;
         work()?;
-        thread::sleep(CROSSING);
+        // Also what comes back must be over before the next look.
+        thread::sleep(CROSSING + self.rtt);
         let after = self.carried(direction)?;
         let mut spread = Spread::default();
         for (path, packets) in spread.0.iter_mut().enumerate() {
-            *packets = after[path].1 - before[path].1;
+            *packets = after[path].packets - before[path].packets;
         }
         Ok(spread)
     }

@@ -57,8 +57,7 @@ impl Scheme for Mptcp {
     fn connect(&self, address: Ipv4Addr) -> LocalBoxFuture<'_, Result<Rc<dyn Client>>> {
         Box::pin(async move {
             // The first subflow counts for the path of its address.
-            let open =
-                move |index| KIND.connect(address, Some(addresses::pinned()[index % PATHS]));
+            let open = move |index| KIND.connect(address, Some(addresses::pinned()[index % PATHS]));
             let pool = Pool::open(CONNECTIONS, open).await?;
             Ok(Rc::new(PooledStreams(pool)) as Rc<dyn Client>)
         })

@@ -32,6 +32,11 @@ const SOCKET_BUFFER_BYTES: usize = 2 << 20;
 /// In which the server must have told the connection ids that further paths need.
 const PATH_LIMIT: Duration = Duration::from_secs(2);
 const PATH_RETRY: Duration = Duration::from_millis(5);
+/// After which a path is given up. What was sent on it goes over the others then, and not before: noq
+/// does not repeat elsewhere what a path does not acknowledge, so without this limit a dead path is
+/// the end of the connection.
+const PATH_IDLE_LIMIT: Duration = Duration::from_millis(500);
+const PATH_KEEP_ALIVE: Duration = Duration::from_millis(100);
 
 /// What all payload consists of.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
@@ -102,6 +107,8 @@ impl Client for Multipath {
 fn transport() -> Arc<TransportConfig> {
     let mut transport = TransportConfig::default();
     transport.max_concurrent_multipath_paths(CONNECTION_PATHS);
+    transport.default_path_max_idle_timeout(Some(PATH_IDLE_LIMIT));
+    transport.default_path_keep_alive_interval(Some(PATH_KEEP_ALIVE));
     Arc::new(transport)
 }
 

@@ -1,8 +1,6 @@
 //! Connections kept open, each for one request at a time.
 
-use std::{
-    cell::RefCell, collections::VecDeque, future::Future, io, rc::Rc, time::Duration,
-};
+use std::{cell::RefCell, collections::VecDeque, future::Future, io, rc::Rc, time::Duration};
 
 use futures_util::future::LocalBoxFuture;
 use tokio::{sync::Semaphore, task::spawn_local, time::sleep};

@@ -16,8 +16,9 @@ use super::{
 const KIND: Kind = Kind::tcp("cubic");
 /// Connections that carry a message together.
 const STRIPES: u32 = 8;
-/// How many messages can be under way at once.
-const BUNDLES: usize = 4;
+/// How many messages can be under way at once. With fewer, messages wait for those that wait for a
+/// retransmission timer.
+const BUNDLES: usize = 16;
 
 /// TCP with each message striped over several connections.
 pub(super) struct TcpStriped;
@@ -28,7 +29,7 @@ impl Scheme for TcpStriped {
     }
 
     fn about(&self) -> &'static str {
-        "TCP cubic, each message striped over 8 connections; 4 such bundles"
+        "TCP cubic, each message striped over 8 connections; 16 such bundles"
     }
 
     fn requirements(&self) -> Vec<Requirement> {
