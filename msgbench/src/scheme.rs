@@ -10,6 +10,7 @@ mod quic;
 mod stream;
 mod tcp;
 mod tcp_fresh;
+mod tcp_hedged;
 mod tcp_striped;
 
 use std::{
@@ -99,6 +100,7 @@ pub fn all() -> Vec<Arc<dyn Scheme>> {
         Arc::new(tcp::BBR_32),
         Arc::new(tcp_fresh::TcpFresh),
         Arc::new(tcp_striped::TcpStriped),
+        Arc::new(tcp_hedged::TcpHedged),
         Arc::new(mptcp::Mptcp),
         Arc::new(quic::Quic),
         Arc::new(noq_multipath::NoqMultipath),

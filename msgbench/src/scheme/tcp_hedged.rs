@@ -1,0 +1,109 @@
+//! TCP with a pool of connections and hedged requests.
+//!
+//! A request that takes longer than most is sent again on another connection, which may take another
+//! path, and the first answer wins (Dean and Barroso, The Tail at Scale, 2013). The connection that
+//! lost is closed, for HTTP/1.1 knows no other way to stop an answer.
+
+use std::{
+    cell::RefCell,
+    collections::VecDeque,
+    net::Ipv4Addr,
+    rc::Rc,
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+use flow_testbed::require::Requirement;
+use futures_util::future::{LocalBoxFuture, select_ok};
+use tokio::time::sleep;
+
+use super::{Answer, Client, Scheme, pool::Pool, stream::Kind, tcp::PooledStreams};
+
+const KIND: Kind = Kind::tcp("cubic");
+const CONNECTIONS: usize = 32;
+/// Until there are completions to go by.
+const FIRST_PATIENCE: Duration = Duration::from_millis(50);
+/// Of how many completions most is meant, and how many make a beginning.
+const REMEMBERED: usize = 128;
+const ENOUGH: usize = 20;
+/// The share of requests that are expected to be done when one is sent again.
+const PATIENCE_PERCENT: usize = 95;
+
+/// TCP with a pool of connections and hedged requests.
+pub(super) struct TcpHedged;
+
+impl Scheme for TcpHedged {
+    fn name(&self) -> &'static str {
+        "tcp_hedged"
+    }
+
+    fn about(&self) -> &'static str {
+        "TCP cubic, a pool of 32; a request slower than 95% is sent again on another connection"
+    }
+
+    fn requirements(&self) -> Vec<Requirement> {
+        vec![Requirement::CongestionControl(KIND.congestion_control)]
+    }
+
+    fn serve(&self, address: Ipv4Addr) -> Result<LocalBoxFuture<'static, ()>> {
+        Ok(KIND.serve(address)?)
+    }
+
+    fn connect(&self, address: Ipv4Addr) -> LocalBoxFuture<'_, Result<Rc<dyn Client>>> {
+        Box::pin(async move {
+            let pool = Pool::open(CONNECTIONS, move |_| KIND.connect(address, None)).await?;
+            Ok(Rc::new(Hedged {
+                pool: PooledStreams(pool),
+                recent: RefCell::default(),
+            }) as Rc<dyn Client>)
+        })
+    }
+}
+
+struct Hedged {
+    pool: PooledStreams,
+    /// Completion times, the newest last.
+    recent: RefCell<VecDeque<Duration>>,
+}
+
+impl Client for Hedged {
+    fn request(&self, bytes: u32) -> LocalBoxFuture<'_, Result<Answer>> {
+        Box::pin(async move {
+            let begun = Instant::now();
+            let patience = patience(&self.recent.borrow());
+            let again: LocalBoxFuture<'_, _> = Box::pin(async move {
+                sleep(patience).await;
+                self.pool.request(bytes).await
+            });
+            let (answer, _) = select_ok([self.pool.request(bytes), again]).await?;
+            let mut recent = self.recent.borrow_mut();
+            recent.push_back(begun.elapsed());
+            if recent.len() > REMEMBERED {
+                recent.pop_front();
+            }
+            Ok(answer)
+        })
+    }
+}
+
+/// How long to wait before a request is sent again.
+fn patience(recent: &VecDeque<Duration>) -> Duration {
+    if recent.len() < ENOUGH {
+        return FIRST_PATIENCE;
+    }
+    let mut sorted: Vec<Duration> = recent.iter().copied().collect();
+    sorted.sort_unstable();
+    sorted[(sorted.len() - 1) * PATIENCE_PERCENT / 100]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_is_what_most_requests_take() {
+        let recent = |count| (1..=count).map(Duration::from_millis).collect();
+        assert_eq!(patience(&recent(19)), FIRST_PATIENCE);
+        assert_eq!(patience(&recent(101)), Duration::from_millis(96));
+    }
+}
