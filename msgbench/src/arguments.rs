@@ -81,7 +81,7 @@ const QUICK: Defaults = Defaults {
     schemes: Some(&["tcp_cubic", "tcp_bbr", "mptcp", "quic"]),
     sizes_kb: &[5, 20, 93],
     rtts_ms: &[0.2],
-    seconds: 2.0,
+    seconds: 2.5,
     seeds: 1,
 };
 
@@ -123,8 +123,8 @@ impl Arguments {
             if named == Some(false) {
                 continue;
             }
-            let requirements = scheme.requirements().into_iter();
-            match requirements.map(Requirement::check).collect() {
+            let mut requirements = scheme.requirements().into_iter();
+            match requirements.try_for_each(Requirement::check) {
                 Ok(()) => schemes.push(scheme),
                 Err(lacking) if self.schemes.is_none() => {
                     eprintln!("{} is left out: {lacking}", scheme.name());

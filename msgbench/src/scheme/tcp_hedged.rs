@@ -1,8 +1,8 @@
 //! TCP with a pool of connections and hedged requests.
 //!
 //! A request that takes longer than most is sent again on another connection, which may take another
-//! path, and the first answer wins (Dean and Barroso, The Tail at Scale, 2013). The connection that
-//! lost is closed, for HTTP/1.1 knows no other way to stop an answer.
+//! path, and the first answer wins (Dean and Barroso, The Tail at Scale, 2013). Connections that lost
+//! are closed, for HTTP/1.1 knows no other way to stop an answer.
 
 use std::{
     cell::RefCell,
@@ -28,6 +28,8 @@ const REMEMBERED: usize = 128;
 const ENOUGH: usize = 20;
 /// The share of requests that are expected to be done when one is sent again.
 const PATIENCE_PERCENT: usize = 95;
+/// How often a request is sent at most.
+const ATTEMPTS: u32 = 4;
 
 /// TCP with a pool of connections and hedged requests.
 pub(super) struct TcpHedged;
@@ -71,17 +73,26 @@ impl Client for Hedged {
         Box::pin(async move {
             let begun = Instant::now();
             let patience = patience(&self.recent.borrow());
-            let again: LocalBoxFuture<'_, _> = Box::pin(async move {
-                sleep(patience).await;
-                self.pool.request(bytes).await
-            });
-            let (answer, _) = select_ok([self.pool.request(bytes), again]).await?;
+            let attempts = (0..ATTEMPTS).map(|attempt| self.attempt(patience * attempt, bytes));
+            let (answer, _) = select_ok(attempts).await?;
             let mut recent = self.recent.borrow_mut();
             recent.push_back(begun.elapsed());
             if recent.len() > REMEMBERED {
                 recent.pop_front();
             }
             Ok(answer)
+        })
+    }
+}
+
+impl Hedged {
+    /// The first attempt takes no pause, not even that of a clock that ticks in milliseconds.
+    fn attempt(&self, pause: Duration, bytes: u32) -> LocalBoxFuture<'_, Result<Answer>> {
+        Box::pin(async move {
+            if !pause.is_zero() {
+                sleep(pause).await;
+            }
+            self.pool.request(bytes).await
         })
     }
 }

@@ -165,7 +165,9 @@ impl Direction {
 
     /// Writes all that is due.
     fn deliver(&mut self, to: &File, now: Instant) {
-        while let Some((_, packet)) = self.under_way.pop_front_if(|(due, _)| *due <= now) {
+        while self.under_way.front().is_some_and(|(due, _)| *due <= now)
+            && let Some((_, packet)) = self.under_way.pop_front()
+        {
             // What the far end refuses is lost, as on any wire: its device is down.
             let _ = (&*to).write(&packet);
             self.spare.push(packet);
