@@ -105,3 +105,39 @@ impl<T> Drop for Lease<T> {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use tokio::{runtime, task::LocalSet, time::timeout};
+
+    use super::*;
+
+    #[test]
+    fn connections_are_lent_in_turn_and_replaced_when_lost() -> io::Result<()> {
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()?;
+        LocalSet::new().block_on(&runtime, async {
+            let opened = Rc::new(Cell::new(0));
+            let pool = Pool::open(2, move |_| {
+                opened.set(opened.get() + 1);
+                let number = opened.get();
+                async move { Ok(number) }
+            });
+            let pool = pool.await?;
+            let mut first = pool.take().await?;
+            let mut second = pool.take().await?;
+            assert_eq!((*first.connection()?, *second.connection()?), (1, 2));
+            let waited = timeout(Duration::from_millis(10), pool.take()).await;
+            assert!(waited.is_err(), "both are in use");
+
+            second.give_back();
+            drop(first);
+            assert_eq!(*pool.take().await?.connection()?, 2);
+            assert_eq!(*pool.take().await?.connection()?, 3);
+            Ok(())
+        })
+    }
+}

@@ -5,14 +5,14 @@
 //! are closed, for HTTP/1.1 knows no other way to stop an answer.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::VecDeque,
     net::Ipv4Addr,
     rc::Rc,
     time::{Duration, Instant},
 };
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use flow_testbed::require::Requirement;
 use futures_util::future::{LocalBoxFuture, select_ok};
 use tokio::time::sleep;
@@ -30,6 +30,10 @@ const ENOUGH: usize = 20;
 const PATIENCE_PERCENT: usize = 95;
 /// How often a request is sent at most.
 const ATTEMPTS: u32 = 4;
+/// How many requests may be sent again for each request, and how many of those may be saved up.
+/// Without such a budget, hedging doubles the load just when there is too much of it.
+const BUDGET_PER_REQUEST: f64 = 0.2;
+const BUDGET_LIMIT: f64 = 10.0;
 
 /// TCP with a pool of connections and hedged requests.
 pub(super) struct TcpHedged;
@@ -57,6 +61,7 @@ impl Scheme for TcpHedged {
             Ok(Rc::new(Hedged {
                 pool: PooledStreams(pool),
                 recent: RefCell::default(),
+                budget: Cell::new(BUDGET_LIMIT),
             }) as Rc<dyn Client>)
         })
     }
@@ -66,12 +71,16 @@ struct Hedged {
     pool: PooledStreams,
     /// Completion times, the newest last.
     recent: RefCell<VecDeque<Duration>>,
+    /// How many requests may be sent again now.
+    budget: Cell<f64>,
 }
 
 impl Client for Hedged {
     fn request(&self, bytes: u32) -> LocalBoxFuture<'_, Result<Answer>> {
         Box::pin(async move {
             let begun = Instant::now();
+            let budget = self.budget.get() + BUDGET_PER_REQUEST;
+            self.budget.set(budget.min(BUDGET_LIMIT));
             let patience = patience(&self.recent.borrow());
             let attempts = (0..ATTEMPTS).map(|attempt| self.attempt(patience * attempt, bytes));
             let (answer, _) = select_ok(attempts).await?;
@@ -86,11 +95,17 @@ impl Client for Hedged {
 }
 
 impl Hedged {
-    /// The first attempt takes no pause, not even that of a clock that ticks in milliseconds.
+    /// Sends the request after a pause. The first attempt has none, not even that of a clock that
+    /// ticks in milliseconds, and is always possible.
     fn attempt(&self, pause: Duration, bytes: u32) -> LocalBoxFuture<'_, Result<Answer>> {
         Box::pin(async move {
             if !pause.is_zero() {
                 sleep(pause).await;
+                let left = self.budget.get() - 1.0;
+                if left < 0.0 {
+                    bail!("too many requests have been sent again");
+                }
+                self.budget.set(left);
             }
             self.pool.request(bytes).await
         })
