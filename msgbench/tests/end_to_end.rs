@@ -67,19 +67,15 @@ fn multipath_schemes_use_all_paths() -> TestResult {
     require_rig!();
     require!(CongestionControl("cubic"), File("/proc/sys/net/mptcp/enabled") => Ok(()));
     let rig = rig(RTT)?;
-    for name in ["mptcp", "quic_multipath"] {
+    // An even share is 250. noq fills a path before it takes the next one; keeping an idle path
+    // alive makes less than 1.
+    for (name, least_per_mille) in [("mptcp", 50), ("quic_multipath", 5)] {
         let before = rig.carried(Direction::ToClient)?;
         measure(&rig, name, Scenario::Idle)?;
         let after = rig.carried(Direction::ToClient)?;
-        let carried: Vec<u64> = (0..4)
-            .map(|it| after[it].bytes - before[it].bytes)
-            .collect();
-        let all: u64 = carried.iter().sum();
-        // An even share is 25%.
-        assert!(
-            carried.iter().all(|it| it * 20 > all),
-            "{name}: {carried:?}"
-        );
+        let carried = [0, 1, 2, 3].map(|path| after[path].bytes - before[path].bytes);
+        let least = carried.iter().sum::<u64>() * least_per_mille / 1_000;
+        assert!(carried.iter().all(|it| *it > least), "{name}: {carried:?}");
     }
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! Multipath QUIC (noq).
 //!
 //! One connection with a path from each of the client's addresses, as for [MPTCP](super::mptcp).
-//! A message is a stream.
+//! A message is a stream. The path to send on is noq's choice: it fills one path's congestion window
+//! before it takes the next, so that most data takes one path while that has room.
 
 use std::{
     net::{Ipv4Addr, SocketAddr, UdpSocket},
