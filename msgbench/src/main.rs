@@ -21,6 +21,8 @@ use crate::arguments::Arguments;
 
 /// As shells tell of a program that Ctrl-C has ended.
 const INTERRUPTED: u8 = 130;
+/// One Ctrl-C may arrive twice, from the terminal and from a program in between.
+const INTERRUPT_PAUSE: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let cancel = CancellationToken::new();
@@ -92,6 +94,7 @@ fn cancel_on_interrupt(cancel: &CancellationToken) -> Result<()> {
                     std::process::exit(INTERRUPTED.into());
                 }
                 cancel.cancel();
+                thread::sleep(INTERRUPT_PAUSE);
             }
         })
         .context("cannot watch for Ctrl-C")?;
