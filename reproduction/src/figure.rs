@@ -5,6 +5,7 @@ use std::{fs, path::Path};
 use anyhow::{Context, Result};
 use flow_report::{Plot, Table};
 use serde::Serialize;
+use serde_json::Value;
 
 /// One claim of the paper held against what was measured.
 #[derive(Clone, Debug, Serialize)]
@@ -57,7 +58,7 @@ pub struct Figure {
     /// What was compared.
     pub checks: Vec<Check>,
     /// What was measured, a row each.
-    pub rows: Vec<serde_json::Value>,
+    pub rows: Vec<Value>,
     /// The fields of a row, in the order of the CSV file.
     #[serde(skip)]
     pub columns: Vec<&'static str>,
@@ -90,7 +91,8 @@ impl Figure {
         text
     }
 
-    /// Writes `<id>.csv` and `<id>.svg`.
+    /// Writes what was measured to `<id>.csv` and `<id>.svg`, and how it compares
+    /// with the paper to `<id>-checks.csv`.
     ///
     /// # Errors
     ///
@@ -98,9 +100,13 @@ impl Figure {
     pub fn write(&self, directory: &Path) -> Result<()> {
         fs::create_dir_all(directory)
             .with_context(|| format!("cannot create the directory {}", directory.display()))?;
-        let name = self.id.to_lowercase();
-        for (extension, content) in [("csv", self.to_csv()), ("svg", self.plot.to_svg())] {
-            let file = directory.join(format!("{name}.{extension}"));
+        let id = self.id.to_lowercase();
+        for (name, content) in [
+            (format!("{id}.csv"), self.rows_csv()?),
+            (format!("{id}-checks.csv"), self.checks_csv()?),
+            (format!("{id}.svg"), self.plot.to_svg().into_bytes()),
+        ] {
+            let file = directory.join(name);
             fs::write(&file, content)
                 .with_context(|| format!("cannot write {}", file.display()))?;
         }
@@ -108,13 +114,33 @@ impl Figure {
     }
 
     /// The rows, whose fields are plain numbers and names.
-    fn to_csv(&self) -> String {
-        let mut csv = self.columns.join(",") + "\n";
+    fn rows_csv(&self) -> Result<Vec<u8>> {
+        let mut csv = csv::Writer::from_writer(Vec::new());
+        csv.write_record(&self.columns)?;
         for row in &self.rows {
-            let cells: Vec<_> = self.columns.iter().map(|it| row[it].to_string()).collect();
-            csv += &(cells.join(",") + "\n");
+            let cell = |column: &&str| match &row[*column] {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            csv.write_record(self.columns.iter().map(cell))?;
         }
-        csv
+        Ok(csv.into_inner()?)
+    }
+
+    fn checks_csv(&self) -> Result<Vec<u8>> {
+        let mut csv = csv::Writer::from_writer(Vec::new());
+        csv.write_record(["check", "paper", "band", "ours", "verdict"])?;
+        for check in &self.checks {
+            let verdict = check.verdict();
+            csv.write_record([
+                &check.what,
+                &check.paper,
+                &check.band,
+                &check.ours,
+                &verdict,
+            ])?;
+        }
+        Ok(csv.into_inner()?)
     }
 }
 
@@ -142,6 +168,8 @@ mod tests {
         figure.write(directory.path()).unwrap();
         let csv = fs::read_to_string(directory.path().join("c9.csv")).unwrap();
         assert_eq!(csv, "b,a\n1,2.5\n");
+        let checks = fs::read_to_string(directory.path().join("c9-checks.csv")).unwrap();
+        assert!(checks.ends_with("ratio,1.0,< 1.5,1.6,misses: 0.1 too much\n"));
         assert!(directory.path().join("c9.svg").exists());
     }
 }
