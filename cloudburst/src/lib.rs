@@ -11,6 +11,8 @@
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 
 pub mod code;
+#[cfg(feature = "std")]
+pub mod protocol;
 pub mod wire;
 
 #[cfg(all(doctest, feature = "std"))]

@@ -1,0 +1,1 @@
+pub(super) const ENVELOPE_BYTES: usize = 17;
