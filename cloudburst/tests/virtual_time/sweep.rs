@@ -1,0 +1,41 @@
+//! Many scenarios, whatever they turn out to be.
+
+use super::run::run_seed;
+
+/// Where nothing else is asked for. `CLOUDBURST_SEEDS=from..to` runs others.
+const SEEDS: std::ops::Range<u64> = 0..10_000;
+
+#[test]
+fn ten_thousand_scenarios() {
+    let seeds = std::env::var("CLOUDBURST_SEEDS").map_or(SEEDS, |range| {
+        let (from, to) = range.split_once("..").expect("from..to");
+        from.parse().expect("a number")..to.parse().expect("a number")
+    });
+    for seed in seeds {
+        run_seed(seed);
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    for seed in 0..50 {
+        assert_eq!(
+            run_seed(seed).log_hash,
+            run_seed(seed).log_hash,
+            "seed {seed}"
+        );
+    }
+}
+
+/// `CLOUDBURST_SEED=123 cargo test -p cloudburst-fec --test virtual_time replay -- --nocapture`
+#[test]
+fn replay() {
+    let Ok(seed) = std::env::var("CLOUDBURST_SEED") else {
+        return;
+    };
+    let outcome = run_seed(seed.parse().expect("a number"));
+    for host in 0..outcome.world.hosts.len() {
+        println!("host {host}: {:#?}", outcome.statistics(host));
+    }
+    println!("log {:016x}", outcome.log_hash);
+}
