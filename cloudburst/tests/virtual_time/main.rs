@@ -5,13 +5,17 @@
 //! failure is seen again with the number that is printed with it.
 
 mod accounts;
+mod faults;
 mod generate;
 mod host;
+mod hostile;
 mod keys;
 mod ledger;
+mod load;
 mod log;
 mod network;
 mod path;
+mod performance;
 mod queue;
 mod random;
 mod run;
