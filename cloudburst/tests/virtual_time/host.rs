@@ -103,6 +103,11 @@ impl Clock {
         Time::from_nanos(self.told)
     }
 
+    /// What it told last.
+    pub(crate) fn told(&self) -> Time {
+        Time::from_nanos(self.told)
+    }
+
     /// When it will tell this.
     pub(crate) fn when(&self, time: Time) -> u64 {
         let drifted = (i128::from(time.as_nanos()) - self.ahead_ns).max(0);

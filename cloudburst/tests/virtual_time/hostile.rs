@@ -21,7 +21,8 @@ fn stray_symbol(random: &mut Random, message_bytes: usize) -> Vec<u8> {
     let message = vec![9; message_bytes];
     let number = random.number();
     let shape = Shape::fitting(message_bytes, 1_000).expect("it has at least a byte");
-    let encoder = Encoder::new(&message, shape, Schedule::Default, number as u8, 1).expect("it fits");
+    let encoder =
+        Encoder::new(&message, shape, Schedule::Default, number as u8, 1).expect("it fits");
     let mut code = vec![0; encoder.datagram_bytes()];
     encoder.write(0..1, &mut code).expect("it fits");
     let header = header(1, random.number());
@@ -81,7 +82,10 @@ fn spoofed_sources() {
 #[test]
 #[ignore = "takes long where the code is not optimised"]
 fn a_million_spoofed_sources() {
-    spoofed(1_000_000, Scenario::plain(1).messages(1_000, 20_000, 20 * MILLI));
+    spoofed(
+        1_000_000,
+        Scenario::plain(1).messages(1_000, 20_000, 20 * MILLI),
+    );
 }
 
 /// A stranger's flood comes first; then somebody honest must still get in.
@@ -114,7 +118,8 @@ fn forged_symbols() {
     let mut world = World::new(Scenario::plain(4).messages(50, 20_000, 20 * MILLI));
     for number in 0..2_000 {
         let (from, to) = (world.address(0, 0), world.address(1, 0));
-        let bytes = stray_symbol(random, 1 + random.below(1 << 22) as usize);
+        let message_bytes = 1 + random.below(1 << 22) as usize;
+        let bytes = stray_symbol(random, message_bytes);
         world.inject(number * 500 * MICRO, from, to, bytes);
     }
     world.finish().all_delivered();
@@ -150,12 +155,20 @@ fn blind_stops() {
     for number in 0..1_000u64 {
         let (from, to) = (world.address(1, 0), world.address(0, 0));
         let body: Vec<u8> = (0..60).map(|_| random.number() as u8).collect();
-        let bytes = [&header(2, random.number())[..], &number.to_be_bytes(), &body].concat();
+        let bytes = [
+            &header(2, random.number())[..],
+            &number.to_be_bytes(),
+            &body,
+        ]
+        .concat();
         world.inject(number * MILLI, from, to, bytes);
     }
     let outcome = world.finish();
     let refused = outcome.all_delivered().statistics(0).refused;
-    assert!(refused.unexpected + refused.malformed >= 1_000, "{refused:?}");
+    assert!(
+        refused.unexpected + refused.malformed >= 1_000,
+        "{refused:?}"
+    );
 }
 
 /// All that was on the way comes once more, while it is sent and when it is over.
@@ -169,7 +182,10 @@ fn replayed_datagrams() {
         world.run_until(500 * MILLI);
         let captured = world.captured.take().expect("it was asked for");
         let to_receiver = captured.iter().filter(|parcel| kind(parcel) == 1).count() as u64;
-        for (again, start) in [500 * MILLI, 3 * SECOND, 50 * SECOND, 300 * SECOND].into_iter().enumerate() {
+        for (again, start) in [500 * MILLI, 3 * SECOND, 50 * SECOND, 300 * SECOND]
+            .into_iter()
+            .enumerate()
+        {
             for (number, parcel) in captured.iter().enumerate() {
                 let at = start + number as u64 * 100 * MICRO;
                 let from = if again == 1 {
@@ -183,7 +199,10 @@ fn replayed_datagrams() {
         world.run_until(400 * SECOND);
         let refused = world.hosts[1].endpoint.statistics().refused;
         let known = refused.replayed + refused.stale + refused.not_validated + refused.unexpected;
-        assert!(known >= 3 * to_receiver, "{refused:?}, {to_receiver} each time");
+        assert!(
+            known >= 3 * to_receiver,
+            "{refused:?}, {to_receiver} each time"
+        );
         world.finish().all_delivered();
     }
 }
@@ -195,7 +214,13 @@ fn replayed_after_a_restart() {
         .messages(20, 5_000, 20 * MILLI)
         .keyed(4)
         .configured(|config| config.require_validation = true);
-    let mut world = World::new(scenario.fault(SECOND, Fault::Restart { host: 1, same_seed: false }));
+    let mut world = World::new(scenario.fault(
+        SECOND,
+        Fault::Restart {
+            host: 1,
+            same_seed: false,
+        },
+    ));
     world.captured = Some(Vec::new());
     world.run_until(900 * MILLI);
     assert_eq!(world.hosts[1].endpoint.statistics().messages_received, 20);
@@ -219,9 +244,15 @@ fn wrong_key() {
         let known = [Reason::TimedOut, Reason::BudgetSpent];
         let reasons = outcome.reasons();
         assert_eq!(reasons.len(), 5);
-        assert!(reasons.iter().all(|reason| known.contains(reason)), "{reasons:?}");
+        assert!(
+            reasons.iter().all(|reason| known.contains(reason)),
+            "{reasons:?}"
+        );
         let statistics = outcome.statistics(1);
-        assert_eq!(statistics.datagrams_sent, 0, "nothing is said to who has no key");
+        assert_eq!(
+            statistics.datagrams_sent, 0,
+            "nothing is said to who has no key"
+        );
         let refused = statistics.refused;
         let right = if key == Some(17) {
             refused.not_authentic
@@ -235,14 +266,18 @@ fn wrong_key() {
 /// New last everywhere, new first everywhere, old out everywhere.
 #[test]
 fn keys_change_without_a_gap() {
-    let mut scenario = Scenario::plain(10).messages(100, 20_000, 20 * MILLI).keyed(1);
+    let mut scenario = Scenario::plain(10)
+        .messages(100, 20_000, 20 * MILLI)
+        .keyed(1);
     for (at, keys) in [(300, vec![1, 2]), (800, vec![2, 1]), (1_300, vec![2])] {
         for host in [0, 1] {
             let fault = Fault::Keys {
                 host,
                 keys: keys.clone(),
             };
-            scenario.faults.push(((at + 150 * host as u64) * MILLI, fault));
+            scenario
+                .faults
+                .push(((at + 150 * host as u64) * MILLI, fault));
         }
     }
     scenario.must_deliver = true;
@@ -259,5 +294,8 @@ fn validation_costs_a_round_trip_and_no_more() {
     };
     let without = first(plain.clone());
     let with = first(plain.configured(|config| config.require_validation = true));
-    assert!(with < without + 8.0, "{with} ms instead of {without} ms at a round trip of 2 ms");
+    assert!(
+        with < without + 8.0,
+        "{with} ms instead of {without} ms at a round trip of 2 ms"
+    );
 }

@@ -32,7 +32,11 @@ fn more_than_may_wait() {
     world.run_until(0);
     assert_eq!(world.ledger.messages.len(), 20);
     let is_full = |error: &SendError| matches!(error, SendError::Full { messages: 20, .. });
-    assert!(world.not_accepted.iter().all(is_full), "{:?}", world.not_accepted);
+    assert!(
+        world.not_accepted.iter().all(is_full),
+        "{:?}",
+        world.not_accepted
+    );
     world.finish().all_delivered();
 }
 
@@ -57,8 +61,13 @@ fn incast() {
     outcome.all_delivered();
     // 8 x 90 kB take 6 ms.
     let (median, worst) = (outcome.percentile_ms(0.5), outcome.percentile_ms(1.0));
-    assert!(median < 20.0 && worst < 200.0, "median {median} ms, worst {worst} ms");
-    let sent = outcome.world.hosts[1..].iter().map(|host| host.endpoint.statistics().symbols_sent);
+    assert!(
+        median < 20.0 && worst < 200.0,
+        "median {median} ms, worst {worst} ms"
+    );
+    let sent = outcome.world.hosts[1..]
+        .iter()
+        .map(|host| host.endpoint.statistics().symbols_sent);
     let needed = outcome.statistics(0).symbols_received;
     assert!(sent.sum::<u64>() < 3 * needed, "most was lost");
 }
@@ -83,7 +92,10 @@ fn bulk_on_all_paths() {
     for path in &outcome.world.network.paths {
         let carried = path.directions[0].link.bulk_bytes();
         let share = carried / (outcome.ended as f64 / 1e9 * 50e6 / 8.0);
-        assert!(share > 0.5, "bulk has {share} of the link, we take the 1/8 that we need");
+        assert!(
+            share > 0.5,
+            "bulk has {share} of the link, we take the 1/8 that we need"
+        );
     }
 }
 
@@ -96,19 +108,27 @@ fn slow_path_behind_a_fast_link() {
     let outcome = run(scenario);
     let statistics = outcome.all_delivered().statistics(0);
     let overhead = statistics.symbols_sent as f64 / statistics.symbols_delivered as f64;
-    assert!(overhead < 2.0, "{overhead} symbols sent for each: most overflow the FIFO");
+    assert!(
+        overhead < 2.0,
+        "{overhead} symbols sent for each: most overflow the FIFO"
+    );
 }
 
 #[test]
 fn too_long_for_the_receiver() {
-    let mut scenario = Scenario::plain(6).messages(10, 5_000, MILLI).messages(10, 20_000, MILLI);
+    let mut scenario = Scenario::plain(6)
+        .messages(10, 5_000, MILLI)
+        .messages(10, 20_000, MILLI);
     scenario.hosts[1].config.max_message_bytes = 10_000;
     let outcome = run(scenario);
     assert_eq!(outcome.reasons(), [Reason::Refused; 10]);
     assert_eq!(outcome.delivered(), 10);
     assert!(outcome.statistics(1).refused.message_too_large > 0);
     for message in &outcome.ledger().messages {
-        assert!(message.ended - message.accepted < SECOND, "told late: {message:?}");
+        assert!(
+            message.ended - message.accepted < SECOND,
+            "told late: {message:?}"
+        );
     }
 }
 
@@ -132,14 +152,19 @@ fn no_room_to_the_end() {
     assert_eq!(outcome.delivered(), 0);
     let known = [Reason::Busy, Reason::Refused];
     let reasons = outcome.reasons();
-    assert!(reasons.iter().all(|reason| known.contains(reason)), "{reasons:?}");
+    assert!(
+        reasons.iter().all(|reason| known.contains(reason)),
+        "{reasons:?}"
+    );
     assert!(outcome.statistics(1).refused.too_many_bytes > 0);
 }
 
 /// Long messages do not make short ones wait.
 #[test]
 fn short_messages_overtake() {
-    let mut scenario = Scenario::plain(9).messages(10, 400_000, 0).messages(10, 2_000, 5 * MILLI);
+    let mut scenario = Scenario::plain(9)
+        .messages(10, 400_000, 0)
+        .messages(10, 2_000, 5 * MILLI);
     scenario.must_deliver = true;
     let outcome = run(scenario);
     let messages = outcome.ledger().messages.iter();

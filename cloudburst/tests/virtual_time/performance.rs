@@ -41,7 +41,18 @@ fn performance() {
             "\nround trip {} ms; arrival of the message and return of the stop in ms\n\
              {:<12} {:>6} | {:>7} {:>7} {:>7} {:>7} | {:>7} {:>7} | {:>6} {:>8} {:>6} {:>5}",
             delay_ns as f64 / 5e5,
-            "", "bytes", "mean", "p50", "p99", "max", "stop50", "stop99", "sent/n", "needed/n", "failed", "bulk"
+            "",
+            "bytes",
+            "mean",
+            "p50",
+            "p99",
+            "max",
+            "stop50",
+            "stop99",
+            "sent/n",
+            "needed/n",
+            "failed",
+            "bulk"
         );
         for weather in weathers {
             let outcomes: Vec<_> = (0..SEEDS)
@@ -63,11 +74,15 @@ fn scenario(seed: u64, delay_ns: u64, weather: Weather) -> Scenario {
     let mut at = SECOND as f64;
     for _ in 0..MESSAGES {
         at += random.exponential() * MEAN_GAP_NS;
-        scenario.sends.push(SendPlan::new(at as u64, random.pick(&LENGTHS)));
+        scenario
+            .sends
+            .push(SendPlan::new(at as u64, random.pick(&LENGTHS)));
     }
     match weather {
         Weather::Idle => {}
-        Weather::Loss(share) => scenario = scenario.impaired(Impairments::losing(Loss::Each(share))),
+        Weather::Loss(share) => {
+            scenario = scenario.impaired(Impairments::losing(Loss::Each(share)))
+        }
         Weather::OneDead => scenario.paths[0].spell(0, u64::MAX, Impairments::DEAD),
         Weather::Bulk(paths) => {
             for path in 0..paths {
@@ -85,14 +100,23 @@ fn scenario(seed: u64, delay_ns: u64, weather: Weather) -> Scenario {
 }
 
 fn line(name: &str, bytes: usize, outcomes: &[Outcome]) {
-    let all = outcomes.iter().flat_map(|outcome| &outcome.ledger().messages);
+    let all = outcomes
+        .iter()
+        .flat_map(|outcome| &outcome.ledger().messages);
     let messages: Vec<&Message> = all.filter(|message| message.bytes == bytes).collect();
     let arrivals = sorted(messages.iter().filter_map(|message| {
         let arrived = message.arrived?;
         Some((arrived - message.accepted) as f64 / 1e6)
     }));
-    let receipts: Vec<_> = messages.iter().filter_map(|message| message.receipt()).collect();
-    let stops = sorted(receipts.iter().map(|receipt| receipt.completion.as_secs_f64() * 1e3));
+    let receipts: Vec<_> = messages
+        .iter()
+        .filter_map(|message| message.receipt())
+        .collect();
+    let stops = sorted(
+        receipts
+            .iter()
+            .map(|receipt| receipt.completion.as_secs_f64() * 1e3),
+    );
     let sum = |of: fn(&cloudburst::protocol::Receipt) -> u32| -> f64 {
         receipts.iter().map(|receipt| f64::from(of(receipt))).sum()
     };
@@ -116,7 +140,12 @@ fn line(name: &str, bytes: usize, outcomes: &[Outcome]) {
 fn bulk_share(outcomes: &[Outcome]) -> f64 {
     let shares = outcomes.iter().flat_map(|outcome| {
         let seconds = outcome.world.now as f64 / 1e9;
-        let links = outcome.world.network.paths.iter().map(|path| &path.directions[0].link);
+        let links = outcome
+            .world
+            .network
+            .paths
+            .iter()
+            .map(|path| &path.directions[0].link);
         let filled = links.filter(|link| link.bulk_bytes() > 0.0);
         filled.map(move |link| link.bulk_bytes() * 8.0 / seconds / link.bits_per_s() as f64)
     });

@@ -165,7 +165,18 @@ impl Outcome {
     }
 
     pub(crate) fn all_delivered(&self) -> &Self {
-        assert_eq!(self.delivered(), self.ledger().messages.len());
+        let messages = &self.ledger().messages;
+        let mut failed = messages
+            .iter()
+            .filter(|message| message.receipt().is_none());
+        let count = failed.clone().count();
+        let (first, refused) = (failed.next(), self.statistics(1).refused);
+        assert_eq!(
+            count,
+            0,
+            "of {} were not delivered; the first: {first:#?}, {refused:#?}",
+            messages.len()
+        );
         self
     }
 

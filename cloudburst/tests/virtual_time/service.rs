@@ -293,7 +293,9 @@ impl World {
     pub(crate) fn paths_that_are(&self, host: usize, to: usize, health: Health) -> usize {
         let at = &self.hosts[host];
         let peer = at.connected.get(&to).or_else(|| at.heard.get(&to));
-        let paths = peer.into_iter().flat_map(|peer| at.endpoint.paths(*peer));
+        let paths = peer
+            .into_iter()
+            .flat_map(|peer| at.endpoint.paths(at.clock.told(), *peer));
         paths.filter(|path| path.health == health).count()
     }
 
