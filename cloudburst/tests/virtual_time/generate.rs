@@ -27,6 +27,7 @@ impl Scenario {
             must_deliver: is_kind,
         };
         scenario.agree(random, is_kind);
+        scenario.must_deliver &= !scenario.is_credulous();
         scenario.add_sends(random);
         if !is_kind {
             for _ in 0..random.below(4) {

@@ -14,6 +14,8 @@ pub(crate) struct Ledger {
     /// By receiver and the message's number.
     expected: BTreeMap<(usize, u64), Vec<usize>>,
     pub(crate) unresolved: usize,
+    /// A message may seem to be from somebody else, and so come again.
+    allows_again: bool,
 }
 
 /// An accepted one.
@@ -70,6 +72,13 @@ impl Draft {
 }
 
 impl Ledger {
+    pub(crate) fn new(allows_again: bool) -> Self {
+        Self {
+            allows_again,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn accept(
         &mut self,
         draft: Draft,
@@ -126,10 +135,12 @@ impl Ledger {
             content.len(),
             candidates.len()
         );
+        let same_first = same.first().copied();
         let first = same
             .into_iter()
             .find(|index| self.messages[*index].handed_to != Some(incarnation));
-        let Some(index) = first else {
+        let again = same_first.filter(|_| self.allows_again);
+        let Some(index) = first.or(again) else {
             panic!("host {to} was handed {kind:?} {id} twice");
         };
         let message = &mut self.messages[index];

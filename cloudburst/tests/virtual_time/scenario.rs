@@ -189,6 +189,19 @@ impl Scenario {
         })
     }
 
+    /// Bits flip, and nothing but the message's own check notices: then a
+    /// datagram may be about another message or from somebody else.
+    pub(crate) fn is_credulous(&self) -> bool {
+        let directions = self.paths.iter().flat_map(|path| &path.directions);
+        let corrupts = directions
+            .flat_map(|direction| {
+                let spells = direction.spells.iter().map(|spell| spell.impairments);
+                spells.chain([direction.usual])
+            })
+            .any(|impairments| impairments.corrupt > 0.0);
+        corrupts && self.hosts.iter().any(|host| host.key.is_none())
+    }
+
     /// By how much a host's clock jumps in all.
     pub(crate) fn jumps_ns(&self, number: usize) -> u64 {
         let jumps = self.faults.iter().map(|(_, fault)| match fault {

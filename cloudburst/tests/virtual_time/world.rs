@@ -30,7 +30,7 @@ pub(crate) struct World {
     pub(super) queue: Queue<Happening>,
     pub(super) random: Random,
     pub(super) buffer: Vec<u8>,
-    /// Sends and replies still to come.
+    /// Sends, replies and faults still to come.
     pub(crate) to_come: usize,
     /// Sends that were not accepted.
     pub(crate) not_accepted: Vec<SendError>,
@@ -78,13 +78,13 @@ impl World {
                 .map(|number| Host::new(&scenario, number))
                 .collect(),
             network: Network::new(scenario.seed, scenario.paths.clone(), scenario.symmetric),
-            ledger: Ledger::default(),
+            ledger: Ledger::new(scenario.is_credulous()),
             log: Log::new(),
             captured: None,
             queue,
             random: Random::of(scenario.seed, 3),
             buffer: vec![0; 65_535],
-            to_come: scenario.sends.len(),
+            to_come: scenario.sends.len() + scenario.faults.len(),
             not_accepted: Vec::new(),
             scenario,
         }
@@ -320,6 +320,7 @@ impl World {
     }
 
     fn strike(&mut self, fault: &Fault) {
+        self.to_come -= 1;
         self.log.say(self.now, format_args!("{fault:?}"));
         let now = self.now;
         match *fault {
