@@ -122,8 +122,13 @@ impl Ledger {
         kind: Kind,
         content: &[u8],
     ) -> usize {
-        let none = Vec::new();
-        let candidates = self.expected.get(&(to, id)).unwrap_or(&none);
+        let all = (0..self.messages.len()).filter(|index| self.messages[*index].to == to);
+        let all: Vec<_> = all.filter(|_| self.allows_again).collect();
+        let candidates = match self.expected.get(&(to, id)) {
+            Some(candidates) if all.is_empty() => candidates,
+            // The number may be another than it was sent with.
+            _ => &all,
+        };
         let same: Vec<_> = candidates
             .iter()
             .copied()

@@ -97,6 +97,8 @@ impl World {
             let hosts = world.hosts.iter();
             hosts.map(|host| host.accounts.datagrams_sent).collect()
         };
+        // What is in queues leads to answers for a while.
+        self.run_until(self.now + 5 * SECOND);
         let before = sent(self);
         self.run_until(self.now + CALM_NS);
         let calm = sent(self);

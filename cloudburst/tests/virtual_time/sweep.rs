@@ -1,6 +1,6 @@
 //! Many scenarios, whatever they turn out to be.
 
-use super::run::run_seed;
+use super::{run::run_seed, scenario::Scenario};
 
 /// Where nothing else is asked for. `CLOUDBURST_SEEDS=from..to` runs others.
 const SEEDS: std::ops::Range<u64> = 0..10_000;
@@ -15,7 +15,9 @@ fn ten_thousand_scenarios() {
     let mut failed = Vec::new();
     for seed in seeds {
         if let Err(panic) = std::panic::catch_unwind(|| run_seed(seed)) {
-            let message = panic.downcast_ref::<String>().map_or("", |text| text);
+            let literal = || panic.downcast_ref::<&str>().copied();
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let message = text.or_else(literal).unwrap_or("?");
             failed.push(format!("{seed}: {message}"));
         }
         // A few tell more than one, and hundreds no more than a few.
@@ -41,7 +43,9 @@ fn replay() {
     let Ok(seed) = std::env::var("CLOUDBURST_SEED") else {
         return;
     };
-    let outcome = run_seed(seed.parse().expect("a number"));
+    let seed = seed.parse().expect("a number");
+    println!("{:#?}", Scenario::generate(seed));
+    let outcome = run_seed(seed);
     for host in 0..outcome.world.hosts.len() {
         println!("host {host}: {:#?}", outcome.statistics(host));
     }
