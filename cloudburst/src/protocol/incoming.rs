@@ -1,6 +1,10 @@
 //! Messages of others, until they are complete.
 
-use super::{envelope::EnvelopeError, time::Time};
+use super::{
+    envelope::{self, Envelope, EnvelopeError},
+    event::Kind,
+    time::Time,
+};
 use crate::{
     code::{Block, Decoder, Memory, Received, Refused, Shape, ShapeError},
     wire::{Header, HeaderError},
@@ -90,8 +94,10 @@ impl Incoming {
     }
 
     /// The message, once it is complete.
-    pub(super) fn open(&self) -> Option<Result<(super::Kind, &[u8]), EnvelopeError>> {
-        self.decoder.message().map(super::envelope::open)
+    pub(super) fn open(&self) -> Option<Result<(Kind, &[u8]), EnvelopeError>> {
+        let decoded = self.decoder.message()?;
+        let opened = Envelope::open(decoded);
+        Some(opened.map(|(envelope, message)| (kind(envelope), message)))
     }
 
     /// It was spoilt: begins again.
@@ -111,6 +117,16 @@ impl Incoming {
 
     pub(super) fn spread_us(&self, now: Time) -> u32 {
         u32::try_from(now.since(self.first_at).as_micros()).unwrap_or(u32::MAX)
+    }
+}
+
+fn kind(envelope: Envelope) -> Kind {
+    match envelope.kind {
+        envelope::Kind::Message => Kind::Message,
+        envelope::Kind::Request => Kind::Request,
+        envelope::Kind::Reply => Kind::Reply {
+            to: envelope.correlation,
+        },
     }
 }
 

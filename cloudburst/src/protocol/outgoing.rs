@@ -4,9 +4,9 @@ use core::time::Duration;
 
 use super::{
     config::{Budget, Config},
-    envelope::{self, ENVELOPE_BYTES},
+    envelope::{self, ENVELOPE_BYTES, Envelope},
     estimate::redundancy,
-    event::{Kind, PeerId, Reason, Receipt, Undelivered},
+    event::{Kind, Reason, Receipt, SendId, Undelivered},
     packet::{self, MIN_SYMBOL_BYTES},
     time::Time,
     timers::Alarm,
@@ -19,8 +19,7 @@ const ASK_PAUSE: Duration = Duration::from_millis(500);
 /// A message under way.
 #[derive(Debug)]
 pub(super) struct Outgoing {
-    pub(super) id: u64,
-    pub(super) peer: PeerId,
+    pub(super) id: SendId,
     /// The message and its envelope.
     bytes: Vec<u8>,
     shape: Shape,
@@ -62,7 +61,7 @@ impl Outgoing {
     /// `bytes` is memory that is used again.
     pub(super) fn new(
         now: Time,
-        (id, peer): (u64, PeerId),
+        id: SendId,
         (kind, message): (Kind, &[u8]),
         mut bytes: Vec<u8>,
         symbol_bytes: usize,
@@ -71,10 +70,9 @@ impl Outgoing {
         let shape = shape(message.len() + ENVELOPE_BYTES, symbol_bytes)?;
         bytes.clear();
         bytes.extend_from_slice(message);
-        envelope::seal(kind, &mut bytes);
+        envelope(kind, id).append_to(&mut bytes);
         Ok(Self {
             id,
-            peer,
             bytes,
             shape,
             generation: 0,
@@ -117,8 +115,9 @@ impl Outgoing {
     }
 
     pub(super) fn encoder(&self, schedule: Schedule) -> Result<Encoder<'_>, EncodeError> {
+        let number = self.id.message;
         // Rows must not fit the same losses badly in one message after the other.
-        let seed = (self.id ^ self.id >> 16 ^ u64::from(self.generation) << 8) as u16;
+        let seed = (number ^ number >> 16 ^ u64::from(self.generation) << 8) as u16;
         Encoder::new(&self.bytes, self.shape, schedule, self.generation, seed)
     }
 
@@ -246,6 +245,15 @@ impl Outgoing {
             have: self.have,
         }
     }
+}
+
+fn envelope(kind: Kind, id: SendId) -> Envelope {
+    let (kind, correlation) = match kind {
+        Kind::Message => (envelope::Kind::Message, 0),
+        Kind::Request => (envelope::Kind::Request, id.message),
+        Kind::Reply { to } => (envelope::Kind::Reply, to),
+    };
+    Envelope { kind, correlation }
 }
 
 /// How a message is cut for datagrams that hold symbols of up to `symbol_bytes`.

@@ -4,7 +4,7 @@ use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashMap},
 };
-use core::{net::IpAddr, time::Duration};
+use core::time::Duration;
 
 use foldhash::fast::FixedState;
 
@@ -13,7 +13,7 @@ use super::{
     event::Route,
     inbound::Inbound,
     incoming::Incoming,
-    packet::Opener,
+    packet::{Opener, Sealer},
     pacer::Pacer,
     paths::Paths,
     time::Time,
@@ -31,6 +31,8 @@ const ACTIVE_FOR: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Peer {
+    /// Seals what it is sent, as our session with it: no two peers see the same.
+    pub(super) sealer: Sealer,
     /// Its session, once a datagram of it has come.
     pub(super) session: Option<u64>,
     /// Opens its datagrams, by key; the one used last in front.
@@ -50,6 +52,9 @@ pub(super) struct Peer {
     pub(super) is_active: bool,
     /// Our messages for it that are not delivered.
     pub(super) outgoing: usize,
+    /// The number of the next one, and of the oldest that is not delivered.
+    pub(super) next_message: u64,
+    pub(super) oldest_message: u64,
     pub(super) round_trip: RoundTrip,
     pub(super) rate: Rate,
     pub(super) pacer: Pacer,
@@ -60,8 +65,10 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn new(now: Time, bytes_per_s: f64, is_ours: bool, seed: u64) -> Self {
+    pub(super) fn new(now: Time, sealer: Sealer, bytes_per_s: f64, first_message: u64, is_ours: bool) -> Self {
+        let seed = sealer.session();
         Self {
+            sealer,
             session: None,
             openers: Vec::new(),
             is_ours,
@@ -74,6 +81,8 @@ impl Peer {
             ready: BinaryHeap::new(),
             is_active: false,
             outgoing: 0,
+            next_message: first_message,
+            oldest_message: first_message,
             round_trip: RoundTrip::default(),
             rate: Rate::new(now),
             pacer: Pacer::new(now, bytes_per_s),
@@ -81,6 +90,11 @@ impl Peer {
             sent_at: None,
             alarm: Alarm::default(),
         }
+    }
+
+    /// Our session with it.
+    pub(super) fn own_session(&self) -> u64 {
+        self.sealer.session()
     }
 
     /// How long an answer may take that was not lost.
@@ -103,11 +117,6 @@ impl Peer {
         if let Some(highest) = self.rate.highest() {
             self.pacer.set_rate((highest * PROBING_GAIN).clamp(link * LEAST_SHARE, link));
         }
-    }
-
-    /// The address that counts for validation: that of the way heard from last.
-    pub(super) fn ips(&self) -> impl Iterator<Item = IpAddr> + '_ {
-        self.paths.iter().map(|path| path.route.remote.ip())
     }
 
     pub(super) fn knows(&self, route: Route) -> bool {
