@@ -1,0 +1,4 @@
+//! The protocol as a state machine: no socket, clock, thread or global randomness.
+
+pub mod envelope;
+pub mod packet;
