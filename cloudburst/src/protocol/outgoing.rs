@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::{
-    config::{Budget, Config},
+    config::Config,
     envelope::{self, ENVELOPE_BYTES, Envelope},
     estimate::redundancy,
     event::{Kind, Reason, Receipt, SendId, Undelivered},
@@ -208,6 +208,11 @@ impl Outgoing {
         self.is_busy = true;
         self.goal = self.sent;
         (now + pause).min(self.ends)
+    }
+
+    /// Whether all symbols went at once, as fast as the pacer let them.
+    pub(super) fn is_one_burst(&self) -> bool {
+        self.tails == 0 && self.asks == 0 && self.generation == 0 && self.have.is_none()
     }
 
     /// Whether nothing is known to have arrived.

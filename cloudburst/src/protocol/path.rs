@@ -10,7 +10,7 @@ use super::{
 };
 
 /// Datagrams in a row of which nothing is heard that make a path dead.
-const UNHEARD_OF_DEAD: u64 = 3;
+const UNHEARD_OF_DEAD: u32 = 3;
 /// How often a dead path is probed at first, and at last.
 const REVIVALS: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
 /// How often a path is probed that nothing is heard of while others are in use.
@@ -30,8 +30,10 @@ pub(super) struct Path {
     /// Datagrams sent.
     sequence: u64,
     heard: Option<Heard>,
-    /// Since when nothing was heard of datagrams sent.
+    /// Since when nothing was heard of datagrams sent, and how many those are.
+    /// Answers do not count: nobody tells of them.
     doubt: Option<Time>,
+    unheard: u32,
     loss: Loss,
     round_trip: RoundTrip,
     /// From our clock to the peer's, in microseconds from some reference.
@@ -82,6 +84,7 @@ impl Path {
             sequence: 0,
             heard: None,
             doubt: None,
+            unheard: 0,
             loss: Loss::default(),
             round_trip: RoundTrip::default(),
             delay: None,
@@ -99,9 +102,15 @@ impl Path {
         }
     }
 
-    /// The number of the next datagram.
+    /// The number of the next datagram, which the peer will tell of.
     pub(super) fn take_sequence(&mut self, now: Time) -> u64 {
         self.doubt.get_or_insert(now);
+        self.unheard += 1;
+        self.take_answer_sequence()
+    }
+
+    /// The number of the next datagram, if it is an answer.
+    pub(super) fn take_answer_sequence(&mut self) -> u64 {
         self.sequence += 1;
         self.sequence - 1
     }
@@ -139,7 +148,9 @@ impl Path {
         let new_sent = new_sent.min(u64::from(u32::MAX)) as u32;
         self.loss.sample(new_sent, new_sent.saturating_sub(new_received));
         self.heard = Some(Heard { received, highest });
-        self.doubt = (highest + 1 < self.sequence).then_some(now);
+        let later = self.sequence - highest - 1;
+        self.unheard = self.unheard.min(later.min(u64::from(u32::MAX)) as u32);
+        self.doubt = (self.unheard > 0).then_some(now);
         self.health = Health::Good;
         self.probe.pause = REVIVALS[0];
         self.unreachable = false;
@@ -161,8 +172,7 @@ impl Path {
     /// long. Whether it died now.
     pub(super) fn judge(&mut self, now: Time, patience: Duration) -> bool {
         let doubted = self.doubt.is_some_and(|since| now.since(since) > patience);
-        let unheard = self.sequence - self.heard.map_or(0, |heard| heard.highest + 1);
-        let dies = doubted && unheard >= UNHEARD_OF_DEAD && !self.is_dead();
+        let dies = doubted && self.unheard >= UNHEARD_OF_DEAD && !self.is_dead();
         if dies {
             self.die();
         }

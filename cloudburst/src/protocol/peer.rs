@@ -37,6 +37,8 @@ pub(super) struct Peer {
     pub(super) session: Option<u64>,
     /// Opens its datagrams, by key; the one used last in front.
     pub(super) openers: Vec<Opener>,
+    /// Whether it has taken a message of ours.
+    pub(super) is_taken_in: bool,
     /// Whether we chose it ourselves: then it stays.
     pub(super) is_ours: bool,
     pub(super) paths: Paths,
@@ -71,6 +73,7 @@ impl Peer {
             sealer,
             session: None,
             openers: Vec::new(),
+            is_taken_in: false,
             is_ours,
             paths: Paths::default(),
             inbound: Inbound::default(),

@@ -27,13 +27,12 @@ struct Slot {
 
 impl Peers {
     pub(super) fn new(seed: u64) -> Self {
-        let state = FixedState::with_seed(seed);
         Self {
             slots: Vec::new(),
             free: Vec::new(),
-            by_session: HashMap::with_hasher(state),
-            by_own_session: HashMap::with_hasher(state),
-            by_remote: HashMap::with_hasher(state),
+            by_session: HashMap::with_hasher(FixedState::with_seed(seed)),
+            by_own_session: HashMap::with_hasher(FixedState::with_seed(seed)),
+            by_remote: HashMap::with_hasher(FixedState::with_seed(seed)),
             unvalidated: 0,
         }
     }

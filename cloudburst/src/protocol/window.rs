@@ -46,14 +46,17 @@ impl Window {
     }
 
     /// A symbol of this message has come, which is not stale. Returns the lowest
-    /// number that is not.
-    pub(super) fn open(&mut self, id: u64) -> u64 {
+    /// number that is not, if it is another than before.
+    pub(super) fn open(&mut self, id: u64) -> Option<u64> {
         if self.words.is_empty() {
             // It may be that older ones are still under way.
             self.floor = id.saturating_sub(MAX_SPAN) / 64 * 64;
             self.words.push_back(0);
         }
-        let excess = (id - self.floor + 1).saturating_sub(SLOTS).div_ceil(64);
+        let excess = (id - self.floor).saturating_sub(SLOTS - 1).div_ceil(64);
+        if excess == 0 {
+            return None;
+        }
         if excess >= self.words.len() as u64 {
             self.words.clear();
             self.words.push_back(0);
@@ -61,7 +64,7 @@ impl Window {
             self.words.drain(..excess as usize);
         }
         self.floor += excess * 64;
-        self.floor
+        Some(self.floor)
     }
 
     /// It is done. It was opened before.
@@ -108,8 +111,8 @@ mod tests {
                     Known::Stale => prop_assert!(highest - id >= MAX_SPAN),
                     Known::Open => {
                         prop_assert!(!done.contains(&id), "{id} is done");
-                        let floor = window.open(id);
-                        prop_assert!(floor <= id && id - floor < SLOTS);
+                        window.open(id);
+                        prop_assert!(window.floor <= id && id - window.floor < SLOTS);
                         highest = highest.max(id);
                         if finishes {
                             window.finish(id);

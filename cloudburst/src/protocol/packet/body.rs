@@ -131,10 +131,7 @@ impl<'d> Symbol<'d> {
     fn read(reader: &mut Reader<'d>) -> Result<Self, Malformed> {
         reader.at_least(SYMBOL_OVERHEAD + MIN_SYMBOL_BYTES)?;
         let (message, code) = (reader.u64()?, reader.rest());
-        match code.get(CODE_ID) {
-            Some(&id) if id != message as u8 => Err(Malformed::OtherMessage { message, code: id }),
-            _ => Ok(Self { message, code }),
-        }
+        Ok(Self { message, code })
     }
 }
 
