@@ -99,7 +99,8 @@ impl<'d> Body<'d> {
 impl<'d> Symbol<'d> {
     /// Writes the body around what `code` writes: header and symbol of the
     /// [`Encoder`](crate::code::Encoder), to all of the `code_bytes` that it is
-    /// given. This way nothing is copied.
+    /// given. This way nothing is copied. Symbols below
+    /// [`MIN_SYMBOL_BYTES`] are refused where they arrive.
     ///
     /// # Errors
     ///
