@@ -111,7 +111,7 @@ impl<'d> Symbol<'d> {
         code_bytes: usize,
         code: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Result<Written, E> {
-        let mut writer = Writer::new(Kind::Symbol, out, 8 + code_bytes)?;
+        let mut writer = Writer::new(Kind::Symbol, out, code_bytes.saturating_add(8))?;
         writer.put(&message.to_be_bytes());
         code(writer.take(code_bytes))?;
         Ok(writer.finish())
