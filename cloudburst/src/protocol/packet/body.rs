@@ -99,7 +99,8 @@ impl<'d> Body<'d> {
 impl<'d> Symbol<'d> {
     /// Writes the body around what `code` writes: header and symbol of the
     /// [`Encoder`](crate::code::Encoder), to all of the `code_bytes` that it is
-    /// given. This way nothing is copied.
+    /// given. This way nothing is copied. Symbols below
+    /// [`MIN_SYMBOL_BYTES`] are refused where they arrive.
     ///
     /// # Errors
     ///
@@ -110,7 +111,7 @@ impl<'d> Symbol<'d> {
         code_bytes: usize,
         code: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Result<Written, E> {
-        let mut writer = Writer::new(Kind::Symbol, out, 8 + code_bytes)?;
+        let mut writer = Writer::new(Kind::Symbol, out, code_bytes.saturating_add(8))?;
         writer.put(&message.to_be_bytes());
         code(writer.take(code_bytes))?;
         Ok(writer.finish())

@@ -38,7 +38,7 @@ pub struct Report {
 }
 
 /// The reports at the end of an answer: an iterator over borrowed bytes.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reports<'d>(&'d [[u8; REPORT_BYTES]]);
 
 impl Echo {

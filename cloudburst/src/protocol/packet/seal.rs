@@ -187,9 +187,15 @@ impl Cipher {
     fn seal(&self, header: &Header, associated: &[u8], body: &mut [u8]) -> [u8; TAG_BYTES] {
         let sealed = self
             .0
-            .encrypt_inout_detached(&nonce(header), associated, body.into());
-        // Only bodies beyond 256 GiB fail (RFC 8439 §2.8).
-        sealed.map_or([0; TAG_BYTES], Into::into)
+            .encrypt_inout_detached(&nonce(header), associated, (&mut *body).into());
+        match sealed {
+            Ok(tag) => tag.into(),
+            // Only of bodies beyond 256 GiB (RFC 8439 §2.8): say nothing rather than all.
+            Err(_) => {
+                body.fill(0);
+                [0; TAG_BYTES]
+            }
+        }
     }
 
     /// Whether the tag fits; `body` is decrypted then.
