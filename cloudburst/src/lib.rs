@@ -4,6 +4,7 @@
 //! - [`code`]: the erasure code, for one message of 1 byte to 32 MiB. No
 //!   allocation, no input or output, no clock; works without `std`.
 //! - [`wire`]: the header in front of every symbol.
+//! - `protocol`: datagrams of our own format, sealed (feature `std`).
 //!
 //! The design is that of *Cloudburst* (see the repository's documentation for
 //! where it deviates and why).
