@@ -111,7 +111,10 @@ fn corruption() {
     };
     // Nothing but the message's own check notices. It never lets a wrong one pass.
     let plain = run(mixed(8).impaired(impairments)).statistics(1).refused;
-    assert!(plain.malformed + plain.bad_symbol + plain.corrupt_message > 0, "{plain:?}");
+    assert!(
+        plain.malformed + plain.bad_symbol + plain.corrupt_message > 0,
+        "{plain:?}"
+    );
     let sealed = must_deliver(mixed(8).keyed(1).impaired(impairments))
         .statistics(1)
         .refused;

@@ -205,7 +205,10 @@ fn replayed(key: Option<u8>, require_validation: bool, times: &[u64]) {
     world.run_until(400 * SECOND);
     let refused = world.hosts[1].endpoint.statistics().refused;
     let known = refused.replayed + refused.stale + refused.not_validated + refused.unexpected;
-    assert!(known >= 3 * symbols, "{refused:?}, {symbols} symbols each time");
+    assert!(
+        known >= 3 * symbols,
+        "{refused:?}, {symbols} symbols each time"
+    );
     world.finish().all_delivered();
 }
 
