@@ -153,10 +153,6 @@ impl Accounts {
             );
         }
         assert!(now.symbols_wasted <= now.symbols_received);
-        assert!(
-            now.symbols_needed <= now.symbols_sent,
-            "more symbols needed than sent"
-        );
         assert!(now.stops_sent + now.asks_sent <= now.datagrams_sent);
         let refused: u64 = now.refused.iter().map(|reason| reason.1).sum();
         let refused_before: u64 = self.before.refused.iter().map(|reason| reason.1).sum();
