@@ -16,6 +16,11 @@ use crate::code::{EncodeError, Encoder, Schedule, Shape, ShapeError};
 /// Longest pause between two questions for what the receiver has.
 const ASK_PAUSE: Duration = Duration::from_millis(500);
 
+/// Questions after the last symbol that the budget allows.
+const LAST_ASKS: u8 = 4;
+/// How often the pause that a busy receiver asks for is doubled, at most.
+const MOST_DOUBLINGS: u8 = 5;
+
 /// A message under way.
 #[derive(Debug)]
 pub(super) struct Outgoing {
@@ -36,8 +41,14 @@ pub(super) struct Outgoing {
     /// Bursts after the first.
     tails: u8,
     asks: u8,
+    /// Those after the last symbol.
+    last_asks: u8,
+    /// Times in a row that the receiver had no room.
+    busies: u8,
     have: Option<u32>,
     is_busy: bool,
+    /// Whether the receiver said so when it last said anything.
+    was_busy: bool,
     /// Paths that carried a symbol, a bit for each.
     paths: u64,
     /// Whether it is among those to be sent.
@@ -84,8 +95,11 @@ impl Outgoing {
             ends: now + config.budget.lifetime,
             tails: 0,
             asks: 0,
+            last_asks: 0,
+            busies: 0,
             have: None,
             is_busy: false,
+            was_busy: false,
             paths: 0,
             is_queued: false,
             alarm: Alarm::default(),
@@ -150,7 +164,7 @@ impl Outgoing {
     /// The time of the alarm has come.
     pub(super) fn attend(&mut self, now: Time) -> Step {
         if now >= self.ends {
-            let reason = if self.is_busy {
+            let reason = if self.was_busy {
                 Reason::Busy
             } else {
                 Reason::TimedOut
@@ -173,10 +187,16 @@ impl Outgoing {
             self.want(batch);
             return Step::Send;
         }
-        if self.is_spent() && self.asks >= 4 {
-            return Step::GiveUp(Reason::BudgetSpent);
+        if self.is_spent() {
+            if self.last_asks == LAST_ASKS {
+                return Step::GiveUp(Reason::BudgetSpent);
+            }
+            self.last_asks += 1;
+        } else if core::mem::take(&mut self.is_busy) {
+            // One finds out whether there is room now.
+            self.want(1);
+            return Step::Send;
         }
-        self.is_busy = false;
         self.asks = self.asks.saturating_add(1);
         Step::Ask
     }
@@ -199,6 +219,10 @@ impl Outgoing {
     /// The receiver misses so many symbols.
     pub(super) fn missing(&mut self, missing: u32, loss: f64) {
         self.have = Some(self.symbols().saturating_sub(missing));
+        if missing < self.symbols() {
+            self.was_busy = false;
+            self.busies = 0;
+        }
         self.asks = 0;
         if self.remaining() == 0 {
             self.want(missing + redundancy(missing, loss));
@@ -213,9 +237,13 @@ impl Outgoing {
 
     /// The receiver has no room for so long.
     pub(super) fn hold(&mut self, now: Time, pause: Duration) -> Time {
+        if !self.is_busy {
+            self.busies = (self.busies + 1).min(MOST_DOUBLINGS);
+        }
         self.is_busy = true;
+        self.was_busy = true;
         self.goal = self.sent;
-        (now + pause).min(self.ends)
+        (now + pause * (1 << (self.busies - 1))).min(self.ends)
     }
 
     /// Whether all symbols went at once, as fast as the pacer let them.
