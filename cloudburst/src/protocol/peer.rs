@@ -51,6 +51,8 @@ pub(super) struct Peer {
     pub(super) incoming_bytes: usize,
     /// Whether it counts among those that have shown a token.
     pub(super) is_validated: bool,
+    /// When it was asked for a token last.
+    pub(super) challenged_at: Option<Time>,
     /// Messages that have symbols to be sent: the shortest rest first, then the oldest.
     pub(super) ready: BinaryHeap<Reverse<(u32, u64)>>,
     /// Whether it is on the endpoint's list of those with something to send.
@@ -91,6 +93,7 @@ impl Peer {
             incoming: HashMap::with_hasher(FixedState::with_seed(seed)),
             incoming_bytes: 0,
             is_validated: is_ours,
+            challenged_at: None,
             ready: BinaryHeap::new(),
             is_active: false,
             outgoing: 0,

@@ -7,8 +7,8 @@ use super::{
         event::{Event, PeerId, Reason, SendId},
         outgoing::symbol_bytes,
         packet::{
-            Body, Busy, Challenge, Echo, Have, Header, Opener, Outcome, Pong, Reports, State, Stop,
-            symbol_datagram_bytes,
+            Body, Busy, Challenge, Echo, Have, Header, Opener, Outcome, Pong, Reports,
+            STATELESS_PATH, State, Stop, symbol_datagram_bytes,
         },
         time::Time,
     },
@@ -39,13 +39,21 @@ impl Endpoint {
             self.statistics.refused.malformed += 1;
             return;
         };
+        // Of the session without state nothing is known, and it is nobody's.
+        let is_stateless = header.path == STATELESS_PATH && trigger.peer.is_none();
         // A peer that was restarted, or that we had not heard of before.
-        if trigger.peer.is_none() && !self.bind(header.session, peer) {
+        if !is_stateless && trigger.peer.is_none() && !self.bind(header.session, peer) {
             self.statistics.refused.replayed += 1;
             return;
         }
-        let noted = trigger.peer.unwrap_or(peer);
-        self.note(now, noted, header, trigger.route, opener);
+        if !is_stateless {
+            let noted = trigger.peer.unwrap_or(peer);
+            self.note(now, noted, header, trigger.route, opener);
+        }
+        if self.peers.get(peer).is_some_and(|peer| peer.is_ours) {
+            // Only who receives what we send there can name our session to us.
+            self.addresses.validate(now, trigger.route.remote.ip());
+        }
         match body {
             Body::Stop(stop, reports) => {
                 self.learn(now, peer, &stop.echo, reports);

@@ -136,14 +136,16 @@ impl Endpoint {
                 return;
             }
         };
+        if trigger.peer.is_none() {
+            trigger.peer = match &body {
+                Body::Symbol(symbol) => self.admit(now, &trigger, symbol),
+                Body::Token(token) => self.admit_by_token(now, &trigger, token),
+                _ => None,
+            };
+        }
         if let Some(peer) = trigger.peer {
             self.note(now, peer, header, trigger.route, opener);
-        } else if let Body::Symbol(symbol) = &body {
-            let Some(peer) = self.admit(now, &trigger, symbol) else {
-                return;
-            };
-            self.note(now, peer, header, trigger.route, opener);
-            trigger.peer = Some(peer);
+            self.challenge_if_needed(now, peer, trigger);
         }
         match body {
             Body::Symbol(symbol) => self.take_symbol(now, trigger, symbol),

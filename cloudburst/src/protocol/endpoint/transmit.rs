@@ -16,6 +16,8 @@ use crate::wire;
 /// Symbols for one way in a row, at most: a train that the kernel cuts (GSO) has
 /// up to 64 datagrams, and other messages should not have to wait for long.
 const MAX_TRAIN: u32 = 16;
+/// Bytes to an address without token that symbols leave to challenges.
+const RESERVE_BYTES: u64 = 200;
 
 impl Endpoint {
     /// Writes the next datagrams to the beginning of `out`: several for the same
@@ -182,7 +184,9 @@ impl Endpoint {
         let mut count = (outgoing.remaining() / live).clamp(1, most);
         if !peer.is_ours {
             let ip = peer.paths.live().next()?.route.remote.ip();
-            let leave = self.addresses.room(now, ip) / datagram_bytes as u64;
+            // Some is left for asking for a token, or nothing may ever be sent again.
+            let room = self.addresses.room(now, ip).saturating_sub(RESERVE_BYTES);
+            let leave = room / datagram_bytes as u64;
             if leave == 0 {
                 // Goes on when more has come from there, or a token.
                 peer.is_active = false;
