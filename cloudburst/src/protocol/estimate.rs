@@ -2,8 +2,6 @@
 
 use core::time::Duration;
 
-use super::time::Time;
-
 /// Shortest variation that is reckoned with: hosts' timers and interrupts are
 /// not more regular.
 const GRANULARITY: Duration = Duration::from_micros(100);
@@ -70,39 +68,6 @@ impl Loss {
 
     pub(super) fn share(&self) -> f64 {
         self.share
-    }
-}
-
-/// The highest rate of late at which a peer got something.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Rate {
-    /// The highest of an age, in bytes per second, and of the age before.
-    highest: [f64; 2],
-    since: Time,
-}
-
-impl Rate {
-    const AGE: Duration = Duration::from_secs(2);
-
-    pub(super) const fn new(now: Time) -> Self {
-        Self {
-            highest: [0.0; 2],
-            since: now,
-        }
-    }
-
-    pub(super) fn sample(&mut self, now: Time, bytes_per_s: f64) {
-        if now.since(self.since) > Self::AGE {
-            self.highest = [0.0, self.highest[0]];
-            self.since = now;
-        }
-        self.highest[0] = self.highest[0].max(bytes_per_s);
-    }
-
-    /// Bytes per second, or nothing if none was measured.
-    pub(super) fn highest(&self) -> Option<f64> {
-        let highest = self.highest[0].max(self.highest[1]);
-        (highest > 0.0).then_some(highest)
     }
 }
 
@@ -173,17 +138,6 @@ mod tests {
             loss.sample(10, 3);
         }
         assert!((loss.share() - 0.3).abs() < 1e-3);
-    }
-
-    #[test]
-    fn rate_forgets() {
-        let mut rate = Rate::new(Time::ZERO);
-        assert_eq!(rate.highest(), None);
-        rate.sample(Time::ZERO, 100.0);
-        rate.sample(Time::ZERO + Duration::from_secs(3), 50.0);
-        assert_eq!(rate.highest(), Some(100.0));
-        rate.sample(Time::ZERO + Duration::from_secs(6), 50.0);
-        assert_eq!(rate.highest(), Some(50.0));
     }
 
     #[test]

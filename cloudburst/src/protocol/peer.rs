@@ -9,12 +9,13 @@ use std::{
 use foldhash::fast::FixedState;
 
 use super::{
-    estimate::{Rate, RoundTrip},
+    estimate::RoundTrip,
     inbound::Inbound,
     incoming::Incoming,
     pacer::Pacer,
     packet::{Opener, Sealer},
     paths::Paths,
+    survey::Survey,
     time::Time,
     timers::Alarm,
     window::Window,
@@ -22,7 +23,7 @@ use super::{
 
 /// How much faster than was measured a peer is sent to, so that more is found
 /// out if there is more.
-const PROBING_GAIN: f64 = 1.25;
+const PROBING_GAIN: f64 = 1.1;
 /// The least share of the link that is used for a peer.
 const LEAST_SHARE: f64 = 1.0 / 256.0;
 /// Sessions of a peer that are remembered, so that nobody can replay them.
@@ -63,7 +64,7 @@ pub(super) struct Peer {
     pub(super) next_message: u64,
     pub(super) oldest_message: u64,
     pub(super) round_trip: RoundTrip,
-    pub(super) rate: Rate,
+    pub(super) survey: Survey,
     pub(super) pacer: Pacer,
     pub(super) heard_at: Time,
     /// When a message was last sent to it.
@@ -100,7 +101,7 @@ impl Peer {
             next_message: first_message,
             oldest_message: first_message,
             round_trip: RoundTrip::default(),
-            rate: Rate::new(now),
+            survey: Survey::new(now),
             pacer: Pacer::new(now, bytes_per_s),
             heard_at: now,
             sent_at: None,
@@ -134,16 +135,16 @@ impl Peer {
         self.outgoing > 0 || self.sent_at.is_some_and(|at| now.since(at) < ACTIVE_FOR)
     }
 
-    /// It got so many bytes within this time, of a message sent at no less than
-    /// the pacer's rate.
-    pub(super) fn measured(&mut self, now: Time, bytes: usize, spread: Duration, link: f64) {
-        if spread < Duration::from_micros(20) {
-            return;
+    /// Sends as fast as its paths carry, as far as that is known.
+    pub(super) fn adapt(&mut self, link: f64) {
+        if let Some(rate) = self.paths.rate() {
+            let rate = rate * PROBING_GAIN;
+            self.pacer.set_rate(rate.clamp(link * LEAST_SHARE, link));
         }
-        self.rate.sample(now, bytes as f64 / spread.as_secs_f64());
-        if let Some(highest) = self.rate.highest() {
-            self.pacer
-                .set_rate((highest * PROBING_GAIN).clamp(link * LEAST_SHARE, link));
-        }
+    }
+
+    /// Time that a byte takes on one of the paths if nothing is known of it, in ns.
+    pub(super) fn default_ns_per_byte(&self, link: f64) -> f64 {
+        1e9 / link * self.paths.width() as f64
     }
 }
