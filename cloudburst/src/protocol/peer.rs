@@ -25,8 +25,6 @@ use super::{
 const PROBING_GAIN: f64 = 1.25;
 /// The least share of the link that is used for a peer.
 const LEAST_SHARE: f64 = 1.0 / 256.0;
-/// Sessions of a peer that are remembered, so that nobody can replay them.
-const RETIRED_SESSIONS: usize = 64;
 /// After this long without messages a peer's paths are not probed any more.
 const ACTIVE_FOR: Duration = Duration::from_secs(1);
 
@@ -36,8 +34,6 @@ pub(super) struct Peer {
     pub(super) sealer: Sealer,
     /// Its session, once a datagram of it has come.
     pub(super) session: Option<u64>,
-    /// Those it had before it was restarted.
-    pub(super) retired_sessions: Vec<u64>,
     /// Opens its datagrams, by key; the one used last in front.
     pub(super) openers: Vec<Opener>,
     /// Whether it has taken a message of ours.
@@ -83,7 +79,6 @@ impl Peer {
         Self {
             sealer,
             session: None,
-            retired_sessions: Vec::new(),
             openers: Vec::new(),
             is_taken_in: false,
             is_ours,
@@ -106,17 +101,6 @@ impl Peer {
             sent_at: None,
             alarm: Alarm::default(),
         }
-    }
-
-    /// The peer was restarted: its paths and messages are numbered anew.
-    pub(super) fn forget_session(&mut self, session: u64) {
-        if self.retired_sessions.len() == RETIRED_SESSIONS {
-            self.retired_sessions.remove(0);
-        }
-        self.retired_sessions.push(session);
-        self.openers.clear();
-        self.inbound = Inbound::default();
-        self.window = Window::default();
     }
 
     /// Our session with it.

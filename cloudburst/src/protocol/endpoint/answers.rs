@@ -39,15 +39,10 @@ impl Endpoint {
             self.statistics.refused.malformed += 1;
             return;
         };
-        // Of the session without state nothing is known, and it is nobody's.
-        let is_stateless = header.path == STATELESS_PATH && trigger.peer.is_none();
-        // A peer that was restarted, or that we had not heard of before.
-        if !is_stateless && trigger.peer.is_none() && !self.bind(header.session, peer) {
-            self.statistics.refused.replayed += 1;
-            return;
-        }
-        if !is_stateless {
-            let noted = trigger.peer.unwrap_or(peer);
+        let noted = trigger
+            .peer
+            .or_else(|| self.recognise(header, peer).then_some(peer));
+        if let Some(noted) = noted {
             self.note(now, noted, header, trigger.route, opener);
         }
         if self.peers.get(peer).is_some_and(|peer| peer.is_ours) {
@@ -76,20 +71,19 @@ impl Endpoint {
         }
     }
 
-    /// A peer's datagrams come by this session from now on, if they are no replays.
-    pub(super) fn bind(&mut self, session: u64, peer: PeerId) -> bool {
-        let Some(known) = self.peers.get(peer) else {
-            return false;
-        };
-        if known.session.is_some() {
-            // What was under way from it before it was restarted never comes.
-            let mut incoming: Vec<u64> = known.incoming.keys().copied().collect();
-            incoming.sort_unstable();
-            for message in incoming {
-                self.drop_incoming(peer, message);
-            }
-        }
-        self.peers.bind_session(session, peer)
+    /// Whether an answer is from the session that a peer's datagrams come by: from
+    /// now on, if none was known. A peer keeps the one that it has, even if
+    /// another answers for it. It may have been restarted, and then begins anew
+    /// as another peer; or each end has begun by itself and got to know the other
+    /// twice, and what is done of the one session is not done of the other.
+    fn recognise(&mut self, header: &Header, peer: PeerId) -> bool {
+        // Nobody has the session without state.
+        let is_first = header.path != STATELESS_PATH
+            && self
+                .peers
+                .get(peer)
+                .is_some_and(|peer| peer.session.is_none());
+        is_first && self.peers.bind_session(header.session, peer)
     }
 
     /// What an answer tells of the paths.
