@@ -99,10 +99,57 @@ impl Rate {
         self.highest[0] = self.highest[0].max(bytes_per_s);
     }
 
+    /// It is no more than this: what was measured before is out of date.
+    pub(super) fn reset(&mut self, now: Time, bytes_per_s: f64) {
+        self.highest = [bytes_per_s, 0.0];
+        self.since = now;
+    }
+
     /// Bytes per second, or nothing if none was measured.
     pub(super) fn highest(&self) -> Option<f64> {
         let highest = self.highest[0].max(self.highest[1]);
         (highest > 0.0).then_some(highest)
+    }
+}
+
+/// What a peer got of what it was sent, of late.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Delivery {
+    since: Time,
+    sent: u32,
+    received: u32,
+}
+
+impl Delivery {
+    /// Fewer datagrams say nothing of a rate.
+    const LEAST: u32 = 16;
+
+    pub(super) const fn new(now: Time) -> Self {
+        Self {
+            since: now,
+            sent: 0,
+            received: 0,
+        }
+    }
+
+    pub(super) fn add(&mut self, sent: u32, received: u32) {
+        self.sent = self.sent.saturating_add(sent);
+        self.received = self.received.saturating_add(received);
+    }
+
+    /// Datagrams per second that got through, if more than half of them did
+    /// not: that is a queue that overflows, and hardly ever chance. To be asked
+    /// now and then; `pause` is a round trip or longer.
+    pub(super) fn overload(&mut self, now: Time, pause: Duration) -> Option<f64> {
+        let elapsed = now.since(self.since);
+        if elapsed < pause || self.sent < Self::LEAST {
+            return None;
+        }
+        let Self { sent, received, .. } = core::mem::replace(self, Self::new(now));
+        // After a long silence nobody knows when they were sent.
+        let is_known = elapsed < 8 * pause && received > 0;
+        let is_overload = is_known && u64::from(received) * 2 < u64::from(sent);
+        is_overload.then(|| f64::from(received) / elapsed.as_secs_f64())
     }
 }
 

@@ -127,13 +127,12 @@ impl Path {
         self.length.proven
     }
 
-    /// The peer says what it has got. Whether that is news.
-    pub(super) fn hear(&mut self, now: Time, received: u32, highest: u32) -> bool {
-        let Some(highest) = self.whole_sequence(highest) else {
-            return false;
-        };
+    /// The peer says what it has got. If that is news, datagrams that were sent
+    /// since it last said so, and how many of them arrived.
+    pub(super) fn hear(&mut self, now: Time, received: u32, highest: u32) -> Option<(u32, u32)> {
+        let highest = self.whole_sequence(highest)?;
         let (new_sent, new_received) = match self.heard {
-            Some(heard) if highest <= heard.highest => return false,
+            Some(heard) if highest <= heard.highest => return None,
             // A peer that was restarted counts anew.
             Some(heard) if received > heard.received => {
                 (highest - heard.highest, received - heard.received)
@@ -151,7 +150,7 @@ impl Path {
         self.health = Health::Good;
         self.probe.pause = REVIVALS[0];
         self.unreachable = false;
-        true
+        Some((new_sent, new_received.min(new_sent)))
     }
 
     /// A datagram's number from its lower half, if we have sent one like that.

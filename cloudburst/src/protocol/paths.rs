@@ -223,7 +223,7 @@ mod tests {
         }
         assert!(!path.judge(Time::ZERO + patience, patience));
         assert!(path.judge(Time::ZERO + patience * 2, patience));
-        assert!(path.hear(Time::ZERO + patience * 3, 3, 2));
+        assert_eq!(path.hear(Time::ZERO + patience * 3, 3, 2), Some((3, 3)));
         assert!(!path.is_dead());
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use foldhash::fast::FixedState;
 
 use super::{
-    estimate::{Rate, RoundTrip},
+    estimate::{Delivery, Rate, RoundTrip},
     inbound::Inbound,
     incoming::Incoming,
     pacer::Pacer,
@@ -24,7 +24,9 @@ use super::{
 /// out if there is more.
 const PROBING_GAIN: f64 = 1.25;
 /// The least share of the link that is used for a peer.
-const LEAST_SHARE: f64 = 1.0 / 256.0;
+const LEAST_SHARE: f64 = 1.0 / 4_096.0;
+/// Shortest time over which it is measured how much gets through.
+const LEAST_PAUSE: Duration = Duration::from_millis(10);
 /// After this long without messages a peer's paths are not probed any more.
 const ACTIVE_FOR: Duration = Duration::from_secs(1);
 
@@ -60,6 +62,7 @@ pub(super) struct Peer {
     pub(super) oldest_message: u64,
     pub(super) round_trip: RoundTrip,
     pub(super) rate: Rate,
+    pub(super) delivery: Delivery,
     pub(super) pacer: Pacer,
     pub(super) heard_at: Time,
     /// When a message was last sent to it.
@@ -96,6 +99,7 @@ impl Peer {
             oldest_message: first_message,
             round_trip: RoundTrip::default(),
             rate: Rate::new(now),
+            delivery: Delivery::new(now),
             pacer: Pacer::new(now, bytes_per_s),
             heard_at: now,
             sent_at: None,
@@ -116,6 +120,18 @@ impl Peer {
     /// Whether it is of interest how its paths are.
     pub(super) fn is_in_use(&self, now: Time) -> bool {
         self.outgoing > 0 || self.sent_at.is_some_and(|at| now.since(at) < ACTIVE_FOR)
+    }
+
+    /// Sends no faster than what gets through, if most is lost.
+    pub(super) fn slow_down(&mut self, now: Time, link: f64) {
+        let pause = self.patience().max(LEAST_PAUSE);
+        if let Some(datagrams_per_s) = self.delivery.overload(now, pause) {
+            let bytes = self.paths.datagram_bytes().unwrap_or(0);
+            let rate = datagrams_per_s * bytes as f64;
+            let rate = rate.min(self.pacer.bytes_per_s());
+            self.rate.reset(now, rate);
+            self.pacer.set_rate(rate.clamp(link * LEAST_SHARE, link));
+        }
     }
 
     /// It got so many bytes within this time, of a message sent at no less than

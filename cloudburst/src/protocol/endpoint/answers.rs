@@ -103,10 +103,13 @@ impl Endpoint {
         }
         for report in reports {
             let path = peer.paths.by_id(report.path);
-            if path.is_some_and(|path| path.hear(now, report.received, report.highest)) {
+            let news = path.and_then(|path| path.hear(now, report.received, report.highest));
+            if let Some((sent, received)) = news {
                 peer.paths.delayed(now, report.path, report.delay_us);
+                peer.delivery.add(sent, received);
             }
         }
+        peer.slow_down(now, self.config.bytes_per_s());
     }
 
     fn take_stop(&mut self, now: Time, peer: PeerId, stop: &Stop) {
@@ -161,9 +164,9 @@ impl Endpoint {
         let Some(outgoing) = self.outgoing.get_mut(&id) else {
             return;
         };
-        let loss = known.paths.loss();
+        let (loss, patience) = (known.paths.loss(), known.patience());
         match have.state {
-            State::UnderWay { missing } => outgoing.missing(missing, loss),
+            State::UnderWay { missing } => outgoing.missing(now, patience, missing, loss),
             State::Unknown => {
                 // Questions get through, and none of so many symbols: they may
                 // be too long for the way.
@@ -174,11 +177,14 @@ impl Endpoint {
                     for path in known.paths.iter_mut() {
                         path.length_refuted(now, datagrams.most, datagrams);
                     }
-                    if outgoing.cut_anew(initial, loss).is_err() {
+                    if outgoing
+                        .cut_anew(initial, loss, &self.config.budget)
+                        .is_err()
+                    {
                         return self.give_up(id, Reason::Unreachable);
                     }
                 } else {
-                    outgoing.again(loss);
+                    outgoing.again(now, patience, loss);
                 }
             }
         }
@@ -217,14 +223,14 @@ impl Endpoint {
         if known.is_taken_in {
             return;
         }
-        let loss = known.paths.loss();
+        let (loss, patience) = (known.paths.loss(), known.patience());
         let unheard = known.oldest_message..known.next_message;
         for message in unheard {
             let id = SendId { peer, message };
             if let Some(outgoing) = self.outgoing.get_mut(&id)
                 && outgoing.is_unheard_of()
             {
-                outgoing.again(loss);
+                outgoing.again(now, patience, loss);
                 self.enqueue(now, id);
             }
         }
