@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 
+use super::time::Time;
+
 /// Shortest variation that is reckoned with: hosts' timers and interrupts are
 /// not more regular.
 const GRANULARITY: Duration = Duration::from_micros(100);
@@ -69,6 +71,61 @@ impl Loss {
     pub(super) fn share(&self) -> f64 {
         self.share
     }
+}
+
+/// What a peer got of what it was sent, of late.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Delivery {
+    since: Time,
+    sent: u32,
+    received: u32,
+}
+
+impl Delivery {
+    /// Fewer datagrams say nothing of a rate.
+    const LEAST: u32 = 16;
+
+    pub(super) const fn new(now: Time) -> Self {
+        Self {
+            since: now,
+            sent: 0,
+            received: 0,
+        }
+    }
+
+    pub(super) fn add(&mut self, sent: u32, received: u32) {
+        self.sent = self.sent.saturating_add(sent);
+        self.received = self.received.saturating_add(received);
+    }
+
+    /// Whether a queue overflows: more than half of what was sent did not get
+    /// through, and that is hardly ever chance. To be asked now and then;
+    /// `pause` is a round trip or longer.
+    pub(super) fn judge(&mut self, now: Time, pause: Duration) -> Option<Overload> {
+        let elapsed = now.since(self.since);
+        if elapsed < pause || self.sent < Self::LEAST {
+            return None;
+        }
+        let Self { sent, received, .. } = core::mem::replace(self, Self::new(now));
+        // After a long silence nobody knows when they were sent.
+        let is_known = elapsed < 8 * pause && received > 0;
+        let is_overload = u64::from(received) * 2 < u64::from(sent);
+        is_known.then(|| {
+            if is_overload {
+                Overload::Yes(f64::from(received) / elapsed.as_secs_f64())
+            } else {
+                Overload::No
+            }
+        })
+    }
+}
+
+/// Whether more is sent than gets through.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Overload {
+    No,
+    /// Yes; so many datagrams per second got through.
+    Yes(f64),
 }
 
 /// Symbols to send beyond the `n` of a message, so that with a probability of

@@ -56,6 +56,17 @@ struct Heard {
     highest: u64,
 }
 
+/// What a peer's word tells that was not known before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct News {
+    /// Datagrams sent since it was last heard of.
+    pub(super) sent: u32,
+    /// Those of them that arrived.
+    pub(super) received: u32,
+    /// What is remembered of the newest.
+    pub(super) mark: Option<Mark>,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     sent_at: Time,
@@ -146,9 +157,8 @@ impl Path {
         self.marks[(self.sequence % MARKS as u64) as usize] = (self.sequence, mark);
     }
 
-    /// The peer says what it has got. If that is news, what is remembered of the
-    /// newest datagram.
-    pub(super) fn hear(&mut self, now: Time, received: u32, highest: u32) -> Option<Option<Mark>> {
+    /// The peer says what it has got; what that tells, if it is news.
+    pub(super) fn hear(&mut self, now: Time, received: u32, highest: u32) -> Option<News> {
         let highest = self.whole_sequence(highest)?;
         let (new_sent, new_received) = match self.heard {
             Some(heard) if highest <= heard.highest => return None,
@@ -170,7 +180,11 @@ impl Path {
         self.probe.pause = REVIVALS[0];
         self.unreachable = false;
         let (sequence, mark) = self.marks[(highest % MARKS as u64) as usize];
-        Some((sequence == highest).then_some(mark))
+        Some(News {
+            sent: new_sent,
+            received: new_received.min(new_sent),
+            mark: (sequence == highest).then_some(mark),
+        })
     }
 
     /// A datagram's number from its lower half, if we have sent one like that.

@@ -146,17 +146,15 @@ impl Paths {
     }
 
     /// The peer tells what came by a path, and how long the newest datagram took
-    /// by the difference of two clocks. Whether that is news.
-    pub(super) fn hear(&mut self, now: Time, report: &Report) -> bool {
+    /// by the difference of two clocks. If that is news, how many datagrams were
+    /// sent since it last did, and how many of them arrived.
+    pub(super) fn hear(&mut self, now: Time, report: &Report) -> Option<(u32, u32)> {
         let delay = self.delay(report.delay_us);
-        let Some(path) = self.list.iter_mut().find(|path| path.id == report.path) else {
-            return false;
-        };
-        let Some(mark) = path.hear(now, report.received, report.highest) else {
-            return false;
-        };
-        self.bottlenecks[path.group].learn(now, delay, mark);
-        true
+        let mut paths = self.list.iter_mut();
+        let path = paths.find(|path| path.id == report.path)?;
+        let news = path.hear(now, report.received, report.highest)?;
+        self.bottlenecks[path.group].learn(now, delay, news.mark);
+        Some((news.sent, news.received))
     }
 
     /// From our clock to the peer's, in microseconds from the reference.
@@ -269,7 +267,7 @@ mod tests {
                 highest: 0,
                 delay_us,
             };
-            assert!(paths.hear(Time::ZERO, &report));
+            assert_eq!(paths.hear(Time::ZERO, &report), Some((1, 1)));
         }
         let chosen = chosen(&mut paths, 7);
         assert_eq!(chosen[..3], [1, 1, 1]);
@@ -295,7 +293,8 @@ mod tests {
         }
         assert!(!path.judge(Time::ZERO + patience, patience));
         assert!(path.judge(Time::ZERO + patience * 2, patience));
-        assert!(path.hear(Time::ZERO + patience * 3, 3, 2).is_some());
+        let news = path.hear(Time::ZERO + patience * 3, 3, 2);
+        assert!(news.is_some_and(|news| (news.sent, news.received) == (3, 3)));
         assert!(!path.is_dead());
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use foldhash::fast::FixedState;
 
 use super::{
-    estimate::RoundTrip,
+    estimate::{Delivery, Overload, RoundTrip},
     inbound::Inbound,
     incoming::Incoming,
     pacer::Pacer,
@@ -24,10 +24,12 @@ use super::{
 /// How much faster than was measured a peer is sent to, so that more is found
 /// out if there is more.
 const PROBING_GAIN: f64 = 1.1;
+/// How much faster after each time that most got through again.
+const RECOVERY_GAIN: f64 = 1.25;
 /// The least share of the link that is used for a peer.
-const LEAST_SHARE: f64 = 1.0 / 256.0;
-/// Sessions of a peer that are remembered, so that nobody can replay them.
-const RETIRED_SESSIONS: usize = 64;
+const LEAST_SHARE: f64 = 1.0 / 4_096.0;
+/// Shortest time over which it is measured how much gets through.
+const LEAST_PAUSE: Duration = Duration::from_millis(10);
 /// After this long without messages a peer's paths are not probed any more.
 const ACTIVE_FOR: Duration = Duration::from_secs(1);
 
@@ -37,8 +39,6 @@ pub(super) struct Peer {
     pub(super) sealer: Sealer,
     /// Its session, once a datagram of it has come.
     pub(super) session: Option<u64>,
-    /// Those it had before it was restarted.
-    pub(super) retired_sessions: Vec<u64>,
     /// Opens its datagrams, by key; the one used last in front.
     pub(super) openers: Vec<Opener>,
     /// Whether it has taken a message of ours.
@@ -65,6 +65,9 @@ pub(super) struct Peer {
     pub(super) oldest_message: u64,
     pub(super) round_trip: RoundTrip,
     pub(super) survey: Survey,
+    pub(super) delivery: Delivery,
+    /// Bytes per second that are not exceeded after more than half was lost.
+    ceiling: f64,
     pub(super) pacer: Pacer,
     pub(super) heard_at: Time,
     /// When a message was last sent to it.
@@ -84,7 +87,6 @@ impl Peer {
         Self {
             sealer,
             session: None,
-            retired_sessions: Vec::new(),
             openers: Vec::new(),
             is_taken_in: false,
             is_ours,
@@ -102,22 +104,13 @@ impl Peer {
             oldest_message: first_message,
             round_trip: RoundTrip::default(),
             survey: Survey::new(now),
+            delivery: Delivery::new(now),
+            ceiling: f64::INFINITY,
             pacer: Pacer::new(now, bytes_per_s),
             heard_at: now,
             sent_at: None,
             alarm: Alarm::default(),
         }
-    }
-
-    /// The peer was restarted: its paths and messages are numbered anew.
-    pub(super) fn forget_session(&mut self, session: u64) {
-        if self.retired_sessions.len() == RETIRED_SESSIONS {
-            self.retired_sessions.remove(0);
-        }
-        self.retired_sessions.push(session);
-        self.openers.clear();
-        self.inbound = Inbound::default();
-        self.window = Window::default();
     }
 
     /// Our session with it.
@@ -135,12 +128,21 @@ impl Peer {
         self.outgoing > 0 || self.sent_at.is_some_and(|at| now.since(at) < ACTIVE_FOR)
     }
 
-    /// Sends as fast as its paths carry, as far as that is known.
-    pub(super) fn adapt(&mut self, link: f64) {
-        if let Some(rate) = self.paths.rate() {
-            let rate = rate * PROBING_GAIN;
-            self.pacer.set_rate(rate.clamp(link * LEAST_SHARE, link));
+    /// Sends as fast as its paths carry, as far as that is known, and no faster
+    /// than what gets through if most is lost.
+    pub(super) fn adapt(&mut self, now: Time, link: f64) {
+        let pause = self.patience().max(LEAST_PAUSE);
+        match self.delivery.judge(now, pause) {
+            Some(Overload::Yes(datagrams_per_s)) => {
+                let bytes = self.paths.datagram_bytes().unwrap_or(0);
+                self.ceiling = (datagrams_per_s * bytes as f64).min(self.pacer.bytes_per_s());
+            }
+            Some(Overload::No) => self.ceiling *= RECOVERY_GAIN,
+            None => {}
         }
+        let rate = self.paths.rate().map_or(link, |rate| rate * PROBING_GAIN);
+        let rate = rate.min(self.ceiling);
+        self.pacer.set_rate(rate.clamp(link * LEAST_SHARE, link));
     }
 
     /// Time that a byte takes on one of the paths if nothing is known of it, in ns.

@@ -72,8 +72,8 @@ impl Accounts {
         exchange.is_trusted |= is_answer(datagram);
     }
 
-    pub(crate) fn give_out(&mut self, now: u64, to: IpAddr, bytes: usize) {
-        let bytes = bytes as u64;
+    pub(crate) fn give_out(&mut self, now: u64, to: IpAddr, datagram: &[u8]) {
+        let bytes = datagram.len() as u64;
         self.datagrams_sent += 1;
         self.bytes_sent += bytes;
         let exchange = self.addresses.entry(to).or_default();
@@ -86,7 +86,10 @@ impl Accounts {
             exchange.bytes_out,
             exchange.bytes_in
         );
-        self.check_rate(now, bytes);
+        // Answers are no longer than what they answer, and wait for nothing.
+        if self.limits.mode == Mode::Paper || !is_answer(datagram) {
+            self.check_rate(now, bytes);
+        }
     }
 
     fn check_rate(&mut self, now: u64, bytes: u64) {

@@ -102,8 +102,8 @@ impl Scenario {
         self.sends.sort_by_key(|send| send.at);
     }
 
-    /// What the slowest path carries within a second and a half, of which
-    /// redundancy and replies take some.
+    /// What the slowest path carries within a second, of which redundancy and
+    /// replies take some.
     fn capacity_bytes(&self) -> u64 {
         let directions = self.paths.iter().flat_map(|path| &path.directions);
         let slowest = directions
@@ -114,7 +114,7 @@ impl Scenario {
             .iter()
             .map(|host| host.config.link_bits_per_s)
             .min();
-        slowest.min(link).unwrap_or(0) / 8 * 3 / 2
+        slowest.min(link).unwrap_or(0) / 8
     }
 
     fn add_fault(&mut self, random: &mut Random) {
@@ -230,7 +230,10 @@ fn squeeze(random: &mut Random, host: &mut HostPlan) {
 fn paths(random: &mut Random, is_kind: bool) -> Vec<Path> {
     let delay = random.pick(&[50, 500, 5_000, 40_000]) * MICRO;
     let rate = random.pick(&[1, 5, 50, 50, 1_000]) * 1_000_000;
-    let fifo = random.pick(&[20_000, 100_000, 1_000_000]);
+    // Of no more than a second, or nothing is heard for longer than that.
+    let fifo = random
+        .pick(&[20_000, 100_000, 1_000_000])
+        .min(rate as usize / 8);
     let most_loss = if is_kind { 0.28 } else { 0.7 };
     let are_alike = random.chance(0.4);
     let same = impairments(random, most_loss);

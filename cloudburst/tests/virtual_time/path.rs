@@ -9,6 +9,9 @@ pub(crate) const SECOND: u64 = 1_000_000_000;
 /// Ethernet, IPv4 and UDP around a datagram.
 const OVERHEAD_BYTES: usize = 42;
 
+/// Of bulk traffic, queueing included.
+const ROUND_TRIP_NS: f64 = 10e6;
+
 /// Loses datagrams.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Loss {
@@ -95,6 +98,8 @@ struct Bulk {
     bytes_per_ns: f64,
     increase: f64,
     carried_bytes: f64,
+    /// Until when a loss is taken for part of the one before.
+    recovers_ns: f64,
 }
 
 impl Link {
@@ -118,6 +123,7 @@ impl Link {
             bytes_per_ns: self.bytes_per_ns * share,
             increase: self.bytes_per_ns / 50.0,
             carried_bytes: 0.0,
+            recovers_ns: 0.0,
         });
     }
 
@@ -159,15 +165,19 @@ impl Link {
             return;
         };
         let offered = bulk.bytes_per_ns * ns;
+        bulk.recovers_ns = (bulk.recovers_ns - ns).max(0.0);
         self.backlog_bytes = (self.backlog_bytes + offered - drained).max(0.0);
         bulk.carried_bytes += offered;
         let over = self.backlog_bytes - self.fifo_bytes;
         if over > 0.0 {
             self.backlog_bytes = self.fifo_bytes;
             bulk.carried_bytes -= over;
-            bulk.bytes_per_ns /= 2.0;
+            if bulk.recovers_ns == 0.0 {
+                bulk.bytes_per_ns /= 2.0;
+                bulk.recovers_ns = ROUND_TRIP_NS;
+            }
         } else {
-            bulk.bytes_per_ns += bulk.increase * (ns / 10e6);
+            bulk.bytes_per_ns += bulk.increase * (ns / ROUND_TRIP_NS);
         }
     }
 }

@@ -139,7 +139,7 @@ fn line(name: &str, bytes: usize, outcomes: &[Outcome]) {
 /// Of what the paths that bulk uses carry.
 fn bulk_share(outcomes: &[Outcome]) -> f64 {
     let shares = outcomes.iter().flat_map(|outcome| {
-        let seconds = outcome.world.now as f64 / 1e9;
+        let seconds = outcome.ended as f64 / 1e9;
         let links = outcome
             .world
             .network

@@ -105,8 +105,7 @@ impl World {
             route.socket.0 < host.plan.sockets,
             "{route:?} is no socket of host {number}"
         );
-        host.accounts
-            .give_out(self.now, route.remote.ip(), segment.len());
+        host.accounts.give_out(self.now, route.remote.ip(), segment);
         self.log.numbers(&[self.now, 3, number as u64]);
         self.log.bytes(segment);
         self.log.say(

@@ -8,7 +8,7 @@ use super::{
         outgoing::symbol_bytes,
         packet::{
             Body, Busy, Challenge, Echo, Have, Header, Opener, Outcome, Pong, Reports,
-            STATELESS_PATH, State, Stop, symbol_datagram_bytes,
+            STATELESS_PATH, State, Stop,
         },
         time::Time,
     },
@@ -39,15 +39,10 @@ impl Endpoint {
             self.statistics.refused.malformed += 1;
             return;
         };
-        // Of the session without state nothing is known, and it is nobody's.
-        let is_stateless = header.path == STATELESS_PATH && trigger.peer.is_none();
-        // A peer that was restarted, or that we had not heard of before.
-        if !is_stateless && trigger.peer.is_none() && !self.bind(header.session, peer) {
-            self.statistics.refused.replayed += 1;
-            return;
-        }
-        if !is_stateless {
-            let noted = trigger.peer.unwrap_or(peer);
+        let noted = trigger
+            .peer
+            .or_else(|| self.recognise(header, peer).then_some(peer));
+        if let Some(noted) = noted {
             self.note(now, noted, header, trigger.route, opener);
         }
         if self.peers.get(peer).is_some_and(|peer| peer.is_ours) {
@@ -76,20 +71,19 @@ impl Endpoint {
         }
     }
 
-    /// A peer's datagrams come by this session from now on, if they are no replays.
-    pub(super) fn bind(&mut self, session: u64, peer: PeerId) -> bool {
-        let Some(known) = self.peers.get(peer) else {
-            return false;
-        };
-        if known.session.is_some() {
-            // What was under way from it before it was restarted never comes.
-            let mut incoming: Vec<u64> = known.incoming.keys().copied().collect();
-            incoming.sort_unstable();
-            for message in incoming {
-                self.drop_incoming(peer, message);
-            }
-        }
-        self.peers.bind_session(session, peer)
+    /// Whether an answer is from the session that a peer's datagrams come by: from
+    /// now on, if none was known. A peer keeps the one that it has, even if
+    /// another answers for it. It may have been restarted, and then begins anew
+    /// as another peer; or each end has begun by itself and got to know the other
+    /// twice, and what is done of the one session is not done of the other.
+    fn recognise(&mut self, header: &Header, peer: PeerId) -> bool {
+        // Nobody has the session without state.
+        let is_first = header.path != STATELESS_PATH
+            && self
+                .peers
+                .get(peer)
+                .is_some_and(|peer| peer.session.is_none());
+        is_first && self.peers.bind_session(header.session, peer)
     }
 
     /// What an answer tells of the paths.
@@ -108,9 +102,11 @@ impl Endpoint {
             }
         }
         for report in reports {
-            peer.paths.hear(now, &report);
+            if let Some((sent, received)) = peer.paths.hear(now, &report) {
+                peer.delivery.add(sent, received);
+            }
         }
-        peer.adapt(self.config.bytes_per_s());
+        peer.adapt(now, self.config.bytes_per_s());
     }
 
     fn take_stop(&mut self, now: Time, peer: PeerId, stop: &Stop) {
@@ -158,9 +154,9 @@ impl Endpoint {
         let Some(outgoing) = self.outgoing.get_mut(&id) else {
             return;
         };
-        let loss = known.paths.loss();
+        let (loss, patience) = (known.paths.loss(), known.patience());
         match have.state {
-            State::UnderWay { missing } => outgoing.missing(missing, loss),
+            State::UnderWay { missing } => outgoing.missing(now, patience, missing, loss),
             State::Unknown => {
                 // Questions get through, and none of so many symbols: they may
                 // be too long for the way.
@@ -171,11 +167,14 @@ impl Endpoint {
                     for path in known.paths.iter_mut() {
                         path.length_refuted(now, datagrams.most, datagrams);
                     }
-                    if outgoing.cut_anew(initial, loss).is_err() {
+                    if outgoing
+                        .cut_anew(initial, loss, &self.config.budget)
+                        .is_err()
+                    {
                         return self.give_up(id, Reason::Unreachable);
                     }
                 } else {
-                    outgoing.again(loss);
+                    outgoing.again(now, patience, loss);
                 }
             }
         }
@@ -205,7 +204,8 @@ impl Endpoint {
             path.length_proven(pong.datagram_bytes.into());
         }
         let own = reports.find(|report| report.path == id);
-        if let Some(index) = peer.paths.iter().position(|path| path.id == id)
+        let index = peer.paths.iter().position(|path| path.id == id);
+        if let Some(index) = index
             && let Some(report) = own
         {
             let delay = peer.paths.delay(report.delay_us);
@@ -223,14 +223,14 @@ impl Endpoint {
         if known.is_taken_in {
             return;
         }
-        let loss = known.paths.loss();
+        let (loss, patience) = (known.paths.loss(), known.patience());
         let unheard = known.oldest_message..known.next_message;
         for message in unheard {
             let id = SendId { peer, message };
             if let Some(outgoing) = self.outgoing.get_mut(&id)
                 && outgoing.is_unheard_of()
             {
-                outgoing.again(loss);
+                outgoing.again(now, patience, loss);
                 self.enqueue(now, id);
             }
         }

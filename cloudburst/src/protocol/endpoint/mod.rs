@@ -21,6 +21,7 @@ use super::{
     Kind,
     address::Addresses,
     config::{Config, ConfigError},
+    estimate::Delivery,
     event::{ConnectError, Event, PathReport, PeerId, Reason, Route, SendError, SendId, SocketId},
     incoming::Pool,
     outgoing::{Outgoing, symbol_bytes},
@@ -205,6 +206,10 @@ impl Endpoint {
             Outgoing::new(now, id, (kind, message), memory, symbol_bytes, &self.config)
                 .map_err(|_| too_large)?;
         known.next_message += 1;
+        if known.outgoing == 0 {
+            // The silence before does not tell of a rate.
+            known.delivery = Delivery::new(now);
+        }
         known.outgoing += 1;
         known.sent_at = Some(now);
         outgoing.begin(known.paths.loss());

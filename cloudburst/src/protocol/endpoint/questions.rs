@@ -43,7 +43,7 @@ impl Endpoint {
                 .peers
                 .get(peer)
                 .is_some_and(|peer| peer.session.is_none())
-            && self.bind(trigger.asker, peer)
+            && self.peers.bind_session(trigger.asker, peer)
         {
             return Some(peer);
         }

@@ -3,7 +3,7 @@
 use super::{
     super::{
         event::{Ecn, PeerId, Route},
-        packet::{Body, Header, OpenError, Opener},
+        packet::{Body, Header, Kind, OpenError, Opener},
         time::Time,
     },
     Endpoint,
@@ -145,7 +145,9 @@ impl Endpoint {
         }
         if let Some(peer) = trigger.peer {
             self.note(now, peer, header, trigger.route, opener);
-            self.challenge_if_needed(now, peer, trigger);
+            if header.kind != Kind::Token {
+                self.challenge_if_needed(now, peer, trigger);
+            }
         }
         match body {
             Body::Symbol(symbol) => self.take_symbol(now, trigger, symbol),
