@@ -10,9 +10,11 @@ const BURST_BYTES: usize = 4_000;
 const NOISE: Duration = Duration::from_micros(150);
 /// How long the least delay is remembered: clocks drift, and routes change.
 const LEAST_AGE: Duration = Duration::from_secs(5);
+/// A pause that ends a burst, if it has left the queue by then.
+const PAUSE: Duration = Duration::from_millis(1);
 /// Half of what was learnt of others' queue is forgotten after this: it may have
 /// run empty by then, and only traffic will tell.
-const FOREIGN_HALF_LIFE: Duration = Duration::from_millis(100);
+const FOREIGN_HALF_LIFE: Duration = Duration::from_millis(500);
 
 /// What datagrams wait for together.
 ///
@@ -22,13 +24,16 @@ const FOREIGN_HALF_LIFE: Duration = Duration::from_millis(100);
 /// from those that come at the end of a burst.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bottleneck {
-    /// Time that a byte takes, in ns; 0: not known.
-    ns_per_byte: f64,
+    /// Time that a byte takes, in ns.
+    ns_per_byte: Option<f64>,
     /// When all that we have sent will be through.
     busy_until: Time,
     burst: Burst,
+    last_sent: Time,
     /// What others have in the queue, and when that was so.
     foreign: (Duration, Time),
+    /// Until then something of ours was in the queue, by what the peer told.
+    own_until: Time,
     /// The least delay of this age and of the one before, in µs from the peer's reference.
     least: [Option<i32>; 2],
     least_since: Time,
@@ -46,33 +51,39 @@ struct Burst {
 pub(super) struct Mark {
     sent_at: Time,
     burst: Burst,
-    /// How long it was to wait for what we had sent before.
-    wait: Duration,
+    /// Whether nothing of ours was in the queue before it.
+    is_alone: bool,
 }
 
 impl Bottleneck {
     pub(super) fn new(now: Time) -> Self {
         Self {
-            ns_per_byte: 0.0,
+            ns_per_byte: None,
             busy_until: now,
             burst: Burst::default(),
+            last_sent: now,
             foreign: (Duration::ZERO, now),
+            own_until: now,
             least: [None; 2],
             least_since: now,
         }
     }
 
+    /// Takes over what is known of an empty way that leads through here.
+    pub(super) fn inherit(&mut self, other: &Self) {
+        for (own, other) in self.least.iter_mut().zip(other.least) {
+            *own = own.iter().copied().chain(other).min();
+        }
+        self.least_since = other.least_since;
+    }
+
     /// Bytes per second, if it is known.
     pub(super) fn rate(&self) -> Option<f64> {
-        (self.ns_per_byte > 0.0).then(|| 1e9 / self.ns_per_byte)
+        self.ns_per_byte.map(|ns| 1e9 / ns)
     }
 
     fn time_of(&self, bytes: usize, default_ns_per_byte: f64) -> Duration {
-        let ns_per_byte = if self.ns_per_byte > 0.0 {
-            self.ns_per_byte
-        } else {
-            default_ns_per_byte
-        };
+        let ns_per_byte = self.ns_per_byte.unwrap_or(default_ns_per_byte);
         Duration::from_nanos((bytes as f64 * ns_per_byte) as u64)
     }
 
@@ -119,19 +130,21 @@ impl Bottleneck {
     }
 
     pub(super) fn sent(&mut self, now: Time, bytes: usize, default_ns_per_byte: f64) -> Mark {
-        if now >= self.busy_until {
+        let is_quiet = now >= self.busy_until && now.since(self.last_sent) > PAUSE;
+        self.last_sent = now;
+        if is_quiet {
             self.burst = Burst {
                 began: now,
                 bytes: 0,
             };
         }
-        let wait = self.busy_until.since(now);
+        let is_alone = is_quiet && now >= self.own_until.max(self.busy_until + self.foreign(now));
         self.burst.bytes += bytes;
         self.busy_until = self.busy_until.max(now) + self.time_of(bytes, default_ns_per_byte);
         Mark {
             sent_at: now,
             burst: self.burst,
-            wait,
+            is_alone,
         }
     }
 
@@ -146,27 +159,24 @@ impl Bottleneck {
             return;
         };
         let queue = Duration::from_micros(delay.saturating_sub(least).max(0).unsigned_abs().into());
+        self.own_until = self.own_until.max(mark.sent_at + queue);
         let foreign = self.foreign(now);
-        if mark.burst.bytes < BURST_BYTES {
-            let rest = queue.saturating_sub(mark.wait);
-            self.foreign = ((foreign + rest) / 2, now);
-            return;
+        if mark.is_alone {
+            self.foreign = ((foreign + queue) / 2, now);
         }
         let sending = mark.sent_at.since(mark.burst.began);
         let own = queue.saturating_sub(foreign);
-        if own > NOISE.max(sending / 4) {
+        if mark.burst.bytes >= BURST_BYTES && own > NOISE.max(sending / 4) {
             let sample = (own + sending).as_nanos() as f64 / mark.burst.bytes as f64;
-            self.ns_per_byte = if self.ns_per_byte > 0.0 {
-                // Rather too slow than a queue that nobody sees.
-                self.ns_per_byte + (sample.min(4.0 * self.ns_per_byte) - self.ns_per_byte) / 4.0
-            } else {
-                sample
-            };
-        } else if mark.wait > own + NOISE {
-            self.ns_per_byte *= 0.9;
+            self.learn_rate(sample);
         }
-        if own < NOISE {
-            self.foreign = (queue.min(foreign), now);
-        }
+    }
+
+    fn learn_rate(&mut self, sample: f64) {
+        self.ns_per_byte = Some(match self.ns_per_byte {
+            // What others put into the queue meanwhile looks like a slow link.
+            Some(before) => before + (sample.min(2.0 * before) - before) / 4.0,
+            None => sample,
+        });
     }
 }

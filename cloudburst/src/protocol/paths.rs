@@ -202,9 +202,11 @@ impl Paths {
         if same {
             return;
         }
-        self.bottlenecks = vec![Bottleneck::new(now); count];
-        for index in 0..count {
-            self.list[index].group = group(index).map_or(index, usize::from);
+        let before = core::mem::replace(&mut self.bottlenecks, vec![Bottleneck::new(now); count]);
+        for (index, path) in self.list.iter_mut().enumerate() {
+            let joined = group(index).map_or(index, usize::from);
+            self.bottlenecks[joined].inherit(&before[path.group]);
+            path.group = joined;
         }
     }
 

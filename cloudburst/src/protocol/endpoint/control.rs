@@ -255,12 +255,6 @@ impl Endpoint {
     ) -> Option<usize> {
         let known = self.peers.get_mut(peer)?;
         let index = known.paths.position(route)?;
-        let path = known.paths.get_mut(index);
-        let stamp = Stamp {
-            path: path.id,
-            sent_us: now.as_wire_micros(),
-            sequence: path.take_sequence(now),
-        };
         let overhead = HEADER_BYTES
             + if known.sealer.is_sealing() {
                 TAG_BYTES
@@ -279,6 +273,14 @@ impl Endpoint {
             self.statistics.refused.amplification_capped += 1;
             return None;
         }
+        let ns_per_byte = known.default_ns_per_byte(self.config.bytes_per_s());
+        known.paths.sending(now, index, room, ns_per_byte);
+        let path = known.paths.get_mut(index);
+        let stamp = Stamp {
+            path: path.id,
+            sent_us: now.as_wire_micros(),
+            sequence: path.take_sequence(now),
+        };
         known.oldest_message = super::oldest(peer, known, &self.outgoing);
         let oldest = known.oldest_message;
         let written = known
