@@ -105,7 +105,7 @@ impl Peer {
             round_trip: RoundTrip::default(),
             survey: Survey::new(now),
             delivery: Delivery::new(now),
-            ceiling: f64::INFINITY,
+            ceiling: bytes_per_s,
             pacer: Pacer::new(now, bytes_per_s),
             heard_at: now,
             sent_at: None,
@@ -135,9 +135,11 @@ impl Peer {
         match self.delivery.judge(now, pause) {
             Some(Overload::Yes(datagrams_per_s)) => {
                 let bytes = self.paths.datagram_bytes().unwrap_or(0);
-                self.ceiling = (datagrams_per_s * bytes as f64).min(self.pacer.bytes_per_s());
+                let rate = self.pacer.bytes_per_s();
+                // If there was little to send, what got through is no measure.
+                self.ceiling = (datagrams_per_s * bytes as f64).clamp(rate / 2.0, rate);
             }
-            Some(Overload::No) => self.ceiling *= RECOVERY_GAIN,
+            Some(Overload::No) => self.ceiling = (self.ceiling * RECOVERY_GAIN).min(link),
             None => {}
         }
         let rate = self.paths.rate().map_or(link, |rate| rate * PROBING_GAIN);
