@@ -137,20 +137,33 @@ impl Delivery {
         self.received = self.received.saturating_add(received);
     }
 
-    /// Datagrams per second that got through, if more than half of them did
-    /// not: that is a queue that overflows, and hardly ever chance. To be asked
-    /// now and then; `pause` is a round trip or longer.
-    pub(super) fn overload(&mut self, now: Time, pause: Duration) -> Option<f64> {
+    /// What they come to. To be asked now and then; `pause` is a round trip or longer.
+    pub(super) fn verdict(&mut self, now: Time, pause: Duration) -> Verdict {
         let elapsed = now.since(self.since);
         if elapsed < pause || self.sent < Self::LEAST {
-            return None;
+            return Verdict::Unknown;
         }
         let Self { sent, received, .. } = core::mem::replace(self, Self::new(now));
-        // After a long silence nobody knows when they were sent.
-        let is_known = elapsed < 8 * pause && received > 0;
-        let is_overload = is_known && u64::from(received) * 2 < u64::from(sent);
-        is_overload.then(|| f64::from(received) / elapsed.as_secs_f64())
+        let (sent, arrived) = (u64::from(sent), u64::from(received));
+        if arrived * 8 >= sent * 5 {
+            Verdict::Fine
+        } else if arrived * 2 < sent && arrived > 0 && elapsed < 8 * pause {
+            // After a longer silence nobody knows when they were sent.
+            Verdict::Overload(f64::from(received) / elapsed.as_secs_f64())
+        } else {
+            Verdict::Unknown
+        }
     }
+}
+
+/// How a peer gets on with the rate that it is sent to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Verdict {
+    Unknown,
+    Fine,
+    /// More than half is lost: that is a queue that overflows, and hardly ever
+    /// chance. So many datagrams per second got through.
+    Overload(f64),
 }
 
 /// Symbols to send beyond the `n` of a message, so that with a probability of

@@ -9,7 +9,7 @@ use std::{
 use foldhash::fast::FixedState;
 
 use super::{
-    estimate::{Delivery, Rate, RoundTrip},
+    estimate::{Delivery, Rate, RoundTrip, Verdict},
     inbound::Inbound,
     incoming::Incoming,
     pacer::Pacer,
@@ -63,6 +63,8 @@ pub(super) struct Peer {
     pub(super) round_trip: RoundTrip,
     pub(super) rate: Rate,
     pub(super) delivery: Delivery,
+    /// Whether the rate was lowered because most was lost.
+    is_slowed: bool,
     pub(super) pacer: Pacer,
     pub(super) heard_at: Time,
     /// When a message was last sent to it.
@@ -100,6 +102,7 @@ impl Peer {
             round_trip: RoundTrip::default(),
             rate: Rate::new(now),
             delivery: Delivery::new(now),
+            is_slowed: false,
             pacer: Pacer::new(now, bytes_per_s),
             heard_at: now,
             sent_at: None,
@@ -122,16 +125,23 @@ impl Peer {
         self.outgoing > 0 || self.sent_at.is_some_and(|at| now.since(at) < ACTIVE_FOR)
     }
 
-    /// Sends no faster than what gets through, if most is lost.
-    pub(super) fn slow_down(&mut self, now: Time, link: f64) {
+    /// Sends no faster than what gets through, if most is lost, and then a
+    /// little faster each time that it is not.
+    pub(super) fn adapt_rate(&mut self, now: Time, link: f64) {
         let pause = self.patience().max(LEAST_PAUSE);
-        if let Some(datagrams_per_s) = self.delivery.overload(now, pause) {
-            let bytes = self.paths.datagram_bytes().unwrap_or(0);
-            let rate = datagrams_per_s * bytes as f64;
-            let rate = rate.min(self.pacer.bytes_per_s());
-            self.rate.reset(now, rate);
-            self.pacer.set_rate(rate.clamp(link * LEAST_SHARE, link));
-        }
+        let rate = match self.delivery.verdict(now, pause) {
+            Verdict::Overload(datagrams_per_s) => {
+                let bytes = self.paths.datagram_bytes().unwrap_or(0);
+                let rate = datagrams_per_s * bytes as f64;
+                let rate = rate.min(self.pacer.bytes_per_s());
+                self.rate.reset(now, rate);
+                self.is_slowed = true;
+                rate
+            }
+            Verdict::Fine if self.is_slowed => self.pacer.bytes_per_s() * PROBING_GAIN,
+            _ => return,
+        };
+        self.pacer.set_rate(rate.clamp(link * LEAST_SHARE, link));
     }
 
     /// It got so many bytes within this time, of a message sent at no less than
@@ -141,6 +151,7 @@ impl Peer {
             return;
         }
         self.rate.sample(now, bytes as f64 / spread.as_secs_f64());
+        self.is_slowed = false;
         if let Some(highest) = self.rate.highest() {
             self.pacer
                 .set_rate((highest * PROBING_GAIN).clamp(link * LEAST_SHARE, link));

@@ -109,7 +109,7 @@ impl Endpoint {
                 peer.delivery.add(sent, received);
             }
         }
-        peer.slow_down(now, self.config.bytes_per_s());
+        peer.adapt_rate(now, self.config.bytes_per_s());
     }
 
     fn take_stop(&mut self, now: Time, peer: PeerId, stop: &Stop) {
