@@ -55,6 +55,8 @@ pub(super) struct Outgoing {
     was_busy: bool,
     /// Paths that carried a symbol, a bit for each.
     paths: u64,
+    /// When the last symbol sent should be there.
+    pub(super) expected: Time,
     /// Whether it is among those to be sent.
     pub(super) is_queued: bool,
     pub(super) alarm: Alarm,
@@ -107,6 +109,7 @@ impl Outgoing {
             is_busy: false,
             was_busy: false,
             paths: 0,
+            expected: now,
             is_queued: false,
             alarm: Alarm::default(),
         })
@@ -218,7 +221,7 @@ impl Outgoing {
         } else {
             patience
         };
-        (now + pause).min(self.ends)
+        (now.max(self.expected) + pause).min(self.ends)
     }
 
     /// The receiver misses so many symbols.
@@ -261,11 +264,6 @@ impl Outgoing {
         self.was_busy = true;
         self.goal = self.sent;
         (now + pause * (1 << (self.busies - 1))).min(self.ends)
-    }
-
-    /// Whether all symbols went at once, as fast as the pacer let them.
-    pub(super) fn is_one_burst(&self) -> bool {
-        self.tails == 0 && self.asks == 0 && self.generation == 0 && self.have.is_none()
     }
 
     /// Whether nothing is known to have arrived.

@@ -9,12 +9,13 @@ use std::{
 use foldhash::fast::FixedState;
 
 use super::{
-    estimate::{Delivery, Rate, RoundTrip, Verdict},
+    estimate::{Delivery, Overload, RoundTrip},
     inbound::Inbound,
     incoming::Incoming,
     pacer::Pacer,
     packet::{Opener, Sealer},
     paths::Paths,
+    survey::Survey,
     time::Time,
     timers::Alarm,
     window::Window,
@@ -22,7 +23,9 @@ use super::{
 
 /// How much faster than was measured a peer is sent to, so that more is found
 /// out if there is more.
-const PROBING_GAIN: f64 = 1.25;
+const PROBING_GAIN: f64 = 1.1;
+/// How much faster after each time that most got through again.
+const RECOVERY_GAIN: f64 = 1.25;
 /// The least share of the link that is used for a peer.
 const LEAST_SHARE: f64 = 1.0 / 4_096.0;
 /// Shortest time over which it is measured how much gets through.
@@ -61,10 +64,10 @@ pub(super) struct Peer {
     pub(super) next_message: u64,
     pub(super) oldest_message: u64,
     pub(super) round_trip: RoundTrip,
-    pub(super) rate: Rate,
+    pub(super) survey: Survey,
     pub(super) delivery: Delivery,
-    /// Whether the rate was lowered because most was lost.
-    is_slowed: bool,
+    /// Bytes per second that are not exceeded after more than half was lost.
+    ceiling: f64,
     pub(super) pacer: Pacer,
     pub(super) heard_at: Time,
     /// When a message was last sent to it.
@@ -100,9 +103,9 @@ impl Peer {
             next_message: first_message,
             oldest_message: first_message,
             round_trip: RoundTrip::default(),
-            rate: Rate::new(now),
+            survey: Survey::new(now),
             delivery: Delivery::new(now),
-            is_slowed: false,
+            ceiling: f64::INFINITY,
             pacer: Pacer::new(now, bytes_per_s),
             heard_at: now,
             sent_at: None,
@@ -125,36 +128,25 @@ impl Peer {
         self.outgoing > 0 || self.sent_at.is_some_and(|at| now.since(at) < ACTIVE_FOR)
     }
 
-    /// Sends no faster than what gets through, if most is lost, and then a
-    /// little faster each time that it is not.
-    pub(super) fn adapt_rate(&mut self, now: Time, link: f64) {
+    /// Sends as fast as its paths carry, as far as that is known, and no faster
+    /// than what gets through if most is lost.
+    pub(super) fn adapt(&mut self, now: Time, link: f64) {
         let pause = self.patience().max(LEAST_PAUSE);
-        let rate = match self.delivery.verdict(now, pause) {
-            Verdict::Overload(datagrams_per_s) => {
+        match self.delivery.judge(now, pause) {
+            Some(Overload::Yes(datagrams_per_s)) => {
                 let bytes = self.paths.datagram_bytes().unwrap_or(0);
-                let rate = datagrams_per_s * bytes as f64;
-                let rate = rate.min(self.pacer.bytes_per_s());
-                self.rate.reset(now, rate);
-                self.is_slowed = true;
-                rate
+                self.ceiling = (datagrams_per_s * bytes as f64).min(self.pacer.bytes_per_s());
             }
-            Verdict::Fine if self.is_slowed => self.pacer.bytes_per_s() * PROBING_GAIN,
-            _ => return,
-        };
+            Some(Overload::No) => self.ceiling *= RECOVERY_GAIN,
+            None => {}
+        }
+        let rate = self.paths.rate().map_or(link, |rate| rate * PROBING_GAIN);
+        let rate = rate.min(self.ceiling);
         self.pacer.set_rate(rate.clamp(link * LEAST_SHARE, link));
     }
 
-    /// It got so many bytes within this time, of a message sent at no less than
-    /// the pacer's rate.
-    pub(super) fn measured(&mut self, now: Time, bytes: usize, spread: Duration, link: f64) {
-        if spread < Duration::from_micros(20) {
-            return;
-        }
-        self.rate.sample(now, bytes as f64 / spread.as_secs_f64());
-        self.is_slowed = false;
-        if let Some(highest) = self.rate.highest() {
-            self.pacer
-                .set_rate((highest * PROBING_GAIN).clamp(link * LEAST_SHARE, link));
-        }
+    /// Time that a byte takes on one of the paths if nothing is known of it, in ns.
+    pub(super) fn default_ns_per_byte(&self, link: f64) -> f64 {
+        1e9 / link * self.paths.width() as f64
     }
 }

@@ -8,7 +8,7 @@ use super::{
         outgoing::symbol_bytes,
         packet::{
             Body, Busy, Challenge, Echo, Have, Header, Opener, Outcome, Pong, Reports,
-            STATELESS_PATH, State, Stop, symbol_datagram_bytes,
+            STATELESS_PATH, State, Stop,
         },
         time::Time,
     },
@@ -64,7 +64,7 @@ impl Endpoint {
             }
             Body::Pong(pong, reports) => {
                 self.learn(now, peer, &pong.echo, reports);
-                self.take_pong(peer, &pong);
+                self.take_pong(peer, &pong, reports);
             }
             Body::Challenge(challenge) => self.take_challenge(now, peer, trigger, &challenge),
             _ => self.statistics.refused.unexpected += 1,
@@ -102,14 +102,11 @@ impl Endpoint {
             }
         }
         for report in reports {
-            let path = peer.paths.by_id(report.path);
-            let news = path.and_then(|path| path.hear(now, report.received, report.highest));
-            if let Some((sent, received)) = news {
-                peer.paths.delayed(now, report.path, report.delay_us);
+            if let Some((sent, received)) = peer.paths.hear(now, &report) {
                 peer.delivery.add(sent, received);
             }
         }
-        peer.adapt_rate(now, self.config.bytes_per_s());
+        peer.adapt(now, self.config.bytes_per_s());
     }
 
     fn take_stop(&mut self, now: Time, peer: PeerId, stop: &Stop) {
@@ -141,13 +138,6 @@ impl Endpoint {
         self.statistics.symbols_needed += u64::from(needed);
         if let Some(known) = self.peers.get_mut(peer) {
             known.is_taken_in = true;
-            if outgoing.is_one_burst() && stop.needed >= 4 {
-                let is_sealing = known.sealer.is_sealing();
-                let datagram_bytes = symbol_datagram_bytes(outgoing.symbol_bytes(), is_sealing);
-                let bytes = usize::from(stop.needed - 1) * datagram_bytes;
-                let spread = Duration::from_micros(stop.spread_us.into());
-                known.measured(now, bytes, spread, self.config.bytes_per_s());
-            }
         }
         self.events.push_back(Event::Delivered { id, receipt });
         self.reuse(outgoing);
@@ -205,11 +195,21 @@ impl Endpoint {
         }
     }
 
-    fn take_pong(&mut self, peer: PeerId, pong: &Pong) {
-        if let Some(peer) = self.peers.get_mut(peer)
-            && let Some(path) = peer.paths.by_id(pong.echo.path)
-        {
+    fn take_pong(&mut self, peer: PeerId, pong: &Pong, mut reports: Reports<'_>) {
+        let Some(peer) = self.peers.get_mut(peer) else {
+            return;
+        };
+        let id = pong.echo.path;
+        if let Some(path) = peer.paths.by_id(id) {
             path.length_proven(pong.datagram_bytes.into());
+        }
+        let own = reports.find(|report| report.path == id);
+        let index = peer.paths.iter().position(|path| path.id == id);
+        if let Some(index) = index
+            && let Some(report) = own
+        {
+            let delay = peer.paths.delay(report.delay_us);
+            peer.survey.take(pong.nonce, index, delay);
         }
     }
 

@@ -106,7 +106,7 @@ impl Endpoint {
         let peer = self.peers.get_mut(id.peer)?;
         let outgoing = self.outgoing.get_mut(&id)?;
         let index = peer.paths.position(route)?;
-        let path = peer.paths.get_mut(index);
+        let ns_per_byte = peer.default_ns_per_byte(self.config.bytes_per_s());
         let Ok(encoder) = outgoing.encoder(self.config.schedule) else {
             // It was checked when the message was cut.
             self.give_up(id, Reason::Refused);
@@ -114,7 +114,10 @@ impl Endpoint {
         };
         let code_bytes = wire::HEADER_BYTES + outgoing.symbol_bytes();
         let mut at = 0;
+        let mut expected = now;
         for sequence in outgoing.next(count) {
+            expected = peer.paths.sending(now, index, datagram_bytes, ns_per_byte);
+            let path = peer.paths.get_mut(index);
             let stamp = Stamp {
                 path: path.id,
                 sent_us: now.as_wire_micros(),
@@ -136,7 +139,9 @@ impl Endpoint {
             };
             at += bytes;
         }
-        outgoing.note_sent(count, path.id);
+        outgoing.note_sent(count, peer.paths.get_mut(index).id);
+        outgoing.expected = outgoing.expected.max(expected);
+        peer.survey.disturb(now);
         peer.sent_at = Some(now);
         peer.pacer.sent(now, at);
         self.pacer.sent(now, at);
@@ -195,8 +200,8 @@ impl Endpoint {
             }
             count = count.min(leave.min(u64::from(u32::MAX)) as u32);
         }
-        let time = peer.pacer.time_of(count as usize * datagram_bytes) * live;
-        let index = peer.paths.choose(now, datagram_bytes, time)?;
+        let ns_per_byte = peer.default_ns_per_byte(self.config.bytes_per_s());
+        let index = peer.paths.choose(now, datagram_bytes, count, ns_per_byte)?;
         Some((peer.paths.get_mut(index).route, count, datagram_bytes))
     }
 }
