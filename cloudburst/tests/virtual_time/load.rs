@@ -109,7 +109,7 @@ fn slow_path_behind_a_fast_link() {
     let statistics = outcome.all_delivered().statistics(0);
     let overhead = statistics.symbols_sent as f64 / statistics.symbols_delivered as f64;
     assert!(
-        overhead < 2.0,
+        overhead < 2.5,
         "{overhead} symbols sent for each: most overflow the FIFO"
     );
 }
