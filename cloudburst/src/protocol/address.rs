@@ -93,6 +93,7 @@ impl Addresses {
         }
     }
 
+    #[cfg(test)]
     pub(super) fn is_valid(&self, now: Time, ip: IpAddr) -> bool {
         self.known
             .get(&ip)

@@ -235,7 +235,11 @@ impl Config {
             lifetime,
             ..
         } = self.budget;
-        if !(symbols_factor >= 2.0) || lifetime < MIN_LIFETIME || lifetime > MAX_LIFETIME {
+        if symbols_factor.is_nan()
+            || symbols_factor < 2.0
+            || lifetime < MIN_LIFETIME
+            || lifetime > MAX_LIFETIME
+        {
             return Err(ConfigError::Budget {
                 symbols_factor,
                 lifetime,

@@ -226,7 +226,9 @@ impl Outgoing {
 
     /// The receiver misses so many symbols.
     pub(super) fn missing(&mut self, now: Time, patience: Duration, missing: u32, loss: f64) {
-        let have = self.symbols().saturating_sub(missing);
+        // No more than all, whatever it says.
+        let missing = missing.min(self.symbols());
+        let have = self.symbols() - missing;
         let is_news = self.have.is_none_or(|before| have > before);
         self.have = Some(have);
         if have > 0 {
@@ -240,7 +242,8 @@ impl Outgoing {
         // What is not there yet may be in a queue that the question overtook.
         self.stalls = if is_news { 0 } else { self.stalls };
         if self.remaining() == 0 && (is_news || now >= self.again_at) {
-            self.again_at = now + patience * (1 << self.stalls);
+            let pause = patience * (1 << self.stalls);
+            self.again_at = now + pause.min(patience.max(ASK_PAUSE));
             self.stalls = (self.stalls + 1).min(MOST_DOUBLINGS);
             self.want(missing + redundancy(missing, loss));
         }

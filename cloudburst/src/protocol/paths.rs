@@ -11,6 +11,10 @@ use super::{
 
 /// Ways to a peer that are kept, at most.
 pub(super) const MAX_PATHS: usize = 64;
+/// A way that loses so much gets no symbols while another loses half of that or
+/// less. What it loses never queues, so that it seems the fastest.
+const BLACK_HOLE_LOSS: f64 = 0.5;
+
 /// The ways to a peer.
 #[derive(Debug, Default)]
 pub(super) struct Paths {
@@ -109,6 +113,7 @@ impl Paths {
     ) -> Option<usize> {
         let all_dead = self.list.iter().all(Path::is_dead);
         let fastest = self.fastest();
+        let least_loss = self.live().map(Path::loss).fold(1.0, f64::min);
         let ways = self.list.len();
         let all_bytes = bytes * count as usize;
         let mut best: Option<(Time, usize)> = None;
@@ -116,6 +121,9 @@ impl Paths {
             let index = (self.turn + step) % ways;
             let path = &self.list[index];
             if (path.is_dead() && !all_dead) || path.datagram_bytes() < bytes {
+                continue;
+            }
+            if path.loss() > BLACK_HOLE_LOSS && least_loss < path.loss() / 2.0 {
                 continue;
             }
             let bottleneck = &self.bottlenecks[path.group];

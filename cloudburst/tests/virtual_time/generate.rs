@@ -18,6 +18,7 @@ impl Scenario {
         let hosts = if random.chance(0.1) { 3 } else { 2 };
         let mut scenario = Self {
             seed,
+            is_generated: true,
             hosts: (0..hosts).map(|_| host(random)).collect(),
             paths: paths(random, is_kind),
             sends: Vec::new(),

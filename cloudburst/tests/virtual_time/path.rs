@@ -28,22 +28,6 @@ pub(crate) enum Loss {
     },
 }
 
-impl Loss {
-    /// In the long run.
-    pub(crate) fn mean(self) -> f64 {
-        match self {
-            Self::Never => 0.0,
-            Self::Each(probability) => probability,
-            Self::Bursts {
-                enter,
-                leave,
-                good,
-                bad,
-            } => (good * leave + bad * enter) / (enter + leave),
-        }
-    }
-}
-
 /// What may befall a datagram, as probabilities.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Impairments {

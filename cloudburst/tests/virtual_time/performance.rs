@@ -150,7 +150,8 @@ fn bulk_share(outcomes: &[Outcome]) -> f64 {
         filled.map(move |link| link.bulk_bytes() * 8.0 / seconds / link.bits_per_s() as f64)
     });
     let shares = sorted(shares);
-    shares.iter().sum::<f64>() / shares.len().max(1) as f64
+    // An empty sum is a negative zero.
+    (shares.iter().sum::<f64>() + 0.0) / shares.len().max(1) as f64
 }
 
 fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {

@@ -22,7 +22,7 @@ impl Random {
 
     /// 0 to `end` - 1.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
-        (u128::from(self.number()) * u128::from(end) >> 64) as u64
+        ((u128::from(self.number()) * u128::from(end)) >> 64) as u64
     }
 
     /// From `low` to `high`, both included.

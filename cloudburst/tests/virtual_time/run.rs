@@ -41,11 +41,11 @@ impl Drop for Announce {
 }
 
 pub(crate) fn run_seed(seed: u64) -> Outcome {
-    let _announce = Announce(seed);
     run(Scenario::generate(seed))
 }
 
 pub(crate) fn run(scenario: Scenario) -> Outcome {
+    let _announce = (scenario.is_generated).then(|| Announce(scenario.seed));
     let mut world = World::new(scenario);
     world.finish()
 }

@@ -12,6 +12,8 @@ use super::path::{Impairments, MICRO, MILLI, Mtu, Path};
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub(crate) seed: u64,
+    /// All of it comes from the seed.
+    pub(crate) is_generated: bool,
     pub(crate) hosts: Vec<HostPlan>,
     pub(crate) paths: Vec<Path>,
     pub(crate) sends: Vec<SendPlan>,
@@ -139,6 +141,7 @@ impl Scenario {
         hosts[1].clock_ahead_ns = 4_294_000 * MILLI;
         Self {
             seed,
+            is_generated: false,
             hosts,
             paths: vec![Path::new(50_000_000, 100_000, MILLI); 4],
             sends: Vec::new(),
@@ -200,6 +203,15 @@ impl Scenario {
             })
             .any(|impairments| impairments.corrupt > 0.0);
         corrupts && self.hosts.iter().any(|host| host.key.is_none())
+    }
+
+    /// A host's link is so much faster than a path that it may have spent a
+    /// message's budget before anything is heard.
+    pub(crate) fn is_mismatched(&self) -> bool {
+        let directions = self.paths.iter().flat_map(|path| &path.directions);
+        let rates = directions.map(|direction| direction.link.bits_per_s());
+        let links = self.hosts.iter().map(|host| host.config.link_bits_per_s);
+        links.max() > rates.min().map(|slowest| slowest * 50)
     }
 
     /// By how much a host's clock jumps in all.

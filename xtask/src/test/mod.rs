@@ -145,7 +145,7 @@ fn steps(project: &Project, arguments: &Arguments) -> Vec<Step> {
     let skips = project.target.join("test-skips");
     let tests = cargo().args(["test", "--workspace", "--locked", "--no-fail-fast"]);
     steps.push(step("tests", move || run_tests(tests, skips)));
-    let targets = ["decoder", "packet"];
+    let targets = ["decoder", "packet", "endpoint"];
     for target in targets {
         // Never 0, which libFuzzer takes for without end.
         let seconds = arguments.fuzz_seconds.div_ceil(targets.len() as u32);
