@@ -21,7 +21,7 @@
 
 mod config;
 mod endpoint;
-mod envelope;
+pub mod envelope;
 mod event;
 pub mod packet;
 mod statistics;

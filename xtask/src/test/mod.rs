@@ -145,8 +145,13 @@ fn steps(project: &Project, arguments: &Arguments) -> Vec<Step> {
     let skips = project.target.join("test-skips");
     let tests = cargo().args(["test", "--workspace", "--locked", "--no-fail-fast"]);
     steps.push(step("tests", move || run_tests(tests, skips)));
-    let fuzz = fuzz::Fuzz::new(project, "decoder", arguments.fuzz_seconds);
-    steps.push(step(fuzz.name(), move || fuzz.check()));
+    let targets = ["decoder", "packet"];
+    for target in targets {
+        // Never 0, which libFuzzer takes for without end.
+        let seconds = arguments.fuzz_seconds.div_ceil(targets.len() as u32);
+        let fuzz = fuzz::Fuzz::new(project, target, seconds);
+        steps.push(step(fuzz.name(), move || fuzz.check()));
+    }
     let (root, target) = (project.root.clone(), project.target.clone());
     steps.push(step(
         "kernel programs are what the source makes",
