@@ -13,7 +13,7 @@ use std::{
 };
 
 use nix::{
-    cmsg_space, libc,
+    libc,
     sys::socket::{ControlMessageOwned, MsgFlags, SockaddrLike as _, SockaddrStorage, recvmsg},
 };
 use tokio::{io::Interest, net::UdpSocket, sync::mpsc};
@@ -54,7 +54,8 @@ pub(super) async fn watch(id: SocketId, socket: Arc<UdpSocket>, notices: mpsc::S
 fn read(socket: &UdpSocket) -> io::Result<Option<(SocketAddr, What)>> {
     let mut payload = [0; 1];
     let mut payload = [IoSliceMut::new(&mut payload)];
-    let mut control = cmsg_space!(libc::sock_extended_err, libc::sockaddr_in6);
+    // The error is one of several control messages: time stamp, traffic class and more.
+    let mut control = [0; 512];
     let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
     let message =
         recvmsg::<SockaddrStorage>(socket.as_raw_fd(), &mut payload, Some(&mut control), flags)?;

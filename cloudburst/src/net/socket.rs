@@ -53,6 +53,7 @@ impl Socket {
         let io = UdpSocket::from_std(bare).map_err(error("watch"))?;
         let local = io.local_addr().map_err(error("name"))?;
         let state = UdpSocketState::new(UdpSockRef::from(&io)).map_err(error("prepare"))?;
+        without_time_stamps(&io).map_err(error("prepare"))?;
         state
             .enable_transport_errors(UdpSockRef::from(&io))
             .map_err(error("hear of unreachable addresses on"))?;
@@ -203,6 +204,19 @@ fn bare(address: SocketAddr, buffer_bytes: usize) -> io::Result<std::net::UdpSoc
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     Ok(socket.into())
+}
+
+/// quinn-udp 0.6.3 asks for time stamps, which take the room in its buffer for
+/// control messages that ECN would need beside GRO. We have no use for them.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn without_time_stamps(io: &UdpSocket) -> io::Result<()> {
+    use nix::sys::socket::{setsockopt, sockopt};
+    Ok(setsockopt(io, sockopt::ReceiveTimestampns, &false)?)
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn without_time_stamps(_: &UdpSocket) -> io::Result<()> {
+    Ok(())
 }
 
 /// quinn-udp states the whole octet of traffic class with each datagram, with no
