@@ -59,7 +59,12 @@ async fn a_train_arrives_in_order_with_its_mark() {
 
         let all = receive(&receiver, 70).await;
         for (index, (from, ecn, datagram)) in all.iter().enumerate() {
-            assert_eq!((*from, *ecn), (sender.local(), Ecn::Capable), "{index}, dscp {dscp}, {} segments, {calls} calls", sender.segments());
+            assert_eq!(
+                (*from, *ecn),
+                (sender.local(), Ecn::Capable),
+                "{index}, dscp {dscp}, {} segments, {calls} calls",
+                sender.segments()
+            );
             let len = if index == 69 { 99 } else { 100 };
             assert_eq!(*datagram, vec![index as u8; len]);
         }
