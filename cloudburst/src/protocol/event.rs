@@ -42,12 +42,16 @@ pub enum Kind {
 
 /// A message that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SendId(pub(super) u64);
+pub struct SendId {
+    pub(super) peer: PeerId,
+    pub(super) message: u64,
+}
 
 impl SendId {
-    /// The message's id on the wire.
+    /// The message's number on the wire, which a reply to it refers to. Peers'
+    /// numbers begin at random, so that two of them hardly ever have the same.
     pub const fn as_u64(self) -> u64 {
-        self.0
+        self.message
     }
 }
 

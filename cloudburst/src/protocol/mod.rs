@@ -19,13 +19,25 @@
 //! [`Endpoint::poll_event`] give until they give nothing more, and calls
 //! [`Endpoint::handle_timeout`] when [`Endpoint::next_deadline`] has come.
 
+mod address;
 mod config;
 mod endpoint;
 pub mod envelope;
+mod estimate;
 mod event;
+mod inbound;
+mod incoming;
+mod outgoing;
+mod pacer;
 pub mod packet;
+mod path;
+mod paths;
+mod peer;
+mod peers;
 mod statistics;
 mod time;
+mod timers;
+mod window;
 
 pub use self::{
     config::{

@@ -111,7 +111,7 @@ impl<'d> Symbol<'d> {
         code_bytes: usize,
         code: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Result<Written, E> {
-        let mut writer = Writer::new(Kind::Symbol, out, 8 + code_bytes)?;
+        let mut writer = Writer::new(Kind::Symbol, out, code_bytes.saturating_add(8))?;
         writer.put(&message.to_be_bytes());
         code(writer.take(code_bytes))?;
         Ok(writer.finish())
@@ -132,10 +132,7 @@ impl<'d> Symbol<'d> {
     fn read(reader: &mut Reader<'d>) -> Result<Self, Malformed> {
         reader.at_least(SYMBOL_OVERHEAD + MIN_SYMBOL_BYTES)?;
         let (message, code) = (reader.u64()?, reader.rest());
-        match code.get(CODE_ID) {
-            Some(&id) if id != message as u8 => Err(Malformed::OtherMessage { message, code: id }),
-            _ => Ok(Self { message, code }),
-        }
+        Ok(Self { message, code })
     }
 }
 

@@ -52,7 +52,9 @@ impl TokenMint {
 
     /// A token for who sends from this address, as this session. It is valid for
     /// `lifetime`, though no longer than its secret is remembered: for one to
-    /// two times [`SECRET_PERIOD`].
+    /// two times [`SECRET_PERIOD`]. A minute is plenty: it need only outlive the
+    /// way there and back, and as long as it is valid it can be played again, with
+    /// what came after it, to a receiver that has forgotten the session since.
     pub fn mint(
         &mut self,
         now_ns: u64,

@@ -1,0 +1,346 @@
+//! The endpoint: what the host calls.
+
+mod answers;
+mod control;
+mod questions;
+mod receive;
+mod timeouts;
+mod transmit;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, VecDeque};
+
+use foldhash::fast::FixedState;
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use self::control::{Control, Stateless};
+use super::{
+    address::Addresses,
+    config::{Config, ConfigError},
+    event::{
+        ConnectError, Event, PathReport, PeerId, Reason, Route, SendError, SendId, SocketId,
+    },
+    incoming::Pool,
+    outgoing::{Outgoing, symbol_bytes},
+    pacer::Pacer,
+    packet::{Keyring, TokenMint},
+    peer::Peer,
+    peers::Peers,
+    statistics::Statistics,
+    time::Time,
+    timers::Timers,
+    window::MAX_SPAN,
+    Kind,
+};
+
+/// Sends and receives messages; see the [module](super).
+///
+/// Memory: some 3 KiB for a peer and 100 bytes for each of its paths; for an
+/// outgoing message its bytes and 200; for an incoming one twice its bytes and
+/// 1.3 KiB for each 64 symbols.
+#[derive(Debug)]
+pub struct Endpoint {
+    config: Config,
+    random: Xoshiro256PlusPlus,
+    tokens: TokenMint,
+    peers: Peers,
+    addresses: Addresses,
+    outgoing: HashMap<SendId, Outgoing, FixedState>,
+    /// Memory of messages that are done, for the next.
+    spare: Vec<Vec<u8>>,
+    pool: Pool,
+    /// Memory of incomplete messages of peers that have not shown a token.
+    unvalidated_bytes: usize,
+    timers: Timers<Due>,
+    /// Peers with something to send.
+    active: Vec<PeerId>,
+    /// With which of them the search for the next datagram begins.
+    turn: usize,
+    pacer: Pacer,
+    control: VecDeque<Control>,
+    stateless: Stateless,
+    events: VecDeque<Event>,
+    statistics: Statistics,
+}
+
+/// What timers are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    Message(SendId),
+    Peer(PeerId),
+}
+
+/// Memory of outgoing messages that is kept for the next: so many, of so many bytes.
+const SPARES: usize = 64;
+const MAX_SPARE_BYTES: usize = 256 << 10;
+
+impl Endpoint {
+    /// `seed` decides all that is random: sessions, message ids, tokens' secret.
+    /// Never use one twice with the same keys.
+    ///
+    /// # Errors
+    ///
+    /// If a setting is wrong.
+    pub fn new(config: Config, seed: [u8; 32], now: Time) -> Result<Self, ConfigError> {
+        config.validate()?;
+        let mut random = Xoshiro256PlusPlus::from_seed(seed);
+        let mut secret = [0; 32];
+        random.fill_bytes(&mut secret);
+        let hash_seed = random.next_u64();
+        let quotas = &config.quotas;
+        Ok(Self {
+            tokens: TokenMint::new(secret, now.as_nanos()),
+            peers: Peers::new(hash_seed),
+            addresses: Addresses::new(2 * quotas.unvalidated_peers, quotas.answers_per_s, hash_seed),
+            outgoing: HashMap::with_hasher(FixedState::with_seed(hash_seed)),
+            spare: Vec::new(),
+            pool: Pool::default(),
+            unvalidated_bytes: 0,
+            timers: Timers::new(),
+            active: Vec::new(),
+            turn: 0,
+            pacer: Pacer::new(now, config.bytes_per_s()),
+            control: VecDeque::new(),
+            stateless: Stateless::new(config.keys.sealer(random.next_u64())),
+            events: VecDeque::new(),
+            statistics: Statistics::default(),
+            random,
+            config,
+        })
+    }
+
+    /// A peer to send to, by these routes: the pool of ways that is chosen from.
+    /// Of a peer that is known already by one of the addresses the others become
+    /// routes too, and its id is returned.
+    ///
+    /// # Errors
+    ///
+    /// If there is no route, or no room for another peer.
+    pub fn connect(&mut self, now: Time, routes: &[Route]) -> Result<PeerId, ConnectError> {
+        if routes.is_empty() {
+            return Err(ConnectError::NoRoute);
+        }
+        let known = routes.iter().find_map(|route| self.peers.by_remote(route.remote));
+        let id = match known {
+            Some(id) => id,
+            None if self.peers.len() >= self.config.quotas.peers => {
+                return Err(ConnectError::TooManyPeers(self.peers.len()));
+            }
+            None => self.add_peer(now, None),
+        };
+        for &route in routes {
+            self.add_route(now, id, route);
+        }
+        Ok(id)
+    }
+
+    /// Another route to a peer. Whether it is new, and there is room for it.
+    pub fn add_route(&mut self, now: Time, peer: PeerId, route: Route) -> bool {
+        let Some(known) = self.peers.get_mut(peer) else {
+            return false;
+        };
+        let added = known.paths.add(now, route, &self.config.datagrams);
+        if added && known.is_ours {
+            self.peers.bind_remote(route.remote, peer);
+        }
+        added
+    }
+
+    /// A socket is gone: its routes are not used any more.
+    pub fn remove_socket(&mut self, _now: Time, socket: SocketId) {
+        for peer in self.peers.iter_mut() {
+            peer.paths.remove_socket(socket);
+        }
+        self.control.retain(|control| control.route().socket != socket);
+    }
+
+    /// Takes a message, of which it keeps a copy until it is delivered or given
+    /// up; [`Event::Delivered`] or [`Event::Undelivered`] follows.
+    ///
+    /// # Errors
+    ///
+    /// See [`SendError`]; nothing is sent then.
+    pub fn send(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        kind: Kind,
+        message: &[u8],
+    ) -> Result<SendId, SendError> {
+        let (given, most) = (message.len(), self.config.max_message_bytes);
+        if given == 0 {
+            return Err(SendError::Empty);
+        }
+        let too_large = SendError::TooLarge { given, most };
+        if given > most {
+            return Err(too_large);
+        }
+        self.check_room(given)?;
+        let Some(known) = self.peers.get_mut(peer) else {
+            return Err(SendError::NoPeer);
+        };
+        while known.oldest_message < known.next_message {
+            let message = known.oldest_message;
+            if self.outgoing.contains_key(&SendId { peer, message }) {
+                break;
+            }
+            known.oldest_message += 1;
+        }
+        if known.next_message - known.oldest_message >= MAX_SPAN {
+            return Err(self.full());
+        }
+        let id = SendId {
+            peer,
+            message: known.next_message,
+        };
+        let datagram_bytes = known.paths.datagram_bytes().unwrap_or(self.config.datagrams.initial);
+        let symbol_bytes = symbol_bytes(datagram_bytes, known.sealer.is_sealing());
+        let memory = self.spare.pop().unwrap_or_default();
+        let mut outgoing =
+            Outgoing::new(now, id, (kind, message), memory, symbol_bytes, &self.config)
+                .map_err(|_| too_large)?;
+        known.next_message += 1;
+        known.outgoing += 1;
+        known.sent_at = Some(now);
+        outgoing.begin(known.paths.loss());
+        self.statistics.messages_accepted += 1;
+        self.statistics.outgoing_now += 1;
+        self.statistics.outgoing_bytes_now += outgoing.bytes() as u64;
+        self.outgoing.insert(id, outgoing);
+        self.enqueue(now, id);
+        self.look_after(now, peer);
+        Ok(id)
+    }
+
+    fn check_room(&self, bytes: usize) -> Result<(), SendError> {
+        let quotas = &self.config.quotas;
+        let held = self.statistics.outgoing_bytes_now as usize;
+        if self.outgoing.len() >= quotas.outgoing_messages || held + bytes > quotas.outgoing_bytes {
+            return Err(self.full());
+        }
+        Ok(())
+    }
+
+    fn full(&self) -> SendError {
+        SendError::Full {
+            messages: self.outgoing.len(),
+            bytes: self.statistics.outgoing_bytes_now as usize,
+        }
+    }
+
+    /// Gives a message up, if it is not delivered: [`Event::Undelivered`] follows.
+    pub fn cancel(&mut self, _now: Time, id: SendId) {
+        self.give_up(id, Reason::Cancelled);
+    }
+
+    /// What happened next, if anything did.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is to be called at the
+    /// latest. A moment that is over means: now.
+    pub fn next_deadline(&self) -> Option<Time> {
+        let timers = self.timers.next();
+        let sending = self.next_transmit();
+        match (timers, sending) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// What was counted so far.
+    pub fn statistics(&self) -> Statistics {
+        Statistics {
+            peers_now: self.peers.len() as u64,
+            ..self.statistics
+        }
+    }
+
+    /// Everyone known.
+    pub fn peers(&self) -> impl Iterator<Item = PeerId> + '_ {
+        self.peers.ids()
+    }
+
+    /// What is known of the ways to a peer, at this time; none if it is not known.
+    pub fn paths(&self, now: Time, peer: PeerId) -> impl Iterator<Item = PathReport> + '_ {
+        let peer = self.peers.get(peer);
+        peer.into_iter().flat_map(move |peer| peer.paths.reports(now))
+    }
+
+    /// Uses other keys from now on: the first for sending, each for receiving.
+    /// Sessions go on. To change a key without a gap, give all endpoints a ring
+    /// with both, the old one in front; then one with the new one in front; then
+    /// one without the old.
+    pub fn set_keys(&mut self, keys: Keyring) {
+        for peer in self.peers.iter_mut() {
+            peer.sealer = keys.sealer(peer.own_session());
+            peer.openers.clear();
+        }
+        self.stateless.set_sealer(keys.sealer(self.stateless.session()));
+        self.config.keys = keys;
+    }
+
+    /// A new peer; ours, if its session is not known.
+    fn add_peer(&mut self, now: Time, session: Option<u64>) -> PeerId {
+        let sealer = self.config.keys.sealer(self.random.next_u64());
+        // Far from the end: numbers do not wrap.
+        let first_message = self.random.next_u64() >> 1;
+        let rate = self.config.bytes_per_s();
+        let mut peer = Peer::new(now, sealer, rate, first_message, session.is_none());
+        peer.session = session;
+        let id = self.peers.add(peer);
+        self.look_after(now, id);
+        id
+    }
+
+    /// A message that has something to send takes its place among the others.
+    fn enqueue(&mut self, now: Time, id: SendId) {
+        let Some(outgoing) = self.outgoing.get_mut(&id) else {
+            return;
+        };
+        let Some(peer) = self.peers.get_mut(id.peer) else {
+            return;
+        };
+        if outgoing.remaining() > 0 && !outgoing.is_queued {
+            outgoing.is_queued = true;
+            peer.ready.push(std::cmp::Reverse((outgoing.remaining(), id.message)));
+        }
+        let look = outgoing.next_look(now, peer.patience());
+        outgoing.alarm.set(look, Due::Message(id), &mut self.timers);
+        if !peer.ready.is_empty() && !peer.is_active {
+            peer.is_active = true;
+            self.active.push(id.peer);
+        }
+    }
+
+    fn give_up(&mut self, id: SendId, reason: Reason) {
+        if let Some(outgoing) = self.forget(id) {
+            let failure = outgoing.failure(reason);
+            self.statistics.messages_undelivered += 1;
+            self.events.push_back(Event::Undelivered { id, failure });
+            self.reuse(outgoing);
+        }
+    }
+
+    /// Takes a message out of all lists but its peer's queue, which notices by itself.
+    fn forget(&mut self, id: SendId) -> Option<Outgoing> {
+        let outgoing = self.outgoing.remove(&id)?;
+        if let Some(peer) = self.peers.get_mut(id.peer) {
+            peer.outgoing -= 1;
+        }
+        self.statistics.outgoing_now -= 1;
+        self.statistics.outgoing_bytes_now -= outgoing.bytes() as u64;
+        Some(outgoing)
+    }
+
+    fn reuse(&mut self, outgoing: Outgoing) {
+        let memory = outgoing.into_memory();
+        if self.spare.len() < SPARES && memory.capacity() <= MAX_SPARE_BYTES {
+            self.spare.push(memory);
+        }
+    }
+}
