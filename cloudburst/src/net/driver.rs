@@ -204,7 +204,7 @@ impl Driver {
                 let _ = done.send(self.machine.peers().collect());
             }
             Command::Paths { peer, done } => {
-                let _ = done.send(self.machine.paths(peer).collect());
+                let _ = done.send(self.machine.paths(now, peer).collect());
             }
             Command::Close { within, done } => {
                 let closing = self.closing.get_or_insert_with(|| Closing {

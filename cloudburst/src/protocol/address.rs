@@ -84,7 +84,10 @@ impl Addresses {
             let Some(oldest) = self.order.pop_front() else {
                 return;
             };
-            let is_valid = self.known.get(&oldest).is_some_and(|address| address.valid_until > now);
+            let is_valid = self
+                .known
+                .get(&oldest)
+                .is_some_and(|address| address.valid_until > now);
             // Of those believed, a few are moved to the back for each newcomer.
             if !is_valid || self.known.len() >= 2 * self.most {
                 self.known.remove(&oldest);
@@ -95,7 +98,9 @@ impl Addresses {
     }
 
     pub(super) fn is_valid(&self, now: Time, ip: IpAddr) -> bool {
-        self.known.get(&ip).is_some_and(|address| address.valid_until > now)
+        self.known
+            .get(&ip)
+            .is_some_and(|address| address.valid_until > now)
     }
 
     /// It has shown a token, or we chose it ourselves.
@@ -146,7 +151,9 @@ impl Addresses {
         let Some(address) = self.known.get_mut(&ip) else {
             return false;
         };
-        let due = address.challenged_at.is_none_or(|at| now.since(at) >= CHALLENGE_PAUSE);
+        let due = address
+            .challenged_at
+            .is_none_or(|at| now.since(at) >= CHALLENGE_PAUSE);
         if due {
             address.challenged_at = Some(now);
         }

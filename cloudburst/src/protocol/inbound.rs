@@ -1,7 +1,7 @@
 //! What arrives from a peer, path by path: for replays, and for what it is told.
 
 use super::{
-    packet::{Report, ReplayWindow},
+    packet::{ReplayWindow, Report},
     time::Time,
 };
 
@@ -97,8 +97,19 @@ mod tests {
         assert!(!inbound.may_be_new(1, 1));
         assert!(inbound.may_be_new(2, 4));
         let reports: Vec<_> = inbound.reports().collect();
-        assert_eq!(reports.iter().map(|report| report.path).collect::<Vec<_>>(), [1, 2]);
-        assert_eq!(reports[0], Report { path: 1, received: 2, highest: 1, delay_us: 5 });
+        assert_eq!(
+            reports.iter().map(|report| report.path).collect::<Vec<_>>(),
+            [1, 2]
+        );
+        assert_eq!(
+            reports[0],
+            Report {
+                path: 1,
+                received: 2,
+                highest: 1,
+                delay_us: 5
+            }
+        );
     }
 
     #[test]

@@ -112,7 +112,9 @@ impl Incoming {
 
     /// Independent symbols that are needed still, at least.
     pub(super) fn missing(&self) -> u32 {
-        (self.shape.symbols() as u32).saturating_sub(self.taken).max(1)
+        (self.shape.symbols() as u32)
+            .saturating_sub(self.taken)
+            .max(1)
     }
 
     pub(super) fn spread_us(&self, now: Time) -> u32 {

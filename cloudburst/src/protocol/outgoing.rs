@@ -150,11 +150,19 @@ impl Outgoing {
     /// The time of the alarm has come.
     pub(super) fn attend(&mut self, now: Time) -> Step {
         if now >= self.ends {
-            let reason = if self.is_busy { Reason::Busy } else { Reason::TimedOut };
+            let reason = if self.is_busy {
+                Reason::Busy
+            } else {
+                Reason::TimedOut
+            };
             return Step::GiveUp(reason);
         }
         if self.remaining() > 0 {
-            return if self.is_queued { Step::Wait } else { Step::Send };
+            return if self.is_queued {
+                Step::Wait
+            } else {
+                Step::Send
+            };
         }
         let n = self.symbols();
         // From here on it is worth while to know what is missing (§III-D).
@@ -227,7 +235,9 @@ impl Outgoing {
         self.generation = self.generation.wrapping_add(1);
         self.sent_before += core::mem::take(&mut self.sent);
         (self.tails, self.asks, self.have) = (0, 0, None);
-        self.budget = self.budget.max(self.sent_before.saturating_add(4 * self.symbols()));
+        self.budget = self
+            .budget
+            .max(self.sent_before.saturating_add(4 * self.symbols()));
         self.begin(loss);
         Ok(())
     }

@@ -46,7 +46,11 @@ impl Pacer {
 
     /// When something may be sent again.
     pub(super) fn ready_at(&self) -> Time {
-        Time::from_nanos(self.empty_at.as_nanos().saturating_sub(self.depth().as_nanos() as u64))
+        Time::from_nanos(
+            self.empty_at
+                .as_nanos()
+                .saturating_sub(self.depth().as_nanos() as u64),
+        )
     }
 
     /// Bytes that may be sent now; what is sent at once may exceed it by a datagram.

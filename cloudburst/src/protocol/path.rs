@@ -146,7 +146,8 @@ impl Path {
             None => (highest + 1, received),
         };
         let new_sent = new_sent.min(u64::from(u32::MAX)) as u32;
-        self.loss.sample(new_sent, new_sent.saturating_sub(new_received));
+        self.loss
+            .sample(new_sent, new_sent.saturating_sub(new_received));
         self.heard = Some(Heard { received, highest });
         let later = self.sequence - highest - 1;
         self.unheard = self.unheard.min(later.min(u64::from(u32::MAX)) as u32);

@@ -81,13 +81,21 @@ impl Paths {
     /// Ways that are not dead; all, if all are.
     pub(super) fn live(&self) -> impl Iterator<Item = &Path> {
         let all_dead = self.list.iter().all(Path::is_dead);
-        self.list.iter().filter(move |path| all_dead || !path.is_dead())
+        self.list
+            .iter()
+            .filter(move |path| all_dead || !path.is_dead())
     }
 
     /// The share of datagrams that is lost, over the ways in use.
     pub(super) fn loss(&self) -> f64 {
-        let (sum, count) = self.live().fold((0.0, 0), |(sum, count), path| (sum + path.loss(), count + 1));
-        if count == 0 { 0.0 } else { sum / f64::from(count) }
+        let (sum, count) = self.live().fold((0.0, 0), |(sum, count), path| {
+            (sum + path.loss(), count + 1)
+        });
+        if count == 0 {
+            0.0
+        } else {
+            sum / f64::from(count)
+        }
     }
 
     /// The longest datagram that all ways in use carry.
@@ -180,7 +188,9 @@ mod tests {
     }
 
     fn chosen(paths: &mut Paths, count: usize) -> Vec<usize> {
-        (0..count).map(|_| paths.choose(Time::ZERO, 1_200, TIME).unwrap()).collect()
+        (0..count)
+            .map(|_| paths.choose(Time::ZERO, 1_200, TIME).unwrap())
+            .collect()
     }
 
     #[test]

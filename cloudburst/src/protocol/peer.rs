@@ -1,10 +1,10 @@
 //! Somebody that messages are exchanged with.
 
+use core::time::Duration;
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashMap},
 };
-use core::time::Duration;
 
 use foldhash::fast::FixedState;
 
@@ -13,8 +13,8 @@ use super::{
     event::Route,
     inbound::Inbound,
     incoming::Incoming,
-    packet::{Opener, Sealer},
     pacer::Pacer,
+    packet::{Opener, Sealer},
     paths::Paths,
     time::Time,
     timers::Alarm,
@@ -67,7 +67,13 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn new(now: Time, sealer: Sealer, bytes_per_s: f64, first_message: u64, is_ours: bool) -> Self {
+    pub(super) fn new(
+        now: Time,
+        sealer: Sealer,
+        bytes_per_s: f64,
+        first_message: u64,
+        is_ours: bool,
+    ) -> Self {
         let seed = sealer.session();
         Self {
             sealer,
@@ -118,7 +124,8 @@ impl Peer {
         }
         self.rate.sample(now, bytes as f64 / spread.as_secs_f64());
         if let Some(highest) = self.rate.highest() {
-            self.pacer.set_rate((highest * PROBING_GAIN).clamp(link * LEAST_SHARE, link));
+            self.pacer
+                .set_rate((highest * PROBING_GAIN).clamp(link * LEAST_SHARE, link));
         }
     }
 

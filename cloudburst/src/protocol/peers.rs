@@ -1,7 +1,7 @@
 //! All peers, and how each is found.
 
-use std::collections::HashMap;
 use core::net::SocketAddr;
+use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
 
@@ -135,7 +135,9 @@ impl Peers {
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Peer> {
-        self.slots.iter_mut().filter_map(|slot| slot.peer.as_deref_mut())
+        self.slots
+            .iter_mut()
+            .filter_map(|slot| slot.peer.as_deref_mut())
     }
 
     pub(super) fn ids(&self) -> impl Iterator<Item = PeerId> + '_ {

@@ -64,7 +64,12 @@ impl Alarm {
 
     /// The timers have told of it: whether it is due now. If it is later, it is
     /// put there again.
-    pub(super) fn is_due<K: Ord + Copy>(&mut self, now: Time, key: K, timers: &mut Timers<K>) -> bool {
+    pub(super) fn is_due<K: Ord + Copy>(
+        &mut self,
+        now: Time,
+        key: K,
+        timers: &mut Timers<K>,
+    ) -> bool {
         if self.told <= now {
             self.told = Time::NEVER;
         }

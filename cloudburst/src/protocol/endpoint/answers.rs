@@ -147,7 +147,8 @@ impl Endpoint {
             State::Unknown => {
                 // Questions get through, and none of so many symbols: they may
                 // be too long for the way.
-                let initial = symbol_bytes(self.config.datagrams.initial, known.sealer.is_sealing());
+                let initial =
+                    symbol_bytes(self.config.datagrams.initial, known.sealer.is_sealing());
                 let datagrams = &self.config.datagrams;
                 if outgoing.is_unheard_of() && outgoing.symbol_bytes() > initial {
                     for path in known.paths.iter_mut() {
@@ -172,7 +173,9 @@ impl Endpoint {
         if let Some(outgoing) = self.outgoing.get_mut(&id) {
             let pause = Duration::from_millis(busy.retry_after_ms.max(1).into());
             let due = outgoing.hold(now, pause);
-            outgoing.alarm.set(due, super::Due::Message(id), &mut self.timers);
+            outgoing
+                .alarm
+                .set(due, super::Due::Message(id), &mut self.timers);
         }
     }
 

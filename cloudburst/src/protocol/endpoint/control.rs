@@ -6,8 +6,8 @@ use super::{
         event::{Ecn, PeerId, Route, Transmit},
         packet::{
             Ask, Busy, BusyReason, Challenge, Echo, HEADER_BYTES, Have, MIN_QUESTION_BYTES, NoRoom,
-            Outcome, Ping, Pong, STATELESS_PATH, Sealer, Stamp, State, Stop, TAG_BYTES, TOKEN_BYTES,
-            TokenBody,
+            Outcome, Ping, Pong, STATELESS_PATH, Sealer, Stamp, State, Stop, TAG_BYTES,
+            TOKEN_BYTES, TokenBody,
         },
         time::Time,
     },
@@ -135,7 +135,8 @@ impl Endpoint {
 
     pub(super) fn ask(&mut self, peer: PeerId, route: Route, question: Question) {
         if self.control.len() < MAX_WAITING {
-            self.control.push_back(Control::Question(peer, route, question));
+            self.control
+                .push_back(Control::Question(peer, route, question));
         }
     }
 
@@ -181,7 +182,8 @@ impl Endpoint {
         let room = out.len().min(trigger.bytes);
         let out = &mut out[..room];
         let token = matches!(answer, Answer::Challenge).then(|| {
-            self.tokens.mint(now.as_nanos(), ip, trigger.asker, TOKEN_LIFETIME)
+            self.tokens
+                .mint(now.as_nanos(), ip, trigger.asker, TOKEN_LIFETIME)
         });
         let echo = trigger.echo(now);
         let peer = trigger.peer.and_then(|peer| self.peers.get_mut(peer));
@@ -199,14 +201,30 @@ impl Endpoint {
                 };
                 let reports = peer.inbound.reports();
                 peer.sealer.write(stamp, out, |body| {
-                    write_body(answer, trigger.asker, echo, trigger.bytes, token, reports, body)
+                    write_body(
+                        answer,
+                        trigger.asker,
+                        echo,
+                        trigger.bytes,
+                        token,
+                        reports,
+                        body,
+                    )
                 })
             }
             None => {
                 let stamp = self.stateless.stamp(now);
                 let reports = core::iter::empty();
                 self.stateless.sealer.write(stamp, out, |body| {
-                    write_body(answer, trigger.asker, echo, trigger.bytes, token, reports, body)
+                    write_body(
+                        answer,
+                        trigger.asker,
+                        echo,
+                        trigger.bytes,
+                        token,
+                        reports,
+                        body,
+                    )
                 })
             }
         };
@@ -243,7 +261,12 @@ impl Endpoint {
             sent_us: now.as_wire_micros(),
             sequence: path.take_sequence(now),
         };
-        let overhead = HEADER_BYTES + if known.sealer.is_sealing() { TAG_BYTES } else { 0 };
+        let overhead = HEADER_BYTES
+            + if known.sealer.is_sealing() {
+                TAG_BYTES
+            } else {
+                0
+            };
         let least = overhead + MIN_QUESTION_BYTES;
         let bytes = match question {
             // The answer has room for what is to be told of some paths.
@@ -253,11 +276,13 @@ impl Endpoint {
         };
         let room = bytes.min(out.len());
         let oldest = known.oldest_message;
-        let written = known.sealer.write(stamp, &mut out[..room], |body| match question {
-            Question::Ask { message } => Ask { message }.write(body),
-            Question::Ping { nonce, .. } => Ping { nonce }.write(body),
-            Question::Token { token } => TokenBody { token, oldest }.write(body),
-        });
+        let written = known
+            .sealer
+            .write(stamp, &mut out[..room], |body| match question {
+                Question::Ask { message } => Ask { message }.write(body),
+                Question::Ping { nonce, .. } => Ping { nonce }.write(body),
+                Question::Token { token } => TokenBody { token, oldest }.write(body),
+            });
         self.statistics.asks_sent += u64::from(matches!(question, Question::Ask { .. }));
         let bytes = written.ok()?;
         self.addresses.sent(route.remote.ip(), bytes);

@@ -18,11 +18,10 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use self::control::{Control, Stateless};
 use super::{
+    Kind,
     address::Addresses,
     config::{Config, ConfigError},
-    event::{
-        ConnectError, Event, PathReport, PeerId, Reason, Route, SendError, SendId, SocketId,
-    },
+    event::{ConnectError, Event, PathReport, PeerId, Reason, Route, SendError, SendId, SocketId},
     incoming::Pool,
     outgoing::{Outgoing, symbol_bytes},
     pacer::Pacer,
@@ -33,7 +32,6 @@ use super::{
     time::Time,
     timers::Timers,
     window::MAX_SPAN,
-    Kind,
 };
 
 /// Sends and receives messages; see the [module](super).
@@ -94,7 +92,11 @@ impl Endpoint {
         Ok(Self {
             tokens: TokenMint::new(secret, now.as_nanos()),
             peers: Peers::new(hash_seed),
-            addresses: Addresses::new(2 * quotas.unvalidated_peers, quotas.answers_per_s, hash_seed),
+            addresses: Addresses::new(
+                2 * quotas.unvalidated_peers,
+                quotas.answers_per_s,
+                hash_seed,
+            ),
             outgoing: HashMap::with_hasher(FixedState::with_seed(hash_seed)),
             spare: Vec::new(),
             pool: Pool::default(),
@@ -123,7 +125,9 @@ impl Endpoint {
         if routes.is_empty() {
             return Err(ConnectError::NoRoute);
         }
-        let known = routes.iter().find_map(|route| self.peers.by_remote(route.remote));
+        let known = routes
+            .iter()
+            .find_map(|route| self.peers.by_remote(route.remote));
         let id = match known {
             Some(id) => id,
             None if self.peers.len() >= self.config.quotas.peers => {
@@ -154,7 +158,8 @@ impl Endpoint {
         for peer in self.peers.iter_mut() {
             peer.paths.remove_socket(socket);
         }
-        self.control.retain(|control| control.route().socket != socket);
+        self.control
+            .retain(|control| control.route().socket != socket);
     }
 
     /// Takes a message, of which it keeps a copy until it is delivered or given
@@ -196,7 +201,10 @@ impl Endpoint {
             peer,
             message: known.next_message,
         };
-        let datagram_bytes = known.paths.datagram_bytes().unwrap_or(self.config.datagrams.initial);
+        let datagram_bytes = known
+            .paths
+            .datagram_bytes()
+            .unwrap_or(self.config.datagrams.initial);
         let symbol_bytes = symbol_bytes(datagram_bytes, known.sealer.is_sealing());
         let memory = self.spare.pop().unwrap_or_default();
         let mut outgoing =
@@ -268,7 +276,8 @@ impl Endpoint {
     /// What is known of the ways to a peer, at this time; none if it is not known.
     pub fn paths(&self, now: Time, peer: PeerId) -> impl Iterator<Item = PathReport> + '_ {
         let peer = self.peers.get(peer);
-        peer.into_iter().flat_map(move |peer| peer.paths.reports(now))
+        peer.into_iter()
+            .flat_map(move |peer| peer.paths.reports(now))
     }
 
     /// Uses other keys from now on: the first for sending, each for receiving.
@@ -280,7 +289,8 @@ impl Endpoint {
             peer.sealer = keys.sealer(peer.own_session());
             peer.openers.clear();
         }
-        self.stateless.set_sealer(keys.sealer(self.stateless.session()));
+        self.stateless
+            .set_sealer(keys.sealer(self.stateless.session()));
         self.config.keys = keys;
     }
 
@@ -307,7 +317,8 @@ impl Endpoint {
         };
         if outgoing.remaining() > 0 && !outgoing.is_queued {
             outgoing.is_queued = true;
-            peer.ready.push(std::cmp::Reverse((outgoing.remaining(), id.message)));
+            peer.ready
+                .push(std::cmp::Reverse((outgoing.remaining(), id.message)));
         }
         let look = outgoing.next_look(now, peer.patience());
         outgoing.alarm.set(look, Due::Message(id), &mut self.timers);

@@ -27,7 +27,12 @@ enum NoPlace {
 
 impl Endpoint {
     /// A peer for the sender of a message's symbol, if it may become one.
-    pub(super) fn admit(&mut self, now: Time, trigger: &Trigger, symbol: &Symbol<'_>) -> Option<PeerId> {
+    pub(super) fn admit(
+        &mut self,
+        now: Time,
+        trigger: &Trigger,
+        symbol: &Symbol<'_>,
+    ) -> Option<PeerId> {
         let ip = trigger.route.remote.ip();
         let is_valid = self.addresses.is_valid(now, ip);
         if !is_valid {
@@ -61,12 +66,27 @@ impl Endpoint {
 
     fn busy(&mut self, trigger: Trigger, message: u64, reason: BusyReason) {
         let retry_after_ms = RETRY_AFTER_MS;
-        self.answer(trigger, Answer::Busy { message, retry_after_ms, reason });
+        self.answer(
+            trigger,
+            Answer::Busy {
+                message,
+                retry_after_ms,
+                reason,
+            },
+        );
     }
 
     fn stop(&mut self, trigger: Trigger, message: u64, outcome: Outcome) {
         let (needed, spread_us) = (0, 0);
-        self.answer(trigger, Answer::Stop { message, outcome, needed, spread_us });
+        self.answer(
+            trigger,
+            Answer::Stop {
+                message,
+                outcome,
+                needed,
+                spread_us,
+            },
+        );
     }
 
     pub(super) fn take_symbol(&mut self, now: Time, trigger: Trigger, symbol: Symbol<'_>) {
@@ -250,7 +270,12 @@ impl Endpoint {
         let Some(known) = self.peers.get(peer) else {
             return;
         };
-        let mut stale: Vec<_> = known.incoming.keys().copied().filter(|&message| message < floor).collect();
+        let mut stale: Vec<_> = known
+            .incoming
+            .keys()
+            .copied()
+            .filter(|&message| message < floor)
+            .collect();
         stale.sort_unstable();
         for message in stale {
             self.statistics.refused.expired += 1;
@@ -281,7 +306,9 @@ impl Endpoint {
 
     pub(super) fn take_token(&mut self, now: Time, trigger: Trigger, body: &TokenBody) {
         let ip = trigger.route.remote.ip();
-        let verdict = self.tokens.verify(now.as_nanos(), ip, trigger.asker, &body.token);
+        let verdict = self
+            .tokens
+            .verify(now.as_nanos(), ip, trigger.asker, &body.token);
         if verdict.is_err() {
             self.statistics.refused.bad_token += 1;
             return;

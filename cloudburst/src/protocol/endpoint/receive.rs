@@ -19,7 +19,8 @@ impl Endpoint {
     pub fn handle_datagram(&mut self, now: Time, route: Route, _ecn: Ecn, datagram: &mut [u8]) {
         self.statistics.datagrams_received += 1;
         self.statistics.bytes_received += datagram.len() as u64;
-        self.addresses.received(now, route.remote.ip(), datagram.len());
+        self.addresses
+            .received(now, route.remote.ip(), datagram.len());
         let Ok(header) = Header::parse(datagram) else {
             self.statistics.refused.malformed += 1;
             return;
@@ -37,7 +38,9 @@ impl Endpoint {
                 return;
             }
         };
-        let opener = new_opener.as_ref().or_else(|| self.kept_opener(known, &header));
+        let opener = new_opener
+            .as_ref()
+            .or_else(|| self.kept_opener(known, &header));
         let body = opener.map(|opener| opener.open(&header, datagram));
         let body = match body {
             Some(Ok(body)) => body,
@@ -72,23 +75,36 @@ impl Endpoint {
         if self.kept_opener(peer, header).is_some() {
             return Ok(None);
         }
-        self.config.keys.opener(header.key_id, header.session).map(Some)
+        self.config
+            .keys
+            .opener(header.key_id, header.session)
+            .map(Some)
     }
 
     fn kept_opener(&self, peer: Option<PeerId>, header: &Header) -> Option<&Opener> {
         let peer = self.peers.get(peer?)?;
         let mut openers = peer.openers.iter();
-        openers.find(|opener| opener.key_id() == header.key_id && opener.session() == header.session)
+        openers
+            .find(|opener| opener.key_id() == header.key_id && opener.session() == header.session)
     }
 
     /// Notes a datagram of a peer that is authentic.
-    pub(super) fn note(&mut self, now: Time, peer: PeerId, header: &Header, route: Route, opener: Option<Opener>) {
+    pub(super) fn note(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        header: &Header,
+        route: Route,
+        opener: Option<Opener>,
+    ) {
         let datagrams = self.config.datagrams;
         let Some(known) = self.peers.get_mut(peer) else {
             return;
         };
         known.heard_at = now;
-        known.inbound.take(now, header.path, header.sequence, header.sent_us);
+        known
+            .inbound
+            .take(now, header.path, header.sequence, header.sent_us);
         // What we send back goes by the ways that it comes by.
         if !known.is_ours {
             known.paths.add(now, route, &datagrams);

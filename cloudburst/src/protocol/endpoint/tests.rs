@@ -55,7 +55,8 @@ impl Pair {
                             socket: SocketId(to_socket),
                             remote: address(from, source),
                         };
-                        self.wire.push((self.now + ONE_WAY, 1 - from, route, datagram.to_vec()));
+                        self.wire
+                            .push((self.now + ONE_WAY, 1 - from, route, datagram.to_vec()));
                     }
                 }
             }
@@ -95,15 +96,30 @@ fn message_arrives_in_a_round_trip() {
     for bytes in [1, 100, 5_000, 93_440, 1_000_000] {
         let (mut pair, peer) = Pair::new(&Config::default(), 4);
         let sent = message(bytes);
-        let id = pair.ends[0].send(pair.now, peer, Kind::Message, &sent).unwrap();
+        let id = pair.ends[0]
+            .send(pair.now, peer, Kind::Message, &sent)
+            .unwrap();
         pair.run(Duration::from_millis(100), |_, _| false);
         let events = pair.events(1);
-        let [Event::Received { message, kind: Kind::Message, .. }] = &events[..] else {
+        let [
+            Event::Received {
+                message,
+                kind: Kind::Message,
+                ..
+            },
+        ] = &events[..]
+        else {
             panic!("{events:?}");
         };
         assert_eq!(*message, sent);
         let events = pair.events(0);
-        let [Event::Delivered { id: delivered, receipt }] = &events[..] else {
+        let [
+            Event::Delivered {
+                id: delivered,
+                receipt,
+            },
+        ] = &events[..]
+        else {
             panic!("{bytes}: {events:?}");
         };
         assert_eq!(*delivered, id);
@@ -118,20 +134,35 @@ fn message_arrives_in_a_round_trip() {
 #[test]
 fn reply_goes_back_by_the_ways_that_the_request_came_by() {
     let (mut pair, peer) = Pair::new(&Config::default(), 4);
-    let id = pair.ends[0].send(pair.now, peer, Kind::Request, &message(3_000)).unwrap();
+    let id = pair.ends[0]
+        .send(pair.now, peer, Kind::Request, &message(3_000))
+        .unwrap();
     pair.run(Duration::from_millis(20), |_, _| false);
     let events = pair.events(1);
-    let [Event::Received { peer: client, id: request, kind: Kind::Request, .. }] = &events[..] else {
+    let [
+        Event::Received {
+            peer: client,
+            id: request,
+            kind: Kind::Request,
+            ..
+        },
+    ] = &events[..]
+    else {
         panic!("{events:?}");
     };
     assert_eq!(*request, id.as_u64());
     let reply = Kind::Reply { to: *request };
-    pair.ends[1].send(pair.now, *client, reply, &message(90_000)).unwrap();
+    pair.ends[1]
+        .send(pair.now, *client, reply, &message(90_000))
+        .unwrap();
     pair.run(Duration::from_millis(100), |_, _| false);
     let events = pair.events(0);
     assert!(
-        events.iter().any(|event| matches!(event, Event::Received { kind, .. } if *kind == reply)),
-        "{events:?} {:?}", pair.ends[1].statistics()
+        events
+            .iter()
+            .any(|event| matches!(event, Event::Received { kind, .. } if *kind == reply)),
+        "{events:?} {:?}",
+        pair.ends[1].statistics()
     );
 }
 
@@ -140,20 +171,30 @@ fn losses_are_made_up_for() {
     let (mut pair, peer) = Pair::new(&Config::default(), 4);
     let mut count = 0;
     for bytes in [100, 5_000, 93_440] {
-        pair.ends[0].send(pair.now, peer, Kind::Message, &message(bytes)).unwrap();
+        pair.ends[0]
+            .send(pair.now, peer, Kind::Message, &message(bytes))
+            .unwrap();
         pair.run(Duration::from_millis(300), |_, _| {
             count += 1;
             count % 3 == 0
         });
-        assert!(matches!(pair.events(0)[..], [Event::Delivered { .. }]), "{bytes}");
-        assert!(matches!(pair.events(1)[..], [Event::Received { .. }]), "{bytes}");
+        assert!(
+            matches!(pair.events(0)[..], [Event::Delivered { .. }]),
+            "{bytes}"
+        );
+        assert!(
+            matches!(pair.events(1)[..], [Event::Received { .. }]),
+            "{bytes}"
+        );
     }
 }
 
 #[test]
 fn silence_is_told_when_the_time_is_over() {
     let (mut pair, peer) = Pair::new(&Config::default(), 4);
-    pair.ends[0].send(pair.now, peer, Kind::Message, &message(5_000)).unwrap();
+    pair.ends[0]
+        .send(pair.now, peer, Kind::Message, &message(5_000))
+        .unwrap();
     pair.run(Duration::from_secs(20), |_, _| true);
     let events = pair.events(0);
     let [Event::Undelivered { failure, .. }] = &events[..] else {

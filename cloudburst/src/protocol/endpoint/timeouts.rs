@@ -41,7 +41,10 @@ impl Endpoint {
         let Some(outgoing) = self.outgoing.get_mut(&id) else {
             return;
         };
-        if !outgoing.alarm.is_due(now, Due::Message(id), &mut self.timers) {
+        if !outgoing
+            .alarm
+            .is_due(now, Due::Message(id), &mut self.timers)
+        {
             return;
         }
         match outgoing.attend(now) {
@@ -162,7 +165,14 @@ impl Endpoint {
                 path::Due::Length(bytes) => bytes,
             };
             let nonce = now.as_nanos();
-            self.ask(id, route, Question::Ping { nonce, datagram_bytes });
+            self.ask(
+                id,
+                route,
+                Question::Ping {
+                    nonce,
+                    datagram_bytes,
+                },
+            );
         }
     }
 
@@ -194,7 +204,9 @@ impl Endpoint {
             && let Some(peer) = self.peers.get_mut(id)
             && let Some(index) = peer.paths.position(route)
         {
-            peer.paths.get_mut(index).length_refuted(now, bytes, &datagrams);
+            peer.paths
+                .get_mut(index)
+                .length_refuted(now, bytes, &datagrams);
         }
     }
 }

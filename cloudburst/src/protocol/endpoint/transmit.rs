@@ -62,7 +62,10 @@ impl Endpoint {
                 continue;
             };
             index += 1;
-            let is_due = self.peers.get(id).is_some_and(|peer| peer.pacer.room(now) > 0);
+            let is_due = self
+                .peers
+                .get(id)
+                .is_some_and(|peer| peer.pacer.room(now) > 0);
             if is_due && best.is_none_or(|(shortest, _, _)| top.0 < shortest) {
                 best = Some((top.0, id, top.1));
             }
@@ -117,12 +120,13 @@ impl Endpoint {
             };
             let written = peer.sealer.write(stamp, &mut out[at..], |body| {
                 Symbol::write_with(id.message, body, code_bytes, |code| {
-                    encoder.write(sequence..sequence + 1, code).map(|_| ()).map_err(|_| {
-                        super::super::packet::NoRoom {
+                    encoder
+                        .write(sequence..sequence + 1, code)
+                        .map(|_| ())
+                        .map_err(|_| super::super::packet::NoRoom {
                             needed: code_bytes,
                             room: code.len(),
-                        }
-                    })
+                        })
                 })
             });
             let Ok(bytes) = written else {
@@ -156,15 +160,25 @@ impl Endpoint {
         if datagram_bytes > longest {
             // The ways have become narrower since it was cut.
             let loss = peer.paths.loss();
-            if outgoing.cut_anew(symbol_bytes(longest, is_sealing), loss).is_err() {
+            if outgoing
+                .cut_anew(symbol_bytes(longest, is_sealing), loss)
+                .is_err()
+            {
                 self.give_up(id, Reason::Refused);
                 return None;
             }
             datagram_bytes = symbol_datagram_bytes(outgoing.symbol_bytes(), is_sealing);
         }
         let live = peer.paths.live().count().max(1) as u32;
-        let may = peer.pacer.room(now).min(self.pacer.room(now)).div_ceil(datagram_bytes);
-        let most = (room / datagram_bytes).min(may).min(MAX_TRAIN as usize).max(1) as u32;
+        let may = peer
+            .pacer
+            .room(now)
+            .min(self.pacer.room(now))
+            .div_ceil(datagram_bytes);
+        let most = (room / datagram_bytes)
+            .min(may)
+            .min(MAX_TRAIN as usize)
+            .max(1) as u32;
         let mut count = (outgoing.remaining() / live).clamp(1, most);
         if !peer.is_ours {
             let ip = peer.paths.live().next()?.route.remote.ip();
