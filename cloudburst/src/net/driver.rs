@@ -85,6 +85,8 @@ pub(super) struct Driver {
     /// Messages that the protocol had no room for, though there was room for them here.
     pub(super) parked: VecDeque<Send>,
     pub(super) closing: Option<Closing>,
+    /// When a message last came: its sender may not have heard that it did.
+    pub(super) last_received: Option<Time>,
 }
 
 /// Where messages go.
@@ -109,8 +111,6 @@ pub(super) struct Io {
 #[derive(Debug)]
 pub(super) struct Closing {
     deadline: Time,
-    /// When a message last came: its sender may not have heard that it did.
-    last_received: Option<Time>,
     done: Vec<oneshot::Sender<()>>,
 }
 
@@ -209,7 +209,6 @@ impl Driver {
             Command::Close { within, done } => {
                 let closing = self.closing.get_or_insert_with(|| Closing {
                     deadline: now + within,
-                    last_received: None,
                     done: Vec::new(),
                 });
                 closing.deadline = closing.deadline.min(now + within);
@@ -487,9 +486,7 @@ impl Driver {
 
     fn deliver(&mut self, peer: PeerId, id: u64, kind: Kind, message: Vec<u8>) {
         let now = self.now();
-        if let Some(closing) = &mut self.closing {
-            closing.last_received = Some(now);
-        }
+        self.last_received = Some(now);
         let request = match kind {
             Kind::Reply { to } => return self.outgoing.reply(to, message),
             Kind::Request => Some(id),
@@ -517,8 +514,10 @@ impl Driver {
             return false;
         };
         let is_still = self.outgoing.is_empty() && self.parked.is_empty();
-        let last = closing.last_received.unwrap_or(Time::ZERO);
-        let is_over = is_still && now.since(last) >= LINGER || now >= closing.deadline;
+        let lingers = self
+            .last_received
+            .is_some_and(|last| now.since(last) < LINGER);
+        let is_over = is_still && !lingers || now >= closing.deadline;
         if is_over {
             for done in closing.done.drain(..) {
                 let _ = done.send(());
@@ -531,7 +530,7 @@ impl Driver {
     fn is_time(&mut self, context: &mut Context<'_>) -> bool {
         let now = self.now();
         let closing = self.closing.as_ref().map(|closing| {
-            let lingered = closing.last_received.map(|last| last + LINGER);
+            let lingered = self.last_received.map(|last| last + LINGER);
             let lingered = lingered.filter(|it| *it > now && self.outgoing.is_empty());
             lingered.unwrap_or(Time::NEVER).min(closing.deadline)
         });

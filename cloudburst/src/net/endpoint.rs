@@ -115,6 +115,7 @@ impl Endpoint {
             outgoing: Outgoing::default(),
             parked: Default::default(),
             closing: None,
+            last_received: None,
         };
         // The driver yields by itself, after more work than the runtime would let it do.
         tokio::spawn(tokio::task::unconstrained(async move {
