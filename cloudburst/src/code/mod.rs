@@ -26,6 +26,7 @@ mod decoder;
 mod encoder;
 mod gf256;
 mod kernel;
+mod recovery;
 mod schedule;
 mod shape;
 mod spread;

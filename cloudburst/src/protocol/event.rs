@@ -58,7 +58,7 @@ impl SendId {
 /// The network's explicit notice of congestion (RFC 3168 §5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ecn {
-    /// Takes no part in it.
+    /// Takes no part in it, or nothing is known.
     #[default]
     NotCapable,
     /// May be marked.

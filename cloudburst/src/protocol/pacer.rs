@@ -31,10 +31,6 @@ impl Pacer {
         self.bytes_per_s = bytes_per_s.max(1.0);
     }
 
-    pub(super) fn bytes_per_s(&self) -> f64 {
-        self.bytes_per_s
-    }
-
     /// How long `bytes` take.
     pub(super) fn time_of(&self, bytes: usize) -> Duration {
         Duration::from_nanos((bytes as f64 / self.bytes_per_s * 1e9) as u64)
@@ -55,8 +51,12 @@ impl Pacer {
 
     /// Bytes that may be sent now; what is sent at once may exceed it by a datagram.
     pub(super) fn room(&self, now: Time) -> usize {
+        if now < self.ready_at() {
+            return 0;
+        }
         let left = (now + self.depth()).since(self.empty_at);
-        (left.as_secs_f64() * self.bytes_per_s) as usize
+        // Never nothing when it is ready, however the division comes out.
+        ((left.as_secs_f64() * self.bytes_per_s) as usize).max(1)
     }
 
     pub(super) fn sent(&mut self, now: Time, bytes: usize) {

@@ -119,10 +119,6 @@ impl Path {
         self.health == Health::Dead
     }
 
-    pub(super) fn is_heard_of(&self) -> bool {
-        self.heard.is_some()
-    }
-
     pub(super) fn loss(&self) -> f64 {
         self.loss.share()
     }

@@ -10,7 +10,6 @@ use foldhash::fast::FixedState;
 
 use super::{
     estimate::{Rate, RoundTrip},
-    event::Route,
     inbound::Inbound,
     incoming::Incoming,
     pacer::Pacer,
@@ -26,6 +25,8 @@ use super::{
 const PROBING_GAIN: f64 = 1.25;
 /// The least share of the link that is used for a peer.
 const LEAST_SHARE: f64 = 1.0 / 256.0;
+/// Sessions of a peer that are remembered, so that nobody can replay them.
+const RETIRED_SESSIONS: usize = 64;
 /// After this long without messages a peer's paths are not probed any more.
 const ACTIVE_FOR: Duration = Duration::from_secs(1);
 
@@ -35,6 +36,8 @@ pub(super) struct Peer {
     pub(super) sealer: Sealer,
     /// Its session, once a datagram of it has come.
     pub(super) session: Option<u64>,
+    /// Those it had before it was restarted.
+    pub(super) retired_sessions: Vec<u64>,
     /// Opens its datagrams, by key; the one used last in front.
     pub(super) openers: Vec<Opener>,
     /// Whether it has taken a message of ours.
@@ -78,6 +81,7 @@ impl Peer {
         Self {
             sealer,
             session: None,
+            retired_sessions: Vec::new(),
             openers: Vec::new(),
             is_taken_in: false,
             is_ours,
@@ -99,6 +103,17 @@ impl Peer {
             sent_at: None,
             alarm: Alarm::default(),
         }
+    }
+
+    /// The peer was restarted: its paths and messages are numbered anew.
+    pub(super) fn forget_session(&mut self, session: u64) {
+        if self.retired_sessions.len() == RETIRED_SESSIONS {
+            self.retired_sessions.remove(0);
+        }
+        self.retired_sessions.push(session);
+        self.openers.clear();
+        self.inbound = Inbound::default();
+        self.window = Window::default();
     }
 
     /// Our session with it.
@@ -127,9 +142,5 @@ impl Peer {
             self.pacer
                 .set_rate((highest * PROBING_GAIN).clamp(link * LEAST_SHARE, link));
         }
-    }
-
-    pub(super) fn knows(&self, route: Route) -> bool {
-        self.paths.position(route).is_some()
     }
 }

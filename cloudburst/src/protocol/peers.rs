@@ -113,15 +113,21 @@ impl Peers {
         self.by_remote.insert(remote, id);
     }
 
-    /// The peer's datagrams come by this session from now on.
-    pub(super) fn bind_session(&mut self, session: u64, id: PeerId) {
+    /// The peer's datagrams come by this session from now on, unless it is one
+    /// that it had before: then they are replays.
+    pub(super) fn bind_session(&mut self, session: u64, id: PeerId) -> bool {
         let Some(peer) = self.get_mut(id) else {
-            return;
+            return false;
         };
+        if peer.retired_sessions.contains(&session) {
+            return false;
+        }
         if let Some(old) = peer.session.replace(session) {
+            peer.forget_session(old);
             self.by_session.remove(&old);
         }
         self.by_session.insert(session, id);
+        true
     }
 
     /// The peer has shown a token.

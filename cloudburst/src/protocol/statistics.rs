@@ -36,6 +36,8 @@ pub struct Statistics {
     pub datagrams_received: u64,
     /// Their bytes.
     pub bytes_received: u64,
+    /// Datagrams that arrived with the network's notice of congestion.
+    pub congestion_marks: u64,
     /// Paths that were found dead.
     pub paths_died: u64,
     /// Paths that were given up for another pair of ports.

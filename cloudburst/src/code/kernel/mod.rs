@@ -30,7 +30,7 @@ pub enum Simd {
 }
 
 #[cfg(target_arch = "x86_64")]
-cpufeatures::new!(avx512_gfni, "avx512f", "avx512bw", "gfni");
+cpufeatures::new!(avx512_gfni, "avx512f", "avx512bw", "gfni", "bmi1", "popcnt");
 #[cfg(target_arch = "x86_64")]
 cpufeatures::new!(avx2, "avx2");
 

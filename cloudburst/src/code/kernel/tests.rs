@@ -149,14 +149,18 @@ proptest! {
 #[test]
 fn every_length_and_alignment() {
     let longest = if cfg!(miri) { 40 } else { 420 };
-    for len in 0..=longest {
+    for (len, inputs) in (0..=longest).flat_map(|len| [(len, 3), (len, 20)]) {
         let offset = len % 64;
         let case = Case {
-            inputs: (0..3u8).map(|seed| pattern(seed, offset + len)).collect(),
+            inputs: (0..inputs)
+                .map(|seed| pattern(seed, offset + len))
+                .collect(),
             offset,
             start: 0,
             len,
-            weights: vec![vec![1, 3, 2], vec![255, 0, 7]],
+            weights: [[1, 3, 2], [255, 0, 7]]
+                .map(|weights| weights.into_iter().cycle().take(inputs.into()).collect())
+                .into(),
         };
         let expected = (
             case.expected(|weight, byte| if weight & 1 == 1 { byte } else { 0 }),
@@ -164,8 +168,25 @@ fn every_length_and_alignment() {
         );
         for simd in available() {
             let found = (case.xor(simd), case.weighted(simd));
-            assert_eq!(found, expected, "{simd:?}, {len} bytes");
+            assert_eq!(found, expected, "{simd:?}, {len} bytes of {inputs}");
         }
+    }
+}
+
+#[test]
+fn as_many_outputs_as_can_be() {
+    let len = 70;
+    let case = Case {
+        inputs: (0..64u8).map(|seed| pattern(seed, len)).collect(),
+        offset: 0,
+        start: 0,
+        len,
+        weights: (64..128u8).map(|seed| pattern(seed, MAX_INPUTS)).collect(),
+    };
+    assert_eq!(case.weights.len(), MAX_OUTPUTS);
+    let expected = case.expected(|weight, byte| if weight & 1 == 1 { byte } else { 0 });
+    for simd in available() {
+        assert_eq!(case.xor(simd), expected, "{simd:?}");
     }
 }
 

@@ -39,11 +39,13 @@ impl Endpoint {
             self.statistics.refused.malformed += 1;
             return;
         };
-        if trigger.peer.is_none() {
-            // A peer that was restarted, or that we had not heard of before.
-            self.peers.bind_session(header.session, peer);
+        // A peer that was restarted, or that we had not heard of before.
+        if trigger.peer.is_none() && !self.bind(header.session, peer) {
+            self.statistics.refused.replayed += 1;
+            return;
         }
-        self.note(now, peer, header, trigger.route, opener);
+        let noted = trigger.peer.unwrap_or(peer);
+        self.note(now, noted, header, trigger.route, opener);
         match body {
             Body::Stop(stop, reports) => {
                 self.learn(now, peer, &stop.echo, reports);
@@ -64,6 +66,22 @@ impl Endpoint {
             Body::Challenge(challenge) => self.take_challenge(now, peer, trigger, &challenge),
             _ => self.statistics.refused.unexpected += 1,
         }
+    }
+
+    /// A peer's datagrams come by this session from now on, if they are no replays.
+    pub(super) fn bind(&mut self, session: u64, peer: PeerId) -> bool {
+        let Some(known) = self.peers.get(peer) else {
+            return false;
+        };
+        if known.session.is_some() {
+            // What was under way from it before it was restarted never comes.
+            let mut incoming: Vec<u64> = known.incoming.keys().copied().collect();
+            incoming.sort_unstable();
+            for message in incoming {
+                self.drop_incoming(peer, message);
+            }
+        }
+        self.peers.bind_session(session, peer)
     }
 
     /// What an answer tells of the paths.

@@ -34,6 +34,16 @@ impl Endpoint {
         symbol: &Symbol<'_>,
     ) -> Option<PeerId> {
         let ip = trigger.route.remote.ip();
+        // Somebody we have asked may send before we have heard its answer.
+        if let Some(peer) = self.peers.by_remote(trigger.route.remote)
+            && self
+                .peers
+                .get(peer)
+                .is_some_and(|peer| peer.session.is_none())
+            && self.bind(trigger.asker, peer)
+        {
+            return Some(peer);
+        }
         let is_valid = self.addresses.is_valid(now, ip);
         if !is_valid {
             let crowded = self.peers.unvalidated() >= self.config.quotas.unvalidated_peers;

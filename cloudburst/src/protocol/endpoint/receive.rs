@@ -16,9 +16,10 @@ const OPENERS: usize = 4;
 impl Endpoint {
     /// Takes one datagram, which is decrypted in place. Of a train that the
     /// kernel has put together (GRO) each has to be handed over by itself.
-    pub fn handle_datagram(&mut self, now: Time, route: Route, _ecn: Ecn, datagram: &mut [u8]) {
+    pub fn handle_datagram(&mut self, now: Time, route: Route, ecn: Ecn, datagram: &mut [u8]) {
         self.statistics.datagrams_received += 1;
         self.statistics.bytes_received += datagram.len() as u64;
+        self.statistics.congestion_marks += u64::from(ecn == Ecn::CongestionExperienced);
         self.addresses
             .received(now, route.remote.ip(), datagram.len());
         let Ok(header) = Header::parse(datagram) else {

@@ -11,7 +11,6 @@ struct Pair {
     ends: [Endpoint; 2],
     /// Datagrams under way: when, to whom, by which route, what.
     wire: Vec<(Time, usize, Route, Vec<u8>)>,
-    sockets: u16,
 }
 
 fn address(end: usize, socket: u16) -> std::net::SocketAddr {
@@ -26,7 +25,6 @@ impl Pair {
             now,
             ends: [end(1), end(2)],
             wire: Vec::new(),
-            sockets,
         };
         let routes: Vec<_> = (0..sockets)
             .map(|socket| Route {

@@ -136,9 +136,6 @@ impl<'d> Symbol<'d> {
     }
 }
 
-/// Where the code's header has the message's number: its lowest byte.
-const CODE_ID: usize = 8;
-
 impl Ask {
     /// Writes the body and zeros to the end of `out`: the answer will not be
     /// longer than what it answers.

@@ -104,14 +104,6 @@ pub enum Malformed {
         /// The byte.
         code: u8,
     },
-    /// The symbol's own header is of another message.
-    #[error("the symbol is numbered {code}, message {message} has another lowest byte")]
-    OtherMessage {
-        /// The message's number.
-        message: u64,
-        /// The number in the code's header.
-        code: u8,
-    },
     /// An answer to somebody else, or to who was here before the last start.
     #[error("the answer is to session {0:#018x}, which is not this one")]
     OtherSession(u64),

@@ -29,22 +29,22 @@
 //!
 //! There is no `wirehair`: the registry has no Rust binding of that library.
 
+mod ours;
+mod peers;
+
 use std::fs;
 use std::hint::black_box;
 use std::time::Duration;
 
-use cloudburst::code::{Block, Decoder, Encoder, Received, Schedule, Shape, Simd};
+use cloudburst::code::{Schedule, Simd};
 use criterion::measurement::WallTime;
-use criterion::{
-    BatchSize, Bencher, BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main,
-};
+use criterion::{Bencher, BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::seq::index;
 use rand::{Rng, SeedableRng};
-use raptorq::{
-    EncodingPacket, ObjectTransmissionInformation, SourceBlockDecoder, SourceBlockEncoder,
-};
-use reed_solomon_simd::{EncoderResult, ReedSolomonDecoder, ReedSolomonEncoder};
+
+use self::ours::Cloudburst;
+use self::peers::{RaptorQ, ReedSolomon};
 
 const SYMBOL_BYTES: usize = 1_440;
 
@@ -240,229 +240,6 @@ fn codecs(size: &Size) -> Vec<(String, Box<dyn Codec>)> {
     let reed_solomon = ReedSolomon::new(size);
     codecs.push(("reed_solomon_simd".to_owned(), Box::new(reed_solomon)));
     codecs
-}
-
-struct Cloudburst {
-    shape: Shape,
-    schedule: Schedule,
-    simd: Simd,
-    repairs: usize,
-    repair_datagrams: Vec<u8>,
-    /// All datagrams of each message.
-    sent: Vec<Vec<u8>>,
-    datagram_bytes: usize,
-    decoder: Decoder<Vec<u8>, Vec<Block>>,
-}
-
-impl Cloudburst {
-    fn new(size: &Size, schedule: Schedule, simd: Simd) -> Self {
-        let shape = Shape::new(size.n * SYMBOL_BYTES, SYMBOL_BYTES).expect("it is of fair size");
-        let decoder = Decoder::for_shape(&shape).with_simd(simd);
-        let mut codec = Self {
-            shape,
-            schedule,
-            simd,
-            repairs: size.repairs,
-            repair_datagrams: Vec::new(),
-            sent: Vec::new(),
-            datagram_bytes: 0,
-            decoder: decoder.expect("the caller has asked"),
-        };
-        let message = Message {
-            number: 0,
-            bytes: vec![0; shape.message_bytes()],
-        };
-        codec.datagram_bytes = codec.encoder(&message).datagram_bytes();
-        codec.repair_datagrams = vec![0; codec.repairs * codec.datagram_bytes];
-        codec
-    }
-
-    /// Rows change from message to message as they do in use.
-    fn encoder<'m>(&self, message: &'m Message) -> Encoder<'m> {
-        let (id, seed) = (message.number as u8, message.number as u16 * 257);
-        Encoder::new(&message.bytes, self.shape, self.schedule, id, seed)
-            .expect("the shape is the message's")
-            .with_simd(self.simd)
-            .expect("the caller has asked")
-    }
-}
-
-impl Codec for Cloudburst {
-    fn encode(&mut self, message: &Message) {
-        let encoder = self.encoder(message);
-        let n = self.shape.symbols() as u32;
-        let sequences = n..n + self.repairs as u32;
-        let written = encoder.write(sequences, &mut self.repair_datagrams);
-        black_box(written.expect("the buffer was measured"));
-        black_box(&self.repair_datagrams);
-    }
-
-    fn send(&mut self, messages: &[Message]) {
-        let count = 3 * self.shape.symbols() + 40;
-        let send = |message| {
-            let mut datagrams = vec![0; count * self.datagram_bytes];
-            let written = self.encoder(message).write(0..count as u32, &mut datagrams);
-            written.expect("the buffer was measured");
-            datagrams
-        };
-        self.sent = messages.iter().map(send).collect();
-    }
-
-    fn decode(&mut self, arrival: &Arrival) -> Option<&[u8]> {
-        self.decoder.reset();
-        let sent = &self.sent[arrival.message];
-        let n = self.shape.symbols();
-        for sequence in arrival
-            .sources
-            .iter()
-            .copied()
-            .chain(n..n + arrival.repairs)
-        {
-            let datagram = &sent[sequence * self.datagram_bytes..][..self.datagram_bytes];
-            // Now and then a sum tells nothing new: that is refused, and counts.
-            if self.decoder.receive(datagram) == Ok(Received::Complete) {
-                break;
-            }
-        }
-        self.decoder.message()
-    }
-}
-
-struct RaptorQ {
-    config: ObjectTransmissionInformation,
-    message_bytes: u64,
-    n: usize,
-    repairs: u32,
-    /// All packets of each message.
-    sent: Vec<Vec<EncodingPacket>>,
-    decoded: Vec<u8>,
-}
-
-impl RaptorQ {
-    fn new(size: &Size) -> Self {
-        let message_bytes = (size.n * SYMBOL_BYTES) as u64;
-        Self {
-            config: ObjectTransmissionInformation::new(message_bytes, SYMBOL_BYTES as u16, 1, 1, 8),
-            message_bytes,
-            n: size.n,
-            repairs: size.repairs as u32,
-            sent: Vec::new(),
-            decoded: Vec::new(),
-        }
-    }
-
-    fn packets(&self, arrival: &Arrival) -> Vec<EncodingPacket> {
-        let repairs = self.n..self.n + arrival.repairs;
-        let sequences = arrival.sources.iter().copied().chain(repairs);
-        let sent = &self.sent[arrival.message];
-        sequences.map(|sequence| sent[sequence].clone()).collect()
-    }
-
-    fn decode_packets(&self, packets: Vec<EncodingPacket>) -> Option<Vec<u8>> {
-        SourceBlockDecoder::new(0, &self.config, self.message_bytes).decode(packets)
-    }
-}
-
-impl Codec for RaptorQ {
-    fn encode(&mut self, message: &Message) {
-        // The plan for this number of symbols comes out of the crate's own cache.
-        let encoder = SourceBlockEncoder::new(0, &self.config, &message.bytes);
-        black_box(encoder.repair_packets(0, self.repairs));
-    }
-
-    fn send(&mut self, messages: &[Message]) {
-        let send = |message: &Message| {
-            let encoder = SourceBlockEncoder::new(0, &self.config, &message.bytes);
-            let mut packets = encoder.source_packets();
-            packets.extend(encoder.repair_packets(0, self.n as u32));
-            packets
-        };
-        self.sent = messages.iter().map(send).collect();
-    }
-
-    fn decode(&mut self, arrival: &Arrival) -> Option<&[u8]> {
-        self.decoded = self.decode_packets(self.packets(arrival))?;
-        Some(&self.decoded)
-    }
-
-    /// The decoder consumes packets, which are made before the clock starts.
-    fn measure_decode(&mut self, bencher: &mut Bencher<'_>, arrivals: &[Arrival]) {
-        let mut round = arrivals.iter().cycle();
-        bencher.iter_batched(
-            || self.packets(round.next().expect("it goes round")),
-            |packets| self.decode_packets(packets),
-            BatchSize::PerIteration,
-        );
-    }
-}
-
-struct ReedSolomon {
-    n: usize,
-    encoder: ReedSolomonEncoder,
-    decoder: ReedSolomonDecoder,
-    /// All symbols of each message.
-    sent: Vec<Vec<Vec<u8>>>,
-    decoded: Vec<u8>,
-}
-
-impl ReedSolomon {
-    fn new(size: &Size) -> Self {
-        let Size { n, repairs, .. } = *size;
-        let encoder = ReedSolomonEncoder::new(n, repairs, SYMBOL_BYTES);
-        let decoder = ReedSolomonDecoder::new(n, repairs, SYMBOL_BYTES);
-        Self {
-            n,
-            encoder: encoder.expect("it is of fair size"),
-            decoder: decoder.expect("it is of fair size"),
-            sent: Vec::new(),
-            decoded: vec![0; n * SYMBOL_BYTES],
-        }
-    }
-
-    fn repairs(&mut self, message: &Message) -> EncoderResult<'_> {
-        for symbol in message.bytes.chunks_exact(SYMBOL_BYTES) {
-            let added = self.encoder.add_original_shard(symbol);
-            added.expect("the encoder is for so many");
-        }
-        self.encoder.encode().expect("all have been added")
-    }
-}
-
-impl Codec for ReedSolomon {
-    fn encode(&mut self, message: &Message) {
-        black_box(self.repairs(message).recovery(0));
-    }
-
-    fn send(&mut self, messages: &[Message]) {
-        let send = |message: &Message| {
-            let sources = message.bytes.chunks_exact(SYMBOL_BYTES);
-            let mut symbols: Vec<_> = sources.map(<[u8]>::to_vec).collect();
-            symbols.extend(self.repairs(message).recovery_iter().map(<[u8]>::to_vec));
-            symbols
-        };
-        self.sent = messages.iter().map(send).collect();
-    }
-
-    fn decode(&mut self, arrival: &Arrival) -> Option<&[u8]> {
-        let sent = &self.sent[arrival.message];
-        let place = |source| source * SYMBOL_BYTES..(source + 1) * SYMBOL_BYTES;
-        for &source in &arrival.sources {
-            let added = self.decoder.add_original_shard(source, &sent[source]);
-            added.expect("each is added once");
-            self.decoded[place(source)].copy_from_slice(&sent[source]);
-        }
-        for repair in 0..arrival.repairs {
-            let added = self
-                .decoder
-                .add_recovery_shard(repair, &sent[self.n + repair]);
-            added.expect("each is added once");
-        }
-        let result = self.decoder.decode().ok()?;
-        for (source, symbol) in result.restored_original_iter() {
-            self.decoded[place(source)].copy_from_slice(symbol);
-        }
-        Some(&self.decoded)
-    }
 }
 
 criterion_group!(benches, codec);
