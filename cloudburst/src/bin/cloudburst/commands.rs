@@ -95,6 +95,8 @@ pub(crate) struct Signals {
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
     #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+    #[cfg(unix)]
     hang_up: tokio::signal::unix::Signal,
 }
 
@@ -107,6 +109,7 @@ impl Signals {
             let listen = |kind| signal(kind).context("cannot listen for signals");
             Ok(Self {
                 terminate: listen(SignalKind::terminate())?,
+                interrupt: listen(SignalKind::interrupt())?,
                 hang_up: listen(SignalKind::hangup())?,
             })
         }
@@ -118,7 +121,7 @@ impl Signals {
     pub(crate) async fn next(&mut self) -> &'static str {
         #[cfg(unix)]
         tokio::select! {
-            _ = tokio::signal::ctrl_c() => "Ctrl-C",
+            _ = self.interrupt.recv() => "Ctrl-C",
             _ = self.terminate.recv() => "SIGTERM",
             // The terminal is gone, and with it whoever would have pressed Ctrl-C.
             _ = self.hang_up.recv() => "SIGHUP",
