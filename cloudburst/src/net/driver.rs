@@ -29,8 +29,8 @@ use super::{
     timer::Timer,
 };
 use crate::protocol::{
-    Endpoint as Machine, Event, Keyring, Kind, PathReport, PeerId, Receipt, Route,
-    SendError as MachineSendError, SocketId, Time,
+    Endpoint as Machine, Event, Keyring, Kind, MAX_DATAGRAM_BYTES, PathReport, PeerId, Receipt,
+    Route, SendError as MachineSendError, SocketId, Time,
 };
 
 /// What handles ask for.
@@ -103,8 +103,11 @@ pub(super) struct Io {
     timer: Timer,
     receive: Buffers,
     transmit: Vec<u8>,
-    /// Datagrams in `transmit` that are not sent yet, and since when they wait.
+    /// Datagrams in `transmit` that are being sent.
     train: Option<(SocketId, Train)>,
+    /// The next, which goes another way.
+    next: Option<(SocketId, Train)>,
+    /// Since when they have waited for their socket.
     blocked_since: Option<Time>,
 }
 
@@ -119,8 +122,10 @@ impl Io {
         Ok(Self {
             timer: Timer::new()?,
             receive: Buffers::new(),
-            transmit: vec![0; TRAIN_BYTES],
+            // Behind a train that is full there is room for the next.
+            transmit: vec![0; 2 * TRAIN_BYTES],
             train: None,
+            next: None,
             blocked_since: None,
         })
     }
@@ -129,7 +134,7 @@ impl Io {
 /// Commands, and trains to be sent, until datagrams are received again: a stop that
 /// is not read in time costs symbols that nobody needs.
 const COMMANDS_A_ROUND: usize = 64;
-const TRAINS_A_ROUND: usize = 4;
+const TRAINS_A_ROUND: usize = 2;
 /// Rounds until other tasks of the runtime get their turn.
 const ROUNDS_A_TURN: usize = 32;
 /// How long a full socket is waited for before its datagrams are dropped.
@@ -343,24 +348,55 @@ impl Driver {
     fn transmit(&mut self, context: &mut Context<'_>) -> bool {
         for sent in 0..TRAINS_A_ROUND {
             let now = self.now();
-            if self.io.train.is_none() {
-                let Some(transmit) = self.machine.poll_transmit(now, &mut self.io.transmit) else {
-                    return sent > 0;
-                };
-                let train = Train {
-                    remote: transmit.route.remote,
-                    ecn: transmit.ecn,
-                    segment_bytes: transmit.segment_bytes.max(1),
-                    offset: 0,
-                    end: transmit.bytes,
-                };
-                self.io.train = Some((transmit.route.socket, train));
-            }
-            if !self.send_train(context, now) {
+            if !self.couple(now) || !self.send_train(context, now) {
                 return sent > 0;
             }
         }
         true
+    }
+
+    /// Makes a train ready, of all that goes the same way next: a call of the system for many
+    /// datagrams costs little more than one for few. False if there is nothing to send.
+    fn couple(&mut self, now: Time) -> bool {
+        if self.io.train.is_some() {
+            return true;
+        }
+        let next = self.io.next.take();
+        let Some((id, mut train)) = next.or_else(|| self.next_train(now, 0)) else {
+            return false;
+        };
+        let is_whole =
+            |train: &Train| (train.end - train.offset).is_multiple_of(train.segment_bytes);
+        while is_whole(&train)
+            && train.end - train.offset + train.segment_bytes <= TRAIN_BYTES
+            && train.end + MAX_DATAGRAM_BYTES <= self.io.transmit.len()
+            && let Some((other, more)) = self.next_train(now, train.end)
+        {
+            let is_alike = (other, more.remote, more.segment_bytes, more.ecn)
+                == (id, train.remote, train.segment_bytes, train.ecn);
+            if !is_alike || more.end - train.offset > TRAIN_BYTES {
+                self.io.next = Some((other, more));
+                break;
+            }
+            train.end = more.end;
+        }
+        self.io.train = Some((id, train));
+        true
+    }
+
+    /// What the protocol wants to be sent next, written at `start` of the buffer.
+    fn next_train(&mut self, now: Time, start: usize) -> Option<(SocketId, Train)> {
+        let room = &mut self.io.transmit[start..];
+        let most = room.len().min(TRAIN_BYTES);
+        let transmit = self.machine.poll_transmit(now, &mut room[..most])?;
+        let train = Train {
+            remote: transmit.route.remote,
+            ecn: transmit.ecn,
+            segment_bytes: transmit.segment_bytes.max(1),
+            offset: start,
+            end: start + transmit.bytes,
+        };
+        Some((transmit.route.socket, train))
     }
 
     /// Sends what waits in the buffer; false if the socket is full.
