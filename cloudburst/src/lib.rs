@@ -24,6 +24,6 @@ pub mod wire;
 #[cfg(feature = "tokio")]
 pub use net::{Config, Endpoint, Ports, Received, Remotes, Sending, blocking};
 
-#[cfg(all(doctest, feature = "std"))]
+#[cfg(all(doctest, feature = "tokio"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

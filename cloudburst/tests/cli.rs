@@ -46,24 +46,25 @@ impl Listening {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut log = BufReader::new(child.stderr.take().unwrap());
-        let mut metrics = None;
+        let log = BufReader::new(child.stderr.take().unwrap());
+        let mut this = Self {
+            child,
+            log,
+            address: SocketAddr::from(([0; 4], 0)),
+            metrics: None,
+        };
         loop {
             let mut line = String::new();
-            assert_ne!(log.read_line(&mut line).unwrap(), 0, "it ended");
+            assert_ne!(this.log.read_line(&mut line).unwrap(), 0, "it ended");
             let after = |key| {
                 let (_, rest) = line.split_once(key)?;
                 let end = rest.find([']', ' ', '\n']).unwrap_or(rest.len());
                 rest[..end].parse().ok()
             };
-            metrics = metrics.or(after("address="));
+            this.metrics = this.metrics.or(after("address="));
             if let Some(address) = after("addresses=[") {
-                return Self {
-                    child,
-                    log,
-                    address,
-                    metrics,
-                };
+                this.address = address;
+                return this;
             }
         }
     }

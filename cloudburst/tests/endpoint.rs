@@ -421,3 +421,49 @@ async fn ipv6_works_where_there_is_any() {
     within(client.send(peer, "six")).await.unwrap();
     assert_eq!(within(server.recv()).await.unwrap().message, b"six");
 }
+
+#[tokio::test]
+async fn a_server_that_comes_back_is_found_again() {
+    let (client, server, peer) = pair(config(4), config(1)).await;
+    within(client.send(peer, "before")).await.unwrap();
+    let port = server.local_addrs()[0].port();
+    server.close(SOON).await;
+    drop(server);
+    let failed = within(client.send(peer, "meanwhile")).await;
+    assert!(failed.is_err(), "{failed:?}");
+
+    let again = config(1).with_ports(Ports::one(port));
+    let server = within(async {
+        loop {
+            match Endpoint::bind(again.clone()).await {
+                Ok(server) => return server,
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    })
+    .await;
+    // Routes that were found dead are tried again now and then.
+    within(async {
+        while client.send(peer, "after").await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    assert_eq!(within(server.recv()).await.unwrap().message, b"after");
+}
+
+#[tokio::test]
+async fn handlers_that_panic_end_alone() {
+    let (client, server, peer) = pair(config(2), config(1)).await;
+    tokio::spawn(async move {
+        server
+            .serve(1, |request| async move {
+                assert_ne!(request.message, b"panic", "as was asked for");
+                Some(request.message)
+            })
+            .await;
+    });
+    let wait = Duration::from_millis(200);
+    assert!(client.request(peer, "panic", wait).await.is_err());
+    assert_eq!(client.request(peer, "go on", SOON).await.unwrap(), b"go on");
+}

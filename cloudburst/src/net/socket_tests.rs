@@ -84,7 +84,7 @@ async fn the_code_point_is_on_every_datagram() {
     send_all(&mut sender, train(to, 4, 10), b"0123456789").await;
     for _ in 0..3 {
         let mut payload = [0; 16];
-        let mut payload = [std::io::IoSliceMut::new(&mut payload)];
+        let mut payload = [IoSliceMut::new(&mut payload)];
         let mut control = nix::cmsg_space!(i32);
         let message = recvmsg::<SockaddrStorage>(
             receiver.as_raw_fd(),

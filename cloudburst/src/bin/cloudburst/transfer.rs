@@ -48,7 +48,9 @@ pub(crate) struct NotAChunk;
 
 impl<'a> Chunk<'a> {
     pub(crate) fn to_message(self) -> Vec<u8> {
-        let name = &self.name.as_bytes()[..self.name.floor_char_boundary(255)];
+        let mut ends = (0..=self.name.len().min(255)).rev();
+        let end = ends.find(|&end| self.name.is_char_boundary(end));
+        let name = &self.name.as_bytes()[..end.unwrap_or(0)];
         let mut message = Vec::with_capacity(HEADER_BYTES + name.len() + self.data.len());
         message.extend_from_slice(MAGIC);
         message.extend_from_slice(&self.transfer.to_be_bytes());

@@ -26,10 +26,8 @@ pub(crate) async fn run(args: &PingArgs, as_json: bool) -> anyhow::Result<ExitCo
         .await?;
     if !as_json {
         print(format_args!(
-            "ping {}: messages of {} bytes, by {} sockets",
-            args.peer.peer,
-            args.size.0,
-            endpoint.local_addrs().len()
+            "ping {}: messages of {} bytes",
+            args.peer.peer, args.size.0
         ))?;
     }
     let mut tally = Tally::new();
