@@ -12,8 +12,6 @@ use super::time::Time;
 pub(super) const AMPLIFICATION: u64 = 3;
 /// For how long an address is believed that has shown a token.
 const VALID_FOR: Duration = Duration::from_secs(3_600);
-/// How often an address is challenged.
-const CHALLENGE_PAUSE: Duration = Duration::from_millis(50);
 
 /// What is known of the addresses that datagrams come from.
 #[derive(Debug)]
@@ -30,7 +28,6 @@ struct Address {
     received: u64,
     sent: u64,
     valid_until: Time,
-    challenged_at: Option<Time>,
     /// Answers that may still be sent, at this time.
     answers: f64,
     answers_at: Time,
@@ -67,7 +64,6 @@ impl Addresses {
             received: 0,
             sent: 0,
             valid_until: Time::ZERO,
-            challenged_at: None,
             answers,
             answers_at: now,
         });
@@ -144,20 +140,6 @@ impl Addresses {
         address.answers -= 1.0;
         address.sent += bytes as u64;
         Verdict::Go
-    }
-
-    /// Whether it is time to ask for a token; if so it counts.
-    pub(super) fn may_challenge(&mut self, now: Time, ip: IpAddr) -> bool {
-        let Some(address) = self.known.get_mut(&ip) else {
-            return false;
-        };
-        let due = address
-            .challenged_at
-            .is_none_or(|at| now.since(at) >= CHALLENGE_PAUSE);
-        if due {
-            address.challenged_at = Some(now);
-        }
-        due
     }
 }
 

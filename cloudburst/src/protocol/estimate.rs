@@ -73,37 +73,59 @@ impl Loss {
     }
 }
 
-/// The highest rate of late at which a peer got something.
+/// What a peer got of what it was sent, of late.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rate {
-    /// The highest of an age, in bytes per second, and of the age before.
-    highest: [f64; 2],
+pub(super) struct Delivery {
     since: Time,
+    sent: u32,
+    received: u32,
 }
 
-impl Rate {
-    const AGE: Duration = Duration::from_secs(2);
+impl Delivery {
+    /// Fewer datagrams say nothing of a rate.
+    const LEAST: u32 = 16;
 
     pub(super) const fn new(now: Time) -> Self {
         Self {
-            highest: [0.0; 2],
             since: now,
+            sent: 0,
+            received: 0,
         }
     }
 
-    pub(super) fn sample(&mut self, now: Time, bytes_per_s: f64) {
-        if now.since(self.since) > Self::AGE {
-            self.highest = [0.0, self.highest[0]];
-            self.since = now;
-        }
-        self.highest[0] = self.highest[0].max(bytes_per_s);
+    pub(super) fn add(&mut self, sent: u32, received: u32) {
+        self.sent = self.sent.saturating_add(sent);
+        self.received = self.received.saturating_add(received);
     }
 
-    /// Bytes per second, or nothing if none was measured.
-    pub(super) fn highest(&self) -> Option<f64> {
-        let highest = self.highest[0].max(self.highest[1]);
-        (highest > 0.0).then_some(highest)
+    /// Whether a queue overflows: more than half of what was sent did not get
+    /// through, and that is hardly ever chance. To be asked now and then;
+    /// `pause` is a round trip or longer.
+    pub(super) fn judge(&mut self, now: Time, pause: Duration) -> Option<Overload> {
+        let elapsed = now.since(self.since);
+        if elapsed < pause || self.sent < Self::LEAST {
+            return None;
+        }
+        let Self { sent, received, .. } = core::mem::replace(self, Self::new(now));
+        // After a long silence nobody knows when they were sent.
+        let is_known = elapsed < 8 * pause && received > 0;
+        let is_overload = u64::from(received) * 2 < u64::from(sent);
+        is_known.then(|| {
+            if is_overload {
+                Overload::Yes(f64::from(received) / elapsed.as_secs_f64())
+            } else {
+                Overload::No
+            }
+        })
     }
+}
+
+/// Whether more is sent than gets through.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Overload {
+    No,
+    /// Yes; so many datagrams per second got through.
+    Yes(f64),
 }
 
 /// Symbols to send beyond the `n` of a message, so that with a probability of
@@ -173,17 +195,6 @@ mod tests {
             loss.sample(10, 3);
         }
         assert!((loss.share() - 0.3).abs() < 1e-3);
-    }
-
-    #[test]
-    fn rate_forgets() {
-        let mut rate = Rate::new(Time::ZERO);
-        assert_eq!(rate.highest(), None);
-        rate.sample(Time::ZERO, 100.0);
-        rate.sample(Time::ZERO + Duration::from_secs(3), 50.0);
-        assert_eq!(rate.highest(), Some(100.0));
-        rate.sample(Time::ZERO + Duration::from_secs(6), 50.0);
-        assert_eq!(rate.highest(), Some(50.0));
     }
 
     #[test]

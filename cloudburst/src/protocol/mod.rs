@@ -20,6 +20,7 @@
 //! [`Endpoint::handle_timeout`] when [`Endpoint::next_deadline`] has come.
 
 mod address;
+mod bottleneck;
 mod config;
 mod endpoint;
 pub mod envelope;
@@ -35,6 +36,7 @@ mod paths;
 mod peer;
 mod peers;
 mod statistics;
+mod survey;
 mod time;
 mod timers;
 mod window;

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::{
-    config::Config,
+    config::{Budget, Config},
     envelope::{self, ENVELOPE_BYTES, Envelope},
     estimate::redundancy,
     event::{Kind, Reason, Receipt, SendId, Undelivered},
@@ -15,6 +15,12 @@ use crate::code::{EncodeError, Encoder, Schedule, Shape, ShapeError};
 
 /// Longest pause between two questions for what the receiver has.
 const ASK_PAUSE: Duration = Duration::from_millis(500);
+
+/// Answers without news after the last symbol that the budget allows.
+const LAST_HAVES: u8 = 4;
+/// How often pauses are doubled at most: before a busy receiver is tried again,
+/// and before symbols are sent again that may be under way still.
+const MOST_DOUBLINGS: u8 = 5;
 
 /// A message under way.
 #[derive(Debug)]
@@ -36,10 +42,21 @@ pub(super) struct Outgoing {
     /// Bursts after the first.
     tails: u8,
     asks: u8,
+    /// Answers without news when the budget was spent.
+    last_haves: u8,
+    /// Bursts in a row of which nothing was heard, and when the next may be sent.
+    stalls: u8,
+    again_at: Time,
+    /// Times in a row that the receiver had no room.
+    busies: u8,
     have: Option<u32>,
     is_busy: bool,
+    /// Whether the receiver said so when it last said anything.
+    was_busy: bool,
     /// Paths that carried a symbol, a bit for each.
     paths: u64,
+    /// When the last symbol sent should be there.
+    pub(super) expected: Time,
     /// Whether it is among those to be sent.
     pub(super) is_queued: bool,
     pub(super) alarm: Alarm,
@@ -84,9 +101,15 @@ impl Outgoing {
             ends: now + config.budget.lifetime,
             tails: 0,
             asks: 0,
+            last_haves: 0,
+            stalls: 0,
+            again_at: now,
+            busies: 0,
             have: None,
             is_busy: false,
+            was_busy: false,
             paths: 0,
+            expected: now,
             is_queued: false,
             alarm: Alarm::default(),
         })
@@ -150,7 +173,7 @@ impl Outgoing {
     /// The time of the alarm has come.
     pub(super) fn attend(&mut self, now: Time) -> Step {
         if now >= self.ends {
-            let reason = if self.is_busy {
+            let reason = if self.was_busy {
                 Reason::Busy
             } else {
                 Reason::TimedOut
@@ -173,10 +196,15 @@ impl Outgoing {
             self.want(batch);
             return Step::Send;
         }
-        if self.is_spent() && self.asks >= 4 {
-            return Step::GiveUp(Reason::BudgetSpent);
+        if self.is_spent() {
+            if self.last_haves >= LAST_HAVES {
+                return Step::GiveUp(Reason::BudgetSpent);
+            }
+        } else if core::mem::take(&mut self.is_busy) {
+            // One finds out whether there is room now.
+            self.want(1);
+            return Step::Send;
         }
-        self.is_busy = false;
         self.asks = self.asks.saturating_add(1);
         Step::Ask
     }
@@ -193,34 +221,46 @@ impl Outgoing {
         } else {
             patience
         };
-        (now + pause).min(self.ends)
+        (now.max(self.expected) + pause).min(self.ends)
     }
 
     /// The receiver misses so many symbols.
-    pub(super) fn missing(&mut self, missing: u32, loss: f64) {
-        self.have = Some(self.symbols().saturating_sub(missing));
+    pub(super) fn missing(&mut self, now: Time, patience: Duration, missing: u32, loss: f64) {
+        let have = self.symbols().saturating_sub(missing);
+        let is_news = self.have.is_none_or(|before| have > before);
+        self.have = Some(have);
+        if have > 0 {
+            self.was_busy = false;
+            self.busies = 0;
+        }
         self.asks = 0;
-        if self.remaining() == 0 {
+        if self.is_spent() && !is_news {
+            self.last_haves = self.last_haves.saturating_add(1);
+        }
+        // What is not there yet may be in a queue that the question overtook.
+        self.stalls = if is_news { 0 } else { self.stalls };
+        if self.remaining() == 0 && (is_news || now >= self.again_at) {
+            self.again_at = now + patience * (1 << self.stalls);
+            self.stalls = (self.stalls + 1).min(MOST_DOUBLINGS);
             self.want(missing + redundancy(missing, loss));
         }
     }
 
     /// What was sent so far was not taken.
-    pub(super) fn again(&mut self, loss: f64) {
-        self.missing(self.symbols(), loss);
+    pub(super) fn again(&mut self, now: Time, patience: Duration, loss: f64) {
+        self.missing(now, patience, self.symbols(), loss);
         self.tails = 0;
     }
 
     /// The receiver has no room for so long.
     pub(super) fn hold(&mut self, now: Time, pause: Duration) -> Time {
+        if !self.is_busy {
+            self.busies = (self.busies + 1).min(MOST_DOUBLINGS);
+        }
         self.is_busy = true;
+        self.was_busy = true;
         self.goal = self.sent;
-        (now + pause).min(self.ends)
-    }
-
-    /// Whether all symbols went at once, as fast as the pacer let them.
-    pub(super) fn is_one_burst(&self) -> bool {
-        self.tails == 0 && self.asks == 0 && self.generation == 0 && self.have.is_none()
+        (now + pause * (1 << (self.busies - 1))).min(self.ends)
     }
 
     /// Whether nothing is known to have arrived.
@@ -230,14 +270,17 @@ impl Outgoing {
 
     /// Cuts it anew, for datagrams that are shorter. What the receiver has of
     /// it is of no use any more.
-    pub(super) fn cut_anew(&mut self, symbol_bytes: usize, loss: f64) -> Result<(), ShapeError> {
+    pub(super) fn cut_anew(
+        &mut self,
+        symbol_bytes: usize,
+        loss: f64,
+        budget: &Budget,
+    ) -> Result<(), ShapeError> {
         self.shape = shape(self.bytes.len(), symbol_bytes)?;
         self.generation = self.generation.wrapping_add(1);
         self.sent_before += core::mem::take(&mut self.sent);
         (self.tails, self.asks, self.have) = (0, 0, None);
-        self.budget = self
-            .budget
-            .max(self.sent_before.saturating_add(4 * self.symbols()));
+        self.budget = budget.symbols(self.shape.symbols());
         self.begin(loss);
         Ok(())
     }

@@ -31,6 +31,10 @@ impl Pacer {
         self.bytes_per_s = bytes_per_s.max(1.0);
     }
 
+    pub(super) fn bytes_per_s(&self) -> f64 {
+        self.bytes_per_s
+    }
+
     /// How long `bytes` take.
     pub(super) fn time_of(&self, bytes: usize) -> Duration {
         Duration::from_nanos((bytes as f64 / self.bytes_per_s * 1e9) as u64)

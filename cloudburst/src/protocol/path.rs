@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use super::{
+    bottleneck::Mark,
     config::Datagrams,
     estimate::{Loss, RoundTrip},
     event::{Health, PathReport, Route},
@@ -20,6 +21,9 @@ const REFRESH: Duration = Duration::from_millis(200);
 const LENGTH_ATTEMPTS: u8 = 3;
 const LENGTH_AGAIN: Duration = Duration::from_secs(600);
 
+/// Datagrams that are remembered until the peer tells of them.
+const MARKS: usize = 16;
+
 /// A way to a peer.
 #[derive(Debug)]
 pub(super) struct Path {
@@ -36,10 +40,10 @@ pub(super) struct Path {
     unheard: u32,
     loss: Loss,
     round_trip: RoundTrip,
-    /// From our clock to the peer's, in microseconds from some reference.
-    pub(super) delay: Option<(i32, Time)>,
-    /// When all that we have sent by it will be through, as far as we can tell.
-    pub(super) busy_until: Time,
+    /// Which of the peer's bottlenecks it leads through.
+    pub(super) group: usize,
+    /// The last datagrams with symbols, by their numbers.
+    marks: [(u64, Mark); MARKS],
     probe: Probe,
     length: Length,
     pub(super) unreachable: bool,
@@ -50,6 +54,17 @@ pub(super) struct Path {
 struct Heard {
     received: u32,
     highest: u64,
+}
+
+/// What a peer's word tells that was not known before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct News {
+    /// Datagrams sent since it was last heard of.
+    pub(super) sent: u32,
+    /// Those of them that arrived.
+    pub(super) received: u32,
+    /// What is remembered of the newest.
+    pub(super) mark: Option<Mark>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +91,13 @@ pub(super) enum Due {
 }
 
 impl Path {
-    pub(super) fn new(id: u16, route: Route, now: Time, datagrams: &Datagrams) -> Self {
+    pub(super) fn new(
+        id: u16,
+        route: Route,
+        group: usize,
+        now: Time,
+        datagrams: &Datagrams,
+    ) -> Self {
         Self {
             id,
             route,
@@ -87,8 +108,8 @@ impl Path {
             unheard: 0,
             loss: Loss::default(),
             round_trip: RoundTrip::default(),
-            delay: None,
-            busy_until: now,
+            group,
+            marks: [(u64::MAX, Mark::default()); MARKS],
             probe: Probe {
                 sent_at: now,
                 pause: REVIVALS[0],
@@ -115,6 +136,10 @@ impl Path {
         self.sequence - 1
     }
 
+    pub(super) fn is_good(&self) -> bool {
+        self.health == Health::Good
+    }
+
     pub(super) fn is_dead(&self) -> bool {
         self.health == Health::Dead
     }
@@ -127,13 +152,16 @@ impl Path {
         self.length.proven
     }
 
-    /// The peer says what it has got. Whether that is news.
-    pub(super) fn hear(&mut self, now: Time, received: u32, highest: u32) -> bool {
-        let Some(highest) = self.whole_sequence(highest) else {
-            return false;
-        };
+    /// Remembers a datagram that is about to be sent.
+    pub(super) fn mark(&mut self, mark: Mark) {
+        self.marks[(self.sequence % MARKS as u64) as usize] = (self.sequence, mark);
+    }
+
+    /// The peer says what it has got; what that tells, if it is news.
+    pub(super) fn hear(&mut self, now: Time, received: u32, highest: u32) -> Option<News> {
+        let highest = self.whole_sequence(highest)?;
         let (new_sent, new_received) = match self.heard {
-            Some(heard) if highest <= heard.highest => return false,
+            Some(heard) if highest <= heard.highest => return None,
             // A peer that was restarted counts anew.
             Some(heard) if received > heard.received => {
                 (highest - heard.highest, received - heard.received)
@@ -151,7 +179,12 @@ impl Path {
         self.health = Health::Good;
         self.probe.pause = REVIVALS[0];
         self.unreachable = false;
-        true
+        let (sequence, mark) = self.marks[(highest % MARKS as u64) as usize];
+        Some(News {
+            sent: new_sent,
+            received: new_received.min(new_sent),
+            mark: (sequence == highest).then_some(mark),
+        })
     }
 
     /// A datagram's number from its lower half, if we have sent one like that.

@@ -1,32 +1,25 @@
 //! All ways to a peer: which is the next datagram's.
 
-use core::time::Duration;
-
 use super::{
+    bottleneck::Bottleneck,
     config::Datagrams,
     event::{PathReport, Route, SocketId},
+    packet::Report,
     path::Path,
     time::Time,
 };
 
 /// Ways to a peer that are kept, at most.
 pub(super) const MAX_PATHS: usize = 64;
-/// Half of what was learnt of a queue is forgotten after this: it may have run
-/// empty by then, and only traffic will tell.
-const LAG_HALF_LIFE: Duration = Duration::from_millis(100);
-/// How long the least delay of all paths is remembered: clocks drift.
-const LEAST_AGE: Duration = Duration::from_secs(5);
-
 /// The ways to a peer.
 #[derive(Debug, Default)]
 pub(super) struct Paths {
     list: Vec<Path>,
     next_id: u16,
+    /// What they lead through, several through one if that was found out.
+    bottlenecks: Vec<Bottleneck>,
     /// What delays are counted from.
     reference: Option<u32>,
-    /// The least delay of this age and of the one before.
-    least: [Option<i32>; 2],
-    least_since: Time,
     /// With which path a choice among equals begins.
     turn: usize,
 }
@@ -40,13 +33,19 @@ impl Paths {
         }
         // Number 0 is that of datagrams that belong to no way.
         self.next_id += 1;
-        let path = Path::new(self.next_id, route, now, datagrams);
-        self.list.push(path);
+        let group = self.bottlenecks.len();
+        self.bottlenecks.push(Bottleneck::new(now));
+        self.list
+            .push(Path::new(self.next_id, route, group, now, datagrams));
         true
     }
 
     pub(super) fn remove_socket(&mut self, socket: SocketId) {
         self.list.retain(|path| path.route.socket != socket);
+    }
+
+    pub(super) fn get(&self, index: usize) -> &Path {
+        &self.list[index]
     }
 
     pub(super) fn get_mut(&mut self, index: usize) -> &mut Path {
@@ -99,76 +98,134 @@ impl Paths {
         self.live().map(Path::datagram_bytes).min()
     }
 
-    /// The way by which something that takes `time` on a path is there first,
-    /// of those that carry datagrams of `bytes`.
-    pub(super) fn choose(&mut self, now: Time, bytes: usize, time: Duration) -> Option<usize> {
+    /// The way by which `count` datagrams of `bytes` are there first, of those
+    /// that carry such datagrams. `ns_per_byte` counts where it is not known better.
+    pub(super) fn choose(
+        &mut self,
+        now: Time,
+        bytes: usize,
+        count: u32,
+        ns_per_byte: f64,
+    ) -> Option<usize> {
         let all_dead = self.list.iter().all(Path::is_dead);
-        let least = self.least();
-        let count = self.list.len();
+        let fastest = self.fastest();
+        let ways = self.list.len();
+        let all_bytes = bytes * count as usize;
         let mut best: Option<(Time, usize)> = None;
-        for step in 0..count {
-            let index = (self.turn + step) % count;
+        for step in 0..ways {
+            let index = (self.turn + step) % ways;
             let path = &self.list[index];
             if (path.is_dead() && !all_dead) || path.datagram_bytes() < bytes {
                 continue;
             }
-            let arrival = path.busy_until.max(now) + lag(path, now, least);
+            let bottleneck = &self.bottlenecks[path.group];
+            let arrival = bottleneck.arrival(now, all_bytes, ns_per_byte, fastest);
             if best.is_none_or(|(earliest, _)| arrival < earliest) {
                 best = Some((arrival, index));
             }
         }
         let (_, index) = best?;
-        self.turn = (index + 1) % count;
-        let path = &mut self.list[index];
-        path.busy_until = path.busy_until.max(now) + time;
+        self.turn = (index + 1) % ways;
         Some(index)
     }
 
-    /// A datagram of a path took so long, by the difference of two clocks.
-    pub(super) fn delayed(&mut self, now: Time, id: u16, delay_us: u32) {
-        let reference = *self.reference.get_or_insert(delay_us);
-        let delay = delay_us.wrapping_sub(reference).cast_signed();
-        if now.since(self.least_since) > LEAST_AGE {
-            self.least = [None, self.least[0]];
-            self.least_since = now;
-        }
-        self.least[0] = Some(self.least[0].map_or(delay, |least| least.min(delay)));
-        if let Some(path) = self.by_id(id) {
-            path.delay = Some((delay, now));
-        }
+    /// A datagram with a symbol is about to be sent. When it will be there,
+    /// compared with one by an empty way.
+    pub(super) fn sending(
+        &mut self,
+        now: Time,
+        index: usize,
+        bytes: usize,
+        ns_per_byte: f64,
+    ) -> Time {
+        let fastest = self.fastest();
+        let path = &mut self.list[index];
+        let bottleneck = &mut self.bottlenecks[path.group];
+        path.mark(bottleneck.sent(now, bytes, ns_per_byte));
+        bottleneck.arrival(now, 0, ns_per_byte, fastest)
     }
 
-    fn least(&self) -> Option<i32> {
-        match self.least {
-            [Some(one), Some(other)] => Some(one.min(other)),
-            [one, other] => one.or(other),
+    /// The peer tells what came by a path, and how long the newest datagram took
+    /// by the difference of two clocks. If that is news, how many datagrams were
+    /// sent since it last did, and how many of them arrived.
+    pub(super) fn hear(&mut self, now: Time, report: &Report) -> Option<(u32, u32)> {
+        let delay = self.delay(report.delay_us);
+        let mut paths = self.list.iter_mut();
+        let path = paths.find(|path| path.id == report.path)?;
+        let news = path.hear(now, report.received, report.highest)?;
+        self.bottlenecks[path.group].learn(now, delay, news.mark);
+        Some((news.sent, news.received))
+    }
+
+    /// From our clock to the peer's, in microseconds from the reference.
+    pub(super) fn delay(&mut self, delay_us: u32) -> i32 {
+        let reference = *self.reference.get_or_insert(delay_us);
+        delay_us.wrapping_sub(reference).cast_signed()
+    }
+
+    fn fastest(&self) -> Option<i32> {
+        self.bottlenecks.iter().filter_map(Bottleneck::least).min()
+    }
+
+    /// Bottlenecks that are in use.
+    pub(super) fn width(&self) -> usize {
+        let mut groups = 0u64;
+        for path in self.live() {
+            groups |= 1 << (path.group % 64);
+        }
+        groups.count_ones().max(1) as usize
+    }
+
+    /// What all ways together carry, in bytes per second, if that is known.
+    pub(super) fn rate(&self) -> Option<f64> {
+        let mut groups = 0u64;
+        let mut sum = 0.0;
+        for path in self.live() {
+            if groups >> (path.group % 64) & 1 == 0 {
+                groups |= 1 << (path.group % 64);
+                sum += self.bottlenecks[path.group].rate()?;
+            }
+        }
+        (sum > 0.0).then_some(sum)
+    }
+
+    /// Takes over which ways share a bottleneck. What was learnt of their rates
+    /// begins anew where that changes.
+    pub(super) fn regroup(&mut self, now: Time, group: impl Fn(usize) -> Option<u16>) {
+        let count = self.list.len();
+        let same = (0..count).all(|one| {
+            (0..count).all(|other| {
+                let found = group(one).is_some() && group(one) == group(other);
+                one == other || found == (self.list[one].group == self.list[other].group)
+            })
+        });
+        if same {
+            return;
+        }
+        self.bottlenecks = vec![Bottleneck::new(now); count];
+        for index in 0..count {
+            self.list[index].group = group(index).map_or(index, usize::from);
         }
     }
 
     pub(super) fn reports(&self, now: Time) -> impl Iterator<Item = PathReport> + '_ {
-        let least = self.least();
+        let fastest = self.fastest();
         self.list.iter().map(move |path| {
-            let lag = path.delay.map(|_| lag(path, now, least));
+            let bottleneck = &self.bottlenecks[path.group];
+            let lag = bottleneck.least().map(|_| bottleneck.lag(now, fastest));
             path.report(lag)
         })
     }
 }
 
-/// How much later than by the fastest way a datagram arrives.
-fn lag(path: &Path, now: Time, least: Option<i32>) -> Duration {
-    let (Some((delay, at)), Some(least)) = (path.delay, least) else {
-        return Duration::ZERO;
-    };
-    let micros = delay.saturating_sub(least).max(0).unsigned_abs();
-    let halvings = now.since(at).as_nanos() / LAG_HALF_LIFE.as_nanos();
-    Duration::from_micros(micros.checked_shr(halvings as u32).unwrap_or(0).into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::time::Duration;
 
-    const TIME: Duration = Duration::from_micros(100);
+    /// A datagram takes 120 us.
+    const NS_PER_BYTE: f64 = 100.0;
+    const BYTES: usize = 1_200;
 
     fn paths(count: u16) -> Paths {
         let mut paths = Paths::default();
@@ -184,9 +241,14 @@ mod tests {
     }
 
     fn chosen(paths: &mut Paths, count: usize) -> Vec<usize> {
-        (0..count)
-            .map(|_| paths.choose(Time::ZERO, 1_200, TIME).unwrap())
-            .collect()
+        let choose = |_| {
+            let index = paths
+                .choose(Time::ZERO, BYTES, 1, NS_PER_BYTE)
+                .expect("there is one");
+            paths.sending(Time::ZERO, index, BYTES, NS_PER_BYTE);
+            index
+        };
+        (0..count).map(choose).collect()
     }
 
     #[test]
@@ -197,8 +259,16 @@ mod tests {
     #[test]
     fn slow_way_is_left_out_until_the_others_are_as_slow() {
         let mut paths = paths(2);
-        paths.delayed(Time::ZERO, 1, 5_000);
-        paths.delayed(Time::ZERO, 2, 4_700);
+        for (id, delay_us) in [(1, 5_300), (2, 5_000)] {
+            paths.get_mut(usize::from(id) - 1).take_sequence(Time::ZERO);
+            let report = Report {
+                path: id,
+                received: 1,
+                highest: 0,
+                delay_us,
+            };
+            assert_eq!(paths.hear(Time::ZERO, &report), Some((1, 1)));
+        }
         let chosen = chosen(&mut paths, 7);
         assert_eq!(chosen[..3], [1, 1, 1]);
         assert_eq!(chosen.iter().filter(|&&index| index == 0).count(), 2);
@@ -223,7 +293,8 @@ mod tests {
         }
         assert!(!path.judge(Time::ZERO + patience, patience));
         assert!(path.judge(Time::ZERO + patience * 2, patience));
-        assert!(path.hear(Time::ZERO + patience * 3, 3, 2));
+        let news = path.hear(Time::ZERO + patience * 3, 3, 2);
+        assert!(news.is_some_and(|news| (news.sent, news.received) == (3, 3)));
         assert!(!path.is_dead());
     }
 }

@@ -9,12 +9,13 @@ use std::{
 use foldhash::fast::FixedState;
 
 use super::{
-    estimate::{Rate, RoundTrip},
+    estimate::{Delivery, Overload, RoundTrip},
     inbound::Inbound,
     incoming::Incoming,
     pacer::Pacer,
     packet::{Opener, Sealer},
     paths::Paths,
+    survey::Survey,
     time::Time,
     timers::Alarm,
     window::Window,
@@ -22,11 +23,13 @@ use super::{
 
 /// How much faster than was measured a peer is sent to, so that more is found
 /// out if there is more.
-const PROBING_GAIN: f64 = 1.25;
+const PROBING_GAIN: f64 = 1.1;
+/// How much faster after each time that most got through again.
+const RECOVERY_GAIN: f64 = 1.25;
 /// The least share of the link that is used for a peer.
-const LEAST_SHARE: f64 = 1.0 / 256.0;
-/// Sessions of a peer that are remembered, so that nobody can replay them.
-const RETIRED_SESSIONS: usize = 64;
+const LEAST_SHARE: f64 = 1.0 / 4_096.0;
+/// Shortest time over which it is measured how much gets through.
+const LEAST_PAUSE: Duration = Duration::from_millis(10);
 /// After this long without messages a peer's paths are not probed any more.
 const ACTIVE_FOR: Duration = Duration::from_secs(1);
 
@@ -36,8 +39,6 @@ pub(super) struct Peer {
     pub(super) sealer: Sealer,
     /// Its session, once a datagram of it has come.
     pub(super) session: Option<u64>,
-    /// Those it had before it was restarted.
-    pub(super) retired_sessions: Vec<u64>,
     /// Opens its datagrams, by key; the one used last in front.
     pub(super) openers: Vec<Opener>,
     /// Whether it has taken a message of ours.
@@ -51,6 +52,8 @@ pub(super) struct Peer {
     pub(super) incoming_bytes: usize,
     /// Whether it counts among those that have shown a token.
     pub(super) is_validated: bool,
+    /// When it was asked for a token last.
+    pub(super) challenged_at: Option<Time>,
     /// Messages that have symbols to be sent: the shortest rest first, then the oldest.
     pub(super) ready: BinaryHeap<Reverse<(u32, u64)>>,
     /// Whether it is on the endpoint's list of those with something to send.
@@ -61,7 +64,10 @@ pub(super) struct Peer {
     pub(super) next_message: u64,
     pub(super) oldest_message: u64,
     pub(super) round_trip: RoundTrip,
-    pub(super) rate: Rate,
+    pub(super) survey: Survey,
+    pub(super) delivery: Delivery,
+    /// Bytes per second that are not exceeded after more than half was lost.
+    ceiling: f64,
     pub(super) pacer: Pacer,
     pub(super) heard_at: Time,
     /// When a message was last sent to it.
@@ -81,7 +87,6 @@ impl Peer {
         Self {
             sealer,
             session: None,
-            retired_sessions: Vec::new(),
             openers: Vec::new(),
             is_taken_in: false,
             is_ours,
@@ -91,29 +96,21 @@ impl Peer {
             incoming: HashMap::with_hasher(FixedState::with_seed(seed)),
             incoming_bytes: 0,
             is_validated: is_ours,
+            challenged_at: None,
             ready: BinaryHeap::new(),
             is_active: false,
             outgoing: 0,
             next_message: first_message,
             oldest_message: first_message,
             round_trip: RoundTrip::default(),
-            rate: Rate::new(now),
+            survey: Survey::new(now),
+            delivery: Delivery::new(now),
+            ceiling: f64::INFINITY,
             pacer: Pacer::new(now, bytes_per_s),
             heard_at: now,
             sent_at: None,
             alarm: Alarm::default(),
         }
-    }
-
-    /// The peer was restarted: its paths and messages are numbered anew.
-    pub(super) fn forget_session(&mut self, session: u64) {
-        if self.retired_sessions.len() == RETIRED_SESSIONS {
-            self.retired_sessions.remove(0);
-        }
-        self.retired_sessions.push(session);
-        self.openers.clear();
-        self.inbound = Inbound::default();
-        self.window = Window::default();
     }
 
     /// Our session with it.
@@ -131,16 +128,25 @@ impl Peer {
         self.outgoing > 0 || self.sent_at.is_some_and(|at| now.since(at) < ACTIVE_FOR)
     }
 
-    /// It got so many bytes within this time, of a message sent at no less than
-    /// the pacer's rate.
-    pub(super) fn measured(&mut self, now: Time, bytes: usize, spread: Duration, link: f64) {
-        if spread < Duration::from_micros(20) {
-            return;
+    /// Sends as fast as its paths carry, as far as that is known, and no faster
+    /// than what gets through if most is lost.
+    pub(super) fn adapt(&mut self, now: Time, link: f64) {
+        let pause = self.patience().max(LEAST_PAUSE);
+        match self.delivery.judge(now, pause) {
+            Some(Overload::Yes(datagrams_per_s)) => {
+                let bytes = self.paths.datagram_bytes().unwrap_or(0);
+                self.ceiling = (datagrams_per_s * bytes as f64).min(self.pacer.bytes_per_s());
+            }
+            Some(Overload::No) => self.ceiling *= RECOVERY_GAIN,
+            None => {}
         }
-        self.rate.sample(now, bytes as f64 / spread.as_secs_f64());
-        if let Some(highest) = self.rate.highest() {
-            self.pacer
-                .set_rate((highest * PROBING_GAIN).clamp(link * LEAST_SHARE, link));
-        }
+        let rate = self.paths.rate().map_or(link, |rate| rate * PROBING_GAIN);
+        let rate = rate.min(self.ceiling);
+        self.pacer.set_rate(rate.clamp(link * LEAST_SHARE, link));
+    }
+
+    /// Time that a byte takes on one of the paths if nothing is known of it, in ns.
+    pub(super) fn default_ns_per_byte(&self, link: f64) -> f64 {
+        1e9 / link * self.paths.width() as f64
     }
 }

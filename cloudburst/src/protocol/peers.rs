@@ -113,19 +113,15 @@ impl Peers {
         self.by_remote.insert(remote, id);
     }
 
-    /// The peer's datagrams come by this session from now on, unless it is one
-    /// that it had before: then they are replays.
+    /// A peer's datagrams come by this session, if none was known before.
     pub(super) fn bind_session(&mut self, session: u64, id: PeerId) -> bool {
         let Some(peer) = self.get_mut(id) else {
             return false;
         };
-        if peer.retired_sessions.contains(&session) {
+        if peer.session.is_some() {
             return false;
         }
-        if let Some(old) = peer.session.replace(session) {
-            peer.forget_session(old);
-            self.by_session.remove(&old);
-        }
+        peer.session = Some(session);
         self.by_session.insert(session, id);
         true
     }

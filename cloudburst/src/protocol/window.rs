@@ -83,7 +83,8 @@ impl Window {
     pub(super) fn raise(&mut self, oldest: u64) {
         if self.words.is_empty() {
             self.floor = oldest / 64 * 64;
-            self.words.push_back(0);
+            // Those of the first word that are older count as done.
+            self.words.push_back((1 << (oldest % 64)) - 1);
         }
     }
 }

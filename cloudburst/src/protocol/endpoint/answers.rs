@@ -7,8 +7,8 @@ use super::{
         event::{Event, PeerId, Reason, SendId},
         outgoing::symbol_bytes,
         packet::{
-            Body, Busy, Challenge, Echo, Have, Header, Opener, Outcome, Pong, Reports, State, Stop,
-            symbol_datagram_bytes,
+            Body, Busy, Challenge, Echo, Have, Header, Opener, Outcome, Pong, Reports,
+            STATELESS_PATH, State, Stop,
         },
         time::Time,
     },
@@ -39,13 +39,16 @@ impl Endpoint {
             self.statistics.refused.malformed += 1;
             return;
         };
-        // A peer that was restarted, or that we had not heard of before.
-        if trigger.peer.is_none() && !self.bind(header.session, peer) {
-            self.statistics.refused.replayed += 1;
-            return;
+        let noted = trigger
+            .peer
+            .or_else(|| self.recognise(header, peer).then_some(peer));
+        if let Some(noted) = noted {
+            self.note(now, noted, header, trigger.route, opener);
         }
-        let noted = trigger.peer.unwrap_or(peer);
-        self.note(now, noted, header, trigger.route, opener);
+        if self.peers.get(peer).is_some_and(|peer| peer.is_ours) {
+            // Only who receives what we send there can name our session to us.
+            self.addresses.validate(now, trigger.route.remote.ip());
+        }
         match body {
             Body::Stop(stop, reports) => {
                 self.learn(now, peer, &stop.echo, reports);
@@ -61,27 +64,26 @@ impl Endpoint {
             }
             Body::Pong(pong, reports) => {
                 self.learn(now, peer, &pong.echo, reports);
-                self.take_pong(peer, &pong);
+                self.take_pong(peer, &pong, reports);
             }
             Body::Challenge(challenge) => self.take_challenge(now, peer, trigger, &challenge),
             _ => self.statistics.refused.unexpected += 1,
         }
     }
 
-    /// A peer's datagrams come by this session from now on, if they are no replays.
-    pub(super) fn bind(&mut self, session: u64, peer: PeerId) -> bool {
-        let Some(known) = self.peers.get(peer) else {
-            return false;
-        };
-        if known.session.is_some() {
-            // What was under way from it before it was restarted never comes.
-            let mut incoming: Vec<u64> = known.incoming.keys().copied().collect();
-            incoming.sort_unstable();
-            for message in incoming {
-                self.drop_incoming(peer, message);
-            }
-        }
-        self.peers.bind_session(session, peer)
+    /// Whether an answer is from the session that a peer's datagrams come by: from
+    /// now on, if none was known. A peer keeps the one that it has, even if
+    /// another answers for it. It may have been restarted, and then begins anew
+    /// as another peer; or each end has begun by itself and got to know the other
+    /// twice, and what is done of the one session is not done of the other.
+    fn recognise(&mut self, header: &Header, peer: PeerId) -> bool {
+        // Nobody has the session without state.
+        let is_first = header.path != STATELESS_PATH
+            && self
+                .peers
+                .get(peer)
+                .is_some_and(|peer| peer.session.is_none());
+        is_first && self.peers.bind_session(header.session, peer)
     }
 
     /// What an answer tells of the paths.
@@ -100,11 +102,11 @@ impl Endpoint {
             }
         }
         for report in reports {
-            let path = peer.paths.by_id(report.path);
-            if path.is_some_and(|path| path.hear(now, report.received, report.highest)) {
-                peer.paths.delayed(now, report.path, report.delay_us);
+            if let Some((sent, received)) = peer.paths.hear(now, &report) {
+                peer.delivery.add(sent, received);
             }
         }
+        peer.adapt(now, self.config.bytes_per_s());
     }
 
     fn take_stop(&mut self, now: Time, peer: PeerId, stop: &Stop) {
@@ -136,13 +138,6 @@ impl Endpoint {
         self.statistics.symbols_needed += u64::from(needed);
         if let Some(known) = self.peers.get_mut(peer) {
             known.is_taken_in = true;
-            if outgoing.is_one_burst() && stop.needed >= 4 {
-                let is_sealing = known.sealer.is_sealing();
-                let datagram_bytes = symbol_datagram_bytes(outgoing.symbol_bytes(), is_sealing);
-                let bytes = usize::from(stop.needed - 1) * datagram_bytes;
-                let spread = Duration::from_micros(stop.spread_us.into());
-                known.measured(now, bytes, spread, self.config.bytes_per_s());
-            }
         }
         self.events.push_back(Event::Delivered { id, receipt });
         self.reuse(outgoing);
@@ -159,9 +154,9 @@ impl Endpoint {
         let Some(outgoing) = self.outgoing.get_mut(&id) else {
             return;
         };
-        let loss = known.paths.loss();
+        let (loss, patience) = (known.paths.loss(), known.patience());
         match have.state {
-            State::UnderWay { missing } => outgoing.missing(missing, loss),
+            State::UnderWay { missing } => outgoing.missing(now, patience, missing, loss),
             State::Unknown => {
                 // Questions get through, and none of so many symbols: they may
                 // be too long for the way.
@@ -172,11 +167,14 @@ impl Endpoint {
                     for path in known.paths.iter_mut() {
                         path.length_refuted(now, datagrams.most, datagrams);
                     }
-                    if outgoing.cut_anew(initial, loss).is_err() {
+                    if outgoing
+                        .cut_anew(initial, loss, &self.config.budget)
+                        .is_err()
+                    {
                         return self.give_up(id, Reason::Unreachable);
                     }
                 } else {
-                    outgoing.again(loss);
+                    outgoing.again(now, patience, loss);
                 }
             }
         }
@@ -197,11 +195,21 @@ impl Endpoint {
         }
     }
 
-    fn take_pong(&mut self, peer: PeerId, pong: &Pong) {
-        if let Some(peer) = self.peers.get_mut(peer)
-            && let Some(path) = peer.paths.by_id(pong.echo.path)
-        {
+    fn take_pong(&mut self, peer: PeerId, pong: &Pong, mut reports: Reports<'_>) {
+        let Some(peer) = self.peers.get_mut(peer) else {
+            return;
+        };
+        let id = pong.echo.path;
+        if let Some(path) = peer.paths.by_id(id) {
             path.length_proven(pong.datagram_bytes.into());
+        }
+        let own = reports.find(|report| report.path == id);
+        let index = peer.paths.iter().position(|path| path.id == id);
+        if let Some(index) = index
+            && let Some(report) = own
+        {
+            let delay = peer.paths.delay(report.delay_us);
+            peer.survey.take(pong.nonce, index, delay);
         }
     }
 
@@ -215,14 +223,14 @@ impl Endpoint {
         if known.is_taken_in {
             return;
         }
-        let loss = known.paths.loss();
+        let (loss, patience) = (known.paths.loss(), known.patience());
         let unheard = known.oldest_message..known.next_message;
         for message in unheard {
             let id = SendId { peer, message };
             if let Some(outgoing) = self.outgoing.get_mut(&id)
                 && outgoing.is_unheard_of()
             {
-                outgoing.again(loss);
+                outgoing.again(now, patience, loss);
                 self.enqueue(now, id);
             }
         }

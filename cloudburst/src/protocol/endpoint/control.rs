@@ -275,6 +275,11 @@ impl Endpoint {
             Question::Token { .. } => least,
         };
         let room = bytes.min(out.len());
+        if !known.is_ours && self.addresses.room(now, route.remote.ip()) < room as u64 {
+            self.statistics.refused.amplification_capped += 1;
+            return None;
+        }
+        known.oldest_message = super::oldest(peer, known, &self.outgoing);
         let oldest = known.oldest_message;
         let written = known
             .sealer

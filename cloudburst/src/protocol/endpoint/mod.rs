@@ -21,6 +21,7 @@ use super::{
     Kind,
     address::Addresses,
     config::{Config, ConfigError},
+    estimate::Delivery,
     event::{ConnectError, Event, PathReport, PeerId, Reason, Route, SendError, SendId, SocketId},
     incoming::Pool,
     outgoing::{Outgoing, symbol_bytes},
@@ -187,13 +188,7 @@ impl Endpoint {
         let Some(known) = self.peers.get_mut(peer) else {
             return Err(SendError::NoPeer);
         };
-        while known.oldest_message < known.next_message {
-            let message = known.oldest_message;
-            if self.outgoing.contains_key(&SendId { peer, message }) {
-                break;
-            }
-            known.oldest_message += 1;
-        }
+        known.oldest_message = oldest(peer, known, &self.outgoing);
         if known.next_message - known.oldest_message >= MAX_SPAN {
             return Err(self.full());
         }
@@ -211,6 +206,10 @@ impl Endpoint {
             Outgoing::new(now, id, (kind, message), memory, symbol_bytes, &self.config)
                 .map_err(|_| too_large)?;
         known.next_message += 1;
+        if known.outgoing == 0 {
+            // The silence before does not tell of a rate.
+            known.delivery = Delivery::new(now);
+        }
         known.outgoing += 1;
         known.sent_at = Some(now);
         outgoing.begin(known.paths.loss());
@@ -354,4 +353,11 @@ impl Endpoint {
             self.spare.push(memory);
         }
     }
+}
+
+/// The oldest of a peer's messages that is still under way, or else the next.
+fn oldest(id: PeerId, peer: &Peer, outgoing: &HashMap<SendId, Outgoing, FixedState>) -> u64 {
+    let mut messages = peer.oldest_message..peer.next_message;
+    let is_under_way = |&message: &u64| outgoing.contains_key(&SendId { peer: id, message });
+    messages.find(is_under_way).unwrap_or(peer.next_message)
 }

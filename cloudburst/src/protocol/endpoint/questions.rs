@@ -1,5 +1,7 @@
 //! What others send and ask: the receiver of messages.
 
+use core::time::Duration;
+
 use super::{
     super::{
         event::{Event, PeerId},
@@ -13,6 +15,8 @@ use super::{
 };
 use crate::{code::Shape, wire};
 
+/// How often a peer is asked for a token.
+const CHALLENGE_PAUSE: Duration = Duration::from_millis(50);
 /// When somebody for whom there is no room may try again.
 const RETRY_AFTER_MS: u16 = 20;
 
@@ -33,45 +37,69 @@ impl Endpoint {
         trigger: &Trigger,
         symbol: &Symbol<'_>,
     ) -> Option<PeerId> {
-        let ip = trigger.route.remote.ip();
         // Somebody we have asked may send before we have heard its answer.
         if let Some(peer) = self.peers.by_remote(trigger.route.remote)
             && self
                 .peers
                 .get(peer)
                 .is_some_and(|peer| peer.session.is_none())
-            && self.bind(trigger.asker, peer)
+            && self.peers.bind_session(trigger.asker, peer)
         {
             return Some(peer);
         }
-        let is_valid = self.addresses.is_valid(now, ip);
-        if !is_valid {
-            let crowded = self.peers.unvalidated() >= self.config.quotas.unvalidated_peers;
-            if self.config.require_validation || crowded {
-                self.statistics.refused.not_validated += 1;
-                self.challenge(now, *trigger);
-                return None;
-            }
+        let crowded = self.peers.unvalidated() >= self.config.quotas.unvalidated_peers;
+        if self.config.require_validation || crowded {
+            self.statistics.refused.not_validated += 1;
+            self.challenge(now, *trigger);
+            return None;
         }
         if self.peers.len() >= self.config.quotas.peers {
             self.statistics.refused.too_many_peers += 1;
             self.busy(*trigger, symbol.message, BusyReason::Peers);
             return None;
         }
-        let peer = self.add_peer(now, Some(trigger.asker));
-        if is_valid {
-            self.validate(peer);
-        } else {
-            self.challenge(now, *trigger);
-        }
-        Some(peer)
+        Some(self.add_peer(now, Some(trigger.asker)))
     }
 
-    /// Asks for a token, now and then.
-    fn challenge(&mut self, now: Time, trigger: Trigger) {
-        if self.addresses.may_challenge(now, trigger.route.remote.ip()) {
-            self.answer(trigger, Answer::Challenge);
+    /// A peer for who shows a token, which is for this session alone: others
+    /// may pretend to be at the same address.
+    pub(super) fn admit_by_token(
+        &mut self,
+        now: Time,
+        trigger: &Trigger,
+        body: &TokenBody,
+    ) -> Option<PeerId> {
+        let ip = trigger.route.remote.ip();
+        let tokens = &mut self.tokens;
+        tokens
+            .verify(now.as_nanos(), ip, trigger.asker, &body.token)
+            .ok()?;
+        if self.peers.len() >= self.config.quotas.peers {
+            self.statistics.refused.too_many_peers += 1;
+            return None;
         }
+        Some(self.add_peer(now, Some(trigger.asker)))
+    }
+
+    /// Asks again for a token that was lost: what is to be sent may wait for it.
+    pub(super) fn challenge_if_needed(&mut self, now: Time, peer: PeerId, trigger: Trigger) {
+        if self.peers.get(peer).is_some_and(|peer| !peer.is_validated) {
+            self.challenge(now, trigger);
+        }
+    }
+
+    /// Asks for a token: a peer now and then, a stranger each time. Somebody
+    /// else may pretend to be at the stranger's address, and must not use up
+    /// what is meant for it.
+    fn challenge(&mut self, now: Time, trigger: Trigger) {
+        if let Some(peer) = trigger.peer.and_then(|peer| self.peers.get_mut(peer)) {
+            let is_recent = |at| now.since(at) < CHALLENGE_PAUSE;
+            if peer.challenged_at.is_some_and(is_recent) {
+                return;
+            }
+            peer.challenged_at = Some(now);
+        }
+        self.answer(trigger, Answer::Challenge);
     }
 
     fn busy(&mut self, trigger: Trigger, message: u64, reason: BusyReason) {
@@ -119,14 +147,9 @@ impl Endpoint {
                 return self.stop(trigger, message, Outcome::Stale);
             }
         }
-        if !peer.is_validated {
-            let ip = trigger.route.remote.ip();
-            if self.addresses.is_valid(now, ip) {
-                self.validate(peer_id);
-            } else if self.config.require_validation {
-                self.statistics.refused.not_validated += 1;
-                return self.challenge(now, trigger);
-            }
+        if !peer.is_validated && self.config.require_validation {
+            self.statistics.refused.not_validated += 1;
+            return self.challenge(now, trigger);
         }
         let Ok((header, shape)) = shape_of(symbol.code) else {
             self.statistics.refused.bad_symbol += 1;

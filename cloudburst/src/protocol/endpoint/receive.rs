@@ -3,7 +3,7 @@
 use super::{
     super::{
         event::{Ecn, PeerId, Route},
-        packet::{Body, Header, OpenError, Opener},
+        packet::{Body, Header, Kind, OpenError, Opener},
         time::Time,
     },
     Endpoint,
@@ -136,14 +136,18 @@ impl Endpoint {
                 return;
             }
         };
+        if trigger.peer.is_none() {
+            trigger.peer = match &body {
+                Body::Symbol(symbol) => self.admit(now, &trigger, symbol),
+                Body::Token(token) => self.admit_by_token(now, &trigger, token),
+                _ => None,
+            };
+        }
         if let Some(peer) = trigger.peer {
             self.note(now, peer, header, trigger.route, opener);
-        } else if let Body::Symbol(symbol) = &body {
-            let Some(peer) = self.admit(now, &trigger, symbol) else {
-                return;
-            };
-            self.note(now, peer, header, trigger.route, opener);
-            trigger.peer = Some(peer);
+            if header.kind != Kind::Token {
+                self.challenge_if_needed(now, peer, trigger);
+            }
         }
         match body {
             Body::Symbol(symbol) => self.take_symbol(now, trigger, symbol),

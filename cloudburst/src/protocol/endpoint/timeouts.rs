@@ -8,6 +8,8 @@ use super::{
         event::{Event, PeerId, Reason, Route, SendId},
         outgoing::Step,
         path,
+        paths::MAX_PATHS,
+        survey::{self, Phase},
         time::Time,
     },
     Due, Endpoint,
@@ -19,6 +21,8 @@ const EXPIRY_PAUSE: Duration = Duration::from_secs(1);
 /// After this long without a word a peer is forgotten: longer than a symbol may
 /// be under way and its message be tried for.
 const IDLE: Duration = Duration::from_secs(2 * MAX_LIFETIME.as_secs());
+/// How long after a message was delivered the next step of a survey is taken.
+const SURVEY_PAUSE: Duration = Duration::from_micros(500);
 /// How often paths in use are looked after, at most.
 const LEAST_CARE_PAUSE: Duration = Duration::from_millis(5);
 /// How long nothing may be heard of a path before it counts as dead: longer
@@ -62,7 +66,7 @@ impl Endpoint {
         // By two ways at once: either may be dead without our knowing it yet.
         let mut routes = [None; 2];
         for route in &mut routes {
-            let index = peer.paths.choose(now, 0, Duration::ZERO);
+            let index = peer.paths.choose(now, 0, 0, 0.0);
             *route = index.map(|index| peer.paths.get_mut(index).route);
         }
         let message = id.message;
@@ -77,6 +81,9 @@ impl Endpoint {
             return;
         };
         let mut due = Time::NEVER;
+        if peer.is_in_use(now) && peer.outgoing == 0 {
+            due = due.min(peer.survey.next_due().max(now + SURVEY_PAUSE));
+        }
         if peer.is_in_use(now) {
             let patience = peer.patience();
             let paths = peer.paths.iter().map(|path| path.next_due(patience)).min();
@@ -108,6 +115,7 @@ impl Endpoint {
         }
         if peer.is_in_use(now) {
             self.care_for_paths(now, id);
+            self.survey_paths(now, id);
         }
         self.look_after(now, id);
     }
@@ -151,8 +159,7 @@ impl Endpoint {
         let patience = peer.patience();
         let doubt = (patience * 2).max(LEAST_DOUBT);
         let most = self.config.datagrams.most;
-        let mut pings: [Option<(Route, path::Due)>; super::super::paths::MAX_PATHS] =
-            [None; super::super::paths::MAX_PATHS];
+        let mut pings: [Option<(Route, path::Due)>; MAX_PATHS] = [None; MAX_PATHS];
         for (path, ping) in peer.paths.iter_mut().zip(&mut pings) {
             if path.judge(now, doubt) {
                 self.statistics.paths_died += 1;
@@ -165,6 +172,58 @@ impl Endpoint {
                 path::Due::Length(bytes) => bytes,
             };
             let nonce = now.as_nanos();
+            self.ask(
+                id,
+                route,
+                Question::Ping {
+                    nonce,
+                    datagram_bytes,
+                },
+            );
+        }
+    }
+
+    /// Finds out which paths share a bottleneck, while nothing else is sent.
+    fn survey_paths(&mut self, now: Time, id: PeerId) {
+        let Some(peer) = self.peers.get_mut(id) else {
+            return;
+        };
+        let mut live = [false; MAX_PATHS];
+        let mut count = 0;
+        for (path, live) in peer.paths.iter().zip(&mut live) {
+            *live = path.is_good();
+            count += 1;
+        }
+        if peer.outgoing > 0 || count < 2 {
+            return;
+        }
+        let leader = match peer
+            .survey
+            .step(now, peer.round_trip.patience(), &live[..count])
+        {
+            survey::Next::Nothing => return,
+            survey::Next::Done => {
+                let survey = &peer.survey;
+                return peer.paths.regroup(now, |path| survey.group(path));
+            }
+            survey::Next::Train(leader) => leader,
+        };
+        let wanted = |path: &usize| peer.survey.wants(*path);
+        let others: Vec<usize> = (0..count).filter(wanted).collect();
+        let route = |path: usize| peer.paths.get(path).route;
+        let [before, after] = [Phase::Before, Phase::After].map(|phase| peer.survey.nonce(phase));
+        let short = |nonce| move |&path: &usize| (path, nonce, 0);
+        let train = [(leader, after, self.config.datagrams.initial); survey::TRAIN];
+        let pings = others.iter().map(short(before)).chain(train);
+        let rest = others
+            .iter()
+            .filter(|path| **path != leader)
+            .map(short(after));
+        let pings: Vec<_> = pings
+            .chain(rest)
+            .map(|(path, nonce, bytes)| (route(path), nonce, bytes))
+            .collect();
+        for (route, nonce, datagram_bytes) in pings {
             self.ask(
                 id,
                 route,

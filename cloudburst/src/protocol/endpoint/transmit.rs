@@ -16,6 +16,8 @@ use crate::wire;
 /// Symbols for one way in a row, at most: a train that the kernel cuts (GSO) has
 /// up to 64 datagrams, and other messages should not have to wait for long.
 const MAX_TRAIN: u32 = 16;
+/// Bytes to an address without token that symbols leave to challenges.
+const RESERVE_BYTES: u64 = 200;
 
 impl Endpoint {
     /// Writes the next datagrams to the beginning of `out`: several for the same
@@ -104,7 +106,7 @@ impl Endpoint {
         let peer = self.peers.get_mut(id.peer)?;
         let outgoing = self.outgoing.get_mut(&id)?;
         let index = peer.paths.position(route)?;
-        let path = peer.paths.get_mut(index);
+        let ns_per_byte = peer.default_ns_per_byte(self.config.bytes_per_s());
         let Ok(encoder) = outgoing.encoder(self.config.schedule) else {
             // It was checked when the message was cut.
             self.give_up(id, Reason::Refused);
@@ -112,7 +114,10 @@ impl Endpoint {
         };
         let code_bytes = wire::HEADER_BYTES + outgoing.symbol_bytes();
         let mut at = 0;
+        let mut expected = now;
         for sequence in outgoing.next(count) {
+            expected = peer.paths.sending(now, index, datagram_bytes, ns_per_byte);
+            let path = peer.paths.get_mut(index);
             let stamp = Stamp {
                 path: path.id,
                 sent_us: now.as_wire_micros(),
@@ -134,7 +139,9 @@ impl Endpoint {
             };
             at += bytes;
         }
-        outgoing.note_sent(count, path.id);
+        outgoing.note_sent(count, peer.paths.get_mut(index).id);
+        outgoing.expected = outgoing.expected.max(expected);
+        peer.survey.disturb(now);
         peer.sent_at = Some(now);
         peer.pacer.sent(now, at);
         self.pacer.sent(now, at);
@@ -161,7 +168,7 @@ impl Endpoint {
             // The ways have become narrower since it was cut.
             let loss = peer.paths.loss();
             if outgoing
-                .cut_anew(symbol_bytes(longest, is_sealing), loss)
+                .cut_anew(symbol_bytes(longest, is_sealing), loss, &self.config.budget)
                 .is_err()
             {
                 self.give_up(id, Reason::Refused);
@@ -182,7 +189,9 @@ impl Endpoint {
         let mut count = (outgoing.remaining() / live).clamp(1, most);
         if !peer.is_ours {
             let ip = peer.paths.live().next()?.route.remote.ip();
-            let leave = self.addresses.room(now, ip) / datagram_bytes as u64;
+            // Some is left for asking for a token, or nothing may ever be sent again.
+            let room = self.addresses.room(now, ip).saturating_sub(RESERVE_BYTES);
+            let leave = room / datagram_bytes as u64;
             if leave == 0 {
                 // Goes on when more has come from there, or a token.
                 peer.is_active = false;
@@ -191,8 +200,8 @@ impl Endpoint {
             }
             count = count.min(leave.min(u64::from(u32::MAX)) as u32);
         }
-        let time = peer.pacer.time_of(count as usize * datagram_bytes) * live;
-        let index = peer.paths.choose(now, datagram_bytes, time)?;
+        let ns_per_byte = peer.default_ns_per_byte(self.config.bytes_per_s());
+        let index = peer.paths.choose(now, datagram_bytes, count, ns_per_byte)?;
         Some((peer.paths.get_mut(index).route, count, datagram_bytes))
     }
 }

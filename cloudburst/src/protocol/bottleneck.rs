@@ -1,0 +1,172 @@
+//! A stretch of the network that several ways to a peer share, and its queue.
+
+use core::time::Duration;
+
+use super::time::Time;
+
+/// Bytes in a row that tell something of the rate.
+const BURST_BYTES: usize = 4_000;
+/// Delays below this are noise of hosts.
+const NOISE: Duration = Duration::from_micros(150);
+/// How long the least delay is remembered: clocks drift, and routes change.
+const LEAST_AGE: Duration = Duration::from_secs(5);
+/// Half of what was learnt of others' queue is forgotten after this: it may have
+/// run empty by then, and only traffic will tell.
+const FOREIGN_HALF_LIFE: Duration = Duration::from_millis(100);
+
+/// What datagrams wait for together.
+///
+/// A datagram's delay is that of an empty way, then the queue that others have
+/// filled, then our own bytes that are still in front of it. The second is
+/// learnt from datagrams that have little of ours in front of them, the rate
+/// from those that come at the end of a burst.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bottleneck {
+    /// Time that a byte takes, in ns; 0: not known.
+    ns_per_byte: f64,
+    /// When all that we have sent will be through.
+    busy_until: Time,
+    burst: Burst,
+    /// What others have in the queue, and when that was so.
+    foreign: (Duration, Time),
+    /// The least delay of this age and of the one before, in µs from the peer's reference.
+    least: [Option<i32>; 2],
+    least_since: Time,
+}
+
+/// What we have sent since the queue held nothing of ours.
+#[derive(Clone, Copy, Debug, Default)]
+struct Burst {
+    began: Time,
+    bytes: usize,
+}
+
+/// What is remembered of a datagram until the peer tells of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Mark {
+    sent_at: Time,
+    burst: Burst,
+    /// How long it was to wait for what we had sent before.
+    wait: Duration,
+}
+
+impl Bottleneck {
+    pub(super) fn new(now: Time) -> Self {
+        Self {
+            ns_per_byte: 0.0,
+            busy_until: now,
+            burst: Burst::default(),
+            foreign: (Duration::ZERO, now),
+            least: [None; 2],
+            least_since: now,
+        }
+    }
+
+    /// Bytes per second, if it is known.
+    pub(super) fn rate(&self) -> Option<f64> {
+        (self.ns_per_byte > 0.0).then(|| 1e9 / self.ns_per_byte)
+    }
+
+    fn time_of(&self, bytes: usize, default_ns_per_byte: f64) -> Duration {
+        let ns_per_byte = if self.ns_per_byte > 0.0 {
+            self.ns_per_byte
+        } else {
+            default_ns_per_byte
+        };
+        Duration::from_nanos((bytes as f64 * ns_per_byte) as u64)
+    }
+
+    fn foreign(&self, now: Time) -> Duration {
+        let (queue, at) = self.foreign;
+        let halvings = now.since(at).as_nanos() / FOREIGN_HALF_LIFE.as_nanos();
+        let nanos = queue.as_nanos() as u64;
+        Duration::from_nanos(nanos.checked_shr(halvings as u32).unwrap_or(0))
+    }
+
+    pub(super) fn least(&self) -> Option<i32> {
+        match self.least {
+            [Some(one), Some(other)] => Some(one.min(other)),
+            [one, other] => one.or(other),
+        }
+    }
+
+    /// How much longer than by the fastest an empty way by this one takes.
+    fn handicap(&self, fastest: Option<i32>) -> Duration {
+        let micros = self
+            .least()
+            .zip(fastest)
+            .map_or(0, |(own, fastest)| own.saturating_sub(fastest));
+        Duration::from_micros(micros.max(0).unsigned_abs().into())
+    }
+
+    /// When `bytes` that are sent now are there, compared with others.
+    pub(super) fn arrival(
+        &self,
+        now: Time,
+        bytes: usize,
+        default_ns_per_byte: f64,
+        fastest: Option<i32>,
+    ) -> Time {
+        self.busy_until.max(now)
+            + self.time_of(bytes, default_ns_per_byte)
+            + self.foreign(now)
+            + self.handicap(fastest)
+    }
+
+    /// How much later than by the fastest way a datagram arrives.
+    pub(super) fn lag(&self, now: Time, fastest: Option<i32>) -> Duration {
+        self.busy_until.since(now) + self.foreign(now) + self.handicap(fastest)
+    }
+
+    pub(super) fn sent(&mut self, now: Time, bytes: usize, default_ns_per_byte: f64) -> Mark {
+        if now >= self.busy_until {
+            self.burst = Burst {
+                began: now,
+                bytes: 0,
+            };
+        }
+        let wait = self.busy_until.since(now);
+        self.burst.bytes += bytes;
+        self.busy_until = self.busy_until.max(now) + self.time_of(bytes, default_ns_per_byte);
+        Mark {
+            sent_at: now,
+            burst: self.burst,
+            wait,
+        }
+    }
+
+    /// A datagram took so long, in µs from the peer's reference.
+    pub(super) fn learn(&mut self, now: Time, delay: i32, mark: Option<Mark>) {
+        if now.since(self.least_since) > LEAST_AGE {
+            self.least = [None, self.least[0]];
+            self.least_since = now;
+        }
+        self.least[0] = Some(self.least[0].map_or(delay, |least| least.min(delay)));
+        let (Some(mark), Some(least)) = (mark, self.least()) else {
+            return;
+        };
+        let queue = Duration::from_micros(delay.saturating_sub(least).max(0).unsigned_abs().into());
+        let foreign = self.foreign(now);
+        if mark.burst.bytes < BURST_BYTES {
+            let rest = queue.saturating_sub(mark.wait);
+            self.foreign = ((foreign + rest) / 2, now);
+            return;
+        }
+        let sending = mark.sent_at.since(mark.burst.began);
+        let own = queue.saturating_sub(foreign);
+        if own > NOISE.max(sending / 4) {
+            let sample = (own + sending).as_nanos() as f64 / mark.burst.bytes as f64;
+            self.ns_per_byte = if self.ns_per_byte > 0.0 {
+                // Rather too slow than a queue that nobody sees.
+                self.ns_per_byte + (sample.min(4.0 * self.ns_per_byte) - self.ns_per_byte) / 4.0
+            } else {
+                sample
+            };
+        } else if mark.wait > own + NOISE {
+            self.ns_per_byte *= 0.9;
+        }
+        if own < NOISE {
+            self.foreign = (queue.min(foreign), now);
+        }
+    }
+}
