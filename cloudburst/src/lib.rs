@@ -6,7 +6,7 @@
 //! - [`wire`]: the header in front of every symbol.
 //! - `protocol` (feature `std`): the transport as a state machine without sockets
 //!   and clock.
-//! - `net` (feature `tokio`): the transport on UDP sockets; [`Endpoint`] is where
+//! - `net` (feature `tokio`): the transport on UDP sockets; `Endpoint` is where
 //!   most users begin.
 //!
 //! The design is that of *Cloudburst* (see the repository's documentation for
