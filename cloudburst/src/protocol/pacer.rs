@@ -19,6 +19,10 @@ const DEPTH: Duration = Duration::from_micros(250);
 /// And at least so many bytes: a train of datagrams for one call of the kernel.
 const LEAST_DEPTH_BYTES: f64 = 24_000.0;
 
+/// What has to run out before more is sent, as time at the rate: a host that is
+/// woken for each datagram does little else.
+const QUANTUM: Duration = Duration::from_micros(50);
+
 impl Pacer {
     pub(super) fn new(now: Time, bytes_per_s: f64) -> Self {
         Self {
@@ -46,10 +50,11 @@ impl Pacer {
 
     /// When something may be sent again.
     pub(super) fn ready_at(&self) -> Time {
+        let ahead = self.depth() - QUANTUM;
         Time::from_nanos(
             self.empty_at
                 .as_nanos()
-                .saturating_sub(self.depth().as_nanos() as u64),
+                .saturating_sub(ahead.as_nanos() as u64),
         )
     }
 

@@ -1,0 +1,85 @@
+//! `cloudburst recv`: so many files, and the end.
+
+use std::{io, path::Path};
+
+use anyhow::bail;
+use cloudburst::{Endpoint, protocol::PeerId};
+
+use super::{CLOSE_WITHIN, Signals, print_json};
+use crate::{
+    cli::{ExitCode, RecvArgs},
+    transfer::{Arrived, Files, Stream},
+};
+
+/// Where files go.
+enum Output {
+    Directory(Files),
+    Standard(Stream<io::Stdout>),
+}
+
+impl Output {
+    fn take(&mut self, peer: PeerId, message: &[u8]) -> anyhow::Result<Option<Arrived>> {
+        match self {
+            Self::Directory(files) => files.take(peer, message),
+            Self::Standard(stream) => stream.take(peer, message),
+        }
+    }
+}
+
+pub(crate) async fn run(args: &RecvArgs, as_json: bool) -> anyhow::Result<ExitCode> {
+    let mut signals = Signals::listen()?;
+    let is_standard = args.output == Path::new("-");
+    if is_standard && (args.count != 1 || as_json) {
+        bail!("standard output takes one file and nothing else; leave out --count and --json");
+    }
+    let mut output = if is_standard {
+        Output::Standard(Stream::new(io::stdout()))
+    } else {
+        Output::Directory(Files::new(&args.output)?)
+    };
+    let endpoint = args.endpoint.bind(&args.listen.ports).await?;
+    tracing::info!(addresses = ?endpoint.local_addrs(), "receiving");
+    let arrived = tokio::select! {
+        arrived = receive(&endpoint, &mut output, args.count) => arrived?,
+        signal = signals.next() => bail!("{signal}: not all files have arrived"),
+    };
+    if as_json {
+        print_json(&arrived)?;
+    }
+    endpoint.close(CLOSE_WITHIN).await;
+    Ok(ExitCode::Ok)
+}
+
+async fn receive(
+    endpoint: &Endpoint,
+    output: &mut Output,
+    count: u64,
+) -> anyhow::Result<Vec<Arrived>> {
+    let mut all = Vec::new();
+    while (all.len() as u64) < count {
+        let received = endpoint.recv().await?;
+        // Writing blocks the endpoint too, a short time: files go to the page cache.
+        match output.take(received.peer, &received.message) {
+            Ok(Some(arrived)) => {
+                tell(&arrived);
+                all.push(arrived);
+            }
+            Ok(None) => {}
+            Err(error) if error.is::<crate::transfer::NotAChunk>() => {
+                tracing::warn!(%error, "ignored a message");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(all)
+}
+
+/// On standard error: standard output may be the file.
+pub(crate) fn tell(arrived: &Arrived) {
+    let Arrived {
+        file,
+        bytes,
+        seconds,
+    } = arrived;
+    tracing::info!(file = %file.display(), bytes, seconds, "received");
+}
