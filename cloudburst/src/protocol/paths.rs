@@ -113,7 +113,8 @@ impl Paths {
     ) -> Option<usize> {
         let all_dead = self.list.iter().all(Path::is_dead);
         let fastest = self.fastest();
-        let least_loss = self.live().map(Path::loss).fold(1.0, f64::min);
+        let wide = self.live().filter(|path| path.datagram_bytes() >= bytes);
+        let least_loss = wide.map(Path::loss).fold(1.0, f64::min);
         let ways = self.list.len();
         let all_bytes = bytes * count as usize;
         let mut best: Option<(Time, usize)> = None;
