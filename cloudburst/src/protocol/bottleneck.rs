@@ -10,6 +10,8 @@ const BURST_BYTES: usize = 4_000;
 const NOISE: Duration = Duration::from_micros(150);
 /// How long the least delay is remembered: clocks drift, and routes change.
 const LEAST_AGE: Duration = Duration::from_secs(5);
+/// Longer than any queue.
+const CLOCK_STEP_US: u32 = 2_000_000;
 /// A pause that ends a burst, if it has left the queue by then.
 const PAUSE: Duration = Duration::from_millis(1);
 /// Half of what was learnt of others' queue is forgotten after this: it may have
@@ -32,6 +34,8 @@ pub(super) struct Bottleneck {
     last_sent: Time,
     /// What others have in the queue, and when that was so.
     foreign: (Duration, Time),
+    /// What we had in the queue when the peer last told.
+    own: Duration,
     /// Until then something of ours was in the queue, by what the peer told.
     own_until: Time,
     /// The least delay of this age and of the one before, in µs from the peer's reference.
@@ -63,10 +67,30 @@ impl Bottleneck {
             burst: Burst::default(),
             last_sent: now,
             foreign: (Duration::ZERO, now),
+            own: Duration::ZERO,
             own_until: now,
             least: [None; 2],
             least_since: now,
         }
+    }
+
+    /// What we had in the queue when the peer last told.
+    pub(super) fn own_queue(&self) -> Duration {
+        self.own
+    }
+
+    /// Whether a delay cannot be that of a queue: a clock was set.
+    pub(super) fn is_off(&self, delay: i32) -> bool {
+        self.least()
+            .is_some_and(|least| delay.abs_diff(least) > CLOCK_STEP_US)
+    }
+
+    /// A clock was set: delays begin anew.
+    pub(super) fn forget_delays(&mut self, now: Time) {
+        self.least = [None; 2];
+        self.foreign = (Duration::ZERO, now);
+        self.own = Duration::ZERO;
+        (self.busy_until, self.own_until) = (now, now);
     }
 
     /// Takes over what is known of an empty way that leads through here.
@@ -166,6 +190,7 @@ impl Bottleneck {
         }
         let sending = mark.sent_at.since(mark.burst.began);
         let own = queue.saturating_sub(foreign);
+        self.own = own;
         if mark.burst.bytes >= BURST_BYTES && own > NOISE.max(sending / 4) {
             let sample = (own + sending).as_nanos() as f64 / mark.burst.bytes as f64;
             self.learn_rate(sample);

@@ -1,5 +1,7 @@
 //! All ways to a peer: which is the next datagram's.
 
+use core::time::Duration;
+
 use super::{
     bottleneck::Bottleneck,
     config::Datagrams,
@@ -162,6 +164,11 @@ impl Paths {
         let mut paths = self.list.iter_mut();
         let path = paths.find(|path| path.id == report.path)?;
         let news = path.hear(now, report.received, report.highest)?;
+        if self.bottlenecks[path.group].is_off(delay) {
+            for bottleneck in &mut self.bottlenecks {
+                bottleneck.forget_delays(now);
+            }
+        }
         self.bottlenecks[path.group].learn(now, delay, news.mark);
         Some((news.sent, news.received))
     }
@@ -198,6 +205,14 @@ impl Paths {
         (sum > 0.0).then_some(sum)
     }
 
+    /// What we had in the emptiest queue when the peer last told of it.
+    pub(super) fn own_queue(&self) -> Duration {
+        let queues = self
+            .live()
+            .map(|path| self.bottlenecks[path.group].own_queue());
+        queues.min().unwrap_or_default()
+    }
+
     /// Takes over which ways share a bottleneck. What was learnt of their rates
     /// begins anew where that changes.
     pub(super) fn regroup(&mut self, now: Time, group: impl Fn(usize) -> Option<u16>) {
@@ -232,7 +247,6 @@ impl Paths {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::time::Duration;
 
     /// A datagram takes 120 us.
     const NS_PER_BYTE: f64 = 100.0;

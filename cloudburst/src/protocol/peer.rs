@@ -24,6 +24,9 @@ use super::{
 /// How much faster than was measured a peer is sent to, so that more is found
 /// out if there is more.
 const PROBING_GAIN: f64 = 1.1;
+/// The same while even the shortest queue of ours is longer than this.
+const DRAINING_GAIN: f64 = 0.8;
+const LONG_QUEUE: Duration = Duration::from_millis(3);
 /// How much faster after each time that most got through again.
 const RECOVERY_GAIN: f64 = 1.25;
 /// The least share of the link that is used for a peer.
@@ -142,9 +145,20 @@ impl Peer {
             Some(Overload::No) => self.ceiling = (self.ceiling * RECOVERY_GAIN).min(link),
             None => {}
         }
-        let rate = self.paths.rate().map_or(link, |rate| rate * PROBING_GAIN);
+        let gain = if self.paths.own_queue() > LONG_QUEUE {
+            DRAINING_GAIN
+        } else {
+            PROBING_GAIN
+        };
+        let rate = self.paths.rate().map_or(link, |rate| rate * gain);
         let rate = rate.min(self.ceiling);
         self.pacer.set_rate(rate.clamp(link * LEAST_SHARE, link));
+    }
+
+    /// What was lost was refused, and tells nothing of the paths.
+    pub(super) fn acquit_paths(&mut self, now: Time, link: f64) {
+        self.delivery = Delivery::new(now);
+        self.ceiling = link;
     }
 
     /// Time that a byte takes on one of the paths if nothing is known of it, in ns.

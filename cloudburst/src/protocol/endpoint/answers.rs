@@ -217,12 +217,14 @@ impl Endpoint {
     fn take_challenge(&mut self, now: Time, peer: PeerId, trigger: Trigger, challenge: &Challenge) {
         let token = challenge.token;
         self.ask(peer, trigger.route, Question::Token { token });
+        let link = self.config.bytes_per_s();
         let Some(known) = self.peers.get_mut(peer) else {
             return;
         };
         if known.is_taken_in {
             return;
         }
+        known.acquit_paths(now, link);
         let (loss, patience) = (known.paths.loss(), known.patience());
         let unheard = known.oldest_message..known.next_message;
         for message in unheard {

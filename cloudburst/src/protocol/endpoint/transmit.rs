@@ -38,6 +38,10 @@ impl Endpoint {
             if let Some(transmit) = self.transmit_symbols(now, id, out) {
                 return Some(transmit);
             }
+            if self.outgoing.contains_key(&id) {
+                // Goes on when something is heard, or the message's time comes.
+                self.rest(peer);
+            }
         }
         None
     }
@@ -99,6 +103,14 @@ impl Endpoint {
         }
         peer.is_active = false;
         None
+    }
+
+    /// Takes a peer off the list of those with something to send, for now.
+    fn rest(&mut self, id: PeerId) {
+        if let Some(peer) = self.peers.get_mut(id) {
+            peer.is_active = false;
+        }
+        self.active.retain(|&active| active != id);
     }
 
     fn transmit_symbols(&mut self, now: Time, id: SendId, out: &mut [u8]) -> Option<Transmit> {
@@ -176,6 +188,9 @@ impl Endpoint {
             }
             datagram_bytes = symbol_datagram_bytes(outgoing.symbol_bytes(), is_sealing);
         }
+        if room < datagram_bytes {
+            return None;
+        }
         let live = peer.paths.live().count().max(1) as u32;
         let may = peer
             .pacer
@@ -193,9 +208,6 @@ impl Endpoint {
             let room = self.addresses.room(now, ip).saturating_sub(RESERVE_BYTES);
             let leave = room / datagram_bytes as u64;
             if leave == 0 {
-                // Goes on when more has come from there, or a token.
-                peer.is_active = false;
-                self.active.retain(|&active| active != id.peer);
                 return None;
             }
             count = count.min(leave.min(u64::from(u32::MAX)) as u32);
