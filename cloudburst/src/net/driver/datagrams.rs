@@ -247,6 +247,9 @@ impl Driver {
             _ if quinn_udp::is_msg_size_err(error) => {
                 counters.too_big += 1;
                 self.machine.handle_too_big(now, route, bytes);
+                if let Some(socket) = self.sockets.get_mut(usize::from(route.socket.0)) {
+                    socket.retry_offload();
+                }
             }
             // A packet filter refuses by EPERM.
             AddrNotAvailable | HostUnreachable | NetworkDown | NetworkUnreachable
