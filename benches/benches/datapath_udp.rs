@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cloudburst::{Config, Endpoint, Ports, protocol::Statistics};
+use cloudburst::{Config, Endpoint, Ports, net::Statistics};
 use nix::{
     sched::{CpuSet, sched_getaffinity, sched_setaffinity},
     time::{ClockId, clock_gettime},
@@ -74,6 +74,8 @@ struct Measured {
     per_core_s: [f64; 2],
     /// Datagrams sent for each that would have been enough without loss.
     sent_per_needed: f64,
+    /// Datagrams for one call of the system.
+    sent_per_call: f64,
 }
 
 impl Measured {
@@ -88,9 +90,10 @@ impl fmt::Display for Measured {
         let [sender, receiver] = self.per_core_s.map(|it| it / 1e6);
         write!(
             formatter,
-            "{:.2} M/s, core time {sender:.2} and {receiver:.2} M/s, {:.2} sent for one",
+            "{:.2} M/s, core time {sender:.2} and {receiver:.2} M/s, {:.2} sent for one, {:.1} a call",
             self.per_s / 1e6,
-            self.sent_per_needed
+            self.sent_per_needed,
+            self.sent_per_call
         )
     }
 }
@@ -154,6 +157,7 @@ fn plain(cores: [usize; 2], duration: Duration) -> Measured {
         // The sender does not wait for anybody: what it sent is what it can.
         per_core_s: [sent / sending_s, count / receiving_s],
         sent_per_needed: sent / count,
+        sent_per_call: 1.0,
     }
 }
 
@@ -185,11 +189,13 @@ fn library(cores: [usize; 2], duration: Duration) -> Measured {
     let (statistics, seconds, sending_s) = sender.join().expect("the sender ends");
     stop.store(true, Ordering::Relaxed);
     let receiving_s = receiver.join().expect("the receiver ends");
-    let needed = statistics.symbols_needed as f64;
+    let protocol = &statistics.protocol;
+    let needed = protocol.symbols_needed as f64;
     Measured {
         per_s: needed / seconds,
         per_core_s: [needed / sending_s, needed / receiving_s],
-        sent_per_needed: statistics.symbols_sent as f64 / needed,
+        sent_per_needed: protocol.symbols_sent as f64 / needed,
+        sent_per_call: protocol.datagrams_sent as f64 / statistics.sockets.send_calls as f64,
     }
 }
 
@@ -209,7 +215,7 @@ async fn offer(address: SocketAddr, duration: Duration) -> (Statistics, f64) {
         });
     }
     while senders.join_next().await.is_some() {}
-    let statistics = endpoint.statistics().await.expect("it runs").protocol;
+    let statistics = endpoint.statistics().await.expect("it runs");
     (statistics, start.elapsed().as_secs_f64())
 }
 

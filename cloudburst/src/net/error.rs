@@ -178,7 +178,7 @@ pub enum RequestError {
     #[error("the request was not sent: {0}")]
     Refused(#[from] protocol::SendError),
     /// The request was given up.
-    #[error("the request: {0}")]
+    #[error("no reply: {0}")]
     Undelivered(#[from] Undelivered),
     /// Nothing came in time.
     #[error("no reply within {after:?}; {}", if *.delivered { "the request was delivered: the peer is slow, does not answer, or its reply is lost" } else { "nothing was heard of the request: is the peer there, with the same key?" })]

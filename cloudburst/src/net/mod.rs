@@ -28,6 +28,7 @@
 //!   dropped and counted ([`SocketStatistics::inbox_overflows`]); its sender was
 //!   told that it arrived. Replies go to whoever waits for them and need no room.
 
+mod bind;
 pub mod blocking;
 mod config;
 mod driver;

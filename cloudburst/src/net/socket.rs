@@ -141,6 +141,18 @@ impl Socket {
         self.is_plain = true;
     }
 
+    /// A datagram was longer than the interface takes. A train of such datagrams fails just as
+    /// where there is no segmentation at all, so that it may have been given up for nothing.
+    pub(super) fn retry_offload(&mut self) {
+        if self.segments() == 1
+            && let Ok(state) = UdpSocketState::new(UdpSockRef::from(&*self.io))
+            && without_time_stamps(&self.io).is_ok()
+        {
+            self.state = state;
+            self.is_plain = false;
+        }
+    }
+
     /// Receives into some of the buffers, and says into how many.
     pub(super) fn receive(&self, buffers: &mut Buffers) -> io::Result<usize> {
         let Buffers { memory, metas } = buffers;

@@ -144,7 +144,7 @@ mod tests {
         let start = Instant::now();
         let now = || Time::ZERO + start.elapsed();
         let mut timer = Timer::new().unwrap();
-        let deadlines = [30, 5, 20].map(|ms| Time::ZERO + Duration::from_millis(ms));
+        let deadlines = [3_000, 5, 2_000].map(|ms| Time::ZERO + Duration::from_millis(ms));
         poll_fn(|context| {
             let mut is_over = false;
             for deadline in deadlines {
@@ -159,6 +159,6 @@ mod tests {
         .await;
         let took = start.elapsed();
         assert!(took >= Duration::from_millis(5), "{took:?}");
-        assert!(took < Duration::from_millis(20), "{took:?}");
+        assert!(took < Duration::from_millis(1_500), "{took:?}");
     }
 }
