@@ -8,18 +8,19 @@ use crate::{Plot, Table};
 /// readers with colour vision deficiencies can tell apart, darkened or lightened for contrast.
 pub(crate) const COLOURS: &str = "
 :root { --ground: #ffffff; --ink: #1d2430; --dim: #5b6472; --grid: #d9dee6; --faint: #eef1f5;
-  --c0: #c44e00; --c1: #b07d00; --c2: #0072b2; --c3: #008a63; --c4: #b0508f; --c5: #3a8fc4; --c6: #6b6b00; --c7: #444444; }
+  --c0: #c44e00; --c1: #b07d00; --c2: #0072b2; --c3: #008a63; --c4: #b0508f; --c5: #3a8fc4; --c6: #6b6b00; --c7: #444444; --c8: #7a4fd0; --c9: #a03030; --c10: #1f7a1f; --c11: #8a5a2b; }
 @media (prefers-color-scheme: dark) {
 :root { --ground: #14181f; --ink: #e6e9ee; --dim: #a3acb9; --grid: #343c48; --faint: #222831;
-  --c0: #ff8a4c; --c1: #f0b93a; --c2: #56b4e9; --c3: #2fd0a0; --c4: #e59ac8; --c5: #8fc7f0; --c6: #d9d94a; --c7: #bbbbbb; } }
+  --c0: #ff8a4c; --c1: #f0b93a; --c2: #56b4e9; --c3: #2fd0a0; --c4: #e59ac8; --c5: #8fc7f0; --c6: #d9d94a; --c7: #bbbbbb; --c8: #b39bff; --c9: #ff7b7b; --c10: #8fe08f; --c11: #d0a070; } }
 .ground { fill: var(--ground); } .ink { fill: var(--ink); } .dim { fill: var(--dim); }
 .grid { stroke: var(--grid); } .faint { stroke: var(--faint); } .axis { stroke: var(--dim); }
 .fill0 { fill: var(--c0); } .fill1 { fill: var(--c1); } .fill2 { fill: var(--c2); } .fill3 { fill: var(--c3); }
-.fill4 { fill: var(--c4); } .fill5 { fill: var(--c5); } .fill6 { fill: var(--c6); } .fill7 { fill: var(--c7); }
-.stroke0, .stroke1, .stroke2, .stroke3, .stroke4, .stroke5, .stroke6, .stroke7 {
+.fill4 { fill: var(--c4); } .fill5 { fill: var(--c5); } .fill6 { fill: var(--c6); } .fill7 { fill: var(--c7); } .fill8 { fill: var(--c8); } .fill9 { fill: var(--c9); }
+.fill10 { fill: var(--c10); } .fill11 { fill: var(--c11); }
+.stroke0, .stroke1, .stroke2, .stroke3, .stroke4, .stroke5, .stroke6, .stroke7, .stroke8, .stroke9, .stroke10, .stroke11 {
   fill: none; stroke-width: 2; stroke-linejoin: round; }
 .stroke0 { stroke: var(--c0); } .stroke1 { stroke: var(--c1); } .stroke2 { stroke: var(--c2); } .stroke3 { stroke: var(--c3); }
-.stroke4 { stroke: var(--c4); } .stroke5 { stroke: var(--c5); } .stroke6 { stroke: var(--c6); } .stroke7 { stroke: var(--c7); }
+.stroke4 { stroke: var(--c4); } .stroke5 { stroke: var(--c5); } .stroke6 { stroke: var(--c6); } .stroke7 { stroke: var(--c7); } .stroke8 { stroke: var(--c8); } .stroke9 { stroke: var(--c9); } .stroke10 { stroke: var(--c10); } .stroke11 { stroke: var(--c11); }
 ";
 
 const LAYOUT: &str = "

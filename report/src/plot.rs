@@ -19,8 +19,10 @@ const BOTTOM: f64 = 52.0;
 const TOP: f64 = 64.0;
 /// What a letter of the legend is wide, about.
 const LETTER: f64 = 7.2;
+/// From one line of the legend to the next; two fit.
+const LEGEND_LINE: f64 = 14.0;
 /// How many colours the style sheet has.
-const PALETTE: usize = 8;
+const PALETTE: usize = 12;
 
 /// One axis: its label, unit included, and how it maps values.
 #[derive(Clone, Debug, PartialEq)]
@@ -153,21 +155,25 @@ impl Plot {
     }
 
     fn legend(&self) -> Markup {
-        let mut x = LEFT;
-        let entries: Vec<(f64, usize, &str)> = self
+        let (mut x, mut y) = (LEFT, 38.0);
+        let entries: Vec<_> = self
             .series
             .iter()
             .enumerate()
             .map(|(index, series)| {
+                let width = 34.0 + series.name.chars().count() as f64 * LETTER;
+                if x > LEFT && x + width > WIDTH - RIGHT {
+                    (x, y) = (LEFT, y + LEGEND_LINE);
+                }
                 let at = x;
-                x += 34.0 + series.name.chars().count() as f64 * LETTER;
-                (at, index % PALETTE, series.name.as_str())
+                x += width;
+                (at, y, index % PALETTE, series.name.as_str())
             })
             .collect();
         html! {
-            @for (x, colour, name) in entries {
-                rect class=(format!("fill{colour}")) x=(x) y="38" width="14" height="4" rx="2" {}
-                text class="ink" x=(x + 20.0) y="45" { (name) }
+            @for (x, y, colour, name) in entries {
+                rect class=(format!("fill{colour}")) x=(x) y=(y) width="14" height="4" rx="2" {}
+                text class="ink" x=(x + 20.0) y=(y + 7.0) { (name) }
             }
         }
     }

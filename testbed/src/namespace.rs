@@ -6,6 +6,7 @@
 
 mod command;
 mod counters;
+mod delay;
 mod steering;
 
 use std::{
@@ -22,7 +23,8 @@ use nix::sched::{CloneFlags, setns, unshare};
 
 pub use self::{
     command::{CommandError, Isolation},
-    counters::{Counters, ParseCountersError},
+    counters::{Counters, DeviceCounters, ParseCountersError},
+    delay::{DelayLine, TUN},
 };
 
 /// The network namespace of the thread that reads it.
@@ -82,6 +84,16 @@ pub enum NamespaceError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// A cable with a delay could not be made.
+    #[error("cannot make the delayed device {device} in network namespace {name}: {source}")]
+    Delay {
+        /// The namespace.
+        name: String,
+        /// The device.
+        device: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// The protocol counters could not be read.
     #[error("cannot read the protocol counters of network namespace {name}: {source}")]
     ReadCounters {
@@ -97,6 +109,16 @@ pub enum NamespaceError {
         name: String,
         /// What is wrong with them.
         source: ParseCountersError,
+    },
+    /// There are no counters of a device.
+    #[error("cannot read the counters of {device} in network namespace {name}: {source}")]
+    DeviceCounters {
+        /// The namespace.
+        name: String,
+        /// The device.
+        device: String,
+        /// What the kernel said, or that there is no such device.
+        source: io::Error,
     },
 }
 
@@ -237,6 +259,19 @@ impl Namespace {
         text.parse()
             .map_err(|source| NamespaceError::ParseCounters {
                 name: name(),
+                source,
+            })
+    }
+
+    /// What a device has sent and received.
+    ///
+    /// # Errors
+    /// [`NamespaceError::DeviceCounters`], for a device that is not there as well.
+    pub fn device_counters(&self, device: &str) -> Result<DeviceCounters, NamespaceError> {
+        self.enter(|| counters::read_device(device))?
+            .map_err(|source| NamespaceError::DeviceCounters {
+                name: self.name.to_string(),
+                device: device.to_owned(),
                 source,
             })
     }

@@ -9,7 +9,7 @@ use std::{
     fs::{self, OpenOptions},
     io::{self, Write as _},
     os::unix::fs::PermissionsExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use nix::unistd::geteuid;
@@ -26,6 +26,8 @@ pub enum Requirement {
     Root,
     /// A program in `PATH`.
     Program(&'static str),
+    /// A file that the kernel shows where it has what the file stands for.
+    File(&'static str),
     /// A file system type that the kernel knows.
     FileSystem(&'static str),
     /// A congestion control algorithm that the kernel offers.
@@ -59,6 +61,7 @@ impl Requirement {
                 geteuid().is_root() && !matches!(tried, Err(NamespaceError::Create { .. }))
             }
             Self::Program(name) => find_program(name).is_some(),
+            Self::File(path) => Path::new(path).exists(),
             Self::FileSystem(name) => file_has_word("/proc/filesystems", name),
             Self::CongestionControl(name) => {
                 file_has_word("/proc/sys/net/ipv4/tcp_available_congestion_control", name)
@@ -85,7 +88,10 @@ impl Requirement {
                     package_of(name).unwrap_or("see `cargo xtask setup`")
                 )
             }
-            Self::FileSystem(_) | Self::QueueingDiscipline(_) | Self::NftRule(_) => {
+            Self::File(_)
+            | Self::FileSystem(_)
+            | Self::QueueingDiscipline(_)
+            | Self::NftRule(_) => {
                 "use a kernel that has it, built in or as a module that can be loaded".to_owned()
             }
             Self::CongestionControl(name) => format!("load it: modprobe tcp_{name}"),
@@ -102,6 +108,7 @@ impl fmt::Display for Requirement {
         match self {
             Self::Root => write!(f, "root and the right to make network namespaces"),
             Self::Program(name) => write!(f, "the program {name}"),
+            Self::File(path) => write!(f, "{path}"),
             Self::FileSystem(name) => write!(f, "the {name} file system in the kernel"),
             Self::CongestionControl(name) => write!(f, "TCP congestion control {name}"),
             Self::QueueingDiscipline(settings) => {
@@ -209,6 +216,7 @@ mod tests {
         );
         assert!(FileSystem("no-such-fs").check().is_err());
         assert!(FileSystem("proc").check().is_ok());
+        assert!(File("/no/such/file").check().is_err());
         assert!(Program("sh").check().is_ok());
     }
 

@@ -6,6 +6,7 @@ mod bench;
 mod command;
 mod demo;
 mod ebpf;
+mod msgbench;
 mod project;
 mod reproduction;
 mod setup;
@@ -40,6 +41,8 @@ enum Task {
     BenchDatapath(bench::Arguments),
     /// Measure what a message costs to encode and decode, beside other codecs, in us.
     BenchCodec(bench::Arguments),
+    /// Measure how long small messages take over four paths, by TCP, MPTCP, QUIC and others.
+    Msgbench(msgbench::Arguments),
     /// Measure figures of the papers anew and hold them against what is printed there.
     Reproduce(reproduction::Arguments),
     /// Measure how many packets a coded message takes until it can be decoded.
@@ -65,6 +68,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::Demo(arguments) => demo::task(&project, &arguments),
         Task::BenchDatapath(arguments) => bench::datapath::task(&project, &arguments),
         Task::BenchCodec(arguments) => bench::codec::task(&project, &arguments),
+        Task::Msgbench(arguments) => msgbench::task(&project, &arguments),
         Task::Reproduce(arguments) => reproduction::task(&project, "reproduce", &arguments),
         Task::CodecOverhead(arguments) => {
             reproduction::task(&project, "codec-overhead", &arguments)

@@ -1,4 +1,5 @@
-//! Protocol counters as the kernel prints them: pairs of lines, names above values.
+//! Protocol counters as the kernel prints them (pairs of lines, names above values), and counters of
+//! devices.
 
 use std::{collections::BTreeMap, fs, io, str::FromStr};
 
@@ -6,6 +7,20 @@ use std::{collections::BTreeMap, fs, io, str::FromStr};
 /// (`TcpRetransSegs`, `TcpExtPAWSEstab`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters(BTreeMap<String, i64>);
+
+/// What a device has sent and received since it was made, headers included. What its queueing
+/// discipline dropped was not sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceCounters {
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Packets received.
+    pub received_packets: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Packets sent.
+    pub sent_packets: u64,
+}
 
 /// What is wrong with a counter file.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -74,9 +89,45 @@ pub(super) fn read() -> io::Result<String> {
     Ok(text)
 }
 
+/// The counters of a device in the calling thread's network namespace.
+pub(super) fn read_device(device: &str) -> io::Result<DeviceCounters> {
+    let text = fs::read_to_string("/proc/thread-self/net/dev")?;
+    parse_device(&text, device).ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+/// Eight numbers about receiving, then as many about sending; bytes and packets come first.
+fn parse_device(text: &str, device: &str) -> Option<DeviceCounters> {
+    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+    let (_, numbers) = lines.find(|(name, _)| name.trim() == device)?;
+    let numbers: Vec<u64> = numbers
+        .split_whitespace()
+        .map(|number| number.parse().ok())
+        .collect::<Option<_>>()?;
+    Some(DeviceCounters {
+        received_bytes: *numbers.first()?,
+        received_packets: *numbers.get(1)?,
+        sent_bytes: *numbers.get(8)?,
+        sent_packets: *numbers.get(9)?,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn finds_a_device() {
+        let text = "Inter-| Receive | Transmit\n face |bytes packets\n\
+                    lo: 1 2 0 0 0 0 0 0 3 4 0 0 0 0 0 0\n eth0: 5 6 0 0 0 0 0 0 7 8 0 0 0 0 0 0\n";
+        let expected = DeviceCounters {
+            received_bytes: 5,
+            received_packets: 6,
+            sent_bytes: 7,
+            sent_packets: 8,
+        };
+        assert_eq!(parse_device(text, "eth0"), Some(expected));
+        assert_eq!(parse_device(text, "eth1"), None);
+    }
 
     #[test]
     fn reads_what_the_kernel_prints() {

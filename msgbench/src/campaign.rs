@@ -1,0 +1,129 @@
+//! All measurements, with the schemes taking turns.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result, bail};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    measurement::{Cell, Measurement},
+    rig::{Rig, RigOptions},
+    scenario::Scenario,
+    scheme::Scheme,
+    workload::Workload,
+};
+
+/// What is to be measured.
+pub struct Campaign {
+    /// Round-trip times, without queues.
+    pub rtts: Vec<Duration>,
+    /// What goes on meanwhile.
+    pub scenarios: Vec<Scenario>,
+    /// What is compared.
+    pub schemes: Vec<Arc<dyn Scheme>>,
+    /// Rounds; in each, every scheme gets the same messages.
+    pub seeds: Vec<u64>,
+    /// The messages.
+    pub workload: Workload,
+    /// Rate of each path.
+    pub rate_mbit: u32,
+}
+
+/// A measurement and what it is of.
+#[derive(Clone, Debug)]
+pub struct Round {
+    /// Round-trip time without queues.
+    pub rtt: Duration,
+    /// What was going on.
+    pub scenario: Scenario,
+    /// The scheme's name.
+    pub scheme: &'static str,
+    /// What was measured.
+    pub measurement: Measurement,
+}
+
+/// Who wants to know how far it is.
+pub trait Observer {
+    /// This is measured next.
+    fn begins(&mut self, what: &str);
+    /// It has been measured.
+    fn ends(&mut self);
+    /// It could not be measured, and the others go on.
+    fn fails(&mut self, error: &anyhow::Error);
+}
+
+impl Campaign {
+    /// How many measurements there are.
+    pub fn count(&self) -> usize {
+        self.rtts.len() * self.scenarios.len() * self.schemes.len() * self.seeds.len()
+    }
+
+    /// Measures everything. The schemes of a round follow each other, so that what else the machine
+    /// does hits all alike; each round starts with another one.
+    ///
+    /// # Errors
+    /// When a rig cannot be built or does not what it should, when nothing could be measured, or
+    /// after `cancel`.
+    pub fn run(
+        &self,
+        observer: &mut dyn Observer,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<Round>> {
+        let mut rounds = Vec::with_capacity(self.count());
+        for rtt in &self.rtts {
+            let options = RigOptions {
+                rate_mbit: self.rate_mbit,
+                rtt: *rtt,
+            };
+            observer.begins(&format!("building the paths, RTT {}", text(*rtt)));
+            let rig = Rig::build(options).context("cannot build the paths")?;
+            for (number, seed) in self.seeds.iter().enumerate() {
+                // Which path a port leads to must not be the same luck every time.
+                rig.steer(*seed as u32)?;
+                rig.check_paths()?;
+                for scenario in &self.scenarios {
+                    let arrivals = self.workload.arrivals(*scenario, *seed);
+                    let turns = self.schemes.iter().cycle();
+                    for scheme in turns.skip(number).take(self.schemes.len()) {
+                        let (scenario, scheme_name) = (*scenario, scheme.name());
+                        observer.begins(&format!(
+                            "{scheme_name}, {}, RTT {}",
+                            scenario.about(),
+                            text(*rtt)
+                        ));
+                        let cell = Cell {
+                            rig: &rig,
+                            rtt: *rtt,
+                            scheme,
+                            scenario,
+                            arrivals: &arrivals,
+                        };
+                        let measured = cell.measure(cancel);
+                        if cancel.is_cancelled() {
+                            bail!("cancelled");
+                        }
+                        match measured {
+                            Ok(measurement) => rounds.push(Round {
+                                rtt: *rtt,
+                                scenario,
+                                scheme: scheme_name,
+                                measurement,
+                            }),
+                            Err(error) => observer.fails(&error),
+                        }
+                        observer.ends();
+                    }
+                }
+            }
+        }
+        if rounds.is_empty() {
+            bail!("nothing could be measured");
+        }
+        Ok(rounds)
+    }
+}
+
+/// In ms, as people write it.
+fn text(rtt: Duration) -> String {
+    format!("{} ms", rtt.as_secs_f64() * 1e3)
+}

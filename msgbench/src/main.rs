@@ -1,0 +1,136 @@
+//! Measures how long small messages take over several paths. `cargo xtask msgbench` builds and
+//! calls it.
+
+mod arguments;
+
+use std::{process::ExitCode, thread, time::Duration};
+
+use anyhow::{Context as _, Result};
+use clap::Parser as _;
+use indicatif::{ProgressBar, ProgressStyle};
+use msgbench::{
+    campaign::{Campaign, Observer},
+    output,
+    rig::Rig,
+    summary,
+};
+use tokio::{runtime, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::arguments::Arguments;
+
+/// As shells tell of a program that Ctrl-C has ended.
+const INTERRUPTED: u8 = 130;
+/// One Ctrl-C may arrive twice, from the terminal and from a program in between.
+const INTERRUPT_PAUSE: Duration = Duration::from_secs(1);
+
+fn main() -> ExitCode {
+    let cancel = CancellationToken::new();
+    match run(&Arguments::parse(), &cancel) {
+        Ok(code) => code,
+        Err(_) if cancel.is_cancelled() => {
+            eprintln!("Cancelled. The namespaces are gone, and nothing was written.");
+            ExitCode::from(INTERRUPTED)
+        }
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments, cancel: &CancellationToken) -> Result<ExitCode> {
+    Rig::require().context("cannot measure here")?;
+    let campaign = arguments.campaign()?;
+    cancel_on_interrupt(cancel)?;
+
+    let mut progress = Progress::new(&campaign);
+    let rounds = campaign.run(&mut progress, cancel)?;
+    progress.bar.finish_and_clear();
+
+    let rows = summary::rows(&rounds, &campaign.workload.sizes);
+    let page = output::write(&arguments.out, &rows, &rounds, &about(&campaign));
+    let page =
+        page.with_context(|| format!("cannot write the plots into {}", arguments.out.display()))?;
+    if arguments.json {
+        let json = serde_json::to_string_pretty(&rows).context("cannot encode the results")?;
+        println!("{json}");
+    } else {
+        for (title, table) in output::tables(&rows) {
+            println!("{title}\n{}\n", table.to_text());
+        }
+        println!("{}\nPlots: {}", about(&campaign), page.display());
+    }
+    if progress.failures > 0 {
+        eprintln!("{} measurements are missing, see above.", progress.failures);
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What was measured, in a sentence or two.
+fn about(campaign: &Campaign) -> String {
+    format!(
+        "4 paths of {} Mbit/s, {} messages a second; {} s of each scheme in each of {} rounds, taking turns.",
+        campaign.rate_mbit,
+        campaign.workload.per_second,
+        campaign.workload.length.as_secs_f64(),
+        campaign.seeds.len(),
+    )
+}
+
+/// The first Ctrl-C lets the measurement end in order, the second one ends it at once.
+fn cancel_on_interrupt(cancel: &CancellationToken) -> Result<()> {
+    let cancel = cancel.clone();
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot watch for Ctrl-C")?;
+    thread::Builder::new()
+        .name("interrupt".to_owned())
+        .spawn(move || {
+            while runtime.block_on(signal::ctrl_c()).is_ok() {
+                if cancel.is_cancelled() {
+                    std::process::exit(INTERRUPTED.into());
+                }
+                cancel.cancel();
+                thread::sleep(INTERRUPT_PAUSE);
+            }
+        })
+        .context("cannot watch for Ctrl-C")?;
+    Ok(())
+}
+
+/// On standard error, and only on a terminal.
+struct Progress {
+    bar: ProgressBar,
+    failures: usize,
+}
+
+impl Progress {
+    fn new(campaign: &Campaign) -> Self {
+        let bar = ProgressBar::new(campaign.count() as u64);
+        let style = ProgressStyle::with_template("{bar:30} {pos}/{len}, {eta} left: {msg}");
+        let bar = match style {
+            Ok(style) => bar.with_style(style),
+            Err(_) => bar,
+        };
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Self { bar, failures: 0 }
+    }
+}
+
+impl Observer for Progress {
+    fn begins(&mut self, what: &str) {
+        self.bar.set_message(what.to_owned());
+    }
+
+    fn ends(&mut self) {
+        self.bar.inc(1);
+    }
+
+    fn fails(&mut self, error: &anyhow::Error) {
+        self.failures += 1;
+        self.bar.suspend(|| eprintln!("left out: {error:#}"));
+    }
+}

@@ -1,0 +1,244 @@
+//! One scheme in one scenario with one schedule of messages.
+
+use std::{
+    rc::Rc,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+use flow_testbed::namespace::NamespaceError;
+use futures_util::{
+    future::{LocalBoxFuture, try_join_all},
+    stream::{self, TryStreamExt as _},
+};
+use nix::sys::prctl;
+use tokio::{
+    runtime,
+    sync::mpsc,
+    task::{LocalSet, spawn_local},
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    rig::{Bulk, Direction, Rig, addresses},
+    scenario::Scenario,
+    scheme::{Answer, Client, Coding, Scheme},
+    server::Server,
+    workload::{self, Arrival},
+};
+
+/// A message that has not arrived by then has failed.
+pub const LIMIT: Duration = Duration::from_secs(5);
+
+/// Messages before those that count, for each server: every connection has carried some then.
+const WARM_UP_MESSAGES: usize = 64;
+const WARM_UP_BYTES: u32 = 20_000;
+const WARM_UP_AT_ONCE: usize = 8;
+/// How long bulk transfers run before messages do: this and so many round trips.
+const BULK_LEAD: Duration = Duration::from_millis(900);
+const BULK_LEAD_ROUND_TRIPS: u32 = 100;
+/// From the start of the clock's thread to the first arrival.
+const LEAD: Duration = Duration::from_millis(20);
+
+/// What is to be measured.
+pub struct Cell<'a> {
+    /// Where.
+    pub rig: &'a Rig,
+    /// The rig's round-trip time.
+    pub rtt: Duration,
+    /// By what.
+    pub scheme: &'a Arc<dyn Scheme>,
+    /// Under what circumstances.
+    pub scenario: Scenario,
+    /// Which messages.
+    pub arrivals: &'a [Arrival],
+}
+
+/// What was measured.
+#[derive(Clone, Debug)]
+pub struct Measurement {
+    /// What became of each message.
+    pub messages: Vec<Message>,
+    /// CPU time of all servers.
+    pub server_cpu: Duration,
+    /// Bytes that the paths have carried from servers to client, headers, repair and acknowledgements
+    /// included; `None` where bulk transfers add theirs.
+    pub wire_bytes: Option<u64>,
+    /// What bulk transfers have carried, where there were any.
+    pub bulk_mbit_per_s: Option<f64>,
+}
+
+/// What became of a message.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// Its size.
+    pub bytes: u32,
+    /// From when its request was due to its last byte; `None` when it had failed or taken more than
+    /// [`LIMIT`].
+    pub completion: Option<Duration>,
+    /// What coding it took.
+    pub coding: Option<Coding>,
+}
+
+impl Cell<'_> {
+    /// Opens connections on healthy paths, then impairs or fills them, then measures. The paths are
+    /// healed at the end.
+    ///
+    /// # Errors
+    /// When something could not be set up, or `cancel` was called. A message that fails is no error.
+    pub fn measure(&self, cancel: &CancellationToken) -> Result<Measurement> {
+        self.rig.impair(None)?;
+        self.scheme.prepare(self.rig)?;
+        let servers = addresses::servers();
+        let servers = servers.iter().take(workload::servers(self.scenario));
+        let servers = servers
+            .map(|address| Server::start(self.scheme, &self.rig.server, *address))
+            .collect::<Result<Vec<_>>>()?;
+        let measured = self.rig.client.enter(|| {
+            let runtime = runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?;
+            LocalSet::new().block_on(&runtime, async {
+                tokio::select! {
+                    () = cancel.cancelled() => bail!("cancelled"),
+                    measured = self.drive(&servers) => measured,
+                }
+            })
+        });
+        self.rig.impair(None)?;
+        measured?.with_context(|| {
+            let (scheme, scenario) = (self.scheme.name(), self.scenario.name());
+            format!("cannot measure {scheme} in scenario {scenario}")
+        })
+    }
+
+    /// Runs in the client's namespace.
+    async fn drive(&self, servers: &[Server]) -> Result<Measurement> {
+        let addresses = addresses::servers();
+        let connecting = addresses.iter().take(servers.len());
+        let connecting = connecting.map(|address| self.scheme.connect(*address));
+        let clients = try_join_all(connecting).await?;
+        for client in &clients {
+            warm_up(client.as_ref()).await?;
+        }
+        let bulk = self.start_bulk().await?;
+        self.rig.impair(self.scenario.impairment())?;
+
+        let before = self.state(servers, bulk.as_ref()).await?;
+        let messages = send_all(&clients, self.arrivals).await?;
+        let after = self.state(servers, bulk.as_ref()).await?;
+
+        let seconds = (after.at - before.at).as_secs_f64();
+        let bulk_bytes = after.bulk_bytes - before.bulk_bytes;
+        Ok(Measurement {
+            messages,
+            server_cpu: after.server_cpu.saturating_sub(before.server_cpu),
+            wire_bytes: bulk
+                .is_none()
+                .then_some(after.wire_bytes - before.wire_bytes),
+            bulk_mbit_per_s: bulk.map(|_| bulk_bytes as f64 * 8.0 / 1e6 / seconds),
+        })
+    }
+
+    async fn start_bulk(&self) -> Result<Option<Bulk>, NamespaceError> {
+        let paths = self.scenario.bulk_paths();
+        if paths.is_empty() {
+            return Ok(None);
+        }
+        let bulk = Bulk::start(self.rig, paths)?;
+        sleep(BULK_LEAD + self.rtt * BULK_LEAD_ROUND_TRIPS).await;
+        Ok(Some(bulk))
+    }
+
+    async fn state(&self, servers: &[Server], bulk: Option<&Bulk>) -> Result<State> {
+        let mut server_cpu = Duration::ZERO;
+        for server in servers {
+            server_cpu += server.cpu_time().await?;
+        }
+        let carried = self.rig.carried(Direction::ToClient)?;
+        Ok(State {
+            at: Instant::now(),
+            server_cpu,
+            wire_bytes: carried.iter().map(|it| it.bytes).sum(),
+            bulk_bytes: bulk.map_or(0, Bulk::received_bytes),
+        })
+    }
+}
+
+/// What is counted, at one moment.
+struct State {
+    at: Instant,
+    server_cpu: Duration,
+    wire_bytes: u64,
+    bulk_bytes: u64,
+}
+
+async fn warm_up(client: &dyn Client) -> Result<()> {
+    let requests = (0..WARM_UP_MESSAGES).map(|_| Ok(client.request(WARM_UP_BYTES)));
+    stream::iter(requests)
+        .try_for_each_concurrent(WARM_UP_AT_ONCE, |request: LocalBoxFuture<'_, _>| async {
+            let answer: Result<Answer> = timeout(LIMIT, request).await?;
+            answer.map(|_| ())
+        })
+        .await
+        .context("messages fail also when nothing is in their way")
+}
+
+/// Sends every request when it is due, whatever became of those before it, and waits for all.
+async fn send_all(clients: &[Rc<dyn Client>], arrivals: &[Arrival]) -> Result<Vec<Message>> {
+    let epoch = Instant::now() + LEAD;
+    let mut clock = clock(arrivals.iter().map(|it| epoch + it.at).collect())?;
+    let mut under_way = Vec::with_capacity(arrivals.len());
+    for arrival in arrivals {
+        let due = clock.recv().await.context("the clock has stopped")?;
+        let client = Rc::clone(&clients[arrival.server]);
+        under_way.push(spawn_local(send(client, due, arrival.bytes)));
+    }
+    let mut messages = Vec::with_capacity(under_way.len());
+    for message in under_way {
+        messages.push(message.await?);
+    }
+    Ok(messages)
+}
+
+async fn send(client: Rc<dyn Client>, due: Instant, bytes: u32) -> Message {
+    let left = LIMIT.saturating_sub(due.elapsed());
+    let answer = timeout(left, client.request(bytes)).await;
+    let completion = due.elapsed();
+    match answer {
+        Ok(Ok(answer)) => Message {
+            bytes,
+            completion: Some(completion),
+            coding: answer.coding,
+        },
+        // Too late, or refused: a failure is a failure.
+        Ok(Err(_)) | Err(_) => Message {
+            bytes,
+            completion: None,
+            coding: None,
+        },
+    }
+}
+
+/// Tells each of `times` when it has come. Tokio's own clock ticks in milliseconds, which is longer
+/// than a message takes.
+fn clock(times: Vec<Instant>) -> Result<mpsc::UnboundedReceiver<Instant>> {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    thread::Builder::new()
+        .name("clock".to_owned())
+        .spawn(move || {
+            // Else the kernel wakes this thread up to 50 us late, to save power. It works without.
+            let _ = prctl::set_timerslack(1);
+            for time in times {
+                thread::sleep(time.saturating_duration_since(Instant::now()));
+                if sender.send(time).is_err() {
+                    return;
+                }
+            }
+        })
+        .context("cannot start the clock's thread")?;
+    Ok(receiver)
+}

@@ -1,0 +1,59 @@
+//! Which path a packet takes.
+//!
+//! As switches do, a router hashes addresses and ports of what comes from its site. It is done here
+//! by hand: the kernel's own ECMP over virtual Ethernet hashes what the sending socket chose, not
+//! the header, so that a connection changes paths with each of its timeouts, and TCP escapes a dead
+//! path as it would not on real switches.
+
+use std::fmt::Write as _;
+
+use flow_testbed::namespace::NamespaceError;
+
+use super::{LAN, PATHS, Rig, addresses, bulk};
+
+/// The mark of packets for a path, and the number of its routing table.
+pub(super) fn mark(path: usize) -> usize {
+    path + 1
+}
+
+impl Rig {
+    /// Makes the routers hash anew: `seed` tells which ports lead to which path. The two directions
+    /// of a connection are independent, as in real networks.
+    ///
+    /// # Errors
+    /// When `nft` fails.
+    pub fn steer(&self, seed: u32) -> Result<(), NamespaceError> {
+        let pinned = addresses::pinned();
+        let pinned = pinned
+            .iter()
+            .enumerate()
+            .map(|(path, it)| format!("{it} : {}", mark(path)));
+        let pinned: Vec<String> = pinned.collect();
+        for (router, here, there, side) in [
+            (&self.router_a, "saddr", "dport", 0),
+            (&self.router_b, "daddr", "sport", 1),
+        ] {
+            let (first, seed) = (mark(0), seed.wrapping_mul(2).wrapping_add(side));
+            let mut ports = String::new();
+            for path in 0..PATHS {
+                let _ = write!(ports, "{} : {}, ", bulk::port(path), mark(path));
+            }
+            let rules = format!(
+                "table ip steering
+                 delete table ip steering
+                 table ip steering {{
+                   chain from-site {{
+                     type filter hook prerouting priority mangle; policy accept;
+                     iifname != {LAN} accept
+                     meta l4proto {{ tcp, udp }} meta mark set jhash ip saddr . ip daddr . th sport . th dport mod {PATHS} seed {seed:#x} offset {first}
+                     meta mark set ip {here} map {{ {} }}
+                     meta mark set tcp {there} map {{ {ports} }}
+                   }}
+                 }}\n",
+                pinned.join(", ")
+            );
+            router.run_with_input("nft -f -", &rules)?;
+        }
+        Ok(())
+    }
+}

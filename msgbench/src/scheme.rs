@@ -1,0 +1,122 @@
+//! The ways to get messages across that are compared.
+//!
+//! To add one: write `scheme/<name>.rs` with a type that is a [`Scheme`], and add it to [`all`].
+
+mod certificate;
+mod mptcp;
+mod noq_multipath;
+mod pool;
+mod quic;
+mod stream;
+mod tcp;
+mod tcp_fresh;
+mod tcp_hedged;
+mod tcp_striped;
+
+use std::{
+    net::Ipv4Addr,
+    rc::Rc,
+    sync::{Arc, atomic::AtomicU32},
+};
+
+use anyhow::Result;
+use flow_testbed::require::Requirement;
+use futures_util::future::LocalBoxFuture;
+
+use crate::rig::Rig;
+
+/// What a request takes on the way to the server, whatever size of answer it asks for.
+pub const REQUEST_BYTES: usize = 1_500;
+
+/// A way to get messages across.
+///
+/// Server and client live on threads of their own, in namespaces of their own, each with a
+/// single-threaded runtime in a [`LocalSet`](tokio::task::LocalSet): use `spawn_local` at will, and
+/// start no threads, for the server's CPU time is its thread's.
+pub trait Scheme: Send + Sync {
+    /// As the command line and the results call it.
+    fn name(&self) -> &'static str;
+
+    /// What it is, in a line.
+    fn about(&self) -> &'static str;
+
+    /// What it takes beyond what the rig does.
+    fn requirements(&self) -> Vec<Requirement> {
+        Vec::new()
+    }
+
+    /// Sets up what it needs in the namespaces; called before each measurement.
+    ///
+    /// # Errors
+    /// When that could not be done.
+    fn prepare(&self, rig: &Rig) -> Result<()> {
+        let _ = rig;
+        Ok(())
+    }
+
+    /// Listens on `address` before it returns; the future then answers requests until it is dropped.
+    ///
+    /// # Errors
+    /// When it cannot listen.
+    fn serve(&self, address: Ipv4Addr) -> Result<LocalBoxFuture<'static, ()>>;
+
+    /// Gets ready to send requests to the server at `address`, with all connections open that it
+    /// keeps open.
+    fn connect(&self, address: Ipv4Addr) -> LocalBoxFuture<'_, Result<Rc<dyn Client>>>;
+}
+
+/// What sends the requests of a scheme to one server.
+pub trait Client {
+    /// Asks for a message of `bytes` bytes and waits until all of it is there. The caller gives up
+    /// by dropping the future.
+    fn request(&self, bytes: u32) -> LocalBoxFuture<'_, Result<Answer>>;
+}
+
+/// A message that has arrived whole.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    /// For schemes that code messages.
+    pub coding: Option<Coding>,
+}
+
+/// What it took to get a coded message across.
+#[derive(Clone, Debug)]
+pub struct Coding {
+    /// Packets that the message would take without coding.
+    pub n: u32,
+    /// Packets that had been received when it could be decoded.
+    pub needed: u32,
+    /// Packets that the server has sent. It may go on counting after the message is complete; this
+    /// is read when the measurement is over.
+    pub sent: Arc<AtomicU32>,
+}
+
+/// All schemes, in the order in which results show them.
+pub fn all() -> Vec<Arc<dyn Scheme>> {
+    vec![
+        Arc::new(tcp::CUBIC_8),
+        Arc::new(tcp::CUBIC_32),
+        Arc::new(tcp::BBR_8),
+        Arc::new(tcp::BBR_32),
+        Arc::new(tcp_fresh::TcpFresh),
+        Arc::new(tcp_striped::TcpStriped),
+        Arc::new(tcp_hedged::TcpHedged),
+        Arc::new(mptcp::Mptcp),
+        Arc::new(quic::Quic),
+        Arc::new(noq_multipath::NoqMultipath),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unlike_each_other() {
+        let mut names: Vec<_> = all().iter().map(|scheme| scheme.name()).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}

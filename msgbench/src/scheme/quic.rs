@@ -1,0 +1,205 @@
+//! QUIC (quinn).
+//!
+//! ECMP by ports pins a connection to a path, so the client has several, each with a UDP port of its
+//! own. A message is a stream, and takes the connection with the fewest messages under way.
+
+use std::{
+    cell::{Cell, RefCell},
+    net::{Ipv4Addr, SocketAddr, UdpSocket},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+use futures_util::future::{LocalBoxFuture, try_join_all};
+use quinn::{
+    ClientConfig, Connection, Endpoint, EndpointConfig, Incoming, RecvStream, SendStream,
+    ServerConfig, TokioRuntime,
+};
+use socket2::SockRef;
+use tokio::{task::spawn_local, time::sleep};
+
+use super::{Answer, Client, REQUEST_BYTES, Scheme, certificate};
+
+const PORT: u16 = 7_001;
+const CONNECTIONS: usize = 8;
+/// As quinn's documentation advises: the default holds some 100 packets.
+const SOCKET_BUFFER_BYTES: usize = 2 << 20;
+/// How long to wait before trying to open a connection again.
+const RETRY: Duration = Duration::from_millis(100);
+/// After which opening a connection is tried from another port.
+const CONNECT_LIMIT: Duration = Duration::from_millis(1_500);
+
+/// What all payload consists of.
+static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+
+/// QUIC over several connections.
+pub(super) struct Quic;
+
+impl Scheme for Quic {
+    fn name(&self) -> &'static str {
+        "quic"
+    }
+
+    fn about(&self) -> &'static str {
+        "QUIC (quinn, cubic), 8 connections, each message a stream on the least busy one"
+    }
+
+    fn serve(&self, address: Ipv4Addr) -> Result<LocalBoxFuture<'static, ()>> {
+        let (certificates, key) = certificate::own()?;
+        let config = ServerConfig::with_single_cert(certificates, key)?;
+        let endpoint = endpoint((address, PORT).into(), Some(config))?;
+        Ok(Box::pin(async move {
+            while let Some(incoming) = endpoint.accept().await {
+                // What breaks here breaks for the client too, who counts it.
+                spawn_local(async move { accept(incoming).await.ok() });
+            }
+        }))
+    }
+
+    fn connect(&self, address: Ipv4Addr) -> LocalBoxFuture<'_, Result<Rc<dyn Client>>> {
+        Box::pin(async move {
+            let config = ClientConfig::with_root_certificates(certificate::trusted()?)?;
+            let server = SocketAddr::from((address, PORT));
+            let lines = (0..CONNECTIONS).map(|_| Line::open(server, config.clone()));
+            let lines = try_join_all(lines).await?;
+            Ok(Rc::new(Lines(lines)) as Rc<dyn Client>)
+        })
+    }
+}
+
+/// The client's connections.
+struct Lines(Vec<Rc<Line>>);
+
+/// One connection, replaced when a request on it was given up.
+struct Line {
+    server: SocketAddr,
+    config: ClientConfig,
+    current: RefCell<Rc<(Endpoint, Connection)>>,
+    under_way: Cell<usize>,
+}
+
+impl Client for Lines {
+    fn request(&self, bytes: u32) -> LocalBoxFuture<'_, Result<Answer>> {
+        Box::pin(async move {
+            let lines = self.0.iter();
+            let line = lines
+                .min_by_key(|line| line.under_way.get())
+                .context("there are no connections")?;
+            let mut use_of_line = UseOfLine::new(line);
+            ask(&use_of_line.connection.1, bytes).await?;
+            use_of_line.succeeded = true;
+            Ok(Answer::default())
+        })
+    }
+}
+
+impl Line {
+    async fn open(server: SocketAddr, config: ClientConfig) -> Result<Rc<Self>> {
+        let connection = connect(server, config.clone()).await?;
+        Ok(Rc::new(Self {
+            server,
+            config,
+            current: RefCell::new(Rc::new(connection)),
+            under_way: Cell::new(0),
+        }))
+    }
+
+    /// Opens another connection in place of `broken`, unless that has been done.
+    async fn replace(self: Rc<Self>, broken: Rc<(Endpoint, Connection)>) {
+        while Rc::ptr_eq(&*self.current.borrow(), &broken) {
+            match connect(self.server, self.config.clone()).await {
+                Ok(connection) => *self.current.borrow_mut() = Rc::new(connection),
+                Err(_) => sleep(RETRY).await,
+            }
+        }
+    }
+}
+
+/// Keeps count of a line's messages, and replaces its connection unless all went well.
+struct UseOfLine {
+    line: Rc<Line>,
+    connection: Rc<(Endpoint, Connection)>,
+    succeeded: bool,
+}
+
+impl UseOfLine {
+    fn new(line: &Rc<Line>) -> Self {
+        line.under_way.set(line.under_way.get() + 1);
+        Self {
+            line: Rc::clone(line),
+            connection: Rc::clone(&*line.current.borrow()),
+            succeeded: false,
+        }
+    }
+}
+
+impl Drop for UseOfLine {
+    fn drop(&mut self) {
+        self.line.under_way.set(self.line.under_way.get() - 1);
+        if !self.succeeded {
+            let line = Rc::clone(&self.line);
+            spawn_local(line.replace(Rc::clone(&self.connection)));
+        }
+    }
+}
+
+fn endpoint(address: SocketAddr, server: Option<ServerConfig>) -> Result<Endpoint> {
+    let socket = UdpSocket::bind(address)?;
+    SockRef::from(&socket).set_recv_buffer_size(SOCKET_BUFFER_BYTES)?;
+    SockRef::from(&socket).set_send_buffer_size(SOCKET_BUFFER_BYTES)?;
+    let config = EndpointConfig::default();
+    Ok(Endpoint::new(
+        config,
+        server,
+        socket,
+        Arc::new(TokioRuntime),
+    )?)
+}
+
+async fn connect(server: SocketAddr, config: ClientConfig) -> Result<(Endpoint, Connection)> {
+    let endpoint = endpoint((Ipv4Addr::UNSPECIFIED, 0).into(), None)?;
+    let connecting = endpoint.connect_with(config, server, certificate::SERVER_NAME)?;
+    let connection = tokio::time::timeout(CONNECT_LIMIT, connecting).await??;
+    Ok((endpoint, connection))
+}
+
+/// Sends a request on a stream of its own, and waits for all of its answer.
+async fn ask(connection: &Connection, bytes: u32) -> Result<()> {
+    let (mut send, mut receive) = connection.open_bi().await?;
+    let mut request = [0; REQUEST_BYTES];
+    request[..4].copy_from_slice(&bytes.to_be_bytes());
+    send.write_all(&request).await?;
+    send.finish()?;
+    let mut left = bytes as usize;
+    while let Some(chunk) = receive.read_chunk(usize::MAX, true).await? {
+        left = left.saturating_sub(chunk.bytes.len());
+    }
+    if left > 0 {
+        bail!("the answer is {left} bytes short");
+    }
+    Ok(())
+}
+
+async fn accept(incoming: Incoming) -> Result<()> {
+    let connection = incoming.await?;
+    loop {
+        let (send, receive) = connection.accept_bi().await?;
+        spawn_local(async move { answer(send, receive).await.ok() });
+    }
+}
+
+async fn answer(mut send: SendStream, mut receive: RecvStream) -> Result<()> {
+    let mut request = [0; REQUEST_BYTES];
+    receive.read_exact(&mut request).await?;
+    let [a, b, c, d, ..] = request;
+    let mut left = u32::from_be_bytes([a, b, c, d]) as usize;
+    while left > 0 {
+        let part = left.min(ZEROS.len());
+        send.write_all(&ZEROS[..part]).await?;
+        left -= part;
+    }
+    send.finish()?;
+    Ok(())
+}

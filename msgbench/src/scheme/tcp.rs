@@ -1,0 +1,101 @@
+//! TCP with a pool of connections, as HTTP/1.1 clients have it.
+
+use std::{net::Ipv4Addr, rc::Rc};
+
+use anyhow::Result;
+use flow_testbed::require::Requirement;
+use futures_util::future::LocalBoxFuture;
+use tokio::net::TcpStream;
+
+use super::{
+    Answer, Client, REQUEST_BYTES, Scheme,
+    pool::Pool,
+    stream::{self, Kind},
+};
+
+/// TCP with a pool of connections.
+pub(super) struct TcpPool {
+    name: &'static str,
+    about: &'static str,
+    congestion_control: &'static str,
+    connections: usize,
+}
+
+/// The kernel's usual congestion control.
+pub(super) const CUBIC_8: TcpPool = TcpPool {
+    name: "tcp_cubic",
+    about: "TCP cubic, a pool of 8 connections",
+    congestion_control: "cubic",
+    connections: 8,
+};
+
+/// So many that few requests wait for each other.
+pub(super) const CUBIC_32: TcpPool = TcpPool {
+    name: "tcp_cubic_32",
+    about: "TCP cubic, a pool of 32 connections",
+    connections: 32,
+    ..CUBIC_8
+};
+
+/// Paced, and not driven by loss.
+pub(super) const BBR_8: TcpPool = TcpPool {
+    name: "tcp_bbr",
+    about: "TCP bbr, a pool of 8 connections",
+    congestion_control: "bbr",
+    connections: 8,
+};
+
+/// The same with 32.
+pub(super) const BBR_32: TcpPool = TcpPool {
+    name: "tcp_bbr_32",
+    about: "TCP bbr, a pool of 32 connections",
+    connections: 32,
+    ..BBR_8
+};
+
+impl TcpPool {
+    fn kind(&self) -> Kind {
+        Kind::tcp(self.congestion_control)
+    }
+}
+
+impl Scheme for TcpPool {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn about(&self) -> &'static str {
+        self.about
+    }
+
+    fn requirements(&self) -> Vec<Requirement> {
+        vec![Requirement::CongestionControl(self.congestion_control)]
+    }
+
+    fn serve(&self, address: Ipv4Addr) -> Result<LocalBoxFuture<'static, ()>> {
+        Ok(self.kind().serve(address)?)
+    }
+
+    fn connect(&self, address: Ipv4Addr) -> LocalBoxFuture<'_, Result<Rc<dyn Client>>> {
+        let kind = self.kind();
+        Box::pin(async move {
+            let open = move |_| kind.connect(address, None);
+            let pool = Pool::open(self.connections, open).await?;
+            Ok(Rc::new(PooledStreams(pool)) as Rc<dyn Client>)
+        })
+    }
+}
+
+/// A client over a pool of connections.
+pub(super) struct PooledStreams(pub(super) Pool<TcpStream>);
+
+impl Client for PooledStreams {
+    fn request(&self, bytes: u32) -> LocalBoxFuture<'_, Result<Answer>> {
+        Box::pin(async move {
+            let mut lease = self.0.take().await?;
+            stream::ask(lease.connection()?, REQUEST_BYTES, bytes).await?;
+            lease.give_back();
+            Ok(Answer::default())
+        })
+    }
+}

@@ -1,0 +1,159 @@
+//! Messages over the rig, and whether the rig is what it says.
+
+use std::{error::Error, io, net::UdpSocket, sync::Arc, time::Duration};
+
+use flow_testbed::{namespace::TUN, require, require::Requirement::*};
+use msgbench::{
+    measurement::{Cell, Measurement},
+    rig::{Direction, Impairment, Rig, RigOptions, addresses},
+    scenario::Scenario,
+    scheme::{self, Scheme},
+    workload::Workload,
+};
+use socket2::SockRef;
+use tokio_util::sync::CancellationToken;
+
+type TestResult = Result<(), Box<dyn Error>>;
+
+/// What every rig needs; see [`Rig::requirements`].
+macro_rules! require_rig {
+    () => {
+        require!(Root, Program("ip"), Program("tc"), Program("nft"), Program("ethtool") => Ok(()));
+        require!(QueueingDiscipline("tbf rate 1mbit burst 3100 limit 9000"), File(TUN) => Ok(()));
+        require!(NftRule("meta mark set jhash ip saddr . ip daddr . th sport . th dport mod 4") => Ok(()));
+        require!(NftRule("numgen random mod 1000 < 10 drop") => Ok(()));
+    };
+}
+
+const RTT: Duration = Duration::from_millis(2);
+
+#[test]
+fn paths_are_told_by_ports_and_addresses() -> TestResult {
+    require_rig!();
+    let rig = rig(RTT)?;
+    for seed in 1..4 {
+        rig.steer(seed)?;
+        rig.check_paths()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn all_messages_come_when_nothing_is_in_their_way() -> TestResult {
+    require_rig!();
+    require!(CongestionControl("cubic") => Ok(()));
+    let rig = rig(Duration::ZERO)?;
+    for name in ["tcp_cubic", "quic"] {
+        let measured = measure(&rig, name, Scenario::Idle)?;
+        assert!(measured.messages.len() > 50, "{name}");
+        for message in &measured.messages {
+            let completion = message
+                .completion
+                .ok_or_else(|| format!("{name}: {message:?}"))?;
+            assert!(
+                completion > Duration::from_micros(100),
+                "{name}: {message:?}"
+            );
+        }
+        assert!(measured.server_cpu > Duration::ZERO, "{name}");
+        let payload: u64 = measured.messages.iter().map(|it| u64::from(it.bytes)).sum();
+        assert!(measured.wire_bytes > Some(payload), "{name}");
+    }
+    Ok(())
+}
+
+#[test]
+fn multipath_schemes_use_all_paths() -> TestResult {
+    require_rig!();
+    require!(CongestionControl("cubic"), File("/proc/sys/net/mptcp/enabled") => Ok(()));
+    let rig = rig(RTT)?;
+    // An even share is 250. noq fills a path before it takes the next one; keeping an idle path
+    // alive makes less than 1.
+    for (name, least_per_mille) in [("mptcp", 50), ("quic_multipath", 5)] {
+        let before = rig.carried(Direction::ToClient)?;
+        measure(&rig, name, Scenario::Idle)?;
+        let after = rig.carried(Direction::ToClient)?;
+        let carried = [0, 1, 2, 3].map(|path| after[path].bytes - before[path].bytes);
+        let least = carried.iter().sum::<u64>() * least_per_mille / 1_000;
+        assert!(carried.iter().all(|it| *it > least), "{name}: {carried:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn impaired_paths_lose_what_they_should() -> TestResult {
+    require_rig!();
+    let rig = rig(Duration::ZERO)?;
+    assert_eq!(delivered(&rig, 400)?, 400);
+
+    rig.impair(Some(Impairment::Dead { path: 2 }))?;
+    let before = rig.carried(Direction::ToServer)?;
+    let came = delivered(&rig, 400)?;
+    let after = rig.carried(Direction::ToServer)?;
+    let carried = [0, 1, 2, 3].map(|path| after[path].packets - before[path].packets);
+    assert!(carried[2] > 0, "{carried:?}");
+    assert_eq!(came as u64, 400 - carried[2], "{carried:?}");
+
+    rig.impair(Some(Impairment::Loss { per_mille: 100 }))?;
+    // 900 are expected, and four standard deviations are 38.
+    let came = delivered(&rig, 1_000)?;
+    assert!((850..950).contains(&came), "{came}");
+
+    rig.impair(None)?;
+    assert_eq!(delivered(&rig, 400)?, 400);
+    Ok(())
+}
+
+#[test]
+fn bulk_transfers_fill_the_paths() -> TestResult {
+    require_rig!();
+    require!(CongestionControl("cubic") => Ok(()));
+    let rig = rig(Duration::ZERO)?;
+    let measured = measure(&rig, "tcp_cubic", Scenario::Bulk4)?;
+    // 400 would be all, in both directions; a busy machine may not carry that.
+    assert!(measured.bulk_mbit_per_s > Some(100.0), "{measured:?}");
+    assert_eq!(measured.wire_bytes, None);
+    Ok(())
+}
+
+fn rig(rtt: Duration) -> Result<Rig, Box<dyn Error>> {
+    Ok(Rig::build(RigOptions { rate_mbit: 50, rtt })?)
+}
+
+fn measure(rig: &Rig, scheme: &str, scenario: Scenario) -> Result<Measurement, Box<dyn Error>> {
+    let schemes: Vec<Arc<dyn Scheme>> = scheme::all();
+    let named = schemes.iter().find(|it| it.name() == scheme);
+    let workload = Workload {
+        per_second: 50.0,
+        sizes: vec![5_000, 93_000],
+        length: Duration::from_secs(2),
+    };
+    let cell = Cell {
+        rig,
+        rtt: RTT,
+        scheme: named.ok_or("no such scheme")?,
+        scenario,
+        arrivals: &workload.arrivals(scenario, 1),
+    };
+    Ok(cell.measure(&CancellationToken::new())?)
+}
+
+/// Sends `count` datagrams, each from another port, and returns how many come.
+fn delivered(rig: &Rig, count: usize) -> Result<usize, Box<dyn Error>> {
+    let [server, ..] = addresses::servers();
+    let receiver = rig.server.enter(|| UdpSocket::bind((server, 0)))??;
+    SockRef::from(&receiver).set_recv_buffer_size(1 << 20)?;
+    receiver.set_read_timeout(Some(Duration::from_millis(200)))?;
+    let to = receiver.local_addr()?;
+    rig.client.enter(|| {
+        for _ in 0..count {
+            UdpSocket::bind((addresses::CLIENT, 0))?.send_to(b"a message", to)?;
+        }
+        Ok::<_, io::Error>(())
+    })??;
+    let mut came = 0;
+    while receiver.recv(&mut [0; 16]).is_ok() {
+        came += 1;
+    }
+    Ok(came)
+}
