@@ -361,18 +361,31 @@ async fn close_waits_for_what_is_under_way() {
 }
 
 #[tokio::test]
-async fn an_inbox_that_nobody_empties_drops_and_counts() {
+async fn a_full_inbox_holds_up_senders_and_loses_nothing() {
     let mut config = config(1);
-    config.inbox_messages = 2;
+    config.inbox_messages = 4;
     let (client, server, peer) = pair(self::config(2), config).await;
-    for _ in 0..4 {
-        within(client.send(peer, "message")).await.unwrap();
+    let sending: Vec<_> = (0..12u8)
+        .map(|number| {
+            let client = client.clone();
+            tokio::spawn(async move { client.send(peer, vec![number]).await })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let statistics = server.statistics().await.unwrap();
+    assert!(statistics.protocol.messages_received < 12);
+    assert!(statistics.protocol.refused.not_accepting > 0);
+    let mut received = Vec::new();
+    for _ in 0..12 {
+        received.extend(within(server.recv()).await.unwrap().message);
+    }
+    received.sort_unstable();
+    assert_eq!(received, (0..12).collect::<Vec<u8>>());
+    for sent in sending {
+        within(sent).await.unwrap().unwrap();
     }
     let statistics = server.statistics().await.unwrap();
-    assert_eq!(statistics.sockets.inbox_overflows, 2);
-    for _ in 0..2 {
-        within(server.recv()).await.unwrap();
-    }
+    assert_eq!(statistics.sockets.inbox_overflows, 0);
 }
 
 #[tokio::test]

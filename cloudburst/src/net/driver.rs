@@ -98,6 +98,17 @@ pub(super) struct Inbox {
     pub(super) most_bytes: usize,
 }
 
+impl Inbox {
+    /// How many messages may arrive. Of those under way nobody knows how long
+    /// they are, so that half of the bytes are theirs.
+    fn room(&self) -> usize {
+        if self.bytes.load(Ordering::Relaxed) > self.most_bytes / 2 {
+            return 0;
+        }
+        self.messages.capacity()
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Closing {
     deadline: Time,
@@ -122,6 +133,7 @@ impl Future for Driver {
                 Commands::NoHandles => return Poll::Ready(()),
             };
             is_busy |= this.take_notices(context);
+            this.machine.set_host_room(this.inbox.room());
             is_busy |= this.receive(context);
             is_busy |= this.tell_time();
             is_busy |= this.transmit(context);

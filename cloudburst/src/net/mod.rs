@@ -24,9 +24,11 @@
 //!   [`Quotas`](crate::protocol::Quotas) allow; [`Endpoint::try_send`] says
 //!   [`TrySendError::Full`] instead.
 //! - What has arrived waits for [`Endpoint::recv`] in an inbox of
-//!   [`Config::inbox_messages`] and [`Config::inbox_bytes`]. Beyond these a message is
-//!   dropped and counted ([`SocketStatistics::inbox_overflows`]); its sender was
-//!   told that it arrived. Replies go to whoever waits for them and need no room.
+//!   [`Config::inbox_messages`] and [`Config::inbox_bytes`]. When it is full, or
+//!   half of its bytes are, those who came by themselves are told to try later; they do until their
+//!   message's time is over. What does not fit all the same is dropped and counted
+//!   ([`SocketStatistics::inbox_overflows`]), although its sender was told that it
+//!   arrived. Replies go to whoever waits for them and need no room.
 
 mod bind;
 pub mod blocking;

@@ -91,6 +91,8 @@ refusals! {
     bad_token,
     /// More peers than the quota allows.
     too_many_peers,
+    /// A message of somebody who came by itself, while the host takes none.
+    not_accepting,
     /// More incomplete messages than the quota allows.
     too_many_messages,
     /// More memory for incomplete messages than the quota allows.

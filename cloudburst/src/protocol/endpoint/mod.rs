@@ -51,6 +51,8 @@ pub struct Endpoint {
     /// Memory of messages that are done, for the next.
     spare: Vec<Vec<u8>>,
     pool: Pool,
+    /// Messages that the host has room for.
+    host_room: usize,
     /// Memory of incomplete messages of peers that have not shown a token.
     unvalidated_bytes: usize,
     timers: Timers<Due>,
@@ -101,6 +103,7 @@ impl Endpoint {
             outgoing: HashMap::with_hasher(FixedState::with_seed(hash_seed)),
             spare: Vec::new(),
             pool: Pool::default(),
+            host_room: usize::MAX,
             unvalidated_bytes: 0,
             timers: Timers::new(),
             active: Vec::new(),
@@ -236,6 +239,14 @@ impl Endpoint {
             messages: self.outgoing.len(),
             bytes: self.statistics.outgoing_bytes_now as usize,
         }
+    }
+
+    /// Tells how many more messages the host has room for. If that many are
+    /// arriving already, those who came by themselves are told to try again
+    /// later; a peer that we are connected to may still send, for it may be a
+    /// reply that is waited for.
+    pub fn set_host_room(&mut self, messages: usize) {
+        self.host_room = messages;
     }
 
     /// Gives a message up, if it is not delivered: [`Event::Undelivered`] follows.

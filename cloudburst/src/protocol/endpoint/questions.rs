@@ -223,6 +223,11 @@ impl Endpoint {
         };
         let held = self.statistics.incoming_bytes_now as usize;
         let refused = &mut self.statistics.refused;
+        let unfinished = self.statistics.incoming_now as usize + self.events.len();
+        if unfinished >= self.host_room && !peer.is_ours {
+            refused.not_accepting += 1;
+            return Err(NoPlace::Messages);
+        }
         if self.statistics.incoming_now as usize >= quotas.messages
             || peer.incoming.len() >= quotas.peer_messages
         {
