@@ -208,6 +208,8 @@ fn a_wrong_command_line_exits_with_2_and_tells_the_value() {
         (&["ping", "h:1", "--share", "2"], "`2` is no share"),
         (&["ping", "h:1", "--dscp", "64"], "`64` is no DSCP"),
         (&["ping", "h:1", "--ports", "any:0"], "0 ports"),
+        (&["ping", "h:1", "--size", "5M"], "at most 4M"),
+        (&["send", "f", "h:1", "--chunk", "65M"], "at most 4M"),
         (&["serve", "--nonsense"], "--nonsense"),
     ] {
         let output = cloudburst(arguments);

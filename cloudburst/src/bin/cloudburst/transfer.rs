@@ -21,9 +21,15 @@ use anyhow::Context as _;
 use cloudburst::protocol::PeerId;
 use serde::Serialize;
 
+use crate::values::MAX_MESSAGE_BYTES;
+
 const MAGIC: &[u8; 4] = b"CBF1";
 /// Bytes in front of the name.
 const HEADER_BYTES: usize = 29;
+/// Longest name, which its length of one byte can state.
+const MAX_NAME_BYTES: usize = 255;
+/// Most data that a message has room for beside header and name.
+pub(crate) const MAX_DATA_BYTES: usize = MAX_MESSAGE_BYTES - HEADER_BYTES - MAX_NAME_BYTES;
 /// The total of a transfer whose end has not been seen yet.
 const UNKNOWN: u64 = u64::MAX;
 /// Files that may be incomplete at a time.
@@ -48,7 +54,7 @@ pub(crate) struct NotAChunk;
 
 impl<'a> Chunk<'a> {
     pub(crate) fn to_message(self) -> Vec<u8> {
-        let mut ends = (0..=self.name.len().min(255)).rev();
+        let mut ends = (0..=self.name.len().min(MAX_NAME_BYTES)).rev();
         let end = ends.find(|&end| self.name.is_char_boundary(end));
         let name = &self.name.as_bytes()[..end.unwrap_or(0)];
         let mut message = Vec::with_capacity(HEADER_BYTES + name.len() + self.data.len());

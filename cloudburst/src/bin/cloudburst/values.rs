@@ -54,7 +54,10 @@ impl fmt::Display for BitRate {
     }
 }
 
-/// A number of bytes above 0: `64`, `16k`, `4M` (powers of 1,024).
+/// The longest message that an endpoint takes unless it is told otherwise.
+pub(crate) const MAX_MESSAGE_BYTES: usize = 4 << 20;
+
+/// A message's length in bytes, 1 to 4 MiB: `64`, `16k`, `4M` (powers of 1,024).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Bytes(pub(crate) usize);
 
@@ -75,8 +78,13 @@ impl FromStr for Bytes {
             _ => return Err(wrong()),
         };
         let number: usize = number.parse().map_err(|_| wrong())?;
-        let bytes = number.checked_mul(1 << shift).filter(|bytes| *bytes > 0);
-        bytes.map(Self).ok_or_else(wrong)
+        match number.checked_mul(1 << shift) {
+            Some(1..=MAX_MESSAGE_BYTES) => Ok(Self(number << shift)),
+            Some(0) => Err(wrong()),
+            _ => Err(ValueError(format!(
+                "{text} bytes are too many; a message has at most 4M"
+            ))),
+        }
     }
 }
 
@@ -170,6 +178,7 @@ mod tests {
         assert_eq!("200mbit".parse(), Ok(BitRate(200_000_000)));
         assert_eq!("2.5gbit".parse::<BitRate>().unwrap().to_string(), "2.5gbit");
         assert_eq!("16k".parse(), Ok(Bytes(16_384)));
+        assert_eq!("4M".parse(), Ok(Bytes(MAX_MESSAGE_BYTES)));
         assert_eq!("0.25".parse(), Ok(Seconds(Duration::from_millis(250))));
         let points = ["ef", "EF", "cs6", "af41", "0", "63"].map(|it| it.parse::<Dscp>().unwrap().0);
         assert_eq!(points, [46, 46, 48, 34, 0, 63]);
@@ -184,8 +193,20 @@ mod tests {
             let error = text.parse::<BitRate>().unwrap_err().to_string();
             assert!(error.contains(text), "{error}");
         }
-        for text in ["", "0", "-1", "1.5k", "9g", "99999999999999999999"] {
-            assert!(text.parse::<Bytes>().is_err(), "{text}");
+        for text in [
+            "",
+            "0",
+            "0k",
+            "-1",
+            "1.5k",
+            "9g",
+            "5M",
+            "4097k",
+            "17592186044416M",
+            "99999999999999999999",
+        ] {
+            let error = text.parse::<Bytes>().unwrap_err().to_string();
+            assert!(error.contains(text), "{error}");
         }
         for text in ["", "0", "-1", "nan", "inf", "1e300"] {
             assert!(text.parse::<Seconds>().is_err(), "{text}");

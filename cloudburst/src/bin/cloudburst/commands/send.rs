@@ -16,7 +16,7 @@ use super::{CLOSE_WITHIN, Signals, print, print_json};
 use crate::{
     cli::{ExitCode, SendArgs},
     summary::ratio,
-    transfer::Chunk,
+    transfer::{Chunk, MAX_DATA_BYTES},
 };
 
 pub(crate) async fn run(args: &SendArgs, as_json: bool) -> anyhow::Result<ExitCode> {
@@ -39,7 +39,7 @@ pub(crate) async fn run(args: &SendArgs, as_json: bool) -> anyhow::Result<ExitCo
     };
     let start = Instant::now();
     tokio::select! {
-        result = transfer.run(source, args.chunk.0) => result?,
+        result = transfer.run(source, args.chunk.0.min(MAX_DATA_BYTES)) => result?,
         signal = signals.next() => bail!("{signal}: the file was not sent completely"),
     }
     let seconds = start.elapsed().as_secs_f64();

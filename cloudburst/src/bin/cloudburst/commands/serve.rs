@@ -7,12 +7,11 @@ use crate::{
     cli::{ExitCode, ServeArgs, ServeMode},
     metrics,
     transfer::Files,
+    values::MAX_MESSAGE_BYTES,
 };
 
 /// Requests that are answered at a time.
 const CONCURRENCY: usize = 4_096;
-/// Longest reply that `--mode size` sends.
-const MAX_REPLY_BYTES: usize = 4 << 20;
 
 pub(crate) async fn run(args: &ServeArgs, as_json: bool) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
@@ -65,7 +64,7 @@ fn as_asked(request: &[u8]) -> Vec<u8> {
     let bytes = request
         .first_chunk()
         .map(|bytes| u32::from_be_bytes(*bytes));
-    vec![0x5a; (bytes.unwrap_or(1) as usize).clamp(1, MAX_REPLY_BYTES)]
+    vec![0x5a; (bytes.unwrap_or(1) as usize).clamp(1, MAX_MESSAGE_BYTES)]
 }
 
 async fn write(endpoint: &Endpoint, files: &mut Files) -> anyhow::Error {
