@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use clap::{CommandFactory as _, error::ErrorKind};
 use cloudburst::{Endpoint, net::Statistics, protocol::PeerId};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
@@ -13,7 +14,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{CLOSE_WITHIN, Signals, print, print_json};
 use crate::{
-    cli::{ExitCode, PerfArgs},
+    cli::{Cli, ExitCode, PerfArgs},
     metrics,
     summary::{Times, ratio, words},
     values::Bytes,
@@ -21,6 +22,10 @@ use crate::{
 
 /// Messages that may wait at a time; more are not offered, and counted.
 const MAX_WAITING: usize = 65_536;
+/// Messages that may be offered in a second: a thread says when each is due.
+const MAX_MESSAGES_PER_S: f64 = 1e6;
+/// Messages that are due and have not been looked at.
+const MAX_DUE: usize = 4_096;
 /// How long the last messages are waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long a reply is waited for.
@@ -28,6 +33,7 @@ const REPLY_WITHIN: Duration = Duration::from_secs(10);
 
 pub(crate) async fn run(args: &PerfArgs, as_json: bool) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
+    check(args);
     let (endpoint, peer) = args
         .endpoint
         .connect(&args.begin.ports, &args.peer.peer)
@@ -57,6 +63,22 @@ pub(crate) async fn run(args: &PerfArgs, as_json: bool) -> anyhow::Result<ExitCo
     } else {
         ExitCode::Failed
     })
+}
+
+/// A load that no thread offers is a mistake on the command line.
+fn check(args: &PerfArgs) {
+    let sum: usize = args.size.iter().map(|size| size.0).sum();
+    let messages_per_s = args.load.0 as f64 / 8.0 * args.size.len() as f64 / sum as f64;
+    if messages_per_s > MAX_MESSAGES_PER_S {
+        let told = format!(
+            "{} in messages of this --size is {messages_per_s:.0} messages a second; at most \
+             {MAX_MESSAGES_PER_S:.0} can be offered: lower --load or raise --size",
+            args.load
+        );
+        Cli::command()
+            .error(ErrorKind::ValueValidation, told)
+            .exit();
+    }
 }
 
 /// One message's end.
@@ -210,9 +232,9 @@ impl Run {
 }
 
 /// Says when each message is due, and how long it is. On a thread of its own: the runtime's
-/// timers count milliseconds.
-fn metronome(args: &PerfArgs) -> mpsc::UnboundedReceiver<(Instant, Bytes)> {
-    let (say, due) = mpsc::unbounded_channel();
+/// timers count milliseconds. Where offering falls behind it ends all the same, a little late.
+fn metronome(args: &PerfArgs) -> mpsc::Receiver<(Instant, Bytes)> {
+    let (say, due) = mpsc::channel(MAX_DUE);
     let sizes = args.size.clone();
     let bytes_per_s = args.load.0 as f64 / 8.0;
     let duration = args.duration.0;
@@ -220,12 +242,12 @@ fn metronome(args: &PerfArgs) -> mpsc::UnboundedReceiver<(Instant, Bytes)> {
         let start = Instant::now();
         let mut offset = Duration::ZERO;
         for &size in sizes.iter().cycle() {
-            if offset >= duration {
+            if offset >= duration || start.elapsed() >= duration + PATIENCE {
                 break;
             }
             let at = start + offset;
             std::thread::sleep(at.saturating_duration_since(Instant::now()));
-            if say.send((at, size)).is_err() {
+            if say.blocking_send((at, size)).is_err() {
                 break;
             }
             offset += Duration::from_secs_f64(size.0 as f64 / bytes_per_s);
