@@ -210,6 +210,11 @@ fn a_wrong_command_line_exits_with_2_and_tells_the_value() {
         (&["ping", "h:1", "--ports", "any:0"], "0 ports"),
         (&["ping", "h:1", "--size", "5M"], "at most 4M"),
         (&["send", "f", "h:1", "--chunk", "65M"], "at most 4M"),
+        (
+            &["perf", "h:1", "--load", "1000gbit", "--size", "1"],
+            "lower --load",
+        ),
+        (&["recv", "-o", "-", "--json"], "standard output takes one"),
         (&["serve", "--nonsense"], "--nonsense"),
     ] {
         let output = cloudburst(arguments);
@@ -319,6 +324,37 @@ fn standard_input_arrives_at_standard_output() {
         arrived.len(),
         content.len()
     );
+}
+
+#[test]
+fn a_slow_reader_of_standard_output_holds_nobody_up() {
+    let mut receiver = Listening::start(&["recv", "--output", "-"]);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    // More than a pipe holds: it is written when somebody reads, and received before.
+    fs::write(&file, vec![7; 1 << 20]).unwrap();
+    let sent = cloudburst(&["send", file.to_str().unwrap(), &receiver.address()]);
+    assert!(sent.status.success(), "{}", stderr(&sent));
+    assert_eq!(receiver.interrupt(), Some(1), "Ctrl-C ends it all the same");
+}
+
+#[test]
+fn ctrl_c_ends_a_send_that_waits_for_standard_input() {
+    let server = Listening::start(&["serve"]);
+    let mut child = Command::new(BINARY)
+        .args(["send", "-", &server.address()])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut sender = Listening {
+        log: BufReader::new(child.stderr.take().unwrap()),
+        child,
+        address: server.address,
+        metrics: None,
+    };
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(sender.interrupt(), Some(1));
 }
 
 #[test]

@@ -9,8 +9,9 @@ mod summary;
 mod transfer;
 mod values;
 
-use std::io::IsTerminal as _;
+use std::{io::IsTerminal as _, time::Duration};
 
+use anyhow::Context as _;
 use clap::Parser as _;
 use tracing_subscriber::EnvFilter;
 
@@ -19,11 +20,24 @@ use cli::{Cli, Command, ExitCode};
 fn main() -> std::process::ExitCode {
     let cli = Cli::parse();
     start_logging();
-    let code = dispatch(&cli).unwrap_or_else(|error| commands::report(&error, cli.json));
+    let code = run(&cli).unwrap_or_else(|error| commands::report(&error, cli.json));
     code.into()
 }
 
-#[tokio::main(flavor = "current_thread")]
+/// How long threads that read or write have to come to an end. One that waits for a terminal or
+/// a pipe may never, and must not keep Ctrl-C from ending the program.
+const THREADS_WITHIN: Duration = Duration::from_millis(100);
+
+fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start a runtime")?;
+    let code = runtime.block_on(dispatch(cli));
+    runtime.shutdown_timeout(THREADS_WITHIN);
+    code
+}
+
 async fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
     let json = cli.json;
     match &cli.command {

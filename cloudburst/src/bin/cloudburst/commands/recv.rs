@@ -3,11 +3,12 @@
 use std::{io, path::Path};
 
 use anyhow::bail;
+use clap::{CommandFactory as _, error::ErrorKind};
 use cloudburst::{Endpoint, protocol::PeerId};
 
 use super::{CLOSE_WITHIN, Signals, print_json};
 use crate::{
-    cli::{ExitCode, RecvArgs},
+    cli::{Cli, ExitCode, RecvArgs},
     transfer::{Arrived, Files, Stream},
 };
 
@@ -30,9 +31,12 @@ pub(crate) async fn run(args: &RecvArgs, as_json: bool) -> anyhow::Result<ExitCo
     let mut signals = Signals::listen()?;
     let is_standard = args.output == Path::new("-");
     if is_standard && (args.count != 1 || as_json) {
-        bail!("standard output takes one file and nothing else; leave out --count and --json");
+        let told = "standard output takes one file and nothing else; leave out --count and --json";
+        Cli::command()
+            .error(ErrorKind::ArgumentConflict, told)
+            .exit();
     }
-    let mut output = if is_standard {
+    let output = if is_standard {
         Output::Standard(Stream::new(io::stdout()))
     } else {
         Output::Directory(Files::new(&args.output)?)
@@ -40,7 +44,7 @@ pub(crate) async fn run(args: &RecvArgs, as_json: bool) -> anyhow::Result<ExitCo
     let endpoint = args.endpoint.bind(&args.listen.ports).await?;
     tracing::info!(addresses = ?endpoint.local_addrs(), "receiving");
     let arrived = tokio::select! {
-        arrived = receive(&endpoint, &mut output, args.count) => arrived?,
+        arrived = receive(&endpoint, output, args.count) => arrived?,
         signal = signals.next() => bail!("{signal}: not all files have arrived"),
     };
     if as_json {
@@ -52,14 +56,20 @@ pub(crate) async fn run(args: &RecvArgs, as_json: bool) -> anyhow::Result<ExitCo
 
 async fn receive(
     endpoint: &Endpoint,
-    output: &mut Output,
+    mut output: Output,
     count: u64,
 ) -> anyhow::Result<Vec<Arrived>> {
     let mut all = Vec::new();
     while (all.len() as u64) < count {
         let received = endpoint.recv().await?;
-        // Writing blocks the endpoint too, a short time: files go to the page cache.
-        match output.take(received.peer, &received.message) {
+        // Whoever reads standard output may be slow, and the endpoint has to answer meanwhile.
+        let taken = tokio::task::spawn_blocking(move || {
+            let result = output.take(received.peer, &received.message);
+            (output, result)
+        });
+        let (after, result) = taken.await?;
+        output = after;
+        match result {
             Ok(Some(arrived)) => {
                 tell(&arrived);
                 all.push(arrived);
