@@ -480,3 +480,46 @@ async fn handlers_that_panic_end_alone() {
     assert!(client.request(peer, "panic", wait).await.is_err());
     assert_eq!(client.request(peer, "go on", SOON).await.unwrap(), b"go on");
 }
+
+#[tokio::test]
+async fn a_requester_that_is_gone_keeps_nobody_waiting() {
+    let (client, server, peer) = pair(config(4), config(1)).await;
+    let remotes = server.local_addrs().to_vec();
+    let serving = tokio::spawn(async move {
+        let late = |request: cloudburst::Received| async {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            Some(request.message)
+        };
+        server.serve(1, late).await;
+    });
+    // Its runtime stands still before the reply comes; its sockets stay, so that nobody is told.
+    let gone = tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let endpoint = runtime.block_on(async {
+            let endpoint = Endpoint::bind(config(1)).await.unwrap();
+            let server = endpoint.connect(remotes).await.unwrap();
+            let brief = Duration::from_millis(100);
+            let result = endpoint.request(server, "?", brief).await;
+            let is_delivered = matches!(
+                result,
+                Err(RequestError::TimedOut {
+                    delivered: true,
+                    ..
+                })
+            );
+            assert!(is_delivered, "{result:?}");
+            endpoint
+        });
+        (runtime, endpoint)
+    });
+    let gone = gone.await.unwrap();
+    let reply = within(client.request(peer, "!", SOON)).await;
+    assert_eq!(reply.unwrap(), b"!");
+    serving.abort();
+    tokio::task::spawn_blocking(move || drop(gone))
+        .await
+        .unwrap();
+}

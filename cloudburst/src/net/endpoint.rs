@@ -261,12 +261,21 @@ impl Endpoint {
         request: &Received,
         message: impl Into<Vec<u8>>,
     ) -> Result<Receipt, ReplyError> {
+        Ok(self.enqueue_reply(request, message.into()).await?.await?)
+    }
+
+    /// As [`enqueue`](Self::enqueue), for a reply.
+    pub(super) async fn enqueue_reply(
+        &self,
+        request: &Received,
+        message: Vec<u8>,
+    ) -> Result<Sending, ReplyError> {
         let to = request.request.ok_or(ReplyError::NotARequest)?;
-        let message = self.check(message.into()).map_err(SendError::from)?;
+        let message = self.check(message).map_err(SendError::from)?;
         let permit = self.shared.room.wait(message.len()).await;
         let permit = permit.map_err(SendError::from)?;
-        let (sending, _) = self.start(request.peer, Kind::Reply { to }, message, permit, None);
-        Ok(sending.await?)
+        let kind = Kind::Reply { to };
+        Ok(self.start(request.peer, kind, message, permit, None).0)
     }
 
     /// The next message or request that arrives. Dropping the future loses nothing.

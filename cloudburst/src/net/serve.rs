@@ -4,15 +4,16 @@ use std::{future::Future, sync::Arc};
 
 use tokio::{sync::Semaphore, task::JoinSet};
 
-use super::{Endpoint, Received};
+use super::{Endpoint, Received, ReplyError};
 
 impl Endpoint {
     /// Hands every message and request that arrives to `handler`, at most `concurrency`
     /// at a time, and sends what it returns as the reply, if the message was a request.
-    /// While so many are being handled, others wait in the inbox.
+    /// While so many are being handled, others wait in the inbox. A reply that is on its
+    /// way does not count.
     ///
-    /// It ends when the endpoint is closed. Dropping the future stops all handlers, as
-    /// does their panic their own.
+    /// It ends when the endpoint is closed. Dropping the future stops all handlers and
+    /// cancels replies that are on their way; a handler that panics ends alone.
     ///
     /// ```no_run
     /// # async fn example(endpoint: cloudburst::Endpoint) {
@@ -44,13 +45,20 @@ impl Endpoint {
             let reply = handler(received);
             let endpoint = self.clone();
             handling.spawn(async move {
-                let reply = reply.await;
-                if let Some(reply) = reply.filter(|_| origin.is_request())
-                    && let Err(error) = endpoint.reply(&origin, reply).await
-                {
+                let Some(reply) = reply.await.filter(|_| origin.is_request()) else {
+                    return;
+                };
+                let sending = endpoint.enqueue_reply(&origin, reply).await;
+                // A requester that is gone must not keep others waiting: the room for
+                // messages under way bounds how many replies there are.
+                drop(slot);
+                let result = match sending {
+                    Ok(sending) => sending.await.map_err(ReplyError::from),
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = result {
                     tracing::debug!(%error, "a reply was not delivered");
                 }
-                drop(slot);
             });
             while handling.try_join_next().is_some() {}
         }
