@@ -290,10 +290,16 @@ impl Driver {
         is_busy
     }
 
+    /// Tries those that wait for room, until one has to wait on. To try only one would leave
+    /// the others for good if that is refused and nothing else is under way.
     fn unpark(&mut self) {
-        if let Some(send) = self.parked.pop_front() {
-            let now = self.now();
+        let now = self.now();
+        while let Some(send) = self.parked.pop_front() {
+            let others = self.parked.len();
             self.send(now, send);
+            if self.parked.len() > others {
+                break;
+            }
         }
     }
 
