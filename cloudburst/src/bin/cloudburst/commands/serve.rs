@@ -1,5 +1,7 @@
 //! `cloudburst serve`: answers until it is told to end.
 
+use std::pin::pin;
+
 use cloudburst::{Endpoint, Received};
 
 use super::{CLOSE_WITHIN, Signals, recv};
@@ -26,13 +28,15 @@ pub(crate) async fn run(args: &ServeArgs, as_json: bool) -> anyhow::Result<ExitC
         tracing::warn!("no key: anybody may send, read and forge; see `cloudburst keygen`");
     }
     tracing::info!(addresses = ?endpoint.local_addrs(), mode = ?args.mode, "serving");
+    let mut serving = pin!(serve(&endpoint, args.mode, files.as_mut()));
     let signal = tokio::select! {
         signal = signals.next() => signal,
-        error = serve(&endpoint, args.mode, files.as_mut()) => return Err(error),
+        error = &mut serving => return Err(error),
     };
     tracing::info!(signal, "ending");
     let statistics = endpoint.statistics().await?.protocol;
-    endpoint.close(CLOSE_WITHIN).await;
+    // To stop serving would cancel replies that are on their way; the end of the endpoint ends it.
+    tokio::join!(endpoint.close(CLOSE_WITHIN), serving);
     if as_json {
         super::print_json(&serde_json::json!({
             "messages_received": statistics.messages_received,
