@@ -52,6 +52,15 @@ pub(crate) struct Chunk<'a> {
 #[error("the message is not from `cloudburst send`, or damaged")]
 pub(crate) struct NotAChunk;
 
+/// A piece of a file that there is no room for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotTaken {
+    #[error("{MAX_OPEN} files are incomplete already; `{0}` is not taken")]
+    TooManyFiles(String),
+    #[error("another file comes already; `{0}` is not taken")]
+    OneFileOnly(String),
+}
+
 impl<'a> Chunk<'a> {
     pub(crate) fn to_message(self) -> Vec<u8> {
         let mut ends = (0..=self.name.len().min(MAX_NAME_BYTES)).rev();
@@ -164,11 +173,9 @@ impl Files {
         let key = (peer, chunk.transfer);
         if !self.open.contains_key(&key) {
             self.forget_idle();
-            anyhow::ensure!(
-                self.open.len() < MAX_OPEN,
-                "{MAX_OPEN} files are incomplete already; `{}` is not taken",
-                chunk.name
-            );
+            if self.open.len() >= MAX_OPEN {
+                return Err(NotTaken::TooManyFiles(harmless(chunk.name)).into());
+            }
             let partial = self.create(chunk.transfer)?;
             self.open.insert(key, partial);
         }
@@ -227,14 +234,14 @@ impl Drop for Files {
 impl Partial {
     fn write(&mut self, chunk: &Chunk<'_>) -> anyhow::Result<()> {
         self.newest = Instant::now();
-        if !self.progress.add(chunk) {
-            return Ok(());
-        }
         let write = |mut file: &File| {
             file.seek(SeekFrom::Start(chunk.offset))?;
             file.write_all(chunk.data)
         };
-        write(&self.file).with_context(|| format!("cannot write {}", self.path.display()))
+        write(&self.file).with_context(|| format!("cannot write {}", self.path.display()))?;
+        // Only what is written counts: else a full disk would leave a hole in a complete file.
+        self.progress.add(chunk);
+        Ok(())
     }
 }
 
@@ -319,7 +326,7 @@ impl<W: io::Write> Stream<W> {
         let chunk = Chunk::parse(message)?;
         let key = (peer, chunk.transfer);
         if *self.key.get_or_insert(key) != key {
-            anyhow::bail!("another file comes already; `{}` is not taken", chunk.name);
+            return Err(NotTaken::OneFileOnly(harmless(chunk.name)).into());
         }
         if !self.progress.add(&chunk) {
             return Ok(None);
@@ -402,6 +409,57 @@ mod tests {
         ] {
             assert_eq!(harmless(name), expected);
         }
+    }
+
+    fn somebody() -> PeerId {
+        use cloudburst::protocol::{Config, Endpoint, Route, SocketId, Time};
+        let route = Route {
+            socket: SocketId(0),
+            remote: ([127, 0, 0, 1], 9).into(),
+        };
+        let mut endpoint = Endpoint::new(Config::default(), [0; 32], Time::ZERO).unwrap();
+        endpoint.connect(Time::ZERO, &[route]).unwrap()
+    }
+
+    #[test]
+    fn a_second_file_does_not_end_the_first() {
+        let mut output = Vec::new();
+        let mut stream = Stream::new(&mut output);
+        let peer = somebody();
+        let take =
+            |stream: &mut Stream<_>, chunk: Chunk<'_>| stream.take(peer, &chunk.to_message());
+        assert!(take(&mut stream, CHUNK).unwrap().is_none());
+        let other = Chunk {
+            transfer: 8,
+            ..CHUNK
+        };
+        assert!(take(&mut stream, other).unwrap_err().is::<NotTaken>());
+        let first = Chunk { offset: 0, ..CHUNK };
+        assert_eq!(take(&mut stream, first).unwrap().unwrap().bytes, 6);
+        assert_eq!(output, b"abcabc");
+    }
+
+    #[test]
+    fn what_could_not_be_written_does_not_count() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("part");
+        std::fs::write(&path, "").unwrap();
+        let now = Instant::now();
+        let mut partial = Partial {
+            // To write to it fails.
+            file: File::open(&path).unwrap(),
+            path,
+            progress: Progress::default(),
+            start: now,
+            newest: now,
+        };
+        let whole = Chunk {
+            offset: 0,
+            total: Some(3),
+            ..CHUNK
+        };
+        assert!(partial.write(&whole).is_err());
+        assert!(!partial.progress.is_complete());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use cloudburst::{Endpoint, protocol::PeerId};
 use super::{CLOSE_WITHIN, Signals, print_json};
 use crate::{
     cli::{Cli, ExitCode, RecvArgs},
-    transfer::{Arrived, Files, Stream},
+    transfer::{Arrived, Files, NotAChunk, NotTaken, Stream},
 };
 
 /// Where files go.
@@ -75,7 +75,8 @@ async fn receive(
                 all.push(arrived);
             }
             Ok(None) => {}
-            Err(error) if error.is::<crate::transfer::NotAChunk>() => {
+            // Whoever sends something else must not end what others send.
+            Err(error) if error.is::<NotAChunk>() || error.is::<NotTaken>() => {
                 tracing::warn!(%error, "ignored a message");
             }
             Err(error) => return Err(error),
