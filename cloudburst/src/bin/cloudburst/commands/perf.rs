@@ -2,12 +2,17 @@
 
 use std::{
     collections::BTreeMap,
+    error::Error,
     io::{self, IsTerminal as _},
     time::{Duration, Instant},
 };
 
 use clap::{CommandFactory as _, error::ErrorKind};
-use cloudburst::{Endpoint, net::Statistics, protocol::PeerId};
+use cloudburst::{
+    Endpoint,
+    net::{RequestError, SendError, Statistics},
+    protocol::PeerId,
+};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use tokio::{sync::mpsc, task::JoinSet};
@@ -169,13 +174,13 @@ impl Run {
             let result = match reply {
                 None => {
                     let sent = endpoint.send(peer, vec![0x5a; bytes]).await;
-                    sent.map(drop).map_err(|error| error.to_string())
+                    sent.map(drop).map_err(|error| reason(&error))
                 }
                 Some(Bytes(reply)) => {
                     let mut message = vec![0x5a; bytes.max(4)];
                     message[..4].copy_from_slice(&(reply as u32).to_be_bytes());
                     let replied = endpoint.request(peer, message, REPLY_WITHIN).await;
-                    replied.map(drop).map_err(|error| error.to_string())
+                    replied.map(drop).map_err(|error| reason(&error))
                 }
             };
             let result = result.map(|()| due.elapsed());
@@ -229,6 +234,16 @@ impl Run {
         self.waiting.abort_all();
         unfinished
     }
+}
+
+/// Why a message failed, without the figures of that message: they would make each its own reason.
+fn reason(error: &(dyn Error + 'static)) -> String {
+    let undelivered = match (error.downcast_ref(), error.downcast_ref()) {
+        (Some(SendError::Undelivered(undelivered)), _) => undelivered,
+        (_, Some(RequestError::Undelivered(undelivered))) => undelivered,
+        _ => return error.to_string(),
+    };
+    format!("message given up: {}", undelivered.reason)
 }
 
 /// Says when each message is due, and how long it is. On a thread of its own: the runtime's
