@@ -69,6 +69,9 @@ fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<ExitCode> {
     if cause.is::<keygen::FileExists>() {
         return Some(ExitCode::Conflict);
     }
+    if let Some(error) = cause.downcast_ref::<io::Error>() {
+        return (error.kind() == io::ErrorKind::PermissionDenied).then_some(ExitCode::NotPermitted);
+    }
     match cause.downcast_ref::<MetricsError>()? {
         MetricsError::InUse { .. } => Some(ExitCode::Conflict),
         MetricsError::NotPermitted { .. } => Some(ExitCode::NotPermitted),
