@@ -7,6 +7,7 @@ mod ids;
 mod outgoing;
 mod peer;
 mod receive;
+mod rounds;
 mod timeouts;
 mod transmit;
 
@@ -71,6 +72,10 @@ pub(in crate::protocol) struct Paper {
     /// When a message's next round is due; of equals the one that has waited longest.
     rounds: BinaryHeap<Reverse<(Time, u64, SendId)>>,
     rounds_so_far: u64,
+    /// Bytes of a round of each message that is in the rounds.
+    round_bytes: usize,
+    /// Messages that are to be, the oldest in front.
+    queue: VecDeque<SendId>,
     pool: Pool,
     timers: Timers<Due>,
     pacer: Pacer,
@@ -106,6 +111,8 @@ impl Paper {
             spare: Spare::default(),
             rounds: BinaryHeap::new(),
             rounds_so_far: 0,
+            round_bytes: 0,
+            queue: VecDeque::new(),
             pool: Pool::default(),
             timers: Timers::new(),
             pacer: Pacer::new(now, config.bytes_per_s()),
@@ -206,12 +213,8 @@ impl Paper {
         self.statistics.outgoing_now += 1;
         self.statistics.outgoing_bytes_now += outgoing.bytes() as u64;
         self.outgoing.insert(id, outgoing);
-        let code = id.message as u8;
-        if known.ids.take_or_wait(now, id.message) {
-            self.start(now, id);
-        } else if let Some(free_at) = known.ids.free_at(code) {
-            self.timers.add(free_at, Due::Id(peer, code));
-        }
+        self.queue.push_back(id);
+        self.fill_rounds(now);
         Ok(id)
     }
 
@@ -220,19 +223,6 @@ impl Paper {
         let symbol_bytes = self.config.datagrams.initial - HEADER_BYTES;
         let format = (MAX_BLOCK_SYMBOLS * symbol_bytes).min(MAX_BYTES);
         format.min(self.config.max_message_bytes)
-    }
-
-    /// A message has its id: its first round is due.
-    fn start(&mut self, now: Time, id: SendId) {
-        if let Some(outgoing) = self.outgoing.get_mut(&id) {
-            outgoing.start(now);
-            self.plan_round(now, id);
-        }
-    }
-
-    fn plan_round(&mut self, at: Time, id: SendId) {
-        self.rounds_so_far += 1;
-        self.rounds.push(Reverse((at, self.rounds_so_far, id)));
     }
 
     pub(in crate::protocol) fn cancel(&mut self, now: Time, id: SendId) {
@@ -252,6 +242,7 @@ impl Paper {
     /// Takes a message out of all lists but the rounds, which notice by
     /// themselves. Its id rests, and for so much longer than after a stop.
     fn forget(&mut self, now: Time, id: SendId, longer: Duration) -> Option<Outgoing> {
+        self.leave_rounds(id);
         let outgoing = self.outgoing.remove(&id)?;
         self.statistics.outgoing_now -= 1;
         self.statistics.outgoing_bytes_now -= outgoing.bytes() as u64;
@@ -265,6 +256,7 @@ impl Paper {
                 }
             }
         }
+        self.fill_rounds(now);
         Some(outgoing)
     }
 

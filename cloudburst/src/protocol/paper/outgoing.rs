@@ -35,6 +35,8 @@ pub(super) struct Outgoing {
     /// When the round under way was due, and which way it has come to.
     pub(super) round_at: Time,
     pub(super) next_way: usize,
+    /// What a round counts for while it is in the rounds.
+    pub(super) round_bytes: usize,
     /// Ways that carried a symbol, a bit for each.
     ways: u64,
     alarm: Alarm,
@@ -64,6 +66,7 @@ impl Outgoing {
             enough_at: now,
             round_at: now,
             next_way: 0,
+            round_bytes: 0,
             ways: 0,
             alarm: Alarm::default(),
         })

@@ -120,6 +120,8 @@ impl Paper {
         let may = peer.is_ours || room >= wanted as u64 + RESERVE_BYTES;
         if !may || out.len() < wanted {
             peer.parked.push(id);
+            self.leave_rounds(id);
+            self.fill_rounds(now);
             return None;
         }
         let Ok(bytes) = outgoing.write(self.config.schedule, out) else {
@@ -146,7 +148,9 @@ impl Paper {
         if outgoing.is_spent() {
             let round_trip = peer.round_trip.unwrap_or_default();
             let grace = (round_trip * GRACE_ROUND_TRIPS).max(LEAST_GRACE);
-            return outgoing.wait_for_stop(now, grace, &mut self.timers);
+            outgoing.wait_for_stop(now, grace, &mut self.timers);
+            self.leave_rounds(id);
+            return self.fill_rounds(now);
         }
         if let Some(next) = peer.way_from(way + 1) {
             outgoing.next_way = next;
@@ -160,21 +164,6 @@ impl Paper {
         outgoing.round_at = (outgoing.round_at + period).max(earliest);
         let at = outgoing.round_at;
         self.plan_round(at, id);
-    }
-
-    /// Messages that had to wait for leave to send more to a peer's address go on.
-    pub(super) fn resume(&mut self, now: Time, id: super::PeerId) {
-        let Some(peer) = self.peers.get_mut(&id) else {
-            return;
-        };
-        let mut parked = core::mem::take(&mut peer.parked);
-        for message in parked.drain(..) {
-            self.plan_round(now, message);
-        }
-        if let Some(peer) = self.peers.get_mut(&id) {
-            // Its memory is kept.
-            peer.parked = parked;
-        }
     }
 
     /// Counts what is sent.
