@@ -239,15 +239,6 @@ impl Scenario {
         self
     }
 
-    /// A host's link is so much faster than a path that it may have spent a
-    /// message's budget before anything is heard.
-    pub(crate) fn is_mismatched(&self) -> bool {
-        let directions = self.paths.iter().flat_map(|path| &path.directions);
-        let rates = directions.map(|direction| direction.link.bits_per_s());
-        let links = self.hosts.iter().map(|host| host.config.link_bits_per_s);
-        links.max() > rates.min().map(|slowest| slowest * 50)
-    }
-
     /// By how much a host's clock jumps in all.
     pub(crate) fn jumps_ns(&self, number: usize) -> u64 {
         let jumps = self.faults.iter().map(|(_, fault)| match fault {

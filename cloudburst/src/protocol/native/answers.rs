@@ -174,7 +174,7 @@ impl Native {
                         return self.give_up(id, Reason::Unreachable);
                     }
                 } else {
-                    outgoing.again(now, patience, loss);
+                    outgoing.missing(now, patience, outgoing.symbols(), loss);
                 }
             }
         }
