@@ -16,10 +16,11 @@ use crate::code::{EncodeError, Encoder, Schedule, Shape, ShapeError};
 /// Longest pause between two questions for what the receiver has.
 const ASK_PAUSE: Duration = Duration::from_millis(500);
 
-/// What is sent after an answer, at most: this part of the message, and so many
-/// times the symbols that have come since the answer before.
+/// What is sent after an answer, at most: this part of the message or so many
+/// symbols, and so many times those that have come since the answer before.
 const CAREFUL_PART: u32 = 8;
-const CAREFUL_GROWTH: u32 = 3;
+const CAREFUL_LEAST: u32 = 4;
+const CAREFUL_GROWTH: u32 = 4;
 
 /// Answers without news after the last symbol that the budget allows.
 const LAST_HAVES: u8 = 4;
@@ -252,7 +253,8 @@ impl Outgoing {
         self.stalls = if is_news { 0 } else { self.stalls };
         // More than half was lost, or nobody would have asked. Perhaps a queue
         // overflows: then all at once would be lost again, and the budget with it.
-        let careful = CAREFUL_GROWTH * news + self.symbols().div_ceil(CAREFUL_PART);
+        let part = (self.symbols() / CAREFUL_PART).max(CAREFUL_LEAST);
+        let careful = CAREFUL_GROWTH * news + part;
         let more = missing + redundancy(missing, loss);
         self.resend(now, patience, is_news, more.min(careful));
     }

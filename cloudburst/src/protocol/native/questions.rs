@@ -235,7 +235,12 @@ impl Native {
         match incoming.take(now, code) {
             Taken::More => {}
             Taken::Redundant => self.statistics.symbols_wasted += 1,
-            Taken::Bad => self.statistics.refused.bad_symbol += 1,
+            Taken::Bad => {
+                self.statistics.refused.bad_symbol += 1;
+                if incoming.is_outvoted() {
+                    self.drop_incoming(peer_id, message);
+                }
+            }
             Taken::Complete => match incoming.open() {
                 Some(Ok((kind, bytes))) => {
                     let answer = Answer::Stop {

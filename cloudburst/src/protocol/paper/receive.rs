@@ -229,7 +229,7 @@ impl Paper {
             Taken::Redundant => self.statistics.symbols_wasted += 1,
             Taken::Bad => {
                 self.statistics.refused.bad_symbol += 1;
-                if incoming.taken() == 0 {
+                if incoming.is_outvoted() {
                     self.drop_arrival(id, symbol.key());
                 }
             }
