@@ -255,8 +255,17 @@ impl Outgoing {
         // overflows: then all at once would be lost again, and the budget with it.
         let part = (self.symbols() / CAREFUL_PART).max(CAREFUL_LEAST);
         let careful = CAREFUL_GROWTH * news + part;
-        let more = missing + redundancy(missing, loss);
+        let more = (missing + redundancy(missing, loss)).max(self.for_each_block());
         self.resend(now, patience, is_news, more.min(careful));
+    }
+
+    /// Answers do not tell which blocks miss something, and symbols are of all in
+    /// turn; two of a block, as one may tell nothing new.
+    fn for_each_block(&self) -> u32 {
+        match self.shape.blocks() {
+            1 => 0,
+            blocks => 2 * blocks as u32,
+        }
     }
 
     /// What was sent so far was not taken, for want of a token. All of it is sent
