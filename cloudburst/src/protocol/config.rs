@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::packet::Keyring;
-use crate::code::{MAX_MESSAGE_BYTES, Schedule};
+use crate::code::{MAX_MESSAGE_BYTES, PaperDegree, Schedule};
 
 /// Shortest time that a message may be tried for.
 const MIN_LIFETIME: Duration = Duration::from_millis(10);
@@ -51,7 +51,11 @@ pub enum Mode {
     #[default]
     Native,
     /// The paper's 12-byte header and nothing else: no keys, no tokens, no
-    /// estimates, 8-bit ids that are not reused for a while. For comparison.
+    /// integrity check, no estimates, no replies; messages of up to 64 symbols,
+    /// 256 of them under way to a peer, and one endpoint per IP address. For
+    /// comparison: a message may arrive twice or, if the network delays some
+    /// datagrams by much more than others, be spoilt by one long gone. See
+    /// [`Config::paper`] and the end of `docs/src/reference/cloudburst-wire.md`.
     Paper,
 }
 
@@ -210,9 +214,26 @@ pub enum ConfigError {
     /// The paper's format has no place for keys.
     #[error("mode paper knows no keys; take them out or choose mode native")]
     PaperKeys,
+    /// The paper's format has no place for tokens.
+    #[error("mode paper knows no tokens; take require_validation out or choose mode native")]
+    PaperValidation,
 }
 
 impl Config {
+    /// What the paper describes (§III-B, §IV-A): its format, its code with degree
+    /// 5, and datagrams that fill an Ethernet frame: symbols of 1,460 bytes.
+    pub fn paper() -> Self {
+        Self {
+            mode: Mode::Paper,
+            schedule: Schedule::Paper(PaperDegree::Fixed),
+            datagrams: Datagrams {
+                initial: 1_472,
+                most: 1_472,
+            },
+            ..Self::default()
+        }
+    }
+
     /// Looks for mistakes.
     ///
     /// # Errors
@@ -252,6 +273,9 @@ impl Config {
         if self.mode == Mode::Paper && !self.keys.is_empty() {
             return Err(ConfigError::PaperKeys);
         }
+        if self.mode == Mode::Paper && self.require_validation {
+            return Err(ConfigError::PaperValidation);
+        }
         self.quotas.validate()
     }
 
@@ -262,6 +286,12 @@ impl Config {
 }
 
 impl Quotas {
+    /// Whether another outgoing message of `bytes` may wait, besides so many of
+    /// `held` bytes.
+    pub(super) fn hold(&self, messages: usize, held: usize, bytes: usize) -> bool {
+        messages < self.outgoing_messages && held + bytes <= self.outgoing_bytes
+    }
+
     fn validate(&self) -> Result<(), ConfigError> {
         let all = [
             ("peers", self.peers),

@@ -50,6 +50,7 @@ pub struct SendId {
 impl SendId {
     /// The message's number on the wire, which a reply to it refers to. Peers'
     /// numbers begin at random, so that two of them hardly ever have the same.
+    /// With mode paper only its lowest 8 bits are sent.
     pub const fn as_u64(self) -> u64 {
         self.message
     }
@@ -88,7 +89,8 @@ pub enum Event {
     Received {
         /// From whom.
         peer: PeerId,
-        /// Its sender's number for it: what a reply refers to.
+        /// Its sender's number for it: what a reply refers to. With mode paper
+        /// the lowest 8 bits of that.
         id: u64,
         /// What it is.
         kind: Kind,
@@ -127,7 +129,8 @@ pub struct Receipt {
     pub symbols: u32,
     /// Symbols sent until the stop arrived.
     pub sent: u32,
-    /// Symbols that the receiver took until it was complete.
+    /// Symbols that the receiver took until it was complete. With mode paper,
+    /// whose stop does not say so, as many as the message has.
     pub needed: u32,
     /// Paths that carried a symbol.
     pub paths: u16,
@@ -193,8 +196,8 @@ pub enum SendError {
     /// There is nothing to send.
     #[error("an empty message cannot be sent")]
     Empty,
-    /// Longer than the configuration allows.
-    #[error("the message has {given} bytes; max_message_bytes is {most}")]
+    /// Longer than the configuration or, with mode paper, its format allows.
+    #[error("the message has {given} bytes; at most {most} can be sent")]
     TooLarge {
         /// Bytes of the message.
         given: usize,
@@ -213,6 +216,9 @@ pub enum SendError {
     /// There is no such peer, or no longer.
     #[error("the peer is not known, or no longer")]
     NoPeer,
+    /// The paper's format has no place for what a message is.
+    #[error("mode paper knows no requests and replies; send a message or choose mode native")]
+    PaperKind,
 }
 
 /// Why there is nobody to send to.

@@ -22,6 +22,8 @@ pub(super) struct Incoming {
     memory_bytes: usize,
     shape: Shape,
     taken: u32,
+    /// Symbols that did not fit.
+    bad: u32,
     first_at: Time,
     pub(super) last_at: Time,
 }
@@ -67,6 +69,7 @@ impl Incoming {
             memory_bytes: memory_bytes(&shape),
             shape,
             taken: 0,
+            bad: 0,
             first_at: now,
             last_at: now,
         }
@@ -86,11 +89,20 @@ impl Incoming {
             Ok(Received::More) => Taken::More,
             Ok(Received::Complete) => Taken::Complete,
             Err(Refused::Redundant) => return Taken::Redundant,
-            Err(_) => return Taken::Bad,
+            Err(_) => {
+                self.bad = self.bad.saturating_add(1);
+                return Taken::Bad;
+            }
         };
         self.taken += 1;
         self.last_at = now;
         taken
+    }
+
+    /// Whether more symbols did not fit than did: then it was the first that was
+    /// spoilt, on which it depends what fits.
+    pub(super) fn is_outvoted(&self) -> bool {
+        self.bad > self.taken
     }
 
     /// The message, once it is complete.
@@ -98,6 +110,15 @@ impl Incoming {
         let decoded = self.decoder.message()?;
         let opened = Envelope::open(decoded);
         Some(opened.map(|(envelope, message)| (kind(envelope), message)))
+    }
+
+    /// What was decoded, once it is complete: a message without an envelope.
+    pub(super) fn message(&self) -> Option<&[u8]> {
+        self.decoder.message()
+    }
+
+    pub(super) fn shape(&self) -> &Shape {
+        &self.shape
     }
 
     /// It was spoilt: begins again.

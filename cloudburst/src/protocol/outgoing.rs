@@ -16,6 +16,12 @@ use crate::code::{EncodeError, Encoder, Schedule, Shape, ShapeError};
 /// Longest pause between two questions for what the receiver has.
 const ASK_PAUSE: Duration = Duration::from_millis(500);
 
+/// What is sent after an answer, at most: this part of the message or so many
+/// symbols, and so many times those that have come since the answer before.
+const CAREFUL_PART: u32 = 8;
+const CAREFUL_LEAST: u32 = 4;
+const CAREFUL_GROWTH: u32 = 4;
+
 /// Answers without news after the last symbol that the budget allows.
 const LAST_HAVES: u8 = 4;
 /// How often pauses are doubled at most: before a busy receiver is tried again,
@@ -50,6 +56,8 @@ pub(super) struct Outgoing {
     /// Times in a row that the receiver had no room.
     busies: u8,
     have: Option<u32>,
+    /// Whether all was sent a second time for want of a token.
+    was_again: bool,
     is_busy: bool,
     /// Whether the receiver said so when it last said anything.
     was_busy: bool,
@@ -106,6 +114,7 @@ impl Outgoing {
             again_at: now,
             busies: 0,
             have: None,
+            was_again: false,
             is_busy: false,
             was_busy: false,
             paths: 0,
@@ -230,6 +239,7 @@ impl Outgoing {
         let missing = missing.min(self.symbols());
         let have = self.symbols() - missing;
         let is_news = self.have.is_none_or(|before| have > before);
+        let news = have.saturating_sub(self.have.unwrap_or(0));
         self.have = Some(have);
         if have > 0 {
             self.was_busy = false;
@@ -241,18 +251,45 @@ impl Outgoing {
         }
         // What is not there yet may be in a queue that the question overtook.
         self.stalls = if is_news { 0 } else { self.stalls };
+        // More than half was lost, or nobody would have asked. Perhaps a queue
+        // overflows: then all at once would be lost again, and the budget with it.
+        let part = (self.symbols() / CAREFUL_PART).max(CAREFUL_LEAST);
+        let careful = CAREFUL_GROWTH * news + part;
+        let more = (missing + redundancy(missing, loss)).max(self.for_each_block());
+        self.resend(now, patience, is_news, more.min(careful));
+    }
+
+    /// Answers do not tell which blocks miss something, and symbols are of all in
+    /// turn; two of a block, as one may tell nothing new.
+    fn for_each_block(&self) -> u32 {
+        match self.shape.blocks() {
+            1 => 0,
+            blocks => 2 * blocks as u32,
+        }
+    }
+
+    /// What was sent so far was not taken, for want of a token. All of it is sent
+    /// again, but once only: nobody may ask for all of the budget.
+    pub(super) fn again(&mut self, now: Time, patience: Duration, loss: f64) {
+        let all = self.symbols();
+        if core::mem::replace(&mut self.was_again, true) {
+            self.missing(now, patience, all, loss);
+        } else {
+            self.have = Some(0);
+            self.asks = 0;
+            self.resend(now, patience, true, all + redundancy(all, loss));
+        }
+        self.tails = 0;
+    }
+
+    /// Sends more, unless what was sent last may still be under way.
+    fn resend(&mut self, now: Time, patience: Duration, is_news: bool, more: u32) {
         if self.remaining() == 0 && (is_news || now >= self.again_at) {
             let pause = patience * (1 << self.stalls);
             self.again_at = now + pause.min(patience.max(ASK_PAUSE));
             self.stalls = (self.stalls + 1).min(MOST_DOUBLINGS);
-            self.want(missing + redundancy(missing, loss));
+            self.want(more);
         }
-    }
-
-    /// What was sent so far was not taken.
-    pub(super) fn again(&mut self, now: Time, patience: Duration, loss: f64) {
-        self.missing(now, patience, self.symbols(), loss);
-        self.tails = 0;
     }
 
     /// The receiver has no room for so long.

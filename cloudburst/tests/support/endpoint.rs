@@ -9,7 +9,8 @@ use std::{
 };
 
 use cloudburst::protocol::{
-    Config, Ecn, Endpoint, Event, Keyring, Kind, PeerId, Route, SendId, SocketId, Time, packet::Key,
+    Config, Ecn, Endpoint, Event, Keyring, Kind, Mode, PeerId, Route, SendId, SocketId, Time,
+    packet::Key,
 };
 
 /// So that no input takes long.
@@ -111,6 +112,12 @@ impl End {
         if options & 8 != 0 {
             config.link_bits_per_s = 1_000_000;
         }
+        // One end only: formats that do not match.
+        if options & 64 != 0 || options & 128 != 0 && number == 0 {
+            config.mode = Mode::Paper;
+            config.keys = Keyring::default();
+            config.require_validation = false;
+        }
         let endpoint = Endpoint::new(config.clone(), [number as u8; 32], Time::ZERO);
         Self {
             endpoint: endpoint.expect("it is a valid one"),
@@ -176,7 +183,7 @@ impl Scene {
             ends,
             in_flight: VecDeque::new(),
             delivered: Vec::new(),
-            is_sealed: options & 1 != 0,
+            is_sealed: options & 1 != 0 && options & (64 | 128) == 0,
             buffer: vec![0; if options & 32 != 0 { 65_535 } else { 9_000 }],
         }
     }
@@ -405,6 +412,9 @@ pub(crate) fn seeds() -> BTreeMap<String, Vec<u8>> {
     ];
     let options = [
         ("plain", 0),
+        ("paper", 64),
+        ("paper_narrow", 64 | 4 | 16),
+        ("half_paper", 128 | 16),
         ("sealed", 1),
         ("strict", 3),
         ("narrow", 4 | 16),

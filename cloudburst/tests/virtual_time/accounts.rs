@@ -5,7 +5,10 @@ use std::{
     net::IpAddr,
 };
 
-use cloudburst::protocol::{Config, Mode, Statistics};
+use cloudburst::{
+    protocol::{Config, Mode, Statistics},
+    wire,
+};
 
 use super::path::MILLI;
 
@@ -69,7 +72,8 @@ impl Accounts {
         self.bytes_received += datagram.len() as u64;
         let exchange = self.addresses.entry(from).or_default();
         exchange.bytes_in += datagram.len() as u64;
-        exchange.is_trusted |= is_answer(datagram);
+        exchange.is_trusted |=
+            self.limits.mode == Mode::Native && is_answer(Mode::Native, datagram);
     }
 
     pub(crate) fn give_out(&mut self, now: u64, to: IpAddr, datagram: &[u8]) {
@@ -79,15 +83,13 @@ impl Accounts {
         let exchange = self.addresses.entry(to).or_default();
         exchange.bytes_out += bytes;
         assert!(
-            exchange.is_trusted
-                || self.limits.mode == Mode::Paper
-                || exchange.bytes_out <= 3 * exchange.bytes_in,
+            exchange.is_trusted || exchange.bytes_out <= 3 * exchange.bytes_in,
             "{to} got {} bytes, sent {} and has shown nothing",
             exchange.bytes_out,
             exchange.bytes_in
         );
         // Answers are no longer than what they answer, and wait for nothing.
-        if self.limits.mode == Mode::Paper || !is_answer(datagram) {
+        if !is_answer(self.limits.mode, datagram) {
             self.check_rate(now, bytes);
         }
     }
@@ -164,9 +166,13 @@ impl Accounts {
     }
 }
 
-/// Only who got something can say this. The kind is in the lower half of the
-/// first byte: stop, have, busy, pong, token.
-fn is_answer(datagram: &[u8]) -> bool {
+/// Only who got something can say this. In the native format the kind is in the
+/// lower half of the first byte: stop, have, busy, pong, token. In the paper's
+/// a stop is a header alone, which proves nothing.
+fn is_answer(mode: Mode, datagram: &[u8]) -> bool {
+    if mode == Mode::Paper {
+        return datagram.len() == wire::HEADER_BYTES;
+    }
     let kind = datagram.first().map_or(0, |first| first & 15);
     matches!(kind, 2 | 4 | 5 | 7 | 9)
 }

@@ -2,13 +2,24 @@
 
 use std::time::Duration;
 
-use cloudburst::{code::Schedule, protocol::Mode};
+use cloudburst::{
+    code::{PaperDegree, Schedule},
+    protocol::Mode,
+};
 
 use super::{
-    path::{Impairments, Loss, MICRO, MILLI, Mtu, Path, SECOND, Spell},
+    path::{Impairments, Link, Loss, MICRO, MILLI, Mtu, Path, SECOND, Spell},
     random::Random,
     scenario::{Fault, HostPlan, Scenario, SendPlan},
 };
+
+/// All codes speak the paper's header as long as there is one block.
+const PAPER_SCHEDULES: [Schedule; 4] = [
+    Schedule::Default,
+    Schedule::Mds,
+    Schedule::Paper(PaperDegree::Fixed),
+    Schedule::Paper(PaperDegree::Uniform),
+];
 
 impl Scenario {
     pub(crate) fn generate(seed: u64) -> Self {
@@ -35,7 +46,47 @@ impl Scenario {
                 scenario.add_fault(random);
             }
         }
+        // What all other scenarios draw does not depend on this.
+        let random = &mut Random::of(seed, 4);
+        let has_keys = scenario.hosts.iter().any(|host| host.key.is_some());
+        if scenario.is_paper() || is_kind && !has_keys && random.chance(0.05) {
+            scenario = scenario.paper();
+            scenario.suit_paper(random);
+        }
         scenario
+    }
+
+    /// A data centre: what the paper's format is for. Delays differ by less than
+    /// ids rest, and links are little faster than paths.
+    fn suit_paper(&mut self, random: &mut Random) {
+        let schedule = random.pick(&PAPER_SCHEDULES);
+        let (rate, fifo) = random.pick(&[(300_000_000, 100_000), (1_000_000_000, 200_000)]);
+        let corrupts = !self.must_deliver && random.chance(0.2);
+        for host in &mut self.hosts {
+            host.config.require_validation = false;
+            host.config.schedule = schedule;
+            host.config.link_bits_per_s = 1_000_000_000;
+            host.timer_slack_ns = host.timer_slack_ns.min(MILLI);
+        }
+        for direction in self.paths.iter_mut().flat_map(|path| &mut path.directions) {
+            let delay_ns = direction.delay_ns % (500 * MICRO);
+            direction.link = Link::new(rate, fifo);
+            direction.delay_ns = delay_ns;
+            let spells = direction.spells.iter_mut();
+            let all = spells.map(|spell| &mut spell.impairments);
+            for impairments in all.chain([&mut direction.usual]) {
+                impairments.reorder_ns %= 2 * MILLI;
+                impairments.corrupt *= f64::from(u8::from(corrupts));
+            }
+        }
+        self.sends.truncate(12);
+        for send in &mut self.sends {
+            if self.must_deliver {
+                send.bytes = send.bytes.min(70_000);
+                send.is_request = false;
+            }
+            send.is_request &= random.chance(0.1);
+        }
     }
 
     /// What all hosts have in common.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cloudburst::protocol::{Kind, Receipt, Undelivered};
 
-use super::random::mix;
+use super::{random::mix, scenario::Scenario};
 
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
@@ -16,6 +16,10 @@ pub(crate) struct Ledger {
     pub(crate) unresolved: usize,
     /// A message may seem to be from somebody else, and so come again.
     allows_again: bool,
+    /// It may not even be one.
+    allows_anything: bool,
+    /// What goes over the wire of a message's number.
+    number_bits: u64,
 }
 
 /// An accepted one.
@@ -72,9 +76,11 @@ impl Draft {
 }
 
 impl Ledger {
-    pub(crate) fn new(allows_again: bool) -> Self {
+    pub(crate) fn new(scenario: &Scenario) -> Self {
         Self {
-            allows_again,
+            allows_again: scenario.is_credulous(),
+            allows_anything: scenario.is_spoilt(),
+            number_bits: if scenario.is_paper() { 0xff } else { u64::MAX },
             ..Self::default()
         }
     }
@@ -90,7 +96,9 @@ impl Ledger {
         let index = self.messages.len();
         let former = self.sent.insert((draft.from, incarnation, id), index);
         assert_eq!(former, None, "the number {id} was given twice");
-        self.expected.entry((draft.to, id)).or_default().push(index);
+        let number = id & self.number_bits;
+        let expected = self.expected.entry((draft.to, number));
+        expected.or_default().push(index);
         self.unresolved += 1;
         self.messages.push(Message {
             from: draft.from,
@@ -112,7 +120,8 @@ impl Ledger {
         index
     }
 
-    /// Which one this is, of those not handed over yet to this incarnation.
+    /// Which one this is, of those not handed over yet to this incarnation; none
+    /// if it was spoilt on the way.
     pub(crate) fn hand_over(
         &mut self,
         now: u64,
@@ -121,10 +130,10 @@ impl Ledger {
         id: u64,
         kind: Kind,
         content: &[u8],
-    ) -> usize {
+    ) -> Option<usize> {
         let all = (0..self.messages.len()).filter(|index| self.messages[*index].to == to);
         let all: Vec<_> = all.filter(|_| self.allows_again).collect();
-        let candidates = match self.expected.get(&(to, id)) {
+        let candidates = match self.expected.get(&(to, id & self.number_bits)) {
             Some(candidates) if all.is_empty() => candidates,
             // The number may be another than it was sent with.
             _ => &all,
@@ -134,6 +143,9 @@ impl Ledger {
             .copied()
             .filter(|index| self.messages[*index].is(kind, content))
             .collect();
+        if same.is_empty() && self.allows_anything {
+            return None;
+        }
         assert!(
             !same.is_empty(),
             "host {to} was handed {} bytes as {kind:?} {id} that nobody sent; {} others have this number",
@@ -152,7 +164,7 @@ impl Ledger {
         message.handed_to = Some(incarnation);
         message.handed_over += 1;
         message.arrived.get_or_insert(now);
-        index
+        Some(index)
     }
 
     pub(crate) fn find(&self, from: usize, incarnation: u32, id: u64) -> usize {

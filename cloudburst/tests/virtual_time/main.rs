@@ -14,6 +14,7 @@ mod ledger;
 mod load;
 mod log;
 mod network;
+mod paper;
 mod path;
 mod performance;
 mod queue;

@@ -5,7 +5,10 @@ use std::{
     time::Duration,
 };
 
-use cloudburst::protocol::{Config, SocketId};
+use cloudburst::{
+    code::{PaperDegree, Schedule},
+    protocol::{Config, Mode, SocketId},
+};
 
 use super::path::{Impairments, MICRO, MILLI, Mtu, Path};
 
@@ -195,23 +198,45 @@ impl Scenario {
     /// Bits flip, and nothing but the message's own check notices: then a
     /// datagram may be about another message or from somebody else.
     pub(crate) fn is_credulous(&self) -> bool {
+        self.corrupts() && self.hosts.iter().any(|host| host.key.is_none()) || self.is_spoilt()
+    }
+
+    /// The paper's format has no check at all, and nothing but time tells the
+    /// users of an id apart: a receiver may take what nobody sent.
+    pub(crate) fn is_spoilt(&self) -> bool {
+        let confuses = |fault: &Fault| {
+            matches!(
+                fault,
+                Fault::ClockForward { .. } | Fault::ClockBack { .. } | Fault::Restart { .. }
+            )
+        };
+        let is_confused = self.faults.iter().any(|(_, fault)| confuses(fault));
+        self.is_paper() && (is_confused || self.corrupts())
+    }
+
+    pub(crate) fn is_paper(&self) -> bool {
+        self.hosts
+            .iter()
+            .any(|host| host.config.mode == Mode::Paper)
+    }
+
+    fn corrupts(&self) -> bool {
         let directions = self.paths.iter().flat_map(|path| &path.directions);
-        let corrupts = directions
+        directions
             .flat_map(|direction| {
                 let spells = direction.spells.iter().map(|spell| spell.impairments);
                 spells.chain([direction.usual])
             })
-            .any(|impairments| impairments.corrupt > 0.0);
-        corrupts && self.hosts.iter().any(|host| host.key.is_none())
+            .any(|impairments| impairments.corrupt > 0.0)
     }
 
-    /// A host's link is so much faster than a path that it may have spent a
-    /// message's budget before anything is heard.
-    pub(crate) fn is_mismatched(&self) -> bool {
-        let directions = self.paths.iter().flat_map(|path| &path.directions);
-        let rates = directions.map(|direction| direction.link.bits_per_s());
-        let links = self.hosts.iter().map(|host| host.config.link_bits_per_s);
-        links.max() > rates.min().map(|slowest| slowest * 50)
+    /// Hosts that speak the paper's format.
+    pub(crate) fn paper(mut self) -> Self {
+        for host in &mut self.hosts {
+            host.config.mode = Mode::Paper;
+            host.config.schedule = Schedule::Paper(PaperDegree::Fixed);
+        }
+        self
     }
 
     /// By how much a host's clock jumps in all.

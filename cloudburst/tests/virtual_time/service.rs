@@ -207,9 +207,10 @@ impl World {
             format_args!("host {number} takes {kind:?} {id}, {} bytes", message.len()),
         );
         let incarnation = host.incarnation;
-        let index = self
-            .ledger
-            .hand_over(self.now, number, incarnation, id, kind, message);
+        let ledger = &mut self.ledger;
+        let Some(index) = ledger.hand_over(self.now, number, incarnation, id, kind, message) else {
+            return;
+        };
         let from = self.ledger.messages[index].from;
         let host = &mut self.hosts[number];
         host.heard.insert(from, peer);

@@ -78,7 +78,7 @@ impl World {
                 .map(|number| Host::new(&scenario, number))
                 .collect(),
             network: Network::new(scenario.seed, scenario.paths.clone(), scenario.symmetric),
-            ledger: Ledger::new(scenario.is_credulous()),
+            ledger: Ledger::new(&scenario),
             log: Log::new(),
             captured: None,
             queue,

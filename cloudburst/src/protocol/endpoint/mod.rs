@@ -1,82 +1,56 @@
 //! The endpoint: what the host calls.
 
-mod answers;
-mod control;
-mod questions;
-mod receive;
-mod timeouts;
-mod transmit;
-
+#[cfg(test)]
+mod paper_tests;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, VecDeque};
-
-use foldhash::fast::FixedState;
-use rand_core::{Rng, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
-
-use self::control::{Control, Stateless};
 use super::{
-    Kind,
-    address::Addresses,
-    config::{Config, ConfigError},
-    estimate::Delivery,
-    event::{ConnectError, Event, PathReport, PeerId, Reason, Route, SendError, SendId, SocketId},
-    incoming::Pool,
-    outgoing::{Outgoing, symbol_bytes},
-    pacer::Pacer,
-    packet::{Keyring, TokenMint},
-    peer::Peer,
-    peers::Peers,
+    config::{Config, ConfigError, Mode},
+    event::{
+        ConnectError, Ecn, Event, Kind, PathReport, PeerId, Route, SendError, SendId, SocketId,
+        Transmit,
+    },
+    native::Native,
+    packet::Keyring,
+    paper::Paper,
     statistics::Statistics,
     time::Time,
-    timers::Timers,
-    window::MAX_SPAN,
 };
 
 /// Sends and receives messages; see the [module](super).
 ///
 /// Memory: some 3 KiB for a peer and 100 bytes for each of its paths; for an
 /// outgoing message its bytes and 200; for an incoming one twice its bytes and
-/// 1.3 KiB for each 64 symbols.
+/// 1.3 KiB for each 64 symbols. With [`Mode::Paper`] a peer that is sent to
+/// takes 12 KiB.
 #[derive(Debug)]
 pub struct Endpoint {
-    config: Config,
-    random: Xoshiro256PlusPlus,
-    tokens: TokenMint,
-    peers: Peers,
-    addresses: Addresses,
-    outgoing: HashMap<SendId, Outgoing, FixedState>,
-    /// Memory of messages that are done, for the next.
-    spare: Vec<Vec<u8>>,
-    pool: Pool,
-    /// Messages that the host has room for.
-    host_room: usize,
-    /// Memory of incomplete messages of peers that have not shown a token.
-    unvalidated_bytes: usize,
-    timers: Timers<Due>,
-    /// Peers with something to send.
-    active: Vec<PeerId>,
-    /// With which of them the search for the next datagram begins.
-    turn: usize,
-    pacer: Pacer,
-    control: VecDeque<Control>,
-    stateless: Stateless,
-    events: VecDeque<Event>,
-    statistics: Statistics,
+    machine: Machine,
 }
 
-/// What timers are for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Due {
-    Message(SendId),
-    Peer(PeerId),
+/// What speaks the configured format.
+#[derive(Debug)]
+enum Machine {
+    Native(Box<Native>),
+    Paper(Box<Paper>),
 }
 
-/// Memory of outgoing messages that is kept for the next: so many, of so many bytes.
-const SPARES: usize = 64;
-const MAX_SPARE_BYTES: usize = 256 << 10;
+/// The same call to whichever machine there is.
+macro_rules! call {
+    ($endpoint:expr, $machine:ident => $call:expr) => {
+        match &mut $endpoint.machine {
+            Machine::Native($machine) => $call,
+            Machine::Paper($machine) => $call,
+        }
+    };
+    (ref $endpoint:expr, $machine:ident => $call:expr) => {
+        match &$endpoint.machine {
+            Machine::Native($machine) => $call,
+            Machine::Paper($machine) => $call,
+        }
+    };
+}
 
 impl Endpoint {
     /// `seed` decides all that is random: sessions, message ids, tokens' secret.
@@ -87,87 +61,40 @@ impl Endpoint {
     /// If a setting is wrong.
     pub fn new(config: Config, seed: [u8; 32], now: Time) -> Result<Self, ConfigError> {
         config.validate()?;
-        let mut random = Xoshiro256PlusPlus::from_seed(seed);
-        let mut secret = [0; 32];
-        random.fill_bytes(&mut secret);
-        let hash_seed = random.next_u64();
-        let quotas = &config.quotas;
-        Ok(Self {
-            tokens: TokenMint::new(secret, now.as_nanos()),
-            peers: Peers::new(hash_seed),
-            addresses: Addresses::new(
-                2 * quotas.unvalidated_peers,
-                quotas.answers_per_s,
-                hash_seed,
-            ),
-            outgoing: HashMap::with_hasher(FixedState::with_seed(hash_seed)),
-            spare: Vec::new(),
-            pool: Pool::default(),
-            host_room: usize::MAX,
-            unvalidated_bytes: 0,
-            timers: Timers::new(),
-            active: Vec::new(),
-            turn: 0,
-            pacer: Pacer::new(now, config.bytes_per_s()),
-            control: VecDeque::new(),
-            stateless: Stateless::new(config.keys.sealer(random.next_u64())),
-            events: VecDeque::new(),
-            statistics: Statistics::default(),
-            random,
-            config,
-        })
+        let machine = match config.mode {
+            Mode::Native => Machine::Native(Box::new(Native::new(config, seed, now))),
+            Mode::Paper => Machine::Paper(Box::new(Paper::new(config, seed, now))),
+        };
+        Ok(Self { machine })
     }
 
     /// A peer to send to, by these routes: the pool of ways that is chosen from.
     /// Of a peer that is known already by one of the addresses the others become
-    /// routes too, and its id is returned.
+    /// routes too, and its id is returned. With [`Mode::Paper`] a peer is known
+    /// by its IP address whatever the port.
     ///
     /// # Errors
     ///
     /// If there is no route, or no room for another peer.
     pub fn connect(&mut self, now: Time, routes: &[Route]) -> Result<PeerId, ConnectError> {
-        if routes.is_empty() {
-            return Err(ConnectError::NoRoute);
-        }
-        let known = routes
-            .iter()
-            .find_map(|route| self.peers.by_remote(route.remote));
-        let id = match known {
-            Some(id) => id,
-            None if self.peers.len() >= self.config.quotas.peers => {
-                return Err(ConnectError::TooManyPeers(self.peers.len()));
-            }
-            None => self.add_peer(now, None),
-        };
-        for &route in routes {
-            self.add_route(now, id, route);
-        }
-        Ok(id)
+        call!(self, machine => machine.connect(now, routes))
     }
 
     /// Another route to a peer. Whether it is new, and there is room for it.
     pub fn add_route(&mut self, now: Time, peer: PeerId, route: Route) -> bool {
-        let Some(known) = self.peers.get_mut(peer) else {
-            return false;
-        };
-        let added = known.paths.add(now, route, &self.config.datagrams);
-        if added && known.is_ours {
-            self.peers.bind_remote(route.remote, peer);
-        }
-        added
+        call!(self, machine => machine.add_route(now, peer, route))
     }
 
     /// A socket is gone: its routes are not used any more.
     pub fn remove_socket(&mut self, _now: Time, socket: SocketId) {
-        for peer in self.peers.iter_mut() {
-            peer.paths.remove_socket(socket);
-        }
-        self.control
-            .retain(|control| control.route().socket != socket);
+        call!(self, machine => machine.remove_socket(socket));
     }
 
     /// Takes a message, of which it keeps a copy until it is delivered or given
     /// up; [`Event::Delivered`] or [`Event::Undelivered`] follows.
+    ///
+    /// With [`Mode::Paper`] up to 256 messages to a peer are under way; more
+    /// wait for an id to be free, and their time runs.
     ///
     /// # Errors
     ///
@@ -179,196 +106,106 @@ impl Endpoint {
         kind: Kind,
         message: &[u8],
     ) -> Result<SendId, SendError> {
-        let (given, most) = (message.len(), self.config.max_message_bytes);
-        if given == 0 {
-            return Err(SendError::Empty);
-        }
-        let too_large = SendError::TooLarge { given, most };
-        if given > most {
-            return Err(too_large);
-        }
-        self.check_room(given)?;
-        let Some(known) = self.peers.get_mut(peer) else {
-            return Err(SendError::NoPeer);
-        };
-        known.oldest_message = oldest(peer, known, &self.outgoing);
-        if known.next_message - known.oldest_message >= MAX_SPAN {
-            return Err(self.full());
-        }
-        let id = SendId {
-            peer,
-            message: known.next_message,
-        };
-        let datagram_bytes = known
-            .paths
-            .datagram_bytes()
-            .unwrap_or(self.config.datagrams.initial);
-        let symbol_bytes = symbol_bytes(datagram_bytes, known.sealer.is_sealing());
-        let memory = self.spare.pop().unwrap_or_default();
-        let mut outgoing =
-            Outgoing::new(now, id, (kind, message), memory, symbol_bytes, &self.config)
-                .map_err(|_| too_large)?;
-        known.next_message += 1;
-        if known.outgoing == 0 {
-            // The silence before does not tell of a rate.
-            known.delivery = Delivery::new(now);
-        }
-        known.outgoing += 1;
-        known.sent_at = Some(now);
-        outgoing.begin(known.paths.loss());
-        self.statistics.messages_accepted += 1;
-        self.statistics.outgoing_now += 1;
-        self.statistics.outgoing_bytes_now += outgoing.bytes() as u64;
-        self.outgoing.insert(id, outgoing);
-        self.enqueue(now, id);
-        self.look_after(now, peer);
-        Ok(id)
-    }
-
-    fn check_room(&self, bytes: usize) -> Result<(), SendError> {
-        let quotas = &self.config.quotas;
-        let held = self.statistics.outgoing_bytes_now as usize;
-        if self.outgoing.len() >= quotas.outgoing_messages || held + bytes > quotas.outgoing_bytes {
-            return Err(self.full());
-        }
-        Ok(())
-    }
-
-    fn full(&self) -> SendError {
-        SendError::Full {
-            messages: self.outgoing.len(),
-            bytes: self.statistics.outgoing_bytes_now as usize,
-        }
+        call!(self, machine => machine.send(now, peer, kind, message))
     }
 
     /// Tells how many more messages the host has room for. If that many are
     /// arriving already, those who came by themselves are told to try again
-    /// later; a peer that we are connected to may still send, for it may be a
-    /// reply that is waited for.
+    /// later (with [`Mode::Paper`], nothing); a peer that we are connected to may
+    /// still send, for it may be a reply that is waited for.
     pub fn set_host_room(&mut self, messages: usize) {
-        self.host_room = messages;
+        call!(self, machine => machine.set_host_room(messages));
     }
 
     /// Gives a message up, if it is not delivered: [`Event::Undelivered`] follows.
-    pub fn cancel(&mut self, _now: Time, id: SendId) {
-        self.give_up(id, Reason::Cancelled);
+    pub fn cancel(&mut self, now: Time, id: SendId) {
+        call!(self, machine => machine.cancel(now, id));
+    }
+
+    /// Takes one datagram, which is decrypted in place. Of a train that the
+    /// kernel has put together (GRO) each has to be handed over by itself.
+    pub fn handle_datagram(&mut self, now: Time, route: Route, ecn: Ecn, datagram: &mut [u8]) {
+        call!(self, machine => machine.handle_datagram(now, route, ecn, datagram));
+    }
+
+    /// The network says that nobody is there (ICMP), or the socket cannot send.
+    pub fn handle_unreachable(&mut self, now: Time, route: Route) {
+        call!(self, machine => machine.handle_unreachable(now, route));
+    }
+
+    /// A datagram of this length was too long for the socket or the way
+    /// (EMSGSIZE). With [`Mode::Paper`] it is a loss like any other: datagrams
+    /// have the one length that is configured.
+    pub fn handle_too_big(&mut self, now: Time, route: Route, bytes: usize) {
+        if let Machine::Native(machine) = &mut self.machine {
+            machine.handle_too_big(now, route, bytes);
+        }
+    }
+
+    /// Does what is due. To be called when [`next_deadline`](Self::next_deadline)
+    /// has come; a call too many does no harm.
+    pub fn handle_timeout(&mut self, now: Time) {
+        call!(self, machine => machine.handle_timeout(now));
+    }
+
+    /// Writes the next datagrams to the beginning of `out`: several for the same
+    /// way if there are many to be sent, all of the same length but perhaps the
+    /// last. Nothing, if nothing is to be sent now.
+    ///
+    /// `out` has to hold the longest datagram that is configured; 64 KiB are
+    /// best.
+    pub fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
+        call!(self, machine => machine.poll_transmit(now, out))
     }
 
     /// What happened next, if anything did.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        call!(self, machine => machine.poll_event())
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is to be called at the
     /// latest. A moment that is over means: now.
     pub fn next_deadline(&self) -> Option<Time> {
-        let timers = self.timers.next();
-        let sending = self.next_transmit();
-        match (timers, sending) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        }
+        call!(ref self, machine => machine.next_deadline())
     }
 
     /// What was counted so far.
     pub fn statistics(&self) -> Statistics {
-        Statistics {
-            peers_now: self.peers.len() as u64,
-            ..self.statistics
-        }
+        call!(ref self, machine => machine.statistics())
     }
 
     /// Everyone known.
     pub fn peers(&self) -> impl Iterator<Item = PeerId> + '_ {
-        self.peers.ids()
+        let (native, paper) = self.machines();
+        let native = native.into_iter().flat_map(Native::peers);
+        native.chain(paper.into_iter().flat_map(Paper::peers))
     }
 
     /// What is known of the ways to a peer, at this time; none if it is not known.
     pub fn paths(&self, now: Time, peer: PeerId) -> impl Iterator<Item = PathReport> + '_ {
-        let peer = self.peers.get(peer);
-        peer.into_iter()
-            .flat_map(move |peer| peer.paths.reports(now))
+        let (native, paper) = self.machines();
+        let native = native.into_iter();
+        native
+            .flat_map(move |native| native.paths(now, peer))
+            .chain(paper.into_iter().flat_map(move |paper| paper.paths(peer)))
     }
 
     /// Uses other keys from now on: the first for sending, each for receiving.
     /// Sessions go on. To change a key without a gap, give all endpoints a ring
     /// with both, the old one in front; then one with the new one in front; then
-    /// one without the old.
+    /// one without the old. With [`Mode::Paper`], which has no keys, nothing
+    /// changes.
     pub fn set_keys(&mut self, keys: Keyring) {
-        for peer in self.peers.iter_mut() {
-            peer.sealer = keys.sealer(peer.own_session());
-            peer.openers.clear();
-        }
-        self.stateless
-            .set_sealer(keys.sealer(self.stateless.session()));
-        self.config.keys = keys;
-    }
-
-    /// A new peer; ours, if its session is not known.
-    fn add_peer(&mut self, now: Time, session: Option<u64>) -> PeerId {
-        let sealer = self.config.keys.sealer(self.random.next_u64());
-        // Far from the end: numbers do not wrap.
-        let first_message = self.random.next_u64() >> 1;
-        let rate = self.config.bytes_per_s();
-        let mut peer = Peer::new(now, sealer, rate, first_message, session.is_none());
-        peer.session = session;
-        let id = self.peers.add(peer);
-        self.look_after(now, id);
-        id
-    }
-
-    /// A message that has something to send takes its place among the others.
-    fn enqueue(&mut self, now: Time, id: SendId) {
-        let Some(outgoing) = self.outgoing.get_mut(&id) else {
-            return;
-        };
-        let Some(peer) = self.peers.get_mut(id.peer) else {
-            return;
-        };
-        if outgoing.remaining() > 0 && !outgoing.is_queued {
-            outgoing.is_queued = true;
-            peer.ready
-                .push(std::cmp::Reverse((outgoing.remaining(), id.message)));
-        }
-        let look = outgoing.next_look(now, peer.patience());
-        outgoing.alarm.set(look, Due::Message(id), &mut self.timers);
-        if !peer.ready.is_empty() && !peer.is_active {
-            peer.is_active = true;
-            self.active.push(id.peer);
+        if let Machine::Native(machine) = &mut self.machine {
+            machine.set_keys(keys);
         }
     }
 
-    fn give_up(&mut self, id: SendId, reason: Reason) {
-        if let Some(outgoing) = self.forget(id) {
-            let failure = outgoing.failure(reason);
-            self.statistics.messages_undelivered += 1;
-            self.events.push_back(Event::Undelivered { id, failure });
-            self.reuse(outgoing);
+    /// One of both, whichever there is.
+    fn machines(&self) -> (Option<&Native>, Option<&Paper>) {
+        match &self.machine {
+            Machine::Native(native) => (Some(native), None),
+            Machine::Paper(paper) => (None, Some(paper)),
         }
     }
-
-    /// Takes a message out of all lists but its peer's queue, which notices by itself.
-    fn forget(&mut self, id: SendId) -> Option<Outgoing> {
-        let outgoing = self.outgoing.remove(&id)?;
-        if let Some(peer) = self.peers.get_mut(id.peer) {
-            peer.outgoing -= 1;
-        }
-        self.statistics.outgoing_now -= 1;
-        self.statistics.outgoing_bytes_now -= outgoing.bytes() as u64;
-        Some(outgoing)
-    }
-
-    fn reuse(&mut self, outgoing: Outgoing) {
-        let memory = outgoing.into_memory();
-        if self.spare.len() < SPARES && memory.capacity() <= MAX_SPARE_BYTES {
-            self.spare.push(memory);
-        }
-    }
-}
-
-/// The oldest of a peer's messages that is still under way, or else the next.
-fn oldest(id: PeerId, peer: &Peer, outgoing: &HashMap<SendId, Outgoing, FixedState>) -> u64 {
-    let mut messages = peer.oldest_message..peer.next_message;
-    let is_under_way = |&message: &u64| outgoing.contains_key(&SendId { peer: id, message });
-    messages.find(is_under_way).unwrap_or(peer.next_message)
 }

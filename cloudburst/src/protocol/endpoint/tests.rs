@@ -6,9 +6,9 @@ use super::super::*;
 
 const ONE_WAY: Duration = Duration::from_millis(1);
 
-struct Pair {
-    now: Time,
-    ends: [Endpoint; 2],
+pub(super) struct Pair {
+    pub(super) now: Time,
+    pub(super) ends: [Endpoint; 2],
     /// Datagrams under way: when, to whom, by which route, what.
     wire: Vec<(Time, usize, Route, Vec<u8>)>,
 }
@@ -18,12 +18,19 @@ fn address(end: usize, socket: u16) -> std::net::SocketAddr {
 }
 
 impl Pair {
-    fn new(config: &Config, sockets: u16) -> (Self, PeerId) {
+    pub(super) fn new(config: &Config, sockets: u16) -> (Self, PeerId) {
+        Self::of([config; 2], sockets)
+    }
+
+    pub(super) fn of(configs: [&Config; 2], sockets: u16) -> (Self, PeerId) {
         let now = Time::from_nanos(1_000_000);
-        let end = |seed| Endpoint::new(config.clone(), [seed; 32], now).unwrap();
+        let end = |number: usize| {
+            let seed = [number as u8 + 1; 32];
+            Endpoint::new(configs[number].clone(), seed, now).unwrap()
+        };
         let mut pair = Self {
             now,
-            ends: [end(1), end(2)],
+            ends: [end(0), end(1)],
             wire: Vec::new(),
         };
         let routes: Vec<_> = (0..sockets)
@@ -37,7 +44,7 @@ impl Pair {
     }
 
     /// Runs until nothing is due within `limit`; loses what `lost` says.
-    fn run(&mut self, limit: Duration, mut lost: impl FnMut(usize, &[u8]) -> bool) {
+    pub(super) fn run(&mut self, limit: Duration, mut lost: impl FnMut(usize, &[u8]) -> bool) {
         let end = self.now + limit;
         let mut out = vec![0; 65_536];
         loop {
@@ -80,12 +87,12 @@ impl Pair {
         }
     }
 
-    fn events(&mut self, end: usize) -> Vec<Event> {
+    pub(super) fn events(&mut self, end: usize) -> Vec<Event> {
         std::iter::from_fn(|| self.ends[end].poll_event()).collect()
     }
 }
 
-fn message(bytes: usize) -> Vec<u8> {
+pub(super) fn message(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|index| (index * 31 % 251) as u8).collect()
 }
 

@@ -7,10 +7,11 @@ use super::{
         event::{Event, PeerId},
         incoming::{Incoming, Taken, memory_bytes, shape_of},
         packet::{BusyReason, Outcome, State, Symbol, TokenBody},
+        room::{Held, NoPlace},
         time::Time,
         window::Known,
     },
-    Endpoint,
+    Native,
     control::{Answer, Trigger},
 };
 use crate::{code::Shape, wire};
@@ -20,16 +21,7 @@ const CHALLENGE_PAUSE: Duration = Duration::from_millis(50);
 /// When somebody for whom there is no room may try again.
 const RETRY_AFTER_MS: u16 = 20;
 
-/// Why there is no room for a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NoPlace {
-    Messages,
-    Bytes,
-    /// Room that is for peers alone that have shown a token.
-    NotValidated,
-}
-
-impl Endpoint {
+impl Native {
     /// A peer for the sender of a message's symbol, if it may become one.
     pub(super) fn admit(
         &mut self,
@@ -217,32 +209,19 @@ impl Endpoint {
     }
 
     fn find_place(&mut self, peer: PeerId, bytes: usize) -> Result<(), NoPlace> {
-        let quotas = &self.config.quotas;
         let Some(peer) = self.peers.get(peer) else {
             return Err(NoPlace::Messages);
         };
-        let held = self.statistics.incoming_bytes_now as usize;
-        let refused = &mut self.statistics.refused;
-        let unfinished = self.statistics.incoming_now as usize + self.events.len();
-        if unfinished >= self.host_room && !peer.is_ours {
-            refused.not_accepting += 1;
-            return Err(NoPlace::Messages);
-        }
-        if self.statistics.incoming_now as usize >= quotas.messages
-            || peer.incoming.len() >= quotas.peer_messages
-        {
-            refused.too_many_messages += 1;
-            return Err(NoPlace::Messages);
-        }
-        if held + bytes > quotas.bytes || peer.incoming_bytes + bytes > quotas.peer_bytes {
-            refused.too_many_bytes += 1;
-            return Err(NoPlace::Bytes);
-        }
-        if !peer.is_validated && self.unvalidated_bytes + bytes > quotas.unvalidated_bytes {
-            refused.not_validated += 1;
-            return Err(NoPlace::NotValidated);
-        }
-        Ok(())
+        let held = Held {
+            messages: self.statistics.incoming_now as usize,
+            peer_messages: peer.incoming.len(),
+            bytes: self.statistics.incoming_bytes_now as usize,
+            peer_bytes: peer.incoming_bytes,
+            unvalidated_bytes: (!peer.is_validated).then_some(self.unvalidated_bytes),
+            unseen: self.events.len(),
+            host_room: (!peer.is_ours).then_some(self.host_room),
+        };
+        held.find_place(&self.config.quotas, bytes, &mut self.statistics.refused)
     }
 
     fn decode(&mut self, now: Time, trigger: Trigger, message: u64, code: &[u8]) {
@@ -258,7 +237,12 @@ impl Endpoint {
         match incoming.take(now, code) {
             Taken::More => {}
             Taken::Redundant => self.statistics.symbols_wasted += 1,
-            Taken::Bad => self.statistics.refused.bad_symbol += 1,
+            Taken::Bad => {
+                self.statistics.refused.bad_symbol += 1;
+                if incoming.is_outvoted() {
+                    self.drop_incoming(peer_id, message);
+                }
+            }
             Taken::Complete => match incoming.open() {
                 Some(Ok((kind, bytes))) => {
                     let answer = Answer::Stop {

@@ -12,7 +12,7 @@ use super::{
         survey::{self, Phase},
         time::Time,
     },
-    Due, Endpoint,
+    Due, Native,
     control::Question,
 };
 
@@ -29,10 +29,8 @@ const LEAST_CARE_PAUSE: Duration = Duration::from_millis(5);
 /// than the queues of most routers.
 const LEAST_DOUBT: Duration = Duration::from_millis(20);
 
-impl Endpoint {
-    /// Does what is due. To be called when [`next_deadline`](Self::next_deadline)
-    /// has come; a call too many does no harm.
-    pub fn handle_timeout(&mut self, now: Time) {
+impl Native {
+    pub(in crate::protocol) fn handle_timeout(&mut self, now: Time) {
         while let Some(due) = self.timers.pop(now) {
             match due {
                 Due::Message(id) => self.attend_message(now, id),
@@ -235,8 +233,7 @@ impl Endpoint {
         }
     }
 
-    /// The network says that nobody is there (ICMP), or the socket cannot send.
-    pub fn handle_unreachable(&mut self, now: Time, route: Route) {
+    pub(in crate::protocol) fn handle_unreachable(&mut self, now: Time, route: Route) {
         let Some(id) = self.peers.by_remote(route.remote) else {
             return;
         };
@@ -256,8 +253,7 @@ impl Endpoint {
         self.look_after(now, id);
     }
 
-    /// A datagram of this length was too long for the socket or the way (EMSGSIZE).
-    pub fn handle_too_big(&mut self, now: Time, route: Route, bytes: usize) {
+    pub(in crate::protocol) fn handle_too_big(&mut self, now: Time, route: Route, bytes: usize) {
         let datagrams = self.config.datagrams;
         if let Some(id) = self.peers.by_remote(route.remote)
             && let Some(peer) = self.peers.get_mut(id)

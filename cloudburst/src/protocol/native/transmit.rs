@@ -9,7 +9,7 @@ use super::{
         packet::{Stamp, Symbol, symbol_datagram_bytes},
         time::Time,
     },
-    Due, Endpoint,
+    Due, Native,
 };
 use crate::wire;
 
@@ -19,14 +19,12 @@ const MAX_TRAIN: u32 = 16;
 /// Bytes to an address without token that symbols leave to challenges.
 const RESERVE_BYTES: u64 = 200;
 
-impl Endpoint {
-    /// Writes the next datagrams to the beginning of `out`: several for the same
-    /// way if there are many to be sent, all of the same length but perhaps the
-    /// last. Nothing, if nothing is to be sent now.
-    ///
-    /// `out` has to hold the longest datagram that is configured; 64 KiB are
-    /// best.
-    pub fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
+impl Native {
+    pub(in crate::protocol) fn poll_transmit(
+        &mut self,
+        now: Time,
+        out: &mut [u8],
+    ) -> Option<Transmit> {
         if let Some(transmit) = self.transmit_control(now, out) {
             return Some(transmit);
         }

@@ -12,14 +12,14 @@ use super::{
         },
         time::Time,
     },
-    Endpoint,
+    Native,
     control::{Question, Trigger},
 };
 
 /// Answers to datagrams that were sent longer ago are not about us.
 const MAX_ROUND_TRIP: Duration = Duration::from_secs(60);
 
-impl Endpoint {
+impl Native {
     pub(super) fn take_answer(
         &mut self,
         now: Time,
@@ -174,7 +174,7 @@ impl Endpoint {
                         return self.give_up(id, Reason::Unreachable);
                     }
                 } else {
-                    outgoing.again(now, patience, loss);
+                    outgoing.missing(now, patience, outgoing.symbols(), loss);
                 }
             }
         }

@@ -11,7 +11,7 @@ use super::{
         },
         time::Time,
     },
-    Endpoint,
+    Native,
 };
 
 /// Answers and questions that wait to be sent, at most.
@@ -123,7 +123,7 @@ impl Trigger {
     }
 }
 
-impl Endpoint {
+impl Native {
     /// Answers, unless too many answers wait.
     pub(super) fn answer(&mut self, trigger: Trigger, answer: Answer) {
         if self.control.len() < MAX_WAITING {

@@ -6,17 +6,21 @@ use super::{
         packet::{Body, Header, Kind, OpenError, Opener},
         time::Time,
     },
-    Endpoint,
+    Native,
     control::Trigger,
 };
 
 /// Keys of a peer whose ciphers are kept.
 const OPENERS: usize = 4;
 
-impl Endpoint {
-    /// Takes one datagram, which is decrypted in place. Of a train that the
-    /// kernel has put together (GRO) each has to be handed over by itself.
-    pub fn handle_datagram(&mut self, now: Time, route: Route, ecn: Ecn, datagram: &mut [u8]) {
+impl Native {
+    pub(in crate::protocol) fn handle_datagram(
+        &mut self,
+        now: Time,
+        route: Route,
+        ecn: Ecn,
+        datagram: &mut [u8],
+    ) {
         self.statistics.datagrams_received += 1;
         self.statistics.bytes_received += datagram.len() as u64;
         self.statistics.congestion_marks += u64::from(ecn == Ecn::CongestionExperienced);
