@@ -87,6 +87,21 @@ fn both_ways_at_once() {
     run(scenario).all_delivered();
 }
 
+/// Of what the sweep generates, some is of this format, and most of that is not lost.
+#[test]
+fn generated_scenarios_deliver() {
+    let scenarios = (0..1_000).map(Scenario::generate);
+    let (mut strict, mut delivered, mut accepted) = (0, 0, 0);
+    for scenario in scenarios.filter(Scenario::is_paper) {
+        strict += u32::from(scenario.must_deliver);
+        let outcome = run(scenario);
+        delivered += outcome.delivered();
+        accepted += outcome.ledger().messages.len();
+    }
+    assert!(strict >= 5, "{strict} scenarios must deliver");
+    assert!(2 * delivered > accepted, "{delivered} of {accepted}");
+}
+
 /// Each refuses what the other says, and tells its host in time.
 #[test]
 fn modes_that_do_not_match() {
