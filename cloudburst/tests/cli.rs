@@ -184,6 +184,12 @@ fn with_another_key_nothing_is_answered() {
     };
     assert_eq!(ping(&ours), Some(0));
     assert_eq!(ping(&theirs), Some(1));
+    for command in ["paths", "perf"] {
+        let peer = server.address();
+        let output = cloudburst(&[command, &peer, "-d0.2", "--key-file", &theirs]);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).contains("with the same key?"), "{command}");
+    }
 }
 
 #[test]

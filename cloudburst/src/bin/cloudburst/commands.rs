@@ -34,6 +34,11 @@ pub(crate) fn report(error: &anyhow::Error, as_json: bool) -> ExitCode {
     code
 }
 
+/// Tells on standard error why there is no result, whatever was measured.
+pub(crate) fn warn_of_silence(peer: &cloudburst::Remotes) {
+    tracing::warn!(%peer, "nothing was delivered; is the peer there, with the same key?");
+}
+
 /// The error and its causes; a cause that an error above has told already is left out.
 fn in_words(error: &anyhow::Error) -> String {
     let mut words = String::new();

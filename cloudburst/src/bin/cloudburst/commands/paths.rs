@@ -10,7 +10,7 @@ use flow_report::Table;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
-use super::{CLOSE_WITHIN, Signals, print, print_json};
+use super::{CLOSE_WITHIN, Signals, print, print_json, warn_of_silence};
 use crate::{
     cli::{ExitCode, PathsArgs},
     summary::{millis, words},
@@ -36,6 +36,7 @@ pub(crate) async fn run(args: &PathsArgs, as_json: bool) -> anyhow::Result<ExitC
     Ok(if is_good {
         ExitCode::Ok
     } else {
+        warn_of_silence(&args.peer.peer);
         ExitCode::Failed
     })
 }

@@ -17,7 +17,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use tokio::{sync::mpsc, task::JoinSet};
 
-use super::{CLOSE_WITHIN, Signals, print, print_json};
+use super::{CLOSE_WITHIN, Signals, print, print_json, warn_of_silence};
 use crate::{
     cli::{Cli, ExitCode, PerfArgs},
     metrics,
@@ -66,6 +66,7 @@ pub(crate) async fn run(args: &PerfArgs, as_json: bool) -> anyhow::Result<ExitCo
     Ok(if run.total.times.count() > 0 {
         ExitCode::Ok
     } else {
+        warn_of_silence(&args.peer.peer);
         ExitCode::Failed
     })
 }
