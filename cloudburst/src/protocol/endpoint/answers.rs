@@ -64,7 +64,7 @@ impl Endpoint {
             }
             Body::Pong(pong, reports) => {
                 self.learn(now, peer, &pong.echo, reports);
-                self.take_pong(peer, &pong, reports);
+                self.take_pong(header, peer, &pong);
             }
             Body::Challenge(challenge) => self.take_challenge(now, peer, trigger, &challenge),
             _ => self.statistics.refused.unexpected += 1,
@@ -195,20 +195,18 @@ impl Endpoint {
         }
     }
 
-    fn take_pong(&mut self, peer: PeerId, pong: &Pong, mut reports: Reports<'_>) {
+    fn take_pong(&mut self, header: &Header, peer: PeerId, pong: &Pong) {
         let Some(peer) = self.peers.get_mut(peer) else {
             return;
         };
         let id = pong.echo.path;
-        if let Some(path) = peer.paths.by_id(id) {
-            path.length_proven(pong.datagram_bytes.into());
-        }
-        let own = reports.find(|report| report.path == id);
         let index = peer.paths.iter().position(|path| path.id == id);
-        if let Some(index) = index
-            && let Some(report) = own
-        {
-            let delay = peer.paths.delay(report.delay_us);
+        if let Some(index) = index {
+            let path = peer.paths.get_mut(index);
+            path.length_proven(pong.datagram_bytes.into());
+            // Reports tell of the newest datagrams, and the peer reads several before it answers.
+            let arrived_us = header.sent_us.wrapping_sub(pong.echo.hold_us);
+            let delay = peer.paths.delay(arrived_us.wrapping_sub(pong.echo.sent_us));
             peer.survey.take(pong.nonce, index, delay);
         }
     }

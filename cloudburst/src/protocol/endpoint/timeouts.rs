@@ -208,12 +208,12 @@ impl Endpoint {
             }
             survey::Next::Train(leader) => leader,
         };
-        let wanted = |path: &usize| peer.survey.wants(*path);
-        let others: Vec<usize> = (0..count).filter(wanted).collect();
+        let others: Vec<usize> = (0..count).filter(|&path| live[path]).collect();
         let route = |path: usize| peer.paths.get(path).route;
         let [before, after] = [Phase::Before, Phase::After].map(|phase| peer.survey.nonce(phase));
         let short = |nonce| move |&path: &usize| (path, nonce, 0);
-        let train = [(leader, after, self.config.datagrams.initial); survey::TRAIN];
+        let long = (leader, after, self.config.datagrams.initial);
+        let train = core::iter::repeat_n(long, peer.survey.train());
         let pings = others.iter().map(short(before)).chain(train);
         let rest = others
             .iter()
