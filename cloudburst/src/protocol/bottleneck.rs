@@ -106,7 +106,7 @@ impl Bottleneck {
         self.ns_per_byte.map(|ns| 1e9 / ns)
     }
 
-    fn time_of(&self, bytes: usize, default_ns_per_byte: f64) -> Duration {
+    pub(super) fn time_of(&self, bytes: usize, default_ns_per_byte: f64) -> Duration {
         let ns_per_byte = self.ns_per_byte.unwrap_or(default_ns_per_byte);
         Duration::from_nanos((bytes as f64 * ns_per_byte) as u64)
     }

@@ -19,9 +19,9 @@ const DEPTH: Duration = Duration::from_micros(250);
 /// And at least so many bytes: a train of datagrams for one call of the kernel.
 const LEAST_DEPTH_BYTES: f64 = 24_000.0;
 
-/// What has to run out before more is sent, as time at the rate: a host that is
-/// woken for each datagram does little else.
-const QUANTUM: Duration = Duration::from_micros(50);
+/// The share of this that has to run out before more is sent: a host that is woken
+/// for each datagram does little else. What is left keeps the link busy meanwhile.
+const QUANTUM: f64 = 0.75;
 
 impl Pacer {
     pub(super) fn new(now: Time, bytes_per_s: f64) -> Self {
@@ -50,7 +50,7 @@ impl Pacer {
 
     /// When something may be sent again.
     pub(super) fn ready_at(&self) -> Time {
-        let ahead = self.depth() - QUANTUM;
+        let ahead = self.depth().mul_f64(1.0 - QUANTUM);
         Time::from_nanos(
             self.empty_at
                 .as_nanos()

@@ -67,7 +67,7 @@ impl Endpoint {
         let mut routes = [None; 2];
         for route in &mut routes {
             let index = peer.paths.choose(now, 0, 0, 0.0);
-            *route = index.map(|index| peer.paths.get_mut(index).route);
+            *route = index.map(|(index, _)| peer.paths.get_mut(index).route);
         }
         let message = id.message;
         for route in routes.into_iter().flatten() {
