@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::{
     super::{
         event::{Event, PeerId, Reason, SendId},
-        outgoing::symbol_bytes,
+        outgoing::{Outgoing, symbol_bytes},
         packet::{
             Body, Busy, Challenge, Echo, Have, Header, Opener, Outcome, Pong, Reports,
             STATELESS_PATH, State, Stop,
@@ -121,6 +121,11 @@ impl Endpoint {
         };
         if let Some(reason) = reason {
             return self.give_up(id, reason);
+        }
+        if self.outgoing.get(&id).is_some_and(Outgoing::is_unsent) {
+            // It means another message: without keys, accidents get as far as here.
+            self.statistics.refused.unexpected += 1;
+            return;
         }
         let Some(outgoing) = self.forget(id) else {
             return;
