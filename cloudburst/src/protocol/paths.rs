@@ -172,7 +172,8 @@ impl Paths {
                 bottleneck.forget_delays(now);
             }
         }
-        self.bottlenecks[path.group].learn(now, delay, news.mark);
+        let through = f64::from(news.received) / f64::from(news.sent.max(1));
+        self.bottlenecks[path.group].learn(now, delay, news.mark, through);
         Some((news.sent, news.received))
     }
 
@@ -283,10 +284,11 @@ impl Lanes {
         // earlier for the others; each round takes out one at least.
         for _ in 0..self.count {
             let lanes = self.list[..self.count].iter().flatten();
-            let (rate, load) = lanes.filter(|(first, _)| *first <= end).fold(
-                (0.0, f64::from(count)),
-                |(rate, load), (first, each)| (rate + 1.0 / each, load + first / each - 1.0),
-            );
+            let (rate, load) = lanes
+                .filter(|(first, _)| *first <= end)
+                .fold((0.0, f64::from(count)), |(rate, load), (first, each)| {
+                    (rate + 1.0 / each, load + first / each - 1.0)
+                });
             if rate == 0.0 || load / rate >= end {
                 break;
             }
