@@ -10,6 +10,8 @@ const BURST_BYTES: usize = 4_000;
 const NOISE: Duration = Duration::from_micros(150);
 /// How long the least delay is remembered: clocks drift, and routes change.
 const LEAST_AGE: Duration = Duration::from_secs(5);
+/// The least share of a burst that is taken to have got through.
+const LEAST_THROUGH: f64 = 0.25;
 /// Longer than any queue.
 const CLOCK_STEP_US: u32 = 2_000_000;
 /// A pause that ends a burst, if it has left the queue by then.
@@ -106,7 +108,7 @@ impl Bottleneck {
         self.ns_per_byte.map(|ns| 1e9 / ns)
     }
 
-    fn time_of(&self, bytes: usize, default_ns_per_byte: f64) -> Duration {
+    pub(super) fn time_of(&self, bytes: usize, default_ns_per_byte: f64) -> Duration {
         let ns_per_byte = self.ns_per_byte.unwrap_or(default_ns_per_byte);
         Duration::from_nanos((bytes as f64 * ns_per_byte) as u64)
     }
@@ -172,8 +174,9 @@ impl Bottleneck {
         }
     }
 
-    /// A datagram took so long, in µs from the peer's reference.
-    pub(super) fn learn(&mut self, now: Time, delay: i32, mark: Option<Mark>) {
+    /// A datagram took so long, in µs from the peer's reference, and of those before it
+    /// this share got through.
+    pub(super) fn learn(&mut self, now: Time, delay: i32, mark: Option<Mark>, through: f64) {
         if now.since(self.least_since) > LEAST_AGE {
             self.least = [None, self.least[0]];
             self.least_since = now;
@@ -192,7 +195,16 @@ impl Bottleneck {
         let own = queue.saturating_sub(foreign);
         self.own = own;
         if mark.burst.bytes >= BURST_BYTES && own > NOISE.max(sending / 4) {
-            let sample = (own + sending).as_nanos() as f64 / mark.burst.bytes as f64;
+            // What a queue turned away took no time. If it was others who filled it, that
+            // says nothing of the rate.
+            let is_ours = own > foreign;
+            let through = if is_ours {
+                through.max(LEAST_THROUGH)
+            } else {
+                1.0
+            };
+            let bytes = mark.burst.bytes as f64 * through;
+            let sample = (own + sending).as_nanos() as f64 / bytes;
             self.learn_rate(sample);
         }
     }

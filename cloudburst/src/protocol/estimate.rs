@@ -107,16 +107,13 @@ impl Delivery {
             return None;
         }
         let Self { sent, received, .. } = core::mem::replace(self, Self::new(now));
+        let is_overload = u64::from(received) * 2 < u64::from(sent);
+        if !is_overload {
+            return Some(Overload::No);
+        }
         // After a long silence nobody knows when they were sent.
         let is_known = elapsed < 8 * pause && received > 0;
-        let is_overload = u64::from(received) * 2 < u64::from(sent);
-        is_known.then(|| {
-            if is_overload {
-                Overload::Yes(f64::from(received) / elapsed.as_secs_f64())
-            } else {
-                Overload::No
-            }
-        })
+        is_known.then(|| Overload::Yes(f64::from(received) / elapsed.as_secs_f64()))
     }
 }
 

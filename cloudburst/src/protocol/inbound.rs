@@ -72,14 +72,18 @@ impl Inbound {
         self.paths.len() - 1
     }
 
-    /// What the peer is told, the path heard from last first.
-    pub(super) fn reports(&self) -> impl Iterator<Item = Report> + '_ {
-        self.paths.iter().map(|path| Report {
-            path: path.id,
-            received: path.received,
-            highest: path.highest as u32,
-            delay_us: path.delay_us,
-        })
+    /// What the peer is told in answer to a datagram that came by path `answered`: of this one
+    /// first, for there may not be room for more, then of those heard from last.
+    pub(super) fn reports(&self, answered: u16) -> impl Iterator<Item = Report> + '_ {
+        let of = move |own: bool| move |path: &&InboundPath| (path.id == answered) == own;
+        let own = self.paths.iter().filter(of(true));
+        own.chain(self.paths.iter().filter(of(false)))
+            .map(|path| Report {
+                path: path.id,
+                received: path.received,
+                highest: path.highest as u32,
+                delay_us: path.delay_us,
+            })
     }
 }
 
@@ -88,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_replays_and_reports_the_newest_first() {
+    fn tells_replays_and_reports_the_answered_first() {
         let mut inbound = Inbound::default();
         for (path, sequence) in [(1, 0), (2, 5), (1, 1)] {
             assert!(inbound.may_be_new(path, sequence));
@@ -96,13 +100,13 @@ mod tests {
         }
         assert!(!inbound.may_be_new(1, 1));
         assert!(inbound.may_be_new(2, 4));
-        let reports: Vec<_> = inbound.reports().collect();
+        let reports: Vec<_> = inbound.reports(2).collect();
         assert_eq!(
             reports.iter().map(|report| report.path).collect::<Vec<_>>(),
-            [1, 2]
+            [2, 1]
         );
         assert_eq!(
-            reports[0],
+            reports[1],
             Report {
                 path: 1,
                 received: 2,

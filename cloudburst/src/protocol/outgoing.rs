@@ -137,6 +137,11 @@ impl Outgoing {
         self.bytes
     }
 
+    /// Whether nobody can have anything of it.
+    pub(super) fn is_unsent(&self) -> bool {
+        self.sent_before + self.sent == 0
+    }
+
     /// Symbols to be sent now.
     pub(super) fn remaining(&self) -> u32 {
         self.goal.saturating_sub(self.sent)

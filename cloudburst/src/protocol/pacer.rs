@@ -20,8 +20,10 @@ const DEPTH: Duration = Duration::from_micros(250);
 const LEAST_DEPTH_BYTES: f64 = 24_000.0;
 
 /// What has to run out before more is sent, as time at the rate: a host that is
-/// woken for each datagram does little else.
-const QUANTUM: Duration = Duration::from_micros(50);
+/// woken for each datagram does little else, and short queues overflow by more.
+const QUANTUM: Duration = Duration::from_micros(500);
+/// And no more than this share of the depth: the rest keeps the link busy meanwhile.
+const MOST_QUANTUM: f64 = 0.75;
 
 impl Pacer {
     pub(super) fn new(now: Time, bytes_per_s: f64) -> Self {
@@ -50,7 +52,8 @@ impl Pacer {
 
     /// When something may be sent again.
     pub(super) fn ready_at(&self) -> Time {
-        let ahead = self.depth() - QUANTUM;
+        let depth = self.depth();
+        let ahead = depth - QUANTUM.min(depth.mul_f64(MOST_QUANTUM));
         Time::from_nanos(
             self.empty_at
                 .as_nanos()

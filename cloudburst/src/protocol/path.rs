@@ -215,6 +215,14 @@ impl Path {
         self.probe.pause = REVIVALS[0];
     }
 
+    /// How long nothing has been heard that should have been: for so long at least what is
+    /// sent now may take, too.
+    pub(super) fn silence(&self, now: Time) -> Duration {
+        self.doubt.map_or(Duration::ZERO, |since| {
+            now.since(since).saturating_sub(self.round_trip.patience())
+        })
+    }
+
     /// A ping that it is time for, while the peer is sent messages.
     pub(super) fn due(&mut self, now: Time, patience: Duration, most: usize) -> Option<Due> {
         let since_probe = now.since(self.probe.sent_at);

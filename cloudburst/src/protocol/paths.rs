@@ -104,22 +104,23 @@ impl Paths {
         self.live().map(Path::datagram_bytes).min()
     }
 
-    /// The way by which `count` datagrams of `bytes` are there first, of those
-    /// that carry such datagrams. `ns_per_byte` counts where it is not known better.
+    /// The way by which a datagram of `bytes` is there first, of those that carry such
+    /// datagrams, and how many of `count` should go by it: as many as are there when the
+    /// others are that go by other ways. `ns_per_byte` counts where it is not known better.
     pub(super) fn choose(
         &mut self,
         now: Time,
         bytes: usize,
         count: u32,
         ns_per_byte: f64,
-    ) -> Option<usize> {
+    ) -> Option<(usize, u32)> {
         let all_dead = self.list.iter().all(Path::is_dead);
-        let fastest = self.fastest();
         let wide = self.live().filter(|path| path.datagram_bytes() >= bytes);
         let least_loss = wide.map(Path::loss).fold(1.0, f64::min);
+        let fastest = self.fastest();
         let ways = self.list.len();
-        let all_bytes = bytes * count as usize;
         let mut best: Option<(Time, usize)> = None;
+        let mut lanes = Lanes::new();
         for step in 0..ways {
             let index = (self.turn + step) % ways;
             let path = &self.list[index];
@@ -130,14 +131,16 @@ impl Paths {
                 continue;
             }
             let bottleneck = &self.bottlenecks[path.group];
-            let arrival = bottleneck.arrival(now, all_bytes, ns_per_byte, fastest);
+            let arrival = bottleneck.arrival(now, bytes, ns_per_byte, fastest) + path.silence(now);
+            let each = bottleneck.time_of(bytes, ns_per_byte);
+            lanes.add(path.group, arrival.since(now), each);
             if best.is_none_or(|(earliest, _)| arrival < earliest) {
                 best = Some((arrival, index));
             }
         }
         let (_, index) = best?;
         self.turn = (index + 1) % ways;
-        Some(index)
+        Some((index, lanes.share(self.list[index].group, count)))
     }
 
     /// A datagram with a symbol is about to be sent. When it will be there,
@@ -169,7 +172,8 @@ impl Paths {
                 bottleneck.forget_delays(now);
             }
         }
-        self.bottlenecks[path.group].learn(now, delay, news.mark);
+        let through = f64::from(news.received) / f64::from(news.sent.max(1));
+        self.bottlenecks[path.group].learn(now, delay, news.mark, through);
         Some((news.sent, news.received))
     }
 
@@ -244,6 +248,57 @@ impl Paths {
     }
 }
 
+/// Bottlenecks side by side: when the first datagram is through, and how much later the
+/// next, in ns.
+struct Lanes {
+    list: [Option<(f64, f64)>; MAX_PATHS],
+    count: usize,
+}
+
+impl Lanes {
+    const fn new() -> Self {
+        Self {
+            list: [None; MAX_PATHS],
+            count: 0,
+        }
+    }
+
+    fn add(&mut self, group: usize, first: Duration, each: Duration) {
+        let first = first.as_nanos() as f64;
+        let lane = &mut self.list[group];
+        self.count = self.count.max(group + 1);
+        match lane {
+            Some((earliest, _)) => *earliest = earliest.min(first),
+            None => *lane = Some((first, each.as_nanos().max(1) as f64)),
+        }
+    }
+
+    /// How many of `count` datagrams should go through the bottleneck that is first: the
+    /// others take their share of those that are not through before theirs.
+    fn share(&self, group: usize, count: u32) -> u32 {
+        let Some((first, each)) = self.list[group] else {
+            return 1;
+        };
+        let mut end = f64::INFINITY;
+        // Ways that are not through with one by the end do not take part, which may make it
+        // earlier for the others; each round takes out one at least.
+        for _ in 0..self.count {
+            let lanes = self.list[..self.count].iter().flatten();
+            let (rate, load) = lanes
+                .filter(|(first, _)| *first <= end)
+                .fold((0.0, f64::from(count)), |(rate, load), (first, each)| {
+                    (rate + 1.0 / each, load + first / each - 1.0)
+                });
+            if rate == 0.0 || load / rate >= end {
+                break;
+            }
+            end = load / rate;
+        }
+        let through = ((end - first) / each).round() + 1.0;
+        (through as u32).clamp(1, count.max(1))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -267,7 +322,7 @@ mod tests {
 
     fn chosen(paths: &mut Paths, count: usize) -> Vec<usize> {
         let choose = |_| {
-            let index = paths
+            let (index, _) = paths
                 .choose(Time::ZERO, BYTES, 1, NS_PER_BYTE)
                 .expect("there is one");
             paths.sending(Time::ZERO, index, BYTES, NS_PER_BYTE);

@@ -7,18 +7,24 @@
 
 use core::time::Duration;
 
-use super::time::Time;
+use super::{paths::MAX_PATHS, time::Time};
 
-/// Pings of a train.
-pub(super) const TRAIN: usize = 4;
+/// Pings of a train, at first and at most: as many as make a queue that is still
+/// there when the last short ping comes, for hosts take their time to send.
+const TRAINS: [usize; 2] = [4, 16];
 /// How much later the end of a train must be than its beginning to tell anything.
 const LEAST_DELAY_US: i32 = 150;
-/// When the ways are surveyed again: soon while the result is not the same as
-/// before, then less and less often.
+/// And to be long enough.
+const ENOUGH_DELAY_US: i32 = 1_500;
+/// When the ways are surveyed again: less and less often while the result is the
+/// same as before, for a survey costs more than a message.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
 
-/// How long after something else was sent a train goes: queues are empty then.
-const CALM: Duration = Duration::from_millis(5);
+/// How long after something else was sent a train goes: queues are empty then. Longer
+/// where messages come too often for a survey.
+const CALMS: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(100)];
+/// How long a train may stand in a queue.
+const STAY: Duration = Duration::from_millis(5);
 
 /// Which part of a survey a ping is: its nonce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +39,11 @@ pub(super) struct Survey {
     /// Tells surveys apart: pongs of an earlier one may come late.
     number: u32,
     state: State,
+    /// Pings of a train.
+    train: usize,
     next_at: Time,
     pause: Duration,
+    calm: Duration,
     /// By path: the group that it was found to be in, this time and the last.
     found: Vec<Option<u16>>,
     last_found: Vec<Option<u16>>,
@@ -56,7 +65,7 @@ enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Nothing,
-    /// Send a train by this path, and pings around it by those not yet in a group.
+    /// Send a train by this path, and pings around it by all.
     Train(usize),
     /// Twice the same was found: the groups are valid.
     Done,
@@ -67,13 +76,20 @@ impl Survey {
         Self {
             number: 0,
             state: State::Resting,
+            train: TRAINS[0],
             next_at: now,
             pause: PAUSES[0],
+            calm: CALMS[0],
             found: Vec::new(),
             last_found: Vec::new(),
             before: Vec::new(),
             after: Vec::new(),
         }
+    }
+
+    /// Pings of a train.
+    pub(super) fn train(&self) -> usize {
+        self.train
     }
 
     /// The nonce of a ping.
@@ -101,7 +117,8 @@ impl Survey {
         if matches!(self.state, State::Waiting { .. }) {
             self.state = State::Between;
             self.number = self.number.wrapping_add(1);
-            self.next_at = now + CALM;
+            self.next_at = now + self.calm;
+            self.calm = (self.calm * 2).min(CALMS[1]);
         }
     }
 
@@ -135,14 +152,9 @@ impl Survey {
             list.clear();
             list.resize(live.len(), None);
         }
-        let until = now + patience * 2 + Duration::from_millis(2);
+        let until = now + patience * 2 + STAY;
         self.state = State::Waiting { leader, until };
         Next::Train(leader)
-    }
-
-    /// Whether a path has no group yet, so that it is to be pinged.
-    pub(super) fn wants(&self, path: usize) -> bool {
-        self.found.get(path) == Some(&None)
     }
 
     /// Which paths the train has delayed.
@@ -152,16 +164,29 @@ impl Survey {
             Some((*self.after.get(path)?)?.saturating_sub(before))
         };
         let train = delayed(leader).filter(|&delay| delay >= LEAST_DELAY_US);
-        let shares: Vec<usize> = (0..self.found.len())
-            .filter(|&path| self.found[path].is_none())
-            .filter(|&path| {
-                train.is_some_and(|train| delayed(path).is_some_and(|own| own > train / 2))
-            })
-            .collect();
-        for path in shares {
-            self.found[path] = Some(leader as u16);
+        let is_short = train.is_none_or(|delay| delay < ENOUGH_DELAY_US);
+        if is_short && self.train < TRAINS[1] {
+            self.train *= 2;
+            self.found.fill(None);
+            return;
         }
-        self.found[leader] = Some(leader as u16);
+        let mut shares = [false; MAX_PATHS];
+        for (path, shares) in (0..self.found.len()).zip(&mut shares) {
+            *shares = train
+                .zip(delayed(path))
+                .is_some_and(|(train, own)| own > train / 2);
+        }
+        // What is missing of one train, as pings get lost, the next may tell: it joins a group.
+        let known = self.found.iter().zip(shares);
+        let known = known.filter(|(_, shares)| *shares).find_map(|it| *it.0);
+        let group = known.unwrap_or(leader as u16);
+        for (found, shares) in self.found.iter_mut().zip(shares) {
+            if shares && found.is_none() {
+                *found = Some(group);
+            }
+        }
+        self.found[leader] = Some(group);
+        self.calm = (self.calm / 2).max(CALMS[0]);
     }
 
     fn finish(&mut self, now: Time) -> Next {
@@ -169,9 +194,9 @@ impl Survey {
         let agrees = self.found == self.last_found;
         self.last_found.clone_from(&self.found);
         self.pause = if agrees {
-            (self.pause * 2).min(PAUSES[1])
+            (self.pause * 4).min(PAUSES[1])
         } else {
-            PAUSES[0]
+            (self.pause / 4).max(PAUSES[0])
         };
         self.next_at = now + self.pause;
         if agrees { Next::Done } else { Next::Nothing }

@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::{
     super::{
         event::{Event, PeerId, Reason, SendId},
-        outgoing::symbol_bytes,
+        outgoing::{Outgoing, symbol_bytes},
         packet::{
             Body, Busy, Challenge, Echo, Have, Header, Opener, Outcome, Pong, Reports,
             STATELESS_PATH, State, Stop,
@@ -64,7 +64,7 @@ impl Native {
             }
             Body::Pong(pong, reports) => {
                 self.learn(now, peer, &pong.echo, reports);
-                self.take_pong(peer, &pong, reports);
+                self.take_pong(header, peer, &pong);
             }
             Body::Challenge(challenge) => self.take_challenge(now, peer, trigger, &challenge),
             _ => self.statistics.refused.unexpected += 1,
@@ -121,6 +121,11 @@ impl Native {
         };
         if let Some(reason) = reason {
             return self.give_up(id, reason);
+        }
+        if self.outgoing.get(&id).is_some_and(Outgoing::is_unsent) {
+            // It means another message: without keys, accidents get as far as here.
+            self.statistics.refused.unexpected += 1;
+            return;
         }
         let Some(outgoing) = self.forget(id) else {
             return;
@@ -195,20 +200,18 @@ impl Native {
         }
     }
 
-    fn take_pong(&mut self, peer: PeerId, pong: &Pong, mut reports: Reports<'_>) {
+    fn take_pong(&mut self, header: &Header, peer: PeerId, pong: &Pong) {
         let Some(peer) = self.peers.get_mut(peer) else {
             return;
         };
         let id = pong.echo.path;
-        if let Some(path) = peer.paths.by_id(id) {
-            path.length_proven(pong.datagram_bytes.into());
-        }
-        let own = reports.find(|report| report.path == id);
         let index = peer.paths.iter().position(|path| path.id == id);
-        if let Some(index) = index
-            && let Some(report) = own
-        {
-            let delay = peer.paths.delay(report.delay_us);
+        if let Some(index) = index {
+            let path = peer.paths.get_mut(index);
+            path.length_proven(pong.datagram_bytes.into());
+            // Reports tell of the newest datagrams, and the peer reads several before it answers.
+            let arrived_us = header.sent_us.wrapping_sub(pong.echo.hold_us);
+            let delay = peer.paths.delay(arrived_us.wrapping_sub(pong.echo.sent_us));
             peer.survey.take(pong.nonce, index, delay);
         }
     }

@@ -199,7 +199,7 @@ impl Native {
                     sent_us: now.as_wire_micros(),
                     sequence: path.take_answer_sequence(),
                 };
-                let reports = peer.inbound.reports();
+                let reports = peer.inbound.reports(trigger.path);
                 peer.sealer.write(stamp, out, |body| {
                     write_body(
                         answer,

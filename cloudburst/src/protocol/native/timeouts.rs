@@ -65,7 +65,7 @@ impl Native {
         let mut routes = [None; 2];
         for route in &mut routes {
             let index = peer.paths.choose(now, 0, 0, 0.0);
-            *route = index.map(|index| peer.paths.get_mut(index).route);
+            *route = index.map(|(index, _)| peer.paths.get_mut(index).route);
         }
         let message = id.message;
         for route in routes.into_iter().flatten() {
@@ -206,12 +206,12 @@ impl Native {
             }
             survey::Next::Train(leader) => leader,
         };
-        let wanted = |path: &usize| peer.survey.wants(*path);
-        let others: Vec<usize> = (0..count).filter(wanted).collect();
+        let others: Vec<usize> = (0..count).filter(|&path| live[path]).collect();
         let route = |path: usize| peer.paths.get(path).route;
         let [before, after] = [Phase::Before, Phase::After].map(|phase| peer.survey.nonce(phase));
         let short = |nonce| move |&path: &usize| (path, nonce, 0);
-        let train = [(leader, after, self.config.datagrams.initial); survey::TRAIN];
+        let long = (leader, after, self.config.datagrams.initial);
+        let train = core::iter::repeat_n(long, peer.survey.train());
         let pings = others.iter().map(short(before)).chain(train);
         let rest = others
             .iter()

@@ -189,17 +189,18 @@ impl Native {
         if room < datagram_bytes {
             return None;
         }
-        let live = peer.paths.live().count().max(1) as u32;
         let may = peer
             .pacer
             .room(now)
             .min(self.pacer.room(now))
             .div_ceil(datagram_bytes);
-        let most = (room / datagram_bytes)
-            .min(may)
-            .min(MAX_TRAIN as usize)
-            .max(1) as u32;
-        let mut count = (outgoing.remaining() / live).clamp(1, most);
+        let ns_per_byte = peer.default_ns_per_byte(self.config.bytes_per_s());
+        let symbols = outgoing.remaining().min(may.max(1) as u32);
+        let (index, share) = peer
+            .paths
+            .choose(now, datagram_bytes, symbols, ns_per_byte)?;
+        let most = (room / datagram_bytes).min(MAX_TRAIN as usize) as u32;
+        let mut count = share.clamp(1, most);
         if !peer.is_ours {
             let ip = peer.paths.live().next()?.route.remote.ip();
             // Some is left for asking for a token, or nothing may ever be sent again.
@@ -210,8 +211,6 @@ impl Native {
             }
             count = count.min(leave.min(u64::from(u32::MAX)) as u32);
         }
-        let ns_per_byte = peer.default_ns_per_byte(self.config.bytes_per_s());
-        let index = peer.paths.choose(now, datagram_bytes, count, ns_per_byte)?;
         Some((peer.paths.get_mut(index).route, count, datagram_bytes))
     }
 }
