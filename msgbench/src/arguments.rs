@@ -78,7 +78,7 @@ const FULL: Defaults = Defaults {
 
 const QUICK: Defaults = Defaults {
     scenarios: &[Scenario::Idle, Scenario::Loss1, Scenario::Bulk4],
-    schemes: Some(&["tcp_cubic", "tcp_bbr", "mptcp", "quic"]),
+    schemes: Some(&["cloudburst", "tcp_cubic", "tcp_bbr", "mptcp", "quic"]),
     sizes_kb: &[5, 20, 93],
     rtts_ms: &[0.2],
     seconds: 2.5,

@@ -2,7 +2,7 @@
 
 use std::{
     rc::Rc,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     thread,
     time::{Duration, Instant},
 };
@@ -80,7 +80,7 @@ pub struct Message {
     /// [`LIMIT`].
     pub completion: Option<Duration>,
     /// What coding it took.
-    pub coding: Option<Coding>,
+    pub coding: Option<Arc<OnceLock<Coding>>>,
 }
 
 impl Cell<'_> {

@@ -3,6 +3,7 @@
 //! To add one: write `scheme/<name>.rs` with a type that is a [`Scheme`], and add it to [`all`].
 
 mod certificate;
+mod cloudburst;
 mod mptcp;
 mod noq_multipath;
 mod pool;
@@ -16,7 +17,7 @@ mod tcp_striped;
 use std::{
     net::Ipv4Addr,
     rc::Rc,
-    sync::{Arc, atomic::AtomicU32},
+    sync::{Arc, OnceLock},
 };
 
 use anyhow::Result;
@@ -75,25 +76,26 @@ pub trait Client {
 /// A message that has arrived whole.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
-    /// For schemes that code messages.
-    pub coding: Option<Coding>,
+    /// For schemes that code messages. The server may hear that the message is complete only after
+    /// the client has it: this is read when the measurement is over.
+    pub coding: Option<Arc<OnceLock<Coding>>>,
 }
 
 /// What it took to get a coded message across.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Coding {
     /// Packets that the message would take without coding.
     pub n: u32,
     /// Packets that had been received when it could be decoded.
     pub needed: u32,
-    /// Packets that the server has sent. It may go on counting after the message is complete; this
-    /// is read when the measurement is over.
-    pub sent: Arc<AtomicU32>,
+    /// Packets that the server has sent until it heard so.
+    pub sent: u32,
 }
 
 /// All schemes, in the order in which results show them.
 pub fn all() -> Vec<Arc<dyn Scheme>> {
     vec![
+        Arc::new(cloudburst::Cloudburst::default()),
         Arc::new(tcp::CUBIC_8),
         Arc::new(tcp::CUBIC_32),
         Arc::new(tcp::BBR_8),

@@ -111,7 +111,7 @@ fn row(key: Key, rounds: &[&Round], size: u32) -> Row {
         let values: Vec<f64> = rounds.iter().filter_map(|round| value(round)).collect();
         (!values.is_empty()).then(|| median(values))
     };
-    let codings = || messages().filter_map(|it| it.coding.as_ref());
+    let codings = || messages().filter_map(|it| it.coding.as_ref()?.get());
     let coded_packets: u32 = codings().map(|it| it.n).sum();
     let per_n =
         |packets: u32| (coded_packets > 0).then(|| f64::from(packets) / f64::from(coded_packets));
@@ -129,11 +129,7 @@ fn row(key: Key, rounds: &[&Round], size: u32) -> Row {
             .iter()
             .map(|it| it.percentile(100.0))
             .fold(f64::NAN, f64::max),
-        sent_per_n: per_n(
-            codings()
-                .map(|it| it.sent.load(std::sync::atomic::Ordering::Relaxed))
-                .sum(),
-        ),
+        sent_per_n: per_n(codings().map(|it| it.sent).sum()),
         needed_per_n: per_n(codings().map(|it| it.needed).sum()),
         cpu_us_per_message: each_round(&cpu_us_per_message).unwrap_or(f64::NAN),
         wire_bytes_per_byte: each_round(&wire_bytes_per_byte),
@@ -168,7 +164,7 @@ fn median(values: impl IntoIterator<Item = f64>) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, atomic::AtomicU32};
+    use std::sync::{Arc, OnceLock};
 
     use super::*;
     use crate::{measurement::Measurement, scheme::Coding};
@@ -177,7 +173,7 @@ mod tests {
         let messages = completions_ms.iter().map(|completion| Message {
             bytes: 5_000,
             completion: completion.map(Duration::from_millis),
-            coding: coding.clone(),
+            coding: coding.map(|it| Arc::new(OnceLock::from(it))),
         });
         Round {
             rtt: Duration::from_millis(10),
@@ -218,7 +214,7 @@ mod tests {
         let coding = Coding {
             n: 4,
             needed: 5,
-            sent: Arc::new(AtomicU32::new(6)),
+            sent: 6,
         };
         let rows = rows(&[round(&[Some(1), Some(1)], Some(coding))], &[5_000]);
         assert_eq!(

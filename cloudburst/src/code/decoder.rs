@@ -160,6 +160,11 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>, K: AsMut<[Block]>> Decoder<B, K> {
         }
     }
 
+    /// The memory, for the next decoder.
+    pub fn into_memory(self) -> (B, K) {
+        (self.bytes, self.blocks)
+    }
+
     /// Uses `simd` instead of the fastest, if this processor has it: for tests
     /// and measurements.
     #[must_use]

@@ -119,6 +119,8 @@ fn steps(project: &Project, arguments: &Arguments) -> Vec<Step> {
             "clippy",
             "--workspace",
             "--all-targets",
+            // The command's, which the library does without by default.
+            "--features=cloudburst-fec/cli",
             "--locked",
             "--",
             "-Dwarnings",
@@ -139,14 +141,31 @@ fn steps(project: &Project, arguments: &Arguments) -> Vec<Step> {
     steps.push(command_step(
         "documentation",
         cargo()
-            .args(["doc", "--workspace", "--no-deps", "--locked"])
+            .args([
+                "doc",
+                "--workspace",
+                "--features=cloudburst-fec/cli",
+                "--no-deps",
+                "--locked",
+            ])
             .env("RUSTDOCFLAGS", "-Dwarnings"),
     ));
     let skips = project.target.join("test-skips");
-    let tests = cargo().args(["test", "--workspace", "--locked", "--no-fail-fast"]);
+    let tests = cargo().args([
+        "test",
+        "--workspace",
+        "--features=cloudburst-fec/cli",
+        "--locked",
+        "--no-fail-fast",
+    ]);
     steps.push(step("tests", move || run_tests(tests, skips)));
-    let fuzz = fuzz::Fuzz::new(project, "decoder", arguments.fuzz_seconds);
-    steps.push(step(fuzz.name(), move || fuzz.check()));
+    let targets = ["decoder", "packet", "endpoint"];
+    for target in targets {
+        // Never 0, which libFuzzer takes for without end.
+        let seconds = arguments.fuzz_seconds.div_ceil(targets.len() as u32);
+        let fuzz = fuzz::Fuzz::new(project, target, seconds);
+        steps.push(step(fuzz.name(), move || fuzz.check()));
+    }
     let (root, target) = (project.root.clone(), project.target.clone());
     steps.push(step(
         "kernel programs are what the source makes",

@@ -1,0 +1,55 @@
+//! The protocol on UDP sockets, with tokio.
+//!
+//! ```no_run
+//! use cloudburst::{Config, Endpoint, Ports};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let endpoint = Endpoint::bind(Config::client()).await?;
+//! let peer = endpoint.connect(["192.0.2.7:4433".parse()?]).await?;
+//! let receipt = endpoint.send(peer, "made to arrive soon").await?;
+//! println!("there after {:?}", receipt.completion);
+//! endpoint.close(std::time::Duration::from_secs(1)).await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! One task, the driver, owns the state machine and all sockets; an [`Endpoint`]
+//! is a handle that talks to it, cheap to clone. Several sockets are bound so
+//! that networks which spread by ports take several paths at once: every pair of
+//! a socket of ours and an address of the peer is a route.
+//!
+//! What waits, and where:
+//!
+//! - [`Endpoint::send`] waits while as many messages or bytes are under way as
+//!   [`Quotas`](crate::protocol::Quotas) allow; [`Endpoint::try_send`] says
+//!   [`TrySendError::Full`] instead.
+//! - What has arrived waits for [`Endpoint::recv`] in an inbox of
+//!   [`Config::inbox_messages`] and [`Config::inbox_bytes`]. When it is full, or
+//!   half of its bytes are, those who came by themselves are told to try later; they do until their
+//!   message's time is over. What does not fit all the same is dropped and counted
+//!   ([`SocketStatistics::inbox_overflows`]), although its sender was told that it
+//!   arrived. Replies go to whoever waits for them and need no room.
+
+mod bind;
+pub mod blocking;
+mod config;
+mod driver;
+mod endpoint;
+mod error;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod icmp;
+mod outgoing;
+mod ports;
+mod serve;
+mod socket;
+mod statistics;
+mod timer;
+
+pub use self::{
+    config::Config,
+    endpoint::{Endpoint, Received},
+    error::{BindError, Closed, ConnectError, ReplyError, RequestError, SendError, TrySendError},
+    outgoing::Sending,
+    ports::{Ports, PortsError, Remotes, RemotesError},
+    statistics::{CompletionHistogram, SocketStatistics, Statistics},
+};

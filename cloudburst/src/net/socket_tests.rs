@@ -1,0 +1,149 @@
+use std::time::Duration;
+
+use super::*;
+
+fn loopback() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+fn train(remote: SocketAddr, segment_bytes: usize, end: usize) -> Train {
+    Train {
+        remote,
+        ecn: Ecn::Capable,
+        segment_bytes,
+        offset: 0,
+        end,
+    }
+}
+
+/// Sends a train as the driver does, and returns the calls it took.
+async fn send_all(socket: &mut Socket, mut train: Train, bytes: &[u8]) -> usize {
+    let mut calls = 0;
+    while train.offset < train.end {
+        socket.io.writable().await.unwrap();
+        match socket.send(&train, bytes) {
+            Ok(sent) => {
+                calls += 1;
+                train.offset += sent;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => socket.stop_offload(),
+        }
+    }
+    calls
+}
+
+/// Everything that arrives until `count` datagrams did.
+async fn receive(socket: &Socket, count: usize) -> Vec<(SocketAddr, Ecn, Vec<u8>)> {
+    let (mut buffers, mut all) = (Buffers::new(), Vec::new());
+    while all.len() < count {
+        let readable = tokio::time::timeout(Duration::from_secs(5), socket.io.readable());
+        readable.await.expect("datagrams arrive").unwrap();
+        if let Ok(filled) = socket.receive(&mut buffers) {
+            let datagrams = buffers.datagrams(filled);
+            all.extend(datagrams.map(|(from, ecn, bytes)| (from, ecn, bytes.to_vec())));
+        }
+    }
+    all
+}
+
+#[tokio::test]
+async fn a_train_arrives_in_order_with_its_mark() {
+    for dscp in [0, 46] {
+        let mut sender = Socket::bind(loopback(), dscp, 1 << 20).unwrap();
+        let receiver = Socket::bind(loopback(), 0, 1 << 20).unwrap();
+        let bytes: Vec<u8> = (0..70_u8).flat_map(|it| [it; 100]).collect();
+        let train = train(receiver.local(), 100, bytes.len() - 1);
+        let calls = send_all(&mut sender, train, &bytes).await;
+        assert!(calls == 2 || sender.segments() == 1, "{calls} calls");
+
+        let all = receive(&receiver, 70).await;
+        for (index, (from, ecn, datagram)) in all.iter().enumerate() {
+            assert_eq!(
+                (*from, *ecn),
+                (sender.local(), Ecn::Capable),
+                "{index}, dscp {dscp}, {} segments, {calls} calls",
+                sender.segments()
+            );
+            let len = if index == 69 { 99 } else { 100 };
+            assert_eq!(*datagram, vec![index as u8; len]);
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_code_point_is_on_every_datagram() {
+    use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sockopt};
+    use std::os::fd::AsRawFd as _;
+
+    let receiver = std::net::UdpSocket::bind(loopback()).unwrap();
+    nix::sys::socket::setsockopt(&receiver, sockopt::IpRecvTos, &true).unwrap();
+    let mut sender = Socket::bind(loopback(), 46, 1 << 20).unwrap();
+    let to = receiver.local_addr().unwrap();
+    send_all(&mut sender, train(to, 4, 10), b"0123456789").await;
+    for _ in 0..3 {
+        let mut payload = [0; 16];
+        let mut payload = [IoSliceMut::new(&mut payload)];
+        let mut control = nix::cmsg_space!(i32);
+        let message = recvmsg::<SockaddrStorage>(
+            receiver.as_raw_fd(),
+            &mut payload,
+            Some(&mut control),
+            MsgFlags::empty(),
+        );
+        let message = message.unwrap();
+        let tos = message.cmsgs().unwrap().find_map(|cmsg| match cmsg {
+            ControlMessageOwned::Ipv4Tos(tos) => Some(tos),
+            _ => None,
+        });
+        assert_eq!(tos, Some(46 << 2 | 0b10));
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn offload_that_fails_in_mid_life_is_given_up() {
+    use std::os::fd::AsRawFd as _;
+
+    for dscp in [0, 10] {
+        let mut sender = Socket::bind(loopback(), dscp, 1 << 20).unwrap();
+        let receiver = Socket::bind(loopback(), 0, 1 << 20).unwrap();
+        let bytes = [7; 1_000];
+        let train = train(receiver.local(), 100, bytes.len());
+        send_all(&mut sender, train, &bytes).await;
+        // Without checksums the kernel refuses to segment: EINVAL.
+        let on = 1_i32;
+        // SAFETY: the descriptor is open, and the option's value is an int that outlives the call.
+        let result = unsafe {
+            let (value, len) = ((&raw const on).cast(), size_of::<i32>() as u32);
+            let fd = sender.io.as_raw_fd();
+            libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_NO_CHECK, value, len)
+        };
+        assert_eq!(result, 0);
+        let calls = send_all(&mut sender, train, &bytes).await;
+        assert_eq!((calls, sender.segments()), (10, 1));
+        assert_eq!(receive(&receiver, 20).await.len(), 20);
+        // Had it been for the length of a datagram, another attempt would be worth while.
+        sender.retry_offload();
+        assert_eq!(sender.segments(), 64);
+        let calls = send_all(&mut sender, train, &bytes).await;
+        assert_eq!((calls, sender.segments()), (10, 1));
+    }
+}
+
+#[tokio::test]
+async fn a_port_in_use_is_told() {
+    let first = Socket::bind(loopback(), 0, 1 << 16).unwrap();
+    let error = Socket::bind(first.local(), 0, 1 << 16).unwrap_err();
+    assert!(error.is_in_use());
+    assert!(error.to_string().contains(&first.local().to_string()));
+}
+
+#[tokio::test]
+async fn only_what_can_be_reached_is_a_route() {
+    let socket = Socket::bind(loopback(), 0, 1 << 16).unwrap();
+    assert!(socket.reaches("127.0.0.9:1".parse().unwrap()));
+    assert!(!socket.reaches("192.0.2.1:1".parse().unwrap()));
+    assert!(!socket.reaches("[::1]:1".parse().unwrap()));
+}

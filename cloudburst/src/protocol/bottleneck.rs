@@ -1,0 +1,219 @@
+//! A stretch of the network that several ways to a peer share, and its queue.
+
+use core::time::Duration;
+
+use super::time::Time;
+
+/// Bytes in a row that tell something of the rate.
+const BURST_BYTES: usize = 4_000;
+/// Delays below this are noise of hosts.
+const NOISE: Duration = Duration::from_micros(150);
+/// How long the least delay is remembered: clocks drift, and routes change.
+const LEAST_AGE: Duration = Duration::from_secs(5);
+/// The least share of a burst that is taken to have got through.
+const LEAST_THROUGH: f64 = 0.25;
+/// Longer than any queue.
+const CLOCK_STEP_US: u32 = 2_000_000;
+/// A pause that ends a burst, if it has left the queue by then.
+const PAUSE: Duration = Duration::from_millis(1);
+/// Half of what was learnt of others' queue is forgotten after this: it may have
+/// run empty by then, and only traffic will tell.
+const FOREIGN_HALF_LIFE: Duration = Duration::from_millis(500);
+
+/// What datagrams wait for together.
+///
+/// A datagram's delay is that of an empty way, then the queue that others have
+/// filled, then our own bytes that are still in front of it. The second is
+/// learnt from datagrams that have little of ours in front of them, the rate
+/// from those that come at the end of a burst.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bottleneck {
+    /// Time that a byte takes, in ns.
+    ns_per_byte: Option<f64>,
+    /// When all that we have sent will be through.
+    busy_until: Time,
+    burst: Burst,
+    last_sent: Time,
+    /// What others have in the queue, and when that was so.
+    foreign: (Duration, Time),
+    /// What we had in the queue when the peer last told.
+    own: Duration,
+    /// Until then something of ours was in the queue, by what the peer told.
+    own_until: Time,
+    /// The least delay of this age and of the one before, in µs from the peer's reference.
+    least: [Option<i32>; 2],
+    least_since: Time,
+}
+
+/// What we have sent since the queue held nothing of ours.
+#[derive(Clone, Copy, Debug, Default)]
+struct Burst {
+    began: Time,
+    bytes: usize,
+}
+
+/// What is remembered of a datagram until the peer tells of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Mark {
+    sent_at: Time,
+    burst: Burst,
+    /// Whether nothing of ours was in the queue before it.
+    is_alone: bool,
+}
+
+impl Bottleneck {
+    pub(super) fn new(now: Time) -> Self {
+        Self {
+            ns_per_byte: None,
+            busy_until: now,
+            burst: Burst::default(),
+            last_sent: now,
+            foreign: (Duration::ZERO, now),
+            own: Duration::ZERO,
+            own_until: now,
+            least: [None; 2],
+            least_since: now,
+        }
+    }
+
+    /// What we had in the queue when the peer last told.
+    pub(super) fn own_queue(&self) -> Duration {
+        self.own
+    }
+
+    /// Whether a delay cannot be that of a queue: a clock was set.
+    pub(super) fn is_off(&self, delay: i32) -> bool {
+        self.least()
+            .is_some_and(|least| delay.abs_diff(least) > CLOCK_STEP_US)
+    }
+
+    /// A clock was set: delays begin anew.
+    pub(super) fn forget_delays(&mut self, now: Time) {
+        self.least = [None; 2];
+        self.foreign = (Duration::ZERO, now);
+        self.own = Duration::ZERO;
+        (self.busy_until, self.own_until) = (now, now);
+    }
+
+    /// Takes over what is known of an empty way that leads through here.
+    pub(super) fn inherit(&mut self, other: &Self) {
+        for (own, other) in self.least.iter_mut().zip(other.least) {
+            *own = own.iter().copied().chain(other).min();
+        }
+        self.least_since = other.least_since;
+    }
+
+    /// Bytes per second, if it is known.
+    pub(super) fn rate(&self) -> Option<f64> {
+        self.ns_per_byte.map(|ns| 1e9 / ns)
+    }
+
+    pub(super) fn time_of(&self, bytes: usize, default_ns_per_byte: f64) -> Duration {
+        let ns_per_byte = self.ns_per_byte.unwrap_or(default_ns_per_byte);
+        Duration::from_nanos((bytes as f64 * ns_per_byte) as u64)
+    }
+
+    fn foreign(&self, now: Time) -> Duration {
+        let (queue, at) = self.foreign;
+        let halvings = now.since(at).as_nanos() / FOREIGN_HALF_LIFE.as_nanos();
+        let nanos = queue.as_nanos() as u64;
+        Duration::from_nanos(nanos.checked_shr(halvings as u32).unwrap_or(0))
+    }
+
+    pub(super) fn least(&self) -> Option<i32> {
+        match self.least {
+            [Some(one), Some(other)] => Some(one.min(other)),
+            [one, other] => one.or(other),
+        }
+    }
+
+    /// How much longer than by the fastest an empty way by this one takes.
+    fn handicap(&self, fastest: Option<i32>) -> Duration {
+        let micros = self
+            .least()
+            .zip(fastest)
+            .map_or(0, |(own, fastest)| own.saturating_sub(fastest));
+        Duration::from_micros(micros.max(0).unsigned_abs().into())
+    }
+
+    /// When `bytes` that are sent now are there, compared with others.
+    pub(super) fn arrival(
+        &self,
+        now: Time,
+        bytes: usize,
+        default_ns_per_byte: f64,
+        fastest: Option<i32>,
+    ) -> Time {
+        self.busy_until.max(now)
+            + self.time_of(bytes, default_ns_per_byte)
+            + self.foreign(now)
+            + self.handicap(fastest)
+    }
+
+    /// How much later than by the fastest way a datagram arrives.
+    pub(super) fn lag(&self, now: Time, fastest: Option<i32>) -> Duration {
+        self.busy_until.since(now) + self.foreign(now) + self.handicap(fastest)
+    }
+
+    pub(super) fn sent(&mut self, now: Time, bytes: usize, default_ns_per_byte: f64) -> Mark {
+        let is_quiet = now >= self.busy_until && now.since(self.last_sent) > PAUSE;
+        self.last_sent = now;
+        if is_quiet {
+            self.burst = Burst {
+                began: now,
+                bytes: 0,
+            };
+        }
+        let is_alone = is_quiet && now >= self.own_until.max(self.busy_until + self.foreign(now));
+        self.burst.bytes += bytes;
+        self.busy_until = self.busy_until.max(now) + self.time_of(bytes, default_ns_per_byte);
+        Mark {
+            sent_at: now,
+            burst: self.burst,
+            is_alone,
+        }
+    }
+
+    /// A datagram took so long, in µs from the peer's reference, and of those before it
+    /// this share got through.
+    pub(super) fn learn(&mut self, now: Time, delay: i32, mark: Option<Mark>, through: f64) {
+        if now.since(self.least_since) > LEAST_AGE {
+            self.least = [None, self.least[0]];
+            self.least_since = now;
+        }
+        self.least[0] = Some(self.least[0].map_or(delay, |least| least.min(delay)));
+        let (Some(mark), Some(least)) = (mark, self.least()) else {
+            return;
+        };
+        let queue = Duration::from_micros(delay.saturating_sub(least).max(0).unsigned_abs().into());
+        self.own_until = self.own_until.max(mark.sent_at + queue);
+        let foreign = self.foreign(now);
+        if mark.is_alone {
+            self.foreign = ((foreign + queue) / 2, now);
+        }
+        let sending = mark.sent_at.since(mark.burst.began);
+        let own = queue.saturating_sub(foreign);
+        self.own = own;
+        if mark.burst.bytes >= BURST_BYTES && own > NOISE.max(sending / 4) {
+            // What a queue turned away took no time. If it was others who filled it, that
+            // says nothing of the rate.
+            let is_ours = own > foreign;
+            let through = if is_ours {
+                through.max(LEAST_THROUGH)
+            } else {
+                1.0
+            };
+            let bytes = mark.burst.bytes as f64 * through;
+            let sample = (own + sending).as_nanos() as f64 / bytes;
+            self.learn_rate(sample);
+        }
+    }
+
+    fn learn_rate(&mut self, sample: f64) {
+        self.ns_per_byte = Some(match self.ns_per_byte {
+            // What others put into the queue meanwhile looks like a slow link.
+            Some(before) => before + (sample.min(2.0 * before) - before) / 4.0,
+            None => sample,
+        });
+    }
+}

@@ -1,0 +1,210 @@
+//! Two endpoints and a perfect network between them.
+
+use core::time::Duration;
+
+use super::super::*;
+
+const ONE_WAY: Duration = Duration::from_millis(1);
+
+pub(super) struct Pair {
+    pub(super) now: Time,
+    pub(super) ends: [Endpoint; 2],
+    /// Datagrams under way: when, to whom, by which route, what.
+    wire: Vec<(Time, usize, Route, Vec<u8>)>,
+}
+
+fn address(end: usize, socket: u16) -> std::net::SocketAddr {
+    ([10, 0, 0, end as u8], 1_000 + socket).into()
+}
+
+impl Pair {
+    pub(super) fn new(config: &Config, sockets: u16) -> (Self, PeerId) {
+        Self::of([config; 2], sockets)
+    }
+
+    pub(super) fn of(configs: [&Config; 2], sockets: u16) -> (Self, PeerId) {
+        let now = Time::from_nanos(1_000_000);
+        let end = |number: usize| {
+            let seed = [number as u8 + 1; 32];
+            Endpoint::new(configs[number].clone(), seed, now).unwrap()
+        };
+        let mut pair = Self {
+            now,
+            ends: [end(0), end(1)],
+            wire: Vec::new(),
+        };
+        let routes: Vec<_> = (0..sockets)
+            .map(|socket| Route {
+                socket: SocketId(socket),
+                remote: address(1, 0),
+            })
+            .collect();
+        let peer = pair.ends[0].connect(now, &routes).unwrap();
+        (pair, peer)
+    }
+
+    /// Runs until nothing is due within `limit`; loses what `lost` says.
+    pub(super) fn run(&mut self, limit: Duration, mut lost: impl FnMut(usize, &[u8]) -> bool) {
+        let end = self.now + limit;
+        let mut out = vec![0; 65_536];
+        loop {
+            for from in 0..2 {
+                while let Some(transmit) = self.ends[from].poll_transmit(self.now, &mut out) {
+                    for datagram in out[..transmit.bytes].chunks(transmit.segment_bytes) {
+                        if lost(from, datagram) {
+                            continue;
+                        }
+                        let source = transmit.route.socket.0;
+                        let to_socket = transmit.route.remote.port() - 1_000;
+                        let route = Route {
+                            socket: SocketId(to_socket),
+                            remote: address(from, source),
+                        };
+                        self.wire
+                            .push((self.now + ONE_WAY, 1 - from, route, datagram.to_vec()));
+                    }
+                }
+            }
+            let arrivals = self.wire.iter().map(|(at, ..)| *at);
+            let deadlines = self.ends.iter().filter_map(Endpoint::next_deadline);
+            let Some(next) = arrivals.chain(deadlines).min() else {
+                return;
+            };
+            if next > end {
+                self.now = end;
+                return;
+            }
+            self.now = self.now.max(next);
+            let (due, later): (Vec<_>, Vec<_>) =
+                self.wire.drain(..).partition(|(at, ..)| *at <= self.now);
+            self.wire = later;
+            for (_, to, route, mut datagram) in due {
+                self.ends[to].handle_datagram(self.now, route, Ecn::NotCapable, &mut datagram);
+            }
+            for end in &mut self.ends {
+                end.handle_timeout(self.now);
+            }
+        }
+    }
+
+    pub(super) fn events(&mut self, end: usize) -> Vec<Event> {
+        std::iter::from_fn(|| self.ends[end].poll_event()).collect()
+    }
+}
+
+pub(super) fn message(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|index| (index * 31 % 251) as u8).collect()
+}
+
+#[test]
+fn message_arrives_in_a_round_trip() {
+    for bytes in [1, 100, 5_000, 93_440, 1_000_000] {
+        let (mut pair, peer) = Pair::new(&Config::default(), 4);
+        let sent = message(bytes);
+        let id = pair.ends[0]
+            .send(pair.now, peer, Kind::Message, &sent)
+            .unwrap();
+        pair.run(Duration::from_millis(100), |_, _| false);
+        let events = pair.events(1);
+        let [
+            Event::Received {
+                message,
+                kind: Kind::Message,
+                ..
+            },
+        ] = &events[..]
+        else {
+            panic!("{events:?}");
+        };
+        assert_eq!(*message, sent);
+        let events = pair.events(0);
+        let [
+            Event::Delivered {
+                id: delivered,
+                receipt,
+            },
+        ] = &events[..]
+        else {
+            panic!("{bytes}: {events:?}");
+        };
+        assert_eq!(*delivered, id);
+        assert_eq!(receipt.needed, receipt.symbols);
+        if bytes < 10_000 {
+            assert_eq!(receipt.sent, receipt.symbols, "{bytes}");
+            assert!(receipt.completion < ONE_WAY * 3, "{bytes} {receipt:?}");
+        }
+    }
+}
+
+#[test]
+fn reply_goes_back_by_the_ways_that_the_request_came_by() {
+    let (mut pair, peer) = Pair::new(&Config::default(), 4);
+    let id = pair.ends[0]
+        .send(pair.now, peer, Kind::Request, &message(3_000))
+        .unwrap();
+    pair.run(Duration::from_millis(20), |_, _| false);
+    let events = pair.events(1);
+    let [
+        Event::Received {
+            peer: client,
+            id: request,
+            kind: Kind::Request,
+            ..
+        },
+    ] = &events[..]
+    else {
+        panic!("{events:?}");
+    };
+    assert_eq!(*request, id.as_u64());
+    let reply = Kind::Reply { to: *request };
+    pair.ends[1]
+        .send(pair.now, *client, reply, &message(90_000))
+        .unwrap();
+    pair.run(Duration::from_millis(100), |_, _| false);
+    let events = pair.events(0);
+    assert!(
+        events
+            .iter()
+            .any(|event| matches!(event, Event::Received { kind, .. } if *kind == reply)),
+        "{events:?} {:?}",
+        pair.ends[1].statistics()
+    );
+}
+
+#[test]
+fn losses_are_made_up_for() {
+    let (mut pair, peer) = Pair::new(&Config::default(), 4);
+    let mut count = 0;
+    for bytes in [100, 5_000, 93_440] {
+        pair.ends[0]
+            .send(pair.now, peer, Kind::Message, &message(bytes))
+            .unwrap();
+        pair.run(Duration::from_millis(300), |_, _| {
+            count += 1;
+            count % 3 == 0
+        });
+        assert!(
+            matches!(pair.events(0)[..], [Event::Delivered { .. }]),
+            "{bytes}"
+        );
+        assert!(
+            matches!(pair.events(1)[..], [Event::Received { .. }]),
+            "{bytes}"
+        );
+    }
+}
+
+#[test]
+fn silence_is_told_when_the_time_is_over() {
+    let (mut pair, peer) = Pair::new(&Config::default(), 4);
+    pair.ends[0]
+        .send(pair.now, peer, Kind::Message, &message(5_000))
+        .unwrap();
+    pair.run(Duration::from_secs(20), |_, _| true);
+    let events = pair.events(0);
+    let [Event::Undelivered { failure, .. }] = &events[..] else {
+        panic!("{events:?}");
+    };
+    assert_eq!(failure.reason, Reason::TimedOut);
+    assert!(failure.sent <= 2 * failure.symbols + 16);
+}

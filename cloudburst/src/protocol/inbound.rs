@@ -1,0 +1,129 @@
+//! What arrives from a peer, path by path: for replays, and for what it is told.
+
+use super::{
+    packet::{ReplayWindow, Report},
+    time::Time,
+};
+
+/// Paths of a peer that are kept track of, at most.
+const MAX_PATHS: usize = 72;
+
+/// Paths of a peer, the one heard from last in front.
+#[derive(Debug, Default)]
+pub(super) struct Inbound {
+    paths: Vec<InboundPath>,
+    /// Paths up to here that are not in the list have been forgotten: what comes
+    /// by them may be a replay.
+    forgotten: Option<u16>,
+}
+
+#[derive(Debug)]
+struct InboundPath {
+    id: u16,
+    window: ReplayWindow,
+    received: u32,
+    highest: u64,
+    /// Of the newest datagram: arrival by our clock less sending by the peer's.
+    delay_us: u32,
+}
+
+impl Inbound {
+    /// Whether a datagram may be new. To be asked before it is opened.
+    pub(super) fn may_be_new(&self, path: u16, sequence: u64) -> bool {
+        match self.paths.iter().find(|known| known.id == path) {
+            Some(known) => known.window.check(sequence).is_ok(),
+            None => self.forgotten.is_none_or(|forgotten| path > forgotten),
+        }
+    }
+
+    /// Notes a datagram that was opened.
+    pub(super) fn take(&mut self, now: Time, path: u16, sequence: u64, sent_us: u32) {
+        let delay_us = now.as_wire_micros().wrapping_sub(sent_us);
+        let index = match self.paths.iter().position(|known| known.id == path) {
+            Some(index) => index,
+            None => self.add(path),
+        };
+        let known = &mut self.paths[index];
+        if known.window.accept(sequence).is_err() {
+            return;
+        }
+        known.received = known.received.wrapping_add(1);
+        if sequence >= known.highest {
+            known.highest = sequence;
+            known.delay_us = delay_us;
+        }
+        // Keeps the others' order; the list is short, and mostly nothing moves far.
+        self.paths[..=index].rotate_right(1);
+    }
+
+    fn add(&mut self, id: u16) -> usize {
+        if self.paths.len() == MAX_PATHS
+            && let Some(oldest) = self.paths.pop()
+        {
+            self.forgotten = self.forgotten.max(Some(oldest.id));
+        }
+        self.paths.push(InboundPath {
+            id,
+            window: ReplayWindow::default(),
+            received: 0,
+            highest: 0,
+            delay_us: 0,
+        });
+        self.paths.len() - 1
+    }
+
+    /// What the peer is told in answer to a datagram that came by path `answered`: of this one
+    /// first, for there may not be room for more, then of those heard from last.
+    pub(super) fn reports(&self, answered: u16) -> impl Iterator<Item = Report> + '_ {
+        let of = move |own: bool| move |path: &&InboundPath| (path.id == answered) == own;
+        let own = self.paths.iter().filter(of(true));
+        own.chain(self.paths.iter().filter(of(false)))
+            .map(|path| Report {
+                path: path.id,
+                received: path.received,
+                highest: path.highest as u32,
+                delay_us: path.delay_us,
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tells_replays_and_reports_the_answered_first() {
+        let mut inbound = Inbound::default();
+        for (path, sequence) in [(1, 0), (2, 5), (1, 1)] {
+            assert!(inbound.may_be_new(path, sequence));
+            inbound.take(Time::from_nanos(9_000), path, sequence, 4);
+        }
+        assert!(!inbound.may_be_new(1, 1));
+        assert!(inbound.may_be_new(2, 4));
+        let reports: Vec<_> = inbound.reports(2).collect();
+        assert_eq!(
+            reports.iter().map(|report| report.path).collect::<Vec<_>>(),
+            [2, 1]
+        );
+        assert_eq!(
+            reports[1],
+            Report {
+                path: 1,
+                received: 2,
+                highest: 1,
+                delay_us: 5
+            }
+        );
+    }
+
+    #[test]
+    fn forgets_the_path_heard_from_least() {
+        let mut inbound = Inbound::default();
+        for path in 1..=MAX_PATHS as u16 + 1 {
+            inbound.take(Time::ZERO, path, 0, 0);
+        }
+        assert!(!inbound.may_be_new(1, 1), "it was forgotten");
+        assert!(inbound.may_be_new(2, 1));
+        assert!(inbound.may_be_new(100, 0));
+    }
+}

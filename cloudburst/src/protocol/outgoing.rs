@@ -1,0 +1,374 @@
+//! A message of ours, until the receiver has it or we give it up.
+
+use core::time::Duration;
+
+use super::{
+    config::{Budget, Config},
+    envelope::{self, ENVELOPE_BYTES, Envelope},
+    estimate::redundancy,
+    event::{Kind, Reason, Receipt, SendId, Undelivered},
+    packet::{self, MIN_SYMBOL_BYTES},
+    time::Time,
+    timers::Alarm,
+};
+use crate::code::{EncodeError, Encoder, Schedule, Shape, ShapeError};
+
+/// Longest pause between two questions for what the receiver has.
+const ASK_PAUSE: Duration = Duration::from_millis(500);
+
+/// What is sent after an answer, at most: this part of the message or so many
+/// symbols, and so many times those that have come since the answer before.
+const CAREFUL_PART: u32 = 8;
+const CAREFUL_LEAST: u32 = 4;
+const CAREFUL_GROWTH: u32 = 4;
+
+/// Answers without news after the last symbol that the budget allows.
+const LAST_HAVES: u8 = 4;
+/// How often pauses are doubled at most: before a busy receiver is tried again,
+/// and before symbols are sent again that may be under way still.
+const MOST_DOUBLINGS: u8 = 5;
+
+/// A message under way.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) id: SendId,
+    /// The message and its envelope.
+    bytes: Vec<u8>,
+    shape: Shape,
+    /// Counts how often the message was cut anew.
+    generation: u8,
+    accepted_at: Time,
+    /// Symbols sent of this generation, and of all before.
+    sent: u32,
+    sent_before: u32,
+    /// Symbols that are to be sent for now.
+    goal: u32,
+    budget: u32,
+    ends: Time,
+    /// Bursts after the first.
+    tails: u8,
+    asks: u8,
+    /// Answers without news when the budget was spent.
+    last_haves: u8,
+    /// Bursts in a row of which nothing was heard, and when the next may be sent.
+    stalls: u8,
+    again_at: Time,
+    /// Times in a row that the receiver had no room.
+    busies: u8,
+    have: Option<u32>,
+    /// Whether all was sent a second time for want of a token.
+    was_again: bool,
+    is_busy: bool,
+    /// Whether the receiver said so when it last said anything.
+    was_busy: bool,
+    /// Paths that carried a symbol, a bit for each.
+    paths: u64,
+    /// When the last symbol sent should be there.
+    pub(super) expected: Time,
+    /// Whether it is among those to be sent.
+    pub(super) is_queued: bool,
+    pub(super) alarm: Alarm,
+}
+
+/// What is to be done for a message whose time has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Symbols are to be sent.
+    Send,
+    /// The receiver is to be asked what it has.
+    Ask,
+    /// It is given up.
+    GiveUp(Reason),
+    Wait,
+}
+
+impl Outgoing {
+    /// `bytes` is memory that is used again.
+    pub(super) fn new(
+        now: Time,
+        id: SendId,
+        (kind, message): (Kind, &[u8]),
+        mut bytes: Vec<u8>,
+        symbol_bytes: usize,
+        config: &Config,
+    ) -> Result<Self, ShapeError> {
+        let shape = shape(message.len() + ENVELOPE_BYTES, symbol_bytes)?;
+        bytes.clear();
+        bytes.extend_from_slice(message);
+        envelope(kind, id).append_to(&mut bytes);
+        Ok(Self {
+            id,
+            bytes,
+            shape,
+            generation: 0,
+            accepted_at: now,
+            sent: 0,
+            sent_before: 0,
+            goal: 0,
+            budget: config.budget.symbols(shape.symbols()),
+            ends: now + config.budget.lifetime,
+            tails: 0,
+            asks: 0,
+            last_haves: 0,
+            stalls: 0,
+            again_at: now,
+            busies: 0,
+            have: None,
+            was_again: false,
+            is_busy: false,
+            was_busy: false,
+            paths: 0,
+            expected: now,
+            is_queued: false,
+            alarm: Alarm::default(),
+        })
+    }
+
+    pub(super) fn symbols(&self) -> u32 {
+        self.shape.symbols() as u32
+    }
+
+    /// Bytes of memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(super) fn into_memory(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// Whether nobody can have anything of it.
+    pub(super) fn is_unsent(&self) -> bool {
+        self.sent_before + self.sent == 0
+    }
+
+    /// Symbols to be sent now.
+    pub(super) fn remaining(&self) -> u32 {
+        self.goal.saturating_sub(self.sent)
+    }
+
+    pub(super) fn symbol_bytes(&self) -> usize {
+        self.shape.symbol_bytes()
+    }
+
+    pub(super) fn encoder(&self, schedule: Schedule) -> Result<Encoder<'_>, EncodeError> {
+        let number = self.id.message;
+        // Rows must not fit the same losses badly in one message after the other.
+        let seed = (number ^ number >> 16 ^ u64::from(self.generation) << 8) as u16;
+        Encoder::new(&self.bytes, self.shape, schedule, self.generation, seed)
+    }
+
+    /// Numbers of the next symbols, `count` at most.
+    pub(super) fn next(&self, count: u32) -> core::ops::Range<u32> {
+        self.sent..self.sent + count.min(self.remaining())
+    }
+
+    /// Symbols were sent by a path.
+    pub(super) fn note_sent(&mut self, count: u32, path: u16) {
+        self.sent += count;
+        self.paths |= 1 << (path % 64);
+    }
+
+    /// Asks for the first burst: what is needed if `loss` goes on.
+    pub(super) fn begin(&mut self, loss: f64) {
+        self.want(self.symbols() + redundancy(self.symbols(), loss));
+    }
+
+    /// Asks for so many symbols more, within the budget.
+    fn want(&mut self, more: u32) {
+        let left = self.budget.saturating_sub(self.sent_before);
+        self.goal = self.sent.saturating_add(more).min(left);
+    }
+
+    fn is_spent(&self) -> bool {
+        self.sent_before + self.sent >= self.budget
+    }
+
+    /// The time of the alarm has come.
+    pub(super) fn attend(&mut self, now: Time) -> Step {
+        if now >= self.ends {
+            let reason = if self.was_busy {
+                Reason::Busy
+            } else {
+                Reason::TimedOut
+            };
+            return Step::GiveUp(reason);
+        }
+        if self.remaining() > 0 {
+            return if self.is_queued {
+                Step::Wait
+            } else {
+                Step::Send
+            };
+        }
+        let n = self.symbols();
+        // From here on it is worth while to know what is missing (§III-D).
+        let enough = 2 * n + 16;
+        if self.sent < enough && !self.is_spent() && !self.is_busy {
+            let batch = (n.div_ceil(8) << self.tails.min(4)).min(enough - self.sent);
+            self.tails += 1;
+            self.want(batch);
+            return Step::Send;
+        }
+        if self.is_spent() {
+            if self.last_haves >= LAST_HAVES {
+                return Step::GiveUp(Reason::BudgetSpent);
+            }
+        } else if core::mem::take(&mut self.is_busy) {
+            // One finds out whether there is room now.
+            self.want(1);
+            return Step::Send;
+        }
+        self.asks = self.asks.saturating_add(1);
+        Step::Ask
+    }
+
+    /// When it has to be looked at again, if nothing is heard.
+    pub(super) fn next_look(&self, now: Time, patience: Duration) -> Time {
+        let pause = if self.remaining() > 0 {
+            // Its turn comes by the pacer's leave.
+            return self.ends;
+        } else if self.asks > 0 {
+            (patience * (1 << self.asks.min(10))).min(ASK_PAUSE)
+        } else if self.tails > 0 {
+            patience / 2
+        } else {
+            patience
+        };
+        (now.max(self.expected) + pause).min(self.ends)
+    }
+
+    /// The receiver misses so many symbols.
+    pub(super) fn missing(&mut self, now: Time, patience: Duration, missing: u32, loss: f64) {
+        // No more than all, whatever it says.
+        let missing = missing.min(self.symbols());
+        let have = self.symbols() - missing;
+        let is_news = self.have.is_none_or(|before| have > before);
+        let news = have.saturating_sub(self.have.unwrap_or(0));
+        self.have = Some(have);
+        if have > 0 {
+            self.was_busy = false;
+            self.busies = 0;
+        }
+        self.asks = 0;
+        if self.is_spent() && !is_news {
+            self.last_haves = self.last_haves.saturating_add(1);
+        }
+        // What is not there yet may be in a queue that the question overtook.
+        self.stalls = if is_news { 0 } else { self.stalls };
+        // More than half was lost, or nobody would have asked. Perhaps a queue
+        // overflows: then all at once would be lost again, and the budget with it.
+        let part = (self.symbols() / CAREFUL_PART).max(CAREFUL_LEAST);
+        let careful = CAREFUL_GROWTH * news + part;
+        let more = (missing + redundancy(missing, loss)).max(self.for_each_block());
+        self.resend(now, patience, is_news, more.min(careful));
+    }
+
+    /// Answers do not tell which blocks miss something, and symbols are of all in
+    /// turn; two of a block, as one may tell nothing new.
+    fn for_each_block(&self) -> u32 {
+        match self.shape.blocks() {
+            1 => 0,
+            blocks => 2 * blocks as u32,
+        }
+    }
+
+    /// What was sent so far was not taken, for want of a token. All of it is sent
+    /// again, but once only: nobody may ask for all of the budget.
+    pub(super) fn again(&mut self, now: Time, patience: Duration, loss: f64) {
+        let all = self.symbols();
+        if core::mem::replace(&mut self.was_again, true) {
+            self.missing(now, patience, all, loss);
+        } else {
+            self.have = Some(0);
+            self.asks = 0;
+            self.resend(now, patience, true, all + redundancy(all, loss));
+        }
+        self.tails = 0;
+    }
+
+    /// Sends more, unless what was sent last may still be under way.
+    fn resend(&mut self, now: Time, patience: Duration, is_news: bool, more: u32) {
+        if self.remaining() == 0 && (is_news || now >= self.again_at) {
+            let pause = patience * (1 << self.stalls);
+            self.again_at = now + pause.min(patience.max(ASK_PAUSE));
+            self.stalls = (self.stalls + 1).min(MOST_DOUBLINGS);
+            self.want(more);
+        }
+    }
+
+    /// The receiver has no room for so long.
+    pub(super) fn hold(&mut self, now: Time, pause: Duration) -> Time {
+        if !self.is_busy {
+            self.busies = (self.busies + 1).min(MOST_DOUBLINGS);
+        }
+        self.is_busy = true;
+        self.was_busy = true;
+        self.goal = self.sent;
+        (now + pause * (1 << (self.busies - 1))).min(self.ends)
+    }
+
+    /// Whether nothing is known to have arrived.
+    pub(super) fn is_unheard_of(&self) -> bool {
+        self.have.is_none_or(|have| have == 0)
+    }
+
+    /// Cuts it anew, for datagrams that are shorter. What the receiver has of
+    /// it is of no use any more.
+    pub(super) fn cut_anew(
+        &mut self,
+        symbol_bytes: usize,
+        loss: f64,
+        budget: &Budget,
+    ) -> Result<(), ShapeError> {
+        self.shape = shape(self.bytes.len(), symbol_bytes)?;
+        self.generation = self.generation.wrapping_add(1);
+        self.sent_before += core::mem::take(&mut self.sent);
+        (self.tails, self.asks, self.have) = (0, 0, None);
+        self.budget = budget.symbols(self.shape.symbols());
+        self.begin(loss);
+        Ok(())
+    }
+
+    pub(super) fn receipt(&self, now: Time, needed: u32) -> Receipt {
+        Receipt {
+            completion: now.since(self.accepted_at),
+            symbols: self.symbols(),
+            sent: self.sent_before + self.sent,
+            needed,
+            paths: self.paths.count_ones() as u16,
+        }
+    }
+
+    pub(super) fn failure(&self, reason: Reason) -> Undelivered {
+        Undelivered {
+            reason,
+            symbols: self.symbols(),
+            sent: self.sent_before + self.sent,
+            have: self.have,
+        }
+    }
+}
+
+fn envelope(kind: Kind, id: SendId) -> Envelope {
+    let (kind, correlation) = match kind {
+        Kind::Message => (envelope::Kind::Message, 0),
+        Kind::Request => (envelope::Kind::Request, id.message),
+        Kind::Reply { to } => (envelope::Kind::Reply, to),
+    };
+    Envelope { kind, correlation }
+}
+
+/// How a message is cut for datagrams that hold symbols of up to `symbol_bytes`.
+fn shape(message_bytes: usize, symbol_bytes: usize) -> Result<Shape, ShapeError> {
+    let shape = Shape::fitting(message_bytes, symbol_bytes)?;
+    if shape.symbol_bytes() < MIN_SYMBOL_BYTES {
+        return Shape::new(message_bytes, MIN_SYMBOL_BYTES);
+    }
+    Ok(shape)
+}
+
+/// Symbols that fit into datagrams of this length.
+pub(super) fn symbol_bytes(datagram_bytes: usize, sealed: bool) -> usize {
+    packet::symbol_bytes(datagram_bytes, sealed).unwrap_or(MIN_SYMBOL_BYTES)
+}

@@ -1,0 +1,302 @@
+//! Answers. None is longer than the room that it is given, which is the length
+//! of what it answers at most: nobody can use us to multiply what they send.
+//!
+//! Each begins with the session that it answers: a Stop that was delayed, or
+//! recorded, across a restart of the asker is not taken for one about a new
+//! message of the same number.
+
+use super::{
+    field::{NoRoom, Reader, Writer, Written},
+    header::{Kind, Malformed},
+    report::{ECHO_BYTES, Echo, Report},
+    token::TOKEN_BYTES,
+};
+
+/// Ends a message: no more symbols of it, please.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stop {
+    /// The message's number.
+    pub message: u64,
+    /// Why.
+    pub outcome: Outcome,
+    /// What this answers.
+    pub echo: Echo,
+    /// Symbols that were taken until the message was complete; 65,535: so many or more.
+    pub needed: u16,
+    /// From the first arrival of the message to its completion, µs.
+    pub spread_us: u32,
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Outcome {
+    /// It is complete, and was handed on.
+    Delivered = 0,
+    /// It is too old to say whether it was delivered.
+    Stale = 1,
+    /// It is not accepted, and will never be.
+    Refused = 2,
+}
+
+/// How much there is of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Have {
+    /// The message's number.
+    pub message: u64,
+    /// What this answers.
+    pub echo: Echo,
+    /// How much.
+    pub state: State,
+}
+
+/// What is known of a message that is not complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Nothing has arrived, or it was forgotten.
+    Unknown,
+    /// Some of it has arrived.
+    UnderWay {
+        /// Independent symbols that are still needed.
+        missing: u32,
+    },
+}
+
+/// There is no room for a message now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Busy {
+    /// The message's number.
+    pub message: u64,
+    /// What this answers.
+    pub echo: Echo,
+    /// When to try again, ms from arrival.
+    pub retry_after_ms: u16,
+    /// What there is too much of.
+    pub reason: BusyReason,
+}
+
+/// What there is too much of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum BusyReason {
+    /// Memory for messages under way, of this peer or of all.
+    Memory = 0,
+    /// Messages under way, of this peer or of all.
+    Messages = 1,
+    /// Peers.
+    Peers = 2,
+}
+
+/// Answers a [`Ping`](super::Ping).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pong {
+    /// That of the ping.
+    pub nonce: u64,
+    /// What this answers.
+    pub echo: Echo,
+    /// How long the ping's datagram was when it arrived, bytes.
+    pub datagram_bytes: u16,
+}
+
+/// Asks for a [`TokenBody`](super::TokenBody), which only who receives at the
+/// asker's address can send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Challenge {
+    /// To be sent back.
+    pub token: [u8; TOKEN_BYTES],
+}
+
+/// The asker's session and a number.
+const START_BYTES: usize = 8 + 8;
+
+impl Stop {
+    /// Bytes without any report.
+    pub const MIN_BYTES: usize = START_BYTES + 1 + ECHO_BYTES + 2 + 4;
+
+    /// Writes the body, to session `asker`, and as many of the reports as there
+    /// is room for: 14 bytes each.
+    ///
+    /// # Errors
+    ///
+    /// If `out` is shorter than [`Self::MIN_BYTES`].
+    pub fn write(
+        &self,
+        asker: u64,
+        reports: impl IntoIterator<Item = Report>,
+        out: &mut [u8],
+    ) -> Result<Written, NoRoom> {
+        let mut writer = begin(Kind::Stop, out, Self::MIN_BYTES, asker, self.message)?;
+        writer.put(&[self.outcome as u8]);
+        self.echo.write(&mut writer);
+        writer.put(&self.needed.to_be_bytes());
+        writer.put(&self.spread_us.to_be_bytes());
+        Report::write_all(reports, &mut writer);
+        Ok(writer.finish())
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            message: reader.u64()?,
+            outcome: match reader.u8()? {
+                0 => Outcome::Delivered,
+                1 => Outcome::Stale,
+                2 => Outcome::Refused,
+                unknown => return Err(reader.bad_code(unknown)),
+            },
+            echo: Echo::read(reader)?,
+            needed: reader.u16()?,
+            spread_us: reader.u32()?,
+        })
+    }
+}
+
+impl Have {
+    /// Bytes without any report.
+    pub const MIN_BYTES: usize = START_BYTES + ECHO_BYTES + 1 + 4;
+
+    /// Writes the body, to session `asker`, and as many of the reports as there
+    /// is room for: 14 bytes each.
+    ///
+    /// # Errors
+    ///
+    /// If `out` is shorter than [`Self::MIN_BYTES`].
+    pub fn write(
+        &self,
+        asker: u64,
+        reports: impl IntoIterator<Item = Report>,
+        out: &mut [u8],
+    ) -> Result<Written, NoRoom> {
+        let (state, missing) = match self.state {
+            State::Unknown => (0, 0),
+            State::UnderWay { missing } => (1, missing),
+        };
+        let mut writer = begin(Kind::Have, out, Self::MIN_BYTES, asker, self.message)?;
+        self.echo.write(&mut writer);
+        writer.put(&[state]);
+        writer.put(&missing.to_be_bytes());
+        Report::write_all(reports, &mut writer);
+        Ok(writer.finish())
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let (message, echo) = (reader.u64()?, Echo::read(reader)?);
+        let state = match (reader.u8()?, reader.u32()?) {
+            // Nothing is missing of what is unknown: the field is without meaning then.
+            (0, _) => State::Unknown,
+            (1, missing) => State::UnderWay { missing },
+            (unknown, _) => return Err(reader.bad_code(unknown)),
+        };
+        Ok(Self {
+            message,
+            echo,
+            state,
+        })
+    }
+}
+
+impl Busy {
+    /// Bytes without any report.
+    pub const MIN_BYTES: usize = START_BYTES + ECHO_BYTES + 2 + 1;
+
+    /// Writes the body, to session `asker`, and as many of the reports as there
+    /// is room for: 14 bytes each.
+    ///
+    /// # Errors
+    ///
+    /// If `out` is shorter than [`Self::MIN_BYTES`].
+    pub fn write(
+        &self,
+        asker: u64,
+        reports: impl IntoIterator<Item = Report>,
+        out: &mut [u8],
+    ) -> Result<Written, NoRoom> {
+        let mut writer = begin(Kind::Busy, out, Self::MIN_BYTES, asker, self.message)?;
+        self.echo.write(&mut writer);
+        writer.put(&self.retry_after_ms.to_be_bytes());
+        writer.put(&[self.reason as u8]);
+        Report::write_all(reports, &mut writer);
+        Ok(writer.finish())
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            message: reader.u64()?,
+            echo: Echo::read(reader)?,
+            retry_after_ms: reader.u16()?,
+            reason: match reader.u8()? {
+                0 => BusyReason::Memory,
+                1 => BusyReason::Messages,
+                2 => BusyReason::Peers,
+                unknown => return Err(reader.bad_code(unknown)),
+            },
+        })
+    }
+}
+
+impl Pong {
+    /// Bytes without any report.
+    pub const MIN_BYTES: usize = START_BYTES + ECHO_BYTES + 2;
+
+    /// Writes the body, to session `asker`, and as many of the reports as there
+    /// is room for: 14 bytes each.
+    ///
+    /// # Errors
+    ///
+    /// If `out` is shorter than [`Self::MIN_BYTES`].
+    pub fn write(
+        &self,
+        asker: u64,
+        reports: impl IntoIterator<Item = Report>,
+        out: &mut [u8],
+    ) -> Result<Written, NoRoom> {
+        let mut writer = begin(Kind::Pong, out, Self::MIN_BYTES, asker, self.nonce)?;
+        self.echo.write(&mut writer);
+        writer.put(&self.datagram_bytes.to_be_bytes());
+        Report::write_all(reports, &mut writer);
+        Ok(writer.finish())
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            nonce: reader.u64()?,
+            echo: Echo::read(reader)?,
+            datagram_bytes: reader.u16()?,
+        })
+    }
+}
+
+impl Challenge {
+    /// Bytes of the body.
+    pub const BYTES: usize = 8 + TOKEN_BYTES;
+
+    /// Writes the body, to session `asker`.
+    ///
+    /// # Errors
+    ///
+    /// If `out` is shorter than [`Self::BYTES`].
+    pub fn write(&self, asker: u64, out: &mut [u8]) -> Result<Written, NoRoom> {
+        let mut writer = Writer::new(Kind::Challenge, out, Self::BYTES)?;
+        writer.put(&asker.to_be_bytes());
+        writer.put(&self.token);
+        Ok(writer.finish())
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let token = reader.array()?;
+        reader.end()?;
+        Ok(Self { token })
+    }
+}
+
+fn begin(
+    kind: Kind,
+    out: &mut [u8],
+    least: usize,
+    asker: u64,
+    number: u64,
+) -> Result<Writer<'_>, NoRoom> {
+    let mut writer = Writer::new(kind, out, least)?;
+    writer.put(&asker.to_be_bytes());
+    writer.put(&number.to_be_bytes());
+    Ok(writer)
+}

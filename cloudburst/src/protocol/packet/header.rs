@@ -1,0 +1,184 @@
+//! The public part of a datagram: 24 bytes that are authenticated, not encrypted.
+
+/// Bytes of a header.
+pub const HEADER_BYTES: usize = 24;
+/// The version of the format, in the upper half of a datagram's first byte.
+pub const VERSION: u8 = 1;
+/// The path id of datagrams that are sent without state about whom they go to:
+/// [`Challenge`](super::Challenge) and what an unknown peer is answered. Their
+/// sequence numbers are counted together; routes have ids from 1.
+pub const STATELESS_PATH: u16 = 0;
+
+/// What everyone on the way can see of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What the body is.
+    pub kind: Kind,
+    /// Which key the datagram is sealed with; 0: it is not.
+    pub key_id: u8,
+    /// Chosen by the sender for this route; never used again in a session.
+    pub path: u16,
+    /// The sender's clock in µs, modulo 2^32.
+    pub sent_us: u32,
+    /// Drawn at random by the sender when it started.
+    pub session: u64,
+    /// Counted from 0 for each session and path.
+    pub sequence: u64,
+}
+
+/// What a datagram's body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Kind {
+    /// Part of a message.
+    Symbol = 1,
+    /// No more of a message, please.
+    Stop = 2,
+    /// What do you have of a message?
+    Ask = 3,
+    /// The answer to that, while the message is not complete.
+    Have = 4,
+    /// There is no room for a message now.
+    Busy = 5,
+    /// Are you there?
+    Ping = 6,
+    /// Yes.
+    Pong = 7,
+    /// Show that you receive at your address.
+    Challenge = 8,
+    /// What a challenge brought.
+    Token = 9,
+}
+
+impl Kind {
+    /// All of them, by number.
+    pub const ALL: [Self; 9] = [
+        Self::Symbol,
+        Self::Stop,
+        Self::Ask,
+        Self::Have,
+        Self::Busy,
+        Self::Ping,
+        Self::Pong,
+        Self::Challenge,
+        Self::Token,
+    ];
+
+    /// Whether it answers a datagram, and so names the session that it answers.
+    pub const fn is_answer(self) -> bool {
+        matches!(
+            self,
+            Self::Stop | Self::Have | Self::Busy | Self::Pong | Self::Challenge
+        )
+    }
+}
+
+/// Why bytes are no datagram of this format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Malformed {
+    /// Fewer bytes than a header has.
+    #[error("a datagram of {0} bytes has no room for a header of {HEADER_BYTES}")]
+    Truncated(usize),
+    /// Of a version that is not spoken here.
+    #[error(
+        "version {0} is not known, only {VERSION}; the sender may be of a later version, or in paper mode"
+    )]
+    Version(u8),
+    /// There is no such kind.
+    #[error("kind {0} is not known; the sender may be of a later version")]
+    Kind(u8),
+    /// The body is not as long as one of its kind.
+    #[error("a body of {bytes} bytes is no {kind:?}")]
+    Length {
+        /// What the header says.
+        kind: Kind,
+        /// How long it is.
+        bytes: usize,
+    },
+    /// A code that has no meaning in a body of this kind.
+    #[error("code {code} means nothing in a {kind:?}; the sender may be of a later version")]
+    Code {
+        /// What the header says.
+        kind: Kind,
+        /// The byte.
+        code: u8,
+    },
+    /// An answer to somebody else, or to who was here before the last start.
+    #[error("the answer is to session {0:#018x}, which is not this one")]
+    OtherSession(u64),
+}
+
+impl Header {
+    /// Reads the header at the beginning of a datagram.
+    ///
+    /// # Errors
+    ///
+    /// [`Malformed::Truncated`], [`Malformed::Version`] or [`Malformed::Kind`].
+    pub fn parse(datagram: &[u8]) -> Result<Self, Malformed> {
+        let bytes: &[u8; HEADER_BYTES] = datagram
+            .first_chunk()
+            .ok_or(Malformed::Truncated(datagram.len()))?;
+        let (version, kind) = (bytes[0] >> 4, bytes[0] & 15);
+        if version != VERSION {
+            return Err(Malformed::Version(version));
+        }
+        let index = usize::from(kind).wrapping_sub(1);
+        let kind = *Kind::ALL.get(index).ok_or(Malformed::Kind(kind))?;
+        let [_, key_id, p0, p1, t0, t1, t2, t3, numbers @ ..] = *bytes;
+        let numbers = u128::from_be_bytes(numbers);
+        Ok(Self {
+            kind,
+            key_id,
+            path: u16::from_be_bytes([p0, p1]),
+            sent_us: u32::from_be_bytes([t0, t1, t2, t3]),
+            session: (numbers >> 64) as u64,
+            sequence: numbers as u64,
+        })
+    }
+
+    /// Writes the header.
+    pub fn to_bytes(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[0] = VERSION << 4 | self.kind as u8;
+        bytes[1] = self.key_id;
+        bytes[2..4].copy_from_slice(&self.path.to_be_bytes());
+        bytes[4..8].copy_from_slice(&self.sent_us.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.session.to_be_bytes());
+        bytes[16..].copy_from_slice(&self.sequence.to_be_bytes());
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn headers_come_back(
+            kind in proptest::sample::select(&Kind::ALL[..]),
+            key_id: u8, path: u16, sent_us: u32, session: u64, sequence: u64,
+        ) {
+            let header = Header { kind, key_id, path, sent_us, session, sequence };
+            prop_assert_eq!(Header::parse(&header.to_bytes()), Ok(header));
+        }
+
+        #[test]
+        fn whatever_parses_is_written_alike(first in 0x10u8..0x20, mut bytes: [u8; HEADER_BYTES]) {
+            bytes[0] = first;
+            if let Ok(header) = Header::parse(&bytes) {
+                prop_assert_eq!(header.to_bytes(), bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused() {
+        assert_eq!(Header::parse(&[0x11; 23]), Err(Malformed::Truncated(23)));
+        assert_eq!(Header::parse(&[0x21; 24]), Err(Malformed::Version(2)));
+        assert_eq!(Header::parse(&[0x10; 24]), Err(Malformed::Kind(0)));
+        assert_eq!(Header::parse(&[0x1a; 24]), Err(Malformed::Kind(10)));
+    }
+}

@@ -1,0 +1,294 @@
+//! One way to a peer, and what it delivers.
+
+use core::time::Duration;
+
+use super::{
+    bottleneck::Mark,
+    config::Datagrams,
+    estimate::{Loss, RoundTrip},
+    event::{Health, PathReport, Route},
+    time::Time,
+};
+
+/// Datagrams in a row of which nothing is heard that make a path dead.
+const UNHEARD_OF_DEAD: u32 = 3;
+/// How often a dead path is probed at first, and at last.
+const REVIVALS: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
+/// How often a path is probed that nothing is heard of while others are in use.
+const REFRESH: Duration = Duration::from_millis(200);
+/// Attempts to get a longer datagram through, and when the next are made
+/// (RFC 8899 §5.1.2 and §5.3.1, `PMTU_RAISE_TIMER`).
+const LENGTH_ATTEMPTS: u8 = 3;
+const LENGTH_AGAIN: Duration = Duration::from_secs(600);
+
+/// Datagrams that are remembered until the peer tells of them.
+const MARKS: usize = 16;
+
+/// A way to a peer.
+#[derive(Debug)]
+pub(super) struct Path {
+    /// Its name on the wire.
+    pub(super) id: u16,
+    pub(super) route: Route,
+    health: Health,
+    /// Datagrams sent.
+    sequence: u64,
+    heard: Option<Heard>,
+    /// Since when nothing was heard of datagrams sent, and how many those are.
+    /// Answers do not count: nobody tells of them.
+    doubt: Option<Time>,
+    unheard: u32,
+    loss: Loss,
+    round_trip: RoundTrip,
+    /// Which of the peer's bottlenecks it leads through.
+    pub(super) group: usize,
+    /// The last datagrams with symbols, by their numbers.
+    marks: [(u64, Mark); MARKS],
+    probe: Probe,
+    length: Length,
+    pub(super) unreachable: bool,
+}
+
+/// What the peer has said of the path.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    received: u32,
+    highest: u64,
+}
+
+/// What a peer's word tells that was not known before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct News {
+    /// Datagrams sent since it was last heard of.
+    pub(super) sent: u32,
+    /// Those of them that arrived.
+    pub(super) received: u32,
+    /// What is remembered of the newest.
+    pub(super) mark: Option<Mark>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    sent_at: Time,
+    pause: Duration,
+}
+
+/// The longest datagram that gets through.
+#[derive(Clone, Copy, Debug)]
+struct Length {
+    proven: usize,
+    attempts: u8,
+    attempt_at: Time,
+}
+
+/// A ping that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// To hear whether the path is alive.
+    Probe,
+    /// To see whether so long a datagram gets through.
+    Length(usize),
+}
+
+impl Path {
+    pub(super) fn new(
+        id: u16,
+        route: Route,
+        group: usize,
+        now: Time,
+        datagrams: &Datagrams,
+    ) -> Self {
+        Self {
+            id,
+            route,
+            health: Health::Unknown,
+            sequence: 0,
+            heard: None,
+            doubt: None,
+            unheard: 0,
+            loss: Loss::default(),
+            round_trip: RoundTrip::default(),
+            group,
+            marks: [(u64::MAX, Mark::default()); MARKS],
+            probe: Probe {
+                sent_at: now,
+                pause: REVIVALS[0],
+            },
+            length: Length {
+                proven: datagrams.initial,
+                attempts: 0,
+                attempt_at: now,
+            },
+            unreachable: false,
+        }
+    }
+
+    /// The number of the next datagram, which the peer will tell of.
+    pub(super) fn take_sequence(&mut self, now: Time) -> u64 {
+        self.doubt.get_or_insert(now);
+        self.unheard += 1;
+        self.take_answer_sequence()
+    }
+
+    /// The number of the next datagram, if it is an answer.
+    pub(super) fn take_answer_sequence(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence - 1
+    }
+
+    pub(super) fn is_good(&self) -> bool {
+        self.health == Health::Good
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        self.health == Health::Dead
+    }
+
+    pub(super) fn loss(&self) -> f64 {
+        self.loss.share()
+    }
+
+    pub(super) fn datagram_bytes(&self) -> usize {
+        self.length.proven
+    }
+
+    /// Remembers a datagram that is about to be sent.
+    pub(super) fn mark(&mut self, mark: Mark) {
+        self.marks[(self.sequence % MARKS as u64) as usize] = (self.sequence, mark);
+    }
+
+    /// The peer says what it has got; what that tells, if it is news.
+    pub(super) fn hear(&mut self, now: Time, received: u32, highest: u32) -> Option<News> {
+        let highest = self.whole_sequence(highest)?;
+        let (new_sent, new_received) = match self.heard {
+            Some(heard) if highest <= heard.highest => return None,
+            // A peer that was restarted counts anew.
+            Some(heard) if received > heard.received => {
+                (highest - heard.highest, received - heard.received)
+            }
+            Some(_) => (u64::from(received), received),
+            None => (highest + 1, received),
+        };
+        let new_sent = new_sent.min(u64::from(u32::MAX)) as u32;
+        self.loss
+            .sample(new_sent, new_sent.saturating_sub(new_received));
+        self.heard = Some(Heard { received, highest });
+        let later = self.sequence - highest - 1;
+        self.unheard = self.unheard.min(later.min(u64::from(u32::MAX)) as u32);
+        self.doubt = (self.unheard > 0).then_some(now);
+        self.health = Health::Good;
+        self.probe.pause = REVIVALS[0];
+        self.unreachable = false;
+        let (sequence, mark) = self.marks[(highest % MARKS as u64) as usize];
+        Some(News {
+            sent: new_sent,
+            received: new_received.min(new_sent),
+            mark: (sequence == highest).then_some(mark),
+        })
+    }
+
+    /// A datagram's number from its lower half, if we have sent one like that.
+    fn whole_sequence(&self, low: u32) -> Option<u64> {
+        let last = self.sequence.checked_sub(1)?;
+        let back = (last as u32).wrapping_sub(low);
+        last.checked_sub(back.into())
+    }
+
+    pub(super) fn round_trip(&mut self, sample: Duration) {
+        self.round_trip.sample(sample);
+    }
+
+    /// Finds the path dead if nothing was heard of the last datagrams for so
+    /// long. Whether it died now.
+    pub(super) fn judge(&mut self, now: Time, patience: Duration) -> bool {
+        let doubted = self.doubt.is_some_and(|since| now.since(since) > patience);
+        let dies = doubted && self.unheard >= UNHEARD_OF_DEAD && !self.is_dead();
+        if dies {
+            self.die();
+        }
+        dies
+    }
+
+    /// Nothing gets through.
+    pub(super) fn die(&mut self) {
+        self.health = Health::Dead;
+        self.probe.pause = REVIVALS[0];
+    }
+
+    /// How long nothing has been heard that should have been: for so long at least what is
+    /// sent now may take, too.
+    pub(super) fn silence(&self, now: Time) -> Duration {
+        self.doubt.map_or(Duration::ZERO, |since| {
+            now.since(since).saturating_sub(self.round_trip.patience())
+        })
+    }
+
+    /// A ping that it is time for, while the peer is sent messages.
+    pub(super) fn due(&mut self, now: Time, patience: Duration, most: usize) -> Option<Due> {
+        let since_probe = now.since(self.probe.sent_at);
+        let pause = match (self.health, self.doubt) {
+            (Health::Dead, _) => self.probe.pause,
+            (_, Some(since)) if now.since(since) > patience => patience,
+            _ => REFRESH,
+        };
+        if since_probe >= pause {
+            self.probe.sent_at = now;
+            if self.is_dead() {
+                self.probe.pause = (self.probe.pause * 2).min(REVIVALS[1]);
+            }
+            return Some(Due::Probe);
+        }
+        self.due_length(now, patience, most)
+    }
+
+    fn due_length(&mut self, now: Time, patience: Duration, most: usize) -> Option<Due> {
+        let length = &mut self.length;
+        if self.health != Health::Good || length.proven >= most || now < length.attempt_at {
+            return None;
+        }
+        length.attempts += 1;
+        length.attempt_at = now + patience * 2;
+        if length.attempts == LENGTH_ATTEMPTS {
+            length.attempts = 0;
+            length.attempt_at = now + LENGTH_AGAIN;
+        }
+        Some(Due::Length(most))
+    }
+
+    /// The soonest that [`Self::due`] can say something.
+    pub(super) fn next_due(&self, patience: Duration) -> Time {
+        let pause = match self.health {
+            Health::Dead => self.probe.pause,
+            _ if self.doubt.is_some() => patience,
+            _ => REFRESH,
+        };
+        self.probe.sent_at + pause
+    }
+
+    /// A datagram of this length got through.
+    pub(super) fn length_proven(&mut self, bytes: usize) {
+        self.length.proven = self.length.proven.max(bytes);
+    }
+
+    /// A datagram of this length did not.
+    pub(super) fn length_refuted(&mut self, now: Time, bytes: usize, datagrams: &Datagrams) {
+        if bytes > datagrams.initial {
+            self.length.proven = self.length.proven.min(datagrams.initial);
+            self.length.attempt_at = now + LENGTH_AGAIN;
+        }
+    }
+
+    pub(super) fn report(&self, lag: Option<Duration>) -> PathReport {
+        PathReport {
+            path: self.id,
+            route: self.route,
+            health: self.health,
+            sent: self.sequence,
+            delivered: self.heard.map_or(0, |heard| heard.received.into()),
+            loss: self.loss(),
+            rtt: self.round_trip.smoothed(),
+            lag,
+            datagram_bytes: self.datagram_bytes(),
+        }
+    }
+}

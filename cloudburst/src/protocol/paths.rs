@@ -1,0 +1,380 @@
+//! All ways to a peer: which is the next datagram's.
+
+use core::time::Duration;
+
+use super::{
+    bottleneck::Bottleneck,
+    config::Datagrams,
+    event::{PathReport, Route, SocketId},
+    packet::Report,
+    path::Path,
+    time::Time,
+};
+
+/// Ways to a peer that are kept, at most.
+pub(super) const MAX_PATHS: usize = 64;
+/// A way that loses so much gets no symbols while another loses half of that or
+/// less. What it loses never queues, so that it seems the fastest.
+const BLACK_HOLE_LOSS: f64 = 0.5;
+
+/// The ways to a peer.
+#[derive(Debug, Default)]
+pub(super) struct Paths {
+    list: Vec<Path>,
+    next_id: u16,
+    /// What they lead through, several through one if that was found out.
+    bottlenecks: Vec<Bottleneck>,
+    /// What delays are counted from.
+    reference: Option<u32>,
+    /// With which path a choice among equals begins.
+    turn: usize,
+}
+
+impl Paths {
+    /// Adds a way, if it is new and there is room.
+    pub(super) fn add(&mut self, now: Time, route: Route, datagrams: &Datagrams) -> bool {
+        let known = self.list.iter().any(|path| path.route == route);
+        if known || self.list.len() == MAX_PATHS || self.next_id == u16::MAX {
+            return false;
+        }
+        // Number 0 is that of datagrams that belong to no way.
+        self.next_id += 1;
+        let group = self.bottlenecks.len();
+        self.bottlenecks.push(Bottleneck::new(now));
+        self.list
+            .push(Path::new(self.next_id, route, group, now, datagrams));
+        true
+    }
+
+    pub(super) fn remove_socket(&mut self, socket: SocketId) {
+        self.list.retain(|path| path.route.socket != socket);
+    }
+
+    pub(super) fn get(&self, index: usize) -> &Path {
+        &self.list[index]
+    }
+
+    pub(super) fn get_mut(&mut self, index: usize) -> &mut Path {
+        &mut self.list[index]
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Path> {
+        self.list.iter()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Path> {
+        self.list.iter_mut()
+    }
+
+    pub(super) fn position(&self, route: Route) -> Option<usize> {
+        self.list.iter().position(|path| path.route == route)
+    }
+
+    pub(super) fn by_id(&mut self, id: u16) -> Option<&mut Path> {
+        self.list.iter_mut().find(|path| path.id == id)
+    }
+
+    /// Whether the network says of every way that nobody is there.
+    pub(super) fn all_unreachable(&self) -> bool {
+        self.list.iter().all(|path| path.unreachable)
+    }
+
+    /// Ways that are not dead; all, if all are.
+    pub(super) fn live(&self) -> impl Iterator<Item = &Path> {
+        let all_dead = self.list.iter().all(Path::is_dead);
+        self.list
+            .iter()
+            .filter(move |path| all_dead || !path.is_dead())
+    }
+
+    /// The share of datagrams that is lost, over the ways in use.
+    pub(super) fn loss(&self) -> f64 {
+        let (sum, count) = self.live().fold((0.0, 0), |(sum, count), path| {
+            (sum + path.loss(), count + 1)
+        });
+        if count == 0 {
+            0.0
+        } else {
+            sum / f64::from(count)
+        }
+    }
+
+    /// The longest datagram that all ways in use carry.
+    pub(super) fn datagram_bytes(&self) -> Option<usize> {
+        self.live().map(Path::datagram_bytes).min()
+    }
+
+    /// The way by which a datagram of `bytes` is there first, of those that carry such
+    /// datagrams, and how many of `count` should go by it: as many as are there when the
+    /// others are that go by other ways. `ns_per_byte` counts where it is not known better.
+    pub(super) fn choose(
+        &mut self,
+        now: Time,
+        bytes: usize,
+        count: u32,
+        ns_per_byte: f64,
+    ) -> Option<(usize, u32)> {
+        let all_dead = self.list.iter().all(Path::is_dead);
+        let wide = self.live().filter(|path| path.datagram_bytes() >= bytes);
+        let least_loss = wide.map(Path::loss).fold(1.0, f64::min);
+        let fastest = self.fastest();
+        let ways = self.list.len();
+        let mut best: Option<(Time, usize)> = None;
+        let mut lanes = Lanes::new();
+        for step in 0..ways {
+            let index = (self.turn + step) % ways;
+            let path = &self.list[index];
+            if (path.is_dead() && !all_dead) || path.datagram_bytes() < bytes {
+                continue;
+            }
+            if path.loss() > BLACK_HOLE_LOSS && least_loss < path.loss() / 2.0 {
+                continue;
+            }
+            let bottleneck = &self.bottlenecks[path.group];
+            let arrival = bottleneck.arrival(now, bytes, ns_per_byte, fastest) + path.silence(now);
+            let each = bottleneck.time_of(bytes, ns_per_byte);
+            lanes.add(path.group, arrival.since(now), each);
+            if best.is_none_or(|(earliest, _)| arrival < earliest) {
+                best = Some((arrival, index));
+            }
+        }
+        let (_, index) = best?;
+        self.turn = (index + 1) % ways;
+        Some((index, lanes.share(self.list[index].group, count)))
+    }
+
+    /// A datagram with a symbol is about to be sent. When it will be there,
+    /// compared with one by an empty way.
+    pub(super) fn sending(
+        &mut self,
+        now: Time,
+        index: usize,
+        bytes: usize,
+        ns_per_byte: f64,
+    ) -> Time {
+        let fastest = self.fastest();
+        let path = &mut self.list[index];
+        let bottleneck = &mut self.bottlenecks[path.group];
+        path.mark(bottleneck.sent(now, bytes, ns_per_byte));
+        bottleneck.arrival(now, 0, ns_per_byte, fastest)
+    }
+
+    /// The peer tells what came by a path, and how long the newest datagram took
+    /// by the difference of two clocks. If that is news, how many datagrams were
+    /// sent since it last did, and how many of them arrived.
+    pub(super) fn hear(&mut self, now: Time, report: &Report) -> Option<(u32, u32)> {
+        let delay = self.delay(report.delay_us);
+        let mut paths = self.list.iter_mut();
+        let path = paths.find(|path| path.id == report.path)?;
+        let news = path.hear(now, report.received, report.highest)?;
+        if self.bottlenecks[path.group].is_off(delay) {
+            for bottleneck in &mut self.bottlenecks {
+                bottleneck.forget_delays(now);
+            }
+        }
+        let through = f64::from(news.received) / f64::from(news.sent.max(1));
+        self.bottlenecks[path.group].learn(now, delay, news.mark, through);
+        Some((news.sent, news.received))
+    }
+
+    /// From our clock to the peer's, in microseconds from the reference.
+    pub(super) fn delay(&mut self, delay_us: u32) -> i32 {
+        let reference = *self.reference.get_or_insert(delay_us);
+        delay_us.wrapping_sub(reference).cast_signed()
+    }
+
+    fn fastest(&self) -> Option<i32> {
+        self.bottlenecks.iter().filter_map(Bottleneck::least).min()
+    }
+
+    /// Bottlenecks that are in use.
+    pub(super) fn width(&self) -> usize {
+        let mut groups = 0u64;
+        for path in self.live() {
+            groups |= 1 << (path.group % 64);
+        }
+        groups.count_ones().max(1) as usize
+    }
+
+    /// What all ways together carry, in bytes per second, if that is known.
+    pub(super) fn rate(&self) -> Option<f64> {
+        let mut groups = 0u64;
+        let mut sum = 0.0;
+        for path in self.live() {
+            if groups >> (path.group % 64) & 1 == 0 {
+                groups |= 1 << (path.group % 64);
+                sum += self.bottlenecks[path.group].rate()?;
+            }
+        }
+        (sum > 0.0).then_some(sum)
+    }
+
+    /// What we had in the emptiest queue when the peer last told of it.
+    pub(super) fn own_queue(&self) -> Duration {
+        let queues = self
+            .live()
+            .map(|path| self.bottlenecks[path.group].own_queue());
+        queues.min().unwrap_or_default()
+    }
+
+    /// Takes over which ways share a bottleneck. What was learnt of their rates
+    /// begins anew where that changes.
+    pub(super) fn regroup(&mut self, now: Time, group: impl Fn(usize) -> Option<u16>) {
+        let count = self.list.len();
+        let same = (0..count).all(|one| {
+            (0..count).all(|other| {
+                let found = group(one).is_some() && group(one) == group(other);
+                one == other || found == (self.list[one].group == self.list[other].group)
+            })
+        });
+        if same {
+            return;
+        }
+        let before = core::mem::replace(&mut self.bottlenecks, vec![Bottleneck::new(now); count]);
+        for (index, path) in self.list.iter_mut().enumerate() {
+            let joined = group(index).map_or(index, usize::from);
+            self.bottlenecks[joined].inherit(&before[path.group]);
+            path.group = joined;
+        }
+    }
+
+    pub(super) fn reports(&self, now: Time) -> impl Iterator<Item = PathReport> + '_ {
+        let fastest = self.fastest();
+        self.list.iter().map(move |path| {
+            let bottleneck = &self.bottlenecks[path.group];
+            let lag = bottleneck.least().map(|_| bottleneck.lag(now, fastest));
+            path.report(lag)
+        })
+    }
+}
+
+/// Bottlenecks side by side: when the first datagram is through, and how much later the
+/// next, in ns.
+struct Lanes {
+    list: [Option<(f64, f64)>; MAX_PATHS],
+    count: usize,
+}
+
+impl Lanes {
+    const fn new() -> Self {
+        Self {
+            list: [None; MAX_PATHS],
+            count: 0,
+        }
+    }
+
+    fn add(&mut self, group: usize, first: Duration, each: Duration) {
+        let first = first.as_nanos() as f64;
+        let lane = &mut self.list[group];
+        self.count = self.count.max(group + 1);
+        match lane {
+            Some((earliest, _)) => *earliest = earliest.min(first),
+            None => *lane = Some((first, each.as_nanos().max(1) as f64)),
+        }
+    }
+
+    /// How many of `count` datagrams should go through the bottleneck that is first: the
+    /// others take their share of those that are not through before theirs.
+    fn share(&self, group: usize, count: u32) -> u32 {
+        let Some((first, each)) = self.list[group] else {
+            return 1;
+        };
+        let mut end = f64::INFINITY;
+        // Ways that are not through with one by the end do not take part, which may make it
+        // earlier for the others; each round takes out one at least.
+        for _ in 0..self.count {
+            let lanes = self.list[..self.count].iter().flatten();
+            let (rate, load) = lanes
+                .filter(|(first, _)| *first <= end)
+                .fold((0.0, f64::from(count)), |(rate, load), (first, each)| {
+                    (rate + 1.0 / each, load + first / each - 1.0)
+                });
+            if rate == 0.0 || load / rate >= end {
+                break;
+            }
+            end = load / rate;
+        }
+        let through = ((end - first) / each).round() + 1.0;
+        (through as u32).clamp(1, count.max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A datagram takes 120 us.
+    const NS_PER_BYTE: f64 = 100.0;
+    const BYTES: usize = 1_200;
+
+    fn paths(count: u16) -> Paths {
+        let mut paths = Paths::default();
+        for socket in 0..count {
+            let route = Route {
+                socket: SocketId(socket),
+                remote: "192.0.2.1:7".parse().unwrap(),
+            };
+            assert!(paths.add(Time::ZERO, route, &Datagrams::default()));
+            assert!(!paths.add(Time::ZERO, route, &Datagrams::default()));
+        }
+        paths
+    }
+
+    fn chosen(paths: &mut Paths, count: usize) -> Vec<usize> {
+        let choose = |_| {
+            let (index, _) = paths
+                .choose(Time::ZERO, BYTES, 1, NS_PER_BYTE)
+                .expect("there is one");
+            paths.sending(Time::ZERO, index, BYTES, NS_PER_BYTE);
+            index
+        };
+        (0..count).map(choose).collect()
+    }
+
+    #[test]
+    fn equal_ways_take_turns() {
+        assert_eq!(chosen(&mut paths(3), 7), [0, 1, 2, 0, 1, 2, 0]);
+    }
+
+    #[test]
+    fn slow_way_is_left_out_until_the_others_are_as_slow() {
+        let mut paths = paths(2);
+        for (id, delay_us) in [(1, 5_300), (2, 5_000)] {
+            paths.get_mut(usize::from(id) - 1).take_sequence(Time::ZERO);
+            let report = Report {
+                path: id,
+                received: 1,
+                highest: 0,
+                delay_us,
+            };
+            assert_eq!(paths.hear(Time::ZERO, &report), Some((1, 1)));
+        }
+        let chosen = chosen(&mut paths, 7);
+        assert_eq!(chosen[..3], [1, 1, 1]);
+        assert_eq!(chosen.iter().filter(|&&index| index == 0).count(), 2);
+    }
+
+    #[test]
+    fn dead_way_is_left_out_unless_all_are() {
+        let mut paths = paths(2);
+        paths.get_mut(0).die();
+        assert_eq!(chosen(&mut paths, 2), [1, 1]);
+        paths.get_mut(1).die();
+        assert_eq!(chosen(&mut paths, 2), [0, 0], "the other is busy still");
+    }
+
+    #[test]
+    fn way_dies_when_nothing_is_heard() {
+        let mut paths = paths(1);
+        let path = paths.get_mut(0);
+        let patience = Duration::from_millis(1);
+        for _ in 0..3 {
+            path.take_sequence(Time::ZERO);
+        }
+        assert!(!path.judge(Time::ZERO + patience, patience));
+        assert!(path.judge(Time::ZERO + patience * 2, patience));
+        let news = path.hear(Time::ZERO + patience * 3, 3, 2);
+        assert!(news.is_some_and(|news| (news.sent, news.received) == (3, 3)));
+        assert!(!path.is_dead());
+    }
+}

@@ -1,0 +1,114 @@
+//! What an endpoint has counted since it started.
+
+/// Counters of an endpoint. All only ever grow but those that say *now*.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// Messages that [`send`](super::Endpoint::send) took.
+    pub messages_accepted: u64,
+    /// Messages that the receiver has.
+    pub messages_delivered: u64,
+    /// Messages that were given up, whatever the reason.
+    pub messages_undelivered: u64,
+    /// Messages that were handed over to the host.
+    pub messages_received: u64,
+    /// Source symbols of the messages delivered.
+    pub symbols_delivered: u64,
+    /// Symbols sent, until the stop, for the messages delivered.
+    pub symbols_sent: u64,
+    /// Symbols that receivers needed for the messages delivered.
+    pub symbols_needed: u64,
+    /// Symbols that arrived here.
+    pub symbols_received: u64,
+    /// Symbols that arrived after their message was complete or told nothing new.
+    pub symbols_wasted: u64,
+    /// Stops sent.
+    pub stops_sent: u64,
+    /// Stops that ended a message of ours.
+    pub stops_received: u64,
+    /// Asks sent: what have you got?
+    pub asks_sent: u64,
+    /// Datagrams sent, of any kind.
+    pub datagrams_sent: u64,
+    /// Their bytes.
+    pub bytes_sent: u64,
+    /// Datagrams that arrived, of any kind.
+    pub datagrams_received: u64,
+    /// Their bytes.
+    pub bytes_received: u64,
+    /// Datagrams that arrived with the network's notice of congestion.
+    pub congestion_marks: u64,
+    /// Paths that were found dead.
+    pub paths_died: u64,
+    /// Paths that were given up for another pair of ports.
+    pub paths_replaced: u64,
+    /// Datagrams and messages that were not taken.
+    pub refused: Refusals,
+    /// Peers known now.
+    pub peers_now: u64,
+    /// Incomplete messages now.
+    pub incoming_now: u64,
+    /// Their memory now, in bytes.
+    pub incoming_bytes_now: u64,
+    /// Messages of ours that wait now.
+    pub outgoing_now: u64,
+    /// Their bytes now.
+    pub outgoing_bytes_now: u64,
+}
+
+macro_rules! refusals {
+    ($($(#[doc = $doc:literal])+ $name:ident,)*) => {
+        /// What was not taken, by reason.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct Refusals {
+            $($(#[doc = $doc])+ pub $name: u64,)*
+        }
+
+        impl Refusals {
+            /// Each reason's name and count.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                [$((stringify!($name), self.$name)),*].into_iter()
+            }
+        }
+    };
+}
+
+refusals! {
+    /// No datagram of this protocol, or a damaged one.
+    malformed,
+    /// Under a key that is not ours, or without one.
+    unknown_key,
+    /// Not sealed with the key it names.
+    not_authentic,
+    /// Seen before, or too old to tell.
+    replayed,
+    /// An answer to something that was not asked.
+    unexpected,
+    /// From an address that has shown no token, where one is needed.
+    not_validated,
+    /// A token that is not ours, of another address or too old.
+    bad_token,
+    /// More peers than the quota allows.
+    too_many_peers,
+    /// A message of somebody who came by itself, while the host takes none.
+    not_accepting,
+    /// More incomplete messages than the quota allows.
+    too_many_messages,
+    /// More memory for incomplete messages than the quota allows.
+    too_many_bytes,
+    /// A message longer than is taken.
+    message_too_large,
+    /// A symbol that does not fit its message.
+    bad_symbol,
+    /// A symbol of a message so old that nothing is known of it.
+    stale,
+    /// A message whose integrity check failed.
+    corrupt_message,
+    /// A message that was not completed in its time.
+    expired,
+    /// More answers to an address than the quota allows.
+    answers_capped,
+    /// More bytes than three times what an address sent before it was validated.
+    amplification_capped,
+}

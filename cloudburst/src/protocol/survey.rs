@@ -1,0 +1,271 @@
+//! Finds out which ways to a peer share a bottleneck.
+//!
+//! Ports that networks choose paths by (ECMP) tell nothing of where they lead.
+//! So, while nothing else is sent, a short train of long pings goes by one way,
+//! and a short ping by each other before and after it. Those that the train
+//! delays go through the same queue.
+
+use core::time::Duration;
+
+use super::{paths::MAX_PATHS, time::Time};
+
+/// Pings of a train, at first and at most: as many as make a queue that is still
+/// there when the last short ping comes, for hosts take their time to send.
+const TRAINS: [usize; 2] = [4, 16];
+/// How much later the end of a train must be than its beginning to tell anything.
+const LEAST_DELAY_US: i32 = 150;
+/// And to be long enough.
+const ENOUGH_DELAY_US: i32 = 1_500;
+/// When the ways are surveyed again: less and less often while the result is the
+/// same as before, for a survey costs more than a message.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
+
+/// How long after something else was sent a train goes: queues are empty then. Longer
+/// where messages come too often for a survey.
+const CALMS: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(100)];
+/// How long a train may stand in a queue.
+const STAY: Duration = Duration::from_millis(5);
+
+/// Which part of a survey a ping is: its nonce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Before,
+    After,
+}
+
+/// The survey under way, and the result of the last one.
+#[derive(Debug)]
+pub(super) struct Survey {
+    /// Tells surveys apart: pongs of an earlier one may come late.
+    number: u32,
+    state: State,
+    /// Pings of a train.
+    train: usize,
+    next_at: Time,
+    pause: Duration,
+    calm: Duration,
+    /// By path: the group that it was found to be in, this time and the last.
+    found: Vec<Option<u16>>,
+    last_found: Vec<Option<u16>>,
+    before: Vec<Option<i32>>,
+    after: Vec<Option<i32>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// No survey is under way.
+    Resting,
+    /// One is, and its next step is due.
+    Between,
+    /// The train went by this path, and answers may come until then.
+    Waiting { leader: usize, until: Time },
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Nothing,
+    /// Send a train by this path, and pings around it by all.
+    Train(usize),
+    /// Twice the same was found: the groups are valid.
+    Done,
+}
+
+impl Survey {
+    pub(super) fn new(now: Time) -> Self {
+        Self {
+            number: 0,
+            state: State::Resting,
+            train: TRAINS[0],
+            next_at: now,
+            pause: PAUSES[0],
+            calm: CALMS[0],
+            found: Vec::new(),
+            last_found: Vec::new(),
+            before: Vec::new(),
+            after: Vec::new(),
+        }
+    }
+
+    /// Pings of a train.
+    pub(super) fn train(&self) -> usize {
+        self.train
+    }
+
+    /// The nonce of a ping.
+    pub(super) fn nonce(&self, phase: Phase) -> u64 {
+        1 << 63 | u64::from(self.number) << 1 | u64::from(phase == Phase::After)
+    }
+
+    /// A pong has come by the `path`th way, delayed by so much.
+    pub(super) fn take(&mut self, nonce: u64, path: usize, delay: i32) {
+        let list = if nonce == self.nonce(Phase::Before) {
+            &mut self.before
+        } else if nonce == self.nonce(Phase::After) {
+            &mut self.after
+        } else {
+            return;
+        };
+        if let Some(entry) = list.get_mut(path) {
+            // Of a train the last counts.
+            *entry = Some(entry.map_or(delay, |earlier| earlier.max(delay)));
+        }
+    }
+
+    /// Something else was sent: what is measured now is worth nothing.
+    pub(super) fn disturb(&mut self, now: Time) {
+        if matches!(self.state, State::Waiting { .. }) {
+            self.state = State::Between;
+            self.number = self.number.wrapping_add(1);
+            self.next_at = now + self.calm;
+            self.calm = (self.calm * 2).min(CALMS[1]);
+        }
+    }
+
+    pub(super) fn next_due(&self) -> Time {
+        match self.state {
+            State::Resting | State::Between => self.next_at,
+            State::Waiting { until, .. } => until,
+        }
+    }
+
+    /// What is to be done now, with `live` telling the ways that deliver.
+    pub(super) fn step(&mut self, now: Time, patience: Duration, live: &[bool]) -> Next {
+        if now < self.next_due() {
+            return Next::Nothing;
+        }
+        match self.state {
+            State::Waiting { leader, .. } if self.found.len() == live.len() => self.judge(leader),
+            State::Between if self.found.len() == live.len() => {}
+            _ => {
+                self.found.clear();
+                self.found.resize(live.len(), None);
+            }
+        }
+        let missing =
+            (0..live.len()).find(|&path| live[path] && self.found.get(path) == Some(&None));
+        let Some(leader) = missing else {
+            return self.finish(now);
+        };
+        self.number = self.number.wrapping_add(1);
+        for list in [&mut self.before, &mut self.after] {
+            list.clear();
+            list.resize(live.len(), None);
+        }
+        let until = now + patience * 2 + STAY;
+        self.state = State::Waiting { leader, until };
+        Next::Train(leader)
+    }
+
+    /// Which paths the train has delayed.
+    fn judge(&mut self, leader: usize) {
+        let delayed = |path: usize| {
+            let before = (*self.before.get(path)?)?;
+            Some((*self.after.get(path)?)?.saturating_sub(before))
+        };
+        let train = delayed(leader).filter(|&delay| delay >= LEAST_DELAY_US);
+        let is_short = train.is_none_or(|delay| delay < ENOUGH_DELAY_US);
+        if is_short && self.train < TRAINS[1] {
+            self.train *= 2;
+            self.found.fill(None);
+            return;
+        }
+        let mut shares = [false; MAX_PATHS];
+        for (path, shares) in (0..self.found.len()).zip(&mut shares) {
+            *shares = train
+                .zip(delayed(path))
+                .is_some_and(|(train, own)| own > train / 2);
+        }
+        // What is missing of one train, as pings get lost, the next may tell: it joins a group.
+        let known = self.found.iter().zip(shares);
+        let known = known.filter(|(_, shares)| *shares).find_map(|it| *it.0);
+        let group = known.unwrap_or(leader as u16);
+        for (found, shares) in self.found.iter_mut().zip(shares) {
+            if shares && found.is_none() {
+                *found = Some(group);
+            }
+        }
+        self.found[leader] = Some(group);
+        self.calm = (self.calm / 2).max(CALMS[0]);
+    }
+
+    fn finish(&mut self, now: Time) -> Next {
+        self.state = State::Resting;
+        let agrees = self.found == self.last_found;
+        self.last_found.clone_from(&self.found);
+        self.pause = if agrees {
+            (self.pause * 4).min(PAUSES[1])
+        } else {
+            (self.pause / 4).max(PAUSES[0])
+        };
+        self.next_at = now + self.pause;
+        if agrees { Next::Done } else { Next::Nothing }
+    }
+
+    /// The group that a path is in: the same number for those that share a
+    /// bottleneck.
+    pub(super) fn group(&self, path: usize) -> Option<u16> {
+        self.found.get(path).copied().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_millis(1);
+
+    /// Surveys ways of which `truth` tells the bottleneck.
+    fn survey(survey: &mut Survey, now: &mut Time, truth: &[usize]) -> bool {
+        let live = vec![true; truth.len()];
+        loop {
+            *now = survey.next_due();
+            match survey.step(*now, PATIENCE, &live) {
+                Next::Nothing => return false,
+                Next::Done => return true,
+                Next::Train(leader) => {
+                    let (before, after) = (survey.nonce(Phase::Before), survey.nonce(Phase::After));
+                    for path in 0..truth.len() {
+                        survey.take(before, path, 1_000 * path as i32);
+                        let delay = if truth[path] == truth[leader] {
+                            800
+                        } else {
+                            20
+                        };
+                        survey.take(after, path, 1_000 * path as i32 + delay);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn finds_who_shares() {
+        let truth = [0, 1, 0, 2, 1, 1, 3, 0];
+        let mut now = Time::ZERO;
+        let mut map = Survey::new(now);
+        assert!(!survey(&mut map, &mut now, &truth), "once may be chance");
+        assert!(survey(&mut map, &mut now, &truth));
+        for one in 0..truth.len() {
+            for other in 0..truth.len() {
+                assert_eq!(
+                    map.group(one) == map.group(other),
+                    truth[one] == truth[other]
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn disturbed_step_is_done_again() {
+        let mut map = Survey::new(Time::ZERO);
+        assert_eq!(
+            map.step(Time::ZERO, PATIENCE, &[true, true]),
+            Next::Train(0)
+        );
+        let stale = map.nonce(Phase::Before);
+        map.disturb(Time::ZERO);
+        assert_eq!(map.step(Time::ZERO, PATIENCE, &[true, true]), Next::Nothing);
+        assert_ne!(map.nonce(Phase::Before), stale);
+    }
+}

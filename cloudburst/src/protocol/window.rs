@@ -1,0 +1,144 @@
+//! Which of a peer's messages are done.
+
+use std::collections::VecDeque;
+
+/// Numbers between the oldest message under way and the newest, at most: a
+/// sender keeps to it.
+pub(super) const MAX_SPAN: u64 = 16_384;
+/// Numbers that a receiver knows of: room for those under way, and as many
+/// again for stragglers of what came before.
+const SLOTS: u64 = 2 * MAX_SPAN;
+
+/// What is known of a message by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// It is not done.
+    Open,
+    /// It was handed over, or refused for good.
+    Done,
+    /// Nothing: it is too old.
+    Stale,
+}
+
+/// The messages of a peer: done or not, a bit for each.
+///
+/// Numbers below all bits are stale. So a message is never handed over twice,
+/// however late its symbols come.
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    /// The number of the lowest bit, a multiple of 64.
+    floor: u64,
+    words: VecDeque<u64>,
+}
+
+impl Window {
+    pub(super) fn get(&self, id: u64) -> Known {
+        if self.words.is_empty() {
+            return Known::Open;
+        }
+        let Some(offset) = id.checked_sub(self.floor) else {
+            return Known::Stale;
+        };
+        match self.words.get((offset / 64) as usize) {
+            Some(word) if word >> (offset % 64) & 1 == 1 => Known::Done,
+            _ => Known::Open,
+        }
+    }
+
+    /// A symbol of this message has come, which is not stale. Returns the lowest
+    /// number that is not, if it is another than before.
+    pub(super) fn open(&mut self, id: u64) -> Option<u64> {
+        if self.words.is_empty() {
+            // It may be that older ones are still under way.
+            self.floor = id.saturating_sub(MAX_SPAN) / 64 * 64;
+            self.words.push_back(0);
+        }
+        let excess = (id - self.floor).saturating_sub(SLOTS - 1).div_ceil(64);
+        if excess == 0 {
+            return None;
+        }
+        if excess >= self.words.len() as u64 {
+            self.words.clear();
+            self.words.push_back(0);
+        } else {
+            self.words.drain(..excess as usize);
+        }
+        self.floor += excess * 64;
+        Some(self.floor)
+    }
+
+    /// It is done. It was opened before.
+    pub(super) fn finish(&mut self, id: u64) {
+        let Some(offset) = id.checked_sub(self.floor) else {
+            return;
+        };
+        let index = (offset / 64) as usize;
+        if index >= self.words.len() {
+            self.words.resize(index + 1, 0);
+        }
+        self.words[index] |= 1 << (offset % 64);
+    }
+
+    /// Nothing below `oldest` is under way: all of it is stale from now on.
+    pub(super) fn raise(&mut self, oldest: u64) {
+        if self.words.is_empty() {
+            self.floor = oldest / 64 * 64;
+            // Those of the first word that are older count as done.
+            self.words.push_back((1 << (oldest % 64)) - 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_set(
+            start in 0u64..1 << 40,
+            steps in prop::collection::vec((0u64..40_000, any::<bool>()), 1..200),
+        ) {
+            let mut window = Window::default();
+            let mut done = BTreeSet::new();
+            let mut highest = 0;
+            for (step, finishes) in steps {
+                let id = start + step;
+                let known = window.get(id);
+                match known {
+                    Known::Done => prop_assert!(done.contains(&id)),
+                    Known::Stale => prop_assert!(highest - id >= MAX_SPAN),
+                    Known::Open => {
+                        prop_assert!(!done.contains(&id), "{id} is done");
+                        window.open(id);
+                        prop_assert!(window.floor <= id && id - window.floor < SLOTS);
+                        highest = highest.max(id);
+                        if finishes {
+                            window.finish(id);
+                            done.insert(id);
+                        }
+                    }
+                }
+                if known != Known::Stale {
+                    prop_assert_ne!(window.get(id), Known::Stale);
+                }
+            }
+            prop_assert!(window.words.len() as u64 <= SLOTS / 64 + 1);
+        }
+    }
+
+    #[test]
+    fn far_jump_forgets_all() {
+        let mut window = Window::default();
+        window.open(100);
+        window.finish(100);
+        window.open(1 << 50);
+        assert_eq!(window.get(100), Known::Stale);
+        assert_eq!(window.get(1 << 50), Known::Open);
+        window.open(u64::MAX);
+        window.finish(u64::MAX);
+        assert_eq!(window.get(u64::MAX), Known::Done);
+    }
+}

@@ -1,0 +1,142 @@
+//! Cloudburst: every message coded, over all paths at once, until the receiver says stop.
+//!
+//! As the library comes: the client has the 16 ports of the default configuration, the server one.
+//! Nothing is encrypted, as with TCP.
+
+use std::{
+    collections::HashMap,
+    net::Ipv4Addr,
+    rc::Rc,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use anyhow::{Context as _, Result};
+use cloudburst::{
+    Config, Endpoint, Received,
+    protocol::{PeerId, Receipt},
+};
+use futures_util::future::{FutureExt as _, LocalBoxFuture};
+use tokio::task::spawn_local;
+
+use super::{Answer, Client, Coding, REQUEST_BYTES, Scheme};
+use crate::measurement::LIMIT;
+
+const PORT: u16 = 7_003;
+/// A request begins with its number and the length that is asked for.
+const NUMBER_BYTES: usize = 8;
+const LENGTH_BYTES: usize = 4;
+
+/// Messages over many ports.
+#[derive(Default)]
+pub(super) struct Cloudburst {
+    notes: Arc<Notes>,
+}
+
+impl Scheme for Cloudburst {
+    fn name(&self) -> &'static str {
+        "cloudburst"
+    }
+
+    fn about(&self) -> &'static str {
+        "Cloudburst, as the library comes: coded messages from one port to 16"
+    }
+
+    fn serve(&self, address: Ipv4Addr) -> Result<LocalBoxFuture<'static, ()>> {
+        let config = Config::server(PORT).with_local([address.into()]);
+        let bound = Endpoint::bind(config).now_or_never();
+        let endpoint = bound.context("binding takes its time")??;
+        let notes = Arc::clone(&self.notes);
+        Ok(Box::pin(async move {
+            while let Ok(received) = endpoint.recv().await {
+                spawn_local(answer(endpoint.clone(), received, Arc::clone(&notes)));
+            }
+        }))
+    }
+
+    fn connect(&self, address: Ipv4Addr) -> LocalBoxFuture<'_, Result<Rc<dyn Client>>> {
+        Box::pin(async move {
+            let config = Config::client().with_local([Ipv4Addr::UNSPECIFIED.into()]);
+            let endpoint = Endpoint::bind(config).await?;
+            let peer = endpoint.connect([(address, PORT).into()]).await?;
+            let notes = Arc::clone(&self.notes);
+            Ok(Rc::new(Asker {
+                endpoint,
+                peer,
+                notes,
+            }) as Rc<dyn Client>)
+        })
+    }
+}
+
+/// What asks one server.
+struct Asker {
+    endpoint: Endpoint,
+    peer: PeerId,
+    notes: Arc<Notes>,
+}
+
+impl Client for Asker {
+    fn request(&self, bytes: u32) -> LocalBoxFuture<'_, Result<Answer>> {
+        Box::pin(async move {
+            let (number, coding) = self.notes.open();
+            let mut request = vec![0; REQUEST_BYTES];
+            let (first, rest) = request.split_at_mut(NUMBER_BYTES);
+            first.copy_from_slice(&number.to_be_bytes());
+            rest[..LENGTH_BYTES].copy_from_slice(&bytes.to_be_bytes());
+            self.endpoint.request(self.peer, request, LIMIT).await?;
+            Ok(Answer {
+                coding: Some(coding),
+            })
+        })
+    }
+}
+
+/// Sends what is asked for, and notes what it took. An answer that does not get there is missed
+/// by the client, who counts it.
+async fn answer(endpoint: Endpoint, received: Received, notes: Arc<Notes>) {
+    let Some((number, bytes)) = parse(&received.message) else {
+        return;
+    };
+    if let Ok(receipt) = endpoint.reply(&received, vec![0; bytes as usize]).await {
+        notes.close(number, &receipt);
+    }
+}
+
+fn parse(request: &[u8]) -> Option<(u64, u32)> {
+    let (number, rest) = request.split_first_chunk::<NUMBER_BYTES>()?;
+    let length = rest.first_chunk::<LENGTH_BYTES>()?;
+    Some((u64::from_be_bytes(*number), u32::from_be_bytes(*length)))
+}
+
+/// What the server tells the client beside the network, for they are one process: its receipts,
+/// by the numbers of the requests.
+#[derive(Default)]
+struct Notes {
+    next: AtomicU64,
+    open: Mutex<HashMap<u64, Arc<OnceLock<Coding>>>>,
+}
+
+impl Notes {
+    fn open(&self) -> (u64, Arc<OnceLock<Coding>>) {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let coding = Arc::default();
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.insert(number, Arc::clone(&coding));
+        (number, coding)
+    }
+
+    fn close(&self, number: u64, receipt: &Receipt) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(coding) = open.remove(&number) {
+            // The only one who fills it in.
+            let _ = coding.set(Coding {
+                n: receipt.symbols,
+                needed: receipt.needed,
+                sent: receipt.sent,
+            });
+        }
+    }
+}
