@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn mistakes_are_told_with_what_is_known() {
         for (arguments, told) in [
-            (["--schemes=carrier_pigeon"], "known are tcp_cubic"),
+            (["--schemes=carrier_pigeon"], "known are cloudburst"),
             (["--scenarios=rainy"], "known are idle, loss1"),
             (["--seconds=0"], "more than 0"),
             (["--sizes=0"], "not in 1..=10000"),
