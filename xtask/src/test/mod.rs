@@ -26,7 +26,7 @@ use crate::{
 /// Nothing to leave checks out: a check that can be left out is one that is.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// How long to run the fuzzer.
+    /// How long to run the fuzzer on each target.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     fuzz_seconds: u32,
 }
@@ -162,8 +162,7 @@ fn steps(project: &Project, arguments: &Arguments) -> Vec<Step> {
     let targets = ["decoder", "packet", "endpoint"];
     for target in targets {
         // Never 0, which libFuzzer takes for without end.
-        let seconds = arguments.fuzz_seconds.div_ceil(targets.len() as u32);
-        let fuzz = fuzz::Fuzz::new(project, target, seconds);
+        let fuzz = fuzz::Fuzz::new(project, target, arguments.fuzz_seconds);
         steps.push(step(fuzz.name(), move || fuzz.check()));
     }
     let (root, target) = (project.root.clone(), project.target.clone());
