@@ -161,7 +161,6 @@ fn steps(project: &Project, arguments: &Arguments) -> Vec<Step> {
     steps.push(step("tests", move || run_tests(tests, skips)));
     let targets = ["decoder", "packet", "endpoint"];
     for target in targets {
-        // Never 0, which libFuzzer takes for without end.
         let fuzz = fuzz::Fuzz::new(project, target, arguments.fuzz_seconds);
         steps.push(step(fuzz.name(), move || fuzz.check()));
     }
