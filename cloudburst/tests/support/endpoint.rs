@@ -16,6 +16,9 @@ use cloudburst::protocol::{
 /// So that no input takes long.
 const MOST_OPERATIONS: usize = 400;
 const MOST_IN_FLIGHT: usize = 512;
+/// After so long without a word a peer is forgotten, and what was recorded of it is taken
+/// again, unless validation is required: see SECURITY.md.
+const REMEMBERED: Time = Time::from_nanos(120_000_000_000);
 const SOCKETS: u16 = 2;
 
 /// A byte of options, then operations: see [`Scene::step`].
@@ -328,7 +331,7 @@ impl Scene {
         match event {
             Event::Received { peer, message, .. } => {
                 let left = self.ends[1 - number].contents.get_mut(&message);
-                if self.is_sealed {
+                if self.is_sealed && self.now < REMEMBERED {
                     let left = left.expect("somebody sent it");
                     *left = left.checked_sub(1).expect("it comes once");
                 }
