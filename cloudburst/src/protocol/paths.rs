@@ -332,6 +332,12 @@ mod tests {
     }
 
     #[test]
+    fn memory_is_as_documented() {
+        let bytes = size_of::<Path>() + size_of::<Bottleneck>();
+        assert!((512..=1_024).contains(&bytes), "{bytes} bytes for a path");
+    }
+
+    #[test]
     fn equal_ways_take_turns() {
         assert_eq!(chosen(&mut paths(3), 7), [0, 1, 2, 0, 1, 2, 0]);
     }

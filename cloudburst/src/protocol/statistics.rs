@@ -40,8 +40,6 @@ pub struct Statistics {
     pub congestion_marks: u64,
     /// Paths that were found dead.
     pub paths_died: u64,
-    /// Paths that were given up for another pair of ports.
-    pub paths_replaced: u64,
     /// Datagrams and messages that were not taken.
     pub refused: Refusals,
     /// Peers known now.

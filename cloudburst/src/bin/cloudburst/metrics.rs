@@ -54,7 +54,7 @@ fn registry(endpoint: Endpoint) -> Result<Metrics, NameError> {
 type Count = fn(&Statistics) -> u64;
 
 /// Name, help and value of what only grows.
-const COUNTERS: [(&str, &str, Count); 27] = [
+const COUNTERS: [(&str, &str, Count); 26] = [
     (
         "messages_accepted_total",
         "Messages taken to be sent",
@@ -130,11 +130,6 @@ const COUNTERS: [(&str, &str, Count); 27] = [
     ("paths_died_total", "Paths found dead", |it| {
         it.protocol.paths_died
     }),
-    (
-        "paths_replaced_total",
-        "Paths given up for another pair of ports",
-        |it| it.protocol.paths_replaced,
-    ),
     ("send_calls_total", "Calls of the system that sent", |it| {
         it.sockets.send_calls
     }),

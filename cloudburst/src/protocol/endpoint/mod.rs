@@ -20,7 +20,7 @@ use super::{
 
 /// Sends and receives messages; see the [module](super).
 ///
-/// Memory: some 3 KiB for a peer and 100 bytes for each of its paths; for an
+/// Memory: some 3 KiB for a peer and 1 KiB for each of its paths; for an
 /// outgoing message its bytes and 200; for an incoming one twice its bytes and
 /// 1.3 KiB for each 64 symbols. With [`Mode::Paper`] a peer that is sent to
 /// takes 12 KiB.
