@@ -86,6 +86,12 @@ impl VirtualQueue {
             now_ns
         }
     }
+
+    /// How long what was sent so far takes to leave, from `now_ns` on.
+    #[inline(always)]
+    pub const fn backlog_ns(&self, now_ns: u64) -> u64 {
+        self.next_start_ns(now_ns) - now_ns
+    }
 }
 
 /// Both tunnels as this border models them; the one value of the tunnels map.
