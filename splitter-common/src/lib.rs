@@ -13,12 +13,15 @@
 //! - [`dscp`]: rewrites the mark that the kernel routes by,
 //! - [`counters`] and [`histogram`]: what is counted, under which name,
 //! - [`config`]: what an operator can set.
+//!
+//! [`balance`] stands beside it: which of several paths a packet takes.
 #![no_std]
 #![deny(unsafe_code)]
 
 #[cfg(test)]
 extern crate std;
 
+pub mod balance;
 #[allow(unsafe_code, reason = "the one room that touches raw packet memory")]
 pub mod buffer;
 pub mod classify;

@@ -1,0 +1,70 @@
+//! Which of several paths a packet takes.
+//!
+//! A [`Balancer`] chooses among at most [`MAX_PATHS`] paths for each packet. It
+//! looks at what it remembers of the packet's flow, at what all flows of one set
+//! of paths share, and at the paths as its host describes them ([`Paths`]). It
+//! has no clock and no source of randomness: what looks random is a hash of the
+//! flow, of a count and of a seed, so that the same packets take the same paths
+//! on every host.
+//!
+//! | policy | changes paths | looks at |
+//! |---|---|---|
+//! | [`Ecmp`] | never | weight |
+//! | [`Rps`] | each packet, at random | weight |
+//! | [`Drb`] | each packet, in turn | nothing |
+//! | [`Presto`] | each cell of 64 KB, in turn | nothing |
+//! | [`LetFlow`] | at each gap, at random | weight |
+//!
+//! All of them keep to usable paths as long as there is one, and fail open: if
+//! none is usable they choose as if all were.
+//!
+//! A host implements [`Paths`] for what it has, a table of queues or a map of
+//! the kernel, as seen towards the packet's destination, and keeps a
+//! [`Balancer::Flow`] for each flow.
+
+mod ecmp;
+mod letflow;
+mod path;
+mod presto;
+mod random;
+mod spray;
+
+pub use ecmp::Ecmp;
+pub use letflow::{LetFlow, LetFlowFlow};
+pub use path::{LastPath, MAX_PATHS, PathId, PathSet, PathView, Paths, Snapshot};
+pub use presto::{Presto, PrestoFlow};
+pub use spray::{Drb, DrbFlow, Rps, RpsFlow};
+
+/// What a balancer looks at in a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// When it is to be sent; must not run backwards, save for a little between CPUs.
+    pub now_ns: u64,
+    /// Its length with all headers.
+    pub bytes: u32,
+    /// A hash of its 5-tuple: the same for all packets of a flow, and spread
+    /// over at least 32 bits.
+    pub flow_hash: u64,
+}
+
+/// A way to choose paths; the value itself is its settings.
+///
+/// Dispatch is static and loops are bounded by [`MAX_PATHS`], so that a kernel
+/// program can host it.
+pub trait Balancer {
+    /// What is remembered of a flow. The default, all zeros, is a new one.
+    type Flow: Copy + Default;
+    /// What the flows over one set of paths have in common.
+    type Shared;
+
+    /// Chooses the path of `packet` and notes that it was sent there.
+    ///
+    /// `paths` are those towards the packet's destination.
+    fn choose<P: Paths + ?Sized>(
+        &self,
+        shared: &mut Self::Shared,
+        flow: &mut Self::Flow,
+        paths: &P,
+        packet: &Packet,
+    ) -> PathId;
+}

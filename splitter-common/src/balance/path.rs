@@ -1,0 +1,381 @@
+//! Paths: their numbers, sets of them, and what is known of each.
+
+use super::random::below;
+use crate::drain::ServiceTime;
+
+/// How many paths a balancer can choose among.
+pub const MAX_PATHS: usize = 16;
+
+const INDEX_MASK: u8 = MAX_PATHS as u8 - 1;
+
+/// The number of a path, below [`MAX_PATHS`].
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PathId(u8);
+
+impl PathId {
+    /// Path `number`, if there can be one.
+    pub const fn new(number: usize) -> Option<Self> {
+        if number < MAX_PATHS {
+            Some(Self(number as u8))
+        } else {
+            None
+        }
+    }
+
+    /// Every number there is, in order.
+    #[inline(always)]
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..MAX_PATHS as u8).map(Self)
+    }
+
+    /// The number, as an index into an array of [`MAX_PATHS`].
+    #[inline(always)]
+    pub const fn index(self) -> usize {
+        // Always true of the number; said again where compiler and verifier see it.
+        (self.0 & INDEX_MASK) as usize
+    }
+}
+
+/// Some of the paths.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PathSet(u16);
+
+impl PathSet {
+    /// No path.
+    pub const EMPTY: Self = Self(0);
+
+    /// The paths whose bits are set, path 0 in the lowest.
+    pub const fn from_bits(bits: u16) -> Self {
+        Self(bits)
+    }
+
+    /// The first `count` paths; all of them beyond [`MAX_PATHS`].
+    pub const fn first(count: usize) -> Self {
+        if count >= MAX_PATHS {
+            Self(u16::MAX)
+        } else {
+            Self((1 << count) - 1)
+        }
+    }
+
+    /// A bit for each path, path 0 in the lowest.
+    pub const fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// Whether no path is in it.
+    #[inline(always)]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// How many paths are in it.
+    #[inline(always)]
+    pub const fn len(self) -> u32 {
+        self.0.count_ones()
+    }
+
+    /// Whether `path` is in it.
+    #[inline(always)]
+    pub const fn contains(self, path: PathId) -> bool {
+        self.0 >> path.index() & 1 != 0
+    }
+
+    /// Adds `path`.
+    #[inline(always)]
+    pub const fn insert(&mut self, path: PathId) {
+        self.0 |= 1 << path.index();
+    }
+
+    /// Takes `path` out.
+    #[inline(always)]
+    pub const fn remove(&mut self, path: PathId) {
+        self.0 &= !(1 << path.index());
+    }
+
+    /// Those that are in both.
+    #[inline(always)]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Its paths, in order.
+    #[inline(always)]
+    pub fn iter(self) -> impl Iterator<Item = PathId> {
+        PathId::all().filter(move |&path| self.contains(path))
+    }
+
+    /// Those of its paths for which `keep` holds.
+    #[inline(always)]
+    pub fn filter(self, mut keep: impl FnMut(PathId) -> bool) -> Self {
+        let mut kept = Self::EMPTY;
+        for path in self.iter() {
+            if keep(path) {
+                kept.insert(path);
+            }
+        }
+        kept
+    }
+
+    /// Those of its paths for which `key` is smallest.
+    #[inline(always)]
+    pub fn smallest(self, key: impl Fn(PathId) -> u64) -> Self {
+        let (mut smallest, mut least) = (Self::EMPTY, u64::MAX);
+        for path in self.iter() {
+            let key = key(path);
+            if key < least {
+                (smallest, least) = (Self::EMPTY, key);
+            }
+            if key == least {
+                smallest.insert(path);
+            }
+        }
+        smallest
+    }
+
+    /// One of its paths, each for an equal share of all values of `random`;
+    /// path 0 if there is none.
+    #[inline(always)]
+    pub const fn pick(self, random: u64) -> PathId {
+        let mut left = self.0;
+        let mut skip = below(random, left.count_ones() as u64);
+        // Counted by a constant, for the verifier.
+        let mut round = 0;
+        while round < MAX_PATHS && skip > 0 {
+            left &= left.wrapping_sub(1);
+            skip -= 1;
+            round += 1;
+        }
+        Self(left).lowest()
+    }
+
+    /// One of its paths, each for a share of all values of `random` by its
+    /// weight; equal shares if no weight is above 0.
+    #[inline(always)]
+    pub fn pick_weighted<P: Paths + ?Sized>(self, paths: &P, random: u64) -> PathId {
+        let weight = |path| paths.view(path).weight as u64;
+        let total = self.iter().map(weight).sum();
+        let mut left = below(random, total);
+        for path in self.iter() {
+            let weight = weight(path);
+            if left < weight {
+                return path;
+            }
+            left -= weight;
+        }
+        self.pick(random)
+    }
+
+    /// The path that has its turn after `previous`.
+    #[inline(always)]
+    pub const fn after(self, previous: PathId) -> PathId {
+        let shift = previous.index() as u32 + 1;
+        let ahead = Self(self.0.rotate_right(shift));
+        PathId((ahead.lowest().0 + shift as u8) & INDEX_MASK)
+    }
+
+    #[inline(always)]
+    const fn lowest(self) -> PathId {
+        PathId(self.0.trailing_zeros() as u8 & INDEX_MASK)
+    }
+}
+
+/// The path that a flow's last packet took, if there was one. A zero byte is
+/// none, so that a zeroed entry of a table is a new flow.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LastPath(u8);
+
+impl LastPath {
+    /// Nothing was sent yet.
+    pub const NONE: Self = Self(0);
+
+    /// The path, if there is one.
+    #[inline(always)]
+    pub const fn get(self) -> Option<PathId> {
+        match self.0 {
+            0 => None,
+            number => Some(PathId((number - 1) & INDEX_MASK)),
+        }
+    }
+
+    /// The path, if there is one and `set` has it.
+    #[inline(always)]
+    pub const fn within(self, set: PathSet) -> Option<PathId> {
+        match self.get() {
+            Some(path) if set.contains(path) => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Notes that `path` was taken, and returns it.
+    #[inline(always)]
+    pub const fn set(&mut self, path: PathId) -> PathId {
+        self.0 = path.0 + 1;
+        path
+    }
+}
+
+/// What is known of a path now, towards one destination.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathView {
+    /// From this switch to the one before the destination, on idle links: `pd` of TR.
+    pub propagation_ns: u64,
+    /// What waits in front of the path here takes so long to leave: `lql / lqw` of TR.
+    pub local_backlog_ns: u64,
+    /// The same at the next switch: `sql / sqw` of TR.
+    pub far_backlog_ns: u64,
+    /// What a byte takes to be serialised on all hops that
+    /// [`propagation_ns`](Self::propagation_ns) spans, added up.
+    pub service: ServiceTime,
+    /// Its share of what is spread by weight, usually its rate in Mbit/s.
+    pub weight: u32,
+}
+
+/// The paths towards one destination as a host knows them.
+///
+/// Policies ask for what they need and no more, so let [`view`](Self::view) be
+/// cheap and inlined: what a policy does not read is then not computed.
+pub trait Paths {
+    /// Those there are; not empty.
+    fn known(&self) -> PathSet;
+
+    /// Those that forward packets, as far as is known.
+    fn usable(&self) -> PathSet;
+
+    /// What is known of a path that is in [`known`](Self::known).
+    fn view(&self, path: PathId) -> PathView;
+
+    /// Those to choose among: the usable ones, and all if none is.
+    #[inline(always)]
+    fn candidates(&self) -> PathSet {
+        let (known, usable) = (self.known(), self.usable().and(self.known()));
+        if usable.is_empty() { known } else { usable }
+    }
+}
+
+/// Paths written down one by one, for tests and hosts with few of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    views: [PathView; MAX_PATHS],
+    known: PathSet,
+    /// Those that forward packets.
+    pub usable: PathSet,
+}
+
+impl Snapshot {
+    /// Of these paths, all usable; those beyond [`MAX_PATHS`] are left out.
+    pub fn new(paths: &[PathView]) -> Self {
+        let mut views = [PathView::default(); MAX_PATHS];
+        for (view, path) in views.iter_mut().zip(paths) {
+            *view = *path;
+        }
+        let known = PathSet::first(paths.len());
+        Self {
+            views,
+            known,
+            usable: known,
+        }
+    }
+
+    /// To change what is known of a path.
+    #[inline(always)]
+    pub fn view_mut(&mut self, path: PathId) -> &mut PathView {
+        &mut self.views[path.index()]
+    }
+}
+
+impl Paths for Snapshot {
+    #[inline(always)]
+    fn known(&self) -> PathSet {
+        self.known
+    }
+
+    #[inline(always)]
+    fn usable(&self) -> PathSet {
+        self.usable
+    }
+
+    #[inline(always)]
+    fn view(&self, path: PathId) -> PathView {
+        self.views[path.index()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::balance::random::mix;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    proptest! {
+        #[test]
+        fn a_pick_is_in_the_set(bits in 1u16.., random: u64, weights: [u32; MAX_PATHS]) {
+            let set = PathSet::from_bits(bits);
+            let paths = Snapshot::new(&weights.map(|weight| PathView { weight, ..PathView::default() }));
+            prop_assert!(set.contains(set.pick(random)));
+            prop_assert!(set.contains(set.pick_weighted(&paths, random)));
+        }
+
+        #[test]
+        fn turns_go_round(bits in 1u16..) {
+            let set = PathSet::from_bits(bits);
+            let members: Vec<_> = set.iter().collect();
+            prop_assert_eq!(members.len(), set.len() as usize);
+            for (index, &path) in members.iter().enumerate() {
+                prop_assert_eq!(set.after(path), members[(index + 1) % members.len()]);
+            }
+        }
+
+        #[test]
+        fn the_smallest_are_those_with_the_least_key(bits in 1u16.., keys: [u64; MAX_PATHS]) {
+            let set = PathSet::from_bits(bits);
+            let least = set.iter().map(|path| keys[path.index()]).min();
+            let expected = set.filter(|path| Some(keys[path.index()]) == least);
+            prop_assert_eq!(set.smallest(|path| keys[path.index()]), expected);
+        }
+    }
+
+    #[test]
+    fn shares_follow_the_weights() {
+        let paths = [100, 0, 40].map(|weight| PathView {
+            weight,
+            ..PathView::default()
+        });
+        let paths = Snapshot::new(&paths);
+        let mut picked = [0; MAX_PATHS];
+        for count in 0..14_000 {
+            picked[paths.known().pick_weighted(&paths, mix(count)).index()] += 1;
+        }
+        assert!((9_800..10_200).contains(&picked[0]), "{picked:?}");
+        assert_eq!(picked[1], 0);
+        assert_eq!(picked[0] + picked[2], 14_000);
+    }
+
+    #[test]
+    fn equal_picks_are_equally_frequent() {
+        let set = PathSet::from_bits(0b10_1001_0110);
+        let mut picked = [0; MAX_PATHS];
+        for count in 0..50_000 {
+            picked[set.pick(mix(count)).index()] += 1;
+        }
+        for path in set.iter() {
+            assert!(
+                (9_700..10_300).contains(&picked[path.index()]),
+                "{picked:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn with_no_usable_path_all_are_candidates() {
+        let mut paths = Snapshot::new(&[PathView::default(); 3]);
+        paths.usable = PathSet::from_bits(0b1000);
+        assert_eq!(paths.candidates(), PathSet::first(3));
+        paths.usable = PathSet::from_bits(0b1010);
+        assert_eq!(paths.candidates(), PathSet::from_bits(0b10));
+    }
+}
