@@ -14,6 +14,7 @@
 //! | [`Drb`] | each packet, in turn | nothing |
 //! | [`Presto`] | each cell of 64 KB, in turn | nothing |
 //! | [`LetFlow`] | at each gap, at random | weight |
+//! | [`Placement`] | never; placed once, when it turns long | weight, backlog |
 //!
 //! All of them keep to usable paths as long as there is one, and fail open: if
 //! none is usable they choose as if all were.
@@ -25,6 +26,7 @@
 mod ecmp;
 mod letflow;
 mod path;
+mod placement;
 mod presto;
 mod random;
 mod spray;
@@ -32,6 +34,7 @@ mod spray;
 pub use ecmp::Ecmp;
 pub use letflow::{LetFlow, LetFlowFlow};
 pub use path::{LastPath, MAX_PATHS, PathId, PathSet, PathView, Paths, Snapshot};
+pub use placement::{PlacedFlow, Placement, Turns};
 pub use presto::{Presto, PrestoFlow};
 pub use spray::{Drb, DrbFlow, Rps, RpsFlow};
 
