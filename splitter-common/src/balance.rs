@@ -21,17 +21,22 @@
 //!
 //! A host implements [`Paths`] for what it has, a table of queues or a map of
 //! the kernel, as seen towards the packet's destination, and keeps a
-//! [`Balancer::Flow`] for each flow.
+//! [`Balancer::Flow`] for each flow. It finds the parts for that here:
+//! [`VirtualQueue`](crate::drain::VirtualQueue) for the backlog of its own
+//! ports, [`FarTable`] and [`ttl`] for that of the next switches.
 
 mod ecmp;
+mod far;
 mod letflow;
 mod path;
 mod placement;
 mod presto;
 mod random;
 mod spray;
+pub mod ttl;
 
 pub use ecmp::Ecmp;
+pub use far::{Ageing, FarBacklog, FarTable};
 pub use letflow::{LetFlow, LetFlowFlow};
 pub use path::{LastPath, MAX_PATHS, PathId, PathSet, PathView, Paths, Snapshot};
 pub use placement::{PlacedFlow, Placement, Turns};
