@@ -14,6 +14,7 @@
 //! | [`Drb`] | each packet, in turn | nothing |
 //! | [`Presto`] | each cell of 64 KB, in turn | nothing |
 //! | [`LetFlow`] | at each gap, at random | weight |
+//! | [`Tr`] | each packet, where that keeps the flow in order | delay, backlogs, short flows |
 //! | [`Placement`] | never; placed once, when it turns long | weight, backlog |
 //!
 //! All of them keep to usable paths as long as there is one, and fail open: if
@@ -24,6 +25,20 @@
 //! [`Balancer::Flow`] for each flow. It finds the parts for that here:
 //! [`VirtualQueue`](crate::drain::VirtualQueue) for the backlog of its own
 //! ports, [`FarTable`] and [`ttl`] for that of the next switches.
+//!
+//! ```
+//! use splitter_common::balance::{Balancer, Packet, PathView, Snapshot, Tr, TrFlow, ShortFlows};
+//!
+//! let slow = PathView { propagation_ns: 175_000, ..PathView::default() };
+//! let busy = PathView { propagation_ns: 50_000, local_backlog_ns: 12_000, ..PathView::default() };
+//! let idle = PathView { propagation_ns: 50_000, ..PathView::default() };
+//! let paths = Snapshot::new(&[slow, busy, idle]);
+//!
+//! let (mut short_flows, mut flow) = (ShortFlows::new(350_000), TrFlow::default());
+//! let packet = Packet { now_ns: 1_000_000, bytes: 1_500, flow_hash: 0x5eed };
+//! let path = Tr::paper().choose(&mut short_flows, &mut flow, &paths, &packet);
+//! assert_eq!(path.index(), 2);
+//! ```
 
 mod ecmp;
 mod far;
@@ -32,7 +47,9 @@ mod path;
 mod placement;
 mod presto;
 mod random;
+mod short_flows;
 mod spray;
+mod tr;
 pub mod ttl;
 
 pub use ecmp::Ecmp;
@@ -41,7 +58,9 @@ pub use letflow::{LetFlow, LetFlowFlow};
 pub use path::{LastPath, MAX_PATHS, PathId, PathSet, PathView, Paths, Snapshot};
 pub use placement::{PlacedFlow, Placement, Turns};
 pub use presto::{Presto, PrestoFlow};
+pub use short_flows::{Presence, ShortFlows};
 pub use spray::{Drb, DrbFlow, Rps, RpsFlow};
+pub use tr::{Tr, TrFlow};
 
 /// What a balancer looks at in a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
