@@ -107,32 +107,55 @@ impl PathSet {
         PathId::all().filter(move |&path| self.contains(path))
     }
 
-    /// Those of its paths for which `keep` holds.
+    /// A number for each of its paths, and `otherwise` for the rest.
     #[inline(always)]
-    pub fn filter(self, mut keep: impl FnMut(PathId) -> bool) -> Self {
-        let mut kept = Self::EMPTY;
+    pub fn map(self, otherwise: u64, number: impl Fn(PathId) -> u64) -> [u64; MAX_PATHS] {
+        let mut numbers = [otherwise; MAX_PATHS];
         for path in self.iter() {
-            if keep(path) {
-                kept.insert(path);
-            }
+            numbers[path.index()] = number(path);
         }
-        kept
+        numbers
     }
 
-    /// Those of its paths for which `key` is smallest.
+    // Which of the numbers is small is what nobody can predict, a processor no
+    // more than others, so the following go through all of them without a branch.
+
+    /// Those of its paths whose number is at least `bound`.
     #[inline(always)]
-    pub fn smallest(self, key: impl Fn(PathId) -> u64) -> Self {
-        let (mut smallest, mut least) = (Self::EMPTY, u64::MAX);
-        for path in self.iter() {
-            let key = key(path);
-            if key < least {
-                (smallest, least) = (Self::EMPTY, key);
-            }
-            if key == least {
-                smallest.insert(path);
-            }
+    pub fn at_least(self, bound: u64, numbers: &[u64; MAX_PATHS]) -> Self {
+        self.and(Self::where_all(numbers, |number| number >= bound))
+    }
+
+    /// Those of its paths whose number is at most `bound`.
+    #[inline(always)]
+    pub fn at_most(self, bound: u64, numbers: &[u64; MAX_PATHS]) -> Self {
+        self.and(Self::where_all(numbers, |number| number <= bound))
+    }
+
+    /// Those of its paths whose number is the smallest among them.
+    #[inline(always)]
+    pub fn smallest(self, numbers: &[u64; MAX_PATHS]) -> Self {
+        self.at_most(self.least(numbers), numbers)
+    }
+
+    /// The smallest number of its paths.
+    #[inline(always)]
+    pub fn least(self, numbers: &[u64; MAX_PATHS]) -> u64 {
+        let mut least = u64::MAX;
+        for path in PathId::all() {
+            let foreign = (self.contains(path) as u64).wrapping_sub(1);
+            least = least.min(numbers[path.index()] | foreign);
         }
-        smallest
+        least
+    }
+
+    #[inline(always)]
+    fn where_all(numbers: &[u64; MAX_PATHS], holds: impl Fn(u64) -> bool) -> Self {
+        let mut bits = 0;
+        for path in PathId::all() {
+            bits |= (holds(numbers[path.index()]) as u16) << path.index();
+        }
+        Self(bits)
     }
 
     /// One of its paths, each for an equal share of all values of `random`;
@@ -155,17 +178,18 @@ impl PathSet {
     /// weight; equal shares if no weight is above 0.
     #[inline(always)]
     pub fn pick_weighted<P: Paths + ?Sized>(self, paths: &P, random: u64) -> PathId {
-        let weight = |path| paths.view(path).weight as u64;
-        let total = self.iter().map(weight).sum();
-        let mut left = below(random, total);
-        for path in self.iter() {
-            let weight = weight(path);
-            if left < weight {
-                return path;
-            }
-            left -= weight;
+        let weights = self.map(0, |path| paths.view(path).weight as u64);
+        let total = weights.iter().sum();
+        if total == 0 {
+            return self.pick(random);
         }
-        self.pick(random)
+        let drawn = below(random, total);
+        let (mut reached, mut passed) = (0, 0);
+        for weight in weights {
+            reached += weight;
+            passed += (reached <= drawn) as u8;
+        }
+        PathId(passed & INDEX_MASK)
     }
 
     /// The path that has its turn after `previous`.
@@ -331,11 +355,21 @@ mod tests {
         }
 
         #[test]
-        fn the_smallest_are_those_with_the_least_key(bits in 1u16.., keys: [u64; MAX_PATHS]) {
-            let set = PathSet::from_bits(bits);
-            let least = set.iter().map(|path| keys[path.index()]).min();
-            let expected = set.filter(|path| Some(keys[path.index()]) == least);
-            prop_assert_eq!(set.smallest(|path| keys[path.index()]), expected);
+        fn comparisons_see_its_own_paths_alone(bits: u16, numbers: [u8; MAX_PATHS], bound: u8) {
+            let (set, numbers) = (PathSet::from_bits(bits), numbers.map(u64::from));
+            let those = |holds: &dyn Fn(u64) -> bool| {
+                let mut those = PathSet::EMPTY;
+                for path in set.iter().filter(|path| holds(numbers[path.index()])) {
+                    those.insert(path);
+                }
+                those
+            };
+            let bound = bound as u64;
+            prop_assert_eq!(set.at_least(bound, &numbers), those(&|number| number >= bound));
+            prop_assert_eq!(set.at_most(bound, &numbers), those(&|number| number <= bound));
+            let least = set.iter().map(|path| numbers[path.index()]).min();
+            prop_assert_eq!(set.least(&numbers), least.unwrap_or(u64::MAX));
+            prop_assert_eq!(set.smallest(&numbers), those(&|number| Some(number) == least));
         }
     }
 

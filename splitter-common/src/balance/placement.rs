@@ -70,33 +70,33 @@ impl Balancer for Placement {
 impl Placement {
     #[inline(always)]
     fn not_too_busy<P: Paths + ?Sized>(&self, candidates: PathSet, paths: &P) -> PathSet {
-        let backlog_ns = |path| paths.view(path).local_backlog_ns;
-        let least_ns = candidates.iter().map(backlog_ns).min().unwrap_or(0);
-        let most_ns = least_ns.saturating_add(self.tolerance_ns);
-        candidates.filter(|path| backlog_ns(path) <= most_ns)
+        let backlog_ns = candidates.map(u64::MAX, |path| paths.view(path).local_backlog_ns);
+        let most_ns = candidates
+            .least(&backlog_ns)
+            .saturating_add(self.tolerance_ns);
+        candidates.at_most(most_ns, &backlog_ns)
     }
 }
 
 impl Turns {
     #[inline(always)]
     fn take<P: Paths + ?Sized>(&mut self, candidates: PathSet, paths: &P) -> PathId {
+        let weights = candidates.map(0, |path| paths.view(path).weight as u64);
         // A path with no weight is for when nothing else is left.
-        let weighted = candidates.filter(|path| paths.view(path).weight > 0);
+        let weighted = candidates.at_least(1, &weights);
         let candidates = if weighted.is_empty() {
             candidates
         } else {
             weighted
         };
-        let path = candidates
-            .smallest(|path| self.set_back[path.index()])
-            .pick(0);
+        let path = candidates.smallest(&self.set_back).pick(0);
         let present = self.set_back[path.index()];
         // Kept relative to the present, so that nothing overflows, and a path
         // that was left out does not claim all the turns it missed.
         for set_back in &mut self.set_back {
             *set_back = set_back.saturating_sub(present);
         }
-        self.set_back[path.index()] = (1 << 32) / paths.view(path).weight.max(1) as u64;
+        self.set_back[path.index()] = (1 << 32) / weights[path.index()].max(1);
         path
     }
 }

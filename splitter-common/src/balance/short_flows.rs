@@ -16,7 +16,7 @@ use super::{MAX_PATHS, PathId, PathSet};
 
 const TICKS: usize = 16;
 
-/// The short flows on each path of one set of paths: 1.1 kB.
+/// The short flows on each path of one set of paths: 1.2 kB.
 ///
 /// CPUs that share it may overwrite each other's updates. What they miscount by
 /// that is gone as soon as no packet has come for one time-out.
@@ -27,7 +27,7 @@ pub struct ShortFlows {
     ends_ns: u64,
     tick_ns: u64,
     /// Sums of `recent`, path by path.
-    flows: [u32; MAX_PATHS],
+    flows: [u64; MAX_PATHS],
     /// By tick, then path; the present tick's is at `tick` modulo their number.
     recent: [[u32; MAX_PATHS]; TICKS],
     tick: u32,
@@ -63,8 +63,14 @@ impl ShortFlows {
 
     /// How many use `path`, as of the last [`advance`](Self::advance).
     #[inline(always)]
-    pub const fn on(&self, path: PathId) -> u32 {
+    pub const fn on(&self, path: PathId) -> u64 {
         self.flows[path.index()]
+    }
+
+    /// The same for all paths.
+    #[inline(always)]
+    pub const fn counts(&self) -> &[u64; MAX_PATHS] {
+        &self.flows
     }
 
     /// Takes off what has been silent for too long by `now_ns`.
@@ -114,7 +120,7 @@ impl ShortFlows {
             self.ends_ns = self.ends_ns.saturating_add(self.tick_ns);
             let dropped = &mut self.recent[slot(self.tick)];
             for (flows, dropped) in self.flows.iter_mut().zip(dropped) {
-                *flows = flows.saturating_sub(*dropped);
+                *flows = flows.saturating_sub(*dropped as u64);
                 *dropped = 0;
             }
         }
@@ -196,7 +202,7 @@ mod tests {
                 for path in 0..4 {
                     let seen_within = |window_ns| last_seen.iter()
                         .filter(|seen| seen[path].is_some_and(|seen| now_ns - seen < window_ns))
-                        .count() as u32;
+                        .count() as u64;
                     let counted = short_flows.on(PathId::new(path).expect("below 16"));
                     prop_assert!(counted >= seen_within(TIMEOUT_NS - TIMEOUT_NS / 16));
                     prop_assert!(counted <= seen_within(TIMEOUT_NS));

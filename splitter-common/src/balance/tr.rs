@@ -124,10 +124,7 @@ impl Balancer for Tr {
         flow.bytes = flow.bytes.saturating_add(packet.bytes as u64);
 
         let candidates = paths.candidates();
-        let mut tnl_ns = [u64::MAX; MAX_PATHS];
-        for path in candidates.iter() {
-            tnl_ns[path.index()] = self.tnl_ns(&paths.view(path), packet);
-        }
+        let tnl_ns = candidates.map(u64::MAX, |path| self.tnl_ns(&paths.view(path), packet));
         let in_order = self.in_order(flow, candidates, &tnl_ns);
 
         let is_long = flow.bytes > self.threshold_bytes;
@@ -135,7 +132,7 @@ impl Balancer for Tr {
             short_flows.leave(&mut flow.presence);
             self.best_for_long(in_order, &tnl_ns, short_flows)
         } else {
-            in_order.smallest(|path| tnl_ns[path.index()])
+            in_order.smallest(&tnl_ns)
         };
         let path = best.pick(draw(self.seed, packet.flow_hash, 0));
 
@@ -170,8 +167,10 @@ impl Tr {
             return candidates;
         };
         let earliest_ns = flow.tnl_ns.saturating_add(self.guard_ns);
-        let in_order =
-            candidates.filter(|path| path == last || tnl_ns[path.index()] >= earliest_ns);
+        let mut in_order = candidates.at_least(earliest_ns, tnl_ns);
+        if candidates.contains(last) {
+            in_order.insert(last);
+        }
         if in_order.is_empty() {
             candidates
         } else {
@@ -187,16 +186,11 @@ impl Tr {
         tnl_ns: &[u64; MAX_PATHS],
         short_flows: &ShortFlows,
     ) -> PathSet {
-        let fastest_ns = in_order
-            .iter()
-            .map(|path| tnl_ns[path.index()])
-            .min()
-            .unwrap_or(0);
-        let slowest_ns = fastest_ns.saturating_add(self.slack_ns);
+        let slowest_ns = in_order.least(tnl_ns).saturating_add(self.slack_ns);
         in_order
-            .filter(|path| tnl_ns[path.index()] <= slowest_ns)
-            .smallest(|path| short_flows.on(path) as u64)
-            .smallest(|path| tnl_ns[path.index()])
+            .at_most(slowest_ns, tnl_ns)
+            .smallest(short_flows.counts())
+            .smallest(tnl_ns)
     }
 }
 
