@@ -66,6 +66,7 @@ struct Leaf {
     uplinks: [VirtualQueue; MAX_PATHS],
     far: FarTable,
     propagation_ns: [u64; MAX_PATHS],
+    rate_mbit: [u32; MAX_PATHS],
     now_ns: u64,
 }
 
@@ -87,7 +88,7 @@ impl Paths for Leaf {
             local_backlog_ns: self.uplinks[path.index()].backlog_ns(self.now_ns),
             far_backlog_ns: self.far.behind(path).at(self.now_ns, Ageing::Drains),
             service: ServiceTime::UNKNOWN,
-            weight: 40_000,
+            weight: self.rate_mbit[path.index()],
         }
     }
 }
@@ -116,6 +117,7 @@ fn run<B: Balancer + 'static>(policy: B, mut shared: B::Shared) -> Box<dyn FnMut
         uplinks: Default::default(),
         far: FarTable::default(),
         propagation_ns: std::array::from_fn(|path| 8_000 + 4_000 * (path as u64 % 2)),
+        rate_mbit: black_box([40_000; MAX_PATHS]),
         now_ns: 0,
     };
     let mut flows = vec![B::Flow::default(); FLOWS];

@@ -178,18 +178,17 @@ impl PathSet {
     /// weight; equal shares if no weight is above 0.
     #[inline(always)]
     pub fn pick_weighted<P: Paths + ?Sized>(self, paths: &P, random: u64) -> PathId {
-        let weights = self.map(0, |path| paths.view(path).weight as u64);
-        let total = weights.iter().sum();
-        if total == 0 {
-            return self.pick(random);
+        let weight = |path| paths.view(path).weight as u64;
+        let total = self.iter().map(weight).sum();
+        let mut left = below(random, total);
+        for path in self.iter() {
+            let weight = weight(path);
+            if left < weight {
+                return path;
+            }
+            left -= weight;
         }
-        let drawn = below(random, total);
-        let (mut reached, mut passed) = (0, 0);
-        for weight in weights {
-            reached += weight;
-            passed += (reached <= drawn) as u8;
-        }
-        PathId(passed & INDEX_MASK)
+        self.pick(random)
     }
 
     /// The path that has its turn after `previous`.
