@@ -141,12 +141,15 @@ impl PathSet {
     /// The smallest number of its paths.
     #[inline(always)]
     pub fn least(self, numbers: &[u64; MAX_PATHS]) -> u64 {
-        let mut least = u64::MAX;
+        // Four at a time: what takes long is that each waits for the one before.
+        let mut least = [u64::MAX; 4];
         for path in PathId::all() {
             let foreign = (self.contains(path) as u64).wrapping_sub(1);
-            least = least.min(numbers[path.index()] | foreign);
+            let least = &mut least[path.index() % 4];
+            *least = (*least).min(numbers[path.index()] | foreign);
         }
-        least
+        let [a, b, c, d] = least;
+        a.min(b).min(c.min(d))
     }
 
     #[inline(always)]
