@@ -127,7 +127,7 @@ fn run<B: Balancer + 'static>(policy: B, mut shared: B::Shared) -> Box<dyn FnMut
         rate_mbit: black_box([40_000; MAX_PATHS]),
         now_ns: 0,
     };
-    let mut flows = vec![B::Flow::default(); FLOWS];
+    let mut flows = [B::Flow::default(); FLOWS];
     let mut random = 1u64;
     Box::new(move || {
         for _ in 0..PACKETS {
