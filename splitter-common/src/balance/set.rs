@@ -1,0 +1,323 @@
+//! Numbers of paths, and sets of them.
+
+use super::Paths;
+use super::random::below;
+
+/// How many paths a balancer can choose among.
+pub const MAX_PATHS: usize = 16;
+
+const INDEX_MASK: u8 = MAX_PATHS as u8 - 1;
+
+/// The number of a path, below [`MAX_PATHS`].
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PathId(u8);
+
+impl PathId {
+    /// Path `number`, if there can be one.
+    pub const fn new(number: usize) -> Option<Self> {
+        if number < MAX_PATHS {
+            Some(Self(number as u8))
+        } else {
+            None
+        }
+    }
+
+    /// Every number there is, in order.
+    #[inline(always)]
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..MAX_PATHS as u8).map(Self)
+    }
+
+    /// The number, as an index into an array of [`MAX_PATHS`].
+    #[inline(always)]
+    pub const fn index(self) -> usize {
+        // Always true of the number; said again where compiler and verifier see it.
+        (self.0 & INDEX_MASK) as usize
+    }
+}
+
+/// Some of the paths.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PathSet(u16);
+
+impl PathSet {
+    /// No path.
+    pub const EMPTY: Self = Self(0);
+
+    /// The paths whose bits are set, path 0 in the lowest.
+    pub const fn from_bits(bits: u16) -> Self {
+        Self(bits)
+    }
+
+    /// The first `count` paths; all of them beyond [`MAX_PATHS`].
+    pub const fn first(count: usize) -> Self {
+        if count >= MAX_PATHS {
+            Self(u16::MAX)
+        } else {
+            Self((1 << count) - 1)
+        }
+    }
+
+    /// A bit for each path, path 0 in the lowest.
+    pub const fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// Whether no path is in it.
+    #[inline(always)]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// How many paths are in it.
+    #[inline(always)]
+    pub const fn len(self) -> u32 {
+        self.0.count_ones()
+    }
+
+    /// Whether `path` is in it.
+    #[inline(always)]
+    pub const fn contains(self, path: PathId) -> bool {
+        self.0 >> path.index() & 1 != 0
+    }
+
+    /// Adds `path`.
+    #[inline(always)]
+    pub const fn insert(&mut self, path: PathId) {
+        self.0 |= 1 << path.index();
+    }
+
+    /// Takes `path` out.
+    #[inline(always)]
+    pub const fn remove(&mut self, path: PathId) {
+        self.0 &= !(1 << path.index());
+    }
+
+    /// Those that are in both.
+    #[inline(always)]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Its paths, in order.
+    #[inline(always)]
+    pub fn iter(self) -> impl Iterator<Item = PathId> {
+        PathId::all().filter(move |&path| self.contains(path))
+    }
+
+    /// A number for each of its paths, and `otherwise` for the rest.
+    #[inline(always)]
+    pub fn map(self, otherwise: u64, number: impl Fn(PathId) -> u64) -> [u64; MAX_PATHS] {
+        let mut numbers = [otherwise; MAX_PATHS];
+        for path in self.iter() {
+            numbers[path.index()] = number(path);
+        }
+        numbers
+    }
+
+    // Which of the numbers is small is what nobody can predict, a processor no
+    // more than others, so the following go through all of them without a branch.
+
+    /// Those of its paths whose number is at least `bound`.
+    #[inline(always)]
+    pub fn at_least(self, bound: u64, numbers: &[u64; MAX_PATHS]) -> Self {
+        self.and(Self::where_all(numbers, |number| number >= bound))
+    }
+
+    /// Those of its paths whose number is at most `bound`.
+    #[inline(always)]
+    pub fn at_most(self, bound: u64, numbers: &[u64; MAX_PATHS]) -> Self {
+        self.and(Self::where_all(numbers, |number| number <= bound))
+    }
+
+    /// Those of its paths whose number is the smallest among them.
+    #[inline(always)]
+    pub fn smallest(self, numbers: &[u64; MAX_PATHS]) -> Self {
+        self.at_most(self.least(numbers), numbers)
+    }
+
+    /// The smallest number of its paths.
+    #[inline(always)]
+    pub fn least(self, numbers: &[u64; MAX_PATHS]) -> u64 {
+        // Four at a time: what takes long is that each waits for the one before.
+        let mut least = [u64::MAX; 4];
+        for path in PathId::all() {
+            let foreign = (self.contains(path) as u64).wrapping_sub(1);
+            let least = &mut least[path.index() % 4];
+            *least = (*least).min(numbers[path.index()] | foreign);
+        }
+        let [a, b, c, d] = least;
+        a.min(b).min(c.min(d))
+    }
+
+    #[inline(always)]
+    fn where_all(numbers: &[u64; MAX_PATHS], holds: impl Fn(u64) -> bool) -> Self {
+        let mut bits = 0;
+        for path in PathId::all() {
+            bits |= (holds(numbers[path.index()]) as u16) << path.index();
+        }
+        Self(bits)
+    }
+
+    /// One of its paths, each for an equal share of all values of `random`;
+    /// path 0 if there is none.
+    #[inline(always)]
+    pub const fn pick(self, random: u64) -> PathId {
+        let mut left = self.0;
+        let mut skip = below(random, left.count_ones() as u64);
+        // Counted by a constant, for the verifier.
+        let mut round = 0;
+        while round < MAX_PATHS && skip > 0 {
+            left &= left.wrapping_sub(1);
+            skip -= 1;
+            round += 1;
+        }
+        Self(left).lowest()
+    }
+
+    /// One of its paths, each for a share of all values of `random` by its
+    /// weight; equal shares if no weight is above 0.
+    #[inline(always)]
+    pub fn pick_weighted<P: Paths + ?Sized>(self, paths: &P, random: u64) -> PathId {
+        let weight = |path| paths.view(path).weight as u64;
+        let total = self.iter().map(weight).sum();
+        let mut left = below(random, total);
+        for path in self.iter() {
+            let weight = weight(path);
+            if left < weight {
+                return path;
+            }
+            left -= weight;
+        }
+        self.pick(random)
+    }
+
+    /// The path that has its turn after `previous`.
+    #[inline(always)]
+    pub const fn after(self, previous: PathId) -> PathId {
+        let shift = previous.index() as u32 + 1;
+        let ahead = Self(self.0.rotate_right(shift));
+        PathId((ahead.lowest().0 + shift as u8) & INDEX_MASK)
+    }
+
+    #[inline(always)]
+    const fn lowest(self) -> PathId {
+        PathId(self.0.trailing_zeros() as u8 & INDEX_MASK)
+    }
+}
+
+/// The path that a flow's last packet took, if there was one. A zero byte is
+/// none, so that a zeroed entry of a table is a new flow.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LastPath(u8);
+
+impl LastPath {
+    /// Nothing was sent yet.
+    pub const NONE: Self = Self(0);
+
+    /// The path, if there is one.
+    #[inline(always)]
+    pub const fn get(self) -> Option<PathId> {
+        match self.0 {
+            0 => None,
+            number => Some(PathId((number - 1) & INDEX_MASK)),
+        }
+    }
+
+    /// The path, if there is one and `set` has it.
+    #[inline(always)]
+    pub const fn within(self, set: PathSet) -> Option<PathId> {
+        match self.get() {
+            Some(path) if set.contains(path) => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Notes that `path` was taken, and returns it.
+    #[inline(always)]
+    pub const fn set(&mut self, path: PathId) -> PathId {
+        self.0 = path.0 + 1;
+        path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::balance::random::mix;
+    use crate::balance::{PathView, Snapshot};
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    proptest! {
+        #[test]
+        fn a_pick_is_in_the_set(bits in 1u16.., random: u64, weights: [u32; MAX_PATHS]) {
+            let set = PathSet::from_bits(bits);
+            let paths = Snapshot::new(&weights.map(|weight| PathView { weight, ..PathView::default() }));
+            prop_assert!(set.contains(set.pick(random)));
+            prop_assert!(set.contains(set.pick_weighted(&paths, random)));
+        }
+
+        #[test]
+        fn turns_go_round(bits in 1u16..) {
+            let set = PathSet::from_bits(bits);
+            let members: Vec<_> = set.iter().collect();
+            prop_assert_eq!(members.len(), set.len() as usize);
+            for (index, &path) in members.iter().enumerate() {
+                prop_assert_eq!(set.after(path), members[(index + 1) % members.len()]);
+            }
+        }
+
+        #[test]
+        fn comparisons_see_its_own_paths_alone(bits: u16, numbers: [u8; MAX_PATHS], bound: u8) {
+            let (set, numbers) = (PathSet::from_bits(bits), numbers.map(u64::from));
+            let those = |holds: &dyn Fn(u64) -> bool| {
+                let mut those = PathSet::EMPTY;
+                for path in set.iter().filter(|path| holds(numbers[path.index()])) {
+                    those.insert(path);
+                }
+                those
+            };
+            let bound = bound as u64;
+            prop_assert_eq!(set.at_least(bound, &numbers), those(&|number| number >= bound));
+            prop_assert_eq!(set.at_most(bound, &numbers), those(&|number| number <= bound));
+            let least = set.iter().map(|path| numbers[path.index()]).min();
+            prop_assert_eq!(set.least(&numbers), least.unwrap_or(u64::MAX));
+            prop_assert_eq!(set.smallest(&numbers), those(&|number| Some(number) == least));
+        }
+    }
+
+    #[test]
+    fn shares_follow_the_weights() {
+        let paths = [100, 0, 40].map(|weight| PathView {
+            weight,
+            ..PathView::default()
+        });
+        let paths = Snapshot::new(&paths);
+        let mut picked = [0; MAX_PATHS];
+        for count in 0..14_000 {
+            picked[paths.known().pick_weighted(&paths, mix(count)).index()] += 1;
+        }
+        assert!((9_800..10_200).contains(&picked[0]), "{picked:?}");
+        assert_eq!(picked[1], 0);
+        assert_eq!(picked[0] + picked[2], 14_000);
+    }
+
+    #[test]
+    fn equal_picks_are_equally_frequent() {
+        let set = PathSet::from_bits(0b10_1001_0110);
+        let mut picked = [0; MAX_PATHS];
+        for count in 0..50_000 {
+            picked[set.pick(mix(count)).index()] += 1;
+        }
+        for path in set.iter() {
+            assert!(
+                (9_700..10_300).contains(&picked[path.index()]),
+                "{picked:?}"
+            );
+        }
+    }
+}
