@@ -23,6 +23,11 @@ pub mod wire;
 
 #[cfg(feature = "tokio")]
 pub use net::{Config, Endpoint, Ports, Received, Remotes, Sending, blocking};
+#[cfg(feature = "tokio")]
+pub use protocol::{
+    Keyring, PeerId, Receipt, Undelivered,
+    packet::{Key, KeyError, KeyringError},
+};
 
 #[cfg(all(doctest, feature = "tokio"))]
 #[doc = include_str!("../README.md")]
