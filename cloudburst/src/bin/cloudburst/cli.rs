@@ -120,6 +120,9 @@ pub(crate) struct SendArgs {
     /// Bytes of each message.
     #[arg(long, value_name = "BYTES", default_value = "256k")]
     pub(crate) chunk: Bytes,
+    /// How long the peer may take to say that it has stored a message.
+    #[arg(short = 'W', long, value_name = "SECONDS", default_value = "30")]
+    pub(crate) timeout: Seconds,
     #[command(flatten)]
     pub(crate) begin: BeginArgs,
     #[command(flatten)]

@@ -3,6 +3,7 @@
 
 mod cli;
 mod commands;
+mod intake;
 mod metrics;
 mod options;
 mod summary;

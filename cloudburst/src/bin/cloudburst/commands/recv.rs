@@ -4,28 +4,13 @@ use std::{io, path::Path};
 
 use anyhow::bail;
 use clap::{CommandFactory as _, error::ErrorKind};
-use cloudburst::{Endpoint, protocol::PeerId};
 
 use super::{CLOSE_WITHIN, Signals, print_json};
 use crate::{
     cli::{Cli, ExitCode, RecvArgs},
-    transfer::{Arrived, Files, NotAChunk, NotTaken, Stream},
+    intake::{Intake, Output},
+    transfer::{Arrived, Files, Stream},
 };
-
-/// Where files go.
-enum Output {
-    Directory(Files),
-    Standard(Stream<io::Stdout>),
-}
-
-impl Output {
-    fn take(&mut self, peer: PeerId, message: &[u8]) -> anyhow::Result<Option<Arrived>> {
-        match self {
-            Self::Directory(files) => files.take(peer, message),
-            Self::Standard(stream) => stream.take(peer, message),
-        }
-    }
-}
 
 pub(crate) async fn run(args: &RecvArgs, as_json: bool) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
@@ -43,8 +28,9 @@ pub(crate) async fn run(args: &RecvArgs, as_json: bool) -> anyhow::Result<ExitCo
     };
     let endpoint = args.endpoint.bind(&args.listen.ports).await?;
     tracing::info!(addresses = ?endpoint.local_addrs(), "receiving");
+    let intake = Intake::new(&endpoint, output);
     let arrived = tokio::select! {
-        arrived = receive(&endpoint, output, args.count) => arrived?,
+        arrived = receive(intake, args.count) => arrived?,
         signal = signals.next() => bail!("{signal}: not all files have arrived"),
     };
     if as_json {
@@ -54,43 +40,13 @@ pub(crate) async fn run(args: &RecvArgs, as_json: bool) -> anyhow::Result<ExitCo
     Ok(ExitCode::Ok)
 }
 
-async fn receive(
-    endpoint: &Endpoint,
-    mut output: Output,
-    count: u64,
-) -> anyhow::Result<Vec<Arrived>> {
+async fn receive(mut intake: Intake, count: u64) -> anyhow::Result<Vec<Arrived>> {
     let mut all = Vec::new();
-    while (all.len() as u64) < count {
-        let received = endpoint.recv().await?;
-        // Whoever reads standard output may be slow, and the endpoint has to answer meanwhile.
-        let taken = tokio::task::spawn_blocking(move || {
-            let result = output.take(received.peer, &received.message);
-            (output, result)
-        });
-        let (after, result) = taken.await?;
-        output = after;
-        match result {
-            Ok(Some(arrived)) => {
-                tell(&arrived);
-                all.push(arrived);
-            }
-            Ok(None) => {}
-            // Whoever sends something else must not end what others send.
-            Err(error) if error.is::<NotAChunk>() || error.is::<NotTaken>() => {
-                tracing::warn!(%error, "ignored a message");
-            }
-            Err(error) => return Err(error),
-        }
+    let mut result = Ok(());
+    while result.is_ok() && (all.len() as u64) < count {
+        result = intake.next().await.map(|arrived| all.push(arrived));
     }
-    Ok(all)
-}
-
-/// On standard error: standard output may be the file.
-pub(crate) fn tell(arrived: &Arrived) {
-    let Arrived {
-        file,
-        bytes,
-        seconds,
-    } = arrived;
-    tracing::info!(file = %file.display(), bytes, seconds, "received");
+    // Those who sent are to hear of it, also of what went wrong.
+    intake.finish(CLOSE_WITHIN).await;
+    result.map(|()| all)
 }

@@ -7,16 +7,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, bail};
-use cloudburst::{Endpoint, Sending, protocol::PeerId};
+use anyhow::{Context as _, bail, ensure};
+use cloudburst::{Endpoint, PeerId, net::RequestError};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
+use tokio::task::JoinHandle;
 
 use super::{CLOSE_WITHIN, Signals, print, print_json};
 use crate::{
     cli::{ExitCode, SendArgs},
     summary::ratio,
-    transfer::{Chunk, MAX_DATA_BYTES},
+    transfer::{Answer, Chunk, MAX_DATA_BYTES},
 };
 
 pub(crate) async fn run(args: &SendArgs, as_json: bool) -> anyhow::Result<ExitCode> {
@@ -26,41 +27,38 @@ pub(crate) async fn run(args: &SendArgs, as_json: bool) -> anyhow::Result<ExitCo
         .endpoint
         .connect(&args.begin.ports, &args.peer.peer)
         .await?;
-    let bar = bar(source.total, as_json);
     let mut transfer = Transfer {
         endpoint: &endpoint,
         peer,
+        timeout: args.timeout.0,
         window_bytes: window(args),
         under_way: VecDeque::new(),
         bytes: 0,
-        symbols: 0,
-        symbols_sent: 0,
-        bar,
+        stored: None,
+        bar: bar(source.total, as_json),
     };
     let start = Instant::now();
-    tokio::select! {
+    let blake3 = tokio::select! {
         result = transfer.run(source, args.chunk.0.min(MAX_DATA_BYTES)) => result?,
         signal = signals.next() => bail!("{signal}: the file was not sent completely"),
-    }
+    };
     let seconds = start.elapsed().as_secs_f64();
-    let Transfer {
-        bytes,
-        symbols,
-        symbols_sent,
-        ..
-    } = transfer;
-    let overhead = ratio(symbols_sent, symbols) - 1.0;
+    let bytes = transfer.bytes;
+    let statistics = endpoint.statistics().await?.protocol;
+    let (symbols, symbols_sent) = (statistics.symbols_delivered, statistics.symbols_sent);
     if as_json {
         print_json(&json!({
             "bytes": bytes,
             "seconds": seconds,
+            "blake3": blake3.to_hex().as_str(),
             "symbols": symbols,
             "symbols_sent": symbols_sent,
         }))?;
     } else {
         let mbit_per_s = bytes as f64 * 8e-6 / seconds;
+        let overhead = ratio(symbols_sent, symbols) - 1.0;
         print(format_args!(
-            "{bytes} bytes in {seconds:.2} s, {mbit_per_s:.1} Mbit/s; {:.1} % more packets than the file has",
+            "stored: {bytes} bytes in {seconds:.2} s, {mbit_per_s:.1} Mbit/s; {:.1} % more packets than the file has",
             overhead * 100.0
         ))?;
     }
@@ -114,16 +112,41 @@ impl Source {
 struct Transfer<'a> {
     endpoint: &'a Endpoint,
     peer: PeerId,
+    timeout: Duration,
     window_bytes: usize,
-    under_way: VecDeque<(usize, Sending)>,
+    under_way: VecDeque<(usize, JoinHandle<Result<Vec<u8>, RequestError>>)>,
     bytes: u64,
-    symbols: u64,
-    symbols_sent: u64,
+    /// What the receiver says that it has stored.
+    stored: Option<(u64, blake3::Hash)>,
     bar: ProgressBar,
 }
 
+/// The peer does not have the file as it was sent.
+#[derive(Debug, thiserror::Error)]
+enum NotStored {
+    #[error("the peer refuses the file: {0}")]
+    Refused(String),
+    #[error(
+        "the peer has received a part of the file, but does not say within {0:?} that it is stored: \
+         it is slow (see --timeout), or no `cloudburst recv` or `cloudburst serve --mode files` of this version"
+    )]
+    Silent(Duration),
+    #[error("the peer has taken each part of the file, but does not say that the whole is stored")]
+    Incomplete,
+    #[error(
+        "the peer has stored {bytes} bytes of digest {blake3}, which is not what was sent: {sent} bytes of digest {sent_blake3}"
+    )]
+    Different {
+        bytes: u64,
+        blake3: blake3::Hash,
+        sent: u64,
+        sent_blake3: blake3::Hash,
+    },
+}
+
 impl Transfer<'_> {
-    async fn run(&mut self, source: Source, chunk_bytes: usize) -> anyhow::Result<()> {
+    /// Returns the file's digest when the receiver has stored the same.
+    async fn run(&mut self, source: Source, chunk_bytes: usize) -> anyhow::Result<blake3::Hash> {
         let mut id = [0; 8];
         getrandom::fill(&mut id)
             .map_err(io::Error::other)
@@ -131,6 +154,7 @@ impl Transfer<'_> {
         let Source {
             mut reader, name, ..
         } = source;
+        let mut hasher = blake3::Hasher::new();
         let mut offset = 0;
         loop {
             // Reading may block for long, at a terminal or a pipe.
@@ -144,6 +168,7 @@ impl Transfer<'_> {
             });
             let (after, data) = read.await?.context("cannot read what is to be sent")?;
             reader = after;
+            hasher.update(&data);
             let is_last = data.len() < chunk_bytes;
             let chunk = Chunk {
                 transfer: u64::from_be_bytes(id),
@@ -161,15 +186,26 @@ impl Transfer<'_> {
         }
         self.wait_until(0).await?;
         self.bar.finish_and_clear();
-        Ok(())
+        let (sent, sent_blake3) = (offset, hasher.finalize());
+        let (bytes, blake3) = self.stored.ok_or(NotStored::Incomplete)?;
+        let different = NotStored::Different {
+            bytes,
+            blake3,
+            sent,
+            sent_blake3,
+        };
+        ensure!((bytes, blake3) == (sent, sent_blake3), different);
+        Ok(blake3)
     }
 
     async fn send(&mut self, chunk: Chunk<'_>) -> anyhow::Result<()> {
         let bytes = chunk.data.len();
         self.wait_until(self.window_bytes.saturating_sub(bytes))
             .await?;
-        let sending = self.endpoint.enqueue(self.peer, chunk.to_message()).await?;
-        self.under_way.push_back((bytes, sending));
+        let (endpoint, peer, timeout) = (self.endpoint.clone(), self.peer, self.timeout);
+        let message = chunk.to_message();
+        let request = async move { endpoint.request(peer, message, timeout).await };
+        self.under_way.push_back((bytes, tokio::spawn(request)));
         Ok(())
     }
 
@@ -177,16 +213,27 @@ impl Transfer<'_> {
     async fn wait_until(&mut self, bytes: usize) -> anyhow::Result<()> {
         let mut sum: usize = self.under_way.iter().map(|(bytes, _)| bytes).sum();
         while sum > bytes || (bytes == 0 && !self.under_way.is_empty()) {
-            let Some((first, sending)) = self.under_way.pop_front() else {
+            let Some((first, request)) = self.under_way.pop_front() else {
                 break;
             };
-            let receipt = sending
-                .await
-                .with_context(|| format!("cannot send to the peer, after {} bytes", self.bytes))?;
+            let answer = match request.await? {
+                Ok(answer) => Answer::parse(&answer)?,
+                Err(RequestError::TimedOut {
+                    after,
+                    delivered: true,
+                }) => return Err(NotStored::Silent(after).into()),
+                Err(error) => {
+                    let told = format!("cannot send to the peer, after {} bytes", self.bytes);
+                    return Err(error).context(told);
+                }
+            };
+            match answer {
+                Answer::Taken => {}
+                Answer::Stored { bytes, blake3 } => self.stored = Some((bytes, blake3)),
+                Answer::Refused(why) => return Err(NotStored::Refused(why).into()),
+            }
             sum -= first;
             self.bytes += first as u64;
-            self.symbols += u64::from(receipt.symbols);
-            self.symbols_sent += u64::from(receipt.sent);
             self.bar.set_position(self.bytes);
         }
         Ok(())

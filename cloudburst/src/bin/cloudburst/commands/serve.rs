@@ -2,11 +2,12 @@
 
 use std::pin::pin;
 
-use cloudburst::{Endpoint, Received};
+use cloudburst::{Endpoint, Received, net::Closed};
 
-use super::{CLOSE_WITHIN, Signals, recv};
+use super::{CLOSE_WITHIN, Signals};
 use crate::{
     cli::{ExitCode, ServeArgs, ServeMode},
+    intake::{Intake, Output},
     metrics,
     transfer::Files,
     values::MAX_MESSAGE_BYTES,
@@ -18,7 +19,7 @@ const CONCURRENCY: usize = 4_096;
 pub(crate) async fn run(args: &ServeArgs, as_json: bool) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
     // Whatever can refuse comes before anything is bound.
-    let mut files = match args.mode {
+    let files = match args.mode {
         ServeMode::Files => Some(Files::new(&args.output)?),
         _ => None,
     };
@@ -28,7 +29,7 @@ pub(crate) async fn run(args: &ServeArgs, as_json: bool) -> anyhow::Result<ExitC
         tracing::warn!("no key: anybody may send, read and forge; see `cloudburst keygen`");
     }
     tracing::info!(addresses = ?endpoint.local_addrs(), mode = ?args.mode, "serving");
-    let mut serving = pin!(serve(&endpoint, args.mode, files.as_mut()));
+    let mut serving = pin!(serve(&endpoint, args.mode, files));
     let signal = tokio::select! {
         signal = signals.next() => signal,
         error = &mut serving => return Err(error),
@@ -48,9 +49,9 @@ pub(crate) async fn run(args: &ServeArgs, as_json: bool) -> anyhow::Result<ExitC
 }
 
 /// Serves until something is wrong.
-async fn serve(endpoint: &Endpoint, mode: ServeMode, files: Option<&mut Files>) -> anyhow::Error {
+async fn serve(endpoint: &Endpoint, mode: ServeMode, files: Option<Files>) -> anyhow::Error {
     match (mode, files) {
-        (ServeMode::Files, Some(files)) => return write(endpoint, files).await,
+        (ServeMode::Files, Some(files)) => write(endpoint, files).await,
         (ServeMode::Size, _) => {
             let reply = |request: Received| std::future::ready(Some(as_asked(&request.message)));
             endpoint.serve(CONCURRENCY, reply).await;
@@ -60,7 +61,7 @@ async fn serve(endpoint: &Endpoint, mode: ServeMode, files: Option<&mut Files>) 
             endpoint.serve(CONCURRENCY, reply).await;
         }
     }
-    cloudburst::net::Closed.into()
+    Closed.into()
 }
 
 /// As many bytes as the request's first four say.
@@ -71,17 +72,23 @@ fn as_asked(request: &[u8]) -> Vec<u8> {
     vec![0x5a; (bytes.unwrap_or(1) as usize).clamp(1, MAX_MESSAGE_BYTES)]
 }
 
-async fn write(endpoint: &Endpoint, files: &mut Files) -> anyhow::Error {
+/// Until the endpoint is closed.
+async fn write(endpoint: &Endpoint, files: Files) {
+    let mut intake = Intake::new(endpoint, Output::Directory(files));
+    let tidied = intake.tidied();
+    tokio::select! {
+        () = take_all(&mut intake) => {}
+        () = tidied => {}
+    }
+}
+
+/// Whoever sends is told what fails, and others go on.
+async fn take_all(intake: &mut Intake) {
     loop {
-        let received = match endpoint.recv().await {
-            Ok(received) => received,
-            Err(closed) => return closed.into(),
-        };
-        match files.take(received.peer, &received.message) {
-            Ok(Some(arrived)) => recv::tell(&arrived),
-            Ok(None) => {}
-            // Whoever sends is told nothing: the message arrived. What fails stays in the log.
-            Err(error) => tracing::warn!(error = format!("{error:#}"), "ignored a message"),
+        match intake.next().await {
+            Err(error) if error.is::<Closed>() => break,
+            Err(error) => tracing::warn!(error = format!("{error:#}"), "a file is not stored"),
+            Ok(_) => {}
         }
     }
 }
