@@ -34,7 +34,7 @@ fn datagrams(criterion: &mut Criterion) {
                     message: 0,
                     code: &code,
                 };
-                sealer.write::<NoRoom>(stamp, black_box(&mut out), |body| symbol.write(body))
+                sealer.write_symbol::<NoRoom>(stamp, black_box(&mut out), |body| symbol.write(body))
             });
         });
         let mut window = ReplayWindow::default();

@@ -121,7 +121,11 @@ fn datagram(
     };
     let tag_bytes = if sealer.is_sealing() { 16 } else { 0 };
     let mut out = vec![0; HEADER_BYTES + 8 + 12 + SYMBOL_BYTES + tag_bytes];
-    let written = sealer.write(stamp, &mut out, body).expect("there is room");
+    let written = match sequence {
+        0 => sealer.write_symbol(stamp, &mut out, body),
+        _ => sealer.write(stamp, &mut out, body),
+    };
+    let written = written.expect("there is room");
     out.truncate(written);
     out
 }

@@ -73,8 +73,10 @@ macro_rules! refusals {
 }
 
 refusals! {
-    /// No datagram of this protocol, or a damaged one.
+    /// No datagram of this protocol, or a damaged symbol.
     malformed,
+    /// A plain datagram, other than a symbol, that was changed on the way: its check does not fit.
+    damaged,
     /// Under a key that is not ours, or without one.
     unknown_key,
     /// Not sealed with the key it names.

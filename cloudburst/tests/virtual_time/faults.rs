@@ -109,12 +109,16 @@ fn corruption() {
         corrupt: 0.05,
         ..Impairments::NONE
     };
-    // Nothing but the message's own check notices. It never lets a wrong one pass.
-    let plain = run(mixed(8).impaired(impairments)).statistics(1).refused;
+    // Of symbols nothing but the message's own check notices. It never lets a wrong one pass.
+    let outcome = run(mixed(8).impaired(impairments));
+    let plain = outcome.statistics(1).refused;
     assert!(
         plain.malformed + plain.bad_symbol + plain.corrupt_message > 0,
         "{plain:?}"
     );
+    // Stops and the like have one of their own.
+    let answers = outcome.statistics(0).refused;
+    assert!(answers.damaged > 0, "{answers:?}");
     let sealed = must_deliver(mixed(8).keyed(1).impaired(impairments))
         .statistics(1)
         .refused;

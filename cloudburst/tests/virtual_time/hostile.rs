@@ -4,7 +4,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use cloudburst::{
     code::{Encoder, Schedule, Shape},
-    protocol::Reason,
+    protocol::{
+        Reason,
+        packet::{VERSION, check},
+    },
 };
 
 use super::{
@@ -32,7 +35,7 @@ fn stray_symbol(random: &mut Random, message_bytes: usize) -> Vec<u8> {
 /// Without key, the first datagram of path 1.
 fn header(kind: u8, session: u64) -> [u8; 24] {
     let mut header = [0; 24];
-    header[0] = 1 << 4 | kind;
+    header[0] = VERSION << 4 | kind;
     header[3] = 1;
     header[8..16].copy_from_slice(&session.to_be_bytes());
     header
@@ -155,12 +158,13 @@ fn blind_stops() {
     for number in 0..1_000u64 {
         let (from, to) = (world.address(1, 0), world.address(0, 0));
         let body: Vec<u8> = (0..60).map(|_| random.number() as u8).collect();
-        let bytes = [
+        let mut bytes = [
             &header(2, random.number())[..],
             &number.to_be_bytes(),
             &body,
         ]
         .concat();
+        bytes.extend(check(&bytes));
         world.inject(number * MILLI, from, to, bytes);
     }
     let outcome = world.finish();

@@ -5,9 +5,9 @@ use super::{
         address::Verdict,
         event::{Ecn, PeerId, Route, Transmit},
         packet::{
-            Ask, Busy, BusyReason, Challenge, Echo, HEADER_BYTES, Have, MIN_QUESTION_BYTES, NoRoom,
-            Outcome, Ping, Pong, STATELESS_PATH, Sealer, Stamp, State, Stop, TAG_BYTES,
-            TOKEN_BYTES, TokenBody,
+            Ask, Busy, BusyReason, Challenge, Echo, Have, NoRoom, Outcome, Ping, Pong,
+            STATELESS_PATH, Sealer, Stamp, State, Stop, TOKEN_BYTES, TokenBody,
+            question_datagram_bytes,
         },
         time::Time,
     },
@@ -255,13 +255,7 @@ impl Native {
     ) -> Option<usize> {
         let known = self.peers.get_mut(peer)?;
         let index = known.paths.position(route)?;
-        let overhead = HEADER_BYTES
-            + if known.sealer.is_sealing() {
-                TAG_BYTES
-            } else {
-                0
-            };
-        let least = overhead + MIN_QUESTION_BYTES;
+        let least = question_datagram_bytes(known.sealer.is_sealing());
         let bytes = match question {
             // The answer has room for what is to be told of some paths.
             Question::Ask { .. } => least + 128,

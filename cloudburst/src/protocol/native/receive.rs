@@ -49,6 +49,10 @@ impl Native {
         let body = opener.map(|opener| opener.open(&header, datagram));
         let body = match body {
             Some(Ok(body)) => body,
+            Some(Err(OpenError::Damaged)) => {
+                self.statistics.refused.damaged += 1;
+                return;
+            }
             _ => {
                 self.statistics.refused.not_authentic += 1;
                 return;

@@ -133,7 +133,7 @@ impl Native {
                 sent_us: now.as_wire_micros(),
                 sequence: path.take_sequence(now),
             };
-            let written = peer.sealer.write(stamp, &mut out[at..], |body| {
+            let written = peer.sealer.write_symbol(stamp, &mut out[at..], |body| {
                 Symbol::write_with(id.message, body, code_bytes, |code| {
                     encoder
                         .write(sequence..sequence + 1, code)

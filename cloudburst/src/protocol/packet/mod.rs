@@ -1,14 +1,15 @@
-//! Datagrams: version 1 of our own format.
+//! Datagrams: version 2 of our own format.
 //!
 //! ```text
 //!  0        1        2        4           8          16          24
 //! +--------+--------+--------+-----------+-----------+-----------+------+-----+
-//! | 1|kind | key id | path   | sent, µs  | session   | sequence  | body | tag |
+//! | 2|kind | key id | path   | sent, µs  | session   | sequence  | body | tag |
 //! +--------+--------+--------+-----------+-----------+-----------+------+-----+
 //! ```
 //!
 //! All in network byte order. With a key the body is encrypted, the header is
-//! authenticated with it, and the tag follows; with key id 0 there is no tag.
+//! authenticated with it, and the tag follows; with key id 0 a [`check`] takes the tag's place,
+//! but not behind symbols.
 //! The reference *Cloudburst's datagrams* of the book has every field, the
 //! reasons and test vectors.
 //!
@@ -53,9 +54,10 @@ pub use header::{HEADER_BYTES, Header, Kind, Malformed, STATELESS_PATH, VERSION}
 pub use keyring::{Key, KeyError, Keyring, KeyringError, MAX_KEYS, SECRET_BYTES};
 pub use replay::{REPLAY_WINDOW, ReplayWindow, Replayed};
 pub use report::{Echo, REPORT_BYTES, Report, Reports};
-pub use seal::{OpenError, Opener, Sealer, Stamp};
+pub use seal::{OpenError, Opener, Sealer, Stamp, check};
 pub use size::{
-    MIN_QUESTION_BYTES, MIN_SYMBOL_BYTES, TAG_BYTES, symbol_bytes, symbol_datagram_bytes,
+    CHECK_BYTES, MIN_QUESTION_BYTES, MIN_SYMBOL_BYTES, TAG_BYTES, question_datagram_bytes,
+    symbol_bytes, symbol_datagram_bytes,
 };
 pub use token::{SECRET_PERIOD, TOKEN_BYTES, TokenError, TokenMint};
 

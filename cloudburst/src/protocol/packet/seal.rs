@@ -1,14 +1,16 @@
-//! Encrypting and authenticating datagrams in place: ChaCha20-Poly1305 (RFC 8439).
+//! Encrypting and authenticating datagrams in place: ChaCha20-Poly1305 (RFC 8439). Without a key
+//! a check finds accidents.
 
 use std::fmt;
 
 use chacha20poly1305::{AeadInOut, ChaCha20Poly1305, KeyInit, Nonce, Tag};
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     field::{NoRoom, Written},
-    header::{HEADER_BYTES, Header},
+    header::{HEADER_BYTES, Header, Kind},
     keyring::SECRET_BYTES,
-    size::TAG_BYTES,
+    size::{CHECK_BYTES, TAG_BYTES},
 };
 
 /// What differs from one datagram of a session to the next.
@@ -54,9 +56,12 @@ pub enum OpenError {
     /// The header is of another session, or names another key, than this opener is for.
     #[error("the datagram is of another session or key than is to be opened")]
     OtherSession,
-    /// No room for a header and a tag.
-    #[error("a sealed datagram of {0} bytes has no room for header and tag")]
+    /// No room for a header and a tag, or a check.
+    #[error("a datagram of {0} bytes has no room for header and tag, or check")]
     Truncated(usize),
+    /// Plain, and the check does not fit: changed on the way.
+    #[error("the datagram was changed on the way: its check does not fit")]
+    Damaged,
     /// The tag does not fit: changed on the way, forged, or sealed with another
     /// secret of the same number.
     #[error("the datagram was not sealed with key {0} as we have it, or was changed on the way")]
@@ -88,7 +93,7 @@ impl Sealer {
     }
 
     /// Writes a datagram to the beginning of `out`: the header, what `body`
-    /// writes to the room that it is given, and the tag. Returns its length,
+    /// writes to the room that it is given, and the tag or the check. Returns its length,
     /// which is never above that of `out`: for an answer, pass no more than the
     /// length of what it answers.
     ///
@@ -101,15 +106,46 @@ impl Sealer {
         out: &mut [u8],
         body: impl FnOnce(&mut [u8]) -> Result<Written, E>,
     ) -> Result<usize, E> {
-        let tag_bytes = if self.is_sealing() { TAG_BYTES } else { 0 };
+        self.write_before(self.trailer_bytes(None), stamp, out, body)
+    }
+
+    /// The same for a [`Symbol`](super::Symbol), which needs no room for a check.
+    ///
+    /// # Errors
+    ///
+    /// As above; also if `body` writes something else and there is no room for its check.
+    pub fn write_symbol<E: From<NoRoom>>(
+        &self,
+        stamp: Stamp,
+        out: &mut [u8],
+        body: impl FnOnce(&mut [u8]) -> Result<Written, E>,
+    ) -> Result<usize, E> {
+        self.write_before(self.trailer_bytes(Some(Kind::Symbol)), stamp, out, body)
+    }
+
+    /// How much follows a body of this kind, or of any.
+    fn trailer_bytes(&self, kind: Option<Kind>) -> usize {
+        match (self.is_sealing(), kind) {
+            (true, _) => TAG_BYTES,
+            (false, Some(kind)) if !kind.is_checked() => 0,
+            (false, _) => CHECK_BYTES,
+        }
+    }
+
+    fn write_before<E: From<NoRoom>>(
+        &self,
+        reserved: usize,
+        stamp: Stamp,
+        out: &mut [u8],
+        body: impl FnOnce(&mut [u8]) -> Result<Written, E>,
+    ) -> Result<usize, E> {
         let no_room = NoRoom {
-            needed: HEADER_BYTES + tag_bytes,
+            needed: HEADER_BYTES + reserved,
             room: out.len(),
         };
-        let room = out.len().checked_sub(tag_bytes).ok_or(no_room)?;
-        let (start, rest) = out.split_first_chunk_mut::<HEADER_BYTES>().ok_or(no_room)?;
-        let body_room = room.checked_sub(HEADER_BYTES).ok_or(no_room)?;
-        let written = body(&mut rest[..body_room])?;
+        let room = out.len().checked_sub(reserved).ok_or(no_room)?;
+        let body_room = out.get_mut(HEADER_BYTES..room).ok_or(no_room)?;
+        let written = body(body_room)?;
         let header = Header {
             kind: written.kind(),
             key_id: self.key_id,
@@ -118,12 +154,22 @@ impl Sealer {
             session: self.session,
             sequence: stamp.sequence,
         };
-        *start = header.to_bytes();
-        if let Some(cipher) = &self.cipher {
-            let (plain, rest) = rest.split_at_mut(written.bytes());
-            rest[..TAG_BYTES].copy_from_slice(&cipher.seal(&header, start, plain));
+        out[..HEADER_BYTES].copy_from_slice(&header.to_bytes());
+        let trailer_bytes = self.trailer_bytes(Some(written.kind()));
+        let end = HEADER_BYTES + written.bytes();
+        if out.len() < end + trailer_bytes {
+            return Err(no_room.into());
         }
-        Ok(HEADER_BYTES + written.bytes() + tag_bytes)
+        let (datagram, trailer) = out.split_at_mut(end);
+        match &self.cipher {
+            Some(cipher) => {
+                let (start, plain) = datagram.split_at_mut(HEADER_BYTES);
+                trailer[..TAG_BYTES].copy_from_slice(&cipher.seal(&header, start, plain));
+            }
+            None if trailer_bytes > 0 => trailer[..CHECK_BYTES].copy_from_slice(&check(datagram)),
+            None => {}
+        }
+        Ok(end + trailer_bytes)
     }
 }
 
@@ -148,25 +194,25 @@ impl Opener {
 
     /// Opens the datagram that `header` was read from, in place, and returns its body.
     ///
-    /// Without a key everything opens. With one, only what a holder of the key
-    /// has sealed does, but it may be a copy: ask the
+    /// Without a key every symbol opens, and everything else whose check fits: what anybody
+    /// can write. With one, only what a holder of the key has sealed does, but it may be a copy: ask the
     /// [`ReplayWindow`](super::ReplayWindow).
     ///
     /// # Errors
     ///
-    /// [`OpenError::OtherSession`], [`OpenError::Truncated`] or
+    /// [`OpenError::OtherSession`], [`OpenError::Truncated`], [`OpenError::Damaged`] or
     /// [`OpenError::Forged`]; the datagram is unchanged then.
     pub fn open<'d>(&self, header: &Header, datagram: &'d mut [u8]) -> Result<&'d [u8], OpenError> {
         if (header.key_id, header.session) != (self.key_id, self.session) {
             return Err(OpenError::OtherSession);
         }
         let truncated = OpenError::Truncated(datagram.len());
+        let Some(cipher) = &self.cipher else {
+            return without_check(header.kind, datagram).ok_or(truncated)?;
+        };
         let (start, rest) = datagram
             .split_first_chunk_mut::<HEADER_BYTES>()
             .ok_or(truncated)?;
-        let Some(cipher) = &self.cipher else {
-            return Ok(rest);
-        };
         let (body, tag) = rest.split_last_chunk_mut().ok_or(truncated)?;
         if cipher.open(header, start, body, tag) {
             Ok(body)
@@ -174,6 +220,23 @@ impl Opener {
             Err(OpenError::Forged(self.key_id))
         }
     }
+}
+
+/// What follows a plain datagram that is no symbol: XXH3-64 over header and body. It finds
+/// accidents that UDP's checksum lets pass, and stops nobody who means harm.
+pub fn check(datagram: &[u8]) -> [u8; CHECK_BYTES] {
+    xxh3_64(datagram).to_be_bytes()
+}
+
+/// The body of a plain datagram, or nothing if it is too short for one.
+fn without_check(kind: Kind, datagram: &[u8]) -> Option<Result<&[u8], OpenError>> {
+    if !kind.is_checked() {
+        return Some(Ok(datagram.get(HEADER_BYTES..)?));
+    }
+    let (checked, stated) = datagram.split_last_chunk()?;
+    let body = checked.get(HEADER_BYTES..)?;
+    let is_whole = check(checked) == *stated;
+    Some(is_whole.then_some(body).ok_or(OpenError::Damaged))
 }
 
 /// The cipher of a session, with its key.

@@ -5,6 +5,8 @@ use crate::wire;
 
 /// What sealing adds to a datagram.
 pub const TAG_BYTES: usize = 16;
+/// What the check adds to a datagram that is neither sealed nor a symbol.
+pub const CHECK_BYTES: usize = 8;
 /// Shorter symbols are not sent and not taken: a datagram must be at least as
 /// long as the answer to it. Messages that are shorter get zeros by the code.
 pub const MIN_SYMBOL_BYTES: usize = 64;
@@ -28,6 +30,12 @@ pub const fn symbol_bytes(datagram_bytes: usize, sealed: bool) -> Option<usize> 
         Some(bytes) if bytes >= MIN_SYMBOL_BYTES => Some(bytes),
         _ => None,
     }
+}
+
+/// Length of the shortest datagram of an [`Ask`](super::Ask), [`Ping`](super::Ping) or token:
+/// 80 bytes, or 88 if it is `sealed`.
+pub const fn question_datagram_bytes(sealed: bool) -> usize {
+    HEADER_BYTES + MIN_QUESTION_BYTES + if sealed { TAG_BYTES } else { CHECK_BYTES }
 }
 
 const fn overhead(sealed: bool) -> usize {
@@ -55,6 +63,8 @@ mod tests {
     fn sizes_are_those_of_the_documentation() {
         assert_eq!(symbol_datagram_bytes(64, false), 108);
         assert_eq!(symbol_datagram_bytes(64, true), 124);
+        assert_eq!(question_datagram_bytes(false), 80);
+        assert_eq!(question_datagram_bytes(true), 88);
         assert_eq!(symbol_bytes(1_472, true), Some(1_412));
     }
 }
