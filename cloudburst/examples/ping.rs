@@ -10,7 +10,7 @@ use cloudburst::{Config, Endpoint, Ports, Remotes};
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let remotes = match std::env::args().nth(1) {
-        Some(peer) => peer.parse::<Remotes>()?.resolve()?,
+        Some(peer) => peer.parse::<Remotes>()?.lookup().await?,
         None => serve().await?,
     };
     let endpoint = Endpoint::bind(Config::client()).await?;

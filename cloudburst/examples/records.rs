@@ -46,7 +46,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 /// Starts all, then waits for all: they do not wait for one another. Each bears its number.
 async fn send(
     endpoint: &Endpoint,
-    peer: cloudburst::protocol::PeerId,
+    peer: cloudburst::PeerId,
     records: &[String],
 ) -> Result<(), Box<dyn Error>> {
     let mut under_way = Vec::new();

@@ -38,10 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn ask(
-    client: &blocking::Endpoint,
-    peer: cloudburst::protocol::PeerId,
-) -> Result<(), Box<dyn Error>> {
+fn ask(client: &blocking::Endpoint, peer: cloudburst::PeerId) -> Result<(), Box<dyn Error>> {
     for word in ["burst", "splitter", "nonsense"] {
         let reply = client.request(peer, word, Duration::from_secs(2))?;
         println!("{word}: {}", String::from_utf8_lossy(&reply));

@@ -14,7 +14,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         [] => (two_addresses(), serve().await?),
         [first, second, peer] => (
             vec![first.parse()?, second.parse()?],
-            peer.parse::<Remotes>()?.resolve()?,
+            peer.parse::<Remotes>()?.lookup().await?,
         ),
         _ => return Err("give two local addresses and a peer, or nothing".into()),
     };

@@ -12,7 +12,14 @@
 //! # }
 //! ```
 
-use std::{future::Future, io, net::SocketAddr, sync::mpsc, thread, time::Duration};
+use std::{
+    future::Future,
+    io,
+    net::SocketAddr,
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
 
 use tokio::{
     runtime::{Builder, Handle},
@@ -106,15 +113,35 @@ impl Endpoint {
         self.wait(self.inner.send(peer, message))
     }
 
-    /// Sends a message if there is room, and does not wait for its delivery.
+    /// See [`Endpoint::enqueue`](super::Endpoint::enqueue).
+    ///
+    /// # Errors
+    ///
+    /// A [`SendError`].
+    pub fn enqueue(&self, peer: PeerId, message: impl Into<Vec<u8>>) -> Result<Sending, SendError> {
+        let sending = self.wait(self.inner.enqueue(peer, message))?;
+        Ok(self.sending(sending))
+    }
+
+    /// See [`Endpoint::try_send`](super::Endpoint::try_send).
     ///
     /// # Errors
     ///
     /// A [`TrySendError`].
-    pub fn try_send(&self, peer: PeerId, message: impl Into<Vec<u8>>) -> Result<(), TrySendError> {
-        self.inner
-            .try_send(peer, message)
-            .map(super::Sending::detach)
+    pub fn try_send(
+        &self,
+        peer: PeerId,
+        message: impl Into<Vec<u8>>,
+    ) -> Result<Sending, TrySendError> {
+        let sending = self.inner.try_send(peer, message)?;
+        Ok(self.sending(sending))
+    }
+
+    fn sending(&self, inner: super::Sending) -> Sending {
+        Sending {
+            inner,
+            runtime: self.runtime.clone(),
+        }
     }
 
     /// See [`Endpoint::request`](super::Endpoint::request).
@@ -142,6 +169,34 @@ impl Endpoint {
         message: impl Into<Vec<u8>>,
     ) -> Result<Receipt, ReplyError> {
         self.wait(self.inner.reply(request, message))
+    }
+
+    /// Hands every message and request that arrives to `handler`, and sends what it returns as
+    /// the reply, if the message was a request. Handlers run on threads of their own, at most
+    /// `concurrency` of them, and 512 in any case.
+    ///
+    /// It ends when another thread [closes](Self::close) the endpoint, which waits for what is
+    /// being handled.
+    ///
+    /// ```no_run
+    /// # fn example(endpoint: cloudburst::blocking::Endpoint) {
+    /// endpoint.serve(4, |request| Some(request.message)); // echo
+    /// # }
+    /// ```
+    pub fn serve<F>(&self, concurrency: usize, handler: F)
+    where
+        F: Fn(Received) -> Option<Vec<u8>> + Send + Sync + 'static,
+    {
+        let handler = Arc::new(handler);
+        let on_a_thread = move |request| {
+            let handler = Arc::clone(&handler);
+            async move {
+                let handled = tokio::task::spawn_blocking(move || handler(request));
+                // One that panics ends alone.
+                handled.await.ok().flatten()
+            }
+        };
+        self.wait(self.inner.serve(concurrency, on_a_thread));
     }
 
     /// See [`Endpoint::recv`](super::Endpoint::recv).
@@ -199,8 +254,48 @@ impl Endpoint {
         self.inner.set_keys(keys)
     }
 
+    /// See [`Endpoint::forget`](super::Endpoint::forget).
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`].
+    pub fn forget(&self, peer: PeerId) -> Result<(), Closed> {
+        self.wait(self.inner.forget(peer))
+    }
+
     /// See [`Endpoint::close`](super::Endpoint::close).
     pub fn close(&self, within: Duration) {
         self.wait(self.inner.close(within));
+    }
+}
+
+/// A message under way; see [`Endpoint::enqueue`].
+///
+/// Dropping it cancels the message: the peer may have it or get it all the same.
+/// [`detach`](Self::detach) lets it go its way.
+#[derive(Debug)]
+#[must_use = "dropping it cancels the message; call wait or detach"]
+pub struct Sending {
+    inner: super::Sending,
+    runtime: Handle,
+}
+
+impl Sending {
+    /// Waits until the peer has the message, or it was given up.
+    ///
+    /// # Errors
+    ///
+    /// A [`SendError`].
+    ///
+    /// # Panics
+    ///
+    /// Within a runtime of tokio.
+    pub fn wait(self) -> Result<Receipt, SendError> {
+        self.runtime.block_on(self.inner)
+    }
+
+    /// The message is sent as long as its budget allows, and nobody asks what became of it.
+    pub fn detach(self) {
+        self.inner.detach();
     }
 }

@@ -26,48 +26,13 @@ pub(super) use self::datagrams::Io;
 use super::icmp::Notice;
 use super::{
     Closed, ConnectError, Received, SendError, Statistics,
-    outgoing::{Outgoing, Permit, ReplySender},
+    commands::{Command, Question, Send, Taken},
+    outgoing::Outgoing,
     socket::Socket,
 };
 use crate::protocol::{
-    Endpoint as Machine, Event, Keyring, Kind, PathReport, PeerId, Receipt, Route,
-    SendError as MachineSendError, SocketId, Time,
+    Endpoint as Machine, Event, Kind, PeerId, Route, SendError as MachineSendError, SocketId, Time,
 };
-
-/// What handles ask for.
-#[derive(Debug)]
-pub(super) enum Command {
-    Send(Send),
-    /// Nobody waits for the message, or for the reply to it.
-    Cancel(u64),
-    Connect {
-        remotes: Vec<SocketAddr>,
-        done: oneshot::Sender<Result<PeerId, ConnectError>>,
-    },
-    SetKeys(Keyring),
-    Statistics(oneshot::Sender<Statistics>),
-    Peers(oneshot::Sender<Vec<PeerId>>),
-    Paths {
-        peer: PeerId,
-        done: oneshot::Sender<Vec<PathReport>>,
-    },
-    Close {
-        within: Duration,
-        done: oneshot::Sender<()>,
-    },
-}
-
-/// A message to be sent, with the room it takes.
-#[derive(Debug)]
-pub(super) struct Send {
-    pub(super) ticket: u64,
-    pub(super) peer: PeerId,
-    pub(super) kind: Kind,
-    pub(super) message: Vec<u8>,
-    pub(super) permit: Permit,
-    pub(super) done: oneshot::Sender<Result<Receipt, SendError>>,
-    pub(super) reply: Option<ReplySender>,
-}
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -76,7 +41,7 @@ pub(super) struct Driver {
     pub(super) sockets: Vec<Socket>,
     /// The moment that the protocol's time counts from.
     pub(super) start: Instant,
-    pub(super) commands: mpsc::UnboundedReceiver<Command>,
+    pub(super) commands: Taken,
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(super) notices: mpsc::Receiver<Notice>,
     pub(super) inbox: Inbox,
@@ -86,6 +51,8 @@ pub(super) struct Driver {
     /// Messages that the protocol had no room for, though there was room for them here.
     pub(super) parked: VecDeque<Send>,
     pub(super) closing: Option<Closing>,
+    /// Requests that are being handled, and may be answered yet.
+    pub(super) handling: Arc<AtomicUsize>,
     /// When a message last came: its sender may not have heard that it did.
     pub(super) last_received: Option<Time>,
 }
@@ -128,17 +95,19 @@ impl Future for Driver {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
         for _ in 0..ROUNDS_A_TURN {
-            let mut is_busy = match this.take_commands(context) {
-                Commands::Taken(is_busy) => is_busy,
+            // Before the replies are taken that were put there before it came to none.
+            let is_handling = this.handling.load(Ordering::SeqCst) > 0;
+            let (mut is_busy, is_waiting) = match this.take_commands(context) {
+                Commands::Taken { any, all } => (any, is_handling || !all),
                 Commands::NoHandles => return Poll::Ready(()),
             };
             is_busy |= this.take_notices(context);
-            this.machine.set_host_room(this.inbox.room());
+            this.machine.set_host_room(this.room());
             is_busy |= this.receive(context);
             is_busy |= this.tell_time();
             is_busy |= this.transmit(context);
             is_busy |= this.take_events();
-            if this.is_closed() {
+            if this.is_closed(is_waiting) {
                 return Poll::Ready(());
             }
             if !is_busy && !this.is_time(context) {
@@ -151,7 +120,11 @@ impl Future for Driver {
 }
 
 enum Commands {
-    Taken(bool),
+    /// Any, and all there were?
+    Taken {
+        any: bool,
+        all: bool,
+    },
     NoHandles,
 }
 
@@ -160,37 +133,72 @@ impl Driver {
         Time::ZERO + self.start.elapsed()
     }
 
+    /// How many messages may arrive. Nobody is left to take what arrives at the end.
+    fn room(&self) -> usize {
+        match self.closing {
+            Some(_) => 0,
+            None => self.inbox.room(),
+        }
+    }
+
     fn take_commands(&mut self, context: &mut Context<'_>) -> Commands {
         for taken in 0..COMMANDS_A_ROUND {
-            match self.commands.poll_recv(context) {
+            match self.commands.poll_next(context) {
                 Poll::Ready(Some(command)) => self.obey(command),
                 Poll::Ready(None) => return Commands::NoHandles,
-                Poll::Pending => return Commands::Taken(taken > 0),
+                Poll::Pending => {
+                    return Commands::Taken {
+                        any: taken > 0,
+                        all: true,
+                    };
+                }
             }
         }
-        Commands::Taken(true)
+        Commands::Taken {
+            any: true,
+            all: false,
+        }
     }
 
     fn obey(&mut self, command: Command) {
         let now = self.now();
-        // Those who asked may be gone: then nobody is told.
         match command {
             Command::Send(send) => self.send(now, send),
             Command::Cancel(ticket) => self.cancel(now, ticket),
-            Command::Connect { remotes, done } => {
+            Command::Ask(question, place) => {
+                drop(place);
+                self.answer(now, question);
+            }
+            Command::TakeKeys => {
+                if let Some(keys) = self.commands.keys() {
+                    self.machine.set_keys(keys);
+                }
+            }
+            // That may have been what the end waited for: it is looked at in each round.
+            Command::Handled => {}
+        }
+    }
+
+    /// Those who asked may be gone: then nobody is told.
+    fn answer(&mut self, now: Time, question: Question) {
+        match question {
+            Question::Connect { remotes, done } => {
                 let _ = done.send(self.connect(now, &remotes));
             }
-            Command::SetKeys(keys) => self.machine.set_keys(keys),
-            Command::Statistics(done) => {
+            Question::Forget { peer, done } => {
+                self.machine.forget(now, peer);
+                let _ = done.send(());
+            }
+            Question::Statistics(done) => {
                 let _ = done.send(self.statistics());
             }
-            Command::Peers(done) => {
+            Question::Peers(done) => {
                 let _ = done.send(self.machine.peers().collect());
             }
-            Command::Paths { peer, done } => {
+            Question::Paths { peer, done } => {
                 let _ = done.send(self.machine.paths(now, peer).collect());
             }
-            Command::Close { within, done } => {
+            Question::Close { within, done } => {
                 let closing = self.closing.get_or_insert_with(|| Closing {
                     deadline: now + within,
                     done: Vec::new(),
@@ -202,7 +210,7 @@ impl Driver {
     }
 
     fn send(&mut self, now: Time, send: Send) {
-        if self.closing.is_some() {
+        if self.closing.is_some() && !matches!(send.kind, Kind::Reply { .. }) {
             let _ = send.done.send(Err(SendError::Closed(Closed)));
             return;
         }
@@ -326,13 +334,14 @@ impl Driver {
         }
     }
 
-    /// Whether all is over after [`Command::Close`].
-    fn is_closed(&mut self) -> bool {
+    /// Whether all is over after [`Question::Close`]; then those who asked are told. `is_waiting`:
+    /// there may be replies yet.
+    fn is_closed(&mut self, is_waiting: bool) -> bool {
         let now = self.now();
         let Some(closing) = &mut self.closing else {
             return false;
         };
-        let is_still = self.outgoing.is_empty() && self.parked.is_empty();
+        let is_still = !is_waiting && self.outgoing.is_empty() && self.parked.is_empty();
         let lingers = self
             .last_received
             .is_some_and(|last| now.since(last) < LINGER);

@@ -1,27 +1,24 @@
 //! The handle that users hold.
 
 use std::{
-    future::{Future, poll_fn},
     net::SocketAddr,
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
-    task::Poll,
     time::{Duration, Instant},
 };
 
 use tokio::{
-    sync::{Mutex, mpsc, oneshot},
+    sync::{Mutex, mpsc, oneshot, watch},
     task::JoinSet,
 };
 
 use super::{
-    BindError, Closed, Config, ConnectError, ReplyError, RequestError, SendError, Sending,
-    Statistics, TrySendError,
+    BindError, Closed, Config, ConnectError, SendError, Sending, Statistics, TrySendError,
     bind::bind_sockets,
-    driver::{self, Command, Driver, Inbox, Io},
+    commands::{self, Commands, Question, Send},
+    driver::{Driver, Inbox, Io},
     outgoing::{Outgoing, Permit, ReplySender, Room},
     socket::Socket,
 };
@@ -35,17 +32,20 @@ use crate::protocol::{
 /// once and what is under way is cancelled; [`close`](Self::close) waits for it.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    commands: mpsc::UnboundedSender<Command>,
+pub(super) struct Shared {
+    pub(super) commands: Commands,
     next_ticket: AtomicU64,
-    room: Room,
+    pub(super) room: Room,
     most_bytes: usize,
     inbox: Mutex<mpsc::Receiver<Received>>,
     inbox_bytes: Arc<AtomicUsize>,
+    pub(super) closing: watch::Sender<bool>,
+    /// Requests that [`Endpoint::serve`] is handling.
+    pub(super) handling: Arc<AtomicUsize>,
     local_addrs: Vec<SocketAddr>,
 }
 
@@ -85,7 +85,7 @@ impl Endpoint {
         getrandom::fill(&mut seed)
             .map_err(std::io::Error::other)
             .map_err(system("draw random numbers"))?;
-        let (commands, asked) = mpsc::unbounded_channel();
+        let (commands, taken) = commands::channel();
         let (inbox, arrived) = mpsc::channel(config.inbox_messages.min(MAX_INBOX));
         let inbox_bytes = Arc::new(AtomicUsize::new(0));
         let shared = Arc::new(Shared {
@@ -95,6 +95,8 @@ impl Endpoint {
             most_bytes: config.protocol.max_message_bytes,
             inbox: Mutex::new(arrived),
             inbox_bytes: Arc::clone(&inbox_bytes),
+            closing: watch::Sender::new(false),
+            handling: Arc::default(),
             local_addrs: sockets.iter().map(Socket::local).collect(),
         });
         let room = shared.room.clone();
@@ -105,7 +107,7 @@ impl Endpoint {
             notices: super::bind::watch_notices(&sockets, &mut watchers),
             sockets,
             start: Instant::now(),
-            commands: asked,
+            commands: taken,
             inbox: Inbox {
                 messages: inbox,
                 bytes: inbox_bytes,
@@ -116,6 +118,7 @@ impl Endpoint {
             outgoing: Outgoing::default(),
             parked: Default::default(),
             closing: None,
+            handling: Arc::clone(&shared.handling),
             last_received: None,
         };
         // The driver yields by itself, after more work than the runtime would let it do.
@@ -152,7 +155,10 @@ impl Endpoint {
         if let Some(&remote) = remotes.iter().find(is_nobody) {
             return Err(ConnectError::NotAnAddress { remote });
         }
-        self.ask(|done| Command::Connect { remotes, done }).await?
+        self.shared
+            .commands
+            .ask(|done| Question::Connect { remotes, done })
+            .await?
     }
 
     /// Sends a message and waits until the peer has it.
@@ -183,7 +189,7 @@ impl Endpoint {
         message: impl Into<Vec<u8>>,
     ) -> Result<Sending, SendError> {
         let message = self.check(message.into())?;
-        let permit = self.shared.room.wait(message.len()).await?;
+        let permit = Some(self.shared.room.wait(message.len()).await?);
         Ok(self.start(peer, Kind::Message, message, permit, None).0)
     }
 
@@ -191,8 +197,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`TrySendError::Full`] when there is none; the message is lost to the caller then,
-    /// so keep a copy if it matters.
+    /// [`TrySendError::Full`], which gives the message back, when there is none.
     pub fn try_send(
         &self,
         peer: PeerId,
@@ -200,82 +205,10 @@ impl Endpoint {
     ) -> Result<Sending, TrySendError> {
         let message = self.check(message.into())?;
         let permit = self.shared.room.try_take(message.len())?;
-        Ok(self.start(peer, Kind::Message, message, permit, None).0)
-    }
-
-    /// Sends a request and waits for the reply, for `timeout` in all. Dropping the future
-    /// cancels the request and forgets its reply.
-    ///
-    /// # Errors
-    ///
-    /// A [`RequestError`] that says whether the peer had the request at least.
-    pub async fn request(
-        &self,
-        peer: PeerId,
-        message: impl Into<Vec<u8>>,
-        timeout: Duration,
-    ) -> Result<Vec<u8>, RequestError> {
-        let message = self.check(message.into())?;
-        let mut delivered = false;
-        let exchange = self.exchange(peer, message, &mut delivered);
-        match tokio::time::timeout(timeout, exchange).await {
-            Ok(result) => result,
-            Err(_) => Err(RequestError::TimedOut {
-                after: timeout,
-                delivered,
-            }),
+        if permit.is_none() {
+            return Err(TrySendError::Full { message });
         }
-    }
-
-    async fn exchange(
-        &self,
-        peer: PeerId,
-        message: Vec<u8>,
-        delivered: &mut bool,
-    ) -> Result<Vec<u8>, RequestError> {
-        let permit = self.shared.room.wait(message.len()).await?;
-        let (reply, mut replied) = oneshot::channel();
-        let (mut sending, ticket) = self.start(peer, Kind::Request, message, permit, Some(reply));
-        let _forget = ForgetOnDrop(self, ticket);
-        let mut is_sent = false;
-        poll_fn(|context| {
-            if !is_sent && let Poll::Ready(sent) = Pin::new(&mut sending).poll(context) {
-                is_sent = true;
-                *delivered = sent.is_ok();
-            }
-            // A failure to send comes by this way too.
-            Pin::new(&mut replied).poll(context)
-        })
-        .await
-        .unwrap_or(Err(RequestError::Closed(Closed)))
-    }
-
-    /// Answers a request, and waits until the peer has the answer.
-    ///
-    /// # Errors
-    ///
-    /// [`ReplyError::NotARequest`] for a plain message, else as with
-    /// [`send`](Self::send).
-    pub async fn reply(
-        &self,
-        request: &Received,
-        message: impl Into<Vec<u8>>,
-    ) -> Result<Receipt, ReplyError> {
-        Ok(self.enqueue_reply(request, message.into()).await?.await?)
-    }
-
-    /// As [`enqueue`](Self::enqueue), for a reply.
-    pub(super) async fn enqueue_reply(
-        &self,
-        request: &Received,
-        message: Vec<u8>,
-    ) -> Result<Sending, ReplyError> {
-        let to = request.request.ok_or(ReplyError::NotARequest)?;
-        let message = self.check(message).map_err(SendError::from)?;
-        let permit = self.shared.room.wait(message.len()).await;
-        let permit = permit.map_err(SendError::from)?;
-        let kind = Kind::Reply { to };
-        Ok(self.start(request.peer, kind, message, permit, None).0)
+        Ok(self.start(peer, Kind::Message, message, permit, None).0)
     }
 
     /// The next message or request that arrives. Dropping the future loses nothing.
@@ -296,7 +229,7 @@ impl Endpoint {
     ///
     /// [`Closed`].
     pub async fn statistics(&self) -> Result<Statistics, Closed> {
-        self.ask(Command::Statistics).await
+        self.shared.commands.ask(Question::Statistics).await
     }
 
     /// Everybody known now: those connected to, and those who sent something.
@@ -305,7 +238,7 @@ impl Endpoint {
     ///
     /// [`Closed`].
     pub async fn peers(&self) -> Result<Vec<PeerId>, Closed> {
-        self.ask(Command::Peers).await
+        self.shared.commands.ask(Question::Peers).await
     }
 
     /// What is known of the paths to a peer; nothing if there is no such peer.
@@ -314,7 +247,10 @@ impl Endpoint {
     ///
     /// [`Closed`].
     pub async fn paths(&self, peer: PeerId) -> Result<Vec<PathReport>, Closed> {
-        self.ask(|done| Command::Paths { peer, done }).await
+        self.shared
+            .commands
+            .ask(|done| Question::Paths { peer, done })
+            .await
     }
 
     /// Replaces the keys. What peers seal with a key that is still there goes on.
@@ -323,20 +259,43 @@ impl Endpoint {
     ///
     /// [`Closed`].
     pub fn set_keys(&self, keys: Keyring) -> Result<(), Closed> {
-        let command = Command::SetKeys(keys);
-        self.shared.commands.send(command).map_err(|_| Closed)
+        self.shared.commands.set_keys(keys)
     }
 
-    /// Takes no new messages, waits until those under way are delivered or given up and
+    /// Forgets a peer: what is under way to it is given up
+    /// ([`Reason::Cancelled`](protocol::Reason::Cancelled)), what is incomplete of it dropped, and
+    /// its memory freed. A request that it has not answered yet gets no reply. To forget somebody
+    /// who is not known is nothing.
+    ///
+    /// Those who came by themselves are forgotten after two minutes of silence; those
+    /// [connected](Self::connect) to never are but by this. Let some seconds pass after the last
+    /// message: what is still on its way from a peer comes as from somebody new, and may be taken
+    /// once more.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`].
+    pub async fn forget(&self, peer: PeerId) -> Result<(), Closed> {
+        let question = |done| Question::Forget { peer, done };
+        self.shared.commands.ask(question).await
+    }
+
+    /// Takes no new messages, waits until those under way are delivered or given up,
+    /// requests that [`serve`](Self::serve) is handling are answered and
     /// peers have heard what has arrived here, but not longer than `within`, and ends.
     /// Everything that waits on this endpoint then gets [`Closed`].
+    ///
+    /// Meanwhile [`reply`](Self::reply) still sends, and others who want to send something here
+    /// are told to try later.
     pub async fn close(&self, within: Duration) {
+        self.shared.closing.send_replace(true);
         self.shared.room.close();
         // An endpoint that is closed already is what was asked for.
-        let _ = self.ask(|done| Command::Close { within, done }).await;
+        let close = |done| Question::Close { within, done };
+        let _ = self.shared.commands.ask(close).await;
     }
 
-    fn check(&self, message: Vec<u8>) -> Result<Vec<u8>, MachineSendError> {
+    pub(super) fn check(&self, message: Vec<u8>) -> Result<Vec<u8>, MachineSendError> {
         let (given, most) = (message.len(), self.shared.most_bytes);
         match given {
             0 => Err(MachineSendError::Empty),
@@ -345,18 +304,18 @@ impl Endpoint {
         }
     }
 
-    fn start(
+    pub(super) fn start(
         &self,
         peer: PeerId,
         kind: Kind,
         message: Vec<u8>,
-        permit: Permit,
+        permit: Option<Permit>,
         reply: Option<ReplySender>,
     ) -> (Sending, u64) {
         let ticket = self.shared.next_ticket.fetch_add(1, Ordering::Relaxed);
         let (done, result) = oneshot::channel();
         let commands = &self.shared.commands;
-        let send = driver::Send {
+        commands.send(Send {
             ticket,
             peer,
             kind,
@@ -364,22 +323,8 @@ impl Endpoint {
             permit,
             done,
             reply,
-        };
-        // A driver that is gone drops `done`, which whoever waits takes for closed.
-        let _ = commands.send(Command::Send(send));
+        });
         (Sending::new(ticket, result, commands.clone()), ticket)
-    }
-
-    async fn ask<T>(
-        &self,
-        command: impl FnOnce(oneshot::Sender<T>) -> Command,
-    ) -> Result<T, Closed> {
-        let (done, answer) = oneshot::channel();
-        self.shared
-            .commands
-            .send(command(done))
-            .map_err(|_| Closed)?;
-        answer.await.map_err(|_| Closed)
     }
 }
 
@@ -392,14 +337,5 @@ struct CloseOnDrop(Room);
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         self.0.close();
-    }
-}
-
-/// A request whose reply nobody waits for.
-struct ForgetOnDrop<'a>(&'a Endpoint, u64);
-
-impl Drop for ForgetOnDrop<'_> {
-    fn drop(&mut self) {
-        let _ = self.0.shared.commands.send(Command::Cancel(self.1));
     }
 }

@@ -161,7 +161,10 @@ pub enum TrySendError {
     #[error(
         "as many messages or bytes are under way as quotas.outgoing_messages and quotas.outgoing_bytes allow; wait for a delivery, or use send, which waits"
     )]
-    Full,
+    Full {
+        /// The message, given back.
+        message: Vec<u8>,
+    },
     /// It never can be.
     #[error(transparent)]
     Refused(#[from] protocol::SendError),

@@ -23,6 +23,9 @@
 //! - [`Endpoint::send`] waits while as many messages or bytes are under way as
 //!   [`Quotas`](crate::protocol::Quotas) allow; [`Endpoint::try_send`] says
 //!   [`TrySendError::Full`] instead.
+//! - Questions to the driver (connect, statistics, paths, ...) wait for one of 256 places. Keys that
+//!   are set before those set last were taken replace them. So the driver's queue is bounded by
+//!   what those who put something there hold.
 //! - What has arrived waits for [`Endpoint::recv`] in an inbox of
 //!   [`Config::inbox_messages`] and [`Config::inbox_bytes`]. When it is full, or
 //!   half of its bytes are, those who came by themselves are told to try later; they do until their
@@ -32,6 +35,7 @@
 
 mod bind;
 pub mod blocking;
+mod commands;
 mod config;
 mod driver;
 mod endpoint;
@@ -40,7 +44,7 @@ mod error;
 mod icmp;
 mod outgoing;
 mod ports;
-mod serve;
+mod requests;
 mod socket;
 mod statistics;
 mod timer;

@@ -9,9 +9,9 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, oneshot};
 
-use super::{Closed, RequestError, SendError, TrySendError, driver::Command};
+use super::{Closed, RequestError, SendError, commands::Commands};
 use crate::protocol::{Quotas, Receipt, SendId};
 
 /// Room for messages under way. Those who wait for it are served in their order.
@@ -51,18 +51,21 @@ impl Room {
         })
     }
 
-    pub(super) fn try_take(&self, bytes: usize) -> Result<Permit, TrySendError> {
-        let refuse = |error| match error {
-            tokio::sync::TryAcquireError::NoPermits => TrySendError::Full,
-            tokio::sync::TryAcquireError::Closed => TrySendError::Closed(Closed),
+    /// Nothing if there is no room now.
+    pub(super) fn try_take(&self, bytes: usize) -> Result<Option<Permit>, Closed> {
+        let take = || {
+            let message = Arc::clone(&self.messages).try_acquire_owned()?;
+            let bytes = Arc::clone(&self.bytes).try_acquire_many_owned(self.units(bytes))?;
+            Ok(Permit {
+                _message: message,
+                _bytes: bytes,
+            })
         };
-        let message = Arc::clone(&self.messages).try_acquire_owned();
-        let message = message.map_err(refuse)?;
-        let bytes = Arc::clone(&self.bytes).try_acquire_many_owned(self.units(bytes));
-        Ok(Permit {
-            _message: message,
-            _bytes: bytes.map_err(refuse)?,
-        })
+        match take() {
+            Ok(permit) => Ok(Some(permit)),
+            Err(TryAcquireError::NoPermits) => Ok(None),
+            Err(TryAcquireError::Closed) => Err(Closed),
+        }
     }
 
     /// Whoever waits is told that there is nothing to wait for.
@@ -86,14 +89,14 @@ pub struct Sending {
     ticket: u64,
     result: oneshot::Receiver<Result<Receipt, SendError>>,
     /// Nothing once there is nothing to cancel.
-    commands: Option<mpsc::UnboundedSender<Command>>,
+    commands: Option<Commands>,
 }
 
 impl Sending {
     pub(super) fn new(
         ticket: u64,
         result: oneshot::Receiver<Result<Receipt, SendError>>,
-        commands: mpsc::UnboundedSender<Command>,
+        commands: Commands,
     ) -> Self {
         Self {
             ticket,
@@ -121,8 +124,7 @@ impl Future for Sending {
 impl Drop for Sending {
     fn drop(&mut self) {
         if let Some(commands) = self.commands.take() {
-            // A driver that is gone has cancelled everything.
-            let _ = commands.send(Command::Cancel(self.ticket));
+            commands.cancel(self.ticket);
         }
     }
 }
@@ -153,7 +155,7 @@ pub(super) struct Outgoing {
 struct Message {
     ticket: u64,
     done: oneshot::Sender<Result<Receipt, SendError>>,
-    _permit: Permit,
+    _permit: Option<Permit>,
 }
 
 impl Outgoing {
@@ -166,7 +168,7 @@ impl Outgoing {
         id: SendId,
         ticket: u64,
         done: oneshot::Sender<Result<Receipt, SendError>>,
-        permit: Permit,
+        permit: Option<Permit>,
         reply: Option<ReplySender>,
     ) {
         if let Some(reply) = reply {

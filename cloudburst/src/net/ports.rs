@@ -1,7 +1,7 @@
 //! Ports of ours, and addresses of others with several ports.
 
 use std::{
-    fmt,
+    fmt, io,
     net::{IpAddr, SocketAddr, ToSocketAddrs as _},
     ops::RangeInclusive,
     str::FromStr,
@@ -138,7 +138,7 @@ pub enum RemotesError {
         /// The name.
         host: String,
         /// What the resolver said.
-        source: std::io::Error,
+        source: io::Error,
     },
 }
 
@@ -185,13 +185,31 @@ impl fmt::Display for Remotes {
 
 impl Remotes {
     /// All addresses: those of the first family that the name has, with all ports.
-    /// Blocks while the name is looked up; an address is none.
+    /// Blocks while the name is looked up, for seconds where a name server is silent: in async
+    /// code use [`lookup`](Self::lookup).
     ///
     /// # Errors
     ///
     /// [`RemotesError::Resolve`].
     pub fn resolve(&self) -> Result<Vec<SocketAddr>, RemotesError> {
         let found = (self.host.as_str(), 0).to_socket_addrs();
+        self.with_ports(found)
+    }
+
+    /// As [`resolve`](Self::resolve), without blocking the runtime of tokio that it is called in.
+    ///
+    /// # Errors
+    ///
+    /// [`RemotesError::Resolve`].
+    pub async fn lookup(&self) -> Result<Vec<SocketAddr>, RemotesError> {
+        let found = tokio::net::lookup_host((self.host.as_str(), 0)).await;
+        self.with_ports(found)
+    }
+
+    fn with_ports(
+        &self,
+        found: io::Result<impl Iterator<Item = SocketAddr>>,
+    ) -> Result<Vec<SocketAddr>, RemotesError> {
         let found: Vec<IpAddr> = found
             .map_err(|source| RemotesError::Resolve {
                 host: self.host.clone(),
@@ -235,6 +253,17 @@ mod tests {
             let error = text.parse::<Ports>().unwrap_err();
             assert!(error.to_string().contains(&format!("are {count} ports")));
         }
+    }
+
+    #[tokio::test]
+    async fn looking_up_is_resolving() {
+        for peer in ["127.0.0.1:4433-4434", "[::1]:9", "localhost:7"] {
+            let peer: Remotes = peer.parse().unwrap();
+            assert_eq!(peer.lookup().await.unwrap(), peer.resolve().unwrap());
+        }
+        let nowhere: Remotes = "nowhere.invalid:9".parse().unwrap();
+        let error = nowhere.lookup().await.unwrap_err();
+        assert!(error.to_string().contains("nowhere.invalid"), "{error}");
     }
 
     #[test]

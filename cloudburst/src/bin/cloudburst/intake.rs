@@ -18,7 +18,7 @@ pub(crate) enum Output {
     /// Each under its name.
     Directory(Files),
     /// One, in order.
-    Standard(Stream<io::Stdout>),
+    Standard(Box<Stream<io::Stdout>>),
 }
 
 impl Output {

@@ -6,7 +6,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::Context as _;
 use clap::{Args, ValueEnum, ValueHint};
 use cloudburst::{
     Config, Endpoint, Ports, Remotes,
@@ -32,7 +31,7 @@ pub(crate) struct EndpointOptions {
     #[arg(short, long, value_name = "ADDRESS")]
     pub(crate) bind: Vec<IpAddr>,
     /// What the link carries; nothing is sent faster.
-    #[arg(long, value_name = "RATE", default_value = "100mbit")]
+    #[arg(long, value_name = "RATE", default_value_t = BitRate(protocol::DEFAULT_LINK_BITS_PER_S))]
     pub(crate) rate: BitRate,
     /// The share of the link that may be used, above 0 and at most 1.
     #[arg(long, default_value = "1")]
@@ -85,10 +84,7 @@ impl EndpointOptions {
         ports: &Ports,
         peer: &Remotes,
     ) -> anyhow::Result<(Endpoint, PeerId)> {
-        let remotes = peer.clone();
-        let remotes = tokio::task::spawn_blocking(move || remotes.resolve())
-            .await
-            .context("looking up the peer's name failed")??;
+        let remotes = peer.lookup().await?;
         let endpoint = self.bind(ports).await?;
         let peer = endpoint.connect(remotes).await?;
         Ok((endpoint, peer))

@@ -122,6 +122,14 @@ impl Endpoint {
         call!(self, machine => machine.cancel(now, id));
     }
 
+    /// Forgets a peer: its messages are given up ([`Event::Undelivered`] for those of ours),
+    /// its memory is freed, and [`Event::PeerGone`] follows. What of it is still under way comes
+    /// as from a new peer, and may be handed over once more; with [`Mode::Paper`] also ids that
+    /// rest are forgotten.
+    pub fn forget(&mut self, now: Time, peer: PeerId) {
+        call!(self, machine => machine.forget_peer(now, peer));
+    }
+
     /// Takes one datagram, which is decrypted in place. Of a train that the
     /// kernel has put together (GRO) each has to be handed over by itself.
     pub fn handle_datagram(&mut self, now: Time, route: Route, ecn: Ecn, datagram: &mut [u8]) {

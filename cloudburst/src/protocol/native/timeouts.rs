@@ -134,6 +134,17 @@ impl Native {
         }
     }
 
+    /// Forgets a peer and all that is under way to it and from it.
+    pub(in crate::protocol) fn forget_peer(&mut self, _now: Time, id: PeerId) {
+        let messages = self.outgoing.keys().filter(|message| message.peer == id);
+        let mut messages: Vec<SendId> = messages.copied().collect();
+        messages.sort_unstable();
+        for message in messages {
+            self.give_up(message, Reason::Cancelled);
+        }
+        self.remove_peer(id);
+    }
+
     /// Forgets a peer and all that is under way from it.
     fn remove_peer(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get(id) else {

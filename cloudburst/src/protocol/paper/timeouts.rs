@@ -102,11 +102,23 @@ impl Paper {
         self.statistics.refused.expired += before - self.statistics.incoming_now;
     }
 
+    /// Forgets a peer and all that is under way to it and from it.
+    pub(in crate::protocol) fn forget_peer(&mut self, now: Time, id: PeerId) {
+        let messages = self.outgoing.keys().filter(|message| message.peer == id);
+        let mut messages: Vec<SendId> = messages.copied().collect();
+        messages.sort_unstable();
+        for message in messages {
+            self.give_up(now, message, Reason::Cancelled);
+        }
+        self.remove_peer(id);
+    }
+
     /// Forgets a peer and all that is under way from it.
     fn remove_peer(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get(&id) else {
             return;
         };
+        let is_ours = peer.is_ours;
         let mut arrivals: Vec<(IpAddr, u8)> = peer.arrivals.keys().copied().collect();
         arrivals.sort_unstable();
         for key in arrivals {
@@ -114,7 +126,7 @@ impl Paper {
         }
         self.peers.remove(&id);
         self.by_ip.retain(|_, known| *known != id);
-        self.unvalidated -= 1;
+        self.unvalidated -= usize::from(!is_ours);
         self.events.push_back(Event::PeerGone { peer: id });
     }
 

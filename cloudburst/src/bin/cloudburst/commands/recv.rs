@@ -22,7 +22,7 @@ pub(crate) async fn run(args: &RecvArgs, as_json: bool) -> anyhow::Result<ExitCo
             .exit();
     }
     let output = if is_standard {
-        Output::Standard(Stream::new(io::stdout()))
+        Output::Standard(Box::new(Stream::new(io::stdout())))
     } else {
         Output::Directory(Files::new(&args.output)?)
     };

@@ -114,12 +114,15 @@ struct Transfer<'a> {
     peer: PeerId,
     timeout: Duration,
     window_bytes: usize,
-    under_way: VecDeque<(usize, JoinHandle<Result<Vec<u8>, RequestError>>)>,
+    under_way: VecDeque<(usize, Request)>,
     bytes: u64,
     /// What the receiver says that it has stored.
     stored: Option<(u64, blake3::Hash)>,
     bar: ProgressBar,
 }
+
+/// A piece on its way, and the answer to it.
+type Request = JoinHandle<Result<Vec<u8>, RequestError>>;
 
 /// The peer does not have the file as it was sent.
 #[derive(Debug, thiserror::Error)]
