@@ -9,13 +9,13 @@ use crate::code::{MAX_MESSAGE_BYTES, PaperDegree, Schedule};
 const MIN_LIFETIME: Duration = Duration::from_millis(10);
 /// Longest: receivers remember at least for so long what they have handed over.
 pub const MAX_LIFETIME: Duration = Duration::from_secs(60);
-/// What the link carries, in bits per second, unless it is said: 100 Mbit/s.
+/// What the link carries, in bits per second, unless it is said: 1 Gbit/s, as most hosts' do.
 ///
 /// A rate is a promise and no probe. Where the link carries more, messages of many datagrams take
-/// longer than they had to: 1 MB takes 80 ms instead of 8. Where it carries less, what is too much
-/// is lost until the peer is seen to receive less, and others on the link suffer. The former is
-/// the smaller harm, and easily seen.
-pub const DEFAULT_LINK_BITS_PER_S: u64 = 100_000_000;
+/// longer than they had to. Where the way to the peer carries less, the first messages lose what
+/// is too much, until the peer is seen to receive less, and others on the link suffer meanwhile.
+/// A lower default would be kinder there and hold back everybody else, whom nothing tells.
+pub const DEFAULT_LINK_BITS_PER_S: u64 = 1_000_000_000;
 /// Datagrams that every path carries (RFC 9000 §14).
 pub const MIN_DATAGRAM_BYTES: usize = 1_200;
 /// The longest datagram that is tried.
@@ -31,7 +31,7 @@ pub struct Config {
     /// encrypted nor authenticated, and only accidents are noticed.
     pub keys: Keyring,
     /// What the host's link carries, in bits per second: state it. Default
-    /// [`DEFAULT_LINK_BITS_PER_S`], 100 Mbit/s, which has the reasons.
+    /// [`DEFAULT_LINK_BITS_PER_S`], 1 Gbit/s, which has the reasons.
     pub link_bits_per_s: u64,
     /// The share of the link that may be used, above 0 and at most 1 (§III-B's
     /// *r*). Default 1.

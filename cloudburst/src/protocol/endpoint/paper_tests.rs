@@ -45,7 +45,6 @@ fn message_arrives_in_a_round_trip_and_is_sent_until_the_stop() {
         for bytes in [1, 100, 5_000, 93_440] {
             let mut config = Config::paper();
             config.schedule = schedule;
-            config.link_bits_per_s = 1_000_000_000;
             let (mut pair, peer) = Pair::new(&config, 4);
             let sent = message(bytes);
             pair.ends[0]
