@@ -246,7 +246,10 @@ impl Driver {
     }
 
     fn connect(&mut self, now: Time, remotes: &[SocketAddr]) -> Result<PeerId, ConnectError> {
-        let routes = routes(&self.sockets, remotes);
+        let reaches =
+            |socket: SocketId, remote| self.sockets[usize::from(socket.0)].reaches(remote);
+        let sockets = (0..self.sockets.len() as u16).map(SocketId);
+        let routes = Route::between(sockets, remotes, reaches);
         match remotes.first() {
             Some(&remote) if routes.is_empty() => Err(ConnectError::NoSocket { remote }),
             _ => Ok(self.machine.connect(now, &routes)?),
@@ -378,24 +381,4 @@ impl Driver {
             }
         }
     }
-}
-
-/// Most routes to a peer.
-const MAX_ROUTES: usize = 256;
-
-/// All pairs of a socket and an address, those first that share neither with the
-/// one before: whoever takes the first few takes several of both.
-fn routes(sockets: &[Socket], remotes: &[SocketAddr]) -> Vec<Route> {
-    let diagonals = 0..remotes.len();
-    diagonals
-        .flat_map(|shift| {
-            (0..sockets.len()).map(move |index| (index, remotes[(index + shift) % remotes.len()]))
-        })
-        .filter(|&(index, remote)| sockets[index].reaches(remote))
-        .map(|(index, remote)| Route {
-            socket: SocketId(index as u16),
-            remote,
-        })
-        .take(MAX_ROUTES)
-        .collect()
 }

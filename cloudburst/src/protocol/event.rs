@@ -18,6 +18,32 @@ pub struct Route {
     pub remote: SocketAddr,
 }
 
+/// Most routes to a peer that are worth having.
+const MAX_ROUTES: usize = 256;
+
+impl Route {
+    /// All pairs of a socket and an address that it `reaches`, 256 at most; those first that share
+    /// neither with the one before: whoever takes the first few takes several of both.
+    pub fn between(
+        sockets: impl Iterator<Item = SocketId> + Clone,
+        remotes: &[SocketAddr],
+        reaches: impl Fn(SocketId, SocketAddr) -> bool,
+    ) -> Vec<Self> {
+        let diagonals = 0..remotes.len();
+        diagonals
+            .flat_map(|shift| {
+                let at = move |index: usize| remotes[(index + shift) % remotes.len()];
+                (0..)
+                    .zip(sockets.clone())
+                    .map(move |(index, socket)| (socket, at(index)))
+            })
+            .filter(|&(socket, remote)| reaches(socket, remote))
+            .map(|(socket, remote)| Self { socket, remote })
+            .take(MAX_ROUTES)
+            .collect()
+    }
+}
+
 /// Somebody messages are exchanged with. It stays valid after the peer is gone,
 /// and then stands for nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -267,4 +293,25 @@ pub enum Health {
     Good,
     /// It did, and does no longer: it gets probes only.
     Dead,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_routes_differ_in_both_ends() {
+        let remotes = [1, 2].map(|port| SocketAddr::from(([192, 0, 2, 1], port)));
+        let sockets = (0..3).map(SocketId);
+        let routes = Route::between(sockets.clone(), &remotes, |_, _| true);
+        let ends: Vec<_> = routes
+            .iter()
+            .map(|route| (route.socket.0, route.remote.port()))
+            .collect();
+        assert_eq!(ends, [(0, 1), (1, 2), (2, 1), (0, 2), (1, 1), (2, 2)]);
+        let some = Route::between(sockets, &remotes, |socket, _| socket.0 == 1);
+        assert_eq!(some.len(), 2);
+        let many = Route::between((0..1_000).map(SocketId), &remotes, |_, _| true);
+        assert_eq!(many.len(), MAX_ROUTES);
+    }
 }
