@@ -244,6 +244,24 @@ fn wrong_settings_exit_with_3() {
     }
 }
 
+#[test]
+fn what_is_given_twice_or_taken_is_named_as_it_was_given() {
+    let output = cloudburst(&["serve", "-b", "127.0.0.1", "-b", "127.0.0.1"]);
+    assert_eq!(output.status.code(), Some(3));
+    let told = stderr(&output);
+    assert!(
+        told.contains("--bind: the local addresses 127.0.0.1"),
+        "{told}"
+    );
+
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = cloudburst(&["serve", "--ports", "any:1", "--metrics", &address]);
+    assert_eq!(output.status.code(), Some(5));
+    let told = stderr(&output);
+    assert!(told.contains("--metrics: cannot serve metrics"), "{told}");
+}
+
 #[cfg(unix)]
 #[test]
 fn keygen_is_private_and_overwrites_nothing() {
@@ -274,6 +292,8 @@ fn keygen_is_private_and_overwrites_nothing() {
     assert_eq!(fs::read_to_string(&file).unwrap(), first);
     fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).unwrap();
     assert!(cloudburst(&["keygen", path, "--force"]).status.success());
+    let beside = fs::read_dir(directory.path()).unwrap().count();
+    assert_eq!(beside, 1, "nothing is left beside it");
     assert_ne!(fs::read_to_string(&file).unwrap(), first);
     assert_eq!(
         fs::metadata(&file).unwrap().permissions().mode() & 0o777,

@@ -33,7 +33,7 @@ use crate::{Metrics, Readiness};
 pub enum BindError {
     /// Another process listens there.
     #[error(
-        "cannot serve metrics on {address}: another process listens on it; stop that process or choose another `address` under [metrics] (`ss -ltnp` shows who it is)"
+        "cannot serve metrics on {address}: another process listens on it; stop that process or choose another address (`ss -ltnp` shows who it is)"
     )]
     InUse {
         /// What was asked for.

@@ -88,6 +88,7 @@ impl Config {
                 most: MAX_SOCKETS,
             });
         }
+        self.check_overlap()?;
         for (name, value) in [
             ("inbox_messages", self.inbox_messages),
             ("inbox_bytes", self.inbox_bytes),
@@ -95,6 +96,23 @@ impl Config {
         ] {
             if value == 0 {
                 return Err(BindError::Zero(name));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Config {
+    /// The system would say of the second that somebody else has its port.
+    fn check_overlap(&self) -> Result<(), BindError> {
+        let is_fixed = matches!(self.ports, Ports::Range(_));
+        for (index, &first) in self.local.iter().enumerate() {
+            let overlaps = |second: &&IpAddr| {
+                let is_all = first.is_unspecified() || second.is_unspecified();
+                first == **second || is_fixed && is_all && first.is_ipv4() == second.is_ipv4()
+            };
+            if let Some(&second) = self.local[index + 1..].iter().find(overlaps) {
+                return Err(BindError::Overlap { first, second });
             }
         }
         Ok(())
@@ -126,6 +144,12 @@ mod tests {
         };
         assert!(told(|it| it.dscp = 64).contains("64"));
         assert!(told(|it| it.local.clear()).contains("no local address"));
+        assert!(told(|it| it.local.push(Ipv4Addr::UNSPECIFIED.into())).contains("0.0.0.0 alone"));
+        let overlapping = |it: &mut Config| {
+            it.ports = Ports::one(4433);
+            it.local.push(Ipv4Addr::LOCALHOST.into());
+        };
+        assert!(told(overlapping).contains("0.0.0.0 and 127.0.0.1 overlap"));
         assert!(told(|it| it.ports = Ports::Any(0)).contains("any:0"));
         assert!(told(|it| it.ports = Ports::Any(700)).contains("any:700"));
         assert!(told(|it| it.inbox_bytes = 0).contains("inbox_bytes"));

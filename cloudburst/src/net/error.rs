@@ -1,6 +1,10 @@
 //! What can go wrong, for each operation.
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
 
 use super::Ports;
 use crate::protocol::{self, ConfigError, Undelivered};
@@ -28,6 +32,16 @@ pub enum BindError {
     /// A setting that must be above 0.
     #[error("{0} is 0; it must be above")]
     Zero(&'static str),
+    /// Two local addresses of which one would keep the other from being bound.
+    #[error(
+        "the local addresses {first} and {second} overlap: give each address once, and {} alone", unspecified(.first)
+    )]
+    Overlap {
+        /// Of both.
+        first: IpAddr,
+        /// Of both.
+        second: IpAddr,
+    },
     /// Somebody else has the port.
     #[error(
         "cannot bind UDP {address}: another process has it; stop that process or choose another port (`ss -lunp` shows who it is)"
@@ -70,6 +84,13 @@ pub enum BindError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+fn unspecified(of_family: &IpAddr) -> IpAddr {
+    match of_family {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
 }
 
 fn sockets(addresses: &usize, ports: &Ports) -> String {

@@ -21,7 +21,8 @@ pub(crate) async fn run(config: Config) -> Result<()> {
     // Whatever can refuse without having changed anything comes first. Another
     // agent would also hold the port, but is the better reason to tell.
     let lock = instance.lock()?;
-    let server = Server::bind(instance.config().metrics.address)?;
+    let server =
+        Server::bind(instance.config().metrics.address).context("`address` under [metrics]")?;
     let up = instance.up(&lock, Owner::Run).await?;
     let owner = up.owner;
     let served = serve(&instance, &lock, up, server, &mut signals).await;

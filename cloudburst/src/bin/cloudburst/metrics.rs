@@ -4,6 +4,7 @@
 
 use std::{fmt, net::SocketAddr, time::Duration};
 
+use anyhow::Context as _;
 use cloudburst::{
     Endpoint,
     net::{CompletionHistogram, Statistics},
@@ -26,7 +27,7 @@ pub(crate) fn serve(endpoint: &Endpoint, address: Option<SocketAddr>) -> anyhow:
     let Some(address) = address else {
         return Ok(());
     };
-    let server = Server::bind(address)?;
+    let server = Server::bind(address).context("--metrics")?;
     tracing::info!(address = %server.local_addr(), "serving /metrics, /live and /ready");
     let metrics = registry(endpoint.clone())?;
     let endpoint = HttpEndpoint::new(metrics, Readiness::new());

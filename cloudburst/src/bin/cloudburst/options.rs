@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use anyhow::Context as _;
 use clap::{Args, ValueEnum, ValueHint};
 use cloudburst::{
     Config, Endpoint, Ports, Remotes,
@@ -75,7 +76,11 @@ pub(crate) enum KeyFileError {
 impl EndpointOptions {
     /// Binds an endpoint.
     pub(crate) async fn bind(&self, ports: &Ports) -> anyhow::Result<Endpoint> {
-        Ok(Endpoint::bind(self.config(ports)?).await?)
+        match Endpoint::bind(self.config(ports)?).await {
+            // What the library knows as local addresses.
+            Err(error @ BindError::Overlap { .. }) => Err(error).context("--bind"),
+            bound => Ok(bound?),
+        }
     }
 
     /// Binds an endpoint and makes the peer known to it.
@@ -167,6 +172,7 @@ pub(crate) fn is_configuration(error: &(dyn std::error::Error + 'static)) -> boo
                     | BindError::Dscp(_)
                     | BindError::Sockets { .. }
                     | BindError::Zero(_)
+                    | BindError::Overlap { .. }
                     | BindError::NotLocal { .. }
             )
         )

@@ -3,11 +3,11 @@
 use std::{
     fs::OpenOptions,
     io::{self, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use anyhow::Context as _;
-use cloudburst::protocol::packet::{Key, SECRET_BYTES};
+use cloudburst::{Key, protocol::packet::SECRET_BYTES};
 use serde_json::json;
 
 use super::{print, print_json};
@@ -42,26 +42,42 @@ pub(crate) fn run(args: &KeygenArgs, as_json: bool) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::Ok)
 }
 
-/// A file that is there is replaced as a whole: the new one never has the old one's permissions.
 fn write(args: &KeygenArgs, key: &Key) -> anyhow::Result<()> {
-    let file = args.file.display();
-    if args.force
-        && let Err(error) = std::fs::remove_file(&args.file)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        return Err(error).with_context(|| format!("cannot overwrite {file}"));
+    if args.force {
+        return replace(&args.file, key);
     }
+    match create(&args.file, key) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(FileExists(args.file.clone()).into())
+        }
+        created => created.with_context(|| format!("cannot write {}", args.file.display())),
+    }
+}
+
+/// Whoever reads the file meanwhile sees the old key or the new one, and never the new one with
+/// the old one's permissions.
+fn replace(file: &Path, key: &Key) -> anyhow::Result<()> {
+    let cannot = || format!("cannot overwrite {}", file.display());
+    let name = file.file_name().with_context(cannot)?.to_string_lossy();
+    let beside = file.with_file_name(format!(".{name}.{}", std::process::id()));
+    create(&beside, key).with_context(cannot)?;
+    let renamed = std::fs::rename(&beside, file);
+    if renamed.is_err() {
+        let _ = std::fs::remove_file(&beside);
+    }
+    renamed.with_context(cannot)
+}
+
+/// A new file that its owner alone can read, whole or not at all.
+fn create(file: &Path, key: &Key) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut opened = match options.open(&args.file) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            return Err(FileExists(args.file.clone()).into());
-        }
-        opened => opened.with_context(|| format!("cannot create {file}"))?,
-    };
-    writeln!(opened, "{key}")
-        .and_then(|()| opened.sync_all())
-        .with_context(|| format!("cannot write {file}"))
+    let mut opened = options.open(file)?;
+    let written = writeln!(opened, "{key}").and_then(|()| opened.sync_all());
+    if written.is_err() {
+        let _ = std::fs::remove_file(file);
+    }
+    written
 }
