@@ -1,0 +1,6 @@
+//! The event core: [packets](packet) in one slab, a [wheel] that orders them by time, and
+//! [random streams](random).
+
+pub(crate) mod packet;
+pub(crate) mod random;
+pub(crate) mod wheel;

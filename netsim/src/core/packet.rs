@@ -1,0 +1,229 @@
+//! Packets and the slab that holds them.
+//!
+//! A packet on its way has exactly one event pending, its arrival at the other end of the link it
+//! is on. So packet and event are one entry of 32 bytes, two to a cache line, and lists of events
+//! and of queued packets are chained through the entries themselves: nothing is allocated for a
+//! packet or an event once the slab has grown to what is in flight.
+
+/// The end of a list, and "no packet".
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// What an entry of the slab stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// In no list but the free one.
+    Free,
+    /// A segment.
+    Data,
+    /// A cumulative acknowledgement.
+    Ack,
+    /// The retransmission timer of `flow`.
+    Timer,
+    /// The transmitter of port `link` may take its next packet.
+    PortFree,
+    /// The next message of the workload is due.
+    Start,
+}
+
+/// A packet, or another event.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Packet {
+    /// The next entry of the list that this one is in.
+    pub(crate) next: u32,
+    /// When the event is due, in ns, modulo 2^32: the wheel knows the rest.
+    pub(crate) time: u32,
+    /// The flow it belongs to.
+    pub(crate) flow: u32,
+    /// Data: the segment's number. Ack: the first segment still missing.
+    pub(crate) seq: u32,
+    /// Data: ns spent queued in switches so far. Ack: the segment that made the receiver answer.
+    pub(crate) aux: u32,
+    /// When the sender sent it, in ns modulo 2^32; an ACK echoes it (RFC 7323).
+    pub(crate) stamp: u32,
+    /// On the wire, headers included.
+    pub(crate) bytes: u16,
+    /// The link it is on, named by the port that sends on it.
+    pub(crate) link: u16,
+    /// The host it goes to.
+    pub(crate) to: u16,
+    /// The lower bits are [`flag`]s, the upper three the priority.
+    flags: u8,
+    kind_and_far: u8,
+}
+
+/// Bits of a packet's flags.
+pub(crate) mod flag {
+    /// ECN-capable transport.
+    pub(crate) const ECT: u8 = 1;
+    /// Data: congestion experienced. Ack: the echo of it.
+    pub(crate) const CE: u8 = 2;
+    /// Has been sent before.
+    pub(crate) const RETRANSMITTED: u8 = 4;
+    pub(super) const ALL: u8 = 0b1_1111;
+    pub(super) const PRIORITY_SHIFT: u8 = 5;
+}
+
+/// Priorities that fit into a packet; 0 is the most urgent.
+pub(crate) const PRIORITIES: u8 = 8;
+/// Values of the backlog that an ACK brings from the spine: 5 bits of the TTL (TR, A-T2).
+pub(crate) const FAR_STEPS: u64 = 32;
+
+const KIND_MASK: u8 = 0b111;
+const FAR_SHIFT: u8 = 3;
+
+impl Packet {
+    pub(crate) fn new(kind: Kind) -> Self {
+        Self {
+            next: NONE,
+            time: 0,
+            flow: NONE,
+            seq: 0,
+            aux: 0,
+            stamp: 0,
+            bytes: 0,
+            link: 0,
+            to: 0,
+            flags: 0,
+            kind_and_far: kind as u8,
+        }
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        match self.kind_and_far & KIND_MASK {
+            1 => Kind::Data,
+            2 => Kind::Ack,
+            3 => Kind::Timer,
+            4 => Kind::PortFree,
+            5 => Kind::Start,
+            _ => Kind::Free,
+        }
+    }
+
+    /// The backlog of the spine's port, in 32nds of its buffer, that an ACK carries.
+    pub(crate) fn far(&self) -> u8 {
+        self.kind_and_far >> FAR_SHIFT
+    }
+
+    /// Stamps the backlog; what does not fit into 5 bits becomes the largest value that does.
+    pub(crate) fn set_far(&mut self, steps: u64) {
+        let steps = steps.min(FAR_STEPS - 1) as u8;
+        self.kind_and_far = (self.kind_and_far & KIND_MASK) | (steps << FAR_SHIFT);
+    }
+
+    pub(crate) fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    pub(crate) fn set(&mut self, flag: u8, on: bool) {
+        self.flags = (self.flags & !flag) | if on { flag } else { 0 };
+    }
+
+    /// 0 is the most urgent.
+    pub(crate) fn priority(&self) -> u8 {
+        self.flags >> flag::PRIORITY_SHIFT
+    }
+
+    pub(crate) fn set_priority(&mut self, priority: u8) {
+        let priority = priority.min(PRIORITIES - 1);
+        self.flags = (self.flags & flag::ALL) | (priority << flag::PRIORITY_SHIFT);
+    }
+}
+
+/// All packets and events there are.
+#[derive(Debug, Default)]
+pub(crate) struct Slab {
+    entries: Vec<Packet>,
+    free: u32,
+    used: u32,
+}
+
+impl Slab {
+    pub(crate) fn new() -> Self {
+        Self {
+            entries: Vec::new(),
+            free: NONE,
+            used: 0,
+        }
+    }
+
+    /// Takes an entry and returns its number.
+    pub(crate) fn insert(&mut self, packet: Packet) -> u32 {
+        self.used += 1;
+        if self.free == NONE {
+            self.entries.push(packet);
+            self.entries.len() as u32 - 1
+        } else {
+            let id = self.free;
+            let entry = &mut self.entries[id as usize];
+            self.free = entry.next;
+            *entry = packet;
+            id
+        }
+    }
+
+    /// Gives an entry back; it must be in no list.
+    pub(crate) fn remove(&mut self, id: u32) {
+        self.used -= 1;
+        let entry = &mut self.entries[id as usize];
+        debug_assert_ne!(entry.kind(), Kind::Free, "entry {id} is freed twice");
+        entry.kind_and_far = Kind::Free as u8;
+        entry.next = self.free;
+        self.free = id;
+    }
+
+    /// Entries of a kind; for checks, it looks at all of them.
+    pub(crate) fn count(&self, kind: Kind) -> u64 {
+        self.entries.iter().filter(|it| it.kind() == kind).count() as u64
+    }
+}
+
+impl std::ops::Index<u32> for Slab {
+    type Output = Packet;
+    #[inline]
+    fn index(&self, id: u32) -> &Packet {
+        &self.entries[id as usize]
+    }
+}
+
+impl std::ops::IndexMut<u32> for Slab {
+    #[inline]
+    fn index_mut(&mut self, id: u32) -> &mut Packet {
+        &mut self.entries[id as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_packets_fit_into_a_cache_line() {
+        assert_eq!(size_of::<Packet>(), 32);
+    }
+
+    #[test]
+    fn packed_fields_do_not_touch_each_other() {
+        let mut packet = Packet::new(Kind::Ack);
+        packet.set(flag::ECT, true);
+        packet.set_priority(5);
+        packet.set_far(40);
+        packet.set(flag::CE, true);
+        packet.set(flag::ECT, false);
+        assert_eq!(packet.kind(), Kind::Ack);
+        assert_eq!((packet.far(), packet.priority()), (31, 5));
+        assert!(packet.has(flag::CE) && !packet.has(flag::ECT));
+    }
+
+    #[test]
+    fn entries_are_used_again() {
+        let mut slab = Slab::new();
+        let first = slab.insert(Packet::new(Kind::Data));
+        let second = slab.insert(Packet::new(Kind::Ack));
+        slab.remove(first);
+        assert_eq!(slab.insert(Packet::new(Kind::Timer)), first);
+        assert_eq!(slab[second].kind(), Kind::Ack);
+        assert_eq!((slab.count(Kind::Timer), slab.count(Kind::Data)), (1, 0));
+    }
+}

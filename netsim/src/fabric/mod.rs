@@ -1,0 +1,355 @@
+//! Links, ports and switches: what carries packets between hosts.
+
+pub(crate) mod choice;
+pub(crate) mod far;
+pub(crate) mod layout;
+pub(crate) mod port;
+pub(crate) mod scheduler;
+mod setup;
+
+use self::{
+    choice::{Choice, PathView, Paths, Question},
+    far::FarBacklogs,
+    layout::{Layout, Node},
+    port::{FIFO, Port, Verdict},
+    scheduler::Scheduler,
+};
+use crate::core::{
+    packet::{FAR_STEPS, Kind, Slab, flag},
+    wheel::Wheel,
+};
+
+/// What switches know of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ends {
+    /// The host that sends its data.
+    pub(crate) from: u16,
+    /// The host that receives them.
+    pub(crate) to: u16,
+    /// How many segments it has.
+    pub(crate) segments: u32,
+}
+
+/// What happened to packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counters {
+    /// Handed to the port of a host.
+    pub(crate) injected: u64,
+    /// Taken by a host.
+    pub(crate) delivered: u64,
+    /// Lost at a port.
+    pub(crate) dropped: u64,
+    /// Links passed.
+    pub(crate) hops: u64,
+}
+
+/// The fabric, its packets and its time.
+#[derive(Debug)]
+pub(crate) struct Network {
+    pub(crate) slab: Slab,
+    pub(crate) wheel: Wheel,
+    pub(crate) layout: Layout,
+    pub(crate) ports: Vec<Port>,
+    pub(crate) counters: Counters,
+    /// By flow.
+    pub(crate) ends: Vec<Ends>,
+    behind: Vec<Node>,
+    leaf_of: Vec<u16>,
+    schedulers: Vec<Scheduler>,
+    shared: Vec<SharedBuffer>,
+    /// Spines that work, for each pair of leaves.
+    usable: Vec<Vec<u16>>,
+    far: FarBacklogs,
+    choice: Choice,
+}
+
+/// The memory that the ports of a switch share.
+#[derive(Clone, Debug, Default)]
+struct SharedBuffer {
+    bytes: u64,
+    used: u64,
+    /// In 1024ths.
+    alpha: u64,
+}
+
+impl SharedBuffer {
+    /// What a port may hold.
+    fn room(&self) -> u64 {
+        self.bytes.saturating_sub(self.used) * self.alpha / 1024
+    }
+}
+
+impl Network {
+    /// The time.
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        self.wheel.now()
+    }
+
+    /// A host sends a packet.
+    #[inline]
+    pub(crate) fn inject(&mut self, host: usize, id: u32) {
+        self.counters.injected += 1;
+        self.transmit(self.layout.host_port(host), id);
+    }
+
+    /// A packet is at the end of its link: a switch passes it on. Returns it when it is at a host,
+    /// which takes it.
+    #[inline]
+    pub(crate) fn arrive(&mut self, id: u32) -> Option<u32> {
+        self.counters.hops += 1;
+        let packet = &self.slab[id];
+        let to = usize::from(packet.to);
+        match self.behind[usize::from(packet.link)] {
+            Node::Host => {
+                self.counters.delivered += 1;
+                return Some(id);
+            }
+            Node::LeafFromSpine { leaf, spine } => {
+                if packet.kind() == Kind::Ack && self.choice.wants_far_backlog() {
+                    self.learn(usize::from(leaf), usize::from(spine), id);
+                }
+                self.transmit(self.layout.down_port(to), id);
+            }
+            Node::LeafFromHost(leaf) => {
+                let to_leaf = self.leaf_of[to];
+                let port = if to_leaf == leaf {
+                    self.layout.down_port(to)
+                } else {
+                    let spine = self.choose(leaf, to_leaf, id);
+                    self.layout.uplink(usize::from(leaf), spine)
+                };
+                self.transmit(port, id);
+            }
+            Node::Spine { spine, from } => {
+                if packet.kind() == Kind::Ack && self.choice.wants_far_backlog() {
+                    self.stamp(usize::from(spine), usize::from(from), id);
+                }
+                let to_leaf = usize::from(self.leaf_of[to]);
+                self.transmit(self.layout.spine_port(usize::from(spine), to_leaf), id);
+            }
+        }
+        None
+    }
+
+    /// The transmitter of a port with queues has finished a packet while others waited.
+    pub(crate) fn port_free(&mut self, id: u32) {
+        let port = usize::from(self.slab[id].link);
+        let index = self.ports[port].scheduler as usize;
+        self.schedulers[index].pending = false;
+        self.send_next(port);
+    }
+
+    /// Whether all packets are accounted for. In words, if not.
+    ///
+    /// # Errors
+    /// When packets were lost or made up.
+    pub(crate) fn check_conservation(&self) -> Result<(), String> {
+        let under_way = self.slab.count(Kind::Data) + self.slab.count(Kind::Ack);
+        let Counters {
+            injected,
+            delivered,
+            dropped,
+            ..
+        } = self.counters;
+        if injected != delivered + dropped + under_way {
+            return Err(format!(
+                "{injected} packets were sent, but {delivered} were delivered, {dropped} dropped \
+                 and {under_way} are under way"
+            ));
+        }
+        let queued: u64 = self.schedulers.iter().map(|it| it.count(&self.slab)).sum();
+        if queued > under_way {
+            return Err(format!("{queued} packets wait of {under_way} under way"));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn choose(&mut self, leaf: u16, to_leaf: u16, id: u32) -> usize {
+        let packet = &self.slab[id];
+        let question = Question {
+            leaf,
+            to_leaf,
+            flow: packet.flow,
+            reverse: packet.kind() == Kind::Ack,
+            bytes: packet.bytes,
+            now_ns: self.wheel.now(),
+        };
+        let paths = PathsBetween {
+            ports: &self.ports,
+            schedulers: &self.schedulers,
+            far: &self.far,
+            layout: self.layout,
+            usable: &self.usable[usize::from(leaf) * self.layout.leaves + usize::from(to_leaf)],
+            leaf: usize::from(leaf),
+            to_leaf: usize::from(to_leaf),
+            now_ns: question.now_ns,
+        };
+        self.choice.choose(&question, &paths)
+    }
+
+    /// The spine writes into an ACK how full its port is towards the leaf that the ACK comes from:
+    /// the way that data take in the other direction (TR, A-T2).
+    fn stamp(&mut self, spine: usize, from_leaf: usize, id: u32) {
+        let port = &self.ports[self.layout.spine_port(spine, from_leaf)];
+        let backlog = backlog_ns(port, &self.schedulers, self.wheel.now());
+        let steps = backlog * FAR_STEPS / port.buffer_ns().max(1);
+        self.slab[id].set_far(steps);
+    }
+
+    fn learn(&mut self, leaf: usize, spine: usize, id: u32) {
+        let packet = &self.slab[id];
+        let steps = packet.far();
+        // An ACK goes against its flow, so it comes from where the flow's data go to.
+        let from = self.ends[packet.flow as usize].to;
+        let from_leaf = usize::from(self.leaf_of[usize::from(from)]);
+        let step_ns = self.ports[self.layout.spine_port(spine, from_leaf)].buffer_ns() / FAR_STEPS;
+        self.far
+            .learn(leaf, spine, from_leaf, u64::from(steps) * step_ns);
+    }
+
+    #[inline]
+    fn transmit(&mut self, number: usize, id: u32) {
+        let now = self.wheel.now();
+        let port = &mut self.ports[number];
+        if port.scheduler != FIFO {
+            self.enqueue(number, id);
+            return;
+        }
+        let packet = &mut self.slab[id];
+        match port.accept(now, packet.bytes, packet.has(flag::ECT)) {
+            Verdict::Dropped => self.drop(id),
+            Verdict::Sent {
+                arrives_ns,
+                waited_ns,
+                marked,
+            } => {
+                if marked {
+                    packet.set(flag::CE, true);
+                }
+                if packet.kind() == Kind::Data {
+                    packet.aux = packet.aux.wrapping_add(waited_ns as u32);
+                }
+                packet.link = number as u16;
+                self.schedule(id, arrives_ns);
+            }
+        }
+    }
+
+    fn enqueue(&mut self, number: usize, id: u32) {
+        let port = &mut self.ports[number];
+        if port.failed {
+            port.drops += 1;
+            self.drop(id);
+            return;
+        }
+        let scheduler = &mut self.schedulers[port.scheduler as usize];
+        let shared = self.layout.switch_of(number);
+        let shared = shared.and_then(|switch| self.shared.get_mut(switch));
+        let room = shared.as_ref().map_or(u64::MAX, |it| it.room());
+        let before = scheduler.bytes();
+        let (dropped, marked) = scheduler.enqueue(&mut self.slab, &self.ends, id, room);
+        if let Some(shared) = shared {
+            shared.used = shared.used - before + scheduler.bytes();
+        }
+        if dropped != Some(id) {
+            let packet = &mut self.slab[id];
+            if marked {
+                packet.set(flag::CE, true);
+                port.marks += 1;
+            }
+            if packet.kind() == Kind::Data && port.is_switch() {
+                // Completed when it leaves.
+                packet.aux = packet.aux.wrapping_sub(self.wheel.now() as u32);
+            }
+        }
+        if let Some(dropped) = dropped {
+            port.drops += 1;
+            self.drop(dropped);
+        }
+        self.send_next(number);
+    }
+
+    /// Sends what is next if the transmitter is idle, and makes sure that it is asked again while
+    /// something waits.
+    fn send_next(&mut self, number: usize) {
+        let now = self.wheel.now();
+        let port = &mut self.ports[number];
+        let scheduler = &mut self.schedulers[port.scheduler as usize];
+        if scheduler.pending {
+            return;
+        }
+        if port.free_at_ns() <= now
+            && let Some(id) = scheduler.dequeue(&mut self.slab, &self.ends)
+        {
+            let packet = &mut self.slab[id];
+            packet.link = number as u16;
+            if packet.kind() == Kind::Data && port.is_switch() {
+                packet.aux = packet.aux.wrapping_add(now as u32);
+            }
+            let arrives = port.send(now, packet.bytes);
+            let bytes = u64::from(packet.bytes);
+            let shared = self.layout.switch_of(number);
+            if let Some(shared) = shared.and_then(|switch| self.shared.get_mut(switch)) {
+                shared.used -= bytes;
+            }
+            self.schedule(id, arrives);
+        }
+        let port = &self.ports[number];
+        let scheduler = &mut self.schedulers[port.scheduler as usize];
+        if scheduler.bytes() > 0 {
+            scheduler.pending = true;
+            let (event, at) = (scheduler.event, port.free_at_ns());
+            self.schedule(event, at);
+        }
+    }
+
+    fn schedule(&mut self, id: u32, at: u64) {
+        // The horizon is 18 minutes, and validation of scenarios ends runs well before.
+        let taken = self.wheel.push(&mut self.slab, id, at);
+        debug_assert!(taken, "an event at {at} ns lies beyond the horizon");
+    }
+
+    fn drop(&mut self, id: u32) {
+        self.counters.dropped += 1;
+        self.slab.remove(id);
+    }
+}
+
+/// The paths between two leaves as they are now.
+struct PathsBetween<'a> {
+    ports: &'a [Port],
+    schedulers: &'a [Scheduler],
+    far: &'a FarBacklogs,
+    layout: Layout,
+    usable: &'a [u16],
+    leaf: usize,
+    to_leaf: usize,
+    now_ns: u64,
+}
+
+impl Paths for PathsBetween<'_> {
+    fn view(&self, spine: usize) -> PathView {
+        let near = &self.ports[self.layout.uplink(self.leaf, spine)];
+        let far = &self.ports[self.layout.spine_port(spine, self.to_leaf)];
+        PathView {
+            propagation_ns: u64::from(near.propagation_ns) + u64::from(far.propagation_ns),
+            local_backlog_ns: backlog_ns(near, self.schedulers, self.now_ns),
+            far_backlog_ns: self.far.of(self.leaf, spine, self.to_leaf),
+            usable: !near.failed && !far.failed,
+        }
+    }
+
+    #[inline]
+    fn usable(&self) -> &[u16] {
+        self.usable
+    }
+}
+
+fn backlog_ns(port: &Port, schedulers: &[Scheduler], now_ns: u64) -> u64 {
+    let queued = schedulers
+        .get(port.scheduler as usize)
+        .map_or(0, Scheduler::bytes);
+    port.backlog_ns(now_ns) + port.time_of_ns(queued)
+}

@@ -1,0 +1,202 @@
+//! What a run came to.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::{
+    fabric::{Network, port::Port},
+    scenario::Experiment,
+    transport::{
+        Hosts,
+        flow::{Flow, FlowFigures, Message},
+    },
+};
+
+/// A run's figures.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What ran.
+    pub scenario: String,
+    /// The scheme that was laid over the scenario.
+    pub scheme: Option<String>,
+    /// What random numbers were drawn with.
+    pub seed: u64,
+    /// All messages but those in the background, in the order in which they started.
+    pub flows: Vec<FlowRecord>,
+    /// Links between leaves and spines.
+    pub paths: Vec<PathRecord>,
+    /// Sums over everything.
+    pub totals: Totals,
+    /// Time that the run took, which is not part of what is the same on every machine.
+    pub took: Duration,
+}
+
+/// A message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FlowRecord {
+    /// From 0, in the order in which they started.
+    pub flow: u32,
+    /// Which of the scenario's traffic it belongs to.
+    pub traffic: u16,
+    /// The host that sent.
+    pub from: u16,
+    /// The host that received.
+    pub to: u16,
+    /// Bytes without headers.
+    pub bytes: u64,
+    /// When it was due.
+    pub start_ns: u64,
+    /// From then until its last byte had arrived; nothing if the run ended before.
+    pub fct_ns: Option<u64>,
+    /// Segments sent.
+    pub sent: u32,
+    /// Segments among these that had been sent before.
+    pub retransmitted: u32,
+    /// Timeouts.
+    pub timeouts: u32,
+    /// Segments that arrived.
+    pub arrived: u32,
+    /// Segments that arrived after one that was sent later.
+    pub out_of_order: u32,
+    /// Segments that arrived marked.
+    pub marked: u32,
+    /// Time that the segments which arrived had spent in queues of switches, added up.
+    pub queued_ns: u64,
+}
+
+/// A link between a leaf and a spine, one way.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PathRecord {
+    /// From where to where.
+    pub link: String,
+    /// Share of the run's time that it was sending.
+    pub utilisation: f64,
+    /// Packets lost at its port.
+    pub drops: u32,
+    /// Packets marked at its port.
+    pub marks: u32,
+}
+
+/// Sums over everything that happened, background included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Totals {
+    /// When the run ended.
+    pub end_ns: u64,
+    /// Links passed by packets.
+    pub hops: u64,
+    /// Packets that hosts sent.
+    pub injected: u64,
+    /// Packets that hosts received.
+    pub delivered: u64,
+    /// Packets lost.
+    pub dropped: u64,
+    /// Messages that had not arrived when the run ended.
+    pub unfinished: u64,
+    /// Bytes of messages in the background that arrived.
+    pub background_bytes: u64,
+}
+
+impl Outcome {
+    pub(crate) fn new(
+        experiment: &Experiment,
+        network: &Network,
+        hosts: &Hosts,
+        measured: &[bool],
+        took: Duration,
+    ) -> Self {
+        let is_measured = |it: &&Message| measured[usize::from(it.origin)];
+        let figures = by_message(hosts);
+        let mut flows: Vec<FlowRecord> = Vec::new();
+        for (message, figures) in hosts.messages.iter().zip(figures) {
+            if is_measured(&message) {
+                flows.push(record(flows.len() as u32, message, figures));
+            }
+        }
+        let background = hosts.messages.iter().filter(|it| !is_measured(it));
+        let counters = network.counters;
+        let end_ns = network.now();
+        Self {
+            scenario: experiment.name.clone(),
+            scheme: experiment.scheme.clone(),
+            seed: experiment.seed,
+            paths: paths(network, end_ns),
+            totals: Totals {
+                end_ns,
+                hops: counters.hops,
+                injected: counters.injected,
+                delivered: counters.delivered,
+                dropped: counters.dropped,
+                unfinished: flows.iter().filter(|it| it.fct_ns.is_none()).count() as u64,
+                background_bytes: background
+                    .filter(|it| it.is_finished())
+                    .map(|it| it.bytes)
+                    .sum(),
+            },
+            flows,
+            took,
+        }
+    }
+}
+
+/// Figures of all flows of each message.
+fn by_message(hosts: &Hosts) -> Vec<(FlowFigures, u32)> {
+    let mut all = vec![(FlowFigures::default(), 0); hosts.messages.len()];
+    for Flow {
+        message,
+        figures,
+        receiver,
+        ..
+    } in &hosts.flows
+    {
+        let (sum, out_of_order) = &mut all[*message as usize];
+        sum.sent += figures.sent;
+        sum.again += figures.again;
+        sum.timeouts += figures.timeouts;
+        sum.arrived += figures.arrived;
+        sum.marked += figures.marked;
+        sum.queued_ns += figures.queued_ns;
+        *out_of_order += receiver.out_of_order;
+    }
+    all
+}
+
+fn record(number: u32, message: &Message, figures: (FlowFigures, u32)) -> FlowRecord {
+    let (figures, out_of_order) = figures;
+    FlowRecord {
+        flow: number,
+        traffic: message.origin,
+        from: message.from,
+        to: message.to,
+        bytes: message.bytes,
+        start_ns: message.start_ns,
+        fct_ns: message
+            .is_finished()
+            .then(|| message.end_ns - message.start_ns),
+        sent: figures.sent,
+        retransmitted: figures.again,
+        timeouts: figures.timeouts,
+        arrived: figures.arrived,
+        out_of_order,
+        marked: figures.marked,
+        queued_ns: figures.queued_ns,
+    }
+}
+
+fn paths(network: &Network, end_ns: u64) -> Vec<PathRecord> {
+    let layout = network.layout;
+    let first = 2 * layout.hosts();
+    let record = |(number, port): (usize, &Port)| PathRecord {
+        link: layout.name(number),
+        utilisation: port.time_of_ns(port.sent_bytes) as f64 / end_ns.max(1) as f64,
+        drops: port.drops,
+        marks: port.marks,
+    };
+    network
+        .ports
+        .iter()
+        .enumerate()
+        .skip(first)
+        .map(record)
+        .collect()
+}

@@ -1,0 +1,425 @@
+//! What must hold of a scenario beyond its shape.
+
+use super::{Discipline, Experiment, Fabric, Hosts, Port, Scenario, Sizes, Traffic, Transport};
+use crate::{
+    core::{packet::PRIORITIES, wheel::HORIZON_NS},
+    fabric::Network,
+    workload::{Workload, messages_per_second},
+};
+
+/// A key and what is wrong with it.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    pub(crate) key: String,
+    pub(crate) problem: String,
+}
+
+type Checked = Result<(), Problem>;
+
+/// More ports than this have no number in a packet.
+const MAX_PORTS: usize = u16::MAX as usize;
+const MAX_MESSAGES: u32 = 10_000_000;
+const MAX_MESSAGE_BYTES: u64 = 1_000_000_000_000;
+const MAX_PACKET_BYTES: u32 = 9_216;
+/// 100,000 segments: far beyond any bandwidth-delay product here.
+const MAX_WINDOW: u32 = 100_000;
+
+/// What can be told from the file alone.
+pub(crate) fn check(scenario: &Scenario) -> Checked {
+    check_fabric(&scenario.fabric)?;
+    check_transport(&scenario.transport)?;
+    check_port("port", &scenario.port, &scenario.transport)?;
+    if let Some(port) = &scenario.host_port {
+        check_port("host_port", port, &scenario.transport)?;
+        require(port.shared.is_none(), "host_port.shared", || {
+            "hosts have one port, which shares its buffer with nothing; remove it".to_owned()
+        })?;
+    }
+    if let Some(until) = scenario.until_ms {
+        let most = HORIZON_NS as f64 / 1e6;
+        in_range("until_ms", until, 1e-6, most)?;
+    }
+    require(!scenario.traffic.is_empty(), "traffic", || {
+        "nothing is sent; add a [[traffic]]".to_owned()
+    })?;
+    let only_background = scenario
+        .traffic
+        .iter()
+        .all(|it| matches!(it, Traffic::Background { .. }));
+    require(
+        !only_background || scenario.until_ms.is_some(),
+        "until_ms",
+        || "background traffic never ends; say when to stop".to_owned(),
+    )?;
+    for (index, traffic) in scenario.traffic.iter().enumerate() {
+        check_traffic(&format!("traffic[{index}]"), traffic, &scenario.fabric)?;
+    }
+    Ok(())
+}
+
+/// What takes drawing and distributions.
+pub(crate) fn check_experiment(experiment: &Experiment) -> Checked {
+    let scenario = &experiment.scenario;
+    let network = Network::new(scenario, experiment.seed);
+    if let Some((leaf, to_leaf)) = network.unreachable() {
+        return Err(Problem {
+            key: "fabric.path and fabric.failed".to_owned(),
+            problem: format!(
+                "hosts of leaf {to_leaf} cannot be reached from leaf {leaf}: no spine has working \
+                 links to both (seed {}); fail fewer",
+                experiment.seed
+            ),
+        });
+    }
+    for (index, traffic) in scenario.traffic.iter().enumerate() {
+        let Traffic::Poisson { messages, .. } = traffic else {
+            continue;
+        };
+        let seconds = f64::from(*messages) / messages_per_second(experiment, index, traffic);
+        let most = HORIZON_NS as f64 / 2e9;
+        require(
+            seconds < most,
+            &format!("traffic[{index}].messages = {messages}"),
+            || format!("they take {seconds:.0} s to start, and a run ends before {most:.0} s"),
+        )?;
+    }
+    let last = Workload::new(experiment).last_ns();
+    require(last < HORIZON_NS / 2, "traffic", || {
+        format!("a message starts at {last} ns, and a run ends at {HORIZON_NS}")
+    })
+}
+
+fn check_fabric(fabric: &Fabric) -> Checked {
+    for (key, value) in [
+        ("fabric.leaves", fabric.leaves),
+        ("fabric.spines", fabric.spines),
+        ("fabric.hosts_per_leaf", fabric.hosts_per_leaf),
+    ] {
+        require(value > 0, &format!("{key} = 0"), || {
+            "there must be at least one".to_owned()
+        })?;
+    }
+    let [leaves, spines, hosts] =
+        [fabric.leaves, fabric.spines, fabric.hosts_per_leaf].map(usize::from);
+    let ports = 2 * leaves * (spines + hosts);
+    require(ports <= MAX_PORTS, "fabric", || {
+        format!("{ports} ports are more than {MAX_PORTS}; take fewer leaves, spines or hosts")
+    })?;
+    check_rate("fabric.host_gbps", fabric.host_gbps)?;
+    check_rate("fabric.uplink_gbps", fabric.uplink_gbps)?;
+    in_range("fabric.link_delay_us", fabric.link_delay_us, 0.0, 1e6)?;
+    require(
+        fabric.failed < fabric.spines,
+        &format!("fabric.failed = {}", fabric.failed),
+        || format!("of {spines} spines at least one must work, or no host is reachable"),
+    )?;
+    if let Some(slow) = &fabric.slow {
+        require(
+            slow.paths <= fabric.spines,
+            &format!("fabric.slow.paths = {}", slow.paths),
+            || format!("there are {spines} spines"),
+        )?;
+        in_range("fabric.slow.rtt_ratio", slow.rtt_ratio, 1.0, 1000.0)?;
+    }
+    for (index, path) in fabric.path.iter().enumerate() {
+        let key = format!("fabric.path[{index}]");
+        below(&format!("{key}.spine"), path.spine, fabric.spines, "spines")?;
+        if let Some(leaf) = path.leaf {
+            below(&format!("{key}.leaf"), leaf, fabric.leaves, "leaves")?;
+        }
+        in_range(
+            &format!("{key}.extra_delay_us"),
+            path.extra_delay_us,
+            0.0,
+            1e6,
+        )?;
+        if let Some(gbps) = path.gbps {
+            check_rate(&format!("{key}.gbps"), gbps)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_rate(key: &str, gbps: f64) -> Checked {
+    require(
+        (1e-3..=3200.0).contains(&gbps),
+        &format!("{key} = {gbps}"),
+        || {
+            "a link needs a capacity between 0.001 and 3200 Gbit/s; to take it out, say `failed = true` \
+         of its path"
+            .to_owned()
+        },
+    )
+}
+
+fn check_port(key: &str, port: &Port, transport: &Transport) -> Checked {
+    let packet = full_packet(transport);
+    let holds_one = |key: &str, bytes: u32| {
+        require(bytes >= packet, &format!("{key} = {bytes}"), || {
+            format!("the port would never let a full packet of {packet} bytes pass")
+        })
+    };
+    holds_one(&format!("{key}.buffer_bytes"), port.buffer_bytes)?;
+    let has_queues = matches!(port.discipline, Discipline::Priority | Discipline::Wrr);
+    require(
+        has_queues == !port.queue.is_empty(),
+        &format!("{key}.queue"),
+        || "the disciplines `priority` and `wrr` need queues, and the others have none".to_owned(),
+    )?;
+    require(
+        port.queue.len() <= usize::from(PRIORITIES),
+        &format!("{key}.queue"),
+        || format!("a port has at most {PRIORITIES} queues"),
+    )?;
+    for (index, queue) in port.queue.iter().enumerate() {
+        let key = format!("{key}.queue[{index}]");
+        in_range(
+            &format!("{key}.weight"),
+            f64::from(queue.weight),
+            1.0,
+            1000.0,
+        )?;
+        if let Some(bytes) = queue.buffer_bytes {
+            holds_one(&format!("{key}.buffer_bytes"), bytes)?;
+        }
+    }
+    if let Some(shared) = &port.shared {
+        in_range(&format!("{key}.shared.alpha"), shared.alpha, 0.001, 1024.0)?;
+        let room = shared.buffer_bytes as f64 * shared.alpha;
+        in_range(
+            &format!("{key}.shared.buffer_bytes * alpha"),
+            room,
+            f64::from(packet),
+            1e12,
+        )?;
+    }
+    Ok(())
+}
+
+fn check_transport(transport: &Transport) -> Checked {
+    let it = transport;
+    let at_least_one = |key: &str, value: u64| {
+        require(value > 0, &format!("transport.{key} = 0"), || {
+            "it must be at least 1".to_owned()
+        })
+    };
+    at_least_one("initial_window", it.initial_window.into())?;
+    at_least_one("max_window", it.max_window.into())?;
+    at_least_one("dupack_threshold", it.dupack_threshold.into())?;
+    at_least_one("rto_min_us", it.rto_min_us)?;
+    at_least_one("mss_bytes", it.mss_bytes.into())?;
+    at_least_one("header_bytes", it.header_bytes.into())?;
+    at_least_one("replicas", it.replicas.into())?;
+    at_least_one("subflows", it.subflows.into())?;
+    in_range(
+        "transport.max_window",
+        f64::from(it.max_window),
+        1.0,
+        f64::from(MAX_WINDOW),
+    )?;
+    in_range("transport.rto_min_us", it.rto_min_us as f64, 1.0, 60e6)?;
+    in_range(
+        "transport.dctcp_gain_shift",
+        f64::from(it.dctcp_gain_shift),
+        0.0,
+        16.0,
+    )?;
+    let packet = f64::from(full_packet(it));
+    in_range(
+        "transport.mss_bytes + header_bytes",
+        packet,
+        1.0,
+        f64::from(MAX_PACKET_BYTES),
+    )?;
+    in_range("transport.replicas", f64::from(it.replicas), 1.0, 16.0)?;
+    in_range("transport.subflows", f64::from(it.subflows), 1.0, 64.0)?;
+    require(
+        it.replicas == 1 || it.subflows == 1,
+        "transport.replicas",
+        || "replicated messages cannot have subflows too; set one of them to 1".to_owned(),
+    )?;
+    let rises = it.pias_bytes.windows(2).all(|pair| pair[0] < pair[1]);
+    require(
+        rises && it.pias_bytes.len() < usize::from(PRIORITIES),
+        "transport.pias_bytes",
+        || {
+            format!(
+                "at most {} thresholds, each above the one before",
+                PRIORITIES - 1
+            )
+        },
+    )
+}
+
+fn check_traffic(key: &str, traffic: &Traffic, fabric: &Fabric) -> Checked {
+    match traffic {
+        Traffic::Poisson {
+            sizes,
+            load,
+            per_second,
+            messages,
+            hosts,
+            request_bytes,
+            priority,
+        } => {
+            check_sizes(key, sizes)?;
+            match (load, per_second) {
+                (Some(load), None) => {
+                    let positive = *load > 0.0 && *load <= 1.0;
+                    require(positive, &format!("{key}.load = {load}"), || {
+                        "a load is a share of the senders' links: more than 0, at most 1".to_owned()
+                    })?;
+                }
+                (None, Some(rate)) => in_range(&format!("{key}.per_second"), *rate, 1e-3, 1e12)?,
+                _ => {
+                    return Err(Problem {
+                        key: key.to_owned(),
+                        problem: "say either `load` or `per_second`".to_owned(),
+                    });
+                }
+            }
+            let most = f64::from(MAX_MESSAGES);
+            in_range(&format!("{key}.messages"), f64::from(*messages), 1.0, most)?;
+            if let Some(bytes) = request_bytes {
+                check_bytes(&format!("{key}.request_bytes"), *bytes)?;
+            }
+            check_priority(key, *priority)?;
+            check_hosts(key, *hosts, fabric)
+        }
+        Traffic::Background {
+            bytes,
+            hosts,
+            priority,
+        } => {
+            check_bytes(&format!("{key}.bytes"), *bytes)?;
+            check_priority(key, *priority)?;
+            check_hosts(key, *hosts, fabric)
+        }
+        Traffic::Incast {
+            senders,
+            to,
+            bytes,
+            at_us,
+            rounds,
+            every_us,
+            priority,
+        } => {
+            in_range(
+                &format!("{key}.senders"),
+                f64::from(*senders),
+                1.0,
+                65_535.0,
+            )?;
+            require(fabric.leaves > 1, &format!("{key}.senders"), || {
+                "senders are at other leaves than the receiver, and there is one leaf".to_owned()
+            })?;
+            below(&format!("{key}.to"), *to, host_count(fabric), "hosts")?;
+            check_bytes(&format!("{key}.bytes"), *bytes)?;
+            in_range(&format!("{key}.at_us"), *at_us, 0.0, 1e12)?;
+            in_range(&format!("{key}.every_us"), *every_us, 0.0, 1e12)?;
+            in_range(&format!("{key}.rounds"), f64::from(*rounds), 1.0, 1e5)?;
+            check_priority(key, *priority)
+        }
+        Traffic::Message {
+            from,
+            to,
+            bytes,
+            at_us,
+            priority,
+        } => {
+            below(&format!("{key}.from"), *from, host_count(fabric), "hosts")?;
+            below(&format!("{key}.to"), *to, host_count(fabric), "hosts")?;
+            require(from != to, &format!("{key}.to = {to}"), || {
+                "a host does not send to itself".to_owned()
+            })?;
+            check_bytes(&format!("{key}.bytes"), *bytes)?;
+            in_range(&format!("{key}.at_us"), *at_us, 0.0, 1e12)?;
+            check_priority(key, *priority)
+        }
+    }
+}
+
+fn check_sizes(key: &str, sizes: &Sizes) -> Checked {
+    match sizes {
+        Sizes::Fixed(bytes) => check_bytes(&format!("{key}.sizes"), *bytes),
+        Sizes::OneOf(all) => {
+            require(!all.is_empty(), &format!("{key}.sizes"), || {
+                "the list of sizes is empty".to_owned()
+            })?;
+            all.iter()
+                .try_for_each(|it| check_bytes(&format!("{key}.sizes"), *it))
+        }
+        Sizes::Distribution(_) => Ok(()),
+    }
+}
+
+fn check_hosts(key: &str, hosts: Hosts, fabric: &Fabric) -> Checked {
+    let count = host_count(fabric);
+    match hosts {
+        Hosts::Split { senders } => require(
+            senders > 0 && senders < count,
+            &format!("{key}.hosts.senders = {senders}"),
+            || format!("of {count} hosts at least one must send and one receive"),
+        ),
+        Hosts::Leaves { from, to } => {
+            below(&format!("{key}.hosts.from"), from, fabric.leaves, "leaves")?;
+            below(&format!("{key}.hosts.to"), to, fabric.leaves, "leaves")?;
+            require(
+                from != to || fabric.hosts_per_leaf > 1,
+                &format!("{key}.hosts"),
+                || "a host does not send to itself, and its leaf has no other".to_owned(),
+            )
+        }
+        Hosts::All => require(count > 1, &format!("{key}.hosts"), || {
+            "there is one host, and nobody to send to".to_owned()
+        }),
+        Hosts::OtherLeaves => require(fabric.leaves > 1, &format!("{key}.hosts"), || {
+            "there is one leaf, and nobody behind another".to_owned()
+        }),
+    }
+}
+
+fn check_bytes(key: &str, bytes: u64) -> Checked {
+    in_range(key, bytes as f64, 1.0, MAX_MESSAGE_BYTES as f64)
+}
+
+fn check_priority(key: &str, priority: u8) -> Checked {
+    below(
+        &format!("{key}.priority"),
+        priority.into(),
+        PRIORITIES.into(),
+        "priorities",
+    )
+}
+
+fn below(key: &str, value: u16, count: u16, what: &str) -> Checked {
+    require(value < count, &format!("{key} = {value}"), || {
+        format!("there are {count} {what}, numbered from 0")
+    })
+}
+
+fn in_range(key: &str, value: f64, least: f64, most: f64) -> Checked {
+    require(
+        (least..=most).contains(&value),
+        &format!("{key} = {value}"),
+        || format!("it must lie between {least} and {most}"),
+    )
+}
+
+fn require(holds: bool, key: &str, problem: impl FnOnce() -> String) -> Checked {
+    if holds {
+        return Ok(());
+    }
+    Err(Problem {
+        key: key.to_owned(),
+        problem: problem(),
+    })
+}
+
+fn full_packet(transport: &Transport) -> u32 {
+    u32::from(transport.mss_bytes) + u32::from(transport.header_bytes)
+}
+
+fn host_count(fabric: &Fabric) -> u16 {
+    fabric.leaves.saturating_mul(fabric.hosts_per_leaf)
+}

@@ -1,0 +1,221 @@
+//! Scenarios: their files, what is checked about them, and those that are built in.
+
+mod check;
+mod embedded;
+mod error;
+mod shape;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+pub use self::{
+    embedded::{Embedded, embedded},
+    error::ScenarioError,
+    shape::*,
+};
+use crate::workload::distribution::Distribution;
+
+/// A scenario that has been read and checked, with one scheme and one seed: it can run.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// What it is called: that of the file, without its ending.
+    pub name: String,
+    /// The scheme that was laid over the file.
+    pub scheme: Option<String>,
+    /// What random numbers are drawn with.
+    pub seed: u64,
+    pub(crate) scenario: Scenario,
+    /// Sizes of messages, for each traffic that has a distribution.
+    pub(crate) distributions: Vec<Option<Distribution>>,
+}
+
+/// The text of a scenario and where it comes from.
+#[derive(Clone, Debug)]
+pub struct Source {
+    name: String,
+    /// For messages.
+    file: String,
+    /// Where other files are looked for.
+    directory: PathBuf,
+    text: String,
+}
+
+impl Source {
+    /// The file of that path; without one, the scenario of that name that is built in.
+    ///
+    /// # Errors
+    /// When there is neither.
+    pub fn find(name_or_path: &str) -> Result<Self, ScenarioError> {
+        let path = Path::new(name_or_path);
+        let known = embedded().iter().find(|it| it.name == name_or_path);
+        if let (Some(known), false) = (known, path.is_file()) {
+            return Ok(Self {
+                name: known.name.to_owned(),
+                file: format!("{}.toml (built in)", known.name),
+                directory: PathBuf::from("."),
+                text: known.text.to_owned(),
+            });
+        }
+        let text = fs::read_to_string(path).map_err(|error| ScenarioError::Unreadable {
+            file: name_or_path.to_owned(),
+            reason: error.to_string(),
+        })?;
+        let name = path.file_stem().unwrap_or(path.as_os_str());
+        Ok(Self {
+            name: name.to_string_lossy().into_owned(),
+            file: name_or_path.to_owned(),
+            directory: path.parent().unwrap_or(Path::new(".")).to_owned(),
+            text,
+        })
+    }
+
+    /// A scenario that is no file; distributions are looked for in the current directory.
+    pub fn from_text(name: &str, text: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            file: name.to_owned(),
+            directory: PathBuf::from("."),
+            text: text.to_owned(),
+        }
+    }
+
+    /// What the scenario is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The text as it was read.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Reads the file without a scheme.
+    ///
+    /// # Errors
+    /// When the file is not a scenario.
+    pub fn scenario(&self) -> Result<Scenario, ScenarioError> {
+        toml::from_str(&self.text).map_err(|error| ScenarioError::Shape {
+            file: self.file.clone(),
+            reason: error.to_string().trim_end().to_owned(),
+        })
+    }
+
+    /// Reads and checks the scenario. `scheme` is one of the file's, or a balancing policy; `seed`
+    /// and `load` go before those of the file.
+    ///
+    /// # Errors
+    /// When something in it is wrong, with the key.
+    pub fn experiment(
+        &self,
+        scheme: Option<&str>,
+        seed: Option<u64>,
+        load: Option<f64>,
+    ) -> Result<Experiment, ScenarioError> {
+        let mut scenario = self.scenario()?;
+        // All schemes are checked whichever is asked for: a mistake should not wait for its turn.
+        let schemes: Vec<String> = scenario.schemes.keys().cloned().collect();
+        for name in &schemes {
+            self.with_scheme(&scenario, name)?;
+        }
+        if let Some(name) = scheme {
+            scenario = self.with_scheme(&scenario, name)?;
+        }
+        if let Some(seed) = seed {
+            scenario.seed = seed;
+        }
+        if let Some(load) = load {
+            set_load(&mut scenario, load);
+        }
+        let problem = |key: String, problem: String| ScenarioError::Value {
+            file: self.file.clone(),
+            key,
+            problem,
+        };
+        let distributions = self.distributions(&scenario)?;
+        check::check(&scenario).map_err(|it| problem(it.key, it.problem))?;
+        let experiment = Experiment {
+            name: self.name.clone(),
+            scheme: scheme.map(str::to_owned),
+            seed: scenario.seed,
+            scenario,
+            distributions,
+        };
+        check::check_experiment(&experiment).map_err(|it| problem(it.key, it.problem))?;
+        Ok(experiment)
+    }
+
+    /// Lays a scheme over the file.
+    fn with_scheme(&self, scenario: &Scenario, name: &str) -> Result<Scenario, ScenarioError> {
+        let Some(changes) = scenario.schemes.get(name) else {
+            let policy = toml::Value::String(name.to_owned()).try_into::<Policy>();
+            let Ok(policy) = policy else {
+                let known: Vec<&str> = scenario.schemes.keys().map(String::as_str).collect();
+                return Err(ScenarioError::UnknownScheme {
+                    file: self.file.clone(),
+                    scheme: name.to_owned(),
+                    known: known.join(", "),
+                });
+            };
+            let mut scenario = scenario.clone();
+            scenario.balance.policy = policy;
+            return Ok(scenario);
+        };
+        let shape = |reason: String| ScenarioError::Shape {
+            file: self.file.clone(),
+            reason: format!("schemes.{name}: {}", reason.trim_end()),
+        };
+        let mut table: toml::Table =
+            toml::from_str(&self.text).map_err(|error| shape(error.to_string()))?;
+        lay_over(&mut table, changes);
+        table
+            .try_into()
+            .map_err(|error: toml::de::Error| shape(error.to_string()))
+    }
+
+    fn distributions(
+        &self,
+        scenario: &Scenario,
+    ) -> Result<Vec<Option<Distribution>>, ScenarioError> {
+        let load = |(index, traffic): (usize, &Traffic)| match traffic {
+            Traffic::Poisson {
+                sizes: Sizes::Distribution(name),
+                ..
+            } => Distribution::load(name, &self.directory)
+                .map(Some)
+                .map_err(|error| ScenarioError::Value {
+                    file: self.file.clone(),
+                    key: format!("traffic[{index}].sizes = {name:?}"),
+                    problem: error.to_string(),
+                }),
+            _ => Ok(None),
+        };
+        scenario.traffic.iter().enumerate().map(load).collect()
+    }
+}
+
+/// Tables are merged, everything else is replaced.
+fn lay_over(table: &mut toml::Table, changes: &toml::Table) {
+    for (key, change) in changes {
+        match (table.get_mut(key), change) {
+            (Some(toml::Value::Table(inner)), toml::Value::Table(change)) => {
+                lay_over(inner, change);
+            }
+            _ => {
+                table.insert(key.clone(), change.clone());
+            }
+        }
+    }
+}
+
+fn set_load(scenario: &mut Scenario, value: f64) {
+    for traffic in &mut scenario.traffic {
+        if let Traffic::Poisson {
+            load: Some(load), ..
+        } = traffic
+        {
+            *load = value;
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! Hosts: they carry messages by flows.
+
+mod bitset;
+pub(crate) mod flow;
+mod receiver;
+mod rto;
+mod sender;
+mod window;
+
+use self::{
+    flow::{Flow, FlowFigures, Message, Pool, Role, Timer},
+    receiver::Receiver,
+    sender::{Ack, Segment, Sender},
+    window::ONE,
+};
+use crate::{
+    core::packet::{Kind, NONE, Packet, flag},
+    fabric::{Ends, Network},
+    scenario::{Control, Transport},
+};
+
+/// All hosts.
+#[derive(Debug)]
+pub(crate) struct Hosts {
+    pub(crate) flows: Vec<Flow>,
+    pub(crate) messages: Vec<Message>,
+    /// Messages that have arrived and that nobody has looked at yet.
+    pub(crate) finished: Vec<u32>,
+    settings: Transport,
+}
+
+impl Hosts {
+    pub(crate) fn new(settings: Transport) -> Self {
+        Self {
+            flows: Vec::new(),
+            messages: Vec::new(),
+            finished: Vec::new(),
+            settings,
+        }
+    }
+
+    /// A message is due: it is sent, or asked for.
+    pub(crate) fn start(&mut self, network: &mut Network, message: Message) {
+        let number = self.messages.len() as u32;
+        let request = message.request_bytes;
+        self.messages.push(message);
+        match request {
+            Some(bytes) => self.open(network, number, Role::Request, bytes),
+            None => self.send(network, number),
+        }
+    }
+
+    /// A packet has come to its host.
+    #[inline]
+    pub(crate) fn receive(&mut self, network: &mut Network, id: u32) {
+        match network.slab[id].kind() {
+            Kind::Data => self.on_data(network, id),
+            _ => self.on_ack(network, id),
+        }
+    }
+
+    /// The event of a flow's timer has come.
+    pub(crate) fn on_timer(&mut self, network: &mut Network, id: u32) {
+        let number = network.slab[id].flow;
+        let flow = &mut self.flows[number as usize];
+        let is_stale = flow.timer.event != id;
+        if is_stale || flow.closed || !flow.sender.is_waiting() {
+            if !is_stale {
+                flow.timer.event = NONE;
+            }
+            network.slab.remove(id);
+            return;
+        }
+        if network.now() < flow.timer.deadline_ns {
+            flow.timer.event_ns = flow.timer.deadline_ns;
+            put_timer(network, flow, id);
+            return;
+        }
+        flow.timer.event = NONE;
+        network.slab.remove(id);
+        flow.sender.on_timeout();
+        flow.figures.timeouts += 1;
+        self.transmit(network, number);
+        self.restart_timer(network, number);
+    }
+
+    /// Opens the flows of a message.
+    fn send(&mut self, network: &mut Network, number: u32) {
+        let message = &mut self.messages[number as usize];
+        let bytes = message.bytes;
+        message.first_flow = self.flows.len() as u32;
+        if self.settings.subflows > 1 {
+            message.flows = self.settings.subflows;
+            let segments = segments(bytes, self.settings.mss_bytes);
+            message.pool = Pool {
+                untaken: segments,
+                missing: segments,
+            };
+            for _ in 0..self.settings.subflows {
+                self.open(network, number, Role::Part, bytes);
+            }
+            return;
+        }
+        let replicated = bytes <= self.settings.replicate_bytes;
+        let copies = if replicated {
+            self.settings.replicas
+        } else {
+            1
+        };
+        message.flows = copies;
+        for _ in 0..copies {
+            self.open(network, number, Role::Whole, bytes);
+        }
+    }
+
+    fn open(&mut self, network: &mut Network, number: u32, role: Role, bytes: u64) {
+        let message = &self.messages[number as usize];
+        let (from, to) = match role {
+            Role::Request => (message.to, message.from),
+            Role::Whole | Role::Part => (message.from, message.to),
+        };
+        let mss = self.settings.mss_bytes;
+        let all = segments(bytes, mss);
+        let last = (bytes - u64::from(all - 1) * u64::from(mss)) as u16;
+        let (own, short) = match role {
+            // It takes segments out of the message's as it may send them.
+            Role::Part => (0, (NONE, last)),
+            Role::Whole | Role::Request => (all, (all - 1, last)),
+        };
+        let flow = self.flows.len() as u32;
+        self.flows.push(Flow {
+            sender: Sender::new(own, &self.settings),
+            receiver: Receiver::default(),
+            from,
+            to,
+            message: number,
+            role,
+            priority: message.priority,
+            closed: false,
+            short,
+            timer: Timer::default(),
+            figures: FlowFigures::default(),
+        });
+        network.ends.push(Ends {
+            from,
+            to,
+            segments: all,
+        });
+        self.transmit(network, flow);
+        self.restart_timer(network, flow);
+    }
+
+    fn on_data(&mut self, network: &mut Network, id: u32) {
+        let number = network.slab[id].flow;
+        let flow = &mut self.flows[number as usize];
+        let packet = &mut network.slab[id];
+        let segment = packet.seq;
+        let marked = packet.has(flag::CE);
+        flow.figures.arrived += 1;
+        flow.figures.marked += u32::from(marked);
+        flow.figures.queued_ns += u64::from(packet.aux);
+        let again = packet.has(flag::RETRANSMITTED);
+        let new = flow.receiver.on_segment(segment, again);
+
+        // The packet turns around and becomes the ACK of it.
+        let mut ack = Packet::new(Kind::Ack);
+        ack.flow = number;
+        ack.seq = flow.receiver.missing();
+        ack.aux = segment;
+        ack.stamp = packet.stamp;
+        ack.bytes = self.settings.header_bytes;
+        ack.to = flow.from;
+        ack.set(flag::CE, marked);
+        *packet = ack;
+        let host = usize::from(flow.to);
+        if new {
+            self.on_new_segment(network, number);
+        }
+        network.inject(host, id);
+    }
+
+    /// A segment has arrived for the first time: perhaps the last one.
+    fn on_new_segment(&mut self, network: &mut Network, number: u32) {
+        let flow = &self.flows[number as usize];
+        let message = flow.message;
+        let it = &mut self.messages[message as usize];
+        let complete = match flow.role {
+            Role::Part => {
+                it.pool.missing -= 1;
+                it.pool.missing == 0
+            }
+            Role::Whole | Role::Request => flow.receiver.missing() == flow.sender.segments,
+        };
+        if !complete || it.is_finished() {
+            return;
+        }
+        if flow.role == Role::Request {
+            self.send(network, message);
+            return;
+        }
+        it.end_ns = network.now();
+        self.finished.push(message);
+        // Copies that are late have nothing left to do (RepFlow).
+        if it.flows > 1 && flow.role == Role::Whole {
+            let first = it.first_flow as usize;
+            for flow in &mut self.flows[first..first + usize::from(it.flows)] {
+                flow.closed = true;
+            }
+        }
+    }
+
+    fn on_ack(&mut self, network: &mut Network, id: u32) {
+        let packet = network.slab[id];
+        network.slab.remove(id);
+        let number = packet.flow;
+        if self.flows[number as usize].closed {
+            return;
+        }
+        let coupled = self.coupled_increase(number);
+        let ack = Ack {
+            missing: packet.seq,
+            trigger: packet.aux,
+            marked: packet.has(flag::CE),
+            round_trip_ns: u64::from((network.now() as u32).wrapping_sub(packet.stamp)),
+        };
+        let new = self.flows[number as usize].sender.on_ack(ack, coupled);
+        self.transmit(network, number);
+        if new {
+            self.restart_timer(network, number);
+        }
+    }
+
+    /// Sends what the window lets go.
+    fn transmit(&mut self, network: &mut Network, number: u32) {
+        let flow = &mut self.flows[number as usize];
+        loop {
+            while let Some(segment) = flow.sender.poll() {
+                let id = network.slab.insert(data(
+                    flow,
+                    number,
+                    segment,
+                    &self.settings,
+                    network.wheel.now() as u32,
+                ));
+                flow.figures.sent += 1;
+                flow.figures.again += u32::from(segment.again);
+                network.inject(usize::from(flow.from), id);
+            }
+            if flow.role != Role::Part || !flow.sender.wants_segments() {
+                return;
+            }
+            let pool = &mut self.messages[flow.message as usize].pool;
+            if pool.untaken == 0 {
+                return;
+            }
+            pool.untaken -= 1;
+            if pool.untaken == 0 {
+                flow.short.0 = flow.sender.segments;
+            }
+            flow.sender.segments += 1;
+        }
+    }
+
+    fn restart_timer(&mut self, network: &mut Network, number: u32) {
+        let flow = &mut self.flows[number as usize];
+        if !flow.sender.is_waiting() {
+            return;
+        }
+        flow.timer.deadline_ns = network.now() + flow.sender.rto.timeout_ns();
+        // A pending event that comes in time will do; a later one becomes stale.
+        if flow.timer.event == NONE || flow.timer.event_ns > flow.timer.deadline_ns {
+            let mut event = Packet::new(Kind::Timer);
+            event.flow = number;
+            let id = network.slab.insert(event);
+            flow.timer.event = id;
+            flow.timer.event_ns = flow.timer.deadline_ns;
+            put_timer(network, flow, id);
+        }
+    }
+
+    /// What each acknowledged segment may add to the window of a subflow, so that all together
+    /// take no more than one flow on the best path would (RFC 6356 §3).
+    fn coupled_increase(&self, number: u32) -> Option<u64> {
+        let flow = &self.flows[number as usize];
+        if flow.role != Role::Part {
+            return None;
+        }
+        let message = &self.messages[flow.message as usize];
+        let first = message.first_flow as usize;
+        let (mut best, mut sum) = (0.0f64, 0.0);
+        for other in &self.flows[first..first + usize::from(message.flows)] {
+            let window = other.sender.window.size() as f64 / ONE as f64;
+            let round_trip = other.sender.rto.smoothed_ns().max(1) as f64;
+            best = best.max(window / (round_trip * round_trip));
+            sum += window / round_trip;
+        }
+        // alpha / total window, where alpha = total window * max(w / rtt^2) / (sum of w / rtt)^2.
+        // Only basic operations of IEEE 754: the same on every machine.
+        Some((best / (sum * sum) * ONE as f64) as u64)
+    }
+}
+
+/// The packet of a segment.
+fn data(flow: &Flow, number: u32, segment: Segment, settings: &Transport, now: u32) -> Packet {
+    let payload = if segment.number == flow.short.0 {
+        flow.short.1
+    } else {
+        settings.mss_bytes
+    };
+    let mut packet = Packet::new(Kind::Data);
+    packet.flow = number;
+    packet.seq = segment.number;
+    packet.aux = 0;
+    packet.stamp = now;
+    packet.bytes = settings.header_bytes + payload;
+    packet.to = flow.to;
+    packet.set(flag::ECT, settings.control == Control::Dctcp);
+    packet.set(flag::RETRANSMITTED, segment.again);
+    packet.set_priority(priority(flow, segment.number, settings));
+    packet
+}
+
+/// PIAS: the further into the flow, the less urgent.
+fn priority(flow: &Flow, segment: u32, settings: &Transport) -> u8 {
+    let position = u64::from(segment) * u64::from(settings.mss_bytes);
+    let passed = settings.pias_bytes.iter().filter(|it| position >= **it);
+    flow.priority + passed.count() as u8
+}
+
+fn put_timer(network: &mut Network, flow: &mut Flow, id: u32) {
+    if !network
+        .wheel
+        .push(&mut network.slab, id, flow.timer.event_ns)
+    {
+        flow.timer.event = NONE;
+        network.slab.remove(id);
+    }
+}
+
+/// An empty message has one segment without data.
+fn segments(bytes: u64, mss: u16) -> u32 {
+    bytes.div_ceil(u64::from(mss)).max(1) as u32
+}

@@ -1,0 +1,307 @@
+//! The sending half of a flow, as a state machine: ACKs and timeouts go in, segment numbers come
+//! out. It knows nothing of packets or of the network.
+
+use super::{bitset::Bitset, rto::Rto, window::Window};
+use crate::scenario::{Recovery, Transport};
+
+/// An acknowledgement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ack {
+    /// The first segment that is missing.
+    pub(crate) missing: u32,
+    /// The segment that made the receiver answer: the first block of RFC 2018. Later blocks, which
+    /// repeat what earlier ACKs said, are not there; so an ACK that is lost takes its block along.
+    pub(crate) trigger: u32,
+    /// That packet had been marked.
+    pub(crate) marked: bool,
+    /// Since that packet was sent.
+    pub(crate) round_trip_ns: u64,
+}
+
+/// A segment to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    /// Its number.
+    pub(crate) number: u32,
+    /// It was sent before.
+    pub(crate) again: bool,
+}
+
+/// Sending half of a flow.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    /// How many segments there are.
+    pub(crate) segments: u32,
+    /// The first that is not acknowledged.
+    una: u32,
+    /// The next to be sent; after a timeout, to be sent again.
+    next: u32,
+    /// The first that was never sent.
+    fresh: u32,
+    pub(crate) window: Window,
+    pub(crate) rto: Rto,
+    recovery: Recovery,
+    threshold: u32,
+    duplicates: u32,
+    /// In fast recovery, until `recover` is acknowledged.
+    recovering: bool,
+    /// Until this is acknowledged duplicate ACKs start no recovery (RFC 6582 §3.2 step 1).
+    recover: u32,
+    /// The first missing segment is to be sent again, whatever the window says.
+    resend: bool,
+    sack: Scoreboard,
+}
+
+/// What is known of segments beyond the first missing one (RFC 6675).
+#[derive(Debug, Default)]
+struct Scoreboard {
+    received: Bitset,
+    /// The three highest: what is below all of them has three above, and counts as lost.
+    highest: [u32; 3],
+    /// Below this all that is missing counts as lost since a timeout.
+    timed_out: u32,
+    /// Below this all that was lost has been sent again (`HighRxt`).
+    resent: u32,
+}
+
+impl Sender {
+    pub(crate) fn new(segments: u32, settings: &Transport) -> Self {
+        Self {
+            segments,
+            una: 0,
+            next: 0,
+            fresh: 0,
+            window: Window::new(settings),
+            rto: Rto::new(settings.rto_min_us * 1000),
+            recovery: settings.recovery,
+            threshold: settings.dupack_threshold,
+            duplicates: 0,
+            recovering: false,
+            recover: 0,
+            resend: false,
+            sack: Scoreboard::default(),
+        }
+    }
+
+    /// Everything there is has been acknowledged.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.una == self.fresh && self.una == self.segments
+    }
+
+    /// Something waits for an acknowledgement.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.una < self.fresh
+    }
+
+    /// The segment to send now, if the window lets one go.
+    #[inline]
+    pub(crate) fn poll(&mut self) -> Option<Segment> {
+        match self.recovery {
+            Recovery::NewReno => self.poll_newreno(),
+            Recovery::Sack => self.poll_sack(),
+        }
+    }
+
+    /// Whether [`poll`](Self::poll) would send a new segment if there was one.
+    pub(crate) fn wants_segments(&self) -> bool {
+        self.next == self.segments && self.in_flight() < self.window.segments()
+    }
+
+    /// Takes an ACK. In congestion avoidance the window grows by `coupled` a segment, if there is
+    /// such a limit. Returns whether it acknowledged something new.
+    pub(crate) fn on_ack(&mut self, ack: Ack, coupled: Option<u64>) -> bool {
+        self.rto.measured(ack.round_trip_ns);
+        let new = ack.missing > self.una;
+        let acked = ack.missing.saturating_sub(self.una);
+        self.una = self.una.max(ack.missing);
+        self.next = self.next.max(self.una);
+        let may_grow = self
+            .window
+            .on_echo(ack.marked, self.una, self.next, self.recovering);
+        if self.recovery == Recovery::Sack {
+            self.sack.on_ack(ack, self.una);
+        }
+        if new {
+            self.on_progress(acked, coupled, may_grow);
+        } else if self.is_waiting() {
+            self.on_duplicate();
+        }
+        new
+    }
+
+    /// The timer went off.
+    pub(crate) fn on_timeout(&mut self) {
+        self.window
+            .on_timeout(self.in_flight(), self.rto.is_backed_off());
+        self.rto.back_off();
+        self.duplicates = 0;
+        self.recovering = false;
+        self.resend = false;
+        self.recover = self.fresh;
+        // Go back: what was under way is sent again as the window opens, unless it is known to
+        // have arrived.
+        self.next = self.una;
+        self.sack.timed_out = self.fresh;
+        self.sack.resent = self.una;
+    }
+
+    fn in_flight(&self) -> u32 {
+        self.next - self.una
+    }
+
+    fn on_progress(&mut self, acked: u32, coupled: Option<u64>, may_grow: bool) {
+        self.duplicates = 0;
+        if !self.recovering {
+            if may_grow {
+                self.window.grow(acked, coupled);
+            }
+            return;
+        }
+        if self.una >= self.recover {
+            self.recovering = false;
+            self.window.back_to_threshold();
+            return;
+        }
+        if self.recovery == Recovery::NewReno {
+            // A partial ACK: the next one is lost as well (RFC 6582 §3.2 step 3).
+            self.resend = true;
+            self.window.inflate(1 - i64::from(acked));
+        }
+    }
+
+    fn on_duplicate(&mut self) {
+        self.duplicates += 1;
+        if self.recovering {
+            if self.recovery == Recovery::NewReno {
+                self.window.inflate(1);
+            }
+            return;
+        }
+        let lost = self.duplicates >= self.threshold
+            || (self.recovery == Recovery::Sack && self.sack.lost_below() > self.una);
+        // After a timeout, duplicates of what was sent before it say nothing new.
+        if lost && self.una >= self.recover {
+            self.recovering = true;
+            self.recover = self.fresh;
+            self.resend = true;
+            self.window.on_loss(self.in_flight());
+            if self.recovery == Recovery::NewReno {
+                self.window.inflate(i64::from(self.threshold));
+            }
+        }
+    }
+
+    fn poll_newreno(&mut self) -> Option<Segment> {
+        if std::mem::take(&mut self.resend) {
+            return Some(Segment {
+                number: self.una,
+                again: true,
+            });
+        }
+        // Limited transmit: the first duplicates let new segments go (RFC 3042).
+        let extra = if self.recovering {
+            0
+        } else {
+            self.duplicates.min(self.threshold.saturating_sub(1)).min(2)
+        };
+        if self.in_flight() >= self.window.segments() + extra || self.next >= self.segments {
+            return None;
+        }
+        let number = self.next;
+        self.next += 1;
+        let again = number < self.fresh;
+        self.fresh = self.fresh.max(self.next);
+        Some(Segment { number, again })
+    }
+
+    fn poll_sack(&mut self) -> Option<Segment> {
+        if self.sack.received.is_empty() && self.sack.timed_out <= self.una && !self.recovering {
+            self.next = self.fresh;
+            return self.poll_newreno();
+        }
+        // The first missing segment goes at once (RFC 6675 §5 step 4.3).
+        if std::mem::take(&mut self.resend) {
+            return Some(self.send_again(self.una));
+        }
+        if self.pipe() >= self.window.segments() {
+            return None;
+        }
+        // RFC 6675 NextSeg() rule 1: the first lost one that was not sent again.
+        let after_timeout = self.sack.timed_out > self.una;
+        if (self.recovering || after_timeout)
+            && let Some(number) = self.sack.next_lost(self.una)
+        {
+            return Some(self.send_again(number));
+        }
+        // Rule 2: something new.
+        if self.fresh < self.segments {
+            let number = self.fresh;
+            self.fresh += 1;
+            self.next = self.fresh;
+            return Some(Segment {
+                number,
+                again: false,
+            });
+        }
+        // Rule 3: what is missing below the highest that arrived.
+        if self.recovering {
+            let number = self
+                .sack
+                .received
+                .first_missing(self.sack.resent.max(self.una));
+            if number < self.sack.highest[0] {
+                return Some(self.send_again(number));
+            }
+        }
+        None
+    }
+
+    fn send_again(&mut self, number: u32) -> Segment {
+        self.sack.resent = number + 1;
+        self.next = self.fresh;
+        Segment {
+            number,
+            again: true,
+        }
+    }
+
+    /// Segments thought to be under way (RFC 6675 `SetPipe`).
+    fn pipe(&self) -> u32 {
+        let edge = self.sack.edge().clamp(self.una, self.fresh);
+        let resent = self.sack.resent.clamp(self.una, edge);
+        let missing = |from, to| to - from - self.sack.received.count(from, to);
+        missing(self.una, resent) + missing(edge, self.fresh)
+    }
+}
+
+impl Scoreboard {
+    fn on_ack(&mut self, ack: Ack, una: u32) {
+        if ack.trigger >= una && self.received.insert(ack.trigger) {
+            let mut number = ack.trigger;
+            for place in &mut self.highest {
+                if number > *place {
+                    std::mem::swap(place, &mut number);
+                }
+            }
+        }
+        self.received.remove_below(una);
+    }
+
+    /// What is missing below has three above it that arrived (RFC 6675 `IsLost`).
+    fn lost_below(&self) -> u32 {
+        self.highest[2]
+    }
+
+    fn edge(&self) -> u32 {
+        self.lost_below().max(self.timed_out)
+    }
+
+    fn next_lost(&self, una: u32) -> Option<u32> {
+        let number = self.received.first_missing(self.resent.max(una));
+        (number < self.edge()).then_some(number)
+    }
+}
+
+#[cfg(test)]
+#[path = "sender_tests.rs"]
+mod tests;

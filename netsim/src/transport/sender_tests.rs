@@ -1,0 +1,137 @@
+//! Loss recovery, segment by segment.
+
+use super::*;
+use crate::scenario::Control;
+
+fn sender(recovery: Recovery, segments: u32) -> Sender {
+    let settings = Transport {
+        control: Control::Reno,
+        recovery,
+        ..Transport::default()
+    };
+    Sender::new(segments, &settings)
+}
+
+fn sent(sender: &mut Sender) -> Vec<(u32, bool)> {
+    std::iter::from_fn(|| sender.poll())
+        .map(|it| (it.number, it.again))
+        .collect()
+}
+
+fn ack(sender: &mut Sender, missing: u32, trigger: u32) -> Vec<(u32, bool)> {
+    let ack = Ack {
+        missing,
+        trigger,
+        marked: false,
+        round_trip_ns: 1000,
+    };
+    sender.on_ack(ack, None);
+    sent(sender)
+}
+
+fn new(numbers: std::ops::Range<u32>) -> Vec<(u32, bool)> {
+    numbers.map(|it| (it, false)).collect()
+}
+
+#[test]
+fn the_initial_window_goes_at_once_and_slow_start_sends_two_an_ack() {
+    let mut sender = sender(Recovery::NewReno, 100);
+    assert_eq!(sent(&mut sender), new(0..10));
+    assert_eq!(ack(&mut sender, 1, 0), new(10..12));
+    assert_eq!(ack(&mut sender, 3, 2), new(12..16));
+}
+
+/// RFC 6582 §3.2, with segments 0 and 5 of ten lost.
+#[test]
+fn newreno_sends_again_at_the_third_duplicate_and_at_partial_acks() {
+    let mut sender = sender(Recovery::NewReno, 100);
+    sent(&mut sender);
+    // Limited transmit (RFC 3042).
+    assert_eq!(ack(&mut sender, 0, 1), new(10..11));
+    assert_eq!(ack(&mut sender, 0, 2), new(11..12));
+    // Twelve are under way: the threshold becomes 6, the window 9.
+    assert_eq!(ack(&mut sender, 0, 3), [(0, true)]);
+    assert_eq!(sender.window.segments(), 9);
+    for trigger in [4, 6, 7] {
+        assert_eq!(ack(&mut sender, 0, trigger), []);
+    }
+    assert_eq!(ack(&mut sender, 0, 8), new(12..13));
+    // A partial ACK: the next hole, and the window less the five that were acknowledged, plus one.
+    assert_eq!(ack(&mut sender, 5, 0), [(5, true), (13, false)]);
+    assert_eq!(sender.window.segments(), 9);
+    assert_eq!(ack(&mut sender, 5, 9), new(14..15));
+    // A full one: recovery ends, at the threshold.
+    assert_eq!(ack(&mut sender, 12, 5), new(15..18));
+    assert_eq!(sender.window.segments(), 6);
+}
+
+/// RFC 6675 with the same losses: both holes are known before anything is sent again.
+#[test]
+fn sack_sends_again_what_is_lost_and_nothing_else() {
+    let mut sender = sender(Recovery::Sack, 100);
+    sent(&mut sender);
+    let mut again = Vec::new();
+    for trigger in [1, 2, 3, 4, 6, 7, 8, 9, 10, 11] {
+        again.extend(ack(&mut sender, 0, trigger));
+    }
+    again.retain(|it| it.1);
+    assert_eq!(again, [(0, true), (5, true)]);
+    let more = ack(&mut sender, 5, 0);
+    assert!(more.iter().all(|it| !it.1), "{more:?}");
+    assert!(sender.recovering);
+    let more = ack(&mut sender, 12, 5);
+    assert!(
+        !sender.recovering && more.iter().all(|it| !it.1),
+        "{more:?}"
+    );
+}
+
+#[test]
+fn after_a_timeout_everything_goes_again_from_the_first_missing() {
+    let mut sender = sender(Recovery::NewReno, 12);
+    sent(&mut sender);
+    sender.on_timeout();
+    assert_eq!(sent(&mut sender), [(0, true)]);
+    assert_eq!(ack(&mut sender, 1, 0), [(1, true), (2, true)]);
+    // Duplicates of what was sent before the timeout start no recovery.
+    for trigger in 5..9 {
+        assert_eq!(ack(&mut sender, 1, trigger).len(), usize::from(trigger < 7));
+    }
+    assert!(!sender.recovering);
+    // What arrived is not sent again.
+    assert_eq!(ack(&mut sender, 10, 4), new(10..12));
+    assert_eq!(ack(&mut sender, 12, 11), []);
+    assert!(sender.is_idle());
+}
+
+#[test]
+fn sack_skips_what_arrived_before_a_timeout() {
+    let mut sender = sender(Recovery::Sack, 10);
+    sent(&mut sender);
+    for trigger in [3, 7] {
+        assert_eq!(ack(&mut sender, 0, trigger), []);
+    }
+    sender.on_timeout();
+    let mut again = sent(&mut sender);
+    for number in 0..10 {
+        let missing = if number < 2 { number + 1 } else { 10 };
+        if missing == 10 {
+            break;
+        }
+        again.extend(ack(&mut sender, missing, number));
+    }
+    let numbers: Vec<u32> = again.iter().map(|it| it.0).collect();
+    assert_eq!(numbers, [0, 1, 2, 4, 5]);
+}
+
+#[test]
+fn a_lost_tail_takes_a_timeout_and_each_one_doubles() {
+    let mut sender = sender(Recovery::NewReno, 2);
+    sent(&mut sender);
+    assert_eq!(ack(&mut sender, 1, 0), []);
+    let first = sender.rto.timeout_ns();
+    sender.on_timeout();
+    assert_eq!(sender.rto.timeout_ns(), 2 * first);
+    assert_eq!(sent(&mut sender), [(1, true)]);
+    assert!(sender.is_waiting() && !sender.is_idle());
+}

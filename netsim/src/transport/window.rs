@@ -1,0 +1,201 @@
+//! Congestion windows, in integers: fractions of a segment are counted in 2^-20ths.
+
+use crate::scenario::{Control, Transport};
+
+/// One segment.
+pub(crate) const ONE: u64 = 1 << SHIFT;
+const SHIFT: u32 = 20;
+
+/// How much a sender may have under way, and what changes that.
+#[derive(Clone, Debug)]
+pub(crate) struct Window {
+    control: Control,
+    size: u64,
+    threshold: u64,
+    max: u64,
+    dctcp: Dctcp,
+}
+
+/// The share of marked packets (RFC 8257 §3.3).
+#[derive(Clone, Copy, Debug)]
+struct Dctcp {
+    gain_shift: u32,
+    alpha: u64,
+    acked: u64,
+    marked: u64,
+    /// The observation window ends when this segment is acknowledged.
+    ends: u32,
+    /// Once a window: marks do not count again before this segment is acknowledged.
+    reduced_until: u32,
+}
+
+impl Window {
+    pub(crate) fn new(settings: &Transport) -> Self {
+        let max = u64::from(settings.max_window) * ONE;
+        Self {
+            control: settings.control,
+            size: (u64::from(settings.initial_window) * ONE).min(max),
+            threshold: u64::MAX,
+            max,
+            dctcp: Dctcp {
+                gain_shift: settings.dctcp_gain_shift,
+                // RFC 8257 §3.3: 1 at the start, so that the first mark halves the window.
+                alpha: ONE,
+                acked: 0,
+                marked: 0,
+                ends: 0,
+                reduced_until: 0,
+            },
+        }
+    }
+
+    /// Whole segments.
+    pub(crate) fn segments(&self) -> u32 {
+        (self.size >> SHIFT) as u32
+    }
+
+    /// With fractions.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Slow start (RFC 5681 §3.1).
+    pub(crate) fn is_slow_start(&self) -> bool {
+        self.size < self.threshold
+    }
+
+    /// `segments` were acknowledged. In congestion avoidance each adds `coupled`, or as much as
+    /// makes one segment a round trip.
+    pub(crate) fn grow(&mut self, segments: u32, coupled: Option<u64>) {
+        if self.control == Control::Fixed {
+            return;
+        }
+        for _ in 0..segments {
+            self.size += if self.is_slow_start() {
+                ONE
+            } else {
+                let alone = (ONE * ONE) / self.size.max(ONE);
+                coupled.map_or(alone, |coupled| coupled.min(alone))
+            };
+        }
+        self.size = self.size.min(self.max);
+    }
+
+    /// An ACK came, marked or not; segments below `una` are acknowledged, `next` is sent next.
+    /// Returns whether the window may grow for it.
+    pub(crate) fn on_echo(&mut self, marked: bool, una: u32, next: u32, recovering: bool) -> bool {
+        if self.control != Control::Dctcp {
+            return true;
+        }
+        let it = &mut self.dctcp;
+        it.acked += 1;
+        it.marked += u64::from(marked);
+        if una > it.ends {
+            let share = it.marked * ONE / it.acked;
+            it.alpha = it.alpha - (it.alpha >> it.gain_shift) + (share >> it.gain_shift);
+            (it.acked, it.marked, it.ends) = (0, 0, next);
+        }
+        // A loss has already made the window smaller (RFC 8257 §3.5).
+        if marked && una > it.reduced_until && !recovering {
+            it.reduced_until = next;
+            let cut = self.size * it.alpha / (2 * ONE);
+            self.size = (self.size - cut).max(ONE);
+            self.threshold = self.size.max(2 * ONE);
+        }
+        !marked
+    }
+
+    /// Segments are taken to be lost: half of what is under way (RFC 5681 eqn 4).
+    pub(crate) fn on_loss(&mut self, in_flight: u32) {
+        self.set_threshold(in_flight);
+        self.back_to_threshold();
+    }
+
+    /// The retransmission timer went off: start over with one segment. The threshold stays where it
+    /// is when the same segment was already sent again by the timer (RFC 5681 §3.1).
+    pub(crate) fn on_timeout(&mut self, in_flight: u32, again: bool) {
+        if !again {
+            self.set_threshold(in_flight);
+        }
+        if self.control != Control::Fixed {
+            self.size = ONE;
+        }
+    }
+
+    /// A segment has left the network, or has not: NewReno's inflation (RFC 6582 §3.2).
+    pub(crate) fn inflate(&mut self, segments: i64) {
+        if self.control != Control::Fixed {
+            let size = self.size.saturating_add_signed(segments * ONE as i64);
+            self.size = size.clamp(ONE, self.max);
+        }
+    }
+
+    /// The end of a recovery.
+    pub(crate) fn back_to_threshold(&mut self) {
+        if self.control != Control::Fixed {
+            self.size = self.threshold.min(self.max);
+        }
+    }
+
+    fn set_threshold(&mut self, in_flight: u32) {
+        self.threshold = (u64::from(in_flight) * ONE / 2).max(2 * ONE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(control: Control) -> Window {
+        Window::new(&Transport {
+            control,
+            ..Transport::default()
+        })
+    }
+
+    #[test]
+    fn slow_start_doubles_and_avoidance_adds_one() {
+        let mut window = window(Control::Reno);
+        window.grow(10, None);
+        assert_eq!(window.segments(), 20);
+        window.on_loss(20);
+        assert_eq!(window.segments(), 10);
+        window.grow(10, None);
+        assert_eq!(window.size().div_ceil(ONE / 16), 11 * 16 - 7, "{window:?}");
+        window.on_timeout(11, false);
+        assert_eq!(window.segments(), 1);
+        window.grow(5, None);
+        assert_eq!(window.segments(), 5, "the threshold is 5.5");
+    }
+
+    #[test]
+    fn dctcp_follows_the_share_of_marks() {
+        let mut window = window(Control::Dctcp);
+        let (mut una, mut next) = (0, 100);
+        for _ in 0..200 {
+            for ack in 0..100 {
+                una += 1;
+                next += 1;
+                window.on_echo(ack % 4 == 0, una, next, false);
+            }
+            window.size = 100 * ONE;
+        }
+        let alpha = window.dctcp.alpha as f64 / ONE as f64;
+        assert!((alpha - 0.25).abs() < 0.02, "{alpha}");
+        let before = window.size;
+        window.dctcp.reduced_until = 0;
+        assert!(!window.on_echo(true, una + 1, next, false));
+        let cut = 1.0 - window.size as f64 / before as f64;
+        assert!((cut - alpha / 2.0).abs() < 0.01, "{cut}");
+    }
+
+    #[test]
+    fn a_fixed_window_stays() {
+        let mut window = window(Control::Fixed);
+        window.grow(5, None);
+        window.on_loss(2);
+        window.on_timeout(2, false);
+        window.inflate(3);
+        assert_eq!(window.segments(), 10);
+    }
+}
