@@ -10,6 +10,9 @@ mod fabric;
 mod outcome;
 mod scenario;
 mod simulation;
+mod statistics;
+mod summary;
+pub mod sweep;
 mod transport;
 mod workload;
 
@@ -17,5 +20,7 @@ pub use self::{
     outcome::{FlowRecord, Outcome, PathRecord, Totals},
     scenario::*,
     simulation::run,
+    statistics::Estimate,
+    summary::{ClassSummary, Manifest, PathSummary},
     workload::distribution::{Distribution, DistributionError, names as distribution_names},
 };

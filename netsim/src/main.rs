@@ -1,17 +1,26 @@
-//! temporary
-fn main() {
-    let a: Vec<String> = std::env::args().collect();
-    let source = netsim::Source::find(&a[1]).unwrap();
-    let e = source
-        .experiment(a.get(2).map(String::as_str), None, None)
-        .unwrap();
-    let o = netsim::run(&e);
-    let mean = o.flows.iter().filter_map(|f| f.fct_ns).sum::<u64>() as f64 / o.flows.len() as f64;
-    println!(
-        "{:?} took {:?} {} Mhops/s mean fct {}",
-        o.totals,
-        o.took,
-        o.totals.hops as f64 / o.took.as_secs_f64() / 1e6,
-        mean
-    );
+//! `netsim`: runs scenarios.
+
+mod arguments;
+mod commands;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::arguments::{Arguments, Command};
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Run(arguments) => commands::run::run(&arguments),
+        Command::List(arguments) => commands::list::run(&arguments),
+        Command::Sweep(arguments) => commands::sweep::run(&arguments),
+        Command::Bench(arguments) => commands::bench::run(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }

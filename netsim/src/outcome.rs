@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     fabric::{Network, port::Port},
@@ -79,7 +79,7 @@ pub struct PathRecord {
 }
 
 /// Sums over everything that happened, background included.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// When the run ended.
     pub end_ns: u64,

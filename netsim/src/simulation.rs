@@ -22,7 +22,7 @@ use crate::{
 ///     traffic = [{ kind = "message", from = 0, to = 1, bytes = 1460 }]
 ///     "#,
 /// );
-/// let outcome = netsim::run(&source.experiment(None, None, None)?);
+/// let outcome = netsim::run(&source.experiment(&netsim::Overrides::default())?);
 /// // Four links of 1 us, and 1.2 us for each of four transmissions.
 /// assert_eq!(outcome.flows[0].fct_ns, Some(8_800));
 /// # Ok::<(), netsim::ScenarioError>(())

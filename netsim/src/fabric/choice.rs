@@ -21,12 +21,19 @@ pub(crate) struct Question {
     #[expect(dead_code, reason = "policies that count bytes need it")]
     pub(crate) bytes: u16,
     /// The time.
-    #[expect(dead_code, reason = "policies with flowlets need it")]
     pub(crate) now_ns: u64,
 }
 
+impl Question {
+    /// Where a policy keeps what it knows of the flow: each flow and direction is balanced at one
+    /// leaf, so the number names the leaf's entry for it too.
+    pub(crate) fn slot(&self) -> usize {
+        (self.flow as usize) << 1 | usize::from(self.reverse)
+    }
+}
+
 /// What a policy may know of a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct PathView {
     /// From this leaf to the destination's.
     pub(crate) propagation_ns: u64,
@@ -35,8 +42,6 @@ pub(crate) struct PathView {
     /// What waited in the spine's port towards the destination's leaf when the last ACK from there
     /// passed it, in steps of a 32nd of its buffer (A-T2, A-T3).
     pub(crate) far_backlog_ns: u64,
-    /// Both of its links work.
-    pub(crate) usable: bool,
 }
 
 /// Shows the paths between two leaves, when a policy looks at them.
@@ -68,7 +73,7 @@ impl Choice {
 
     /// Whether ACKs are to bring the backlog of spines.
     pub(crate) fn wants_far_backlog(&self) -> bool {
-        false
+        self.policy == Policy::LeastDelay
     }
 
     /// The spine that the packet goes over.
@@ -77,17 +82,106 @@ impl Choice {
         let usable = paths.usable();
         let draw = match self.policy {
             Policy::Ecmp => self.hash(question),
-            Policy::Rps => self.random.bits(),
+            Policy::Rps | Policy::LeastDelay => self.random.bits(),
         };
-        let index = (u64::from(draw) * usable.len() as u64) >> 32;
-        usize::from(usable[index as usize])
+        let index = ((u64::from(draw) * usable.len() as u64) >> 32) as usize;
+        if self.policy == Policy::LeastDelay {
+            return least_delay(paths, index);
+        }
+        usize::from(usable[index])
     }
 
     /// As a switch's hash of the 5-tuple: each flow and direction has its own ports, and each leaf
     /// its own salt.
     fn hash(&self, question: &Question) -> u32 {
         let leaf = u64::from(question.leaf) << 33 | u64::from(question.to_leaf) << 49;
-        let flow = u64::from(question.flow) << 1 | u64::from(question.reverse);
-        (mix(mix(flow ^ leaf) ^ self.salt) >> 32) as u32
+        (mix(mix(question.slot() as u64 ^ leaf) ^ self.salt) >> 32) as u32
+    }
+}
+
+/// The path that is the fastest as far as the leaf knows; among equals the first from a random one
+/// on, lest all leaves take the same.
+fn least_delay(paths: &impl Paths, start: usize) -> usize {
+    let usable = paths.usable();
+    let (before, after) = usable.split_at(start);
+    let in_turn = after.iter().chain(before).map(|it| usize::from(*it));
+    let delay_ns = |spine: &usize| {
+        let view = paths.view(*spine);
+        view.propagation_ns + view.local_backlog_ns + view.far_backlog_ns
+    };
+    in_turn.min_by_key(delay_ns).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Fixed(Vec<PathView>, Vec<u16>);
+
+    impl Paths for Fixed {
+        fn view(&self, spine: usize) -> PathView {
+            self.0[spine]
+        }
+        fn usable(&self) -> &[u16] {
+            &self.1
+        }
+    }
+
+    fn paths() -> Fixed {
+        let view = |propagation_ns, local_backlog_ns, far_backlog_ns| PathView {
+            propagation_ns,
+            local_backlog_ns,
+            far_backlog_ns,
+        };
+        let views = vec![view(9, 0, 0), view(0, 0, 8), view(1, 1, 0), view(1, 0, 1)];
+        Fixed(views, vec![0, 1, 3])
+    }
+
+    fn question(flow: u32, reverse: bool) -> Question {
+        Question {
+            leaf: 0,
+            to_leaf: 1,
+            flow,
+            reverse,
+            bytes: 1500,
+            now_ns: 0,
+        }
+    }
+
+    #[test]
+    fn a_flow_keeps_its_path_and_flows_spread_over_what_works() {
+        let mut choice = Choice::new(Policy::Ecmp, 1);
+        let mut counts = [0; 4];
+        for flow in 0..3000 {
+            let first = choice.choose(&question(flow, false), &paths());
+            assert_eq!(choice.choose(&question(flow, false), &paths()), first);
+            counts[first] += 1;
+        }
+        assert_eq!(counts[2], 0, "{counts:?}");
+        assert!(
+            counts.iter().all(|it| *it == 0 || (900..1100).contains(it)),
+            "{counts:?}"
+        );
+    }
+
+    #[test]
+    fn packets_are_spread_at_random() {
+        let mut choice = Choice::new(Policy::Rps, 1);
+        let mut counts = [0; 4];
+        for _ in 0..3000 {
+            counts[choice.choose(&question(0, false), &paths())] += 1;
+        }
+        assert!(
+            counts.iter().all(|it| *it == 0 || (900..1100).contains(it)),
+            "{counts:?}"
+        );
+    }
+
+    #[test]
+    fn the_least_delay_counts_all_there_is_to_know() {
+        let mut choice = Choice::new(Policy::LeastDelay, 1);
+        for _ in 0..20 {
+            assert_eq!(choice.choose(&question(0, false), &paths()), 3);
+        }
     }
 }

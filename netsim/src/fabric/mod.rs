@@ -337,7 +337,6 @@ impl Paths for PathsBetween<'_> {
             propagation_ns: u64::from(near.propagation_ns) + u64::from(far.propagation_ns),
             local_backlog_ns: backlog_ns(near, self.schedulers, self.now_ns),
             far_backlog_ns: self.far.of(self.leaf, spine, self.to_leaf),
-            usable: !near.failed && !far.failed,
         }
     }
 

@@ -39,6 +39,10 @@ pub(crate) fn check(scenario: &Scenario) -> Checked {
         let most = HORIZON_NS as f64 / 1e6;
         in_range("until_ms", until, 1e-6, most)?;
     }
+    let rises = scenario.classes_bytes.windows(2).all(|it| it[0] < it[1]);
+    require(rises, "classes_bytes", || {
+        "each must be larger than the one before".to_owned()
+    })?;
     require(!scenario.traffic.is_empty(), "traffic", || {
         "nothing is sent; add a [[traffic]]".to_owned()
     })?;

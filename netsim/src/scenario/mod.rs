@@ -31,6 +31,29 @@ pub struct Experiment {
     pub(crate) distributions: Vec<Option<Distribution>>,
 }
 
+impl Experiment {
+    /// All settings, defaults included, without the schemes that were not taken.
+    pub fn settings(&self) -> Scenario {
+        Scenario {
+            schemes: Default::default(),
+            ..self.scenario.clone()
+        }
+    }
+}
+
+/// What goes before the keys of a file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Overrides {
+    /// One of the file's schemes, or a balancing policy.
+    pub scheme: Option<String>,
+    /// Another seed.
+    pub seed: Option<u64>,
+    /// Another load of all traffic that has one.
+    pub load: Option<f64>,
+    /// Another number of messages of all Poisson traffic.
+    pub messages: Option<u32>,
+}
+
 /// The text of a scenario and where it comes from.
 #[derive(Clone, Debug)]
 pub struct Source {
@@ -102,32 +125,21 @@ impl Source {
         })
     }
 
-    /// Reads and checks the scenario. `scheme` is one of the file's, or a balancing policy; `seed`
-    /// and `load` go before those of the file.
+    /// Reads and checks the scenario, with what goes before the file.
     ///
     /// # Errors
     /// When something in it is wrong, with the key.
-    pub fn experiment(
-        &self,
-        scheme: Option<&str>,
-        seed: Option<u64>,
-        load: Option<f64>,
-    ) -> Result<Experiment, ScenarioError> {
+    pub fn experiment(&self, overrides: &Overrides) -> Result<Experiment, ScenarioError> {
         let mut scenario = self.scenario()?;
         // All schemes are checked whichever is asked for: a mistake should not wait for its turn.
         let schemes: Vec<String> = scenario.schemes.keys().cloned().collect();
         for name in &schemes {
             self.with_scheme(&scenario, name)?;
         }
-        if let Some(name) = scheme {
+        if let Some(name) = &overrides.scheme {
             scenario = self.with_scheme(&scenario, name)?;
         }
-        if let Some(seed) = seed {
-            scenario.seed = seed;
-        }
-        if let Some(load) = load {
-            set_load(&mut scenario, load);
-        }
+        overrides.apply(&mut scenario);
         let problem = |key: String, problem: String| ScenarioError::Value {
             file: self.file.clone(),
             key,
@@ -137,7 +149,7 @@ impl Source {
         check::check(&scenario).map_err(|it| problem(it.key, it.problem))?;
         let experiment = Experiment {
             name: self.name.clone(),
-            scheme: scheme.map(str::to_owned),
+            scheme: overrides.scheme.clone(),
             seed: scenario.seed,
             scenario,
             distributions,
@@ -209,13 +221,17 @@ fn lay_over(table: &mut toml::Table, changes: &toml::Table) {
     }
 }
 
-fn set_load(scenario: &mut Scenario, value: f64) {
-    for traffic in &mut scenario.traffic {
-        if let Traffic::Poisson {
-            load: Some(load), ..
-        } = traffic
-        {
-            *load = value;
+impl Overrides {
+    /// All but the scheme.
+    fn apply(&self, scenario: &mut Scenario) {
+        scenario.seed = self.seed.unwrap_or(scenario.seed);
+        for traffic in &mut scenario.traffic {
+            if let Traffic::Poisson { load, messages, .. } = traffic {
+                *messages = self.messages.unwrap_or(*messages);
+                if load.is_some() {
+                    *load = self.load.or(*load);
+                }
+            }
         }
     }
 }

@@ -19,6 +19,9 @@ pub struct Scenario {
     /// ends when all messages have arrived.
     #[serde(default)]
     pub until_ms: Option<f64>,
+    /// Completion times are told by classes of size: the largest of each but the last, in bytes.
+    #[serde(default = "classes")]
+    pub classes_bytes: Vec<u64>,
     /// Switches, hosts and links.
     pub fabric: Fabric,
     /// How leaves choose among paths.
@@ -37,7 +40,7 @@ pub struct Scenario {
     pub traffic: Vec<Traffic>,
     /// Named changes to the keys above, to be compared: `--scheme NAME` lays one over the rest of
     /// the file.
-    #[serde(default)]
+    #[serde(default, skip_serializing)]
     pub schemes: BTreeMap<String, toml::Table>,
 }
 
@@ -117,6 +120,9 @@ pub enum Policy {
     Ecmp,
     /// A path for each packet, at random.
     Rps,
+    /// For each packet the path that is the fastest as far as the leaf knows, whatever that does
+    /// to the order: propagation, its own backlog, and the spine's as ACKs have told.
+    LeastDelay,
 }
 
 /// A port: its buffer, and the order in which packets leave.
@@ -379,6 +385,11 @@ pub enum Hosts {
     All,
     /// Every host sends to those of other leaves.
     OtherLeaves,
+}
+
+/// TR's, section Large-scale evaluation.
+fn classes() -> Vec<u64> {
+    vec![100_000, 1_000_000]
 }
 
 fn one() -> u64 {

@@ -83,11 +83,6 @@ impl Sender {
         }
     }
 
-    /// Everything there is has been acknowledged.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.una == self.fresh && self.una == self.segments
-    }
-
     /// Something waits for an acknowledgement.
     pub(crate) fn is_waiting(&self) -> bool {
         self.una < self.fresh

@@ -1,0 +1,66 @@
+//! `netsim run`.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context as _, Result};
+use netsim::{Manifest, Outcome, Source};
+use serde::Serialize;
+
+use super::{print, print_json};
+use crate::arguments::Run;
+
+pub(crate) fn run(arguments: &Run) -> Result<()> {
+    let source = Source::find(&arguments.scenario)?;
+    let experiment = source.experiment(&(&arguments.overrides).into())?;
+    let outcome = netsim::run(&experiment);
+    let manifest = Manifest::new(&experiment, &outcome);
+    if let Some(directory) = &arguments.out {
+        write(directory, &outcome, &manifest)
+            .with_context(|| format!("cannot write into {}", directory.display()))?;
+    }
+    if arguments.json {
+        return print_json(&manifest);
+    }
+    print(&manifest.table().to_text())?;
+    print(&sentence(&manifest))?;
+    // How long it took is nobody's result.
+    let seconds = outcome.took.as_secs_f64();
+    let rate = outcome.totals.hops as f64 / seconds / 1e6;
+    eprintln!("{seconds:.2} s, {rate:.1} million hops a second.");
+    Ok(())
+}
+
+fn sentence(manifest: &Manifest) -> String {
+    let Manifest { paths, totals, .. } = manifest;
+    format!(
+        "{}, scheme {}, seed {}: {:.1} ms simulated, {} packets, {} of them dropped. Links between \
+         leaves and spines were busy for {:.1} % of the time (deviation {:.1}, at most {:.1}).",
+        manifest.scenario,
+        manifest.scheme.as_deref().unwrap_or("as is"),
+        manifest.seed,
+        totals.end_ns as f64 / 1e6,
+        totals.injected,
+        totals.dropped,
+        100.0 * paths.mean_utilisation,
+        100.0 * paths.deviation,
+        100.0 * paths.max_utilisation,
+    )
+}
+
+fn write(directory: &Path, outcome: &Outcome, manifest: &Manifest) -> Result<()> {
+    fs::create_dir_all(directory)?;
+    write_csv(&directory.join("flows.csv"), &outcome.flows)?;
+    write_csv(&directory.join("paths.csv"), &outcome.paths)?;
+    let json = serde_json::to_string_pretty(manifest)?;
+    fs::write(directory.join("manifest.json"), json + "\n")?;
+    Ok(())
+}
+
+fn write_csv(path: &Path, rows: &[impl Serialize]) -> Result<()> {
+    let mut writer = csv::Writer::from_path(path)?;
+    for row in rows {
+        writer.serialize(row)?;
+    }
+    writer.flush()?;
+    Ok(())
+}

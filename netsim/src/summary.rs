@@ -1,0 +1,242 @@
+//! A run in a few figures.
+
+use flow_report::{Distribution, Table};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    outcome::{FlowRecord, Outcome, Totals},
+    scenario::{Experiment, Scenario},
+};
+
+/// A run's manifest: what ran, and what came out. The same experiment gives the same manifest, byte
+/// for byte.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The scenario's name.
+    pub scenario: String,
+    /// The scheme that was laid over it.
+    pub scheme: Option<String>,
+    /// What random numbers were drawn with.
+    pub seed: u64,
+    /// The version of the simulator.
+    pub version: String,
+    /// All settings, defaults included.
+    pub settings: Scenario,
+    /// Flows by size.
+    pub classes: Vec<ClassSummary>,
+    /// Links between leaves and spines.
+    pub paths: PathSummary,
+    /// Sums over everything.
+    pub totals: Totals,
+}
+
+/// Flows of one class of sizes. Times and delays are nothing where there was nothing to measure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClassSummary {
+    /// Its name: the bounds of sizes.
+    pub class: String,
+    /// Flows that completed.
+    pub flows: usize,
+    /// Flows that had not when the run ended; they are in none of the times.
+    pub unfinished: usize,
+    /// Completion time, in microseconds: the mean,
+    pub mean_us: Option<f64>,
+    /// the median,
+    pub p50_us: Option<f64>,
+    /// the 95th percentile,
+    pub p95_us: Option<f64>,
+    /// the 99th percentile,
+    pub p99_us: Option<f64>,
+    /// and the longest.
+    pub max_us: Option<f64>,
+    /// Mean over flows of bytes by completion time, in Mbit/s.
+    pub goodput_mbps: Option<f64>,
+    /// Segments sent again, of those sent, in percent.
+    pub retransmitted_percent: Option<f64>,
+    /// Segments that arrived after one that was sent later, of those that arrived, in percent.
+    pub out_of_order_percent: Option<f64>,
+    /// Segments that arrived marked, of those that arrived, in percent.
+    pub marked_percent: Option<f64>,
+    /// Timeouts.
+    pub timeouts: u64,
+    /// Mean time that a segment spent in queues of switches, in microseconds.
+    pub queued_us: Option<f64>,
+}
+
+/// How evenly paths were used.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PathSummary {
+    /// Share of time that the links between leaves and spines were sending: the mean,
+    pub mean_utilisation: f64,
+    /// the standard deviation over links,
+    pub deviation: f64,
+    /// and the largest.
+    pub max_utilisation: f64,
+    /// Packets lost on them.
+    pub drops: u64,
+    /// Packets marked on them.
+    pub marks: u64,
+}
+
+impl Manifest {
+    /// Sums a run up.
+    pub fn new(experiment: &Experiment, outcome: &Outcome) -> Self {
+        let bounds = &experiment.scenario.classes_bytes;
+        Self {
+            scenario: outcome.scenario.clone(),
+            scheme: outcome.scheme.clone(),
+            seed: outcome.seed,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            settings: experiment.settings(),
+            classes: classes(bounds, &outcome.flows),
+            paths: PathSummary::new(outcome),
+            totals: outcome.totals,
+        }
+    }
+
+    /// Completion times for people.
+    pub fn table(&self) -> Table {
+        let mut table = Table::new([
+            "class",
+            "flows",
+            "unfinished",
+            "mean us",
+            "p50 us",
+            "p99 us",
+            "max us",
+            "goodput Mbit/s",
+            "retx %",
+            "out of order %",
+            "marked %",
+            "timeouts",
+            "queued us",
+        ]);
+        for it in &self.classes {
+            table.row([
+                it.class.clone(),
+                it.flows.to_string(),
+                it.unfinished.to_string(),
+                number(it.mean_us, 1),
+                number(it.p50_us, 1),
+                number(it.p99_us, 1),
+                number(it.max_us, 1),
+                number(it.goodput_mbps, 1),
+                number(it.retransmitted_percent, 3),
+                number(it.out_of_order_percent, 3),
+                number(it.marked_percent, 2),
+                it.timeouts.to_string(),
+                number(it.queued_us, 2),
+            ]);
+        }
+        table
+    }
+}
+
+fn number(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(String::new, |value| format!("{value:.digits$}"))
+}
+
+/// Each class, and all flows together at the end.
+fn classes(bounds: &[u64], flows: &[FlowRecord]) -> Vec<ClassSummary> {
+    let mut classes = Vec::new();
+    let mut above = 0;
+    for bound in bounds.iter().copied().chain([u64::MAX]) {
+        let name = match (above, bound) {
+            (0, u64::MAX) => break,
+            (0, _) => format!("<= {}", bytes(bound)),
+            (_, u64::MAX) => format!("> {}", bytes(above)),
+            _ => format!("{} - {}", bytes(above), bytes(bound)),
+        };
+        let within = |it: &&FlowRecord| it.bytes > above && it.bytes <= bound;
+        let members: Vec<&FlowRecord> = flows.iter().filter(within).collect();
+        classes.push(ClassSummary::new(name, &members));
+        above = bound;
+    }
+    let all: Vec<&FlowRecord> = flows.iter().collect();
+    classes.push(ClassSummary::new("all".to_owned(), &all));
+    classes
+}
+
+/// For people.
+fn bytes(bytes: u64) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} B"),
+        1_000..1_000_000 => format!("{} kB", bytes as f64 / 1e3),
+        _ => format!("{} MB", bytes as f64 / 1e6),
+    }
+}
+
+impl ClassSummary {
+    fn new(class: String, flows: &[&FlowRecord]) -> Self {
+        let times_us = flows.iter().filter_map(|it| it.fct_ns).map(us);
+        let fct = Distribution::new(times_us);
+        let goodput = flows
+            .iter()
+            .filter_map(|it| Some(it.bytes as f64 * 8e3 / it.fct_ns?.max(1) as f64));
+        let goodput = Distribution::new(goodput);
+        let sum = |of: fn(&FlowRecord) -> u64| flows.iter().map(|it| of(it)).sum::<u64>();
+        let sent = sum(|it| it.sent.into());
+        let arrived = sum(|it| it.arrived.into());
+        let percent = |part, whole| finite(100.0 * part as f64 / whole as f64);
+        Self {
+            class,
+            flows: fct.count(),
+            unfinished: flows.len() - fct.count(),
+            mean_us: finite(fct.mean()),
+            p50_us: finite(fct.percentile(50.0)),
+            p95_us: finite(fct.percentile(95.0)),
+            p99_us: finite(fct.percentile(99.0)),
+            max_us: finite(fct.percentile(100.0)),
+            goodput_mbps: finite(goodput.mean()),
+            retransmitted_percent: percent(sum(|it| it.retransmitted.into()), sent),
+            out_of_order_percent: percent(sum(|it| it.out_of_order.into()), arrived),
+            marked_percent: percent(sum(|it| it.marked.into()), arrived),
+            timeouts: sum(|it| it.timeouts.into()),
+            queued_us: finite(us(sum(|it| it.queued_ns)) / arrived as f64),
+        }
+    }
+}
+
+impl PathSummary {
+    fn new(outcome: &Outcome) -> Self {
+        let paths = &outcome.paths;
+        let count = paths.len() as f64;
+        let mean = paths.iter().map(|it| it.utilisation).sum::<f64>() / count;
+        let squares = paths.iter().map(|it| it.utilisation - mean);
+        let squares: f64 = squares.map(|it| it * it).sum();
+        Self {
+            mean_utilisation: mean,
+            deviation: (squares / count).sqrt(),
+            max_utilisation: paths.iter().map(|it| it.utilisation).fold(0.0, f64::max),
+            drops: paths.iter().map(|it| u64::from(it.drops)).sum(),
+            marks: paths.iter().map(|it| u64::from(it.marks)).sum(),
+        }
+    }
+}
+
+fn us(ns: u64) -> f64 {
+    ns as f64 / 1e3
+}
+
+fn finite(value: f64) -> Option<f64> {
+    value.is_finite().then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_have_bounds_and_names() {
+        let names = |bounds: &[u64]| {
+            let classes = classes(bounds, &[]).into_iter();
+            classes.map(|it| it.class).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&[]), ["all"]);
+        assert_eq!(
+            names(&[100_000, 1_000_000]),
+            ["<= 100 kB", "100 kB - 1 MB", "> 1 MB", "all"]
+        );
+        assert_eq!(classes(&[], &[])[0].mean_us, None);
+    }
+}

@@ -1,0 +1,349 @@
+//! Many runs: every scheme with every load and every seed, over the cores of the machine, with each
+//! run's manifest in a file, so that what was interrupted goes on where it was.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use flow_report::{Axis, Page, Plot, Series, Table};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::{
+    scenario::{Experiment, Overrides, ScenarioError, Source},
+    simulation::run,
+    statistics::Estimate,
+    summary::{ClassSummary, Manifest},
+};
+
+/// What to run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Schemes; nothing stands for the file as it is.
+    pub schemes: Vec<Option<String>>,
+    /// Loads; nothing stands for those of the file.
+    pub loads: Vec<Option<f64>>,
+    /// Seeds.
+    pub seeds: Vec<u64>,
+    /// Another number of messages.
+    pub messages: Option<u32>,
+}
+
+/// Why a sweep ended early.
+#[derive(Debug, Error)]
+pub enum SweepError {
+    /// The scenario is wrong.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// A file cannot be written.
+    #[error("cannot write {path}: {source}")]
+    Write {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// One scheme at one load in one class of sizes, over all seeds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SweepRow {
+    /// The scheme; nothing is the file as it is.
+    pub scheme: Option<String>,
+    /// The load; nothing is that of the file.
+    pub load: Option<f64>,
+    /// The class of sizes.
+    pub class: String,
+    /// How many seeds.
+    pub seeds: usize,
+    /// Flows, over all seeds.
+    pub flows: usize,
+    /// Flows that did not complete, over all seeds.
+    pub unfinished: usize,
+    /// Mean completion time in microseconds.
+    pub mean_us: Option<Estimate>,
+    /// 99th percentile of completion times in microseconds.
+    pub p99_us: Option<Estimate>,
+    /// Goodput in Mbit/s.
+    pub goodput_mbps: Option<Estimate>,
+    /// Segments sent again, in percent.
+    pub retransmitted_percent: Option<Estimate>,
+    /// Segments out of order, in percent.
+    pub out_of_order_percent: Option<Estimate>,
+    /// Time in queues, in microseconds a segment.
+    pub queued_us: Option<Estimate>,
+    /// Mean utilisation of links between leaves and spines.
+    pub utilisation: Option<Estimate>,
+    /// Its standard deviation over links.
+    pub utilisation_deviation: Option<Estimate>,
+}
+
+impl Plan {
+    /// Every run there is.
+    fn runs(&self) -> Vec<Overrides> {
+        let mut runs = Vec::new();
+        // Seeds outermost: an interrupted sweep has compared all schemes with what it has.
+        for seed in &self.seeds {
+            for load in &self.loads {
+                for scheme in &self.schemes {
+                    runs.push(Overrides {
+                        scheme: scheme.clone(),
+                        seed: Some(*seed),
+                        load: *load,
+                        messages: self.messages,
+                    });
+                }
+            }
+        }
+        runs
+    }
+
+    /// How many runs there are.
+    pub fn len(&self) -> usize {
+        self.schemes.len() * self.loads.len() * self.seeds.len()
+    }
+
+    /// Whether there is nothing to run.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Runs everything on `jobs` threads, but for what `directory` already has, and calls `done`
+    /// after each run with whether that was so. Returns all manifests, in an order that does not
+    /// depend on threads.
+    ///
+    /// # Errors
+    /// When the scenario is wrong, which is found out before anything runs, or when a manifest
+    /// cannot be written.
+    pub fn run(
+        &self,
+        source: &Source,
+        directory: &Path,
+        jobs: usize,
+        done: impl Fn(bool) + Sync,
+    ) -> Result<Vec<(Overrides, Manifest)>, SweepError> {
+        let write = |path: &Path| {
+            let path = path.to_owned();
+            move |source| SweepError::Write { path, source }
+        };
+        fs::create_dir_all(directory).map_err(write(directory))?;
+        let runs = self.runs();
+        for overrides in &runs {
+            source.experiment(overrides)?;
+        }
+        let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let results = Mutex::new(Vec::new());
+        let work = || {
+            while !failed.load(Ordering::Relaxed) {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(overrides) = runs.get(index) else {
+                    return;
+                };
+                let result = source
+                    .experiment(overrides)
+                    .map_err(SweepError::from)
+                    .and_then(|experiment| {
+                        let path = directory.join(file_name(overrides));
+                        let (manifest, known) = run_or_read(&experiment, &path)?;
+                        done(known);
+                        Ok(manifest)
+                    });
+                failed.fetch_or(result.is_err(), Ordering::Relaxed);
+                if let Ok(mut results) = results.lock() {
+                    results.push((index, result));
+                }
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 0..jobs.clamp(1, runs.len().max(1)) {
+                scope.spawn(work);
+            }
+        });
+        let mut results = results.into_inner().unwrap_or_default();
+        results.sort_by_key(|(index, _)| *index);
+        results
+            .into_iter()
+            .map(|(index, result)| Ok((runs[index].clone(), result?)))
+            .collect()
+    }
+}
+
+/// Takes the manifest that is there if it is of the very same settings and version.
+fn run_or_read(experiment: &Experiment, path: &Path) -> Result<(Manifest, bool), SweepError> {
+    let known = fs::read(path)
+        .ok()
+        .and_then(|bytes| serde_json::from_slice::<Manifest>(&bytes).ok())
+        .filter(|it| {
+            it.settings == experiment.settings() && it.version == env!("CARGO_PKG_VERSION")
+        });
+    if let Some(known) = known {
+        return Ok((known, true));
+    }
+    let manifest = Manifest::new(experiment, &run(experiment));
+    let error = |source| SweepError::Write {
+        path: path.to_owned(),
+        source,
+    };
+    let json = serde_json::to_vec_pretty(&manifest).map_err(|it| error(it.into()))?;
+    // Whole or not at all: half a manifest would be run again, but never read.
+    let partial = path.with_extension("partial");
+    fs::write(&partial, json).map_err(error)?;
+    fs::rename(&partial, path).map_err(error)?;
+    Ok((manifest, false))
+}
+
+fn file_name(overrides: &Overrides) -> String {
+    let scheme = overrides.scheme.as_deref().unwrap_or("as-is");
+    let load = overrides
+        .load
+        .map_or_else(String::new, |it| format!("-load{it}"));
+    format!(
+        "{scheme}{load}-seed{}.json",
+        overrides.seed.unwrap_or_default()
+    )
+}
+
+/// Means over seeds, with confidence intervals.
+pub fn rows(runs: &[(Overrides, Manifest)]) -> Vec<SweepRow> {
+    let mut rows: Vec<SweepRow> = Vec::new();
+    for (overrides, manifest) in runs {
+        for class in &manifest.classes {
+            let known = rows.iter().any(|row| {
+                (&row.scheme, row.load, &row.class)
+                    == (&overrides.scheme, overrides.load, &class.class)
+            });
+            if !known {
+                rows.push(row(runs, overrides, &class.class));
+            }
+        }
+    }
+    rows
+}
+
+fn row(runs: &[(Overrides, Manifest)], key: &Overrides, class: &str) -> SweepRow {
+    let mine: Vec<(&Manifest, &ClassSummary)> = runs
+        .iter()
+        .filter(|(it, _)| (&it.scheme, it.load) == (&key.scheme, key.load))
+        .filter_map(|(_, manifest)| {
+            let class = manifest.classes.iter().find(|it| it.class == class)?;
+            Some((manifest, class))
+        })
+        .collect();
+    let over = |of: fn(&ClassSummary) -> Option<f64>| {
+        Estimate::of(mine.iter().filter_map(|(_, class)| of(class)))
+    };
+    let paths = |of: fn(&Manifest) -> f64| Estimate::of(mine.iter().map(|(it, _)| of(it)));
+    SweepRow {
+        scheme: key.scheme.clone(),
+        load: key.load,
+        class: class.to_owned(),
+        seeds: mine.len(),
+        flows: mine.iter().map(|(_, it)| it.flows).sum(),
+        unfinished: mine.iter().map(|(_, it)| it.unfinished).sum(),
+        mean_us: over(|it| it.mean_us),
+        p99_us: over(|it| it.p99_us),
+        goodput_mbps: over(|it| it.goodput_mbps),
+        retransmitted_percent: over(|it| it.retransmitted_percent),
+        out_of_order_percent: over(|it| it.out_of_order_percent),
+        queued_us: over(|it| it.queued_us),
+        utilisation: paths(|it| it.paths.mean_utilisation),
+        utilisation_deviation: paths(|it| it.paths.deviation),
+    }
+}
+
+/// For people.
+pub fn table(rows: &[SweepRow]) -> Table {
+    let mut table = Table::new([
+        "scheme",
+        "load",
+        "class",
+        "seeds",
+        "unfinished",
+        "mean us",
+        "p99 us",
+        "goodput Mbit/s",
+        "retx %",
+        "out of order %",
+        "queued us",
+        "utilisation",
+        "its deviation",
+    ]);
+    let text = |it: &Option<Estimate>, digits| it.map_or_else(String::new, |it| it.to_text(digits));
+    for row in rows {
+        table.row([
+            row.scheme.clone().unwrap_or_else(|| "as is".to_owned()),
+            row.load.map_or_else(String::new, |it| it.to_string()),
+            row.class.clone(),
+            row.seeds.to_string(),
+            row.unfinished.to_string(),
+            text(&row.mean_us, 1),
+            text(&row.p99_us, 1),
+            text(&row.goodput_mbps, 0),
+            text(&row.retransmitted_percent, 3),
+            text(&row.out_of_order_percent, 3),
+            text(&row.queued_us, 2),
+            text(&row.utilisation, 3),
+            text(&row.utilisation_deviation, 3),
+        ]);
+    }
+    table
+}
+
+/// A page with the table, and a plot over loads for each class if there are several.
+pub fn page(name: &str, about: &str, rows: &[SweepRow]) -> Page {
+    let mut page = Page::new(format!("Simulated: {name}"))
+        .text(about)
+        .note("Means over seeds, with 95 % confidence intervals (Student's t).");
+    let mut classes: Vec<&str> = Vec::new();
+    for row in rows {
+        if !classes.contains(&row.class.as_str()) {
+            classes.push(&row.class);
+        }
+    }
+    type Metric = fn(&SweepRow) -> Option<Estimate>;
+    let metrics: [(&str, Metric); 2] = [
+        ("mean completion time", |it| it.mean_us),
+        ("99th percentile of completion times", |it| it.p99_us),
+    ];
+    let several = rows.iter().any(|row| row.load != rows[0].load);
+    for class in classes.into_iter().filter(|_| several) {
+        for (title, metric) in metrics {
+            page = page.plot(&over_loads(rows, class, title, metric));
+        }
+    }
+    page.table(&table(rows))
+}
+
+fn over_loads(
+    rows: &[SweepRow],
+    class: &str,
+    title: &str,
+    metric: impl Fn(&SweepRow) -> Option<Estimate>,
+) -> Plot {
+    let mut plot = Plot::new(
+        format!("{class}: {title}"),
+        Axis::linear("load"),
+        Axis::log("us"),
+    );
+    let mut series: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+    for row in rows.iter().filter(|it| it.class == class) {
+        let (Some(load), Some(value)) = (row.load, metric(row)) else {
+            continue;
+        };
+        let name = row.scheme.clone().unwrap_or_else(|| "as is".to_owned());
+        match series.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, points)) => points.push((load, value.mean)),
+            None => series.push((name, vec![(load, value.mean)])),
+        }
+    }
+    for (name, points) in series {
+        plot = plot.with(Series::line(name, points));
+    }
+    plot
+}

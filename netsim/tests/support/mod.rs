@@ -1,0 +1,21 @@
+//! Shared by the tests.
+#![allow(dead_code, reason = "not every test needs all of it")]
+
+use netsim::{Outcome, Overrides, Source};
+
+/// Runs the text of a scenario, which must be right.
+pub fn outcome(text: &str) -> Outcome {
+    let experiment = Source::from_text("test", text).experiment(&Overrides::default());
+    let experiment = experiment.unwrap_or_else(|error| panic!("{error}"));
+    netsim::run(&experiment)
+}
+
+/// What is wrong with the text of a scenario.
+pub fn error(text: &str) -> String {
+    let experiment = Source::from_text("test.toml", text).experiment(&Overrides::default());
+    experiment.expect_err("the scenario is wrong").to_string()
+}
+
+pub fn percent_off(value: f64, expected: f64) -> f64 {
+    100.0 * (value / expected - 1.0).abs()
+}
