@@ -130,6 +130,9 @@ impl Simulation {
     /// Counts what has arrived, and lets those who always send go on.
     fn follow_up(&mut self) {
         while let Some(number) = self.hosts.finished.pop() {
+            if cfg!(debug_assertions) {
+                must_hold(self.hosts.check_complete(number));
+            }
             let message = &self.hosts.messages[number as usize];
             if self.measured[usize::from(message.origin)] {
                 self.unfinished -= 1;
@@ -140,13 +143,17 @@ impl Simulation {
     }
 
     fn assert_conservation(&self) {
-        if let Err(problem) = self.network.check_conservation() {
-            // A mistake of the simulator's own: figures of such a run are worth nothing.
-            panic!("{problem}");
-        }
+        must_hold(self.network.check_conservation());
     }
 
     fn outcome(self, experiment: &Experiment, took: Duration) -> Outcome {
         Outcome::new(experiment, &self.network, &self.hosts, &self.measured, took)
+    }
+}
+
+/// What fails here is a mistake of the simulator's own: figures of such a run are worth nothing.
+fn must_hold(check: Result<(), String>) {
+    if let Err(problem) = check {
+        panic!("{problem}");
     }
 }

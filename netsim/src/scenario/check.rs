@@ -166,7 +166,7 @@ fn check_port(key: &str, port: &Port, transport: &Transport) -> Checked {
     holds_one(&format!("{key}.buffer_bytes"), port.buffer_bytes)?;
     let has_queues = matches!(port.discipline, Discipline::Priority | Discipline::Wrr);
     require(
-        has_queues == !port.queue.is_empty(),
+        has_queues != port.queue.is_empty(),
         &format!("{key}.queue"),
         || "the disciplines `priority` and `wrr` need queues, and the others have none".to_owned(),
     )?;

@@ -20,5 +20,15 @@ macro_rules! scenarios {
 
 /// All of them; a test holds the list against the directory.
 pub fn embedded() -> &'static [Embedded] {
-    scenarios!["tr-large"]
+    scenarios![
+        "cloudburst-incast",
+        "cloudburst-large",
+        "cloudburst-testbed",
+        "tr-large",
+        "tr-large-cache-follower",
+        "tr-large-data-mining",
+        "tr-large-web-server",
+        "tr-motivation",
+        "tr-thresholds",
+    ]
 }

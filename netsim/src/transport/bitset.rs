@@ -16,6 +16,11 @@ pub(crate) struct Bitset {
 const BITS: u32 = u64::BITS;
 
 impl Bitset {
+    /// How many numbers are in it.
+    pub(crate) fn len(&self) -> u32 {
+        self.count
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -111,14 +116,15 @@ mod tests {
         fn it_is_a_set(numbers in prop::collection::vec(0..400u32, 1..200), step in 1..50usize) {
             let (mut bits, mut set) = (Bitset::default(), BTreeSet::new());
             let mut floor = 0;
-            for (index, number) in numbers.iter().map(|it| *it + floor).enumerate() {
+            for (index, number) in numbers.into_iter().enumerate() {
+                let number = number + floor;
                 prop_assert_eq!(bits.insert(number), set.insert(number));
                 if index % step == 0 {
                     floor += 37;
                     bits.remove_below(floor);
                     set.retain(|it| *it >= floor);
                 }
-                prop_assert_eq!(bits.count as usize, set.len());
+                prop_assert_eq!(bits.len() as usize, set.len());
                 prop_assert_eq!(bits.count(floor, number) as usize, set.range(floor..number.max(floor)).count());
                 let missing = (floor..).find(|it| !set.contains(it));
                 prop_assert_eq!(Some(bits.first_missing(floor)), missing);

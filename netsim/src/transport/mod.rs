@@ -84,6 +84,29 @@ impl Hosts {
         self.restart_timer(network, number);
     }
 
+    /// Whether a message that has arrived did so with all its segments. In words, if not.
+    ///
+    /// # Errors
+    /// When it was declared complete without.
+    pub(crate) fn check_complete(&self, number: u32) -> Result<(), String> {
+        let message = &self.messages[number as usize];
+        let first = message.first_flow as usize;
+        let flows = &self.flows[first..first + usize::from(message.flows)];
+        let arrived = |role| {
+            let flows = flows.iter().filter(move |it| it.role == role);
+            flows.map(|it| it.receiver.count())
+        };
+        let expected = segments(message.bytes, self.settings.mss_bytes);
+        let whole = arrived(Role::Whole).any(|it| it == expected);
+        let parts = arrived(Role::Part).sum::<u32>() == expected;
+        if whole || parts {
+            return Ok(());
+        }
+        Err(format!(
+            "message {number} counts as arrived without all of its {expected} segments"
+        ))
+    }
+
     /// Opens the flows of a message.
     fn send(&mut self, network: &mut Network, number: u32) {
         let message = &mut self.messages[number as usize];

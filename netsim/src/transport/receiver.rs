@@ -33,6 +33,11 @@ impl Receiver {
         number > self.missing && self.ahead.insert(number)
     }
 
+    /// How many different segments came.
+    pub(crate) fn count(&self) -> u32 {
+        self.missing + self.ahead.len()
+    }
+
     /// The first segment that is missing.
     pub(crate) fn missing(&self) -> u32 {
         self.missing

@@ -235,7 +235,8 @@ mod tests {
         assert_eq!(it.at(0.75), 25);
         assert_eq!(it.at(1.0), 30);
         assert_eq!(it.mean(), 17.5);
-        assert_eq!(it.mean_segments(10), 0.5 * 1.0 + 0.5 * 3.0);
+        // Half have one segment, half have three; where they lie between 20 and 21 bytes, two.
+        assert!((it.mean_segments(10) - 2.0).abs() < 0.05);
     }
 
     #[test]

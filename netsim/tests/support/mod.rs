@@ -4,18 +4,18 @@
 use netsim::{Outcome, Overrides, Source};
 
 /// Runs the text of a scenario, which must be right.
-pub fn outcome(text: &str) -> Outcome {
+pub(crate) fn outcome(text: &str) -> Outcome {
     let experiment = Source::from_text("test", text).experiment(&Overrides::default());
     let experiment = experiment.unwrap_or_else(|error| panic!("{error}"));
     netsim::run(&experiment)
 }
 
 /// What is wrong with the text of a scenario.
-pub fn error(text: &str) -> String {
+pub(crate) fn error(text: &str) -> String {
     let experiment = Source::from_text("test.toml", text).experiment(&Overrides::default());
     experiment.expect_err("the scenario is wrong").to_string()
 }
 
-pub fn percent_off(value: f64, expected: f64) -> f64 {
+pub(crate) fn percent_off(value: f64, expected: f64) -> f64 {
     100.0 * (value / expected - 1.0).abs()
 }
