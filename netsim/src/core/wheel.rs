@@ -214,8 +214,8 @@ mod tests {
         fn it_is_a_heap(steps in prop::collection::vec((delays(), 0..3usize), 1..300)) {
             let (mut wheel, mut slab) = (Wheel::new(), Slab::new());
             let mut heap = BinaryHeap::new();
-            let mut number = 0u32;
-            for (delay, pops) in steps {
+            for (number, (delay, pops)) in steps.into_iter().enumerate() {
+                let number = number as u32;
                 let at = wheel.now() + delay;
                 let mut packet = Packet::new(Kind::Data);
                 packet.flow = number;
@@ -223,7 +223,6 @@ mod tests {
                 if wheel.push(&mut slab, id, at) {
                     heap.push(Reverse((at, number)));
                 }
-                number += 1;
                 for _ in 0..pops {
                     let got = wheel.pop(&mut slab).map(|id| (wheel.now(), slab[id].flow));
                     prop_assert_eq!(got, heap.pop().map(|Reverse(it)| it));
