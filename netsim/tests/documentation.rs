@@ -1,0 +1,70 @@
+//! The page of the docs against what scenarios may say.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use netsim::{Overrides, Source};
+use serde_json::Value;
+
+/// Has every table there is.
+const ALL: &str = "about = 'all'
+fabric = { leaves = 2, spines = 2, hosts_per_leaf = 2, host_gbps = 1, uplink_gbps = 1, link_delay_us = 1,
+  slow = { paths = 1, rtt_ratio = 2 }, path = [{ spine = 0, leaf = 0, extra_delay_us = 1, gbps = 1 }] }
+port = { shared = { buffer_bytes = 100_000 }, discipline = 'wrr', queue = [{}] }
+traffic = [
+  { kind = 'poisson', sizes = 1, load = 0.1, messages = 1, hosts = { pattern = 'split', senders = 1 } },
+  { kind = 'background', bytes = 1, hosts = { pattern = 'leaves', from = 0, to = 1 } },
+  { kind = 'incast', senders = 1, to = 0, bytes = 1 },
+  { kind = 'message', from = 0, to = 1, bytes = 1 },
+]";
+
+fn keys(value: &Value, all: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                all.insert(key.clone());
+                keys(value, all);
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|it| keys(it, all)),
+        _ => (),
+    }
+}
+
+#[test]
+fn every_key_is_described() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src/reference/netsim.md");
+    let page = fs::read_to_string(page).expect("the page is there");
+    let experiment = Source::from_text("all", ALL).experiment(&Overrides::default());
+    let settings = experiment.expect("it is right").settings();
+    let mut all = BTreeSet::new();
+    keys(&serde_json::to_value(settings).expect("JSON"), &mut all);
+    assert!(all.len() > 50, "{all:?}");
+    let words: BTreeSet<&str> = page
+        .split(|it: char| !it.is_alphanumeric() && it != '_')
+        .collect();
+    for key in all {
+        assert!(words.contains(key.as_str()), "`{key}` is not on the page");
+    }
+}
+
+#[test]
+fn the_example_of_the_guide_is_a_scenario() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src/how-to/netsim.md");
+    let page = fs::read_to_string(page).expect("the page is there");
+    let example = page
+        .split("```toml")
+        .nth(1)
+        .and_then(|it| it.split("```").next());
+    let source = Source::from_text("guide", example.expect("an example"));
+    for scheme in ["one-queue", "two-queues"] {
+        let overrides = Overrides {
+            scheme: Some(scheme.to_owned()),
+            messages: Some(100),
+            ..Overrides::default()
+        };
+        let experiment = source
+            .experiment(&overrides)
+            .unwrap_or_else(|it| panic!("{it}"));
+        assert_eq!(netsim::run(&experiment).totals.unfinished, 0);
+    }
+}
