@@ -79,7 +79,7 @@ impl Wheel {
             if let Some(slot) = self.middle.first_from(self.now >> NEAR_BITS) {
                 let upper = (self.now >> NEAR_BITS) & !self.middle.mask;
                 self.now = (upper | slot) << NEAR_BITS;
-                let list = self.middle.take_all(slab, slot);
+                let list = self.middle.take_all(slot);
                 self.near.adopt(slab, list, 0);
                 return true;
             }
@@ -87,28 +87,40 @@ impl Wheel {
                 return false;
             };
             self.now = slot << (NEAR_BITS + MIDDLE_BITS);
-            let list = self.far.take_all(slab, slot);
+            let list = self.far.take_all(slot);
             self.middle.adopt(slab, list, NEAR_BITS);
         }
     }
 }
 
-/// Lists of entries, one a slot, each known by its last entry, which points to its first.
+/// Lists of entries, one a slot.
 #[derive(Debug)]
 struct Level {
     mask: u64,
-    last: Box<[u32]>,
+    lists: Box<[List]>,
     /// A bit a slot, and above it a bit a word of those.
     occupied: Box<[u64]>,
     words: Box<[u64]>,
 }
+
+/// The ends of a list; both are [`NONE`] when it is empty.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    first: u32,
+    last: u32,
+}
+
+const EMPTY: List = List {
+    first: NONE,
+    last: NONE,
+};
 
 impl Level {
     fn new(bits: u32) -> Self {
         let slots = 1usize << bits;
         Self {
             mask: slots as u64 - 1,
-            last: vec![NONE; slots].into_boxed_slice(),
+            lists: vec![EMPTY; slots].into_boxed_slice(),
             occupied: vec![0; slots / 64].into_boxed_slice(),
             words: vec![0; slots.div_ceil(64 * 64)].into_boxed_slice(),
         }
@@ -117,16 +129,16 @@ impl Level {
     #[inline]
     fn append(&mut self, slab: &mut Slab, tick: u64, id: u32) {
         let slot = (tick & self.mask) as usize;
-        let last = self.last[slot];
+        slab[id].next = NONE;
+        let list = &mut self.lists[slot];
+        let last = std::mem::replace(&mut list.last, id);
         if last == NONE {
-            slab[id].next = id;
+            list.first = id;
             self.occupied[slot / 64] |= 1 << (slot % 64);
             self.words[slot / 4096] |= 1 << (slot / 64 % 64);
         } else {
-            slab[id].next = slab[last].next;
             slab[last].next = id;
         }
-        self.last[slot] = id;
     }
 
     /// The first slot that has entries, at that of `tick` or behind it.
@@ -151,21 +163,18 @@ impl Level {
 
     #[inline]
     fn take_first(&mut self, slab: &mut Slab, slot: u64) -> u32 {
-        let last = self.last[slot as usize];
-        let first = slab[last].next;
-        if first == last {
+        let list = &mut self.lists[slot as usize];
+        let first = list.first;
+        list.first = slab[first].next;
+        if list.first == NONE {
             self.clear(slot);
-        } else {
-            slab[last].next = slab[first].next;
         }
         first
     }
 
-    /// The first entry of a list that ends with [`NONE`].
-    fn take_all(&mut self, slab: &mut Slab, slot: u64) -> u32 {
-        let last = self.last[slot as usize];
-        let first = slab[last].next;
-        slab[last].next = NONE;
+    /// The first entry of the whole list.
+    fn take_all(&mut self, slot: u64) -> u32 {
+        let first = self.lists[slot as usize].first;
         self.clear(slot);
         first
     }
@@ -182,7 +191,7 @@ impl Level {
 
     fn clear(&mut self, slot: u64) {
         let slot = slot as usize;
-        self.last[slot] = NONE;
+        self.lists[slot] = EMPTY;
         self.occupied[slot / 64] &= !(1 << (slot % 64));
         if self.occupied[slot / 64] == 0 {
             self.words[slot / 4096] &= !(1 << (slot / 64 % 64));

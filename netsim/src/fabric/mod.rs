@@ -1,18 +1,18 @@
 //! Links, ports and switches: what carries packets between hosts.
 
 pub(crate) mod choice;
-pub(crate) mod far;
 pub(crate) mod layout;
 pub(crate) mod port;
 pub(crate) mod scheduler;
 mod setup;
+mod table;
 
 use self::{
     choice::{Choice, PathView, Paths, Question},
-    far::FarBacklogs,
     layout::{Layout, Node},
     port::{FIFO, Port, Verdict},
     scheduler::Scheduler,
+    table::{Known, PathTable},
 };
 use crate::core::{
     packet::{FAR_STEPS, Kind, Slab, flag},
@@ -59,7 +59,7 @@ pub(crate) struct Network {
     shared: Vec<SharedBuffer>,
     /// Spines that work, for each pair of leaves.
     usable: Vec<Vec<u16>>,
-    far: FarBacklogs,
+    paths: PathTable,
     choice: Choice,
 }
 
@@ -176,14 +176,13 @@ impl Network {
             bytes: packet.bytes,
             now_ns: self.wheel.now(),
         };
+        let (leaf, to_leaf) = (usize::from(leaf), usize::from(to_leaf));
+        let first = self.layout.uplink(leaf, 0);
         let paths = PathsBetween {
-            ports: &self.ports,
+            uplinks: &self.ports[first..first + self.layout.spines],
             schedulers: &self.schedulers,
-            far: &self.far,
-            layout: self.layout,
-            usable: &self.usable[usize::from(leaf) * self.layout.leaves + usize::from(to_leaf)],
-            leaf: usize::from(leaf),
-            to_leaf: usize::from(to_leaf),
+            known: self.paths.between(leaf, to_leaf),
+            usable: &self.usable[leaf * self.layout.leaves + to_leaf],
             now_ns: question.now_ns,
         };
         self.choice.choose(&question, &paths)
@@ -205,7 +204,7 @@ impl Network {
         let from = self.ends[packet.flow as usize].to;
         let from_leaf = usize::from(self.leaf_of[usize::from(from)]);
         let step_ns = self.ports[self.layout.spine_port(spine, from_leaf)].buffer_ns() / FAR_STEPS;
-        self.far
+        self.paths
             .learn(leaf, spine, from_leaf, u64::from(steps) * step_ns);
     }
 
@@ -319,24 +318,24 @@ impl Network {
 
 /// The paths between two leaves as they are now.
 struct PathsBetween<'a> {
-    ports: &'a [Port],
+    uplinks: &'a [Port],
     schedulers: &'a [Scheduler],
-    far: &'a FarBacklogs,
-    layout: Layout,
+    known: &'a [Known],
     usable: &'a [u16],
-    leaf: usize,
-    to_leaf: usize,
     now_ns: u64,
 }
 
 impl Paths for PathsBetween<'_> {
+    #[inline]
     fn view(&self, spine: usize) -> PathView {
-        let near = &self.ports[self.layout.uplink(self.leaf, spine)];
-        let far = &self.ports[self.layout.spine_port(spine, self.to_leaf)];
+        let Known {
+            propagation_ns,
+            far_backlog_ns,
+        } = self.known[spine];
         PathView {
-            propagation_ns: u64::from(near.propagation_ns) + u64::from(far.propagation_ns),
-            local_backlog_ns: backlog_ns(near, self.schedulers, self.now_ns),
-            far_backlog_ns: self.far.of(self.leaf, spine, self.to_leaf),
+            propagation_ns: u64::from(propagation_ns),
+            local_backlog_ns: backlog_ns(&self.uplinks[spine], self.schedulers, self.now_ns),
+            far_backlog_ns: u64::from(far_backlog_ns),
         }
     }
 
@@ -346,9 +345,11 @@ impl Paths for PathsBetween<'_> {
     }
 }
 
+#[inline]
 fn backlog_ns(port: &Port, schedulers: &[Scheduler], now_ns: u64) -> u64 {
-    let queued = schedulers
-        .get(port.scheduler as usize)
-        .map_or(0, Scheduler::bytes);
-    port.backlog_ns(now_ns) + port.time_of_ns(queued)
+    let backlog = port.backlog_ns(now_ns);
+    if port.scheduler == FIFO {
+        return backlog;
+    }
+    backlog + port.time_of_ns(schedulers[port.scheduler as usize].bytes())
 }

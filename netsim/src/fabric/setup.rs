@@ -3,10 +3,10 @@
 use super::{
     Counters, Network, SharedBuffer,
     choice::Choice,
-    far::FarBacklogs,
     layout::{Layout, Node},
     port::{FIFO, Port},
     scheduler::Scheduler,
+    table::PathTable,
 };
 use crate::{
     core::{
@@ -59,7 +59,10 @@ impl Network {
             schedulers,
             shared: shared.map_or_else(Vec::new, |it| vec![it; switches]),
             usable: usable(&layout, &ports),
-            far: FarBacklogs::new(layout.leaves, layout.spines),
+            paths: PathTable::new(layout.leaves, layout.spines, |leaf, spine, to_leaf| {
+                let near = &ports[layout.uplink(leaf, spine)];
+                near.propagation_ns + ports[layout.spine_port(spine, to_leaf)].propagation_ns
+            }),
             choice: Choice::new(scenario.balance.policy, seed),
             layout,
             ports,
