@@ -105,6 +105,7 @@ fn nothing_has_no_capacity() {
         &["fabric.spines = 0", "at least one"],
     );
     refused("leaves = 2", "leaves = 60000", &["fabric", "ports"]);
+    refused("leaves = 2", "leaves = 5000", &["fabric.leaves", "paths"]);
     refused(
         "[fabric]",
         "[port]\nbuffer_bytes = 1000\n[fabric]",
@@ -268,6 +269,7 @@ fn transports_and_the_rest_are_checked_too() {
             "mss_bytes = 65_000",
             "transport.mss_bytes + header_bytes = 65040",
         ),
+        ("mss_bytes = 1", "transport.mss_bytes = 1"),
         ("replicas = 2, subflows = 2", "transport.replicas"),
         ("subflows = 100", "transport.subflows = 100"),
         ("pias_bytes = [2, 1]", "transport.pias_bytes"),

@@ -61,7 +61,8 @@ impl Network {
             usable: usable(&layout, &ports),
             paths: PathTable::new(layout.leaves, layout.spines, |leaf, spine, to_leaf| {
                 let near = &ports[layout.uplink(leaf, spine)];
-                near.propagation_ns + ports[layout.spine_port(spine, to_leaf)].propagation_ns
+                let far = &ports[layout.spine_port(spine, to_leaf)];
+                near.propagation_ns.saturating_add(far.propagation_ns)
             }),
             choice: Choice::new(scenario.balance.policy, seed),
             layout,
@@ -162,12 +163,14 @@ impl Spines {
         };
         let mut link = Link {
             bits_per_second: bits(fabric.uplink_gbps),
-            delay_ns: (delay_ns as u64 + self.extra_ns[usize::from(spine)]) as u32,
+            delay_ns: u32::try_from(delay_ns as u64 + self.extra_ns[usize::from(spine)])
+                .unwrap_or(u32::MAX),
             failed: self.failed[usize::from(spine)],
         };
         let changes = fabric.path.iter().filter(|it| it.spine == spine);
         for change in changes.filter(|it| it.leaf.is_none_or(|it| it == leaf)) {
-            link.delay_ns += (change.extra_delay_us * 1000.0) as u32;
+            let extra_ns = (change.extra_delay_us * 1000.0) as u32;
+            link.delay_ns = link.delay_ns.saturating_add(extra_ns);
             link.failed |= change.failed;
             if let Some(gbps) = change.gbps {
                 link.bits_per_second = bits(gbps);

@@ -19,7 +19,11 @@ type Checked = Result<(), Problem>;
 /// More ports than this have no number in a packet.
 const MAX_PORTS: usize = u16::MAX as usize;
 const MAX_MESSAGES: u32 = 10_000_000;
-const MAX_MESSAGE_BYTES: u64 = 1_000_000_000_000;
+/// In segments of the least size it still has a number for each.
+const MAX_MESSAGE_BYTES: u64 = 100_000_000_000;
+const MIN_MSS_BYTES: f64 = 64.0;
+/// What leaves know of paths takes some 100 bytes for each.
+const MAX_PATHS: usize = 4_000_000;
 const MAX_PACKET_BYTES: u32 = 9_216;
 /// 100,000 segments: far beyond any bandwidth-delay product here.
 const MAX_WINDOW: u32 = 100_000;
@@ -109,6 +113,15 @@ fn check_fabric(fabric: &Fabric) -> Checked {
     require(ports <= MAX_PORTS, "fabric", || {
         format!("{ports} ports are more than {MAX_PORTS}; take fewer leaves, spines or hosts")
     })?;
+    require(
+        leaves * leaves * spines <= MAX_PATHS,
+        "fabric.leaves",
+        || {
+            format!(
+                "{leaves} leaves and {spines} spines make more than {MAX_PATHS} paths; take fewer"
+            )
+        },
+    )?;
     check_rate("fabric.host_gbps", fabric.host_gbps)?;
     check_rate("fabric.uplink_gbps", fabric.uplink_gbps)?;
     in_range("fabric.link_delay_us", fabric.link_delay_us, 0.0, 1e6)?;
@@ -216,6 +229,12 @@ fn check_transport(transport: &Transport) -> Checked {
     at_least_one("replicas", it.replicas.into())?;
     at_least_one("subflows", it.subflows.into())?;
     in_range(
+        "transport.mss_bytes",
+        f64::from(it.mss_bytes),
+        MIN_MSS_BYTES,
+        65_535.0,
+    )?;
+    in_range(
         "transport.max_window",
         f64::from(it.max_window),
         1.0,
@@ -322,6 +341,12 @@ fn check_traffic(key: &str, traffic: &Traffic, fabric: &Fabric) -> Checked {
             in_range(&format!("{key}.at_us"), *at_us, 0.0, 1e12)?;
             in_range(&format!("{key}.every_us"), *every_us, 0.0, 1e12)?;
             in_range(&format!("{key}.rounds"), f64::from(*rounds), 1.0, 1e5)?;
+            let messages = u64::from(*senders) * u64::from(*rounds);
+            require(
+                messages <= u64::from(MAX_MESSAGES),
+                &format!("{key}.rounds = {rounds}"),
+                || format!("{messages} messages are more than {MAX_MESSAGES}"),
+            )?;
             check_priority(key, *priority)
         }
         Traffic::Message {

@@ -187,8 +187,8 @@ fn point(record: &csv::StringRecord, line: u64) -> Result<(f64, f64), Distributi
         value: value.to_string(),
         must,
     };
-    if !(0.0..=1e12).contains(&size) {
-        return Err(range("the size", size, "between 0 and 1e12"));
+    if !(0.0..=1e11).contains(&size) {
+        return Err(range("the size", size, "between 0 and 1e11"));
     }
     if !(0.0..=1.0).contains(&cdf) {
         return Err(range("the probability", cdf, "between 0 and 1"));

@@ -3,6 +3,8 @@
 pub(crate) mod distribution;
 mod pairs;
 
+use std::rc::Rc;
+
 use self::pairs::Pairs;
 use crate::{
     core::random::{Purpose, Random},
@@ -28,7 +30,7 @@ struct Background {
     from: u16,
     bytes: u64,
     priority: u8,
-    pairs: Pairs,
+    pairs: Rc<Pairs>,
     random: Random,
 }
 
@@ -195,7 +197,7 @@ fn senders(experiment: &Experiment, origin: usize, traffic: &Traffic, all: &mut 
         return;
     };
     let mut random = Random::new(experiment.seed, Purpose::Hosts, origin as u64);
-    let pairs = Pairs::new(&experiment.scenario.fabric, *hosts, &mut random);
+    let pairs = Rc::new(Pairs::new(&experiment.scenario.fabric, *hosts, &mut random));
     for from in &pairs.senders {
         let part = (origin as u64) << 32 | u64::from(*from);
         all.push(Background {
@@ -203,7 +205,7 @@ fn senders(experiment: &Experiment, origin: usize, traffic: &Traffic, all: &mut 
             from: *from,
             bytes: *bytes,
             priority: *priority,
-            pairs: pairs.clone(),
+            pairs: Rc::clone(&pairs),
             random: Random::new(experiment.seed, Purpose::Background, part),
         });
     }
