@@ -124,7 +124,7 @@ impl Default for Config {
             keys: Keyring::default(),
             link_bits_per_s: DEFAULT_LINK_BITS_PER_S,
             share: 1.0,
-            schedule: Schedule::Default,
+            schedule: Schedule::Mds,
             max_message_bytes: 4 << 20,
             budget: Budget::default(),
             datagrams: Datagrams::default(),

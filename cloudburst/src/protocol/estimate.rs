@@ -45,16 +45,31 @@ impl RoundTrip {
     }
 }
 
-/// The share of datagrams that is lost of late.
-#[derive(Clone, Copy, Debug, Default)]
+/// What is lost of late: the share, and how unevenly.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Loss {
     share: f64,
+    /// Variance of how many are lost, compared with what it is if each is lost whatever
+    /// becomes of the others. More than 1 where queues overflow.
+    dispersion: f64,
     seen: u32,
+}
+
+impl Default for Loss {
+    fn default() -> Self {
+        Self {
+            share: 0.0,
+            dispersion: 1.0,
+            seen: 0,
+        }
+    }
 }
 
 impl Loss {
     /// Datagrams that a sample has to be of to count as much as all before it.
     const MEMORY: u32 = 256;
+    /// More than this is not believed.
+    const MOST_DISPERSION: f64 = 16.0;
 
     /// Of `sent` datagrams, `lost` did not arrive.
     pub(super) fn sample(&mut self, sent: u32, lost: u32) {
@@ -65,11 +80,49 @@ impl Loss {
         self.seen = (self.seen + sent).min(Self::MEMORY);
         let weight = (f64::from(sent) / f64::from(self.seen)).min(1.0);
         let sample = f64::from(lost.min(sent)) / f64::from(sent);
+        let before = self.share;
         self.share += (sample - self.share) * weight;
+        let expected = f64::from(sent) * self.share * (1.0 - self.share);
+        if expected > 0.0 {
+            let off = f64::from(sent) * (sample - before);
+            let dispersion = (off * off / expected).min(Self::MOST_DISPERSION);
+            self.dispersion += (dispersion - self.dispersion) * weight;
+        }
     }
 
     pub(super) fn share(&self) -> f64 {
         self.share
+    }
+
+    /// That of several ways that are used alike.
+    pub(super) fn mean(all: impl Iterator<Item = Self>) -> Self {
+        let (mut sum, mut count) = (Self::default(), 0);
+        sum.dispersion = 0.0;
+        for loss in all {
+            sum.share += loss.share;
+            sum.dispersion += loss.dispersion;
+            count += 1;
+        }
+        if count == 0 {
+            return Self::default();
+        }
+        Self {
+            share: sum.share / f64::from(count),
+            dispersion: sum.dispersion / f64::from(count),
+            seen: 0,
+        }
+    }
+
+    /// Symbols to send beyond the `n` of a message so that with a probability of 99 % enough
+    /// arrive, if each is lost whatever becomes of the others.
+    pub(super) fn redundancy(&self, n: u32) -> u32 {
+        repairs(n, |sent| lost_of(sent, self.share.min(MOST_LOSS)))
+    }
+
+    /// The same, if they are lost as unevenly as of late.
+    pub(super) fn reserve(&self, n: u32) -> u32 {
+        let share = self.share.min(MOST_LOSS);
+        repairs(n, |sent| uneven_lost_of(sent, share, self.dispersion))
     }
 }
 
@@ -125,22 +178,32 @@ pub(super) enum Overload {
     Yes(f64),
 }
 
-/// Symbols to send beyond the `n` of a message, so that with a probability of
-/// 99 % enough arrive, if each is lost with probability `loss`.
-pub(super) fn redundancy(n: u32, loss: f64) -> u32 {
+/// A share of losses above which it is of no use to send still more at once.
+const MOST_LOSS: f64 = 0.5;
+/// Standard deviations that 99 % of a normal distribution lie below.
+const DEVIATIONS: f64 = 2.33;
+
+/// As many as are lost of `n` symbols and themselves.
+fn repairs(n: u32, lost_of: impl Fn(u32) -> u32) -> u32 {
     let mut repairs = 0;
     // Each repair symbol can be lost too; some rounds are enough.
     for _ in 0..8 {
-        let lost = lost_of(n + repairs, loss.min(0.5));
-        // Rows over GF(2) that have to tell several lost symbols apart are not
-        // always independent.
-        let needed = if lost < 2 { lost } else { lost + 2 };
+        let needed = lost_of(n + repairs);
         if needed <= repairs {
             break;
         }
         repairs = needed;
     }
     repairs.min(2 * n)
+}
+
+fn uneven_lost_of(count: u32, loss: f64, dispersion: f64) -> u32 {
+    let mean = f64::from(count) * loss;
+    let deviation = (mean * (1.0 - loss) * dispersion.max(1.0)).sqrt();
+    if mean < 1e-3 {
+        return 0;
+    }
+    (mean + DEVIATIONS * deviation + 0.5) as u32
 }
 
 /// So many of `count`, or fewer, are lost with a probability of 99 %.
@@ -151,7 +214,7 @@ fn lost_of(count: u32, loss: f64) -> u32 {
         return 0;
     }
     if mean > 30.0 {
-        return (mean + 2.33 * (mean * (1.0 - loss)).sqrt() + 0.5) as u32;
+        return uneven_lost_of(count, loss, 1.0);
     }
     // The binomial distribution, term by term.
     let mut term = (0..count).fold(1.0, |product, _| product * (1.0 - loss));
@@ -194,14 +257,34 @@ mod tests {
         assert!((loss.share() - 0.3).abs() < 1e-3);
     }
 
+    fn even(share: f64) -> Loss {
+        Loss {
+            share,
+            ..Loss::default()
+        }
+    }
+
     #[test]
     fn redundancy_is_for_what_is_lost() {
-        assert_eq!(redundancy(64, 0.0), 0);
-        assert_eq!(redundancy(4, 0.01), 1);
-        assert!((3..=6).contains(&redundancy(64, 0.01)));
-        assert!((8..=13).contains(&redundancy(64, 0.05)));
-        assert!((35..=60).contains(&redundancy(64, 0.3)));
-        assert!(redundancy(20_000, 0.3) > 20_000 * 3 / 10);
-        assert_eq!(redundancy(4, 1.0), 8);
+        assert_eq!(even(0.0).redundancy(64), 0);
+        assert_eq!(even(0.01).redundancy(4), 1);
+        assert_eq!(even(0.05).redundancy(5), 2);
+        assert!((3..=4).contains(&even(0.01).redundancy(64)));
+        assert!((7..=9).contains(&even(0.05).redundancy(64)));
+        assert!((35..=60).contains(&even(0.3).redundancy(64)));
+        assert!(even(0.3).redundancy(20_000) > 20_000 * 3 / 10);
+        assert_eq!(even(1.0).redundancy(4), 8);
+    }
+
+    #[test]
+    fn uneven_losses_need_a_reserve() {
+        let mut even = Loss::default();
+        let mut uneven = Loss::default();
+        for round in 0..200 {
+            even.sample(10, 1);
+            uneven.sample(10, if round % 10 == 0 { 10 } else { 0 });
+        }
+        assert!(even.reserve(40) <= even.redundancy(40) + 1);
+        assert!(uneven.reserve(40) > 2 * uneven.redundancy(40), "{uneven:?}");
     }
 }

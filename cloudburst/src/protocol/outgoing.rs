@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::{
     config::{Budget, Config},
     envelope::{self, ENVELOPE_BYTES, Envelope},
-    estimate::redundancy,
+    estimate::Loss,
     event::{Kind, Reason, Receipt, SendId, Undelivered},
     packet::{self, MIN_SYMBOL_BYTES},
     time::Time,
@@ -45,7 +45,10 @@ pub(super) struct Outgoing {
     goal: u32,
     budget: u32,
     ends: Time,
-    /// Bursts after the first.
+    /// Symbols that follow the first burst before the stop can be there, in case that
+    /// much of it was lost in one place.
+    reserve: u32,
+    /// Bursts after the first, and the reserve.
     tails: u8,
     asks: u8,
     /// Answers without news when the budget was spent.
@@ -106,6 +109,7 @@ impl Outgoing {
             sent_before: 0,
             goal: 0,
             budget: config.budget.symbols(shape.symbols()),
+            reserve: 0,
             ends: now + config.budget.lifetime,
             tails: 0,
             asks: 0,
@@ -170,8 +174,11 @@ impl Outgoing {
     }
 
     /// Asks for the first burst: what is needed if `loss` goes on.
-    pub(super) fn begin(&mut self, loss: f64) {
-        self.want(self.symbols() + redundancy(self.symbols(), loss));
+    pub(super) fn begin(&mut self, loss: &Loss) {
+        let n = self.symbols();
+        let redundancy = loss.redundancy(n);
+        self.reserve = loss.reserve(n).saturating_sub(redundancy);
+        self.want(n + redundancy);
     }
 
     /// Asks for so many symbols more, within the budget.
@@ -200,6 +207,13 @@ impl Outgoing {
             } else {
                 Step::Send
             };
+        }
+        let reserve = core::mem::take(&mut self.reserve);
+        if reserve > 0 && !self.is_busy {
+            self.want(reserve);
+            if self.remaining() > 0 {
+                return Step::Send;
+            }
         }
         let n = self.symbols();
         // From here on it is worth while to know what is missing (§III-D).
@@ -230,7 +244,7 @@ impl Outgoing {
             return self.ends;
         } else if self.asks > 0 {
             (patience * (1 << self.asks.min(10))).min(ASK_PAUSE)
-        } else if self.tails > 0 {
+        } else if self.tails > 0 || self.reserve > 0 {
             patience / 2
         } else {
             patience
@@ -239,7 +253,7 @@ impl Outgoing {
     }
 
     /// The receiver misses so many symbols.
-    pub(super) fn missing(&mut self, now: Time, patience: Duration, missing: u32, loss: f64) {
+    pub(super) fn missing(&mut self, now: Time, patience: Duration, missing: u32, loss: &Loss) {
         // No more than all, whatever it says.
         let missing = missing.min(self.symbols());
         let have = self.symbols() - missing;
@@ -251,6 +265,7 @@ impl Outgoing {
             self.busies = 0;
         }
         self.asks = 0;
+        self.reserve = 0;
         if self.is_spent() && !is_news {
             self.last_haves = self.last_haves.saturating_add(1);
         }
@@ -260,7 +275,7 @@ impl Outgoing {
         // overflows: then all at once would be lost again, and the budget with it.
         let part = (self.symbols() / CAREFUL_PART).max(CAREFUL_LEAST);
         let careful = CAREFUL_GROWTH * news + part;
-        let more = (missing + redundancy(missing, loss)).max(self.for_each_block());
+        let more = (missing + loss.redundancy(missing)).max(self.for_each_block());
         self.resend(now, patience, is_news, more.min(careful));
     }
 
@@ -275,14 +290,14 @@ impl Outgoing {
 
     /// What was sent so far was not taken, for want of a token. All of it is sent
     /// again, but once only: nobody may ask for all of the budget.
-    pub(super) fn again(&mut self, now: Time, patience: Duration, loss: f64) {
+    pub(super) fn again(&mut self, now: Time, patience: Duration, loss: &Loss) {
         let all = self.symbols();
         if core::mem::replace(&mut self.was_again, true) {
             self.missing(now, patience, all, loss);
         } else {
             self.have = Some(0);
             self.asks = 0;
-            self.resend(now, patience, true, all + redundancy(all, loss));
+            self.resend(now, patience, true, all + loss.redundancy(all));
         }
         self.tails = 0;
     }
@@ -318,7 +333,7 @@ impl Outgoing {
     pub(super) fn cut_anew(
         &mut self,
         symbol_bytes: usize,
-        loss: f64,
+        loss: &Loss,
         budget: &Budget,
     ) -> Result<(), ShapeError> {
         self.shape = shape(self.bytes.len(), symbol_bytes)?;

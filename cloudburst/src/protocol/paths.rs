@@ -5,6 +5,7 @@ use core::time::Duration;
 use super::{
     bottleneck::Bottleneck,
     config::Datagrams,
+    estimate::Loss,
     event::{PathReport, Route, SocketId},
     packet::Report,
     path::Path,
@@ -87,16 +88,9 @@ impl Paths {
             .filter(move |path| all_dead || !path.is_dead())
     }
 
-    /// The share of datagrams that is lost, over the ways in use.
-    pub(super) fn loss(&self) -> f64 {
-        let (sum, count) = self.live().fold((0.0, 0), |(sum, count), path| {
-            (sum + path.loss(), count + 1)
-        });
-        if count == 0 {
-            0.0
-        } else {
-            sum / f64::from(count)
-        }
+    /// What is lost, over the ways in use.
+    pub(super) fn loss(&self) -> Loss {
+        Loss::mean(self.live().map(|path| *path.losses()))
     }
 
     /// The longest datagram that all ways in use carry.

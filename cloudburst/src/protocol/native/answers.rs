@@ -161,7 +161,7 @@ impl Native {
         };
         let (loss, patience) = (known.paths.loss(), known.patience());
         match have.state {
-            State::UnderWay { missing } => outgoing.missing(now, patience, missing, loss),
+            State::UnderWay { missing } => outgoing.missing(now, patience, missing, &loss),
             State::Unknown => {
                 // Questions get through, and none of so many symbols: they may
                 // be too long for the way.
@@ -173,13 +173,13 @@ impl Native {
                         path.length_refuted(now, datagrams.most, datagrams);
                     }
                     if outgoing
-                        .cut_anew(initial, loss, &self.config.budget)
+                        .cut_anew(initial, &loss, &self.config.budget)
                         .is_err()
                     {
                         return self.give_up(id, Reason::Unreachable);
                     }
                 } else {
-                    outgoing.missing(now, patience, outgoing.symbols(), loss);
+                    outgoing.missing(now, patience, outgoing.symbols(), &loss);
                 }
             }
         }
@@ -235,7 +235,7 @@ impl Native {
             if let Some(outgoing) = self.outgoing.get_mut(&id)
                 && outgoing.is_unheard_of()
             {
-                outgoing.again(now, patience, loss);
+                outgoing.again(now, patience, &loss);
                 self.enqueue(now, id);
             }
         }

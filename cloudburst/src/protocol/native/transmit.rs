@@ -178,7 +178,7 @@ impl Native {
             // The ways have become narrower since it was cut.
             let loss = peer.paths.loss();
             if outgoing
-                .cut_anew(symbol_bytes(longest, is_sealing), loss, &self.config.budget)
+                .cut_anew(symbol_bytes(longest, is_sealing), &loss, &self.config.budget)
                 .is_err()
             {
                 self.give_up(id, Reason::Refused);
