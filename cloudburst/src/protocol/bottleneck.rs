@@ -20,6 +20,10 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// run empty by then, and only traffic will tell.
 const FOREIGN_HALF_LIFE: Duration = Duration::from_millis(500);
 
+/// How much of a sample is taken over that tells of a faster link, and of a slower one.
+const FASTER: f64 = 0.25;
+const SLOWER: f64 = 0.0625;
+
 /// What datagrams wait for together.
 ///
 /// A datagram's delay is that of an empty way, then the queue that others have
@@ -205,14 +209,19 @@ impl Bottleneck {
             };
             let bytes = mark.burst.bytes as f64 * through;
             let sample = (own + sending).as_nanos() as f64 / bytes;
-            self.learn_rate(sample);
+            self.learn_rate(sample, is_ours);
         }
     }
 
-    fn learn_rate(&mut self, sample: f64) {
+    fn learn_rate(&mut self, sample: f64, is_ours: bool) {
         self.ns_per_byte = Some(match self.ns_per_byte {
-            // What others put into the queue meanwhile looks like a slow link.
-            Some(before) => before + (sample.min(2.0 * before) - before) / 4.0,
+            // What others put into the queue meanwhile looks like a slow link: that it is
+            // slower is believed reluctantly, that it is faster readily.
+            Some(before) if sample > before => {
+                let weight = if is_ours { SLOWER } else { 0.0 };
+                before + (sample.min(2.0 * before) - before) * weight
+            }
+            Some(before) => before + (sample - before) * FASTER,
             None => sample,
         });
     }

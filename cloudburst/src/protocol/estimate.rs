@@ -69,7 +69,7 @@ impl Loss {
     /// Datagrams that a sample has to be of to count as much as all before it.
     const MEMORY: u32 = 256;
     /// More than this is not believed.
-    const MOST_DISPERSION: f64 = 16.0;
+    const MOST_DISPERSION: f64 = 4.0;
 
     /// Of `sent` datagrams, `lost` did not arrive.
     pub(super) fn sample(&mut self, sent: u32, lost: u32) {

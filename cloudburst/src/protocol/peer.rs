@@ -31,6 +31,9 @@ const LONG_QUEUE: Duration = Duration::from_millis(3);
 const RECOVERY_GAIN: f64 = 1.25;
 /// The least share of the link that is used for a peer.
 const LEAST_SHARE: f64 = 1.0 / 4_096.0;
+/// And of what its paths carry, if that is known: others who fill queues do not give way to
+/// who gives way always.
+const LEAST_KNOWN_SHARE: f64 = 0.25;
 /// Shortest time over which it is measured how much gets through.
 const LEAST_PAUSE: Duration = Duration::from_millis(10);
 /// After this long without messages a peer's paths are not probed any more.
@@ -152,7 +155,8 @@ impl Peer {
         };
         let rate = self.paths.rate().map_or(link, |rate| rate * gain);
         let rate = rate.min(self.ceiling);
-        self.pacer.set_rate(rate.clamp(link * LEAST_SHARE, link));
+        let least = self.paths.rate().map_or(link * LEAST_SHARE, |rate| rate * LEAST_KNOWN_SHARE);
+        self.pacer.set_rate(rate.clamp(least.min(link), link));
     }
 
     /// What was lost was refused, and tells nothing of the paths.
