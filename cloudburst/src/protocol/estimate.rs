@@ -16,10 +16,22 @@ const INITIAL_ROUND_TRIP: Duration = Duration::from_millis(5);
 pub(super) struct RoundTrip {
     smoothed: Option<Duration>,
     variation: Duration,
+    /// The shortest of these samples, and of the ones before.
+    least: [Option<Duration>; 2],
+    samples: u16,
 }
+
+/// Samples of which the shortest is remembered.
+const LEAST_OF: u16 = 256;
 
 impl RoundTrip {
     pub(super) fn sample(&mut self, sample: Duration) {
+        self.samples += 1;
+        if self.samples > LEAST_OF {
+            self.samples = 1;
+            self.least = [None, self.least[0]];
+        }
+        self.least[0] = Some(self.least[0].map_or(sample, |least| least.min(sample)));
         match &mut self.smoothed {
             None => {
                 self.smoothed = Some(sample);
@@ -34,6 +46,12 @@ impl RoundTrip {
 
     pub(super) fn smoothed(&self) -> Option<Duration> {
         self.smoothed
+    }
+
+    /// How long it takes at least, of late.
+    pub(super) fn least(&self) -> Duration {
+        let least = self.least.iter().flatten().min();
+        least.map_or(INITIAL_ROUND_TRIP, |least| *least + GRANULARITY)
     }
 
     /// Until when an answer may be expected that has not been lost.
@@ -69,7 +87,7 @@ impl Loss {
     /// Datagrams that a sample has to be of to count as much as all before it.
     const MEMORY: u32 = 256;
     /// More than this is not believed.
-    const MOST_DISPERSION: f64 = 4.0;
+    const MOST_DISPERSION: f64 = 8.0;
 
     /// Of `sent` datagrams, `lost` did not arrive.
     pub(super) fn sample(&mut self, sent: u32, lost: u32) {
@@ -92,25 +110,6 @@ impl Loss {
 
     pub(super) fn share(&self) -> f64 {
         self.share
-    }
-
-    /// That of several ways that are used alike.
-    pub(super) fn mean(all: impl Iterator<Item = Self>) -> Self {
-        let (mut sum, mut count) = (Self::default(), 0);
-        sum.dispersion = 0.0;
-        for loss in all {
-            sum.share += loss.share;
-            sum.dispersion += loss.dispersion;
-            count += 1;
-        }
-        if count == 0 {
-            return Self::default();
-        }
-        Self {
-            share: sum.share / f64::from(count),
-            dispersion: sum.dispersion / f64::from(count),
-            seen: 0,
-        }
     }
 
     /// Symbols to send beyond the `n` of a message so that with a probability of 99 % enough

@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::{
     config::{Budget, Config},
     envelope::{self, ENVELOPE_BYTES, Envelope},
-    estimate::Loss,
+    estimate::{Loss, RoundTrip},
     event::{Kind, Reason, Receipt, SendId, Undelivered},
     packet::{self, MIN_SYMBOL_BYTES},
     time::Time,
@@ -219,7 +219,7 @@ impl Outgoing {
         // From here on it is worth while to know what is missing (§III-D).
         let enough = 2 * n + 16;
         if self.sent < enough && !self.is_spent() && !self.is_busy {
-            let batch = (n.div_ceil(8) << self.tails.min(4)).min(enough - self.sent);
+            let batch = (n.div_ceil(4) << self.tails.min(4)).min(enough - self.sent);
             self.tails += 1;
             self.want(batch);
             return Step::Send;
@@ -238,7 +238,8 @@ impl Outgoing {
     }
 
     /// When it has to be looked at again, if nothing is heard.
-    pub(super) fn next_look(&self, now: Time, patience: Duration) -> Time {
+    pub(super) fn next_look(&self, now: Time, round_trip: &RoundTrip) -> Time {
+        let patience = round_trip.patience();
         let pause = if self.remaining() > 0 {
             // Its turn comes by the pacer's leave.
             return self.ends;
@@ -249,7 +250,10 @@ impl Outgoing {
         } else {
             patience
         };
-        (now.max(self.expected) + pause).min(self.ends)
+        // What is in the queues now takes its time; round trips were measured with what was in
+        // them then.
+        let soonest = self.expected + round_trip.least();
+        (now + pause).max(soonest).min(self.ends)
     }
 
     /// The receiver misses so many symbols.

@@ -148,10 +148,6 @@ impl Path {
         self.loss.share()
     }
 
-    pub(super) fn losses(&self) -> &Loss {
-        &self.loss
-    }
-
     pub(super) fn datagram_bytes(&self) -> usize {
         self.length.proven
     }

@@ -27,6 +27,8 @@ pub(super) struct Paths {
     bottlenecks: Vec<Bottleneck>,
     /// What delays are counted from.
     reference: Option<u32>,
+    /// What is lost, by whatever way it went.
+    loss: Loss,
     /// With which path a choice among equals begins.
     turn: usize,
 }
@@ -88,9 +90,14 @@ impl Paths {
             .filter(move |path| all_dead || !path.is_dead())
     }
 
-    /// What is lost, over the ways in use.
+    /// What is lost, by whatever way it went.
     pub(super) fn loss(&self) -> Loss {
-        Loss::mean(self.live().map(|path| *path.losses()))
+        self.loss
+    }
+
+    /// So many datagrams were sent, of which so many arrived, since it was last known.
+    pub(super) fn account(&mut self, sent: u32, received: u32) {
+        self.loss.sample(sent, sent - received.min(sent));
     }
 
     /// The longest datagram that all ways in use carry.

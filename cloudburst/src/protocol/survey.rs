@@ -1,9 +1,10 @@
 //! Finds out which ways to a peer share a bottleneck.
 //!
 //! Ports that networks choose paths by (ECMP) tell nothing of where they lead.
-//! So, while nothing else is sent, a short train of long pings goes by one way,
+//! So, when nothing waits to be sent, a short train of long pings goes by one way,
 //! and a short ping by each other before and after it. Those that the train
-//! delays go through the same queue.
+//! delays go through the same queue. What others have in that queue hardly changes
+//! meanwhile, and answers tell of the way there alone.
 
 use core::time::Duration;
 
@@ -16,15 +17,14 @@ const TRAINS: [usize; 2] = [4, 16];
 const LEAST_DELAY_US: i32 = 150;
 /// And to be long enough.
 const ENOUGH_DELAY_US: i32 = 1_500;
-/// When the ways are surveyed again: less and less often while the result is the
-/// same as before, for a survey costs more than a message.
+/// When the ways are surveyed again, at the soonest and at last: less and less often,
+/// whatever comes out, for a survey costs more than a message.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
-
-/// How long after something else was sent a train goes: queues are empty then. Longer
-/// where messages come too often for a survey.
-const CALMS: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(100)];
+const LONGER: u32 = 4;
 /// How long a train may stand in a queue.
 const STAY: Duration = Duration::from_millis(5);
+/// Of a hundred pairs of ways, those of which two surveys may say different things.
+const ODD_PAIRS_PERCENT: usize = 10;
 
 /// Which part of a survey a ping is: its nonce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,6 @@ pub(super) struct Survey {
     train: usize,
     next_at: Time,
     pause: Duration,
-    calm: Duration,
     /// By path: the group that it was found to be in, this time and the last.
     found: Vec<Option<u16>>,
     last_found: Vec<Option<u16>>,
@@ -79,7 +78,6 @@ impl Survey {
             train: TRAINS[0],
             next_at: now,
             pause: PAUSES[0],
-            calm: CALMS[0],
             found: Vec::new(),
             last_found: Vec::new(),
             before: Vec::new(),
@@ -109,16 +107,6 @@ impl Survey {
         if let Some(entry) = list.get_mut(path) {
             // Of a train the last counts.
             *entry = Some(entry.map_or(delay, |earlier| earlier.max(delay)));
-        }
-    }
-
-    /// Something else was sent: what is measured now is worth nothing.
-    pub(super) fn disturb(&mut self, now: Time) {
-        if matches!(self.state, State::Waiting { .. }) {
-            self.state = State::Between;
-            self.number = self.number.wrapping_add(1);
-            self.next_at = now + self.calm;
-            self.calm = (self.calm * 2).min(CALMS[1]);
         }
     }
 
@@ -186,19 +174,14 @@ impl Survey {
             }
         }
         self.found[leader] = Some(group);
-        self.calm = (self.calm / 2).max(CALMS[0]);
     }
 
     fn finish(&mut self, now: Time) -> Next {
         self.state = State::Resting;
-        let agrees = self.found == self.last_found;
+        let agrees = agree(&self.found, &self.last_found);
         self.last_found.clone_from(&self.found);
-        self.pause = if agrees {
-            (self.pause * 4).min(PAUSES[1])
-        } else {
-            (self.pause / 4).max(PAUSES[0])
-        };
         self.next_at = now + self.pause;
+        self.pause = (self.pause * LONGER).min(PAUSES[1]);
         if agrees { Next::Done } else { Next::Nothing }
     }
 
@@ -207,6 +190,26 @@ impl Survey {
     pub(super) fn group(&self, path: usize) -> Option<u16> {
         self.found.get(path).copied().flatten()
     }
+}
+
+/// Whether two surveys say nearly the same of which ways belong together.
+fn agree(one: &[Option<u16>], other: &[Option<u16>]) -> bool {
+    if one.len() != other.len() {
+        return false;
+    }
+    let known: Vec<(u16, u16)> = one
+        .iter()
+        .zip(other)
+        .filter_map(|(one, other)| Some(((*one)?, (*other)?)))
+        .collect();
+    let both = one.iter().flatten().count().min(other.iter().flatten().count());
+    let known = &known;
+    let pairs = (0..known.len()).flat_map(|a| (0..a).map(move |b| (known[a], known[b])));
+    let (odd, all) = pairs.fold((0, 0), |(odd, all), (a, b)| {
+        let differs = (a.0 == b.0) != (a.1 == b.1);
+        (odd + usize::from(differs), all + 1)
+    });
+    known.len() == both && 100 * odd <= ODD_PAIRS_PERCENT * all
 }
 
 #[cfg(test)]
@@ -257,15 +260,15 @@ mod tests {
     }
 
     #[test]
-    fn disturbed_step_is_done_again() {
-        let mut map = Survey::new(Time::ZERO);
-        assert_eq!(
-            map.step(Time::ZERO, PATIENCE, &[true, true]),
-            Next::Train(0)
-        );
-        let stale = map.nonce(Phase::Before);
-        map.disturb(Time::ZERO);
-        assert_eq!(map.step(Time::ZERO, PATIENCE, &[true, true]), Next::Nothing);
-        assert_ne!(map.nonce(Phase::Before), stale);
+    fn nearly_the_same_is_the_same() {
+        let group = |list: &[u16]| list.iter().map(|&group| Some(group)).collect::<Vec<_>>();
+        let sixteen: Vec<u16> = (0..16).map(|path| path % 4).collect();
+        let mut other = sixteen.clone();
+        assert!(agree(&group(&sixteen), &group(&other)));
+        other[5] = 9;
+        assert!(agree(&group(&sixteen), &group(&other)), "one pair in fifty");
+        let apart: Vec<u16> = (0..16).collect();
+        assert!(!agree(&group(&sixteen), &group(&apart)));
+        assert!(!agree(&group(&sixteen), &[]));
     }
 }

@@ -101,11 +101,15 @@ impl Native {
                 }
             }
         }
+        let (mut all_sent, mut all_received) = (0, 0);
         for report in reports {
             if let Some((sent, received)) = peer.paths.hear(now, &report) {
-                peer.delivery.add(sent, received);
+                all_sent += sent;
+                all_received += received;
             }
         }
+        peer.delivery.add(all_sent, all_received);
+        peer.paths.account(all_sent, all_received);
         peer.adapt(now, self.config.bytes_per_s());
     }
 

@@ -292,7 +292,7 @@ impl Native {
             peer.ready
                 .push(std::cmp::Reverse((outgoing.remaining(), id.message)));
         }
-        let look = outgoing.next_look(now, peer.patience());
+        let look = outgoing.next_look(now, &peer.round_trip);
         outgoing.alarm.set(look, Due::Message(id), &mut self.timers);
         if !peer.ready.is_empty() && !peer.is_active {
             peer.is_active = true;

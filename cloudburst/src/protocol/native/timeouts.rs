@@ -21,8 +21,6 @@ const EXPIRY_PAUSE: Duration = Duration::from_secs(1);
 /// After this long without a word a peer is forgotten: longer than a symbol may
 /// be under way and its message be tried for.
 const IDLE: Duration = Duration::from_secs(2 * MAX_LIFETIME.as_secs());
-/// How long after a message was delivered the next step of a survey is taken.
-const SURVEY_PAUSE: Duration = Duration::from_micros(500);
 /// How often paths in use are looked after, at most.
 const LEAST_CARE_PAUSE: Duration = Duration::from_millis(5);
 /// How long nothing may be heard of a path before it counts as dead: longer
@@ -79,14 +77,12 @@ impl Native {
             return;
         };
         let mut due = Time::NEVER;
-        if peer.is_in_use(now) && peer.outgoing == 0 {
-            due = due.min(peer.survey.next_due().max(now + SURVEY_PAUSE));
-        }
         if peer.is_in_use(now) {
             let patience = peer.patience();
             let paths = peer.paths.iter().map(|path| path.next_due(patience)).min();
             let soonest = now + LEAST_CARE_PAUSE;
-            due = due.min(paths.unwrap_or(Time::NEVER).max(soonest));
+            let paths = paths.unwrap_or(Time::NEVER);
+            due = due.min(paths.min(peer.survey.next_due()).max(soonest));
         }
         if !peer.incoming.is_empty() {
             due = due.min(now + EXPIRY_PAUSE);
@@ -192,7 +188,7 @@ impl Native {
         }
     }
 
-    /// Finds out which paths share a bottleneck, while nothing else is sent.
+    /// Finds out which paths share a bottleneck, while nothing waits to be sent.
     fn survey_paths(&mut self, now: Time, id: PeerId) {
         let Some(peer) = self.peers.get_mut(id) else {
             return;
@@ -203,7 +199,7 @@ impl Native {
             *live = path.is_good();
             count += 1;
         }
-        if peer.outgoing > 0 || count < 2 {
+        if !peer.ready.is_empty() || count < 2 {
             return;
         }
         let leader = match peer

@@ -151,13 +151,12 @@ impl Native {
         }
         outgoing.note_sent(count, peer.paths.get_mut(index).id);
         outgoing.expected = outgoing.expected.max(expected);
-        peer.survey.disturb(now);
         peer.sent_at = Some(now);
         peer.pacer.sent(now, at);
         self.pacer.sent(now, at);
         self.addresses.sent(route.remote.ip(), at);
         if outgoing.remaining() == 0 {
-            let look = outgoing.next_look(now, peer.patience());
+            let look = outgoing.next_look(now, &peer.round_trip);
             outgoing.alarm.set(look, Due::Message(id), &mut self.timers);
         }
         Some(self.sent(route, at, datagram_bytes))
