@@ -23,6 +23,10 @@ const FOREIGN_HALF_LIFE: Duration = Duration::from_millis(500);
 /// How much of a sample is taken over that tells of a faster link, and of a slower one.
 const FASTER: f64 = 0.25;
 const SLOWER: f64 = 0.0625;
+/// How much faster it is taken for after a word of the peer that tells nothing of it.
+const HOPE: f64 = 1.0 / 64.0;
+/// And if it was not learnt for so long.
+const STALE: Duration = Duration::from_secs(1);
 
 /// What datagrams wait for together.
 ///
@@ -34,6 +38,7 @@ const SLOWER: f64 = 0.0625;
 pub(super) struct Bottleneck {
     /// Time that a byte takes, in ns.
     ns_per_byte: Option<f64>,
+    learnt_at: Time,
     /// When all that we have sent will be through.
     busy_until: Time,
     burst: Burst,
@@ -69,6 +74,7 @@ impl Bottleneck {
     pub(super) fn new(now: Time) -> Self {
         Self {
             ns_per_byte: None,
+            learnt_at: now,
             busy_until: now,
             burst: Burst::default(),
             last_sent: now,
@@ -210,6 +216,9 @@ impl Bottleneck {
             let bytes = mark.burst.bytes as f64 * through;
             let sample = (own + sending).as_nanos() as f64 / bytes;
             self.learn_rate(sample, is_ours);
+            self.learnt_at = now;
+        } else if now.since(self.learnt_at) > STALE {
+            self.hope();
         }
     }
 
@@ -224,5 +233,12 @@ impl Bottleneck {
             Some(before) => before + (sample - before) * FASTER,
             None => sample,
         });
+    }
+
+    /// Too little was sent to tell anything: perhaps it is faster than it was.
+    fn hope(&mut self) {
+        if let Some(ns_per_byte) = &mut self.ns_per_byte {
+            *ns_per_byte *= 1.0 - HOPE;
+        }
     }
 }

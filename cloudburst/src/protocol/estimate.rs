@@ -67,27 +67,34 @@ impl RoundTrip {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Loss {
     share: f64,
+    seen: u32,
+    /// The same over a longer time: queues overflow now and then.
+    long_share: f64,
+    long_seen: u32,
     /// Variance of how many are lost, compared with what it is if each is lost whatever
     /// becomes of the others. More than 1 where queues overflow.
     dispersion: f64,
-    seen: u32,
 }
 
 impl Default for Loss {
     fn default() -> Self {
         Self {
             share: 0.0,
-            dispersion: 1.0,
             seen: 0,
+            long_share: 0.0,
+            long_seen: 0,
+            dispersion: 1.0,
         }
     }
 }
 
 impl Loss {
-    /// Datagrams that a sample has to be of to count as much as all before it.
+    /// Datagrams that a sample has to be of to count as much as all before it: of late, and
+    /// over a longer time.
     const MEMORY: u32 = 256;
+    const LONG_MEMORY: u32 = 8_192;
     /// More than this is not believed.
-    const MOST_DISPERSION: f64 = 8.0;
+    const MOST_DISPERSION: f64 = 16.0;
 
     /// Of `sent` datagrams, `lost` did not arrive.
     pub(super) fn sample(&mut self, sent: u32, lost: u32) {
@@ -96,15 +103,17 @@ impl Loss {
         }
         // Until the memory is full, this is the plain mean of all that was seen.
         self.seen = (self.seen + sent).min(Self::MEMORY);
+        self.long_seen = (self.long_seen + sent).min(Self::LONG_MEMORY);
         let weight = (f64::from(sent) / f64::from(self.seen)).min(1.0);
+        let long_weight = (f64::from(sent) / f64::from(self.long_seen)).min(1.0);
         let sample = f64::from(lost.min(sent)) / f64::from(sent);
-        let before = self.share;
+        let off = f64::from(sent) * (sample - self.long_share);
         self.share += (sample - self.share) * weight;
-        let expected = f64::from(sent) * self.share * (1.0 - self.share);
+        self.long_share += (sample - self.long_share) * long_weight;
+        let expected = f64::from(sent) * self.long_share * (1.0 - self.long_share);
         if expected > 0.0 {
-            let off = f64::from(sent) * (sample - before);
-            let dispersion = (off * off / expected).min(Self::MOST_DISPERSION);
-            self.dispersion += (dispersion - self.dispersion) * weight;
+            let dispersion = off * off / expected;
+            self.dispersion += (dispersion - self.dispersion) * long_weight;
         }
     }
 
@@ -120,8 +129,12 @@ impl Loss {
 
     /// The same, if they are lost as unevenly as of late.
     pub(super) fn reserve(&self, n: u32) -> u32 {
-        let share = self.share.min(MOST_LOSS);
-        repairs(n, |sent| uneven_lost_of(sent, share, self.dispersion))
+        if self.share > OVERLOAD {
+            return 0;
+        }
+        let share = self.long_share.max(self.share);
+        let dispersion = self.dispersion.clamp(1.0, Self::MOST_DISPERSION);
+        repairs(n, |sent| uneven_lost_of(sent, share, dispersion))
     }
 }
 
@@ -178,7 +191,9 @@ pub(super) enum Overload {
 }
 
 /// A share of losses above which it is of no use to send still more at once.
-const MOST_LOSS: f64 = 0.5;
+const MOST_LOSS: f64 = 0.35;
+/// A share of losses that more symbols would only raise, if a queue overflows.
+const OVERLOAD: f64 = 0.2;
 /// Standard deviations that 99 % of a normal distribution lie below.
 const DEVIATIONS: f64 = 2.33;
 
@@ -193,12 +208,12 @@ fn repairs(n: u32, lost_of: impl Fn(u32) -> u32) -> u32 {
         }
         repairs = needed;
     }
-    repairs.min(2 * n)
+    repairs.min(n)
 }
 
 fn uneven_lost_of(count: u32, loss: f64, dispersion: f64) -> u32 {
     let mean = f64::from(count) * loss;
-    let deviation = (mean * (1.0 - loss) * dispersion.max(1.0)).sqrt();
+    let deviation = (mean * (1.0 - loss) * dispersion).sqrt();
     if mean < 1e-3 {
         return 0;
     }
@@ -272,7 +287,7 @@ mod tests {
         assert!((7..=9).contains(&even(0.05).redundancy(64)));
         assert!((35..=60).contains(&even(0.3).redundancy(64)));
         assert!(even(0.3).redundancy(20_000) > 20_000 * 3 / 10);
-        assert_eq!(even(1.0).redundancy(4), 8);
+        assert_eq!(even(1.0).redundancy(4), 4);
     }
 
     #[test]

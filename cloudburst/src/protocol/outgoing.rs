@@ -22,6 +22,9 @@ const CAREFUL_PART: u32 = 8;
 const CAREFUL_LEAST: u32 = 4;
 const CAREFUL_GROWTH: u32 = 4;
 
+/// The reserve is this part of a message at most.
+const MOST_RESERVE: u32 = 4;
+
 /// Answers without news after the last symbol that the budget allows.
 const LAST_HAVES: u8 = 4;
 /// How often pauses are doubled at most: before a busy receiver is tried again,
@@ -48,6 +51,7 @@ pub(super) struct Outgoing {
     /// Symbols that follow the first burst before the stop can be there, in case that
     /// much of it was lost in one place.
     reserve: u32,
+    is_uneven: bool,
     /// Bursts after the first, and the reserve.
     tails: u8,
     asks: u8,
@@ -110,6 +114,7 @@ impl Outgoing {
             goal: 0,
             budget: config.budget.symbols(shape.symbols()),
             reserve: 0,
+            is_uneven: false,
             ends: now + config.budget.lifetime,
             tails: 0,
             asks: 0,
@@ -177,7 +182,8 @@ impl Outgoing {
     pub(super) fn begin(&mut self, loss: &Loss) {
         let n = self.symbols();
         let redundancy = loss.redundancy(n);
-        self.reserve = loss.reserve(n).saturating_sub(redundancy);
+        self.reserve = loss.reserve(n).saturating_sub(redundancy).min(n.div_ceil(MOST_RESERVE));
+        self.is_uneven = self.reserve > 0;
         self.want(n + redundancy);
     }
 
@@ -219,7 +225,7 @@ impl Outgoing {
         // From here on it is worth while to know what is missing (§III-D).
         let enough = 2 * n + 16;
         if self.sent < enough && !self.is_spent() && !self.is_busy {
-            let batch = (n.div_ceil(4) << self.tails.min(4)).min(enough - self.sent);
+            let batch = (n.div_ceil(8) << self.tails.min(4)).min(enough - self.sent);
             self.tails += 1;
             self.want(batch);
             return Step::Send;
@@ -245,7 +251,10 @@ impl Outgoing {
             return self.ends;
         } else if self.asks > 0 {
             (patience * (1 << self.asks.min(10))).min(ASK_PAUSE)
-        } else if self.tails > 0 || self.reserve > 0 {
+        } else if self.reserve > 0 || self.is_uneven {
+            // What was lost together is worth a guess before the stop is overdue.
+            patience / 3
+        } else if self.tails > 0 {
             patience / 2
         } else {
             patience
