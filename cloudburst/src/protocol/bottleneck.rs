@@ -10,8 +10,9 @@ const BURST_BYTES: usize = 4_000;
 const NOISE: Duration = Duration::from_micros(150);
 /// How long the least delay is remembered: clocks drift, and routes change.
 const LEAST_AGE: Duration = Duration::from_secs(5);
-/// The least share of a burst that is taken to have got through.
-const LEAST_THROUGH: f64 = 0.25;
+/// The share of a burst that must get through if it is to tell anything: what a queue turns
+/// away takes no time.
+const MOST_THROUGH: f64 = 0.75;
 /// Longer than any queue.
 const CLOCK_STEP_US: u32 = 2_000_000;
 /// A pause that ends a burst, if it has left the queue by then.
@@ -38,6 +39,8 @@ const STALE: Duration = Duration::from_secs(1);
 pub(super) struct Bottleneck {
     /// Time that a byte takes, in ns.
     ns_per_byte: Option<f64>,
+    /// The same when it was last learnt, and when that was.
+    learnt: f64,
     learnt_at: Time,
     /// When all that we have sent will be through.
     busy_until: Time,
@@ -74,6 +77,7 @@ impl Bottleneck {
     pub(super) fn new(now: Time) -> Self {
         Self {
             ns_per_byte: None,
+            learnt: 0.0,
             learnt_at: now,
             busy_until: now,
             burst: Burst::default(),
@@ -204,18 +208,11 @@ impl Bottleneck {
         let sending = mark.sent_at.since(mark.burst.began);
         let own = queue.saturating_sub(foreign);
         self.own = own;
-        if mark.burst.bytes >= BURST_BYTES && own > NOISE.max(sending / 4) {
-            // What a queue turned away took no time. If it was others who filled it, that
-            // says nothing of the rate.
-            let is_ours = own > foreign;
-            let through = if is_ours {
-                through.max(LEAST_THROUGH)
-            } else {
-                1.0
-            };
-            let bytes = mark.burst.bytes as f64 * through;
-            let sample = (own + sending).as_nanos() as f64 / bytes;
-            self.learn_rate(sample, is_ours);
+        let is_long = mark.burst.bytes >= BURST_BYTES && own > NOISE.max(sending / 4);
+        if is_long && through >= MOST_THROUGH {
+            let sample = (own + sending).as_nanos() as f64 / mark.burst.bytes as f64;
+            // If it was others who filled the queue, it says little of the rate.
+            self.learn_rate(sample, own > foreign);
             self.learnt_at = now;
         } else if now.since(self.learnt_at) > STALE {
             self.hope();
@@ -233,12 +230,13 @@ impl Bottleneck {
             Some(before) => before + (sample - before) * FASTER,
             None => sample,
         });
+        self.learnt = self.ns_per_byte.unwrap_or(sample);
     }
 
-    /// Too little was sent to tell anything: perhaps it is faster than it was.
+    /// Too little was sent to tell anything: perhaps it is faster than it was, up to twice.
     fn hope(&mut self) {
         if let Some(ns_per_byte) = &mut self.ns_per_byte {
-            *ns_per_byte *= 1.0 - HOPE;
+            *ns_per_byte = (*ns_per_byte * (1.0 - HOPE)).max(self.learnt / 2.0);
         }
     }
 }

@@ -13,8 +13,13 @@ use super::{paths::MAX_PATHS, time::Time};
 /// Pings of a train, at first and at most: as many as make a queue that is still
 /// there when the last short ping comes, for hosts take their time to send.
 const TRAINS: [usize; 2] = [4, 16];
-/// How much later the end of a train must be than its beginning to tell anything.
-const LEAST_DELAY_US: i32 = 150;
+/// How much later the end of a train must be than its beginning to tell anything: hosts, too,
+/// take their time to send a train.
+const LEAST_DELAY_US: i32 = 300;
+/// And how much of it must be answered: what a full queue turned away delays nobody.
+const LEAST_ANSWERED_PERCENT: usize = 75;
+/// Ways that the train has delayed by this much of what it was delayed itself share its queue.
+const SHARED_PERCENT: i32 = 60;
 /// And to be long enough.
 const ENOUGH_DELAY_US: i32 = 1_500;
 /// When the ways are surveyed again, at the soonest and at last: less and less often,
@@ -48,6 +53,8 @@ pub(super) struct Survey {
     last_found: Vec<Option<u16>>,
     before: Vec<Option<i32>>,
     after: Vec<Option<i32>>,
+    /// Pings of the train that were answered.
+    answered: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +89,7 @@ impl Survey {
             last_found: Vec::new(),
             before: Vec::new(),
             after: Vec::new(),
+            answered: 0,
         }
     }
 
@@ -107,6 +115,8 @@ impl Survey {
         if let Some(entry) = list.get_mut(path) {
             // Of a train the last counts.
             *entry = Some(entry.map_or(delay, |earlier| earlier.max(delay)));
+            let is_train = matches!(self.state, State::Waiting { leader, .. } if leader == path);
+            self.answered += usize::from(is_train && nonce == self.nonce(Phase::After));
         }
     }
 
@@ -141,6 +151,7 @@ impl Survey {
             list.resize(live.len(), None);
         }
         let until = now + patience * 2 + STAY;
+        self.answered = 0;
         self.state = State::Waiting { leader, until };
         Next::Train(leader)
     }
@@ -151,7 +162,8 @@ impl Survey {
             let before = (*self.before.get(path)?)?;
             Some((*self.after.get(path)?)?.saturating_sub(before))
         };
-        let train = delayed(leader).filter(|&delay| delay >= LEAST_DELAY_US);
+        let is_whole = 100 * self.answered >= LEAST_ANSWERED_PERCENT * self.train;
+        let train = delayed(leader).filter(|&delay| is_whole && delay >= LEAST_DELAY_US);
         let is_short = train.is_none_or(|delay| delay < ENOUGH_DELAY_US);
         if is_short && self.train < TRAINS[1] {
             self.train *= 2;
@@ -162,7 +174,7 @@ impl Survey {
         for (path, shares) in (0..self.found.len()).zip(&mut shares) {
             *shares = train
                 .zip(delayed(path))
-                .is_some_and(|(train, own)| own > train / 2);
+                .is_some_and(|(train, own)| 100 * own > SHARED_PERCENT * train);
         }
         // What is missing of one train, as pings get lost, the next may tell: it joins a group.
         let known = self.found.iter().zip(shares);
@@ -228,6 +240,9 @@ mod tests {
                 Next::Done => return true,
                 Next::Train(leader) => {
                     let (before, after) = (survey.nonce(Phase::Before), survey.nonce(Phase::After));
+                    for _ in 1..survey.train() {
+                        survey.take(after, leader, 1_000 * leader as i32);
+                    }
                     for path in 0..truth.len() {
                         survey.take(before, path, 1_000 * path as i32);
                         let delay = if truth[path] == truth[leader] {

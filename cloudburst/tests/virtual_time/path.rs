@@ -86,6 +86,15 @@ struct Bulk {
     recovers_ns: f64,
 }
 
+impl Bulk {
+    fn overflow(&mut self) {
+        if self.recovers_ns == 0.0 {
+            self.bytes_per_ns /= 2.0;
+            self.recovers_ns = ROUND_TRIP_NS;
+        }
+    }
+}
+
 impl Link {
     pub(crate) fn new(bits_per_s: u64, fifo_bytes: usize) -> Self {
         Self {
@@ -121,6 +130,10 @@ impl Link {
         self.advance(now);
         let bytes = (bytes + OVERHEAD_BYTES) as f64;
         if self.backlog_bytes + bytes > self.fifo_bytes {
+            // What others send finds it full as well.
+            if let Some(bulk) = &mut self.bulk {
+                bulk.overflow();
+            }
             return None;
         }
         self.backlog_bytes += bytes;
@@ -156,10 +169,7 @@ impl Link {
         if over > 0.0 {
             self.backlog_bytes = self.fifo_bytes;
             bulk.carried_bytes -= over;
-            if bulk.recovers_ns == 0.0 {
-                bulk.bytes_per_ns /= 2.0;
-                bulk.recovers_ns = ROUND_TRIP_NS;
-            }
+            bulk.overflow();
         } else {
             bulk.bytes_per_ns += bulk.increase * (ns / ROUND_TRIP_NS);
         }
