@@ -10,8 +10,8 @@ const BURST_BYTES: usize = 4_000;
 const NOISE: Duration = Duration::from_micros(150);
 /// How long the least delay is remembered: clocks drift, and routes change.
 const LEAST_AGE: Duration = Duration::from_secs(5);
-/// The share of a burst that must get through if it is to tell anything: what a queue turns
-/// away takes no time.
+/// The share of a burst that must get through if it is to tell of a faster link: what a queue
+/// turns away takes no time.
 const MOST_THROUGH: f64 = 0.75;
 /// Longer than any queue.
 const CLOCK_STEP_US: u32 = 2_000_000;
@@ -209,8 +209,9 @@ impl Bottleneck {
         let own = queue.saturating_sub(foreign);
         self.own = own;
         let is_long = mark.burst.bytes >= BURST_BYTES && own > NOISE.max(sending / 4);
-        if is_long && through >= MOST_THROUGH {
-            let sample = (own + sending).as_nanos() as f64 / mark.burst.bytes as f64;
+        let sample = (own + sending).as_nanos() as f64 / (mark.burst.bytes as f64 * through);
+        let is_slow = self.ns_per_byte.is_some_and(|before| sample > before);
+        if is_long && (is_slow || through >= MOST_THROUGH) {
             // If it was others who filled the queue, it says little of the rate.
             self.learn_rate(sample, own > foreign);
             self.learnt_at = now;

@@ -17,11 +17,11 @@ pub(super) struct Pacer {
 /// so much, and must not cost rate.
 const DEPTH: Duration = Duration::from_micros(250);
 /// And at least so many bytes: a train of datagrams for one call of the kernel.
-const LEAST_DEPTH_BYTES: f64 = 24_000.0;
+const LEAST_DEPTH_BYTES: f64 = 48_000.0;
 
 /// What has to run out before more is sent, as time at the rate: a host that is
 /// woken for each datagram does little else, and short queues overflow by more.
-const QUANTUM: Duration = Duration::from_micros(500);
+const QUANTUM: Duration = Duration::from_micros(1_500);
 /// And no more than this share of the depth: the rest keeps the link busy meanwhile.
 const MOST_QUANTUM: f64 = 0.75;
 

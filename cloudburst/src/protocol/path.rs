@@ -14,8 +14,8 @@ use super::{
 const UNHEARD_OF_DEAD: u32 = 3;
 /// How often a dead path is probed at first, and at last.
 const REVIVALS: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
-/// How often a path is probed that nothing is heard of while others are in use.
-const REFRESH: Duration = Duration::from_millis(200);
+/// After how long a path is probed that nothing is heard of while others are in use.
+const REFRESH: Duration = Duration::from_millis(500);
 /// Attempts to get a longer datagram through, and when the next are made
 /// (RFC 8899 §5.1.2 and §5.3.1, `PMTU_RAISE_TIMER`).
 const LENGTH_ATTEMPTS: u8 = 3;
@@ -54,6 +54,7 @@ pub(super) struct Path {
 struct Heard {
     received: u32,
     highest: u64,
+    at: Time,
 }
 
 /// What a peer's word tells that was not known before.
@@ -172,7 +173,11 @@ impl Path {
         let new_sent = new_sent.min(u64::from(u32::MAX)) as u32;
         self.loss
             .sample(new_sent, new_sent.saturating_sub(new_received));
-        self.heard = Some(Heard { received, highest });
+        self.heard = Some(Heard {
+            received,
+            highest,
+            at: now,
+        });
         let later = self.sequence - highest - 1;
         self.unheard = self.unheard.min(later.min(u64::from(u32::MAX)) as u32);
         self.doubt = (self.unheard > 0).then_some(now);
@@ -225,13 +230,8 @@ impl Path {
 
     /// A ping that it is time for, while the peer is sent messages.
     pub(super) fn due(&mut self, now: Time, patience: Duration, most: usize) -> Option<Due> {
-        let since_probe = now.since(self.probe.sent_at);
-        let pause = match (self.health, self.doubt) {
-            (Health::Dead, _) => self.probe.pause,
-            (_, Some(since)) if now.since(since) > patience => patience,
-            _ => REFRESH,
-        };
-        if since_probe >= pause {
+        let is_doubted = self.doubt.is_some_and(|since| now.since(since) > patience);
+        if now >= self.next_probe(is_doubted, patience) {
             self.probe.sent_at = now;
             if self.is_dead() {
                 self.probe.pause = (self.probe.pause * 2).min(REVIVALS[1]);
@@ -257,12 +257,18 @@ impl Path {
 
     /// The soonest that [`Self::due`] can say something.
     pub(super) fn next_due(&self, patience: Duration) -> Time {
-        let pause = match self.health {
-            Health::Dead => self.probe.pause,
-            _ if self.doubt.is_some() => patience,
-            _ => REFRESH,
-        };
-        self.probe.sent_at + pause
+        self.next_probe(self.doubt.is_some(), patience)
+    }
+
+    fn next_probe(&self, is_doubted: bool, patience: Duration) -> Time {
+        let probed = self.probe.sent_at;
+        if self.is_dead() {
+            probed + self.probe.pause
+        } else if is_doubted {
+            probed + patience
+        } else {
+            self.heard.map_or(probed, |heard| probed.max(heard.at)) + REFRESH
+        }
     }
 
     /// A datagram of this length got through.

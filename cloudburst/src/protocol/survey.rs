@@ -25,7 +25,10 @@ const ENOUGH_DELAY_US: i32 = 1_500;
 /// When the ways are surveyed again, at the soonest and at last: less and less often,
 /// whatever comes out, for a survey costs more than a message.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
+/// How much longer each pause is than the one before, and if a survey has agreed with the
+/// one before.
 const LONGER: u32 = 4;
+const MUCH_LONGER: u32 = 64;
 /// How long a train may stand in a queue.
 const STAY: Duration = Duration::from_millis(5);
 /// Of a hundred pairs of ways, those of which two surveys may say different things.
@@ -193,8 +196,17 @@ impl Survey {
         let agrees = agree(&self.found, &self.last_found);
         self.last_found.clone_from(&self.found);
         self.next_at = now + self.pause;
-        self.pause = (self.pause * LONGER).min(PAUSES[1]);
+        let longer = if agrees { MUCH_LONGER } else { LONGER };
+        self.pause = (self.pause * longer).min(PAUSES[1]);
         if agrees { Next::Done } else { Next::Nothing }
+    }
+
+    /// Whether a path is pinged around a train: those of which it is not known yet what they
+    /// share, and of each group that was found two, as pings get lost.
+    pub(super) fn takes_part(&self, path: usize) -> bool {
+        let group = self.group(path);
+        let earlier = self.found.iter().take(path);
+        group.is_none() || earlier.filter(|found| **found == group).count() < 2
     }
 
     /// The group that a path is in: the same number for those that share a

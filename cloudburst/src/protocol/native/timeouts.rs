@@ -213,7 +213,9 @@ impl Native {
             }
             survey::Next::Train(leader) => leader,
         };
-        let others: Vec<usize> = (0..count).filter(|&path| live[path]).collect();
+        let others: Vec<usize> = (0..count)
+            .filter(|&path| live[path] && peer.survey.takes_part(path))
+            .collect();
         let route = |path: usize| peer.paths.get(path).route;
         let [before, after] = [Phase::Before, Phase::After].map(|phase| peer.survey.nonce(phase));
         let short = |nonce| move |&path: &usize| (path, nonce, 0);
