@@ -203,7 +203,9 @@ impl Bottleneck {
         self.own_until = self.own_until.max(mark.sent_at + queue);
         let foreign = self.foreign(now);
         if mark.is_alone {
-            self.foreign = ((foreign + queue) / 2, now);
+            // The least delay is that of a short datagram; a long one takes its own time, too.
+            let others = queue.saturating_sub(self.time_of(mark.burst.bytes, 0.0));
+            self.foreign = ((foreign + others) / 2, now);
         }
         let sending = mark.sent_at.since(mark.burst.began);
         let own = queue.saturating_sub(foreign);

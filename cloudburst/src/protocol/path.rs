@@ -15,7 +15,7 @@ const UNHEARD_OF_DEAD: u32 = 3;
 /// How often a dead path is probed at first, and at last.
 const REVIVALS: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
 /// After how long a path is probed that nothing is heard of while others are in use.
-const REFRESH: Duration = Duration::from_millis(500);
+const REFRESH: Duration = Duration::from_millis(200);
 /// Attempts to get a longer datagram through, and when the next are made
 /// (RFC 8899 §5.1.2 and §5.3.1, `PMTU_RAISE_TIMER`).
 const LENGTH_ATTEMPTS: u8 = 3;
