@@ -124,7 +124,17 @@ impl Loss {
     /// Symbols to send beyond the `n` of a message so that with a probability of 99 % enough
     /// arrive, if each is lost whatever becomes of the others.
     pub(super) fn redundancy(&self, n: u32) -> u32 {
-        repairs(n, |sent| lost_of(sent, self.share.min(MOST_LOSS)))
+        let most = if self.is_overflow() {
+            MOST_OVERFLOW
+        } else {
+            MOST_LOSS
+        };
+        repairs(n, |sent| lost_of(sent, self.share.min(most)))
+    }
+
+    /// Whether losses come so close together that it is queues that overflow.
+    pub(super) fn is_overflow(&self) -> bool {
+        self.dispersion > OVERFLOW_DISPERSION
     }
 
     /// The same, if they are lost as unevenly as of late.
@@ -192,8 +202,12 @@ pub(super) enum Overload {
 
 /// A share of losses above which it is of no use to send still more at once.
 const MOST_LOSS: f64 = 0.35;
-/// A share of losses that more symbols would only raise, if a queue overflows.
+/// The same if queues overflow: more symbols would only raise it.
+const MOST_OVERFLOW: f64 = 0.1;
+/// And then there is no reserve above this.
 const OVERLOAD: f64 = 0.2;
+/// How unevenly datagrams are lost if it is queues that overflow.
+const OVERFLOW_DISPERSION: f64 = 4.0;
 /// Standard deviations that 99 % of a normal distribution lie below.
 const DEVIATIONS: f64 = 2.33;
 
