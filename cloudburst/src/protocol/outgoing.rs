@@ -8,6 +8,7 @@ use super::{
     estimate::{Loss, RoundTrip},
     event::{Kind, Reason, Receipt, SendId, Undelivered},
     packet::{self, MIN_SYMBOL_BYTES},
+    paths::Spread,
     time::Time,
     timers::Alarm,
 };
@@ -21,6 +22,10 @@ const ASK_PAUSE: Duration = Duration::from_millis(500);
 const CAREFUL_PART: u32 = 8;
 const CAREFUL_LEAST: u32 = 4;
 const CAREFUL_GROWTH: u32 = 4;
+
+/// What it costs to send all of a message through one bottleneck where losses are uneven, in
+/// times that one waits for its stop.
+const SPREAD_COST: f64 = 0.25;
 
 /// The reserve is this part of a message at most.
 const MOST_RESERVE: u32 = 4;
@@ -51,7 +56,8 @@ pub(super) struct Outgoing {
     /// Symbols that follow the first burst before the stop can be there, in case that
     /// much of it was lost in one place.
     reserve: u32,
-    is_uneven: bool,
+    /// Where its symbols went, if losses are uneven.
+    pub(super) spread: Option<Spread>,
     /// Bursts after the first, and the reserve.
     tails: u8,
     asks: u8,
@@ -114,7 +120,7 @@ impl Outgoing {
             goal: 0,
             budget: config.budget.symbols(shape.symbols()),
             reserve: 0,
-            is_uneven: false,
+            spread: None,
             ends: now + config.budget.lifetime,
             tails: 0,
             asks: 0,
@@ -173,17 +179,26 @@ impl Outgoing {
     }
 
     /// Symbols were sent by a path.
-    pub(super) fn note_sent(&mut self, count: u32, path: u16) {
+    pub(super) fn note_sent(&mut self, count: u32, path: u16, group: usize) {
         self.sent += count;
+        if let Some(spread) = &mut self.spread {
+            spread.add(group, count);
+        }
         self.paths |= 1 << (path % 64);
     }
 
     /// Asks for the first burst: what is needed if `loss` goes on.
-    pub(super) fn begin(&mut self, loss: &Loss) {
+    pub(super) fn begin(&mut self, loss: &Loss, patience: Duration) {
         let n = self.symbols();
         let redundancy = loss.redundancy(n);
-        self.reserve = loss.reserve(n).saturating_sub(redundancy).min(n.div_ceil(MOST_RESERVE));
-        self.is_uneven = self.reserve > 0;
+        self.reserve = loss
+            .reserve(n)
+            .saturating_sub(redundancy)
+            .min(n.div_ceil(MOST_RESERVE));
+        if self.reserve > 0 {
+            let cost = patience.mul_f64(SPREAD_COST) / n;
+            self.spread = Some(Spread::new(cost));
+        }
         self.want(n + redundancy);
     }
 
@@ -251,7 +266,7 @@ impl Outgoing {
             return self.ends;
         } else if self.asks > 0 {
             (patience * (1 << self.asks.min(10))).min(ASK_PAUSE)
-        } else if self.reserve > 0 || self.is_uneven {
+        } else if self.reserve > 0 || self.spread.is_some() {
             // What was lost together is worth a guess before the stop is overdue.
             patience / 3
         } else if self.tails > 0 {
@@ -346,7 +361,7 @@ impl Outgoing {
     pub(super) fn cut_anew(
         &mut self,
         symbol_bytes: usize,
-        loss: &Loss,
+        (loss, patience): (&Loss, Duration),
         budget: &Budget,
     ) -> Result<(), ShapeError> {
         self.shape = shape(self.bytes.len(), symbol_bytes)?;
@@ -354,7 +369,7 @@ impl Outgoing {
         self.sent_before += core::mem::take(&mut self.sent);
         (self.tails, self.asks, self.have) = (0, 0, None);
         self.budget = budget.symbols(self.shape.symbols());
-        self.begin(loss);
+        self.begin(loss, patience);
         Ok(())
     }
 

@@ -108,12 +108,14 @@ impl Paths {
     /// The way by which a datagram of `bytes` is there first, of those that carry such
     /// datagrams, and how many of `count` should go by it: as many as are there when the
     /// others are that go by other ways. `ns_per_byte` counts where it is not known better.
+    /// `spread` makes those seem later that have carried much of the same message.
     pub(super) fn choose(
         &mut self,
         now: Time,
         bytes: usize,
         count: u32,
         ns_per_byte: f64,
+        spread: Option<&Spread>,
     ) -> Option<(usize, u32)> {
         let all_dead = self.list.iter().all(Path::is_dead);
         let wide = self.live().filter(|path| path.datagram_bytes() >= bytes);
@@ -132,7 +134,9 @@ impl Paths {
                 continue;
             }
             let bottleneck = &self.bottlenecks[path.group];
-            let arrival = bottleneck.arrival(now, bytes, ns_per_byte, fastest) + path.silence(now);
+            let late = spread.map_or(Duration::ZERO, |spread| spread.cost(path.group));
+            let arrival = bottleneck.arrival(now, bytes, ns_per_byte, fastest);
+            let arrival = arrival + path.silence(now) + late;
             let each = bottleneck.time_of(bytes, ns_per_byte);
             lanes.add(path.group, arrival.since(now), each);
             if best.is_none_or(|(earliest, _)| arrival < earliest) {
@@ -249,6 +253,33 @@ impl Paths {
     }
 }
 
+/// How much of a message each bottleneck has been given, and what that costs: a queue that
+/// overflows loses all of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spread {
+    symbols: [u16; MAX_PATHS],
+    cost: Duration,
+}
+
+impl Spread {
+    /// `cost` is that of a symbol more through the same bottleneck.
+    pub(super) const fn new(cost: Duration) -> Self {
+        Self {
+            symbols: [0; MAX_PATHS],
+            cost,
+        }
+    }
+
+    pub(super) fn add(&mut self, group: usize, symbols: u32) {
+        let sum = u32::from(self.symbols[group]) + symbols;
+        self.symbols[group] = sum.min(u16::MAX.into()) as u16;
+    }
+
+    fn cost(&self, group: usize) -> Duration {
+        self.cost * self.symbols[group].into()
+    }
+}
+
 /// Bottlenecks side by side: when the first datagram is through, and how much later the
 /// next, in ns.
 struct Lanes {
@@ -324,7 +355,7 @@ mod tests {
     fn chosen(paths: &mut Paths, count: usize) -> Vec<usize> {
         let choose = |_| {
             let (index, _) = paths
-                .choose(Time::ZERO, BYTES, 1, NS_PER_BYTE)
+                .choose(Time::ZERO, BYTES, 1, NS_PER_BYTE, None)
                 .expect("there is one");
             paths.sending(Time::ZERO, index, BYTES, NS_PER_BYTE);
             index

@@ -155,7 +155,10 @@ impl Peer {
         };
         let rate = self.paths.rate().map_or(link, |rate| rate * gain);
         let rate = rate.min(self.ceiling);
-        let least = self.paths.rate().map_or(link * LEAST_SHARE, |rate| rate * LEAST_KNOWN_SHARE);
+        let least = self
+            .paths
+            .rate()
+            .map_or(link * LEAST_SHARE, |rate| rate * LEAST_KNOWN_SHARE);
         self.pacer.set_rate(rate.clamp(least.min(link), link));
     }
 

@@ -226,7 +226,11 @@ fn agree(one: &[Option<u16>], other: &[Option<u16>]) -> bool {
         .zip(other)
         .filter_map(|(one, other)| Some(((*one)?, (*other)?)))
         .collect();
-    let both = one.iter().flatten().count().min(other.iter().flatten().count());
+    let both = one
+        .iter()
+        .flatten()
+        .count()
+        .min(other.iter().flatten().count());
     let known = &known;
     let pairs = (0..known.len()).flat_map(|a| (0..a).map(move |b| (known[a], known[b])));
     let (odd, all) = pairs.fold((0, 0), |(odd, all), (a, b)| {

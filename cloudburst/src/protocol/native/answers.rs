@@ -177,7 +177,7 @@ impl Native {
                         path.length_refuted(now, datagrams.most, datagrams);
                     }
                     if outgoing
-                        .cut_anew(initial, &loss, &self.config.budget)
+                        .cut_anew(initial, (&loss, patience), &self.config.budget)
                         .is_err()
                     {
                         return self.give_up(id, Reason::Unreachable);

@@ -188,7 +188,7 @@ impl Native {
         }
         known.outgoing += 1;
         known.sent_at = Some(now);
-        outgoing.begin(&known.paths.loss());
+        outgoing.begin(&known.paths.loss(), known.patience());
         self.statistics.messages_accepted += 1;
         self.statistics.outgoing_now += 1;
         self.statistics.outgoing_bytes_now += outgoing.bytes() as u64;

@@ -62,7 +62,7 @@ impl Native {
         // By two ways at once: either may be dead without our knowing it yet.
         let mut routes = [None; 2];
         for route in &mut routes {
-            let index = peer.paths.choose(now, 0, 0, 0.0);
+            let index = peer.paths.choose(now, 0, 0, 0.0, None);
             *route = index.map(|(index, _)| peer.paths.get_mut(index).route);
         }
         let message = id.message;

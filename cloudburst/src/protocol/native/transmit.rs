@@ -16,6 +16,8 @@ use crate::wire;
 /// Symbols for one way in a row, at most: a train that the kernel cuts (GSO) has
 /// up to 64 datagrams, and other messages should not have to wait for long.
 const MAX_TRAIN: u32 = 16;
+/// Into how many trains a message is cut at least where losses are uneven.
+const SPREAD_PARTS: u32 = 4;
 /// Bytes to an address without token that symbols leave to challenges.
 const RESERVE_BYTES: u64 = 200;
 
@@ -149,7 +151,8 @@ impl Native {
             };
             at += bytes;
         }
-        outgoing.note_sent(count, peer.paths.get_mut(index).id);
+        let path = peer.paths.get(index);
+        outgoing.note_sent(count, path.id, path.group);
         outgoing.expected = outgoing.expected.max(expected);
         peer.sent_at = Some(now);
         peer.pacer.sent(now, at);
@@ -175,9 +178,13 @@ impl Native {
         };
         if datagram_bytes > longest {
             // The ways have become narrower since it was cut.
-            let loss = peer.paths.loss();
+            let weather = (&peer.paths.loss(), peer.patience());
             if outgoing
-                .cut_anew(symbol_bytes(longest, is_sealing), &loss, &self.config.budget)
+                .cut_anew(
+                    symbol_bytes(longest, is_sealing),
+                    weather,
+                    &self.config.budget,
+                )
                 .is_err()
             {
                 self.give_up(id, Reason::Refused);
@@ -195,11 +202,18 @@ impl Native {
             .div_ceil(datagram_bytes);
         let ns_per_byte = peer.default_ns_per_byte(self.config.bytes_per_s());
         let symbols = outgoing.remaining().min(may.max(1) as u32);
-        let (index, share) = peer
-            .paths
-            .choose(now, datagram_bytes, symbols, ns_per_byte)?;
+        let (index, share) = peer.paths.choose(
+            now,
+            datagram_bytes,
+            symbols,
+            ns_per_byte,
+            outgoing.spread.as_ref(),
+        )?;
         let most = (room / datagram_bytes).min(MAX_TRAIN as usize) as u32;
         let mut count = share.clamp(1, most);
+        if outgoing.spread.is_some() {
+            count = count.min(outgoing.symbols().div_ceil(SPREAD_PARTS));
+        }
         if !peer.is_ours {
             let ip = peer.paths.live().next()?.route.remote.ip();
             // Some is left for asking for a token, or nothing may ever be sent again.
