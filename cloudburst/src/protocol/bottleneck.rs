@@ -24,6 +24,8 @@ const FOREIGN_HALF_LIFE: Duration = Duration::from_millis(500);
 /// How much of a sample is taken over that tells of a faster link, and of a slower one.
 const FASTER: f64 = 0.25;
 const SLOWER: f64 = 0.0625;
+/// The same if it seems less than half as fast.
+const MUCH_SLOWER: f64 = 0.25;
 /// How much faster it is taken for after a word of the peer that tells nothing of it.
 const HOPE: f64 = 1.0 / 64.0;
 /// And if it was not learnt for so long.
@@ -212,7 +214,7 @@ impl Bottleneck {
         self.own = own;
         let is_long = mark.burst.bytes >= BURST_BYTES && own > NOISE.max(sending / 4);
         let sample = (own + sending).as_nanos() as f64 / (mark.burst.bytes as f64 * through);
-        let is_slow = self.ns_per_byte.is_some_and(|before| sample > before);
+        let is_slow = self.ns_per_byte.is_none_or(|before| sample > before);
         if is_long && (is_slow || through >= MOST_THROUGH) {
             // If it was others who filled the queue, it says little of the rate.
             self.learn_rate(sample, own > foreign);
@@ -227,7 +229,11 @@ impl Bottleneck {
             // What others put into the queue meanwhile looks like a slow link: that it is
             // slower is believed reluctantly, that it is faster readily.
             Some(before) if sample > before => {
-                let weight = if is_ours { SLOWER } else { 0.0 };
+                let weight = match (is_ours, sample > 2.0 * before) {
+                    (false, _) => 0.0,
+                    (true, false) => SLOWER,
+                    (true, true) => MUCH_SLOWER,
+                };
                 before + (sample.min(2.0 * before) - before) * weight
             }
             Some(before) => before + (sample - before) * FASTER,

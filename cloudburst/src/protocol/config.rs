@@ -36,7 +36,8 @@ pub struct Config {
     /// The share of the link that may be used, above 0 and at most 1 (§III-B's
     /// *r*). Default 1.
     pub share: f64,
-    /// How source symbols are summed up. Default [`Schedule::Default`].
+    /// How source symbols are summed up. Default [`Schedule::Mds`]: no symbol is sent in vain,
+    /// at some microseconds more per message than [`Schedule::Default`] takes.
     pub schedule: Schedule,
     /// The longest message that is sent or taken, in bytes. Default 4 MiB.
     pub max_message_bytes: usize,

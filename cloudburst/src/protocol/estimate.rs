@@ -129,7 +129,14 @@ impl Loss {
         } else {
             MOST_LOSS
         };
-        repairs(n, |sent| lost_of(sent, self.share.min(most)))
+        repairs(n, n, |sent| lost_of(sent, self.share.min(most)))
+    }
+
+    /// The same for `n` symbols that are missing still, of which there are few.
+    pub(super) fn repeated_redundancy(&self, n: u32) -> u32 {
+        repairs(n, 2 * n, |sent| {
+            lost_of(sent, self.share.min(MOST_REPEATED_LOSS))
+        })
     }
 
     /// Whether losses come so close together that it is queues that overflow.
@@ -144,7 +151,7 @@ impl Loss {
         }
         let share = self.long_share.max(self.share);
         let dispersion = self.dispersion.clamp(1.0, Self::MOST_DISPERSION);
-        repairs(n, |sent| uneven_lost_of(sent, share, dispersion))
+        repairs(n, n, |sent| uneven_lost_of(sent, share, dispersion))
     }
 }
 
@@ -202,7 +209,9 @@ pub(super) enum Overload {
 
 /// A share of losses above which it is of no use to send still more at once.
 const MOST_LOSS: f64 = 0.35;
-/// The same if queues overflow: more symbols would only raise it.
+/// The same for what is sent once more.
+const MOST_REPEATED_LOSS: f64 = 0.5;
+/// The same for a message's first burst if queues overflow: more symbols would only raise it.
 const MOST_OVERFLOW: f64 = 0.1;
 /// And then there is no reserve above this.
 const OVERLOAD: f64 = 0.2;
@@ -211,8 +220,8 @@ const OVERFLOW_DISPERSION: f64 = 4.0;
 /// Standard deviations that 99 % of a normal distribution lie below.
 const DEVIATIONS: f64 = 2.33;
 
-/// As many as are lost of `n` symbols and themselves.
-fn repairs(n: u32, lost_of: impl Fn(u32) -> u32) -> u32 {
+/// As many as are lost of `n` symbols and themselves, at most `most`.
+fn repairs(n: u32, most: u32, lost_of: impl Fn(u32) -> u32) -> u32 {
     let mut repairs = 0;
     // Each repair symbol can be lost too; some rounds are enough.
     for _ in 0..8 {
@@ -222,7 +231,7 @@ fn repairs(n: u32, lost_of: impl Fn(u32) -> u32) -> u32 {
         }
         repairs = needed;
     }
-    repairs.min(n)
+    repairs.min(most)
 }
 
 fn uneven_lost_of(count: u32, loss: f64, dispersion: f64) -> u32 {

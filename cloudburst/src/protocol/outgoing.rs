@@ -303,7 +303,7 @@ impl Outgoing {
         // overflows: then all at once would be lost again, and the budget with it.
         let part = (self.symbols() / CAREFUL_PART).max(CAREFUL_LEAST);
         let careful = CAREFUL_GROWTH * news + part;
-        let more = (missing + loss.redundancy(missing)).max(self.for_each_block());
+        let more = (missing + loss.repeated_redundancy(missing)).max(self.for_each_block());
         self.resend(now, patience, is_news, more.min(careful));
     }
 
@@ -325,7 +325,7 @@ impl Outgoing {
         } else {
             self.have = Some(0);
             self.asks = 0;
-            self.resend(now, patience, true, all + loss.redundancy(all));
+            self.resend(now, patience, true, all + loss.repeated_redundancy(all));
         }
         self.tails = 0;
     }
@@ -342,7 +342,7 @@ impl Outgoing {
 
     /// The receiver has no room for so long.
     pub(super) fn hold(&mut self, now: Time, pause: Duration) -> Time {
-        if !self.is_busy {
+        if !self.is_busy || self.busies == 0 {
             self.busies = (self.busies + 1).min(MOST_DOUBLINGS);
         }
         self.is_busy = true;

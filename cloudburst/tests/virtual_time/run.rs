@@ -133,13 +133,27 @@ impl World {
         }
     }
 
+    /// What the slowest path takes for all messages.
+    fn time_for_all(&self) -> Duration {
+        let bytes: usize = self
+            .ledger
+            .messages
+            .iter()
+            .map(|message| message.bytes)
+            .sum();
+        let paths = self.network.paths.iter();
+        let links = paths.flat_map(|path| path.directions.iter().map(|it| it.link.bits_per_s()));
+        let slowest = links.min().unwrap_or(u64::MAX).max(1);
+        Duration::from_secs_f64(bytes as f64 * 8.0 / slowest as f64)
+    }
+
     fn check_all_delivered(&self) {
         assert_eq!(self.not_accepted, [], "a quota is too small");
         for message in &self.ledger.messages {
             let lifetime = self.scenario.hosts[message.from].config.budget.lifetime;
             match message.fate {
                 Some(Fate::Delivered(receipt)) => assert!(
-                    receipt.completion < lifetime / 2,
+                    receipt.completion < lifetime / 2 + self.time_for_all(),
                     "{:?} is long for nothing in the way: {message:?}",
                     receipt.completion
                 ),

@@ -41,7 +41,7 @@ pub(crate) struct EndpointOptions {
     #[arg(long, default_value = "0")]
     pub(crate) dscp: Dscp,
     /// How packets are summed up.
-    #[arg(long, value_enum, default_value_t = ScheduleName::Default)]
+    #[arg(long, value_enum, default_value_t = ScheduleName::Mds)]
     pub(crate) schedule: ScheduleName,
 }
 
