@@ -64,8 +64,6 @@ pub(super) struct Survey {
 enum State {
     /// No survey is under way.
     Resting,
-    /// One is, and its next step is due.
-    Between,
     /// The train went by this path, and answers may come until then.
     Waiting { leader: usize, until: Time },
 }
@@ -125,7 +123,7 @@ impl Survey {
 
     pub(super) fn next_due(&self) -> Time {
         match self.state {
-            State::Resting | State::Between => self.next_at,
+            State::Resting => self.next_at,
             State::Waiting { until, .. } => until,
         }
     }
@@ -137,7 +135,6 @@ impl Survey {
         }
         match self.state {
             State::Waiting { leader, .. } if self.found.len() == live.len() => self.judge(leader),
-            State::Between if self.found.len() == live.len() => {}
             _ => {
                 self.found.clear();
                 self.found.resize(live.len(), None);
