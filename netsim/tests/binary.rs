@@ -38,7 +38,7 @@ fn a_run_is_the_same_everywhere() {
         "3",
         "--json",
     ]);
-    assert_eq!(manifest["totals"]["hops"], 4_386_538);
+    assert_eq!(manifest["totals"]["hops"], 4_386_493);
     assert_eq!(manifest["totals"]["end_ns"], 14_759_144);
 }
 

@@ -24,7 +24,15 @@ fn scenario() -> impl Strategy<Value = String> {
         Just("discipline = 'wrr', queue = [{ weight = 3 }, {}, { buffer_bytes = 1500 }]"),
         Just("shared = { buffer_bytes = 20_000, alpha = 0.5 }"),
     ];
-    let policy = prop_oneof![Just("ecmp"), Just("rps"), Just("least_delay")];
+    let policy = prop_oneof![
+        Just("ecmp"),
+        Just("rps"),
+        Just("drb"),
+        Just("presto"),
+        Just("letflow"),
+        Just("tr"),
+        Just("tr_guarded")
+    ];
     let buffer = 1_500..40_000u32;
     let load = (1..=100u32, 0..100u64);
     (fabric, transport, ports, policy, buffer, load).prop_map(

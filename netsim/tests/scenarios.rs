@@ -106,6 +106,7 @@ fn nothing_has_no_capacity() {
     );
     refused("leaves = 2", "leaves = 60000", &["fabric", "ports"]);
     refused("leaves = 2", "leaves = 5000", &["fabric.leaves", "paths"]);
+    refused("spines = 2", "spines = 17", &["fabric.spines = 17", "16"]);
     refused(
         "[fabric]",
         "[port]\nbuffer_bytes = 1000\n[fabric]",
@@ -257,6 +258,22 @@ fn schemes_change_what_they_name_and_nothing_else() {
     assert_ne!(one.transport.control, plain.transport.control);
     assert_eq!(one.transport.recovery, plain.transport.recovery);
     assert_eq!(rps.balance.policy, netsim::Policy::Rps);
+}
+
+#[test]
+fn settings_of_policies_are_checked() {
+    let balance =
+        |text: &str| GOOD.replace("[fabric]", &format!("balance = {{ {text} }}\n[fabric]"));
+    for (text, told) in [
+        ("policy = 'fastest'", "unknown variant `fastest`"),
+        ("letflow_gap_us = -1", "balance.letflow_gap_us = -1"),
+        ("tr = { guard_us = nan }", "balance.tr.guard_us"),
+        ("tr = { slack_us = 1e12 }", "balance.tr.slack_us"),
+        ("tr = { grd_us = 1 }", "unknown field `grd_us`"),
+    ] {
+        let error = error(&balance(text));
+        assert!(error.contains(told), "{told} is not in: {error}");
+    }
 }
 
 #[test]

@@ -2,5 +2,6 @@
 //! [random streams](random).
 
 pub(crate) mod packet;
+pub(crate) mod prefetch;
 pub(crate) mod random;
 pub(crate) mod wheel;

@@ -5,6 +5,8 @@
 //! and of queued packets are chained through the entries themselves: nothing is allocated for a
 //! packet or an event once the slab has grown to what is in flight.
 
+use splitter_common::balance::ttl::Level;
+
 /// The end of a list, and "no packet".
 pub(crate) const NONE: u32 = u32::MAX;
 
@@ -67,8 +69,6 @@ pub(crate) mod flag {
 
 /// Priorities that fit into a packet; 0 is the most urgent.
 pub(crate) const PRIORITIES: u8 = 8;
-/// Values of the backlog that an ACK brings from the spine: 5 bits of the TTL (TR, A-T2).
-pub(crate) const FAR_STEPS: u64 = 32;
 
 const KIND_MASK: u8 = 0b111;
 const FAR_SHIFT: u8 = 3;
@@ -101,15 +101,15 @@ impl Packet {
         }
     }
 
-    /// The backlog of the spine's port, in 32nds of its buffer, that an ACK carries.
-    pub(crate) fn far(&self) -> u8 {
-        self.kind_and_far >> FAR_SHIFT
+    /// How full the spine's port was, as an ACK tells in 5 bits of its TTL (TR, A-T2). The rest of
+    /// the TTL has no part here: hosts look at nothing of it.
+    pub(crate) fn far(&self) -> Level {
+        Level::new(self.kind_and_far >> FAR_SHIFT).unwrap_or_default()
     }
 
-    /// Stamps the backlog; what does not fit into 5 bits becomes the largest value that does.
-    pub(crate) fn set_far(&mut self, steps: u64) {
-        let steps = steps.min(FAR_STEPS - 1) as u8;
-        self.kind_and_far = (self.kind_and_far & KIND_MASK) | (steps << FAR_SHIFT);
+    /// Writes that.
+    pub(crate) fn set_far(&mut self, level: Level) {
+        self.kind_and_far = (self.kind_and_far & KIND_MASK) | (level.number() << FAR_SHIFT);
     }
 
     pub(crate) fn has(&self, flag: u8) -> bool {
@@ -208,11 +208,11 @@ mod tests {
         let mut packet = Packet::new(Kind::Ack);
         packet.set(flag::ECT, true);
         packet.set_priority(5);
-        packet.set_far(40);
+        packet.set_far(Level::new(31).expect("the highest"));
         packet.set(flag::CE, true);
         packet.set(flag::ECT, false);
         assert_eq!(packet.kind(), Kind::Ack);
-        assert_eq!((packet.far(), packet.priority()), (31, 5));
+        assert_eq!((packet.far().number(), packet.priority()), (31, 5));
         assert!(packet.has(flag::CE) && !packet.has(flag::ECT));
     }
 

@@ -71,14 +71,6 @@ impl Random {
     }
 }
 
-/// Spreads the bits of a number (the finaliser of SplitMix64): hashes for ECMP.
-#[inline]
-pub(crate) fn mix(value: u64) -> u64 {
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,7 +7,10 @@
 //! times as much. When time enters a block, its list moves one level down, in order. Most events
 //! are a link's propagation away and are put in once or twice.
 
-use super::packet::{NONE, Packet, Slab};
+use super::{
+    packet::{NONE, Packet, Slab},
+    prefetch::prefetch,
+};
 
 /// Events must lie before this: 18 minutes.
 pub(crate) const HORIZON_NS: u64 = 1 << (NEAR_BITS + MIDDLE_BITS + FAR_BITS);
@@ -165,9 +168,15 @@ impl Level {
     fn take_first(&mut self, slab: &mut Slab, slot: u64) -> u32 {
         let list = &mut self.lists[slot as usize];
         let first = list.first;
-        list.first = slab[first].next;
-        if list.first == NONE {
+        let mut next = slab[first].next;
+        list.first = next;
+        if next == NONE {
             self.clear(slot);
+            // Under load there is an event for most nanoseconds.
+            next = self.lists[((slot + 1) & self.mask) as usize].first;
+        }
+        if next != NONE {
+            prefetch(&slab[next]);
         }
         first
     }

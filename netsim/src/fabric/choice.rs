@@ -1,187 +1,156 @@
-//! A leaf's choice of uplink: everything that balancing policies see of the simulator, and all
-//! that the simulator sees of them.
+//! A leaf's choice of uplink: hosts the policies of `splitter_common::balance`.
+//!
+//! The policy decides with the very code that a kernel program runs. This is its shell: it knows
+//! what belongs to a leaf and what to a flow, and hands both over with the packet.
+
+use splitter_common::balance::{
+    Balancer, Drb, Ecmp, LetFlow, Packet, PathId, Paths, Presto, Rps, ShortFlows, Tr,
+};
 
 use crate::{
-    core::random::{Purpose, Random, mix},
-    scenario::Policy,
+    core::random::{Purpose, Random},
+    scenario::{Balance, Policy},
 };
 
 /// What is asked of a policy: where this packet goes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Question {
     /// The leaf that asks.
-    pub(crate) leaf: u16,
-    /// The leaf that the packet goes to.
-    pub(crate) to_leaf: u16,
-    /// The flow, from 0; ACKs are a flow of their own (A-T10).
-    pub(crate) flow: u32,
-    /// The packet is an ACK, and goes against the flow's data.
-    pub(crate) reverse: bool,
-    /// On the wire.
-    #[expect(dead_code, reason = "policies that count bytes need it")]
-    pub(crate) bytes: u16,
-    /// The time.
-    pub(crate) now_ns: u64,
+    pub(crate) leaf: usize,
+    /// Where the policy keeps what it knows of the flow. Each flow and direction is balanced at one
+    /// leaf, so the number names the leaf's entry for it too.
+    pub(crate) slot: usize,
+    /// The packet.
+    pub(crate) packet: Packet,
 }
 
 impl Question {
-    /// Where a policy keeps what it knows of the flow: each flow and direction is balanced at one
-    /// leaf, so the number names the leaf's entry for it too.
-    pub(crate) fn slot(&self) -> usize {
-        (self.flow as usize) << 1 | usize::from(self.reverse)
+    /// About a packet of a flow; `reverse` is an ACK, which is of a flow of its own (A-T10).
+    #[inline]
+    pub(crate) fn new(leaf: usize, flow: u32, reverse: bool, bytes: u16, now_ns: u64) -> Self {
+        let slot = (flow as usize) << 1 | usize::from(reverse);
+        Self {
+            leaf,
+            slot,
+            packet: Packet {
+                now_ns,
+                bytes: bytes.into(),
+                // Policies mix it with their seed.
+                flow_hash: slot as u64,
+            },
+        }
     }
 }
 
-/// What a policy may know of a path.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PathView {
-    /// From this leaf to the destination's.
-    pub(crate) propagation_ns: u64,
-    /// What waits in this leaf's port.
-    pub(crate) local_backlog_ns: u64,
-    /// What waited in the spine's port towards the destination's leaf when the last ACK from there
-    /// passed it, in steps of a 32nd of its buffer (A-T2, A-T3).
-    pub(crate) far_backlog_ns: u64,
-}
-
-/// Shows the paths between two leaves, when a policy looks at them.
-pub(crate) trait Paths {
-    /// The path over a spine.
-    fn view(&self, spine: usize) -> PathView;
-    /// The spines whose links to both leaves work, in ascending order; never empty.
-    fn usable(&self) -> &[u16];
-}
-
-/// The policy of all leaves, and its state.
+/// The policy of all leaves, and its state. An arm for each, so that the compiler sees the policy
+/// and what it asks of the paths as one piece.
 #[derive(Debug)]
-pub(crate) struct Choice {
-    policy: Policy,
-    salt: u64,
-    random: Random,
+pub(crate) enum Choice {
+    Ecmp(Hosted<Ecmp>),
+    Rps(Hosted<Rps>),
+    Drb(Hosted<Drb>),
+    Presto(Hosted<Presto>),
+    LetFlow(Hosted<LetFlow>),
+    Tr(Hosted<Tr>),
 }
 
 impl Choice {
-    pub(crate) fn new(policy: Policy, seed: u64) -> Self {
+    /// `slowest_rtt_ns` is the round trip between hosts over the slowest path, idle.
+    pub(crate) fn new(balance: &Balance, leaves: usize, slowest_rtt_ns: u64, seed: u64) -> Self {
         let mut random = Random::new(seed, Purpose::Policy, 0);
-        let salt = u64::from(random.bits()) << 32;
-        Self {
-            policy,
-            salt,
-            random,
+        let seed = u64::from(random.bits()) << 32 | u64::from(random.bits());
+        match balance.policy {
+            Policy::Ecmp => Self::Ecmp(Hosted::new(Ecmp { seed }, vec![(); leaves])),
+            Policy::Rps => Self::Rps(Hosted::new(Rps { seed }, vec![(); leaves])),
+            Policy::Drb => Self::Drb(Hosted::new(Drb { seed }, vec![(); leaves])),
+            Policy::Presto => {
+                let cell_bytes = balance.presto_cell_bytes;
+                Self::Presto(Hosted::new(Presto { cell_bytes, seed }, vec![(); leaves]))
+            }
+            Policy::LetFlow => {
+                let gap_ns = ns(balance.letflow_gap_us);
+                Self::LetFlow(Hosted::new(LetFlow { gap_ns, seed }, vec![(); leaves]))
+            }
+            Policy::Tr | Policy::TrGuarded => {
+                // Of the slowest path, lest flows there seem to pause between windows (A-T7).
+                let timeout_ns = balance.tr.timeout_us.map_or(slowest_rtt_ns, ns);
+                let short_flows = vec![ShortFlows::new(timeout_ns); leaves];
+                Self::Tr(Hosted::new(tr(balance, seed), short_flows))
+            }
         }
     }
 
-    /// Whether ACKs are to bring the backlog of spines.
-    pub(crate) fn wants_far_backlog(&self) -> bool {
-        self.policy == Policy::LeastDelay
+    /// Whether it matters what waits at ports.
+    #[inline]
+    pub(crate) fn looks_at_backlog(&self) -> bool {
+        matches!(self, Self::Tr(_))
     }
 
     /// The spine that the packet goes over.
     #[inline]
-    pub(crate) fn choose(&mut self, question: &Question, paths: &impl Paths) -> usize {
-        let usable = paths.usable();
-        let draw = match self.policy {
-            Policy::Ecmp => self.hash(question),
-            Policy::Rps | Policy::LeastDelay => self.random.bits(),
-        };
-        let index = ((u64::from(draw) * usable.len() as u64) >> 32) as usize;
-        if self.policy == Policy::LeastDelay {
-            return least_delay(paths, index);
+    pub(crate) fn choose(&mut self, question: &Question, paths: &impl Paths) -> PathId {
+        match self {
+            Self::Ecmp(it) => it.choose(question, paths),
+            Self::Rps(it) => it.choose(question, paths),
+            Self::Drb(it) => it.choose(question, paths),
+            Self::Presto(it) => it.choose(question, paths),
+            Self::LetFlow(it) => it.choose(question, paths),
+            Self::Tr(it) => it.choose(question, paths),
         }
-        usize::from(usable[index])
-    }
-
-    /// As a switch's hash of the 5-tuple: each flow and direction has its own ports, and each leaf
-    /// its own salt.
-    fn hash(&self, question: &Question) -> u32 {
-        let leaf = u64::from(question.leaf) << 33 | u64::from(question.to_leaf) << 49;
-        (mix(mix(question.slot() as u64 ^ leaf) ^ self.salt) >> 32) as u32
     }
 }
 
-/// The path that is the fastest as far as the leaf knows; among equals the first from a random one
-/// on, lest all leaves take the same.
-fn least_delay(paths: &impl Paths, start: usize) -> usize {
-    let usable = paths.usable();
-    let (before, after) = usable.split_at(start);
-    let in_turn = after.iter().chain(before).map(|it| usize::from(*it));
-    let delay_ns = |spine: &usize| {
-        let view = paths.view(*spine);
-        view.propagation_ns + view.local_backlog_ns + view.far_backlog_ns
+/// A policy with what it remembers.
+#[derive(Debug)]
+pub(crate) struct Hosted<B: Balancer> {
+    policy: B,
+    /// By leaf: the flows of a leaf share its uplinks, wherever they go to.
+    shared: Vec<B::Shared>,
+    /// By slot.
+    flows: Vec<B::Flow>,
+}
+
+impl<B: Balancer> Hosted<B> {
+    fn new(policy: B, shared: Vec<B::Shared>) -> Self {
+        Self {
+            policy,
+            shared,
+            flows: Vec::new(),
+        }
+    }
+
+    #[inline]
+    fn choose(&mut self, question: &Question, paths: &impl Paths) -> PathId {
+        let Question { leaf, slot, packet } = question;
+        if *slot >= self.flows.len() {
+            self.flows.resize(slot + 1, B::Flow::default());
+        }
+        let flow = &mut self.flows[*slot];
+        let shared = &mut self.shared[*leaf];
+        self.policy.choose(shared, flow, paths, packet)
+    }
+}
+
+fn tr(balance: &Balance, seed: u64) -> Tr {
+    let mode = if balance.policy == Policy::TrGuarded {
+        Tr::guarded()
+    } else {
+        Tr::paper()
     };
-    in_turn.min_by_key(delay_ns).unwrap_or_default()
+    let settings = &balance.tr;
+    Tr {
+        threshold_bytes: settings.threshold_bytes,
+        guard_ns: settings.guard_us.map_or(mode.guard_ns, ns),
+        slack_ns: settings.slack_us.map_or(mode.slack_ns, ns),
+        counts_serialisation: settings.counts_serialisation,
+        seed,
+    }
+}
+
+fn ns(us: f64) -> u64 {
+    (us * 1000.0) as u64
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct Fixed(Vec<PathView>, Vec<u16>);
-
-    impl Paths for Fixed {
-        fn view(&self, spine: usize) -> PathView {
-            self.0[spine]
-        }
-        fn usable(&self) -> &[u16] {
-            &self.1
-        }
-    }
-
-    fn paths() -> Fixed {
-        let view = |propagation_ns, local_backlog_ns, far_backlog_ns| PathView {
-            propagation_ns,
-            local_backlog_ns,
-            far_backlog_ns,
-        };
-        let views = vec![view(9, 0, 0), view(0, 0, 8), view(1, 1, 0), view(1, 0, 1)];
-        Fixed(views, vec![0, 1, 3])
-    }
-
-    fn question(flow: u32, reverse: bool) -> Question {
-        Question {
-            leaf: 0,
-            to_leaf: 1,
-            flow,
-            reverse,
-            bytes: 1500,
-            now_ns: 0,
-        }
-    }
-
-    #[test]
-    fn a_flow_keeps_its_path_and_flows_spread_over_what_works() {
-        let mut choice = Choice::new(Policy::Ecmp, 1);
-        let mut counts = [0; 4];
-        for flow in 0..3000 {
-            let first = choice.choose(&question(flow, false), &paths());
-            assert_eq!(choice.choose(&question(flow, false), &paths()), first);
-            counts[first] += 1;
-        }
-        assert_eq!(counts[2], 0, "{counts:?}");
-        assert!(
-            counts.iter().all(|it| *it == 0 || (900..1100).contains(it)),
-            "{counts:?}"
-        );
-    }
-
-    #[test]
-    fn packets_are_spread_at_random() {
-        let mut choice = Choice::new(Policy::Rps, 1);
-        let mut counts = [0; 4];
-        for _ in 0..3000 {
-            counts[choice.choose(&question(0, false), &paths())] += 1;
-        }
-        assert!(
-            counts.iter().all(|it| *it == 0 || (900..1100).contains(it)),
-            "{counts:?}"
-        );
-    }
-
-    #[test]
-    fn the_least_delay_counts_all_there_is_to_know() {
-        let mut choice = Choice::new(Policy::LeastDelay, 1);
-        for _ in 0..20 {
-            assert_eq!(choice.choose(&question(0, false), &paths()), 3);
-        }
-    }
-}
+#[path = "choice_tests.rs"]
+mod tests;

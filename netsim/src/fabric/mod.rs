@@ -7,15 +7,17 @@ pub(crate) mod scheduler;
 mod setup;
 mod table;
 
+use splitter_common::balance::{PathId, ttl::Scale};
+
 use self::{
-    choice::{Choice, PathView, Paths, Question},
+    choice::{Choice, Question},
     layout::{Layout, Node},
     port::{FIFO, Port, Verdict},
     scheduler::Scheduler,
-    table::{Known, PathTable},
+    table::PathTable,
 };
 use crate::core::{
-    packet::{FAR_STEPS, Kind, Slab, flag},
+    packet::{Kind, Slab, flag},
     wheel::Wheel,
 };
 
@@ -57,9 +59,9 @@ pub(crate) struct Network {
     leaf_of: Vec<u16>,
     schedulers: Vec<Scheduler>,
     shared: Vec<SharedBuffer>,
-    /// Spines that work, for each pair of leaves.
-    usable: Vec<Vec<u16>>,
     paths: PathTable,
+    /// What levels of spines' ports mean, from the first of these ports on.
+    scales: Vec<Scale>,
     choice: Choice,
 }
 
@@ -106,23 +108,21 @@ impl Network {
                 return Some(id);
             }
             Node::LeafFromSpine { leaf, spine } => {
-                if packet.kind() == Kind::Ack && self.choice.wants_far_backlog() {
+                if packet.kind() == Kind::Ack && self.choice.looks_at_backlog() {
                     self.learn(usize::from(leaf), usize::from(spine), id);
                 }
                 self.transmit(self.layout.down_port(to), id);
             }
             Node::LeafFromHost(leaf) => {
                 let to_leaf = self.leaf_of[to];
-                let port = if to_leaf == leaf {
-                    self.layout.down_port(to)
+                if to_leaf == leaf {
+                    self.transmit(self.layout.down_port(to), id);
                 } else {
-                    let spine = self.choose(leaf, to_leaf, id);
-                    self.layout.uplink(usize::from(leaf), spine)
-                };
-                self.transmit(port, id);
+                    self.balance(usize::from(leaf), usize::from(to_leaf), id);
+                }
             }
             Node::Spine { spine, from } => {
-                if packet.kind() == Kind::Ack && self.choice.wants_far_backlog() {
+                if packet.kind() == Kind::Ack && self.choice.looks_at_backlog() {
                     self.stamp(usize::from(spine), usize::from(from), id);
                 }
                 let to_leaf = usize::from(self.leaf_of[to]);
@@ -165,47 +165,58 @@ impl Network {
         Ok(())
     }
 
+    /// A leaf sends a packet to another one, over the spine of its choice.
     #[inline]
-    fn choose(&mut self, leaf: u16, to_leaf: u16, id: u32) -> usize {
+    fn balance(&mut self, leaf: usize, to_leaf: usize, id: u32) {
+        let now_ns = self.wheel.now();
         let packet = &self.slab[id];
-        let question = Question {
-            leaf,
-            to_leaf,
-            flow: packet.flow,
-            reverse: packet.kind() == Kind::Ack,
-            bytes: packet.bytes,
-            now_ns: self.wheel.now(),
-        };
-        let (leaf, to_leaf) = (usize::from(leaf), usize::from(to_leaf));
-        let first = self.layout.uplink(leaf, 0);
-        let paths = PathsBetween {
-            uplinks: &self.ports[first..first + self.layout.spines],
-            schedulers: &self.schedulers,
-            known: self.paths.between(leaf, to_leaf),
-            usable: &self.usable[leaf * self.layout.leaves + to_leaf],
-            now_ns: question.now_ns,
-        };
-        self.choice.choose(&question, &paths)
+        let reverse = packet.kind() == Kind::Ack;
+        let question = Question::new(leaf, packet.flow, reverse, packet.bytes, now_ns);
+        if !self.schedulers.is_empty() && self.choice.looks_at_backlog() {
+            self.look_at_queues(leaf);
+        }
+        let paths = self.paths.between(leaf, to_leaf, now_ns);
+        let path = self.choice.choose(&question, &paths);
+        let port = self.layout.uplink(leaf, path.index());
+        self.transmit(port, id);
+        let free_at_ns = self.ports[port].idle_from_ns();
+        self.paths.set_uplink(leaf, path, free_at_ns);
+    }
+
+    /// Ports that do not serve in order of arrival know when they are free only as they go.
+    fn look_at_queues(&mut self, leaf: usize) {
+        let now_ns = self.wheel.now();
+        for path in PathId::all().take(self.layout.spines) {
+            let port = &self.ports[self.layout.uplink(leaf, path.index())];
+            let backlog_ns = backlog_ns(port, &self.schedulers, now_ns);
+            self.paths.set_uplink(leaf, path, now_ns + backlog_ns);
+        }
     }
 
     /// The spine writes into an ACK how full its port is towards the leaf that the ACK comes from:
     /// the way that data take in the other direction (TR, A-T2).
     fn stamp(&mut self, spine: usize, from_leaf: usize, id: u32) {
-        let port = &self.ports[self.layout.spine_port(spine, from_leaf)];
-        let backlog = backlog_ns(port, &self.schedulers, self.wheel.now());
-        let steps = backlog * FAR_STEPS / port.buffer_ns().max(1);
-        self.slab[id].set_far(steps);
+        let number = self.layout.spine_port(spine, from_leaf);
+        let backlog_ns = backlog_ns(&self.ports[number], &self.schedulers, self.wheel.now());
+        let level = self.scale(number).level(backlog_ns);
+        self.slab[id].set_far(level);
     }
 
+    /// The leaf takes it out again.
     fn learn(&mut self, leaf: usize, spine: usize, id: u32) {
         let packet = &self.slab[id];
-        let steps = packet.far();
         // An ACK goes against its flow, so it comes from where the flow's data go to.
         let from = self.ends[packet.flow as usize].to;
         let from_leaf = usize::from(self.leaf_of[usize::from(from)]);
-        let step_ns = self.ports[self.layout.spine_port(spine, from_leaf)].buffer_ns() / FAR_STEPS;
+        let scale = self.scale(self.layout.spine_port(spine, from_leaf));
+        let backlog_ns = scale.backlog_ns(packet.far());
+        let now_ns = self.wheel.now();
         self.paths
-            .learn(leaf, spine, from_leaf, u64::from(steps) * step_ns);
+            .learn([leaf, spine, from_leaf], backlog_ns, now_ns);
+    }
+
+    fn scale(&self, spine_port: usize) -> Scale {
+        self.scales[spine_port - self.layout.spine_port(0, 0)]
     }
 
     #[inline]
@@ -313,35 +324,6 @@ impl Network {
     fn drop(&mut self, id: u32) {
         self.counters.dropped += 1;
         self.slab.remove(id);
-    }
-}
-
-/// The paths between two leaves as they are now.
-struct PathsBetween<'a> {
-    uplinks: &'a [Port],
-    schedulers: &'a [Scheduler],
-    known: &'a [Known],
-    usable: &'a [u16],
-    now_ns: u64,
-}
-
-impl Paths for PathsBetween<'_> {
-    #[inline]
-    fn view(&self, spine: usize) -> PathView {
-        let Known {
-            propagation_ns,
-            far_backlog_ns,
-        } = self.known[spine];
-        PathView {
-            propagation_ns: u64::from(propagation_ns),
-            local_backlog_ns: backlog_ns(&self.uplinks[spine], self.schedulers, self.now_ns),
-            far_backlog_ns: u64::from(far_backlog_ns),
-        }
-    }
-
-    #[inline]
-    fn usable(&self) -> &[u16] {
-        self.usable
     }
 }
 

@@ -111,6 +111,12 @@ impl Port {
         self.busy_until_ps.div_ceil(PS)
     }
 
+    /// The nanosecond within which the transmitter falls idle.
+    #[inline]
+    pub(crate) fn idle_from_ns(&self) -> u64 {
+        self.busy_until_ps / PS
+    }
+
     /// How long a packet that came now would wait behind what the transmitter has taken.
     #[inline]
     pub(crate) fn backlog_ns(&self, now_ns: u64) -> u64 {
@@ -125,6 +131,11 @@ impl Port {
     /// Time that so many bytes take to send.
     pub(crate) fn time_of_ns(&self, bytes: u64) -> u64 {
         bytes * u64::from(self.ps_per_byte) / PS
+    }
+
+    /// Its rate, as exact as it keeps it.
+    pub(crate) fn bits_per_second(&self) -> u64 {
+        8_000_000_000_000 / u64::from(self.ps_per_byte)
     }
 
     /// Whether it belongs to a switch, and not to a host.

@@ -1,12 +1,17 @@
 //! Builds a network out of a scenario.
 
+use splitter_common::{
+    balance::{Ageing, ttl::Scale},
+    drain::ServiceTime,
+};
+
 use super::{
     Counters, Network, SharedBuffer,
     choice::Choice,
     layout::{Layout, Node},
     port::{FIFO, Port},
     scheduler::Scheduler,
-    table::PathTable,
+    table::{Path, PathTable},
 };
 use crate::{
     core::{
@@ -14,7 +19,7 @@ use crate::{
         random::{Purpose, Random},
         wheel::Wheel,
     },
-    scenario::{Discipline, Fabric, Port as PortSettings, Scenario},
+    scenario::{Balance, Discipline, Fabric, FarAgeing, Port as PortSettings, Scenario},
 };
 
 impl Network {
@@ -58,13 +63,16 @@ impl Network {
                 .collect(),
             schedulers,
             shared: shared.map_or_else(Vec::new, |it| vec![it; switches]),
-            usable: usable(&layout, &ports),
-            paths: PathTable::new(layout.leaves, layout.spines, |leaf, spine, to_leaf| {
-                let near = &ports[layout.uplink(leaf, spine)];
-                let far = &ports[layout.spine_port(spine, to_leaf)];
-                near.propagation_ns.saturating_add(far.propagation_ns)
-            }),
-            choice: Choice::new(scenario.balance.policy, seed),
+            paths: path_table(scenario, &layout, &ports),
+            scales: (0..layout.spines * layout.leaves)
+                .map(|it| Scale::new(ports[layout.spine_port(0, 0) + it].buffer_ns()))
+                .collect(),
+            choice: Choice::new(
+                &scenario.balance,
+                layout.leaves,
+                slowest_rtt_ns(&layout, &ports),
+                seed,
+            ),
             layout,
             ports,
         }
@@ -72,11 +80,7 @@ impl Network {
 
     /// A pair of leaves without a working path, if there is one.
     pub(crate) fn unreachable(&self) -> Option<(usize, usize)> {
-        let leaves = self.layout.leaves;
-        let apart = |pair: &usize| pair / leaves != pair % leaves;
-        let mut pairs = (0..self.usable.len()).filter(apart);
-        let pair = pairs.find(|pair| self.usable[*pair].is_empty())?;
-        Some((pair / leaves, pair % leaves))
+        self.paths.unreachable()
     }
 }
 
@@ -97,20 +101,52 @@ fn scheduler_for(
     schedulers.len() as u32 - 1
 }
 
-/// The spines that work between each two leaves.
-fn usable(layout: &Layout, ports: &[Port]) -> Vec<Vec<u16>> {
-    let works = |leaf, to_leaf, spine| {
-        !ports[layout.uplink(leaf, spine)].failed
-            && !ports[layout.spine_port(spine, to_leaf)].failed
+/// What leaves know of paths before anything was sent.
+fn path_table(scenario: &Scenario, layout: &Layout, ports: &[Port]) -> PathTable {
+    let Balance { weighted, tr, .. } = &scenario.balance;
+    let ageing = match tr.ageing {
+        FarAgeing::Never => Ageing::Never,
+        FarAgeing::Drains => Ageing::Drains,
     };
-    let mut all = Vec::with_capacity(layout.leaves * layout.leaves);
-    for leaf in 0..layout.leaves {
-        for to_leaf in 0..layout.leaves {
-            let spines = (0..layout.spines).filter(|spine| works(leaf, to_leaf, *spine));
-            all.push(spines.map(|spine| spine as u16).collect());
-        }
-    }
-    all
+    PathTable::new(
+        layout.leaves,
+        layout.spines,
+        ageing,
+        |leaf, spine, to_leaf| {
+            let near = &ports[layout.uplink(leaf, spine)];
+            let far = &ports[layout.spine_port(spine, to_leaf)];
+            let rates = [near, far].map(Port::bits_per_second);
+            let slower = rates[0].min(rates[1]);
+            Path {
+                propagation_ns: near.propagation_ns.saturating_add(far.propagation_ns),
+                weight: if *weighted {
+                    (slower / 1_000_000).clamp(1, u32::MAX.into()) as u32
+                } else {
+                    1
+                },
+                // One after the other: times add up.
+                service: ServiceTime::from_bits_per_second(
+                    (u128::from(rates[0]) * u128::from(rates[1]) / u128::from(rates[0] + rates[1]))
+                        as u64,
+                ),
+                usable: !near.failed && !far.failed,
+            }
+        },
+    )
+}
+
+/// Of an idle fabric, between hosts at different leaves.
+fn slowest_rtt_ns(layout: &Layout, ports: &[Port]) -> u64 {
+    let slowest = |ports: &[Port]| ports.iter().map(|it| it.propagation_ns).max().unwrap_or(0);
+    let hosts = 2 * layout.hosts();
+    let uplinks = hosts + layout.leaves * layout.spines;
+    let links = [
+        &ports[..hosts / 2],
+        &ports[hosts / 2..hosts],
+        &ports[hosts..uplinks],
+        &ports[uplinks..],
+    ];
+    links.map(|it| 2 * u64::from(slowest(it))).iter().sum()
 }
 
 /// What was drawn for the spines.

@@ -1,64 +1,187 @@
-//! What leaves know of paths: how long they are, and what ACKs have told of the backlog behind
-//! spines.
+//! What leaves know of paths: how long they are, what waits at their own ports, and what ACKs have
+//! told of the backlog behind spines.
 //!
 //! With more than two leaves a spine's port depends on the destination, so backlogs are kept for
 //! each (leaf, spine, destination's leaf) and not for each uplink as the paper's text says (A-T2).
+//! What a policy reads for a packet lies side by side, as it looks at all paths.
+
+use splitter_common::{
+    balance::{Ageing, FarTable, MAX_PATHS, PathId, PathSet, PathView, Paths},
+    drain::ServiceTime,
+};
 
 /// Paths between all leaves.
 #[derive(Debug)]
 pub(crate) struct PathTable {
-    spines: usize,
     leaves: usize,
-    entries: Vec<Known>,
+    /// By leaf, then destination's leaf.
+    pairs: Vec<Pair>,
+    /// By leaf.
+    uplinks: Vec<Uplinks>,
+    ageing: Ageing,
 }
 
-/// What a leaf knows of a path.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Known {
+/// What a leaf knows of its paths to another one.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+pub(crate) struct Pair {
+    far: FarTable,
+    propagation_ns: [u32; MAX_PATHS],
+    weight: [u32; MAX_PATHS],
+    service: [ServiceTime; MAX_PATHS],
+    known: PathSet,
+    usable: PathSet,
+}
+
+/// When each uplink of a leaf will have sent what it holds, in whole ns.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+struct Uplinks {
+    free_at_ns: [u64; MAX_PATHS],
+}
+
+/// What never changes of a path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Path {
     /// Of both links together.
     pub(crate) propagation_ns: u32,
-    /// What waits behind the spine; 0 before any ACK has told (A-T3).
-    pub(crate) far_backlog_ns: u32,
+    /// Its share of what is spread by weight.
+    pub(crate) weight: u32,
+    /// What a byte takes on both links.
+    pub(crate) service: ServiceTime,
+    /// Both links work.
+    pub(crate) usable: bool,
 }
 
 impl PathTable {
-    /// `propagation_ns` is asked for leaf, spine and destination's leaf.
+    /// `path` is asked for leaf, spine and destination's leaf; of spines beyond [`MAX_PATHS`]
+    /// nothing is known.
     pub(crate) fn new(
         leaves: usize,
         spines: usize,
-        propagation_ns: impl Fn(usize, usize, usize) -> u32,
+        ageing: Ageing,
+        path: impl Fn(usize, usize, usize) -> Path,
     ) -> Self {
-        let mut table = Self {
-            spines,
-            leaves,
-            entries: vec![Known::default(); leaves * leaves * spines],
-        };
+        let mut pairs = Vec::with_capacity(leaves * leaves);
         for leaf in 0..leaves {
             for to_leaf in 0..leaves {
-                for spine in 0..spines {
-                    let index = table.index(leaf, to_leaf) + spine;
-                    table.entries[index].propagation_ns = propagation_ns(leaf, spine, to_leaf);
-                }
+                pairs.push(Pair::new(spines, |spine| path(leaf, spine, to_leaf)));
             }
         }
-        table
+        let idle = Uplinks {
+            free_at_ns: [0; MAX_PATHS],
+        };
+        Self {
+            leaves,
+            pairs,
+            uplinks: vec![idle; leaves],
+            ageing,
+        }
     }
 
     /// An ACK from `to_leaf` came over `spine` to `leaf`.
-    pub(crate) fn learn(&mut self, leaf: usize, spine: usize, to_leaf: usize, backlog_ns: u64) {
-        let index = self.index(leaf, to_leaf) + spine;
-        self.entries[index].far_backlog_ns = u32::try_from(backlog_ns).unwrap_or(u32::MAX);
-    }
-
-    /// All paths from `leaf` to `to_leaf`, by spine. They lie side by side, as a choice looks at
-    /// all of them.
     #[inline]
-    pub(crate) fn between(&self, leaf: usize, to_leaf: usize) -> &[Known] {
-        let first = self.index(leaf, to_leaf);
-        &self.entries[first..first + self.spines]
+    pub(crate) fn learn(
+        &mut self,
+        [leaf, spine, to_leaf]: [usize; 3],
+        backlog_ns: u64,
+        now_ns: u64,
+    ) {
+        let pair = &mut self.pairs[leaf * self.leaves + to_leaf];
+        if let Some(path) = PathId::new(spine) {
+            pair.far.behind_mut(path).hear(backlog_ns, now_ns);
+        }
     }
 
-    fn index(&self, leaf: usize, to_leaf: usize) -> usize {
-        (leaf * self.leaves + to_leaf) * self.spines
+    /// The uplink will have sent what it holds at `free_at_ns`.
+    #[inline]
+    pub(crate) fn set_uplink(&mut self, leaf: usize, path: PathId, free_at_ns: u64) {
+        self.uplinks[leaf].free_at_ns[path.index()] = free_at_ns;
+    }
+
+    /// All paths from `leaf` to `to_leaf`, as they are now.
+    #[inline]
+    pub(crate) fn between(&self, leaf: usize, to_leaf: usize, now_ns: u64) -> PathsBetween<'_> {
+        PathsBetween {
+            pair: &self.pairs[leaf * self.leaves + to_leaf],
+            uplinks: &self.uplinks[leaf],
+            ageing: self.ageing,
+            now_ns,
+        }
+    }
+
+    /// A pair of leaves without a working path, if there is one.
+    pub(crate) fn unreachable(&self) -> Option<(usize, usize)> {
+        let pairs = self.pairs.iter().enumerate();
+        let mut pairs = pairs.map(|(index, pair)| (index / self.leaves, index % self.leaves, pair));
+        let (leaf, to_leaf, _) =
+            pairs.find(|(leaf, to_leaf, pair)| leaf != to_leaf && pair.usable.is_empty())?;
+        Some((leaf, to_leaf))
+    }
+}
+
+impl Pair {
+    fn new(spines: usize, path: impl Fn(usize) -> Path) -> Self {
+        let mut pair = Self {
+            far: FarTable::default(),
+            propagation_ns: [0; MAX_PATHS],
+            weight: [0; MAX_PATHS],
+            service: [ServiceTime::UNKNOWN; MAX_PATHS],
+            known: PathSet::first(spines),
+            usable: PathSet::EMPTY,
+        };
+        for id in pair.known.iter() {
+            let path = path(id.index());
+            pair.propagation_ns[id.index()] = path.propagation_ns;
+            pair.weight[id.index()] = path.weight;
+            pair.service[id.index()] = path.service;
+            if path.usable {
+                pair.usable.insert(id);
+            }
+        }
+        pair
+    }
+}
+
+/// The paths between two leaves as they are now. What a policy does not ask for is not computed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PathsBetween<'a> {
+    pair: &'a Pair,
+    uplinks: &'a Uplinks,
+    ageing: Ageing,
+    now_ns: u64,
+}
+
+impl Paths for PathsBetween<'_> {
+    #[inline(always)]
+    fn known(&self) -> PathSet {
+        self.pair.known
+    }
+
+    #[inline(always)]
+    fn usable(&self) -> PathSet {
+        self.pair.usable
+    }
+
+    #[inline(always)]
+    fn view(&self, path: PathId) -> PathView {
+        let index = path.index();
+        PathView {
+            propagation_ns: u64::from(self.pair.propagation_ns[index]),
+            local_backlog_ns: self.uplinks.free_at_ns[index].saturating_sub(self.now_ns),
+            far_backlog_ns: self.pair.far.behind(path).at(self.now_ns, self.ageing),
+            service: self.pair.service[index],
+            weight: self.pair.weight[index],
+        }
+    }
+}
+
+#[cfg(test)]
+impl PathTable {
+    /// To replay cases in which paths fail under way.
+    pub(crate) fn set_usable(&mut self, usable: PathSet) {
+        for pair in &mut self.pairs {
+            pair.usable = usable;
+        }
     }
 }

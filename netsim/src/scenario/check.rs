@@ -1,6 +1,10 @@
 //! What must hold of a scenario beyond its shape.
 
-use super::{Discipline, Experiment, Fabric, Hosts, Port, Scenario, Sizes, Traffic, Transport};
+use splitter_common::balance::MAX_PATHS;
+
+use super::{
+    Balance, Discipline, Experiment, Fabric, Hosts, Port, Scenario, Sizes, Traffic, Transport,
+};
 use crate::{
     core::{packet::PRIORITIES, wheel::HORIZON_NS},
     fabric::Network,
@@ -22,8 +26,8 @@ const MAX_MESSAGES: u32 = 10_000_000;
 /// In segments of the least size it still has a number for each.
 const MAX_MESSAGE_BYTES: u64 = 100_000_000_000;
 const MIN_MSS_BYTES: f64 = 64.0;
-/// What leaves know of paths takes some 100 bytes for each.
-const MAX_PATHS: usize = 4_000_000;
+/// What a leaf knows of its paths to another takes some 600 bytes.
+const MAX_PAIRS: usize = 250_000;
 const MAX_PACKET_BYTES: u32 = 9_216;
 /// 100,000 segments: far beyond any bandwidth-delay product here.
 const MAX_WINDOW: u32 = 100_000;
@@ -31,6 +35,7 @@ const MAX_WINDOW: u32 = 100_000;
 /// What can be told from the file alone.
 pub(crate) fn check(scenario: &Scenario) -> Checked {
     check_fabric(&scenario.fabric)?;
+    check_balance(&scenario.balance)?;
     check_transport(&scenario.transport)?;
     check_port("port", &scenario.port, &scenario.transport)?;
     if let Some(port) = &scenario.host_port {
@@ -114,13 +119,14 @@ fn check_fabric(fabric: &Fabric) -> Checked {
         format!("{ports} ports are more than {MAX_PORTS}; take fewer leaves, spines or hosts")
     })?;
     require(
-        leaves * leaves * spines <= MAX_PATHS,
-        "fabric.leaves",
-        || {
-            format!(
-                "{leaves} leaves and {spines} spines make more than {MAX_PATHS} paths; take fewer"
-            )
-        },
+        spines <= MAX_PATHS,
+        &format!("fabric.spines = {spines}"),
+        || format!("policies choose among at most {MAX_PATHS} paths"),
+    )?;
+    require(
+        leaves * leaves <= MAX_PAIRS,
+        &format!("fabric.leaves = {leaves}"),
+        || format!("they make more than {MAX_PAIRS} pairs with paths between them; take fewer"),
     )?;
     check_rate("fabric.host_gbps", fabric.host_gbps)?;
     check_rate("fabric.uplink_gbps", fabric.uplink_gbps)?;
@@ -155,6 +161,18 @@ fn check_fabric(fabric: &Fabric) -> Checked {
         }
     }
     Ok(())
+}
+
+fn check_balance(balance: &Balance) -> Checked {
+    let us = |key: &str, value: Option<f64>| {
+        value.map_or(Ok(()), |it| {
+            in_range(&format!("balance.{key}"), it, 0.0, 1e9)
+        })
+    };
+    us("letflow_gap_us", Some(balance.letflow_gap_us))?;
+    us("tr.guard_us", balance.tr.guard_us)?;
+    us("tr.slack_us", balance.tr.slack_us)?;
+    us("tr.timeout_us", balance.tr.timeout_us)
 }
 
 fn check_rate(key: &str, gbps: f64) -> Checked {
