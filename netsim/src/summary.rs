@@ -4,7 +4,7 @@ use flow_report::{Distribution, Table};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    outcome::{FlowRecord, Outcome, Totals},
+    outcome::{FlowRecord, Outcome, PathRecord, Totals},
     scenario::{Experiment, Scenario},
 };
 
@@ -68,7 +68,8 @@ pub struct ClassSummary {
 pub struct PathSummary {
     /// Share of time that the links between leaves and spines were sending: the mean,
     pub mean_utilisation: f64,
-    /// the standard deviation over links,
+    /// the standard deviation among the uplinks of a leaf, which is what balancing is about (root of
+    /// the mean variance over leaves),
     pub deviation: f64,
     /// and the largest.
     pub max_utilisation: f64,
@@ -202,16 +203,29 @@ impl PathSummary {
         let paths = &outcome.paths;
         let count = paths.len() as f64;
         let mean = paths.iter().map(|it| it.utilisation).sum::<f64>() / count;
-        let squares = paths.iter().map(|it| it.utilisation - mean);
-        let squares: f64 = squares.map(|it| it * it).sum();
         Self {
             mean_utilisation: mean,
-            deviation: (squares / count).sqrt(),
+            deviation: deviation(paths),
             max_utilisation: paths.iter().map(|it| it.utilisation).fold(0.0, f64::max),
             drops: paths.iter().map(|it| u64::from(it.drops)).sum(),
             marks: paths.iter().map(|it| u64::from(it.marks)).sum(),
         }
     }
+}
+
+fn deviation(paths: &[PathRecord]) -> f64 {
+    let switch = |it: &PathRecord| it.link.split("->").next().unwrap_or_default().to_owned();
+    let mut variances = Vec::new();
+    for uplinks in paths.chunk_by(|first, second| switch(first) == switch(second)) {
+        if !uplinks[0].link.starts_with("leaf") {
+            continue;
+        }
+        let count = uplinks.len() as f64;
+        let mean = uplinks.iter().map(|it| it.utilisation).sum::<f64>() / count;
+        let squares = uplinks.iter().map(|it| (it.utilisation - mean).powi(2));
+        variances.push(squares.sum::<f64>() / count);
+    }
+    (variances.iter().sum::<f64>() / variances.len().max(1) as f64).sqrt()
 }
 
 fn us(ns: u64) -> f64 {
@@ -225,6 +239,24 @@ fn finite(value: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn deviation_is_that_of_the_uplinks_of_a_leaf() {
+        let path = |link: &str, utilisation| PathRecord {
+            link: link.to_owned(),
+            utilisation,
+            drops: 0,
+            marks: 0,
+        };
+        let paths = [
+            path("leaf0->spine0", 0.2),
+            path("leaf0->spine1", 0.4),
+            path("leaf1->spine0", 0.9),
+            path("leaf1->spine1", 0.7),
+            path("spine0->leaf0", 0.0),
+        ];
+        assert!((deviation(&paths) - 0.1).abs() < 1e-12);
+    }
 
     #[test]
     fn classes_have_bounds_and_names() {

@@ -39,7 +39,7 @@ fn a_run_is_the_same_everywhere() {
         "--json",
     ]);
     assert_eq!(manifest["totals"]["hops"], 4_386_493);
-    assert_eq!(manifest["totals"]["end_ns"], 14_759_144);
+    assert_eq!(manifest["totals"]["end_ns"], 14_503_018);
 }
 
 #[test]

@@ -29,12 +29,12 @@ pub fn figure(sweep: &Sweep) -> Figure {
     Figure {
         id: "C2",
         title: "packets needed for each source packet, figure 7(b)",
-        holds: checks.iter().all(|check| check.holds),
+        note: String::new(),
         checks,
         rows: rows.collect(),
         columns: vec!["n", "d", "overhead", "standard_error"],
         tables: vec![by_degree(sweep), gains(sweep)],
-        plot: plot(sweep),
+        plots: vec![plot(sweep)],
     }
 }
 

@@ -22,6 +22,30 @@ pub struct Check {
     pub holds: bool,
     /// By how much it does not.
     pub miss: Option<String>,
+    /// What was measured is the contrary of what the paper says, by more than chance.
+    pub refuted: bool,
+}
+
+/// How an item came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// All checks hold.
+    Reproduced,
+    /// Some do not.
+    Outside,
+    /// Of some the contrary was measured.
+    Refuted,
+}
+
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Reproduced => "reproduced",
+            Self::Outside => "outside",
+            Self::Refuted => "refuted",
+        })
+    }
 }
 
 impl Check {
@@ -34,6 +58,7 @@ impl Check {
             ours,
             holds: miss.is_none(),
             miss,
+            refuted: false,
         }
     }
 
@@ -41,6 +66,7 @@ impl Check {
     pub fn verdict(&self) -> String {
         match &self.miss {
             None => "holds".to_owned(),
+            Some(miss) if self.refuted => format!("refuted: {miss}"),
             Some(miss) => format!("misses: {miss}"),
         }
     }
@@ -53,8 +79,8 @@ pub struct Figure {
     pub id: &'static str,
     /// What the paper shows there.
     pub title: &'static str,
-    /// Whether all checks hold.
-    pub holds: bool,
+    /// What else there is to know: why a check misses, what a second mode does.
+    pub note: String,
     /// What was compared.
     pub checks: Vec<Check>,
     /// What was measured, a row each.
@@ -65,14 +91,93 @@ pub struct Figure {
     /// Tables for the terminal.
     #[serde(skip)]
     pub tables: Vec<Table>,
-    /// The plot for `<id>.svg`.
+    /// The plots for `<id>.svg`, `<id>-2.svg` and so on.
     #[serde(skip)]
-    pub plot: Plot,
+    pub plots: Vec<Plot>,
+}
+
+/// A figure in a line, for scripts: the same fields whatever was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Item<'a> {
+    /// As in `C1`.
+    pub id: &'a str,
+    /// What the paper says.
+    pub paper: String,
+    /// What was measured.
+    pub ours: String,
+    /// What counts as reproduced.
+    pub band: String,
+    /// How it came out.
+    pub verdict: Verdict,
+    /// By how much checks miss, and what else there is to know.
+    pub note: String,
+    /// Whether all checks hold.
+    pub holds: bool,
+    #[serde(flatten)]
+    #[expect(missing_docs, reason = "the figure itself")]
+    pub figure: Value,
 }
 
 impl Figure {
-    /// For the terminal.
-    pub fn to_text(&self) -> String {
+    /// Whether all checks hold.
+    pub fn holds(&self) -> bool {
+        self.checks.iter().all(|it| it.holds)
+    }
+
+    /// How it came out: as the worst of its checks.
+    pub fn verdict(&self) -> Verdict {
+        if self.holds() {
+            Verdict::Reproduced
+        } else if self.checks.iter().any(|it| it.refuted) {
+            Verdict::Refuted
+        } else {
+            Verdict::Outside
+        }
+    }
+
+    /// The figure in a line.
+    ///
+    /// # Errors
+    ///
+    /// If a row cannot be encoded.
+    pub fn item(&self) -> Result<Item<'_>> {
+        let each = |of: fn(&Check) -> &str| {
+            let parts = self
+                .checks
+                .iter()
+                .map(|it| format!("{}: {}", it.what, of(it)));
+            parts.collect::<Vec<_>>().join("; ")
+        };
+        let mut figure = serde_json::to_value(self).context("cannot encode a figure")?;
+        if let Some(fields) = figure.as_object_mut() {
+            // They are fields of the item already.
+            fields.remove("id");
+            fields.remove("note");
+        }
+        Ok(Item {
+            id: self.id,
+            paper: each(|it| &it.paper),
+            ours: each(|it| &it.ours),
+            band: each(|it| &it.band),
+            verdict: self.verdict(),
+            note: self.note(),
+            holds: self.holds(),
+            figure,
+        })
+    }
+
+    /// By how much checks miss, and what else there is to know.
+    pub fn note(&self) -> String {
+        let missed = self.checks.iter().filter_map(|it| {
+            let miss = it.miss.as_ref()?;
+            Some(format!("{}: {miss}.", it.what))
+        });
+        let note = Some(self.note.clone()).filter(|it| !it.is_empty());
+        missed.chain(note).collect::<Vec<_>>().join(" ")
+    }
+
+    /// What was compared, as a table.
+    pub fn checks_table(&self) -> Table {
         let mut checks = Table::new(["check", "paper", "band", "ours", "verdict"]);
         for check in &self.checks {
             checks.row([
@@ -83,9 +188,19 @@ impl Figure {
                 &check.verdict(),
             ]);
         }
-        let mut text = format!("{}: {}\n", self.id, self.title);
+        checks
+    }
+
+    /// For the terminal.
+    pub fn to_text(&self) -> String {
+        let checks = self.checks_table();
+        let mut text = format!("{}: {} ({})\n", self.id, self.title, self.verdict());
         for table in self.tables.iter().chain([&checks]) {
             text += &table.to_text();
+            text.push('\n');
+        }
+        if !self.note.is_empty() {
+            text += &self.note;
             text.push('\n');
         }
         text
@@ -101,11 +216,18 @@ impl Figure {
         fs::create_dir_all(directory)
             .with_context(|| format!("cannot create the directory {}", directory.display()))?;
         let id = self.id.to_lowercase();
-        for (name, content) in [
+        let mut files = vec![
             (format!("{id}.csv"), self.rows_csv()?),
             (format!("{id}-checks.csv"), self.checks_csv()?),
-            (format!("{id}.svg"), self.plot.to_svg().into_bytes()),
-        ] {
+        ];
+        for (number, plot) in (1..).zip(&self.plots) {
+            let name = match number {
+                1 => format!("{id}.svg"),
+                _ => format!("{id}-{number}.svg"),
+            };
+            files.push((name, plot.to_svg().into_bytes()));
+        }
+        for (name, content) in files {
             let file = directory.join(name);
             fs::write(&file, content)
                 .with_context(|| format!("cannot write {}", file.display()))?;
@@ -156,13 +278,20 @@ mod tests {
         let figure = Figure {
             id: "C9",
             title: "a figure",
-            holds: false,
+            note: "a note".to_owned(),
             checks: vec![Check::new("ratio", "1.0", "< 1.5", "1.6".to_owned(), miss)],
             rows: vec![serde_json::json!({"a": 2.5, "b": 1})],
             columns: vec!["b", "a"],
             tables: vec![Table::new(["x"])],
-            plot: Plot::new("t", Axis::linear("x"), Axis::linear("y")),
+            plots: vec![Plot::new("t", Axis::linear("x"), Axis::linear("y")); 2],
         };
+        assert_eq!(figure.verdict(), Verdict::Outside);
+        let item = figure.item().unwrap();
+        assert_eq!(item.note, "ratio: 0.1 too much. a note");
+        assert_eq!(
+            (item.paper.as_str(), item.ours.as_str()),
+            ("ratio: 1.0", "ratio: 1.6")
+        );
         assert!(figure.to_text().contains("misses: 0.1 too much"));
         let directory = tempfile::tempdir().unwrap();
         figure.write(directory.path()).unwrap();
@@ -171,5 +300,6 @@ mod tests {
         let checks = fs::read_to_string(directory.path().join("c9-checks.csv")).unwrap();
         assert!(checks.ends_with("ratio,1.0,< 1.5,1.6,misses: 0.1 too much\n"));
         assert!(directory.path().join("c9.svg").exists());
+        assert!(directory.path().join("c9-2.svg").exists());
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! - [`computation`], [`coding`], [`header`]: Cloudburst's choice of its code's
 //!   parameters (§IV-A), by the ids `C1`, `C2` and `C3`.
+//! - [`tr`]: TR's figures, `T1` to `T16`, simulated.
 //! - [`overhead`]: how many packets a message takes until it can be decoded, on
 //!   the wire that `cloudburst` speaks.
 
@@ -11,6 +12,19 @@ pub mod elimination;
 pub mod figure;
 pub mod header;
 pub mod overhead;
+pub mod pages;
 pub mod sweep;
 pub mod tally;
+pub mod tr;
 pub mod trials;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// On standard error, and only on a terminal.
+pub fn progress(steps: usize, what: impl Into<std::borrow::Cow<'static, str>>) -> ProgressBar {
+    let bar = ProgressBar::new(steps as u64).with_message(what);
+    match ProgressStyle::with_template("{msg} {bar:40} {pos}/{len}, {eta} left") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}

@@ -1,17 +1,18 @@
 //! Measures the papers' figures anew. `cargo xtask` builds and calls it.
 
-use std::{cell::OnceCell, path::PathBuf, process::ExitCode, str::FromStr};
+use std::{cell::OnceCell, path::PathBuf, process::ExitCode, str::FromStr, thread};
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use flow_report::Table;
-use indicatif::{ProgressBar, ProgressStyle};
 use reproduction::{
     coding, computation,
     figure::Figure,
     header,
     overhead::{self, Overhead},
+    pages, progress,
     sweep::Sweep,
+    tr::{Effort, Simulated},
 };
 
 /// Measures the papers' figures anew.
@@ -32,18 +33,32 @@ enum Task {
 
 #[derive(clap::Args)]
 struct Reproduce {
-    /// What to measure: C1, C2, C3 (Cloudburst section IV-A). Default: all.
+    /// What to measure: C1 to C3 (Cloudburst section IV-A), T1 to T16 (TR), or all. Default: all.
     ids: Vec<Id>,
-    /// Directory for one CSV and one SVG file each.
+    /// Directory for index.html, and CSV and SVG files for each figure. Runs of the simulator that
+    /// lie there, of the same settings, are not run again.
     #[arg(long, default_value = "target/reproduction")]
     out: PathBuf,
     /// Print one JSON array instead of tables.
     #[arg(long)]
     json: bool,
-    /// Messages decoded for each pair of n and d; the paper has 100.
-    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
-    trials: u64,
-    /// What random numbers are drawn with.
+    /// Measure everything from less: a minute instead of hours, with wide intervals.
+    #[arg(long)]
+    quick: bool,
+    /// C1, C2: messages decoded for each pair of n and d, as in the paper 100 with --quick, else
+    /// 1000.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    trials: Option<u64>,
+    /// T10 to T14: seeds for each workload, load and scheme.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    seeds: Option<u64>,
+    /// T10 to T14: flows of a run; the paper has 50,000.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    flows: Option<u32>,
+    /// Runs of the simulator at the same time; without it as many as there are cores.
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// C1, C2: what random numbers are drawn with.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -63,27 +78,42 @@ struct CodecOverhead {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Id {
-    C1,
-    C2,
-    C3,
+    All,
+    Cloudburst(usize),
+    Tr(usize),
 }
 
 impl Id {
-    const ALL: [(&'static str, Self); 3] = [("C1", Self::C1), ("C2", Self::C2), ("C3", Self::C3)];
+    fn figures() -> impl Iterator<Item = Self> {
+        (1..=3).map(Self::Cloudburst).chain((1..=16).map(Self::Tr))
+    }
 }
 
 impl FromStr for Id {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let known = Self::ALL.into_iter();
-        let found = known
-            .clone()
-            .find(|(name, _)| name.eq_ignore_ascii_case(text));
-        found.map(|(_, id)| id).ok_or_else(|| {
-            let names: Vec<_> = known.map(|(name, _)| name).collect();
-            format!("there is no such figure; known are {}", names.join(", "))
+        let upper = text.to_ascii_uppercase();
+        let found = Self::figures()
+            .chain([Self::All])
+            .find(|it| it.to_string().to_ascii_uppercase() == upper);
+        found.ok_or_else(|| {
+            let names: Vec<String> = Self::figures().map(|it| it.to_string()).collect();
+            format!(
+                "there is no such figure; known are all, {}",
+                names.join(", ")
+            )
         })
+    }
+}
+
+impl std::fmt::Display for Id {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::All => formatter.write_str("all"),
+            Self::Cloudburst(number) => write!(formatter, "C{number}"),
+            Self::Tr(number) => write!(formatter, "T{number}"),
+        }
     }
 }
 
@@ -104,35 +134,60 @@ fn main() -> ExitCode {
 fn reproduce(arguments: &Reproduce) -> Result<()> {
     // Both halves of the paper's figure 7 come from one experiment.
     let sweep = OnceCell::new();
+    let trials = arguments
+        .trials
+        .unwrap_or(if arguments.quick { 100 } else { 1_000 });
     let sweep = || {
         sweep.get_or_init(|| {
             let progress = progress(Sweep::cell_count(), "decoding");
-            let sweep = Sweep::measure(arguments.trials, arguments.seed, || progress.inc(1));
+            let sweep = Sweep::measure(trials, arguments.seed, || progress.inc(1));
             progress.finish_and_clear();
             sweep
         })
     };
+    let simulated = Simulated::new(effort(arguments), &arguments.out);
     let mut figures: Vec<Figure> = Vec::new();
-    for (_, id) in Id::ALL {
-        if !arguments.ids.is_empty() && !arguments.ids.contains(&id) {
-            continue;
-        }
+    for id in Id::figures().filter(|it| asked_for(&arguments.ids, *it)) {
         let figure = match id {
-            Id::C1 => computation::figure(sweep()),
-            Id::C2 => coding::figure(sweep()),
-            Id::C3 => header::figure(),
+            Id::Cloudburst(1) => computation::figure(sweep()),
+            Id::Cloudburst(2) => coding::figure(sweep()),
+            Id::Cloudburst(_) | Id::All => header::figure(),
+            Id::Tr(number) => simulated.figure(number)?,
         };
         figure.write(&arguments.out)?;
         figures.push(figure);
     }
+    pages::write(&figures, &arguments.out)?;
     if arguments.json {
-        print_json(&figures)
+        let items: Result<Vec<_>> = figures.iter().map(Figure::item).collect();
+        return print_json(&items?);
+    }
+    for figure in &figures {
+        println!("{}", figure.to_text());
+    }
+    println!(
+        "{} has all of it.",
+        arguments.out.join("index.html").display()
+    );
+    Ok(())
+}
+
+fn asked_for(ids: &[Id], id: Id) -> bool {
+    ids.is_empty() || ids.contains(&Id::All) || ids.contains(&id)
+}
+
+fn effort(arguments: &Reproduce) -> Effort {
+    let cores = || thread::available_parallelism().map_or(1, usize::from);
+    let jobs = arguments.jobs.unwrap_or_else(cores);
+    let effort = if arguments.quick {
+        Effort::quick(jobs)
     } else {
-        for figure in &figures {
-            println!("{}", figure.to_text());
-        }
-        println!("CSV and SVG files are in {}.", arguments.out.display());
-        Ok(())
+        Effort::full(jobs)
+    };
+    Effort {
+        large_seeds: arguments.seeds.unwrap_or(effort.large_seeds),
+        large_flows: arguments.flows.unwrap_or(effort.large_flows),
+        ..effort
     }
 }
 
@@ -183,15 +238,6 @@ fn overhead_table(overheads: &[Overhead]) -> Table {
         ]);
     }
     table
-}
-
-/// On standard error, and only on a terminal.
-fn progress(steps: usize, what: &'static str) -> ProgressBar {
-    let bar = ProgressBar::new(steps as u64).with_message(what);
-    match ProgressStyle::with_template("{msg} {bar:40} {pos}/{len}, {eta} left") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
 }
 
 fn print_json(value: &impl serde::Serialize) -> Result<()> {

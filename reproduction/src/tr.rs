@@ -1,0 +1,168 @@
+//! TR's figures, `T1` to `T16` (Zhang et al., Journal of Cloud Computing 10:37, 2021), simulated
+//! anew with `netsim`.
+//!
+//! Figures of one experiment share its runs. Each run's manifest lies in `runs/` of the output
+//! directory, so that what was interrupted goes on where it was. The paper's set-up leaves much
+//! open; scenarios say in comments what is not in it.
+
+pub mod band;
+pub mod cost;
+pub mod large;
+pub mod model;
+pub mod motivation;
+pub mod runs;
+pub mod summit;
+pub mod thresholds;
+
+use std::{cell::OnceCell, path::Path};
+
+use anyhow::Result;
+
+use self::runs::Runs;
+use crate::figure::Figure;
+
+/// How much is simulated.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Effort {
+    /// Ratios of round-trip times in the motivation's fabric.
+    pub ratios: Vec<f64>,
+    /// Seeds there, with 100 flows each.
+    pub motivation_seeds: u64,
+    /// Seeds where the model is held against the simulator.
+    pub model_seeds: u64,
+    /// Seeds for thresholds.
+    pub threshold_seeds: u64,
+    /// Flows of each run there.
+    pub threshold_flows: u32,
+    /// Loads in the large fabric.
+    pub loads: Vec<f64>,
+    /// Seeds there.
+    pub large_seeds: u64,
+    /// Flows of each run there.
+    pub large_flows: u32,
+    /// Runs at the same time.
+    pub jobs: usize,
+}
+
+impl Effort {
+    /// The paper's parameters, with ten seeds of a tenth of its flows in the large fabric, for
+    /// confidence intervals: some 90 minutes of processor time.
+    pub fn full(jobs: usize) -> Self {
+        Self {
+            ratios: vec![1.5, 2.0, 2.5, 3.0, 3.5],
+            motivation_seeds: 20,
+            model_seeds: 10,
+            threshold_seeds: 10,
+            threshold_flows: 1_000,
+            loads: vec![0.2, 0.4, 0.6, 0.8],
+            large_seeds: 10,
+            large_flows: 5_000,
+            jobs,
+        }
+    }
+
+    /// Every figure from less: a minute on two cores.
+    pub fn quick(jobs: usize) -> Self {
+        Self {
+            ratios: vec![1.5, 2.5, 3.5],
+            motivation_seeds: 3,
+            model_seeds: 2,
+            threshold_seeds: 2,
+            threshold_flows: 150,
+            loads: vec![0.4, 0.8],
+            large_seeds: 2,
+            large_flows: 150,
+            jobs,
+        }
+    }
+}
+
+/// Experiments that have been simulated, or will be when a figure needs them.
+pub struct Simulated<'a> {
+    effort: Effort,
+    directory: &'a Path,
+    motivation: OnceCell<Runs>,
+    model: OnceCell<Runs>,
+    thresholds: OnceCell<Runs>,
+    large: OnceCell<Vec<Runs>>,
+}
+
+impl<'a> Simulated<'a> {
+    /// Nothing yet. Manifests go to, and come from, `directory`.
+    pub fn new(effort: Effort, directory: &'a Path) -> Self {
+        Self {
+            effort,
+            directory,
+            motivation: OnceCell::new(),
+            model: OnceCell::new(),
+            thresholds: OnceCell::new(),
+            large: OnceCell::new(),
+        }
+    }
+
+    /// A figure; `number` is 1 to 16.
+    ///
+    /// # Errors
+    ///
+    /// When a manifest cannot be written.
+    pub fn figure(&self, number: usize) -> Result<Figure> {
+        let effort = &self.effort;
+        Ok(match number {
+            1 => motivation::queueing(self.motivation()?, effort),
+            2 => motivation::retransmissions(self.motivation()?, effort),
+            3 => motivation::short_flows(self.motivation()?, effort),
+            4 => motivation::long_flows(self.motivation()?, effort),
+            5 => model::over_sizes(self.model()?),
+            6 => model::over_flows(self.model()?),
+            7 => motivation::tr_short(self.motivation()?, effort),
+            8 => motivation::tr_long(self.motivation()?, effort),
+            9 => thresholds::figure(self.thresholds()?),
+            10 => large::short_mean(self.large()?, effort),
+            11 => large::short_tail(self.large()?, effort),
+            12 => large::medium_mean(self.large()?, effort),
+            13 => large::large_mean(self.large()?, effort),
+            14 => large::all_mean(self.large()?, effort),
+            15 => cost::figure(),
+            _ => summit::figure(self.motivation()?, self.large()?, effort),
+        })
+    }
+
+    fn motivation(&self) -> Result<&Runs> {
+        filled(&self.motivation, || {
+            let plan = motivation::experiment(&self.effort);
+            plan.run(self.directory, self.effort.jobs)
+        })
+    }
+
+    fn model(&self) -> Result<&Runs> {
+        filled(&self.model, || {
+            let plan = model::experiment(&self.effort);
+            plan.run(self.directory, self.effort.jobs)
+        })
+    }
+
+    fn thresholds(&self) -> Result<&Runs> {
+        filled(&self.thresholds, || {
+            let plan = thresholds::experiment(&self.effort);
+            plan.run(self.directory, self.effort.jobs)
+        })
+    }
+
+    fn large(&self) -> Result<&Vec<Runs>> {
+        filled(&self.large, || {
+            let plans = large::experiments(&self.effort).into_iter();
+            plans
+                .map(|it| it.run(self.directory, self.effort.jobs))
+                .collect()
+        })
+    }
+}
+
+/// [`OnceCell::get_or_init`] for what can fail.
+fn filled<T>(cell: &OnceCell<T>, make: impl FnOnce() -> Result<T>) -> Result<&T> {
+    if let Some(known) = cell.get() {
+        return Ok(known);
+    }
+    let made = make()?;
+    Ok(cell.get_or_init(|| made))
+}

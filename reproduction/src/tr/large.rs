@@ -1,0 +1,264 @@
+//! Ten leaves, ten spines, 200 hosts at 40 Gbit/s, under four workloads: figures 11 to 14, `T10` to
+//! `T14`.
+
+use flow_report::{Axis, Plot, Table};
+
+use super::{
+    Effort,
+    band::Band,
+    runs::{COLUMNS, Experiment, Metric, Runs, all, medium, percent, short},
+};
+use crate::figure::{Check, Figure};
+
+/// As the paper orders them, and ours.
+const SCHEMES: [&str; 7] = [
+    "ecmp",
+    "rps",
+    "drb",
+    "presto",
+    "letflow",
+    "tr",
+    "tr_guarded",
+];
+const BASE: &str = "letflow";
+
+/// The paper's names, the scenario, and a name for the runs.
+const WORKLOADS: [(&str, &str, &str); 4] = [
+    ("Data Mining", "tr-large-data-mining", "large-data-mining"),
+    ("Web Search", "tr-large", "large-web-search"),
+    (
+        "Cache Follower",
+        "tr-large-cache-follower",
+        "large-cache-follower",
+    ),
+    ("Web Server", "tr-large-web-server", "large-web-server"),
+];
+
+/// One for each workload.
+pub fn experiments(effort: &Effort) -> Vec<Experiment> {
+    let experiment = |(_, scenario, name)| Experiment {
+        name,
+        scenario,
+        schemes: SCHEMES
+            .map(|it| (it.to_owned(), format!("balance.policy = \"{it}\"")))
+            .to_vec(),
+        loads: effort.loads.clone(),
+        seeds: effort.large_seeds,
+        messages: Some(effort.large_flows),
+    };
+    WORKLOADS.into_iter().map(experiment).collect()
+}
+
+/// `T10`: short flows' mean.
+pub fn short_mean(runs: &[Runs], effort: &Effort) -> Figure {
+    let metric: Metric = |it| short(it).mean_us;
+    let mut checks = against_letflow(
+        runs,
+        effort,
+        Band::drop(-45.0, -10.0),
+        "about -20 %",
+        4,
+        metric,
+    );
+    for (runs, (workload, ..)) in runs.iter().zip(WORKLOADS) {
+        let best = best_other(runs, effort, metric);
+        let what = format!("{workload}: TR / best other");
+        checks.push(Band::less(0.0, 1.0).check(&what, "TR is best", best));
+    }
+    figure(
+        "T10",
+        "short flows, mean, figures 11 to 14 (a)",
+        checks,
+        runs,
+        effort,
+        metric,
+    )
+}
+
+/// `T11`: short flows' tail.
+pub fn short_tail(runs: &[Runs], effort: &Effort) -> Figure {
+    let metric: Metric = |it| short(it).p99_us;
+    let checks = against_letflow(
+        runs,
+        effort,
+        Band::drop(-60.0, -10.0),
+        "up to -50 %",
+        4,
+        metric,
+    );
+    figure(
+        "T11",
+        "short flows, 99th percentile, figures 11 to 14 (b)",
+        checks,
+        runs,
+        effort,
+        metric,
+    )
+}
+
+/// `T12`: flows of 100 kB to 1 MB.
+pub fn medium_mean(runs: &[Runs], effort: &Effort) -> Figure {
+    let metric: Metric = |it| medium(it).mean_us;
+    let checks = against_letflow(
+        runs,
+        effort,
+        Band::drop(-25.0, 0.0),
+        "up to -20 %",
+        4,
+        metric,
+    );
+    figure(
+        "T12",
+        "100 kB to 1 MB, mean, figures 11 to 14 (c)",
+        checks,
+        runs,
+        effort,
+        metric,
+    )
+}
+
+/// `T13`: larger flows, of which Web Server has none.
+pub fn large_mean(runs: &[Runs], effort: &Effort) -> Figure {
+    let metric: Metric = |it| it.classes[2].mean_us;
+    let checks = against_letflow(
+        runs,
+        effort,
+        Band::drop(-10.0, 10.0),
+        "about -10 %",
+        3,
+        metric,
+    );
+    figure(
+        "T13",
+        "above 1 MB, mean, figures 11 to 13 (d)",
+        checks,
+        runs,
+        effort,
+        metric,
+    )
+}
+
+/// `T14`: all flows.
+pub fn all_mean(runs: &[Runs], effort: &Effort) -> Figure {
+    let metric: Metric = |it| all(it).mean_us;
+    let mut checks = Vec::new();
+    for (runs, (workload, ..)) in runs.iter().zip(WORKLOADS) {
+        for (one, other) in [("tr", "letflow"), ("letflow", "drb"), ("drb", "rps")] {
+            let ratio = runs.ratio(one, other, &loads(effort), metric);
+            let what = format!("{workload}: {one} / {other}");
+            checks.push(Band::less(0.0, 1.0).check(&what, "less", ratio));
+        }
+    }
+    figure(
+        "T14",
+        "all flows, mean, figures 11 to 13 (e), 14 (d)",
+        checks,
+        runs,
+        effort,
+        metric,
+    )
+}
+
+/// The largest factors by which TR is better than any other of the paper's schemes, at a load under
+/// a workload: of short means and of short tails.
+pub fn summits(runs: &[Runs], effort: &Effort) -> [f64; 2] {
+    let metrics: [Metric; 2] = [|it| short(it).mean_us, |it| short(it).p99_us];
+    metrics.map(|metric| {
+        let mut least = f64::INFINITY;
+        for runs in runs {
+            for load in loads(effort) {
+                for other in &SCHEMES[..5] {
+                    let it = runs.ratio("tr", other, &[load], metric);
+                    least = least.min(it.map_or(1.0, |it| it.mean));
+                }
+            }
+        }
+        least
+    })
+}
+
+/// TR to the letter against LetFlow, over all loads.
+fn against_letflow(
+    runs: &[Runs],
+    effort: &Effort,
+    band: Band,
+    paper: &str,
+    workloads: usize,
+    metric: Metric,
+) -> Vec<Check> {
+    let runs = runs.iter().zip(WORKLOADS).take(workloads);
+    runs.map(|(runs, (workload, ..))| {
+        let change = percent(runs.ratio("tr", BASE, &loads(effort), metric));
+        band.check(&format!("{workload}: TR against LetFlow"), paper, change)
+    })
+    .collect()
+}
+
+fn best_other(runs: &Runs, effort: &Effort, metric: Metric) -> Option<netsim::Estimate> {
+    let others = SCHEMES[..5].iter();
+    let ratios = others.filter_map(|other| runs.ratio("tr", other, &loads(effort), metric));
+    ratios.max_by(|a, b| a.mean.total_cmp(&b.mean))
+}
+
+fn loads(effort: &Effort) -> Vec<Option<f64>> {
+    effort.loads.iter().copied().map(Some).collect()
+}
+
+fn figure(
+    id: &'static str,
+    title: &'static str,
+    checks: Vec<Check>,
+    runs: &[Runs],
+    effort: &Effort,
+    metric: Metric,
+) -> Figure {
+    let plots = runs.iter().zip(WORKLOADS).map(|(runs, (workload, ..))| {
+        let axes = (Axis::linear("load"), Axis::linear("relative to LetFlow"));
+        SCHEMES
+            .into_iter()
+            .fold(Plot::new(workload, axes.0, axes.1), |plot, scheme| {
+                plot.with(runs.line(scheme, Some(BASE), &effort.loads, metric))
+            })
+    });
+    let guarded = runs
+        .iter()
+        .zip(WORKLOADS)
+        .filter_map(|(runs, (workload, ..))| {
+            let change = percent(runs.ratio("tr_guarded", BASE, &loads(effort), metric))?;
+            Some(format!("{workload} {} %", change.to_text(1)))
+        });
+    let guarded: Vec<String> = guarded.collect();
+    Figure {
+        id,
+        title,
+        note: format!(
+            "Means over loads {:?}, {} seeds of {} flows. With guard and slack, against LetFlow: {}.",
+            effort.loads,
+            effort.large_seeds,
+            effort.large_flows,
+            guarded.join(", ")
+        ),
+        checks,
+        rows: runs.iter().flat_map(Runs::rows).collect(),
+        columns: COLUMNS.to_vec(),
+        tables: vec![table(runs, effort, metric)],
+        plots: plots.collect(),
+    }
+}
+
+/// Every scheme at every load, relative to LetFlow.
+fn table(runs: &[Runs], effort: &Effort, metric: Metric) -> Table {
+    let header = ["workload", "load"].into_iter().chain(SCHEMES);
+    let mut table = Table::new(header);
+    for (runs, (workload, ..)) in runs.iter().zip(WORKLOADS) {
+        for load in &effort.loads {
+            let cell = |scheme: &str| {
+                let ratio = runs.ratio(scheme, BASE, &[Some(*load)], metric);
+                ratio.map_or_else(String::new, |it| it.to_text(2))
+            };
+            let names = [workload.to_owned(), load.to_string()];
+            table.row(names.into_iter().chain(SCHEMES.map(cell)));
+        }
+    }
+    table
+}
