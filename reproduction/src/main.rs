@@ -49,7 +49,7 @@ struct Reproduce {
     /// 1000.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     trials: Option<u64>,
-    /// T10 to T14: seeds for each workload, load and scheme.
+    /// T1 to T14: seeds of each experiment; without it 2 or 3 with --quick, else 10 or 20.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     seeds: Option<u64>,
     /// T10 to T14: flows of a run; the paper has 50,000.
@@ -184,8 +184,12 @@ fn effort(arguments: &Reproduce) -> Effort {
     } else {
         Effort::full(jobs)
     };
+    let seeds = |without| arguments.seeds.unwrap_or(without);
     Effort {
-        large_seeds: arguments.seeds.unwrap_or(effort.large_seeds),
+        motivation_seeds: seeds(effort.motivation_seeds),
+        model_seeds: seeds(effort.model_seeds),
+        threshold_seeds: seeds(effort.threshold_seeds),
+        large_seeds: seeds(effort.large_seeds),
         large_flows: arguments.flows.unwrap_or(effort.large_flows),
         ..effort
     }

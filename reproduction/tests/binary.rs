@@ -41,6 +41,7 @@ fn figures_leave_files_and_verdicts() {
     assert_eq!(ids, ["C1", "C2", "C3"]);
     for figure in &figures {
         assert!(figure["holds"].is_boolean());
+        assert_item(figure);
         for check in figure["checks"].as_array().unwrap() {
             assert!(check["holds"].is_boolean() && check["ours"].is_string());
         }
@@ -50,6 +51,50 @@ fn figures_leave_files_and_verdicts() {
         assert_eq!(csv.lines().count(), lines, "{csv}");
         assert!(std::fs::exists(format!("{out}/{}", file.replace("csv", "svg"))).unwrap());
     }
+}
+
+/// What scripts read of every item.
+#[track_caller]
+fn assert_item(item: &Value) {
+    for field in ["id", "paper", "ours", "band", "note"] {
+        assert!(item[field].is_string(), "{field} of {item}");
+    }
+    let verdict = item["verdict"].as_str().unwrap();
+    assert!(
+        ["reproduced", "outside", "refuted"].contains(&verdict),
+        "{verdict}"
+    );
+    assert_eq!(item["holds"], verdict == "reproduced");
+}
+
+#[test]
+fn simulated_figures_are_kept_and_taken_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().to_str().unwrap();
+    let arguments = [
+        "reproduce",
+        "t5",
+        "T6",
+        "--quick",
+        "--seeds",
+        "1",
+        "--json",
+        "--out",
+        out,
+    ];
+    let items = json(&arguments);
+    assert_eq!(items.len(), 2);
+    items.iter().for_each(assert_item);
+    let known = directory.path().join("runs/model/rps-20-100000-seed1.json");
+    let written = std::fs::metadata(&known).unwrap().modified().unwrap();
+    assert_eq!(items, json(&arguments));
+    assert_eq!(
+        std::fs::metadata(&known).unwrap().modified().unwrap(),
+        written
+    );
+    let page = std::fs::read_to_string(directory.path().join("index.html")).unwrap();
+    assert!(page.contains("T5: model over sizes") && page.contains("<svg"));
+    assert!(directory.path().join("t6.csv").exists());
 }
 
 #[test]
@@ -69,7 +114,7 @@ fn an_unknown_figure_is_told_the_known_ones() {
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(
-        text.contains("C99") && text.contains("C1, C2, C3"),
+        text.contains("C99") && text.contains("C1, C2, C3, T1"),
         "{text}"
     );
 }

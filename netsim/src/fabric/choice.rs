@@ -132,16 +132,13 @@ impl<B: Balancer> Hosted<B> {
 }
 
 fn tr(balance: &Balance, seed: u64) -> Tr {
-    let mode = if balance.policy == Policy::TrGuarded {
-        Tr::guarded()
-    } else {
-        Tr::paper()
-    };
+    let balance = balance.resolved();
     let settings = &balance.tr;
+    let letter = Tr::paper();
     Tr {
         threshold_bytes: settings.threshold_bytes,
-        guard_ns: settings.guard_us.map_or(mode.guard_ns, ns),
-        slack_ns: settings.slack_us.map_or(mode.slack_ns, ns),
+        guard_ns: settings.guard_us.map_or(letter.guard_ns, ns),
+        slack_ns: settings.slack_us.map_or(letter.slack_ns, ns),
         counts_serialisation: settings.counts_serialisation,
         seed,
     }

@@ -36,6 +36,7 @@ impl Experiment {
     pub fn settings(&self) -> Scenario {
         Scenario {
             schemes: Default::default(),
+            balance: self.scenario.balance.resolved(),
             ..self.scenario.clone()
         }
     }

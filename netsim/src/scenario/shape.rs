@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use splitter_common::balance::Tr;
 
 /// A scenario: fabric, queues, balancing, transport and traffic.
 ///
@@ -128,6 +129,21 @@ impl Default for Balance {
             presto_cell_bytes: 65_536,
             tr: TrSettings::default(),
         }
+    }
+}
+
+impl Balance {
+    /// With guard and slack of `tr_guarded` written out, so that a manifest tells them and a result
+    /// is not taken for that of other defaults.
+    pub(crate) fn resolved(&self) -> Self {
+        let mut balance = self.clone();
+        if self.policy == Policy::TrGuarded {
+            let us = |ns: u64| ns as f64 / 1e3;
+            let tr = &mut balance.tr;
+            tr.guard_us.get_or_insert(us(Tr::DEFAULT_GUARD_NS));
+            tr.slack_us.get_or_insert(us(Tr::DEFAULT_SLACK_NS));
+        }
+        balance
     }
 }
 

@@ -54,9 +54,9 @@ impl Tr {
     /// 100 KB, as in the paper.
     pub const DEFAULT_THRESHOLD_BYTES: u64 = 100_000;
     /// Of [`Tr::guarded`].
-    pub const DEFAULT_GUARD_NS: u64 = 20_000;
+    pub const DEFAULT_GUARD_NS: u64 = 30_000;
     /// Of [`Tr::guarded`].
-    pub const DEFAULT_SLACK_NS: u64 = 2_000;
+    pub const DEFAULT_SLACK_NS: u64 = 8_000;
 
     /// Algorithm 1 to the letter: no guard, any slack.
     ///

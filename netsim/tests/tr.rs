@@ -1,0 +1,57 @@
+//! TR where its paper promises order: two leaves, so that no queue builds up behind the spines.
+
+mod support;
+
+use support::outcome;
+
+/// The motivation's fabric at an asymmetry, with messages whose last segments are full.
+fn run(policy: &str, ratio: f64, seed: u64) -> netsim::Outcome {
+    outcome(&format!(
+        "about = 'TR in its motivation'
+         seed = {seed}
+         balance.policy = '{policy}'
+         fabric = {{ leaves = 2, spines = 10, hosts_per_leaf = 10, host_gbps = 1, uplink_gbps = 1,
+           link_delay_us = 25, slow = {{ paths = 5, rtt_ratio = {ratio:?} }} }}
+         port = {{ ecn_bytes = 30_000 }}
+         traffic = [{{ kind = 'poisson', sizes = [1460, 14_600, 146_000, 2_920_000], load = 0.6,
+           messages = 100, hosts = {{ pattern = 'leaves', from = 0, to = 1 }} }}]"
+    ))
+}
+
+#[test]
+fn in_the_motivation_nothing_is_out_of_order_or_sent_again() {
+    for policy in ["tr", "tr_guarded"] {
+        for ratio in [1.0, 1.5, 3.5] {
+            for seed in 1..4 {
+                let outcome = run(policy, ratio, seed);
+                assert_eq!(outcome.totals.dropped, 0);
+                for flow in &outcome.flows {
+                    let it = (flow.out_of_order, flow.retransmitted);
+                    assert_eq!(it, (0, 0), "{policy} {ratio} {seed}: {flow:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn spraying_there_sends_much_again() {
+    let outcome = run("rps", 3.5, 1);
+    let again: u32 = outcome.flows.iter().map(|it| it.retransmitted).sum();
+    let sent: u32 = outcome.flows.iter().map(|it| it.sent).sum();
+    assert!(again * 20 > sent, "{again} of {sent}");
+}
+
+/// TR uses more than the path that a hash happens to choose.
+#[test]
+fn short_messages_are_faster_than_by_hash() {
+    let mean = |policy: &str| {
+        let outcomes = (1..4).map(|seed| run(policy, 3.5, seed));
+        let short = outcomes
+            .flat_map(|it| it.flows)
+            .filter(|it| it.bytes < 100_000);
+        let times: Vec<u64> = short.filter_map(|it| it.fct_ns).collect();
+        times.iter().sum::<u64>() as f64 / times.len() as f64
+    };
+    assert!(mean("tr") < 0.9 * mean("ecmp"));
+}
