@@ -1,5 +1,6 @@
 //! Scenarios: their files, what is checked about them, and those that are built in.
 
+mod balance;
 mod check;
 mod embedded;
 mod error;
@@ -11,6 +12,7 @@ use std::{
 };
 
 pub use self::{
+    balance::*,
     embedded::{Embedded, embedded},
     error::ScenarioError,
     shape::*,

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use splitter_common::balance::Tr;
+
+use super::Balance;
 
 /// A scenario: fabric, queues, balancing, transport and traffic.
 ///
@@ -101,117 +102,6 @@ pub struct PathChange {
     /// The links do not work. Policies know.
     #[serde(default)]
     pub failed: bool,
-}
-
-/// How leaves choose among paths.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Balance {
-    /// The policy.
-    pub policy: Policy,
-    /// Paths get shares by their rate under `ecmp`, `rps` and `letflow`; otherwise equal ones.
-    pub weighted: bool,
-    /// A longer silence ends a flowlet of `letflow`, in microseconds.
-    pub letflow_gap_us: f64,
-    /// What a cell of `presto` holds at most.
-    pub presto_cell_bytes: u32,
-    /// Settings of `tr` and `tr_guarded`.
-    pub tr: TrSettings,
-}
-
-impl Default for Balance {
-    /// The papers' settings.
-    fn default() -> Self {
-        Self {
-            policy: Policy::default(),
-            weighted: false,
-            letflow_gap_us: 500.0,
-            presto_cell_bytes: 65_536,
-            tr: TrSettings::default(),
-        }
-    }
-}
-
-impl Balance {
-    /// With guard and slack of `tr_guarded` written out, so that a manifest tells them and a result
-    /// is not taken for that of other defaults.
-    pub(crate) fn resolved(&self) -> Self {
-        let mut balance = self.clone();
-        if self.policy == Policy::TrGuarded {
-            let us = |ns: u64| ns as f64 / 1e3;
-            let tr = &mut balance.tr;
-            tr.guard_us.get_or_insert(us(Tr::DEFAULT_GUARD_NS));
-            tr.slack_us.get_or_insert(us(Tr::DEFAULT_SLACK_NS));
-        }
-        balance
-    }
-}
-
-/// Balancing policies: those of `splitter_common::balance`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Policy {
-    /// A path for each flow, by hash.
-    #[default]
-    Ecmp,
-    /// A path for each packet, at random.
-    Rps,
-    /// A path for each packet, in turn.
-    Drb,
-    /// A path for each cell of 64 KB, in turn.
-    Presto,
-    /// A path for each flowlet, at random.
-    #[serde(rename = "letflow")]
-    LetFlow,
-    /// Traffic-aware rerouting, to the letter of its paper.
-    Tr,
-    /// The same with guard and slack.
-    TrGuarded,
-}
-
-/// Settings of TR.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct TrSettings {
-    /// A flow is long once it has sent more than this.
-    pub threshold_bytes: u64,
-    /// By how much a packet must be predicted to follow the one before on another path, in
-    /// microseconds; without it that of the policy.
-    pub guard_us: Option<f64>,
-    /// By how much a long flow's path may be slower than the fastest, in microseconds; without it
-    /// that of the policy.
-    pub slack_us: Option<f64>,
-    /// A short flow counts on a path until it is silent for so long, in microseconds; without it
-    /// the round-trip time of the slowest path.
-    pub timeout_us: Option<f64>,
-    /// What becomes of what was heard of spines' ports.
-    pub ageing: FarAgeing,
-    /// Predictions include the packet's own time on the wire.
-    pub counts_serialisation: bool,
-}
-
-impl Default for TrSettings {
-    fn default() -> Self {
-        Self {
-            threshold_bytes: 100_000,
-            guard_us: None,
-            slack_us: None,
-            timeout_us: None,
-            ageing: FarAgeing::Never,
-            counts_serialisation: false,
-        }
-    }
-}
-
-/// What becomes of what was heard of spines' ports when nothing new is heard.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FarAgeing {
-    /// It stays as it is: the paper's way.
-    #[default]
-    Never,
-    /// It drains at the rate of the line.
-    Drains,
 }
 
 /// A port: its buffer, and the order in which packets leave.

@@ -107,7 +107,7 @@ fn checks(costs: &[Cost]) -> Vec<Check> {
 
 fn cost<B: Balancer>(scheme: &'static str, policy: B, mut shared: B::Shared) -> Cost {
     let mut leaf = Leaf::new();
-    let mut flows = vec![B::Flow::default(); FLOWS];
+    let mut flows = [B::Flow::default(); FLOWS];
     let mut random = 1u64;
     let rounds = (0..ROUNDS).map(|_| {
         let started = Instant::now();
