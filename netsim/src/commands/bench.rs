@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &Bench) -> Result<()> {
     let used = processor_seconds()
         .zip(before)
         .map(|(after, before)| after - before);
-    let seconds = used.unwrap_or_else(|| outcome.took.as_secs_f64()).max(0.01);
+    let seconds = used.unwrap_or(outcome.took.as_secs_f64()).max(0.01);
     let speed = Speed {
         scenario: outcome.scenario,
         scheme: outcome.scheme,

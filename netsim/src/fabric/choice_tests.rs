@@ -11,6 +11,7 @@ use super::*;
 use crate::fabric::table::{Path, PathTable};
 
 /// The golden vectors of `splitter-common`, which every host has to replay.
+#[expect(dead_code, reason = "here another host replays them")]
 #[path = "../../../splitter-common/tests/support/balance_vectors.rs"]
 mod vectors;
 
