@@ -117,6 +117,9 @@ impl Addresses {
         }
     }
 
+    /// Something was sent there because of what came from there. What our user sends to a peer
+    /// of its own choice does not count: two that send to each other at once would both have
+    /// used up what they may answer with.
     pub(super) fn sent(&mut self, ip: IpAddr, bytes: usize) {
         if let Some(address) = self.known.get_mut(&ip) {
             address.sent += bytes as u64;

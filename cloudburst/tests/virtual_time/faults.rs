@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use cloudburst::protocol::{Health, Reason};
+use cloudburst::protocol::{Health, Mode, Reason};
 
 use super::{
-    path::{Impairments, Loss, MILLI, Mtu, SECOND, Spell},
+    path::{Impairments, Loss, MICRO, MILLI, Mtu, Path, SECOND, Spell},
     run::{Outcome, run},
     scenario::{Fault, Scenario},
     world::World,
@@ -410,6 +410,21 @@ fn both_directions() {
             (send.from, send.to, send.back) = (1, 0, back);
         }
         must_deliver(scenario);
+    }
+}
+
+/// Both have sent far more than they have received when they are to answer.
+#[test]
+fn both_begin_at_once() {
+    for mode in [Mode::Native, Mode::Paper] {
+        let mut scenario = Scenario::plain(29).messages(2, 150_000, 0);
+        (scenario.sends[1].from, scenario.sends[1].to) = (1, 0);
+        for host in &mut scenario.hosts {
+            host.config.mode = mode;
+            host.config.link_bits_per_s = 1_000_000_000;
+        }
+        scenario.paths = vec![Path::new(5_000_000, 20_000, 50 * MICRO)];
+        run(scenario).all_delivered();
     }
 }
 

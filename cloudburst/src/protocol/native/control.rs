@@ -286,7 +286,9 @@ impl Native {
             });
         self.statistics.asks_sent += u64::from(matches!(question, Question::Ask { .. }));
         let bytes = written.ok()?;
-        self.addresses.sent(route.remote.ip(), bytes);
+        if !known.is_ours {
+            self.addresses.sent(route.remote.ip(), bytes);
+        }
         Some(bytes)
     }
 }

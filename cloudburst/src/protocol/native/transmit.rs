@@ -157,7 +157,9 @@ impl Native {
         peer.sent_at = Some(now);
         peer.pacer.sent(now, at);
         self.pacer.sent(now, at);
-        self.addresses.sent(route.remote.ip(), at);
+        if !peer.is_ours {
+            self.addresses.sent(route.remote.ip(), at);
+        }
         if outgoing.remaining() == 0 {
             let look = outgoing.next_look(now, &peer.round_trip);
             outgoing.alarm.set(look, Due::Message(id), &mut self.timers);

@@ -131,7 +131,9 @@ impl Paper {
         };
         outgoing.note_sent(now, way);
         peer.ways[way].sent += 1;
-        self.addresses.sent(route.remote.ip(), bytes);
+        if !peer.is_ours {
+            self.addresses.sent(route.remote.ip(), bytes);
+        }
         self.go_on(now, round, way, id);
         Some(self.sent(now, route, bytes))
     }
