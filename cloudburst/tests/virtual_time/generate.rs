@@ -72,6 +72,10 @@ impl Scenario {
             let delay_ns = direction.delay_ns % (500 * MICRO);
             direction.link = Link::new(rate, fifo);
             direction.delay_ns = delay_ns;
+            // One-symbol messages have sent all they may before a burst of losses is over.
+            if self.must_deliver && matches!(direction.usual.loss, Loss::Bursts { .. }) {
+                direction.usual.loss = Loss::Each(0.02);
+            }
             let spells = direction.spells.iter_mut();
             let all = spells.map(|spell| &mut spell.impairments);
             for impairments in all.chain([&mut direction.usual]) {
@@ -82,6 +86,8 @@ impl Scenario {
         self.sends.truncate(12);
         for send in &mut self.sends {
             if self.must_deliver {
+                // Without tokens nobody may send more to a stranger than thrice what it sent.
+                send.back = false;
                 send.bytes = send.bytes.min(70_000);
                 send.is_request = false;
             }
