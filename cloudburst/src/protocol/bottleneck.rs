@@ -13,7 +13,7 @@ const LEAST_AGE: Duration = Duration::from_secs(5);
 /// The share of a burst that must get through if it is to tell of a faster link: what a queue
 /// turns away takes no time.
 const MOST_THROUGH: f64 = 0.75;
-/// And if it is to tell of any link: the few that get through a full queue say how long that
+/// The least share that is believed: the few that get through a full queue say how long that
 /// is, and next to nothing of what else went through meanwhile.
 const LEAST_THROUGH: f64 = 0.25;
 /// Longer than any queue.
@@ -216,10 +216,10 @@ impl Bottleneck {
         let own = queue.saturating_sub(foreign);
         self.own = own;
         let is_long = mark.burst.bytes >= BURST_BYTES && own > NOISE.max(sending / 4);
-        let sample = (own + sending).as_nanos() as f64 / (mark.burst.bytes as f64 * through);
+        let bytes_through = mark.burst.bytes as f64 * through.max(LEAST_THROUGH);
+        let sample = (own + sending).as_nanos() as f64 / bytes_through;
         let is_slow = self.ns_per_byte.is_none_or(|before| sample > before);
-        let least = if is_slow { LEAST_THROUGH } else { MOST_THROUGH };
-        if is_long && through >= least {
+        if is_long && (is_slow || through >= MOST_THROUGH) {
             // If it was others who filled the queue, it says little of the rate.
             self.learn_rate(sample, own > foreign);
             self.learnt_at = now;
