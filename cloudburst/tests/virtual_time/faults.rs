@@ -155,6 +155,31 @@ fn path_death() {
     );
 }
 
+/// What goes one way by a path that lives may be answered by one that does not.
+#[test]
+fn answers_avoid_a_dead_path() {
+    let mut scenario = Scenario::plain(30).messages(400, 5_000, 14 * MILLI);
+    scenario.symmetric = false;
+    scenario.paths[0].spell(0, u64::MAX, Impairments::DEAD);
+    for send in scenario.sends.iter_mut().skip(1).step_by(2) {
+        (send.from, send.to, send.back) = (1, 0, true);
+    }
+    let outcome = run(scenario);
+    outcome.all_delivered();
+    let receipts = outcome
+        .ledger()
+        .messages
+        .iter()
+        .map(|it| it.receipt().unwrap());
+    let (sent, needed) = receipts.fold((0, 0), |(sent, needed), receipt| {
+        (sent + receipt.sent, needed + receipt.needed)
+    });
+    assert!(
+        20 * sent < 21 * needed,
+        "{sent} symbols sent, {needed} needed"
+    );
+}
+
 #[test]
 fn path_flap() {
     let mut scenario = mixed(11);

@@ -9,6 +9,7 @@ use super::{
             STATELESS_PATH, Sealer, Stamp, State, Stop, TOKEN_BYTES, TokenBody,
             question_datagram_bytes,
         },
+        path::Path,
         time::Time,
     },
     Native,
@@ -143,11 +144,15 @@ impl Native {
     /// Writes the next answer or question that may be sent.
     pub(super) fn transmit_control(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
         while let Some(control) = self.control.pop_front() {
-            let route = control.route();
-            let bytes = match control {
-                Control::Answer(trigger, answer) => self.write_answer(now, &trigger, answer, out),
-                Control::Question(peer, _, question) => {
-                    self.write_question(now, peer, route, question, out)
+            let (route, bytes) = match control {
+                Control::Answer(trigger, answer) => {
+                    let route = self.way_back(&trigger);
+                    let bytes = self.write_answer(now, &trigger, route, answer, out);
+                    (route, bytes)
+                }
+                Control::Question(peer, route, question) => {
+                    let bytes = self.write_question(now, peer, route, question, out);
+                    (route, bytes)
                 }
             };
             if let Some(bytes) = bytes {
@@ -170,15 +175,37 @@ impl Native {
         }
     }
 
+    /// Where an answer goes: where the question came from, unless that way is dead for what we
+    /// send. Networks choose by a hash another path for each direction, and one of them may be
+    /// dead.
+    fn way_back(&self, trigger: &Trigger) -> Route {
+        let paths = trigger.peer.and_then(|peer| self.peers.get(peer));
+        let Some(paths) = paths.map(|peer| &peer.paths) else {
+            return trigger.route;
+        };
+        let is_dead = |index| paths.get(index).is_dead();
+        if !paths.position(trigger.route).is_some_and(is_dead) {
+            return trigger.route;
+        }
+        // To the same address: what it may be sent is counted by address.
+        let ip = trigger.route.remote.ip();
+        let good = |path: &&Path| path.is_good() && path.route.remote.ip() == ip;
+        let count = paths.iter().filter(good).count();
+        let chosen = usize::from(trigger.path) % count.max(1);
+        let path = paths.iter().filter(good).nth(chosen);
+        path.map_or(trigger.route, |path| path.route)
+    }
+
     /// Its length, if it may be sent.
     fn write_answer(
         &mut self,
         now: Time,
         trigger: &Trigger,
+        route: Route,
         answer: Answer,
         out: &mut [u8],
     ) -> Option<usize> {
-        let ip = trigger.route.remote.ip();
+        let ip = route.remote.ip();
         let room = out.len().min(trigger.bytes);
         let out = &mut out[..room];
         let token = matches!(answer, Answer::Challenge).then(|| {
@@ -188,7 +215,7 @@ impl Native {
         let echo = trigger.echo(now);
         let peer = trigger.peer.and_then(|peer| self.peers.get_mut(peer));
         let path = peer.and_then(|peer| {
-            let index = peer.paths.position(trigger.route)?;
+            let index = peer.paths.position(route)?;
             Some((peer, index))
         });
         let written = match path {
