@@ -22,6 +22,8 @@ enum Weather {
     Idle,
     Loss(f64),
     OneDead,
+    /// And answers go back by other paths than what they answer, as switches hash them.
+    OneDeadBothWays,
     Bulk(usize),
 }
 
@@ -33,13 +35,14 @@ fn performance() {
         Weather::Loss(0.01),
         Weather::Loss(0.05),
         Weather::OneDead,
+        Weather::OneDeadBothWays,
         Weather::Bulk(3),
         Weather::Bulk(4),
     ];
     for delay_ns in [100 * MICRO, 5_000 * MICRO] {
         println!(
             "\nround trip {} ms; arrival of the message and return of the stop in ms\n\
-             {:<12} {:>6} | {:>7} {:>7} {:>7} {:>7} | {:>7} {:>7} | {:>6} {:>8} {:>6} {:>5}",
+             {:<16} {:>6} | {:>7} {:>7} {:>7} {:>7} | {:>7} {:>7} | {:>6} {:>8} {:>6} {:>5}",
             delay_ns as f64 / 5e5,
             "",
             "bytes",
@@ -84,6 +87,23 @@ fn scenario(seed: u64, delay_ns: u64, weather: Weather) -> Scenario {
             scenario = scenario.impaired(Impairments::losing(Loss::Each(share)))
         }
         Weather::OneDead => scenario.paths[0].spell(0, u64::MAX, Impairments::DEAD),
+        Weather::OneDeadBothWays => {
+            scenario.paths[0].spell(0, u64::MAX, Impairments::DEAD);
+            scenario.symmetric = false;
+            // As requests are: the receiver hears what becomes of its own datagrams.
+            let requests: Vec<_> = scenario
+                .sends
+                .iter()
+                .map(|send| SendPlan {
+                    from: 1,
+                    to: 0,
+                    back: true,
+                    ..SendPlan::new(send.at, 1_500)
+                })
+                .collect();
+            scenario.sends.extend(requests);
+            scenario.sends.sort_by_key(|send| send.at);
+        }
         Weather::Bulk(paths) => {
             for path in 0..paths {
                 let (direction, share) = (0, 0.5);
@@ -122,7 +142,7 @@ fn line(name: &str, bytes: usize, outcomes: &[Outcome]) {
     };
     let symbols = sum(|receipt| receipt.symbols);
     println!(
-        "{name:<12} {bytes:>6} | {:>7.2} {:>7.2} {:>7.2} {:>7.2} | {:>7.2} {:>7.2} | {:>6.3} {:>8.3} {:>6} {:>5.2}",
+        "{name:<16} {bytes:>6} | {:>7.2} {:>7.2} {:>7.2} {:>7.2} | {:>7.2} {:>7.2} | {:>6.3} {:>8.3} {:>6} {:>5.2}",
         arrivals.iter().sum::<f64>() / arrivals.len() as f64,
         percentile(&arrivals, 0.5),
         percentile(&arrivals, 0.99),
