@@ -33,8 +33,13 @@ impl Pacer {
         }
     }
 
-    pub(super) fn set_rate(&mut self, bytes_per_s: f64) {
-        self.bytes_per_s = bytes_per_s.max(1.0);
+    /// If it is faster now, what is in the bucket runs out sooner. If it is slower, what was
+    /// sent at the old rate does not take longer.
+    pub(super) fn set_rate(&mut self, now: Time, bytes_per_s: f64) {
+        let bytes_per_s = bytes_per_s.max(1.0);
+        let left = self.empty_at.since(now);
+        self.empty_at = now + left.mul_f64((self.bytes_per_s / bytes_per_s).min(1.0));
+        self.bytes_per_s = bytes_per_s;
     }
 
     pub(super) fn bytes_per_s(&self) -> f64 {
@@ -79,6 +84,16 @@ impl Pacer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_new_rate_counts_at_once() {
+        let mut pacer = Pacer::new(Time::ZERO, 1e3);
+        pacer.sent(Time::ZERO, 1_000_000);
+        pacer.set_rate(Time::ZERO, 1e6);
+        let soon = Time::ZERO + Duration::from_secs(1);
+        assert!(pacer.ready_at() < soon);
+        assert_eq!(pacer.room(soon), LEAST_DEPTH_BYTES as usize);
+    }
 
     #[test]
     fn keeps_the_rate() {

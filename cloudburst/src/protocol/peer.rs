@@ -159,7 +159,7 @@ impl Peer {
             .paths
             .rate()
             .map_or(link * LEAST_SHARE, |rate| rate * LEAST_KNOWN_SHARE);
-        self.pacer.set_rate(rate.clamp(least.min(link), link));
+        self.pacer.set_rate(now, rate.clamp(least.min(link), link));
     }
 
     /// What was lost was refused, and tells nothing of the paths.
