@@ -1,0 +1,45 @@
+//! `cloudburst perf` and `paths`.
+
+use serde_json::Value;
+
+use super::{Listening, cloudburst, stderr, stdout};
+
+#[test]
+fn perf_counts_what_it_offered() {
+    let server = Listening::start(&["serve", "--mode", "size"]);
+    let common = ["--json", "-d", "0.5", "--load", "4mbit", "-s", "2k,20k"];
+    for more in [&[][..], &["--reply", "5k"]] {
+        let peer = server.address();
+        let output = cloudburst(&[&["perf", &peer], &common[..], more].concat());
+        assert!(output.status.success(), "{}", stdout(&output));
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        // 4 Mbit/s for half a second in messages of 11,264 bytes on average.
+        let offered = told["offered"].as_u64().unwrap();
+        assert!((20..=24).contains(&offered), "{told}");
+        assert_eq!(told["delivered"], offered, "{told}");
+        assert!(told["completion_ms"]["p50"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn paths_are_listed() {
+    let server = Listening::start(&["serve"]);
+    let arguments = [
+        "paths",
+        &server.address(),
+        "-d",
+        "0.5",
+        "--ports",
+        "any:3",
+        "--json",
+    ];
+    let output = cloudburst(&[&arguments[..], &["--bind", "127.0.0.1"]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let paths = told["paths"].as_array().unwrap();
+    assert_eq!(paths.len(), 3, "{told}");
+    for path in paths {
+        assert_eq!(path["health"], "good");
+        assert_eq!(path["remote"], server.address());
+    }
+}

@@ -1,0 +1,85 @@
+//! `cloudburst ping`, and who answers.
+
+use serde_json::Value;
+
+use super::{Listening, cloudburst, stderr, stdout};
+
+#[test]
+fn ping_tells_times_and_serve_ends_at_ctrl_c() {
+    let mut server = Listening::start(&["serve"]);
+    let output = cloudburst(&["ping", &server.address(), "-c", "3", "-i", "0.02"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(
+        stdout(&output).contains("3 sent, 3 answered; mean "),
+        "{}",
+        stdout(&output)
+    );
+
+    let output = cloudburst(&[
+        "ping",
+        &server.address(),
+        "-c2",
+        "-i0.02",
+        "-s20k",
+        "--json",
+    ]);
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&told["sent"], &told["answered"]), (&2.into(), &2.into()));
+    assert!(told["rtt_ms"]["p99"].as_f64().unwrap() > 0.0);
+    assert_eq!(server.interrupt(), Some(0));
+}
+
+#[test]
+fn ping_of_nobody_fails_and_says_why() {
+    let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = closed.local_addr().unwrap().to_string();
+    let arguments = [
+        "ping",
+        &address,
+        "-c",
+        "1",
+        "-W",
+        "0.3",
+        "--bind",
+        "127.0.0.1",
+    ];
+    let output = cloudburst(&arguments);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stdout(&output).contains("is the peer there, with the same key?"),
+        "{}",
+        stdout(&output)
+    );
+    drop(closed);
+    let output = cloudburst(&arguments);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stdout(&output).contains("no route reaches the peer"),
+        "{}",
+        stdout(&output)
+    );
+}
+
+#[test]
+fn with_another_key_nothing_is_answered() {
+    let directory = tempfile::tempdir().unwrap();
+    let [ours, theirs] = ["ours", "theirs"].map(|name| {
+        let file = directory.path().join(name).to_str().unwrap().to_owned();
+        assert!(cloudburst(&["keygen", &file]).status.success());
+        file
+    });
+    let server = Listening::start(&["serve", "--key-file", &ours]);
+    let ping = |key: &str| {
+        let peer = server.address();
+        let output = cloudburst(&["ping", &peer, "-c1", "-W0.5", "--key-file", key]);
+        output.status.code()
+    };
+    assert_eq!(ping(&ours), Some(0));
+    assert_eq!(ping(&theirs), Some(1));
+    for command in ["paths", "perf"] {
+        let peer = server.address();
+        let output = cloudburst(&[command, &peer, "-d0.2", "--key-file", &theirs]);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).contains("with the same key?"), "{command}");
+    }
+}
