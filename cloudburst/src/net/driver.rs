@@ -295,7 +295,7 @@ impl Driver {
                         .resolve(id, Err(SendError::Undelivered(failure)));
                     self.unpark();
                 }
-                Event::PeerGone { .. } => {}
+                Event::PeerGone { peer } => self.outgoing.peer_gone(peer),
             }
         }
         is_busy

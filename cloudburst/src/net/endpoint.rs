@@ -264,7 +264,8 @@ impl Endpoint {
 
     /// Forgets a peer: what is under way to it is given up
     /// ([`Reason::Cancelled`](protocol::Reason::Cancelled)), what is incomplete of it dropped, and
-    /// its memory freed. A request that it has not answered yet gets no reply. To forget somebody
+    /// its memory freed. A request that it has not answered yet
+    /// ends with [`RequestError::PeerGone`](super::RequestError::PeerGone). To forget somebody
     /// who is not known is nothing.
     ///
     /// Those who came by themselves are forgotten after two minutes of silence; those

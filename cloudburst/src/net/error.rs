@@ -212,6 +212,12 @@ pub enum RequestError {
         /// Whether the peer has the request.
         delivered: bool,
     },
+    /// The peer has the request, and was forgotten before it answered: by
+    /// [`forget`](super::Endpoint::forget), or because nothing was heard of it for two minutes.
+    #[error(
+        "no reply: the request was delivered, but the peer was forgotten before its reply came; connect to it again to ask once more"
+    )]
+    PeerGone,
     /// See [`Closed`].
     #[error(transparent)]
     Closed(#[from] Closed),

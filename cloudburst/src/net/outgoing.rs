@@ -12,7 +12,7 @@ use std::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, oneshot};
 
 use super::{Closed, RequestError, SendError, commands::Commands};
-use crate::protocol::{Quotas, Receipt, SendId};
+use crate::protocol::{PeerId, Quotas, Receipt, SendId};
 
 /// Room for messages under way. Those who wait for it are served in their order.
 #[derive(Clone, Debug)]
@@ -209,6 +209,21 @@ impl Outgoing {
         if let Some((ticket, reply)) = self.requests.remove(&to) {
             self.tickets.remove(&ticket);
             let _ = reply.send(Ok(message));
+        }
+    }
+
+    /// Nothing is known of a peer any more: whoever waits for a reply of its is told. Messages
+    /// have been given up by then.
+    pub(super) fn peer_gone(&mut self, peer: PeerId) {
+        let tickets = &self.tickets;
+        let requests = self.requests.extract_if(|_, (ticket, _)| {
+            let id = tickets.get(ticket);
+            id.is_some_and(|id| id.peer() == peer)
+        });
+        let gone: Vec<_> = requests.map(|(_, request)| request).collect();
+        for (ticket, reply) in gone {
+            self.tickets.remove(&ticket);
+            let _ = reply.send(Err(RequestError::PeerGone));
         }
     }
 

@@ -80,6 +80,11 @@ impl SendId {
     pub const fn as_u64(self) -> u64 {
         self.message
     }
+
+    /// Whom it was sent to.
+    pub const fn peer(self) -> PeerId {
+        self.peer
+    }
 }
 
 /// The network's explicit notice of congestion (RFC 3168 §5).

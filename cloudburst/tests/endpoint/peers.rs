@@ -4,7 +4,7 @@ use std::{net::SocketAddr, num::NonZeroU8, time::Duration};
 
 use cloudburst::{
     Endpoint, Key, Keyring, Ports,
-    net::{ConnectError, SendError},
+    net::{ConnectError, RequestError, SendError},
     protocol::Reason,
 };
 use tokio::time::timeout;
@@ -142,4 +142,47 @@ async fn a_peer_that_is_forgotten_stands_for_nobody() {
     within(client.send(again, "again")).await.unwrap();
     assert_eq!(within(server.recv()).await.unwrap().message, b"again");
     assert_eq!(client.statistics().await.unwrap().protocol.peers_now, 1);
+}
+
+#[tokio::test]
+async fn a_request_to_who_is_forgotten_ends() {
+    let (client, server, peer) = pair(config(2), config(1)).await;
+    let (_socket, address) = silent();
+    let other = client.connect([address]).await.unwrap();
+    let asks = client.request(peer, "are you there?", 10 * SOON);
+    let asks_other = client.request(other, "and you?", 10 * SOON);
+    let forgets = async {
+        // It is delivered, and nobody answers.
+        let request = within(server.recv()).await.unwrap();
+        while client
+            .statistics()
+            .await
+            .unwrap()
+            .protocol
+            .messages_delivered
+            == 0
+        {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        client.forget(peer).await.unwrap();
+        request
+    };
+    let ((answered, request), asks_other) = tokio::join!(
+        async {
+            let (answered, request) = tokio::join!(within(asks), forgets);
+            // Who asked somebody else waits on, until that one is forgotten, too.
+            client.forget(other).await.unwrap();
+            (answered, request)
+        },
+        within(asks_other)
+    );
+    assert_eq!(answered, Err(RequestError::PeerGone));
+    let Err(RequestError::Undelivered(failure)) = asks_other else {
+        panic!("{asks_other:?}");
+    };
+    assert_eq!(failure.reason, Reason::Cancelled);
+    // A reply that comes after all is nobody's.
+    let _ = timeout(Duration::from_millis(200), server.reply(&request, "late")).await;
+    let again = client.connect(server.local_addrs().to_vec()).await.unwrap();
+    within(client.send(again, "again")).await.unwrap();
 }
