@@ -12,6 +12,7 @@ use super::{
     estimate::{Delivery, Overload, RoundTrip},
     inbound::Inbound,
     incoming::Incoming,
+    native::Place,
     pacer::Pacer,
     packet::{Opener, Sealer},
     paths::Paths,
@@ -62,8 +63,8 @@ pub(super) struct Peer {
     pub(super) challenged_at: Option<Time>,
     /// Messages that have symbols to be sent: the shortest rest first, then the oldest.
     pub(super) ready: BinaryHeap<Reverse<(u32, u64)>>,
-    /// Whether it is on the endpoint's list of those with something to send.
-    pub(super) is_active: bool,
+    /// Where it is among those with something to send.
+    pub(super) place: Place,
     /// Our messages for it that are not delivered.
     pub(super) outgoing: usize,
     /// The number of the next one, and of the oldest that is not delivered.
@@ -104,7 +105,7 @@ impl Peer {
             is_validated: is_ours,
             challenged_at: None,
             ready: BinaryHeap::new(),
-            is_active: false,
+            place: Place::default(),
             outgoing: 0,
             next_message: first_message,
             oldest_message: first_message,

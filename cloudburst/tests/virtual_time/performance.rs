@@ -3,6 +3,12 @@
 //! ```text
 //! cargo test --release -p cloudburst-fec --test virtual_time performance -- --ignored --nocapture
 //! ```
+//!
+//! `a_train_of_one_peer_in_many` tells what it takes to find whose turn it is.
+
+use std::{net::SocketAddr, time::Instant};
+
+use cloudburst::protocol::{Config, Endpoint, Kind, Route, SocketId, Time};
 
 use super::{
     ledger::Message,
@@ -184,4 +190,57 @@ fn percentile(sorted: &[f64], share: f64) -> f64 {
     let last = sorted.len().saturating_sub(1);
     let at = (last as f64 * share).round() as usize;
     sorted.get(at).copied().unwrap_or(f64::NAN)
+}
+
+/// Trains that are timed, and how many are sent before.
+const TRAINS: u32 = 4_000;
+
+#[test]
+#[ignore = "measures, and has nothing to fail"]
+fn a_train_of_one_peer_in_many() {
+    for peers in [1, 100, 1_000, 10_000] {
+        let (mut endpoint, mut now) = endpoint_with(peers);
+        let mut out = vec![0; 65_535];
+        let mut spent = std::time::Duration::ZERO;
+        let mut trains = 0;
+        while trains < 2 * TRAINS {
+            let began = Instant::now();
+            if endpoint.poll_transmit(now, &mut out).is_some() {
+                trains += 1;
+                spent += if trains > TRAINS {
+                    began.elapsed()
+                } else {
+                    Default::default()
+                };
+            } else {
+                now = now + std::time::Duration::from_micros(20);
+            }
+        }
+        let each = spent / TRAINS;
+        println!("{peers:>6} peers with something to send: {each:?} for a train");
+    }
+}
+
+/// So many peers that are being sent messages, all with as much to send in all.
+fn endpoint_with(peers: usize) -> (Endpoint, Time) {
+    let mut config = Config::default();
+    config.link_bits_per_s = 100_000_000_000;
+    config.budget.symbols_factor = 1e6;
+    config.quotas.outgoing_messages = 1 << 20;
+    config.quotas.outgoing_bytes = 1 << 32;
+    let now = Time::from_nanos(1);
+    let mut endpoint = Endpoint::new(config, [1; 32], now).expect("it is a valid one");
+    for number in 0..peers {
+        let ip = [10, 0, (number >> 8) as u8, number as u8];
+        let route = Route {
+            socket: SocketId(0),
+            remote: SocketAddr::from((ip, 7)),
+        };
+        let peer = endpoint.connect(now, &[route]).expect("there is room");
+        for _ in 0..(10_000 / peers).max(2) {
+            let sent = endpoint.send(now, peer, Kind::Message, &[7; 1_000]);
+            sent.expect("there is room");
+        }
+    }
+    (endpoint, now)
 }

@@ -88,7 +88,8 @@ impl Native {
 
     /// What an answer tells of the paths.
     fn learn(&mut self, now: Time, peer: PeerId, echo: &Echo, reports: Reports<'_>) {
-        let Some(peer) = self.peers.get_mut(peer) else {
+        let id = peer;
+        let Some(peer) = self.peers.get_mut(id) else {
             return;
         };
         let elapsed = now.as_wire_micros().wrapping_sub(echo.sent_us);
@@ -111,6 +112,7 @@ impl Native {
         peer.delivery.add(all_sent, all_received);
         peer.paths.account(all_sent, all_received);
         peer.adapt(now, self.config.bytes_per_s());
+        self.hurry(id);
     }
 
     fn take_stop(&mut self, now: Time, peer: PeerId, stop: &Stop) {

@@ -6,6 +6,7 @@ mod questions;
 mod receive;
 mod timeouts;
 mod transmit;
+mod turns;
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,7 +14,11 @@ use foldhash::fast::FixedState;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use self::control::{Control, Stateless};
+pub(in crate::protocol) use self::turns::Place;
+use self::{
+    control::{Control, Stateless},
+    turns::Turns,
+};
 use super::{
     Kind,
     address::Addresses,
@@ -51,9 +56,7 @@ pub(in crate::protocol) struct Native {
     unvalidated_bytes: usize,
     timers: Timers<Due>,
     /// Peers with something to send.
-    active: Vec<PeerId>,
-    /// With which of them the search for the next datagram begins.
-    turn: usize,
+    turns: Turns,
     pacer: Pacer,
     control: VecDeque<Control>,
     stateless: Stateless,
@@ -90,8 +93,7 @@ impl Native {
             host_room: usize::MAX,
             unvalidated_bytes: 0,
             timers: Timers::new(),
-            active: Vec::new(),
-            turn: 0,
+            turns: Turns::default(),
             pacer: Pacer::new(now, config.bytes_per_s()),
             control: VecDeque::new(),
             stateless: Stateless::new(config.keys.sealer(random.next_u64())),
@@ -294,9 +296,9 @@ impl Native {
         }
         let look = outgoing.next_look(now, &peer.round_trip);
         outgoing.alarm.set(look, Due::Message(id), &mut self.timers);
-        if !peer.ready.is_empty() && !peer.is_active {
-            peer.is_active = true;
-            self.active.push(id.peer);
+        if !peer.ready.is_empty() {
+            let remaining = Some(outgoing.remaining()).filter(|it| *it > 0);
+            self.join(now, id.peer, remaining);
         }
     }
 

@@ -6,7 +6,7 @@ use super::{
         packet::{Body, Header, Kind, OpenError, Opener},
         time::Time,
     },
-    Native,
+    Native, Place,
     control::Trigger,
 };
 
@@ -122,10 +122,9 @@ impl Native {
             known.openers.truncate(OPENERS - 1);
             known.openers.insert(0, opener);
         }
-        if !known.is_active && !known.ready.is_empty() {
+        if known.place == Place::Away && !known.ready.is_empty() {
             // It was waiting for leave to send more to its address.
-            known.is_active = true;
-            self.active.push(peer);
+            self.line_up(now, peer);
         }
     }
 

@@ -152,7 +152,6 @@ impl Native {
             self.drop_incoming(id, message);
         }
         self.peers.remove(id);
-        self.active.retain(|&active| active != id);
         self.events.push_back(Event::PeerGone { peer: id });
     }
 

@@ -1,10 +1,8 @@
 //! Which symbols are sent next, and by which way.
 
-use std::cmp::Reverse;
-
 use super::{
     super::{
-        event::{PeerId, Reason, Route, SendId, Transmit},
+        event::{Reason, Route, SendId, Transmit},
         outgoing::symbol_bytes,
         packet::{Stamp, Symbol, symbol_datagram_bytes},
         time::Time,
@@ -35,12 +33,13 @@ impl Native {
         }
         while let Some((peer, message)) = self.next_message(now) {
             let id = SendId { peer, message };
-            if let Some(transmit) = self.transmit_symbols(now, id, out) {
-                return Some(transmit);
+            let transmit = self.transmit_symbols(now, id, out);
+            // What cannot be sent goes on when something is heard, or the message's time comes.
+            if transmit.is_some() || !self.outgoing.contains_key(&id) {
+                self.line_up(now, peer);
             }
-            if self.outgoing.contains_key(&id) {
-                // Goes on when something is heard, or the message's time comes.
-                self.rest(peer);
+            if transmit.is_some() {
+                return transmit;
             }
         }
         None
@@ -51,69 +50,16 @@ impl Native {
         if !self.control.is_empty() {
             return Some(Time::ZERO);
         }
-        let peers = self.active.iter().filter_map(|&peer| self.peers.get(peer));
-        let soonest = peers.map(|peer| peer.pacer.ready_at()).min()?;
+        let soonest = self.turns.next()?;
         Some(soonest.max(self.pacer.ready_at()))
     }
 
-    /// The message whose rest is the shortest, of those that may be sent now.
-    fn next_message(&mut self, now: Time) -> Option<(PeerId, u64)> {
-        let mut best: Option<(u32, PeerId, u64)> = None;
-        let mut index = 0;
-        while index < self.active.len() {
-            let position = (self.turn + index) % self.active.len();
-            let id = self.active[position];
-            let Some(top) = self.top(id) else {
-                self.active.swap_remove(position);
-                continue;
-            };
-            index += 1;
-            let is_due = self
-                .peers
-                .get(id)
-                .is_some_and(|peer| peer.pacer.room(now) > 0);
-            if is_due && best.is_none_or(|(shortest, _, _)| top.0 < shortest) {
-                best = Some((top.0, id, top.1));
-            }
-        }
-        self.turn = self.turn.wrapping_add(1);
-        best.map(|(_, peer, message)| (peer, message))
-    }
-
-    /// The shortest rest of a peer's messages. Those that have been delivered
-    /// meanwhile, or have another rest, are put right on the way.
-    fn top(&mut self, id: PeerId) -> Option<(u32, u64)> {
-        let peer = self.peers.get_mut(id)?;
-        while let Some(&Reverse((rest, message))) = peer.ready.peek() {
-            let outgoing = self.outgoing.get_mut(&SendId { peer: id, message });
-            match outgoing {
-                Some(outgoing) if outgoing.remaining() == rest => return Some((rest, message)),
-                Some(outgoing) if outgoing.remaining() > 0 => {
-                    peer.ready.pop();
-                    peer.ready.push(Reverse((outgoing.remaining(), message)));
-                }
-                Some(outgoing) => {
-                    outgoing.is_queued = false;
-                    peer.ready.pop();
-                }
-                None => {
-                    peer.ready.pop();
-                }
-            }
-        }
-        peer.is_active = false;
-        None
-    }
-
-    /// Takes a peer off the list of those with something to send, for now.
-    fn rest(&mut self, id: PeerId) {
-        if let Some(peer) = self.peers.get_mut(id) {
-            peer.is_active = false;
-        }
-        self.active.retain(|&active| active != id);
-    }
-
-    fn transmit_symbols(&mut self, now: Time, id: SendId, out: &mut [u8]) -> Option<Transmit> {
+    pub(super) fn transmit_symbols(
+        &mut self,
+        now: Time,
+        id: SendId,
+        out: &mut [u8],
+    ) -> Option<Transmit> {
         let (route, count, datagram_bytes) = self.plan(now, id, out.len())?;
         let peer = self.peers.get_mut(id.peer)?;
         let outgoing = self.outgoing.get_mut(&id)?;
