@@ -32,6 +32,8 @@ const MOST_RESERVE: u32 = 4;
 
 /// Answers without news after the last symbol that the budget allows.
 const LAST_HAVES: u8 = 4;
+/// Symbols that a message begins with if nobody may be there.
+const OPENING_SYMBOLS: u32 = 2;
 /// How often pauses are doubled at most: before a busy receiver is tried again,
 /// and before symbols are sent again that may be under way still.
 const MOST_DOUBLINGS: u8 = 5;
@@ -74,6 +76,8 @@ pub(super) struct Outgoing {
     is_busy: bool,
     /// Whether the receiver said so when it last said anything.
     was_busy: bool,
+    /// It waits until something is heard of the peer: nobody may be there.
+    is_opening: bool,
     /// Paths that carried a symbol, a bit for each.
     paths: u64,
     /// When the last symbol sent should be there.
@@ -132,6 +136,7 @@ impl Outgoing {
             was_again: false,
             is_busy: false,
             was_busy: false,
+            is_opening: false,
             paths: 0,
             expected: now,
             is_queued: false,
@@ -202,6 +207,26 @@ impl Outgoing {
         self.want(n + redundancy);
     }
 
+    /// Asks for little: nobody may be there.
+    pub(super) fn open(&mut self) {
+        self.is_opening = true;
+        self.want(OPENING_SYMBOLS.min(self.symbols()));
+    }
+
+    /// Somebody is there: asks for the rest of the first burst, if that has waited.
+    pub(super) fn go_on(&mut self, loss: &Loss, patience: Duration) -> bool {
+        let waited = core::mem::take(&mut self.is_opening);
+        if waited {
+            self.begin(loss, patience);
+            self.goal = self.goal.saturating_sub(self.sent).max(self.sent);
+        }
+        waited
+    }
+
+    pub(super) fn accepted_at(&self) -> Time {
+        self.accepted_at
+    }
+
     /// Asks for so many symbols more, within the budget.
     fn want(&mut self, more: u32) {
         let left = self.budget.saturating_sub(self.sent_before);
@@ -228,6 +253,9 @@ impl Outgoing {
             } else {
                 Step::Send
             };
+        }
+        if self.is_opening {
+            return Step::Wait;
         }
         let reserve = core::mem::take(&mut self.reserve);
         if reserve > 0 && !self.is_busy {
@@ -261,8 +289,8 @@ impl Outgoing {
     /// When it has to be looked at again, if nothing is heard.
     pub(super) fn next_look(&self, now: Time, round_trip: &RoundTrip) -> Time {
         let patience = round_trip.patience();
-        let pause = if self.remaining() > 0 {
-            // Its turn comes by the pacer's leave.
+        let pause = if self.remaining() > 0 || self.is_opening {
+            // Its turn comes by the pacer's leave, or with the peer's first word.
             return self.ends;
         } else if self.asks > 0 {
             (patience * (1 << self.asks.min(10))).min(ASK_PAUSE)
@@ -369,7 +397,11 @@ impl Outgoing {
         self.sent_before += core::mem::take(&mut self.sent);
         (self.tails, self.asks, self.have) = (0, 0, None);
         self.budget = budget.symbols(self.shape.symbols());
-        self.begin(loss, patience);
+        if self.is_opening {
+            self.open();
+        } else {
+            self.begin(loss, patience);
+        }
         Ok(())
     }
 

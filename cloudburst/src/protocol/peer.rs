@@ -39,6 +39,10 @@ const LEAST_KNOWN_SHARE: f64 = 0.25;
 const LEAST_PAUSE: Duration = Duration::from_millis(10);
 /// After this long without messages a peer's paths are not probed any more.
 const ACTIVE_FOR: Duration = Duration::from_secs(1);
+/// So many datagrams without an answer, for so long, let doubt whether anybody is there: more
+/// than the pings that may be lost at the end of a conversation.
+const SILENT_DATAGRAMS: u32 = 32;
+const SILENT_FOR: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Peer {
@@ -50,6 +54,16 @@ pub(super) struct Peer {
     pub(super) openers: Vec<Opener>,
     /// Whether it has taken a message of ours.
     pub(super) is_taken_in: bool,
+    /// When it last answered, or sent, anything.
+    answered_at: Option<Time>,
+    /// Datagrams since then that ask for an answer, and when the first of them was sent.
+    unanswered: u32,
+    unanswered_since: Time,
+    /// The last message was given up without a word of its, or the network says that it is not
+    /// there.
+    pub(super) is_given_up: bool,
+    /// Messages wait until something is heard of it.
+    pub(super) has_openings: bool,
     /// Whether we chose it ourselves: then it stays.
     pub(super) is_ours: bool,
     pub(super) paths: Paths,
@@ -96,6 +110,11 @@ impl Peer {
             session: None,
             openers: Vec::new(),
             is_taken_in: false,
+            answered_at: None,
+            unanswered: 0,
+            unanswered_since: now,
+            is_given_up: false,
+            has_openings: false,
             is_ours,
             paths: Paths::default(),
             inbound: Inbound::default(),
@@ -123,6 +142,34 @@ impl Peer {
     /// Our session with it.
     pub(super) fn own_session(&self) -> u64 {
         self.sealer.session()
+    }
+
+    /// So many datagrams that ask for an answer are sent to it.
+    pub(super) fn asked(&mut self, now: Time, datagrams: u32) {
+        if self.unanswered == 0 {
+            self.unanswered_since = now;
+        }
+        self.unanswered = self.unanswered.saturating_add(datagrams);
+    }
+
+    /// Something was heard of it. Whether messages have waited for that.
+    pub(super) fn answered(&mut self, now: Time) -> bool {
+        self.answered_at = Some(now);
+        self.unanswered = 0;
+        self.is_given_up = false;
+        core::mem::take(&mut self.has_openings)
+    }
+
+    /// A message that was accepted then was not delivered in its time.
+    pub(super) fn failed(&mut self, accepted_at: Time) {
+        self.is_given_up |= self.answered_at.is_none_or(|at| at < accepted_at);
+    }
+
+    /// Whether nobody may be there: then a message begins with little.
+    pub(super) fn is_doubtful(&self, now: Time) -> bool {
+        let is_silent =
+            self.unanswered >= SILENT_DATAGRAMS && now.since(self.unanswered_since) >= SILENT_FOR;
+        self.is_given_up || is_silent
     }
 
     /// How long an answer may take that was not lost.

@@ -22,5 +22,6 @@ mod random;
 mod run;
 mod scenario;
 mod service;
+mod silence;
 mod sweep;
 mod world;

@@ -45,6 +45,14 @@ impl Native {
         if let Some(noted) = noted {
             self.note(now, noted, header, trigger.route, opener);
         }
+        // After a restart it answers by another session, which is not noted.
+        if self
+            .peers
+            .get_mut(peer)
+            .is_some_and(|peer| peer.answered(now))
+        {
+            self.go_on(now, peer);
+        }
         if self.peers.get(peer).is_some_and(|peer| peer.is_ours) {
             // Only who receives what we send there can name our session to us.
             self.addresses.validate(now, trigger.route.remote.ip());

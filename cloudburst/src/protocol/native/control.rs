@@ -311,6 +311,7 @@ impl Native {
                 Question::Ping { nonce, .. } => Ping { nonce }.write(body),
                 Question::Token { token } => TokenBody { token, oldest }.write(body),
             });
+        known.asked(now, 1);
         self.statistics.asks_sent += u64::from(matches!(question, Question::Ask { .. }));
         let bytes = written.ok()?;
         if !known.is_ours {

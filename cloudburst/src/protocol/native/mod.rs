@@ -2,6 +2,7 @@
 
 mod answers;
 mod control;
+mod openings;
 mod questions;
 mod receive;
 mod timeouts;
@@ -190,12 +191,21 @@ impl Native {
         }
         known.outgoing += 1;
         known.sent_at = Some(now);
-        outgoing.begin(&known.paths.loss(), known.patience());
+        let is_doubtful = known.is_doubtful(now);
+        if is_doubtful {
+            known.has_openings = true;
+            outgoing.open();
+        } else {
+            outgoing.begin(&known.paths.loss(), known.patience());
+        }
         self.statistics.messages_accepted += 1;
         self.statistics.outgoing_now += 1;
         self.statistics.outgoing_bytes_now += outgoing.bytes() as u64;
         self.outgoing.insert(id, outgoing);
         self.enqueue(now, id);
+        if is_doubtful {
+            self.knock(now, peer);
+        }
         self.look_after(now, peer);
         Ok(id)
     }
@@ -304,6 +314,7 @@ impl Native {
 
     fn give_up(&mut self, id: SendId, reason: Reason) {
         if let Some(outgoing) = self.forget(id) {
+            self.note_failure(&outgoing, reason);
             let failure = outgoing.failure(reason);
             self.statistics.messages_undelivered += 1;
             self.events.push_back(Event::Undelivered { id, failure });

@@ -111,6 +111,7 @@ impl Native {
             return;
         };
         known.heard_at = now;
+        let have_waited = known.answered(now);
         known
             .inbound
             .take(now, header.path, header.sequence, header.sent_us);
@@ -125,6 +126,9 @@ impl Native {
         if known.place == Place::Away && !known.ready.is_empty() {
             // It was waiting for leave to send more to its address.
             self.line_up(now, peer);
+        }
+        if have_waited {
+            self.go_on(now, peer);
         }
     }
 

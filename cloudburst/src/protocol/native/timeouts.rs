@@ -254,6 +254,7 @@ impl Native {
             path.unreachable = true;
         }
         if peer.paths.all_unreachable() {
+            peer.is_given_up = true;
             for message in peer.oldest_message..peer.next_message {
                 self.give_up(SendId { peer: id, message }, Reason::Unreachable);
             }

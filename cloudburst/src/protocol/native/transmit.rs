@@ -101,6 +101,7 @@ impl Native {
         outgoing.note_sent(count, path.id, path.group);
         outgoing.expected = outgoing.expected.max(expected);
         peer.sent_at = Some(now);
+        peer.asked(now, count);
         peer.pacer.sent(now, at);
         self.pacer.sent(now, at);
         if !peer.is_ours {
