@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-use tokio::{sync::mpsc, task::JoinSet};
+use tokio::{net::UdpSocket, sync::mpsc, task::JoinHandle};
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use super::icmp;
@@ -61,16 +61,47 @@ fn warn_of_small_buffers(sockets: &[Socket], wanted: usize) {
     }
 }
 
-/// Starts to hear of what the network cannot deliver.
+/// Tasks that hear of what the network cannot deliver, one for each socket.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(super) fn watch_notices(
-    sockets: &[Socket],
-    watchers: &mut JoinSet<()>,
-) -> mpsc::Receiver<icmp::Notice> {
-    let (told, notices) = mpsc::channel(64);
-    for (index, socket) in sockets.iter().enumerate() {
-        let (id, io) = (SocketId(index as u16), Arc::clone(socket.io()));
-        watchers.spawn(icmp::watch(id, io, told.clone()));
+#[derive(Debug)]
+pub(super) struct Watchers {
+    tasks: Vec<Watcher>,
+    told: mpsc::Sender<icmp::Notice>,
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+impl Watchers {
+    pub(super) fn start(sockets: &[Socket]) -> (Self, mpsc::Receiver<icmp::Notice>) {
+        let (told, notices) = mpsc::channel(64);
+        let sockets = (0..).map(SocketId).zip(sockets);
+        let tasks = sockets.map(|(id, socket)| Watcher::start(id, socket.io(), &told));
+        let tasks = tasks.collect();
+        (Self { tasks, told }, notices)
     }
-    notices
+
+    /// Listens to a socket that has taken another's place.
+    pub(super) fn replace(&mut self, id: SocketId, io: &Arc<UdpSocket>) {
+        if let Some(watcher) = self.tasks.get_mut(usize::from(id.0)) {
+            *watcher = Watcher::start(id, io, &self.told);
+        }
+    }
+}
+
+/// A task that ends with this.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+#[derive(Debug)]
+struct Watcher(JoinHandle<()>);
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+impl Watcher {
+    fn start(id: SocketId, io: &Arc<UdpSocket>, told: &mpsc::Sender<icmp::Notice>) -> Self {
+        Self(tokio::spawn(icmp::watch(id, Arc::clone(io), told.clone())))
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }

@@ -88,7 +88,7 @@ impl Endpoint {
     }
 
     /// See [`Endpoint::local_addrs`](super::Endpoint::local_addrs).
-    pub fn local_addrs(&self) -> &[SocketAddr] {
+    pub fn local_addrs(&self) -> Vec<SocketAddr> {
         self.inner.local_addrs()
     }
 

@@ -5,6 +5,7 @@
 //! left to carry. No lock and, but for a message's own memory, no allocation.
 
 mod datagrams;
+mod renewal;
 
 use std::{
     collections::VecDeque,
@@ -21,7 +22,10 @@ use std::{
 
 use tokio::sync::{mpsc, oneshot};
 
-pub(super) use self::datagrams::Io;
+pub(super) use self::{
+    datagrams::Io,
+    renewal::{LocalAddresses, Renewal},
+};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use super::icmp::Notice;
 use super::{
@@ -39,6 +43,7 @@ use crate::protocol::{
 pub(super) struct Driver {
     pub(super) machine: Machine,
     pub(super) sockets: Vec<Socket>,
+    pub(super) renewal: Renewal,
     /// The moment that the protocol's time counts from.
     pub(super) start: Instant,
     pub(super) commands: Taken,
@@ -267,6 +272,7 @@ impl Driver {
 
     fn tell_time(&mut self) -> bool {
         let now = self.now();
+        self.close_retired(now);
         let is_time = self.machine.next_deadline().is_some_and(|it| it <= now);
         if is_time {
             self.machine.handle_timeout(now);
@@ -296,6 +302,8 @@ impl Driver {
                     self.unpark();
                 }
                 Event::PeerGone { peer } => self.outgoing.peer_gone(peer),
+                Event::ReplacePort { socket } => self.replace_port(socket),
+                Event::RouteReplaced { from, to, .. } => self.tell_route(from, to),
             }
         }
         is_busy
@@ -371,7 +379,11 @@ impl Driver {
             Some(_) => None,
             None => self.machine.next_deadline(),
         };
-        let deadline = [protocol, closing, blocked].into_iter().flatten().min();
+        let retired = self.renewal.next_close();
+        let deadline = [protocol, closing, blocked, retired]
+            .into_iter()
+            .flatten()
+            .min();
         match self.io.timer.poll(context, now, deadline) {
             Ok(is_time) => is_time,
             Err(error) => {

@@ -9,18 +9,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::{
-    sync::{Mutex, mpsc, oneshot, watch},
-    task::JoinSet,
-};
+use tokio::sync::{Mutex, mpsc, oneshot, watch};
 
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use super::bind::Watchers;
 use super::{
-    BindError, Closed, Config, ConnectError, SendError, Sending, Statistics, TrySendError,
+    BindError, Closed, Config, ConnectError, Ports, SendError, Sending, Statistics, TrySendError,
     bind::bind_sockets,
     commands::{self, Commands, Question, Send},
-    driver::{Driver, Inbox, Io},
+    driver::{Driver, Inbox, Io, LocalAddresses, Renewal},
     outgoing::{Outgoing, Permit, ReplySender, Room},
-    socket::Socket,
 };
 use crate::protocol::{
     self, Keyring, Kind, PathReport, PeerId, Receipt, SendError as MachineSendError, Time,
@@ -46,7 +44,7 @@ pub(super) struct Shared {
     pub(super) closing: watch::Sender<bool>,
     /// Requests that [`Endpoint::serve`] is handling.
     pub(super) handling: Arc<AtomicUsize>,
-    local_addrs: Vec<SocketAddr>,
+    local_addrs: Arc<LocalAddresses>,
 }
 
 /// A message that arrived.
@@ -85,6 +83,7 @@ impl Endpoint {
         getrandom::fill(&mut seed)
             .map_err(std::io::Error::other)
             .map_err(system("draw random numbers"))?;
+        let local_addrs = Arc::new(LocalAddresses::of(&sockets));
         let (commands, taken) = commands::channel();
         let (inbox, arrived) = mpsc::channel(config.inbox_messages.min(MAX_INBOX));
         let inbox_bytes = Arc::new(AtomicUsize::new(0));
@@ -97,15 +96,26 @@ impl Endpoint {
             inbox_bytes: Arc::clone(&inbox_bytes),
             closing: watch::Sender::new(false),
             handling: Arc::default(),
-            local_addrs: sockets.iter().map(Socket::local).collect(),
+            local_addrs: Arc::clone(&local_addrs),
         });
         let room = shared.room.clone();
-        let mut watchers = JoinSet::new();
-        let driver = Driver {
-            machine: protocol::Endpoint::new(config.protocol, seed, Time::ZERO)?,
+        let mut protocol = config.protocol;
+        // Whoever named ports is to be found there.
+        protocol.replace_ports &= matches!(config.ports, Ports::Any(_));
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        let (watchers, notices) = Watchers::start(&sockets);
+        let renewal = Renewal::new(
+            (config.dscp, config.socket_buffer_bytes),
+            local_addrs,
             #[cfg(any(target_os = "linux", target_os = "android"))]
-            notices: super::bind::watch_notices(&sockets, &mut watchers),
+            watchers,
+        );
+        let driver = Driver {
+            machine: protocol::Endpoint::new(protocol, seed, Time::ZERO)?,
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            notices,
             sockets,
+            renewal,
             start: Instant::now(),
             commands: taken,
             inbox: Inbox {
@@ -125,14 +135,17 @@ impl Endpoint {
         tokio::spawn(tokio::task::unconstrained(async move {
             let _closes = CloseOnDrop(room);
             driver.await;
-            watchers.abort_all();
         }));
         Ok(Self { shared })
     }
 
-    /// Addresses of the sockets, with the ports that the system chose.
-    pub fn local_addrs(&self) -> &[SocketAddr] {
-        &self.shared.local_addrs
+    /// Addresses of the sockets as they are now, with the ports that the system chose, by the
+    /// sockets' numbers ([`Route::socket`](protocol::Route::socket)).
+    ///
+    /// A port that the system chose, and that does not deliver while others do, is given up for
+    /// another; see [`protocol::Config::replace_ports`].
+    pub fn local_addrs(&self) -> Vec<SocketAddr> {
+        self.shared.local_addrs.all()
     }
 
     /// A peer at these addresses, whom messages can be sent to. Nothing is sent yet.

@@ -40,6 +40,8 @@ pub struct SocketStatistics {
     pub too_big: u64,
     /// Notices that nobody is there, or that there is no way.
     pub unreachable: u64,
+    /// Ports that were to be given up for others and were kept, as none could be bound.
+    pub replace_errors: u64,
     /// Messages dropped because the inbox was full: call recv more often.
     pub inbox_overflows: u64,
 }

@@ -51,6 +51,12 @@ pub struct Config {
     /// first message of a peer a round trip and keeps a recorded message from
     /// being taken once more after this endpoint has been restarted. Default false.
     pub require_validation: bool,
+    /// Whether ports of ours that do not deliver are given up for others
+    /// ([`Event::ReplacePort`](super::Event::ReplacePort)). It finds a way around a link that is
+    /// dead, or loses much, where networks choose links by ports; a firewall on the way that
+    /// allows certain ports only is a reason against it. Default true. An endpoint on sockets
+    /// keeps ports that were named ([`Ports::Range`](crate::Ports::Range)) in any case.
+    pub replace_ports: bool,
 }
 
 /// What the wire speaks.
@@ -131,6 +137,7 @@ impl Default for Config {
             datagrams: Datagrams::default(),
             quotas: Quotas::default(),
             require_validation: false,
+            replace_ports: true,
         }
     }
 }

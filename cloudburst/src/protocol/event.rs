@@ -143,6 +143,28 @@ pub enum Event {
         /// Why.
         failure: Undelivered,
     },
+    /// What goes by a socket does not arrive, while by others to the same address it does: a
+    /// network that spreads by ports leads it somewhere bad. Bind another socket at the same
+    /// address, on a port that the system chooses, and call
+    /// [`port_replaced`](super::Endpoint::port_replaced). Whoever cannot does nothing, or sets
+    /// [`Config::replace_ports`](super::Config::replace_ports) to false.
+    ///
+    /// It comes 64 times at most, and then once a minute; of a socket whose ports are never good,
+    /// ever more seldom, at last every ten minutes.
+    ReplacePort {
+        /// Which.
+        socket: SocketId,
+    },
+    /// A route to a peer did not deliver, while others to the same address did, and another pair
+    /// of ports that was not in use has taken its place. For who wants to tell.
+    RouteReplaced {
+        /// Whose.
+        peer: PeerId,
+        /// The route that did not deliver.
+        from: Route,
+        /// The one that is tried instead.
+        to: Route,
+    },
     /// Nothing is known of a peer any more; its id stands for nobody.
     PeerGone {
         /// Who.

@@ -20,6 +20,7 @@
 //! [`Endpoint::handle_timeout`] when [`Endpoint::next_deadline`] has come.
 
 mod address;
+mod blame;
 mod bottleneck;
 mod config;
 mod endpoint;
@@ -37,6 +38,7 @@ mod path;
 mod paths;
 mod peer;
 mod peers;
+mod renewal;
 mod room;
 mod spare;
 mod statistics;

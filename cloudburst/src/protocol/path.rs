@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use super::{
+    blame::{Blame, Others},
     bottleneck::Mark,
     config::Datagrams,
     estimate::{Loss, RoundTrip},
@@ -21,6 +22,9 @@ const REFRESH: Duration = Duration::from_millis(200);
 const LENGTH_ATTEMPTS: u8 = 3;
 const LENGTH_AGAIN: Duration = Duration::from_secs(600);
 
+/// How long after the peer told of a way in use it is known to deliver.
+const FRESH: Duration = Duration::from_secs(1);
+
 /// Datagrams that are remembered until the peer tells of them.
 const MARKS: usize = 16;
 
@@ -31,6 +35,12 @@ pub(super) struct Path {
     pub(super) id: u16,
     pub(super) route: Route,
     health: Health,
+    /// It stands for one that did not deliver, and nothing is heard of it yet: it gets pings alone,
+    /// as a dead one does.
+    is_on_trial: bool,
+    blame: Blame,
+    /// When a datagram of the peer last came by it, if the peer came by itself.
+    pub(super) arrived_at: Time,
     /// Datagrams sent.
     sequence: u64,
     heard: Option<Heard>,
@@ -103,6 +113,9 @@ impl Path {
             id,
             route,
             health: Health::Unknown,
+            is_on_trial: false,
+            blame: Blame::new(now),
+            arrived_at: now,
             sequence: 0,
             heard: None,
             doubt: None,
@@ -124,6 +137,29 @@ impl Path {
         }
     }
 
+    /// Another in its place, which has to show that it delivers. If no number is left for it, it
+    /// goes on with this one's, and with its count of datagrams: no two may have the same.
+    pub(super) fn renewed(
+        &self,
+        id: Option<u16>,
+        route: Route,
+        group: usize,
+        now: Time,
+        datagrams: &Datagrams,
+    ) -> Self {
+        let new = Self::new(id.unwrap_or(self.id), route, group, now, datagrams);
+        let (sequence, heard) = match id {
+            Some(_) => (0, None),
+            None => (self.sequence, self.heard),
+        };
+        Self {
+            sequence,
+            heard,
+            is_on_trial: true,
+            ..new
+        }
+    }
+
     /// The number of the next datagram, which the peer will tell of.
     pub(super) fn take_sequence(&mut self, now: Time) -> u64 {
         self.doubt.get_or_insert(now);
@@ -142,7 +178,35 @@ impl Path {
     }
 
     pub(super) fn is_dead(&self) -> bool {
-        self.health == Health::Dead
+        self.health == Health::Dead || self.is_on_trial
+    }
+
+    /// Whether it delivers, as far as is known of the last second.
+    fn delivers(&self, now: Time) -> bool {
+        let is_fresh = |heard: Heard| now.since(heard.at) <= FRESH;
+        self.is_good() && self.heard.is_some_and(is_fresh)
+    }
+
+    /// What its being as it is says of others to the same address.
+    pub(super) fn as_other(&self, now: Time) -> Others {
+        match (self.delivers(now), self.is_good()) {
+            (true, _) => Others::Deliver,
+            (false, true) => Others::Quiet,
+            (false, false) => Others::Dead,
+        }
+    }
+
+    /// What is to be known of it before it is given up, with what becomes of what goes by others
+    /// and the share that is lost of it.
+    pub(super) fn blame(&mut self, now: Time, others: Others, loss: f64) -> &mut Blame {
+        let is_dead = self.is_dead();
+        self.blame.look(now, is_dead, others, loss);
+        &mut self.blame
+    }
+
+    /// Whether it is to be given up for another. An answer takes `patience`.
+    pub(super) fn is_to_blame(&self, now: Time, patience: Duration) -> bool {
+        self.blame.is_enough(now, patience)
     }
 
     pub(super) fn loss(&self) -> f64 {
@@ -182,6 +246,8 @@ impl Path {
         self.unheard = self.unheard.min(later.min(u64::from(u32::MAX)) as u32);
         self.doubt = (self.unheard > 0).then_some(now);
         self.health = Health::Good;
+        self.is_on_trial = false;
+        self.blame.heard(new_sent, new_received.min(new_sent));
         self.probe.pause = REVIVALS[0];
         self.unreachable = false;
         let (sequence, mark) = self.marks[(highest % MARKS as u64) as usize];
@@ -216,8 +282,10 @@ impl Path {
 
     /// Nothing gets through.
     pub(super) fn die(&mut self) {
+        if self.health != Health::Dead {
+            self.probe.pause = REVIVALS[0];
+        }
         self.health = Health::Dead;
-        self.probe.pause = REVIVALS[0];
     }
 
     /// How long nothing has been heard that should have been: for so long at least what is
@@ -235,6 +303,7 @@ impl Path {
             self.probe.sent_at = now;
             if self.is_dead() {
                 self.probe.pause = (self.probe.pause * 2).min(REVIVALS[1]);
+                self.blame.probed(now);
             }
             return Some(Due::Probe);
         }

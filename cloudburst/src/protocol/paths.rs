@@ -1,7 +1,13 @@
 //! All ways to a peer: which is the next datagram's.
 
-use core::time::Duration;
+mod lanes;
+mod pool;
 
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use self::lanes::Lanes;
+pub(super) use self::lanes::Spread;
 use super::{
     bottleneck::Bottleneck,
     config::Datagrams,
@@ -22,6 +28,8 @@ const BLACK_HOLE_LOSS: f64 = 0.5;
 #[derive(Debug, Default)]
 pub(super) struct Paths {
     list: Vec<Path>,
+    /// Routes that there is no room for, and those that did not deliver: the latter come last.
+    spare: VecDeque<Route>,
     next_id: u16,
     /// What they lead through, several through one if that was found out.
     bottlenecks: Vec<Bottleneck>,
@@ -34,23 +42,28 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    /// Adds a way, if it is new and there is room.
+    /// Adds a way, if it is new and there is room; if there is none, it is kept for later.
     pub(super) fn add(&mut self, now: Time, route: Route, datagrams: &Datagrams) -> bool {
         let known = self.list.iter().any(|path| path.route == route);
-        if known || self.list.len() == MAX_PATHS || self.next_id == u16::MAX {
+        if known {
             return false;
         }
-        // Number 0 is that of datagrams that belong to no way.
-        self.next_id += 1;
-        let group = self.bottlenecks.len();
-        self.bottlenecks.push(Bottleneck::new(now));
-        self.list
-            .push(Path::new(self.next_id, route, group, now, datagrams));
+        if self.list.len() == MAX_PATHS {
+            self.keep(route);
+            return false;
+        }
+        let Some(id) = self.next_number() else {
+            return false;
+        };
+        let group = self.fresh_group(now, None);
+        self.list.push(Path::new(id, route, group, now, datagrams));
         true
     }
 
-    pub(super) fn remove_socket(&mut self, socket: SocketId) {
+    pub(super) fn remove_socket(&mut self, now: Time, socket: SocketId) {
         self.list.retain(|path| path.route.socket != socket);
+        self.spare.retain(|route| route.socket != socket);
+        self.clear_unused(now);
     }
 
     pub(super) fn get(&self, index: usize) -> &Path {
@@ -250,84 +263,6 @@ impl Paths {
             let lag = bottleneck.least().map(|_| bottleneck.lag(now, fastest));
             path.report(lag)
         })
-    }
-}
-
-/// How much of a message each bottleneck has been given, and what that costs: a queue that
-/// overflows loses all of it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Spread {
-    symbols: [u16; MAX_PATHS],
-    cost: Duration,
-}
-
-impl Spread {
-    /// `cost` is that of a symbol more through the same bottleneck.
-    pub(super) const fn new(cost: Duration) -> Self {
-        Self {
-            symbols: [0; MAX_PATHS],
-            cost,
-        }
-    }
-
-    pub(super) fn add(&mut self, group: usize, symbols: u32) {
-        let sum = u32::from(self.symbols[group]) + symbols;
-        self.symbols[group] = sum.min(u16::MAX.into()) as u16;
-    }
-
-    fn cost(&self, group: usize) -> Duration {
-        self.cost * self.symbols[group].into()
-    }
-}
-
-/// Bottlenecks side by side: when the first datagram is through, and how much later the
-/// next, in ns.
-struct Lanes {
-    list: [Option<(f64, f64)>; MAX_PATHS],
-    count: usize,
-}
-
-impl Lanes {
-    const fn new() -> Self {
-        Self {
-            list: [None; MAX_PATHS],
-            count: 0,
-        }
-    }
-
-    fn add(&mut self, group: usize, first: Duration, each: Duration) {
-        let first = first.as_nanos() as f64;
-        let lane = &mut self.list[group];
-        self.count = self.count.max(group + 1);
-        match lane {
-            Some((earliest, _)) => *earliest = earliest.min(first),
-            None => *lane = Some((first, each.as_nanos().max(1) as f64)),
-        }
-    }
-
-    /// How many of `count` datagrams should go through the bottleneck that is first: the
-    /// others take their share of those that are not through before theirs.
-    fn share(&self, group: usize, count: u32) -> u32 {
-        let Some((first, each)) = self.list[group] else {
-            return 1;
-        };
-        let mut end = f64::INFINITY;
-        // Ways that are not through with one by the end do not take part, which may make it
-        // earlier for the others; each round takes out one at least.
-        for _ in 0..self.count {
-            let lanes = self.list[..self.count].iter().flatten();
-            let (rate, load) = lanes
-                .filter(|(first, _)| *first <= end)
-                .fold((0.0, f64::from(count)), |(rate, load), (first, each)| {
-                    (rate + 1.0 / each, load + first / each - 1.0)
-                });
-            if rate == 0.0 || load / rate >= end {
-                break;
-            }
-            end = load / rate;
-        }
-        let through = ((end - first) / each).round() + 1.0;
-        (through as u32).clamp(1, count.max(1))
     }
 }
 

@@ -16,6 +16,7 @@ use super::{
     pacer::Pacer,
     packet::{Opener, Sealer},
     paths::Paths,
+    renewal::Allowance,
     survey::Survey,
     time::Time,
     timers::Alarm,
@@ -86,6 +87,8 @@ pub(super) struct Peer {
     pub(super) oldest_message: u64,
     pub(super) round_trip: RoundTrip,
     pub(super) survey: Survey,
+    /// How many pairs of ports may be given up for others.
+    pub(super) exchanges: Allowance,
     pub(super) delivery: Delivery,
     /// Bytes per second that are not exceeded after more than half was lost.
     ceiling: f64,
@@ -130,6 +133,7 @@ impl Peer {
             oldest_message: first_message,
             round_trip: RoundTrip::default(),
             survey: Survey::new(now),
+            exchanges: Allowance::new(now),
             delivery: Delivery::new(now),
             ceiling: bytes_per_s,
             pacer: Pacer::new(now, bytes_per_s),

@@ -40,6 +40,10 @@ pub struct Statistics {
     pub congestion_marks: u64,
     /// Paths that were found dead.
     pub paths_died: u64,
+    /// Ports of ours that did not deliver and were given up for others.
+    pub ports_replaced: u64,
+    /// Pairs of ports that did not deliver and were given up for others of the same ports.
+    pub routes_replaced: u64,
     /// Datagrams and messages that were not taken.
     pub refused: Refusals,
     /// Peers known now.

@@ -94,6 +94,17 @@ impl Survey {
         }
     }
 
+    /// The ways are not those that they were: what was found is of no use any more.
+    pub(super) fn begin_anew(&mut self, now: Time) {
+        let (number, train) = (self.number, self.train);
+        *self = Self {
+            number,
+            train,
+            next_at: now + PAUSES[0],
+            ..Self::new(now)
+        };
+    }
+
     /// Pings of a train.
     pub(super) fn train(&self) -> usize {
         self.train

@@ -4,6 +4,8 @@
 mod life;
 mod messages;
 mod peers;
+#[cfg(target_os = "linux")]
+mod ports;
 mod requests;
 mod room;
 mod without_async;

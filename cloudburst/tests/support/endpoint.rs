@@ -344,6 +344,10 @@ impl Scene {
                 self.ends[number].peers.push(peer);
             }
             Event::PeerGone { peer } => self.ends[number].peers.retain(|known| *known != peer),
+            Event::ReplacePort { socket } => {
+                let endpoint = &mut self.ends[number].endpoint;
+                endpoint.port_replaced(self.now, socket);
+            }
             _ => {}
         }
     }

@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use cloudburst::protocol::{Endpoint, PeerId, SendId, Time};
+use cloudburst::protocol::{Endpoint, PeerId, SendId, SocketId, Time};
 
 use super::{
     accounts::Accounts,
     keys,
-    path::Link,
+    path::{Link, SECOND},
     random::Random,
     scenario::{HostPlan, Scenario},
 };
+
+/// For how long a port is read from that was given up.
+const GRACE_NS: u64 = 3 * SECOND;
 
 pub(crate) struct Host {
     pub(crate) plan: HostPlan,
@@ -28,6 +31,10 @@ pub(crate) struct Host {
     pub(crate) ingress: Option<Link>,
     pub(crate) mute: bool,
     pub(crate) unreachable: bool,
+    /// By socket: how often it was given another port, and until when the one before is read from.
+    pub(crate) ports: Vec<(u16, u64)>,
+    /// Nobody is told of its ports beforehand, so that it may choose others.
+    pub(crate) may_change_ports: bool,
     /// Only the latest timer counts.
     pub(crate) timer: Option<(u64, u64)>,
     pub(crate) timers_set: u64,
@@ -62,11 +69,26 @@ impl Host {
             ids: BTreeMap::new(),
             mute: false,
             unreachable: false,
+            ports: vec![(0, 0); scenario.hosts[number].sockets.into()],
+            may_change_ports: scenario.sends.iter().all(|send| send.to != number),
             timer: None,
             timers_set: 0,
             spins: 0,
             seed,
         }
+    }
+
+    /// Whether datagrams for a port of a socket are read.
+    pub(crate) fn reads(&self, now: u64, socket: SocketId, ports: u16) -> bool {
+        let (current, until) = self.ports[usize::from(socket.0)];
+        ports == current || ports + 1 == current && now < until
+    }
+
+    /// A socket is given another port.
+    pub(crate) fn change_port(&mut self, now: u64, socket: SocketId) {
+        let (current, until) = &mut self.ports[usize::from(socket.0)];
+        *current += 1;
+        *until = now + GRACE_NS;
     }
 
     pub(crate) fn restart(&mut self, now: u64, same_seed: bool) {

@@ -17,6 +17,7 @@ mod network;
 mod paper;
 mod path;
 mod performance;
+mod ports;
 mod queue;
 mod random;
 mod run;

@@ -12,6 +12,10 @@ use cloudburst::{
 
 use super::path::{Impairments, MICRO, MILLI, Mtu, Path};
 
+/// Where sockets' ports begin, and sockets of a host: ports of theirs that follow are so far apart.
+const FIRST_PORT: u16 = 4_000;
+const MOST_SOCKETS: u16 = 100;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub(crate) seed: u64,
@@ -26,6 +30,8 @@ pub(crate) struct Scenario {
     pub(crate) v6: bool,
     /// Nothing hinders any message for long.
     pub(crate) must_deliver: bool,
+    /// Routes that a peer is connected to by, at most.
+    pub(crate) routes: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -152,6 +158,7 @@ impl Scenario {
             symmetric: true,
             v6: false,
             must_deliver: false,
+            routes: 16,
         }
     }
 
@@ -248,25 +255,37 @@ impl Scenario {
         jumps.sum()
     }
 
+    /// Of a socket with the port that it has at first.
     pub(crate) fn address(&self, host: usize, socket: SocketId) -> SocketAddr {
+        self.address_of(host, socket, 0)
+    }
+
+    /// Of a socket that has been given another port so often.
+    pub(crate) fn address_of(&self, host: usize, socket: SocketId, ports: u16) -> SocketAddr {
+        assert!(
+            socket.0 < MOST_SOCKETS,
+            "ports of sockets would be the same"
+        );
         let host = host as u8 + 1;
         let ip = if self.v6 {
             IpAddr::from(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, u16::from(host)))
         } else {
             IpAddr::from(Ipv4Addr::new(10, 0, 0, host))
         };
-        SocketAddr::new(ip, 4_000 + socket.0)
+        SocketAddr::new(ip, FIRST_PORT + ports * MOST_SOCKETS + socket.0)
     }
 
-    /// Whose an address is.
-    pub(crate) fn owner(&self, address: SocketAddr) -> Option<(usize, SocketId)> {
+    /// Whose an address is: the host, its socket, and how often that was given another port before.
+    pub(crate) fn owner(&self, address: SocketAddr) -> Option<(usize, SocketId, u16)> {
         let last = match address.ip() {
             IpAddr::V4(ip) => ip.octets()[3],
             IpAddr::V6(ip) => ip.octets()[15],
         };
         let host = usize::from(last).checked_sub(1)?;
-        let socket = SocketId(address.port().checked_sub(4_000)?);
+        let port = address.port().checked_sub(FIRST_PORT)?;
+        let (ports, socket) = (port / MOST_SOCKETS, SocketId(port % MOST_SOCKETS));
         let exists = host < self.hosts.len() && socket.0 < self.hosts[host].sockets;
-        (exists && self.address(host, socket) == address).then_some((host, socket))
+        let is_its = exists && self.address_of(host, socket, ports) == address;
+        is_its.then_some((host, socket, ports))
     }
 }

@@ -113,7 +113,7 @@ impl World {
             format_args!("host {number} sends {}", describe(segment, route.remote)),
         );
         let parcel = Parcel {
-            from: self.scenario.address(number, route.socket),
+            from: self.address(number, route.socket.0),
             to: route.remote,
             ecn,
             bytes: segment.to_vec(),
@@ -134,7 +134,7 @@ impl World {
     }
 
     fn travel(&mut self, from: usize, route: Route, mut parcel: Parcel) {
-        let Some((to, _)) = self.scenario.owner(parcel.to) else {
+        let Some((to, ..)) = self.scenario.owner(parcel.to) else {
             return;
         };
         if self.hosts[to].unreachable {
@@ -186,8 +186,31 @@ impl World {
                 self.log
                     .say(self.now, format_args!("host {number} loses {peer:?}"));
             }
+            Event::ReplacePort { socket } => self.replace_port(number, socket),
+            Event::RouteReplaced { .. } => {
+                self.log.numbers(&[self.now, 9, number as u64]);
+                self.log
+                    .say(self.now, format_args!("host {number}: {event:?}"));
+            }
             other => panic!("the harness does not know {other:?}"),
         }
+    }
+
+    fn replace_port(&mut self, number: usize, socket: SocketId) {
+        let host = &mut self.hosts[number];
+        assert!(socket.0 < host.plan.sockets, "{socket:?} is none of its");
+        if !host.may_change_ports {
+            return;
+        }
+        host.change_port(self.now, socket);
+        let now = host.clock.tell(self.now);
+        host.endpoint.port_replaced(now, socket);
+        self.log
+            .numbers(&[self.now, 10, number as u64, socket.0.into()]);
+        self.log.say(
+            self.now,
+            format_args!("host {number} gives socket {} another port", socket.0),
+        );
     }
 
     fn received(
@@ -300,7 +323,9 @@ impl World {
         paths.filter(|path| path.health == health).count()
     }
 
+    /// A socket's, with the port that it has now.
     pub(crate) fn address(&self, host: usize, socket: u16) -> std::net::SocketAddr {
-        self.scenario.address(host, SocketId(socket))
+        let (ports, _) = self.hosts[host].ports[usize::from(socket)];
+        self.scenario.address_of(host, SocketId(socket), ports)
     }
 }

@@ -15,9 +15,6 @@ use super::{
     scenario::{Fault, Scenario, SendPlan},
 };
 
-/// Routes that a peer is connected to by, at most.
-const MOST_ROUTES: usize = 16;
-
 pub(crate) struct World {
     pub(crate) now: u64,
     pub(crate) scenario: Scenario,
@@ -140,7 +137,7 @@ impl World {
     }
 
     fn arrive(&mut self, parcel: Parcel) {
-        let Some((host, _)) = self.scenario.owner(parcel.to) else {
+        let Some((host, ..)) = self.scenario.owner(parcel.to) else {
             return;
         };
         match &mut self.hosts[host].ingress {
@@ -154,9 +151,12 @@ impl World {
     }
 
     fn take(&mut self, mut parcel: Parcel) {
-        let Some((number, socket)) = self.scenario.owner(parcel.to) else {
+        let Some((number, socket, ports)) = self.scenario.owner(parcel.to) else {
             return;
         };
+        if !self.hosts[number].reads(self.now, socket, ports) {
+            return;
+        }
         let host = &mut self.hosts[number];
         self.log.numbers(&[self.now, 1, number as u64]);
         self.log.say(
@@ -276,10 +276,10 @@ impl World {
         let pairs = (0..plans[from].sockets)
             .flat_map(|socket| (0..plans[to].sockets).map(move |port| (socket, port)));
         let routes: Vec<_> = pairs
-            .take(MOST_ROUTES)
+            .take(self.scenario.routes)
             .map(|(socket, port)| Route {
                 socket: SocketId(socket),
-                remote: self.scenario.address(to, SocketId(port)),
+                remote: self.address(to, port),
             })
             .collect();
         let host = &mut self.hosts[from];

@@ -55,7 +55,7 @@ fn registry(endpoint: Endpoint) -> Result<Metrics, NameError> {
 type Count = fn(&Statistics) -> u64;
 
 /// Name, help and value of what only grows.
-const COUNTERS: [(&str, &str, Count); 26] = [
+const COUNTERS: [(&str, &str, Count); 29] = [
     (
         "messages_accepted_total",
         "Messages taken to be sent",
@@ -131,6 +131,16 @@ const COUNTERS: [(&str, &str, Count); 26] = [
     ("paths_died_total", "Paths found dead", |it| {
         it.protocol.paths_died
     }),
+    (
+        "ports_replaced_total",
+        "Ports given up for others as they did not deliver",
+        |it| it.protocol.ports_replaced,
+    ),
+    (
+        "routes_replaced_total",
+        "Pairs of ports given up for others of the same ports",
+        |it| it.protocol.routes_replaced,
+    ),
     ("send_calls_total", "Calls of the system that sent", |it| {
         it.sockets.send_calls
     }),
@@ -168,6 +178,11 @@ const COUNTERS: [(&str, &str, Count); 26] = [
         "unreachable_total",
         "Notices that nobody is there or no way leads there",
         |it| it.sockets.unreachable,
+    ),
+    (
+        "replace_errors_total",
+        "Ports kept as no other could be bound",
+        |it| it.sockets.replace_errors,
     ),
     (
         "inbox_overflows_total",

@@ -90,8 +90,9 @@ impl Driver {
     /// One call for each socket that has something.
     pub(super) fn receive(&mut self, context: &mut Context<'_>) -> bool {
         let mut is_busy = false;
-        for index in 0..self.sockets.len() {
-            let socket = &self.sockets[index];
+        let sockets = (0..).map(SocketId).zip(&self.sockets);
+        let retired = self.renewal.retired.iter();
+        for (id, socket) in sockets.chain(retired.map(|it| (it.id, &it.socket))) {
             if socket.io().poll_recv_ready(context).is_pending() {
                 continue;
             }
@@ -99,10 +100,9 @@ impl Driver {
                 Ok(filled) => {
                     is_busy = true;
                     self.statistics.sockets.receive_calls += 1;
-                    let now = self.now();
-                    let socket = SocketId(index as u16);
+                    let now = Time::ZERO + self.start.elapsed();
                     for (remote, ecn, datagram) in self.io.receive.datagrams(filled) {
-                        let route = Route { socket, remote };
+                        let route = Route { socket: id, remote };
                         self.machine.handle_datagram(now, route, ecn, datagram);
                     }
                 }

@@ -20,7 +20,8 @@ use super::{
 
 /// Sends and receives messages; see the [module](super).
 ///
-/// Memory: some 3 KiB for a peer and 1 KiB for each of its paths; for an
+/// Memory: some 3 KiB for a peer, 1 KiB for each of its paths and 36 bytes for each route beyond
+/// 64; for an
 /// outgoing message its bytes and 200; for an incoming one twice its bytes and
 /// 1.3 KiB for each 64 symbols. With [`Mode::Paper`] a peer that is sent to
 /// takes 12 KiB.
@@ -68,7 +69,8 @@ impl Endpoint {
         Ok(Self { machine })
     }
 
-    /// A peer to send to, by these routes: the pool of ways that is chosen from.
+    /// A peer to send to, by these routes: the pool of ways that is chosen from. Of more than 64
+    /// the others take the place of those that turn out not to deliver.
     /// Of a peer that is known already by one of the addresses the others become
     /// routes too, and its id is returned. With [`Mode::Paper`] a peer is known
     /// by its IP address whatever the port.
@@ -80,14 +82,24 @@ impl Endpoint {
         call!(self, machine => machine.connect(now, routes))
     }
 
-    /// Another route to a peer. Whether it is new, and there is room for it.
+    /// Another route to a peer. Whether it is new, and there is room for it; if there is none, it
+    /// is kept for when others do not deliver.
     pub fn add_route(&mut self, now: Time, peer: PeerId, route: Route) -> bool {
         call!(self, machine => machine.add_route(now, peer, route))
     }
 
     /// A socket is gone: its routes are not used any more.
-    pub fn remove_socket(&mut self, _now: Time, socket: SocketId) {
-        call!(self, machine => machine.remove_socket(socket));
+    pub fn remove_socket(&mut self, now: Time, socket: SocketId) {
+        call!(self, machine => machine.remove_socket(now, socket));
+    }
+
+    /// A socket has another port, as [`Event::ReplacePort`] asks for: its routes begin anew, as
+    /// paths with other numbers, and get symbols once something has been heard of them. What
+    /// still arrives at the port before is to be handed over as from this socket.
+    pub fn port_replaced(&mut self, now: Time, socket: SocketId) {
+        if let Machine::Native(machine) = &mut self.machine {
+            machine.port_replaced(now, socket);
+        }
     }
 
     /// Takes a message, of which it keeps a copy until it is delivered or given

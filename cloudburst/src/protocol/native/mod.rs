@@ -5,6 +5,7 @@ mod control;
 mod openings;
 mod questions;
 mod receive;
+mod renewal;
 mod timeouts;
 mod transmit;
 mod turns;
@@ -32,6 +33,7 @@ use super::{
     packet::{Keyring, TokenMint},
     peer::Peer,
     peers::Peers,
+    renewal::Renewals,
     spare::Spare,
     statistics::Statistics,
     time::Time,
@@ -61,6 +63,7 @@ pub(in crate::protocol) struct Native {
     pacer: Pacer,
     control: VecDeque<Control>,
     stateless: Stateless,
+    renewals: Renewals,
     events: VecDeque<Event>,
     statistics: Statistics,
 }
@@ -98,6 +101,7 @@ impl Native {
             pacer: Pacer::new(now, config.bytes_per_s()),
             control: VecDeque::new(),
             stateless: Stateless::new(config.keys.sealer(random.next_u64())),
+            renewals: Renewals::new(now, hash_seed),
             events: VecDeque::new(),
             statistics: Statistics::default(),
             random,
@@ -140,10 +144,11 @@ impl Native {
         added
     }
 
-    pub(in crate::protocol) fn remove_socket(&mut self, socket: SocketId) {
+    pub(in crate::protocol) fn remove_socket(&mut self, now: Time, socket: SocketId) {
         for peer in self.peers.iter_mut() {
-            peer.paths.remove_socket(socket);
+            peer.paths.remove_socket(now, socket);
         }
+        self.renewals.forget(socket);
         self.control
             .retain(|control| control.route().socket != socket);
     }

@@ -117,7 +117,10 @@ impl Native {
             .take(now, header.path, header.sequence, header.sent_us);
         // What we send back goes by the ways that it comes by.
         if !known.is_ours {
-            known.paths.add(now, route, &datagrams);
+            let is_other = known.paths.arrived(now, route, &datagrams);
+            if is_other {
+                known.survey.begin_anew(now);
+            }
         }
         if let Some(opener) = opener {
             known.openers.truncate(OPENERS - 1);

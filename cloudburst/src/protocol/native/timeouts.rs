@@ -170,6 +170,7 @@ impl Native {
             }
             *ping = path.due(now, patience, most).map(|due| (path.route, due));
         }
+        self.renew_ways(now, id, doubt);
         for (route, due) in pings.into_iter().flatten() {
             let datagram_bytes = match due {
                 path::Due::Probe => 0,

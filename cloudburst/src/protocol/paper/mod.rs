@@ -167,7 +167,7 @@ impl Paper {
         *owner == id && peer.add_way(route)
     }
 
-    pub(in crate::protocol) fn remove_socket(&mut self, socket: SocketId) {
+    pub(in crate::protocol) fn remove_socket(&mut self, _now: Time, socket: SocketId) {
         for peer in self.peers.values_mut() {
             peer.ways.retain(|way| way.route.socket != socket);
         }

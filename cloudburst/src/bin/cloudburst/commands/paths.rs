@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cloudburst::{
     Endpoint,
-    protocol::{Health, PathReport, PeerId},
+    protocol::{Health, PathReport, PeerId, Statistics},
 };
 use flow_report::Table;
 use serde_json::{Value, json};
@@ -30,7 +30,8 @@ pub(crate) async fn run(args: &PathsArgs, as_json: bool) -> anyhow::Result<ExitC
         _ = signals.next() => 0,
     };
     let paths = endpoint.paths(peer).await?;
-    tell(&endpoint, args, &paths, as_json)?;
+    let replaced = endpoint.statistics().await?.protocol;
+    tell(&endpoint, args, &paths, &replaced, as_json)?;
     endpoint.close(CLOSE_WITHIN).await;
     let is_good = delivered > 0 || paths.iter().any(|path| path.health == Health::Good);
     Ok(if is_good {
@@ -58,10 +59,12 @@ fn tell(
     endpoint: &Endpoint,
     args: &PathsArgs,
     paths: &[PathReport],
+    replaced: &Statistics,
     as_json: bool,
 ) -> anyhow::Result<()> {
+    let addresses = endpoint.local_addrs();
     let local = |path: &PathReport| {
-        let address = endpoint.local_addrs().get(usize::from(path.route.socket.0));
+        let address = addresses.get(usize::from(path.route.socket.0));
         address.map_or_else(|| "?".to_owned(), ToString::to_string)
     };
     if as_json {
@@ -69,7 +72,12 @@ fn tell(
             .iter()
             .map(|path| as_value(path, &local(path)))
             .collect();
-        return print_json(&json!({ "peer": args.peer.peer.to_string(), "paths": paths }));
+        return print_json(&json!({
+            "peer": args.peer.peer.to_string(),
+            "paths": paths,
+            "ports_replaced": replaced.ports_replaced,
+            "routes_replaced": replaced.routes_replaced,
+        }));
     }
     let mut table = Table::new([
         "path", "from", "to", "health", "sent", "loss %", "rtt", "lag", "bytes",
@@ -88,7 +96,18 @@ fn tell(
             path.datagram_bytes.to_string(),
         ]);
     }
-    print(table.to_text())
+    let mut text = table.to_text();
+    let Statistics {
+        ports_replaced,
+        routes_replaced,
+        ..
+    } = replaced;
+    if ports_replaced + routes_replaced > 0 {
+        text += &format!(
+            "replaced, as they delivered nothing: {ports_replaced} ports, {routes_replaced} pairs of ports\n"
+        );
+    }
+    print(text)
 }
 
 fn as_value(path: &PathReport, local: &str) -> Value {

@@ -1,0 +1,205 @@
+//! What speaks against a way while others to the same address deliver.
+
+use core::time::Duration;
+
+use super::time::Time;
+
+/// How long nothing may get through, while others deliver, before a way is given up: a route that
+/// changes takes a second or less.
+const DEAD_FOR: Duration = Duration::from_secs(1);
+/// How many pings must have been lost meanwhile: these, and so many that with what others lose it
+/// is chance with this probability only.
+const LEAST_PROBES: u16 = 3;
+const CHANCE: f64 = 1e-5;
+/// Between two looks no more time than this counts: nobody looks while nothing is sent.
+const MOST_LOOK: Duration = Duration::from_millis(250);
+/// What is lost is judged over so many datagrams and so long at least,
+const WINDOW_DATAGRAMS: u32 = 32;
+const WINDOW: Duration = Duration::from_secs(1);
+/// and is too much from this share on, if others lose less than a part of that,
+const MUCH_LOSS: f64 = 0.25;
+const OTHERS_PART: f64 = 0.25;
+/// so many times in a row.
+const LOSSY_WINDOWS: u8 = 3;
+
+/// What becomes meanwhile of what goes by other ways to the same address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Others {
+    /// It arrives.
+    Deliver,
+    /// It did when something was last sent.
+    Quiet,
+    /// Nothing arrives by any way: none is to blame.
+    Dead,
+}
+
+/// Evidence against a way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Blame {
+    /// For how long it has been dead while others delivered, in microseconds.
+    dead_for_us: u32,
+    looked_at: Time,
+    /// Pings lost meanwhile, and when the last of them was sent.
+    probes: u16,
+    probed_at: Time,
+    /// Pings that must be lost before it is enough.
+    needed: u16,
+    window_since: Time,
+    sent: u32,
+    received: u32,
+    /// Windows in a row in which too much was lost.
+    lossy: u8,
+}
+
+impl Blame {
+    pub(super) const fn new(now: Time) -> Self {
+        Self {
+            dead_for_us: 0,
+            looked_at: now,
+            probes: 0,
+            probed_at: now,
+            needed: LEAST_PROBES,
+            window_since: now,
+            sent: 0,
+            received: 0,
+            lossy: 0,
+        }
+    }
+
+    /// The peer told of datagrams that were sent by it.
+    pub(super) fn heard(&mut self, sent: u32, received: u32) {
+        self.dead_for_us = 0;
+        self.probes = 0;
+        self.sent = self.sent.saturating_add(sent);
+        self.received = self.received.saturating_add(received);
+    }
+
+    /// A ping goes by it, which is dead.
+    pub(super) fn probed(&mut self, now: Time) {
+        self.probes = self.probes.saturating_add(1);
+        self.probed_at = now;
+    }
+
+    /// To be told now and then while something is sent, with the share that others lose.
+    pub(super) fn look(&mut self, now: Time, is_dead: bool, others: Others, loss: f64) {
+        let elapsed = now.since(self.looked_at).min(MOST_LOOK);
+        self.looked_at = now;
+        match others {
+            Others::Deliver if is_dead => {
+                self.dead_for_us = self.dead_for_us.saturating_add(elapsed.as_micros() as u32);
+                self.needed = needed_probes(loss);
+            }
+            Others::Deliver | Others::Quiet => {}
+            Others::Dead => {
+                self.dead_for_us = 0;
+                self.probes = 0;
+                self.lossy = 0;
+            }
+        }
+    }
+
+    /// Whether there is enough to judge by what is lost.
+    pub(super) fn is_window_full(&self, now: Time) -> bool {
+        self.sent >= WINDOW_DATAGRAMS && now.since(self.window_since) >= WINDOW
+    }
+
+    /// Judges that, with the share that others lose.
+    pub(super) fn close_window(&mut self, now: Time, others: f64) {
+        let lost = self.sent - self.received.min(self.sent);
+        let share = f64::from(lost) / f64::from(self.sent.max(1));
+        let is_lossy = share >= MUCH_LOSS && others < share * OTHERS_PART;
+        self.lossy = if is_lossy { self.lossy + 1 } else { 0 };
+        self.window_since = now;
+        (self.sent, self.received) = (0, 0);
+    }
+
+    /// Whether the way is to be given up. An answer takes `patience`.
+    pub(super) fn is_enough(&self, now: Time, patience: Duration) -> bool {
+        let is_dead = Duration::from_micros(self.dead_for_us.into()) >= DEAD_FOR
+            && self.probes >= self.needed
+            && now.since(self.probed_at) >= patience;
+        is_dead || self.lossy >= LOSSY_WINDOWS
+    }
+}
+
+/// Pings of which each, or its answer, is lost if both ways lose this share.
+fn needed_probes(loss: f64) -> u16 {
+    let through = (1.0 - loss).max(0.0);
+    let lost = 1.0 - through * through;
+    if lost <= 0.0 {
+        return LEAST_PROBES;
+    }
+    // More than fit is never, which is right where all is lost.
+    let needed = (CHANCE.ln() / lost.ln()).abs().ceil();
+    (needed as u16).max(LEAST_PROBES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_millis(20);
+
+    /// Looks every 100 ms for so long, with a ping at each look.
+    fn watch(blame: &mut Blame, now: &mut Time, looks: u32, others: Others) {
+        for _ in 0..looks {
+            *now = *now + Duration::from_millis(100);
+            blame.look(*now, true, others, 0.01);
+            blame.probed(*now);
+        }
+    }
+
+    #[test]
+    fn a_second_of_silence_while_others_deliver_is_enough() {
+        let mut now = Time::ZERO;
+        let mut blame = Blame::new(now);
+        watch(&mut blame, &mut now, 9, Others::Deliver);
+        assert!(!blame.is_enough(now + PATIENCE, PATIENCE));
+        watch(&mut blame, &mut now, 1, Others::Deliver);
+        assert!(!blame.is_enough(now, PATIENCE), "the last may be answered");
+        assert!(blame.is_enough(now + PATIENCE, PATIENCE));
+        blame.heard(1, 1);
+        assert!(!blame.is_enough(now + PATIENCE, PATIENCE));
+    }
+
+    #[test]
+    fn more_pings_are_needed_where_others_lose_some() {
+        let needed = [0.0, 0.01, 0.05, 0.3, 0.6, 1.0].map(needed_probes);
+        assert_eq!(needed, [3, 3, 5, 18, 67, u16::MAX]);
+    }
+
+    #[test]
+    fn nothing_counts_while_all_are_dead_or_nothing_is_sent() {
+        let mut now = Time::ZERO;
+        let mut blame = Blame::new(now);
+        watch(&mut blame, &mut now, 100, Others::Dead);
+        assert!(!blame.is_enough(now + PATIENCE, PATIENCE));
+        watch(&mut blame, &mut now, 9, Others::Deliver);
+        now = now + Duration::from_secs(3_600);
+        watch(&mut blame, &mut now, 1, Others::Quiet);
+        assert!(!blame.is_enough(now + PATIENCE, PATIENCE));
+        now = now + Duration::from_secs(3_600);
+        watch(&mut blame, &mut now, 1, Others::Deliver);
+        assert!(blame.is_enough(now + PATIENCE, PATIENCE));
+    }
+
+    #[test]
+    fn much_loss_is_enough_if_it_lasts_and_others_lose_little() {
+        let windows = |lost: [u32; 3], others: f64| {
+            let mut now = Time::ZERO;
+            let mut blame = Blame::new(now);
+            for lost in lost {
+                blame.heard(40, 40 - lost);
+                assert!(!blame.is_window_full(now), "it is too early");
+                now = now + WINDOW;
+                assert!(blame.is_window_full(now));
+                blame.close_window(now, others);
+            }
+            blame.is_enough(now, PATIENCE)
+        };
+        assert!(windows([12, 16, 40], 0.01));
+        assert!(!windows([12, 2, 40], 0.01), "it was better meanwhile");
+        assert!(!windows([12, 16, 20], 0.1), "others lose, too");
+        assert!(!windows([4, 4, 4], 0.0), "10 % are what codes are for");
+    }
+}

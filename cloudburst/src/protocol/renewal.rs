@@ -1,0 +1,176 @@
+//! How often ports are given up for others: a link that stays dead must not lead to ports without
+//! end.
+
+use core::time::Duration;
+use std::collections::HashMap;
+
+use foldhash::fast::FixedState;
+
+use super::{event::SocketId, time::Time};
+
+/// A bucket of permissions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Allowance {
+    left: u32,
+    since: Time,
+}
+
+impl Allowance {
+    /// So many at once, and one more after each pause. Of the 65,535 numbers that the paths of a
+    /// session can have, a trouble that never ends takes a week at least.
+    pub(super) const MOST: u32 = 64;
+    pub(super) const PAUSE: Duration = Duration::from_secs(60);
+
+    pub(super) const fn new(now: Time) -> Self {
+        Self {
+            left: Self::MOST,
+            since: now,
+        }
+    }
+
+    /// Takes one, if there is one.
+    pub(super) fn take(&mut self, now: Time) -> bool {
+        let earned = now.since(self.since).as_nanos() / Self::PAUSE.as_nanos();
+        let earned = u32::try_from(earned).unwrap_or(u32::MAX);
+        if earned > 0 {
+            self.since = now;
+            self.left = self.left.saturating_add(earned).min(Self::MOST);
+        }
+        let is_left = self.left > 0;
+        self.left -= u32::from(is_left);
+        is_left
+    }
+}
+
+/// When which socket's port may be given up.
+#[derive(Debug)]
+pub(super) struct Renewals {
+    allowance: Allowance,
+    sockets: HashMap<SocketId, Turn, FixedState>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    /// How often in a row its port was of no use.
+    tries: u32,
+    last: Time,
+    next: Time,
+}
+
+/// The pause after each of the first tries, which doubles after that, up to the last.
+const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(600)];
+const FIRST_TRIES: u32 = 3;
+/// A port that has been good for so long beyond the pause was a good one.
+const GOOD_FOR: Duration = Duration::from_secs(60);
+/// When it is looked at again if somebody else needs a port.
+const NEEDED_FOR: Duration = Duration::from_secs(10);
+
+impl Renewals {
+    pub(super) fn new(now: Time, seed: u64) -> Self {
+        Self {
+            allowance: Allowance::new(now),
+            sockets: HashMap::with_hasher(FixedState::with_seed(seed)),
+        }
+    }
+
+    /// Whether a socket's turn has come.
+    pub(super) fn is_due(&self, now: Time, socket: SocketId) -> bool {
+        self.sockets
+            .get(&socket)
+            .is_none_or(|turn| now >= turn.next)
+    }
+
+    /// Somebody needs the socket's port as it is.
+    pub(super) fn put_off(&mut self, now: Time, socket: SocketId) {
+        self.turn(now, socket).next = now + NEEDED_FOR;
+    }
+
+    /// The socket's port is given up, unless too many have been of late.
+    pub(super) fn begin(&mut self, now: Time, socket: SocketId) -> bool {
+        let is_allowed = self.allowance.take(now);
+        let turn = self.turn(now, socket);
+        if !is_allowed {
+            turn.next = now + NEEDED_FOR;
+            return false;
+        }
+        if now.since(turn.last) > pause(turn.tries) * 2 + GOOD_FOR {
+            turn.tries = 0;
+        }
+        turn.tries += 1;
+        turn.last = now;
+        turn.next = now + pause(turn.tries);
+        true
+    }
+
+    pub(super) fn forget(&mut self, socket: SocketId) {
+        self.sockets.remove(&socket);
+    }
+
+    fn turn(&mut self, now: Time, socket: SocketId) -> &mut Turn {
+        self.sockets.entry(socket).or_insert(Turn {
+            tries: 0,
+            last: now,
+            next: now,
+        })
+    }
+}
+
+fn pause(tries: u32) -> Duration {
+    let doublings = tries.saturating_sub(FIRST_TRIES).min(16);
+    (PAUSES[0] * (1 << doublings)).min(PAUSES[1])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOCKET: SocketId = SocketId(3);
+
+    /// How often a port is given up within so long if none is ever good.
+    fn renewals(sockets: u16, within: Duration) -> u32 {
+        let mut renewals = Renewals::new(Time::ZERO, 1);
+        let mut count = 0;
+        for tenth in 0..within.as_secs() * 10 {
+            let now = Time::ZERO + Duration::from_millis(tenth * 100);
+            for socket in (0..sockets).map(SocketId) {
+                if renewals.is_due(now, socket) {
+                    count += u32::from(renewals.begin(now, socket));
+                }
+            }
+        }
+        count
+    }
+
+    #[test]
+    fn a_port_that_is_never_good_is_given_up_ever_more_seldom() {
+        assert_eq!(renewals(1, Duration::from_secs(3)), 3);
+        let in_an_hour = renewals(1, Duration::from_secs(3_600));
+        assert!((12..=20).contains(&in_an_hour), "{in_an_hour}");
+    }
+
+    #[test]
+    fn all_together_have_a_cap() {
+        let most = Allowance::MOST + 3_600 / Allowance::PAUSE.as_secs() as u32;
+        let in_an_hour = renewals(256, Duration::from_secs(3_600));
+        assert!(
+            (Allowance::MOST..=most).contains(&in_an_hour),
+            "{in_an_hour}"
+        );
+    }
+
+    #[test]
+    fn after_a_good_one_all_begins_anew() {
+        let mut renewals = Renewals::new(Time::ZERO, 1);
+        let mut now = Time::ZERO;
+        for _ in 0..6 {
+            assert!(renewals.begin(now, SOCKET));
+            now = renewals.sockets[&SOCKET].next;
+        }
+        assert!(renewals.sockets[&SOCKET].tries == 6);
+        now = now + GOOD_FOR * 3;
+        assert!(renewals.begin(now, SOCKET));
+        assert_eq!(renewals.sockets[&SOCKET].tries, 1);
+        renewals.forget(SOCKET);
+        assert!(renewals.sockets.is_empty());
+    }
+}
