@@ -242,7 +242,8 @@ mod tests {
             if draw >> 25 & 7 == 0 {
                 // What a peer may be sent changes with what it tells.
                 let peer = native.peers.get_mut(id).expect("it is known");
-                peer.pacer.set_rate(1e5 + (draw >> 30 & 0xff) as f64 * 2e4);
+                peer.pacer
+                    .set_rate(now, 1e5 + (draw >> 30 & 0xff) as f64 * 2e4);
                 native.hurry(id);
             }
             native.pacer = super::super::Pacer::new(now, 1e9);
