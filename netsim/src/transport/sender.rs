@@ -45,7 +45,9 @@ pub(crate) struct Sender {
     duplicates: u32,
     /// In fast recovery, until `recover` is acknowledged.
     recovering: bool,
-    /// Until this is acknowledged duplicate ACKs start no recovery (RFC 6582 §3.2 step 1).
+    /// What was sent when a recovery or a timeout began ends before this. Until more than that is
+    /// acknowledged, duplicate ACKs start no recovery: they may be of what was sent twice (RFC 6582
+    /// §3.2 step 2). 0 before the first.
     recover: u32,
     /// The first missing segment is to be sent again, whatever the window says.
     resend: bool,
@@ -113,12 +115,14 @@ impl Sender {
         let may_grow = self
             .window
             .on_echo(ack.marked, self.una, self.next, self.recovering);
-        if self.recovery == Recovery::Sack {
-            self.sack.on_ack(ack, self.una);
-        }
+        let tells_more = match self.recovery {
+            Recovery::NewReno => true,
+            // What says nothing new is no duplicate ACK (RFC 6675 §2).
+            Recovery::Sack => self.sack.on_ack(ack, self.una),
+        };
         if new {
             self.on_progress(acked, coupled, may_grow);
-        } else if self.is_waiting() {
+        } else if tells_more && self.is_waiting() {
             self.on_duplicate();
         }
         new
@@ -174,8 +178,7 @@ impl Sender {
         }
         let lost = self.duplicates >= self.threshold
             || (self.recovery == Recovery::Sack && self.sack.lost_below() > self.una);
-        // After a timeout, duplicates of what was sent before it say nothing new.
-        if lost && self.una >= self.recover {
+        if lost && self.may_recover() {
             self.recovering = true;
             self.recover = self.fresh;
             self.resend = true;
@@ -183,6 +186,15 @@ impl Sender {
             if self.recovery == Recovery::NewReno {
                 self.window.inflate(i64::from(self.threshold));
             }
+        }
+    }
+
+    /// Whether duplicate ACKs tell of a loss.
+    fn may_recover(&self) -> bool {
+        match self.recovery {
+            Recovery::NewReno => self.recover == 0 || self.una > self.recover,
+            // With SACK they cannot be of what was sent twice.
+            Recovery::Sack => self.una >= self.recover,
         }
     }
 
@@ -270,8 +282,10 @@ impl Sender {
 }
 
 impl Scoreboard {
-    fn on_ack(&mut self, ack: Ack, una: u32) {
-        if ack.trigger >= una && self.received.insert(ack.trigger) {
+    /// Returns whether the ACK tells of a segment that was not known to have arrived.
+    fn on_ack(&mut self, ack: Ack, una: u32) -> bool {
+        let new = ack.trigger >= una && self.received.insert(ack.trigger);
+        if new {
             let mut number = ack.trigger;
             for place in &mut self.highest {
                 if number > *place {
@@ -280,6 +294,7 @@ impl Scoreboard {
             }
         }
         self.received.remove_below(una);
+        new
     }
 
     /// What is missing below has three above it that arrived (RFC 6675 `IsLost`).

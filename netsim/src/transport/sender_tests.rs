@@ -135,3 +135,51 @@ fn a_lost_tail_takes_a_timeout_and_each_one_doubles() {
     assert_eq!(sent(&mut sender), [(1, true)]);
     assert!(sender.is_waiting());
 }
+
+/// RFC 6582 §3.2 step 2. Reordering alone makes a sender send a whole window again; the duplicate
+/// ACKs of that must not look like the next loss, or one reordered segment is paid for by one
+/// recovery after the other.
+#[test]
+fn what_was_sent_again_in_vain_starts_no_further_recovery() {
+    let mut sender = sender(Recovery::NewReno, 200);
+    sent(&mut sender);
+    // Segment 0 comes after 1, 2 and 3: nothing is lost.
+    for trigger in 1..=3 {
+        ack(&mut sender, 0, trigger);
+    }
+    assert!(sender.recovering);
+    let recover = sender.fresh;
+    for missing in 4..=recover {
+        ack(&mut sender, missing, missing - 1);
+    }
+    assert!(!sender.recovering);
+    let window = sender.window.segments();
+    // All that was sent again arrives, in vain.
+    for trigger in 1..recover {
+        ack(&mut sender, recover, trigger);
+    }
+    assert!(!sender.recovering);
+    assert_eq!(sender.window.segments(), window);
+    // A loss further on counts again.
+    ack(&mut sender, recover + 1, recover);
+    for trigger in recover + 2..recover + 5 {
+        ack(&mut sender, recover + 1, trigger);
+    }
+    assert!(sender.recovering);
+}
+
+/// RFC 6675 §2: a duplicate ACK tells of a segment that was not known to have arrived.
+#[test]
+fn with_sack_what_came_twice_is_no_duplicate() {
+    let mut sender = sender(Recovery::Sack, 100);
+    sent(&mut sender);
+    ack(&mut sender, 4, 3);
+    for trigger in [0, 1, 2, 3, 0, 1] {
+        ack(&mut sender, 4, trigger);
+    }
+    assert!(!sender.recovering);
+    for trigger in [5, 6, 7] {
+        ack(&mut sender, 4, trigger);
+    }
+    assert!(sender.recovering);
+}
