@@ -70,7 +70,7 @@ impl Simulation {
         self.await_next_message(start);
         let only_background = self.unfinished == 0;
         let mut events = 0u64;
-        while let Some(id) = self.network.wheel.pop(&mut self.network.slab) {
+        while let Some(id) = self.network.wheel.pop(&self.network.slab) {
             if self.network.now() >= self.until_ns {
                 break;
             }
@@ -121,7 +121,7 @@ impl Simulation {
         let waits = self
             .workload
             .next_ns()
-            .is_some_and(|at| network.wheel.push(&mut network.slab, event, at));
+            .is_some_and(|at| network.wheel.push(event, at));
         if !waits {
             network.slab.remove(event);
         }

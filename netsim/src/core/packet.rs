@@ -1,9 +1,9 @@
 //! Packets and the slab that holds them.
 //!
 //! A packet on its way has exactly one event pending, its arrival at the other end of the link it
-//! is on. So packet and event are one entry of 32 bytes, two to a cache line, and lists of events
-//! and of queued packets are chained through the entries themselves: nothing is allocated for a
-//! packet or an event once the slab has grown to what is in flight.
+//! is on, so the number of its entry is the event. An entry has 32 bytes, two to a cache line, and
+//! lists of queued packets are chained through the entries themselves: nothing is allocated for a
+//! packet once the slab has grown to what is in flight.
 
 use splitter_common::balance::ttl::Level;
 
@@ -30,12 +30,10 @@ pub(crate) enum Kind {
 
 /// A packet, or another event.
 #[derive(Clone, Copy, Debug)]
-#[repr(C)]
+#[repr(C, align(32))]
 pub(crate) struct Packet {
     /// The next entry of the list that this one is in.
     pub(crate) next: u32,
-    /// When the event is due, in ns, modulo 2^32: the wheel knows the rest.
-    pub(crate) time: u32,
     /// The flow it belongs to.
     pub(crate) flow: u32,
     /// Data: the segment's number. Ack: the first segment still missing.
@@ -77,7 +75,6 @@ impl Packet {
     pub(crate) fn new(kind: Kind) -> Self {
         Self {
             next: NONE,
-            time: 0,
             flow: NONE,
             seq: 0,
             aux: 0,

@@ -2,43 +2,62 @@
 //! nanosecond in the order in which they were put in: exactly what a heap of (time, number) does,
 //! at a constant cost.
 //!
-//! The near level has a slot for each nanosecond of the current block of 2^16, so nothing is ever
-//! sorted; the middle level has a slot for each of 2^12 blocks, the far level one for each of 2^12
-//! times as much. When time enters a block, its list moves one level down, in order. Most events
-//! are a link's propagation away and are put in once or twice.
+//! The near level has a bucket for each 2^8 ns, the middle one for each 2^10 of these, the far one
+//! for each 2^11 of those. When time enters a bucket of an upper level, its events move one level
+//! down, in order; when it enters one of the near level, they are [sorted](super::bucket).
+//!
+//! Under load an event is pending for every nanosecond of the next few microseconds, so what a run
+//! costs is decided by the cache lines that the wheel touches. An event is a time and a number, eight
+//! to a line, in chunks that the buckets take from one pool: those that are filled at a time, and
+//! those that were emptied last, stay in the first-level cache, and no packet is touched before its
+//! event is due.
 
 use super::{
-    packet::{NONE, Packet, Slab},
+    bucket::{Bucket, Event},
+    packet::{NONE, Slab},
     prefetch::prefetch,
 };
 
 /// Events must lie before this: 18 minutes.
-pub(crate) const HORIZON_NS: u64 = 1 << (NEAR_BITS + MIDDLE_BITS + FAR_BITS);
+pub(crate) const HORIZON_NS: u64 = 1 << (FAR_SHIFT + FAR_BITS);
 
-const NEAR_BITS: u32 = 16;
-const MIDDLE_BITS: u32 = 12;
-const FAR_BITS: u32 = 12;
+/// A bucket of the near level has 2^8 ns, as many as a [`Bucket`] can sort.
+const NEAR_SHIFT: u32 = super::bucket::BITS;
+const NEAR_BITS: u32 = 10;
+const MIDDLE_SHIFT: u32 = NEAR_SHIFT + NEAR_BITS;
+const MIDDLE_BITS: u32 = 11;
+const FAR_SHIFT: u32 = MIDDLE_SHIFT + MIDDLE_BITS;
+const FAR_BITS: u32 = 11;
+
+/// So many events ahead a packet is asked for: as long as memory takes.
+const LOOK_AHEAD: usize = 8;
 
 /// Events in order of time.
 #[derive(Debug)]
 pub(crate) struct Wheel {
     now: u64,
+    /// Those of the bucket that time is in.
+    current: Bucket,
     near: Level,
     middle: Level,
     far: Level,
+    chunks: Chunks,
 }
 
 impl Wheel {
     pub(crate) fn new() -> Self {
         Self {
             now: 0,
+            current: Bucket::new(),
             near: Level::new(NEAR_BITS),
             middle: Level::new(MIDDLE_BITS),
             far: Level::new(FAR_BITS),
+            chunks: Chunks::new(),
         }
     }
 
     /// When the event that was handed out last was due.
+    #[inline]
     pub(crate) fn now(&self) -> u64 {
         self.now
     }
@@ -46,15 +65,22 @@ impl Wheel {
     /// Puts entry `id` in, to be handed out at `at`. Returns whether it was: what lies beyond the
     /// horizon never happens.
     #[inline]
-    pub(crate) fn push(&mut self, slab: &mut Slab, id: u32, at: u64) -> bool {
+    pub(crate) fn push(&mut self, id: u32, at: u64) -> bool {
         debug_assert!(at >= self.now, "an event at {at} is before {}", self.now);
-        slab[id].time = at as u32;
-        if at >> NEAR_BITS == self.now >> NEAR_BITS {
-            self.near.append(slab, at, id);
-        } else if at >> (NEAR_BITS + MIDDLE_BITS) == self.now >> (NEAR_BITS + MIDDLE_BITS) {
-            self.middle.append(slab, at >> NEAR_BITS, id);
+        let event = Event {
+            time: at as u32,
+            id,
+        };
+        let differs = at ^ self.now;
+        if differs >> NEAR_SHIFT == 0 {
+            self.current.add(event);
+        } else if differs >> MIDDLE_SHIFT == 0 {
+            self.near.append(&mut self.chunks, at >> NEAR_SHIFT, event);
+        } else if differs >> FAR_SHIFT == 0 {
+            self.middle
+                .append(&mut self.chunks, at >> MIDDLE_SHIFT, event);
         } else if at < HORIZON_NS {
-            self.far.append(slab, at >> (NEAR_BITS + MIDDLE_BITS), id);
+            self.far.append(&mut self.chunks, at >> FAR_SHIFT, event);
         } else {
             return false;
         }
@@ -63,50 +89,64 @@ impl Wheel {
 
     /// Hands out the next event, and moves time to when it is due.
     #[inline]
-    pub(crate) fn pop(&mut self, slab: &mut Slab) -> Option<u32> {
+    pub(crate) fn pop(&mut self, slab: &Slab) -> Option<u32> {
         loop {
-            if let Some(slot) = self.near.first_from(self.now) {
-                self.now = (self.now & !self.near.mask) | slot;
-                return Some(self.near.take_first(slab, slot));
+            if let Some(event) = self.current.take() {
+                self.now = (self.now & !Bucket::MASK) | (u64::from(event.time) & Bucket::MASK);
+                if let Some(id) = self.current.ahead(LOOK_AHEAD) {
+                    prefetch(&slab[id]);
+                }
+                return Some(event.id);
             }
-            if !self.enter_next_block(slab) {
+            if !self.enter_next_bucket(slab) {
                 return None;
             }
         }
     }
 
-    /// Moves time to the next block that has events, and those to the near level.
-    #[cold]
-    fn enter_next_block(&mut self, slab: &mut Slab) -> bool {
+    /// Moves time to the next bucket that has events, and sorts them.
+    fn enter_next_bucket(&mut self, slab: &Slab) -> bool {
         loop {
-            if let Some(slot) = self.middle.first_from(self.now >> NEAR_BITS) {
-                let upper = (self.now >> NEAR_BITS) & !self.middle.mask;
-                self.now = (upper | slot) << NEAR_BITS;
-                let list = self.middle.take_all(slot);
-                self.near.adopt(slab, list, 0);
+            if let Some(slot) = self.near.first_from(self.now >> NEAR_SHIFT) {
+                self.now = ((self.now >> MIDDLE_SHIFT << NEAR_BITS) | slot) << NEAR_SHIFT;
+                let list = self.near.take(slot);
+                self.chunks
+                    .empty(list, |_, events| self.current.extend(events));
+                self.current.sort();
+                for ahead in 0..LOOK_AHEAD {
+                    if let Some(id) = self.current.ahead(ahead) {
+                        prefetch(&slab[id]);
+                    }
+                }
                 return true;
             }
-            let Some(slot) = self.far.first_from(self.now >> (NEAR_BITS + MIDDLE_BITS)) else {
+            if let Some(slot) = self.middle.first_from(self.now >> MIDDLE_SHIFT) {
+                self.now = ((self.now >> FAR_SHIFT << MIDDLE_BITS) | slot) << MIDDLE_SHIFT;
+                let list = self.middle.take(slot);
+                self.near.adopt(&mut self.chunks, list, NEAR_SHIFT);
+                continue;
+            }
+            let Some(slot) = self.far.first_from(self.now >> FAR_SHIFT) else {
                 return false;
             };
-            self.now = slot << (NEAR_BITS + MIDDLE_BITS);
-            let list = self.far.take_all(slot);
-            self.middle.adopt(slab, list, NEAR_BITS);
+            self.now = slot << FAR_SHIFT;
+            let list = self.far.take(slot);
+            self.middle.adopt(&mut self.chunks, list, MIDDLE_SHIFT);
         }
     }
 }
 
-/// Lists of entries, one a slot.
+/// Lists of events, one a bucket.
 #[derive(Debug)]
 struct Level {
     mask: u64,
     lists: Box<[List]>,
-    /// A bit a slot, and above it a bit a word of those.
+    /// A bit a bucket, and above it a bit a word of those.
     occupied: Box<[u64]>,
-    words: Box<[u64]>,
+    words: u64,
 }
 
-/// The ends of a list; both are [`NONE`] when it is empty.
+/// The first and the last chunk of a list; both are [`NONE`] when it is empty.
 #[derive(Clone, Copy, Debug)]
 struct List {
     first: u32,
@@ -121,31 +161,27 @@ const EMPTY: List = List {
 impl Level {
     fn new(bits: u32) -> Self {
         let slots = 1usize << bits;
+        debug_assert!(slots <= 64 * 64, "one word tells which words have bits");
         Self {
             mask: slots as u64 - 1,
             lists: vec![EMPTY; slots].into_boxed_slice(),
             occupied: vec![0; slots / 64].into_boxed_slice(),
-            words: vec![0; slots.div_ceil(64 * 64)].into_boxed_slice(),
+            words: 0,
         }
     }
 
     #[inline]
-    fn append(&mut self, slab: &mut Slab, tick: u64, id: u32) {
+    fn append(&mut self, chunks: &mut Chunks, tick: u64, event: Event) {
         let slot = (tick & self.mask) as usize;
-        slab[id].next = NONE;
         let list = &mut self.lists[slot];
-        let last = std::mem::replace(&mut list.last, id);
-        if last == NONE {
-            list.first = id;
+        if list.last == NONE {
             self.occupied[slot / 64] |= 1 << (slot % 64);
-            self.words[slot / 4096] |= 1 << (slot / 64 % 64);
-        } else {
-            slab[last].next = id;
+            self.words |= 1 << (slot / 64);
         }
+        chunks.append(list, event);
     }
 
-    /// The first slot that has entries, at that of `tick` or behind it.
-    #[inline]
+    /// The first bucket that has events, at that of `tick` or behind it.
     fn first_from(&self, tick: u64) -> Option<u64> {
         let slot = (tick & self.mask) as usize;
         let word = slot / 64;
@@ -153,57 +189,106 @@ impl Level {
         if rest != 0 {
             return Some((word * 64) as u64 + u64::from(rest.trailing_zeros()));
         }
-        let next = word + 1;
-        let mut summary = next / 64;
-        let mut rest = self.words.get(summary)? & (u64::MAX << (next % 64));
-        while rest == 0 {
-            summary += 1;
-            rest = *self.words.get(summary)?;
+        // Twice, as a shift by 64 is none.
+        let rest = self.words & (u64::MAX << word << 1);
+        if rest == 0 {
+            return None;
         }
-        let word = summary * 64 + rest.trailing_zeros() as usize;
+        let word = rest.trailing_zeros() as usize;
         Some((word * 64) as u64 + u64::from(self.occupied[word].trailing_zeros()))
     }
 
-    #[inline]
-    fn take_first(&mut self, slab: &mut Slab, slot: u64) -> u32 {
-        let list = &mut self.lists[slot as usize];
-        let first = list.first;
-        let mut next = slab[first].next;
-        list.first = next;
-        if next == NONE {
-            self.clear(slot);
-            // Under load there is an event for most nanoseconds.
-            next = self.lists[((slot + 1) & self.mask) as usize].first;
-        }
-        if next != NONE {
-            prefetch(&slab[next]);
-        }
-        first
-    }
-
-    /// The first entry of the whole list.
-    fn take_all(&mut self, slot: u64) -> u32 {
-        let first = self.lists[slot as usize].first;
-        self.clear(slot);
-        first
-    }
-
-    /// Puts a list of the level above into slots of 2^`shift` ns.
-    fn adopt(&mut self, slab: &mut Slab, first: u32, shift: u32) {
-        let mut id = first;
-        while id != NONE {
-            let Packet { next, time, .. } = slab[id];
-            self.append(slab, u64::from(time) >> shift, id);
-            id = next;
-        }
-    }
-
-    fn clear(&mut self, slot: u64) {
+    /// Takes the whole list of a bucket.
+    fn take(&mut self, slot: u64) -> List {
         let slot = slot as usize;
-        self.lists[slot] = EMPTY;
         self.occupied[slot / 64] &= !(1 << (slot % 64));
         if self.occupied[slot / 64] == 0 {
-            self.words[slot / 4096] &= !(1 << (slot / 64 % 64));
+            self.words &= !(1 << (slot / 64));
+        }
+        std::mem::replace(&mut self.lists[slot], EMPTY)
+    }
+
+    /// Puts a list of the level above into buckets of 2^`shift` ns.
+    fn adopt(&mut self, chunks: &mut Chunks, list: List, shift: u32) {
+        chunks.empty(list, |chunks, events| {
+            for event in events {
+                self.append(chunks, u64::from(event.time >> shift), *event);
+            }
+        });
+    }
+}
+
+/// Two cache lines of a list.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+struct Chunk {
+    next: u32,
+    len: u32,
+    events: [Event; Self::CAPACITY],
+}
+
+impl Chunk {
+    const CAPACITY: usize = 15;
+}
+
+/// All chunks, those in no list chained by `next`.
+#[derive(Debug)]
+struct Chunks {
+    all: Vec<Chunk>,
+    free: u32,
+}
+
+impl Chunks {
+    fn new() -> Self {
+        Self {
+            all: Vec::new(),
+            free: NONE,
+        }
+    }
+
+    #[inline]
+    fn append(&mut self, list: &mut List, event: Event) {
+        if list.last != NONE {
+            let chunk = &mut self.all[list.last as usize];
+            if let Some(place) = chunk.events.get_mut(chunk.len as usize) {
+                *place = event;
+                chunk.len += 1;
+                return;
+            }
+        }
+        self.append_chunk(list, event);
+    }
+
+    fn append_chunk(&mut self, list: &mut List, event: Event) {
+        let chunk = Chunk {
+            next: NONE,
+            len: 1,
+            events: [event; Chunk::CAPACITY],
+        };
+        let id = if self.free == NONE {
+            self.all.push(chunk);
+            self.all.len() as u32 - 1
+        } else {
+            let id = self.free;
+            self.free = std::mem::replace(&mut self.all[id as usize], chunk).next;
+            id
+        };
+        match list.last {
+            NONE => list.first = id,
+            last => self.all[last as usize].next = id,
+        }
+        list.last = id;
+    }
+
+    /// Hands out the events of a list, in order, and takes its chunks back.
+    fn empty(&mut self, list: List, mut take: impl FnMut(&mut Self, &[Event])) {
+        let mut id = list.first;
+        while id != NONE {
+            let chunk = self.all[id as usize];
+            self.all[id as usize].next = self.free;
+            self.free = id;
+            take(self, &chunk.events[..chunk.len as usize]);
+            id = chunk.next;
         }
     }
 }
@@ -215,7 +300,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::core::packet::Kind;
+    use crate::core::packet::{Kind, Packet};
 
     fn delays() -> impl Strategy<Value = u64> {
         prop_oneof![
@@ -238,20 +323,20 @@ mod tests {
                 let mut packet = Packet::new(Kind::Data);
                 packet.flow = number;
                 let id = slab.insert(packet);
-                if wheel.push(&mut slab, id, at) {
+                if wheel.push(id, at) {
                     heap.push(Reverse((at, number)));
                 }
                 for _ in 0..pops {
-                    let got = wheel.pop(&mut slab).map(|id| (wheel.now(), slab[id].flow));
+                    let got = wheel.pop(&slab).map(|id| (wheel.now(), slab[id].flow));
                     prop_assert_eq!(got, heap.pop().map(|Reverse(it)| it));
                     if got.is_none() { break }
                 }
             }
             while let Some(Reverse(expected)) = heap.pop() {
-                let id = wheel.pop(&mut slab).expect("the heap has one more");
+                let id = wheel.pop(&slab).expect("the heap has one more");
                 prop_assert_eq!((wheel.now(), slab[id].flow), expected);
             }
-            prop_assert!(wheel.pop(&mut slab).is_none());
+            prop_assert!(wheel.pop(&slab).is_none());
         }
     }
 
@@ -259,9 +344,9 @@ mod tests {
     fn what_lies_beyond_the_horizon_never_happens() {
         let (mut wheel, mut slab) = (Wheel::new(), Slab::new());
         let id = slab.insert(Packet::new(Kind::Timer));
-        assert!(!wheel.push(&mut slab, id, HORIZON_NS));
-        assert!(wheel.push(&mut slab, id, HORIZON_NS - 1));
-        assert_eq!(wheel.pop(&mut slab), Some(id));
+        assert!(!wheel.push(id, HORIZON_NS));
+        assert!(wheel.push(id, HORIZON_NS - 1));
+        assert_eq!(wheel.pop(&slab), Some(id));
         assert_eq!(wheel.now(), HORIZON_NS - 1);
     }
 }

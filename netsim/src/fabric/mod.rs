@@ -317,7 +317,7 @@ impl Network {
 
     fn schedule(&mut self, id: u32, at: u64) {
         // The horizon is 18 minutes, and validation of scenarios ends runs well before.
-        let taken = self.wheel.push(&mut self.slab, id, at);
+        let taken = self.wheel.push(id, at);
         debug_assert!(taken, "an event at {at} ns lies beyond the horizon");
     }
 

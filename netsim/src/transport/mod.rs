@@ -351,10 +351,7 @@ fn priority(flow: &Flow, segment: u32, settings: &Transport) -> u8 {
 }
 
 fn put_timer(network: &mut Network, flow: &mut Flow, id: u32) {
-    if !network
-        .wheel
-        .push(&mut network.slab, id, flow.timer.event_ns)
-    {
+    if !network.wheel.push(id, flow.timer.event_ns) {
         flow.timer.event = NONE;
         network.slab.remove(id);
     }
