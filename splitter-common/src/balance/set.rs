@@ -89,6 +89,12 @@ impl PathSet {
         self.0 |= 1 << path.index();
     }
 
+    /// Adds `path` if `holds`, without a branch.
+    #[inline(always)]
+    pub const fn insert_if(&mut self, path: PathId, holds: bool) {
+        self.0 |= (holds as u16) << path.index();
+    }
+
     /// Takes `path` out.
     #[inline(always)]
     pub const fn remove(&mut self, path: PathId) {

@@ -123,23 +123,20 @@ impl Balancer for Tr {
         short_flows.advance(packet.now_ns);
         flow.bytes = flow.bytes.saturating_add(packet.bytes as u64);
 
-        let candidates = paths.candidates();
-        let tnl_ns = candidates.map(u64::MAX, |path| self.tnl_ns(&paths.view(path), packet));
-        let in_order = self.in_order(flow, candidates, &tnl_ns);
-
+        let in_order = self.in_order(flow, paths, packet);
         let is_long = flow.bytes > self.threshold_bytes;
         let best = if is_long {
             short_flows.leave(&mut flow.presence);
-            self.best_for_long(in_order, &tnl_ns, short_flows)
+            self.best_for_long(&in_order, short_flows)
         } else {
-            in_order.smallest(&tnl_ns)
+            in_order.fastest
         };
         let path = best.pick(draw(self.seed, packet.flow_hash, 0));
 
         if !is_long {
             short_flows.renew(&mut flow.presence, path);
         }
-        flow.tnl_ns = tnl_ns[path.index()];
+        flow.tnl_ns = in_order.tnl_ns[path.index()];
         flow.last.set(path)
     }
 }
@@ -161,36 +158,99 @@ impl Tr {
     }
 
     /// `S` of Algorithm 1, lines 9 to 12.
+    ///
+    /// One pass over the paths, without a branch that depends on how long they are: which of them
+    /// is the shortest is what nobody can predict.
     #[inline(always)]
-    fn in_order(&self, flow: &TrFlow, candidates: PathSet, tnl_ns: &[u64; MAX_PATHS]) -> PathSet {
-        let Some(last) = flow.last.get() else {
-            return candidates;
+    fn in_order<P: Paths + ?Sized>(&self, flow: &TrFlow, paths: &P, packet: &Packet) -> InOrder {
+        let candidates = paths.candidates();
+        let last = flow.last.get();
+        let earliest_ns = match last {
+            Some(_) => flow.tnl_ns.saturating_add(self.guard_ns),
+            None => 0,
         };
-        let earliest_ns = flow.tnl_ns.saturating_add(self.guard_ns);
-        let mut in_order = candidates.at_least(earliest_ns, tnl_ns);
-        if candidates.contains(last) {
-            in_order.insert(last);
+        let mut always = PathSet::EMPTY;
+        if let Some(last) = last {
+            always.insert(last);
+        }
+        let mut tnl_ns = [u64::MAX; MAX_PATHS];
+        let mut in_order = PathSet::EMPTY;
+        let mut least = Least::default();
+        for path in candidates.iter() {
+            let tnl = self.tnl_ns(&paths.view(path), packet);
+            tnl_ns[path.index()] = tnl;
+            let holds = (tnl >= earliest_ns) | always.contains(path);
+            in_order.insert_if(path, holds);
+            least.see(path, holds, 0, tnl);
         }
         if in_order.is_empty() {
-            candidates
-        } else {
-            in_order
+            return InOrder {
+                paths: candidates,
+                fastest: candidates.smallest(&tnl_ns),
+                least_ns: candidates.least(&tnl_ns),
+                tnl_ns,
+            };
+        }
+        InOrder {
+            paths: in_order,
+            fastest: least.paths,
+            least_ns: least.second,
+            tnl_ns,
         }
     }
 
     /// `b` of Algorithm 1, lines 19 to 21, within the slack.
     #[inline(always)]
-    fn best_for_long(
-        &self,
-        in_order: PathSet,
-        tnl_ns: &[u64; MAX_PATHS],
-        short_flows: &ShortFlows,
-    ) -> PathSet {
-        let slowest_ns = in_order.least(tnl_ns).saturating_add(self.slack_ns);
-        in_order
-            .at_most(slowest_ns, tnl_ns)
-            .smallest(short_flows.counts())
-            .smallest(tnl_ns)
+    fn best_for_long(&self, in_order: &InOrder, short_flows: &ShortFlows) -> PathSet {
+        let slowest_ns = in_order.least_ns.saturating_add(self.slack_ns);
+        let mut least = Least::default();
+        for path in in_order.paths.iter() {
+            let tnl_ns = in_order.tnl_ns[path.index()];
+            least.see(path, tnl_ns <= slowest_ns, short_flows.on(path), tnl_ns);
+        }
+        least.paths
+    }
+}
+
+/// The paths that keep a flow in order.
+struct InOrder {
+    paths: PathSet,
+    /// Those of them with the least TNL.
+    fastest: PathSet,
+    least_ns: u64,
+    /// Of all candidates.
+    tnl_ns: [u64; MAX_PATHS],
+}
+
+/// The paths with the least pair of numbers, the first one first.
+struct Least {
+    paths: PathSet,
+    first: u64,
+    second: u64,
+}
+
+impl Default for Least {
+    #[inline(always)]
+    fn default() -> Self {
+        Self {
+            paths: PathSet::EMPTY,
+            first: u64::MAX,
+            second: u64::MAX,
+        }
+    }
+}
+
+impl Least {
+    /// Looks at a path, if it counts.
+    #[inline(always)]
+    fn see(&mut self, path: PathId, counts: bool, first: u64, second: u64) {
+        let same_first = first == self.first;
+        let less = counts & ((first < self.first) | (same_first & (second < self.second)));
+        let same = counts & same_first & (second == self.second);
+        self.first = if less { first } else { self.first };
+        self.second = if less { second } else { self.second };
+        self.paths = if less { PathSet::EMPTY } else { self.paths };
+        self.paths.insert_if(path, less | same);
     }
 }
 
