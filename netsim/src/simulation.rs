@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::{
     core::packet::{Kind, Packet},
-    fabric::Network,
+    fabric::{Network, outage::Outages},
     outcome::Outcome,
     scenario::{Experiment, Traffic},
     transport::Hosts,
@@ -38,6 +38,7 @@ struct Simulation {
     network: Network,
     hosts: Hosts,
     workload: Workload,
+    outages: Outages,
     /// Traffic that is measured, by its place in the scenario.
     measured: Vec<bool>,
     unfinished: usize,
@@ -52,8 +53,10 @@ impl Simulation {
         let scenario = &experiment.scenario;
         let workload = Workload::new(experiment);
         let is_measured = |it: &Traffic| !matches!(it, Traffic::Background { .. });
+        let network = Network::new(scenario, experiment.seed);
         Self {
-            network: Network::new(scenario, experiment.seed),
+            outages: Outages::new(&scenario.fabric, &network),
+            network,
             hosts: Hosts::new(scenario.transport.clone()),
             measured: scenario.traffic.iter().map(is_measured).collect(),
             unfinished: workload.measured,
@@ -73,6 +76,10 @@ impl Simulation {
         while let Some(id) = self.network.wheel.pop(&self.network.slab) {
             if self.network.now() >= self.until_ns {
                 break;
+            }
+            if self.network.now() >= self.outages.next_ns() {
+                let now_ns = self.network.now();
+                self.outages.advance(&mut self.network, now_ns);
             }
             self.handle(id);
             if !self.hosts.finished.is_empty() {

@@ -2,6 +2,7 @@
 
 pub(crate) mod choice;
 pub(crate) mod layout;
+pub(crate) mod outage;
 pub(crate) mod port;
 pub(crate) mod scheduler;
 mod setup;

@@ -110,6 +110,16 @@ impl PathTable {
         }
     }
 
+    /// Policies learn whether a path between two leaves works.
+    pub(crate) fn set_path(&mut self, [leaf, to_leaf]: [usize; 2], path: PathId, usable: bool) {
+        let pair = &mut self.pairs[leaf * self.leaves + to_leaf];
+        if usable {
+            pair.usable.insert(path);
+        } else {
+            pair.usable.remove(path);
+        }
+    }
+
     /// A pair of leaves without a working path, if there is one.
     pub(crate) fn unreachable(&self) -> Option<(usize, usize)> {
         let pairs = self.pairs.iter().enumerate();

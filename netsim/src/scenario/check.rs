@@ -4,10 +4,11 @@ use splitter_common::balance::MAX_PATHS;
 
 use super::{
     Balance, Discipline, Experiment, Fabric, Hosts, Port, Scenario, Sizes, Traffic, Transport,
+    outage,
 };
 use crate::{
     core::{packet::PRIORITIES, wheel::HORIZON_NS},
-    fabric::Network,
+    fabric::{Network, outage::Outages},
     workload::{Workload, messages_per_second},
 };
 
@@ -18,7 +19,7 @@ pub(crate) struct Problem {
     pub(crate) problem: String,
 }
 
-type Checked = Result<(), Problem>;
+pub(super) type Checked = Result<(), Problem>;
 
 /// More ports than this have no number in a packet.
 const MAX_PORTS: usize = u16::MAX as usize;
@@ -35,6 +36,7 @@ const MAX_WINDOW: u32 = 100_000;
 /// What can be told from the file alone.
 pub(crate) fn check(scenario: &Scenario) -> Checked {
     check_fabric(&scenario.fabric)?;
+    outage::check(&scenario.fabric)?;
     check_balance(&scenario.balance)?;
     check_transport(&scenario.transport)?;
     check_port("port", &scenario.port, &scenario.transport)?;
@@ -73,10 +75,11 @@ pub(crate) fn check(scenario: &Scenario) -> Checked {
 /// What takes drawing and distributions.
 pub(crate) fn check_experiment(experiment: &Experiment) -> Checked {
     let scenario = &experiment.scenario;
-    let network = Network::new(scenario, experiment.seed);
+    let mut network = Network::new(scenario, experiment.seed);
+    Outages::new(&scenario.fabric, &network).end_all(&mut network);
     if let Some((leaf, to_leaf)) = network.unreachable() {
         return Err(Problem {
-            key: "fabric.path and fabric.failed".to_owned(),
+            key: "fabric.path, fabric.failed and fabric.outage".to_owned(),
             problem: format!(
                 "hosts of leaf {to_leaf} cannot be reached from leaf {leaf}: no spine has working \
                  links to both (seed {}); fail fewer",
@@ -439,13 +442,13 @@ fn check_priority(key: &str, priority: u8) -> Checked {
     )
 }
 
-fn below(key: &str, value: u16, count: u16, what: &str) -> Checked {
+pub(super) fn below(key: &str, value: u16, count: u16, what: &str) -> Checked {
     require(value < count, &format!("{key} = {value}"), || {
         format!("there are {count} {what}, numbered from 0")
     })
 }
 
-fn in_range(key: &str, value: f64, least: f64, most: f64) -> Checked {
+pub(super) fn in_range(key: &str, value: f64, least: f64, most: f64) -> Checked {
     require(
         (least..=most).contains(&value),
         &format!("{key} = {value}"),
@@ -453,7 +456,7 @@ fn in_range(key: &str, value: f64, least: f64, most: f64) -> Checked {
     )
 }
 
-fn require(holds: bool, key: &str, problem: impl FnOnce() -> String) -> Checked {
+pub(super) fn require(holds: bool, key: &str, problem: impl FnOnce() -> String) -> Checked {
     if holds {
         return Ok(());
     }

@@ -4,6 +4,7 @@ mod balance;
 mod check;
 mod embedded;
 mod error;
+mod outage;
 mod shape;
 
 use std::{
@@ -15,6 +16,7 @@ pub use self::{
     balance::*,
     embedded::{Embedded, embedded},
     error::ScenarioError,
+    outage::Outage,
     shape::*,
 };
 use crate::workload::distribution::Distribution;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Balance;
+use super::{Balance, Outage};
 
 /// A scenario: fabric, queues, balancing, transport and traffic.
 ///
@@ -71,6 +71,9 @@ pub struct Fabric {
     /// Changes to named paths.
     #[serde(default)]
     pub path: Vec<PathChange>,
+    /// Links that fail during the run.
+    #[serde(default)]
+    pub outage: Vec<Outage>,
 }
 
 /// Slow paths.
