@@ -64,6 +64,8 @@ pub(crate) struct Network {
     /// What levels of spines' ports mean, from the first of these ports on.
     scales: Vec<Scale>,
     choice: Choice,
+    /// Leaves know spines' ports without being told.
+    knows_far: bool,
 }
 
 /// The memory that the ports of a switch share.
@@ -176,6 +178,9 @@ impl Network {
         if !self.schedulers.is_empty() && self.choice.looks_at_backlog() {
             self.look_at_queues(leaf);
         }
+        if self.knows_far {
+            self.look_at_spines(leaf, to_leaf);
+        }
         let paths = self.paths.between(leaf, to_leaf, now_ns);
         let path = self.choice.choose(&question, &paths);
         let port = self.layout.uplink(leaf, path.index());
@@ -194,6 +199,16 @@ impl Network {
         }
     }
 
+    /// What waits at spines' ports this moment.
+    fn look_at_spines(&mut self, leaf: usize, to_leaf: usize) {
+        let now_ns = self.wheel.now();
+        for spine in 0..self.layout.spines {
+            let port = &self.ports[self.layout.spine_port(spine, to_leaf)];
+            let backlog_ns = backlog_ns(port, &self.schedulers, now_ns);
+            self.paths.learn([leaf, spine, to_leaf], backlog_ns, now_ns);
+        }
+    }
+
     /// The spine writes into an ACK how full its port is towards the leaf that the ACK comes from:
     /// the way that data take in the other direction (TR, A-T2).
     fn stamp(&mut self, spine: usize, from_leaf: usize, id: u32) {
@@ -209,6 +224,9 @@ impl Network {
         // An ACK goes against its flow, so it comes from where the flow's data go to.
         let from = self.ends[packet.flow as usize].to;
         let from_leaf = usize::from(self.leaf_of[usize::from(from)]);
+        if self.knows_far {
+            return;
+        }
         let scale = self.scale(self.layout.spine_port(spine, from_leaf));
         let backlog_ns = scale.backlog_ns(packet.far());
         let now_ns = self.wheel.now();

@@ -19,7 +19,10 @@ use crate::{
         random::{Purpose, Random},
         wheel::Wheel,
     },
-    scenario::{Balance, Discipline, Fabric, FarAgeing, Port as PortSettings, Scenario},
+    scenario::{
+        Balance, Discipline, Fabric, FarAgeing, FarKnowledge, Policy, Port as PortSettings,
+        Scenario,
+    },
 };
 
 impl Network {
@@ -73,6 +76,8 @@ impl Network {
                 slowest_rtt_ns(&layout, &ports),
                 seed,
             ),
+            knows_far: scenario.balance.tr.far == FarKnowledge::Exact
+                && matches!(scenario.balance.policy, Policy::Tr | Policy::TrGuarded),
             layout,
             ports,
         }

@@ -86,6 +86,8 @@ pub struct TrSettings {
     pub timeout_us: Option<f64>,
     /// What becomes of what was heard of spines' ports.
     pub ageing: FarAgeing,
+    /// How leaves know what waits at spines' ports.
+    pub far: FarKnowledge,
     /// Predictions include the packet's own time on the wire.
     pub counts_serialisation: bool,
 }
@@ -98,6 +100,7 @@ impl Default for TrSettings {
             slack_us: None,
             timeout_us: None,
             ageing: FarAgeing::Never,
+            far: FarKnowledge::Acks,
             counts_serialisation: false,
         }
     }
@@ -112,4 +115,16 @@ pub enum FarAgeing {
     Never,
     /// It drains at the rate of the line.
     Drains,
+}
+
+/// How leaves know what waits at spines' ports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FarKnowledge {
+    /// By ACKs that come from there, in steps of 1/32 of the buffer.
+    #[default]
+    Acks,
+    /// Exactly, and at once: what no switch can, but what tells how much better knowledge would
+    /// help.
+    Exact,
 }
