@@ -38,7 +38,7 @@ pub struct Effort {
     pub loads: Vec<f64>,
     /// Seeds there.
     pub large_seeds: u64,
-    /// Flows of each run there.
+    /// Flows of each run there under Web Search; other workloads have more or fewer.
     pub large_flows: u32,
     /// Runs at the same time.
     pub jobs: usize,
@@ -85,6 +85,7 @@ pub struct Simulated<'a> {
     model: OnceCell<Runs>,
     thresholds: OnceCell<Runs>,
     large: OnceCell<Vec<Runs>>,
+    causes: OnceCell<Runs>,
 }
 
 impl<'a> Simulated<'a> {
@@ -97,6 +98,7 @@ impl<'a> Simulated<'a> {
             model: OnceCell::new(),
             thresholds: OnceCell::new(),
             large: OnceCell::new(),
+            causes: OnceCell::new(),
         }
     }
 
@@ -120,7 +122,7 @@ impl<'a> Simulated<'a> {
             10 => large::short_mean(self.large()?, effort),
             11 => large::short_tail(self.large()?, effort),
             12 => large::medium_mean(self.large()?, effort),
-            13 => large::large_mean(self.large()?, effort),
+            13 => large::large_mean(self.large()?, self.causes()?, effort),
             14 => large::all_mean(self.large()?, effort),
             15 => cost::figure(),
             _ => summit::figure(self.motivation()?, self.large()?, effort),
@@ -144,6 +146,13 @@ impl<'a> Simulated<'a> {
     fn thresholds(&self) -> Result<&Runs> {
         filled(&self.thresholds, || {
             let plan = thresholds::experiment(&self.effort);
+            plan.run(self.directory, self.effort.jobs)
+        })
+    }
+
+    fn causes(&self) -> Result<&Runs> {
+        filled(&self.causes, || {
+            let plan = large::causes(&self.effort);
             plan.run(self.directory, self.effort.jobs)
         })
     }
