@@ -3,6 +3,7 @@
 //! - [`computation`], [`coding`], [`header`]: Cloudburst's choice of its code's
 //!   parameters (§IV-A), by the ids `C1`, `C2` and `C3`.
 //! - [`tr`]: TR's figures, `T1` to `T16`, simulated.
+//! - [`ns3`]: the simulator beside ns-3.
 //! - [`overhead`]: how many packets a message takes until it can be decoded, on
 //!   the wire that `cloudburst` speaks.
 
@@ -11,6 +12,7 @@ pub mod computation;
 pub mod elimination;
 pub mod figure;
 pub mod header;
+pub mod ns3;
 pub mod overhead;
 pub mod pages;
 pub mod sweep;

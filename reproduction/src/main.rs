@@ -8,7 +8,7 @@ use flow_report::Table;
 use reproduction::{
     coding, computation,
     figure::Figure,
-    header,
+    header, ns3,
     overhead::{self, Overhead},
     pages, progress,
     sweep::Sweep,
@@ -29,6 +29,18 @@ enum Task {
     Reproduce(Reproduce),
     /// Measure how many packets a message takes until it can be decoded.
     CodecOverhead(CodecOverhead),
+    /// Hold the simulator against ns-3: completion times, and speed.
+    Ns3(Ns3),
+}
+
+#[derive(clap::Args)]
+struct Ns3 {
+    /// Directory for ns-3's program and what it reads.
+    #[arg(long, default_value = "target/ns3")]
+    out: PathBuf,
+    /// Print one JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(clap::Args)]
@@ -121,6 +133,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().task {
         Task::Reproduce(arguments) => reproduce(&arguments),
         Task::CodecOverhead(arguments) => codec_overhead(&arguments),
+        Task::Ns3(arguments) => beside_ns3(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -169,6 +182,27 @@ fn reproduce(arguments: &Reproduce) -> Result<()> {
         "{} has all of it.",
         arguments.out.join("index.html").display()
     );
+    Ok(())
+}
+
+/// Without ns-3 that is said, and no failure.
+fn beside_ns3(arguments: &Ns3) -> Result<()> {
+    let comparison = match ns3::compare(&arguments.out)? {
+        Ok(comparison) => comparison,
+        Err(missing) => {
+            eprintln!("SKIPPED ns3: {missing}");
+            if arguments.json {
+                return print_json(&serde_json::json!({ "skipped": missing }));
+            }
+            return Ok(());
+        }
+    };
+    if arguments.json {
+        print_json(&comparison)?;
+    } else {
+        println!("{}", comparison.to_text());
+    }
+    anyhow::ensure!(comparison.holds(), "something is outside its bounds");
     Ok(())
 }
 

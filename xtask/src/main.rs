@@ -47,6 +47,8 @@ enum Task {
     Reproduce(reproduction::Arguments),
     /// Measure how many packets a coded message takes until it can be decoded.
     CodecOverhead(reproduction::Arguments),
+    /// Hold the simulator against ns-3: completion times, and speed.
+    Ns3(reproduction::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -73,5 +75,6 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::CodecOverhead(arguments) => {
             reproduction::task(&project, "codec-overhead", &arguments)
         }
+        Task::Ns3(arguments) => reproduction::task(&project, "ns3", &arguments),
     }
 }

@@ -1,4 +1,4 @@
-//! `reproduce` and `codec-overhead`: build the reproduction and let it measure.
+//! `reproduce`, `codec-overhead` and `ns3`: build the reproduction and let it measure.
 
 use std::{ffi::OsString, process::ExitCode};
 

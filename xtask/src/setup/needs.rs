@@ -11,9 +11,13 @@ pub(crate) enum Purpose {
     Test,
     /// `build-ebpf`: compile the kernel programs from source.
     Ebpf,
+    /// `ns3`: hold the simulator against ns-3. Large, and not part of what is installed unless it is
+    /// asked for.
+    Ns3,
 }
 
 impl Purpose {
+    /// What is installed unless something else is asked for.
     pub(crate) const ALL: [Purpose; 3] = [Purpose::Demo, Purpose::Test, Purpose::Ebpf];
 }
 
@@ -69,6 +73,7 @@ pub(crate) const LLVM_VERSION: &str = "22";
 const RUN: &[Purpose] = &[Purpose::Demo, Purpose::Test];
 const TEST: &[Purpose] = &[Purpose::Test];
 const EBPF: &[Purpose] = &[Purpose::Ebpf];
+const NS3: &[Purpose] = &[Purpose::Ns3];
 
 /// Everything, in the order in which it is shown and installed.
 pub(crate) static NEEDS: &[Need] = &[
@@ -124,10 +129,23 @@ pub(crate) static NEEDS: &[Need] = &[
     component("fmt", "rustfmt", "formatting check"),
     component("clippy", "clippy", "lints"),
     program(
-        TEST,
+        &[Purpose::Test, Purpose::Ns3],
         "c++",
         &["g++"],
-        "compiles libFuzzer, which fuzz targets are linked with",
+        "compiles libFuzzer, which fuzz targets are linked with, and the program for ns-3",
+    ),
+    program(NS3, "ns3++", &["libns3-dev"], "ns-3, to compare with"),
+    program(
+        NS3,
+        "gsl-config",
+        &["libgsl-dev"],
+        "library that ns-3 is linked with",
+    ),
+    program(
+        NS3,
+        "pkg-config",
+        &["pkgconf", "pkg-config"],
+        "tells where ns-3 lies",
     ),
     package(
         "rustc-web",
