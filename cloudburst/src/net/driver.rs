@@ -2,7 +2,8 @@
 //!
 //! It decides nothing: it carries datagrams, time, commands and events between the
 //! system, the state machine and the handles, in rounds, until there is nothing
-//! left to carry. No lock and, but for a message's own memory, no allocation.
+//! left to carry. No lock and, but for a message's own memory, no allocation, unless a port is
+//! replaced.
 
 mod datagrams;
 mod renewal;

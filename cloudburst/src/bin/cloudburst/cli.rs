@@ -73,7 +73,7 @@ pub(crate) struct ListenArgs {
 #[derive(Debug, Args)]
 pub(crate) struct BeginArgs {
     /// Ports to send from, and so routes to each port of the peer: any:16, of which those that
-    /// deliver nothing are given up for others, or 5000-5015, which stay.
+    /// deliver too little are given up for others, or 5000-5015, which stay.
     #[arg(long, value_name = "PORTS", default_value = "any:16")]
     pub(crate) ports: Ports,
 }

@@ -21,8 +21,7 @@ use super::{
 /// Sends and receives messages; see the [module](super).
 ///
 /// Memory: some 3 KiB for a peer, 1 KiB for each of its paths and 36 bytes for each route beyond
-/// 64; for an
-/// outgoing message its bytes and 200; for an incoming one twice its bytes and
+/// 64; for an outgoing message its bytes and 200; for an incoming one twice its bytes and
 /// 1.3 KiB for each 64 symbols. With [`Mode::Paper`] a peer that is sent to
 /// takes 12 KiB.
 #[derive(Debug)]

@@ -141,6 +141,15 @@ impl Native {
         }
     }
 
+    /// Asks by this way for an answer with the same nonce; of no length means as short as can be.
+    pub(super) fn ping(&mut self, peer: PeerId, route: Route, nonce: u64, datagram_bytes: usize) {
+        let question = Question::Ping {
+            nonce,
+            datagram_bytes,
+        };
+        self.ask(peer, route, question);
+    }
+
     /// Writes the next answer or question that may be sent.
     pub(super) fn transmit_control(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
         while let Some(control) = self.control.pop_front() {

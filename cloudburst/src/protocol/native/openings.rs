@@ -12,7 +12,6 @@ use super::{
         time::Time,
     },
     Native,
-    control::Question,
 };
 
 /// Ways by which somebody is pinged of whom nothing is heard.
@@ -43,15 +42,7 @@ impl Native {
                 return;
             };
             let route = peer.paths.get(index).route;
-            let (nonce, datagram_bytes) = (now.as_nanos(), 0);
-            self.ask(
-                id,
-                route,
-                Question::Ping {
-                    nonce,
-                    datagram_bytes,
-                },
-            );
+            self.ping(id, route, now.as_nanos(), 0);
         }
     }
 

@@ -176,15 +176,7 @@ impl Native {
                 path::Due::Probe => 0,
                 path::Due::Length(bytes) => bytes,
             };
-            let nonce = now.as_nanos();
-            self.ask(
-                id,
-                route,
-                Question::Ping {
-                    nonce,
-                    datagram_bytes,
-                },
-            );
+            self.ping(id, route, now.as_nanos(), datagram_bytes);
         }
     }
 
@@ -231,14 +223,7 @@ impl Native {
             .map(|(path, nonce, bytes)| (route(path), nonce, bytes))
             .collect();
         for (route, nonce, datagram_bytes) in pings {
-            self.ask(
-                id,
-                route,
-                Question::Ping {
-                    nonce,
-                    datagram_bytes,
-                },
-            );
+            self.ping(id, route, nonce, datagram_bytes);
         }
     }
 

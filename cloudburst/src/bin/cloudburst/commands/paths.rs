@@ -104,7 +104,7 @@ fn tell(
     } = replaced;
     if ports_replaced + routes_replaced > 0 {
         text += &format!(
-            "replaced, as they delivered nothing: {ports_replaced} ports, {routes_replaced} pairs of ports\n"
+            "replaced, as they delivered too little: {ports_replaced} ports, {routes_replaced} pairs of ports\n"
         );
     }
     print(text)
