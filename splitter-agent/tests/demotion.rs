@@ -4,6 +4,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use flow_testbed::attempts;
+use flow_testbed::claim;
 use flow_testbed::experiment::{Experiment, Measurement, Mode, Traffic};
 use flow_testbed::require;
 use flow_testbed::require::Requirement::{
@@ -81,43 +83,42 @@ fn harmless(states_rates: bool) {
         rounds: ROUNDS,
     };
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let measured = experiment.run(&mut (), &CancellationToken::new());
-    let measured = measured.expect("the testbed works");
-    let [one_tunnel, splitter] = &measured[..] else {
-        panic!("one measurement for each mode");
-    };
-    let (never, ours) = (p99_ms(one_tunnel), p99_ms(splitter));
-    assert_eq!(
-        splitter.tcp.paws_estab, 0,
-        "packets overtook each other: {:?}",
-        splitter.tcp
-    );
-    assert_eq!(splitter.tcp.timeouts, 0, "{:?}", splitter.tcp);
-    // Not because nothing was there to be moved, or to move it.
-    let demotions = splitter.demotions.expect("the splitter tells");
-    assert!(
-        demotions.became_long >= all_uploads() as u64,
-        "{demotions:?} of {} uploads",
-        all_uploads()
-    );
-    if states_rates {
-        assert_eq!(demotions.at_cap, 0, "{demotions:?}");
-    }
-    assert!(
-        ours <= 1.2 * never,
-        "p99 of {ours:.2} ms against {never:.2} ms without a change"
-    );
+    attempts::hold("a change of tunnels does no harm", || {
+        let measured = experiment.run(&mut (), &CancellationToken::new());
+        let measured = measured.expect("the testbed works");
+        let [one_tunnel, splitter] = &measured[..] else {
+            panic!("one measurement for each mode");
+        };
+        let (never, ours) = (p99_ms(one_tunnel)?, p99_ms(splitter)?);
+        let tcp = splitter.tcp;
+        claim!(tcp.paws_estab == 0, "packets overtook each other: {tcp:?}");
+        claim!(tcp.timeouts == 0, "{tcp:?}");
+        // Not because nothing was there to be moved, or to move it.
+        let demotions = splitter.demotions.expect("the splitter tells");
+        let all = all_uploads();
+        claim!(
+            demotions.became_long >= all as u64,
+            "{demotions:?} of {all} uploads"
+        );
+        claim!(!states_rates || demotions.at_cap == 0, "{demotions:?}");
+        claim!(
+            ours <= 1.2 * never,
+            "p99 of {ours:.2} ms against {never:.2} ms without a change"
+        );
+        Ok(())
+    });
 }
 
 const fn all_uploads() -> usize {
     UPLOADS * ROUNDS as usize
 }
 
-fn p99_ms(measurement: &Measurement) -> f64 {
+fn p99_ms(measurement: &Measurement) -> Result<f64, String> {
     let times = measurement.short.distribution_ms();
     let (mean, p99) = (times.mean(), times.percentile(99.0));
     let Measurement { name, tcp, .. } = measurement;
     println!("{name}: mean {mean:.2} ms, p99 {p99:.2} ms, {tcp:?}");
-    assert_eq!(times.count(), all_uploads(), "{name} finished them all");
-    p99
+    let (finished, all) = (times.count(), all_uploads());
+    claim!(finished == all, "{name} finished {finished} of {all}");
+    Ok(p99)
 }

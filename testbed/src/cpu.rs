@@ -20,11 +20,20 @@ pub enum CpuError {
 
 /// CPU time since boot that all cores together were not idle.
 pub(crate) fn busy() -> Result<Duration, CpuError> {
+    time_of(busy_ticks)
+}
+
+/// CPU time since boot that a virtual machine's cores would have worked and were not let to.
+pub(crate) fn stolen() -> Result<Duration, CpuError> {
+    time_of(stolen_ticks)
+}
+
+fn time_of(ticks: fn(&str) -> Result<u64, CpuError>) -> Result<Duration, CpuError> {
     let ticks_per_second = sysconf(SysconfVar::CLK_TCK)
         .ok()
         .flatten()
         .and_then(|it| u32::try_from(it).ok());
-    let ticks = busy_ticks(&fs::read_to_string(SOURCE)?)?;
+    let ticks = ticks(&fs::read_to_string(SOURCE)?)?;
     Ok(Duration::from_secs_f64(
         ticks as f64 / f64::from(ticks_per_second.unwrap_or(100)),
     ))
@@ -33,17 +42,26 @@ pub(crate) fn busy() -> Result<Duration, CpuError> {
 /// user, nice, system, then irq and softirq; idle and waiting for disks lie between. Guests are part
 /// of user already, and stolen time belongs to other machines.
 fn busy_ticks(text: &str) -> Result<u64, CpuError> {
+    let fields = fields(text)?;
+    let busy = fields[..3].iter().chain(&fields[5..7]);
+    Ok(busy.sum())
+}
+
+fn stolen_ticks(text: &str) -> Result<u64, CpuError> {
+    Ok(fields(text)?[7])
+}
+
+/// What all cores together spent on what, up to the stolen time.
+fn fields(text: &str) -> Result<[u64; 8], CpuError> {
     let line = text.lines().next().unwrap_or_default();
-    let ticks = || {
-        let fields: Vec<u64> = line
-            .strip_prefix("cpu ")?
-            .split_whitespace()
+    let fields = || {
+        let fields = line.strip_prefix("cpu ")?.split_whitespace().take(8);
+        let fields: Vec<u64> = fields
             .map(|field| field.parse().ok())
             .collect::<Option<_>>()?;
-        let busy = fields.get(..3)?.iter().chain(fields.get(5..7)?);
-        Some(busy.sum())
+        fields.try_into().ok()
     };
-    ticks().ok_or_else(|| CpuError::Parse(line.to_owned()))
+    fields().ok_or_else(|| CpuError::Parse(line.to_owned()))
 }
 
 #[cfg(test)]
@@ -54,6 +72,7 @@ mod tests {
     fn counts_all_but_idle_and_waiting() {
         let text = "cpu  1 2 4 1000 2000 8 16 4000 0 0\ncpu0 1 2 4 1000 2000 8 16 0 0 0\n";
         assert_eq!(busy_ticks(text).expect("valid"), 31);
+        assert_eq!(stolen_ticks(text).expect("valid"), 4000);
         assert!(busy().is_ok());
     }
 

@@ -1,6 +1,6 @@
 //! Counts what the standard test harness prints.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use super::Skip;
 
@@ -11,6 +11,8 @@ pub(super) struct Tally {
     failed: usize,
     /// Names of what failed, for the summary.
     pub(super) failures: Vec<String>,
+    /// What failed tests said last, by name: where output is long, only its end may be kept.
+    pub(super) last_words: BTreeMap<String, Vec<String>>,
     /// What was skipped, and why.
     pub(super) skips: Vec<Skip>,
 }
@@ -45,6 +47,7 @@ impl Tally {
         self.passed += other.passed;
         self.failed += other.failed;
         self.failures.extend(other.failures);
+        self.last_words.extend(other.last_words);
         self.skips.extend(other.skips);
     }
 
@@ -81,12 +84,18 @@ impl fmt::Display for Tally {
 pub(super) struct Reader {
     /// Ignored tests named since the last result line.
     ignored: usize,
+    /// The failed test whose output is being shown again.
+    shown: Option<String>,
 }
+
+/// What is kept of the output of a failed test: from where it panics, as much as fits a screen.
+const LAST_LINES: usize = 20;
 
 impl Reader {
     /// Adds to `tally` what `line` says. The counts come from the result line,
     /// since a test that prints can garble the line with its name.
     pub(super) fn read(&mut self, line: &str, tally: &mut Tally) {
+        self.listen(line, tally);
         if let Some(result) = parse_result(line) {
             tally.passed += result.passed;
             tally.failed += result.failed;
@@ -102,6 +111,26 @@ impl Reader {
                 let reason = if reason.is_empty() { "ignored" } else { reason };
                 tally.skips.push(Skip::new(name, reason));
                 self.ignored += 1;
+            }
+        }
+    }
+}
+
+impl Reader {
+    /// Keeps what a failed test said when it panicked.
+    fn listen(&mut self, line: &str, tally: &mut Tally) {
+        if let Some(name) = parse_output_header(line) {
+            self.shown = Some(name.to_owned());
+        } else if line == "failures:" || line.starts_with("test result: ") {
+            self.shown = None;
+        } else if let Some(name) = &self.shown {
+            let panics = line.contains(" panicked at ");
+            match tally.last_words.get_mut(name) {
+                Some(words) if words.len() < LAST_LINES => words.push(line.to_owned()),
+                None if panics => {
+                    tally.last_words.insert(name.clone(), vec![line.to_owned()]);
+                }
+                _ => {}
             }
         }
     }
@@ -128,6 +157,11 @@ fn parse_result(line: &str) -> Option<ResultLine> {
         failed: count("failed")?,
         ignored: count("ignored")?,
     })
+}
+
+/// `---- parser::reads stdout ----`.
+fn parse_output_header(line: &str) -> Option<&str> {
+    line.strip_prefix("---- ")?.strip_suffix(" stdout ----")
 }
 
 /// `test parser::reads ... ok`, and `test src/lib.rs - f (line 3) - compile ... ok`.
@@ -163,6 +197,24 @@ mod tests {
         assert_eq!(tally.to_string(), "2 passed, 1 failed, 1 skipped");
         assert_eq!(tally.failures, ["a::c"]);
         assert_eq!(tally.skips, [Skip::new("a::d", "needs a second machine")]);
+    }
+
+    #[test]
+    fn keeps_what_failed_tests_said_last() {
+        let tally = tally(
+            "test a::c ... FAILED\n\
+             failures:\n\
+             ---- a::c stdout ----\n\
+             much that it printed\n\
+             thread 'a::c' (7) panicked at a.rs:1:1:\n\
+             3 is not 4\n\
+             failures:\n    a::c\n\
+             test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured\n",
+        );
+        assert_eq!(
+            tally.last_words["a::c"],
+            ["thread 'a::c' (7) panicked at a.rs:1:1:", "3 is not 4"]
+        );
     }
 
     #[test]

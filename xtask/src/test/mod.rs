@@ -83,6 +83,9 @@ impl Session {
             println!("\nFailed:");
             for failure in &self.total.failures {
                 println!("  {failure}");
+                for line in self.total.last_words.get(failure).into_iter().flatten() {
+                    println!("      {line}");
+                }
             }
         }
         println!("\n{} tests and checks were run.", self.total.run());
