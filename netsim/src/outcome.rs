@@ -10,6 +10,7 @@ use crate::{
     transport::{
         Hosts,
         flow::{Flow, FlowFigures, Message},
+        segments,
     },
 };
 
@@ -63,6 +64,10 @@ pub struct FlowRecord {
     pub marked: u32,
     /// Time that the segments which arrived had spent in queues of switches, added up.
     pub queued_ns: u64,
+    /// Segments that the message has: symbols, if it is coded.
+    pub segments: u32,
+    /// Segments that had arrived when it was complete.
+    pub needed: u32,
 }
 
 /// A link between a leaf and a spine, one way.
@@ -107,10 +112,11 @@ impl Outcome {
     ) -> Self {
         let is_measured = |it: &&Message| measured[usize::from(it.origin)];
         let figures = by_message(hosts);
+        let mss = |it: &Message| experiment.transport(it.is_background).mss_bytes;
         let mut flows: Vec<FlowRecord> = Vec::new();
         for (message, figures) in hosts.messages.iter().zip(figures) {
             if is_measured(&message) {
-                flows.push(record(flows.len() as u32, message, figures));
+                flows.push(record(flows.len() as u32, message, figures, mss(message)));
             }
         }
         let background = hosts.messages.iter().filter(|it| !is_measured(it));
@@ -139,9 +145,25 @@ impl Outcome {
     }
 }
 
+/// Of a message.
+#[derive(Clone, Copy, Default)]
+struct Figures {
+    sum: FlowFigures,
+    out_of_order: u32,
+    /// 0 unless it is coded.
+    symbols: u32,
+}
+
 /// Figures of all flows of each message.
-fn by_message(hosts: &Hosts) -> Vec<(FlowFigures, u32)> {
-    let mut all = vec![(FlowFigures::default(), 0); hosts.messages.len()];
+fn by_message(hosts: &Hosts) -> Vec<Figures> {
+    let mut all = vec![Figures::default(); hosts.messages.len()];
+    if let Some(cloudburst) = &hosts.cloudburst {
+        for (number, figures) in (0..).zip(&mut all) {
+            if let Some((sum, symbols)) = cloudburst.figures(number) {
+                (figures.sum, figures.symbols) = (sum, symbols);
+            }
+        }
+    }
     for Flow {
         message,
         figures,
@@ -149,7 +171,9 @@ fn by_message(hosts: &Hosts) -> Vec<(FlowFigures, u32)> {
         ..
     } in &hosts.flows
     {
-        let (sum, out_of_order) = &mut all[*message as usize];
+        let Figures {
+            sum, out_of_order, ..
+        } = &mut all[*message as usize];
         sum.sent += figures.sent;
         sum.again += figures.again;
         sum.timeouts += figures.timeouts;
@@ -161,8 +185,13 @@ fn by_message(hosts: &Hosts) -> Vec<(FlowFigures, u32)> {
     all
 }
 
-fn record(number: u32, message: &Message, figures: (FlowFigures, u32)) -> FlowRecord {
-    let (figures, out_of_order) = figures;
+fn record(number: u32, message: &Message, figures: Figures, mss: u16) -> FlowRecord {
+    let Figures {
+        sum: figures,
+        out_of_order,
+        symbols,
+    } = figures;
+    let is_coded = symbols > 0;
     FlowRecord {
         flow: number,
         traffic: message.origin,
@@ -180,6 +209,16 @@ fn record(number: u32, message: &Message, figures: (FlowFigures, u32)) -> FlowRe
         out_of_order,
         marked: figures.marked,
         queued_ns: figures.queued_ns,
+        segments: if is_coded {
+            symbols
+        } else {
+            segments(message.bytes, mss)
+        },
+        needed: if is_coded {
+            figures.arrived
+        } else {
+            message.needed
+        },
     }
 }
 

@@ -57,7 +57,7 @@ impl Simulation {
         Self {
             outages: Outages::new(&scenario.fabric, &network),
             network,
-            hosts: Hosts::new(scenario.transport.clone()),
+            hosts: Hosts::new(scenario, experiment.seed),
             measured: scenario.traffic.iter().map(is_measured).collect(),
             unfinished: workload.measured,
             until_ns: scenario.until_ms.map_or(u64::MAX, |ms| (ms * 1e6) as u64),
@@ -100,12 +100,13 @@ impl Simulation {
     fn handle(&mut self, id: u32) {
         let network = &mut self.network;
         match network.slab[id].kind() {
-            Kind::Data | Kind::Ack => {
+            Kind::Data | Kind::Ack | Kind::Datagram => {
                 if let Some(id) = network.arrive(id) {
                     self.hosts.receive(network, id);
                 }
             }
             Kind::Timer => self.hosts.on_timer(network, id),
+            Kind::Wake => self.hosts.wake(network, id),
             Kind::PortFree => network.port_free(id),
             Kind::Start => {
                 while self

@@ -61,6 +61,10 @@ pub struct ClassSummary {
     pub timeouts: u64,
     /// Mean time that a segment spent in queues of switches, in microseconds.
     pub queued_us: Option<f64>,
+    /// Mean over flows: segments sent, of those that the message has.
+    pub sent_ratio: Option<f64>,
+    /// Mean over flows: segments that had arrived when the message was complete, of those it has.
+    pub needed_ratio: Option<f64>,
 }
 
 /// How evenly paths were used.
@@ -175,6 +179,11 @@ impl ClassSummary {
             .iter()
             .filter_map(|it| Some(it.bytes as f64 * 8e3 / it.fct_ns?.max(1) as f64));
         let goodput = Distribution::new(goodput);
+        let ratio = |of: fn(&FlowRecord) -> u32| {
+            let done = flows.iter().filter(|it| it.fct_ns.is_some());
+            let ratios = done.map(|it| f64::from(of(it)) / f64::from(it.segments));
+            finite(Distribution::new(ratios).mean())
+        };
         let sum = |of: fn(&FlowRecord) -> u64| flows.iter().map(|it| of(it)).sum::<u64>();
         let sent = sum(|it| it.sent.into());
         let arrived = sum(|it| it.arrived.into());
@@ -194,6 +203,8 @@ impl ClassSummary {
             marked_percent: percent(sum(|it| it.marked.into()), arrived),
             timeouts: sum(|it| it.timeouts.into()),
             queued_us: finite(us(sum(|it| it.queued_ns)) / arrived as f64),
+            sent_ratio: ratio(|it| it.sent),
+            needed_ratio: ratio(|it| it.needed),
         }
     }
 }

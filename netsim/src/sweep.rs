@@ -78,6 +78,10 @@ pub struct SweepRow {
     pub out_of_order_percent: Option<Estimate>,
     /// Time in queues, in microseconds a segment.
     pub queued_us: Option<Estimate>,
+    /// Segments sent, of those that messages have.
+    pub sent_ratio: Option<Estimate>,
+    /// Segments that had arrived when messages were complete, of those they have.
+    pub needed_ratio: Option<Estimate>,
     /// Mean utilisation of links between leaves and spines.
     pub utilisation: Option<Estimate>,
     /// Its standard deviation over links.
@@ -252,6 +256,8 @@ fn row(runs: &[(Overrides, Manifest)], key: &Overrides, class: &str) -> SweepRow
         retransmitted_percent: over(|it| it.retransmitted_percent),
         out_of_order_percent: over(|it| it.out_of_order_percent),
         queued_us: over(|it| it.queued_us),
+        sent_ratio: over(|it| it.sent_ratio),
+        needed_ratio: over(|it| it.needed_ratio),
         utilisation: paths(|it| it.paths.mean_utilisation),
         utilisation_deviation: paths(|it| it.paths.deviation),
     }

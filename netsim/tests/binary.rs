@@ -42,6 +42,28 @@ fn a_run_is_the_same_everywhere() {
     assert_eq!(manifest["totals"]["end_ns"], 14_503_018);
 }
 
+/// No hash of the process, no address and no clock has a part in what endpoints do. Their figures
+/// change with the protocol, so none is written down here.
+#[test]
+fn a_run_of_cloudburst_is_the_same_in_each_process() {
+    for scheme in ["cloudburst", "cloudburst-native"] {
+        let run = || {
+            json(&[
+                "run",
+                "cloudburst-testbed",
+                "--scheme",
+                scheme,
+                "--messages",
+                "200",
+                "--json",
+            ])
+        };
+        let manifest = run();
+        assert_eq!(manifest, run(), "{scheme}");
+        assert_eq!(manifest["totals"]["unfinished"], 0);
+    }
+}
+
 #[test]
 fn a_run_writes_a_row_a_flow_and_a_manifest() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -261,6 +261,92 @@ fn schemes_change_what_they_name_and_nothing_else() {
 }
 
 #[test]
+fn schemes_name_elements_of_lists_by_number() {
+    let with = |changes: &str| format!("{GOOD}\n[schemes.one]\n{changes}");
+    let source = Source::from_text("test.toml", &with("traffic.0.messages = 77"));
+    let overrides = Overrides {
+        scheme: Some("one".to_owned()),
+        ..Overrides::default()
+    };
+    let settings = source.experiment(&overrides).expect("right").settings();
+    let netsim::Traffic::Poisson { messages, load, .. } = &settings.traffic[0] else {
+        panic!("{:?}", settings.traffic);
+    };
+    assert_eq!((*messages, *load), (77, Some(0.5)));
+    let error = error(&with("traffic.1.messages = 77"));
+    assert!(
+        error.contains("schemes.one"),
+        "there is no second one: {error}"
+    );
+}
+
+#[test]
+fn what_is_said_of_cloudburst_is_checked() {
+    let transport = |text: &str| {
+        GOOD.replace("sizes = 'web_search_xpass'", "sizes = 5000")
+            .replace("[fabric]", &format!("{text}\n[fabric]"))
+    };
+    let paper = "transport = { control = 'cloudburst', cloudburst = { mode = 'paper' } }";
+    let cloudburst = |text: &str| format!("transport.cloudburst = {{ {text} }}");
+    for (text, told) in [
+        (cloudburst("ways = 0"), "transport.cloudburst.ways = 0"),
+        (cloudburst("share = 0"), "transport.cloudburst.share = 0"),
+        (
+            cloudburst("share = 1.5"),
+            "transport.cloudburst.share = 1.5",
+        ),
+        (
+            cloudburst("encode_ns = 2_000_000_000"),
+            "transport.cloudburst.encode_ns",
+        ),
+        (cloudburst("mode = 'fast'"), "unknown variant `fast`"),
+        (cloudburst("routes = 3"), "unknown field `routes`"),
+        (
+            cloudburst("schedule = 'uniform'"),
+            "transport.cloudburst.schedule",
+        ),
+        (
+            "transport = { control = 'cloudburst', replicas = 2 }".to_owned(),
+            "transport.control = \"cloudburst\": it has no flows",
+        ),
+        (
+            "background_transport.control = 'cloudburst'".to_owned(),
+            "background_transport.control",
+        ),
+        (
+            "background_transport.mss_bytes = 1".to_owned(),
+            "background_transport.mss_bytes = 1",
+        ),
+        (
+            "transport.pace = { bytes = 100, every_us = 1 }".to_owned(),
+            "transport.pace.bytes = 100",
+        ),
+        (
+            "transport.pace = { bytes = 2000, every_us = 0 }".to_owned(),
+            "transport.pace.every_us = 0",
+        ),
+        (
+            "transport.priority = 8".to_owned(),
+            "transport.priority = 8",
+        ),
+    ] {
+        let error = error(&transport(&text));
+        assert!(error.contains(told), "{told} is not in: {error}");
+    }
+    let large = transport(paper).replace("sizes = 5000", "sizes = 93_441");
+    let told = error(&large);
+    assert!(
+        told.contains("traffic[0]: bytes = 93441") && told.contains("93440"),
+        "{told}"
+    );
+    let request =
+        transport(paper).replace("messages = 10", "messages = 10\nrequest_bytes = 100_000");
+    assert!(error(&request).contains("traffic[0].request_bytes = 100000"));
+    let workload = GOOD.replace("[fabric]", &format!("{paper}\n[fabric]"));
+    assert!(error(&workload).contains("Cloudburst carries messages of up to 93440 bytes"));
+}
+
+#[test]
 fn settings_of_policies_are_checked() {
     let balance =
         |text: &str| GOOD.replace("[fabric]", &format!("balance = {{ {text} }}\n[fabric]"));

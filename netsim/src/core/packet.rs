@@ -26,6 +26,10 @@ pub(crate) enum Kind {
     PortFree,
     /// The next message of the workload is due.
     Start,
+    /// What another transport than the simulator's own sends; `seq` is its place among datagrams.
+    Datagram,
+    /// Host `to` has asked to be called at this time.
+    Wake,
 }
 
 /// A packet, or another event.
@@ -36,9 +40,10 @@ pub(crate) struct Packet {
     pub(crate) next: u32,
     /// The flow it belongs to.
     pub(crate) flow: u32,
-    /// Data: the segment's number. Ack: the first segment still missing.
+    /// Data: the segment's number. Ack: the first segment still missing. Datagram: its place among
+    /// datagrams.
     pub(crate) seq: u32,
-    /// Data: ns spent queued in switches so far. Ack: the segment that made the receiver answer.
+    /// Data, datagrams: ns spent queued in switches so far. Ack: the segment that made the receiver answer.
     pub(crate) aux: u32,
     /// When the sender sent it, in ns modulo 2^32; an ACK echoes it (RFC 7323).
     pub(crate) stamp: u32,
@@ -94,8 +99,16 @@ impl Packet {
             3 => Kind::Timer,
             4 => Kind::PortFree,
             5 => Kind::Start,
+            6 => Kind::Datagram,
+            7 => Kind::Wake,
             _ => Kind::Free,
         }
+    }
+
+    /// Whether it is told how long it waits in switches.
+    #[inline]
+    pub(crate) fn counts_waiting(&self) -> bool {
+        matches!(self.kind(), Kind::Data | Kind::Datagram)
     }
 
     /// How full the spine's port was, as an ACK tells in 5 bits of its TTL (TR, A-T2). The rest of

@@ -19,6 +19,10 @@ pub(crate) enum Purpose {
     Policy,
     /// What keeps itself going: which host the next background message goes to.
     Background,
+    /// Which of several ways a datagram or a message takes.
+    Ways,
+    /// Seeds of endpoints: sessions, ids and rows of codes.
+    Endpoints,
 }
 
 /// Random numbers that are the same on every machine.

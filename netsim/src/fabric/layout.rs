@@ -5,6 +5,8 @@ use crate::scenario::Fabric;
 /// What a link leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Node {
+    /// The port of the host itself, which has held the packet back.
+    OwnPort,
     /// A host.
     Host,
     /// A leaf, from one of its hosts.
@@ -82,7 +84,7 @@ impl Layout {
     /// Whose port it is: leaves are numbered first, then spines; none for hosts' own.
     pub(crate) fn switch_of(&self, port: usize) -> Option<usize> {
         match self.node_behind(port) {
-            Node::LeafFromHost(_) => None,
+            Node::LeafFromHost(_) | Node::OwnPort => None,
             Node::Host => Some(self.leaf_of(port - self.hosts())),
             Node::Spine { from, .. } => Some(usize::from(from)),
             Node::LeafFromSpine { spine, .. } => Some(self.leaves + usize::from(spine)),
@@ -122,6 +124,7 @@ impl Layout {
             }
             Node::Spine { spine, from } => format!("leaf{from}->spine{spine}"),
             Node::LeafFromSpine { leaf, spine } => format!("spine{spine}->leaf{leaf}"),
+            Node::OwnPort => "host".to_owned(),
         }
     }
 }

@@ -8,7 +8,9 @@ pub(crate) mod scheduler;
 mod setup;
 mod table;
 
-use splitter_common::balance::{PathId, ttl::Scale};
+use splitter_common::balance::{
+    Balancer as _, Ecmp, Packet as Asked, PathId, PathSet, Paths as _, ttl::Scale,
+};
 
 use self::{
     choice::{Choice, Question},
@@ -18,6 +20,7 @@ use self::{
     table::PathTable,
 };
 use crate::core::{
+    datagram::Datagrams,
     packet::{Kind, Slab, flag},
     wheel::Wheel,
 };
@@ -51,6 +54,8 @@ pub(crate) struct Counters {
 pub(crate) struct Network {
     pub(crate) slab: Slab,
     pub(crate) wheel: Wheel,
+    /// What packets of that kind carry.
+    pub(crate) datagrams: Datagrams,
     pub(crate) layout: Layout,
     pub(crate) ports: Vec<Port>,
     pub(crate) counters: Counters,
@@ -98,6 +103,34 @@ impl Network {
         self.transmit(self.layout.host_port(host), id);
     }
 
+    /// A host holds a packet of a flow back, and sends it at that time.
+    pub(crate) fn inject_at(&mut self, at_ns: u64, id: u32) {
+        self.counters.injected += 1;
+        self.slab[id].link = self.layout.ports() as u16;
+        self.schedule(id, at_ns);
+    }
+
+    /// The paths between the leaves of two hosts that work; none within a leaf.
+    pub(crate) fn usable_paths(&self, from: u16, to: u16) -> PathSet {
+        let [leaf, to_leaf] = [from, to].map(|host| usize::from(self.leaf_of[usize::from(host)]));
+        if leaf == to_leaf {
+            return PathSet::EMPTY;
+        }
+        self.paths.between(leaf, to_leaf, self.now()).usable()
+    }
+
+    /// The path that ECMP would choose between the leaves of two hosts for that hash.
+    pub(crate) fn ecmp_path(&self, from: u16, to: u16, ecmp: Ecmp, flow_hash: u64) -> PathId {
+        let [leaf, to_leaf] = [from, to].map(|host| usize::from(self.leaf_of[usize::from(host)]));
+        let paths = self.paths.between(leaf, to_leaf, self.now());
+        let packet = Asked {
+            now_ns: self.now(),
+            bytes: 0,
+            flow_hash,
+        };
+        ecmp.choose(&mut (), &mut (), &paths, &packet)
+    }
+
     /// A packet is at the end of its link: a switch passes it on. Returns it when it is at a host,
     /// which takes it.
     #[inline]
@@ -109,6 +142,11 @@ impl Network {
             Node::Host => {
                 self.counters.delivered += 1;
                 return Some(id);
+            }
+            Node::OwnPort => {
+                self.counters.hops -= 1;
+                let from = self.ends[packet.flow as usize].from;
+                self.transmit(self.layout.host_port(usize::from(from)), id);
             }
             Node::LeafFromSpine { leaf, spine } => {
                 if packet.kind() == Kind::Ack && self.choice.looks_at_backlog() {
@@ -148,7 +186,14 @@ impl Network {
     /// # Errors
     /// When packets were lost or made up.
     pub(crate) fn check_conservation(&self) -> Result<(), String> {
-        let under_way = self.slab.count(Kind::Data) + self.slab.count(Kind::Ack);
+        let datagrams = self.slab.count(Kind::Datagram);
+        if datagrams != self.datagrams.count() {
+            return Err(format!(
+                "{datagrams} datagrams are under way, but {} are kept",
+                self.datagrams.count()
+            ));
+        }
+        let under_way = self.slab.count(Kind::Data) + self.slab.count(Kind::Ack) + datagrams;
         let Counters {
             injected,
             delivered,
@@ -173,6 +218,16 @@ impl Network {
     fn balance(&mut self, leaf: usize, to_leaf: usize, id: u32) {
         let now_ns = self.wheel.now();
         let packet = &self.slab[id];
+        if packet.kind() == Kind::Datagram {
+            let spine = usize::from(self.datagrams.label(packet.seq).spine);
+            let port = self.layout.uplink(leaf, spine);
+            self.transmit(port, id);
+            if let Some(path) = PathId::new(spine) {
+                let free_at_ns = self.ports[port].idle_from_ns();
+                self.paths.set_uplink(leaf, path, free_at_ns);
+            }
+            return;
+        }
         let reverse = packet.kind() == Kind::Ack;
         let question = Question::new(leaf, packet.flow, reverse, packet.bytes, now_ns);
         if !self.schedulers.is_empty() && self.choice.looks_at_backlog() {
@@ -257,7 +312,7 @@ impl Network {
                 if marked {
                     packet.set(flag::CE, true);
                 }
-                if packet.kind() == Kind::Data {
+                if packet.counts_waiting() {
                     packet.aux = packet.aux.wrapping_add(waited_ns as u32);
                 }
                 packet.link = number as u16;
@@ -288,7 +343,7 @@ impl Network {
                 packet.set(flag::CE, true);
                 port.marks += 1;
             }
-            if packet.kind() == Kind::Data && port.is_switch() {
+            if packet.counts_waiting() && port.is_switch() {
                 // Completed when it leaves.
                 packet.aux = packet.aux.wrapping_sub(self.wheel.now() as u32);
             }
@@ -314,7 +369,7 @@ impl Network {
         {
             let packet = &mut self.slab[id];
             packet.link = number as u16;
-            if packet.kind() == Kind::Data && port.is_switch() {
+            if packet.counts_waiting() && port.is_switch() {
                 packet.aux = packet.aux.wrapping_add(now as u32);
             }
             let arrives = port.send(now, packet.bytes);
@@ -342,6 +397,10 @@ impl Network {
 
     fn drop(&mut self, id: u32) {
         self.counters.dropped += 1;
+        let packet = &self.slab[id];
+        if packet.kind() == Kind::Datagram {
+            self.datagrams.remove(packet.seq);
+        }
         self.slab.remove(id);
     }
 }

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     core::{
+        datagram::Datagrams,
         packet::{Kind, Packet, Slab},
         random::{Purpose, Random},
         wheel::Wheel,
@@ -56,10 +57,12 @@ impl Network {
         Self {
             slab,
             wheel: Wheel::new(),
+            datagrams: Datagrams::default(),
             counters: Counters::default(),
             ends: Vec::new(),
             behind: (0..layout.ports())
                 .map(|it| layout.node_behind(it))
+                .chain([Node::OwnPort])
                 .collect(),
             leaf_of: (0..layout.hosts())
                 .map(|host| layout.leaf_of(host) as u16)
@@ -194,7 +197,7 @@ impl Spines {
         let (spine, leaf) = match behind {
             Node::Spine { spine, from } => (spine, from),
             Node::LeafFromSpine { leaf, spine } => (spine, leaf),
-            Node::Host | Node::LeafFromHost(_) => {
+            Node::Host | Node::LeafFromHost(_) | Node::OwnPort => {
                 return Link {
                     bits_per_second: bits(fabric.host_gbps),
                     delay_ns: delay_ns as u32,

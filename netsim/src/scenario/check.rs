@@ -3,7 +3,9 @@
 use splitter_common::balance::MAX_PATHS;
 
 use super::{
-    Balance, Discipline, Experiment, Fabric, Hosts, Port, Scenario, Sizes, Traffic, Transport,
+    Balance, Control, Discipline, Experiment, Fabric, Hosts, Port, Scenario, Sizes, Traffic,
+    Transport,
+    check_transport::{check_length, check_transport},
     outage,
 };
 use crate::{
@@ -26,19 +28,22 @@ const MAX_PORTS: usize = u16::MAX as usize;
 const MAX_MESSAGES: u32 = 10_000_000;
 /// In segments of the least size it still has a number for each.
 const MAX_MESSAGE_BYTES: u64 = 100_000_000_000;
-const MIN_MSS_BYTES: f64 = 64.0;
 /// What a leaf knows of its paths to another takes some 600 bytes.
 const MAX_PAIRS: usize = 250_000;
-const MAX_PACKET_BYTES: u32 = 9_216;
-/// 100,000 segments: far beyond any bandwidth-delay product here.
-const MAX_WINDOW: u32 = 100_000;
 
 /// What can be told from the file alone.
 pub(crate) fn check(scenario: &Scenario) -> Checked {
     check_fabric(&scenario.fabric)?;
     outage::check(&scenario.fabric)?;
     check_balance(&scenario.balance)?;
-    check_transport(&scenario.transport)?;
+    check_transport("transport", &scenario.transport)?;
+    if let Some(transport) = &scenario.background_transport {
+        check_transport("background_transport", transport)?;
+        let is_cloudburst = transport.control == Control::Cloudburst;
+        require(!is_cloudburst, "background_transport.control", || {
+            "bulk is no traffic for Cloudburst; take `dctcp` or `reno`".to_owned()
+        })?;
+    }
     check_port("port", &scenario.port, &scenario.transport)?;
     if let Some(port) = &scenario.host_port {
         check_port("host_port", port, &scenario.transport)?;
@@ -88,9 +93,29 @@ pub(crate) fn check_experiment(experiment: &Experiment) -> Checked {
         });
     }
     for (index, traffic) in scenario.traffic.iter().enumerate() {
-        let Traffic::Poisson { messages, .. } = traffic else {
+        let largest = match traffic {
+            Traffic::Poisson { sizes, .. } => match sizes {
+                Sizes::Fixed(bytes) => *bytes,
+                Sizes::OneOf(all) => all.iter().copied().max().unwrap_or(0),
+                Sizes::Distribution(_) => experiment.distributions[index]
+                    .as_ref()
+                    .map_or(0, |it| it.at(1.0)),
+            },
+            Traffic::Incast { bytes, .. } | Traffic::Message { bytes, .. } => *bytes,
+            Traffic::Background { .. } if scenario.background_transport.is_some() => 0,
+            Traffic::Background { bytes, .. } => *bytes,
+        };
+        check_length(&format!("traffic[{index}]: bytes"), largest, scenario)?;
+        let Traffic::Poisson {
+            messages,
+            request_bytes,
+            ..
+        } = traffic
+        else {
             continue;
         };
+        let key = format!("traffic[{index}].request_bytes");
+        check_length(&key, request_bytes.unwrap_or(0), scenario)?;
         let seconds = f64::from(*messages) / messages_per_second(experiment, index, traffic);
         let most = HORIZON_NS as f64 / 2e9;
         require(
@@ -234,67 +259,6 @@ fn check_port(key: &str, port: &Port, transport: &Transport) -> Checked {
     Ok(())
 }
 
-fn check_transport(transport: &Transport) -> Checked {
-    let it = transport;
-    let at_least_one = |key: &str, value: u64| {
-        require(value > 0, &format!("transport.{key} = 0"), || {
-            "it must be at least 1".to_owned()
-        })
-    };
-    at_least_one("initial_window", it.initial_window.into())?;
-    at_least_one("max_window", it.max_window.into())?;
-    at_least_one("dupack_threshold", it.dupack_threshold.into())?;
-    at_least_one("rto_min_us", it.rto_min_us)?;
-    at_least_one("mss_bytes", it.mss_bytes.into())?;
-    at_least_one("header_bytes", it.header_bytes.into())?;
-    at_least_one("replicas", it.replicas.into())?;
-    at_least_one("subflows", it.subflows.into())?;
-    in_range(
-        "transport.mss_bytes",
-        f64::from(it.mss_bytes),
-        MIN_MSS_BYTES,
-        65_535.0,
-    )?;
-    in_range(
-        "transport.max_window",
-        f64::from(it.max_window),
-        1.0,
-        f64::from(MAX_WINDOW),
-    )?;
-    in_range("transport.rto_min_us", it.rto_min_us as f64, 1.0, 60e6)?;
-    in_range(
-        "transport.dctcp_gain_shift",
-        f64::from(it.dctcp_gain_shift),
-        0.0,
-        16.0,
-    )?;
-    let packet = f64::from(full_packet(it));
-    in_range(
-        "transport.mss_bytes + header_bytes",
-        packet,
-        1.0,
-        f64::from(MAX_PACKET_BYTES),
-    )?;
-    in_range("transport.replicas", f64::from(it.replicas), 1.0, 16.0)?;
-    in_range("transport.subflows", f64::from(it.subflows), 1.0, 64.0)?;
-    require(
-        it.replicas == 1 || it.subflows == 1,
-        "transport.replicas",
-        || "replicated messages cannot have subflows too; set one of them to 1".to_owned(),
-    )?;
-    let rises = it.pias_bytes.windows(2).all(|pair| pair[0] < pair[1]);
-    require(
-        rises && it.pias_bytes.len() < usize::from(PRIORITIES),
-        "transport.pias_bytes",
-        || {
-            format!(
-                "at most {} thresholds, each above the one before",
-                PRIORITIES - 1
-            )
-        },
-    )
-}
-
 fn check_traffic(key: &str, traffic: &Traffic, fabric: &Fabric) -> Checked {
     match traffic {
         Traffic::Poisson {
@@ -433,7 +397,7 @@ fn check_bytes(key: &str, bytes: u64) -> Checked {
     in_range(key, bytes as f64, 1.0, MAX_MESSAGE_BYTES as f64)
 }
 
-fn check_priority(key: &str, priority: u8) -> Checked {
+pub(super) fn check_priority(key: &str, priority: u8) -> Checked {
     below(
         &format!("{key}.priority"),
         priority.into(),
@@ -466,7 +430,7 @@ pub(super) fn require(holds: bool, key: &str, problem: impl FnOnce() -> String) 
     })
 }
 
-fn full_packet(transport: &Transport) -> u32 {
+pub(super) fn full_packet(transport: &Transport) -> u32 {
     u32::from(transport.mss_bytes) + u32::from(transport.header_bytes)
 }
 

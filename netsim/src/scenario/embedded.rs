@@ -21,8 +21,10 @@ macro_rules! scenarios {
 /// All of them; a test holds the list against the directory.
 pub fn embedded() -> &'static [Embedded] {
     scenarios![
+        "cloudburst-failures",
         "cloudburst-incast",
         "cloudburst-large",
+        "cloudburst-oversubscribed",
         "cloudburst-testbed",
         "tr-large",
         "tr-large-cache-follower",

@@ -2,6 +2,8 @@
 
 mod balance;
 mod check;
+mod check_transport;
+mod cloudburst;
 mod embedded;
 mod error;
 mod outage;
@@ -14,6 +16,7 @@ use std::{
 
 pub use self::{
     balance::*,
+    cloudburst::*,
     embedded::{Embedded, embedded},
     error::ScenarioError,
     outage::Outage,
@@ -36,6 +39,13 @@ pub struct Experiment {
 }
 
 impl Experiment {
+    /// What carries background traffic, or the rest.
+    pub(crate) fn transport(&self, background: bool) -> &Transport {
+        let own = self.scenario.background_transport.as_ref();
+        own.filter(|_| background)
+            .unwrap_or(&self.scenario.transport)
+    }
+
     /// All settings, defaults included, without the schemes that were not taken.
     pub fn settings(&self) -> Scenario {
         Scenario {
@@ -212,18 +222,40 @@ impl Source {
     }
 }
 
-/// Tables are merged, everything else is replaced.
+/// Tables are merged, and elements of lists that are named by their number; everything else is
+/// replaced.
 fn lay_over(table: &mut toml::Table, changes: &toml::Table) {
     for (key, change) in changes {
         match (table.get_mut(key), change) {
             (Some(toml::Value::Table(inner)), toml::Value::Table(change)) => {
                 lay_over(inner, change);
             }
+            (Some(toml::Value::Array(elements)), toml::Value::Table(changes))
+                if changes
+                    .keys()
+                    .all(|it| number(it, elements.len()).is_some()) =>
+            {
+                for (key, change) in changes {
+                    let element = number(key, elements.len()).map(|it| &mut elements[it]);
+                    match (element, change) {
+                        (Some(toml::Value::Table(inner)), toml::Value::Table(change)) => {
+                            lay_over(inner, change);
+                        }
+                        (Some(element), change) => *element = change.clone(),
+                        (None, _) => (),
+                    }
+                }
+            }
             _ => {
                 table.insert(key.clone(), change.clone());
             }
         }
     }
+}
+
+/// A key that numbers one of so many elements.
+fn number(key: &str, elements: usize) -> Option<usize> {
+    key.parse().ok().filter(|it| *it < elements)
 }
 
 impl Overrides {

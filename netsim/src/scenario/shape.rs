@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Balance, Outage};
+use super::{Balance, Cloudburst, Outage};
 
 /// A scenario: fabric, queues, balancing, transport and traffic.
 ///
@@ -38,6 +38,9 @@ pub struct Scenario {
     /// Senders and receivers.
     #[serde(default)]
     pub transport: Transport,
+    /// Senders and receivers of background traffic; without it as those of the rest.
+    #[serde(default)]
+    pub background_transport: Option<Transport>,
     /// What is sent.
     pub traffic: Vec<Traffic>,
     /// Named changes to the keys above, to be compared: `--scheme NAME` lays one over the rest of
@@ -215,6 +218,12 @@ pub struct Transport {
     pub replicate_bytes: u64,
     /// Subflows with coupled windows (MPTCP); 1 is plain TCP.
     pub subflows: u8,
+    /// Added to the priority of the traffic.
+    pub priority: u8,
+    /// A bound on what a host sends by this transport (QJump).
+    pub pace: Option<Pace>,
+    /// Settings of the control `cloudburst`, which takes nothing else here but `priority`.
+    pub cloudburst: Cloudburst,
 }
 
 impl Default for Transport {
@@ -234,8 +243,21 @@ impl Default for Transport {
             replicas: 1,
             replicate_bytes: 100_000,
             subflows: 1,
+            priority: 0,
+            pace: None,
+            cloudburst: Cloudburst::default(),
         }
     }
+}
+
+/// A bound on what a host sends, all its flows together, ACKs not counted.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pace {
+    /// So many bytes, headers included,
+    pub bytes: u64,
+    /// in each stretch of so many microseconds.
+    pub every_us: f64,
 }
 
 /// Congestion control.
@@ -248,6 +270,8 @@ pub enum Control {
     Dctcp,
     /// No control: a window that stays as it is (pFabric's at line rate).
     Fixed,
+    /// No flows at all: Cloudburst's state machine, which sends coded datagrams over several ways.
+    Cloudburst,
 }
 
 /// Loss recovery.

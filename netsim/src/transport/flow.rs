@@ -20,6 +20,10 @@ pub(crate) struct Message {
     pub(crate) bytes: u64,
     /// The receiver asks for it first, with so many bytes.
     pub(crate) request_bytes: Option<u64>,
+    /// It is of background traffic.
+    pub(crate) is_background: bool,
+    /// Segments that had arrived when it was complete.
+    pub(crate) needed: u32,
     /// When it was due; with a request, when that was.
     pub(crate) start_ns: u64,
     /// When its last byte arrived; [`UNFINISHED`] before.
@@ -46,6 +50,11 @@ impl Message {
     pub(crate) fn is_finished(&self) -> bool {
         self.end_ns != UNFINISHED
     }
+
+    /// Which of the hosts' transports carries it.
+    pub(crate) fn transport(&self) -> usize {
+        usize::from(self.is_background)
+    }
 }
 
 /// What a flow carries.
@@ -69,6 +78,8 @@ pub(crate) struct Flow {
     pub(crate) message: u32,
     pub(crate) role: Role,
     pub(crate) priority: u8,
+    /// Which of the hosts' transports it is of.
+    pub(crate) transport: u8,
     /// It neither sends nor waits any more.
     pub(crate) closed: bool,
     /// The segment that is not full, and its bytes of data.

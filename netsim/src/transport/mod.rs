@@ -1,14 +1,18 @@
 //! Hosts: they carry messages by flows.
 
 mod bitset;
+mod cloudburst;
 pub(crate) mod flow;
+mod pace;
 mod receiver;
 mod rto;
 mod sender;
 mod window;
 
 use self::{
+    cloudburst::Cloudburst,
     flow::{Flow, FlowFigures, Message, Pool, Role, Timer},
+    pace::Pacer,
     receiver::Receiver,
     sender::{Ack, Segment, Sender},
     window::ONE,
@@ -16,7 +20,7 @@ use self::{
 use crate::{
     core::packet::{Kind, NONE, Packet, flag},
     fabric::{Ends, Network},
-    scenario::{Control, Transport},
+    scenario::{Control, Scenario, Transport},
 };
 
 /// All hosts.
@@ -26,17 +30,30 @@ pub(crate) struct Hosts {
     pub(crate) messages: Vec<Message>,
     /// Messages that have arrived and that nobody has looked at yet.
     pub(crate) finished: Vec<u32>,
-    settings: Transport,
+    /// Of the rest, and of the background.
+    settings: [Transport; 2],
+    pacers: [Option<Pacer>; 2],
+    pub(crate) cloudburst: Option<Box<Cloudburst>>,
 }
 
 impl Hosts {
-    pub(crate) fn new(settings: Transport) -> Self {
+    pub(crate) fn new(scenario: &Scenario, seed: u64) -> Self {
+        let transport = &scenario.transport;
+        let background = scenario.background_transport.as_ref();
+        let settings = [transport, background.unwrap_or(transport)].map(Transport::clone);
+        let has_endpoints = transport.control == Control::Cloudburst;
         Self {
             flows: Vec::new(),
             messages: Vec::new(),
             finished: Vec::new(),
+            pacers: settings.each_ref().map(|it| it.pace.map(Pacer::new)),
             settings,
+            cloudburst: has_endpoints.then(|| Box::new(Cloudburst::new(scenario, seed))),
         }
+    }
+
+    fn settings(&self, message: u32) -> &Transport {
+        &self.settings[self.messages[message as usize].transport()]
     }
 
     /// A message is due: it is sent, or asked for.
@@ -44,6 +61,13 @@ impl Hosts {
         let number = self.messages.len() as u32;
         let request = message.request_bytes;
         self.messages.push(message);
+        if self.settings(number).control == Control::Cloudburst {
+            let message = &self.messages[number as usize];
+            if let Some(cloudburst) = &mut self.cloudburst {
+                cloudburst.start(network, number, message);
+            }
+            return self.take_arrived();
+        }
         match request {
             Some(bytes) => self.open(network, number, Role::Request, bytes),
             None => self.send(network, number),
@@ -55,7 +79,32 @@ impl Hosts {
     pub(crate) fn receive(&mut self, network: &mut Network, id: u32) {
         match network.slab[id].kind() {
             Kind::Data => self.on_data(network, id),
+            Kind::Datagram => {
+                if let Some(cloudburst) = &mut self.cloudburst {
+                    cloudburst.receive(network, id);
+                }
+                self.take_arrived();
+            }
             _ => self.on_ack(network, id),
+        }
+    }
+
+    /// An endpoint is called at the time that it asked for.
+    pub(crate) fn wake(&mut self, network: &mut Network, id: u32) {
+        if let Some(cloudburst) = &mut self.cloudburst {
+            cloudburst.wake(network, id);
+        }
+        self.take_arrived();
+    }
+
+    /// Messages that endpoints have decoded.
+    fn take_arrived(&mut self) {
+        let Some(cloudburst) = &mut self.cloudburst else {
+            return;
+        };
+        for (number, end_ns) in cloudburst.arrived.drain(..) {
+            self.messages[number as usize].end_ns = end_ns;
+            self.finished.push(number);
         }
     }
 
@@ -90,13 +139,27 @@ impl Hosts {
     /// When it was declared complete without.
     pub(crate) fn check_complete(&self, number: u32) -> Result<(), String> {
         let message = &self.messages[number as usize];
+        let settings = self.settings(number);
+        if settings.control == Control::Cloudburst {
+            let is_done = self
+                .cloudburst
+                .as_ref()
+                .is_some_and(|it| it.is_done(number));
+            return if is_done {
+                Ok(())
+            } else {
+                Err(format!(
+                    "message {number} counts as arrived and was not decoded"
+                ))
+            };
+        }
         let first = message.first_flow as usize;
         let flows = &self.flows[first..first + usize::from(message.flows)];
         let arrived = |role| {
             let flows = flows.iter().filter(move |it| it.role == role);
             flows.map(|it| it.receiver.count())
         };
-        let expected = segments(message.bytes, self.settings.mss_bytes);
+        let expected = segments(message.bytes, settings.mss_bytes);
         let whole = arrived(Role::Whole).any(|it| it == expected);
         let parts = arrived(Role::Part).sum::<u32>() == expected;
         if whole || parts {
@@ -110,26 +173,23 @@ impl Hosts {
     /// Opens the flows of a message.
     fn send(&mut self, network: &mut Network, number: u32) {
         let message = &mut self.messages[number as usize];
+        let settings = &self.settings[message.transport()];
         let bytes = message.bytes;
         message.first_flow = self.flows.len() as u32;
-        if self.settings.subflows > 1 {
-            message.flows = self.settings.subflows;
-            let segments = segments(bytes, self.settings.mss_bytes);
+        if settings.subflows > 1 {
+            message.flows = settings.subflows;
+            let segments = segments(bytes, settings.mss_bytes);
             message.pool = Pool {
                 untaken: segments,
                 missing: segments,
             };
-            for _ in 0..self.settings.subflows {
+            for _ in 0..settings.subflows {
                 self.open(network, number, Role::Part, bytes);
             }
             return;
         }
-        let replicated = bytes <= self.settings.replicate_bytes;
-        let copies = if replicated {
-            self.settings.replicas
-        } else {
-            1
-        };
+        let replicated = bytes <= settings.replicate_bytes;
+        let copies = if replicated { settings.replicas } else { 1 };
         message.flows = copies;
         for _ in 0..copies {
             self.open(network, number, Role::Whole, bytes);
@@ -142,7 +202,8 @@ impl Hosts {
             Role::Request => (message.to, message.from),
             Role::Whole | Role::Part => (message.from, message.to),
         };
-        let mss = self.settings.mss_bytes;
+        let settings = &self.settings[message.transport()];
+        let mss = settings.mss_bytes;
         let all = segments(bytes, mss);
         let last = (bytes - u64::from(all - 1) * u64::from(mss)) as u16;
         let (own, short) = match role {
@@ -152,13 +213,14 @@ impl Hosts {
         };
         let flow = self.flows.len() as u32;
         self.flows.push(Flow {
-            sender: Sender::new(own, &self.settings),
+            sender: Sender::new(own, settings),
             receiver: Receiver::default(),
             from,
             to,
             message: number,
             role,
-            priority: message.priority,
+            priority: message.priority + settings.priority,
+            transport: message.transport() as u8,
             closed: false,
             short,
             timer: Timer::default(),
@@ -191,7 +253,8 @@ impl Hosts {
         ack.seq = flow.receiver.missing();
         ack.aux = segment;
         ack.stamp = packet.stamp;
-        ack.bytes = self.settings.header_bytes;
+        ack.bytes = self.settings[usize::from(flow.transport)].header_bytes;
+        ack.set_priority(flow.priority);
         ack.to = flow.from;
         ack.set(flag::CE, marked);
         *packet = ack;
@@ -223,6 +286,8 @@ impl Hosts {
         }
         it.end_ns = network.now();
         self.finished.push(message);
+        let flows = it.first_flow as usize..it.first_flow as usize + usize::from(it.flows);
+        it.needed = self.flows[flows].iter().map(|it| it.figures.arrived).sum();
         // Copies that are late have nothing left to do (RepFlow).
         if it.flows > 1 && flow.role == Role::Whole {
             let first = it.first_flow as usize;
@@ -262,12 +327,19 @@ impl Hosts {
                     flow,
                     number,
                     segment,
-                    &self.settings,
+                    &self.settings[usize::from(flow.transport)],
                     network.wheel.now() as u32,
                 ));
                 flow.figures.sent += 1;
                 flow.figures.again += u32::from(segment.again);
-                network.inject(usize::from(flow.from), id);
+                match &mut self.pacers[usize::from(flow.transport)] {
+                    None => network.inject(usize::from(flow.from), id),
+                    Some(pacer) => {
+                        let bytes = network.slab[id].bytes;
+                        let at_ns = pacer.leave(flow.from, network.now(), bytes);
+                        network.inject_at(at_ns, id);
+                    }
+                }
             }
             if flow.role != Role::Part || !flow.sender.wants_segments() {
                 return;
@@ -358,6 +430,6 @@ fn put_timer(network: &mut Network, flow: &mut Flow, id: u32) {
 }
 
 /// An empty message has one segment without data.
-fn segments(bytes: u64, mss: u16) -> u32 {
+pub(crate) fn segments(bytes: u64, mss: u16) -> u32 {
     bytes.div_ceil(u64::from(mss)).max(1) as u32
 }

@@ -103,6 +103,7 @@ impl Background {
         let to = self.pairs.receiver(self.from, &mut self.random);
         Message {
             priority: self.priority,
+            is_background: true,
             ..message(usize::from(self.origin), self.from, to, self.bytes, now_ns)
         }
     }
@@ -246,6 +247,8 @@ fn message(origin: usize, from: u16, to: u16, bytes: u64, start_ns: u64) -> Mess
         origin: origin as u16,
         bytes,
         request_bytes: None,
+        is_background: false,
+        needed: 0,
         start_ns,
         end_ns: UNFINISHED,
         first_flow: 0,

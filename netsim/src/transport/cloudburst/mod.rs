@@ -1,0 +1,349 @@
+//! Hosts that run Cloudburst's state machine, as it is: the same code that sockets drive.
+//!
+//! What goes in and out of it are real datagrams with real symbols in them. The contents of messages
+//! are zeros behind a number that tells them apart, so that what is decoded can be checked and
+//! datagrams under way take little memory.
+
+mod host;
+mod ways;
+
+use cloudburst::protocol::{Event, Kind as MessageKind, SendError, Time};
+
+use self::{host::Host, ways::Ways};
+use super::flow::{FlowFigures, Message};
+use crate::{
+    core::{
+        datagram::Label,
+        packet::{Kind, NONE, Packet, flag},
+        random::{Purpose, Random},
+    },
+    fabric::Network,
+    scenario::{Cloudburst as Settings, LEAST_BYTES, Scenario},
+};
+
+/// All hosts' endpoints, and the messages that they carry.
+#[derive(Debug)]
+pub(crate) struct Cloudburst {
+    settings: Settings,
+    config: cloudburst::protocol::Config,
+    priority: u8,
+    seed: u64,
+    hosts: Vec<Option<Box<Host>>>,
+    ways: Ways,
+    /// By message; those of other transports are empty.
+    carried: Vec<Carried>,
+    /// Messages that have arrived, and when they are decoded.
+    pub(super) arrived: Vec<(u32, u64)>,
+    /// What is sent: zeros, but for the number in front.
+    content: Vec<u8>,
+    /// For datagrams that are sent, and for one that is received.
+    sending: Vec<u8>,
+    receiving: Vec<u8>,
+}
+
+/// A message of Cloudburst's.
+#[derive(Clone, Debug, Default)]
+struct Carried {
+    from: u16,
+    to: u16,
+    bytes: u64,
+    request_bytes: Option<u64>,
+    symbols: u32,
+    /// Time spent on its codes, and on those of its request.
+    coding_ns: u64,
+    is_asked_for: bool,
+    is_done: bool,
+    figures: FlowFigures,
+}
+
+/// A message as it is on the wire: the number in front of its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Tag(u32);
+
+const REQUEST: u32 = 1 << 31;
+
+impl Tag {
+    fn new(message: u32, is_request: bool) -> Self {
+        Self(message | if is_request { REQUEST } else { 0 })
+    }
+
+    fn message(self) -> u32 {
+        self.0 & !REQUEST
+    }
+
+    fn is_request(self) -> bool {
+        self.0 & REQUEST != 0
+    }
+}
+
+/// Headers of IPv4 and UDP.
+const HEADER_BYTES: u16 = 28;
+/// The longest train that an endpoint is asked for.
+const BUFFER_BYTES: usize = 1 << 16;
+
+impl Cloudburst {
+    pub(crate) fn new(scenario: &Scenario, seed: u64) -> Self {
+        let settings = scenario.transport.cloudburst.clone();
+        let fabric = &scenario.fabric;
+        let hosts = usize::from(fabric.leaves) * usize::from(fabric.hosts_per_leaf);
+        Self {
+            config: settings.config((fabric.host_gbps * 1e9) as u64, hosts),
+            priority: scenario.transport.priority,
+            seed,
+            hosts: std::iter::repeat_with(|| None).take(hosts).collect(),
+            ways: Ways::new(&settings, fabric.spines, seed),
+            carried: Vec::new(),
+            arrived: Vec::new(),
+            content: Vec::new(),
+            sending: vec![0; BUFFER_BYTES],
+            receiving: Vec::new(),
+            settings,
+        }
+    }
+
+    /// A message is due: it is sent, or asked for.
+    pub(super) fn start(&mut self, network: &mut Network, number: u32, message: &Message) {
+        let index = number as usize;
+        if self.carried.len() <= index {
+            self.carried.resize(index + 1, Carried::default());
+        }
+        self.carried[index] = Carried {
+            from: message.from,
+            to: message.to,
+            bytes: message.bytes.max(LEAST_BYTES),
+            request_bytes: message.request_bytes.map(|it| it.max(LEAST_BYTES)),
+            symbols: self.settings.symbols(message.bytes.max(LEAST_BYTES)),
+            ..Carried::default()
+        };
+        let host = self.send(network, Tag::new(number, message.request_bytes.is_some()));
+        self.serve(network, host);
+    }
+
+    /// A datagram has come to its host.
+    pub(super) fn receive(&mut self, network: &mut Network, id: u32) {
+        let packet = network.slab[id];
+        network.slab.remove(id);
+        let label = network.datagrams.take(packet.seq, &mut self.receiving);
+        if label.message != NONE {
+            self.count_arrival(Tag(label.message), &packet);
+        }
+        let ecn = match (packet.has(flag::CE), packet.has(flag::ECT)) {
+            (true, _) => cloudburst::protocol::Ecn::CongestionExperienced,
+            (false, true) => cloudburst::protocol::Ecn::Capable,
+            (false, false) => cloudburst::protocol::Ecn::NotCapable,
+        };
+        let route = self.ways.route(label.from, label.way);
+        let now = now(network);
+        self.prepare(network, packet.to);
+        if let Some(host) = &mut self.hosts[usize::from(packet.to)] {
+            host.endpoint
+                .handle_datagram(now, route, ecn, &mut self.receiving);
+        }
+        self.serve(network, packet.to);
+    }
+
+    /// A host is called at the time that it asked for.
+    pub(super) fn wake(&mut self, network: &mut Network, id: u32) {
+        let number = network.slab[id].to;
+        network.slab.remove(id);
+        let now = now(network);
+        let Some(host) = &mut self.hosts[usize::from(number)] else {
+            return;
+        };
+        if !host.wake.take(id) {
+            return;
+        }
+        host.endpoint.handle_timeout(now);
+        self.serve(network, number);
+    }
+
+    /// Whether a message counts as arrived.
+    pub(super) fn is_done(&self, message: u32) -> bool {
+        self.carried
+            .get(message as usize)
+            .is_some_and(|it| it.is_done)
+    }
+
+    /// Figures of a message, and how many symbols it has.
+    pub(crate) fn figures(&self, message: u32) -> Option<(FlowFigures, u32)> {
+        let it = self.carried.get(message as usize)?;
+        Some((it.figures, it.symbols))
+    }
+
+    fn count_arrival(&mut self, tag: Tag, packet: &Packet) {
+        let carried = &mut self.carried[tag.message() as usize];
+        if tag.is_request() || carried.is_done {
+            return;
+        }
+        let figures = &mut carried.figures;
+        figures.arrived += 1;
+        figures.marked += u32::from(packet.has(flag::CE));
+        figures.queued_ns += u64::from(packet.aux);
+    }
+
+    /// Hands a message to the endpoint of its sender, which is returned.
+    fn send(&mut self, network: &mut Network, tag: Tag) -> u16 {
+        let carried = &mut self.carried[tag.message() as usize];
+        let (from, to, bytes) = if tag.is_request() {
+            (
+                carried.to,
+                carried.from,
+                carried.request_bytes.unwrap_or(LEAST_BYTES),
+            )
+        } else {
+            (carried.from, carried.to, carried.bytes)
+        };
+        let symbols = if tag.is_request() {
+            self.settings.symbols(bytes)
+        } else {
+            carried.symbols
+        };
+        carried.coding_ns += self.settings.encode_ns + u64::from(symbols) * self.settings.decode_ns;
+        self.prepare(network, from);
+        let (now, bytes) = (now(network), bytes as usize);
+        if self.content.len() < bytes {
+            self.content.resize(bytes, 0);
+        }
+        self.content[..LEAST_BYTES as usize].copy_from_slice(&tag.0.to_le_bytes());
+        let Some(host) = &mut self.hosts[usize::from(from)] else {
+            return from;
+        };
+        let alias = self.ways.draw_alias();
+        let peer = host.peer(now, to, alias, &self.ways);
+        match host
+            .endpoint
+            .send(now, peer, MessageKind::Message, &self.content[..bytes])
+        {
+            Ok(id) => host.sent(id, (to, alias), tag),
+            Err(SendError::Full { .. }) => host.waiting.push_back(tag),
+            Err(error) => panic!("a message of {bytes} bytes was checked, but: {error}"),
+        }
+        from
+    }
+
+    /// Makes sure that a host has an endpoint.
+    fn prepare(&mut self, network: &Network, number: u16) {
+        let host = &mut self.hosts[usize::from(number)];
+        if host.is_none() {
+            let mut random = Random::new(self.seed, Purpose::Endpoints, number.into());
+            let mut seed = [0; 32];
+            for chunk in seed.chunks_mut(4) {
+                chunk.copy_from_slice(&random.bits().to_le_bytes());
+            }
+            let endpoint =
+                cloudburst::protocol::Endpoint::new(self.config.clone(), seed, now(network));
+            // The scenario's check has built the same configuration.
+            let endpoint = endpoint.unwrap_or_else(|error| panic!("{error}"));
+            *host = Some(Box::new(Host::new(endpoint)));
+        }
+    }
+
+    /// Takes out of an endpoint all that it has to give, and asks when to call it next.
+    fn serve(&mut self, network: &mut Network, number: u16) {
+        loop {
+            self.transmit(network, number);
+            let Some(host) = &mut self.hosts[usize::from(number)] else {
+                return;
+            };
+            let Some(event) = host.endpoint.poll_event() else {
+                break;
+            };
+            self.attend(network, number, event);
+        }
+        if let Some(host) = &mut self.hosts[usize::from(number)] {
+            host.set_wake(network, number);
+        }
+    }
+
+    fn transmit(&mut self, network: &mut Network, number: u16) {
+        let now = now(network);
+        let Some(host) = &mut self.hosts[usize::from(number)] else {
+            return;
+        };
+        while let Some(transmit) = host.endpoint.poll_transmit(now, &mut self.sending) {
+            let (to, way) = self.ways.ends(&transmit.route);
+            let spine = self.ways.spine(network, number, to, way);
+            for datagram in self.sending[..transmit.bytes].chunks(transmit.segment_bytes) {
+                let tag = host.tag(self.settings.mode, (to, self.ways.alias(way)), datagram);
+                if let Some(tag) = tag.filter(|it| !it.is_request()) {
+                    self.carried[tag.message() as usize].figures.sent += 1;
+                }
+                let label = Label {
+                    from: number,
+                    way,
+                    spine,
+                    message: tag.map_or(NONE, |it| it.0),
+                };
+                let mut packet = Packet::new(Kind::Datagram);
+                packet.seq = network.datagrams.insert(label, datagram);
+                packet.bytes = HEADER_BYTES + datagram.len() as u16;
+                packet.to = to;
+                let is_capable = transmit.ecn != cloudburst::protocol::Ecn::NotCapable;
+                packet.set(flag::ECT, is_capable);
+                packet.set_priority(self.priority);
+                let id = network.slab.insert(packet);
+                network.inject(usize::from(number), id);
+            }
+        }
+    }
+
+    fn attend(&mut self, network: &mut Network, number: u16, event: Event) {
+        let ended = match event {
+            Event::Received { message, .. } => return self.take(network, number, &message),
+            Event::Delivered { id, .. } | Event::Undelivered { id, .. } => id,
+            _ => return,
+        };
+        let Some(host) = &mut self.hosts[usize::from(number)] else {
+            return;
+        };
+        let Some(tag) = host.ended(ended) else {
+            return;
+        };
+        let again = host.waiting.pop_front();
+        let carried = &mut self.carried[tag.message() as usize];
+        let has_come = carried.is_done || (tag.is_request() && carried.is_asked_for);
+        if !has_come {
+            // It was given up, or mixed up with another one (A-C1): the application asks again.
+            carried.figures.timeouts += 1;
+            self.send(network, tag);
+        }
+        if let Some(tag) = again {
+            self.send(network, tag);
+        }
+    }
+
+    /// A message was decoded at its receiver.
+    fn take(&mut self, network: &mut Network, number: u16, content: &[u8]) {
+        let Some((tag, zeros)) = content.split_first_chunk() else {
+            return;
+        };
+        let tag = Tag(u32::from_le_bytes(*tag));
+        let Some(carried) = self.carried.get_mut(tag.message() as usize) else {
+            return;
+        };
+        let (to, bytes) = if tag.is_request() {
+            (carried.from, carried.request_bytes.unwrap_or(0))
+        } else {
+            (carried.to, carried.bytes)
+        };
+        // With mode paper symbols of a message long gone may spoil another (A-C1).
+        let is_whole = content.len() as u64 == bytes && zeros.iter().all(|it| *it == 0);
+        if to != number || !is_whole || carried.is_done {
+            return;
+        }
+        if tag.is_request() {
+            if !std::mem::replace(&mut carried.is_asked_for, true) {
+                // The sender of the answer is this host, which is served anyway.
+                self.send(network, Tag::new(tag.message(), false));
+            }
+            return;
+        }
+        carried.is_done = true;
+        let at_ns = network.now() + carried.coding_ns;
+        self.arrived.push((tag.message(), at_ns));
+    }
+}
+
+fn now(network: &Network) -> Time {
+    Time::from_nanos(network.now())
+}
