@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use flow_report::Table;
 use reproduction::{
-    coding, computation,
+    cloudburst, coding, computation,
     figure::Figure,
     header, ns3,
     overhead::{self, Overhead},
@@ -45,7 +45,7 @@ struct Ns3 {
 
 #[derive(clap::Args)]
 struct Reproduce {
-    /// What to measure: C1 to C3 (Cloudburst section IV-A), T1 to T16 (TR), or all. Default: all.
+    /// What to measure: C1 to C11 (Cloudburst), T1 to T16 (TR), or all. Default: all.
     ids: Vec<Id>,
     /// Directory for index.html, and CSV and SVG files for each figure. Runs of the simulator that
     /// lie there, of the same settings, are not run again.
@@ -61,10 +61,11 @@ struct Reproduce {
     /// 1000.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     trials: Option<u64>,
-    /// T1 to T14: seeds of each experiment; without it 2 or 3 with --quick, else 10 or 20.
+    /// C4 to C11, T1 to T14: seeds of each experiment; without it 2 or 3 with --quick, else 5, 10 or
+    /// 20.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     seeds: Option<u64>,
-    /// T10 to T14: flows of a run; the paper has 50,000.
+    /// C4 to C11 but C8: messages of a run. T10 to T14: flows of a run; the paper has 50,000.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     flows: Option<u32>,
     /// Runs of the simulator at the same time; without it as many as there are cores.
@@ -97,7 +98,7 @@ enum Id {
 
 impl Id {
     fn figures() -> impl Iterator<Item = Self> {
-        (1..=3).map(Self::Cloudburst).chain((1..=16).map(Self::Tr))
+        (1..=11).map(Self::Cloudburst).chain((1..=16).map(Self::Tr))
     }
 }
 
@@ -159,12 +160,14 @@ fn reproduce(arguments: &Reproduce) -> Result<()> {
         })
     };
     let simulated = Simulated::new(effort(arguments), &arguments.out);
+    let bursts = cloudburst::Simulated::new(burst_effort(arguments), &arguments.out);
     let mut figures: Vec<Figure> = Vec::new();
     for id in Id::figures().filter(|it| asked_for(&arguments.ids, *it)) {
         let figure = match id {
             Id::Cloudburst(1) => computation::figure(sweep()),
             Id::Cloudburst(2) => coding::figure(sweep()),
-            Id::Cloudburst(_) | Id::All => header::figure(),
+            Id::Cloudburst(3) | Id::All => header::figure(),
+            Id::Cloudburst(number) => bursts.figure(number)?,
             Id::Tr(number) => simulated.figure(number)?,
         };
         figure.write(&arguments.out)?;
@@ -210,9 +213,30 @@ fn asked_for(ids: &[Id], id: Id) -> bool {
     ids.is_empty() || ids.contains(&Id::All) || ids.contains(&id)
 }
 
-fn effort(arguments: &Reproduce) -> Effort {
+fn jobs(arguments: &Reproduce) -> usize {
     let cores = || thread::available_parallelism().map_or(1, usize::from);
-    let jobs = arguments.jobs.unwrap_or_else(cores);
+    arguments.jobs.unwrap_or_else(cores)
+}
+
+fn burst_effort(arguments: &Reproduce) -> cloudburst::Effort {
+    let jobs = jobs(arguments);
+    let effort = if arguments.quick {
+        cloudburst::Effort::quick(jobs)
+    } else {
+        cloudburst::Effort::full(jobs)
+    };
+    cloudburst::Effort {
+        testbed_seeds: arguments.seeds.unwrap_or(effort.testbed_seeds),
+        incast_seeds: arguments.seeds.unwrap_or(effort.incast_seeds),
+        large_seeds: arguments.seeds.unwrap_or(effort.large_seeds),
+        testbed_messages: arguments.flows.unwrap_or(effort.testbed_messages),
+        large_messages: arguments.flows.unwrap_or(effort.large_messages),
+        ..effort
+    }
+}
+
+fn effort(arguments: &Reproduce) -> Effort {
+    let jobs = jobs(arguments);
     let effort = if arguments.quick {
         Effort::quick(jobs)
     } else {

@@ -168,7 +168,7 @@ impl<'a> Simulated<'a> {
 }
 
 /// [`OnceCell::get_or_init`] for what can fail.
-fn filled<T>(cell: &OnceCell<T>, make: impl FnOnce() -> Result<T>) -> Result<&T> {
+pub(crate) fn filled<T>(cell: &OnceCell<T>, make: impl FnOnce() -> Result<T>) -> Result<&T> {
     if let Some(known) = cell.get() {
         return Ok(known);
     }

@@ -98,6 +98,45 @@ fn simulated_figures_are_kept_and_taken_again() {
 }
 
 #[test]
+fn cloudbursts_figures_are_simulated() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().to_str().unwrap();
+    let arguments = [
+        "reproduce",
+        "c4",
+        "C5",
+        "c7",
+        "C8",
+        "c9",
+        "C10",
+        "c11",
+        "--quick",
+        "--seeds",
+        "1",
+        "--flows",
+        "60",
+        "--json",
+        "--out",
+        out,
+    ];
+    let items = json(&arguments);
+    let ids: Vec<_> = items.iter().map(|it| it["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["C4", "C5", "C7", "C8", "C9", "C10", "C11"]);
+    for item in &items {
+        assert_item(item);
+        assert!(!item["rows"].as_array().unwrap().is_empty());
+        for check in item["checks"].as_array().unwrap() {
+            assert_ne!(check["ours"], "", "{check}");
+        }
+    }
+    let csv = std::fs::read_to_string(directory.path().join("c7.csv")).unwrap();
+    assert!(csv.contains("needed_ratio") && csv.contains("cloudburst-native"));
+    for file in ["c4.svg", "c11.svg", "c9-checks.csv"] {
+        assert!(directory.path().join(file).exists(), "{file}");
+    }
+}
+
+#[test]
 fn a_missed_band_is_told_and_is_no_failure() {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().to_str().unwrap();
@@ -114,7 +153,7 @@ fn an_unknown_figure_is_told_the_known_ones() {
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(
-        text.contains("C99") && text.contains("C1, C2, C3, T1"),
+        text.contains("C99") && text.contains("C1, C2, C3, C4") && text.contains("C11, T1"),
         "{text}"
     );
 }

@@ -256,7 +256,7 @@ fn modelled(scheme: &str, (_, flows, bytes): &Point) -> f64 {
 }
 
 /// Share of the variance that a straight line explains.
-fn determination(points: &[(f64, f64)]) -> f64 {
+pub(crate) fn determination(points: &[(f64, f64)]) -> f64 {
     let count = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
     let (x, y) = (mean(|it| it.0), mean(|it| it.1));

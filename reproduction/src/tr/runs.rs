@@ -74,6 +74,11 @@ pub struct Runs {
 }
 
 impl Runs {
+    /// Runs of an experiment that is put together elsewhere.
+    pub(crate) fn new(name: &'static str, runs: Vec<(Overrides, Manifest)>) -> Self {
+        Self { name, runs }
+    }
+
     /// A figure of a scheme at a load, over seeds.
     pub fn value(&self, scheme: &str, load: Option<f64>, metric: Metric) -> Option<Estimate> {
         Estimate::of(self.of(scheme, load).filter_map(metric))
@@ -136,6 +141,8 @@ impl Runs {
                 "retransmitted_percent": mean(row.retransmitted_percent),
                 "out_of_order_percent": mean(row.out_of_order_percent),
                 "queued_us": mean(row.queued_us),
+                "sent_ratio": mean(row.sent_ratio),
+                "needed_ratio": mean(row.needed_ratio),
                 "utilisation_deviation": mean(row.utilisation_deviation),
             }));
         }
@@ -163,7 +170,7 @@ impl Runs {
 }
 
 /// The columns of [`Runs::rows`].
-pub const COLUMNS: [&str; 15] = [
+pub const COLUMNS: [&str; 17] = [
     "experiment",
     "scheme",
     "load",
@@ -178,6 +185,8 @@ pub const COLUMNS: [&str; 15] = [
     "retransmitted_percent",
     "out_of_order_percent",
     "queued_us",
+    "sent_ratio",
+    "needed_ratio",
     "utilisation_deviation",
 ];
 

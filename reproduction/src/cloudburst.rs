@@ -1,0 +1,155 @@
+//! Cloudburst's figures `C4` to `C11` (its §V), simulated anew with `netsim`, whose hosts run the
+//! state machine that the library drives sockets with.
+//!
+//! What the paper leaves open is in comments of the scenarios. Runs are kept as those of
+//! [`tr`](crate::tr) are.
+
+pub mod deep_dive;
+pub mod experiment;
+pub mod large;
+pub mod testbed;
+
+use std::{cell::OnceCell, path::Path};
+
+use anyhow::Result;
+
+use crate::{
+    figure::Figure,
+    tr::{filled, runs::Runs},
+};
+
+/// How much is simulated.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Effort {
+    /// Seeds of the testbed's runs.
+    pub testbed_seeds: u64,
+    /// Messages of each.
+    pub testbed_messages: u32,
+    /// Numbers of concurrent flows in the incast.
+    pub incasts: Vec<u32>,
+    /// Seeds of its runs, each of which has one of them.
+    pub incast_seeds: u64,
+    /// Seeds of the large fabric's runs.
+    pub large_seeds: u64,
+    /// Messages of each.
+    pub large_messages: u32,
+    /// Shares of the link in an oversubscribed fabric, in tenths.
+    pub shares: Vec<u32>,
+    /// Runs at the same time.
+    pub jobs: usize,
+}
+
+impl Effort {
+    /// Five seeds for confidence intervals; of the paper's ten minutes a point, ten seconds.
+    pub fn full(jobs: usize) -> Self {
+        Self {
+            testbed_seeds: 5,
+            testbed_messages: 4_000,
+            incasts: vec![4, 8, 12, 16, 24, 32, 48],
+            incast_seeds: 10,
+            large_seeds: 5,
+            large_messages: 4_000,
+            shares: (1..=10).collect(),
+            jobs,
+        }
+    }
+
+    /// Every figure from less: some seconds on two cores.
+    pub fn quick(jobs: usize) -> Self {
+        Self {
+            testbed_seeds: 2,
+            testbed_messages: 300,
+            incasts: vec![4, 12, 24],
+            incast_seeds: 2,
+            large_seeds: 2,
+            large_messages: 300,
+            shares: vec![2, 5, 10],
+            jobs,
+        }
+    }
+}
+
+/// Experiments that have been simulated, or will be when a figure needs them.
+pub struct Simulated<'a> {
+    effort: Effort,
+    directory: &'a Path,
+    choices: OnceCell<Runs>,
+    rates: OnceCell<Vec<Runs>>,
+    incast: OnceCell<Runs>,
+    failures: OnceCell<Runs>,
+    large: OnceCell<Runs>,
+    shares: OnceCell<Runs>,
+}
+
+impl<'a> Simulated<'a> {
+    /// Nothing yet. Manifests go to, and come from, `directory`.
+    pub fn new(effort: Effort, directory: &'a Path) -> Self {
+        Self {
+            effort,
+            directory,
+            choices: OnceCell::new(),
+            rates: OnceCell::new(),
+            incast: OnceCell::new(),
+            failures: OnceCell::new(),
+            large: OnceCell::new(),
+            shares: OnceCell::new(),
+        }
+    }
+
+    /// A figure; `number` is 4 to 11.
+    ///
+    /// # Errors
+    ///
+    /// When a manifest cannot be written.
+    pub fn figure(&self, number: usize) -> Result<Figure> {
+        Ok(match number {
+            4 => testbed::choices(self.choices()?),
+            5 => testbed::means(self.rates()?),
+            6 => testbed::tails(self.rates()?),
+            7 => testbed::coding_rates(self.rates()?),
+            8 => deep_dive::incast(self.incast()?, &self.effort),
+            9 => deep_dive::failures(self.failures()?),
+            10 => large::tails(self.large()?),
+            _ => large::shares(self.shares()?, &self.effort),
+        })
+    }
+
+    fn choices(&self) -> Result<&Runs> {
+        self.run(&self.choices, testbed::choices_experiment)
+    }
+
+    fn rates(&self) -> Result<&Vec<Runs>> {
+        filled(&self.rates, || {
+            let plans = testbed::rate_experiments(&self.effort).into_iter();
+            plans
+                .map(|it| it.run(self.directory, self.effort.jobs))
+                .collect()
+        })
+    }
+
+    fn incast(&self) -> Result<&Runs> {
+        self.run(&self.incast, deep_dive::incast_experiment)
+    }
+
+    fn failures(&self) -> Result<&Runs> {
+        self.run(&self.failures, deep_dive::failures_experiment)
+    }
+
+    fn large(&self) -> Result<&Runs> {
+        self.run(&self.large, large::experiment)
+    }
+
+    fn shares(&self) -> Result<&Runs> {
+        self.run(&self.shares, large::shares_experiment)
+    }
+
+    fn run<'s>(
+        &'s self,
+        cell: &'s OnceCell<Runs>,
+        plan: fn(&Effort) -> experiment::Experiment,
+    ) -> Result<&'s Runs> {
+        filled(cell, || {
+            plan(&self.effort).run(self.directory, self.effort.jobs)
+        })
+    }
+}

@@ -1,0 +1,215 @@
+//! 144 hosts at 10 Gbit/s: figures 17 and 18, `C10` and `C11`.
+
+use flow_report::{Axis, Plot, Series};
+use netsim::Manifest;
+
+use super::{
+    Effort,
+    experiment::{Experiment, P99, SIZES, as_they_are, figure, over},
+    testbed::told,
+};
+use crate::{
+    figure::{Check, Figure},
+    tr::{
+        band::Band,
+        runs::{Metric, Runs, all, percent},
+    },
+};
+
+const SCHEMES: [&str; 6] = [
+    "dctcp",
+    "dctcp-modern",
+    "pfabric",
+    "qjump",
+    "cloudburst",
+    "cloudburst-native",
+];
+/// 5 and 93 kB among sizes.
+const SMALLEST: usize = 0;
+const LARGEST: usize = 4;
+
+/// Each scheme.
+pub fn experiment(effort: &Effort) -> Experiment {
+    Experiment {
+        name: "cloudburst-large",
+        scenario: "cloudburst-large",
+        schemes: as_they_are(&SCHEMES),
+        seeds: effort.large_seeds,
+        messages: Some(effort.large_messages),
+    }
+}
+
+/// `C10`: figure 17.
+pub fn tails(runs: &Runs) -> Figure {
+    let at = |one, other, size: usize| runs.ratio(one, other, &[None], P99[size]);
+    let change = |one, other| percent(over(runs, one, other, &P99));
+    let mut checks = vec![
+        Band::about(0.8, 1.25).check(
+            "Cloudburst / DCTCP, 5 kB",
+            "insignificant",
+            at("cloudburst", "dctcp", SMALLEST),
+        ),
+        Band::less(0.0, 1.0).check(
+            "Cloudburst / pFabric, 93 kB",
+            "first",
+            at("cloudburst", "pfabric", LARGEST),
+        ),
+        Band::less(0.0, 1.0).check(
+            "pFabric / QJump (f = n), 93 kB",
+            "second",
+            at("pfabric", "qjump", LARGEST),
+        ),
+        Band::less(0.0, 1.0).check(
+            "QJump (f = n) / DCTCP, 93 kB",
+            "third",
+            at("qjump", "dctcp", LARGEST),
+        ),
+    ];
+    for (other, name, paper) in [
+        ("dctcp", "DCTCP", -40.12),
+        ("pfabric", "pFabric", -24.0),
+        ("qjump", "QJump (f = n)", -29.63),
+    ] {
+        let what = format!("Cloudburst against {name}, all sizes");
+        let band = Band::drop(paper - 15.0, paper + 15.0);
+        checks.push(band.check(&what, &format!("{paper} %"), change("cloudburst", other)));
+    }
+    let us = |scheme, size: usize| {
+        runs.value(scheme, None, P99[size])
+            .map_or_else(String::new, |it| format!("{:.0}", it.mean))
+    };
+    let waits = |scheme: &str| {
+        let timeouts: Metric = |it| Some(all(it).timeouts as f64);
+        runs.value(scheme, None, timeouts).map_or(0.0, |it| it.mean)
+    };
+    let note = format!(
+        "99th percentiles; 2,000 messages a second from each host (A-C12) beside a flow of 10 MB from each. With f = 1, as printed, \
+         QJump lets a packet of a host go each 350 us: 34 Mbit/s, where messages are 570 and one of 93 kB alone would take 22 ms. So it \
+         is run with f = n, the reading kindest to it. DCTCP is in the paper's ns-2 mode, without fast retransmission and with paths drawn for each packet \
+         ({:.0} timeouts a run); with modern recovery and paths by flow Cloudburst is at {} over all sizes. This project's own \
+         mode: {} against DCTCP, {} against pFabric, {} against Cloudburst's. 93 kB: pFabric {} us, Cloudburst {}, ours {}. \
+         ExpressPass is not built.",
+        waits("dctcp"),
+        told(change("cloudburst", "dctcp-modern")),
+        told(change("cloudburst-native", "dctcp")),
+        told(change("cloudburst-native", "pfabric")),
+        told(change("cloudburst-native", "cloudburst")),
+        us("pfabric", LARGEST),
+        us("cloudburst", LARGEST),
+        us("cloudburst-native", LARGEST),
+    );
+    let plot = Plot::new(
+        "99th percentile in the large fabric",
+        Axis::linear("5 · 10 · 20 · 50 · 93 kB"),
+        Axis::log("us"),
+    );
+    let plot = SCHEMES.iter().fold(plot, |plot, scheme| {
+        let point = |size: usize| Some((size as f64, runs.value(scheme, None, P99[size])?.mean));
+        plot.with(Series::line(
+            *scheme,
+            (0..SIZES.len()).filter_map(point).collect(),
+        ))
+    });
+    figure(
+        "C10",
+        "large fabric, figure 17",
+        note,
+        checks,
+        &[runs],
+        vec![plot],
+    )
+}
+
+/// DCTCP, and Cloudburst at each share.
+pub fn shares_experiment(effort: &Effort) -> Experiment {
+    let mut schemes = as_they_are(&["dctcp"]);
+    for tenths in &effort.shares {
+        let changes = format!("transport.cloudburst.share = {:.1}", share(*tenths));
+        schemes.push((name(*tenths), "cloudburst-1.0", changes));
+    }
+    Experiment {
+        name: "cloudburst-oversubscribed",
+        scenario: "cloudburst-oversubscribed",
+        schemes,
+        seeds: effort.large_seeds,
+        messages: Some(effort.large_messages),
+    }
+}
+
+fn share(tenths: u32) -> f64 {
+    f64::from(tenths) / 10.0
+}
+
+fn name(tenths: u32) -> String {
+    format!("cloudburst-{:.1}", share(tenths))
+}
+
+/// `C11`: figure 18.
+pub fn shares(runs: &Runs, effort: &Effort) -> Figure {
+    let relative = |tenths: u32| over(runs, &name(tenths), "dctcp", &P99);
+    let means: Vec<(u32, f64)> = effort
+        .shares
+        .iter()
+        .filter_map(|it| Some((*it, relative(*it)?.mean)))
+        .collect();
+    let best = means.iter().min_by(|a, b| a.1.total_cmp(&b.1)).copied();
+    let (best, least) = best.unwrap_or((0, f64::NAN));
+    let miss = (!(4..=7).contains(&best)).then(|| format!("at {:.1}", share(best)));
+    let mut checks = vec![Check::new(
+        "best share of the link, all sizes",
+        "about 0.5",
+        "0.35 to 0.70",
+        format!("{:.1}", share(best)),
+        miss,
+    )];
+    for (end, what) in [
+        (effort.shares.first(), "least share / best"),
+        (effort.shares.last(), "whole link / best"),
+    ] {
+        let end = end.copied().unwrap_or(best);
+        let ratio = over(runs, &name(end), &name(best), &P99);
+        checks.push(Band::more(1.0, f64::INFINITY).check(what, "worse", ratio));
+    }
+    for (place, size) in SIZES.iter().enumerate() {
+        let ours = percent(runs.ratio(&name(5), "dctcp", &[None], P99[place]));
+        let what = format!("against DCTCP at 0.5, {size}");
+        checks.push(Band::drop(-100.0, -8.0).check(&what, "at least -12.88 %", ours));
+    }
+    let dropped = |tenths: u32| {
+        let share =
+            |it: &Manifest| Some(100.0 * it.totals.dropped as f64 / it.totals.injected as f64);
+        let share: Metric = share;
+        runs.value(&name(tenths), None, share)
+            .map_or_else(String::new, |it| format!("{:.1} %", it.mean))
+    };
+    let note = format!(
+        "99th percentiles, mean over sizes of what they are of DCTCP's; at the best share {:.2} of it. Of all packets, bulk included, \
+         {} are lost at share 0.5 and {} at 1.",
+        least,
+        dropped(5),
+        dropped(10),
+    );
+    let plot = Plot::new(
+        "99th percentile of what it is with DCTCP, 2:1",
+        Axis::linear("share of the link"),
+        Axis::linear("times"),
+    );
+    let plot = SIZES.iter().enumerate().fold(plot, |plot, (place, size)| {
+        let point = |tenths: &u32| {
+            let it = runs.ratio(&name(*tenths), "dctcp", &[None], P99[place])?;
+            Some((share(*tenths), it.mean))
+        };
+        plot.with(Series::line(
+            *size,
+            effort.shares.iter().filter_map(point).collect(),
+        ))
+    });
+    figure(
+        "C11",
+        "shares of an oversubscribed fabric, figure 18",
+        note,
+        checks,
+        &[runs],
+        vec![plot],
+    )
+}
