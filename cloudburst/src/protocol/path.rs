@@ -245,17 +245,28 @@ impl Path {
         let later = self.sequence - highest - 1;
         self.unheard = self.unheard.min(later.min(u64::from(u32::MAX)) as u32);
         self.doubt = (self.unheard > 0).then_some(now);
-        self.health = Health::Good;
-        self.is_on_trial = false;
+        self.revive();
         self.blame.heard(new_sent, new_received.min(new_sent));
-        self.probe.pause = REVIVALS[0];
-        self.unreachable = false;
         let (sequence, mark) = self.marks[(highest % MARKS as u64) as usize];
         Some(News {
             sent: new_sent,
             received: new_received.min(new_sent),
             mark: (sequence == highest).then_some(mark),
         })
+    }
+
+    /// An answer came to what went by it, without a count of what arrives: who knows nothing of
+    /// us keeps none.
+    pub(super) fn echoed(&mut self, now: Time) {
+        self.doubt = (self.unheard > 0).then_some(now);
+        self.revive();
+    }
+
+    fn revive(&mut self) {
+        self.health = Health::Good;
+        self.is_on_trial = false;
+        self.probe.pause = REVIVALS[0];
+        self.unreachable = false;
     }
 
     /// A datagram's number from its lower half, if we have sent one like that.

@@ -337,6 +337,24 @@ mod tests {
     }
 
     #[test]
+    fn way_that_an_answer_came_by_lives_and_may_die_again() {
+        let mut paths = paths(1);
+        let path = paths.get_mut(0);
+        let patience = Duration::from_millis(1);
+        for _ in 0..3 {
+            path.take_sequence(Time::ZERO);
+        }
+        let mut now = Time::ZERO + patience * 2;
+        assert!(path.judge(now, patience) && path.is_dead());
+        path.echoed(now);
+        assert!(path.is_good() && !path.is_dead());
+        now = now + patience;
+        assert!(!path.judge(now, patience), "it is young yet");
+        now = now + patience;
+        assert!(path.judge(now, patience), "nothing was heard since");
+    }
+
+    #[test]
     fn way_dies_when_nothing_is_heard() {
         let mut paths = paths(1);
         let path = paths.get_mut(0);

@@ -20,6 +20,7 @@ mod performance;
 mod ports;
 mod queue;
 mod random;
+mod revival;
 mod run;
 mod scenario;
 mod service;

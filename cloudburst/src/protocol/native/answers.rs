@@ -111,11 +111,18 @@ impl Native {
             }
         }
         let (mut all_sent, mut all_received) = (0, 0);
+        let mut is_counted = false;
         for report in reports {
+            is_counted |= report.path == echo.path;
             if let Some((sent, received)) = peer.paths.hear(now, &report) {
                 all_sent += sent;
                 all_received += received;
             }
+        }
+        // Or a way that delivers pings alone so far would stay dead, and get no symbol that makes
+        // us known.
+        if !is_counted && let Some(path) = peer.paths.by_id(echo.path) {
+            path.echoed(now);
         }
         peer.delivery.add(all_sent, all_received);
         peer.paths.account(all_sent, all_received);
