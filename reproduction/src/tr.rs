@@ -8,6 +8,7 @@
 pub mod band;
 pub mod cost;
 pub mod large;
+pub mod leaf;
 pub mod model;
 pub mod motivation;
 pub mod runs;

@@ -1,27 +1,17 @@
 //! What TR costs a switch: `T15`, in place of the processor and memory of a software switch
 //! (figure 15).
 
-use std::{hint::black_box, time::Instant};
+use std::time::Instant;
 
 use flow_report::{Axis, Plot, Series, Table};
 use serde_json::json;
-use splitter_common::{
-    balance::{
-        Ageing, Balancer, Drb, Ecmp, FarTable, LetFlow, MAX_PATHS, Packet, PathId, PathSet,
-        PathView, Paths, Presto, Rps, ShortFlows, Tr,
-    },
-    drain::{ServiceTime, VirtualQueue},
-};
+use splitter_common::balance::{Balancer, Drb, Ecmp, LetFlow, Presto, Rps, ShortFlows, Tr};
 
+use super::leaf::Leaf;
 use crate::figure::{Check, Figure};
 
-const PATHS: usize = 10;
-const FLOWS: usize = 1_024;
 const DECISIONS: u32 = 100_000;
 const ROUNDS: usize = 15;
-/// Ten ports of 40 Gbit/s at a load of 0.6.
-const GAP_NS: u64 = 50;
-const RATE: ServiceTime = ServiceTime::from_bits_per_second(40_000_000_000);
 
 /// What a policy costs.
 struct Cost {
@@ -106,24 +96,11 @@ fn checks(costs: &[Cost]) -> Vec<Check> {
 }
 
 fn cost<B: Balancer>(scheme: &'static str, policy: B, mut shared: B::Shared) -> Cost {
-    let mut leaf = Leaf::new();
-    let mut flows = [B::Flow::default(); FLOWS];
-    let mut random = 1u64;
+    let mut leaf = Leaf::<B::Flow>::idle();
     let rounds = (0..ROUNDS).map(|_| {
         let started = Instant::now();
         for _ in 0..DECISIONS {
-            random = random
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            let flow = (random >> 48) as usize % FLOWS;
-            leaf.now_ns += GAP_NS;
-            let packet = Packet {
-                now_ns: leaf.now_ns,
-                bytes: 1_500,
-                flow_hash: flow as u64,
-            };
-            let path = policy.choose(&mut shared, &mut flows[flow], &leaf, &packet);
-            leaf.send(black_box(path), random);
+            leaf.pass(&policy, &mut shared);
         }
         started.elapsed().as_secs_f64() * 1e9 / f64::from(DECISIONS)
     });
@@ -131,54 +108,5 @@ fn cost<B: Balancer>(scheme: &'static str, policy: B, mut shared: B::Shared) -> 
         scheme,
         ns: rounds.fold(f64::INFINITY, f64::min),
         flow_bytes: size_of::<B::Flow>(),
-    }
-}
-
-/// A leaf's uplinks, and what it heard of the spines' ports to one other leaf.
-struct Leaf {
-    uplinks: [VirtualQueue; MAX_PATHS],
-    far: FarTable,
-    now_ns: u64,
-}
-
-impl Leaf {
-    fn new() -> Self {
-        Self {
-            uplinks: Default::default(),
-            far: FarTable::default(),
-            now_ns: 0,
-        }
-    }
-
-    /// Sends a packet, and now and then hears of what is behind.
-    fn send(&mut self, path: PathId, random: u64) {
-        self.uplinks[path.index()].send(1_500, self.now_ns, RATE);
-        if random >> 40 & 3 == 0 {
-            let port = self.far.behind_mut(path);
-            port.hear(random >> 20 & 0xfff, self.now_ns);
-        }
-    }
-}
-
-impl Paths for Leaf {
-    #[inline(always)]
-    fn known(&self) -> PathSet {
-        PathSet::first(PATHS)
-    }
-
-    #[inline(always)]
-    fn usable(&self) -> PathSet {
-        self.known()
-    }
-
-    #[inline(always)]
-    fn view(&self, path: PathId) -> PathView {
-        PathView {
-            propagation_ns: 8_000 + 4_000 * (path.index() as u64 % 2),
-            local_backlog_ns: self.uplinks[path.index()].backlog_ns(self.now_ns),
-            far_backlog_ns: self.far.behind(path).at(self.now_ns, Ageing::Drains),
-            service: ServiceTime::UNKNOWN,
-            weight: 1,
-        }
     }
 }
