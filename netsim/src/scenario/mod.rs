@@ -2,7 +2,6 @@
 
 mod balance;
 mod check;
-mod check_transport;
 mod cloudburst;
 mod embedded;
 mod error;

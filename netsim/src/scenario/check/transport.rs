@@ -1,10 +1,10 @@
 //! What must hold of what a scenario says of hosts.
 
-use super::{
-    CloudburstMode, CloudburstSchedule, Control, Scenario, Transport,
-    check::{Checked, Problem, check_priority, full_packet, in_range, require},
+use super::{Checked, Problem, check_priority, full_packet, in_range, require};
+use crate::{
+    core::packet::PRIORITIES,
+    scenario::{CloudburstMode, CloudburstSchedule, Control, Scenario, Transport},
 };
-use crate::core::packet::PRIORITIES;
 
 const MIN_MSS_BYTES: f64 = 64.0;
 const MAX_PACKET_BYTES: u32 = 9_216;

@@ -1,0 +1,51 @@
+//! What must hold of what a scenario says of ports.
+
+use super::{Checked, full_packet, in_range, require};
+use crate::{
+    core::packet::PRIORITIES,
+    scenario::{Discipline, Port, Transport},
+};
+
+pub(super) fn check_port(key: &str, port: &Port, transport: &Transport) -> Checked {
+    let packet = full_packet(transport);
+    let holds_one = |key: &str, bytes: u32| {
+        require(bytes >= packet, &format!("{key} = {bytes}"), || {
+            format!("the port would never let a full packet of {packet} bytes pass")
+        })
+    };
+    holds_one(&format!("{key}.buffer_bytes"), port.buffer_bytes)?;
+    let has_queues = matches!(port.discipline, Discipline::Priority | Discipline::Wrr);
+    require(
+        has_queues != port.queue.is_empty(),
+        &format!("{key}.queue"),
+        || "the disciplines `priority` and `wrr` need queues, and the others have none".to_owned(),
+    )?;
+    require(
+        port.queue.len() <= usize::from(PRIORITIES),
+        &format!("{key}.queue"),
+        || format!("a port has at most {PRIORITIES} queues"),
+    )?;
+    for (index, queue) in port.queue.iter().enumerate() {
+        let key = format!("{key}.queue[{index}]");
+        in_range(
+            &format!("{key}.weight"),
+            f64::from(queue.weight),
+            1.0,
+            1000.0,
+        )?;
+        if let Some(bytes) = queue.buffer_bytes {
+            holds_one(&format!("{key}.buffer_bytes"), bytes)?;
+        }
+    }
+    if let Some(shared) = &port.shared {
+        in_range(&format!("{key}.shared.alpha"), shared.alpha, 0.001, 1024.0)?;
+        let room = shared.buffer_bytes as f64 * shared.alpha;
+        in_range(
+            &format!("{key}.shared.buffer_bytes * alpha"),
+            room,
+            f64::from(packet),
+            1e12,
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! What must hold of what a scenario says of messages.
+
+use super::{Checked, Problem, below, check_priority, in_range, require};
+use crate::scenario::{Fabric, Hosts, Sizes, Traffic};
+
+const MAX_MESSAGES: u32 = 10_000_000;
+/// In segments of the least size it still has a number for each.
+const MAX_MESSAGE_BYTES: u64 = 100_000_000_000;
+
+pub(super) fn check_traffic(key: &str, traffic: &Traffic, fabric: &Fabric) -> Checked {
+    match traffic {
+        Traffic::Poisson {
+            sizes,
+            load,
+            per_second,
+            messages,
+            hosts,
+            request_bytes,
+            priority,
+        } => {
+            check_sizes(key, sizes)?;
+            match (load, per_second) {
+                (Some(load), None) => {
+                    let positive = *load > 0.0 && *load <= 1.0;
+                    require(positive, &format!("{key}.load = {load}"), || {
+                        "a load is a share of the senders' links: more than 0, at most 1".to_owned()
+                    })?;
+                }
+                (None, Some(rate)) => in_range(&format!("{key}.per_second"), *rate, 1e-3, 1e12)?,
+                _ => {
+                    return Err(Problem {
+                        key: key.to_owned(),
+                        problem: "say either `load` or `per_second`".to_owned(),
+                    });
+                }
+            }
+            let most = f64::from(MAX_MESSAGES);
+            in_range(&format!("{key}.messages"), f64::from(*messages), 1.0, most)?;
+            if let Some(bytes) = request_bytes {
+                check_bytes(&format!("{key}.request_bytes"), *bytes)?;
+            }
+            check_priority(key, *priority)?;
+            check_hosts(key, *hosts, fabric)
+        }
+        Traffic::Background {
+            bytes,
+            hosts,
+            priority,
+        } => {
+            check_bytes(&format!("{key}.bytes"), *bytes)?;
+            check_priority(key, *priority)?;
+            check_hosts(key, *hosts, fabric)
+        }
+        Traffic::Incast {
+            senders,
+            to,
+            bytes,
+            at_us,
+            rounds,
+            every_us,
+            priority,
+        } => {
+            in_range(
+                &format!("{key}.senders"),
+                f64::from(*senders),
+                1.0,
+                65_535.0,
+            )?;
+            require(fabric.leaves > 1, &format!("{key}.senders"), || {
+                "senders are at other leaves than the receiver, and there is one leaf".to_owned()
+            })?;
+            below(&format!("{key}.to"), *to, host_count(fabric), "hosts")?;
+            check_bytes(&format!("{key}.bytes"), *bytes)?;
+            in_range(&format!("{key}.at_us"), *at_us, 0.0, 1e12)?;
+            in_range(&format!("{key}.every_us"), *every_us, 0.0, 1e12)?;
+            in_range(&format!("{key}.rounds"), f64::from(*rounds), 1.0, 1e5)?;
+            let messages = u64::from(*senders) * u64::from(*rounds);
+            require(
+                messages <= u64::from(MAX_MESSAGES),
+                &format!("{key}.rounds = {rounds}"),
+                || format!("{messages} messages are more than {MAX_MESSAGES}"),
+            )?;
+            check_priority(key, *priority)
+        }
+        Traffic::Message {
+            from,
+            to,
+            bytes,
+            at_us,
+            priority,
+        } => {
+            below(&format!("{key}.from"), *from, host_count(fabric), "hosts")?;
+            below(&format!("{key}.to"), *to, host_count(fabric), "hosts")?;
+            require(from != to, &format!("{key}.to = {to}"), || {
+                "a host does not send to itself".to_owned()
+            })?;
+            check_bytes(&format!("{key}.bytes"), *bytes)?;
+            in_range(&format!("{key}.at_us"), *at_us, 0.0, 1e12)?;
+            check_priority(key, *priority)
+        }
+    }
+}
+
+fn check_sizes(key: &str, sizes: &Sizes) -> Checked {
+    match sizes {
+        Sizes::Fixed(bytes) => check_bytes(&format!("{key}.sizes"), *bytes),
+        Sizes::OneOf(all) => {
+            require(!all.is_empty(), &format!("{key}.sizes"), || {
+                "the list of sizes is empty".to_owned()
+            })?;
+            all.iter()
+                .try_for_each(|it| check_bytes(&format!("{key}.sizes"), *it))
+        }
+        Sizes::Distribution(_) => Ok(()),
+    }
+}
+
+fn check_hosts(key: &str, hosts: Hosts, fabric: &Fabric) -> Checked {
+    let count = host_count(fabric);
+    match hosts {
+        Hosts::Split { senders } => require(
+            senders > 0 && senders < count,
+            &format!("{key}.hosts.senders = {senders}"),
+            || format!("of {count} hosts at least one must send and one receive"),
+        ),
+        Hosts::Leaves { from, to } => {
+            below(&format!("{key}.hosts.from"), from, fabric.leaves, "leaves")?;
+            below(&format!("{key}.hosts.to"), to, fabric.leaves, "leaves")?;
+            require(
+                from != to || fabric.hosts_per_leaf > 1,
+                &format!("{key}.hosts"),
+                || "a host does not send to itself, and its leaf has no other".to_owned(),
+            )
+        }
+        Hosts::All => require(count > 1, &format!("{key}.hosts"), || {
+            "there is one host, and nobody to send to".to_owned()
+        }),
+        Hosts::OtherLeaves => require(fabric.leaves > 1, &format!("{key}.hosts"), || {
+            "there is one leaf, and nobody behind another".to_owned()
+        }),
+    }
+}
+
+fn check_bytes(key: &str, bytes: u64) -> Checked {
+    in_range(key, bytes as f64, 1.0, MAX_MESSAGE_BYTES as f64)
+}
+
+fn host_count(fabric: &Fabric) -> u16 {
+    fabric.leaves.saturating_mul(fabric.hosts_per_leaf)
+}
