@@ -25,6 +25,8 @@ pub struct Effort {
     pub testbed_seeds: u64,
     /// Messages of each.
     pub testbed_messages: u32,
+    /// What switches of the testbed hold, in kB.
+    pub buffers: Vec<u32>,
     /// Numbers of concurrent flows in the incast.
     pub incasts: Vec<u32>,
     /// Seeds of its runs, each of which has one of them.
@@ -45,6 +47,7 @@ impl Effort {
         Self {
             testbed_seeds: 5,
             testbed_messages: 4_000,
+            buffers: vec![100, 140, 160, 200, 250, 400],
             incasts: vec![4, 8, 12, 16, 24, 32, 48],
             incast_seeds: 10,
             large_seeds: 5,
@@ -59,6 +62,7 @@ impl Effort {
         Self {
             testbed_seeds: 2,
             testbed_messages: 300,
+            buffers: vec![140, 400],
             incasts: vec![4, 12, 24],
             incast_seeds: 2,
             large_seeds: 2,
@@ -75,6 +79,7 @@ pub struct Simulated<'a> {
     directory: &'a Path,
     choices: OnceCell<Runs>,
     rates: OnceCell<Vec<Runs>>,
+    buffers: OnceCell<Runs>,
     incast: OnceCell<Runs>,
     failures: OnceCell<Runs>,
     large: OnceCell<Runs>,
@@ -89,6 +94,7 @@ impl<'a> Simulated<'a> {
             directory,
             choices: OnceCell::new(),
             rates: OnceCell::new(),
+            buffers: OnceCell::new(),
             incast: OnceCell::new(),
             failures: OnceCell::new(),
             large: OnceCell::new(),
@@ -105,7 +111,7 @@ impl<'a> Simulated<'a> {
         Ok(match number {
             4 => testbed::choices(self.choices()?),
             5 => testbed::means(self.rates()?),
-            6 => testbed::tails(self.rates()?),
+            6 => testbed::tails(self.rates()?, self.buffers()?, &self.effort),
             7 => testbed::coding_rates(self.rates()?),
             8 => deep_dive::incast(self.incast()?, &self.effort),
             9 => deep_dive::failures(self.failures()?),
@@ -125,6 +131,10 @@ impl<'a> Simulated<'a> {
                 .map(|it| it.run(self.directory, self.effort.jobs))
                 .collect()
         })
+    }
+
+    fn buffers(&self) -> Result<&Runs> {
+        self.run(&self.buffers, testbed::buffers_experiment)
     }
 
     fn incast(&self) -> Result<&Runs> {
