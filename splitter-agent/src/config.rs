@@ -12,17 +12,25 @@ use ipnet::IpNet;
 use serde::Serialize;
 
 mod document;
+mod file;
+mod keys;
 mod leaf;
+mod location;
 mod mistake;
+pub mod overrides;
 mod read;
 #[cfg(test)]
 mod tests;
 mod values;
 
+pub use file::ConfigFile;
+pub use keys::{Changeable, KEYS, Key, KeyChange, difference, frozen};
+pub use location::Location;
 pub use mistake::{ConfigError, Mistake};
+pub use overrides::{Overrides, SetError};
 pub use values::{
     AttachMode, Dscp, DscpMatch, Family, InstanceName, InterfaceName, InvalidValue, PacketLog,
-    RulePriority, TableId, ThresholdUnit,
+    RulePriority, TableId, Threshold, ThresholdUnit,
 };
 
 /// Where the configuration is looked for when no `--config` is given.
@@ -50,6 +58,8 @@ pub struct Config {
     pub flows: Flows,
     /// When a flow that has become long changes tunnels.
     pub demotion: Demotion,
+    /// What the recommended threshold is looked for with.
+    pub advise: Advise,
     /// The marks that the kernel routes by.
     pub marks: Marks,
     /// How the XDP program is attached.
@@ -89,11 +99,13 @@ pub struct Gateways {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Flows {
     /// A flow is long from unit `threshold + 1` on. Default 40.
-    pub threshold: NonZeroU32,
+    pub threshold: Threshold,
     /// What the threshold counts. Default packets.
     pub unit: ThresholdUnit,
     /// A flow that was silent for so long starts afresh. Default 30 s.
     pub idle_timeout: Duration,
+    /// How often the agent frees the entries of flows that have ended. Default 5 s.
+    pub sweep: Duration,
     /// Flows held, for each of IPv4 and IPv6. Default 1,048,576.
     pub table_size: NonZeroU32,
 }
@@ -110,6 +122,19 @@ pub struct Demotion {
     /// How much traffic the queue in front of the long tunnel holds at least; matters only where
     /// both rates are known. Default 5 ms.
     pub long_queue: Duration,
+}
+
+/// What the recommended threshold is looked for with, and how it is followed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Advise {
+    /// The lowest threshold that is recommended, in `flows.unit`. Default 10 packets or 15000 bytes.
+    pub min: NonZeroU32,
+    /// The highest. Default 1000 packets or 1500000 bytes.
+    pub max: NonZeroU32,
+    /// How often a threshold that is `auto` is looked at again. Default 60 s.
+    pub period: Duration,
+    /// Round-trip time to the other site without queues. Default 20 ms.
+    pub rtt: Duration,
 }
 
 /// The two marks and how the kernel's rules match them.
@@ -141,16 +166,15 @@ pub struct Metrics {
 }
 
 impl Config {
+    /// Where instances keep their lock, state and control socket unless a file says otherwise.
+    pub(crate) const DEFAULT_RUNTIME_DIR: &str = "/run/splitter";
+
     /// Reads and parses the file at `path`.
     ///
     /// # Errors
     /// When the file cannot be read, and with every mistake in it when it is wrong.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
-            path: path.to_owned(),
-            source,
-        })?;
-        Self::parse(&text, &path.display().to_string())
+        ConfigFile::read(path).map(|file| file.config)
     }
 
     /// Parses `text`; messages call it `name`.
@@ -167,6 +191,18 @@ impl Config {
     /// ```
     pub fn parse(text: &str, name: &str) -> Result<Self, ConfigError> {
         read::config(text, name).map_err(ConfigError::Wrong)
+    }
+
+    /// The threshold where nothing better is known: the one that is given, or for `auto` the
+    /// default within the bounds.
+    #[must_use]
+    pub fn first_threshold(&self) -> u32 {
+        let default = match self.flows.unit {
+            ThresholdUnit::Packets => 40,
+            ThresholdUnit::Bytes => 60_000,
+        };
+        let within = || default.clamp(self.advise.min.get(), self.advise.max.get());
+        self.flows.threshold.fixed().unwrap_or_else(within)
     }
 
     /// The address families that both tunnels carry; only these are split.

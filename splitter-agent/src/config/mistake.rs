@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Why there is no configuration.
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +37,7 @@ impl ConfigError {
 }
 
 /// One mistake, shown as `file:line: key = value: problem; remedy`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mistake {
     /// The file as the user named it.
     pub file: String,

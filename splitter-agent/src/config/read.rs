@@ -9,12 +9,12 @@ use splitter_common::config::Config as Policy;
 use super::document::{Document, Section, integer, string, word};
 use super::leaf::{address, directory, interface, next_hop, prefix, socket_address};
 use super::{
-    AttachMode, Config, Demotion, Dscp, DscpMatch, Family, Flows, Gateways, InterfaceName,
-    InvalidValue, Marks, Metrics, Mistake, PacketLog, Routes, RulePriority, TableId, ThresholdUnit,
-    Tunnel,
+    Advise, AttachMode, Config, Demotion, Dscp, DscpMatch, Family, Flows, Gateways, InterfaceName,
+    InvalidValue, Marks, Metrics, Mistake, PacketLog, Routes, RulePriority, TableId, Threshold,
+    ThresholdUnit, Tunnel,
 };
 
-const THRESHOLD: NonZeroU32 = NonZeroU32::new(40).unwrap();
+const THRESHOLD: Threshold = Threshold::Fixed(NonZeroU32::new(40).unwrap());
 const TABLE_SIZE: NonZeroU32 = NonZeroU32::new(1 << 20).unwrap();
 const MAX_TABLE_SIZE: u32 = 1 << 24;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -22,6 +22,12 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_IDLE_TIMEOUT_S: u32 = 86_400;
 const GUARD_WITH_RATE: Duration = Duration::from_nanos(Policy::DEFAULT_GUARD_NS);
 const GUARD_WITHOUT_RATE: Duration = Duration::from_nanos(Policy::DEFAULT_GAP_NS);
+const SWEEP: Duration = Duration::from_secs(5);
+const MAX_SWEEP_S: u32 = 3_600;
+const ADVISED_PACKETS: [u32; 2] = [10, 1_000];
+const ADVISED_BYTES: [u32; 2] = [15_000, 1_500_000];
+const ADVISE_PERIOD: Duration = Duration::from_secs(60);
+const RTT: Duration = Duration::from_millis(20);
 const MAX_GUARD_US: u32 = 10_000_000;
 const CAP_WITH_RATES: Duration = Duration::from_nanos(Policy::DEFAULT_CAP_NS);
 const CAP_WITHOUT_RATES: Duration = Duration::from_nanos(Policy::DEFAULT_BLIND_CAP_NS);
@@ -52,7 +58,7 @@ fn sections(document: &Document<'_>) -> Option<Config> {
         .unwrap_or_default();
     let runtime_dir = top
         .optional("runtime_dir", directory)
-        .unwrap_or("/run/splitter".into());
+        .unwrap_or(Config::DEFAULT_RUNTIME_DIR.into());
     let bpffs = top
         .optional("bpffs", directory)
         .unwrap_or("/sys/fs/bpf".into());
@@ -65,7 +71,16 @@ fn sections(document: &Document<'_>) -> Option<Config> {
         tunnel.is_some_and(|tunnel| tunnel.rate_mbit.is_some())
     };
     let rates = (states_rate(&short), states_rate(&long));
+    if flows.threshold == Threshold::Auto && rates != (true, true) {
+        document.section("flows").contradiction(
+            "threshold",
+            "without the rates of both tunnels no load is known to recommend a threshold for"
+                .to_owned(),
+            "set short.rate_mbit and long.rate_mbit, or give a number",
+        );
+    }
     let demotion = demotion(&document.section("demotion"), rates);
+    let advise = advise(&document.section("advise"), flows.unit);
     let marks = marks(&document.section("marks"));
     let attach = document
         .section("attach")
@@ -85,6 +100,7 @@ fn sections(document: &Document<'_>) -> Option<Config> {
         long: long?,
         flows,
         demotion,
+        advise,
         marks,
         attach: attach.unwrap_or_default(),
         routes,
@@ -167,14 +183,17 @@ fn gateways(section: &Section<'_, '_>) -> Gateways {
 
 fn flows(section: &Section<'_, '_>) -> Flows {
     let threshold = section.optional("threshold", |value| {
-        integer(value, 0..=u32::MAX, "(the default is 40)")?
-            .try_into()
-            .map_err(|_| {
-                InvalidValue::new(
-                    "a threshold of 0 would make every packet long",
-                    "give 1 or more (the default is 40)",
-                )
-            })
+        const HINT: &str = "(the default is 40), or \"auto\"";
+        if value.as_str() == Some("auto") {
+            return Ok(Threshold::Auto);
+        }
+        let number = integer(value, 0..=u32::MAX, HINT)?.try_into();
+        number.map(Threshold::Fixed).map_err(|_| {
+            InvalidValue::new(
+                "a threshold of 0 would make every packet long",
+                "give 1 or more (the default is 40)",
+            )
+        })
     });
     let table_size = section.optional("table_size", |value| {
         let size = integer(value, 16..=MAX_TABLE_SIZE, "flows (the default is 1048576)")?;
@@ -185,12 +204,17 @@ fn flows(section: &Section<'_, '_>) -> Flows {
         let seconds = integer(value, 1..=MAX_IDLE_TIMEOUT_S, "seconds (the default is 30)")?;
         Ok(Duration::from_secs(seconds.into()))
     });
+    let sweep = section.optional("sweep_s", |value| {
+        let seconds = integer(value, 1..=MAX_SWEEP_S, "seconds (the default is 5)")?;
+        Ok(Duration::from_secs(seconds.into()))
+    });
     Flows {
         threshold: threshold.unwrap_or(THRESHOLD),
         unit: section
             .optional("unit", |value| word(ThresholdUnit::WORDS, value))
             .unwrap_or_default(),
         idle_timeout: idle_timeout.unwrap_or(IDLE_TIMEOUT),
+        sweep: sweep.unwrap_or(SWEEP),
         table_size: table_size.unwrap_or(TABLE_SIZE),
     }
 }
@@ -234,6 +258,43 @@ fn demotion(section: &Section<'_, '_>, rates: (bool, bool)) -> Demotion {
         );
     }
     demotion
+}
+
+fn advise(section: &Section<'_, '_>, unit: ThresholdUnit) -> Advise {
+    let [min, max] = match unit {
+        ThresholdUnit::Packets => ADVISED_PACKETS,
+        ThresholdUnit::Bytes => ADVISED_BYTES,
+    };
+    let bound = |key, default: u32| {
+        let hint = format!("{unit} (the default is {default})");
+        let given = section.optional(key, |value| integer(value, 1..=u32::MAX, &hint));
+        NonZeroU32::new(given.unwrap_or(default)).unwrap_or(NonZeroU32::MIN)
+    };
+    let period = section.optional("period_s", |value| {
+        let seconds = integer(value, 1..=86_400, "seconds (the default is 60)")?;
+        Ok(Duration::from_secs(seconds.into()))
+    });
+    let rtt = section.optional("rtt_ms", |value| {
+        let rtt = integer(value, 1..=10_000, "milliseconds (the default is 20)")?;
+        Ok(Duration::from_millis(rtt.into()))
+    });
+    let advise = Advise {
+        min: bound("min", min),
+        max: bound("max", max),
+        period: period.unwrap_or(ADVISE_PERIOD),
+        rtt: rtt.unwrap_or(RTT),
+    };
+    if advise.min > advise.max {
+        section.contradiction(
+            "min",
+            format!(
+                "the lowest threshold, {}, is above the highest, {}",
+                advise.min, advise.max
+            ),
+            "make min smaller or max larger",
+        );
+    }
+    advise
 }
 
 fn marks(section: &Section<'_, '_>) -> Marks {

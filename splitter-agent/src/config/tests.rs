@@ -38,7 +38,7 @@ fn mistake_with(section: &str, line: &str) -> String {
 #[test]
 fn smallest_configuration_has_the_defaults() {
     let config = Config::parse(SMALLEST, "splitter.toml").unwrap();
-    assert_eq!(config.flows.threshold.get(), 40);
+    assert_eq!(config.flows.threshold.fixed(), Some(40));
     assert_eq!(config.flows.idle_timeout, Duration::from_secs(30));
     assert_eq!(config.demotion.guard, Duration::from_millis(10));
     assert_eq!(config.demotion.cap, Duration::from_millis(12));
@@ -67,6 +67,26 @@ fn demotion_waits_as_long_as_the_rates_allow() {
     let both = Config::parse(EXAMPLE, "example").unwrap().demotion;
     assert_eq!(both.guard, Duration::from_micros(500));
     assert_eq!(both.cap, Duration::from_millis(200));
+}
+
+#[test]
+fn automatic_threshold_starts_within_its_bounds() {
+    let first = |lines| with("advise", lines).unwrap().first_threshold();
+    assert_eq!(first(""), 40);
+    let auto = |lines: &str| {
+        let text = format!("{SMALLEST}rate_mbit = 9\n[flows]\nthreshold = 'auto'\n{lines}");
+        let text = text.replace("[short]", "[short]\nrate_mbit = 9");
+        Config::parse(&text, "f").unwrap().first_threshold()
+    };
+    let blind = mistake_with("flows", "threshold = 'auto'");
+    assert!(
+        blind.contains("flows.threshold = 'auto': without the rates of both"),
+        "{blind}"
+    );
+    assert_eq!(auto(""), 40);
+    assert_eq!(auto("[advise]\nmin = 50"), 50);
+    assert_eq!(auto("[advise]\nmax = 30"), 30);
+    assert_eq!(auto("unit = 'bytes'"), 60_000);
 }
 
 #[test]
@@ -110,7 +130,7 @@ fn documented_defaults_are_the_defaults() {
             comment.clear();
         }
     }
-    assert_eq!(checked.len(), 17, "{checked:?}");
+    assert_eq!(checked.len(), 20, "{checked:?}");
 }
 
 #[test]
@@ -185,6 +205,24 @@ fn wrong_types_and_ranges() {
         ("flows", "idle_timeout_s = 0", "from 1 to 86400 seconds"),
         ("flows", "table_size = 15", "from 16 to 16777216 flows"),
         ("flows", "table_size = 16777217", "out of range"),
+        ("flows", "sweep_s = 3601", "from 1 to 3600 seconds"),
+        (
+            "flows",
+            "threshold = 'automatic'",
+            "this is a string, not a whole number; give a whole number from 0 to 4294967295 (the default is 40), or \"auto\"",
+        ),
+        ("advise", "rtt_ms = 0", "from 1 to 10000 milliseconds"),
+        ("advise", "period_s = 0", "from 1 to 86400 seconds"),
+        (
+            "advise",
+            "max = 0",
+            "give a whole number from 1 to 4294967295 packets",
+        ),
+        (
+            "advise",
+            "min = 1001",
+            "advise.min = 1001: the lowest threshold, 1001, is above the highest, 1000; ",
+        ),
         ("demotion", "cap_ms = 0", "out of range"),
         ("demotion", "guard_us = 0", "any packet follows a gap of 0"),
         (

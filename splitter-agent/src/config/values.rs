@@ -1,6 +1,7 @@
 //! Values that cannot be wrong once they exist.
 
 use std::fmt;
+use std::num::NonZeroU32;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,35 @@ impl InvalidValue {
         Self {
             problem: problem.into(),
             remedy: remedy.into(),
+        }
+    }
+}
+
+/// How much a flow may send as a short one, in the unit of the threshold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Threshold {
+    /// So many units.
+    Fixed(NonZeroU32),
+    /// What is recommended, within bounds.
+    Auto,
+}
+
+impl Threshold {
+    /// The number that was given, if one was.
+    #[must_use]
+    pub fn fixed(self) -> Option<u32> {
+        match self {
+            Self::Fixed(number) => Some(number.get()),
+            Self::Auto => None,
+        }
+    }
+}
+
+impl Serialize for Threshold {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Fixed(number) => number.serialize(serializer),
+            Self::Auto => serializer.serialize_str("auto"),
         }
     }
 }

@@ -22,7 +22,7 @@ pub fn policy_settings(config: &Config, lan_mtu: u32, exact_match: bool) -> Poli
     };
     let short_rate = bits_per_second(&config.short);
     Policy {
-        threshold: config.flows.threshold.get().into(),
+        threshold: config.first_threshold().into(),
         unit,
         idle_timeout_ns: nanoseconds(config.flows.idle_timeout),
         guard_ns: nanoseconds(config.demotion.guard),

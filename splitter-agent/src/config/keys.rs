@@ -1,0 +1,353 @@
+//! Every key with its value: what differs between two configurations, and what may change while
+//! an agent runs.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{Config, Gateways};
+
+/// When the value of a key may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Changeable {
+    /// By a word to the running agent (`splitter set`), or by a new file.
+    Set,
+    /// By a new file (`splitter reload`): rules, routes or attachments follow it.
+    Reload,
+    /// Only with another start; what to do instead.
+    Restart(&'static str),
+}
+
+/// A key of the configuration.
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    /// With its section, as in `flows.threshold`.
+    pub name: &'static str,
+    /// When it may change.
+    pub changeable: Changeable,
+    value: fn(&Config) -> Value,
+}
+
+impl Key {
+    /// Its value, defaults included, as the file would have it; null where there is none.
+    #[must_use]
+    pub fn value(&self, config: &Config) -> Value {
+        (self.value)(config)
+    }
+
+    /// The key of that name; the section may be left out where no other has such a key.
+    ///
+    /// # Errors
+    /// In words, when there is none or more than one.
+    pub fn named(name: &str) -> Result<&'static Self, String> {
+        let bare = |key: &Self| key.name.rsplit('.').next() == Some(name);
+        let exact = KEYS.iter().find(|key| key.name == name);
+        let mut found = KEYS.iter().filter(|key| bare(key));
+        match (exact, found.next(), found.next()) {
+            (Some(key), ..) | (None, Some(key), None) => Ok(key),
+            (None, Some(one), Some(other)) => Err(format!(
+                "{name}: more than one section has this key; give {} or {}",
+                one.name, other.name
+            )),
+            (None, None, _) => Err(unknown(name)),
+        }
+    }
+}
+
+fn unknown(name: &str) -> String {
+    let likeness = |key: &Key| {
+        let bare = key.name.rsplit('.').next().unwrap_or(key.name);
+        strsim::jaro_winkler(bare, name).max(strsim::jaro_winkler(key.name, name))
+    };
+    let nearest = KEYS
+        .iter()
+        .map(|key| (likeness(key), key.name))
+        .filter(|(likeness, _)| *likeness > 0.8)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b));
+    match nearest {
+        Some((_, nearest)) => format!("{name}: unknown key; did you mean {nearest}?"),
+        None => format!("{name}: unknown key; `splitter set` takes {}", settable()),
+    }
+}
+
+/// The keys that can be set while an agent runs, for messages.
+pub(super) fn settable() -> String {
+    let names = KEYS
+        .iter()
+        .filter(|key| key.changeable == Changeable::Set)
+        .map(|key| key.name);
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// A key whose value differs between two configurations.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KeyChange {
+    /// The key, with its section.
+    pub key: String,
+    /// What it was; null for nothing.
+    pub from: Value,
+    /// What it becomes.
+    pub to: Value,
+}
+
+impl fmt::Display for KeyChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = |value: &Value| match value {
+            Value::Null => "not set".to_owned(),
+            value => value.to_string(),
+        };
+        write!(
+            f,
+            "{}: {} -> {}",
+            self.key,
+            word(&self.from),
+            word(&self.to)
+        )
+    }
+}
+
+/// What differs, in the order of the documented example.
+#[must_use]
+pub fn difference(old: &Config, new: &Config) -> Vec<KeyChange> {
+    let changes = KEYS.iter().map(|key| KeyChange {
+        key: key.name.to_owned(),
+        from: key.value(old),
+        to: key.value(new),
+    });
+    changes.filter(|change| change.from != change.to).collect()
+}
+
+/// The changes that a running agent cannot make, each with what to do instead.
+#[must_use]
+pub fn frozen(changes: &[KeyChange]) -> Vec<String> {
+    let words = changes.iter().filter_map(|change| {
+        let key = KEYS.iter().find(|key| key.name == change.key)?;
+        match key.changeable {
+            Changeable::Restart(remedy) => Some(format!(
+                "{change}: this cannot change at run time; {remedy}"
+            )),
+            Changeable::Set | Changeable::Reload => None,
+        }
+    });
+    words.collect()
+}
+
+const MOVES: &str =
+    "end the agent (and run `splitter down`) under the old value, then start it under the new one";
+const TABLE: &str = "the table would be made anew: end the agent and run `splitter down`, then start it again; flows start afresh as short";
+const PROGRAM: &str = "another build of the program is needed: end the agent and run `splitter down`, then start it again; flows start afresh as short";
+const ENDPOINT: &str = "end the agent and start it again";
+
+/// Each key once, in the order of the documented example.
+pub const KEYS: &[Key] = &[
+    key("name", Changeable::Restart(MOVES), |it| json!(it.name)),
+    key("runtime_dir", Changeable::Restart(MOVES), |it| {
+        json!(it.runtime_dir)
+    }),
+    key("bpffs", Changeable::Restart(MOVES), |it| json!(it.bpffs)),
+    key("lan", Changeable::Reload, |it| json!(it.lan)),
+    key("short.device", Changeable::Reload, |it| {
+        json!(it.short.device)
+    }),
+    key("short.gateway", Changeable::Reload, |it| {
+        gateways(it.short.gateway)
+    }),
+    key("short.table", Changeable::Reload, |it| {
+        json!(it.short.table)
+    }),
+    key("short.rate_mbit", Changeable::Set, |it| {
+        json!(it.short.rate_mbit)
+    }),
+    key("long.device", Changeable::Reload, |it| {
+        json!(it.long.device)
+    }),
+    key("long.gateway", Changeable::Reload, |it| {
+        gateways(it.long.gateway)
+    }),
+    key("long.table", Changeable::Reload, |it| json!(it.long.table)),
+    key("long.rate_mbit", Changeable::Set, |it| {
+        json!(it.long.rate_mbit)
+    }),
+    key("flows.threshold", Changeable::Set, |it| {
+        json!(it.flows.threshold)
+    }),
+    key("flows.unit", Changeable::Set, |it| json!(it.flows.unit)),
+    key("flows.idle_timeout_s", Changeable::Set, |it| {
+        json!(it.flows.idle_timeout.as_secs())
+    }),
+    key("flows.sweep_s", Changeable::Set, |it| {
+        json!(it.flows.sweep.as_secs())
+    }),
+    key("flows.table_size", Changeable::Restart(TABLE), |it| {
+        json!(it.flows.table_size)
+    }),
+    key("demotion.guard_us", Changeable::Set, |it| {
+        micros(it.demotion.guard)
+    }),
+    key("demotion.cap_ms", Changeable::Set, |it| {
+        millis(it.demotion.cap)
+    }),
+    key("demotion.long_queue_ms", Changeable::Set, |it| {
+        millis(it.demotion.long_queue)
+    }),
+    key("advise.min", Changeable::Set, |it| json!(it.advise.min)),
+    key("advise.max", Changeable::Set, |it| json!(it.advise.max)),
+    key("advise.period_s", Changeable::Set, |it| {
+        json!(it.advise.period.as_secs())
+    }),
+    key("advise.rtt_ms", Changeable::Set, |it| millis(it.advise.rtt)),
+    key("marks.short", Changeable::Reload, |it| {
+        json!(it.marks.short)
+    }),
+    key("marks.long", Changeable::Reload, |it| json!(it.marks.long)),
+    key("marks.match", Changeable::Reload, |it| {
+        json!(it.marks.matching)
+    }),
+    key("attach.mode", Changeable::Reload, |it| json!(it.attach)),
+    key("routes.destinations", Changeable::Reload, |it| {
+        json!(it.routes.destinations)
+    }),
+    key("routes.rule_priority", Changeable::Reload, |it| {
+        json!(it.routes.rule_priority)
+    }),
+    key("metrics.address", Changeable::Restart(ENDPOINT), |it| {
+        json!(it.metrics.address)
+    }),
+    key("log.packets", Changeable::Restart(PROGRAM), |it| {
+        json!(it.packet_log)
+    }),
+];
+
+const fn key(name: &'static str, changeable: Changeable, value: fn(&Config) -> Value) -> Key {
+    Key {
+        name,
+        changeable,
+        value,
+    }
+}
+
+fn gateways(gateways: Gateways) -> Value {
+    let (v4, v6) = (
+        gateways.v4.map(|it| json!(it)),
+        gateways.v6.map(|it| json!(it)),
+    );
+    match (v4, v6) {
+        (None, None) => Value::Null,
+        (v4, v6) => Value::Array(v4.into_iter().chain(v6).collect()),
+    }
+}
+
+fn millis(duration: Duration) -> Value {
+    json!(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn micros(duration: Duration) -> Value {
+    json!(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::EXAMPLE;
+    use super::*;
+
+    /// The keys of the documented example, which has all there are.
+    fn documented() -> Vec<String> {
+        let table: toml::Table = EXAMPLE.parse().unwrap();
+        let keys = table.into_iter().flat_map(|(name, value)| match value {
+            toml::Value::Table(section) => section
+                .into_iter()
+                .map(|(key, _)| format!("{name}.{key}"))
+                .collect(),
+            _ => vec![name],
+        });
+        keys.collect()
+    }
+
+    #[test]
+    fn every_documented_key_is_listed_once_and_no_other() {
+        let (mut documented, mut listed) = (
+            documented(),
+            KEYS.iter().map(|it| it.name).collect::<Vec<_>>(),
+        );
+        documented.sort();
+        listed.sort_unstable();
+        assert_eq!(listed, documented);
+    }
+
+    /// Writes every value into a file, and reads the same configuration from it.
+    #[test]
+    fn values_are_as_a_file_has_them() {
+        let config = Config::parse(EXAMPLE, "example").unwrap();
+        let mut table = toml::Table::new();
+        for key in KEYS {
+            let value = toml::Value::try_from(key.value(&config)).unwrap();
+            match key.name.split_once('.') {
+                Some((section, name)) => {
+                    let section = table
+                        .entry(section)
+                        .or_insert_with(|| toml::Table::new().into());
+                    section
+                        .as_table_mut()
+                        .unwrap()
+                        .insert(name.to_owned(), value);
+                }
+                None => drop(table.insert(key.name.to_owned(), value)),
+            }
+        }
+        let again = Config::parse(&table.to_string(), "written").unwrap();
+        assert_eq!(again, config);
+        assert_eq!(difference(&config, &again), []);
+    }
+
+    #[test]
+    fn differences_name_the_key_and_both_values() {
+        let old = Config::parse(EXAMPLE, "old").unwrap();
+        let text = EXAMPLE
+            .replace("threshold = 40", "threshold = 60")
+            .replace("table_size = 1048576", "table_size = 4096")
+            .replace(
+                "gateway = [\"192.0.2.1\", \"2001:db8:1::1\"]",
+                "gateway = [\"192.0.2.9\", \"2001:db8:1::1\"]",
+            );
+        let changes = difference(&old, &Config::parse(&text, "new").unwrap());
+        let words: Vec<_> = changes.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            words,
+            [
+                "short.gateway: [\"192.0.2.1\",\"2001:db8:1::1\"] -> [\"192.0.2.9\",\"2001:db8:1::1\"]",
+                "flows.threshold: 40 -> 60",
+                "flows.table_size: 1048576 -> 4096",
+            ]
+        );
+        let frozen = frozen(&changes);
+        assert_eq!(frozen.len(), 1);
+        assert!(
+            frozen[0]
+                .starts_with("flows.table_size: 1048576 -> 4096: this cannot change at run time; "),
+            "{frozen:?}"
+        );
+    }
+
+    #[test]
+    fn keys_are_found_with_and_without_their_section() {
+        let name = |given| Key::named(given).map(|key| key.name);
+        assert_eq!(name("threshold"), Ok("flows.threshold"));
+        assert_eq!(name("demotion.cap_ms"), Ok("demotion.cap_ms"));
+        assert_eq!(
+            name("treshold").unwrap_err(),
+            "treshold: unknown key; did you mean flows.threshold?"
+        );
+        assert!(
+            name("rate_mbit")
+                .unwrap_err()
+                .contains("give short.rate_mbit or long.rate_mbit")
+        );
+        assert!(
+            name("zebra")
+                .unwrap_err()
+                .contains("`splitter set` takes short.rate_mbit, ")
+        );
+    }
+}
