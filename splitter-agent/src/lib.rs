@@ -1,6 +1,7 @@
 //! The agent of the flow splitter: it loads and attaches the kernel programs, steers the two
 //! classes of flows over their tunnels, and watches and measures what happens.
 
+pub mod advise;
 pub mod config;
 pub mod doctor;
 pub mod flows;

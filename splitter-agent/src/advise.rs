@@ -1,0 +1,67 @@
+//! Which threshold suits the flows that are there.
+//!
+//! In the manner of PIAS (W. Bai et al., "Information-Agnostic Flow Scheduling for Commodity Data
+//! Centers", NSDI 2015, §4.2): take the distribution of flow sizes, predict by a queueing model
+//! what each threshold would do to completion times, choose the one that does best. The
+//! [model] is made for two tunnels instead of priorities in one switch; [`advise`] searches it and
+//! says how sure it is; [`Follower`] turns a row of advice into a threshold that does not flap.
+//!
+//! Everything here is a function of its arguments, without clock and without I/O but for [`mod@file`].
+
+use std::time::Duration;
+
+pub mod file;
+mod follow;
+pub mod model;
+mod search;
+mod sizes;
+
+pub use follow::{Decision, Follower};
+pub use search::{Advice, Expected, Verdict, advise};
+pub use sizes::{FlowSize, Sample, Sizes};
+
+use crate::config::{Config, ThresholdUnit};
+
+/// What advice depends on besides the sizes of flows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    /// What thresholds count.
+    pub unit: ThresholdUnit,
+    /// The threshold in force.
+    pub current: u32,
+    /// The lowest and the highest to consider.
+    pub bounds: [u32; 2],
+    /// Bits per second that the short and the long tunnel carry, where that is known.
+    pub rates: Option<[f64; 2]>,
+    /// Round-trip time without queues.
+    pub rtt: Duration,
+    /// How much traffic there is.
+    pub traffic: Traffic,
+}
+
+/// How much traffic there is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Traffic {
+    /// Flows that end in a second.
+    FlowsPerSecond(f64),
+    /// Share of what both tunnels carry together, 0 to 1.
+    Load(f64),
+}
+
+impl Question {
+    /// What an agent with this configuration asks, with `current` in force and flows ending at
+    /// a rate that was measured.
+    #[must_use]
+    pub fn of(config: &Config, current: u32, flows_per_second: f64) -> Self {
+        let rate = |mbit: Option<std::num::NonZeroU32>| Some(f64::from(mbit?.get()) * 1e6);
+        let rates = rate(config.short.rate_mbit).zip(rate(config.long.rate_mbit));
+        Self {
+            unit: config.flows.unit,
+            current,
+            bounds: [config.advise.min.get(), config.advise.max.get()],
+            rates: rates.map(|(short, long)| [short, long]),
+            rtt: config.advise.rtt,
+            traffic: Traffic::FlowsPerSecond(flows_per_second),
+        }
+    }
+}
