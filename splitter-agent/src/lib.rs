@@ -3,7 +3,9 @@
 
 pub mod advise;
 pub mod config;
+pub mod control;
 pub mod doctor;
+pub mod figures;
 pub mod flows;
 pub mod instance;
 pub mod kernel;
