@@ -50,6 +50,22 @@ pub(crate) enum Command {
     Up,
     /// Remove everything that `up` or `run` put in place, also after a crash.
     Down,
+    /// Have the running agent take its file anew, and show what that changes.
+    ///
+    /// The file is checked as a whole, and refused as a whole when it is wrong or when a key
+    /// differs that cannot change at run time. Flows keep what is known of them. SIGHUP does the
+    /// same. What `set` had set is dropped.
+    Reload(ReloadArgs),
+    /// Have the running agent change keys of its configuration, until the next reload.
+    ///
+    /// As in `splitter set threshold 60`, or with several at once that belong together,
+    /// `splitter set unit bytes threshold 60000`. The file stays as it is.
+    Set(SetArgs),
+    /// Recommend a threshold for the flows that ended lately, or for those of a file.
+    ///
+    /// Takes the threshold with the lowest mean slowdown of all flows, by a model of queues and
+    /// the sizes that the running agent has seen.
+    Advise(AdviseArgs),
     /// Show what is attached, how, and what it has counted.
     Status,
     /// List the flows being tracked.
@@ -86,6 +102,79 @@ pub(crate) struct FlowsArgs {
     /// Show so many flows at most, those with the most packets first.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 50)]
     pub(crate) limit: usize,
+}
+
+/// Arguments of `reload`.
+#[derive(Debug, Args)]
+pub(crate) struct ReloadArgs {
+    /// Show what would change, and change nothing.
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Arguments of `set`.
+#[derive(Debug, Args)]
+pub(crate) struct SetArgs {
+    /// Keys and their values in turns; the section of a key may be left out.
+    #[arg(required = true, num_args = 2.., value_names = ["KEY", "VALUE"])]
+    pub(crate) settings: Vec<String>,
+    /// Show what would change, and change nothing.
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Arguments of `advise`.
+#[derive(Debug, Args)]
+pub(crate) struct AdviseArgs {
+    /// Flows from a CSV file instead of the agent's: a flow's payload in bytes on each line, or
+    /// size in bytes and cumulative probability.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) sizes: Option<PathBuf>,
+    /// Load of both tunnels together, in percent.
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t = 50,
+        requires = "sizes",
+        value_parser = clap::value_parser!(u8).range(1..=99)
+    )]
+    pub(crate) load: u8,
+    /// Rates of the short and of the long tunnel in Mbit/s.
+    #[arg(
+        long,
+        value_name = "SHORT,LONG",
+        default_value = "100,100",
+        requires = "sizes",
+        value_parser = rates
+    )]
+    pub(crate) rates: Rates,
+    /// Round-trip time without queues, in milliseconds.
+    #[arg(long, value_name = "MS", default_value = "20", requires = "sizes", value_parser = positive)]
+    pub(crate) rtt_ms: f64,
+    /// The threshold to compare with; 40 packets or 60000 bytes if left out.
+    #[arg(long, value_name = "N", requires = "sizes", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) threshold: Option<u32>,
+    /// Thresholds in bytes instead of packets.
+    #[arg(long, requires = "sizes")]
+    pub(crate) bytes: bool,
+}
+
+/// Rates of the short and of the long tunnel in Mbit/s.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rates(pub(crate) [f64; 2]);
+
+fn rates(text: &str) -> Result<Rates, String> {
+    let (short, long) = text
+        .split_once(',')
+        .ok_or("give two numbers with a comma between them, such as 100,50")?;
+    Ok(Rates([positive(short)?, positive(long)?]))
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(number) if (1e-3..=1e9).contains(&number) => Ok(number),
+        _ => Err("give a number from 0.001 to 1000000000".to_owned()),
+    }
 }
 
 /// Arguments of `check`.
@@ -142,7 +231,8 @@ Exit codes:
   2  the command line is wrong
   3  the configuration is wrong
   4  not permitted: run it as root, or with CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON
-  5  in conflict with rules or routes that are not ours, or with another instance";
+  5  in conflict with rules or routes that are not ours, with another instance, or with what
+     cannot change while an agent runs";
 
 /// What the process tells its parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,13 +5,16 @@ use std::io::{self, Write as _};
 use anyhow::Context as _;
 use serde::Serialize;
 use serde_json::json;
-use splitter_agent::config::{Config, ConfigError};
+use splitter_agent::config::{Config, ConfigError, ConfigFile, Overrides, SetError};
+use splitter_agent::control::{Answer, ControlError, Reason, Request, ask};
 use splitter_agent::instance::InstanceError;
 use splitter_agent::netlink::NetlinkError;
 use splitter_agent::routes::PlanError;
 
 use crate::cli::{Cli, ExitCode};
 
+pub(crate) mod advise;
+pub(crate) mod change;
 pub(crate) mod check;
 pub(crate) mod demo;
 pub(crate) mod doctor;
@@ -27,6 +30,21 @@ mod watch;
 /// Reads the configuration that the command line names.
 pub(crate) fn load(cli: &Cli) -> Result<Config, ConfigError> {
     Config::load(cli.config_path())
+}
+
+/// The same with what was set in the agent that runs, where one does: what ought to be in force.
+pub(crate) fn load_in_force(cli: &Cli) -> anyhow::Result<(Config, Overrides)> {
+    let file = ConfigFile::read(cli.config_path())?;
+    let overrides = match ask(&file.config.instance_dir(), Request::Show {}) {
+        Ok(Answer::Shown(shown)) => shown.overrides,
+        // Nobody there, or not for us: then the file is all there is.
+        _ => Overrides::new(),
+    };
+    // A file that was changed since may not bear them; it has the last word.
+    match Config::parse_with(&file.text, &overrides) {
+        Ok(config) => Ok((config, overrides)),
+        Err(_) => Ok((file.config, overrides)),
+    }
 }
 
 /// Tells an error, on standard error for people and on standard output as JSON.
@@ -61,8 +79,11 @@ fn exit_code(error: &anyhow::Error) -> ExitCode {
 }
 
 fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<ExitCode> {
-    if cause.is::<ConfigError>() {
+    if cause.is::<ConfigError>() || cause.is::<SetError>() {
         return Some(ExitCode::Configuration);
+    }
+    if let Some(error) = cause.downcast_ref::<ControlError>() {
+        return code_of_control(error);
     }
     match cause.downcast_ref::<InstanceError>() {
         Some(error) if error.is_not_permitted() => return Some(ExitCode::NotPermitted),
@@ -85,6 +106,19 @@ fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<ExitCode> {
         .downcast_ref::<NetlinkError>()
         .filter(|error| error.is_permission_denied())
         .map(|_| ExitCode::NotPermitted)
+}
+
+fn code_of_control(error: &ControlError) -> Option<ExitCode> {
+    match error {
+        ControlError::NotPermitted { .. } => Some(ExitCode::NotPermitted),
+        ControlError::Refused(refusal) => match refusal.reason {
+            Reason::Configuration => Some(ExitCode::Configuration),
+            Reason::Frozen | Reason::Conflict => Some(ExitCode::Conflict),
+            Reason::NotPermitted => Some(ExitCode::NotPermitted),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// Prints a line. A reader that has seen enough, such as `head`, is no error, but

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
+use splitter_common::counters::FlowEvent;
 use splitter_common::flow::{Class, FlowEntry};
 
 use crate::config::Family;
@@ -142,16 +143,21 @@ pub struct Swept {
     pub census: Census,
     /// How many entries were removed.
     pub removed: u64,
+    /// Flows that started afresh in an entry that was there, so far: their earlier size is lost.
+    pub restarted: u64,
 }
 
-/// Removes flows that are idle or finished, and counts the others.
+/// Removes flows that are idle or finished, each shown to `ended`, and counts the others.
 ///
 /// The kernel decides about idle flows on its own whenever a packet comes: a
 /// sweep only frees memory, and what it misses does no harm.
 ///
 /// # Errors
 /// When the table cannot be read or changed.
-pub fn sweep(dataplane: &mut Dataplane) -> Result<Swept, KernelError> {
+pub fn sweep(
+    dataplane: &mut Dataplane,
+    mut ended: impl FnMut(&FlowEntry),
+) -> Result<Swept, KernelError> {
     let now_ns = monotonic_ns();
     let idle_timeout_ns = dataplane.policy()?.idle_timeout_ns;
     let (mut census, mut stale) = (Census::default(), Vec::new());
@@ -165,15 +171,21 @@ pub fn sweep(dataplane: &mut Dataplane) -> Result<Swept, KernelError> {
     let mut removed = 0;
     for key in &stale {
         // A long walk is time enough for a flow to come back to life.
-        let is_stale_still = dataplane
-            .flow(key)?
-            .is_some_and(|entry| is_stale(&entry, monotonic_ns(), idle_timeout_ns));
-        if is_stale_still {
+        let still = dataplane.flow(key)?;
+        let still = still.filter(|entry| is_stale(entry, monotonic_ns(), idle_timeout_ns));
+        if let Some(entry) = still {
             dataplane.remove_flow(key)?;
+            ended(&entry);
             removed += 1;
         }
     }
-    Ok(Swept { census, removed })
+    let counters = dataplane.counters()?;
+    Ok(Swept {
+        census,
+        removed,
+        restarted: counters.events(FlowEvent::RestartedIdle)
+            + counters.events(FlowEvent::RestartedSyn),
+    })
 }
 
 fn is_stale(entry: &FlowEntry, now_ns: u64, idle_timeout_ns: u64) -> bool {

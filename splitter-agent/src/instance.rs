@@ -19,7 +19,8 @@ pub use self::error::{InstanceError, check_capabilities};
 pub use self::lock::Lock;
 pub use self::plan::{Attachment, AttachmentAction, Plan, PolicyAction, ProgramAction};
 pub use self::state::{Owner, State};
-use crate::config::{Config, DscpMatch, InterfaceName};
+use crate::config::{Config, DscpMatch, InterfaceName, Threshold};
+use crate::control;
 use crate::kernel::{AttachedMode, Dataplane, LoadOptions, Object, Pins, policy_settings};
 use crate::netlink::{Interfaces, Netlink, XdpMode};
 use crate::routes;
@@ -197,6 +198,8 @@ impl Instance {
         }
         removed.extend(routes?.iter().map(ToString::to_string));
         State::remove(&directory)?;
+        // One that a killed agent has left; a running one would hold the lock.
+        let _ = std::fs::remove_file(control::path(&directory));
         Ok(removed)
     }
 
@@ -219,6 +222,22 @@ impl Instance {
             .collect())
     }
 
+    /// Changes the threshold of the program that is loaded, for one that is `auto`.
+    ///
+    /// # Errors
+    /// When the instance is not up, or its settings cannot be written.
+    pub fn set_threshold(&self, _lock: &Lock, threshold: u32) -> Result<(), InstanceError> {
+        if let Some(mut dataplane) = self.open()? {
+            let threshold = threshold.into();
+            let policy = dataplane.policy()?;
+            dataplane.set_policy(Policy {
+                threshold,
+                ..policy
+            })?;
+        }
+        Ok(())
+    }
+
     async fn plan_with(
         &self,
         interfaces: &Interfaces,
@@ -228,11 +247,14 @@ impl Instance {
         let state = State::read(&self.config.instance_dir())?;
         let previous = state.as_ref().map(|state| &state.footprint);
         let routes = routes::plan(&self.netlink, &self.config, previous).await?;
-        let policy = policy_settings(
+        let mut policy = policy_settings(
             &self.config,
             self.smallest_lan_mtu(interfaces)?,
             routes.matching == DscpMatch::Dscp,
         );
+        if let Some(dataplane) = dataplane {
+            self.keep_automatic_threshold(&mut policy, &dataplane.policy()?);
+        }
         plan::assemble(
             &plan::Inputs {
                 config: &self.config,
@@ -244,6 +266,16 @@ impl Instance {
             },
             routes,
         )
+    }
+
+    /// A threshold that is `auto` stays where an agent has moved it, as far as the bounds allow:
+    /// also for the next agent.
+    fn keep_automatic_threshold(&self, wanted: &mut Policy, present: &Policy) {
+        let Config { flows, advise, .. } = &self.config;
+        if flows.threshold == Threshold::Auto && wanted.unit == present.unit {
+            let bounds = (advise.min.get().into(), advise.max.get().into());
+            wanted.threshold = present.threshold.clamp(bounds.0, bounds.1);
+        }
     }
 
     fn smallest_lan_mtu(&self, interfaces: &Interfaces) -> Result<u32, InstanceError> {

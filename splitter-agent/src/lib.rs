@@ -2,6 +2,7 @@
 //! classes of flows over their tunnels, and watches and measures what happens.
 
 pub mod advise;
+pub mod agent;
 pub mod config;
 pub mod control;
 pub mod doctor;

@@ -7,6 +7,7 @@ mod commands;
 use std::io::IsTerminal as _;
 
 use clap::Parser as _;
+use splitter_agent::config::ConfigFile;
 use tracing_subscriber::EnvFilter;
 
 use cli::{Cli, Command, ExitCode};
@@ -22,11 +23,17 @@ fn main() -> std::process::ExitCode {
 async fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
     let json = cli.json;
     match &cli.command {
-        Command::Run => commands::run::run(commands::load(cli)?).await?,
-        Command::Plan => commands::plan::run(commands::load(cli)?, json).await?,
+        Command::Run => commands::run::run(ConfigFile::read(cli.config_path())?).await?,
+        Command::Reload(args) => commands::change::reload(cli, args)?,
+        Command::Set(args) => commands::change::set(cli, args)?,
+        Command::Advise(args) => commands::advise::run(cli, args)?,
+        Command::Plan => commands::plan::run(commands::load_in_force(cli)?.0, json).await?,
         Command::Up => commands::up::up(commands::load(cli)?, json).await?,
         Command::Down => commands::up::down(commands::load(cli)?, json).await?,
-        Command::Status => commands::status::status(commands::load(cli)?, json).await?,
+        Command::Status => {
+            let (config, set) = commands::load_in_force(cli)?;
+            commands::status::status(config, set, json).await?;
+        }
         Command::Flows(args) => {
             commands::status::flows(commands::load(cli)?, args.limit, args.watch, json).await?;
         }

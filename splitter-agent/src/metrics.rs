@@ -8,12 +8,14 @@ use std::sync::Arc;
 use flow_telemetry::{Descriptor, Kind, Metrics, NameError};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use splitter_common::config::Unit;
 use splitter_common::counters::{Counters, FlowEvent};
 use splitter_common::flow::{Class, Tunnel};
 use splitter_common::histogram::{Histogram, upper_bound_ns};
 use splitter_common::packet::Refusal;
 
 use crate::config::Family;
+use crate::figures::{ChangeResult, ChangeSource, ControlResult};
 use crate::kernel::{AttachedMode, Dataplane, KernelError};
 use crate::monitor::Monitor;
 
@@ -68,6 +70,10 @@ families! {
     capacity: "flow_table_capacity", Gauge, "Entries that the flow table has room for";
     completion: "flow_completion_seconds", Histogram, "Time from a flow's first packet to its first FIN or RST at this border";
     attached: "attached_interfaces", Gauge, "Interfaces that the program is attached to";
+    threshold: "threshold", Gauge, "Packets or bytes up to which a flow is short";
+    changes: "config_changes_total", Counter, "Changes of configuration that the running agent was asked for";
+    refused: "config_refused", Gauge, "Whether the last one was refused";
+    control: "control_requests_total", Counter, "Lines on the control socket";
 }
 
 #[derive(Debug)]
@@ -86,7 +92,8 @@ impl Collector for SplitterCollector {
         self.encode_traffic(&mut encoder, &counters)?;
         self.encode_flows(&mut encoder, &counters)?;
         self.encode_exceptions(&mut encoder, &counters)?;
-        self.encode_attached(&mut encoder)
+        self.encode_attached(&mut encoder)?;
+        self.encode_agent(&mut encoder)
     }
 }
 
@@ -209,6 +216,41 @@ impl SplitterCollector {
             );
         }
         gauges(encoder, &self.families.capacity, "family", capacities)
+    }
+
+    fn encode_agent(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let families = &self.families;
+        let policy = self.monitor.dataplane().policy().map_err(unreadable)?;
+        let unit = if policy.unit == Unit::BYTES {
+            "bytes"
+        } else {
+            "packets"
+        };
+        gauges(
+            encoder,
+            &families.threshold,
+            "unit",
+            [(unit, policy.threshold)],
+        )?;
+        let figures = self.monitor.figures();
+        let mut changes = families.changes.encode(encoder)?;
+        for source in ChangeSource::ALL {
+            for result in ChangeResult::ALL {
+                changes
+                    .encode_family(&[("source", source.name()), ("result", result.name())])?
+                    .encode_counter::<NoLabelSet, _, u64>(&figures.changes(source, result), None)?;
+            }
+        }
+        families
+            .refused
+            .encode(encoder)?
+            .encode_gauge(&u64::from(figures.was_refused()))?;
+        counters_by(
+            encoder,
+            &families.control,
+            "result",
+            ControlResult::ALL.map(|result| (result.name(), figures.control(result))),
+        )
     }
 
     fn encode_attached(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

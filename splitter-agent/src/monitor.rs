@@ -1,9 +1,14 @@
 //! The running instance, as its sweeper and its scrapes share it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use splitter_common::counters::FlowEvent;
+use splitter_common::flow::FlowEntry;
 
+use crate::advise::{FlowSize, Sample, Sizes};
+use crate::config::ThresholdUnit;
+use crate::figures::Figures;
 use crate::flows::{Census, Swept, sweep};
 use crate::kernel::{AttachedMode, Dataplane, KernelError, Pins};
 
@@ -17,6 +22,9 @@ pub struct Monitor {
     census: Mutex<Census>,
     attached: Mutex<Vec<AttachedMode>>,
     ledger: Mutex<Ledger>,
+    sizes: Mutex<Sizes>,
+    figures: Arc<Figures>,
+    since: Instant,
 }
 
 /// What became of the flows that were started, as far as this agent saw it.
@@ -30,6 +38,8 @@ struct Ledger {
     evicted_before: u64,
     /// Evictions from these maps, as of the last sweep.
     evicted: u64,
+    /// Flows that started afresh in these maps, as of the last sweep.
+    restarted: u64,
 }
 
 impl Monitor {
@@ -44,6 +54,9 @@ impl Monitor {
             census: Mutex::new(census),
             attached: Mutex::default(),
             ledger: Mutex::new(ledger),
+            sizes: Mutex::default(),
+            figures: Arc::default(),
+            since: Instant::now(),
         })
     }
 
@@ -75,13 +88,54 @@ impl Monitor {
     /// When the table cannot be read or changed.
     pub fn sweep(&self) -> Result<(), KernelError> {
         let watched = self.dataplane();
-        let Some(Swept { census, removed }) = sweep_pinned(watched.pins())? else {
+        let mut ended = Vec::new();
+        let swept = sweep_pinned(watched.pins(), |entry| {
+            ended.push(FlowSize {
+                packets: entry.packets,
+                bytes: entry.bytes,
+            });
+        })?;
+        let Some(Swept {
+            census,
+            removed,
+            restarted,
+        }) = swept
+        else {
             return Ok(());
         };
         let started = watched.counters()?.events(FlowEvent::Started);
-        lock(&self.ledger).settle(started, removed, &census);
+        let unseen = {
+            let mut ledger = lock(&self.ledger);
+            let before = (ledger.evicted, ledger.restarted);
+            ledger.settle(started, removed, &census);
+            ledger.restarted = ledger.restarted.max(restarted);
+            (ledger.evicted - before.0) + (ledger.restarted - before.1)
+        };
+        let mut sizes = lock(&self.sizes);
+        sizes.advance(self.since.elapsed());
+        ended.into_iter().for_each(|flow| sizes.add(flow));
+        sizes.miss(unseen);
+        drop(sizes);
         *lock(&self.census) = census;
         Ok(())
+    }
+
+    /// The flows that ended lately by size in a unit, how many end in a second, and the share of
+    /// them whose size was not seen; as of the last sweep.
+    pub fn flow_sizes(&self, unit: ThresholdUnit) -> (Sample, f64, f64) {
+        let sizes = lock(&self.sizes);
+        let sample = sizes.sample(unit).clone();
+        (sample, sizes.flows_per_second(), sizes.missed_share())
+    }
+
+    /// What the agent counts of itself.
+    pub fn figures(&self) -> &Arc<Figures> {
+        &self.figures
+    }
+
+    /// For how long it has been watching.
+    pub fn uptime(&self) -> Duration {
+        self.since.elapsed()
     }
 
     /// Says how the program is attached now, an entry for each interface.
@@ -123,7 +177,11 @@ impl Ledger {
 }
 
 fn first_look(dataplane: &Dataplane) -> Result<(Census, Ledger), KernelError> {
-    let Swept { census, .. } = sweep_pinned(dataplane.pins())?.unwrap_or_default();
+    // How long ago these flows ended is not known, so they tell no rate.
+    let swept = sweep_pinned(dataplane.pins(), |_| ())?;
+    let Swept {
+        census, restarted, ..
+    } = swept.unwrap_or_default();
     let started = dataplane.counters()?.events(FlowEvent::Started);
     let present = census.entries_v4 + census.entries_v6;
     let gone_before = started.saturating_sub(present);
@@ -131,14 +189,17 @@ fn first_look(dataplane: &Dataplane) -> Result<(Census, Ledger), KernelError> {
         census,
         Ledger {
             gone_before,
+            restarted,
             ..Ledger::default()
         },
     ))
 }
 
 /// Sweeps through handles of its own; `None` when the pins have gone.
-fn sweep_pinned(pins: &Pins) -> Result<Option<Swept>, KernelError> {
-    Dataplane::open(pins)?.as_mut().map(sweep).transpose()
+fn sweep_pinned(pins: &Pins, ended: impl FnMut(&FlowEntry)) -> Result<Option<Swept>, KernelError> {
+    let mut dataplane = Dataplane::open(pins)?;
+    let swept = dataplane.as_mut().map(|it| sweep(it, ended));
+    swept.transpose()
 }
 
 /// A panic elsewhere does not make plain numbers wrong.

@@ -227,3 +227,63 @@ fn doctor_fails_where_a_tunnel_filters_reverse_paths_strictly() {
         "{told}"
     );
 }
+
+#[test]
+fn advise_reads_a_file_of_flows() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../netsim/distributions/web_search_dctcp_tg.csv"
+    );
+    let arguments = [
+        "advise", "--sizes", path, "--load", "40", "--rates", "100,100",
+    ];
+    let output = splitter(&[&arguments[..], &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["verdict"], "change");
+    // A distribution without error of sampling.
+    assert_eq!(told["range"], Value::Null);
+    let (present, expected) = (&told["present"], &told["expected"]);
+    assert!(expected["mean_slowdown"].as_f64() < present["mean_slowdown"].as_f64());
+    let load = |of: &Value| of["short_load"].as_f64().unwrap() + of["long_load"].as_f64().unwrap();
+    assert!((load(expected) - 0.8).abs() < 1e-6, "{told}");
+
+    let text = stdout(&splitter(&arguments));
+    let recommended = told["recommended"].as_u64().unwrap();
+    assert!(
+        text.starts_with(&format!(
+            "Recommended: a threshold of {recommended} packets."
+        )),
+        "{text}"
+    );
+
+    let few = file("1000\n2000\n");
+    let few = splitter(&["advise", "--sizes", few.path().to_str().unwrap()]);
+    assert!(stdout(&few).contains("2 flows have ended"), "{few:?}");
+    let wrong = file("1000\nmany\n");
+    let wrong = splitter(&["advise", "--sizes", wrong.path().to_str().unwrap()]);
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(
+        String::from_utf8_lossy(&wrong.stderr).contains("line 2: "),
+        "{wrong:?}"
+    );
+    assert_eq!(
+        splitter(&["advise", "--load", "40"]).status.code(),
+        Some(2),
+        "without a file"
+    );
+}
+
+#[test]
+fn without_an_agent_there_is_nobody_to_ask() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = format!("runtime_dir = {:?}\n{TUNNELS}", directory.path());
+    let file = file(&text);
+    let path = file.path().to_str().unwrap();
+    for arguments in [&["reload"][..], &["set", "threshold", "60"], &["advise"]] {
+        let output = splitter(&[arguments, &["--config", path]].concat());
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(told.contains("no agent runs this instance"), "{told}");
+    }
+}

@@ -9,9 +9,12 @@ mod site;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
+use daemon::Daemon;
+use flow_testbed::require;
+use flow_testbed::require::Requirement::Program;
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use site::{Connection, Site, on_site, stdout};
+use site::{BINARY, Connection, Site, on_site, stdout};
 
 const NATIVE: Option<u64> = Some(1);
 /// About 7 packets.
@@ -30,8 +33,34 @@ fn run_splits_measures_and_leaves_nothing_on_ctrl_c() {
 }
 
 #[test]
-fn run_splits_measures_and_leaves_nothing_when_the_terminal_goes() {
-    on_site(|site| run_to_the_end(site, Signal::SIGHUP));
+fn run_ends_when_its_terminal_goes() {
+    require!(Program("script"));
+    on_site(|site| {
+        let before = site.routing();
+        // A terminal of its own, which ends with `script`.
+        let run = format!(
+            "exec {BINARY} --config {} run 2>{}",
+            site.config().display(),
+            site.path("log").display()
+        );
+        let mut script = site.border().command("script");
+        script.args(["-qec", &run, "/dev/null"]);
+        let script = Daemon::start(script, &site.path("script-log"));
+        site.wait_for("the daemon to be ready", || match site.get("/ready") {
+            Ok((200, _)) => Some(()),
+            _ => None,
+        });
+        script.end(Signal::SIGKILL);
+        site.wait_for("the daemon to have cleaned up", || {
+            (!site.path("run/test/state.json").exists()).then_some(())
+        });
+        let log = std::fs::read_to_string(site.path("log")).expect("it has logged");
+        assert!(log.contains("the end of its terminal"), "{log}");
+        site.wait_for("the rules to be gone", || {
+            (site.routing() == before).then_some(())
+        });
+        site.assert_clean(&before);
+    });
 }
 
 fn run_to_the_end(site: &Site, signal: Signal) {

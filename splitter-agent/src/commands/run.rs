@@ -1,81 +1,154 @@
 //! `splitter run`: the daemon.
 
+use std::io::IsTerminal as _;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use flow_telemetry::{Endpoint, Readiness, Server};
-use splitter_agent::config::Config;
-use splitter_agent::instance::{BroughtUp, Instance, Lock, Owner};
+use splitter_agent::agent::Agent;
+use splitter_agent::config::ConfigFile;
+use splitter_agent::control::{Call, Socket};
+use splitter_agent::instance::{AttachedInterface, BroughtUp, Instance, Owner};
 use splitter_agent::metrics::registry;
 use splitter_agent::monitor::Monitor;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval};
 
-use super::watch;
+use super::packet_log::{self, Forwarding};
+use super::watch::{self, Repair};
 
-/// Brings the instance up, watches and measures it until SIGTERM, SIGHUP or
-/// Ctrl-C, and restores what it found, unless `splitter up` had brought it up.
-pub(crate) async fn run(config: Config) -> Result<()> {
+/// How often it is checked that everything is still in place.
+const REPAIR_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Brings the instance up, watches and measures it until SIGTERM or Ctrl-C, and restores what it
+/// found, unless `splitter up` had brought it up.
+pub(crate) async fn run(file: ConfigFile) -> Result<()> {
     let mut signals = Signals::listen()?;
-    let instance = Instance::new(config)?;
+    let instance = Instance::new(file.config.clone())?;
     // Whatever can refuse without having changed anything comes first. Another
     // agent would also hold the port, but is the better reason to tell.
     let lock = instance.lock()?;
     let server =
         Server::bind(instance.config().metrics.address).context("`address` under [metrics]")?;
+    let socket = Socket::bind(&instance.config().instance_dir())?;
     let up = instance.up(&lock, Owner::Run).await?;
     let owner = up.owner;
-    let served = serve(&instance, &lock, up, server, &mut signals).await;
+    let watching = match Watching::start(&instance, up, server) {
+        Ok(watching) => watching,
+        Err(error) => {
+            if owner == Owner::Run {
+                instance.down(&lock).await?;
+            }
+            return Err(error);
+        }
+    };
+    let mut agent = Agent::new(instance, lock, Arc::clone(&watching.monitor), file);
+    let served = watching.until_told(&mut agent, socket, &mut signals).await;
     // Also when serving failed: what this agent brought up goes with it.
     match owner {
-        Owner::Run => drop(instance.down(&lock).await?),
+        Owner::Run => drop(agent.down().await?),
         Owner::Up => tracing::info!("left in place what `splitter up` had brought up"),
     }
     served
 }
 
-/// Watches and measures what is up until a signal comes.
-async fn serve(
-    instance: &Instance,
-    lock: &Lock,
-    up: BroughtUp,
-    server: Server,
-    signals: &mut Signals,
-) -> Result<()> {
-    if up.plan.is_unchanged() {
-        tracing::info!("adopted what an earlier agent had left");
-    }
-    let _logger = super::packet_log::forward(instance.config(), &up.dataplane)?;
-    let monitor = Arc::new(Monitor::new(up.dataplane)?);
-    watch::report(&monitor, &up.attached);
-    let readiness = Readiness::new();
-    let endpoint = Endpoint::new(registry(Arc::clone(&monitor))?, readiness.clone());
-    tracing::info!(address = %server.local_addr(), "serving /metrics, /live and /ready");
-    let (stop, stopped) = oneshot::channel::<()>();
-    let mut serving = tokio::spawn(server.serve(endpoint, async {
-        let _ = stopped.await;
-    }));
-
-    let ended_by = tokio::select! {
-        signal = signals.next() => signal,
-        ended = &mut serving => {
-            ended.context("the metrics endpoint panicked")??;
-            bail!("the metrics endpoint ended");
-        }
-        never = watch::repair(instance, lock, &monitor, &readiness) => never,
-        never = watch::sweep(&monitor) => never,
-    };
-    tracing::info!(signal = ended_by, "ending");
-    readiness.fail("agent", "shutting down");
-    drop(stop);
-    Ok(serving.await.context("the metrics endpoint panicked")??)
+/// Everything that runs beside the agent.
+struct Watching {
+    monitor: Arc<Monitor>,
+    attached: Vec<AttachedInterface>,
+    readiness: Readiness,
+    stop: oneshot::Sender<()>,
+    serving: JoinHandle<std::io::Result<()>>,
+    _logger: Option<Forwarding>,
 }
 
-/// The signals that end the daemon properly.
+impl Watching {
+    fn start(instance: &Instance, up: BroughtUp, server: Server) -> Result<Self> {
+        if up.plan.is_unchanged() {
+            tracing::info!("adopted what an earlier agent had left");
+        }
+        let logger = packet_log::forward(instance.config(), &up.dataplane)?;
+        let monitor = Arc::new(Monitor::new(up.dataplane)?);
+        let readiness = Readiness::new();
+        let endpoint = Endpoint::new(registry(Arc::clone(&monitor))?, readiness.clone());
+        tracing::info!(address = %server.local_addr(), "serving /metrics, /live and /ready");
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serving = tokio::spawn(server.serve(endpoint, async {
+            let _ = stopped.await;
+        }));
+        Ok(Self {
+            monitor,
+            attached: up.attached,
+            readiness,
+            stop,
+            serving,
+            _logger: logger,
+        })
+    }
+
+    /// Watches and measures what is up, and does what is asked, until a signal comes. What has
+    /// begun is finished before it ends.
+    async fn until_told(
+        mut self,
+        agent: &mut Agent,
+        socket: Socket,
+        signals: &mut Signals,
+    ) -> Result<()> {
+        agent.report(&self.attached);
+        let (asking, mut calls) = mpsc::channel::<Call>(1);
+        let figures = Arc::clone(self.monitor.figures());
+        let listening = tokio::spawn(socket.serve(asking, figures));
+        let mut repair = Repair::new(self.readiness.clone());
+        let mut sweeping = pin!(watch::sweep(&self.monitor, agent.sweep_interval()));
+        let mut ticks = interval(REPAIR_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+
+        let ended_by = loop {
+            tokio::select! {
+                _ = signals.terminate.recv() => break "SIGTERM",
+                _ = signals.interrupt.recv() => break "Ctrl-C",
+                _ = signals.hang_up.recv() => {
+                    if signals.terminal_has_gone() {
+                        break "the end of its terminal";
+                    }
+                    tracing::info!("SIGHUP: taking the file anew");
+                    agent.hang_up().await;
+                }
+                Some(call) = calls.recv() => agent.serve(call).await,
+                _ = ticks.tick() => {
+                    repair.look(agent).await;
+                    agent.follow().await;
+                }
+                ended = &mut self.serving => {
+                    ended.context("the metrics endpoint panicked")??;
+                    bail!("the metrics endpoint ended");
+                }
+                never = &mut sweeping => break never,
+            }
+        };
+        tracing::info!(signal = ended_by, "ending");
+        self.readiness.fail("agent", "shutting down");
+        // The socket's file goes with it.
+        listening.abort();
+        let _ = listening.await;
+        drop(self.stop);
+        Ok(self
+            .serving
+            .await
+            .context("the metrics endpoint panicked")??)
+    }
+}
+
+/// The signals that the daemon knows.
 struct Signals {
     terminate: Signal,
     hang_up: Signal,
     interrupt: Signal,
+    had_terminal: bool,
 }
 
 impl Signals {
@@ -85,15 +158,13 @@ impl Signals {
             terminate: listen(SignalKind::terminate())?,
             hang_up: listen(SignalKind::hangup())?,
             interrupt: listen(SignalKind::interrupt())?,
+            had_terminal: std::io::stdin().is_terminal(),
         })
     }
 
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "Ctrl-C",
-            // The terminal is gone, and with it whoever would have pressed Ctrl-C.
-            _ = self.hang_up.recv() => "SIGHUP",
-        }
+    /// Whether a SIGHUP says that whoever would have pressed Ctrl-C has gone, and not that the
+    /// file has changed.
+    fn terminal_has_gone(&self) -> bool {
+        self.had_terminal && !std::io::stdin().is_terminal()
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use flow_report::Table;
 use serde::Serialize;
-use splitter_agent::config::Config;
+use splitter_agent::config::{Config, Overrides};
 use splitter_agent::flows::{FlowRow, Listing, list};
 use splitter_agent::instance::{AttachedInterface, Instance, Owner, State};
 use splitter_common::counters::{Counters, FlowEvent};
@@ -26,6 +26,8 @@ struct Status {
     attached: Vec<AttachedInterface>,
     missing: Vec<String>,
     in_place: bool,
+    /// What was set in the running agent since it took its file.
+    set: Overrides,
     /// Why it cannot be put in place at present.
     problem: Option<String>,
     traffic: Vec<Traffic>,
@@ -58,8 +60,8 @@ struct Passed {
 }
 
 /// Tells whether the instance is up, how it is attached and what it counted.
-pub(crate) async fn status(config: Config, json: bool) -> Result<()> {
-    let status = look(&Instance::new(config)?).await?;
+pub(crate) async fn status(config: Config, set: Overrides, json: bool) -> Result<()> {
+    let status = look(&Instance::new(config)?, set).await?;
     if json {
         print_json(&status)
     } else {
@@ -67,7 +69,7 @@ pub(crate) async fn status(config: Config, json: bool) -> Result<()> {
     }
 }
 
-async fn look(instance: &Instance) -> Result<Status> {
+async fn look(instance: &Instance, set: Overrides) -> Result<Status> {
     let config = instance.config();
     let state = State::read(&config.instance_dir())?;
     let dataplane = instance.open()?;
@@ -98,6 +100,7 @@ async fn look(instance: &Instance) -> Result<Status> {
         owner: state.map(|state| state.owner),
         missing: missing.map(ToString::to_string).collect(),
         in_place,
+        set,
         problem,
         traffic: traffic(&counters),
         flows: flow_counts(&counters),
@@ -155,6 +158,11 @@ fn show(status: &Status) -> Result<()> {
     }
     for interface in &status.missing {
         print(format_args!("  {interface}: not attached"))?;
+    }
+    for (key, value) in &status.set {
+        print(format_args!(
+            "  {key} = {value}: set until the next `splitter reload` or start"
+        ))?;
     }
     if let Some(problem) = &status.problem {
         print(format_args!("  not everything is in place: {problem}"))?;

@@ -75,6 +75,13 @@ pub struct Attachment {
 }
 
 impl Plan {
+    /// What is changed, in words; what stays is left out.
+    pub fn steps(&self) -> Vec<String> {
+        let lines = self.to_string();
+        let changes = lines.lines().filter(|line| !line.starts_with('='));
+        changes.map(ToOwned::to_owned).collect()
+    }
+
     /// Whether there is nothing to change.
     pub fn is_unchanged(&self) -> bool {
         self.program == ProgramAction::Keep

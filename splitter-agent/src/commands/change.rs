@@ -1,0 +1,90 @@
+//! `splitter reload` and `splitter set`: another configuration for the agent that runs.
+
+use anyhow::{Result, bail};
+use serde_json::json;
+use splitter_agent::config::{Config, Location, overrides};
+use splitter_agent::control::{Answer, Changed, ControlError, Request, ask};
+
+use super::{print, print_json};
+use crate::cli::{Cli, ReloadArgs, SetArgs};
+
+/// Has the agent take its file anew.
+pub(crate) fn reload(cli: &Cli, args: &ReloadArgs) -> Result<()> {
+    let request = Request::Reload {
+        file: Some(std::path::absolute(cli.config_path())?),
+        dry_run: args.dry_run,
+    };
+    let changed = change(cli, request)?;
+    show(&changed, args.dry_run, cli.json, "")
+}
+
+/// Has the agent replace values until the next reload.
+pub(crate) fn set(cli: &Cli, args: &SetArgs) -> Result<()> {
+    let pairs = args.settings.chunks(2);
+    let pairs = pairs.map(|pair| match pair {
+        [key, value] => Ok((key.as_str(), value.as_str())),
+        [key] => bail!("{key}: no value is given; give keys and values in turns, as in `splitter set threshold 60`"),
+        _ => bail!("keys and values do not come in turns"),
+    });
+    let values = overrides::read(pairs.collect::<Result<Vec<_>>>()?)?;
+    let request = Request::Set {
+        values,
+        dry_run: args.dry_run,
+    };
+    let changed = change(cli, request)?;
+    let until = format!(
+        "This holds until the next reload or start; write it into {} to keep it.",
+        changed.file.display()
+    );
+    show(&changed, args.dry_run, cli.json, &until)
+}
+
+fn change(cli: &Cli, request: Request) -> Result<Changed> {
+    // The agent judges the file; here it only has to tell where the agent is.
+    let location = Location::in_file(cli.config_path());
+    match ask(&location.directory, request) {
+        Ok(Answer::Changed(changed)) => Ok(changed),
+        Ok(_) => Err(ControlError::Answer.into()),
+        Err(error @ ControlError::NotRunning { .. }) => {
+            // A file that is wrong may well have led to the wrong place.
+            Config::load(cli.config_path())?;
+            Err(error.into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn show(changed: &Changed, dry_run: bool, as_json: bool, until: &str) -> Result<()> {
+    let is_same = changed.changes.is_empty() && changed.steps.is_empty();
+    if as_json {
+        return print_json(&json!({
+            "changed": !is_same,
+            "applied": changed.applied && !is_same,
+            "dry_run": dry_run,
+            "changes": changed.changes,
+            "steps": changed.steps,
+            "file": changed.file,
+        }));
+    }
+    for change in &changed.changes {
+        print(change)?;
+    }
+    for step in &changed.steps {
+        print(step)?;
+    }
+    match (is_same, dry_run) {
+        (true, _) => print("The same as before; nothing is to be changed."),
+        (false, true) => print("Nothing was changed: this was a dry run."),
+        (false, false) if changed.changes.is_empty() => {
+            print("What was missing is in place again; flows keep what is known of them.")
+        }
+        (false, false) => {
+            print("In force; flows keep what is known of them.")?;
+            if until.is_empty() {
+                Ok(())
+            } else {
+                print(until)
+            }
+        }
+    }
+}
