@@ -47,6 +47,12 @@ impl Site {
         }
         mount_bpffs(&site.bpffs());
         site.configure("");
+        // Until then routes are shown as down, and those of IPv6 are not all there.
+        site.wait_for("the links to be up", || {
+            let links = site.border().run("ip -br link").ok()?;
+            let routes = site.border().run("ip route show table all").ok()?;
+            (!links.contains("DOWN") && !routes.contains("linkdown")).then_some(())
+        });
         site
     }
 
