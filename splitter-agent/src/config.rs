@@ -50,6 +50,8 @@ pub struct Config {
     pub bpffs: PathBuf,
     /// Interfaces that face the site, at least one and each once.
     pub lan: Vec<InterfaceName>,
+    /// Whether to classify and measure only: nothing is marked or routed. Default false.
+    pub shadow: bool,
     /// The tunnel of short flows and of everything that is not split.
     pub short: Tunnel,
     /// The tunnel of long flows, on another device than `short`.

@@ -314,9 +314,12 @@ impl Instance {
             .await
             .map_err(Box::new)?;
         let attached = async {
-            let verification = applied.verify(&self.netlink, &self.config).await?;
-            for what in verification.skipped {
-                tracing::warn!("not verified: {what}");
+            // A shadow routes nothing.
+            if !self.config.shadow {
+                let verification = applied.verify(&self.netlink, &self.config).await?;
+                for what in verification.skipped {
+                    tracing::warn!("not verified: {what}");
+                }
             }
             dataplane.set_policy(plan.policy)?;
             self.attach_all(dataplane, plan, interfaces, undo).await?;

@@ -71,6 +71,7 @@ families! {
     completion: "flow_completion_seconds", Histogram, "Time from a flow's first packet to its first FIN or RST at this border";
     attached: "attached_interfaces", Gauge, "Interfaces that the program is attached to";
     threshold: "threshold", Gauge, "Packets or bytes up to which a flow is short";
+    shadow: "shadow", Gauge, "Whether packets are only classified and counted, and not marked";
     changes: "config_changes_total", Counter, "Changes of configuration that the running agent was asked for";
     refused: "config_refused", Gauge, "Whether the last one was refused";
     control: "control_requests_total", Counter, "Lines on the control socket";
@@ -232,6 +233,10 @@ impl SplitterCollector {
             "unit",
             [(unit, policy.threshold)],
         )?;
+        families
+            .shadow
+            .encode(encoder)?
+            .encode_gauge(&u64::from(policy.marking.is_shadow()))?;
         let figures = self.monitor.figures();
         let mut changes = families.changes.encode(encoder)?;
         for source in ChangeSource::ALL {

@@ -15,6 +15,24 @@ impl Unit {
     pub const BYTES: Self = Self(1);
 }
 
+/// Whether packets are marked, or only counted as if they were.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marking(u8);
+
+impl Marking {
+    /// Packets are marked for their tunnel.
+    pub const ON: Self = Self(0);
+    /// Packets pass as they are: everything is classified and counted, and nothing changed.
+    pub const SHADOW: Self = Self(1);
+
+    /// Whether packets pass as they are.
+    #[inline(always)]
+    pub const fn is_shadow(self) -> bool {
+        self.0 != 0
+    }
+}
+
 /// Settings of the policy; 64 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +55,11 @@ pub struct Config {
     pub long_queue_ns: u64,
     /// Payload bytes of a full segment, by which the segments of a GRO
     /// aggregate are counted; 0 counts each aggregate as one packet.
-    pub segment_bytes: u32,
+    pub segment_bytes: u16,
+    /// Whether packets are marked.
+    pub marking: Marking,
+    /// Zero; keeps the value free of padding.
+    pub reserved: u8,
     /// What `threshold` counts.
     pub unit: Unit,
     /// Mark of the short tunnel.
@@ -139,6 +161,8 @@ impl Default for Config {
             long_service: ServiceTime::UNKNOWN,
             long_queue_ns: Self::DEFAULT_QUEUE_NS,
             segment_bytes: 0,
+            marking: Marking::ON,
+            reserved: 0,
             unit: Unit::PACKETS,
             short_mark: Self::DEFAULT_SHORT_MARK,
             long_mark: Self::DEFAULT_LONG_MARK,

@@ -35,6 +35,21 @@ impl Histogram {
         self.sum_ns = self.sum_ns.wrapping_add(duration_ns);
     }
 
+    /// A duration that `percent` of all do not exceed: the upper bound of a bucket. `None` without
+    /// any duration, and where it is longer than all bounds.
+    pub fn quantile_ns(&self, percent: u64) -> Option<u64> {
+        let all: u64 = self.buckets.iter().sum();
+        let rank = (all.saturating_mul(percent)).div_ceil(100).max(1);
+        let mut below = 0;
+        for (index, count) in self.buckets.iter().enumerate() {
+            below += count;
+            if below >= rank {
+                return upper_bound_ns(index);
+            }
+        }
+        None
+    }
+
     /// Adds what another CPU counted.
     pub fn add(&mut self, other: &Self) {
         for (count, more) in self.buckets.iter_mut().zip(other.buckets) {
@@ -108,6 +123,19 @@ mod tests {
         assert_eq!(bounds.len(), BUCKETS - 1);
         assert!(bounds.is_sorted());
         assert_eq!((bounds[0], bounds[BUCKETS - 2]), (1 << 10, 1 << 37));
+    }
+
+    #[test]
+    fn quantiles_are_bounds_of_buckets() {
+        let mut times = Histogram::EMPTY;
+        assert_eq!(times.quantile_ns(50), None);
+        for _ in 0..99 {
+            times.record(1_000);
+        }
+        times.record(u64::MAX);
+        assert_eq!(times.quantile_ns(50), Some(1 << 10));
+        assert_eq!(times.quantile_ns(99), Some(1 << 10));
+        assert_eq!(times.quantile_ns(100), None);
     }
 
     #[test]

@@ -128,7 +128,8 @@ impl<T: FlowTable, C: Clock> Splitter<'_, T, C> {
     #[inline(always)]
     fn distrust_mark<B: BufferMut + ?Sized>(&mut self, frame: &mut B, network: &Network) {
         let mark = Dscp::of_traffic_class(network.traffic_class);
-        if self.config.routes_long(mark) {
+        // In a shadow no rule looks at marks, so that none is forged.
+        if self.config.routes_long(mark) && !self.config.marking.is_shadow() {
             self.counters.marks_overridden += 1;
             self.mark(frame, network, self.config.short_mark);
         }
@@ -136,7 +137,7 @@ impl<T: FlowTable, C: Clock> Splitter<'_, T, C> {
 
     #[inline(always)]
     fn mark<B: BufferMut + ?Sized>(&mut self, frame: &mut B, network: &Network, mark: Dscp) {
-        if dscp::rewrite(frame, network, mark).is_none() {
+        if !self.config.marking.is_shadow() && dscp::rewrite(frame, network, mark).is_none() {
             self.counters.mark_failures += 1;
         }
     }

@@ -26,13 +26,28 @@ struct Status {
     attached: Vec<AttachedInterface>,
     missing: Vec<String>,
     in_place: bool,
+    /// Whether nothing is marked or routed.
+    shadow: bool,
     /// What was set in the running agent since it took its file.
     set: Overrides,
     /// Why it cannot be put in place at present.
     problem: Option<String>,
     traffic: Vec<Traffic>,
     flows: Flows,
+    completion: Vec<Completion>,
     passed: Vec<Passed>,
+}
+
+/// Completion times of the flows of a class that ended with FIN or RST; a quantile is the upper
+/// bound of its bucket, and null where that has none or nothing ended.
+#[derive(Serialize)]
+struct Completion {
+    class: &'static str,
+    flows: u64,
+    mean_s: Option<f64>,
+    p50_s: Option<f64>,
+    p90_s: Option<f64>,
+    p99_s: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -100,10 +115,12 @@ async fn look(instance: &Instance, set: Overrides) -> Result<Status> {
         owner: state.map(|state| state.owner),
         missing: missing.map(ToString::to_string).collect(),
         in_place,
+        shadow: config.shadow,
         set,
         problem,
         traffic: traffic(&counters),
         flows: flow_counts(&counters),
+        completion: Class::ALL.map(|class| completion(&counters, class)).into(),
         passed: passed(&counters),
         attached,
     })
@@ -131,6 +148,20 @@ fn flow_counts(counters: &Counters) -> Flows {
         moved_at_cap: counters.events(FlowEvent::MovedAtCap),
         finished_short: counters.finished(Class::Short),
         finished_long: counters.finished(Class::Long),
+    }
+}
+
+fn completion(counters: &Counters, class: Class) -> Completion {
+    let times = counters.completion(class);
+    let quantile = |share| Some(times.quantile_ns(share)? as f64 / 1e9);
+    let flows: u64 = times.buckets.iter().sum();
+    Completion {
+        class: class.name(),
+        flows,
+        mean_s: (flows > 0).then(|| times.sum_ns as f64 / 1e9 / flows as f64),
+        p50_s: quantile(50),
+        p90_s: quantile(90),
+        p99_s: quantile(99),
     }
 }
 
@@ -171,6 +202,9 @@ fn show(status: &Status) -> Result<()> {
             "  not everything is in place: `splitter plan` shows what `splitter up` would mend"
         ))?;
     }
+    if status.shadow {
+        print("  a shadow: nothing is marked or routed; below is what would have been")?;
+    }
     print("")?;
     let mut traffic = Table::new(["class and tunnel", "packets", "bytes"]);
     for row in &status.traffic {
@@ -186,6 +220,16 @@ fn show(status: &Status) -> Result<()> {
         count(flows.moved_drained),
         count(flows.moved_at_cap)
     ))?;
+    let mut completion = Table::new(["completion times", "flows", "mean", "p50", "p90", "p99"]);
+    for row in &status.completion {
+        let time = |seconds: Option<f64>| {
+            seconds.map_or_else(|| "-".to_owned(), |it| format!("{:.2} ms", it * 1e3))
+        };
+        let times = [row.mean_s, row.p50_s, row.p90_s, row.p99_s].map(time);
+        let cells = [format!("{} flows", row.class), count(row.flows)].into_iter();
+        completion.row(cells.chain(times).collect::<Vec<_>>());
+    }
+    print(format_args!("\n{}", completion.to_text()))?;
     if !status.passed.is_empty() {
         let mut passed = Table::new(["passed untreated", "packets"]);
         for row in &status.passed {

@@ -271,6 +271,16 @@ pub(super) fn string(value: &DeValue<'_>) -> Read<String> {
     }
 }
 
+/// Reads a yes or no.
+pub(super) fn boolean(value: &DeValue<'_>) -> Read<bool> {
+    value.as_bool().ok_or_else(|| {
+        InvalidValue::new(
+            format!("this is {}, not a boolean", described(value)),
+            "give true or false, without quotes",
+        )
+    })
+}
+
 /// Reads one of a few words.
 pub(super) fn word<T: Copy>(words: &[(&str, T)], value: &DeValue<'_>) -> Read<T> {
     let text = string(value)?;

@@ -148,6 +148,7 @@ pub const KEYS: &[Key] = &[
     }),
     key("bpffs", Changeable::Restart(MOVES), |it| json!(it.bpffs)),
     key("lan", Changeable::Reload, |it| json!(it.lan)),
+    key("shadow", Changeable::Set, |it| json!(it.shadow)),
     key("short.device", Changeable::Reload, |it| {
         json!(it.short.device)
     }),
@@ -347,7 +348,7 @@ mod tests {
         assert!(
             name("zebra")
                 .unwrap_err()
-                .contains("`splitter set` takes short.rate_mbit, ")
+                .contains("`splitter set` takes shadow, short.rate_mbit, ")
         );
     }
 }

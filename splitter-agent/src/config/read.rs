@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use splitter_common::config::Config as Policy;
 
-use super::document::{Document, Section, integer, string, word};
+use super::document::{Document, Section, boolean, integer, string, word};
 use super::leaf::{address, directory, interface, next_hop, prefix, socket_address};
 use super::{
     Advise, AttachMode, Config, Demotion, Dscp, DscpMatch, Family, Flows, Gateways, InterfaceName,
@@ -63,6 +63,7 @@ fn sections(document: &Document<'_>) -> Option<Config> {
         .optional("bpffs", directory)
         .unwrap_or("/sys/fs/bpf".into());
     let lan = lan(&top);
+    let shadow = top.optional("shadow", boolean).unwrap_or_default();
     let short = tunnel(&document.section("short"), TableId::SHORT);
     let long = tunnel(&document.section("long"), TableId::LONG);
     let flows = flows(&document.section("flows"));
@@ -96,6 +97,7 @@ fn sections(document: &Document<'_>) -> Option<Config> {
         runtime_dir,
         bpffs,
         lan: lan?,
+        shadow,
         short: short?,
         long: long?,
         flows,

@@ -130,7 +130,7 @@ fn documented_defaults_are_the_defaults() {
             comment.clear();
         }
     }
-    assert_eq!(checked.len(), 20, "{checked:?}");
+    assert_eq!(checked.len(), 21, "{checked:?}");
 }
 
 #[test]
@@ -210,6 +210,11 @@ fn wrong_types_and_ranges() {
             "flows",
             "threshold = 'automatic'",
             "this is a string, not a whole number; give a whole number from 0 to 4294967295 (the default is 40), or \"auto\"",
+        ),
+        (
+            "",
+            "shadow = 1",
+            "shadow = 1: this is an integer, not a boolean; give true or false",
         ),
         ("advise", "rtt_ms = 0", "from 1 to 10000 milliseconds"),
         ("advise", "period_s = 0", "from 1 to 86400 seconds"),

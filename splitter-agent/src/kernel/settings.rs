@@ -1,6 +1,6 @@
 //! From what the operator wrote to what the kernel programs read.
 
-use splitter_common::config::{Config as Policy, Unit};
+use splitter_common::config::{Config as Policy, Marking, Unit};
 use splitter_common::drain::ServiceTime;
 use splitter_common::dscp::Dscp;
 
@@ -30,7 +30,13 @@ pub fn policy_settings(config: &Config, lan_mtu: u32, exact_match: bool) -> Poli
         short_service: ServiceTime::from_bits_per_second(short_rate * CAUTIOUS_PERCENT / 100),
         long_service: ServiceTime::from_bits_per_second(bits_per_second(&config.long)),
         long_queue_ns: nanoseconds(config.demotion.long_queue),
-        segment_bytes: lan_mtu.saturating_sub(HEADER_BYTES),
+        segment_bytes: u16::try_from(lan_mtu.saturating_sub(HEADER_BYTES)).unwrap_or(u16::MAX),
+        marking: if config.shadow {
+            Marking::SHADOW
+        } else {
+            Marking::ON
+        },
+        reserved: 0,
         short_mark: config.marks.short.policy(),
         long_mark: config.marks.long.policy(),
         match_mask: if exact_match {

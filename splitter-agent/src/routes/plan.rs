@@ -75,7 +75,8 @@ pub async fn plan(
     let footprints: Vec<_> = std::iter::once(&footprint).chain(previous).collect();
     let found = snapshot::take(netlink, &interfaces, &footprints).await?;
     let conflicts = conflict::find(config, &found);
-    if !conflicts.is_empty() {
+    // A shadow is in nobody's way, and nobody is in its.
+    if !conflicts.is_empty() && !config.shadow {
         return Err(PlanError::Conflicts(conflicts));
     }
     Ok(Plan {

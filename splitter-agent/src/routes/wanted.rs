@@ -20,6 +20,10 @@ pub(super) fn items(
         interfaces.named(lan)?;
     }
     let mut items = Vec::new();
+    if config.shadow {
+        // Its tunnels need not exist yet.
+        return Ok(items);
+    }
     for tunnel in [&config.short, &config.long] {
         items.extend(
             routes(config, tunnel, interfaces)?

@@ -106,6 +106,28 @@ fn udp_frame(tos: u8) -> Vec<u8> {
 }
 
 #[test]
+fn a_shadow_counts_the_same_and_changes_nothing() {
+    let frames = || {
+        let mut frames: Vec<_> = (0..60).map(|_| tcp_frame(0xb8, 5_000)).collect();
+        // One that comes with the mark of long flows.
+        frames.push(udp_frame(Config::DEFAULT_LONG_MARK.value() << 2));
+        frames
+    };
+    let (mut splits, mut shadow) = (Border::new(), Border::new());
+    shadow.config.marking = crate::config::Marking::SHADOW;
+    for (mut split, mut seen) in frames().into_iter().zip(frames()) {
+        let before = seen.clone();
+        assert_eq!(splits.split(&mut split), shadow.split(&mut seen));
+        assert_eq!(seen, before);
+        assert_ne!(split, before);
+    }
+    assert!(shadow.counters.packets(Class::Long, Tunnel::Long) > 0);
+    // Where nothing is routed by marks, none is forged.
+    assert_eq!(core::mem::take(&mut splits.counters.marks_overridden), 1);
+    assert_eq!(shadow.counters, splits.counters);
+}
+
+#[test]
 fn short_then_long_is_marked_and_counted_by_class_and_tunnel() {
     let mut border = Border::new();
     for index in 0..50 {
