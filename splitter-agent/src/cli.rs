@@ -78,10 +78,11 @@ pub(crate) enum Command {
     Doctor,
     /// Note when TCP flows pass devices, and how long they take from the first to the next.
     ///
-    /// Needs no configuration and changes nothing: programs that only look are attached (TCX,
-    /// Linux 6.6) until Ctrl-C. What is printed then is, for each flow and device, the time of the
-    /// first and of the last packet, and how many packets and bytes passed. The completion time is
-    /// that from the first packet at the first device named to the last packet at the others.
+    /// Needs no configuration and changes nothing: programs that only look are attached until
+    /// Ctrl-C, by TCX (Linux 6.6) or, before that, clsact. What is printed then is, for each flow
+    /// and device, the time of the first and of the last packet, and how many packets and bytes
+    /// passed. The completion time is that from the first packet at the first device named to the
+    /// last packet at the others.
     Tap(TapArgs),
     /// Measure what splitting buys, on real traffic between network namespaces on this machine.
     Demo(DemoArgs),

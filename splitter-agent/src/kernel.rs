@@ -13,6 +13,7 @@ mod object;
 mod pins;
 mod settings;
 mod shapes;
+mod tc;
 
 pub use attach::AttachedMode;
 pub use calibrate::CalibrationError;
@@ -23,3 +24,5 @@ pub use object::{Object, PROGRAM};
 pub use pins::Pins;
 pub use settings::policy_settings;
 pub(crate) use shapes::Shape;
+pub use tc::TcHook;
+pub(crate) use tc::{Clsact, Position, attach as attach_tc};

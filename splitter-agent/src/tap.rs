@@ -1,8 +1,9 @@
 //! Flow completion times where the paper measures them: between two points of the network.
 //!
 //! A [`Tap`] notes when each TCP flow's first and last packet pass a device. It is attached for as
-//! long as the value lives and nothing is pinned, so that nothing is left when the process ends.
-//! Needs Linux 6.6 (TCX).
+//! long as the [`Taps`] live and nothing is pinned, so that nothing is left when the process ends.
+//! Before Linux 6.6 (TCX) it is a filter of the device's `clsact` queueing discipline, which a
+//! process that is killed leaves behind.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,23 +11,31 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use aya::maps::{HashMap as BpfHashMap, MapData, MapError};
-use aya::programs::tc::TcAttachOptions;
-use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType};
+use aya::programs::{ProgramError, SchedClassifier, TcAttachType};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use serde::{Serialize, Serializer};
 use splitter_common::flow::{FlowKey, FlowKeyV6, TapEntry};
 use thiserror::Error;
 
 use crate::config::{InterfaceName, InvalidValue};
-use crate::kernel::{Object, Shape};
+use crate::kernel::{Clsact, Object, Position, Shape, TcHook, attach_tc};
 use crate::netlink::{Interfaces, NoSuchInterface};
 
 /// Flows that one tap remembers; later ones are not noted.
 pub const CAPACITY: usize = 65_536;
 
+/// Programs that note flows, attached for as long as this lives.
+#[derive(Debug, Default)]
+pub struct Taps {
+    taps: Vec<Tap>,
+    /// After the taps: what they are filters of goes when they have gone.
+    made: Vec<Clsact>,
+}
+
 /// A program that notes flows at one point.
 pub struct Tap {
     point: TapPoint,
+    hook: TcHook,
     flows: BpfHashMap<MapData, Shape<FlowKeyV6>, Shape<TapEntry>>,
     /// Holds the link.
     _ebpf: Ebpf,
@@ -103,7 +112,9 @@ pub enum TapError {
     #[error("the kernel object has no tap; agent and object are of different versions")]
     Missing,
     /// The program was refused.
-    #[error("cannot attach the tap {point}: {source}; Linux 6.6 or later is needed")]
+    #[error(
+        "cannot attach the tap {point}: {source}; TCX (Linux 6.6 or later) or the clsact queueing discipline with BPF filters is needed"
+    )]
     Attach {
         /// Where.
         point: TapPoint,
@@ -120,17 +131,52 @@ pub enum TapError {
     },
 }
 
-impl Tap {
-    /// Attaches a tap in this thread's network namespace, of which `interfaces` is the list.
+impl Taps {
+    /// Attaches a tap at each point, in this thread's network namespace, of which `interfaces` is
+    /// the list. To be dropped in the same namespace.
     ///
     /// # Errors
     /// See [`TapError`]; nothing stays attached.
     pub fn attach(
         object: &Object,
-        point: TapPoint,
+        points: &[TapPoint],
         interfaces: &Interfaces,
     ) -> Result<Self, TapError> {
-        if !interfaces.named(&point.device)?.is_ethernet {
+        let mut taps = Self::default();
+        for point in points {
+            let (tap, made) = Tap::attach(object, point.clone(), interfaces)?;
+            taps.taps.push(tap);
+            taps.made.extend(made);
+        }
+        Ok(taps)
+    }
+
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Tap> {
+        self.taps.iter()
+    }
+
+    /// Everything that the taps have noted, by flow, the earliest first.
+    ///
+    /// # Errors
+    /// [`TapError::Read`].
+    pub fn collect(&self) -> Result<Vec<TappedFlow>, TapError> {
+        let noted = self
+            .iter()
+            .map(|tap| Ok((tap.point.clone(), tap.flows()?)))
+            .collect::<Result<Vec<_>, TapError>>()?;
+        Ok(join(noted))
+    }
+}
+
+impl Tap {
+    fn attach(
+        object: &Object,
+        point: TapPoint,
+        interfaces: &Interfaces,
+    ) -> Result<(Self, Option<Clsact>), TapError> {
+        let interface = interfaces.named(&point.device)?;
+        if !interface.is_ethernet {
             return Err(TapError::NoEthernet(point.device));
         }
         let mut ebpf = EbpfLoader::new()
@@ -143,31 +189,40 @@ impl Tap {
             .and_then(|program| program.try_into().ok())
             .ok_or(TapError::Missing)?;
         // The place next to the wire, whatever else is attached.
-        let (direction, order) = match point.direction {
-            Direction::Ingress => (TcAttachType::Ingress, LinkOrder::first()),
-            Direction::Egress => (TcAttachType::Egress, LinkOrder::last()),
+        let (direction, position) = match point.direction {
+            Direction::Ingress => (TcAttachType::Ingress, Position::First),
+            Direction::Egress => (TcAttachType::Egress, Position::Last),
         };
         let attached = program.load().and_then(|()| {
-            let options = TcAttachOptions::TcxOrder(order);
-            program.attach_with_options(point.device.as_str(), direction, options)
+            let device = point.device.as_str();
+            attach_tc(program, device, interface.index, direction, position)
         });
-        if let Err(source) = attached {
-            return Err(TapError::Attach { point, source });
-        }
+        let attached = match attached {
+            Ok(attached) => attached,
+            Err(source) => return Err(TapError::Attach { point, source }),
+        };
         let flows = ebpf.take_map("TAPPED").ok_or(TapError::Missing)?;
-        match BpfHashMap::try_from(flows) {
-            Ok(flows) => Ok(Self {
-                point,
-                flows,
-                _ebpf: ebpf,
-            }),
-            Err(source) => Err(TapError::Read { point, source }),
-        }
+        let flows = match BpfHashMap::try_from(flows) {
+            Ok(flows) => flows,
+            Err(source) => return Err(TapError::Read { point, source }),
+        };
+        let tap = Self {
+            point,
+            hook: attached.hook,
+            flows,
+            _ebpf: ebpf,
+        };
+        Ok((tap, attached.made))
     }
 
     /// Where it is.
     pub fn point(&self) -> &TapPoint {
         &self.point
+    }
+
+    /// How it is attached.
+    pub fn hook(&self) -> TcHook {
+        self.hook
     }
 
     /// The flows noted so far.
@@ -192,18 +247,6 @@ impl fmt::Debug for Tap {
             .field("point", &self.point)
             .finish_non_exhaustive()
     }
-}
-
-/// Everything that the taps have noted, by flow, the earliest first.
-///
-/// # Errors
-/// [`TapError::Read`].
-pub fn collect(taps: &[Tap]) -> Result<Vec<TappedFlow>, TapError> {
-    let noted = taps
-        .iter()
-        .map(|tap| Ok((tap.point.clone(), tap.flows()?)))
-        .collect::<Result<Vec<_>, TapError>>()?;
-    Ok(join(noted))
 }
 
 type Noted = (TapPoint, Vec<(FlowKey, TapEntry)>);

@@ -9,7 +9,7 @@ use splitter_agent::config::PacketLog;
 use splitter_agent::instance::check_capabilities;
 use splitter_agent::kernel::Object;
 use splitter_agent::netlink::Netlink;
-use splitter_agent::tap::{CAPACITY, Tap, TappedFlow, collect};
+use splitter_agent::tap::{CAPACITY, Tap, TappedFlow, Taps};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{count, print, print_json};
@@ -20,25 +20,29 @@ pub(crate) async fn run(args: &TapArgs, json: bool) -> Result<()> {
     check_capabilities()?;
     let interfaces = Netlink::connect()?.interfaces().await?;
     let object = Object::for_level(PacketLog::Off).context("cannot read the kernel object")?;
-    let attach = |point| Tap::attach(&object, point, &interfaces);
-    let points = args.points.iter().cloned();
-    let taps = points.map(attach).collect::<Result<Vec<_>, _>>()?;
-    let mut names = taps.iter().map(|tap| tap.point().to_string());
-    tracing::info!(points = %names.by_ref().collect::<Vec<_>>().join(" "), "noting flows");
+    let taps = Taps::attach(&object, &args.points, &interfaces)?;
+    let names = taps
+        .iter()
+        .map(|tap| format!("{} by {}", tap.point(), tap.hook().as_str()));
+    tracing::info!(
+        points = names.collect::<Vec<_>>().join(", "),
+        "noting flows"
+    );
     wait(
         args.seconds
             .map(|seconds| Duration::from_secs(seconds.into())),
     )
     .await?;
 
-    for tap in &taps {
+    for tap in taps.iter() {
         if tap.flows()?.len() >= CAPACITY {
             tracing::warn!(point = %tap.point(), "full: flows after the first {CAPACITY} are missing");
         }
     }
-    let flows = collect(&taps)?;
+    let flows = taps.collect()?;
     if json {
-        return print_json(&json!({ "points": args.points, "flows": flows }));
+        let hooks: Vec<_> = taps.iter().map(Tap::hook).collect();
+        return print_json(&json!({ "points": args.points, "hooks": hooks, "flows": flows }));
     }
     print(table(&flows).to_text())
 }
