@@ -9,6 +9,7 @@ use splitter_agent::config::{Config, ConfigError, ConfigFile, Overrides, SetErro
 use splitter_agent::control::{Answer, ControlError, Reason, Request, ask};
 use splitter_agent::instance::InstanceError;
 use splitter_agent::netlink::NetlinkError;
+use splitter_agent::privileges::MissingCapabilities;
 use splitter_agent::routes::PlanError;
 
 use crate::cli::{Cli, ExitCode};
@@ -84,6 +85,9 @@ fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<ExitCode> {
     }
     if let Some(error) = cause.downcast_ref::<ControlError>() {
         return code_of_control(error);
+    }
+    if cause.is::<MissingCapabilities>() {
+        return Some(ExitCode::NotPermitted);
     }
     match cause.downcast_ref::<InstanceError>() {
         Some(error) if error.is_not_permitted() => return Some(ExitCode::NotPermitted),

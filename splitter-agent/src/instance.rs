@@ -15,7 +15,7 @@ use serde::Serialize;
 use splitter_common::config::Config as Policy;
 
 use self::detach::Undo;
-pub use self::error::{InstanceError, check_capabilities};
+pub use self::error::InstanceError;
 pub use self::lock::Lock;
 pub use self::plan::{Attachment, AttachmentAction, Plan, PolicyAction, ProgramAction};
 pub use self::state::{Owner, State};
@@ -23,6 +23,7 @@ use crate::config::{Config, DscpMatch, InterfaceName, Threshold};
 use crate::control;
 use crate::kernel::{AttachedMode, Dataplane, LoadOptions, Object, Pins, policy_settings};
 use crate::netlink::{Interfaces, Netlink, XdpMode};
+use crate::privileges::check_capabilities;
 use crate::routes;
 
 /// An instance as configured, whether it is up or not.

@@ -13,5 +13,6 @@ pub mod kernel;
 pub mod metrics;
 pub mod monitor;
 pub mod netlink;
+pub mod privileges;
 pub mod routes;
 pub mod tap;

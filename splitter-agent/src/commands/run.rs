@@ -1,6 +1,7 @@
 //! `splitter run`: the daemon.
 
 use std::io::IsTerminal as _;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use splitter_agent::control::{Call, Socket};
 use splitter_agent::instance::{AttachedInterface, BroughtUp, Instance, Owner};
 use splitter_agent::metrics::registry;
 use splitter_agent::monitor::Monitor;
+use splitter_agent::privileges::{drop_unneeded, names};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -37,7 +39,7 @@ pub(crate) async fn run(file: ConfigFile) -> Result<()> {
     let socket = Socket::bind(&instance.config().instance_dir())?;
     let up = instance.up(&lock, Owner::Run).await?;
     let owner = up.owner;
-    let watching = match Watching::start(&instance, up, server) {
+    let watching = match Watching::start(&instance, &file, up, server) {
         Ok(watching) => watching,
         Err(error) => {
             if owner == Owner::Run {
@@ -67,11 +69,12 @@ struct Watching {
 }
 
 impl Watching {
-    fn start(instance: &Instance, up: BroughtUp, server: Server) -> Result<Self> {
+    fn start(instance: &Instance, file: &ConfigFile, up: BroughtUp, server: Server) -> Result<Self> {
         if up.plan.is_unchanged() {
             tracing::info!("adopted what an earlier agent had left");
         }
         let logger = packet_log::forward(instance.config(), &up.dataplane)?;
+        give_up_rights(file);
         let monitor = Arc::new(Monitor::new(up.dataplane)?);
         let readiness = Readiness::new();
         let endpoint = Endpoint::new(registry(Arc::clone(&monitor))?, readiness.clone());
@@ -140,6 +143,19 @@ impl Watching {
             .serving
             .await
             .context("the metrics endpoint panicked")??)
+    }
+}
+
+/// Of root's rights the daemon needs few from here on. Threads that were there before would keep
+/// theirs; there are none.
+fn give_up_rights(file: &ConfigFile) {
+    let config = &file.config;
+    // The file, too: it may be taken anew.
+    let own = [config.pin_dir(), config.instance_dir(), file.path.clone()];
+    let own = own.each_ref().map(PathBuf::as_path);
+    match drop_unneeded(&[], &own) {
+        Ok(kept) => tracing::info!(kept = names(&kept, " "), "gave up all other capabilities"),
+        Err(error) => tracing::warn!(%error, "keeping all capabilities"),
     }
 }
 

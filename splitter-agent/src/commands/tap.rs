@@ -6,9 +6,9 @@ use anyhow::{Context as _, Result};
 use flow_report::Table;
 use serde_json::json;
 use splitter_agent::config::PacketLog;
-use splitter_agent::instance::check_capabilities;
 use splitter_agent::kernel::Object;
 use splitter_agent::netlink::Netlink;
+use splitter_agent::privileges::check_capabilities;
 use splitter_agent::tap::{CAPACITY, Tap, TappedFlow, Taps};
 use tokio::signal::unix::{SignalKind, signal};
 

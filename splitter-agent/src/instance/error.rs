@@ -3,27 +3,27 @@
 use std::io;
 use std::path::PathBuf;
 
-use caps::{CapSet, Capability};
 use thiserror::Error;
 
 use crate::config::InterfaceName;
 use crate::kernel::KernelError;
 use crate::netlink::{NetlinkError, NoSuchInterface};
+use crate::privileges::MissingCapabilities;
 use crate::routes;
 
 /// Bringing an instance up or down, or looking at it, failed.
 #[derive(Debug, Error)]
 pub enum InstanceError {
     /// The caller lacks capabilities.
-    #[error("not permitted: {} missing; run as root, or give the program these capabilities", .0.join(", "))]
-    NotPermitted(Vec<String>),
+    #[error(transparent)]
+    NotPermitted(#[from] MissingCapabilities),
     /// Another agent holds the instance.
     #[error(
-        "the instance is held by the process {pid}; stop that one first, or give this instance another `name`"
+        "the instance is held by {holder}; stop that one first, or give this instance another `name`"
     )]
     Running {
-        /// Its process id, as far as it is known.
-        pid: String,
+        /// Its process id and command line, as far as they are known.
+        holder: String,
     },
     /// Another instance has its rules or routes there.
     #[error(
@@ -131,34 +131,5 @@ impl InstanceError {
             Self::PlanRoutes(error) => matches!(error, routes::PlanError::Conflicts(_)),
             _ => false,
         }
-    }
-}
-
-/// Refuses early and completely, rather than at the first call that fails.
-///
-/// # Errors
-/// [`InstanceError::NotPermitted`] with the capabilities that are missing.
-pub fn check_capabilities() -> Result<(), InstanceError> {
-    const NEEDED: [Capability; 3] = [
-        Capability::CAP_BPF,
-        Capability::CAP_NET_ADMIN,
-        Capability::CAP_PERFMON,
-    ];
-    let effective =
-        |capability| caps::has_cap(None, CapSet::Effective, capability).unwrap_or(false);
-    // CAP_SYS_ADMIN stands for both BPF capabilities, as it did before they existed.
-    let has = |capability| {
-        effective(capability)
-            || (capability != Capability::CAP_NET_ADMIN && effective(Capability::CAP_SYS_ADMIN))
-    };
-    let missing: Vec<String> = NEEDED
-        .into_iter()
-        .filter(|&capability| !has(capability))
-        .map(|capability| capability.to_string())
-        .collect();
-    if missing.is_empty() {
-        Ok(())
-    } else {
-        Err(InstanceError::NotPermitted(missing))
     }
 }

@@ -48,31 +48,61 @@ impl Lock {
         // Also one that an earlier version has made.
         file.set_permissions(Permissions::from_mode(PRIVATE))
             .map_err(failed("close the lock to others", &path))?;
-        let mut holder = String::new();
-        let _ = file.read_to_string(&mut holder);
+        let mut pid = String::new();
+        let _ = file.read_to_string(&mut pid);
         let mut locked = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(locked) => locked,
             Err((_, Errno::EWOULDBLOCK)) => {
                 return Err(InstanceError::Running {
-                    pid: holder.trim().to_owned(),
+                    holder: in_words(pid.trim()),
                 });
             }
             Err((_, errno)) => return Err(failed("lock", &path)(errno.into())),
         };
-        // For the message above only; the lock itself is the kernel's.
+        // For the message above only; the lock itself is the kernel's. A full disk must not keep
+        // anybody from taking the instance down.
         let note = |file: &mut File| {
             file.set_len(0)?;
             file.rewind()?;
             writeln!(file, "{}", std::process::id())
         };
-        note(&mut locked).map_err(failed("write the lock", &path))?;
+        if let Err(error) = note(&mut locked) {
+            tracing::warn!(path = %path.display(), %error, "cannot note who holds the instance");
+        }
         Ok(Self { _file: locked })
+    }
+}
+
+/// The process of that id, with its command line while it is there.
+fn in_words(pid: &str) -> String {
+    if pid.is_empty() {
+        return "another process".to_owned();
+    }
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let line = String::from_utf8_lossy(&line);
+    let words: Vec<_> = line.split('\0').filter(|word| !word.is_empty()).collect();
+    match words.as_slice() {
+        [] => format!("the process {pid}"),
+        words => format!("the process {pid} (`{}`)", words.join(" ")),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn holder_is_named_with_its_command_line() {
+        let own = std::process::id().to_string();
+        let told = in_words(&own);
+        let program = std::env::args().next().unwrap();
+        assert!(
+            told.starts_with(&format!("the process {own} (`{program}")),
+            "{told}"
+        );
+        assert_eq!(in_words("4194305"), "the process 4194305");
+        assert_eq!(in_words(""), "another process");
+    }
 
     #[test]
     fn lock_is_closed_to_others_also_an_existing_one() {
