@@ -4,11 +4,11 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use splitter_common::counters::FlowEvent;
 use splitter_common::flow::{Class, FlowEntry};
 
+use crate::clock::monotonic_ns;
 use crate::config::Family;
 use crate::kernel::{Dataplane, FlowRecord, KernelError};
 
@@ -201,12 +201,6 @@ fn keep_largest(records: &mut Vec<FlowRecord>, limit: usize) {
 
 fn seconds_between(earlier_ns: u64, now_ns: u64) -> f64 {
     Duration::from_nanos(now_ns.saturating_sub(earlier_ns)).as_secs_f64()
-}
-
-/// `CLOCK_MONOTONIC`, the clock of all times in the flow table.
-fn monotonic_ns() -> u64 {
-    // The clock exists on every Linux; a zero would only make flows look young.
-    clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |time| Duration::from(time).as_nanos() as u64)
 }
 
 impl fmt::Display for FlowRow {

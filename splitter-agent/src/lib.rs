@@ -3,6 +3,7 @@
 
 pub mod advise;
 pub mod agent;
+mod clock;
 pub mod config;
 pub mod control;
 pub mod doctor;
