@@ -18,7 +18,7 @@ mod tc;
 pub use attach::AttachedMode;
 pub use calibrate::CalibrationError;
 pub use dataplane::{Dataplane, FlowRecord};
-pub use error::KernelError;
+pub use error::{KernelError, OtherProgram};
 pub use load::LoadOptions;
 pub use object::{Object, PROGRAM};
 pub use pins::Pins;

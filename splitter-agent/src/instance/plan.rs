@@ -8,7 +8,7 @@ use splitter_common::flow::{FlowEntry, FlowKeyV4, FlowKeyV6};
 
 use super::{InstanceError, State, attached_mode};
 use crate::config::{AttachMode, Config, Family, InterfaceName};
-use crate::kernel::{AttachedMode, Dataplane, Object};
+use crate::kernel::{AttachedMode, Dataplane, KernelError, Object, OtherProgram};
 use crate::netlink::Interfaces;
 use crate::routes;
 
@@ -157,8 +157,15 @@ fn attachments(inputs: &Inputs<'_>) -> Result<Vec<Attachment>, InstanceError> {
     let program_id = dataplane.map(Dataplane::program_id).transpose()?;
     let mut attachments = Vec::new();
     for name in &config.lan {
-        interfaces.named(name)?;
+        let interface = interfaces.named(name)?;
         let present = program_id.and_then(|id| attached_mode(interfaces, name, id));
+        // The kernel runs one XDP program on an interface, in whichever mode.
+        if let (None, Some(other)) = (present, interface.xdp) {
+            return Err(InstanceError::Kernel(KernelError::Busy {
+                interface: name.to_string(),
+                program: Some(OtherProgram::of_id(other.program_id)),
+            }));
+        }
         let action = match (present, config.attach) {
             (None, _) => AttachmentAction::Attach,
             (Some(AttachedMode::Generic), AttachMode::Native)

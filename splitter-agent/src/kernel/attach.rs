@@ -78,6 +78,7 @@ fn attach_as(
                 },
                 Some(libc::EBUSY | libc::EEXIST) => KernelError::Busy {
                     interface: interface.clone(),
+                    program: None,
                 },
                 Some(
                     errno @ (libc::EOPNOTSUPP
