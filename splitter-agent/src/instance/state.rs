@@ -72,7 +72,8 @@ impl State {
             .map_err(|source| InstanceError::State { path, source })
     }
 
-    /// Replaces the file in one step: a crash leaves the old or the new.
+    /// Replaces the file in one step: a crash leaves the old or the new. What it says already is not
+    /// written again, so that a full disk does not hinder repairs.
     pub(super) fn write(&self, directory: &Path) -> Result<(), InstanceError> {
         let (path, new) = (file(directory), directory.join("state.json.new"));
         let failed = |path: &Path| {
@@ -87,6 +88,9 @@ impl State {
             path: path.clone(),
             source,
         })?;
+        if std::fs::read(&path).is_ok_and(|old| old == text) {
+            return Ok(());
+        }
         let write = || {
             // One that a crash has left keeps its mode.
             match std::fs::remove_file(&new) {
@@ -100,7 +104,11 @@ impl State {
                 .open(&new)?
                 .write_all(&text)
         };
-        write().map_err(failed(&new))?;
+        write().map_err(|source| {
+            // Half of it is of no use, and takes room.
+            let _ = std::fs::remove_file(&new);
+            failed(&new)(source)
+        })?;
         std::fs::rename(&new, &path).map_err(failed(&path))
     }
 

@@ -41,6 +41,8 @@ impl Dataplane {
     /// # Errors
     /// See [`KernelError`]. Whatever was pinned before the failure is removed.
     pub fn load(object: &Object, pins: &Pins, options: &LoadOptions) -> Result<Self, KernelError> {
+        // Of an agent that was killed here: the program, which is pinned last, is not there.
+        pins.remove()?;
         pins.prepare()?;
         load::load(object, pins, options).inspect_err(|_| {
             // The first error is the one to tell; pins that stay are found by
