@@ -110,6 +110,7 @@ impl Agent {
         match self.instance.up(&self.lock, Owner::Run).await {
             Ok(up) => {
                 self.monitor.replace(up.dataplane)?;
+                self.monitor.count_repair();
                 self.report(&up.attached);
                 self.last_plan.clear();
                 Ok(())

@@ -69,6 +69,7 @@ families! {
     entries: "flow_table_entries", Gauge, "Entries in the flow table, as of the last sweep";
     capacity: "flow_table_capacity", Gauge, "Entries that the flow table has room for";
     completion: "flow_completion_seconds", Histogram, "Time from a flow's first packet to its first FIN or RST at this border";
+    repairs: "repairs_total", Counter, "Times that rules, routes, settings or attachments were changed by somebody else and put back, since the agent started";
     attached: "attached_interfaces", Gauge, "Interfaces that the program is attached to";
     threshold: "threshold", Gauge, "Packets or bytes up to which a flow is short";
     shadow: "shadow", Gauge, "Whether packets are only classified and counted, and not marked";
@@ -221,6 +222,7 @@ impl SplitterCollector {
 
     fn encode_agent(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let families = &self.families;
+        counter(encoder, &families.repairs, self.monitor.repairs())?;
         let policy = self.monitor.dataplane().policy().map_err(unreadable)?;
         let unit = if policy.unit == Unit::BYTES {
             "bytes"

@@ -1,5 +1,6 @@
 //! The running instance, as its sweeper and its scrapes share it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,7 @@ pub struct Monitor {
     sizes: Mutex<Sizes>,
     figures: Arc<Figures>,
     since: Instant,
+    repairs: AtomicU64,
 }
 
 /// What became of the flows that were started, as far as this agent saw it.
@@ -57,6 +59,7 @@ impl Monitor {
             sizes: Mutex::default(),
             figures: Arc::default(),
             since: Instant::now(),
+            repairs: AtomicU64::new(0),
         })
     }
 
@@ -158,6 +161,16 @@ impl Monitor {
     pub fn evictions(&self) -> u64 {
         let ledger = lock(&self.ledger);
         ledger.evicted_before + ledger.evicted
+    }
+
+    /// Notes that something was put back.
+    pub fn count_repair(&self) {
+        self.repairs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often something was put back since this agent began to watch.
+    pub fn repairs(&self) -> u64 {
+        self.repairs.load(Ordering::Relaxed)
     }
 
     /// The maps and pins.
