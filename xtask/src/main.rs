@@ -11,6 +11,7 @@ mod project;
 mod reproduction;
 mod setup;
 mod test;
+mod vm_test;
 
 use std::process::ExitCode;
 
@@ -35,6 +36,8 @@ enum Task {
     BuildEbpf(ebpf::Arguments),
     /// Run every check that continuous integration runs.
     Test(test::Arguments),
+    /// Load, attach and try the kernel programs and the agent on other kernels, under qemu.
+    VmTest(vm_test::Arguments),
     /// Measure on this machine, in network namespaces, what the splitter buys.
     Demo(demo::Arguments),
     /// Measure what the splitter costs a packet, in ns.
@@ -67,6 +70,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::Setup(arguments) => setup::task(&arguments),
         Task::BuildEbpf(arguments) => ebpf::task(&project, &arguments),
         Task::Test(arguments) => test::task(&project, &arguments),
+        Task::VmTest(arguments) => vm_test::task(&project, &arguments),
         Task::Demo(arguments) => demo::task(&project, &arguments),
         Task::BenchDatapath(arguments) => bench::datapath::task(&project, &arguments),
         Task::BenchCodec(arguments) => bench::codec::task(&project, &arguments),

@@ -107,7 +107,7 @@ impl Apt {
         }
     }
 
-    fn update(&mut self, elevation: Elevation) -> Result<()> {
+    pub(super) fn update(&mut self, elevation: Elevation) -> Result<()> {
         self.updated = true;
         run_script(UPDATE, &[], elevation, "Fetching package lists")
     }

@@ -100,6 +100,14 @@ pub(crate) fn ensure(purposes: &[Purpose]) -> Result<Outcome> {
     Ok(verdict(&missing(purposes), &plan))
 }
 
+/// Fetches the package lists, where that is allowed.
+pub(crate) fn refresh_package_lists() -> Result<()> {
+    match apt::elevation() {
+        Ok(elevation) => apt::Apt::new().update(elevation),
+        Err(reason) => anyhow::bail!(reason),
+    }
+}
+
 /// The directory in which the linker that `setup` built lies.
 pub(crate) fn bpf_linker_directory() -> Result<std::path::PathBuf> {
     Ok(bpf_linker_root()?.join("bin"))

@@ -11,6 +11,8 @@ pub(crate) enum Purpose {
     Test,
     /// `build-ebpf`: compile the kernel programs from source.
     Ebpf,
+    /// `vm-test`: boot other kernels.
+    Vm,
     /// `ns3`: hold the simulator against ns-3. Large, and not part of what is installed unless it is
     /// asked for.
     Ns3,
@@ -18,7 +20,7 @@ pub(crate) enum Purpose {
 
 impl Purpose {
     /// What is installed unless something else is asked for.
-    pub(crate) const ALL: [Purpose; 3] = [Purpose::Demo, Purpose::Test, Purpose::Ebpf];
+    pub(crate) const ALL: [Purpose; 4] = [Purpose::Demo, Purpose::Test, Purpose::Ebpf, Purpose::Vm];
 }
 
 /// One thing that must be there.
@@ -73,6 +75,7 @@ pub(crate) const LLVM_VERSION: &str = "22";
 const RUN: &[Purpose] = &[Purpose::Demo, Purpose::Test];
 const TEST: &[Purpose] = &[Purpose::Test];
 const EBPF: &[Purpose] = &[Purpose::Ebpf];
+const VM: &[Purpose] = &[Purpose::Vm];
 const NS3: &[Purpose] = &[Purpose::Ns3];
 
 /// Everything, in the order in which it is shown and installed.
@@ -126,6 +129,13 @@ pub(crate) static NEEDS: &[Need] = &[
         &["prometheus"],
         "a real Prometheus to scrape the agent",
     ),
+    program(
+        VM,
+        "qemu-system-x86_64",
+        &["qemu-system-x86"],
+        "virtual machines for other kernels",
+    ),
+    program(VM, "xz", &["xz-utils"], "unpacks modules of those kernels"),
     component("fmt", "rustfmt", "formatting check"),
     component("clippy", "clippy", "lints"),
     program(

@@ -21,6 +21,7 @@ use crate::{
     ebpf::{self, Verdict},
     project::{Project, is_root},
     setup::{self, Outcome, Purpose},
+    vm_test,
 };
 
 /// Nothing to leave checks out: a check that can be left out is one that is.
@@ -169,6 +170,10 @@ fn steps(project: &Project, arguments: &Arguments) -> Vec<Step> {
         steps.push(step(fuzz.name(), move || fuzz.check()));
     }
     let (root, target) = (project.root.clone(), project.target.clone());
+    steps.push(step("other kernels", move || {
+        try_other_kernels(&Project { root, target })
+    }));
+    let (root, target) = (project.root.clone(), project.target.clone());
     steps.push(step(
         "kernel programs are what the source makes",
         move || check_ebpf(&Project { root, target }),
@@ -222,6 +227,23 @@ fn run_tests(tests: Run, skips: PathBuf) -> Result<Tally> {
     if !status.success() && tally.failed() == 0 {
         // Did not compile, or died without a result.
         tally.add(Tally::failure("cargo test ended without success"));
+    }
+    Ok(tally)
+}
+
+/// What cannot be tried for want of qemu or a kernel is skipped.
+fn try_other_kernels(project: &Project) -> Result<Tally> {
+    let report = vm_test::run(project)?;
+    println!("{}", vm_test::table(&report.outcomes));
+    let mut tally = Tally::default();
+    for outcome in &report.outcomes {
+        tally.add(match outcome.passed() {
+            true => Tally::success(),
+            false => Tally::failure(&outcome.name()),
+        });
+    }
+    for (kernel, reason) in &report.skipped {
+        tally.add(Tally::skip(kernel, reason));
     }
     Ok(tally)
 }

@@ -1,0 +1,261 @@
+//! The agent as it ships, on this kernel.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::time::TimeSpec;
+use nix::sys::utsname::uname;
+use nix::time::{ClockId, clock_settime};
+use nix::unistd::Pid;
+use serde_json::Value;
+use splitter_common::config::Config;
+use splitter_common::dscp::Dscp;
+
+use super::Row;
+use super::network::{Arrived, Capture, GATEWAYS, LAN, Network, TUNNELS, count_clsact};
+
+const SPLITTER: &str = "/bin/splitter";
+/// Of `tests/programs.rs`; more would take too long, for each test loads the programs anew.
+const PROGRAM_TESTS: [&str; 2] = [
+    "every_shape_comes_out_as_on_the_host",
+    "the_tap_notes_tcp_flows_and_lets_everything_go_on",
+];
+const CONFIG: &str = "/run/splitter.toml";
+const THRESHOLD: usize = 40;
+/// The flow has to leave the short tunnel between two packets.
+const PAUSE: Duration = Duration::from_millis(15);
+/// Longer than the agent leaves between two sweeps of its table.
+const SWEPT: Duration = Duration::from_secs(6);
+
+/// Loading takes seconds here, so the agent loads its programs once.
+pub(crate) fn try_all(network: &Network, tell: impl Fn(Row)) -> Result<()> {
+    let try_out = |name, attempt: fn(&Network) -> Result<Vec<&'static str>>| {
+        eprintln!("{name}");
+        tell(Row::of_agent(name, attempt(network)));
+    };
+    try_out("agent: splits natively", |network| split(network, "native"));
+    try_out("agent: splits generically", |network| {
+        split(network, "generic")
+    });
+    try_out("agent: wall clock jumps", wall_clock_jumps);
+    try_out("agent: goes down", go_down);
+    try_out("agent: taps", tap);
+    try_out("programs as on the host", |_| program_tests());
+    Ok(())
+}
+
+/// What this kernel has for programs of traffic control.
+pub(crate) fn expected_hook() -> Result<&'static str> {
+    let system = uname()?;
+    let release = system.release().to_string_lossy().into_owned();
+    let mut numbers = release
+        .split('.')
+        .map(|number| number.parse::<u32>().unwrap_or(0));
+    let version = (numbers.next(), numbers.next());
+    Ok(if version >= (Some(6), Some(6)) {
+        "tcx"
+    } else {
+        "clsact"
+    })
+}
+
+/// Short until the threshold, then long, by mark and by tunnel.
+fn split(network: &Network, mode: &'static str) -> Result<Vec<&'static str>> {
+    configure(mode)?;
+    let up = json(&["up"])?;
+    let attached = &up["attached"];
+    ensure!(attached[0]["mode"] == mode, "attached as {attached}");
+    let before = packets_of_class(&json(&["status"])?, "short");
+    let captures = [network.capture(0)?, network.capture(1)?];
+    network.connect()?.send(2 * THRESHOLD, PAUSE)?;
+
+    let [first, second] = captures.map(Capture::packets);
+    let (first, second) = (first?, second?);
+    let all_have = |packets: &[Arrived], mark: Dscp| {
+        let mark = mark.value();
+        packets.iter().all(|packet| packet.dscp == mark)
+    };
+    ensure!(
+        all_have(&first, Config::DEFAULT_SHORT_MARK)
+            && all_have(&second, Config::DEFAULT_LONG_MARK),
+        "marks in the short tunnel {first:?}, in the long one {second:?}"
+    );
+    ensure!(
+        first.len() >= THRESHOLD && second.len() >= THRESHOLD / 2,
+        "{} packets in the short tunnel and {} in the long one",
+        first.len(),
+        second.len()
+    );
+    let status = json(&["status"])?;
+    let counted = packets_of_class(&status, "short") - before;
+    ensure!(
+        counted == THRESHOLD as u64,
+        "{counted} packets were taken for those of a short flow: {status}"
+    );
+    Ok(vec![mode])
+}
+
+/// Nothing is left, and packets go on.
+fn go_down(network: &Network) -> Result<Vec<&'static str>> {
+    let mut connection = network.connect()?;
+    json(&["down"])?;
+    ensure!(json(&["status"])?["up"] == false, "it is up after `down`");
+    connection.send(1, Duration::ZERO)?;
+    let left = Path::new("/sys/fs/bpf/splitter").exists();
+    ensure!(!left, "something is left in the BPF file system");
+    Ok(Vec::new())
+}
+
+fn packets_of_class(status: &Value, class: &str) -> u64 {
+    let traffic = status["traffic"].as_array().into_iter().flatten();
+    traffic
+        .filter(|it| it["class"] == class)
+        .filter_map(|it| it["packets"].as_u64())
+        .sum()
+}
+
+/// Flows are noted at both ends of the router, by whatever hook this kernel has; and nothing is left.
+fn tap(network: &Network) -> Result<Vec<&'static str>> {
+    let egress = format!("{}:egress", TUNNELS[0]);
+    let mut command = Command::new(SPLITTER);
+    command.args(["tap", "--json", LAN, &egress]);
+    let (child, _log) = start(command, "noting flows")?;
+    let mut connection = network.connect()?;
+    connection.send(5, Duration::ZERO)?;
+    let told = end(child)?;
+    let told: Value = serde_json::from_str(&told).with_context(|| format!("told {told}"))?;
+    let hook = expected_hook()?;
+    for place in [0, 1] {
+        ensure!(
+            told["hooks"][place] == hook,
+            "attached by {}",
+            told["hooks"]
+        );
+    }
+    let port = connection.port()?;
+    let mut flows = told["flows"].as_array().into_iter().flatten();
+    let flow = flows
+        .find(|flow| flow["source_port"] == port)
+        .with_context(|| format!("the flow was not noted: {told}"))?;
+    let seen = flow["seen"].as_array().map(Vec::len);
+    ensure!(
+        seen == Some(2),
+        "the flow was not seen at both points: {flow}"
+    );
+    // One that was there before would stay; this kernel has none.
+    let qdiscs = count_clsact()?;
+    ensure!(qdiscs == 0, "{qdiscs} clsact queueing disciplines are left");
+    Ok(vec![hook])
+}
+
+/// Times in the table are of a clock that nobody can set.
+fn wall_clock_jumps(network: &Network) -> Result<Vec<&'static str>> {
+    let mut command = Command::new(SPLITTER);
+    command.args(["-c", CONFIG, "run"]);
+    let (child, _log) = start(command, "serving")?;
+    let mut connection = network.connect()?;
+    connection.send(2 * THRESHOLD, Duration::ZERO)?;
+    let port = connection.port()?;
+    let before = flow(port)?;
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+    const DAY: Duration = Duration::from_secs(86_400);
+    for jumped in [now + 3_650 * DAY, now.saturating_sub(DAY).max(DAY)] {
+        clock_settime(ClockId::CLOCK_REALTIME, TimeSpec::from_duration(jumped))?;
+        thread::sleep(SWEPT / 2);
+        connection.send(1, Duration::ZERO)?;
+    }
+    let after = flow(port)?;
+    ensure!(
+        after["class"] == "long" && after["packets"].as_u64() > before["packets"].as_u64(),
+        "{before} became {after}"
+    );
+    let age = after["age_s"].as_f64().unwrap_or(f64::MAX);
+    ensure!(age < 60.0, "{after}");
+    end(child)?;
+    Ok(Vec::new())
+}
+
+fn flow(port: u16) -> Result<Value> {
+    let listing = json(&["flows"])?;
+    let mut flows = listing["flows"].as_array().into_iter().flatten();
+    flows
+        .find(|flow| flow["source_port"] == port)
+        .cloned()
+        .with_context(|| format!("the flow is not in the table: {listing}"))
+}
+
+/// Every shape of packet comes out of the programs as out of the same code on the host.
+fn program_tests() -> Result<Vec<&'static str>> {
+    let output = Command::new("/bin/programs")
+        .args(["--exact", "--test-threads=1"])
+        .args(PROGRAM_TESTS)
+        .output()?;
+    let told = String::from_utf8_lossy(&output.stdout);
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    let all_ran = told.contains(&format!("ok. {} passed", PROGRAM_TESTS.len()));
+    ensure!(
+        all_ran && !complaints.contains("SKIPPED"),
+        "{told}{complaints}"
+    );
+    Ok(Vec::new())
+}
+
+fn configure(mode: &str) -> Result<()> {
+    let text = format!(
+        "lan = '{LAN}'\n[flows]\ntable_size = 1024\nthreshold = {THRESHOLD}\n\
+         [short]\ndevice = '{}'\ngateway = '{}'\n[long]\ndevice = '{}'\ngateway = '{}'\n\
+         [attach]\nmode = '{mode}'\n",
+        TUNNELS[0], GATEWAYS[0], TUNNELS[1], GATEWAYS[1],
+    );
+    Ok(std::fs::write(CONFIG, text)?)
+}
+
+/// Runs the agent to its end; what it printed.
+fn json(arguments: &[&str]) -> Result<Value> {
+    eprintln!("splitter {}", arguments.join(" "));
+    let output = Command::new(SPLITTER)
+        .args(["-c", CONFIG, "--json"])
+        .args(arguments)
+        .output()?;
+    let told = String::from_utf8_lossy(&output.stdout);
+    if !output.status.success() {
+        let log = String::from_utf8_lossy(&output.stderr);
+        bail!("`splitter {}`: {told} {log}", arguments.join(" "));
+    }
+    serde_json::from_str(&told).with_context(|| format!("told {told}"))
+}
+
+/// Starts the agent and waits until its log says so.
+fn start(mut command: Command, ready: &str) -> Result<(Child, BufReader<ChildStderr>)> {
+    eprintln!("{command:?}");
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut log = BufReader::new(child.stderr.take().context("it was asked for")?);
+    let mut told = String::new();
+    while log.read_line(&mut told)? > 0 {
+        eprint!("{told}");
+        if told.contains(ready) {
+            return Ok((child, log));
+        }
+    }
+    bail!("it ended early: {told}");
+}
+
+/// Ends it with SIGTERM; what it printed.
+fn end(mut child: Child) -> Result<String> {
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM)?;
+    let mut told = String::new();
+    let mut output = child.stdout.take().context("it was asked for")?;
+    output.read_to_string(&mut told)?;
+    let status = child.wait()?;
+    ensure!(status.success(), "it ended with {status}");
+    Ok(told)
+}

@@ -1,0 +1,241 @@
+//! A border router, which is this machine, between a site and two tunnels.
+//!
+//! ```text
+//! site0 ── lan0 border tun0 ── far0 server
+//!                      tun1 ── far1
+//! ```
+//!
+//! Made through netlink: the machine has no programs besides ours.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd as _;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use futures_util::TryStreamExt as _;
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
+use nix::sched::{CloneFlags, setns, unshare};
+use rtnetlink::{Handle, LinkUnspec, LinkVeth, RouteMessageBuilder};
+use socket2::{Domain, Protocol, Socket, Type};
+
+pub(crate) const LAN: &str = "lan0";
+pub(crate) const TUNNELS: [&str; 2] = ["tun0", "tun1"];
+pub(crate) const GATEWAYS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 2, 2), Ipv4Addr::new(10, 0, 3, 2)];
+/// Reached through either tunnel.
+const SERVER: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 0, 9, 9), 5001);
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(crate) struct Network {
+    site: Space,
+    far: Space,
+}
+
+/// A network namespace.
+struct Space(File);
+
+/// A TCP connection from the site to the server, which sends back what it gets.
+pub(crate) struct Connection(TcpStream);
+
+/// TCP packets as they come out of a tunnel.
+pub(crate) struct Capture(Socket);
+
+/// What matters of a packet that came out of a tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Arrived {
+    pub(crate) dscp: u8,
+}
+
+impl Network {
+    pub(crate) fn build() -> Result<Self> {
+        let network = Self {
+            site: Space::new()?,
+            far: Space::new()?,
+        };
+        std::fs::write("/proc/sys/net/ipv4/ip_forward", "1")?;
+        with_netlink(async |it| {
+            cable(it, LAN, "site0", &network.site).await?;
+            for (tunnel, far) in TUNNELS.into_iter().zip(["far0", "far1"]) {
+                cable(it, tunnel, far, &network.far).await?;
+            }
+            set_up(it, "lo", None).await?;
+            set_up(it, LAN, Some([10, 0, 1, 1])).await?;
+            set_up(it, TUNNELS[0], Some([10, 0, 2, 1])).await?;
+            set_up(it, TUNNELS[1], Some([10, 0, 3, 1])).await?;
+            add_default_route(it, GATEWAYS[0]).await
+        })?;
+        network.site.enter(|| {
+            with_netlink(async |it| {
+                set_up(it, "site0", Some([10, 0, 1, 2])).await?;
+                add_default_route(it, Ipv4Addr::new(10, 0, 1, 1)).await
+            })
+        })?;
+        network.far.enter(|| {
+            with_netlink(async |it| {
+                set_up(it, "lo", Some(SERVER.0.octets())).await?;
+                set_up(it, "far0", Some(GATEWAYS[0].octets())).await?;
+                set_up(it, "far1", Some(GATEWAYS[1].octets())).await?;
+                add_default_route(it, Ipv4Addr::new(10, 0, 2, 1)).await
+            })
+        })?;
+        let listener = network.far.enter(|| TcpListener::bind(SERVER))?;
+        thread::spawn(move || serve(&listener));
+        Ok(network)
+    }
+
+    /// Opens a connection and gets some bytes back.
+    pub(crate) fn check_reachable(&self) -> Result<()> {
+        self.connect()?.send(3, Duration::ZERO)
+    }
+
+    pub(crate) fn connect(&self) -> Result<Connection> {
+        let connect = || TcpStream::connect_timeout(&SERVER.into(), PATIENCE);
+        let stream = self
+            .site
+            .enter(connect)
+            .context("cannot reach the server")?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Connection(stream))
+    }
+
+    /// Captures at the far end of a tunnel from now on.
+    pub(crate) fn capture(&self, tunnel: usize) -> Result<Capture> {
+        let device = format!("far{tunnel}");
+        let socket = self.far.enter(|| {
+            let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::TCP))?;
+            socket.bind_device(Some(device.as_bytes()))?;
+            socket.set_nonblocking(true)?;
+            Ok::<_, std::io::Error>(socket)
+        });
+        Ok(Capture(socket.context("cannot capture")?))
+    }
+}
+
+impl Connection {
+    /// Sends so many small packets with a pause after each, and waits until they have come back.
+    pub(crate) fn send(&mut self, packets: usize, pause: Duration) -> Result<()> {
+        let (message, mut answer) = ([7; 100], [0; 100]);
+        for number in 1..=packets {
+            let lost = || format!("packet {number} of {packets} was lost");
+            self.0.write_all(&message).with_context(lost)?;
+            self.0.read_exact(&mut answer).with_context(lost)?;
+            ensure!(answer == message, "packet {number} came back changed");
+            thread::sleep(pause);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn port(&self) -> Result<u16> {
+        Ok(self.0.local_addr()?.port())
+    }
+}
+
+impl Capture {
+    /// All that has arrived until now.
+    pub(crate) fn packets(self) -> Result<Vec<Arrived>> {
+        let (mut socket, mut packet) = (self.0, [0; 2048]);
+        let mut packets = Vec::new();
+        loop {
+            match socket.read(&mut packet) {
+                // A raw socket hands over the IP header.
+                Ok(length) if length >= 20 => packets.push(Arrived {
+                    dscp: packet[1] >> 2,
+                }),
+                Ok(_) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(packets),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+impl Space {
+    fn new() -> Result<Self> {
+        let make = || {
+            unshare(CloneFlags::CLONE_NEWNET)?;
+            File::open("/proc/thread-self/ns/net")
+        };
+        let made = thread::scope(|scope| scope.spawn(make).join().expect("no panic"));
+        made.map(Self).context("cannot make a network namespace")
+    }
+
+    /// Runs `work` on a thread of its own in there.
+    fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        let inside = || {
+            setns(&self.0, CloneFlags::CLONE_NEWNET).expect("this is root");
+            work()
+        };
+        thread::scope(|scope| scope.spawn(inside).join().expect("no panic"))
+    }
+}
+
+/// Sends back what each connection sends.
+fn serve(listener: &TcpListener) {
+    for stream in listener.incoming().flatten() {
+        thread::spawn(move || {
+            let _ = stream.set_nodelay(true);
+            let (mut reader, mut writer) = (&stream, &stream);
+            let _ = std::io::copy(&mut reader, &mut writer);
+        });
+    }
+}
+
+/// Talks to the kernel about the network namespace of this thread.
+fn with_netlink<T>(work: impl AsyncFnOnce(&Handle) -> Result<T>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let (connection, handle, _) = rtnetlink::new_connection()?;
+        tokio::spawn(connection);
+        work(&handle).await
+    })
+}
+
+/// How many devices of this namespace have a `clsact` queueing discipline.
+pub(crate) fn count_clsact() -> Result<usize> {
+    with_netlink(async |it| {
+        let qdiscs: Vec<TcMessage> = it.qdisc().get().execute().try_collect().await?;
+        let is_clsact =
+            |it: &&TcMessage| it.attributes.contains(&TcAttribute::Kind("clsact".into()));
+        Ok(qdiscs.iter().filter(is_clsact).count())
+    })
+}
+
+pub(crate) fn remove_clsact(device: &str) -> Result<()> {
+    let index = nix::net::if_::if_nametoindex(device)?.cast_signed();
+    with_netlink(async |it| {
+        let mut removal = it.qdisc().del(index);
+        removal.message_mut().header.parent = TcHandle::CLSACT;
+        Ok(removal.execute().await?)
+    })
+}
+
+async fn cable(netlink: &Handle, here: &str, there: &str, space: &Space) -> Result<()> {
+    let veth = LinkVeth::new(here, there).build();
+    let made = netlink.link().add(veth).execute().await;
+    made.with_context(|| format!("cannot make the pair {here} and {there}"))?;
+    let moved = LinkUnspec::new_with_name(there).setns_by_fd(space.0.as_raw_fd());
+    netlink.link().set(moved.build()).execute().await?;
+    Ok(())
+}
+
+/// Sets a device up, with an address in a network of 256.
+async fn set_up(netlink: &Handle, device: &str, address: Option<[u8; 4]>) -> Result<()> {
+    let up = LinkUnspec::new_with_name(device).up().build();
+    netlink.link().set(up).execute().await?;
+    if let Some(address) = address {
+        let index = nix::net::if_::if_nametoindex(device)?;
+        let address = IpAddr::from(address);
+        netlink.address().add(index, address, 24).execute().await?;
+    }
+    Ok(())
+}
+
+async fn add_default_route(netlink: &Handle, gateway: Ipv4Addr) -> Result<()> {
+    let route = RouteMessageBuilder::<Ipv4Addr>::new().gateway(gateway);
+    Ok(netlink.route().add(route.build()).execute().await?)
+}

@@ -1,0 +1,114 @@
+//! Every program of every object by itself: the verifier takes it, it can be attached, and packets
+//! pass a device that it is attached to.
+
+use anyhow::{Context as _, Result, bail};
+use aya::programs::tc::qdisc_add_clsact;
+use aya::programs::{Program, ProgramError, SchedClassifier, TcAttachType, Xdp, XdpMode};
+use aya::{Ebpf, EbpfLoader};
+use splitter_agent::config::PacketLog;
+use splitter_agent::kernel::Object;
+
+use super::Row;
+use super::agent::expected_hook;
+use super::network::{LAN, Network, remove_clsact};
+
+/// No table needs more here, and a machine has little memory.
+const TABLE_SIZE: u32 = 1024;
+
+pub(crate) fn try_all(network: &Network, tell: impl Fn(Row)) -> Result<()> {
+    for (level, name) in [
+        (PacketLog::Off, "splitter.o"),
+        (PacketLog::Trace, "splitter-log.o"),
+    ] {
+        let object = Object::for_level(level)?;
+        let mut ebpf = load(object.bytes()).with_context(|| format!("cannot load {name}"))?;
+        let mut programs: Vec<_> = ebpf.programs_mut().collect();
+        programs.sort_by_key(|(name, _)| name.to_owned());
+        for (program_name, program) in programs {
+            tell(try_one(network, name, program_name, program));
+        }
+    }
+    Ok(())
+}
+
+/// With small tables, whatever they are called.
+fn load(object: &[u8]) -> Result<Ebpf> {
+    let parsed = aya_obj::Object::parse(object)?;
+    let mut loader = EbpfLoader::new();
+    for (name, map) in &parsed.maps {
+        if map.max_entries() > TABLE_SIZE {
+            loader.map_max_entries(name, TABLE_SIZE);
+        }
+    }
+    Ok(loader.load(object)?)
+}
+
+fn try_one(network: &Network, object: &'static str, name: &str, program: &mut Program) -> Row {
+    let mut row = Row {
+        name: name.to_owned(),
+        object: Some(object),
+        attached: Vec::new(),
+        verified_instructions: None,
+        passed: true,
+        problem: None,
+    };
+    if let Err(error) = load_and_attach(network, program, &mut row) {
+        row.passed = false;
+        row.problem = Some(format!("{error:#}"));
+    }
+    row
+}
+
+fn load_and_attach(network: &Network, program: &mut Program, row: &mut Row) -> Result<()> {
+    match program {
+        Program::Xdp(xdp) => {
+            xdp.load().map_err(refused)?;
+            row.verified_instructions = xdp.info()?.verified_instruction_count();
+            for (mode, name) in [(XdpMode::Driver, "native"), (XdpMode::Skb, "generic")] {
+                pass_xdp(network, xdp, mode).context(name)?;
+                row.attached.push(name);
+            }
+        }
+        Program::SchedClassifier(classifier) => {
+            classifier.load().map_err(refused)?;
+            row.verified_instructions = classifier.info()?.verified_instruction_count();
+            pass_classifier(network, classifier)?;
+            row.attached.push(expected_hook()?);
+        }
+        other => bail!(
+            "programs of the type {:?} are not known here; teach `splitter-agent/examples/vm_guest` to attach them",
+            other.prog_type()
+        ),
+    }
+    Ok(())
+}
+
+/// The verifier's whole log has a line for each instruction; the reason stands at its end.
+fn refused(error: ProgramError) -> anyhow::Error {
+    let words = error.to_string();
+    let lines: Vec<_> = words.trim_end().lines().collect();
+    let last = lines[lines.len().saturating_sub(8)..].join("\n");
+    anyhow::anyhow!("the verifier refused it: {last}")
+}
+
+fn pass_xdp(network: &Network, program: &mut Xdp, mode: XdpMode) -> Result<()> {
+    let link = program.attach(LAN, mode).context("cannot attach it")?;
+    network.check_reachable()?;
+    Ok(program.detach(link)?)
+}
+
+fn pass_classifier(network: &Network, program: &mut SchedClassifier) -> Result<()> {
+    let by_clsact = expected_hook()? == "clsact";
+    if by_clsact {
+        qdisc_add_clsact(LAN).context("cannot make a clsact queueing discipline")?;
+    }
+    for direction in [TcAttachType::Ingress, TcAttachType::Egress] {
+        let link = program.attach(LAN, direction).context("cannot attach it")?;
+        network.check_reachable()?;
+        program.detach(link)?;
+    }
+    if by_clsact {
+        remove_clsact(LAN)?;
+    }
+    Ok(())
+}

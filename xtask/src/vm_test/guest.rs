@@ -1,0 +1,258 @@
+//! The virtual machine: what is in its memory, and what it says.
+
+use std::{
+    collections::VecDeque,
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+use super::{
+    archive::Archive,
+    kernels::Kernel,
+    report::{Outcome, Row},
+};
+use crate::{
+    command::{self, Run},
+    project::Project,
+};
+
+pub(super) const QEMU: &str = "qemu-system-x86_64";
+
+/// Only emulated: Debian's kernels do not boot on every machine that offers KVM, and what the
+/// verifier does is the same.
+const MACHINE: [&str; 17] = [
+    "-machine",
+    "q35,accel=tcg",
+    "-cpu",
+    "max",
+    "-smp",
+    "1",
+    "-m",
+    "512",
+    "-display",
+    "none",
+    "-monitor",
+    "none",
+    "-serial",
+    "stdio",
+    "-nic",
+    "none",
+    "-no-reboot",
+];
+
+/// With `panic=-1` and `-no-reboot` a panic ends the machine.
+const COMMAND_LINE: &str = "console=ttyS0 quiet panic=-1";
+
+/// A machine takes about half of that where two of them have a processor each.
+const TIMEOUT_SECONDS: &str = "85";
+
+/// What a line of results begins with (`splitter-agent/examples/vm_guest`).
+const MARKER: &str = "VM-TEST ";
+
+/// How much of the console is shown when a machine did not come to its end.
+const KEPT_LINES: usize = 40;
+
+/// Where the agent looks for objects instead of those that it embeds.
+const OBJECT_DIRECTORY: &str = "SPLITTER_EBPF_OBJECT_DIR";
+
+/// Programs for the machine.
+pub(super) struct Guest {
+    /// Path in the machine, and content.
+    files: Vec<(String, Vec<u8>)>,
+    command_line: String,
+    directory: PathBuf,
+}
+
+impl Guest {
+    /// Builds the programs that the machine runs, without need of libraries.
+    pub(super) fn build(project: &Project) -> Result<Self> {
+        let directory = project.target.join("vm-test");
+        let mut cargo = command::cargo()
+            .args(["build", "--locked", "--package", "splitter-agent"])
+            .args(["--bin", "splitter", "--example", "vm_guest"])
+            .args(["--test", "programs", "--target", TARGET])
+            .arg("--message-format=json-render-diagnostics")
+            .arg("--target-dir")
+            .arg(directory.join("build"))
+            .env("RUSTFLAGS", "-Ctarget-feature=+crt-static")
+            .env_remove("CARGO_ENCODED_RUSTFLAGS")
+            .env("CARGO_PROFILE_DEV_STRIP", "symbols")
+            .current_dir(&project.root);
+        let mut built = Vec::new();
+        let status = cargo.stream(|line| built.extend(executable(line)))?;
+        cargo
+            .check(status)
+            .context("cannot build the programs of the virtual machine")?;
+        let mut files = Vec::new();
+        for (path, target) in [
+            ("init", "vm_guest"),
+            ("bin/splitter", "splitter"),
+            ("bin/programs", "programs"),
+        ] {
+            let (_, program) = built
+                .iter()
+                .find(|(name, _)| name == target)
+                .with_context(|| format!("cargo built no program {target}"))?;
+            files.push((path.to_owned(), read(program)?));
+        }
+        let mut command_line = COMMAND_LINE.to_owned();
+        if let Some(objects) = env::var_os(OBJECT_DIRECTORY) {
+            // What the kernel does not know, it puts into the environment of the first process.
+            command_line.push_str(&format!(" {OBJECT_DIRECTORY}=/objects"));
+            for name in ["splitter.o", "splitter-log.o"] {
+                let object = read(&Path::new(&objects).join(name))?;
+                files.push((format!("objects/{name}"), object));
+            }
+        }
+        Ok(Self {
+            files,
+            command_line,
+            directory,
+        })
+    }
+
+    /// Boots the kernel and tells what the machine told.
+    pub(super) fn try_on(&self, kernel: &Kernel) -> Result<Vec<Outcome>> {
+        let initial = self.directory.join(format!("{}.cpio", kernel.series));
+        fs::write(&initial, self.archive(kernel)?)
+            .with_context(|| format!("cannot write {}", initial.display()))?;
+        // `timeout` bounds the machine also when this process is killed; in the foreground it
+        // leaves it within reach of Ctrl-C.
+        let mut run = Run::new("timeout")
+            .args(["--foreground", "--signal=KILL", TIMEOUT_SECONDS, QEMU])
+            .args(MACHINE)
+            .arg("-kernel")
+            .arg(kernel.image())
+            .arg("-initrd")
+            .arg(&initial)
+            .args(["-append", &self.command_line]);
+        let mut console = Console::default();
+        let status = run.stream(|line| console.read(line))?;
+        let outcome = |row| Outcome::new(kernel.series, &kernel.release, row);
+        let mut outcomes: Vec<_> = console.rows.drain(..).map(outcome).collect();
+        if !console.is_done {
+            let said: Vec<_> = console.last_lines.into();
+            let ended = match status.code() {
+                Some(137) | None => format!("was stopped after {TIMEOUT_SECONDS} s"),
+                _ => format!("ended early ({status})"),
+            };
+            outcomes.push(outcome(Row::failed(
+                "the machine",
+                format!("{ended}; it had said last:\n{}", said.join("\n")),
+            )));
+        }
+        Ok(outcomes)
+    }
+
+    fn archive(&self, kernel: &Kernel) -> Result<Vec<u8>> {
+        let mut archive = Archive::default();
+        for directory in [
+            "bin", "dev", "modules", "objects", "proc", "run", "sys", "tmp",
+        ] {
+            archive.add_directory(directory);
+        }
+        archive.add_character_device("dev/console", 5, 1);
+        for (path, content) in &self.files {
+            archive.add_program(path, content);
+        }
+        for (number, module) in kernel.modules().enumerate() {
+            archive.add_program(&format!("modules/{number}.ko"), &read(&module)?);
+        }
+        Ok(archive.finish())
+    }
+}
+
+/// What a machine said so far.
+#[derive(Default)]
+struct Console {
+    rows: Vec<Row>,
+    is_done: bool,
+    last_lines: VecDeque<String>,
+}
+
+impl Console {
+    fn read(&mut self, line: &str) {
+        // A message of the kernel may stand before it on the same line.
+        let told = line.split_once(MARKER).map(|(_, told)| told);
+        match told.and_then(|told| serde_json::from_str(told).ok()) {
+            Some(Told::Row(row)) => self.rows.push(row),
+            Some(Told::Done { done }) => self.is_done = done,
+            None => {
+                if self.last_lines.len() == KEPT_LINES {
+                    self.last_lines.pop_front();
+                }
+                self.last_lines.push_back(line.to_owned());
+            }
+        }
+    }
+}
+
+/// A line of results.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Told {
+    Row(Row),
+    Done { done: bool },
+}
+
+/// The program that a message of cargo tells of, with the name of its target.
+fn executable(message: &str) -> Option<(String, PathBuf)> {
+    #[derive(Deserialize)]
+    struct Message {
+        target: Target,
+        executable: PathBuf,
+    }
+    #[derive(Deserialize)]
+    struct Target {
+        name: String,
+    }
+    let message: Message = serde_json::from_str(message).ok()?;
+    Some((message.target.name, message.executable))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// glibc is what rustup has for every host; linked statically it needs no file of its own.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_told_apart_from_the_rest_of_the_console() {
+        let mut console = Console::default();
+        console.read("Linux version 6.1");
+        console.read(
+            "[  1.0] x VM-TEST {\"name\":\"split\",\"object\":\"splitter.o\",\"attached\":[\"native\"],\"verified_instructions\":7,\"passed\":true,\"problem\":null}",
+        );
+        assert!(!console.is_done);
+        console.read("VM-TEST {\"failed\": \"the guest panicked\"}");
+        console.read("VM-TEST {\"done\": true}");
+        assert!(console.is_done);
+        assert_eq!(console.rows.len(), 1);
+        assert_eq!(console.rows[0].verified_instructions, Some(7));
+        let kept: Vec<_> = console.last_lines.into();
+        assert_eq!(
+            kept,
+            [
+                "Linux version 6.1",
+                "VM-TEST {\"failed\": \"the guest panicked\"}"
+            ]
+        );
+    }
+
+    #[test]
+    fn programs_are_found_among_the_messages_of_cargo() {
+        let message = r#"{"reason":"compiler-artifact","target":{"name":"splitter","kind":["bin"]},"executable":"/x/splitter"}"#;
+        let expected = ("splitter".to_owned(), PathBuf::from("/x/splitter"));
+        assert_eq!(executable(message), Some(expected));
+        let library = r#"{"reason":"compiler-artifact","target":{"name":"aya"},"executable":null}"#;
+        assert_eq!(executable(library), None);
+    }
+}
