@@ -6,6 +6,7 @@
 //!   [`Collector`](prometheus_client::collector::Collector) reads at scrape
 //!   time, from BPF maps for instance.
 //! - [`Server`] answers `/metrics`, `/live` and `/ready` over HTTP.
+//! - [`page`] shows people what a program does, at `/`.
 //! - [`Readiness`] is the handle that decides what `/ready` says.
 //! - [`docs`] holds a page of documentation to what a live scrape shows.
 //!
@@ -39,11 +40,13 @@
 
 pub mod docs;
 pub mod names;
+pub mod page;
 mod readiness;
 mod registry;
 mod server;
 
 pub use names::{Kind, NameError};
+pub use page::Page;
 pub use readiness::Readiness;
 pub use registry::{Descriptor, Metrics};
 pub use server::{BindError, Endpoint, Server};

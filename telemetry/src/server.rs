@@ -14,11 +14,12 @@ use http_body_util::Full;
 use hyper::{
     Method, Request, Response, StatusCode,
     body::{Bytes, Incoming},
-    header,
+    header::{self, HeaderName, HeaderValue},
     server::conn::http1,
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::json;
 use tokio::{
     net::TcpStream,
     sync::{OwnedSemaphorePermit, Semaphore, watch},
@@ -26,7 +27,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::{Metrics, Readiness};
+use crate::{Metrics, Page, Readiness, page::CONTENT_SECURITY_POLICY};
 
 /// Why an address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
@@ -65,11 +66,12 @@ pub enum BindError {
     },
 }
 
-/// What is served: the metrics and the readiness of one program.
+/// What is served: the metrics and the readiness of one program, and a page for people.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     metrics: Arc<Metrics>,
     readiness: Readiness,
+    page: Option<Page>,
     /// One collection at a time, however many scrape: collectors walk kernel
     /// maps, and a second walk beside the first helps nobody.
     collecting: Arc<Semaphore>,
@@ -81,8 +83,17 @@ impl Endpoint {
         Self {
             metrics: Arc::new(metrics),
             readiness,
+            page: None,
             collecting: Arc::new(Semaphore::new(1)),
         }
+    }
+
+    /// Shows `page` at `/`, and what fills it at `/status.json`. Without one `/` is a list of what
+    /// is served.
+    #[must_use]
+    pub fn with_page(mut self, page: Page) -> Self {
+        self.page = Some(page);
+        self
     }
 }
 
@@ -219,14 +230,16 @@ async fn respond(request: &Request<Incoming>, endpoint: &Endpoint) -> Response<F
         let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "only GET is served here\n");
         response
             .headers_mut()
-            .insert(header::ALLOW, header::HeaderValue::from_static("GET"));
+            .insert(header::ALLOW, HeaderValue::from_static("GET"));
         return response;
     }
-    match request.uri().path() {
-        "/" => page(StatusCode::OK, HTML, index(endpoint)),
-        "/live" => text(StatusCode::OK, "live\n"),
-        "/ready" => ready(&endpoint.readiness),
-        "/metrics" => scrape(endpoint).await,
+    match (request.uri().path(), &endpoint.page) {
+        ("/", Some(page)) => status_page(page, endpoint).await,
+        ("/status.json", Some(page)) => status(page, endpoint).await,
+        ("/", None) => respond_with(StatusCode::OK, HTML, index(endpoint)),
+        ("/live", _) => text(StatusCode::OK, "live\n"),
+        ("/ready", _) => ready(&endpoint.readiness),
+        ("/metrics", _) => scrape(endpoint).await,
         _ => text(StatusCode::NOT_FOUND, "not found; / lists what is served\n"),
     }
 }
@@ -240,17 +253,36 @@ fn ready(readiness: &Readiness) -> Response<Full<Bytes>> {
     text(status, format!("{readiness}\n"))
 }
 
+async fn status_page(page: &Page, endpoint: &Endpoint) -> Response<Full<Bytes>> {
+    match timeout(COLLECTION_TIMEOUT, page.html(&endpoint.readiness)).await {
+        Ok(html) => respond_with(StatusCode::OK, HTML, html),
+        Err(_) => text(StatusCode::SERVICE_UNAVAILABLE, TOO_SLOW),
+    }
+}
+
+async fn status(page: &Page, endpoint: &Endpoint) -> Response<Full<Bytes>> {
+    let (status, body) = match timeout(COLLECTION_TIMEOUT, page.json(&endpoint.readiness)).await {
+        Ok(Ok(json)) => (StatusCode::OK, json),
+        Ok(Err(problem)) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            json!({ "error": problem }).to_string(),
+        ),
+        Err(_) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            json!({ "error": TOO_SLOW.trim_end() }).to_string(),
+        ),
+    };
+    respond_with(status, JSON, body)
+}
+
 async fn scrape(endpoint: &Endpoint) -> Response<Full<Bytes>> {
     match timeout(COLLECTION_TIMEOUT, collect(endpoint)).await {
-        Ok(Some(exposition)) => page(StatusCode::OK, OPEN_METRICS, exposition),
+        Ok(Some(exposition)) => respond_with(StatusCode::OK, OPEN_METRICS, exposition),
         Ok(None) => text(
             StatusCode::INTERNAL_SERVER_ERROR,
             "a collector failed; the program's log says why\n",
         ),
-        Err(_) => text(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "collecting the metrics took too long; try again later\n",
-        ),
+        Err(_) => text(StatusCode::SERVICE_UNAVAILABLE, TOO_SLOW),
     }
 }
 
@@ -291,25 +323,39 @@ fn index(endpoint: &Endpoint) -> String {
 }
 
 fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
-    page(status, "text/plain; charset=utf-8", body)
+    respond_with(status, "text/plain; charset=utf-8", body)
 }
 
-fn page(
+fn respond_with(
     status: StatusCode,
     content_type: &'static str,
     body: impl Into<Bytes>,
 ) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
-    response.headers_mut().insert(
-        header::CONTENT_TYPE,
-        header::HeaderValue::from_static(content_type),
-    );
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_TYPE, content_type),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        // What other sites open in a browser here is none of their business.
+        (CROSS_ORIGIN_RESOURCE_POLICY, "same-origin"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    if let Ok(policy) = HeaderValue::from_str(&CONTENT_SECURITY_POLICY) {
+        headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
     response
 }
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
+const JSON: &str = "application/json";
+const TOO_SLOW: &str = "collecting the figures took too long; try again later\n";
+const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName =
+    HeaderName::from_static("cross-origin-resource-policy");
 
 /// A handful of scrapers and a person or two.
 const MAX_CONNECTIONS: usize = 64;

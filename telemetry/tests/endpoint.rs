@@ -8,9 +8,11 @@ use std::{
 };
 
 use flow_telemetry::{
-    BindError, Descriptor, Endpoint, Kind, Metrics, Readiness, Server, docs,
+    BindError, Descriptor, Endpoint, Kind, Metrics, Page, Readiness, Server, docs,
+    page::{Field, Format, Layout, Status, StatusFuture, Table as PageTable},
     prometheus_client::{collector::Collector, encoding::DescriptorEncoder},
 };
+use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -72,6 +74,108 @@ async fn refuses_what_it_does_not_serve() {
     assert_eq!(running.get("/secrets").await.status, 404);
     assert!(running.get("/").await.body.contains("href=\"/metrics\""));
     running.stop().await;
+}
+
+#[tokio::test]
+async fn a_page_shows_people_and_programs_the_same() {
+    let readiness = Readiness::waiting_for("tunnel", "wan0 is <down>");
+    let status = Fixed(Ok(
+        json!({ "age_s": 0.25, "rows": [{ "name": "a&b", "bytes": 1_500 }] }),
+    ));
+    let running = Running::start_with(status, readiness.clone());
+
+    let reply = running.get("/").await;
+    assert_eq!(reply.status, 200);
+    for shown in [
+        "250 ms",
+        "a&amp;b",
+        "1.50 kB",
+        "tunnel: wan0 is &lt;down&gt;",
+    ] {
+        assert!(reply.body.contains(shown), "{shown}: {}", reply.body);
+    }
+    let policy = reply.header("content-security-policy").unwrap();
+    assert!(
+        policy.starts_with("default-src 'none'; script-src 'sha256-"),
+        "{policy}"
+    );
+    assert_eq!(reply.header("x-content-type-options"), Some("nosniff"));
+
+    let reply = running.get("/status.json").await;
+    assert_eq!(reply.status, 200);
+    assert_eq!(reply.header("content-type"), Some("application/json"));
+    let told: Value = serde_json::from_str(&reply.body).unwrap();
+    assert_eq!(told["rows"][0]["bytes"], 1_500);
+    assert_eq!(
+        (&told["ready"], &told["age_s"]),
+        (&json!(false), &json!(0.25))
+    );
+    readiness.ok("tunnel");
+    let reply = running.get("/status.json").await;
+    assert!(
+        reply.body.contains("\"readiness\":\"ready\""),
+        "{}",
+        reply.body
+    );
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_status_that_cannot_be_read_or_has_no_end_is_told_as_such() {
+    for status in [
+        Fixed(Err("the table has gone".to_owned())),
+        Fixed(Ok(json!({ "rows": "long ".repeat(100_000) }))),
+        Fixed(Ok(json!("no object"))),
+    ] {
+        let running = Running::start_with(status, Readiness::new());
+        let reply = running.get("/status.json").await;
+        assert_eq!(reply.status, 503);
+        assert!(reply.body.len() < 200, "{}", reply.body.len());
+        let told: Value = serde_json::from_str(&reply.body).unwrap();
+        assert!(told["error"].as_str().unwrap().contains("the "), "{told}");
+        assert_eq!(running.get("/live").await.status, 200);
+        running.stop().await;
+    }
+    let running = Running::start_with(
+        Fixed(Err("the table has gone".to_owned())),
+        Readiness::new(),
+    );
+    let reply = running.get("/").await;
+    assert_eq!(reply.status, 200, "its script tries again");
+    assert!(reply.body.contains("the table has gone"));
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn without_a_page_there_is_no_status() {
+    let running = Running::start(Metrics::new("test").unwrap(), Readiness::new());
+    assert_eq!(running.get("/status.json").await.status, 404);
+    running.stop().await;
+}
+
+const LAYOUT: Layout = Layout {
+    title: "a test",
+    about: "Nothing of importance",
+    facts: &[Field::new("age_s", "Age", Format::Seconds)],
+    tables: &[PageTable {
+        key: "rows",
+        caption: "Rows",
+        note: "",
+        empty: "None.",
+        columns: &[
+            Field::new("name", "Name", Format::Text),
+            Field::new("bytes", "Bytes", Format::Bytes),
+        ],
+    }],
+};
+
+#[derive(Debug)]
+struct Fixed(Result<Value, String>);
+
+impl Status for Fixed {
+    fn status(&self) -> StatusFuture<'_> {
+        Box::pin(async { self.0.clone() })
+    }
 }
 
 #[tokio::test]
@@ -150,10 +254,18 @@ struct Running {
 
 impl Running {
     fn start(metrics: Metrics, readiness: Readiness) -> Self {
+        Self::serve(Endpoint::new(metrics, readiness))
+    }
+
+    fn start_with(status: Fixed, readiness: Readiness) -> Self {
+        let metrics = Metrics::new("test").unwrap();
+        Self::serve(Endpoint::new(metrics, readiness).with_page(Page::new(LAYOUT, status)))
+    }
+
+    fn serve(endpoint: Endpoint) -> Self {
         let server = Server::bind(([127, 0, 0, 1], 0).into()).unwrap();
         let address = server.local_addr();
         let (stop, stopped) = oneshot::channel();
-        let endpoint = Endpoint::new(metrics, readiness);
         let task = tokio::spawn(server.serve(endpoint, async {
             let _ = stopped.await;
         }));

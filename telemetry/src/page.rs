@@ -1,0 +1,142 @@
+//! The page for people: what a program shows at `/`, and at `/status.json` for programs.
+//!
+//! A binary says [what there is to show](Layout) and [reads it](Status) when somebody looks. The
+//! page is one HTML file that refers to nothing outside of itself: its rows are there without
+//! JavaScript, and with it they follow `/status.json`. Both write numbers [alike](Format).
+//!
+//! Whoever reaches the endpoint can read all of it: leave out what they must not know.
+
+mod format;
+mod html;
+
+use std::{fmt, future::Future, pin::Pin, sync::Arc};
+
+use serde_json::Value;
+
+pub use format::Format;
+pub(crate) use html::{CONTENT_SECURITY_POLICY, document};
+
+use crate::Readiness;
+
+/// Reads what the page shows, when somebody looks.
+///
+/// The answer is a JSON object with the keys that the [`Layout`] names: the facts at the top, and
+/// for each table a list of objects. More keys do no harm; what is missing shows as not known.
+/// `ready` and `readiness` are added by the endpoint. The implementation bounds how much it tells
+/// (what is longer than 256 KiB is not served) and how often it looks.
+pub trait Status: fmt::Debug + Send + Sync + 'static {
+    /// Reads it now; an error says in words what could not be read.
+    fn status(&self) -> StatusFuture<'_>;
+}
+
+/// What [`Status::status`] returns.
+pub type StatusFuture<'s> = Pin<Box<dyn Future<Output = Result<Value, String>> + Send + 's>>;
+
+/// What there is to show.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// Heading of the page.
+    pub title: &'static str,
+    /// A sentence on what the reader sees.
+    pub about: &'static str,
+    /// Single values.
+    pub facts: &'static [Field],
+    /// Tables, in their order on the page.
+    pub tables: &'static [Table],
+}
+
+/// A list of objects, shown as a table.
+#[derive(Clone, Copy, Debug)]
+pub struct Table {
+    /// The key of the list.
+    pub key: &'static str,
+    /// Heading of the table.
+    pub caption: &'static str,
+    /// What the reader should know about it; may be empty.
+    pub note: &'static str,
+    /// What stands there when the list is empty.
+    pub empty: &'static str,
+    /// Columns; the first one names the row.
+    pub columns: &'static [Field],
+}
+
+/// A value and how it is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    /// Its key in the object.
+    pub key: &'static str,
+    /// What the reader knows it by.
+    pub label: &'static str,
+    /// How it is written.
+    pub format: Format,
+    /// Left out on narrow screens.
+    pub detail: bool,
+}
+
+impl Field {
+    /// A value that is shown on any screen.
+    pub const fn new(key: &'static str, label: &'static str, format: Format) -> Self {
+        Self {
+            key,
+            label,
+            format,
+            detail: false,
+        }
+    }
+
+    /// A value that is left out on narrow screens.
+    pub const fn detail(key: &'static str, label: &'static str, format: Format) -> Self {
+        Self {
+            detail: true,
+            ..Self::new(key, label, format)
+        }
+    }
+}
+
+/// A layout and what fills it.
+#[derive(Clone, Debug)]
+pub struct Page {
+    layout: Layout,
+    status: Arc<dyn Status>,
+}
+
+impl Page {
+    /// The page of that layout, with what `status` reads.
+    pub fn new(layout: Layout, status: impl Status) -> Self {
+        Self {
+            layout,
+            status: Arc::new(status),
+        }
+    }
+
+    /// What `/status.json` answers.
+    pub(crate) async fn json(&self, readiness: &Readiness) -> Result<String, String> {
+        let text = self.read(readiness).await?.to_string();
+        if text.len() > MAX_STATUS_BYTES {
+            let length = text.len();
+            tracing::error!(length, "the status is too long to be served");
+            return Err(format!(
+                "the status is {length} bytes long, more than the {MAX_STATUS_BYTES} that are served"
+            ));
+        }
+        Ok(text)
+    }
+
+    /// What `/` answers, with what is known now.
+    pub(crate) async fn html(&self, readiness: &Readiness) -> String {
+        document(&self.layout, &self.read(readiness).await)
+    }
+
+    async fn read(&self, readiness: &Readiness) -> Result<Value, String> {
+        let mut status = self.status.status().await?;
+        let Some(object) = status.as_object_mut() else {
+            return Err("the status is no JSON object".to_owned());
+        };
+        object.insert("ready".to_owned(), readiness.is_ready().into());
+        object.insert("readiness".to_owned(), readiness.to_string().into());
+        Ok(status)
+    }
+}
+
+/// What a browser on a bad line still takes in a second, and fifty flows need a tenth of.
+const MAX_STATUS_BYTES: usize = 256 * 1024;
