@@ -160,11 +160,14 @@ pub struct Routes {
     pub rule_priority: RulePriority,
 }
 
-/// Where `/metrics`, `/live` and `/ready` are served.
+/// Where `/metrics`, `/live`, `/ready` and the status page are served, and what that tells.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Metrics {
     /// Address and port. Default `127.0.0.1:9461`.
     pub address: SocketAddr,
+    /// Whether the status page names flows by addresses and ports. Default false: whoever reaches
+    /// the address would learn who talks to whom.
+    pub flow_addresses: bool,
 }
 
 impl Config {

@@ -17,7 +17,7 @@ use crate::kernel::{Dataplane, FlowRecord, KernelError};
 const FINISHED_LINGER: Duration = Duration::from_secs(5);
 
 /// A flow in words and seconds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct FlowRow {
     /// Source address.
     pub source: IpAddr,
@@ -134,6 +134,21 @@ pub fn list(dataplane: &Dataplane, limit: usize) -> Result<Listing, KernelError>
         .map(|record| FlowRow::new(record, now_ns))
         .collect();
     Ok(Listing { census, flows })
+}
+
+/// Walks over all flows, in no order, and counts them.
+///
+/// # Errors
+/// When the table cannot be read.
+pub fn each(dataplane: &Dataplane, mut visit: impl FnMut(FlowRow)) -> Result<Census, KernelError> {
+    let now_ns = monotonic_ns();
+    let idle_timeout_ns = dataplane.policy()?.idle_timeout_ns;
+    let mut census = Census::default();
+    dataplane.for_each_flow(|record| {
+        census.count(&record, now_ns, idle_timeout_ns);
+        visit(FlowRow::new(&record, now_ns));
+    })?;
+    Ok(census)
 }
 
 /// What a sweep found and did.

@@ -211,16 +211,7 @@ impl Instance {
     /// When the kernel does not tell.
     pub async fn attached(&self, program_id: u32) -> Result<Vec<AttachedInterface>, InstanceError> {
         let interfaces = self.netlink.interfaces().await?;
-        let lan = self.config.lan.iter();
-        Ok(lan
-            .filter_map(|name| {
-                let mode = attached_mode(&interfaces, name, program_id)?;
-                Some(AttachedInterface {
-                    interface: name.clone(),
-                    mode,
-                })
-            })
-            .collect())
+        Ok(attached_among(&interfaces, &self.config, program_id))
     }
 
     /// Changes the threshold of the program that is loaded, for one that is `auto`.
@@ -367,6 +358,24 @@ impl Instance {
         }
         Ok(())
     }
+}
+
+/// How the program of that id is attached to each configured interface; those it
+/// is not attached to are left out.
+pub(crate) fn attached_among(
+    interfaces: &Interfaces,
+    config: &Config,
+    program_id: u32,
+) -> Vec<AttachedInterface> {
+    let lan = config.lan.iter();
+    lan.filter_map(|name| {
+        let mode = attached_mode(interfaces, name, program_id)?;
+        Some(AttachedInterface {
+            interface: name.clone(),
+            mode,
+        })
+    })
+    .collect()
 }
 
 fn attached_mode(

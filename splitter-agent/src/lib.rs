@@ -14,6 +14,8 @@ pub mod kernel;
 pub mod metrics;
 pub mod monitor;
 pub mod netlink;
+pub mod overview;
 pub mod privileges;
 pub mod routes;
+pub mod status_page;
 pub mod tap;

@@ -19,7 +19,9 @@ mod interfaces;
 
 pub use features::{DeviceFeatures, device_features};
 pub(crate) use interfaces::address_family;
-pub use interfaces::{Address, Interface, Interfaces, NoSuchInterface, ParentDevice, Xdp, XdpMode};
+pub use interfaces::{
+    Address, DeviceTraffic, Interface, Interfaces, NoSuchInterface, ParentDevice, Xdp, XdpMode,
+};
 
 /// The kernel answers within microseconds; this only bounds the wait when something is broken.
 const TIMEOUT: Duration = Duration::from_secs(5);

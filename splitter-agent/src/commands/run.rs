@@ -15,6 +15,7 @@ use splitter_agent::instance::{AttachedInterface, BroughtUp, Instance, Owner};
 use splitter_agent::metrics::registry;
 use splitter_agent::monitor::Monitor;
 use splitter_agent::privileges::{drop_unneeded, names};
+use splitter_agent::status_page::StatusPage;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -62,6 +63,7 @@ pub(crate) async fn run(file: ConfigFile) -> Result<()> {
 struct Watching {
     monitor: Arc<Monitor>,
     attached: Vec<AttachedInterface>,
+    page: StatusPage,
     readiness: Readiness,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<std::io::Result<()>>,
@@ -69,7 +71,12 @@ struct Watching {
 }
 
 impl Watching {
-    fn start(instance: &Instance, file: &ConfigFile, up: BroughtUp, server: Server) -> Result<Self> {
+    fn start(
+        instance: &Instance,
+        file: &ConfigFile,
+        up: BroughtUp,
+        server: Server,
+    ) -> Result<Self> {
         if up.plan.is_unchanged() {
             tracing::info!("adopted what an earlier agent had left");
         }
@@ -77,8 +84,13 @@ impl Watching {
         give_up_rights(file);
         let monitor = Arc::new(Monitor::new(up.dataplane)?);
         let readiness = Readiness::new();
-        let endpoint = Endpoint::new(registry(Arc::clone(&monitor))?, readiness.clone());
-        tracing::info!(address = %server.local_addr(), "serving /metrics, /live and /ready");
+        let page = StatusPage::new(instance.config(), Arc::clone(&monitor))?;
+        let endpoint = Endpoint::new(registry(Arc::clone(&monitor))?, readiness.clone())
+            .with_page(page.page());
+        tracing::info!(
+            address = %server.local_addr(),
+            "serving /metrics, /live, /ready and the status page"
+        );
         let (stop, stopped) = oneshot::channel::<()>();
         let serving = tokio::spawn(server.serve(endpoint, async {
             let _ = stopped.await;
@@ -86,6 +98,7 @@ impl Watching {
         Ok(Self {
             monitor,
             attached: up.attached,
+            page,
             readiness,
             stop,
             serving,
@@ -107,6 +120,7 @@ impl Watching {
         let listening = tokio::spawn(socket.serve(asking, figures));
         let mut repair = Repair::new(self.readiness.clone());
         let mut sweeping = pin!(watch::sweep(&self.monitor, agent.sweep_interval()));
+        let mut noting = pin!(self.page.keep_history());
         let mut ticks = interval(REPAIR_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
 
@@ -131,6 +145,7 @@ impl Watching {
                     bail!("the metrics endpoint ended");
                 }
                 never = &mut sweeping => break never,
+                never = &mut noting => break never,
             }
         };
         tracing::info!(signal = ended_by, "ending");
@@ -160,7 +175,7 @@ fn give_up_rights(file: &ConfigFile) {
 }
 
 /// The signals that the daemon knows.
-struct Signals {
+pub(super) struct Signals {
     terminate: Signal,
     hang_up: Signal,
     interrupt: Signal,
@@ -168,7 +183,7 @@ struct Signals {
 }
 
 impl Signals {
-    fn listen() -> Result<Self> {
+    pub(super) fn listen() -> Result<Self> {
         let listen = |kind| signal(kind).context("cannot listen for signals");
         Ok(Self {
             terminate: listen(SignalKind::terminate())?,
@@ -182,5 +197,14 @@ impl Signals {
     /// file has changed.
     fn terminal_has_gone(&self) -> bool {
         self.had_terminal && !std::io::stdin().is_terminal()
+    }
+
+    /// The next of them, for a command that each of them ends.
+    pub(super) async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+            _ = self.hang_up.recv() => {}
+        }
     }
 }

@@ -271,12 +271,12 @@ pub(super) fn string(value: &DeValue<'_>) -> Read<String> {
     }
 }
 
-/// Reads a yes or no.
+/// Reads `true` or `false`.
 pub(super) fn boolean(value: &DeValue<'_>) -> Read<bool> {
     value.as_bool().ok_or_else(|| {
         InvalidValue::new(
-            format!("this is {}, not a boolean", described(value)),
-            "give true or false, without quotes",
+            format!("this is {}, not a yes or no", described(value)),
+            "write true or false, without quotes",
         )
     })
 }

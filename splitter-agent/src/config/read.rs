@@ -391,8 +391,10 @@ fn routes(section: &Section<'_, '_>) -> Routes {
 
 fn metrics(section: &Section<'_, '_>) -> Metrics {
     let address = section.optional("address", socket_address);
+    let flow_addresses = section.optional("flow_addresses", boolean);
     Metrics {
         address: address.unwrap_or_else(|| METRICS_ADDRESS.parse().expect("a valid constant")),
+        flow_addresses: flow_addresses.unwrap_or_default(),
     }
 }
 

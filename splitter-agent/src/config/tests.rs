@@ -130,7 +130,7 @@ fn documented_defaults_are_the_defaults() {
             comment.clear();
         }
     }
-    assert_eq!(checked.len(), 21, "{checked:?}");
+    assert_eq!(checked.len(), 22, "{checked:?}");
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn wrong_types_and_ranges() {
         (
             "",
             "shadow = 1",
-            "shadow = 1: this is an integer, not a boolean; give true or false",
+            "shadow = 1: this is an integer, not a yes or no; write true or false",
         ),
         ("advise", "rtt_ms = 0", "from 1 to 10000 milliseconds"),
         ("advise", "period_s = 0", "from 1 to 86400 seconds"),
@@ -276,6 +276,11 @@ fn wrong_types_and_ranges() {
             "metrics",
             "address = 'localhost'",
             "this is not an address with a port",
+        ),
+        (
+            "metrics",
+            "flow_addresses = 'yes'",
+            "this is a string, not a yes or no; write true or false",
         ),
         (
             "log",

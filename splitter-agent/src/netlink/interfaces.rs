@@ -37,6 +37,17 @@ pub struct Interface {
     pub xdp: Option<Xdp>,
     /// The hardware behind it.
     pub parent: Option<ParentDevice>,
+    /// What has passed through it, where the kernel counts that.
+    pub traffic: Option<DeviceTraffic>,
+}
+
+/// What has passed through an interface since it was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct DeviceTraffic {
+    /// Bytes that have left by it.
+    pub sent_bytes: u64,
+    /// Bytes that have come in by it.
+    pub received_bytes: u64,
 }
 
 /// Where a hardware interface sits.
@@ -210,6 +221,7 @@ fn interface(link: LinkMessage) -> Interface {
         ),
         xdp: None,
         parent: None,
+        traffic: None,
     };
     let (mut bus, mut device) = (None, None);
     for attribute in link.attributes {
@@ -221,6 +233,12 @@ fn interface(link: LinkMessage) -> Interface {
                 interface.kind = info.into_iter().find_map(|info| match info {
                     LinkInfo::Kind(kind) => Some(kind.to_string()),
                     _ => None,
+                });
+            }
+            LinkAttribute::Stats64(counts) => {
+                interface.traffic = Some(DeviceTraffic {
+                    sent_bytes: counts.tx_bytes,
+                    received_bytes: counts.rx_bytes,
                 });
             }
             LinkAttribute::Xdp(attributes) => interface.xdp = xdp(&attributes),

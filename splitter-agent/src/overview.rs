@@ -1,0 +1,260 @@
+//! What goes on now: what `splitter top` and the status page show.
+//!
+//! An [`Observer`] looks again and again. What it makes of two looks, rates and completion times
+//! of late, and which flows it lists, is decided by functions without I/O.
+
+mod completion;
+mod flows;
+mod health;
+mod history;
+mod observer;
+
+use serde::Serialize;
+use splitter_common::flow::{Class, Tunnel};
+
+use crate::config::{self, Config, Family};
+use crate::flows::Census;
+use crate::instance::AttachedInterface;
+use crate::netlink::{DeviceTraffic, Interface};
+
+pub use completion::{Completion, Period};
+pub use flows::{Filter, Flow, Selection, SortBy};
+pub use health::{Health, HealthSource, TunnelHealth};
+pub use observer::{ObserveError, Observer};
+
+use history::{History, Totals};
+
+/// One look at a running instance.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Overview {
+    /// The instance.
+    pub name: String,
+    /// What the rates of classes and tunnels are averaged over; `None` at the first look.
+    pub interval_s: Option<f64>,
+    /// How the program is attached; interfaces that it is not attached to are left out.
+    pub attached: Vec<AttachedInterface>,
+    /// What each class of flows does.
+    pub classes: Vec<ClassRow>,
+    /// What each tunnel carries.
+    pub tunnels: Vec<TunnelRow>,
+    /// How long flows took, by class and period.
+    pub completion: Vec<Completion>,
+    /// How full the flow tables are.
+    pub table: Vec<TableRow>,
+    /// Flows in the table that pass the filter; those listed are the first of them.
+    pub flows_matching: u64,
+    /// The flows that were selected, in order.
+    pub flows: Vec<Flow>,
+}
+
+/// What a class of flows does.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ClassRow {
+    /// "short" or "long".
+    pub class: &'static str,
+    /// Flows that are neither finished nor idle.
+    pub flows: u64,
+    /// Packets so far.
+    pub packets: u64,
+    /// Bytes so far, Ethernet headers included.
+    pub bytes: u64,
+    /// Packets a second of late.
+    pub packets_per_s: Option<f64>,
+    /// Bits a second of late.
+    pub bits_per_s: Option<f64>,
+}
+
+/// What a tunnel carries: all of it, not only what was split.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TunnelRow {
+    /// "short" or "long".
+    pub tunnel: &'static str,
+    /// Its device.
+    pub device: String,
+    /// What the device says of itself.
+    pub state: LinkState,
+    /// What left by the device of late.
+    pub sent_bits_per_s: Option<f64>,
+    /// What came in by the device of late.
+    pub received_bits_per_s: Option<f64>,
+    /// What the tunnel carries by the configuration, if that tells.
+    pub rate_mbit: Option<u32>,
+    /// The share of that which was sent of late.
+    pub share_used: Option<f64>,
+    /// What its probes say.
+    #[serde(flatten)]
+    pub health: TunnelHealth,
+}
+
+/// What a device says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum LinkState {
+    /// Set up, and sees its other end.
+    #[serde(rename = "up")]
+    Up,
+    /// Set up, and does not see its other end.
+    #[serde(rename = "no carrier")]
+    NoCarrier,
+    /// Not set up.
+    #[serde(rename = "down")]
+    Down,
+    /// There is no such device.
+    #[serde(rename = "missing")]
+    Missing,
+}
+
+impl LinkState {
+    /// The state in words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::NoCarrier => "no carrier",
+            Self::Down => "down",
+            Self::Missing => "missing",
+        }
+    }
+
+    fn of(interface: Option<&Interface>) -> Self {
+        match interface {
+            None => Self::Missing,
+            Some(it) if !it.is_up => Self::Down,
+            Some(it) if !it.has_carrier => Self::NoCarrier,
+            Some(_) => Self::Up,
+        }
+    }
+}
+
+/// How full a flow table is.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TableRow {
+    /// "IPv4" or "IPv6".
+    pub family: String,
+    /// Flows in it, whatever their state.
+    pub entries: u64,
+    /// Flows that it has room for.
+    pub capacity: u32,
+    /// Their share.
+    pub share_used: Option<f64>,
+}
+
+/// What one look has found, apart from its history.
+struct Found {
+    attached: Vec<AttachedInterface>,
+    census: Census,
+    capacities: [(Family, u32); 2],
+    links: [LinkState; 2],
+    health: [TunnelHealth; 2],
+    flows_matching: u64,
+    flows: Vec<Flow>,
+}
+
+impl Overview {
+    /// Puts together what was found; rates come from the latest totals that are
+    /// `at_least_ns` old.
+    fn new(
+        config: &Config,
+        found: Found,
+        now: &Totals,
+        history: &History,
+        at_least_ns: u64,
+    ) -> Self {
+        let basis = history.basis(now, at_least_ns);
+        Self {
+            name: config.name.to_string(),
+            interval_s: basis.map(|before| now.seconds_since(before)),
+            attached: found.attached,
+            classes: Class::ALL
+                .map(|class| class_row(class, now, basis, &found.census))
+                .into(),
+            tunnels: Tunnel::ALL
+                .map(|tunnel| {
+                    let index = tunnel as usize;
+                    let link = found.links[index];
+                    tunnel_row(tunnel, config, now, basis, link, found.health[index])
+                })
+                .into(),
+            completion: completion::rows(now, history.oldest(now)),
+            table: found
+                .capacities
+                .map(|(family, capacity)| table_row(family, capacity, &found.census))
+                .into(),
+            flows_matching: found.flows_matching,
+            flows: found.flows,
+        }
+    }
+}
+
+fn class_row(class: Class, now: &Totals, basis: Option<&Totals>, census: &Census) -> ClassRow {
+    let sum = |count: fn(&Totals, Class, Tunnel) -> u64, totals: &Totals| {
+        Tunnel::ALL
+            .map(|tunnel| count(totals, class, tunnel))
+            .iter()
+            .sum::<u64>()
+    };
+    let packets = |totals: &Totals| sum(|it, c, t| it.counters.packets(c, t), totals);
+    let bytes = |totals: &Totals| sum(|it, c, t| it.counters.bytes(c, t), totals);
+    let rate = |count: &dyn Fn(&Totals) -> u64| basis.and_then(|it| now.rate(it, count));
+    ClassRow {
+        class: class.name(),
+        flows: match class {
+            Class::Short => census.short,
+            Class::Long => census.long,
+        },
+        packets: packets(now),
+        bytes: bytes(now),
+        packets_per_s: rate(&packets),
+        bits_per_s: rate(&bytes).map(|bytes| bytes * 8.0),
+    }
+}
+
+fn tunnel_row(
+    tunnel: Tunnel,
+    config: &Config,
+    now: &Totals,
+    basis: Option<&Totals>,
+    state: LinkState,
+    health: TunnelHealth,
+) -> TunnelRow {
+    let of_config: &config::Tunnel = match tunnel {
+        Tunnel::Short => &config.short,
+        Tunnel::Long => &config.long,
+    };
+    let rate = |count: fn(&DeviceTraffic) -> u64| {
+        let basis = basis?;
+        let (earlier, later) = (
+            basis.devices[tunnel as usize]?,
+            now.devices[tunnel as usize]?,
+        );
+        // A device that was made anew counts from zero.
+        let bytes = count(&later).checked_sub(count(&earlier))?;
+        let seconds = now.seconds_since(basis);
+        (seconds > 0.0).then(|| bytes as f64 * 8.0 / seconds)
+    };
+    let sent_bits_per_s = rate(|it| it.sent_bytes);
+    let rate_mbit = of_config.rate_mbit.map(u32::from);
+    TunnelRow {
+        tunnel: tunnel.name(),
+        device: of_config.device.to_string(),
+        state,
+        sent_bits_per_s,
+        received_bits_per_s: rate(|it| it.received_bytes),
+        rate_mbit,
+        share_used: sent_bits_per_s
+            .zip(rate_mbit)
+            .map(|(bits, mbit)| bits / (f64::from(mbit) * 1e6)),
+        health,
+    }
+}
+
+fn table_row(family: Family, capacity: u32, census: &Census) -> TableRow {
+    let entries = census.entries(family);
+    TableRow {
+        family: family.to_string(),
+        entries,
+        capacity,
+        share_used: (capacity > 0).then(|| entries as f64 / f64::from(capacity)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

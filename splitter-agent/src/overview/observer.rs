@@ -1,0 +1,177 @@
+//! Looks at a running instance. All I/O of an overview is here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use super::flows::{Collector, Earlier};
+use super::history::{History, Totals};
+use super::{Flow, Found, HealthSource, LinkState, Overview, Selection, TunnelHealth};
+use crate::clock::monotonic_ns;
+use crate::config::{Config, Family};
+use crate::flows::{self, Census};
+use crate::instance::attached_among;
+use crate::kernel::{Dataplane, KernelError};
+use crate::netlink::{Interfaces, Netlink, NetlinkError};
+
+use splitter_common::counters::Counters;
+use splitter_common::flow::Tunnel;
+
+/// Looks again and again, and remembers what rates are computed from.
+#[derive(Debug)]
+pub struct Observer {
+    config: Config,
+    netlink: Netlink,
+    health: Option<Arc<dyn HealthSource>>,
+    history: History,
+    earlier: Earlier,
+    at_least: Duration,
+}
+
+/// An instance could not be looked at.
+#[derive(Debug, Error)]
+pub enum ObserveError {
+    /// Counters or flow tables cannot be read.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// The kernel does not tell of the interfaces.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+    /// The walk over the flow table ended early, by a mistake in this program.
+    #[error("the walk over the flow table ended early: {0}")]
+    Walk(#[from] tokio::task::JoinError),
+}
+
+/// What is read from the maps at once.
+struct Tables {
+    program_id: u32,
+    counters: Counters,
+    capacities: [(Family, u32); 2],
+    census: Census,
+    flows: Vec<Flow>,
+    matching: u64,
+    earlier: Earlier,
+    at_ns: u64,
+}
+
+impl Observer {
+    /// Looks at the instance of a configuration, in the network namespace of this thread. Rates
+    /// are taken over `at_least` so long a time. Needs a running tokio runtime.
+    ///
+    /// # Errors
+    /// When netlink is not to be had.
+    pub fn new(config: &Config, at_least: Duration) -> Result<Self, NetlinkError> {
+        Ok(Self {
+            config: config.clone(),
+            netlink: Netlink::connect()?,
+            health: None,
+            history: History::default(),
+            earlier: Earlier::default(),
+            at_least,
+        })
+    }
+
+    /// Also tells what probes find of the tunnels.
+    #[must_use]
+    pub fn with_health(mut self, source: Arc<dyn HealthSource>) -> Self {
+        self.health = Some(source);
+        self
+    }
+
+    /// Takes rates over at least so long a time from now on.
+    pub fn set_at_least(&mut self, at_least: Duration) {
+        self.at_least = at_least;
+    }
+
+    /// Looks now. Walks over the whole flow table, on a thread for that.
+    ///
+    /// # Errors
+    /// See [`ObserveError`].
+    pub async fn look(
+        &mut self,
+        dataplane: Arc<Dataplane>,
+        selection: &Selection,
+    ) -> Result<Overview, ObserveError> {
+        let interfaces = self.netlink.interfaces().await?;
+        // Lost if the walk fails: then the next look knows no rates of flows.
+        let earlier = std::mem::take(&mut self.earlier);
+        let selection = selection.clone();
+        let read = move || read_tables(&dataplane, selection, earlier);
+        let tables = tokio::task::spawn_blocking(read).await??;
+        self.earlier = tables.earlier;
+        let now = Totals {
+            at_ns: tables.at_ns,
+            program_id: tables.program_id,
+            counters: tables.counters,
+            devices: self.devices(&interfaces),
+        };
+        let found = Found {
+            attached: attached_among(&interfaces, &self.config, tables.program_id),
+            census: tables.census,
+            capacities: tables.capacities,
+            links: self
+                .tunnels()
+                .map(|tunnel| LinkState::of(interfaces.named(&tunnel.device).ok())),
+            health: Tunnel::ALL.map(|tunnel| match &self.health {
+                Some(source) => source.health(tunnel),
+                None => TunnelHealth::default(),
+            }),
+            flows_matching: tables.matching,
+            flows: tables.flows,
+        };
+        let at_least_ns = self.at_least.as_nanos() as u64;
+        let overview = Overview::new(&self.config, found, &now, &self.history, at_least_ns);
+        self.history.add(now);
+        Ok(overview)
+    }
+
+    /// Remembers the totals of now, which costs little: so that a later look knows rates and
+    /// completion times of late.
+    ///
+    /// # Errors
+    /// See [`ObserveError`].
+    pub async fn note(&mut self, dataplane: &Dataplane) -> Result<(), ObserveError> {
+        let interfaces = self.netlink.interfaces().await?;
+        let totals = Totals {
+            at_ns: monotonic_ns(),
+            program_id: dataplane.program_id()?,
+            counters: dataplane.counters()?,
+            devices: self.devices(&interfaces),
+        };
+        self.history.add(totals);
+        Ok(())
+    }
+
+    fn tunnels(&self) -> [&crate::config::Tunnel; 2] {
+        [&self.config.short, &self.config.long]
+    }
+
+    fn devices(&self, interfaces: &Interfaces) -> [Option<crate::netlink::DeviceTraffic>; 2] {
+        self.tunnels()
+            .map(|tunnel| interfaces.named(&tunnel.device).ok()?.traffic)
+    }
+}
+
+fn read_tables(
+    dataplane: &Dataplane,
+    selection: Selection,
+    earlier: Earlier,
+) -> Result<Tables, KernelError> {
+    let at_ns = monotonic_ns();
+    let counters = dataplane.counters()?;
+    let mut collector = Collector::new(selection, earlier, at_ns);
+    let census = flows::each(dataplane, |row| collector.take(row))?;
+    let (flows, matching, earlier) = collector.finish();
+    let capacity = |family| Ok::<_, KernelError>((family, dataplane.table_capacity(family)?));
+    Ok(Tables {
+        program_id: dataplane.program_id()?,
+        counters,
+        capacities: [capacity(Family::V4)?, capacity(Family::V6)?],
+        census,
+        flows,
+        matching,
+        earlier,
+        at_ns,
+    })
+}

@@ -1,0 +1,316 @@
+//! The page at `/` of the metrics address: the same figures as `splitter top`, for a browser.
+//!
+//! docs/src/reference/status.md documents what `/status.json` answers.
+
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::hash::BuildHasher as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use flow_telemetry::Page;
+use flow_telemetry::page::{Field, Format, Layout, Status, StatusFuture, Table};
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::config::{Config, ThresholdUnit};
+use crate::instance::AttachedInterface;
+use crate::monitor::Monitor;
+use crate::netlink::NetlinkError;
+use crate::overview::{Filter, Flow, ObserveError, Observer, Overview, Selection, SortBy};
+
+/// Flows on the page: some 15 kB.
+pub const LISTED_FLOWS: usize = 50;
+/// However many watch, nobody looks more often.
+const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
+/// A look may take this share of the time of one processor: a table of a million flows is
+/// walked less often than a small one.
+const WALKING_SHARE: u32 = 10;
+/// How often totals are noted while nobody watches.
+const NOTE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// What fills the page. Clones share one state.
+#[derive(Clone, Debug)]
+pub struct StatusPage(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    monitor: Arc<Monitor>,
+    show_addresses: bool,
+    unit: ThresholdUnit,
+    names: Names,
+    looks: Mutex<Looks>,
+}
+
+#[derive(Debug)]
+struct Looks {
+    observer: Observer,
+    /// The last one, when it ended, and how long to make do with it.
+    last: Option<(Value, Instant, Duration)>,
+}
+
+impl StatusPage {
+    /// Shows what `monitor` watches. Needs a running tokio runtime.
+    ///
+    /// # Errors
+    /// When netlink is not to be had.
+    pub fn new(config: &Config, monitor: Arc<Monitor>) -> Result<Self, NetlinkError> {
+        Ok(Self(Arc::new(Inner {
+            monitor,
+            show_addresses: config.metrics.flow_addresses,
+            unit: config.flows.unit,
+            names: Names::default(),
+            looks: Mutex::new(Looks {
+                observer: Observer::new(config, SHORTEST_INTERVAL * 9 / 10)?,
+                last: None,
+            }),
+        })))
+    }
+
+    /// The page, for the endpoint.
+    pub fn page(&self) -> Page {
+        Page::new(LAYOUT, self.clone())
+    }
+
+    /// Notes totals from time to time, so that whoever looks sees rates at once and completion
+    /// times of the last minute.
+    pub async fn keep_history<T>(&self) -> T {
+        let mut ticks = interval(NOTE_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let dataplane = self.0.monitor.dataplane();
+            let mut looks = self.0.looks.lock().await;
+            if let Err(error) = looks.observer.note(&dataplane).await {
+                tracing::debug!(%error, "cannot note the counters for the status page");
+            }
+        }
+    }
+}
+
+impl Status for StatusPage {
+    fn status(&self) -> StatusFuture<'_> {
+        Box::pin(async {
+            let inner = Arc::clone(&self.0);
+            // A task of its own: who asked may go away, but a walk that has begun keeps the next
+            // one waiting until it ends.
+            let look = tokio::spawn(async move { inner.look().await }).await;
+            let told = match look {
+                Ok(Ok(value)) => return Ok(value),
+                Ok(Err(error)) => error.to_string(),
+                Err(error) => error.to_string(),
+            };
+            tracing::error!(error = told, "cannot read what the status page shows");
+            Err(format!("cannot read what goes on: {told}"))
+        })
+    }
+}
+
+impl Inner {
+    async fn look(&self) -> Result<Value, ObserveError> {
+        // Held while looking: who asks meanwhile gets the same answer.
+        let mut looks = self.looks.lock().await;
+        if let Some((value, at, lasts)) = &looks.last
+            && at.elapsed() < *lasts
+        {
+            return Ok(value.clone());
+        }
+        let selection = Selection {
+            sort: SortBy::Rate,
+            reversed: false,
+            filter: Filter::default(),
+            limit: LISTED_FLOWS,
+        };
+        let begin = Instant::now();
+        let dataplane = self.monitor.dataplane();
+        // As it is in force: an `auto` one follows the flows.
+        let threshold = dataplane.policy()?.threshold;
+        let overview = looks.observer.look(dataplane, &selection).await?;
+        let lasts = (begin.elapsed() * WALKING_SHARE).max(SHORTEST_INTERVAL);
+        let value = self.public(&overview, threshold);
+        looks.last = Some((value.clone(), Instant::now(), lasts));
+        Ok(value)
+    }
+
+    /// What everybody may see who reaches the address.
+    fn public(&self, overview: &Overview, threshold: u64) -> Value {
+        let flows: Vec<PublicFlow> = overview
+            .flows
+            .iter()
+            .map(|flow| PublicFlow {
+                flow: if self.show_addresses {
+                    flow.row.to_string()
+                } else {
+                    self.names.of(flow)
+                },
+                class: flow.row.class,
+                tunnel: flow.row.tunnel,
+                packets: flow.row.packets,
+                bytes: flow.row.bytes,
+                packets_per_s: flow.packets_per_s,
+                bits_per_s: flow.bits_per_s,
+                age_s: flow.row.age_s,
+                idle_s: flow.row.idle_s,
+                finished: flow.row.finished,
+            })
+            .collect();
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "name": overview.name,
+            "threshold": format!("{threshold} {}", self.unit),
+            "interval_s": overview.interval_s,
+            "attached": overview.attached,
+            "interfaces": in_words(&overview.attached),
+            "classes": overview.classes,
+            "tunnels": overview.tunnels,
+            "completion": overview.completion,
+            "table": overview.table,
+            "flows_tracked": overview.flows_matching,
+            "flows": flows,
+        })
+    }
+}
+
+fn in_words(attached: &[AttachedInterface]) -> String {
+    let words = attached
+        .iter()
+        .map(|it| format!("{} ({})", it.interface, it.mode.as_str()));
+    match words.collect::<Vec<_>>().join(", ") {
+        none if none.is_empty() => "nothing".to_owned(),
+        words => words,
+    }
+}
+
+/// A flow as it is shown to whoever reaches the address.
+#[derive(Serialize)]
+struct PublicFlow {
+    flow: String,
+    class: &'static str,
+    tunnel: &'static str,
+    packets: u64,
+    bytes: u64,
+    packets_per_s: Option<f64>,
+    bits_per_s: Option<f64>,
+    age_s: f64,
+    idle_s: f64,
+    finished: bool,
+}
+
+/// Names of flows that tell nothing of their addresses: digests under a key that is drawn anew
+/// each time the agent starts, and that nobody is told.
+#[derive(Default)]
+struct Names(RandomState);
+
+impl Names {
+    fn of(&self, flow: &Flow) -> String {
+        let row = &flow.row;
+        let key = (
+            row.source,
+            row.source_port,
+            row.destination,
+            row.destination_port,
+        );
+        format!("#{:08x}", self.0.hash_one(key) >> 32)
+    }
+}
+
+impl fmt::Debug for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Names")
+    }
+}
+
+const LAYOUT: Layout = Layout {
+    title: "Flow splitter",
+    about: "Short TCP flows have a tunnel of their own. What is counted is what arrives from the \
+            site; a flow is one direction of a connection.",
+    facts: &[
+        Field::new("name", "Instance", Format::Text),
+        Field::new("version", "Version", Format::Text),
+        Field::new("threshold", "Long beyond", Format::Text),
+        Field::new("interfaces", "Attached to", Format::Text),
+        Field::new("flows_tracked", "Flows tracked", Format::Count),
+        Field::new("interval_s", "Rates over", Format::Seconds),
+    ],
+    tables: &[
+        Table {
+            key: "classes",
+            caption: "Classes",
+            note: "",
+            empty: "Not known.",
+            columns: &[
+                Field::new("class", "Class", Format::Text),
+                Field::new("flows", "Flows", Format::Count),
+                Field::new("packets_per_s", "Packets/s", Format::Rate),
+                Field::new("bits_per_s", "Rate", Format::BitsPerSecond),
+                Field::detail("packets", "Packets", Format::Count),
+                Field::detail("bytes", "Bytes", Format::Bytes),
+            ],
+        },
+        Table {
+            key: "tunnels",
+            caption: "Tunnels",
+            note: "All that their devices carry, split or not.",
+            empty: "Not known.",
+            columns: &[
+                Field::new("tunnel", "Tunnel", Format::Text),
+                Field::detail("device", "Device", Format::Text),
+                Field::new("state", "State", Format::State),
+                Field::new("sent_bits_per_s", "Sent", Format::BitsPerSecond),
+                Field::detail("received_bits_per_s", "Received", Format::BitsPerSecond),
+                Field::new("share_used", "Used", Format::Share),
+                Field::new("health", "Health", Format::State),
+                Field::detail("rtt_s", "Round trip", Format::Seconds),
+                Field::detail("loss_ratio", "Loss", Format::Share),
+            ],
+        },
+        Table {
+            key: "completion",
+            caption: "Completion times",
+            note: "From a flow's first packet to its first FIN or RST at this border: of the \
+                   flows that ended in the last minute, and of all.",
+            empty: "Not known.",
+            columns: &[
+                Field::new("class", "Class", Format::Text),
+                Field::new("period", "Period", Format::Text),
+                Field::detail("window_s", "Over", Format::Seconds),
+                Field::new("finished", "Ended", Format::Count),
+                Field::detail("mean_s", "Mean", Format::Seconds),
+                Field::new("p50_s", "p50", Format::Seconds),
+                Field::detail("p90_s", "p90", Format::Seconds),
+                Field::new("p99_s", "p99", Format::Seconds),
+            ],
+        },
+        Table {
+            key: "flows",
+            caption: "Flows",
+            note: "The fifty fastest. Addresses are shown only where the configuration says so.",
+            empty: "No flow is tracked now.",
+            columns: &[
+                Field::new("flow", "Flow", Format::Text),
+                Field::new("class", "Class", Format::Text),
+                Field::detail("tunnel", "Tunnel", Format::Text),
+                Field::new("bits_per_s", "Rate", Format::BitsPerSecond),
+                Field::detail("packets_per_s", "Packets/s", Format::Rate),
+                Field::detail("packets", "Packets", Format::Count),
+                Field::new("bytes", "Bytes", Format::Bytes),
+                Field::detail("age_s", "Age", Format::Seconds),
+                Field::detail("idle_s", "Idle", Format::Seconds),
+            ],
+        },
+        Table {
+            key: "table",
+            caption: "Flow table",
+            note: "",
+            empty: "Not known.",
+            columns: &[
+                Field::new("family", "Family", Format::Text),
+                Field::new("entries", "Entries", Format::Count),
+                Field::new("capacity", "Room for", Format::Count),
+                Field::new("share_used", "Used", Format::Share),
+            ],
+        },
+    ],
+};
