@@ -25,6 +25,7 @@ pub(crate) mod plan;
 pub(crate) mod run;
 pub(crate) mod status;
 pub(crate) mod tap;
+pub(crate) mod top;
 pub(crate) mod up;
 mod watch;
 

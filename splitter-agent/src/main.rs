@@ -14,7 +14,11 @@ use cli::{Cli, Command, ExitCode};
 
 fn main() -> std::process::ExitCode {
     let cli = Cli::parse();
-    start_logging();
+    // What is logged would run across the screen that `top` draws.
+    let draws = matches!(&cli.command, Command::Top(args) if !args.once && !cli.json);
+    if !draws {
+        start_logging();
+    }
     let code = dispatch(&cli).unwrap_or_else(|error| commands::report(&error, cli.json));
     code.into()
 }
@@ -37,6 +41,7 @@ async fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Flows(args) => {
             commands::status::flows(commands::load(cli)?, args.limit, args.watch, json).await?;
         }
+        Command::Top(args) => commands::top::run(commands::load(cli)?, args, json).await?,
         Command::Tap(args) => commands::tap::run(args, json).await?,
         Command::Doctor => return commands::doctor::run(cli).await,
         Command::Check(args) => return commands::check::run(args, json),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow};
 use flow_report::Table;
 use serde::Serialize;
 use splitter_agent::config::{Config, Overrides};
@@ -245,10 +245,7 @@ pub(crate) async fn flows(config: Config, limit: usize, watch: bool, json: bool)
     let instance = Instance::new(config)?;
     loop {
         let Some(dataplane) = instance.open()? else {
-            bail!(
-                "the instance `{}` is down; `splitter up` or `splitter run` brings it up",
-                instance.config().name
-            );
+            return Err(down(&instance));
         };
         let listing = list(&dataplane, limit)?;
         if json {
@@ -264,6 +261,14 @@ pub(crate) async fn flows(config: Config, limit: usize, watch: bool, json: bool)
             _ = tokio::signal::ctrl_c() => return Ok(()),
         }
     }
+}
+
+/// What to tell whoever wants to see an instance that is not there.
+pub(super) fn down(instance: &Instance) -> anyhow::Error {
+    anyhow!(
+        "the instance `{}` is down; `splitter up` or `splitter run` brings it up",
+        instance.config().name
+    )
 }
 
 fn show_flows(listing: &Listing, watch: bool) -> Result<()> {

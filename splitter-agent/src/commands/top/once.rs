@@ -1,0 +1,117 @@
+//! One sample, printed.
+
+use anyhow::Result;
+use flow_report::Table;
+use flow_telemetry::page::Format;
+use splitter_agent::overview::{Overview, Period};
+
+use super::super::{count, print, print_json};
+
+pub(super) fn show(overview: &Overview, json: bool) -> Result<()> {
+    if json {
+        return print_json(overview);
+    }
+    print(format_args!("{}\n", attached(overview)))?;
+    print(classes(overview).to_text())?;
+    print(format_args!("\n{}", completion(overview).to_text()))?;
+    print(format_args!("\n{}", tunnels(overview).to_text()))?;
+    let (listed, all) = (overview.flows.len() as u64, overview.flows_matching);
+    print(format_args!("\n{} of {} flows", count(listed), count(all)))?;
+    if overview.flows.is_empty() {
+        return Ok(());
+    }
+    print(format_args!("\n{}", flows(overview).to_text()))
+}
+
+/// Where the instance is attached, in words.
+pub(super) fn attached(overview: &Overview) -> String {
+    let words = overview
+        .attached
+        .iter()
+        .map(|it| format!("{} {}", it.interface, it.mode.as_str()));
+    match words.collect::<Vec<_>>().join(", ") {
+        none if none.is_empty() => format!("{}: attached to nothing", overview.name),
+        words => format!("{}: {words}", overview.name),
+    }
+}
+
+/// A value that may not be known, in words.
+pub(super) fn known(format: Format, value: Option<f64>) -> String {
+    format.number(value.unwrap_or(f64::NAN))
+}
+
+fn classes(overview: &Overview) -> Table {
+    let mut table = Table::new(["class", "flows", "packets/s", "rate", "packets", "bytes"]);
+    for row in &overview.classes {
+        table.row([
+            row.class.to_owned(),
+            count(row.flows),
+            known(Format::Rate, row.packets_per_s),
+            known(Format::BitsPerSecond, row.bits_per_s),
+            count(row.packets),
+            count(row.bytes),
+        ]);
+    }
+    table
+}
+
+fn completion(overview: &Overview) -> Table {
+    let mut table = Table::new(["completion time", "ended", "mean", "p50", "p90", "p99"]);
+    for row in &overview.completion {
+        let period = match (row.period, row.window_s) {
+            (Period::Total, _) => "since it is up".to_owned(),
+            (Period::Recent, Some(window)) => format!("last {}", Format::Seconds.number(window)),
+            (Period::Recent, None) => "of late".to_owned(),
+        };
+        let seconds = |value| known(Format::Seconds, value);
+        table.row([
+            format!("{}, {period}", row.class),
+            count(row.finished),
+            seconds(row.mean_s),
+            seconds(row.p50_s),
+            seconds(row.p90_s),
+            seconds(row.p99_s),
+        ]);
+    }
+    table
+}
+
+fn tunnels(overview: &Overview) -> Table {
+    let mut table = Table::new([
+        "tunnel", "device", "state", "sent", "received", "carries", "used", "health",
+    ]);
+    for row in &overview.tunnels {
+        let carries = row.rate_mbit.map(|mbit| f64::from(mbit) * 1e6);
+        table.row([
+            row.tunnel.to_owned(),
+            row.device.clone(),
+            row.state.as_str().to_owned(),
+            known(Format::BitsPerSecond, row.sent_bits_per_s),
+            known(Format::BitsPerSecond, row.received_bits_per_s),
+            known(Format::BitsPerSecond, carries),
+            known(Format::Share, row.share_used),
+            row.health.health.as_str().to_owned(),
+        ]);
+    }
+    table
+}
+
+fn flows(overview: &Overview) -> Table {
+    let mut table = Table::new([
+        "flow", "class", "tunnel", "rate", "packets", "bytes", "age", "idle",
+    ]);
+    for flow in &overview.flows {
+        let row = &flow.row;
+        table.row([
+            row.to_string(),
+            row.class.to_owned(),
+            row.tunnel.to_owned(),
+            known(Format::BitsPerSecond, flow.bits_per_s),
+            count(row.packets),
+            count(row.bytes),
+            Format::Seconds.number(row.age_s),
+            Format::Seconds.number(row.idle_s),
+        ]);
+    }
+    table
+}
