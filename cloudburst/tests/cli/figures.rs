@@ -43,3 +43,20 @@ fn paths_are_listed() {
         assert_eq!(path["remote"], server.address());
     }
 }
+
+#[test]
+fn the_status_page_tells_of_messages_and_paths() {
+    let server = Listening::start(&["serve", "--metrics", "127.0.0.1:0"]);
+    let output = cloudburst(&["ping", &server.address(), "-c", "3", "-i", "0.02"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let told: Value = serde_json::from_str(&server.get("/status.json")).unwrap();
+    assert_eq!(told["messages_received"], 3, "{told}");
+    assert_eq!(told["ready"], true);
+    assert!(
+        told["paths"].is_array() && told["refused"].is_array(),
+        "{told}"
+    );
+    let page = server.get("/");
+    assert!(page.contains("<h1>Cloudburst</h1>"), "{page}");
+    assert!(page.contains("<dd data-key=\"messages_received\" data-format=\"count\">3</dd>"));
+}

@@ -98,15 +98,19 @@ impl Listening {
     }
 
     fn scrape(&self) -> Vec<Family> {
+        docs::parse_exposition(&self.get("/metrics")).expect("it is OpenMetrics")
+    }
+
+    /// What the endpoint for metrics answers.
+    fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.metrics.expect("it serves metrics")).unwrap();
-        stream
-            .write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-            .unwrap();
+        let head = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
         let mut response = String::new();
         stream.read_to_string(&mut response).unwrap();
         let (head, body) = response.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-        docs::parse_exposition(body).expect("it is OpenMetrics")
+        body.to_owned()
     }
 }
 

@@ -6,6 +6,7 @@ mod commands;
 mod intake;
 mod metrics;
 mod options;
+mod status_page;
 mod summary;
 mod transfer;
 mod values;

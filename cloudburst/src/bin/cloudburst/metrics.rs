@@ -19,8 +19,10 @@ use flow_telemetry::{
 };
 use tokio::runtime::Handle;
 
+use crate::status_page;
+
 /// Paths of a peer that have figures of their own: a fixed set of labels.
-const PATHS: usize = 16;
+pub(crate) const PATHS: usize = 16;
 
 /// Serves the endpoint's metrics from now on; nothing without an address.
 pub(crate) fn serve(endpoint: &Endpoint, address: Option<SocketAddr>) -> anyhow::Result<()> {
@@ -28,9 +30,13 @@ pub(crate) fn serve(endpoint: &Endpoint, address: Option<SocketAddr>) -> anyhow:
         return Ok(());
     };
     let server = Server::bind(address).context("--metrics")?;
-    tracing::info!(address = %server.local_addr(), "serving /metrics, /live and /ready");
+    tracing::info!(
+        address = %server.local_addr(),
+        "serving /metrics, /live, /ready and the status page"
+    );
     let metrics = registry(endpoint.clone())?;
-    let endpoint = HttpEndpoint::new(metrics, Readiness::new());
+    let page = status_page::page(endpoint.clone());
+    let endpoint = HttpEndpoint::new(metrics, Readiness::new()).with_page(page);
     tokio::spawn(async move {
         if let Err(error) = server.serve(endpoint, std::future::pending()).await {
             tracing::error!(%error, "metrics are not served any more");
@@ -216,7 +222,8 @@ const GAUGES: [(&str, &str, Count); 7] = [
     ),
 ];
 
-type Figure = fn(&PathReport) -> Option<f64>;
+/// A figure of a path, where it is known.
+pub(crate) type Figure = fn(&PathReport) -> Option<f64>;
 
 /// Name, help and value of what each path has, as a mean over peers.
 const OF_PATHS: [(&str, &str, Figure); 3] = [
@@ -296,24 +303,35 @@ struct EndpointCollector {
 
 impl Collector for EndpointCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let (statistics, paths) = self.runtime.block_on(self.read()).ok_or(fmt::Error)?;
+        let (statistics, paths) = self
+            .runtime
+            .block_on(read(&self.endpoint))
+            .ok_or(fmt::Error)?;
         self.encode_numbers(&mut encoder, &statistics)?;
         self.encode_paths(&mut encoder, &paths)?;
         self.encode_completion(&mut encoder, &statistics.completion)
     }
 }
 
-impl EndpointCollector {
-    /// Counters, and the paths to each peer.
-    async fn read(&self) -> Option<(Statistics, Vec<Vec<PathReport>>)> {
-        let statistics = self.endpoint.statistics().await.ok()?;
-        let mut paths = Vec::new();
-        for peer in self.endpoint.peers().await.ok()? {
-            paths.push(self.endpoint.paths(peer).await.ok()?);
-        }
-        Some((statistics, paths))
+/// Counters, and the paths to each peer.
+pub(crate) async fn read(endpoint: &Endpoint) -> Option<(Statistics, Vec<Vec<PathReport>>)> {
+    let statistics = endpoint.statistics().await.ok()?;
+    let mut paths = Vec::new();
+    for peer in endpoint.peers().await.ok()? {
+        paths.push(endpoint.paths(peer).await.ok()?);
     }
+    Some((statistics, paths))
+}
 
+/// The mean of a figure over the paths that are the peers' first, second and so on; `None` where
+/// it is known of none.
+pub(crate) fn mean(peers: &[Vec<PathReport>], index: usize, figure: Figure) -> Option<f64> {
+    let known = peers.iter().filter_map(|paths| figure(paths.get(index)?));
+    let (sum, count) = known.fold((0.0, 0), |(sum, count), it| (sum + it, count + 1));
+    (count > 0).then(|| sum / f64::from(count))
+}
+
+impl EndpointCollector {
     fn encode_numbers(
         &self,
         encoder: &mut DescriptorEncoder<'_>,
@@ -366,10 +384,7 @@ impl EndpointCollector {
         for (family, (_, _, figure)) in self.families.of_paths.iter().zip(OF_PATHS) {
             let mut family = family.encode(encoder)?;
             for index in 0..PATHS {
-                let known = peers.iter().filter_map(|paths| figure(paths.get(index)?));
-                let (sum, count) = known.fold((0.0, 0), |(sum, count), it| (sum + it, count + 1));
-                if count > 0 {
-                    let mean = sum / f64::from(count);
+                if let Some(mean) = mean(peers, index, figure) {
                     family
                         .encode_family(&[("path", index.to_string())])?
                         .encode_gauge(&mean)?;
