@@ -188,6 +188,7 @@ fn package_of(program: &str) -> Option<&'static str> {
         "nft" => Some("Debian package nftables"),
         "ethtool" => Some("Debian package ethtool"),
         "iperf3" => Some("Debian package iperf3"),
+        "chromium-headless-shell" => Some("Debian package chromium-headless-shell"),
         "python3" => Some("Debian package python3"),
         _ => None,
     }

@@ -130,6 +130,12 @@ pub(crate) static NEEDS: &[Need] = &[
         "a real Prometheus to scrape the agent",
     ),
     program(
+        TEST,
+        "chromium-headless-shell",
+        &["chromium-headless-shell"],
+        "a browser without a screen, to see the status page",
+    ),
+    program(
         VM,
         "qemu-system-x86_64",
         &["qemu-system-x86"],
