@@ -6,7 +6,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -21,14 +20,14 @@ use crate::monitor::Monitor;
 
 /// An instance that is up, and what it runs by.
 pub struct Agent {
-    instance: Instance,
+    instance: Arc<Instance>,
     lock: Lock,
     monitor: Arc<Monitor>,
     /// As it was last taken.
     file: ConfigFile,
     overrides: Overrides,
     follower: Follower,
-    sweep: watch::Sender<Duration>,
+    in_force: watch::Sender<Arc<Instance>>,
     last_plan: String,
 }
 
@@ -43,10 +42,11 @@ impl Agent {
     /// Takes over an instance that `file` describes and that is up.
     #[must_use]
     pub fn new(instance: Instance, lock: Lock, monitor: Arc<Monitor>, file: ConfigFile) -> Self {
+        let instance = Arc::new(instance);
         let config = instance.config();
         Self {
             follower: Follower::new(config.advise.period, monitor.uptime()),
-            sweep: watch::Sender::new(config.flows.sweep),
+            in_force: watch::Sender::new(Arc::clone(&instance)),
             overrides: Overrides::new(),
             last_plan: String::new(),
             instance,
@@ -56,10 +56,10 @@ impl Agent {
         }
     }
 
-    /// How often the flow table is to be swept, now and later.
+    /// The instance by which everything else has to go, now and later.
     #[must_use]
-    pub fn sweep_interval(&self) -> watch::Receiver<Duration> {
-        self.sweep.subscribe()
+    pub fn in_force(&self) -> watch::Receiver<Arc<Instance>> {
+        self.in_force.subscribe()
     }
 
     /// Takes the instance down, with whatever configuration it has by now.
@@ -308,18 +308,22 @@ impl Agent {
             self.monitor
                 .replace(up.dataplane)
                 .map_err(|error| refusal(error.into()))?;
-            self.instance = instance;
+            self.put_in_force(instance);
             self.report(&up.attached);
         } else {
-            self.instance = instance;
+            self.put_in_force(instance);
         }
         let config = self.instance.config();
         if !changed.changes.is_empty() {
             self.follower = Follower::new(config.advise.period, self.monitor.uptime());
         }
-        self.sweep.send_replace(config.flows.sweep);
         (self.file, self.overrides) = (next.file, next.overrides);
         Ok(changed)
+    }
+
+    fn put_in_force(&mut self, instance: Instance) {
+        self.instance = Arc::new(instance);
+        self.in_force.send_replace(Arc::clone(&self.instance));
     }
 
     fn show(&self) -> Result<Shown, InstanceError> {

@@ -41,7 +41,9 @@ async fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Flows(args) => {
             commands::status::flows(commands::load(cli)?, args.limit, args.watch, json).await?;
         }
-        Command::Top(args) => commands::top::run(commands::load(cli)?, args, json).await?,
+        Command::Top(args) => {
+            commands::top::run(commands::load_in_force(cli)?.0, args, json).await?;
+        }
         Command::Tap(args) => commands::tap::run(args, json).await?,
         Command::Doctor => return commands::doctor::run(cli).await,
         Command::Check(args) => return commands::check::run(args, json),

@@ -12,11 +12,11 @@ use flow_telemetry::Page;
 use flow_telemetry::page::{Field, Format, Layout, Status, StatusFuture, Table};
 use serde::Serialize;
 use serde_json::{Value, json};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::config::{Config, ThresholdUnit};
-use crate::instance::AttachedInterface;
+use crate::instance::{AttachedInterface, Instance};
 use crate::monitor::Monitor;
 use crate::netlink::NetlinkError;
 use crate::overview::{Filter, Flow, ObserveError, Observer, Overview, Selection, SortBy};
@@ -38,8 +38,6 @@ pub struct StatusPage(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     monitor: Arc<Monitor>,
-    show_addresses: bool,
-    unit: ThresholdUnit,
     names: Names,
     looks: Mutex<Looks>,
 }
@@ -47,6 +45,8 @@ struct Inner {
 #[derive(Debug)]
 struct Looks {
     observer: Observer,
+    show_addresses: bool,
+    unit: ThresholdUnit,
     /// The last one, when it ended, and how long to make do with it.
     last: Option<(Value, Instant, Duration)>,
 }
@@ -59,11 +59,11 @@ impl StatusPage {
     pub fn new(config: &Config, monitor: Arc<Monitor>) -> Result<Self, NetlinkError> {
         Ok(Self(Arc::new(Inner {
             monitor,
-            show_addresses: config.metrics.flow_addresses,
-            unit: config.flows.unit,
             names: Names::default(),
             looks: Mutex::new(Looks {
                 observer: Observer::new(config, SHORTEST_INTERVAL * 9 / 10)?,
+                show_addresses: config.metrics.flow_addresses,
+                unit: config.flows.unit,
                 last: None,
             }),
         })))
@@ -75,18 +75,35 @@ impl StatusPage {
     }
 
     /// Notes totals from time to time, so that whoever looks sees rates at once and completion
-    /// times of the last minute.
-    pub async fn keep_history<T>(&self) -> T {
+    /// times of the last minute. Goes by the configuration that is in force.
+    pub async fn keep_up<T>(&self, mut in_force: watch::Receiver<Arc<Instance>>) -> T {
         let mut ticks = interval(NOTE_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            ticks.tick().await;
+            tokio::select! {
+                _ = ticks.tick() => {}
+                Ok(()) = in_force.changed() => {
+                    let instance = Arc::clone(&in_force.borrow_and_update());
+                    self.0.looks.lock().await.go_by(instance.config());
+                    continue;
+                }
+            }
             let dataplane = self.0.monitor.dataplane();
             let mut looks = self.0.looks.lock().await;
             if let Err(error) = looks.observer.note(&dataplane).await {
                 tracing::debug!(%error, "cannot note the counters for the status page");
             }
         }
+    }
+}
+
+impl Looks {
+    fn go_by(&mut self, config: &Config) {
+        self.observer.go_by(config);
+        self.show_addresses = config.metrics.flow_addresses;
+        self.unit = config.flows.unit;
+        // It may show what is no longer to be shown.
+        self.last = None;
     }
 }
 
@@ -129,13 +146,15 @@ impl Inner {
         let threshold = dataplane.policy()?.threshold;
         let overview = looks.observer.look(dataplane, &selection).await?;
         let lasts = (begin.elapsed() * WALKING_SHARE).max(SHORTEST_INTERVAL);
-        let value = self.public(&overview, threshold);
+        let value = looks.public(&self.names, &overview, threshold);
         looks.last = Some((value.clone(), Instant::now(), lasts));
         Ok(value)
     }
+}
 
+impl Looks {
     /// What everybody may see who reaches the address.
-    fn public(&self, overview: &Overview, threshold: u64) -> Value {
+    fn public(&self, names: &Names, overview: &Overview, threshold: u64) -> Value {
         let flows: Vec<PublicFlow> = overview
             .flows
             .iter()
@@ -143,7 +162,7 @@ impl Inner {
                 flow: if self.show_addresses {
                     flow.row.to_string()
                 } else {
-                    self.names.of(flow)
+                    names.of(flow)
                 },
                 class: flow.row.class,
                 tunnel: flow.row.tunnel,

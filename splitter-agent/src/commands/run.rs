@@ -119,8 +119,8 @@ impl Watching {
         let figures = Arc::clone(self.monitor.figures());
         let listening = tokio::spawn(socket.serve(asking, figures));
         let mut repair = Repair::new(self.readiness.clone());
-        let mut sweeping = pin!(watch::sweep(&self.monitor, agent.sweep_interval()));
-        let mut noting = pin!(self.page.keep_history());
+        let mut sweeping = pin!(watch::sweep(&self.monitor, agent.in_force()));
+        let mut noting = pin!(self.page.keep_up(agent.in_force()));
         let mut ticks = interval(REPAIR_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
 

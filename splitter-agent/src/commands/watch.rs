@@ -2,10 +2,10 @@
 //! table tidy.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use flow_telemetry::Readiness;
 use splitter_agent::agent::Agent;
+use splitter_agent::instance::Instance;
 use splitter_agent::monitor::Monitor;
 use tokio::sync::watch;
 
@@ -49,16 +49,16 @@ impl Repair {
     }
 }
 
-/// Sweeps the flow table; another interval counts from when it is set.
+/// Sweeps the flow table; another interval counts from when it is in force.
 pub(super) async fn sweep(
     monitor: &Arc<Monitor>,
-    mut interval: watch::Receiver<Duration>,
+    mut in_force: watch::Receiver<Arc<Instance>>,
 ) -> &'static str {
     loop {
-        let pause = *interval.borrow_and_update();
+        let pause = in_force.borrow_and_update().config().flows.sweep;
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            Ok(()) = interval.changed() => continue,
+            Ok(()) = in_force.changed() => continue,
         }
         let monitor = Arc::clone(monitor);
         // Walking a large table takes a while; the endpoint must answer meanwhile.

@@ -216,11 +216,9 @@ pub const KEYS: &[Key] = &[
     key("metrics.address", Changeable::Restart(ENDPOINT), |it| {
         json!(it.metrics.address)
     }),
-    key(
-        "metrics.flow_addresses",
-        Changeable::Restart(ENDPOINT),
-        |it| json!(it.metrics.flow_addresses),
-    ),
+    key("metrics.flow_addresses", Changeable::Set, |it| {
+        json!(it.metrics.flow_addresses)
+    }),
     key("log.packets", Changeable::Restart(PROGRAM), |it| {
         json!(it.packet_log)
     }),

@@ -72,6 +72,16 @@ impl Observer {
         })
     }
 
+    /// Goes by another configuration of the same instance from now on.
+    pub fn go_by(&mut self, config: &Config) {
+        let devices = |of: &Config| [of.short.device.clone(), of.long.device.clone()];
+        if devices(config) != devices(&self.config) {
+            // Other devices have counted otherwise.
+            self.history = History::default();
+        }
+        self.config = config.clone();
+    }
+
     /// Also tells what probes find of the tunnels.
     #[must_use]
     pub fn with_health(mut self, source: Arc<dyn HealthSource>) -> Self {
