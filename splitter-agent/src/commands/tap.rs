@@ -10,7 +10,7 @@ use splitter_agent::kernel::Object;
 use splitter_agent::netlink::Netlink;
 use splitter_agent::privileges::check_capabilities;
 use splitter_agent::tap::{CAPACITY, Tap, TappedFlow, Taps};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{count, print, print_json};
 use crate::cli::TapArgs;
@@ -20,6 +20,8 @@ pub(crate) async fn run(args: &TapArgs, json: bool) -> Result<()> {
     check_capabilities()?;
     let interfaces = Netlink::connect()?.interfaces().await?;
     let object = Object::for_level(PacketLog::Off).context("cannot read the kernel object")?;
+    // Whoever reads that flows are noted may end it at once.
+    let mut signals = listen()?;
     let taps = Taps::attach(&object, &args.points, &interfaces)?;
     let names = taps
         .iter()
@@ -28,11 +30,8 @@ pub(crate) async fn run(args: &TapArgs, json: bool) -> Result<()> {
         points = names.collect::<Vec<_>>().join(", "),
         "noting flows"
     );
-    wait(
-        args.seconds
-            .map(|seconds| Duration::from_secs(seconds.into())),
-    )
-    .await?;
+    let time = args.seconds.map(|it| Duration::from_secs(it.into()));
+    wait(time, &mut signals).await;
 
     for tap in taps.iter() {
         if tap.flows()?.len() >= CAPACITY {
@@ -47,19 +46,18 @@ pub(crate) async fn run(args: &TapArgs, json: bool) -> Result<()> {
     print(table(&flows).to_text())
 }
 
+/// Ctrl-C, SIGTERM and the terminal's going.
+fn listen() -> Result<[Signal; 3]> {
+    let listen = |kind| signal(kind).context("cannot listen for signals");
+    Ok([
+        listen(SignalKind::interrupt())?,
+        listen(SignalKind::terminate())?,
+        listen(SignalKind::hangup())?,
+    ])
+}
+
 /// Until the time has passed or somebody says so.
-async fn wait(time: Option<Duration>) -> Result<()> {
-    let mut signals = Vec::new();
-    for kind in [
-        SignalKind::interrupt(),
-        SignalKind::terminate(),
-        SignalKind::hangup(),
-    ] {
-        signals.push(signal(kind).context("cannot listen for signals")?);
-    }
-    let [interrupt, terminate, hang_up] = &mut signals[..] else {
-        return Ok(());
-    };
+async fn wait(time: Option<Duration>, [interrupt, terminate, hang_up]: &mut [Signal; 3]) {
     let passed = async {
         match time {
             Some(time) => tokio::time::sleep(time).await,
@@ -72,7 +70,6 @@ async fn wait(time: Option<Duration>) -> Result<()> {
         _ = terminate.recv() => {}
         _ = hang_up.recv() => {}
     }
-    Ok(())
 }
 
 /// A line for each flow and tap; times count from the first packet of all.
