@@ -11,7 +11,7 @@ pub(crate) fn monotonic_ns() -> u64 {
     let own_ns = clock_gettime(ClockId::CLOCK_MONOTONIC)
         .map_or(0, |time| Duration::from(time).as_nanos() as u64);
     let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
-    own_ns.saturating_sub_signed(offset_ns(&offsets))
+    own_ns.saturating_add_signed(offset_ns(&offsets).saturating_neg())
 }
 
 /// By how much the clock is ahead here; 0 on a kernel without time namespaces.

@@ -177,9 +177,11 @@ fn instance_with_the_tables_or_priorities_of_another_one_is_refused() {
                 assert_eq!(site.routing(), up);
             }
         }
-        // With numbers of its own it is in nobody's way.
+        // With numbers of its own it is in nobody's way, but for the interfaces.
         site.configure(&second([76, 77], 500));
-        assert!(site.splitter(&["plan"]).status.success());
+        let told = stderr(&site.splitter(&["plan"]));
+        let words = "`lan0` has another XDP program attached already: `split`, number ";
+        assert!(told.contains(words), "{told}");
 
         site.configure("");
         site.json(&["down"]);
