@@ -39,7 +39,8 @@ struct Row {
 impl Row {
     /// Of what the agent was made to do, and how it attached its program.
     fn of_agent(name: &str, outcome: Result<Vec<&'static str>>) -> Self {
-        let problem = outcome.as_ref().err().map(|error| format!("{error:#}"));
+        let problem = outcome.as_ref().err();
+        let problem = problem.map(|error| last_lines(&format!("{error:#}")));
         Self {
             name: name.to_owned(),
             object: None,
@@ -49,6 +50,12 @@ impl Row {
             problem,
         }
     }
+}
+
+/// The verifier's whole log has a line for each instruction; the reason stands at its end.
+fn last_lines(text: &str) -> String {
+    let lines: Vec<_> = text.trim_end().lines().collect();
+    lines[lines.len().saturating_sub(10)..].join("\n")
 }
 
 fn main() -> ExitCode {

@@ -8,9 +8,9 @@ use aya::{Ebpf, EbpfLoader};
 use splitter_agent::config::PacketLog;
 use splitter_agent::kernel::Object;
 
-use super::Row;
 use super::agent::expected_hook;
 use super::network::{LAN, Network, remove_clsact};
+use super::{Row, last_lines};
 
 /// No table needs more here, and a machine has little memory.
 const TABLE_SIZE: u32 = 1024;
@@ -83,12 +83,9 @@ fn load_and_attach(network: &Network, program: &mut Program, row: &mut Row) -> R
     Ok(())
 }
 
-/// The verifier's whole log has a line for each instruction; the reason stands at its end.
 fn refused(error: ProgramError) -> anyhow::Error {
-    let words = error.to_string();
-    let lines: Vec<_> = words.trim_end().lines().collect();
-    let last = lines[lines.len().saturating_sub(8)..].join("\n");
-    anyhow::anyhow!("the verifier refused it: {last}")
+    let words = last_lines(&error.to_string());
+    anyhow::anyhow!("the verifier refused it: {words}")
 }
 
 fn pass_xdp(network: &Network, program: &mut Xdp, mode: XdpMode) -> Result<()> {

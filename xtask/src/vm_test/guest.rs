@@ -73,7 +73,7 @@ impl Guest {
         let mut cargo = command::cargo()
             .args(["build", "--locked", "--package", "splitter-agent"])
             .args(["--bin", "splitter", "--example", "vm_guest"])
-            .args(["--test", "programs", "--target", TARGET])
+            .args(["--target", TARGET])
             .arg("--message-format=json-render-diagnostics")
             .arg("--target-dir")
             .arg(directory.join("build"))
@@ -87,11 +87,7 @@ impl Guest {
             .check(status)
             .context("cannot build the programs of the virtual machine")?;
         let mut files = Vec::new();
-        for (path, target) in [
-            ("init", "vm_guest"),
-            ("bin/splitter", "splitter"),
-            ("bin/programs", "programs"),
-        ] {
+        for (path, target) in [("init", "vm_guest"), ("bin/splitter", "splitter")] {
             let (_, program) = built
                 .iter()
                 .find(|(name, _)| name == target)
