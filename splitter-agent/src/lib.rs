@@ -9,6 +9,7 @@ pub mod control;
 pub mod doctor;
 pub mod figures;
 pub mod flows;
+pub mod health;
 pub mod instance;
 pub mod kernel;
 pub mod metrics;

@@ -1,0 +1,230 @@
+//! The datagrams by which two agents probe a tunnel.
+//!
+//! Request and reply have the same 64 bytes, so that no reply is larger than what asked for it:
+//!
+//! | bytes | |
+//! |---|---|
+//! | 0-3 | `SPH` and the version, 1 |
+//! | 4 | 1 request, 2 reply |
+//! | 5 | the prober's number of the tunnel, which the reply repeats |
+//! | 6-7 | zero |
+//! | 8-15 | the prober's nonce, new at each start of its agent |
+//! | 16-23 | the responder's nonce; in a request 0 while it is not known |
+//! | 24-31 | sequence number, from 1 |
+//! | 32-63 | BLAKE3 of all that, keyed |
+//!
+//! Numbers are big-endian.
+
+use splitter_common::flow::Tunnel;
+
+use super::key::{CODE_BYTES, ProbeKey};
+
+/// The length of every datagram.
+pub const DATAGRAM_BYTES: usize = HEAD_BYTES + CODE_BYTES;
+
+const HEAD_BYTES: usize = 32;
+const MAGIC: [u8; 4] = *b"SPH\x01";
+const REQUEST: u8 = 1;
+const REPLY: u8 = 2;
+
+/// What is known of a run of an agent: a random number that nobody else chose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Nonce(pub(super) u64);
+
+impl Nonce {
+    /// That of a responder that has not answered yet.
+    pub(super) const UNKNOWN: Self = Self(0);
+
+    /// A new one.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(rand::random::<u64>().max(1))
+    }
+}
+
+/// A question or its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Request,
+    Reply,
+}
+
+/// A datagram that its code has proved to be from a holder of the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Datagram {
+    pub(super) kind: Kind,
+    pub(super) tunnel: Tunnel,
+    pub(super) prober: Nonce,
+    pub(super) responder: Nonce,
+    pub(super) sequence: u64,
+}
+
+/// Why a datagram was refused. None is ever answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// It has another length, version or form.
+    Malformed,
+    /// Its code is not that of the key.
+    Forged,
+    /// It is one of our own that came back.
+    Reflected,
+    /// It was there before, or is too old to tell.
+    Replayed,
+    /// It answers nothing that was asked: another run of the agent, another tunnel, or long ago.
+    Unasked,
+    /// Its source has sent too many.
+    RateLimited,
+}
+
+impl Refusal {
+    /// All of them, in the order of their metrics.
+    pub const ALL: [Self; 6] = [
+        Self::Malformed,
+        Self::Forged,
+        Self::Reflected,
+        Self::Replayed,
+        Self::Unasked,
+        Self::RateLimited,
+    ];
+
+    /// The value of the `reason` label.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::Forged => "forged",
+            Self::Reflected => "reflected",
+            Self::Replayed => "replayed",
+            Self::Unasked => "unasked",
+            Self::RateLimited => "rate_limited",
+        }
+    }
+}
+
+impl Datagram {
+    /// The bytes to send.
+    pub(super) fn seal(&self, key: &ProbeKey) -> [u8; DATAGRAM_BYTES] {
+        let mut bytes = [0; DATAGRAM_BYTES];
+        let (head, code) = bytes.split_at_mut(HEAD_BYTES);
+        head[..4].copy_from_slice(&MAGIC);
+        head[4] = match self.kind {
+            Kind::Request => REQUEST,
+            Kind::Reply => REPLY,
+        };
+        head[5] = self.tunnel as u8;
+        head[8..16].copy_from_slice(&self.prober.0.to_be_bytes());
+        head[16..24].copy_from_slice(&self.responder.0.to_be_bytes());
+        head[24..32].copy_from_slice(&self.sequence.to_be_bytes());
+        code.copy_from_slice(&key.code(head));
+        bytes
+    }
+
+    /// Reads what arrived; form first, since that costs least.
+    pub(super) fn open(bytes: &[u8], key: &ProbeKey) -> Result<Self, Refusal> {
+        let bytes: &[u8; DATAGRAM_BYTES] = bytes.try_into().map_err(|_| Refusal::Malformed)?;
+        let (head, code) = bytes
+            .split_first_chunk::<HEAD_BYTES>()
+            .ok_or(Refusal::Malformed)?;
+        let code: &[u8; CODE_BYTES] = code.try_into().map_err(|_| Refusal::Malformed)?;
+        let datagram = Self::parse(head).ok_or(Refusal::Malformed)?;
+        if key.is_code(head, code) {
+            Ok(datagram)
+        } else {
+            Err(Refusal::Forged)
+        }
+    }
+
+    fn parse(head: &[u8; HEAD_BYTES]) -> Option<Self> {
+        let number = |at: usize| {
+            let bytes = head.get(at..at + 8)?.try_into().ok()?;
+            Some(u64::from_be_bytes(bytes))
+        };
+        if head[..4] != MAGIC || head[6..8] != [0, 0] {
+            return None;
+        }
+        Some(Self {
+            kind: match head[4] {
+                REQUEST => Kind::Request,
+                REPLY => Kind::Reply,
+                _ => return None,
+            },
+            tunnel: Tunnel::ALL.into_iter().find(|it| *it as u8 == head[5])?,
+            prober: Nonce(number(8)?),
+            responder: Nonce(number(16)?),
+            sequence: number(24)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn datagram() -> impl Strategy<Value = Datagram> {
+        (any::<bool>(), any::<bool>(), any::<[u64; 3]>()).prop_map(|(request, short, numbers)| {
+            Datagram {
+                kind: if request { Kind::Request } else { Kind::Reply },
+                tunnel: if short { Tunnel::Short } else { Tunnel::Long },
+                prober: Nonce(numbers[0]),
+                responder: Nonce(numbers[1]),
+                sequence: numbers[2],
+            }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn opened_is_what_was_sealed(datagram in datagram()) {
+            let key = ProbeKey::of(1);
+            prop_assert_eq!(Datagram::open(&datagram.seal(&key), &key), Ok(datagram));
+            let other = Datagram::open(&datagram.seal(&key), &ProbeKey::of(2));
+            prop_assert_eq!(other, Err(Refusal::Forged));
+        }
+
+        #[test]
+        fn every_changed_bit_is_noticed(datagram in datagram(), bit in 0..DATAGRAM_BYTES * 8) {
+            let key = ProbeKey::of(1);
+            let mut bytes = datagram.seal(&key);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            prop_assert!(Datagram::open(&bytes, &key).is_err());
+        }
+
+        #[test]
+        fn whatever_arrives_is_refused_without_a_panic(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+            begins_well: bool,
+        ) {
+            let mut bytes = bytes;
+            if begins_well && bytes.len() >= 8 {
+                bytes[..8].copy_from_slice(b"SPH\x01\x01\x00\x00\x00");
+                bytes.resize(DATAGRAM_BYTES, 0);
+                prop_assert_eq!(Datagram::open(&bytes, &ProbeKey::of(1)), Err(Refusal::Forged));
+            } else {
+                prop_assert!(Datagram::open(&bytes, &ProbeKey::of(1)).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn lengths_versions_and_kinds_that_are_not_ours_are_malformed() {
+        let key = ProbeKey::of(1);
+        let datagram = Datagram {
+            kind: Kind::Request,
+            tunnel: Tunnel::Short,
+            prober: Nonce(1),
+            responder: Nonce::UNKNOWN,
+            sequence: 1,
+        };
+        let sealed = datagram.seal(&key);
+        let open = |bytes: &[u8]| Datagram::open(bytes, &key);
+        assert_eq!(open(&sealed[..DATAGRAM_BYTES - 1]), Err(Refusal::Malformed));
+        assert_eq!(open(&[&sealed[..], &[0]].concat()), Err(Refusal::Malformed));
+        for (at, value) in [(3, 2), (4, 3), (5, 2), (6, 1), (7, 1)] {
+            let mut bytes = sealed;
+            bytes[at] = value;
+            assert_eq!(open(&bytes), Err(Refusal::Malformed), "byte {at}");
+        }
+    }
+}
