@@ -13,6 +13,7 @@ use serde::Serialize;
 
 mod document;
 mod file;
+mod health;
 mod keys;
 mod leaf;
 mod location;
@@ -24,6 +25,7 @@ mod tests;
 mod values;
 
 pub use file::ConfigFile;
+pub use health::Health;
 pub use keys::{Changeable, KEYS, Key, KeyChange, difference, frozen};
 pub use location::Location;
 pub use mistake::{ConfigError, Mistake};
@@ -68,6 +70,8 @@ pub struct Config {
     pub attach: AttachMode,
     /// What the agent puts into the routing policy.
     pub routes: Routes,
+    /// How the tunnels are watched.
+    pub health: Health,
     /// Where metrics and health are served.
     pub metrics: Metrics,
     /// Log level of the kernel program.
@@ -86,6 +90,9 @@ pub struct Tunnel {
     /// What it carries, where that is known. For the short tunnel it tells when packets have
     /// drained; for the long one, how late a packet enters at the earliest.
     pub rate_mbit: Option<NonZeroU32>,
+    /// The other border's address in this tunnel, where its agent answers probes. Without one the
+    /// link and the next hop tell whether the tunnel is alive.
+    pub peer: Option<IpAddr>,
 }
 
 /// Next hops of a tunnel, one for each family. Both empty means a point-to-point device.

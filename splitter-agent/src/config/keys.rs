@@ -161,6 +161,7 @@ pub const KEYS: &[Key] = &[
     key("short.rate_mbit", Changeable::Set, |it| {
         json!(it.short.rate_mbit)
     }),
+    key("short.peer", Changeable::Reload, |it| json!(it.short.peer)),
     key("long.device", Changeable::Reload, |it| {
         json!(it.long.device)
     }),
@@ -171,6 +172,7 @@ pub const KEYS: &[Key] = &[
     key("long.rate_mbit", Changeable::Set, |it| {
         json!(it.long.rate_mbit)
     }),
+    key("long.peer", Changeable::Reload, |it| json!(it.long.peer)),
     key("flows.threshold", Changeable::Set, |it| {
         json!(it.flows.threshold)
     }),
@@ -212,6 +214,27 @@ pub const KEYS: &[Key] = &[
     }),
     key("routes.rule_priority", Changeable::Reload, |it| {
         json!(it.routes.rule_priority)
+    }),
+    key("health.enabled", Changeable::Restart(ENDPOINT), |it| {
+        json!(it.health.enabled)
+    }),
+    key("health.key_file", Changeable::Restart(ENDPOINT), |it| {
+        json!(it.health.key_file)
+    }),
+    key("health.port", Changeable::Restart(ENDPOINT), |it| {
+        json!(it.health.port)
+    }),
+    key("health.interval_ms", Changeable::Set, |it| {
+        millis(it.health.interval)
+    }),
+    key("health.dead_after_ms", Changeable::Set, |it| {
+        millis(it.health.dead_after)
+    }),
+    key("health.hold_down_s", Changeable::Set, |it| {
+        json!(it.health.hold_down.as_secs())
+    }),
+    key("health.max_hold_down_s", Changeable::Set, |it| {
+        json!(it.health.max_hold_down.as_secs())
     }),
     key("metrics.address", Changeable::Restart(ENDPOINT), |it| {
         json!(it.metrics.address)

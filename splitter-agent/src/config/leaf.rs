@@ -9,7 +9,7 @@ use toml::de::DeValue;
 use super::document::{Read, string};
 use super::values::{InterfaceName, InvalidValue};
 
-pub(super) fn directory(value: &DeValue<'_>) -> Read<PathBuf> {
+pub(super) fn absolute_path(value: &DeValue<'_>) -> Read<PathBuf> {
     let path = PathBuf::from(string(value)?);
     if !path.is_absolute() {
         return Err(InvalidValue::new(

@@ -7,7 +7,8 @@ use std::time::Duration;
 use splitter_common::config::Config as Policy;
 
 use super::document::{Document, Section, boolean, integer, string, word};
-use super::leaf::{address, directory, interface, next_hop, prefix, socket_address};
+use super::health::{health, peer, peers_have_a_key};
+use super::leaf::{absolute_path, address, interface, next_hop, prefix, socket_address};
 use super::{
     Advise, AttachMode, Config, Demotion, Dscp, DscpMatch, Family, Flows, Gateways, InterfaceName,
     InvalidValue, Marks, Metrics, Mistake, PacketLog, Routes, RulePriority, TableId, Threshold,
@@ -57,10 +58,10 @@ fn sections(document: &Document<'_>) -> Option<Config> {
         .optional("name", |value| string(value)?.try_into())
         .unwrap_or_default();
     let runtime_dir = top
-        .optional("runtime_dir", directory)
+        .optional("runtime_dir", absolute_path)
         .unwrap_or(Config::DEFAULT_RUNTIME_DIR.into());
     let bpffs = top
-        .optional("bpffs", directory)
+        .optional("bpffs", absolute_path)
         .unwrap_or("/sys/fs/bpf".into());
     let lan = lan(&top);
     let shadow = top.optional("shadow", boolean).unwrap_or_default();
@@ -87,6 +88,7 @@ fn sections(document: &Document<'_>) -> Option<Config> {
         .section("attach")
         .optional("mode", |value| word(AttachMode::WORDS, value));
     let routes = routes(&document.section("routes"));
+    let health = health(&document.section("health"));
     let metrics = metrics(&document.section("metrics"));
     let log = document
         .section("log")
@@ -106,11 +108,13 @@ fn sections(document: &Document<'_>) -> Option<Config> {
         marks,
         attach: attach.unwrap_or_default(),
         routes,
+        health,
         metrics,
         packet_log: log.unwrap_or_default(),
     };
     devices_differ(document, &config);
     families_agree(document, &config);
+    peers_have_a_key(document, &config);
     Some(config)
 }
 
@@ -154,6 +158,7 @@ fn tunnel(section: &Section<'_, '_>, table: TableId) -> Option<Tunnel> {
         gateway,
         table,
         rate_mbit,
+        peer: peer(section),
     })
 }
 
