@@ -15,7 +15,8 @@
 //! Where destinations are configured, the first suppresses up to the longest of their prefixes,
 //! so that the way to another interface of the site, which is more specific, stays. When the long
 //! tunnel's device goes away its routes go with it, and the lookup falls through to the short
-//! tunnel.
+//! tunnel. While a tunnel is dead the routes in its class' table have the other tunnel's next hops
+//! ([`Placement`](crate::health::Placement)); rules stay as they are.
 
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +36,7 @@ pub use apply::{Applied, ApplyError, Undone, remove_all};
 pub use conflict::Conflict;
 pub use item::{Item, Route, Rule, Selector};
 pub use matching::supports_exact_dscp;
-pub use plan::{Action, Plan, PlanError, plan};
+pub use plan::{Action, Plan, PlanError, Replacement, plan, plan_move, plan_placed};
 pub use verify::{Probe, Verification, VerifyError};
 
 /// The number in the protocol field of our rules and routes (`proto 94` in `ip rule` and

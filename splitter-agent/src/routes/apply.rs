@@ -3,10 +3,10 @@
 use std::fmt;
 
 use netlink_packet_route::RouteNetlinkMessage;
-use rtnetlink::packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use rtnetlink::packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 
-use super::item::Item;
-use super::plan::{Action, Plan};
+use super::item::{Item, Route};
+use super::plan::{Action, Plan, Replacement};
 use super::{Footprint, snapshot};
 use crate::netlink::{Netlink, NetlinkError};
 
@@ -132,6 +132,7 @@ async fn undo(netlink: &Netlink, done: &[Action]) -> Undone {
                 Err(error) if error.os_error() == Some(libc::EEXIST) => Ok(()),
                 result => result,
             },
+            Action::Replace(Replacement { from, to }) => replace(netlink, to, from).await,
             Action::Keep(_) => Ok(()),
         };
         match result {
@@ -146,8 +147,23 @@ async fn carry_out(netlink: &Netlink, action: &Action) -> Result<(), NetlinkErro
     match action {
         Action::Add(item) => add(netlink, item).await,
         Action::Remove(item) => remove(netlink, item).await,
+        Action::Replace(Replacement { from, to }) => replace(netlink, from, to).await,
         Action::Keep(_) => Ok(()),
     }
+}
+
+/// In one step, so that no packet finds neither. Only where one has a next hop and the other one
+/// has none does IPv6 put the new one beside the old one, which then has to go.
+async fn replace(netlink: &Netlink, from: &Route, to: &Route) -> Result<(), NetlinkError> {
+    let message = RouteNetlinkMessage::NewRoute(to.message());
+    let flags = NLM_F_CREATE | NLM_F_REPLACE;
+    netlink
+        .change(&format!("replace {from} with {to}"), message, flags)
+        .await?;
+    if from.gateway.is_some() == to.gateway.is_some() {
+        return Ok(());
+    }
+    remove(netlink, &Item::Route(from.clone())).await
 }
 
 async fn add(netlink: &Netlink, item: &Item) -> Result<(), NetlinkError> {

@@ -178,6 +178,11 @@ impl PartialRule {
 }
 
 impl Route {
+    /// Whether only one of the two can stand in the kernel's table.
+    pub(super) fn is_in_the_place_of(&self, other: &Self) -> bool {
+        (self.table, self.destination) == (other.table, other.destination)
+    }
+
     /// The message that adds or removes it.
     pub(super) fn message(&self) -> RouteMessage {
         let mut message = RouteMessage::default();

@@ -5,9 +5,10 @@ use std::fmt;
 use serde::Serialize;
 
 use super::conflict::{self, Conflict};
-use super::item::Item;
+use super::item::{Item, Route};
 use super::{Footprint, matching, snapshot, wanted};
 use crate::config::{Config, DscpMatch, InvalidValue};
+use crate::health::Placement;
 use crate::netlink::{Netlink, NetlinkError, NoSuchInterface};
 
 /// What has to be done, in order, for the kernel to have what is wanted.
@@ -16,6 +17,8 @@ pub struct Plan {
     /// How rules match the mark: `dscp` or `tos`.
     #[serde(rename = "match")]
     pub matching: DscpMatch,
+    /// Which tunnel's next hops the routes of each class have.
+    pub placement: Placement,
     /// Every step, and what stays.
     pub actions: Vec<Action>,
 }
@@ -30,6 +33,18 @@ pub enum Action {
     Keep(Item),
     /// It is ours and no longer wanted.
     Remove(Item),
+    /// It takes the place of another route of ours, in one step.
+    Replace(Replacement),
+}
+
+/// A route that takes the place of another one to the same destination, so that there is no moment
+/// without one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Replacement {
+    /// What is there.
+    pub from: Route,
+    /// What is wanted.
+    pub to: Route,
 }
 
 /// Why there is no plan.
@@ -56,10 +71,8 @@ pub enum PlanError {
     MarksCollide(InvalidValue),
 }
 
-/// Compares what `config` wants with what the kernel has. Changes nothing.
-///
-/// `previous` is where the same instance put things under an earlier configuration: what is found
-/// there and not wanted any more is removed.
+/// Compares what `config` wants with what the kernel has, each class in its own tunnel. Changes
+/// nothing.
 ///
 /// # Errors
 /// See [`PlanError`].
@@ -68,9 +81,25 @@ pub async fn plan(
     config: &Config,
     previous: Option<&Footprint>,
 ) -> Result<Plan, PlanError> {
+    plan_placed(netlink, config, Placement::HOME, previous).await
+}
+
+/// Compares what `config` wants with what the kernel has, the classes placed so. Changes nothing.
+///
+/// `previous` is where the same instance put things under an earlier configuration: what is found
+/// there and not wanted any more is removed.
+///
+/// # Errors
+/// See [`PlanError`].
+pub async fn plan_placed(
+    netlink: &Netlink,
+    config: &Config,
+    placement: Placement,
+    previous: Option<&Footprint>,
+) -> Result<Plan, PlanError> {
     let interfaces = netlink.interfaces().await?;
     let matching = matching::decide(netlink, &config.marks).await?;
-    let wanted = wanted::items(config, &interfaces, matching)?;
+    let wanted = wanted::items(config, placement, &interfaces, matching)?;
     let footprint = Footprint::of(config);
     let footprints: Vec<_> = std::iter::once(&footprint).chain(previous).collect();
     let found = snapshot::take(netlink, &interfaces, &footprints).await?;
@@ -81,15 +110,53 @@ pub async fn plan(
     }
     Ok(Plan {
         matching: matching.into(),
+        placement,
         actions: difference(wanted, found.ours),
     })
 }
 
+/// What moves the classes to where `placement` has them: routes alone. Nothing else is asked for,
+/// neither a missing LAN interface nor what others have put in the way keeps a class in a dead
+/// tunnel. Changes nothing.
+///
+/// # Errors
+/// When the kernel does not tell what it has, or a tunnel that is to be used has no device.
+pub async fn plan_move(
+    netlink: &Netlink,
+    config: &Config,
+    placement: Placement,
+) -> Result<Plan, PlanError> {
+    let interfaces = netlink.interfaces().await?;
+    let wanted = wanted::all_routes(config, placement, &interfaces)?;
+    let found = snapshot::take(netlink, &interfaces, &[&Footprint::of(config)]).await?;
+    let found = found.ours.into_iter();
+    let routes = found.filter(|item| matches!(item, Item::Route(_)));
+    Ok(Plan {
+        matching: config.marks.matching,
+        placement,
+        actions: difference(wanted, routes.collect()),
+    })
+}
+
 /// Rules go before the routes that they use, and what is stale goes before what takes its place,
-/// since two routes to one destination cannot stand in a table. In between, packets follow the
-/// main table.
+/// since two routes to one destination cannot stand in a table; but where one takes the place of
+/// another, that is one step.
 fn difference(wanted: Vec<Item>, found: Vec<Item>) -> Vec<Action> {
-    let stale = || found.iter().filter(|item| !wanted.contains(item));
+    let replaced = |item: &Item| -> Option<Route> {
+        let Item::Route(to) = item else { return None };
+        found.iter().find_map(|item| match item {
+            Item::Route(from) if from.is_in_the_place_of(to) && from != to => Some(from.clone()),
+            _ => None,
+        })
+    };
+    let gives_place = |item: &&Item| {
+        let stays_empty = |to: &Item| replaced(to).is_none_or(|from| Item::Route(from) != **item);
+        wanted.iter().all(stays_empty)
+    };
+    let stale = || {
+        let stale = found.iter().filter(|item| !wanted.contains(item));
+        stale.filter(gives_place)
+    };
     let stale_rules = stale().filter(|item| matches!(item, Item::Rule(_)));
     let stale_routes = stale().filter(|item| matches!(item, Item::Route(_)));
     let mut actions: Vec<_> = stale_rules
@@ -97,12 +164,13 @@ fn difference(wanted: Vec<Item>, found: Vec<Item>) -> Vec<Action> {
         .cloned()
         .map(Action::Remove)
         .collect();
-    actions.extend(wanted.into_iter().map(|item| {
-        if found.contains(&item) {
-            Action::Keep(item)
-        } else {
-            Action::Add(item)
-        }
+    actions.extend(wanted.iter().map(|item| match (item, replaced(item)) {
+        _ if found.contains(item) => Action::Keep(item.clone()),
+        (Item::Route(to), Some(from)) => Action::Replace(Replacement {
+            from,
+            to: to.clone(),
+        }),
+        _ => Action::Add(item.clone()),
     }));
     actions
 }
@@ -114,16 +182,6 @@ impl Plan {
         self.actions
             .iter()
             .all(|action| matches!(action, Action::Keep(_)))
-    }
-}
-
-impl Action {
-    /// The rule or route that it is about.
-    #[must_use]
-    pub fn item(&self) -> &Item {
-        match self {
-            Self::Add(item) | Self::Keep(item) | Self::Remove(item) => item,
-        }
     }
 }
 
@@ -145,6 +203,7 @@ impl fmt::Display for Action {
             Self::Add(item) => write!(f, "+ {item}"),
             Self::Keep(item) => write!(f, "= {item}"),
             Self::Remove(item) => write!(f, "- {item}"),
+            Self::Replace(Replacement { from, to }) => write!(f, "~ {to} (instead of {from})"),
         }
     }
 }

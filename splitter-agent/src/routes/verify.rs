@@ -8,10 +8,11 @@ use netlink_packet_route::route::RouteHeader;
 use serde::Serialize;
 
 use super::apply::Applied;
-use super::plan::{Plan, PlanError, plan};
+use super::plan::{Plan, PlanError, plan_placed};
 use super::probe::{Answer, Question, ask, candidates, inside};
-use super::wanted::{destinations, longest_destination};
+use super::wanted::{destinations, longest_destination, tunnel_of};
 use crate::config::{Config, Dscp, Family, InterfaceName, Tunnel};
+use crate::health::Placement;
 use crate::netlink::{Address, Interface, Interfaces, Netlink, NetlinkError, NoSuchInterface};
 
 const TABLE_MAIN: u32 = RouteHeader::RT_TABLE_MAIN as u32;
@@ -112,7 +113,8 @@ impl Applied {
         netlink: &Netlink,
         config: &Config,
     ) -> Result<Verification, VerifyError> {
-        let now = plan(netlink, config, None).await?;
+        let placement = self.plan.placement;
+        let now = plan_placed(netlink, config, placement, None).await?;
         if !now.is_in_place() {
             return Err(VerifyError::NotInPlace(now));
         }
@@ -125,6 +127,7 @@ impl Applied {
                     name,
                     interface: interfaces.named(name)?,
                     family,
+                    placement,
                 };
                 let nets = destinations(config, family);
                 if nets.is_empty() || !lan.forwards(config, &mut verification)? {
@@ -156,6 +159,7 @@ struct Lan<'a> {
     name: &'a InterfaceName,
     interface: &'a Interface,
     family: Family,
+    placement: Placement,
 }
 
 impl Lan<'_> {
@@ -218,7 +222,7 @@ impl Lan<'_> {
             {
                 continue;
             }
-            for (dscp, tunnel) in expectations(config) {
+            for (dscp, tunnel) in expectations(config, self.placement) {
                 let probe = Probe {
                     interface: self.name.clone(),
                     source,
@@ -239,18 +243,20 @@ impl Lan<'_> {
     }
 }
 
-/// Which mark should leave by which tunnel: the two of ours, and none.
-fn expectations(config: &Config) -> Vec<(Dscp, &Tunnel)> {
+/// Which mark should leave by which tunnel: the two of ours, and none. Where no tunnel is alive
+/// the main table decides, and what that says is not ours to judge.
+fn expectations(config: &Config, placement: Placement) -> Vec<(Dscp, &Tunnel)> {
     let mut list = vec![
-        (config.marks.short, &config.short),
-        (config.marks.long, &config.long),
+        (config.marks.short, placement.short),
+        (config.marks.long, placement.long),
     ];
     if let Ok(none) = Dscp::try_from(0)
         && list.iter().all(|(dscp, _)| *dscp != none)
     {
-        list.push((none, &config.short));
+        list.push((none, placement.short));
     }
-    list
+    let tunnel = |(dscp, seat)| Some((dscp, tunnel_of(config, seat)?));
+    list.into_iter().filter_map(tunnel).collect()
 }
 
 /// Whether an address is the router's own, or has a specific route that is meant to win.

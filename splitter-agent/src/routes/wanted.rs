@@ -6,31 +6,25 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use netlink_packet_route::route::RouteHeader;
 
 use super::item::{Item, Route, Rule, Selector};
-use crate::config::{Config, Dscp, DscpMatch, Family, InterfaceName, Tunnel};
+use crate::config::{Config, Dscp, DscpMatch, Family, InterfaceName, TableId, Tunnel};
+use crate::health::{Placement, Seat};
 use crate::netlink::{Interfaces, NoSuchInterface};
 
 /// Everything wanted, in the order in which it is safe to add: routes before the rules that use
 /// them, and the rule for specific routes before the one that would send them to a tunnel.
 pub(super) fn items(
     config: &Config,
+    placement: Placement,
     interfaces: &Interfaces,
     matching: Matching,
 ) -> Result<Vec<Item>, NoSuchInterface> {
     for lan in &config.lan {
         interfaces.named(lan)?;
     }
-    let mut items = Vec::new();
     if config.shadow {
-        // Its tunnels need not exist yet.
-        return Ok(items);
+        return Ok(Vec::new());
     }
-    for tunnel in [&config.short, &config.long] {
-        items.extend(
-            routes(config, tunnel, interfaces)?
-                .into_iter()
-                .map(Item::Route),
-        );
-    }
+    let mut items = all_routes(config, placement, interfaces)?;
     for family in config.families() {
         for lan in &config.lan {
             items.extend(
@@ -41,6 +35,40 @@ pub(super) fn items(
         }
     }
     Ok(items)
+}
+
+/// The routes of both tables. A class without a tunnel has none, so that its packets fall through
+/// to the next rule and in the end to the main table. The device of a tunnel that carries nothing
+/// need not be there.
+pub(super) fn all_routes(
+    config: &Config,
+    placement: Placement,
+    interfaces: &Interfaces,
+) -> Result<Vec<Item>, NoSuchInterface> {
+    let mut items = Vec::new();
+    if config.shadow {
+        // Its tunnels need not exist yet.
+        return Ok(items);
+    }
+    for (table, seat) in [
+        (config.short.table, placement.short),
+        (config.long.table, placement.long),
+    ] {
+        if let Some(tunnel) = tunnel_of(config, seat) {
+            let routes = routes(config, table, tunnel, interfaces)?;
+            items.extend(routes.into_iter().map(Item::Route));
+        }
+    }
+    Ok(items)
+}
+
+/// The tunnel that a class is placed in.
+pub(super) fn tunnel_of(config: &Config, seat: Seat) -> Option<&Tunnel> {
+    match seat {
+        Seat::Short => Some(&config.short),
+        Seat::Long => Some(&config.long),
+        Seat::Main => None,
+    }
 }
 
 /// How rules will match the mark: what [`DscpMatch`] came to on this kernel.
@@ -87,13 +115,14 @@ fn everything(family: Family) -> IpNet {
 
 fn routes(
     config: &Config,
+    table: TableId,
     tunnel: &Tunnel,
     interfaces: &Interfaces,
 ) -> Result<Vec<Route>, NoSuchInterface> {
     let device = interfaces.named(&tunnel.device)?;
     let route = |destination: IpNet| Route {
         destination,
-        table: tunnel.table.get(),
+        table: table.get(),
         gateway: tunnel.gateway.of(Family::of(&destination)),
         device: device.name.clone(),
         device_index: device.index,
