@@ -15,13 +15,14 @@ use crate::config::{
 };
 use crate::control::{Answer, Call, Changed, Peer, Reason, Refusal, Request, Shown};
 use crate::figures::{ChangeResult, ChangeSource};
+use crate::health::Placement;
 use crate::instance::{AttachedInterface, Instance, InstanceError, Lock, Owner};
 use crate::monitor::Monitor;
 
 /// An instance that is up, and what it runs by.
 pub struct Agent {
     instance: Arc<Instance>,
-    lock: Lock,
+    lock: Arc<Lock>,
     monitor: Arc<Monitor>,
     /// As it was last taken.
     file: ConfigFile,
@@ -50,7 +51,7 @@ impl Agent {
             overrides: Overrides::new(),
             last_plan: String::new(),
             instance,
-            lock,
+            lock: Arc::new(lock),
             monitor,
             file,
         }
@@ -60,6 +61,20 @@ impl Agent {
     #[must_use]
     pub fn in_force(&self) -> watch::Receiver<Arc<Instance>> {
         self.in_force.subscribe()
+    }
+
+    /// What keeps others from changing it.
+    #[must_use]
+    pub fn lock(&self) -> Arc<Lock> {
+        Arc::clone(&self.lock)
+    }
+
+    /// Where the classes are.
+    ///
+    /// # Errors
+    /// As [`Instance::placement`].
+    pub fn placement(&self) -> Result<Placement, InstanceError> {
+        self.instance.placement()
     }
 
     /// Takes the instance down, with whatever configuration it has by now.
@@ -292,7 +307,7 @@ impl Agent {
         if !frozen.is_empty() {
             return Err(Refusal::new(Reason::Frozen, frozen.join("\n")));
         }
-        let instance = Instance::new(next.config).map_err(refusal)?;
+        let instance = self.instance.successor(next.config).map_err(refusal)?;
         let plan = instance.plan().await.map_err(refusal)?;
         let changed = Changed {
             applied: !dry_run,
@@ -321,6 +336,7 @@ impl Agent {
         Ok(changed)
     }
 
+    /// Not a moment after what it says was put in place: who moves classes goes by it.
     fn put_in_force(&mut self, instance: Instance) {
         self.instance = Arc::new(instance);
         self.in_force.send_replace(Arc::clone(&self.instance));

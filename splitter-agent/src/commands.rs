@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::json;
 use splitter_agent::config::{Config, ConfigError, ConfigFile, Overrides, SetError};
 use splitter_agent::control::{Answer, ControlError, Reason, Request, ask};
+use splitter_agent::health::GuardError;
 use splitter_agent::instance::InstanceError;
 use splitter_agent::netlink::NetlinkError;
 use splitter_agent::privileges::MissingCapabilities;
@@ -26,6 +27,7 @@ pub(crate) mod run;
 pub(crate) mod status;
 pub(crate) mod tap;
 pub(crate) mod top;
+mod tunnels;
 pub(crate) mod up;
 mod watch;
 
@@ -81,7 +83,8 @@ fn exit_code(error: &anyhow::Error) -> ExitCode {
 }
 
 fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<ExitCode> {
-    if cause.is::<ConfigError>() || cause.is::<SetError>() {
+    let is_key = matches!(cause.downcast_ref(), Some(GuardError::Key(_)));
+    if cause.is::<ConfigError>() || cause.is::<SetError>() || is_key {
         return Some(ExitCode::Configuration);
     }
     if let Some(error) = cause.downcast_ref::<ControlError>() {

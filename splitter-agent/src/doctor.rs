@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::config::Config;
 use crate::netlink::{Netlink, NetlinkError};
 
+mod health;
 mod machine;
 mod network;
 

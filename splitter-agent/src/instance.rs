@@ -8,8 +8,11 @@ mod detach;
 mod error;
 mod lock;
 mod others;
+mod place;
 mod plan;
 mod state;
+
+use std::sync::Arc;
 
 use serde::Serialize;
 use splitter_common::config::Config as Policy;
@@ -19,8 +22,10 @@ pub use self::error::InstanceError;
 pub use self::lock::Lock;
 pub use self::plan::{Attachment, AttachmentAction, Plan, PolicyAction, ProgramAction};
 pub use self::state::{Owner, State};
+pub(crate) use self::state::{remove_if_there, write_private};
 use crate::config::{Config, DscpMatch, InterfaceName, Threshold};
 use crate::control;
+use crate::health::{Placement, Report};
 use crate::kernel::{AttachedMode, Dataplane, LoadOptions, Object, Pins, policy_settings};
 use crate::netlink::{Interfaces, Netlink, XdpMode};
 use crate::privileges::check_capabilities;
@@ -32,6 +37,10 @@ pub struct Instance {
     netlink: Netlink,
     pins: Pins,
     object: Object,
+    /// What this process has placed; before that, and in others, the state file tells.
+    placement: Arc<std::sync::Mutex<Option<Placement>>>,
+    /// One change at a time: what repairs and what moves classes run side by side.
+    changing: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// The program on one interface.
@@ -69,6 +78,8 @@ impl Instance {
             pins: Pins::new(&config.bpffs, &config.pin_dir()),
             object,
             config,
+            placement: Arc::default(),
+            changing: Arc::default(),
         })
     }
 
@@ -107,6 +118,8 @@ impl Instance {
     /// When an interface is missing, something that is not ours is in the way,
     /// or the kernel does not tell.
     pub async fn plan(&self) -> Result<Plan, InstanceError> {
+        // What is half-way is no difference.
+        let _changing = self.changing.lock().await;
         let interfaces = self.netlink.interfaces().await?;
         let dataplane = self.open()?;
         self.plan_with(&interfaces, dataplane.as_ref()).await
@@ -117,6 +130,7 @@ impl Instance {
     /// # Errors
     /// See [`InstanceError`]; what this call had changed is undone by then.
     pub async fn up(&self, _lock: &Lock, owner: Owner) -> Result<BroughtUp, InstanceError> {
+        let _changing = self.changing.lock().await;
         let found = State::read(&self.config.instance_dir())?;
         let interfaces = self.netlink.interfaces().await?;
         let existing = self.open()?;
@@ -128,7 +142,8 @@ impl Instance {
             _ => owner,
         };
         // Written before anything is changed, for `down` after a crash.
-        State::new(owner, &self.config, &self.object).write(&self.config.instance_dir())?;
+        State::new(owner, &self.config, &self.object, plan.routes.placement)
+            .write(&self.config.instance_dir())?;
 
         let mut dataplane = match existing {
             Some(dataplane) => dataplane,
@@ -198,6 +213,7 @@ impl Instance {
             self.wait_until_detached(&linked, program_id).await?;
         }
         removed.extend(routes?.iter().map(ToString::to_string));
+        Report::remove(&directory)?;
         State::remove(&directory)?;
         // One that a killed agent has left; a running one would hold the lock.
         let _ = std::fs::remove_file(control::path(&directory));
@@ -238,7 +254,10 @@ impl Instance {
         others::check(&self.config)?;
         let state = State::read(&self.config.instance_dir())?;
         let previous = state.as_ref().map(|state| &state.footprint);
-        let routes = routes::plan(&self.netlink, &self.config, previous).await?;
+        // Of an instance that is not up nothing is placed, whatever a crash has left.
+        let placed = state.as_ref().filter(|_| dataplane.is_some());
+        let placement = self.placement_with(placed);
+        let routes = routes::plan_placed(&self.netlink, &self.config, placement, previous).await?;
         let mut policy = policy_settings(
             &self.config,
             self.smallest_lan_mtu(interfaces)?,

@@ -16,6 +16,7 @@ use splitter_common::packet::Refusal;
 
 use crate::config::Family;
 use crate::figures::{ChangeResult, ChangeSource, ControlResult};
+use crate::health::{Placement, Refusal as ProbeRefusal, Report, Seat, SharedReport, TunnelReport};
 use crate::kernel::{AttachedMode, Dataplane, KernelError};
 use crate::monitor::Monitor;
 
@@ -23,13 +24,14 @@ use crate::monitor::Monitor;
 ///
 /// # Errors
 /// A [`NameError`] when two metrics are called the same.
-pub fn registry(monitor: Arc<Monitor>) -> Result<Metrics, NameError> {
+pub fn registry(monitor: Arc<Monitor>, health: SharedReport) -> Result<Metrics, NameError> {
     let mut metrics = Metrics::new("splitter")?;
     metrics.build_info(env!("CARGO_PKG_VERSION"))?;
     let families = Families::new()?;
     let collector = SplitterCollector {
         families: families.clone(),
         monitor,
+        health,
     };
     metrics.collect(families.all(), collector)?;
     Ok(metrics)
@@ -76,12 +78,23 @@ families! {
     changes: "config_changes_total", Counter, "Changes of configuration that the running agent was asked for";
     refused: "config_refused", Gauge, "Whether the last one was refused";
     control: "control_requests_total", Counter, "Lines on the control socket";
+    tunnel_up: "tunnel_up", Gauge, "1 while a tunnel is alive, else 0";
+    tunnel_downs: "tunnel_downs_total", Counter, "How often a tunnel was given up";
+    probes_sent: "probes_sent_total", Counter, "Probes that were sent to the peer";
+    probes_lost: "probes_lost_total", Counter, "Probes that the peer did not answer within 3 s";
+    loss: "tunnel_loss_ratio", Gauge, "Lost share of the last 100 probes";
+    round_trip: "tunnel_round_trip_seconds", Gauge, "Smoothed round-trip time of probes";
+    jitter: "tunnel_jitter_seconds", Gauge, "Smoothed difference between a probe's round-trip time and the next one's";
+    refused_probes: "refused_probes_total", Counter, "Datagrams on the probes' port that were refused";
+    placed: "class_in_tunnel", Gauge, "1 for the tunnel that a class is in, else 0";
+    class_moves: "class_moves_total", Counter, "How often a class was moved, by where to";
 }
 
 #[derive(Debug)]
 struct SplitterCollector {
     families: Families,
     monitor: Arc<Monitor>,
+    health: SharedReport,
 }
 
 impl Collector for SplitterCollector {
@@ -95,7 +108,10 @@ impl Collector for SplitterCollector {
         self.encode_flows(&mut encoder, &counters)?;
         self.encode_exceptions(&mut encoder, &counters)?;
         self.encode_attached(&mut encoder)?;
-        self.encode_agent(&mut encoder)
+        self.encode_agent(&mut encoder)?;
+        let report = self.health.snapshot();
+        self.encode_tunnels(&mut encoder, &report)?;
+        self.encode_classes(&mut encoder, &report)
     }
 }
 
@@ -269,6 +285,72 @@ impl SplitterCollector {
             "mode",
             [AttachedMode::Native, AttachedMode::Generic].map(|mode| (mode.as_str(), count(mode))),
         )
+    }
+}
+
+/// What is known of the tunnels' health. Where nothing watches them there are no samples but
+/// zeros.
+impl SplitterCollector {
+    fn encode_tunnels(&self, encoder: &mut DescriptorEncoder<'_>, report: &Report) -> fmt::Result {
+        type Of<T> = fn(&TunnelReport) -> T;
+        let families = &self.families;
+        let tunnels = Tunnel::ALL.map(|tunnel| {
+            let known = report.tunnels.iter().find(|it| it.tunnel == tunnel.name());
+            (tunnel.name(), known)
+        });
+        let counts = |of: Of<u64>| tunnels.map(|(name, it)| (name, it.map_or(0, of)));
+        let up = |it: &TunnelReport| u64::from(it.condition.is_usable());
+        gauges(encoder, &families.tunnel_up, "tunnel", counts(up))?;
+        let totals: [(_, Of<u64>); 3] = [
+            (&families.tunnel_downs, |it| it.downs),
+            (&families.probes_sent, |it| it.probes_sent),
+            (&families.probes_lost, |it| it.probes_lost),
+        ];
+        for (family, of) in totals {
+            counters_by(encoder, family, "tunnel", counts(of))?;
+        }
+        let measures: [(_, Of<Option<f64>>); 3] = [
+            (&families.loss, |it| it.loss),
+            (&families.round_trip, |it| it.round_trip_s),
+            (&families.jitter, |it| it.jitter_s),
+        ];
+        for (family, of) in measures {
+            let mut family = family.encode(encoder)?;
+            for (name, known) in tunnels {
+                // What was not measured is no number: 0 would be a good value.
+                let value = known.and_then(of).unwrap_or(f64::NAN);
+                family
+                    .encode_family(&[("tunnel", name)])?
+                    .encode_gauge(&value)?;
+            }
+        }
+        let refused = ProbeRefusal::ALL.map(|it| (it.name(), report.refused[it as usize]));
+        counters_by(encoder, &families.refused_probes, "reason", refused)
+    }
+
+    fn encode_classes(&self, encoder: &mut DescriptorEncoder<'_>, report: &Report) -> fmt::Result {
+        let of = |class: Class| report.classes.iter().find(|it| it.class == class.name());
+        let mut placed = self.families.placed.encode(encoder)?;
+        for class in Class::ALL {
+            let seat = of(class).map_or(Placement::HOME.of(class), |it| it.tunnel);
+            for tunnel in Seat::ALL {
+                let labels = [("class", class.name()), ("tunnel", tunnel.name())];
+                placed
+                    .encode_family(&labels)?
+                    .encode_gauge(&u64::from(seat == tunnel))?;
+            }
+        }
+        let mut moves = self.families.class_moves.encode(encoder)?;
+        for class in Class::ALL {
+            let counts = of(class).map_or([0; Seat::ALL.len()], |it| it.moves);
+            for tunnel in Seat::ALL {
+                let labels = [("class", class.name()), ("tunnel", tunnel.name())];
+                moves
+                    .encode_family(&labels)?
+                    .encode_counter::<NoLabelSet, _, u64>(&counts[tunnel as usize], None)?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -16,12 +16,14 @@ use tokio::task::JoinHandle;
 
 mod features;
 mod interfaces;
+mod neighbours;
 
 pub use features::{DeviceFeatures, device_features};
 pub(crate) use interfaces::address_family;
 pub use interfaces::{
     Address, DeviceTraffic, Interface, Interfaces, NoSuchInterface, ParentDevice, Xdp, XdpMode,
 };
+pub use neighbours::NeighbourState;
 
 /// The kernel answers within microseconds; this only bounds the wait when something is broken.
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -19,7 +19,7 @@ use crate::netlink::{DeviceTraffic, Interface};
 
 pub use completion::{Completion, Period};
 pub use flows::{Filter, Flow, Selection, SortBy};
-pub use health::{Health, HealthSource, TunnelHealth};
+pub use health::{Health, HealthSource, TunnelHealth, WrittenReport};
 pub use observer::{ObserveError, Observer};
 
 use history::{History, Totals};

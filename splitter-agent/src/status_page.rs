@@ -16,6 +16,7 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::config::{Config, ThresholdUnit};
+use crate::health::SharedReport;
 use crate::instance::{AttachedInterface, Instance};
 use crate::monitor::Monitor;
 use crate::netlink::NetlinkError;
@@ -52,16 +53,21 @@ struct Looks {
 }
 
 impl StatusPage {
-    /// Shows what `monitor` watches. Needs a running tokio runtime.
+    /// Shows what `monitor` watches, and `health` says of the tunnels. Needs a running tokio runtime.
     ///
     /// # Errors
     /// When netlink is not to be had.
-    pub fn new(config: &Config, monitor: Arc<Monitor>) -> Result<Self, NetlinkError> {
+    pub fn new(
+        config: &Config,
+        monitor: Arc<Monitor>,
+        health: SharedReport,
+    ) -> Result<Self, NetlinkError> {
+        let observer = Observer::new(config, SHORTEST_INTERVAL * 9 / 10)?;
         Ok(Self(Arc::new(Inner {
             monitor,
             names: Names::default(),
             looks: Mutex::new(Looks {
-                observer: Observer::new(config, SHORTEST_INTERVAL * 9 / 10)?,
+                observer: observer.with_health(Arc::new(health)),
                 show_addresses: config.metrics.flow_addresses,
                 unit: config.flows.unit,
                 last: None,

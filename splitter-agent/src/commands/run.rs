@@ -2,15 +2,16 @@
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use caps::Capability;
 use flow_telemetry::{Endpoint, Readiness, Server};
 use splitter_agent::agent::Agent;
 use splitter_agent::config::ConfigFile;
 use splitter_agent::control::{Call, Socket};
+use splitter_agent::health::{Guard, SharedReport};
 use splitter_agent::instance::{AttachedInterface, BroughtUp, Instance, Owner};
 use splitter_agent::metrics::registry;
 use splitter_agent::monitor::Monitor;
@@ -38,9 +39,13 @@ pub(crate) async fn run(file: ConfigFile) -> Result<()> {
     let server =
         Server::bind(instance.config().metrics.address).context("`address` under [metrics]")?;
     let socket = Socket::bind(&instance.config().instance_dir())?;
+    let guard = match instance.config().health.enabled {
+        true => Some(Guard::new(instance.config()).await?),
+        false => None,
+    };
     let up = instance.up(&lock, Owner::Run).await?;
     let owner = up.owner;
-    let watching = match Watching::start(&instance, &file, up, server) {
+    let watching = match Watching::start(&file, up, guard, server) {
         Ok(watching) => watching,
         Err(error) => {
             if owner == Owner::Run {
@@ -54,7 +59,14 @@ pub(crate) async fn run(file: ConfigFile) -> Result<()> {
     // Also when serving failed: what this agent brought up goes with it.
     match owner {
         Owner::Run => drop(agent.down().await?),
-        Owner::Up => tracing::info!("left in place what `splitter up` had brought up"),
+        Owner::Up => {
+            tracing::info!("left in place what `splitter up` had brought up");
+            if !agent.placement()?.is_home() {
+                tracing::warn!(
+                    "a class stays out of its dead tunnel, and nobody will bring it back"
+                );
+            }
+        }
     }
     served
 }
@@ -63,6 +75,8 @@ pub(crate) async fn run(file: ConfigFile) -> Result<()> {
 struct Watching {
     monitor: Arc<Monitor>,
     attached: Vec<AttachedInterface>,
+    /// None where nobody wants the tunnels watched.
+    guard: Option<Guard>,
     page: StatusPage,
     readiness: Readiness,
     stop: oneshot::Sender<()>,
@@ -72,21 +86,25 @@ struct Watching {
 
 impl Watching {
     fn start(
-        instance: &Instance,
         file: &ConfigFile,
         up: BroughtUp,
+        guard: Option<Guard>,
         server: Server,
     ) -> Result<Self> {
+        let config = &file.config;
         if up.plan.is_unchanged() {
             tracing::info!("adopted what an earlier agent had left");
         }
-        let logger = packet_log::forward(instance.config(), &up.dataplane)?;
+        let logger = packet_log::forward(config, &up.dataplane)?;
         give_up_rights(file);
         let monitor = Arc::new(Monitor::new(up.dataplane)?);
         let readiness = Readiness::new();
-        let page = StatusPage::new(instance.config(), Arc::clone(&monitor))?;
-        let endpoint = Endpoint::new(registry(Arc::clone(&monitor))?, readiness.clone())
-            .with_page(page.page());
+        let health = guard
+            .as_ref()
+            .map_or_else(SharedReport::default, Guard::report);
+        let page = StatusPage::new(config, Arc::clone(&monitor), health.clone())?;
+        let metrics = registry(Arc::clone(&monitor), health)?;
+        let endpoint = Endpoint::new(metrics, readiness.clone()).with_page(page.page());
         tracing::info!(
             address = %server.local_addr(),
             "serving /metrics, /live, /ready and the status page"
@@ -98,6 +116,7 @@ impl Watching {
         Ok(Self {
             monitor,
             attached: up.attached,
+            guard,
             page,
             readiness,
             stop,
@@ -109,55 +128,72 @@ impl Watching {
     /// Watches and measures what is up, and does what is asked, until a signal comes. What has
     /// begun is finished before it ends.
     async fn until_told(
-        mut self,
+        self,
         agent: &mut Agent,
         socket: Socket,
         signals: &mut Signals,
     ) -> Result<()> {
+        let Self {
+            readiness,
+            mut serving,
+            ..
+        } = self;
         agent.report(&self.attached);
-        let (asking, mut calls) = mpsc::channel::<Call>(1);
-        let figures = Arc::clone(self.monitor.figures());
-        let listening = tokio::spawn(socket.serve(asking, figures));
-        let mut repair = Repair::new(self.readiness.clone());
-        let mut sweeping = pin!(watch::sweep(&self.monitor, agent.in_force()));
-        let mut noting = pin!(self.page.keep_up(agent.in_force()));
-        let mut ticks = interval(REPAIR_INTERVAL);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-
-        let ended_by = loop {
+        let (asking, calls) = mpsc::channel::<Call>(1);
+        let listening = tokio::spawn(socket.serve(asking, Arc::clone(self.monitor.figures())));
+        let (in_force, lock) = (agent.in_force(), agent.lock());
+        // Also while the agent is busy: a tunnel does not wait with dying.
+        let beside = async {
             tokio::select! {
-                _ = signals.terminate.recv() => break "SIGTERM",
-                _ = signals.interrupt.recv() => break "Ctrl-C",
-                _ = signals.hang_up.recv() => {
-                    if signals.terminal_has_gone() {
-                        break "the end of its terminal";
-                    }
-                    tracing::info!("SIGHUP: taking the file anew");
-                    agent.hang_up().await;
-                }
-                Some(call) = calls.recv() => agent.serve(call).await,
-                _ = ticks.tick() => {
-                    repair.look(agent).await;
-                    agent.follow().await;
-                }
-                ended = &mut self.serving => {
-                    ended.context("the metrics endpoint panicked")??;
-                    bail!("the metrics endpoint ended");
-                }
-                never = &mut sweeping => break never,
-                never = &mut noting => break never,
+                never = watch::sweep(&self.monitor, in_force.clone()) => never,
+                never = self.page.keep_up(in_force.clone()) => never,
+                never = watch::tunnels(self.guard, in_force.clone(), &lock, &readiness) => never,
             }
         };
+        let ended_by = tokio::select! {
+            signal = obey(agent, calls, Repair::new(readiness.clone()), signals) => signal,
+            ended = &mut serving => {
+                ended.context("the metrics endpoint panicked")??;
+                bail!("the metrics endpoint ended");
+            }
+            never = beside => never,
+        };
         tracing::info!(signal = ended_by, "ending");
-        self.readiness.fail("agent", "shutting down");
+        readiness.fail("agent", "shutting down");
         // The socket's file goes with it.
         listening.abort();
         let _ = listening.await;
         drop(self.stop);
-        Ok(self
-            .serving
-            .await
-            .context("the metrics endpoint panicked")??)
+        Ok(serving.await.context("the metrics endpoint panicked")??)
+    }
+}
+
+/// Does what is asked, and keeps everything in place, until a signal comes: which one, in words.
+async fn obey(
+    agent: &mut Agent,
+    mut calls: mpsc::Receiver<Call>,
+    mut repair: Repair,
+    signals: &mut Signals,
+) -> &'static str {
+    let mut ticks = interval(REPAIR_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = signals.terminate.recv() => return "SIGTERM",
+            _ = signals.interrupt.recv() => return "Ctrl-C",
+            _ = signals.hang_up.recv() => {
+                if signals.terminal_has_gone() {
+                    return "the end of its terminal";
+                }
+                tracing::info!("SIGHUP: taking the file anew");
+                agent.hang_up().await;
+            }
+            Some(call) = calls.recv() => agent.serve(call).await,
+            _ = ticks.tick() => {
+                repair.look(agent).await;
+                agent.follow().await;
+            }
+        }
     }
 }
 
@@ -168,7 +204,13 @@ fn give_up_rights(file: &ConfigFile) {
     // The file, too: it may be taken anew.
     let own = [config.pin_dir(), config.instance_dir(), file.path.clone()];
     let own = own.each_ref().map(PathBuf::as_path);
-    match drop_unneeded(&[], &own) {
+    // Sockets for probes are made anew where a device is.
+    let has_peer = config.short.peer.or(config.long.peer).is_some();
+    let also: &[_] = match has_peer && config.health.port.get() < 1024 {
+        true => &[Capability::CAP_NET_BIND_SERVICE],
+        false => &[],
+    };
+    match drop_unneeded(also, &own) {
         Ok(kept) => tracing::info!(kept = names(&kept, " "), "gave up all other capabilities"),
         Err(error) => tracing::warn!(%error, "keeping all capabilities"),
     }

@@ -7,6 +7,7 @@ use flow_report::Table;
 use serde::Serialize;
 use splitter_agent::config::{Config, Overrides};
 use splitter_agent::flows::{FlowRow, Listing, list};
+use splitter_agent::health::Report;
 use splitter_agent::instance::{AttachedInterface, Instance, Owner, State};
 use splitter_common::counters::{Counters, FlowEvent};
 use splitter_common::flow::{Class, Tunnel};
@@ -36,6 +37,8 @@ struct Status {
     flows: Flows,
     completion: Vec<Completion>,
     passed: Vec<Passed>,
+    /// What the agent that watches the tunnels tells; none while there is no such agent.
+    health: Option<Report>,
 }
 
 /// Completion times of the flows of a class that ended with FIN or RST; a quantile is the upper
@@ -122,8 +125,15 @@ async fn look(instance: &Instance, set: Overrides) -> Result<Status> {
         flows: flow_counts(&counters),
         completion: Class::ALL.map(|class| completion(&counters, class)).into(),
         passed: passed(&counters),
+        health: health(config, dataplane.is_some()),
         attached,
     })
+}
+
+/// What an agent that has ended told last is of no use any more.
+fn health(config: &Config, up: bool) -> Option<Report> {
+    let report = Report::read(&config.instance_dir())?;
+    (up && report.is_fresh()).then_some(report)
 }
 
 fn traffic(counters: &Counters) -> Vec<Traffic> {
@@ -204,6 +214,10 @@ fn show(status: &Status) -> Result<()> {
     }
     if status.shadow {
         print("  a shadow: nothing is marked or routed; below is what would have been")?;
+    }
+    match &status.health {
+        Some(report) => super::tunnels::show(report)?,
+        None => print("  nobody watches the tunnels; `splitter run` would")?,
     }
     print("")?;
     let mut traffic = Table::new(["class and tunnel", "packets", "bytes"]);

@@ -16,7 +16,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use splitter_agent::config::Config;
 use splitter_agent::instance::Instance;
-use splitter_agent::overview::{Filter, Observer, Overview, Selection};
+use splitter_agent::overview::{Filter, Observer, Overview, Selection, WrittenReport};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use self::app::{App, Outcome};
@@ -37,7 +37,9 @@ pub(crate) async fn run(config: Config, args: &TopArgs, json: bool) -> Result<()
         check_terminal()?;
     }
     let instance = Instance::new(config)?;
-    let mut observer = Observer::new(instance.config(), basis(args.interval))?;
+    let config = instance.config();
+    let health = WrittenReport::of(config.instance_dir());
+    let mut observer = Observer::new(config, basis(args.interval))?.with_health(Arc::new(health));
     let selection = Selection {
         sort: args.sort,
         reversed: args.reverse,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use flow_telemetry::Readiness;
 use splitter_agent::agent::Agent;
-use splitter_agent::instance::Instance;
+use splitter_agent::health::Guard;
+use splitter_agent::instance::{Instance, Lock};
 use splitter_agent::monitor::Monitor;
 use tokio::sync::watch;
 
@@ -46,6 +47,19 @@ impl Repair {
                 self.readiness.fail(DATAPLANE, problem);
             }
         }
+    }
+}
+
+/// Watches the tunnels, if that is wanted.
+pub(super) async fn tunnels(
+    guard: Option<Guard>,
+    in_force: watch::Receiver<Arc<Instance>>,
+    lock: &Lock,
+    readiness: &Readiness,
+) -> &'static str {
+    match guard {
+        Some(guard) => guard.run(in_force, lock, readiness).await,
+        None => std::future::pending().await,
     }
 }
 

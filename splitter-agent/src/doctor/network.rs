@@ -32,6 +32,7 @@ pub(super) async fn examine(
     for (class, tunnel) in [("short", &config.short), ("long", &config.long)] {
         checks.extend(self::tunnel(netlink, &interfaces, class, tunnel).await?);
     }
+    checks.extend(super::health::examine(netlink, &interfaces, config).await?);
     checks.push(mtu(&interfaces, config));
     // IPv6 has no such filter.
     if config.families().any(|family| family == Family::V4) {
@@ -159,10 +160,7 @@ async fn tunnel(
 
 fn next_hop(what: &str, gateway: IpAddr, interface: &Interface, addresses: &[Address]) -> Check {
     let check = format!("next hop {gateway} of {what}");
-    let is_on_link = |own: &&Address| {
-        own.interface == interface.index
-            && IpNet::new(own.address, own.prefix_length).is_ok_and(|net| net.contains(&gateway))
-    };
+    let is_on_link = |own: &&Address| is_on_link(own, interface.index, gateway);
     let name = &interface.name;
     if addresses.iter().any(|own| own.address == gateway) {
         let remedy = "give the address of the tunnel's other end";
@@ -180,6 +178,12 @@ fn next_hop(what: &str, gateway: IpAddr, interface: &Interface, addresses: &[Add
             ),
         ),
     }
+}
+
+/// Whether an address of the interface has the other one in its subnet.
+pub(super) fn is_on_link(own: &Address, interface: u32, other: IpAddr) -> bool {
+    own.interface == interface
+        && IpNet::new(own.address, own.prefix_length).is_ok_and(|net| net.contains(&other))
 }
 
 fn mtu(interfaces: &Interfaces, config: &Config) -> Check {

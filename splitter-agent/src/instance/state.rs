@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::InstanceError;
 use super::lock::PRIVATE;
 use crate::config::Config;
+use crate::health::Placement;
 use crate::kernel::Object;
 use crate::routes::Footprint;
 
@@ -37,16 +38,25 @@ pub struct State {
     /// The network namespace that they are in, by its number.
     #[serde(default)]
     pub network: Option<u64>,
+    /// Where the agent that watches the tunnels has put the classes.
+    #[serde(default)]
+    pub placement: Placement,
 }
 
 impl State {
-    pub(super) fn new(owner: Owner, config: &Config, object: &Object) -> Self {
+    pub(super) fn new(
+        owner: Owner,
+        config: &Config,
+        object: &Object,
+        placement: Placement,
+    ) -> Self {
         Self {
             owner,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             object: object.digest(),
             footprint: Footprint::of(config),
             network: current_network(),
+            placement,
         }
     }
 
@@ -75,53 +85,63 @@ impl State {
     /// Replaces the file in one step: a crash leaves the old or the new. What it says already is not
     /// written again, so that a full disk does not hinder repairs.
     pub(super) fn write(&self, directory: &Path) -> Result<(), InstanceError> {
-        let (path, new) = (file(directory), directory.join("state.json.new"));
-        let failed = |path: &Path| {
-            let path = path.to_owned();
-            move |source| InstanceError::File {
-                action: "write",
-                path,
-                source,
-            }
-        };
-        let text = serde_json::to_vec_pretty(self).map_err(|source| InstanceError::State {
-            path: path.clone(),
-            source,
-        })?;
-        if std::fs::read(&path).is_ok_and(|old| old == text) {
-            return Ok(());
-        }
-        let write = || {
-            // One that a crash has left keeps its mode.
-            match std::fs::remove_file(&new) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-            OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(PRIVATE)
-                .open(&new)?
-                .write_all(&text)
-        };
-        write().map_err(|source| {
-            // Half of it is of no use, and takes room.
-            let _ = std::fs::remove_file(&new);
-            failed(&new)(source)
-        })?;
-        std::fs::rename(&new, &path).map_err(failed(&path))
+        write_private(&file(directory), self)
     }
 
     pub(super) fn remove(directory: &Path) -> Result<(), InstanceError> {
-        let path = file(directory);
-        match std::fs::remove_file(&path) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => Err(InstanceError::File {
-                action: "remove",
-                path,
-                source,
-            }),
-            _ => Ok(()),
+        remove_if_there(&file(directory))
+    }
+}
+
+/// Writes a value into a file that its owner alone may read, in one step. What it says already is
+/// not written again.
+pub(crate) fn write_private(path: &Path, value: &impl Serialize) -> Result<(), InstanceError> {
+    let new = path.with_extension("json.new");
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| InstanceError::File {
+            action: "write",
+            path,
+            source,
         }
+    };
+    let text = serde_json::to_vec_pretty(value).map_err(|source| InstanceError::State {
+        path: path.to_owned(),
+        source,
+    })?;
+    if std::fs::read(path).is_ok_and(|old| old == text) {
+        return Ok(());
+    }
+    let write = || {
+        // One that a crash has left keeps its mode.
+        match std::fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(PRIVATE)
+            .open(&new)?
+            .write_all(&text)
+    };
+    write().map_err(|source| {
+        // Half of it is of no use, and takes room.
+        let _ = std::fs::remove_file(&new);
+        failed(&new)(source)
+    })?;
+    std::fs::rename(&new, path).map_err(failed(path))
+}
+
+/// Removes a file; one that is not there counts as removed.
+pub(crate) fn remove_if_there(path: &Path) -> Result<(), InstanceError> {
+    match std::fs::remove_file(path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(InstanceError::File {
+            action: "remove",
+            path: path.to_owned(),
+            source,
+        }),
+        _ => Ok(()),
     }
 }
 

@@ -6,6 +6,7 @@ use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{
     LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage, LinkXdp, State, XdpAttached,
 };
+use netlink_packet_route::route::{RouteAttribute, RouteFlags, RouteMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use serde::Serialize;
 
@@ -175,6 +176,52 @@ impl Netlink {
             _ => None,
         });
         Ok(Interfaces(links.collect()))
+    }
+
+    /// The interface of that name; `None` if there is none.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub async fn interface(&self, name: &InterfaceName) -> Result<Option<Interface>, NetlinkError> {
+        let mut ask = LinkMessage::default();
+        ask.attributes.push(LinkAttribute::IfName(name.to_string()));
+        let request = format!("look at the interface {name}");
+        match self.ask(&request, RouteNetlinkMessage::GetLink(ask)).await {
+            Ok(RouteNetlinkMessage::NewLink(link)) => Ok(Some(interface(link))),
+            Ok(_) => Err(NetlinkError::Unexpected {
+                request,
+                what: "not a link",
+            }),
+            Err(error) if error.os_error() == Some(libc::ENODEV) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether what this host sends to an address has a route by this interface. The kernel takes
+    /// an address for one on the link where it has no route at all, which does not count.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub async fn has_route(&self, to: IpAddr, interface: u32) -> Result<bool, NetlinkError> {
+        let mut ask = RouteMessage::default();
+        (
+            ask.header.address_family,
+            ask.header.destination_prefix_length,
+        ) = match to {
+            IpAddr::V4(_) => (AddressFamily::Inet, 32),
+            IpAddr::V6(_) => (AddressFamily::Inet6, 128),
+        };
+        ask.header.flags = RouteFlags::FibMatch;
+        ask.attributes = vec![
+            RouteAttribute::Destination(to.into()),
+            RouteAttribute::Oif(interface),
+        ];
+        let request = format!("ask for the route to {to}");
+        match self.ask(&request, RouteNetlinkMessage::GetRoute(ask)).await {
+            Ok(_) => Ok(true),
+            Err(NetlinkError::Refused { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Lists the addresses of all interfaces in one family.

@@ -1,9 +1,12 @@
 //! Where the probes of tunnels, if any run, tell what they find.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use serde::Serialize;
 use splitter_common::flow::Tunnel;
+
+use crate::health::{Condition, Report, SharedReport};
 
 /// Whoever probes the tunnels.
 ///
@@ -37,9 +40,15 @@ pub enum Health {
     /// Probes come back.
     #[serde(rename = "good")]
     Good,
+    /// Probes have failed to come back; still in use.
+    #[serde(rename = "suspect")]
+    Suspect,
     /// Probes do not come back.
     #[serde(rename = "dead")]
     Dead,
+    /// Probes come back after it was dead; not in use yet.
+    #[serde(rename = "returning")]
+    Returning,
 }
 
 impl Health {
@@ -48,7 +57,52 @@ impl Health {
         match self {
             Self::NotProbed => "not probed",
             Self::Good => "good",
+            Self::Suspect => "suspect",
             Self::Dead => "dead",
+            Self::Returning => "returning",
         }
+    }
+}
+
+impl HealthSource for SharedReport {
+    fn health(&self, tunnel: Tunnel) -> TunnelHealth {
+        of(&self.snapshot(), tunnel)
+    }
+}
+
+/// What the agent of an instance writes of its tunnels, for other processes.
+#[derive(Debug)]
+pub struct WrittenReport(PathBuf);
+
+impl WrittenReport {
+    /// Of the instance with this directory.
+    #[must_use]
+    pub fn of(directory: PathBuf) -> Self {
+        Self(directory)
+    }
+}
+
+impl HealthSource for WrittenReport {
+    fn health(&self, tunnel: Tunnel) -> TunnelHealth {
+        let report = Report::read(&self.0).filter(Report::is_fresh);
+        report.map_or_else(TunnelHealth::default, |report| of(&report, tunnel))
+    }
+}
+
+fn of(report: &Report, tunnel: Tunnel) -> TunnelHealth {
+    let mut tunnels = report.tunnels.iter();
+    let Some(found) = tunnels.find(|it| it.tunnel == tunnel.name()) else {
+        return TunnelHealth::default();
+    };
+    TunnelHealth {
+        health: match found.condition {
+            Condition::Up => Health::Good,
+            Condition::Suspect => Health::Suspect,
+            Condition::Down => Health::Dead,
+            Condition::Returning => Health::Returning,
+        },
+        loss_ratio: found.loss,
+        rtt_s: found.round_trip_s,
+        jitter_s: found.jitter_s,
     }
 }

@@ -1,0 +1,102 @@
+//! The part of `splitter status` that tells of the tunnels' health.
+
+use std::time::{Duration, SystemTime};
+
+use anyhow::Result;
+use flow_report::Table;
+use splitter_agent::health::{Report, TunnelReport};
+
+use super::print;
+
+/// How many of the last moves are shown; `--json` has them all.
+const MOVES: usize = 5;
+
+/// Shows how the tunnels are, and where the classes went.
+pub(super) fn show(report: &Report) -> Result<()> {
+    for class in &report.classes {
+        if class.tunnel.name() != class.class {
+            print(format_args!(
+                "  the {} class is in {}",
+                class.class, class.tunnel
+            ))?;
+        }
+    }
+    if let Some(problem) = &report.problem {
+        print(format_args!("  {problem}"))?;
+    }
+    let headers = [
+        "tunnel",
+        "device",
+        "health",
+        "for",
+        "known by",
+        "loss",
+        "round trip",
+        "jitter",
+    ];
+    let mut table = Table::new(headers);
+    for tunnel in &report.tunnels {
+        table.row(cells(tunnel));
+    }
+    print(format_args!("\n{}", table.to_text()))?;
+    if !report.moves.is_empty() {
+        print("last moves:")?;
+    }
+    for moved in report.moves.iter().rev().take(MOVES) {
+        let (class, from, to) = (&moved.class, moved.from, moved.to);
+        let age = in_words(age(moved.unix_ms));
+        print(format_args!(
+            "  {age} ago: the {class} class from {from} to {to}: {}",
+            moved.reason
+        ))?;
+    }
+    Ok(())
+}
+
+fn cells(tunnel: &TunnelReport) -> [String; 8] {
+    let milliseconds = |seconds: Option<f64>| {
+        seconds.map_or_else(
+            || "-".to_owned(),
+            |seconds| format!("{:.2} ms", seconds * 1e3),
+        )
+    };
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    [
+        tunnel.tunnel.clone(),
+        tunnel.device.to_string(),
+        tunnel.condition.name().to_owned(),
+        in_words(age(tunnel.since_unix_ms)),
+        tunnel.evidence.name().to_owned(),
+        tunnel.loss.map_or_else(|| "-".to_owned(), percent),
+        milliseconds(tunnel.round_trip_s),
+        milliseconds(tunnel.jitter_s),
+    ]
+}
+
+fn age(unix_ms: u64) -> Duration {
+    let then = SystemTime::UNIX_EPOCH + Duration::from_millis(unix_ms);
+    then.elapsed().unwrap_or_default()
+}
+
+/// A time as a person says it: 8 s, 12 min, 3 h, 4 days.
+fn in_words(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7_200 => format!("{} min", seconds / 60),
+        seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} days", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_rounded_to_what_a_person_says() {
+        let words = [0, 119, 120, 7_199, 7_200, 172_800]
+            .map(Duration::from_secs)
+            .map(in_words);
+        assert_eq!(words, ["0 s", "119 s", "2 min", "119 min", "2 h", "2 days"]);
+    }
+}

@@ -1,0 +1,96 @@
+//! Whether dead tunnels would be noticed.
+
+use std::net::IpAddr;
+
+use super::Check;
+use super::network::is_on_link;
+use crate::config::{Config, Family, Tunnel};
+use crate::health::ProbeKey;
+use crate::netlink::{Interfaces, Netlink, NetlinkError};
+
+pub(super) async fn examine(
+    netlink: &Netlink,
+    interfaces: &Interfaces,
+    config: &Config,
+) -> Result<Vec<Check>, NetlinkError> {
+    if !config.health.enabled {
+        let remedy = "set health.enabled to true, or watch them by other means";
+        return Ok(vec![Check::warn(
+            "health of the tunnels",
+            "not watched, so a dead tunnel keeps its class",
+            remedy,
+        )]);
+    }
+    let mut checks: Vec<Check> = key(config).into_iter().collect();
+    for (name, tunnel) in [("short", &config.short), ("long", &config.long)] {
+        let check = format!("health of the {name} tunnel");
+        let by = format!("watched by {}", tunnel.watched_by());
+        checks.push(match (tunnel.peer, tunnel.gateway.is_point_to_point()) {
+            (Some(peer), _) => reach(netlink, interfaces, tunnel, name, peer, check, by).await?,
+            (None, false) => {
+                Check::ok(check, format!("{by}; what dies behind that goes unnoticed"))
+            }
+            (None, true) => Check::warn(
+                check,
+                format!("{by}, which most such devices never lose"),
+                format!("set {name}.peer to the other border's address in it"),
+            ),
+        });
+    }
+    Ok(checks)
+}
+
+fn key(config: &Config) -> Option<Check> {
+    const CHECK: &str = "health.key_file";
+    let path = config.health.key_file.as_deref()?;
+    Some(match ProbeKey::load(path) {
+        Ok(_) => Check::ok(CHECK, format!("{} is for its owner alone", path.display())),
+        Err(error) => Check::fail(CHECK, error.to_string(), "`splitter run` would refuse it"),
+    })
+}
+
+/// Whether probes find the peer: they leave by the device, and need a way there.
+async fn reach(
+    netlink: &Netlink,
+    interfaces: &Interfaces,
+    tunnel: &Tunnel,
+    name: &str,
+    peer: IpAddr,
+    check: String,
+    by: String,
+) -> Result<Check, NetlinkError> {
+    let Ok(interface) = interfaces.named(&tunnel.device) else {
+        return Ok(Check::warn(
+            check,
+            "not examined without the interface",
+            "see above",
+        ));
+    };
+    let family = match peer {
+        IpAddr::V4(_) => Family::V4,
+        IpAddr::V6(_) => Family::V6,
+    };
+    let addresses = netlink.addresses(family).await?;
+    if addresses.iter().any(|own| own.address == peer) {
+        let detail = format!("{by}, which is an address of this host itself");
+        let remedy = format!("set {name}.peer to the other border's address in this tunnel");
+        return Ok(Check::fail(check, detail, remedy));
+    }
+    let link_local = matches!(peer, IpAddr::V6(v6) if v6.is_unicast_link_local());
+    let on_link = addresses
+        .iter()
+        .find(|own| is_on_link(own, interface.index, peer));
+    Ok(match on_link {
+        Some(own) => Check::ok(check, format!("{by}, on the link of {}", own.address)),
+        None if link_local => Check::ok(check, format!("{by}, link-local")),
+        None if netlink.has_route(peer, interface.index).await? => Check::ok(
+            check,
+            format!("{by}, which has a route by {}", tunnel.device),
+        ),
+        None => Check::warn(
+            check,
+            format!("{by}, to which there is no way by {}", tunnel.device),
+            format!("ip route add {peer} via ... dev {}", tunnel.device),
+        ),
+    })
+}

@@ -1,0 +1,115 @@
+//! Carries out where the classes are to go, and tells it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use splitter_common::flow::Class;
+use tokio::sync::watch;
+
+use super::placement::Placement;
+use super::report::{Move, SharedReport, unix_ms};
+use crate::instance::{Instance, Lock};
+
+/// How soon a move that failed is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Moves the classes of one instance.
+pub(super) struct Mover<'a> {
+    in_force: watch::Receiver<Arc<Instance>>,
+    lock: &'a Lock,
+    report: SharedReport,
+    current: Placement,
+    failed: Option<Failure>,
+}
+
+struct Failure {
+    wanted: Placement,
+    problem: String,
+    at: Duration,
+}
+
+impl<'a> Mover<'a> {
+    pub(super) fn new(
+        in_force: watch::Receiver<Arc<Instance>>,
+        lock: &'a Lock,
+        report: SharedReport,
+        current: Placement,
+    ) -> Self {
+        Self {
+            in_force,
+            lock,
+            report,
+            current,
+            failed: None,
+        }
+    }
+
+    /// Sees to it that the classes are where they should be; `reason` says why a class goes from
+    /// one place to another. True if something was moved.
+    pub(super) async fn settle(
+        &mut self,
+        wanted: Placement,
+        now: Duration,
+        reason: impl Fn(Class, Placement) -> String,
+    ) -> bool {
+        if wanted == self.current {
+            self.failed = None;
+            return false;
+        }
+        let failed_lately =
+            |failure: &Failure| failure.wanted == wanted && now.saturating_sub(failure.at) < RETRY;
+        if self.failed.as_ref().is_some_and(failed_lately) {
+            return false;
+        }
+        match Instance::place_in_force(&self.in_force, self.lock, wanted).await {
+            Ok(plan) => {
+                tracing::debug!("routes changed:\n{plan}");
+                let before = std::mem::replace(&mut self.current, wanted);
+                self.failed = None;
+                for class in Class::ALL {
+                    self.tell(class, before, reason(class, wanted));
+                }
+                true
+            }
+            Err(error) => {
+                let problem = format!("cannot move classes: {error}");
+                let is_news = self.failed.as_ref().is_none_or(|it| it.problem != problem);
+                if is_news {
+                    tracing::error!("{problem}; trying again every second");
+                }
+                self.failed = Some(Failure {
+                    wanted,
+                    problem,
+                    at: now,
+                });
+                false
+            }
+        }
+    }
+
+    /// Where the classes are.
+    pub(super) fn current(&self) -> Placement {
+        self.current
+    }
+
+    /// Why they are not where they should be.
+    pub(super) fn problem(&self) -> Option<&str> {
+        self.failed.as_ref().map(|failure| &*failure.problem)
+    }
+
+    fn tell(&self, class: Class, before: Placement, reason: String) {
+        let (from, to) = (before.of(class), self.current.of(class));
+        if from == to {
+            return;
+        }
+        let name = class.name();
+        tracing::warn!("the {name} class goes from {from} to {to}: {reason}");
+        self.report.moved(Move {
+            unix_ms: unix_ms(),
+            class: name.to_owned(),
+            from,
+            to,
+            reason,
+        });
+    }
+}

@@ -1,0 +1,101 @@
+//! Where the classes are, and moving them.
+
+use std::sync::{Arc, PoisonError};
+
+use tokio::sync::watch;
+
+use super::{Instance, InstanceError, Lock, State};
+use crate::config::Config;
+use crate::health::Placement;
+use crate::routes;
+
+impl Instance {
+    /// The same instance under another configuration: its classes are where they are, and nobody
+    /// changes both at a time.
+    ///
+    /// # Errors
+    /// As [`Instance::new`].
+    pub fn successor(&self, config: Config) -> Result<Self, InstanceError> {
+        Ok(Self {
+            placement: Arc::clone(&self.placement),
+            changing: Arc::clone(&self.changing),
+            ..Self::new(config)?
+        })
+    }
+
+    /// Where the classes are meant to be now. Without `health.enabled` each is in its own tunnel.
+    ///
+    /// # Errors
+    /// When the state file cannot be read.
+    pub fn placement(&self) -> Result<Placement, InstanceError> {
+        let state = State::read(&self.config.instance_dir())?;
+        Ok(self.placement_with(state.as_ref()))
+    }
+
+    /// Moves the classes: replaces the routes of those that go elsewhere, each in one step, and
+    /// remembers it for whoever plans, verifies or takes down. All or nothing. Returns the steps.
+    ///
+    /// # Errors
+    /// When a route cannot be changed; then the placement is as before.
+    pub async fn place(
+        &self,
+        _lock: &Lock,
+        placement: Placement,
+    ) -> Result<routes::Plan, InstanceError> {
+        let _changing = self.changing.lock().await;
+        self.place_now(placement).await
+    }
+
+    /// As [`Self::place`], by the configuration that is in force when its turn comes: somebody may
+    /// be about to change that.
+    pub(crate) async fn place_in_force(
+        in_force: &watch::Receiver<Arc<Self>>,
+        _lock: &Lock,
+        placement: Placement,
+    ) -> Result<routes::Plan, InstanceError> {
+        let changing = Arc::clone(&in_force.borrow().changing);
+        let _changing = changing.lock().await;
+        let instance = Arc::clone(&in_force.borrow());
+        instance.place_now(placement).await
+    }
+
+    async fn place_now(&self, placement: Placement) -> Result<routes::Plan, InstanceError> {
+        let plan = routes::plan_move(&self.netlink, &self.config, placement).await?;
+        let applied = plan.apply(&self.netlink).await.map_err(Box::new)?;
+        *self.placed() = Some(placement);
+        // The routes are what counts: a full disk must not keep a class in a dead tunnel.
+        if let Err(error) = self.remember(placement) {
+            tracing::warn!(%error, "an agent that is started anew will not know where the classes are");
+        }
+        // A shadow routes nothing.
+        if !self.config.shadow
+            && let Err(error) = applied.verify(&self.netlink, &self.config).await
+        {
+            tracing::warn!(%error, "moved, but packets may not follow");
+        }
+        Ok(applied.plan().clone())
+    }
+
+    pub(super) fn placement_with(&self, state: Option<&State>) -> Placement {
+        if !self.config.health.enabled {
+            return Placement::HOME;
+        }
+        let remembered = || state.map(|state| state.placement);
+        self.placed().or_else(remembered).unwrap_or_default()
+    }
+
+    fn remember(&self, placement: Placement) -> Result<(), InstanceError> {
+        let directory = self.config.instance_dir();
+        match State::read(&directory)? {
+            Some(state) => State { placement, ..state }.write(&directory),
+            None => Ok(()),
+        }
+    }
+
+    fn placed(&self) -> std::sync::MutexGuard<'_, Option<Placement>> {
+        // A panic elsewhere does not make a plain value wrong.
+        self.placement
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,108 @@
+//! Next hops on a link: what the kernel knows of them, and having it ask them.
+
+use std::net::IpAddr;
+
+use netlink_packet_route::neighbour::{
+    NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState as Nud,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use rtnetlink::packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
+
+use super::{Netlink, NetlinkError};
+
+/// What the kernel knows of a neighbour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NeighbourState {
+    /// It has answered lately.
+    Reachable,
+    /// Nobody asks it: its address was entered by hand, or the link needs none.
+    Fixed,
+    /// Its address is known, and it has not answered lately.
+    Unconfirmed,
+    /// Its address is not known.
+    Unknown,
+}
+
+impl Netlink {
+    /// What the kernel knows of a neighbour.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub async fn neighbour(
+        &self,
+        interface: u32,
+        address: IpAddr,
+    ) -> Result<NeighbourState, NetlinkError> {
+        let request = format!("look at the neighbour {address}");
+        let ask = RouteNetlinkMessage::GetNeighbour(about(interface, address));
+        match self.ask(&request, ask).await {
+            Ok(RouteNetlinkMessage::NewNeighbour(known)) => Ok(state(known.header.state)),
+            Ok(_) => Err(NetlinkError::Unexpected {
+                request,
+                what: "not a neighbour",
+            }),
+            Err(error) if error.os_error() == Some(libc::ENOENT) => Ok(NeighbourState::Unknown),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Has the kernel ask a neighbour at once whether it is there: by unicast if its address is
+    /// known, which changes nothing for packets to it, else by resolving the address.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub async fn solicit(
+        &self,
+        interface: u32,
+        address: IpAddr,
+        known: NeighbourState,
+    ) -> Result<(), NetlinkError> {
+        let request = format!("ask the neighbour {address}");
+        match known {
+            NeighbourState::Fixed => Ok(()),
+            NeighbourState::Unknown => {
+                let mut message = about(interface, address);
+                message.header.flags = NeighbourFlags::Use;
+                let message = RouteNetlinkMessage::NewNeighbour(message);
+                self.change(&request, message, NLM_F_CREATE | NLM_F_REPLACE)
+                    .await
+            }
+            NeighbourState::Reachable | NeighbourState::Unconfirmed => {
+                // One that is being asked already is asked again only after leaving that state.
+                for state in [Nud::Stale, Nud::Probe] {
+                    let mut message = about(interface, address);
+                    message.header.state = state;
+                    let message = RouteNetlinkMessage::NewNeighbour(message);
+                    match self.change(&request, message, NLM_F_REPLACE).await {
+                        // Forgotten in between.
+                        Err(error) if error.os_error() == Some(libc::ENOENT) => {}
+                        result => result?,
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn about(interface: u32, address: IpAddr) -> NeighbourMessage {
+    let mut message = NeighbourMessage::default();
+    message.header.family = match address {
+        IpAddr::V4(_) => AddressFamily::Inet,
+        IpAddr::V6(_) => AddressFamily::Inet6,
+    };
+    message.header.ifindex = interface;
+    message
+        .attributes
+        .push(NeighbourAttribute::Destination(address.into()));
+    message
+}
+
+fn state(state: Nud) -> NeighbourState {
+    match state {
+        Nud::Reachable => NeighbourState::Reachable,
+        Nud::Permanent | Nud::Noarp => NeighbourState::Fixed,
+        Nud::Stale | Nud::Delay | Nud::Probe => NeighbourState::Unconfirmed,
+        _ => NeighbourState::Unknown,
+    }
+}
