@@ -353,8 +353,9 @@ fn interface_deleted_while_running_comes_back() {
 }
 
 #[test]
-fn tunnel_deleted_while_running_comes_back() {
+fn tunnel_set_down_while_nobody_watches_comes_back() {
     on_site(|site| {
+        site.configure("[health]\nenabled = false");
         let daemon = site.run();
         let border = site.border();
         border.run("ip link set tun1 down").expect("it is there");

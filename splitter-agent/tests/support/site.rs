@@ -135,9 +135,7 @@ impl Site {
 
     /// Asks the daemon's endpoint; the status and the body.
     pub(crate) fn get(&self, path: &str) -> io::Result<(u16, String)> {
-        self.border()
-            .enter(|| get(path))
-            .expect("the border is there")
+        get_from(self.border(), path)
     }
 
     /// Asks until there is an answer.
@@ -316,6 +314,11 @@ pub(crate) fn isolated(work: impl FnOnce() + Send) {
 pub(crate) fn mount_bpffs(path: &Path) {
     let flags = MsFlags::empty();
     mount(Some("bpf"), path, Some("bpf"), flags, None::<&str>).expect("the kernel has it");
+}
+
+/// Asks the daemon's endpoint at a border; the status and the body.
+pub(crate) fn get_from(border: &Namespace, path: &str) -> io::Result<(u16, String)> {
+    border.enter(|| get(path)).expect("the border is there")
 }
 
 fn get(path: &str) -> io::Result<(u16, String)> {

@@ -1,0 +1,519 @@
+//! Tunnels that die, lose packets and come back, between two real agents.
+
+#[path = "support/daemon.rs"]
+mod daemon;
+#[path = "support/pair.rs"]
+mod pair;
+#[allow(dead_code, reason = "each test uses a part of it")]
+#[path = "support/site.rs"]
+mod site;
+
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use flow_testbed::require;
+use flow_testbed::require::Requirement::Program;
+use flow_testbed::topology::Host;
+use nix::sys::signal::Signal;
+use pair::{Pair, QUICK, cut_at, mend_at, on_pair};
+use serde_json::Value;
+use site::{Connection, stderr};
+
+/// Within this a class has left a dead tunnel.
+const FAILOVER: Duration = Duration::from_secs(1);
+const PERIOD: Duration = Duration::from_millis(10);
+
+/// Packets of the short class from one host to the other, one every 10 ms: the longest pause at
+/// the receiver while `meanwhile` goes on.
+fn longest_pause(from: &Host, to: &Host, meanwhile: impl FnOnce()) -> Duration {
+    let bind = |host: &Host| {
+        let address = (host.ipv4, 0);
+        let socket = host.namespace.enter(|| UdpSocket::bind(address));
+        socket.expect("it exists").expect("a port")
+    };
+    let (sender, receiver) = (bind(from), bind(to));
+    receiver.set_read_timeout(Some(PERIOD)).expect("a setting");
+    let to = receiver.local_addr().expect("it has one");
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                // A router without a way says so; the next one may find it.
+                let _ = sender.send_to(b"x", to);
+                std::thread::sleep(PERIOD);
+            }
+        });
+        let watching = scope.spawn(|| {
+            let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
+            while !ended.load(Ordering::Relaxed) {
+                if receiver.recv(&mut [0; 8]).is_ok() {
+                    longest = longest.max(last.elapsed());
+                    last = Instant::now();
+                }
+            }
+            longest.max(last.elapsed())
+        });
+        meanwhile();
+        ended.store(true, Ordering::Relaxed);
+        watching.join().expect("no panic")
+    })
+}
+
+fn metric(pair: &Pair<'_>, line: &str) -> f64 {
+    let (_, text) = pair.site.get("/metrics").expect("it answers");
+    let mut lines = text.lines();
+    let value = lines.find_map(|it| it.strip_prefix(line)?.trim().parse().ok());
+    value.unwrap_or_else(|| panic!("no {line} in\n{text}"))
+}
+
+fn number(value: &Value) -> f64 {
+    value
+        .as_f64()
+        .unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+#[test]
+fn class_of_a_dead_tunnel_moves_within_a_second_and_returns() {
+    require!(Program("nft"));
+    on_pair(|pair| {
+        let site = pair.site;
+        let before = site.routing();
+        let (near, far) = pair.run(QUICK);
+        pair.wait_for_echo();
+        let home = site.routing();
+        let (client, server) = (&site.topology.client, &site.topology.server);
+
+        // Each way is cut where what takes it arrives; the other way stays open.
+        for (from, to, border) in [
+            (client, server, pair.far()),
+            (server, client, site.border()),
+        ] {
+            let pause = longest_pause(from, to, || {
+                cut_at(border, "tun0", "drop").expect("it was tried");
+                std::thread::sleep(Duration::from_millis(1_500));
+            });
+            println!("the longest pause was {pause:?}");
+            assert!(pause > PERIOD * 10, "nothing was cut");
+            assert!(pause <= FAILOVER, "{pause:?}\n{}", near.log());
+            assert_eq!(pair.seats(), ("long".into(), "long".into()));
+            assert_ne!(site.routing(), home);
+
+            let mended = Instant::now();
+            mend_at(border, "tun0");
+            pair.wait_for_seats("short", "long");
+            assert!(
+                mended.elapsed() >= Duration::from_secs(1),
+                "before its hold-down"
+            );
+            // What both borders do, but for when.
+            site.wait_for("the far side", || {
+                let far = pair.site.path("far-log");
+                let log = std::fs::read_to_string(far).expect("it is there");
+                log.contains("from the long tunnel to the short tunnel")
+                    .then_some(())
+            });
+            assert_eq!(site.routing(), home);
+        }
+
+        let health = pair.health();
+        assert_eq!(health["tunnels"][0]["downs"], 2, "{health}");
+        assert_eq!(
+            health["moves"].as_array().map(Vec::len),
+            Some(4),
+            "{health}"
+        );
+        let reason = health["moves"][0]["reason"].as_str().expect("words");
+        assert_eq!(reason, "tun0 is down, no answer");
+        let moves = "splitter_class_moves_total{class=\"short\",tunnel=";
+        assert_eq!(metric(pair, &format!("{moves}\"long\"}}")), 2.0);
+        assert_eq!(metric(pair, &format!("{moves}\"short\"}}")), 2.0);
+        assert_eq!(
+            metric(pair, "splitter_tunnel_downs_total{tunnel=\"short\"}"),
+            2.0
+        );
+        assert_eq!(
+            metric(pair, "splitter_tunnel_downs_total{tunnel=\"long\"}"),
+            0.0
+        );
+        assert!(metric(pair, "splitter_probes_lost_total{tunnel=\"short\"}") > 10.0);
+        let round_trip = metric(pair, "splitter_tunnel_round_trip_seconds{tunnel=\"long\"}");
+        assert!((0.0..0.1).contains(&round_trip), "{round_trip}");
+        assert!(metric(pair, "splitter_tunnel_jitter_seconds{tunnel=\"long\"}") < 0.1);
+
+        assert!(near.end(Signal::SIGTERM).success());
+        assert!(far.end(Signal::SIGTERM).success());
+        site.assert_clean(&before);
+        assert!(!site.path("run/test/health.json").exists());
+    });
+}
+
+#[test]
+fn long_flow_goes_on_when_its_tunnel_dies() {
+    require!(Program("nft"));
+    on_pair(|pair| {
+        let (_near, _far) = pair.run(QUICK);
+        pair.wait_for_echo();
+        let mut connection = Connection::open(&pair.site.topology);
+        connection.send(400_000);
+        pair.cut("tun1", "drop").expect("it was tried");
+        connection.send(400_000);
+        pair.wait_for_seats("short", "short");
+        connection.send(400_000);
+        pair.mend("tun1");
+        pair.wait_for_seats("short", "long");
+        connection.send(400_000);
+    });
+}
+
+#[test]
+fn packets_follow_the_main_table_when_both_tunnels_are_dead() {
+    require!(Program("nft"));
+    on_pair(|pair| {
+        let site = pair.site;
+        let (near, _far) = pair.run(QUICK);
+        pair.wait_for_echo();
+        let home = site.routing();
+        for device in ["tun0", "tun1"] {
+            pair.cut(device, "drop").expect("it was tried");
+        }
+        pair.wait_for_seats("main", "main");
+        let (code, body) = site.get("/ready").expect("it answers");
+        assert_eq!(code, 503);
+        assert!(body.contains("no tunnel is alive"), "{body}");
+        for table in [10_401, 10_402] {
+            let routes = site.border().run(&format!("ip route show table {table}"));
+            assert_eq!(routes.unwrap_or_default(), "");
+        }
+        let status = site.splitter(&["status"]);
+        let told = site::stdout(&status);
+        assert!(
+            told.contains("the short class is in the main table"),
+            "{told}"
+        );
+        assert_eq!(site.json(&["status"])["in_place"], true);
+        assert!(near.log().contains("to the main table"), "{}", near.log());
+
+        // The first one to answer gets both, at once, for there is nothing better.
+        pair.mend("tun1");
+        pair.wait_for_seats("long", "long");
+        assert_eq!(site.get("/ready").expect("it answers").0, 200);
+        pair.mend("tun0");
+        pair.wait_for_seats("short", "long");
+        assert_eq!(site.routing(), home);
+    });
+}
+
+#[test]
+fn lossy_tunnels_keep_their_classes() {
+    require!(Program("nft"));
+    on_pair(|pair| {
+        let (near, _far) = pair.run(QUICK);
+        pair.wait_for_echo();
+        for device in ["tun0", "tun1"] {
+            let rule = "numgen random mod 100 < 30 drop";
+            pair.cut(device, rule).expect("it was tried");
+        }
+        std::thread::sleep(Duration::from_secs(12));
+        let health = pair.health();
+        for tunnel in [0, 1] {
+            let told = &health["tunnels"][tunnel];
+            assert_eq!(told["downs"], 0, "{health}");
+            // Suspects are probed faster, so that more is lost than 30 % of the probes of a calm
+            // time; far from all of them in any case.
+            let loss = number(&told["loss"]);
+            assert!((0.1..0.6).contains(&loss), "{health}");
+        }
+        assert_eq!(
+            health["moves"].as_array().map(Vec::len),
+            Some(0),
+            "{health}"
+        );
+        assert!(!near.log().contains("class goes"), "{}", near.log());
+    });
+}
+
+#[test]
+fn next_hop_and_link_tell_where_there_is_no_peer() {
+    require!(Program("nft"));
+    on_pair(|pair| {
+        let site = pair.site;
+        pair.configure(false, QUICK);
+        // As on a real link, where addresses are resolved.
+        for device in ["tun0", "tun1"] {
+            site.border()
+                .run(&format!("ip neigh flush nud permanent dev {device}"))
+                .expect("root");
+        }
+        let daemon = site.run();
+        site.wait_for("the next hops to be asked", || {
+            let tunnels = pair.health()["tunnels"].clone();
+            let asked = |index: usize| tunnels[index]["evidence"] == "neighbour";
+            (asked(0) && asked(1)).then_some(())
+        });
+        let (client, server) = (&site.topology.client, &site.topology.server);
+        let pause = longest_pause(client, server, || {
+            std::thread::sleep(Duration::from_millis(500));
+            pair.cut("tun0", "drop").expect("it was tried");
+            std::thread::sleep(Duration::from_millis(1_500));
+        });
+        assert!(pause > PERIOD * 10, "nothing was cut");
+        assert!(pause <= FAILOVER, "{pause:?}\n{}", daemon.log());
+        assert_eq!(pair.seats(), ("long".into(), "long".into()));
+        pair.mend("tun0");
+        pair.wait_for_seats("short", "long");
+
+        // A link that goes down is known at once.
+        let pause = longest_pause(client, server, || {
+            std::thread::sleep(Duration::from_millis(500));
+            pair.far()
+                .run("ip link set tun0 down")
+                .expect("it is there");
+            std::thread::sleep(Duration::from_millis(800));
+        });
+        assert!(
+            pause <= Duration::from_millis(400),
+            "{pause:?}\n{}",
+            daemon.log()
+        );
+        let health = pair.health();
+        let reason = health["moves"]
+            .as_array()
+            .and_then(|moves| moves.last())
+            .expect("a move");
+        assert_eq!(reason["reason"], "tun0 is down, link down");
+    });
+}
+
+#[test]
+fn tunnel_that_goes_down_and_up_a_hundred_times_takes_few_moves() {
+    require!(Program("nft"));
+    on_pair(|pair| {
+        let site = pair.site;
+        let before = site.routing();
+        let (near, far) = pair.run(QUICK);
+        pair.wait_for_echo();
+        let home = site.routing();
+        let descriptors = || {
+            let directory = format!("/proc/{}/fd", near.id());
+            std::fs::read_dir(directory).expect("it runs").count()
+        };
+        let open_before = descriptors();
+        // The far end; its IPv6 address goes with each turn, and nobody needs it there.
+        for _ in 0..100 {
+            pair.far()
+                .run("ip link set tun0 down")
+                .expect("it is there");
+            std::thread::sleep(Duration::from_millis(10));
+            pair.far().run("ip link set tun0 up").expect("it is there");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let mac = "02:00:00:09:00:01";
+        let neighbour = format!("ip neigh replace 10.9.0.1 lladdr {mac} dev tun0 nud permanent");
+        pair.far().run(&neighbour).expect("it is there");
+        let moves = pair.health()["moves"].as_array().map(Vec::len);
+        pair.wait_for_seats("short", "long");
+        let after = pair.health();
+        let all = after["moves"].as_array().map(Vec::len).unwrap_or_default();
+        println!("{moves:?} moves meanwhile, {all} in all");
+        assert!((2..=8).contains(&all), "{after}");
+        assert_eq!(site.routing(), home);
+        assert!(
+            descriptors() <= open_before + 2,
+            "{open_before}, {}",
+            descriptors()
+        );
+        let mut connection = Connection::open(&site.topology);
+        connection.send(200_000);
+        assert!(near.end(Signal::SIGTERM).success());
+        assert!(far.end(Signal::SIGTERM).success());
+        site.assert_clean(&before);
+    });
+}
+
+#[test]
+fn device_that_is_deleted_and_made_anew_gets_its_class_back() {
+    require!(Program("nft"));
+    on_pair(|pair| {
+        let site = pair.site;
+        let (near, _far) = pair.run(QUICK);
+        pair.wait_for_echo();
+        let (client, server) = (&site.topology.client, &site.topology.server);
+        let pause = longest_pause(client, server, || {
+            std::thread::sleep(Duration::from_millis(300));
+            site.border().run("ip link del tun0").expect("it is there");
+            std::thread::sleep(Duration::from_millis(1_200));
+        });
+        assert!(pause <= FAILOVER, "{pause:?}\n{}", near.log());
+        assert_eq!(pair.seats(), ("long".into(), "long".into()));
+        assert_eq!(
+            site.get("/ready").expect("it answers").0,
+            200,
+            "{}",
+            near.log()
+        );
+        assert_eq!(site.json(&["status"])["in_place"], true);
+
+        site.border()
+            .connect("tun0", pair.far(), "tun0")
+            .expect("root");
+        for (border, own) in [(site.border(), 1), (pair.far(), 2)] {
+            let has_ipv6 = site.topology.client.ipv6.is_some();
+            border.run("ip link set tun0 up").expect("it is there");
+            border
+                .run(&format!("ip address add 10.9.0.{own}/24 dev tun0"))
+                .expect("root");
+            if has_ipv6 {
+                let address = format!("ip address add fd00:9:0::{own}/64 dev tun0 nodad");
+                border.run(&address).expect("root");
+            }
+        }
+        pair.wait_for_seats("short", "long");
+        pair.wait_for_echo();
+        assert_eq!(site.json(&["plan"])["changed"], false);
+        let mut connection = Connection::open(&site.topology);
+        connection.send(200_000);
+    });
+}
+
+#[test]
+fn peer_whose_agent_ends_does_not_condemn_the_tunnels() {
+    require!(Program("nft"));
+    on_pair(|pair| {
+        let (near, far) = pair.run(QUICK);
+        pair.wait_for_echo();
+        far.end(Signal::SIGKILL);
+        std::thread::sleep(Duration::from_secs(4));
+        let health = pair.health();
+        for tunnel in [0, 1] {
+            assert_eq!(health["tunnels"][tunnel]["condition"], "up", "{health}");
+            assert_eq!(health["tunnels"][tunnel]["evidence"], "link", "{health}");
+        }
+        assert_eq!(
+            health["moves"].as_array().map(Vec::len),
+            Some(0),
+            "{health}"
+        );
+        assert!(
+            near.log().contains("its agent does not run"),
+            "{}",
+            near.log()
+        );
+        let _far = pair.run_far();
+        pair.wait_for_echo();
+    });
+}
+
+#[test]
+fn agent_after_a_killed_one_leaves_a_class_out_of_its_dead_tunnel() {
+    require!(Program("nft"));
+    on_pair(|pair| {
+        let site = pair.site;
+        let before = site.routing();
+        let (near, far) = pair.run(QUICK);
+        pair.wait_for_echo();
+        pair.cut("tun0", "drop").expect("it was tried");
+        pair.wait_for_seats("long", "long");
+        let moved = site.routing();
+        near.end(Signal::SIGKILL);
+        assert_eq!(site.json(&["plan"])["changed"], false);
+
+        let second = site.run();
+        assert!(
+            second.log().contains("an earlier agent has left"),
+            "{}",
+            second.log()
+        );
+        assert_eq!(site.routing(), moved);
+        std::thread::sleep(Duration::from_millis(1_500));
+        assert_eq!(pair.seats(), ("long".into(), "long".into()));
+        pair.mend("tun0");
+        pair.wait_for_seats("short", "long");
+        pair.cut("tun1", "drop").expect("it was tried");
+        pair.wait_for_seats("short", "short");
+        assert!(second.end(Signal::SIGTERM).success());
+        assert!(far.end(Signal::SIGTERM).success());
+        site.assert_clean(&before);
+    });
+}
+
+#[test]
+fn what_is_no_probe_is_counted_and_not_answered() {
+    require!(Program("nft"));
+    on_pair(|pair| {
+        let (near, _far) = pair.run(QUICK);
+        pair.wait_for_echo();
+        let stranger = pair.far().enter(|| UdpSocket::bind("10.9.0.2:0"));
+        let stranger = stranger.expect("it exists").expect("a port");
+        stranger.connect("10.9.0.1:9462").expect("an address");
+        let pause = Some(Duration::from_millis(300));
+        stranger.set_read_timeout(pause).expect("a setting");
+        for length in 0..100 {
+            stranger.send(&vec![b'S'; length]).expect("it is sent");
+        }
+        let mut forged = [7; 64];
+        forged[..8].copy_from_slice(b"SPH\x01\x01\x00\x00\x00");
+        for _ in 0..10 {
+            stranger.send(&forged).expect("it is sent");
+        }
+        assert!(stranger.recv(&mut [0; 100]).is_err(), "it was answered");
+        let refused = |reason: &str| {
+            metric(
+                pair,
+                &format!("splitter_refused_probes_total{{reason=\"{reason}\"}}"),
+            )
+        };
+        assert_eq!(refused("malformed"), 100.0);
+        assert_eq!(refused("forged"), 10.0);
+        assert_eq!(refused("replayed"), 0.0);
+        assert_eq!(pair.seats(), ("short".into(), "long".into()));
+        assert!(near.end(Signal::SIGTERM).success());
+    });
+}
+
+#[test]
+fn another_key_proves_nothing_and_is_counted() {
+    require!(Program("nft"));
+    on_pair(|pair| {
+        pair.configure(true, QUICK);
+        let far = pair.run_far();
+        let other = "ff".repeat(32);
+        std::fs::write(pair.site.path("key"), other).expect("a file");
+        let near = pair.site.run();
+        std::thread::sleep(Duration::from_secs(2));
+        let health = pair.health();
+        assert_eq!(health["tunnels"][0]["evidence"], "link", "{health}");
+        assert_eq!(health["tunnels"][0]["condition"], "up", "{health}");
+        assert!(metric(pair, "splitter_refused_probes_total{reason=\"forged\"}") > 5.0);
+        drop((near, far));
+    });
+}
+
+#[test]
+fn key_that_others_may_read_and_port_in_use_are_refused_before_anything_is_changed() {
+    require!(Program("nft"));
+    on_pair(|pair| {
+        let site = pair.site;
+        let before = site.routing();
+        pair.configure(true, "");
+        pair.key_mode(0o644);
+        let output = site.splitter(&["run"]);
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        let told = stderr(&output);
+        assert!(
+            told.contains("mode 0644") && told.contains("chmod 600"),
+            "{told}"
+        );
+        site.assert_clean(&before);
+
+        pair.key_mode(0o600);
+        let taken = site.border().enter(|| UdpSocket::bind("0.0.0.0:9462"));
+        let taken = taken.expect("it exists").expect("it is free");
+        let output = site.splitter(&["run"]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(stderr(&output).contains("health.port"), "{output:?}");
+        site.assert_clean(&before);
+        drop(taken);
+        drop(site.run());
+    });
+}
