@@ -8,6 +8,7 @@
 
 mod guard;
 mod key;
+mod life;
 mod line;
 mod links;
 mod machine;
@@ -18,6 +19,7 @@ mod prober;
 mod report;
 mod responder;
 mod socket;
+mod subject;
 mod tell;
 mod watch;
 mod wire;

@@ -59,10 +59,7 @@ fn a_browser_shows_what_goes_on_and_follows_it() {
         );
         assert_eq!(browser.value(&cell("tunnels", "short", "device")), "tun0");
         assert_eq!(browser.value(&cell("tunnels", "long", "state")), "up");
-        assert_eq!(
-            browser.value(&cell("tunnels", "long", "health")),
-            "not probed"
-        );
+        assert_eq!(browser.value(&cell("tunnels", "long", "health")), "good");
 
         let rows = "document.querySelectorAll('table[data-key=flows] tbody tr').length";
         browser.wait_for(&format!("{rows} === 1"));

@@ -2,7 +2,6 @@
 //! has the classes moved. What any of it means is decided elsewhere.
 
 use std::io;
-use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,19 +12,21 @@ use tokio::sync::watch;
 use tokio::time::sleep_until;
 
 use super::key::{KeyError, ProbeKey};
+use super::life::look_for_life;
 use super::line::Line;
 use super::links::LinkNews;
-use super::machine::{Condition, Timing};
+use super::machine::Condition;
 use super::mover::Mover;
 use super::placement::{Placement, Seat};
 use super::report::{Report, SharedReport};
 use super::socket::SocketError;
+use super::subject::{line, of_config, subject, timing};
 use super::tell::{class_report, complain, reason, tell_evidence, told, tunnel_report};
-use super::watch::{Evidence, LinkState, PeerPresence, TunnelWatch};
+use super::watch::{LinkState, PeerPresence};
 use super::wire::{DATAGRAM_BYTES, Nonce};
-use crate::config::{self, Config, Dscp};
+use crate::config::Config;
 use crate::instance::{Instance, Lock};
-use crate::netlink::{NeighbourState, Netlink, NetlinkError};
+use crate::netlink::{Netlink, NetlinkError};
 
 /// How often devices are looked at without news of them, which can get lost.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
@@ -134,7 +135,7 @@ impl Guard {
             let wake = self.wake();
             let slept = self.now();
             let event = self.next_event(wake).await;
-            let woken = self.now();
+            let mut woken = self.now();
             let missed = slept.saturating_sub(listening_since) + woken.saturating_sub(wake);
             if missed > STALL {
                 self.lines.iter_mut().for_each(|it| it.watch.excuse(missed));
@@ -148,6 +149,7 @@ impl Guard {
             if in_force.has_changed().unwrap_or(false) {
                 let instance = Arc::clone(&in_force.borrow_and_update());
                 self.go_by(instance.config(), mover.current()).await;
+                woken = self.now();
             }
             if has_news || woken.saturating_sub(self.looked) >= LOOK_INTERVAL {
                 self.look_at_links(woken).await;
@@ -311,6 +313,10 @@ impl Guard {
     }
 
     async fn settle(&mut self, mover: &mut Mover<'_>, now: Duration) -> bool {
+        // It routes nothing.
+        if self.config.shadow {
+            return false;
+        }
         let grades = self.lines.each_ref().map(|line| line.watch.grade(now));
         let before = mover.current();
         let lines = &self.lines;
@@ -322,6 +328,7 @@ impl Guard {
     fn tell_readiness(&self, mover: &Mover<'_>, readiness: &Readiness) {
         let Placement { short, long } = mover.current();
         match mover.problem() {
+            _ if self.config.shadow => readiness.ok(TUNNELS),
             Some(problem) => readiness.fail(TUNNELS, problem),
             None if short == Seat::Main || long == Seat::Main => {
                 readiness.fail(TUNNELS, "no tunnel is alive; packets follow the main table");
@@ -365,88 +372,4 @@ enum Event {
     Datagram(usize, io::Result<usize>, [u8; DATAGRAM_BYTES + 1]),
     Links,
     Time,
-}
-
-fn of_config(config: &Config, tunnel: Tunnel) -> &config::Tunnel {
-    match tunnel {
-        Tunnel::Short => &config.short,
-        Tunnel::Long => &config.long,
-    }
-}
-
-/// The mark that probes bear: that of the tunnel's own class.
-fn mark(config: &Config, tunnel: Tunnel) -> Dscp {
-    match tunnel {
-        Tunnel::Short => config.marks.short,
-        Tunnel::Long => config.marks.long,
-    }
-}
-
-/// All that a tunnel is watched by.
-fn subject(config: &Config, tunnel: Tunnel) -> impl PartialEq {
-    let of_tunnel = of_config(config, tunnel);
-    (
-        of_tunnel.device.clone(),
-        of_tunnel.gateway,
-        of_tunnel.peer,
-        mark(config, tunnel),
-        config.health.clone(),
-    )
-}
-
-fn line(config: &Config, tunnel: Tunnel, identity: Option<&(ProbeKey, Nonce)>) -> Line {
-    let identity = identity.map(|(key, nonce)| (key, *nonce));
-    let watch = |prober, has_neighbour| {
-        TunnelWatch::new(timing(config), prober, has_neighbour, false, Duration::ZERO)
-    };
-    let (of_tunnel, mark) = (of_config(config, tunnel), mark(config, tunnel));
-    Line::new(tunnel, of_tunnel, mark, &config.health, identity, watch)
-}
-
-fn timing(config: &Config) -> Timing {
-    Timing {
-        interval: config.health.interval,
-        dead_after: config.health.dead_after,
-        hold_down: config.health.hold_down,
-        max_hold_down: config.health.max_hold_down,
-    }
-}
-
-/// Where echo does not decide: asks the next hop, or takes the link's word.
-async fn look_for_life(line: &mut Line, netlink: &Netlink, presence: PeerPresence, now: Duration) {
-    if line.watch.evidence(presence, now) == Evidence::Echo {
-        return;
-    }
-    let (Some(index), Some(neighbour)) = (line.watch.link_state().index(), line.neighbour) else {
-        let change = line.watch.alive(presence, now);
-        return change.into_iter().for_each(|change| told(line, change));
-    };
-    let is_alive = match ask_neighbour(netlink, index, neighbour).await {
-        Ok(state) => {
-            line.watch.asks_neighbour(state != NeighbourState::Fixed);
-            matches!(state, NeighbourState::Reachable | NeighbourState::Fixed)
-        }
-        Err(error) => {
-            // Not to be able to ask is no reason to give a tunnel up.
-            if !std::mem::replace(&mut line.has_complained, true) {
-                tracing::warn!(%error, "the link alone tells whether {} is alive", line.device);
-            }
-            line.watch.asks_neighbour(false);
-            true
-        }
-    };
-    if is_alive && let Some(change) = line.watch.alive(presence, now) {
-        told(line, change);
-    }
-}
-
-/// What the neighbour has answered since it was asked last, and asks again.
-async fn ask_neighbour(
-    netlink: &Netlink,
-    index: u32,
-    neighbour: IpAddr,
-) -> Result<NeighbourState, NetlinkError> {
-    let state = netlink.neighbour(index, neighbour).await?;
-    netlink.solicit(index, neighbour, state).await?;
-    Ok(state)
 }
