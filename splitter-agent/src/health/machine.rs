@@ -189,14 +189,16 @@ impl Machine {
         }
     }
 
-    /// A sign of life.
+    /// A sign of life by what is to judge the tunnel: from now on silence counts, also at a start.
     pub fn answer(&mut self, now: Duration) -> Option<Change> {
+        self.heard = now;
+        self.revive(now)
+    }
+
+    /// A sign of life by a stand-in: the patience of the start goes on.
+    pub fn answer_meanwhile(&mut self, now: Duration) -> Option<Change> {
         self.heard = self.heard.max(now);
-        match self.condition {
-            Condition::Up | Condition::Returning => None,
-            Condition::Suspect => Some(self.enter(Condition::Up, Cause::Answer, now)),
-            Condition::Down => Some(self.enter(Condition::Returning, Cause::Answer, now)),
-        }
+        self.revive(now)
     }
 
     /// The tunnel cannot work now, whatever was heard.
@@ -299,6 +301,14 @@ impl Machine {
             .hold_down
             .saturating_mul(1 << doublings)
             .min(self.timing.max_hold_down)
+    }
+
+    fn revive(&mut self, now: Duration) -> Option<Change> {
+        match self.condition {
+            Condition::Up | Condition::Returning => None,
+            Condition::Suspect => Some(self.enter(Condition::Up, Cause::Answer, now)),
+            Condition::Down => Some(self.enter(Condition::Returning, Cause::Answer, now)),
+        }
     }
 
     fn enter(&mut self, to: Condition, cause: Cause, now: Duration) -> Change {

@@ -94,6 +94,13 @@ fn start_is_patient() {
     let mut machine = Machine::new(TIMING, ms(0));
     let changes = run_silently(&mut machine, ms(10_000));
     assert_eq!(changes.last(), Some(&(ms(1_400), Condition::Down)));
+    // Until it has answered once; a stand-in for the answer does not count.
+    let mut machine = Machine::new(TIMING, ms(0));
+    machine.answer_meanwhile(ms(50));
+    assert_eq!(machine.deadline(), Some(ms(950)));
+    machine.answer(ms(100));
+    let changes = run_silently(&mut machine, ms(10_000));
+    assert_eq!(changes.last(), Some(&(ms(800), Condition::Down)));
     let mut adopted = Machine::new_down(TIMING, ms(0));
     assert_eq!(adopted.grade(ms(0)), Grade::Unusable);
     adopted.answer(ms(10)).expect("returning");
@@ -240,8 +247,9 @@ proptest! {
             cut_at: ms(cut),
             mended_at: Duration::MAX,
         };
-        let bound = timing.dead_after + link.round_trip;
-        let changes = probe(&mut link, timing, ms(cut) + bound + ms(1));
+        // The patience at the start counts as a sign of life.
+        let last_sign = timing.dead_after.max(ms(cut) + link.round_trip);
+        let changes = probe(&mut link, timing, last_sign + timing.dead_after + ms(1));
         let last = changes.last().map(|(_, change)| change.to);
         prop_assert_eq!(last, Some(Condition::Down));
     }

@@ -154,7 +154,7 @@ impl TunnelWatch {
     /// The probe to send if one is due, and whether one is due at all; so is a look at the
     /// neighbour then, where that decides.
     pub fn due(&mut self, now: Duration) -> Option<Option<[u8; DATAGRAM_BYTES]>> {
-        if self.next_probe(now) > now || !matches!(self.link, LinkState::Up(_)) {
+        if self.next_probe(now) > now || !self.is_up() {
             return None;
         }
         self.last_probe = Some(now);
@@ -169,7 +169,11 @@ impl TunnelWatch {
         let prober = self.prober.as_mut().ok_or(Refusal::Unasked)?;
         prober.receive(bytes, now)?;
         self.refused_at = None;
-        Ok(self.answer(now))
+        // What was on its way when the link went down proves nothing.
+        Ok(match self.is_up() {
+            true => self.machine.answer(now),
+            false => None,
+        })
     }
 
     /// The peer's host said that nobody listens.
@@ -180,8 +184,13 @@ impl TunnelWatch {
     /// A sign of life that is no echo came: from the neighbour or, without one, the link. Counts
     /// only where it decides.
     pub fn alive(&mut self, presence: PeerPresence, now: Duration) -> Option<Change> {
-        let decides = self.evidence(presence, now) != Evidence::Echo;
-        if decides { self.answer(now) } else { None }
+        if self.evidence(presence, now) == Evidence::Echo || !self.is_up() {
+            return None;
+        }
+        match self.prober {
+            Some(_) => self.machine.answer_meanwhile(now),
+            None => self.machine.answer(now),
+        }
     }
 
     /// Time has passed.
@@ -227,12 +236,8 @@ impl TunnelWatch {
         self.last_probe.map_or(now, |at| at + interval)
     }
 
-    fn answer(&mut self, now: Duration) -> Option<Change> {
-        match self.link {
-            LinkState::Up(_) => self.machine.answer(now),
-            // What was on its way when the link went down proves nothing.
-            LinkState::Down(_) | LinkState::Absent => None,
-        }
+    fn is_up(&self) -> bool {
+        matches!(self.link, LinkState::Up(_))
     }
 }
 
