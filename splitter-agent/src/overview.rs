@@ -14,6 +14,7 @@ use splitter_common::flow::{Class, Tunnel};
 
 use crate::config::{self, Config, Family};
 use crate::flows::Census;
+use crate::health::Seat;
 use crate::instance::AttachedInterface;
 use crate::netlink::{DeviceTraffic, Interface};
 
@@ -52,6 +53,9 @@ pub struct Overview {
 pub struct ClassRow {
     /// "short" or "long".
     pub class: &'static str,
+    /// Where its packets go now: into its own tunnel, or elsewhere while that is dead. `None` in a
+    /// shadow, which routes nothing, and where it is not known.
+    pub tunnel: Option<Seat>,
     /// Flows that are neither finished nor idle.
     pub flows: u64,
     /// Packets so far.
@@ -144,6 +148,7 @@ struct Found {
     capacities: [(Family, u32); 2],
     links: [LinkState; 2],
     health: [TunnelHealth; 2],
+    seats: [Option<Seat>; 2],
     flows_matching: u64,
     flows: Vec<Flow>,
 }
@@ -159,13 +164,12 @@ impl Overview {
         at_least_ns: u64,
     ) -> Self {
         let basis = history.basis(now, at_least_ns);
+        let classes = Class::ALL.map(|class| class_row(class, now, basis, &found));
         Self {
             name: config.name.to_string(),
             interval_s: basis.map(|before| now.seconds_since(before)),
             attached: found.attached,
-            classes: Class::ALL
-                .map(|class| class_row(class, now, basis, &found.census))
-                .into(),
+            classes: classes.into(),
             tunnels: Tunnel::ALL
                 .map(|tunnel| {
                     let index = tunnel as usize;
@@ -184,7 +188,7 @@ impl Overview {
     }
 }
 
-fn class_row(class: Class, now: &Totals, basis: Option<&Totals>, census: &Census) -> ClassRow {
+fn class_row(class: Class, now: &Totals, basis: Option<&Totals>, found: &Found) -> ClassRow {
     let sum = |count: fn(&Totals, Class, Tunnel) -> u64, totals: &Totals| {
         Tunnel::ALL
             .map(|tunnel| count(totals, class, tunnel))
@@ -196,9 +200,10 @@ fn class_row(class: Class, now: &Totals, basis: Option<&Totals>, census: &Census
     let rate = |count: &dyn Fn(&Totals) -> u64| basis.and_then(|it| now.rate(it, count));
     ClassRow {
         class: class.name(),
+        tunnel: found.seats[class as usize],
         flows: match class {
-            Class::Short => census.short,
-            Class::Long => census.long,
+            Class::Short => found.census.short,
+            Class::Long => found.census.long,
         },
         packets: packets(now),
         bytes: bytes(now),

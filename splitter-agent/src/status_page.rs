@@ -263,10 +263,11 @@ const LAYOUT: Layout = Layout {
         Table {
             key: "classes",
             caption: "Classes",
-            note: "",
+            note: "A class whose tunnel is dead goes into the other one, or by the main table.",
             empty: "Not known.",
             columns: &[
                 Field::new("class", "Class", Format::Text),
+                Field::new("tunnel", "Tunnel", Format::Text),
                 Field::new("flows", "Flows", Format::Count),
                 Field::new("packets_per_s", "Packets/s", Format::Rate),
                 Field::new("bits_per_s", "Rate", Format::BitsPerSecond),

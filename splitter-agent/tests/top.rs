@@ -177,6 +177,7 @@ fn one_sample_needs_no_terminal() {
             "{told}"
         );
         assert_eq!(told["classes"][0]["class"], "short");
+        assert_eq!(told["classes"][1]["tunnel"], "long");
         assert!(told["classes"][0]["packets_per_s"].is_number(), "{told}");
         assert_eq!(told["tunnels"][0]["rate_mbit"], 100);
         let none = site.json(&["top", "-i", "0.2", "--filter", "no-such-flow"]);

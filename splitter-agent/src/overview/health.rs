@@ -4,9 +4,10 @@ use std::fmt;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use splitter_common::flow::Tunnel;
+use splitter_common::flow::{Class, Tunnel};
 
-use crate::health::{Condition, Report, SharedReport};
+use crate::health::{Condition, Report, Seat, SharedReport};
+use crate::instance::State;
 
 /// Whoever probes the tunnels.
 ///
@@ -15,6 +16,9 @@ use crate::health::{Condition, Report, SharedReport};
 pub trait HealthSource: fmt::Debug + Send + Sync + 'static {
     /// What is known of a tunnel now. Must not block.
     fn health(&self, tunnel: Tunnel) -> TunnelHealth;
+
+    /// Where the packets of a class go now, if that is known. Must not block.
+    fn seat(&self, class: Class) -> Option<Seat>;
 }
 
 /// What probes say of a tunnel.
@@ -68,6 +72,10 @@ impl HealthSource for SharedReport {
     fn health(&self, tunnel: Tunnel) -> TunnelHealth {
         of(&self.snapshot(), tunnel)
     }
+
+    fn seat(&self, class: Class) -> Option<Seat> {
+        seat_of(&self.snapshot(), class)
+    }
 }
 
 /// What the agent of an instance writes of its tunnels, for other processes.
@@ -87,6 +95,19 @@ impl HealthSource for WrittenReport {
         let report = Report::read(&self.0).filter(Report::is_fresh);
         report.map_or_else(TunnelHealth::default, |report| of(&report, tunnel))
     }
+
+    /// While nobody watches, where it was left.
+    fn seat(&self, class: Class) -> Option<Seat> {
+        let report = Report::read(&self.0).filter(Report::is_fresh);
+        let told = report.and_then(|report| seat_of(&report, class));
+        told.or_else(|| Some(State::read(&self.0).ok()??.placement.of(class)))
+    }
+}
+
+fn seat_of(report: &Report, class: Class) -> Option<Seat> {
+    let mut classes = report.classes.iter();
+    let found = classes.find(|it| it.class == class.name())?;
+    Some(found.tunnel)
 }
 
 fn of(report: &Report, tunnel: Tunnel) -> TunnelHealth {

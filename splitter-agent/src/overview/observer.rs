@@ -11,12 +11,13 @@ use super::{Flow, Found, HealthSource, LinkState, Overview, Selection, TunnelHea
 use crate::clock::monotonic_ns;
 use crate::config::{Config, Family};
 use crate::flows::{self, Census};
+use crate::health::{Placement, Seat};
 use crate::instance::attached_among;
 use crate::kernel::{Dataplane, KernelError};
 use crate::netlink::{Interfaces, Netlink, NetlinkError};
 
 use splitter_common::counters::Counters;
-use splitter_common::flow::Tunnel;
+use splitter_common::flow::{Class, Tunnel};
 
 /// Looks again and again, and remembers what rates are computed from.
 #[derive(Debug)]
@@ -127,6 +128,7 @@ impl Observer {
                 Some(source) => source.health(tunnel),
                 None => TunnelHealth::default(),
             }),
+            seats: Class::ALL.map(|class| self.seat(class)),
             flows_matching: tables.matching,
             flows: tables.flows,
         };
@@ -151,6 +153,14 @@ impl Observer {
         };
         self.history.add(totals);
         Ok(())
+    }
+
+    fn seat(&self, class: Class) -> Option<Seat> {
+        match &self.health {
+            _ if self.config.shadow => None,
+            Some(source) if self.config.health.enabled => source.seat(class),
+            _ => Some(Placement::HOME.of(class)),
+        }
     }
 
     fn tunnels(&self) -> [&crate::config::Tunnel; 2] {

@@ -23,6 +23,7 @@ fn found() -> Found {
         capacities: [(Family::V4, 20), (Family::V6, 20)],
         links: [LinkState::Up, LinkState::NoCarrier],
         health: [TunnelHealth::default(); 2],
+        seats: [Some(Seat::Main), None],
         flows_matching: 5,
         flows: Vec::new(),
     }
@@ -133,4 +134,6 @@ fn json_has_words_and_no_address_but_those_of_flows() {
     assert_eq!(json["tunnels"][0]["health"], "not probed");
     assert_eq!(json["completion"][0]["period"], "recent");
     assert_eq!(json["attached"][0]["mode"], "native");
+    assert_eq!(json["classes"][0]["tunnel"], "main");
+    assert!(json["classes"][1]["tunnel"].is_null());
 }

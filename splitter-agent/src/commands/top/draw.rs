@@ -9,7 +9,7 @@ use ratatui::widgets::{Cell, Clear, Paragraph, Row, Table};
 use splitter_agent::overview::{Flow, Health, LinkState, Overview, Period, SortBy};
 
 use super::app::App;
-use super::once::{attached, known};
+use super::once::{attached, known, seat};
 
 /// On less than this nothing can be told apart.
 const SMALLEST: (u16, u16) = (24, 4);
@@ -220,8 +220,16 @@ fn classes(overview: &Overview) -> Section {
             plain(known(Format::Seconds, recent.and_then(of)))
         };
         let ended = recent.map(|it| it.finished as f64);
+        // In another tunnel than its own: that is dead.
+        let place = match row.tunnel {
+            Some(seat) if seat.name() != row.class => {
+                Style::new().fg(Color::Red).add_modifier(Modifier::BOLD)
+            }
+            _ => Style::new(),
+        };
         vec![
             plain(row.class),
+            (seat(row).to_owned(), place),
             plain(Format::Count.number(row.flows as f64)),
             plain(known(Format::Rate, row.packets_per_s)),
             plain(known(Format::BitsPerSecond, row.bits_per_s)),
@@ -234,14 +242,15 @@ fn classes(overview: &Overview) -> Section {
     Section {
         columns: vec![
             column("CLASS", 7, false, 0),
+            column("TUNNEL", 6, false, 4),
             column("FLOWS", 9, true, 1),
             column("PACKETS/S", 10, true, 3),
             column("RATE", 12, true, 2),
             // Completion times of the last minute.
-            column("ENDED/MIN", 9, true, 6),
-            column("FCT P50", 9, true, 4),
-            column("P90", 8, true, 7),
-            column("P99", 8, true, 5),
+            column("ENDED/MIN", 9, true, 7),
+            column("FCT P50", 9, true, 5),
+            column("P90", 8, true, 8),
+            column("P99", 8, true, 6),
         ],
         sorted: None,
         rows: rows.collect(),

@@ -3,7 +3,8 @@
 use anyhow::Result;
 use flow_report::Table;
 use flow_telemetry::page::Format;
-use splitter_agent::overview::{Overview, Period};
+use splitter_agent::health::Seat;
+use splitter_agent::overview::{ClassRow, Overview, Period};
 
 use super::super::{count, print, print_json};
 
@@ -35,16 +36,30 @@ pub(super) fn attached(overview: &Overview) -> String {
     }
 }
 
+/// Where the packets of a class go, in a word.
+pub(super) fn seat(row: &ClassRow) -> &'static str {
+    row.tunnel.map_or("-", Seat::name)
+}
+
 /// A value that may not be known, in words.
 pub(super) fn known(format: Format, value: Option<f64>) -> String {
     format.number(value.unwrap_or(f64::NAN))
 }
 
 fn classes(overview: &Overview) -> Table {
-    let mut table = Table::new(["class", "flows", "packets/s", "rate", "packets", "bytes"]);
+    let mut table = Table::new([
+        "class",
+        "tunnel",
+        "flows",
+        "packets/s",
+        "rate",
+        "packets",
+        "bytes",
+    ]);
     for row in &overview.classes {
         table.row([
             row.class.to_owned(),
+            seat(row).to_owned(),
             count(row.flows),
             known(Format::Rate, row.packets_per_s),
             known(Format::BitsPerSecond, row.bits_per_s),

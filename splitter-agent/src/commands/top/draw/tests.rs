@@ -5,6 +5,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::KeyCode;
 use splitter_agent::flows::FlowRow;
+use splitter_agent::health::Seat;
 use splitter_agent::overview::{
     ClassRow, Completion, Filter, Selection, TableRow, TunnelHealth, TunnelRow,
 };
@@ -15,6 +16,7 @@ use super::*;
 pub(crate) fn overview(flows: u16) -> Overview {
     let class = |class, flows| ClassRow {
         class,
+        tunnel: Some(Seat::Long),
         flows,
         packets: 10_000,
         bytes: 9_000_000,
@@ -143,6 +145,8 @@ fn shows_everything_on_an_ordinary_terminal() {
         found.expect("it is listed")
     };
     assert!(port(1_004) < port(1_000), "most packets first");
+    let row = lines[2].split_whitespace().take(2);
+    assert!(row.eq(["short", "long"]), "{}", lines[2]);
 }
 
 #[test]
