@@ -18,8 +18,8 @@ use site::{Connection, Site, on_site, output, stderr, stdout, within};
 /// The kernel's numbers of the modes.
 const NATIVE: Option<u64> = Some(1);
 const GENERIC: Option<u64> = Some(2);
-/// How long it may take to notice and mend.
-const MENDED: Duration = Duration::from_secs(3);
+/// How long it may take to notice and mend: the agent looks every second.
+const MENDED: Duration = Duration::from_secs(10);
 
 /// Each of the commands that change something fails so, says all of `words`, and changes nothing.
 fn refused(site: &Site, commands: &[&str], code: i32, words: &[&str]) {

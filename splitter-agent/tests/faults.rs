@@ -24,8 +24,8 @@ use site::{Connection, Site, on_site, stderr, within};
 use splitter_agent::config::PacketLog;
 use splitter_agent::kernel::Object;
 
-/// How long it may take to notice and mend.
-const MENDED: Duration = Duration::from_secs(3);
+/// How long it may take to notice and mend: the agent looks every second.
+const MENDED: Duration = Duration::from_secs(10);
 /// Longer than the agent leaves between two sweeps of its table.
 const SWEPT: Duration = Duration::from_secs(7);
 /// Over any threshold here.
@@ -38,10 +38,16 @@ fn up_that_is_killed_is_finished_by_the_next_or_taken_down() {
     const POINTS: u32 = 12;
     on_site(|site| {
         let before = site.routing();
-        let begun = Instant::now();
-        site.json(&["up"]);
-        let took = begun.elapsed();
-        site.json(&["down"]);
+        // The shortest of some times, so that the machine's other work does not spread the points
+        // over more than what `up` does.
+        let took = (0..3).map(|_| {
+            let begun = Instant::now();
+            site.json(&["up"]);
+            let took = begun.elapsed();
+            site.json(&["down"]);
+            took
+        });
+        let took = took.min().expect("there are three");
         let mut connection = Connection::open(&site.topology);
         let mut cut_short = 0;
         for point in 0..=POINTS {

@@ -12,11 +12,12 @@ use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use flow_testbed::claim;
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Program;
 use flow_testbed::topology::Host;
 use nix::sys::signal::Signal;
-use pair::{Pair, QUICK, cut_at, mend_at, on_pair};
+use pair::{Pair, QUICK, cut_at, hold_on_pair, mend_at, on_pair};
 use serde_json::Value;
 use site::{Connection, stderr};
 
@@ -76,7 +77,7 @@ fn number(value: &Value) -> f64 {
 #[test]
 fn class_of_a_dead_tunnel_moves_within_a_second_and_returns() {
     require!(Program("nft"));
-    on_pair(|pair| {
+    hold_on_pair("a class leaves a dead tunnel in time", |pair| {
         let site = pair.site;
         let before = site.routing();
         let (near, far) = pair.run(QUICK);
@@ -95,8 +96,8 @@ fn class_of_a_dead_tunnel_moves_within_a_second_and_returns() {
             });
             println!("the longest pause was {pause:?}");
             assert!(pause > PERIOD * 10, "nothing was cut");
-            assert!(pause <= FAILOVER, "{pause:?}\n{}", near.log());
-            assert_eq!(pair.seats(), ("long".into(), "long".into()));
+            claim!(pause <= FAILOVER, "{pause:?}\n{}", near.log());
+            pair.wait_for_seats("long", "long");
             assert_ne!(site.routing(), home);
 
             let mended = Instant::now();
@@ -117,12 +118,10 @@ fn class_of_a_dead_tunnel_moves_within_a_second_and_returns() {
         }
 
         let health = pair.health();
-        assert_eq!(health["tunnels"][0]["downs"], 2, "{health}");
-        assert_eq!(
-            health["moves"].as_array().map(Vec::len),
-            Some(4),
-            "{health}"
-        );
+        // Nothing else has moved; what a machine that stands still makes of it is no fault.
+        claim!(health["tunnels"][0]["downs"] == 2, "{health}");
+        let moves = health["moves"].as_array().map(Vec::len);
+        claim!(moves == Some(4), "{health}");
         let reason = health["moves"][0]["reason"].as_str().expect("words");
         assert_eq!(reason, "tun0 is down, no answer");
         let moves = "splitter_class_moves_total{class=\"short\",tunnel=";
@@ -132,19 +131,19 @@ fn class_of_a_dead_tunnel_moves_within_a_second_and_returns() {
             metric(pair, "splitter_tunnel_downs_total{tunnel=\"short\"}"),
             2.0
         );
-        assert_eq!(
-            metric(pair, "splitter_tunnel_downs_total{tunnel=\"long\"}"),
-            0.0
-        );
+        let downs = metric(pair, "splitter_tunnel_downs_total{tunnel=\"long\"}");
+        claim!(downs == 0.0, "the long tunnel went down {downs} times");
         assert!(metric(pair, "splitter_probes_lost_total{tunnel=\"short\"}") > 10.0);
         let round_trip = metric(pair, "splitter_tunnel_round_trip_seconds{tunnel=\"long\"}");
-        assert!((0.0..0.1).contains(&round_trip), "{round_trip}");
-        assert!(metric(pair, "splitter_tunnel_jitter_seconds{tunnel=\"long\"}") < 0.1);
+        claim!((0.0..0.1).contains(&round_trip), "{round_trip}");
+        let jitter = metric(pair, "splitter_tunnel_jitter_seconds{tunnel=\"long\"}");
+        claim!((0.0..0.1).contains(&jitter), "{jitter}");
 
         assert!(near.end(Signal::SIGTERM).success());
         assert!(far.end(Signal::SIGTERM).success());
         site.assert_clean(&before);
         assert!(!site.path("run/test/health.json").exists());
+        Ok(())
     });
 }
 
@@ -207,7 +206,7 @@ fn packets_follow_the_main_table_when_both_tunnels_are_dead() {
 #[test]
 fn lossy_tunnels_keep_their_classes() {
     require!(Program("nft"));
-    on_pair(|pair| {
+    hold_on_pair("a lossy tunnel keeps its class", |pair| {
         let (near, _far) = pair.run(QUICK);
         pair.wait_for_echo();
         for device in ["tun0", "tun1"] {
@@ -218,77 +217,79 @@ fn lossy_tunnels_keep_their_classes() {
         let health = pair.health();
         for tunnel in [0, 1] {
             let told = &health["tunnels"][tunnel];
-            assert_eq!(told["downs"], 0, "{health}");
+            claim!(told["downs"] == 0, "{health}");
             // Suspects are probed faster, so that more is lost than 30 % of the probes of a calm
             // time; far from all of them in any case.
             let loss = number(&told["loss"]);
-            assert!((0.1..0.6).contains(&loss), "{health}");
+            claim!((0.1..0.6).contains(&loss), "{health}");
         }
-        assert_eq!(
-            health["moves"].as_array().map(Vec::len),
-            Some(0),
-            "{health}"
-        );
-        assert!(!near.log().contains("class goes"), "{}", near.log());
+        let moves = health["moves"].as_array().map(Vec::len);
+        claim!(moves == Some(0), "{health}");
+        claim!(!near.log().contains("class goes"), "{}", near.log());
+        Ok(())
     });
 }
 
 #[test]
 fn next_hop_and_link_tell_where_there_is_no_peer() {
     require!(Program("nft"));
-    on_pair(|pair| {
-        let site = pair.site;
-        pair.configure(false, QUICK);
-        // As on a real link, where addresses are resolved.
-        for device in ["tun0", "tun1"] {
-            site.border()
-                .run(&format!("ip neigh flush nud permanent dev {device}"))
-                .expect("root");
-        }
-        let daemon = site.run();
-        site.wait_for("the next hops to be asked", || {
-            let tunnels = pair.health()["tunnels"].clone();
-            let asked = |index: usize| tunnels[index]["evidence"] == "neighbour";
-            (asked(0) && asked(1)).then_some(())
-        });
-        let (client, server) = (&site.topology.client, &site.topology.server);
-        let pause = longest_pause(client, server, || {
-            std::thread::sleep(Duration::from_millis(500));
-            pair.cut("tun0", "drop").expect("it was tried");
-            std::thread::sleep(Duration::from_millis(1_500));
-        });
-        assert!(pause > PERIOD * 10, "nothing was cut");
-        assert!(pause <= FAILOVER, "{pause:?}\n{}", daemon.log());
-        assert_eq!(pair.seats(), ("long".into(), "long".into()));
-        pair.mend("tun0");
-        pair.wait_for_seats("short", "long");
+    hold_on_pair(
+        "a class leaves a dead tunnel in time without a peer",
+        |pair| {
+            let site = pair.site;
+            pair.configure(false, QUICK);
+            // As on a real link, where addresses are resolved.
+            for device in ["tun0", "tun1"] {
+                site.border()
+                    .run(&format!("ip neigh flush nud permanent dev {device}"))
+                    .expect("root");
+            }
+            let daemon = site.run();
+            site.wait_for("the next hops to be asked", || {
+                let tunnels = pair.health()["tunnels"].clone();
+                let asked = |index: usize| tunnels[index]["evidence"] == "neighbour";
+                (asked(0) && asked(1)).then_some(())
+            });
+            let (client, server) = (&site.topology.client, &site.topology.server);
+            let pause = longest_pause(client, server, || {
+                std::thread::sleep(Duration::from_millis(500));
+                pair.cut("tun0", "drop").expect("it was tried");
+                std::thread::sleep(Duration::from_millis(1_500));
+            });
+            assert!(pause > PERIOD * 10, "nothing was cut");
+            claim!(pause <= FAILOVER, "{pause:?}\n{}", daemon.log());
+            pair.wait_for_seats("long", "long");
+            pair.mend("tun0");
+            pair.wait_for_seats("short", "long");
 
-        // A link that goes down is known at once.
-        let pause = longest_pause(client, server, || {
-            std::thread::sleep(Duration::from_millis(500));
-            pair.far()
-                .run("ip link set tun0 down")
-                .expect("it is there");
-            std::thread::sleep(Duration::from_millis(800));
-        });
-        assert!(
-            pause <= Duration::from_millis(400),
-            "{pause:?}\n{}",
-            daemon.log()
-        );
-        let health = pair.health();
-        let reason = health["moves"]
-            .as_array()
-            .and_then(|moves| moves.last())
-            .expect("a move");
-        assert_eq!(reason["reason"], "tun0 is down, link down");
-    });
+            // A link that goes down is known at once.
+            let pause = longest_pause(client, server, || {
+                std::thread::sleep(Duration::from_millis(500));
+                pair.far()
+                    .run("ip link set tun0 down")
+                    .expect("it is there");
+                std::thread::sleep(Duration::from_millis(800));
+            });
+            claim!(
+                pause <= Duration::from_millis(400),
+                "{pause:?}\n{}",
+                daemon.log()
+            );
+            let health = pair.health();
+            let reason = health["moves"]
+                .as_array()
+                .and_then(|moves| moves.last())
+                .expect("a move");
+            assert_eq!(reason["reason"], "tun0 is down, link down");
+            Ok(())
+        },
+    );
 }
 
 #[test]
 fn tunnel_that_goes_down_and_up_a_hundred_times_takes_few_moves() {
     require!(Program("nft"));
-    on_pair(|pair| {
+    hold_on_pair("a flapping tunnel takes few moves", |pair| {
         let site = pair.site;
         let before = site.routing();
         let (near, far) = pair.run(QUICK);
@@ -316,7 +317,7 @@ fn tunnel_that_goes_down_and_up_a_hundred_times_takes_few_moves() {
         let after = pair.health();
         let all = after["moves"].as_array().map(Vec::len).unwrap_or_default();
         println!("{moves:?} moves meanwhile, {all} in all");
-        assert!((2..=8).contains(&all), "{after}");
+        claim!((2..=8).contains(&all), "{after}");
         assert_eq!(site.routing(), home);
         assert!(
             descriptors() <= open_before + 2,
@@ -328,13 +329,14 @@ fn tunnel_that_goes_down_and_up_a_hundred_times_takes_few_moves() {
         assert!(near.end(Signal::SIGTERM).success());
         assert!(far.end(Signal::SIGTERM).success());
         site.assert_clean(&before);
+        Ok(())
     });
 }
 
 #[test]
 fn device_that_is_deleted_and_made_anew_gets_its_class_back() {
     require!(Program("nft"));
-    on_pair(|pair| {
+    hold_on_pair("a class leaves a deleted device in time", |pair| {
         let site = pair.site;
         let (near, _far) = pair.run(QUICK);
         pair.wait_for_echo();
@@ -344,14 +346,11 @@ fn device_that_is_deleted_and_made_anew_gets_its_class_back() {
             site.border().run("ip link del tun0").expect("it is there");
             std::thread::sleep(Duration::from_millis(1_200));
         });
-        assert!(pause <= FAILOVER, "{pause:?}\n{}", near.log());
-        assert_eq!(pair.seats(), ("long".into(), "long".into()));
-        assert_eq!(
-            site.get("/ready").expect("it answers").0,
-            200,
-            "{}",
-            near.log()
-        );
+        claim!(pause <= FAILOVER, "{pause:?}\n{}", near.log());
+        pair.wait_for_seats("long", "long");
+        site.wait_for("it to be ready", || {
+            (site.get("/ready").expect("it answers").0 == 200).then_some(())
+        });
         assert_eq!(site.json(&["status"])["in_place"], true);
 
         site.border()
@@ -373,35 +372,38 @@ fn device_that_is_deleted_and_made_anew_gets_its_class_back() {
         assert_eq!(site.json(&["plan"])["changed"], false);
         let mut connection = Connection::open(&site.topology);
         connection.send(200_000);
+        Ok(())
     });
 }
 
 #[test]
 fn peer_whose_agent_ends_does_not_condemn_the_tunnels() {
     require!(Program("nft"));
-    on_pair(|pair| {
-        let (near, far) = pair.run(QUICK);
-        pair.wait_for_echo();
-        far.end(Signal::SIGKILL);
-        std::thread::sleep(Duration::from_secs(4));
-        let health = pair.health();
-        for tunnel in [0, 1] {
-            assert_eq!(health["tunnels"][tunnel]["condition"], "up", "{health}");
-            assert_eq!(health["tunnels"][tunnel]["evidence"], "link", "{health}");
-        }
-        assert_eq!(
-            health["moves"].as_array().map(Vec::len),
-            Some(0),
-            "{health}"
-        );
-        assert!(
-            near.log().contains("its agent does not run"),
-            "{}",
-            near.log()
-        );
-        let _far = pair.run_far();
-        pair.wait_for_echo();
-    });
+    hold_on_pair(
+        "a peer whose agent ends does not condemn the tunnels",
+        |pair| {
+            let (near, far) = pair.run(QUICK);
+            pair.wait_for_echo();
+            far.end(Signal::SIGKILL);
+            std::thread::sleep(Duration::from_secs(4));
+            let health = pair.health();
+            for tunnel in [0, 1] {
+                let told = &health["tunnels"][tunnel];
+                claim!(told["condition"] == "up", "{health}");
+                claim!(told["evidence"] == "link", "{health}");
+            }
+            let moves = health["moves"].as_array().map(Vec::len);
+            claim!(moves == Some(0), "{health}");
+            assert!(
+                near.log().contains("its agent does not run"),
+                "{}",
+                near.log()
+            );
+            let _far = pair.run_far();
+            pair.wait_for_echo();
+            Ok(())
+        },
+    );
 }
 
 #[test]

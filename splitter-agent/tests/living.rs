@@ -77,7 +77,7 @@ fn reload_under_load_keeps_flows_and_tells_what_changed() {
             "-p",
             "5201",
             "-t",
-            "4",
+            "8",
             "-J",
         ]);
         let client = Daemon::start(send, &site.path("iperf3-client"));

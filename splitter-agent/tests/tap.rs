@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use aya::programs::{SchedClassifier, TcAttachType};
 use daemon::Daemon;
+use flow_testbed::attempts;
+use flow_testbed::claim;
 use flow_testbed::namespace::Namespace;
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -69,43 +71,50 @@ fn milliseconds(from: &Value, to: &Value) -> f64 {
 
 #[test]
 fn completion_between_borders_is_what_the_application_sees() {
-    on_site(|site| {
-        let [near, far] = site.topology.borders.each_ref().map(|it| &it.namespace);
-        let before = site.routing();
-        let sending = Tap::start(site, near, &["tun0:egress"]);
-        assert_eq!(attached(near), 1);
-        let receiving = Tap::start(site, far, &["tun0:ingress"]);
-
-        let begun = Instant::now();
-        let mut connection = Connection::open(&site.topology);
-        connection.send(BYTES);
-        let application_ms = begun.elapsed().as_secs_f64() * 1e3;
-        let (sent, received) = (sending.end(), receiving.end());
-
-        let port = connection.port();
-        let [sent, received] = [&sent, &received].map(|told| flow(told, port));
-        assert_eq!(sent["source"], site.topology.client.ipv4.to_string());
-        assert_eq!(sent["completion_ms"], Value::Null);
-        let [sent, received] = [&sent["seen"][0], &received["seen"][0]];
-        assert_eq!(
-            (&sent["packets"], &sent["bytes"]),
-            (&received["packets"], &received["bytes"])
-        );
-        assert!(sent["bytes"].as_u64() > Some(BYTES as u64), "{sent}");
-        let completion_ms = milliseconds(&sent["first_ns"], &received["last_ns"]);
-        let late_ms = application_ms - completion_ms;
-        assert!(
-            (0.0..SLACK_MS).contains(&late_ms),
-            "{completion_ms} ms on the wire, {application_ms} ms for the application"
-        );
-        // The rate of the tunnel allows no less.
-        assert!(
-            completion_ms > BYTES as f64 * 8.0 / 100e3 * 0.9,
-            "{completion_ms}"
-        );
-        assert_eq!(site.routing(), before, "the taps are gone");
-        assert_eq!(attached(near), 0);
+    attempts::hold("the completion time is the application's", || {
+        let mut held = Ok(());
+        on_site(|site| held = is_what_the_application_sees(site));
+        held
     });
+}
+
+fn is_what_the_application_sees(site: &Site) -> Result<(), String> {
+    let [near, far] = site.topology.borders.each_ref().map(|it| &it.namespace);
+    let before = site.routing();
+    let sending = Tap::start(site, near, &["tun0:egress"]);
+    assert_eq!(attached(near), 1);
+    let receiving = Tap::start(site, far, &["tun0:ingress"]);
+
+    let begun = Instant::now();
+    let mut connection = Connection::open(&site.topology);
+    connection.send(BYTES);
+    let application_ms = begun.elapsed().as_secs_f64() * 1e3;
+    let (sent, received) = (sending.end(), receiving.end());
+
+    let port = connection.port();
+    let [sent, received] = [&sent, &received].map(|told| flow(told, port));
+    assert_eq!(sent["source"], site.topology.client.ipv4.to_string());
+    assert_eq!(sent["completion_ms"], Value::Null);
+    let [sent, received] = [&sent["seen"][0], &received["seen"][0]];
+    assert_eq!(
+        (&sent["packets"], &sent["bytes"]),
+        (&received["packets"], &received["bytes"])
+    );
+    assert!(sent["bytes"].as_u64() > Some(BYTES as u64), "{sent}");
+    let completion_ms = milliseconds(&sent["first_ns"], &received["last_ns"]);
+    let late_ms = application_ms - completion_ms;
+    claim!(
+        (0.0..SLACK_MS).contains(&late_ms),
+        "{completion_ms} ms on the wire, {application_ms} ms for the application"
+    );
+    // The rate of the tunnel allows no less.
+    assert!(
+        completion_ms > BYTES as f64 * 8.0 / 100e3 * 0.9,
+        "{completion_ms}"
+    );
+    assert_eq!(site.routing(), before, "the taps are gone");
+    assert_eq!(attached(near), 0);
+    Ok(())
 }
 
 #[test]

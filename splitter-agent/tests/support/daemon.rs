@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use super::site::within;
 
 /// Longer than it may take to restore everything.
-const STOP_BOUND: Duration = Duration::from_secs(10);
+const STOP_BOUND: Duration = Duration::from_secs(30);
 
 /// A child of this thread; dropping it kills it.
 pub(crate) struct Daemon {

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
+use flow_testbed::attempts;
 use flow_testbed::namespace::Namespace;
 use flow_testbed::require::skip;
 use flow_testbed::topology::{GENERATOR, LAN, TUNNELS};
@@ -29,6 +30,15 @@ pub(crate) fn on_pair(test: impl FnOnce(&Pair) + Send) {
         }
         pair.mend("lo");
         test(&pair);
+    });
+}
+
+/// Tries a claim about time on two such sites, each time on fresh ones.
+pub(crate) fn hold_on_pair(claim: &str, attempt: impl Fn(&Pair) -> Result<(), String> + Sync) {
+    attempts::hold(claim, || {
+        let mut held = Ok(());
+        on_pair(|pair| held = attempt(pair));
+        held
     });
 }
 
