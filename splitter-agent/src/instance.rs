@@ -5,6 +5,7 @@
 //! watches repairs what somebody else undid. What fails half-way is undone.
 
 mod detach;
+mod down;
 mod error;
 mod lock;
 mod others;
@@ -24,8 +25,7 @@ pub use self::plan::{Attachment, AttachmentAction, Plan, PolicyAction, ProgramAc
 pub use self::state::{Owner, State};
 pub(crate) use self::state::{remove_if_there, write_private};
 use crate::config::{Config, DscpMatch, InterfaceName, Threshold};
-use crate::control;
-use crate::health::{Placement, Report};
+use crate::health::Placement;
 use crate::kernel::{AttachedMode, Dataplane, LoadOptions, Object, Pins, policy_settings};
 use crate::netlink::{Interfaces, Netlink, XdpMode};
 use crate::privileges::check_capabilities;
@@ -142,8 +142,9 @@ impl Instance {
             _ => owner,
         };
         // Written before anything is changed, for `down` after a crash.
-        State::new(owner, &self.config, &self.object, plan.routes.placement)
-            .write(&self.config.instance_dir())?;
+        let state = State::new(owner, &self.config, &self.object, plan.routes.placement);
+        let on_the_way = state.coming_from(found.as_ref());
+        on_the_way.write(&self.config.instance_dir())?;
 
         let mut dataplane = match existing {
             Some(dataplane) => dataplane,
@@ -161,12 +162,18 @@ impl Instance {
             .apply(&mut dataplane, &plan, &interfaces, &mut undo)
             .await
         {
-            Ok(attached) => Ok(BroughtUp {
-                dataplane,
-                plan,
-                attached,
-                owner,
-            }),
+            Ok(attached) => {
+                // What is no longer anywhere else is looked for there in vain, at worst.
+                if let Err(error) = state.write(&self.config.instance_dir()) {
+                    tracing::warn!(%error, "the state file names places that are empty by now");
+                }
+                Ok(BroughtUp {
+                    dataplane,
+                    plan,
+                    attached,
+                    owner,
+                })
+            }
             Err(error) => {
                 self.undo(undo, &dataplane).await;
                 match found {
@@ -176,48 +183,6 @@ impl Instance {
                 Err(error)
             }
         }
-    }
-
-    /// Takes the instance down and restores what it found, also after a crash.
-    ///
-    /// Returns in words what was removed; nothing when it was not up.
-    ///
-    /// # Errors
-    /// When something cannot be removed; the rest is by then.
-    pub async fn down(&self, _lock: &Lock) -> Result<Vec<String>, InstanceError> {
-        let directory = self.config.instance_dir();
-        let footprint = match State::read(&directory)? {
-            Some(state) => state.footprint,
-            None => {
-                others::check(&self.config)?;
-                routes::Footprint::of(&self.config)
-            }
-        };
-        let routes = routes::remove_all(&self.netlink, &footprint).await;
-        let linked = self.pins.linked_interfaces().unwrap_or_default();
-        // After a crash there may be pins without a program that can be opened.
-        let dataplane = Dataplane::open(&self.pins).ok().flatten();
-        let program_id = dataplane.and_then(|it| it.program_id().ok());
-        let mut removed: Vec<String> = linked
-            .iter()
-            .map(|interface| format!("XDP program on {interface}"))
-            .collect();
-        if self.pins.exist() {
-            removed.push(format!(
-                "programs and maps in {}",
-                self.pins.root().display()
-            ));
-        }
-        self.pins.remove()?;
-        if let Some(program_id) = program_id {
-            self.wait_until_detached(&linked, program_id).await?;
-        }
-        removed.extend(routes?.iter().map(ToString::to_string));
-        Report::remove(&directory)?;
-        State::remove(&directory)?;
-        // One that a killed agent has left; a running one would hold the lock.
-        let _ = std::fs::remove_file(control::path(&directory));
-        Ok(removed)
     }
 
     /// How the program of that id is attached to each configured interface;
@@ -253,11 +218,11 @@ impl Instance {
     ) -> Result<Plan, InstanceError> {
         others::check(&self.config)?;
         let state = State::read(&self.config.instance_dir())?;
-        let previous = state.as_ref().map(|state| &state.footprint);
+        let previous = state.as_ref().map(State::footprints).unwrap_or_default();
         // Of an instance that is not up nothing is placed, whatever a crash has left.
         let placed = state.as_ref().filter(|_| dataplane.is_some());
         let placement = self.placement_with(placed);
-        let routes = routes::plan_placed(&self.netlink, &self.config, placement, previous).await?;
+        let routes = routes::plan_placed(&self.netlink, &self.config, placement, &previous).await?;
         let mut policy = policy_settings(
             &self.config,
             self.smallest_lan_mtu(interfaces)?,

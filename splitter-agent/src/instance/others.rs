@@ -30,7 +30,9 @@ pub(super) fn check(config: &Config) -> Result<(), InstanceError> {
             continue;
         };
         let elsewhere = state.network.is_some() && state.network != network;
-        if let Some(shared) = footprint.shared_with(&state.footprint)
+        let footprints = state.footprints().into_iter();
+        let mut shared = footprints.filter_map(|it| footprint.shared_with(it));
+        if let Some(shared) = shared.next()
             && !elsewhere
         {
             let name = directory.file_name().unwrap_or_default();

@@ -35,6 +35,10 @@ pub struct State {
     pub object: String,
     /// Where its rules and routes are.
     pub footprint: Footprint,
+    /// Where more of them may be, while they are on their way from one configuration to another: an
+    /// agent may be killed there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<Footprint>,
     /// The network namespace that they are in, by its number.
     #[serde(default)]
     pub network: Option<u64>,
@@ -55,9 +59,27 @@ impl State {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             object: object.digest(),
             footprint: Footprint::of(config),
+            earlier: Vec::new(),
             network: current_network(),
             placement,
         }
+    }
+
+    /// The same, while what `found` tells of may still be there.
+    pub(super) fn coming_from(&self, found: Option<&Self>) -> Self {
+        let others = found.map(Self::footprints).unwrap_or_default();
+        let others = others.into_iter().filter(|it| **it != self.footprint);
+        Self {
+            earlier: others.cloned().collect(),
+            ..self.clone()
+        }
+    }
+
+    /// Wherever its rules and routes may be.
+    pub(crate) fn footprints(&self) -> Vec<&Footprint> {
+        std::iter::once(&self.footprint)
+            .chain(&self.earlier)
+            .collect()
     }
 
     /// The state of the instance whose directory this is; `None` when it is down.

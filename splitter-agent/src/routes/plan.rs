@@ -81,12 +81,12 @@ pub async fn plan(
     config: &Config,
     previous: Option<&Footprint>,
 ) -> Result<Plan, PlanError> {
-    plan_placed(netlink, config, Placement::HOME, previous).await
+    plan_placed(netlink, config, Placement::HOME, previous.as_slice()).await
 }
 
 /// Compares what `config` wants with what the kernel has, the classes placed so. Changes nothing.
 ///
-/// `previous` is where the same instance put things under an earlier configuration: what is found
+/// `previous` is where the same instance put things under earlier configurations: what is found
 /// there and not wanted any more is removed.
 ///
 /// # Errors
@@ -95,13 +95,15 @@ pub async fn plan_placed(
     netlink: &Netlink,
     config: &Config,
     placement: Placement,
-    previous: Option<&Footprint>,
+    previous: &[&Footprint],
 ) -> Result<Plan, PlanError> {
     let interfaces = netlink.interfaces().await?;
     let matching = matching::decide(netlink, &config.marks).await?;
     let wanted = wanted::items(config, placement, &interfaces, matching)?;
     let footprint = Footprint::of(config);
-    let footprints: Vec<_> = std::iter::once(&footprint).chain(previous).collect();
+    let footprints: Vec<_> = std::iter::once(&footprint)
+        .chain(previous.iter().copied())
+        .collect();
     let found = snapshot::take(netlink, &interfaces, &footprints).await?;
     let conflicts = conflict::find(config, &found);
     // A shadow is in nobody's way, and nobody is in its.

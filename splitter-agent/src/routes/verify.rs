@@ -114,7 +114,7 @@ impl Applied {
         config: &Config,
     ) -> Result<Verification, VerifyError> {
         let placement = self.plan.placement;
-        let now = plan_placed(netlink, config, placement, None).await?;
+        let now = plan_placed(netlink, config, placement, &[]).await?;
         if !now.is_in_place() {
             return Err(VerifyError::NotInPlace(now));
         }

@@ -1,0 +1,60 @@
+//! Taking an instance down.
+
+use super::{Instance, InstanceError, Lock, State, others};
+use crate::control;
+use crate::health::Report;
+use crate::kernel::Dataplane;
+use crate::netlink::NetlinkError;
+use crate::routes::{self, Footprint, Item};
+
+impl Instance {
+    /// Takes the instance down and restores what it found, also after a crash.
+    ///
+    /// Returns in words what was removed; nothing when it was not up.
+    ///
+    /// # Errors
+    /// When something cannot be removed; the rest is by then.
+    pub async fn down(&self, _lock: &Lock) -> Result<Vec<String>, InstanceError> {
+        let directory = self.config.instance_dir();
+        let footprints: Vec<_> = match State::read(&directory)? {
+            Some(state) => state.footprints().into_iter().cloned().collect(),
+            None => {
+                others::check(&self.config)?;
+                vec![Footprint::of(&self.config)]
+            }
+        };
+        let routes = self.remove_routes(&footprints).await;
+        let linked = self.pins.linked_interfaces().unwrap_or_default();
+        // After a crash there may be pins without a program that can be opened.
+        let dataplane = Dataplane::open(&self.pins).ok().flatten();
+        let program_id = dataplane.and_then(|it| it.program_id().ok());
+        let mut removed: Vec<String> = linked
+            .iter()
+            .map(|interface| format!("XDP program on {interface}"))
+            .collect();
+        if self.pins.exist() {
+            removed.push(format!(
+                "programs and maps in {}",
+                self.pins.root().display()
+            ));
+        }
+        self.pins.remove()?;
+        if let Some(program_id) = program_id {
+            self.wait_until_detached(&linked, program_id).await?;
+        }
+        removed.extend(routes?.iter().map(ToString::to_string));
+        Report::remove(&directory)?;
+        State::remove(&directory)?;
+        // One that a killed agent has left; a running one would hold the lock.
+        let _ = std::fs::remove_file(control::path(&directory));
+        Ok(removed)
+    }
+
+    async fn remove_routes(&self, footprints: &[Footprint]) -> Result<Vec<Item>, NetlinkError> {
+        let mut removed = Vec::new();
+        for footprint in footprints {
+            removed.extend(routes::remove_all(&self.netlink, footprint).await?);
+        }
+        Ok(removed)
+    }
+}
