@@ -2,6 +2,7 @@
 
 #[path = "support/daemon.rs"]
 mod daemon;
+#[allow(dead_code, reason = "each test uses a part of it")]
 #[path = "support/pair.rs"]
 mod pair;
 #[allow(dead_code, reason = "each test uses a part of it")]
@@ -17,9 +18,9 @@ use flow_testbed::require;
 use flow_testbed::require::Requirement::Program;
 use flow_testbed::topology::Host;
 use nix::sys::signal::Signal;
-use pair::{Pair, QUICK, cut_at, hold_on_pair, mend_at, on_pair};
+use pair::{QUICK, cut_at, hold_on_pair, mend_at, on_pair};
 use serde_json::Value;
-use site::{Connection, stderr};
+use site::Connection;
 
 /// Within this a class has left a dead tunnel.
 const FAILOVER: Duration = Duration::from_secs(1);
@@ -59,13 +60,6 @@ fn longest_pause(from: &Host, to: &Host, meanwhile: impl FnOnce()) -> Duration {
         ended.store(true, Ordering::Relaxed);
         watching.join().expect("no panic")
     })
-}
-
-fn metric(pair: &Pair<'_>, line: &str) -> f64 {
-    let (_, text) = pair.site.get("/metrics").expect("it answers");
-    let mut lines = text.lines();
-    let value = lines.find_map(|it| it.strip_prefix(line)?.trim().parse().ok());
-    value.unwrap_or_else(|| panic!("no {line} in\n{text}"))
 }
 
 fn number(value: &Value) -> f64 {
@@ -125,18 +119,18 @@ fn class_of_a_dead_tunnel_moves_within_a_second_and_returns() {
         let reason = health["moves"][0]["reason"].as_str().expect("words");
         assert_eq!(reason, "tun0 is down, no answer");
         let moves = "splitter_class_moves_total{class=\"short\",tunnel=";
-        assert_eq!(metric(pair, &format!("{moves}\"long\"}}")), 2.0);
-        assert_eq!(metric(pair, &format!("{moves}\"short\"}}")), 2.0);
+        assert_eq!(site.metric(&format!("{moves}\"long\"}}")), 2.0);
+        assert_eq!(site.metric(&format!("{moves}\"short\"}}")), 2.0);
         assert_eq!(
-            metric(pair, "splitter_tunnel_downs_total{tunnel=\"short\"}"),
+            site.metric("splitter_tunnel_downs_total{tunnel=\"short\"}"),
             2.0
         );
-        let downs = metric(pair, "splitter_tunnel_downs_total{tunnel=\"long\"}");
+        let downs = site.metric("splitter_tunnel_downs_total{tunnel=\"long\"}");
         claim!(downs == 0.0, "the long tunnel went down {downs} times");
-        assert!(metric(pair, "splitter_probes_lost_total{tunnel=\"short\"}") > 10.0);
-        let round_trip = metric(pair, "splitter_tunnel_round_trip_seconds{tunnel=\"long\"}");
+        assert!(site.metric("splitter_probes_lost_total{tunnel=\"short\"}") > 10.0);
+        let round_trip = site.metric("splitter_tunnel_round_trip_seconds{tunnel=\"long\"}");
         claim!((0.0..0.1).contains(&round_trip), "{round_trip}");
-        let jitter = metric(pair, "splitter_tunnel_jitter_seconds{tunnel=\"long\"}");
+        let jitter = site.metric("splitter_tunnel_jitter_seconds{tunnel=\"long\"}");
         claim!((0.0..0.1).contains(&jitter), "{jitter}");
 
         assert!(near.end(Signal::SIGTERM).success());
@@ -377,36 +371,6 @@ fn device_that_is_deleted_and_made_anew_gets_its_class_back() {
 }
 
 #[test]
-fn peer_whose_agent_ends_does_not_condemn_the_tunnels() {
-    require!(Program("nft"));
-    hold_on_pair(
-        "a peer whose agent ends does not condemn the tunnels",
-        |pair| {
-            let (near, far) = pair.run(QUICK);
-            pair.wait_for_echo();
-            far.end(Signal::SIGKILL);
-            std::thread::sleep(Duration::from_secs(4));
-            let health = pair.health();
-            for tunnel in [0, 1] {
-                let told = &health["tunnels"][tunnel];
-                claim!(told["condition"] == "up", "{health}");
-                claim!(told["evidence"] == "link", "{health}");
-            }
-            let moves = health["moves"].as_array().map(Vec::len);
-            claim!(moves == Some(0), "{health}");
-            assert!(
-                near.log().contains("its agent does not run"),
-                "{}",
-                near.log()
-            );
-            let _far = pair.run_far();
-            pair.wait_for_echo();
-            Ok(())
-        },
-    );
-}
-
-#[test]
 fn agent_after_a_killed_one_leaves_a_class_out_of_its_dead_tunnel() {
     require!(Program("nft"));
     on_pair(|pair| {
@@ -436,86 +400,5 @@ fn agent_after_a_killed_one_leaves_a_class_out_of_its_dead_tunnel() {
         assert!(second.end(Signal::SIGTERM).success());
         assert!(far.end(Signal::SIGTERM).success());
         site.assert_clean(&before);
-    });
-}
-
-#[test]
-fn what_is_no_probe_is_counted_and_not_answered() {
-    require!(Program("nft"));
-    on_pair(|pair| {
-        let (near, _far) = pair.run(QUICK);
-        pair.wait_for_echo();
-        let stranger = pair.far().enter(|| UdpSocket::bind("10.9.0.2:0"));
-        let stranger = stranger.expect("it exists").expect("a port");
-        stranger.connect("10.9.0.1:9462").expect("an address");
-        let pause = Some(Duration::from_millis(300));
-        stranger.set_read_timeout(pause).expect("a setting");
-        for length in 0..100 {
-            stranger.send(&vec![b'S'; length]).expect("it is sent");
-        }
-        let mut forged = [7; 64];
-        forged[..8].copy_from_slice(b"SPH\x01\x01\x00\x00\x00");
-        for _ in 0..10 {
-            stranger.send(&forged).expect("it is sent");
-        }
-        assert!(stranger.recv(&mut [0; 100]).is_err(), "it was answered");
-        let refused = |reason: &str| {
-            metric(
-                pair,
-                &format!("splitter_refused_probes_total{{reason=\"{reason}\"}}"),
-            )
-        };
-        assert_eq!(refused("malformed"), 100.0);
-        assert_eq!(refused("forged"), 10.0);
-        assert_eq!(refused("replayed"), 0.0);
-        assert_eq!(pair.seats(), ("short".into(), "long".into()));
-        assert!(near.end(Signal::SIGTERM).success());
-    });
-}
-
-#[test]
-fn another_key_proves_nothing_and_is_counted() {
-    require!(Program("nft"));
-    on_pair(|pair| {
-        pair.configure(true, QUICK);
-        let far = pair.run_far();
-        let other = "ff".repeat(32);
-        std::fs::write(pair.site.path("key"), other).expect("a file");
-        let near = pair.site.run();
-        std::thread::sleep(Duration::from_secs(2));
-        let health = pair.health();
-        assert_eq!(health["tunnels"][0]["evidence"], "link", "{health}");
-        assert_eq!(health["tunnels"][0]["condition"], "up", "{health}");
-        assert!(metric(pair, "splitter_refused_probes_total{reason=\"forged\"}") > 5.0);
-        drop((near, far));
-    });
-}
-
-#[test]
-fn key_that_others_may_read_and_port_in_use_are_refused_before_anything_is_changed() {
-    require!(Program("nft"));
-    on_pair(|pair| {
-        let site = pair.site;
-        let before = site.routing();
-        pair.configure(true, "");
-        pair.key_mode(0o644);
-        let output = site.splitter(&["run"]);
-        assert_eq!(output.status.code(), Some(3), "{output:?}");
-        let told = stderr(&output);
-        assert!(
-            told.contains("mode 0644") && told.contains("chmod 600"),
-            "{told}"
-        );
-        site.assert_clean(&before);
-
-        pair.key_mode(0o600);
-        let taken = site.border().enter(|| UdpSocket::bind("0.0.0.0:9462"));
-        let taken = taken.expect("it exists").expect("it is free");
-        let output = site.splitter(&["run"]);
-        assert_eq!(output.status.code(), Some(1), "{output:?}");
-        assert!(stderr(&output).contains("health.port"), "{output:?}");
-        site.assert_clean(&before);
-        drop(taken);
-        drop(site.run());
     });
 }

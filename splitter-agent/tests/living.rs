@@ -23,21 +23,13 @@ fn threshold(threshold: &str) -> String {
     format!("[flows]\nthreshold = {threshold}\ntable_size = 4096\n")
 }
 
-/// The value of a sample in a scrape, by its name with labels.
-fn metric(site: &Site, sample: &str) -> f64 {
-    let (_, text) = site.get("/metrics").expect("it answers");
-    let line = text.lines().find_map(|line| line.strip_prefix(sample));
-    let value = line.unwrap_or_else(|| panic!("no {sample} in {text}"));
-    value.trim().parse().expect("a number")
-}
-
 fn threshold_in_force(site: &Site) -> f64 {
-    metric(site, "splitter_threshold{unit=\"packets\"}")
+    site.metric("splitter_threshold{unit=\"packets\"}")
 }
 
 fn changes(site: &Site, source: &str, result: &str) -> f64 {
     let labels = format!("{{source=\"{source}\",result=\"{result}\"}}");
-    metric(site, &format!("splitter_config_changes_total{labels}"))
+    site.metric(&format!("splitter_config_changes_total{labels}"))
 }
 
 fn hang_up(daemon: &Daemon) {
@@ -160,7 +152,7 @@ fn hang_up_takes_the_file_anew() {
             (changes(site, "signal", "refused") == 1.0).then_some(())
         });
         assert_eq!(threshold_in_force(site), 70.0);
-        assert_eq!(metric(site, "splitter_config_refused"), 1.0);
+        assert_eq!(site.metric("splitter_config_refused"), 1.0);
         assert!(
             daemon.log().contains("flows.table_size: 4096 -> 8192"),
             "{}",
@@ -256,7 +248,7 @@ fn what_is_wrong_is_refused_as_a_whole() {
         assert!(changes(site, "set", "refused") >= 2.0);
         assert!(daemon.is_running());
         assert_eq!(site.json(&["reload"])["applied"], true);
-        assert_eq!(metric(site, "splitter_config_refused"), 0.0);
+        assert_eq!(site.metric("splitter_config_refused"), 0.0);
         assert!(daemon.end(Signal::SIGTERM).success());
     });
 }
@@ -406,84 +398,6 @@ fn advice_needs_flows_that_have_ended() {
             told.starts_with("No recommendation: too few flows have ended."),
             "{told}"
         );
-        assert!(daemon.end(Signal::SIGTERM).success());
-    });
-}
-
-#[test]
-fn a_shadow_measures_and_touches_nothing() {
-    require!(Program("nft"));
-    on_site(|site| {
-        let before = site.border().run("ip rule").expect("ip works");
-        // Nor need its tunnels exist.
-        let text = std::fs::read_to_string(site.config()).expect("a file");
-        let text = format!("shadow = true\n{}", text.replace("tun1", "later0"));
-        std::fs::write(site.config(), text).expect("a file");
-        let daemon = site.run();
-        assert_eq!(site.border().run("ip rule").expect("ip works"), before);
-        assert_eq!(metric(site, "splitter_shadow"), 1.0);
-
-        // What the client marks itself gets to the server as it is, before and after the threshold.
-        let server = &site.topology.server;
-        let count = |dscp: u8| {
-            let chain = server
-                .namespace
-                .run("nft list chain ip t in")
-                .expect("nft works");
-            let line = chain
-                .lines()
-                .find(|line| line.contains(&format!("c{dscp}\"")))
-                .unwrap_or_default();
-            let mut words = line
-                .split_whitespace()
-                .skip_while(|word| *word != "packets");
-            words
-                .nth(1)
-                .and_then(|word| word.parse::<u64>().ok())
-                .unwrap_or_default()
-        };
-        let rules = "table ip t { chain in { type filter hook input priority 0;\n\
-                     ip dscp 4 counter comment \"c4\"\nip dscp 2 counter comment \"c2\"\n\
-                     ip dscp 0 counter comment \"c0\"\n }\n}\n";
-        server
-            .namespace
-            .run_with_input("nft -f -", rules)
-            .expect("nft works");
-        let mut connection = Connection::open(&site.topology);
-        connection.send(200_000);
-        assert_eq!((count(4), count(2)), (0, 0));
-        assert!(count(0) > 100, "{}", count(0));
-        connection.close();
-
-        let status = site.json(&["status"]);
-        assert_eq!(
-            (&status["shadow"], &status["in_place"]),
-            (&true.into(), &true.into())
-        );
-        assert_eq!(status["flows"]["became_long"], 1);
-        assert_eq!(status["completion"][1]["flows"], 1);
-        assert!(
-            status["completion"][1]["p50_s"].as_f64() > Some(0.0),
-            "{status}"
-        );
-        let told = stdout(&site.splitter(&["status"]));
-        assert!(
-            told.contains("a shadow: nothing is marked or routed"),
-            "{told}"
-        );
-
-        // To the split and back, while it runs.
-        site.configure("shadow = false");
-        assert_eq!(site.json(&["reload"])["applied"], true);
-        assert_ne!(site.border().run("ip rule").expect("ip works"), before);
-        let mut connection = Connection::open(&site.topology);
-        connection.send(20_000);
-        assert!(count(4) > 10, "{}", count(4));
-        site.json(&["set", "shadow", "true"]);
-        assert_eq!(site.border().run("ip rule").expect("ip works"), before);
-        let marked = count(4);
-        connection.send(20_000);
-        assert_eq!(count(4), marked);
         assert!(daemon.end(Signal::SIGTERM).success());
     });
 }

@@ -139,6 +139,14 @@ impl Site {
         get_from(self.border(), path)
     }
 
+    /// The value of a sample in a scrape, by its name with labels.
+    pub(crate) fn metric(&self, sample: &str) -> f64 {
+        let (_, text) = self.get("/metrics").expect("it answers");
+        let mut lines = text.lines();
+        let value = lines.find_map(|line| line.strip_prefix(sample)?.trim().parse().ok());
+        value.unwrap_or_else(|| panic!("no {sample} in\n{text}"))
+    }
+
     /// Asks until there is an answer.
     pub(crate) fn wait_for<T>(&self, what: &str, ask: impl FnMut() -> Option<T>) -> T {
         within(PATIENCE, what, ask)
