@@ -204,10 +204,10 @@ fn everything_that_is_changed_behind_its_back_is_put_back_and_counted() {
             "ip route del default table 10402",
             "ip route flush table 10401",
         ];
-        for (number, change) in (1..).zip(changes) {
+        for (number, change) in (1_u32..).zip(changes) {
             border.run(change).expect("it is there");
             within(MENDED, "it to be put back", || {
-                (site.routing() == set_up && repairs(site) >= number).then_some(())
+                (site.routing() == set_up && repairs(site) >= f64::from(number)).then_some(())
             });
         }
         // Without its pin nothing holds a program on an interface: flows start afresh, which is
@@ -216,7 +216,7 @@ fn everything_that_is_changed_behind_its_back_is_put_back_and_counted() {
         connection.send(LONG_BYTES);
         std::fs::remove_dir_all(site.bpffs().join("splitter")).expect("it is there");
         within(2 * MENDED, "the programs to be back", || {
-            (site.xdp_mode("lan0").is_some() && repairs(site) >= 4).then_some(())
+            (site.xdp_mode("lan0").is_some() && repairs(site) >= 4.0).then_some(())
         });
         assert!(
             daemon.log().contains("+ load the kernel programs"),
@@ -262,7 +262,7 @@ fn tunnel_that_goes_down_and_up_a_hundred_times_leaves_nothing_out_of_place() {
         connection.send(LONG_BYTES);
         assert!(daemon.is_running(), "{}", daemon.log());
         // What the kernel had removed was put back, or the class had left it to the other tunnel.
-        assert!(repairs(site) + moves(site) > 0, "{}", daemon.log());
+        assert!(repairs(site) + moves(site) > 0.0, "{}", daemon.log());
         assert!(
             descriptors() <= open + 2,
             "{open} descriptors became {}",
@@ -312,20 +312,14 @@ fn clock_of_a_time_namespace_does_not_make_flows_idle() {
     });
 }
 
-fn repairs(site: &Site) -> u64 {
-    sample(site, "splitter_repairs_total ")
+fn repairs(site: &Site) -> f64 {
+    site.metric("splitter_repairs_total ")
 }
 
 /// How often the long class went to the short tunnel.
-fn moves(site: &Site) -> u64 {
+fn moves(site: &Site) -> f64 {
     let labels = r#"{class="long",tunnel="short"} "#;
-    sample(site, &format!("splitter_class_moves_total{labels}"))
-}
-
-fn sample(site: &Site, name: &str) -> u64 {
-    let (_, metrics) = site.get("/metrics").expect("it answers");
-    let line = metrics.lines().find_map(|line| line.strip_prefix(name));
-    line.expect("it is there").parse().expect("a number")
+    site.metric(&format!("splitter_class_moves_total{labels}"))
 }
 
 /// What is known of a connection's upload.

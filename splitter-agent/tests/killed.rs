@@ -89,10 +89,8 @@ fn no_packet_and_no_flow_is_lost_when_the_agent_is_killed_under_load() {
 }
 
 fn restarted(site: &Site, reason: &str) -> u64 {
-    let (_, metrics) = site.get("/metrics").expect("it answers");
-    let sample = format!("splitter_flows_restarted_total{{reason=\"{reason}\"}} ");
-    let line = metrics.lines().find_map(|line| line.strip_prefix(&sample));
-    line.expect("it is there").parse().expect("a number")
+    let labels = format!("{{reason=\"{reason}\"}}");
+    site.metric(&format!("splitter_flows_restarted_total{labels}")) as u64
 }
 
 /// Packets that came from the site.
@@ -160,9 +158,12 @@ impl Bulk {
     }
 
     fn end(&mut self) {
+        // Both first: without its client the server ends by itself.
         for child in [&mut self.client, &mut self.server] {
             let ended = child.try_wait().expect("it is ours");
             assert_eq!(ended, None, "iperf3 ended early");
+        }
+        for child in [&mut self.client, &mut self.server] {
             child.kill().expect("it is ours");
             child.wait().expect("it is ours");
         }

@@ -141,7 +141,11 @@ impl Site {
 
     /// The value of a sample in a scrape, by its name with labels.
     pub(crate) fn metric(&self, sample: &str) -> f64 {
-        let (_, text) = self.get("/metrics").expect("it answers");
+        // On a machine that is very busy a scrape may be given up.
+        let text = self.wait_for("a scrape", || match self.get("/metrics") {
+            Ok((200, text)) => Some(text),
+            _ => None,
+        });
         let mut lines = text.lines();
         let value = lines.find_map(|line| line.strip_prefix(sample)?.trim().parse().ok());
         value.unwrap_or_else(|| panic!("no {sample} in\n{text}"))
