@@ -6,15 +6,12 @@ use std::time::Duration;
 
 use serde::Serialize;
 use splitter_common::counters::FlowEvent;
-use splitter_common::flow::{Class, FlowEntry};
+use splitter_common::flow::{Class, FlowEntry, FlowKey};
+use splitter_common::table::Found;
 
 use crate::clock::monotonic_ns;
 use crate::config::Family;
-use crate::kernel::{Dataplane, FlowRecord, KernelError};
-
-/// How long a finished flow is remembered, so that late retransmissions and
-/// ACKs still belong to it.
-const FINISHED_LINGER: Duration = Duration::from_secs(5);
+use crate::kernel::{Dataplane, KernelError};
 
 /// A flow in words and seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -44,8 +41,8 @@ pub struct FlowRow {
 }
 
 impl FlowRow {
-    fn new(record: &FlowRecord, now_ns: u64) -> Self {
-        let FlowRecord { key, entry } = record;
+    fn new(record: &Found, now_ns: u64) -> Self {
+        let Found { key, entry, .. } = record;
         let (source, destination) = key.addresses();
         let (source_port, destination_port) = key.ports();
         Self {
@@ -86,8 +83,7 @@ impl Census {
         }
     }
 
-    fn count(&mut self, record: &FlowRecord, now_ns: u64, idle_timeout_ns: u64) {
-        use splitter_common::flow::FlowKey;
+    fn count(&mut self, record: &Found, now_ns: u64, idle_timeout_ns: u64) {
         match record.key {
             FlowKey::V4(_) => self.entries_v4 += 1,
             FlowKey::V6(_) => self.entries_v6 += 1,
@@ -120,14 +116,14 @@ pub fn list(dataplane: &Dataplane, limit: usize) -> Result<Listing, KernelError>
     let now_ns = monotonic_ns();
     let idle_timeout_ns = dataplane.policy()?.idle_timeout_ns;
     let (mut census, mut records) = (Census::default(), Vec::new());
-    dataplane.for_each_flow(|record| {
-        census.count(&record, now_ns, idle_timeout_ns);
-        records.push(record);
+    dataplane.tables()?.for_each(now_ns, |found| {
+        census.count(found, now_ns, idle_timeout_ns);
+        records.push(*found);
         // Twice the page is kept, so that sorting costs little and memory is bounded.
         if records.len() >= limit.saturating_mul(2).max(1_024) {
             keep_largest(&mut records, limit);
         }
-    })?;
+    });
     keep_largest(&mut records, limit);
     let flows = records
         .iter()
@@ -144,10 +140,10 @@ pub fn each(dataplane: &Dataplane, mut visit: impl FnMut(FlowRow)) -> Result<Cen
     let now_ns = monotonic_ns();
     let idle_timeout_ns = dataplane.policy()?.idle_timeout_ns;
     let mut census = Census::default();
-    dataplane.for_each_flow(|record| {
-        census.count(&record, now_ns, idle_timeout_ns);
-        visit(FlowRow::new(&record, now_ns));
-    })?;
+    dataplane.tables()?.for_each(now_ns, |found| {
+        census.count(found, now_ns, idle_timeout_ns);
+        visit(FlowRow::new(found, now_ns));
+    });
     Ok(census)
 }
 
@@ -156,60 +152,42 @@ pub fn each(dataplane: &Dataplane, mut visit: impl FnMut(FlowRow)) -> Result<Cen
 pub struct Swept {
     /// What is left.
     pub census: Census,
-    /// How many entries were removed.
-    pub removed: u64,
-    /// Flows that started afresh in an entry that was there, so far: their earlier size is lost.
+    /// How many slots were freed.
+    pub freed: u64,
+    /// Flows that started afresh in a slot that was theirs, so far: their earlier size is lost.
     pub restarted: u64,
 }
 
-/// Removes flows that are idle or finished, each shown to `ended`, and counts the others.
+/// Frees what flows that are idle or finished take up, each shown to `ended`, and counts the others.
 ///
-/// The kernel decides about idle flows on its own whenever a packet comes: a
-/// sweep only frees memory, and what it misses does no harm.
+/// The kernel decides about idle flows on its own whenever a packet comes, and
+/// takes their slots for new ones: a sweep only keeps the table short and its
+/// clock from wrapping.
 ///
 /// # Errors
-/// When the table cannot be read or changed.
+/// When the table cannot be read.
 pub fn sweep(
-    dataplane: &mut Dataplane,
+    dataplane: &Dataplane,
     mut ended: impl FnMut(&FlowEntry),
 ) -> Result<Swept, KernelError> {
     let now_ns = monotonic_ns();
     let idle_timeout_ns = dataplane.policy()?.idle_timeout_ns;
-    let (mut census, mut stale) = (Census::default(), Vec::new());
-    dataplane.for_each_flow(|record| {
-        if is_stale(&record.entry, now_ns, idle_timeout_ns) {
-            stale.push(record.key);
+    let mut swept = Swept::default();
+    dataplane.tables()?.sweep(now_ns, idle_timeout_ns, |found, is_freed| {
+        if is_freed {
+            swept.freed += 1;
+            ended(&found.entry);
         } else {
-            census.count(&record, now_ns, idle_timeout_ns);
+            swept.census.count(found, now_ns, idle_timeout_ns);
         }
-    })?;
-    let mut removed = 0;
-    for key in &stale {
-        // A long walk is time enough for a flow to come back to life.
-        let still = dataplane.flow(key)?;
-        let still = still.filter(|entry| is_stale(entry, monotonic_ns(), idle_timeout_ns));
-        if let Some(entry) = still {
-            dataplane.remove_flow(key)?;
-            ended(&entry);
-            removed += 1;
-        }
-    }
+    });
     let counters = dataplane.counters()?;
-    Ok(Swept {
-        census,
-        removed,
-        restarted: counters.events(FlowEvent::RestartedIdle)
-            + counters.events(FlowEvent::RestartedSyn),
-    })
+    swept.restarted =
+        counters.events(FlowEvent::RestartedIdle) + counters.events(FlowEvent::RestartedSyn);
+    Ok(swept)
 }
 
-fn is_stale(entry: &FlowEntry, now_ns: u64, idle_timeout_ns: u64) -> bool {
-    let linger_ns = FINISHED_LINGER.as_nanos() as u64;
-    entry.is_idle(now_ns, idle_timeout_ns)
-        || (entry.is_finished() && entry.is_idle(now_ns, linger_ns))
-}
-
-fn keep_largest(records: &mut Vec<FlowRecord>, limit: usize) {
+fn keep_largest(records: &mut Vec<Found>, limit: usize) {
     records.sort_by_key(|record| std::cmp::Reverse(record.entry.packets));
     records.truncate(limit);
 }
@@ -225,32 +203,5 @@ impl fmt::Display for FlowRow {
             "{}:{} -> {}:{}",
             self.source, self.source_port, self.destination, self.destination_port
         )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND: u64 = 1_000_000_000;
-
-    #[test]
-    fn finished_flows_linger_and_idle_ones_go_at_the_timeout() {
-        let live = FlowEntry {
-            packets: 1,
-            last_seen_ns: 100 * SECOND,
-            ..FlowEntry::default()
-        };
-        let finished = FlowEntry {
-            flags: FlowEntry::FINISHED,
-            ..live
-        };
-        let stale_after = |entry: &FlowEntry, seconds: u64| {
-            is_stale(entry, (100 + seconds) * SECOND, 30 * SECOND)
-        };
-        assert!(!stale_after(&live, 29));
-        assert!(stale_after(&live, 30));
-        assert!(!stale_after(&finished, 4));
-        assert!(stale_after(&finished, 5));
     }
 }

@@ -66,12 +66,13 @@ families! {
     finished: "flows_finished_total", Counter, "Flows that ended with FIN or RST";
     long: "flows_long_total", Counter, "Flows that counted more than the threshold";
     demotions: "demotions_total", Counter, "Long flows that changed to the long tunnel";
-    evictions: "evictions_total", Counter, "Flows that the table forgot for want of room, since the agent started";
+    evictions: "evictions_total", Counter, "Young flows that the table forgot for want of room";
+    untracked: "flows_untracked_total", Counter, "Flows whose SYN found no room in the table";
     passed: "passed_packets_total", Counter, "Packets that passed untreated";
     overridden: "marks_overridden_total", Counter, "Packets that were not split and carried a forged long mark";
     mark_failures: "mark_failures_total", Counter, "Packets whose mark could not be written";
     entries: "flow_table_entries", Gauge, "Entries in the flow table, as of the last sweep";
-    capacity: "flow_table_capacity", Gauge, "Entries that the flow table has room for";
+    capacity: "flow_table_capacity", Gauge, "Flows that the table is made for; it holds twice as many";
     completion: "flow_completion_seconds", Histogram, "Time from a flow's first packet to its first FIN or RST at this border";
     repairs: "repairs_total", Counter, "Times that rules, routes, settings or attachments were changed by somebody else and put back, since the agent started";
     attached: "attached_interfaces", Gauge, "Interfaces that the program is attached to";
@@ -212,7 +213,9 @@ impl SplitterCollector {
         counters: &Counters,
     ) -> fmt::Result {
         let families = &self.families;
-        counter(encoder, &families.evictions, self.monitor.evictions())?;
+        let events = |event| counters.events(event);
+        counter(encoder, &families.evictions, events(FlowEvent::Evicted))?;
+        counter(encoder, &families.untracked, events(FlowEvent::Untracked))?;
         counters_by(
             encoder,
             &families.passed,

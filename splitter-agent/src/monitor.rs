@@ -29,18 +29,16 @@ pub struct Monitor {
     repairs: AtomicU64,
 }
 
-/// What became of the flows that were started, as far as this agent saw it.
+/// What became of the flows that were started in these maps, as far as this agent saw it.
 #[derive(Debug, Default)]
 struct Ledger {
-    /// Flows that had gone before it began to watch these maps.
+    /// Flows that had gone before it began to watch.
     gone_before: u64,
-    /// Flows that it has removed from these maps.
-    removed: u64,
-    /// Evictions from maps that it watched before these.
-    evicted_before: u64,
-    /// Evictions from these maps, as of the last sweep.
-    evicted: u64,
-    /// Flows that started afresh in these maps, as of the last sweep.
+    /// Flows whose slots it has freed.
+    freed: u64,
+    /// Flows whose slots the kernel gave to others, as of the last sweep: nobody saw their size.
+    replaced: u64,
+    /// Flows that started afresh, as of the last sweep: nobody saw their size before.
     restarted: u64,
 }
 
@@ -72,20 +70,15 @@ impl Monitor {
         if dataplane.program_id()? == self.dataplane().program_id()? {
             return Ok(());
         }
-        let (census, new) = first_look(&dataplane)?;
-        let mut ledger = lock(&self.ledger);
-        let evicted_before = ledger.evicted_before + ledger.evicted;
-        *ledger = Ledger {
-            evicted_before,
-            ..new
-        };
+        let (census, ledger) = first_look(&dataplane)?;
+        *lock(&self.ledger) = ledger;
         *lock(&self.census) = census;
         *lock(&self.dataplane) = Arc::new(dataplane);
         Ok(())
     }
 
-    /// Sweeps the flow table and takes the census. Blocks for some microseconds
-    /// a flow.
+    /// Sweeps the flow table and takes the census. Blocks for some
+    /// milliseconds.
     ///
     /// # Errors
     /// When the table cannot be read or changed.
@@ -98,28 +91,17 @@ impl Monitor {
                 bytes: entry.bytes,
             });
         })?;
-        let Some(Swept {
-            census,
-            removed,
-            restarted,
-        }) = swept
-        else {
+        let Some(swept) = swept else {
             return Ok(());
         };
         let started = watched.counters()?.events(FlowEvent::Started);
-        let unseen = {
-            let mut ledger = lock(&self.ledger);
-            let before = (ledger.evicted, ledger.restarted);
-            ledger.settle(started, removed, &census);
-            ledger.restarted = ledger.restarted.max(restarted);
-            (ledger.evicted - before.0) + (ledger.restarted - before.1)
-        };
+        let unseen = lock(&self.ledger).settle(started, &swept);
         let mut sizes = lock(&self.sizes);
         sizes.advance(self.since.elapsed());
         ended.into_iter().for_each(|flow| sizes.add(flow));
         sizes.miss(unseen);
         drop(sizes);
-        *lock(&self.census) = census;
+        *lock(&self.census) = swept.census;
         Ok(())
     }
 
@@ -156,13 +138,6 @@ impl Monitor {
         lock(&self.attached).clone()
     }
 
-    /// Flows that the table forgot for want of room since this agent began to
-    /// watch, as of the last sweep.
-    pub fn evictions(&self) -> u64 {
-        let ledger = lock(&self.ledger);
-        ledger.evicted_before + ledger.evicted
-    }
-
     /// Notes that something was put back.
     pub fn count_repair(&self) {
         self.repairs.fetch_add(1, Ordering::Relaxed);
@@ -180,66 +155,43 @@ impl Monitor {
 }
 
 impl Ledger {
-    fn settle(&mut self, started: u64, removed: u64, census: &Census) {
-        self.removed += removed;
-        let accounted = self.gone_before + self.removed + census.entries_v4 + census.entries_v6;
+    /// Takes the result of a sweep, and returns how many flows have ended since the last one
+    /// without their size being seen.
+    fn settle(&mut self, started: u64, swept: &Swept) -> u64 {
+        self.freed += swept.freed;
+        let accounted = self.gone_before + self.freed + present(&swept.census);
+        let before = self.replaced + self.restarted;
         // Flows that started while the table was walked make this a little too
-        // large for a moment; a counter must not fall again.
-        self.evicted = self.evicted.max(started.saturating_sub(accounted));
+        // large for a moment; what was missed once is not missed again.
+        self.replaced = self.replaced.max(started.saturating_sub(accounted));
+        self.restarted = self.restarted.max(swept.restarted);
+        self.replaced + self.restarted - before
     }
+}
+
+const fn present(census: &Census) -> u64 {
+    census.entries_v4 + census.entries_v6
 }
 
 fn first_look(dataplane: &Dataplane) -> Result<(Census, Ledger), KernelError> {
     // How long ago these flows ended is not known, so they tell no rate.
-    let swept = sweep_pinned(dataplane.pins(), |_| ())?;
-    let Swept {
-        census, restarted, ..
-    } = swept.unwrap_or_default();
+    let swept = sweep_pinned(dataplane.pins(), |_| ())?.unwrap_or_default();
     let started = dataplane.counters()?.events(FlowEvent::Started);
-    let present = census.entries_v4 + census.entries_v6;
-    let gone_before = started.saturating_sub(present);
-    Ok((
-        census,
-        Ledger {
-            gone_before,
-            restarted,
-            ..Ledger::default()
-        },
-    ))
+    let ledger = Ledger {
+        gone_before: started.saturating_sub(present(&swept.census)),
+        restarted: swept.restarted,
+        ..Ledger::default()
+    };
+    Ok((swept.census, ledger))
 }
 
 /// Sweeps through handles of its own; `None` when the pins have gone.
 fn sweep_pinned(pins: &Pins, ended: impl FnMut(&FlowEntry)) -> Result<Option<Swept>, KernelError> {
-    let mut dataplane = Dataplane::open(pins)?;
-    let swept = dataplane.as_mut().map(|it| sweep(it, ended));
-    swept.transpose()
+    let dataplane = Dataplane::open(pins)?;
+    dataplane.as_ref().map(|it| sweep(it, ended)).transpose()
 }
 
 /// A panic elsewhere does not make plain numbers wrong.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_neither_there_nor_removed_was_evicted() {
-        let mut ledger = Ledger {
-            gone_before: 10,
-            ..Ledger::default()
-        };
-        let census = |entries_v4| Census {
-            entries_v4,
-            ..Census::default()
-        };
-        ledger.settle(100, 20, &census(70));
-        assert_eq!(ledger.evicted, 0);
-        ledger.settle(200, 0, &census(100));
-        assert_eq!(ledger.evicted, 70);
-        // A flow that started during the walk is counted as there later.
-        ledger.settle(200, 0, &census(101));
-        assert_eq!(ledger.evicted, 70, "never falls");
-    }
 }

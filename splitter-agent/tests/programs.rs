@@ -20,7 +20,7 @@ use splitter_common::flow::{Class, FlowKey, Tunnel};
 use splitter_common::packet::{Network, Refusal, TcpFlags, Transport};
 use splitter_common::split::Outcome;
 use support::host::Host;
-use support::packet::{Packet, Upper};
+use support::packet::{Ip, Packet, Upper};
 use support::shapes::{every_shape, every_shape_with};
 
 const XDP_PASS: u32 = 2;
@@ -54,7 +54,7 @@ impl Borders {
         let mut kernel = Loaded::new(object.bytes(), TABLE_SIZE);
         kernel.load_xdp(PROGRAM);
         kernel.set(config);
-        let host = Host::new(config, TABLE_SIZE as usize);
+        let host = Host::new(config, TABLE_SIZE);
         Self { kernel, host }
     }
 
@@ -75,8 +75,8 @@ impl Borders {
     /// Both have counted the same and know the same of every flow.
     fn compare(&self) {
         assert_eq!(counts(&self.kernel.counters()), counts(&self.host.counters));
-        for (key, of_host) in &self.host.flows.entries {
-            let of_kernel = self.kernel.flow(key).expect("the kernel knows it as well");
+        for (key, of_host) in self.host.flows() {
+            let of_kernel = self.kernel.flow(&key).expect("the kernel knows it as well");
             assert_eq!(of_kernel.packets, of_host.packets);
             assert_eq!(of_kernel.bytes, of_host.bytes);
             assert_eq!(of_kernel.class(), of_host.class());
@@ -92,7 +92,7 @@ fn every_shape_comes_out_as_on_the_host() {
     send_every_shape(&mut borders);
     borders.compare();
     // Not vacuous: both families were split and most refusals met.
-    assert_eq!(borders.host.flows.entries.len(), 2);
+    assert_eq!(borders.host.flows().len(), 2);
     let met = |reason: &&Refusal| borders.host.counters.passed(**reason) > 0;
     assert_eq!(Refusal::ALL.iter().filter(met).count(), 9);
 }
@@ -247,6 +247,53 @@ fn a_forged_long_mark_is_overridden() {
     borders.compare();
 }
 
+/// The benchmark does the same with ten million and ten thousand.
+#[test]
+fn a_flood_of_new_flows_leaves_long_ones_as_they_are() {
+    require!(Root);
+    const LONG: u32 = 100;
+    const FLOOD: u32 = 100_000;
+    let object = Object::for_level(PacketLog::Off).expect("is embedded");
+    let mut kernel = Loaded::new(object.bytes(), TABLE_SIZE);
+    kernel.load_xdp(PROGRAM);
+    kernel.set(eager());
+    let long: Vec<_> = (0..LONG).map(|number| flow(0x0a00_0000 + number)).collect();
+    for frame in &long {
+        kernel.run_xdp(PROGRAM, frame, None, 60);
+    }
+    for number in 0..FLOOD {
+        // From anywhere; with every 1,000 of them a short flow of ten packets.
+        let host = number.wrapping_mul(0x9e37_79b1) | 1 << 31;
+        kernel.run_xdp(PROGRAM, &flow(host), None, 1);
+        if number % 1_000 == 0 {
+            let frame = flow(number | 1 << 30);
+            let mut marked = vec![0; frame.len()];
+            kernel.run_xdp(PROGRAM, &frame, Some(&mut marked), 10);
+            assert_eq!(dscp(&marked), Config::DEFAULT_SHORT_MARK);
+        }
+    }
+    let kept = long.iter().filter(|frame| {
+        let mut marked = vec![0; frame.len()];
+        kernel.run_xdp(PROGRAM, frame, Some(&mut marked), 1);
+        let entry = kernel.flow(&key(frame));
+        dscp(&marked) == Config::DEFAULT_LONG_MARK && entry.is_some_and(|it| it.packets == 61)
+    });
+    assert!(kept.count() as u32 >= LONG * 99 / 100);
+    let counters = kernel.counters();
+    let untracked = counters.passed(Refusal::TableFull);
+    assert!(untracked < u64::from(FLOOD) / 100, "{untracked}");
+    assert!(counters.events(FlowEvent::Evicted) > 0);
+}
+
+/// A segment of 20 bytes from a host.
+fn flow(host: u32) -> Vec<u8> {
+    let mut packet = Packet::tcp_v4();
+    if let Ip::V4 { source, .. } = &mut packet.ip {
+        *source = host.to_be_bytes();
+    }
+    packet.bytes()
+}
+
 /// As a driver with LRO hands it over: headers in the linear part, the rest of
 /// the 64 KiB in fragments.
 #[test]
@@ -300,6 +347,8 @@ fn counts(counters: &Counters) -> Vec<(String, u64)> {
         FlowEvent::BecameLong,
         FlowEvent::MovedDrained,
         FlowEvent::MovedAtCap,
+        FlowEvent::Evicted,
+        FlowEvent::Untracked,
     ];
     let mut counts = Vec::new();
     let mut note = |name: String, count| counts.push((name, count));

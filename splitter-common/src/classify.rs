@@ -76,10 +76,61 @@ pub struct Verdict {
     pub completed_ns: Option<u64>,
 }
 
+impl Verdict {
+    /// All but the completion time in one number, and that, 0 for none.
+    #[inline(always)]
+    pub(crate) const fn to_bits(self) -> (u64, u64) {
+        let bits = self.class as u64
+            | (self.tunnel as u64) << 1
+            | (self.became_long as u64) << 2
+            | event_code(self.start) << 8
+            | event_code(self.moved) << 16;
+        let completed_ns = match self.completed_ns {
+            // Nothing takes no time at all.
+            Some(completed_ns) if completed_ns > 0 => completed_ns,
+            Some(_) => 1,
+            None => 0,
+        };
+        (bits, completed_ns)
+    }
+
+    #[inline(always)]
+    pub(crate) const fn from_bits(bits: u64, completed_ns: u64) -> Self {
+        Self {
+            class: if bits & 1 == 0 {
+                Class::Short
+            } else {
+                Class::Long
+            },
+            tunnel: if bits & 2 == 0 {
+                Tunnel::Short
+            } else {
+                Tunnel::Long
+            },
+            became_long: bits & 4 != 0,
+            start: FlowEvent::from_code(bits >> 8 & 0xff),
+            moved: FlowEvent::from_code(bits >> 16 & 0xff),
+            completed_ns: if completed_ns == 0 {
+                None
+            } else {
+                Some(completed_ns)
+            },
+        }
+    }
+}
+
+#[inline(always)]
+const fn event_code(event: Option<FlowEvent>) -> u64 {
+    match event {
+        Some(event) => event as u64,
+        None => FlowEvent::COUNT as u64,
+    }
+}
+
 /// Counts `packet` in `entry`, decides, and notes in `tunnels` where it goes.
 ///
 /// An entry that was never used (no packets) is a new flow. `now_ns` is
-/// `CLOCK_MONOTONIC`, as exact as [`needs_precise_time`] asks for.
+/// `CLOCK_MONOTONIC`, as exact as [`precision`] asks for.
 #[inline(always)]
 pub fn classify(
     entry: &mut FlowEntry,
@@ -123,28 +174,62 @@ pub fn classify(
     }
 }
 
-/// Whether [`classify`] needs `now_ns` to better than a clock tick for this
-/// packet.
+/// How exact the time of a packet has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precision {
+    /// A clock tick will do.
+    Coarse,
+    /// A completion time is the better for a precise one.
+    Preferred,
+    /// The order of packets depends on a precise one.
+    Needed,
+}
+
+/// How exact [`classify`] wants `now_ns` for this packet.
 ///
 /// Reading a precise clock costs more than the rest of the path, so it is read
-/// for the first and last packet of a flow, around a change of tunnel, and for
-/// full packets into a short tunnel whose drain is modelled. The packets of a
-/// flow in the long tunnel, the bulk of all, do without.
+/// around a change of tunnel, for full packets into a short tunnel whose drain
+/// is modelled and, where that is not too often, for the first and last packet
+/// of a flow. The packets of a flow in the long tunnel, the bulk of all, do
+/// without.
 #[inline(always)]
-pub fn needs_precise_time(entry: &FlowEntry, packet: FlowPacket, config: &Config) -> bool {
-    if entry.packets == 0 || packet.flags.closes() || packet.flags.opens() {
-        return true;
+pub fn precision(
+    entry: &FlowEntry,
+    packet: FlowPacket,
+    config: &Config,
+    tunnels: &Tunnels,
+    coarse_ns: u64,
+) -> Precision {
+    let is_rated = config.short_service.is_known();
+    let is_full = packet.bytes > VirtualQueue::UNTIMED_BYTES;
+    if entry.packets == 0 {
+        let may_start_aside = coarse_ns < tunnels.occupied_until_ns;
+        if is_rated && (is_full || may_start_aside) {
+            return Precision::Needed;
+        }
+        return Precision::Preferred;
     }
-    if entry.tunnel() == Tunnel::Long {
-        return false;
+    if entry.tunnel() == Tunnel::Short {
+        let is_long = entry.class() == Class::Long;
+        if is_long || is_rated && is_full || !is_rated && turns_long(entry, packet, config) {
+            return Precision::Needed;
+        }
     }
-    if config.short_service.is_known() {
-        return packet.bytes > VirtualQueue::UNTIMED_BYTES || entry.class() == Class::Long;
+    let ends = packet.flags.closes() && !entry.is_finished();
+    let starts_again = packet.flags.opens() && entry.is_finished();
+    if ends || starts_again {
+        Precision::Preferred
+    } else {
+        Precision::Coarse
     }
+}
+
+#[inline(always)]
+fn turns_long(entry: &FlowEntry, packet: FlowPacket, config: &Config) -> bool {
     let mut counted = *entry;
     counted.packets += packet.segments;
     counted.bytes += packet.bytes;
-    entry.class() == Class::Long || exceeds_threshold(&counted, config)
+    exceeds_threshold(&counted, config)
 }
 
 #[inline(always)]
@@ -238,13 +323,18 @@ fn note_sent(
             }
         }
         Tunnel::Short => entry.drained_ns = now_ns,
-        Tunnel::Long if config.long_service.is_known() => {
-            let limit_ns = config.long_queue_ns;
-            let _ = tunnels
-                .long
-                .send_within(bytes, now_ns, config.long_service, limit_ns);
-        }
-        Tunnel::Long => {}
+        Tunnel::Long => note_sent_long(bytes, config, tunnels, now_ns),
+    }
+}
+
+/// Puts a packet into the modelled queue of the long tunnel.
+#[inline(always)]
+pub(crate) fn note_sent_long(bytes: u64, config: &Config, tunnels: &mut Tunnels, now_ns: u64) {
+    if config.long_service.is_known() {
+        let limit_ns = config.long_queue_ns;
+        let _ = tunnels
+            .long
+            .send_within(bytes, now_ns, config.long_service, limit_ns);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::drain::ServiceTime;
 use crate::dscp::Dscp;
+use crate::table::Layout;
 
 /// What the threshold counts.
 #[repr(transparent)]
@@ -138,6 +139,8 @@ pub struct Settings {
     pub config: Config,
     /// The host's tick clock.
     pub clock: TickClock,
+    /// The flow table's sizes and seeds.
+    pub layout: Layout,
 }
 
 /// Both clocks read at once; what the calibration program leaves behind.

@@ -21,11 +21,31 @@ pub enum FlowEvent {
     /// It changed to the long tunnel because the cap was reached, and may have
     /// overtaken itself.
     MovedAtCap = 5,
+    /// It was forgotten for a new flow before it was over.
+    Evicted = 6,
+    /// Its SYN found no room; without one, it is not known to be a flow.
+    Untracked = 7,
 }
 
 impl FlowEvent {
     /// How many kinds there are.
-    pub const COUNT: usize = 6;
+    pub const COUNT: usize = 8;
+
+    /// The event that `code` stands for, as a number.
+    #[inline(always)]
+    pub(crate) const fn from_code(code: u64) -> Option<Self> {
+        match code {
+            0 => Some(Self::Started),
+            1 => Some(Self::RestartedIdle),
+            2 => Some(Self::RestartedSyn),
+            3 => Some(Self::BecameLong),
+            4 => Some(Self::MovedDrained),
+            5 => Some(Self::MovedAtCap),
+            6 => Some(Self::Evicted),
+            7 => Some(Self::Untracked),
+            _ => None,
+        }
+    }
 }
 
 /// Counters of one CPU; all rise from zero and never fall.
@@ -43,6 +63,8 @@ pub struct Counters {
     /// Packets whose header could not be written.
     pub mark_failures: u64,
     completion: [Histogram; 2],
+    /// What is left of this CPU's allowance of precise times.
+    pub timing: Allowance,
 }
 
 impl Counters {
@@ -56,6 +78,7 @@ impl Counters {
         marks_overridden: 0,
         mark_failures: 0,
         completion: [Histogram::EMPTY; 2],
+        timing: Allowance::NEW,
     };
 
     /// Counts `packets` with `bytes` of a class that go into a tunnel.
@@ -153,6 +176,48 @@ impl Counters {
     }
 }
 
+/// How often in a clock tick the precise clock may be read for nothing but the
+/// accuracy of completion times.
+///
+/// That clock costs more than the rest of a new flow's path. So, in a flood,
+/// flows beyond some thousand a second start and end at the time of the tick.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    tick_ns: u64,
+    used: u64,
+}
+
+impl Allowance {
+    /// Readings of a tick; at 100 to 1000 ticks a second, 6,400 to 64,000.
+    pub const READINGS: u64 = 64;
+
+    const NEW: Self = Self {
+        tick_ns: 0,
+        used: 0,
+    };
+
+    /// Whether none is left in the tick that began at `tick_ns`: flows come and
+    /// go by the thousand.
+    #[inline(always)]
+    pub const fn is_used_up(&self, tick_ns: u64) -> bool {
+        self.tick_ns == tick_ns && self.used >= Self::READINGS
+    }
+
+    /// Takes one reading of the tick that began at `tick_ns`, if one is left.
+    #[inline(always)]
+    pub fn take(&mut self, tick_ns: u64) -> bool {
+        if self.tick_ns != tick_ns {
+            *self = Self { tick_ns, used: 0 };
+        }
+        if self.used >= Self::READINGS {
+            return false;
+        }
+        self.used += 1;
+        true
+    }
+}
+
 #[inline(always)]
 const fn sent_index(class: Class, tunnel: Tunnel) -> usize {
     class as usize * 2 + tunnel as usize
@@ -183,5 +248,14 @@ mod tests {
         assert_eq!(one.completion(Class::Short).sum_ns, 8_000);
         assert_eq!(one.events(FlowEvent::MovedAtCap), 2);
         assert_eq!(one.events(FlowEvent::Started), 0);
+    }
+
+    #[test]
+    fn precise_times_are_rationed_by_the_tick() {
+        let mut timing = Allowance::NEW;
+        let taken = |timing: &mut Allowance, tick| (0..100).filter(|_| timing.take(tick)).count();
+        assert_eq!(taken(&mut timing, 4_000_000), 64);
+        assert_eq!(taken(&mut timing, 4_000_000), 0);
+        assert_eq!(taken(&mut timing, 8_000_000), 64);
     }
 }

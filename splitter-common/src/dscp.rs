@@ -69,13 +69,14 @@ pub fn rewrite<B: BufferMut + ?Sized>(
 
 #[inline(always)]
 fn rewrite_v4<B: BufferMut + ?Sized>(frame: &mut B, offset: usize, new_class: u8) -> Option<()> {
+    // In the host's byte order throughout: the sum does not mind (RFC 1071 §2B).
     let [version, old_class] = frame.read::<2>(offset)?;
-    let checksum = u16::from_be_bytes(frame.read::<2>(offset + 10)?);
-    let old = u16::from_be_bytes([version, old_class]);
-    let new = u16::from_be_bytes([version, new_class]);
+    let checksum = u16::from_ne_bytes(frame.read::<2>(offset + 10)?);
+    let old = u16::from_ne_bytes([version, old_class]);
+    let new = u16::from_ne_bytes([version, new_class]);
     frame.write(
         offset + 10,
-        updated_checksum(checksum, old, new).to_be_bytes(),
+        updated_checksum(checksum, old, new).to_ne_bytes(),
     )?;
     frame.write(offset + 1, [new_class])
 }

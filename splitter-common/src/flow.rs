@@ -5,7 +5,7 @@
 
 use crate::packet::{Addresses, Tcp, protocol};
 
-/// The 5-tuple of an IPv4 flow; 16 bytes, the key of the IPv4 flow table.
+/// The 5-tuple of an IPv4 flow; 16 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowKeyV4 {
@@ -19,7 +19,7 @@ pub struct FlowKeyV4 {
     pub protocol: u32,
 }
 
-/// The 5-tuple of an IPv6 flow; 40 bytes, the key of the IPv6 flow table.
+/// The 5-tuple of an IPv6 flow; 40 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowKeyV6 {
@@ -191,10 +191,9 @@ impl Tunnel {
     }
 }
 
-/// What is remembered of a flow: 56 bytes, the value of the flow tables.
+/// What is known of a flow; [`crate::table`] keeps it in fewer bytes.
 ///
 /// Times are nanoseconds of `CLOCK_MONOTONIC`.
-#[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowEntry {
     /// Packets so far; the segments of a GRO aggregate count one each.
@@ -203,7 +202,7 @@ pub struct FlowEntry {
     pub bytes: u64,
     /// When the first packet came.
     pub first_seen_ns: u64,
-    /// When the last packet came, exact to a clock tick.
+    /// When the last packet came, up to 17 ms too early.
     pub last_seen_ns: u64,
     /// When the last packet that went into the short tunnel will have left it.
     pub drained_ns: u64,

@@ -8,6 +8,7 @@
 //!
 //! - [`packet`]: finds the headers, or says why it cannot,
 //! - [`flow`]: what is known of a flow and how it is named,
+//! - [`table`]: where that is kept, and who gives way when there is no room,
 //! - [`classify`](mod@classify): short or long, and when a long flow may change tunnels,
 //! - [`drain`]: when what was sent into a tunnel will have left it,
 //! - [`dscp`]: rewrites the mark that the kernel routes by,
@@ -34,3 +35,4 @@ pub mod histogram;
 pub mod packet;
 mod refusal;
 pub mod split;
+pub mod table;

@@ -63,7 +63,14 @@ impl BufferMut for Frame<'_, XdpContext> {
 impl Context for XdpContext {
     #[inline(always)]
     fn bounds(&self) -> (usize, usize) {
-        (self.data(), self.data_end())
+        // SAFETY: the context is the one that the kernel passed to the program.
+        // Volatile, so that each frame has pointers of its own.
+        unsafe {
+            (
+                (&raw const (*self.ctx).data).read_volatile() as usize,
+                (&raw const (*self.ctx).data_end).read_volatile() as usize,
+            )
+        }
     }
 
     #[inline(always)]

@@ -1,6 +1,14 @@
 //! What the kernel programs share: the path of a packet, the flow
 //! table's room, the clock, frames.
 #![no_std]
+#![cfg_attr(target_arch = "bpf", feature(core_intrinsics))]
+#![cfg_attr(
+    target_arch = "bpf",
+    allow(
+        internal_features,
+        reason = "the one way to compare and exchange on this target"
+    )
+)]
 
 pub mod clock;
 pub mod frame;

@@ -10,10 +10,11 @@ use splitter_common::config::Settings;
 use splitter_common::counters::Counters;
 use splitter_common::drain::Tunnels;
 use splitter_common::split::{Outcome, Splitter};
+use splitter_common::table::Table;
 
 use crate::clock::KernelClock;
 use crate::frame::Frame;
-use crate::table::KernelTable;
+use crate::table::KernelMemory;
 
 #[btf_map]
 static SETTINGS: Array<Settings, 1> = Array::new();
@@ -39,10 +40,19 @@ pub fn split(context: &XdpContext) -> Option<Outcome> {
     };
     let mut splitter = Splitter {
         config: &settings.config,
-        table: KernelTable,
+        table: Table {
+            memory: &KernelMemory,
+            layout: &settings.layout,
+        },
         clock: KernelClock(&settings.clock),
         tunnels,
         counters,
     };
-    Some(splitter.split(&mut Frame::new(context)))
+    // A frame of its own for each: what the verifier has learnt of the first's
+    // bounds would have it look at the second path once more.
+    let plain = splitter.split_plain(&mut Frame::new(context));
+    Some(match plain {
+        Some(outcome) => outcome,
+        None => splitter.split(&mut Frame::new(context)),
+    })
 }

@@ -1,59 +1,64 @@
-//! The room that keeps flows. Everything else knows it as a [`FlowTable`].
+//! The memory of the flow table. What is done with it is
+//! [`splitter_common::table`]'s matter.
 
-use aya_ebpf::bindings::BPF_NOEXIST;
-use aya_ebpf::btf_maps::LruHashMap;
+use core::intrinsics::{AtomicOrdering, atomic_cxchg};
+
+use aya_ebpf::bindings::BPF_F_MMAPABLE;
+use aya_ebpf::btf_maps::{Array, PerCpuArray};
 use aya_ebpf::macros::btf_map;
-use splitter_common::flow::{FlowEntry, FlowKey, FlowKeyV4, FlowKeyV6};
-use splitter_common::split::FlowTable;
+use splitter_common::table::{GroupV4, GroupV6, Layout, Memory, Word};
 
 /// What the agent changes to the configured size before it loads the maps.
-const DEFAULT_FLOWS: usize = 1 << 20;
+const DEFAULT_GROUPS: usize = Layout::groups_for(1 << 20) as usize;
 
-/// IPv4 flows. Least recently used entries give way, so that the table works
-/// on when nobody sweeps it.
+/// Lets the agent map the memory. And has the kernel align it to pages, so that
+/// no line of ours lies across two of the processor's.
+const MAPPABLE: usize = BPF_F_MMAPABLE as usize;
+
+/// IPv4 flows.
 #[btf_map]
-static FLOWS_V4: LruHashMap<FlowKeyV4, FlowEntry, DEFAULT_FLOWS> = LruHashMap::new();
+static FLOWS_V4: Array<GroupV4, DEFAULT_GROUPS, MAPPABLE> = Array::new();
 
-/// IPv6 flows, apart because their keys cost more to hash and compare.
+/// IPv6 flows, apart because their slots are larger.
 #[btf_map]
-static FLOWS_V6: LruHashMap<FlowKeyV6, FlowEntry, DEFAULT_FLOWS> = LruHashMap::new();
+static FLOWS_V6: Array<GroupV6, DEFAULT_GROUPS, MAPPABLE> = Array::new();
 
-/// The two maps as one table.
-pub struct KernelTable;
+const SCRATCH_WORDS: usize = 4;
 
-impl FlowTable for KernelTable {
+#[btf_map]
+static SCRATCH: PerCpuArray<[u64; SCRATCH_WORDS], 1> = PerCpuArray::new();
+
+/// Both maps.
+pub struct KernelMemory;
+
+impl Memory for KernelMemory {
     #[inline(always)]
-    fn find_or_insert(&mut self, key: &FlowKey) -> Option<&mut FlowEntry> {
-        let entry = match key {
-            FlowKey::V4(key) => find_or_insert(&FLOWS_V4, key),
-            FlowKey::V6(key) => find_or_insert(&FLOWS_V6, key),
-        }?;
-        // SAFETY: the kernel keeps the memory of a looked-up value mapped while
-        // the program runs. Another CPU may change it at the same time; every
-        // field is a plain integer, so that a count may be lost, nothing worse.
-        Some(unsafe { &mut *entry })
+    fn group_v4(&self, index: u32) -> Option<&GroupV4> {
+        FLOWS_V4.get(index)
     }
-}
 
-#[inline(always)]
-fn find_or_insert<K>(
-    map: &LruHashMap<K, FlowEntry, DEFAULT_FLOWS>,
-    key: &K,
-) -> Option<*mut FlowEntry> {
-    if let Some(entry) = map.get_ptr_mut(key) {
-        return Some(entry);
+    #[inline(always)]
+    fn group_v6(&self, index: u32) -> Option<&GroupV6> {
+        FLOWS_V6.get(index)
     }
-    const NEW: FlowEntry = FlowEntry {
-        packets: 0,
-        bytes: 0,
-        first_seen_ns: 0,
-        last_seen_ns: 0,
-        drained_ns: 0,
-        long_since_ns: 0,
-        flags: 0,
-    };
-    // Fails when another CPU was faster, which is as good, or for want of room,
-    // which the look-up then tells.
-    let _ = map.insert(key, &NEW, u64::from(BPF_NOEXIST));
-    map.get_ptr_mut(key)
+
+    #[inline(always)]
+    fn exchange(word: &Word, old: u64, new: u64) -> bool {
+        const RELAXED: AtomicOrdering = AtomicOrdering::Relaxed;
+        // SAFETY: the word is valid and aligned, and is only ever accessed by
+        // atomic operations.
+        unsafe { atomic_cxchg::<u64, RELAXED, RELAXED>(word.as_ptr(), old, new).1 }
+    }
+
+    #[inline(always)]
+    fn forget_origin<const N: usize>(&self, values: [u64; N]) -> Option<[u64; N]> {
+        const { assert!(N <= SCRATCH_WORDS) };
+        let scratch = SCRATCH.get_ptr_mut(0)?.cast::<[u64; N]>();
+        // SAFETY: a per-CPU value, and XDP programs do not interrupt each other
+        // on one CPU.
+        unsafe {
+            scratch.write_volatile(values);
+            Some(scratch.read_volatile())
+        }
+    }
 }

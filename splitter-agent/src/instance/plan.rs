@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 use splitter_common::config::Config as Policy;
-use splitter_common::flow::{FlowEntry, FlowKeyV4, FlowKeyV6};
+use splitter_common::table::{GROUP_FLOWS, GroupV4, GroupV6, Layout};
 
 use super::{InstanceError, State, attached_mode};
 use crate::config::{AttachMode, Config, Family, InterfaceName};
@@ -141,7 +141,7 @@ fn check_compatible(inputs: &Inputs<'_>, dataplane: &Dataplane) -> Result<(), In
         dataplane.table_capacity(Family::V4)?,
         inputs.config.flows.table_size.get(),
     );
-    if loaded != wanted {
+    if loaded != Layout::groups_for(wanted) * GROUP_FLOWS {
         return Err(InstanceError::OtherTableSize { loaded, wanted });
     }
     Ok(())
@@ -197,13 +197,10 @@ fn attachments(inputs: &Inputs<'_>) -> Result<Vec<Attachment>, InstanceError> {
     Ok(attachments)
 }
 
-/// For both families. An LRU hash of Linux 6.18 takes 64 bytes an entry besides
-/// key and value, as `bpftool map` shows, and takes them at once.
+/// For both families.
 fn table_bytes(table_size: u32) -> u64 {
-    const OWN: usize = 64;
-    let entry = OWN + size_of::<FlowEntry>();
-    let both = (entry + size_of::<FlowKeyV4>()) + (entry + size_of::<FlowKeyV6>());
-    u64::from(table_size) * both as u64
+    let group_bytes = size_of::<GroupV4>() + size_of::<GroupV6>();
+    u64::from(Layout::groups_for(table_size)) * group_bytes as u64
 }
 
 impl fmt::Display for Plan {

@@ -2,37 +2,27 @@
 
 use std::fmt;
 
-use aya::Pod;
-use aya::maps::{Array, HashMap, Map, MapData, MapError, MapInfo, PerCpuArray};
+use aya::maps::{Array, Map, MapData, PerCpuArray};
 use aya::programs::Xdp;
 use aya_obj::programs::XdpAttachType;
 use splitter_common::config::{Config as Policy, Settings};
 use splitter_common::counters::Counters;
-use splitter_common::flow::{FlowEntry, FlowKey, FlowKeyV4, FlowKeyV6};
+use splitter_common::table::GROUP_FLOWS;
 
 use super::attach::attach;
-use super::error::{map_errno, map_error, program_error, typed};
+use super::error::{map_error, program_error, typed};
 use super::names::{COUNTERS, FLOWS_V4, FLOWS_V6, SETTINGS};
 use super::shapes::Shape;
-use super::{AttachedMode, KernelError, LoadOptions, Object, PROGRAM, Pins, load};
+use super::{AttachedMode, FlowTables, KernelError, LoadOptions, Object, PROGRAM, Pins, load};
 use crate::config::{AttachMode, Family};
-
-/// A flow and what is known of it.
-#[derive(Clone, Copy, Debug)]
-pub struct FlowRecord {
-    /// Its 5-tuple.
-    pub key: FlowKey,
-    /// Its entry.
-    pub entry: FlowEntry,
-}
 
 /// The maps of one instance, opened. The programs live on in their pins.
 pub struct Dataplane {
     pins: Pins,
     settings: Array<MapData, Shape<Settings>>,
     counters: PerCpuArray<MapData, Shape<Counters>>,
-    flows_v4: HashMap<MapData, Shape<FlowKeyV4>, Shape<FlowEntry>>,
-    flows_v6: HashMap<MapData, Shape<FlowKeyV6>, Shape<FlowEntry>>,
+    flows_v4: MapData,
+    flows_v6: MapData,
 }
 
 impl Dataplane {
@@ -72,14 +62,8 @@ impl Dataplane {
                 COUNTERS,
                 PerCpuArray::try_from(Map::PerCpuArray(open(COUNTERS)?)),
             )?,
-            flows_v4: typed(
-                FLOWS_V4,
-                HashMap::try_from(Map::LruHashMap(open(FLOWS_V4)?)),
-            )?,
-            flows_v6: typed(
-                FLOWS_V6,
-                HashMap::try_from(Map::LruHashMap(open(FLOWS_V6)?)),
-            )?,
+            flows_v4: open(FLOWS_V4)?,
+            flows_v6: open(FLOWS_V6)?,
             pins: pins.clone(),
         }))
     }
@@ -94,10 +78,7 @@ impl Dataplane {
     /// # Errors
     /// When the map cannot be read.
     pub fn policy(&self) -> Result<Policy, KernelError> {
-        self.settings
-            .get(&0, 0)
-            .map(|settings| settings.0.config)
-            .map_err(map_error(SETTINGS))
+        Ok(self.settings()?.config)
     }
 
     /// Changes the settings; flows keep what is known of them.
@@ -105,10 +86,10 @@ impl Dataplane {
     /// # Errors
     /// When the map cannot be written.
     pub fn set_policy(&mut self, policy: Policy) -> Result<(), KernelError> {
-        let mut settings = self.settings.get(&0, 0).map_err(map_error(SETTINGS))?;
-        settings.0.config = policy;
+        let mut settings = self.settings()?;
+        settings.config = policy;
         self.settings
-            .set(0, settings, 0)
+            .set(0, Shape(settings), 0)
             .map_err(map_error(SETTINGS))
     }
 
@@ -167,72 +148,32 @@ impl Dataplane {
         Ok(sum)
     }
 
-    /// Walks over all flows. Flows that come or go meanwhile may be missed or
-    /// seen twice.
+    /// Maps the flow tables.
     ///
     /// # Errors
-    /// When a table cannot be read.
-    pub fn for_each_flow(&self, mut visit: impl FnMut(FlowRecord)) -> Result<(), KernelError> {
-        let limit = self.table_capacity(Family::V4)?;
-        walk(&self.flows_v4, limit, FLOWS_V4, |key, entry| {
-            visit(FlowRecord {
-                key: FlowKey::V4(key),
-                entry,
-            });
-        })?;
-        let limit = self.table_capacity(Family::V6)?;
-        walk(&self.flows_v6, limit, FLOWS_V6, |key, entry| {
-            visit(FlowRecord {
-                key: FlowKey::V6(key),
-                entry,
-            });
-        })
+    /// When they cannot be mapped.
+    pub fn tables(&self) -> Result<FlowTables, KernelError> {
+        let layout = self.settings()?.layout;
+        FlowTables::map(self.flows_v4.fd(), self.flows_v6.fd(), layout)
+            .map_err(|source| KernelError::Mapping { source })
     }
 
-    /// What is known of a flow.
+    /// How many flows the table of a family is made for.
     ///
     /// # Errors
-    /// When the table cannot be read.
-    pub fn flow(&self, key: &FlowKey) -> Result<Option<FlowEntry>, KernelError> {
-        let (name, found) = match *key {
-            FlowKey::V4(key) => (FLOWS_V4, self.flows_v4.get(&Shape(key), 0)),
-            FlowKey::V6(key) => (FLOWS_V6, self.flows_v6.get(&Shape(key), 0)),
-        };
-        match found {
-            Ok(entry) => Ok(Some(entry.0)),
-            Err(MapError::KeyNotFound) => Ok(None),
-            Err(source) => Err(KernelError::Map { name, source }),
-        }
-    }
-
-    /// Forgets a flow; one that is gone already is no error.
-    ///
-    /// # Errors
-    /// When the table cannot be changed.
-    pub fn remove_flow(&mut self, key: &FlowKey) -> Result<(), KernelError> {
-        let (name, removed) = match *key {
-            FlowKey::V4(key) => (FLOWS_V4, self.flows_v4.remove(&Shape(key))),
-            FlowKey::V6(key) => (FLOWS_V6, self.flows_v6.remove(&Shape(key))),
-        };
-        match removed {
-            Err(source) if map_errno(&source) != Some(libc::ENOENT) => {
-                Err(KernelError::Map { name, source })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// How many flows the table of a family can hold.
-    ///
-    /// # Errors
-    /// When the map's description cannot be read.
+    /// When the settings cannot be read.
     pub fn table_capacity(&self, family: Family) -> Result<u32, KernelError> {
-        let name = match family {
-            Family::V4 => FLOWS_V4,
-            Family::V6 => FLOWS_V6,
+        let layout = self.settings()?.layout;
+        let groups = match family {
+            Family::V4 => layout.groups_v4,
+            Family::V6 => layout.groups_v6,
         };
-        let info = MapInfo::from_pin(self.pins.map(name)).map_err(map_error(name))?;
-        Ok(info.max_entries())
+        Ok(groups * GROUP_FLOWS)
+    }
+
+    fn settings(&self) -> Result<Settings, KernelError> {
+        let settings = self.settings.get(&0, 0).map_err(map_error(SETTINGS))?;
+        Ok(settings.0)
     }
 
     fn program(&self) -> Result<Xdp, KernelError> {
@@ -246,23 +187,4 @@ impl fmt::Debug for Dataplane {
             .field("pins", &self.pins)
             .finish_non_exhaustive()
     }
-}
-
-/// Visits the entries of a table, at most as many as twice its size: when a
-/// key vanishes under the walk, the kernel starts over.
-fn walk<K, V>(
-    map: &HashMap<MapData, Shape<K>, Shape<V>>,
-    limit: u32,
-    name: &'static str,
-    mut visit: impl FnMut(K, V),
-) -> Result<(), KernelError>
-where
-    Shape<K>: Pod,
-    Shape<V>: Pod,
-{
-    for item in map.iter().take(limit as usize * 2) {
-        let (key, value) = item.map_err(map_error(name))?;
-        visit(key.0, value.0);
-    }
-    Ok(())
 }

@@ -87,6 +87,22 @@ pub enum KernelError {
         /// The reason.
         source: MapError,
     },
+    /// The flow tables could not be mapped.
+    #[error(
+        "cannot map the flow tables into memory: {source}; `splitter down` and `splitter up` make them anew"
+    )]
+    Mapping {
+        /// The reason.
+        source: io::Error,
+    },
+    /// No seeds could be drawn.
+    #[error("cannot draw seeds for the flow table from {path}: {source}")]
+    Seeds {
+        /// Where randomness comes from.
+        path: &'static str,
+        /// The reason.
+        source: io::Error,
+    },
     /// The tick clock could not be measured.
     #[error(transparent)]
     Calibration(#[from] CalibrationError),

@@ -1,9 +1,13 @@
 //! Loading an object into the kernel and pinning what is in it.
 
+use std::fs::File;
+use std::io::Read as _;
+
 use aya::maps::{Array, Map};
 use aya::programs::{ProgramError, Xdp};
 use aya::{Ebpf, EbpfLoader};
 use splitter_common::config::{Config as Policy, Settings, TickClock};
+use splitter_common::table::{Layout, Seeds};
 
 use super::error::{map_errno, map_error, program_errno, typed};
 use super::names::{CLOCK_PROGRAM, CLOCK_READING, COUNTERS, FLOWS_V4, FLOWS_V6, SETTINGS, TUNNELS};
@@ -14,7 +18,7 @@ use crate::config::PacketLog;
 /// How a program is to be loaded.
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
-    /// Flows that each family's table holds.
+    /// Flows that each family's table is made for.
     pub table_size: u32,
     /// What the kernel program logs.
     pub packet_log: PacketLog,
@@ -31,6 +35,7 @@ pub(super) fn load(object: &Object, pins: &Pins, options: &LoadOptions) -> Resul
     let told = Settings {
         config: options.policy,
         clock,
+        layout: Layout::for_flows(options.table_size, draw_seeds()?),
     };
     settings
         .set(0, Shape(told), 0)
@@ -53,10 +58,11 @@ pub(super) fn load(object: &Object, pins: &Pins, options: &LoadOptions) -> Resul
 
 fn load_object(object: &Object, options: &LoadOptions) -> Result<Ebpf, KernelError> {
     let level = log_level(options.packet_log);
+    let groups = Layout::groups_for(options.table_size);
     let mut loader = EbpfLoader::new();
     loader
-        .map_max_entries(FLOWS_V4, options.table_size)
-        .map_max_entries(FLOWS_V6, options.table_size)
+        .map_max_entries(FLOWS_V4, groups)
+        .map_max_entries(FLOWS_V6, groups)
         .override_global("AYA_LOG_LEVEL", &level, false);
     loader.load(object.bytes()).map_err(|error| match &error {
         aya::EbpfError::MapError(source) if map_errno(source) == Some(libc::EPERM) => {
@@ -66,6 +72,19 @@ fn load_object(object: &Object, options: &LoadOptions) -> Result<Ebpf, KernelErr
         }
         _ => KernelError::Load(error),
     })
+}
+
+/// What nobody outside can know, so that nobody can make flows meet in a group.
+fn draw_seeds() -> Result<Seeds, KernelError> {
+    const SOURCE: &str = "/dev/urandom";
+    let mut bytes = [[0; 8]; 4];
+    File::open(SOURCE)
+        .and_then(|mut file| file.read_exact(bytes.as_flattened_mut()))
+        .map_err(|source| KernelError::Seeds {
+            path: SOURCE,
+            source,
+        })?;
+    Ok(bytes.map(u64::from_ne_bytes))
 }
 
 /// As `aya-log` counts them: 0 is off, 5 is trace.

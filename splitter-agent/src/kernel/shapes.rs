@@ -2,7 +2,7 @@
 
 use splitter_common::config::{ClockReading, Settings};
 use splitter_common::counters::Counters;
-use splitter_common::flow::{FlowEntry, FlowKeyV4, FlowKeyV6, TapEntry};
+use splitter_common::flow::{FlowKeyV6, TapEntry};
 
 /// A value shared with the kernel programs.
 #[repr(transparent)]
@@ -17,21 +17,11 @@ macro_rules! plain_data {
     )*};
 }
 
-plain_data!(
-    ClockReading,
-    Counters,
-    FlowEntry,
-    FlowKeyV4,
-    FlowKeyV6,
-    Settings,
-    TapEntry
-);
+plain_data!(ClockReading, Counters, FlowKeyV6, Settings, TapEntry);
 
 /// Sizes that the kernel programs were compiled with; padding would show here.
 const _: () = {
-    assert!(size_of::<FlowKeyV4>() == 16);
     assert!(size_of::<FlowKeyV6>() == 40);
-    assert!(size_of::<FlowEntry>() == 56);
     assert!(size_of::<TapEntry>() == 32);
-    assert!(size_of::<Settings>() == 80);
+    assert!(size_of::<Settings>() == 120);
 };

@@ -2,18 +2,29 @@
 //! that a test or a benchmark hands them (`BPF_PROG_TEST_RUN`). Nothing is
 //! pinned, so that the kernel forgets them with the process.
 
-use aya::maps::{Array, HashMap, MapData, PerCpuArray};
+use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray};
 use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions, TestRunResult, Xdp};
 use aya::{Ebpf, EbpfLoader, Pod};
 use nix::time::{ClockId, clock_gettime};
+use splitter_agent::kernel::FlowTables;
 use splitter_common::config::{Config, Settings, TickClock};
 use splitter_common::counters::Counters;
-use splitter_common::flow::{FlowEntry, FlowKey, FlowKeyV4, FlowKeyV6, TapEntry};
+use splitter_common::flow::{FlowEntry, FlowKey, FlowKeyV6, TapEntry};
+use splitter_common::table::Layout;
 
 /// The splitter's maps and those of its programs that were asked for.
 pub(crate) struct Loaded {
     ebpf: Ebpf,
+    layout: Layout,
 }
+
+/// Any will do here; the agent draws them.
+const SEEDS: [u64; 4] = [
+    0x9e37_79b9_7f4a_7c15,
+    0xbf58_476d_1ce4_e5b9,
+    0x94d0_49bb_1331_11eb,
+    0xd6e8_feb8_6659_fd93,
+];
 
 /// Level of `aya-log` at which everything is logged.
 const TRACE: u8 = 5;
@@ -21,14 +32,16 @@ const TRACE: u8 = 5;
 impl Loaded {
     /// Loads `object`, with room for `table_size` flows of each family.
     pub(crate) fn new(object: &[u8], table_size: u32) -> Self {
+        let layout = Layout::for_flows(table_size, SEEDS);
         let ebpf = EbpfLoader::new()
-            .map_max_entries("FLOWS_V4", table_size)
-            .map_max_entries("FLOWS_V6", table_size)
-            .map_max_entries("FLOWS", table_size)
+            .map_max_entries("FLOWS_V4", layout.groups_v4)
+            .map_max_entries("FLOWS_V6", layout.groups_v6)
+            .map_max_entries("LRU_V4", table_size)
+            .map_max_entries("LRU_V6", table_size)
             .override_global("AYA_LOG_LEVEL", &TRACE, false)
             .load(object)
             .expect("the object loads");
-        Self { ebpf }
+        Self { ebpf, layout }
     }
 
     /// Hands an XDP program to the verifier; it can be run from then on.
@@ -48,14 +61,18 @@ impl Loaded {
     /// Tells the splitter its settings. Its coarse clock stands still from now
     /// on, which no test here takes long enough to notice.
     pub(crate) fn set(&mut self, config: Config) {
-        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("there is such a clock");
         let clock = TickClock {
             tick_ns: 0,
-            offset_ns: std::time::Duration::from(now).as_nanos() as u64,
+            offset_ns: now_ns(),
         };
         let map = self.ebpf.map_mut("SETTINGS").expect("is in the object");
         let mut settings: Array<_, Plain<Settings>> = map.try_into().expect("is an array");
-        let value = Plain(Settings { config, clock });
+        let layout = self.layout;
+        let value = Plain(Settings {
+            config,
+            clock,
+            layout,
+        });
         settings.set(0, value, 0).expect("can be written");
     }
 
@@ -102,26 +119,32 @@ impl Loaded {
 
     /// What the splitter knows of a flow.
     pub(crate) fn flow(&self, key: &FlowKey) -> Option<FlowEntry> {
-        match *key {
-            FlowKey::V4(key) => self.look_up("FLOWS_V4", key),
-            FlowKey::V6(key) => self.look_up("FLOWS_V6", key),
-        }
+        self.tables().flow(key, now_ns())
+    }
+
+    /// The flow tables' memory.
+    pub(crate) fn tables(&self) -> FlowTables {
+        let map = |name| match self.ebpf.map(name) {
+            Some(Map::Array(data)) => data.fd(),
+            _ => panic!("{name} is an array of the object"),
+        };
+        FlowTables::map(map("FLOWS_V4"), map("FLOWS_V6"), self.layout).expect("can be mapped")
     }
 
     /// What the tap knows of a flow.
     pub(crate) fn tapped(&self, key: &FlowKey) -> Option<TapEntry> {
-        self.look_up("TAPPED", key.as_v6())
+        let map = self.ebpf.map("TAPPED").expect("is in the object");
+        let flows: HashMap<&MapData, Plain<FlowKeyV6>, Plain<TapEntry>> =
+            map.try_into().expect("is a hash map");
+        let found = flows.get(&Plain(key.as_v6()), 0);
+        found.ok().map(|value| value.0)
     }
+}
 
-    fn look_up<K, V>(&self, map: &str, key: K) -> Option<V>
-    where
-        Plain<K>: Pod,
-        Plain<V>: Pod,
-    {
-        let map = self.ebpf.map(map).expect("is in the object");
-        let flows: HashMap<&MapData, Plain<K>, Plain<V>> = map.try_into().expect("is a hash map");
-        flows.get(&Plain(key), 0).ok().map(|value| value.0)
-    }
+/// `CLOCK_MONOTONIC`.
+pub(crate) fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("there is such a clock");
+    std::time::Duration::from(now).as_nanos() as u64
 }
 
 /// A value that is shared with the kernel programs.
@@ -135,10 +158,6 @@ unsafe impl Pod for Plain<Settings> {}
 // SAFETY: as above.
 unsafe impl Pod for Plain<Counters> {}
 // SAFETY: as above.
-unsafe impl Pod for Plain<FlowKeyV4> {}
-// SAFETY: as above.
 unsafe impl Pod for Plain<FlowKeyV6> {}
-// SAFETY: as above.
-unsafe impl Pod for Plain<FlowEntry> {}
 // SAFETY: as above.
 unsafe impl Pod for Plain<TapEntry> {}

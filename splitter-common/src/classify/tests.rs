@@ -250,11 +250,7 @@ fn other_flows_in_the_short_tunnel_are_waited_for() {
 
 #[test]
 fn precise_time_is_asked_for_only_where_it_matters() {
-    let packet = |bytes| FlowPacket {
-        segments: 1,
-        bytes,
-        flags: DATA,
-    };
+    use Precision::{Coarse, Needed, Preferred};
     let fresh = FlowEntry::default();
     let short = FlowEntry {
         packets: 5,
@@ -273,29 +269,49 @@ fn precise_time_is_asked_for_only_where_it_matters() {
         flags: FlowEntry::MOVED,
         ..draining
     };
-    let rated = with_rates(100);
-    let cases = [
-        (fresh, FULL_FRAME, eager(), true),
-        (short, FULL_FRAME, eager(), false),
-        (at_threshold, FULL_FRAME, eager(), true),
-        (draining, FULL_FRAME, eager(), true),
-        (moved, FULL_FRAME, eager(), false),
-        (short, FULL_FRAME, rated, true),
-        (short, 66, rated, false),
-        (moved, FULL_FRAME, rated, false),
-    ];
-    for (entry, bytes, config, expected) in cases {
-        assert_eq!(
-            needs_precise_time(&entry, packet(bytes), &config),
-            expected,
-            "{entry:?} {bytes}"
-        );
-    }
-    let end = FlowPacket {
-        flags: TcpFlags(TcpFlags::FIN),
-        ..packet(66)
+    let over = FlowEntry {
+        flags: FlowEntry::FINISHED,
+        ..short
     };
-    assert!(needs_precise_time(&moved, end, &rated));
+    let (syn, fin) = (TcpFlags(TcpFlags::SYN), TcpFlags(TcpFlags::FIN));
+    let (blind, rated) = (eager(), with_rates(100));
+    let cases = [
+        (fresh, FULL_FRAME, DATA, blind, Preferred),
+        (fresh, FULL_FRAME, DATA, rated, Needed),
+        (fresh, 66, syn, rated, Preferred),
+        (short, FULL_FRAME, DATA, blind, Coarse),
+        (at_threshold, FULL_FRAME, DATA, blind, Needed),
+        (draining, FULL_FRAME, DATA, blind, Needed),
+        (moved, FULL_FRAME, DATA, blind, Coarse),
+        (short, FULL_FRAME, DATA, rated, Needed),
+        (short, 66, DATA, rated, Coarse),
+        (moved, FULL_FRAME, DATA, rated, Coarse),
+        (moved, 66, fin, rated, Preferred),
+        (short, 66, syn, blind, Coarse),
+        (over, 66, syn, blind, Preferred),
+        (over, 66, fin, blind, Coarse),
+    ];
+    for (entry, bytes, flags, config, expected) in cases {
+        let packet = FlowPacket {
+            segments: 1,
+            bytes,
+            flags,
+        };
+        let found = precision(&entry, packet, &config, &Tunnels::default(), SECOND);
+        assert_eq!(found, expected, "{entry:?} {bytes} {flags:?}");
+    }
+
+    // Whether it starts aside depends on whether a long flow is there still.
+    let occupied = Tunnels {
+        occupied_until_ns: SECOND + 1,
+        ..Tunnels::default()
+    };
+    let packet = FlowPacket {
+        segments: 1,
+        bytes: 66,
+        flags: syn,
+    };
+    assert_eq!(precision(&fresh, packet, &rated, &occupied, SECOND), Needed);
 }
 
 #[test]

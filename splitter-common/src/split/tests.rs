@@ -1,23 +1,9 @@
 use super::*;
+use crate::table::tests::Groups;
+use crate::table::{GROUP_SLOTS, Layout};
 use etherparse::PacketBuilder;
 use proptest::prelude::*;
-use std::collections::HashMap;
 use std::vec::Vec;
-
-#[derive(Default)]
-struct HostTable {
-    flows: HashMap<FlowKey, FlowEntry>,
-    room: usize,
-}
-
-impl FlowTable for &mut HostTable {
-    fn find_or_insert(&mut self, key: &FlowKey) -> Option<&mut FlowEntry> {
-        if !self.flows.contains_key(key) && self.flows.len() >= self.room {
-            return None;
-        }
-        Some(self.flows.entry(*key).or_default())
-    }
-}
 
 struct FixedClock(u64);
 
@@ -33,7 +19,8 @@ impl Clock for FixedClock {
 
 struct Border {
     config: Config,
-    table: HostTable,
+    layout: Layout,
+    groups: Groups,
     tunnels: Tunnels,
     counters: Counters,
     now_ns: u64,
@@ -41,15 +28,15 @@ struct Border {
 
 impl Border {
     fn new() -> Self {
+        // One group.
+        let layout = Layout::for_flows(4, [3, 5, 7, 11]);
         Self {
             config: Config {
                 guard_ns: 0,
                 ..Config::default()
             },
-            table: HostTable {
-                room: 4,
-                ..HostTable::default()
-            },
+            layout,
+            groups: Groups::new(&layout),
             tunnels: Tunnels::default(),
             counters: Counters::ZERO,
             now_ns: 1_000_000_000,
@@ -58,14 +45,19 @@ impl Border {
 
     fn split(&mut self, frame: &mut [u8]) -> Outcome {
         self.now_ns += 1_000;
-        Splitter {
+        let mut splitter = Splitter {
             config: &self.config,
-            table: &mut self.table,
+            table: Table {
+                memory: &self.groups,
+                layout: &self.layout,
+            },
             clock: FixedClock(self.now_ns),
             tunnels: &mut self.tunnels,
             counters: &mut self.counters,
-        }
-        .split(frame)
+        };
+        splitter
+            .split_plain(frame)
+            .unwrap_or_else(|| splitter.split(frame))
     }
 }
 
@@ -156,8 +148,10 @@ fn short_then_long_is_marked_and_counted_by_class_and_tunnel() {
 #[test]
 fn a_full_table_lets_packets_pass_as_short() {
     let mut border = Border::new();
-    for port in 0..4 {
-        border.split(&mut tcp_frame(0, port));
+    for port in 0..GROUP_SLOTS as u16 {
+        for _ in 0..4 {
+            border.split(&mut tcp_frame(0, port));
+        }
     }
     let mut frame = tcp_frame(0x08, 99);
     assert_eq!(
@@ -166,6 +160,7 @@ fn a_full_table_lets_packets_pass_as_short() {
     );
     assert_eq!(frame[15], 0x10, "a forged long mark does not survive");
     assert_eq!(border.counters.passed(Refusal::TableFull), 1);
+    assert_eq!(border.counters.events(FlowEvent::Evicted), 0);
     // Flows that are in the table are served as before.
     assert!(matches!(
         border.split(&mut tcp_frame(0, 3)),

@@ -7,7 +7,7 @@ use splitter_common::counters::{Counters, FlowEvent};
 use splitter_common::drain::ServiceTime;
 use splitter_common::dscp::Dscp;
 use splitter_common::flow::{Class, Tunnel};
-use splitter_common::packet::{Network, Refusal, Transport};
+use splitter_common::packet::{Network, Refusal, Transport, parse_plain};
 use splitter_common::split::Outcome;
 
 use super::host::Host;
@@ -45,6 +45,9 @@ pub(crate) fn parser(frame: &[u8]) {
     let of_raw = parse(&raw);
     if frame.len() <= KERNEL_REACH {
         assert_eq!(of_raw, parse(frame));
+    }
+    if let Some((network, tcp)) = parse_plain(frame) {
+        assert_eq!(parse(frame), Ok((network, Ok(Transport::Tcp(tcp)))));
     }
     oracle::compare(frame);
 }
@@ -86,7 +89,7 @@ fn host(choices: u8) -> (Host, u64) {
 }
 
 fn split_once(host: &mut Host, frame: &[u8]) {
-    let (before, flows_before) = (host.counters, host.flows.entries.len());
+    let (before, flows_before) = (host.counters, host.flows().len());
     let mut marked = frame.to_vec();
     let outcome = host.split(&mut marked);
 
@@ -107,12 +110,12 @@ fn split_once(host: &mut Host, frame: &[u8]) {
     match outcome {
         Outcome::Split { class, tunnel } => {
             check_split(host, &before, &marked, class, tunnel);
-            let started = host.flows.entries.len() - flows_before;
+            let started = host.flows().len() - flows_before;
             let events = |counters: &Counters| counters.events(FlowEvent::Started);
             assert_eq!(events(&host.counters) - events(&before), started as u64);
         }
         Outcome::Passed(reason) => {
-            assert_eq!(host.flows.entries.len(), flows_before);
+            assert_eq!(host.flows().len(), flows_before);
             check_passed(host, before, frame, &marked, reason);
         }
     }
@@ -153,6 +156,9 @@ fn check_split(host: &Host, before: &Counters, marked: &[u8], class: Class, tunn
 fn check_passed(host: &Host, before: Counters, frame: &[u8], marked: &[u8], reason: Refusal) {
     let mut expected = before;
     expected.count_passed(reason);
+    if reason == Refusal::TableFull && opens(frame) {
+        expected.count_event(FlowEvent::Untracked);
+    }
     if frame == marked {
         // Only what is not known to be an IP packet may keep a long mark.
         let is_ip = Network::parse(frame).is_ok();
@@ -163,6 +169,10 @@ fn check_passed(host: &Host, before: Counters, frame: &[u8], marked: &[u8], reas
         assert_eq!(dscp(marked), Some(host.config.short_mark));
     }
     assert_eq!(host.counters, expected);
+}
+
+fn opens(frame: &[u8]) -> bool {
+    matches!(parse(frame), Ok((_, Ok(Transport::Tcp(tcp)))) if tcp.flags.opens())
 }
 
 /// Which bits differ, byte by byte.

@@ -1,62 +1,95 @@
 //! A splitter on the host, which runs the policy that the kernel runs.
 
-use std::collections::HashMap;
-
 use splitter_common::config::Config;
 use splitter_common::counters::Counters;
 use splitter_common::drain::Tunnels;
 use splitter_common::flow::{FlowEntry, FlowKey};
-use splitter_common::split::{Clock, FlowTable, Outcome, Splitter};
+use splitter_common::split::{Clock, Outcome, Splitter};
+use splitter_common::table::{
+    GROUP_SLOTS, Group, GroupV4, GroupV6, Layout, Memory, Slot, Table, Word,
+};
 
 /// A border with a clock that its user moves.
-#[derive(Clone, Debug)]
 pub(crate) struct Host {
     pub(crate) config: Config,
-    pub(crate) flows: Flows,
     pub(crate) counters: Counters,
     pub(crate) now_ns: u64,
     tunnels: Tunnels,
+    layout: Layout,
+    groups: Groups,
 }
 
-/// A table with room for so many flows.
-#[derive(Clone, Debug)]
-pub(crate) struct Flows {
-    pub(crate) entries: HashMap<FlowKey, FlowEntry>,
-    room: usize,
+/// The tables' memory.
+struct Groups {
+    v4: Vec<GroupV4>,
+    v6: Vec<GroupV6>,
 }
 
 impl Host {
-    pub(crate) fn new(config: Config, room: usize) -> Self {
+    /// A border whose tables are made for so many flows.
+    pub(crate) fn new(config: Config, flows: u32) -> Self {
+        let layout = Layout::for_flows(
+            flows,
+            [3, 5, 7, 11].map(|n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+        );
         Self {
             config,
-            flows: Flows {
-                entries: HashMap::new(),
-                room,
-            },
             counters: Counters::ZERO,
             now_ns: 1_000_000_000,
             tunnels: Tunnels::default(),
+            layout,
+            groups: Groups {
+                v4: (0..layout.groups_v4).map(|_| Group::default()).collect(),
+                v6: (0..layout.groups_v6).map(|_| Group::default()).collect(),
+            },
         }
     }
 
     pub(crate) fn split(&mut self, frame: &mut [u8]) -> Outcome {
-        Splitter {
+        let mut splitter = Splitter {
             config: &self.config,
-            table: &mut self.flows,
+            table: Table {
+                memory: &self.groups,
+                layout: &self.layout,
+            },
             clock: Now(self.now_ns),
             tunnels: &mut self.tunnels,
             counters: &mut self.counters,
-        }
-        .split(frame)
+        };
+        splitter
+            .split_plain(frame)
+            .unwrap_or_else(|| splitter.split(frame))
+    }
+
+    /// All that is known.
+    pub(crate) fn flows(&self) -> Vec<(FlowKey, FlowEntry)> {
+        let mut flows = flows_of(&self.groups.v4, self.now_ns);
+        flows.extend(flows_of(&self.groups.v6, self.now_ns));
+        flows
     }
 }
 
-impl FlowTable for &mut Flows {
-    fn find_or_insert(&mut self, key: &FlowKey) -> Option<&mut FlowEntry> {
-        if !self.entries.contains_key(key) && self.entries.len() >= self.room {
-            return None;
-        }
-        Some(self.entries.entry(*key).or_default())
+fn flows_of<S: Slot>(groups: &[Group<S>], now_ns: u64) -> Vec<(FlowKey, FlowEntry)> {
+    let slots = groups
+        .iter()
+        .flat_map(|group| (0..GROUP_SLOTS).map(move |index| (group, index)));
+    slots
+        .filter_map(|(group, index)| group.read(index, now_ns))
+        .map(|found| (found.key, found.entry))
+        .collect()
+}
+
+impl Memory for Groups {
+    fn group_v4(&self, index: u32) -> Option<&GroupV4> {
+        self.v4.get(index as usize)
+    }
+
+    fn group_v6(&self, index: u32) -> Option<&GroupV6> {
+        self.v6.get(index as usize)
+    }
+
+    fn exchange(word: &Word, old: u64, new: u64) -> bool {
+        word.exchange(old, new)
     }
 }
 

@@ -13,7 +13,7 @@ use aya_ebpf::btf_maps::LruHashMap;
 use aya_ebpf::macros::{btf_map, xdp};
 use aya_ebpf::programs::XdpContext;
 use splitter_common::buffer::{Buffer, BufferMut};
-use splitter_common::flow::{FlowKey, FlowKeyV4};
+use splitter_common::flow::{FlowKey, FlowKeyV4, FlowKeyV6};
 use splitter_common::packet::{Network, Transport};
 use splitter_ebpf::frame::Frame;
 use splitter_ebpf::{clock, pipeline};
@@ -27,7 +27,10 @@ struct Count {
 }
 
 #[btf_map]
-static FLOWS: LruHashMap<FlowKeyV4, Count, { 1 << 20 }> = LruHashMap::new();
+static LRU_V4: LruHashMap<FlowKeyV4, Count, { 1 << 20 }> = LruHashMap::new();
+
+#[btf_map]
+static LRU_V6: LruHashMap<FlowKeyV6, Count, { 1 << 20 }> = LruHashMap::new();
 
 /// Does nothing: the floor under every measurement.
 #[xdp(frags)]
@@ -35,50 +38,85 @@ pub fn bare_pass(_: XdpContext) -> u32 {
     XDP_PASS
 }
 
-/// Parses and counts the packets of each IPv4 5-tuple in an LRU hash; no time,
-/// no classes, no marks.
-#[xdp(frags)]
-pub fn lru_hash(context: XdpContext) -> u32 {
-    count(&context, || 0);
-    XDP_PASS
+/// Defines the programs that count in an LRU hash, those that split, and those
+/// that do neither, in front of the same changes to the buffer.
+macro_rules! programs {
+    ($($(#[$about:meta])* $name:ident: $body:expr, $renewal:expr;)*) => {$(
+        $(#[$about])*
+        #[xdp(frags)]
+        pub fn $name(context: XdpContext) -> u32 {
+            let body: fn(&XdpContext) -> Option<()> = $body;
+            let renewal: fn(&XdpContext) -> Option<()> = $renewal;
+            body(&context);
+            renewal(&context);
+            XDP_PASS
+        }
+    )*};
 }
 
-/// The same with the time of the last packet, which an idle timeout needs.
-#[xdp(frags)]
-pub fn lru_hash_ktime(context: XdpContext) -> u32 {
-    count(&context, clock::monotonic_ns);
-    XDP_PASS
+programs! {
+    /// Parses and counts the packets of each 5-tuple in an LRU hash; no time, no
+    /// classes, no marks.
+    lru_hash: count_without_time, keep;
+    /// The same with the time of the last packet, which an idle timeout needs.
+    lru_hash_ktime: |context| count(context, clock::monotonic_ns), keep;
+    /// Another IPv4 flow every time.
+    lru_hash_new_flow: count_without_time, |context| renew(context, 1);
+    /// One of 2^20 IPv4 flows, by chance.
+    lru_hash_random: count_without_time, renew_by_chance;
+    /// 63 new IPv4 flows to each packet of 10,000 long ones.
+    lru_hash_flood: count_without_time, |context| renew_for_flood(context, LONG_EVERY);
+    /// The 10,000 long ones alone, in turn.
+    lru_hash_long_flows: count_without_time, |context| renew_for_flood(context, 1);
+
+    /// Splits a packet that arrives unmarked, as traffic does.
+    split_unmarked: split, |context| renew(context, 0);
+    /// The same of another IPv4 flow every time.
+    split_new_flow: split, |context| renew(context, 1);
+    /// The same of one of 2^20 IPv4 flows, by chance.
+    split_random: split, renew_by_chance;
+    /// The same, 63 new IPv4 flows to each packet of 10,000 long ones.
+    split_flood: split, |context| renew_for_flood(context, LONG_EVERY);
+    /// The same of the 10,000 long ones alone, in turn.
+    split_long_flows: split, |context| renew_for_flood(context, 1);
+
+    /// What `split_unmarked` costs without the splitter: the error of its figure.
+    renew_unmarked: nothing, |context| renew(context, 0);
+    /// The error of `split_new_flow`.
+    renew_new_flow: nothing, |context| renew(context, 1);
+    /// The error of `split_random`.
+    renew_random: nothing, renew_by_chance;
+    /// The error of `split_flood`.
+    renew_flood: nothing, |context| renew_for_flood(context, LONG_EVERY);
 }
 
-/// Splits a packet that arrives unmarked, as traffic does.
-#[xdp(frags)]
-pub fn split_unmarked(context: XdpContext) -> u32 {
-    pipeline::split(&context);
-    renew(&context, 0);
-    XDP_PASS
+#[inline(always)]
+fn split(context: &XdpContext) -> Option<()> {
+    pipeline::split(context).map(|_| ())
 }
 
-/// Splits an unmarked packet of another IPv4 flow every time.
-#[xdp(frags)]
-pub fn split_new_flow(context: XdpContext) -> u32 {
-    pipeline::split(&context);
-    renew(&context, 1);
-    XDP_PASS
+#[inline(always)]
+fn count_without_time(context: &XdpContext) -> Option<()> {
+    count(context, || 0)
 }
 
-/// What `split_unmarked` costs without the splitter: the error of its figure.
-#[xdp(frags)]
-pub fn renew_unmarked(context: XdpContext) -> u32 {
-    renew(&context, 0);
-    XDP_PASS
+#[inline(always)]
+fn nothing(_: &XdpContext) -> Option<()> {
+    None
 }
 
-/// What `split_new_flow` costs without the splitter: the error of its figure.
-#[xdp(frags)]
-pub fn renew_new_flow(context: XdpContext) -> u32 {
-    renew(&context, 1);
-    XDP_PASS
+#[inline(always)]
+fn keep(_: &XdpContext) -> Option<()> {
+    None
 }
+
+/// One packet of so many in the flood is of a long flow.
+const LONG_EVERY: u32 = 64;
+
+const IP: usize = 14;
+const IPV4_SOURCE: usize = IP + 12;
+/// Of a segment without IPv4 options; the splitter does not look at it.
+const SEQUENCE: usize = IP + 20 + 4;
 
 /// Takes the mark off an untagged frame without IPv4 options, and raises the
 /// source address of an IPv4 packet by `stride`. Checksums go wrong, which
@@ -88,8 +126,6 @@ pub fn renew_new_flow(context: XdpContext) -> u32 {
 /// for these narrow stores.
 #[inline(always)]
 fn renew(context: &XdpContext, stride: u32) -> Option<()> {
-    const IP: usize = 14;
-    const IPV4_SOURCE: usize = IP + 12;
     let mut buffer = Frame::new(context);
     let [first] = buffer.read::<1>(IP)?;
     if first == 0x45 {
@@ -104,6 +140,59 @@ fn renew(context: &XdpContext, stride: u32) -> Option<()> {
     Some(())
 }
 
+/// Takes the mark off and draws one of 2^20 source addresses; the sequence
+/// number keeps the generator's state.
+#[inline(always)]
+fn renew_by_chance(context: &XdpContext) -> Option<()> {
+    let mut buffer = Frame::new(context);
+    let state = u32::from_ne_bytes(buffer.read::<4>(SEQUENCE)?);
+    // Numerical Recipes' generator; its upper bits are the better ones.
+    let next = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+    buffer.write(IP + 1, [0])?;
+    buffer.write(IPV4_SOURCE, long_source(next >> 12).to_ne_bytes())?;
+    buffer.write(SEQUENCE, next.to_ne_bytes())
+}
+
+/// Takes the mark off and draws the next 5-tuple of a flood; the sequence number
+/// counts, and every so many packets is a long flow's.
+#[inline(always)]
+fn renew_for_flood(context: &XdpContext, long_every: u32) -> Option<()> {
+    const LONG_FLOWS: u32 = 10_000;
+    let mut buffer = Frame::new(context);
+    let number = u32::from_ne_bytes(buffer.read::<4>(SEQUENCE)?).wrapping_add(1);
+    let (source, destination, ports) = if number % long_every == 0 {
+        let flow = number / long_every % LONG_FLOWS;
+        (long_source(flow), LONG_DESTINATION, LONG_PORTS)
+    } else {
+        let chance = mixed(u64::from(number));
+        let more = mixed(chance);
+        ((chance >> 32) as u32, more as u32, chance as u32)
+    };
+    buffer.write(IP + 1, [0])?;
+    buffer.write(IPV4_SOURCE, source.to_ne_bytes())?;
+    buffer.write(IPV4_SOURCE + 4, destination.to_ne_bytes())?;
+    buffer.write(IPV4_SOURCE + 8, ports.to_ne_bytes())?;
+    buffer.write(SEQUENCE, number.to_ne_bytes())
+}
+
+/// 10.x.y.z, as it lies in memory.
+#[inline(always)]
+const fn long_source(flow: u32) -> u32 {
+    (10 << 24 | flow).to_be()
+}
+
+/// 10.255.0.1 and ports 40000 and 443, as they lie in memory.
+const LONG_DESTINATION: u32 = 0x0aff_0001_u32.to_be();
+const LONG_PORTS: u32 = (40_000 << 16 | 443_u32).to_be();
+
+/// The finaliser of SplitMix64.
+#[inline(always)]
+const fn mixed(number: u64) -> u64 {
+    let z = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z ^ (z >> 31)
+}
+
 #[inline(always)]
 fn count(context: &XdpContext, now_ns: impl Fn() -> u64) -> Option<()> {
     let buffer = Frame::new(context);
@@ -111,17 +200,27 @@ fn count(context: &XdpContext, now_ns: impl Fn() -> u64) -> Option<()> {
     let Ok(Transport::Tcp(tcp)) = Transport::parse(&buffer, &network) else {
         return None;
     };
-    let FlowKey::V4(key) = FlowKey::tcp(network.addresses, &tcp) else {
-        return None;
-    };
     let bytes = network.frame_bytes as u64;
-    let Some(entry) = FLOWS.get_ptr_mut(&key) else {
+    match FlowKey::tcp(network.addresses, &tcp) {
+        FlowKey::V4(key) => count_in(&LRU_V4, &key, bytes, now_ns),
+        FlowKey::V6(key) => count_in(&LRU_V6, &key, bytes, now_ns),
+    }
+}
+
+#[inline(always)]
+fn count_in<K>(
+    map: &LruHashMap<K, Count, { 1 << 20 }>,
+    key: &K,
+    bytes: u64,
+    now_ns: impl Fn() -> u64,
+) -> Option<()> {
+    let Some(entry) = map.get_ptr_mut(key) else {
         let first = Count {
             packets: 1,
             bytes,
             last_seen_ns: now_ns(),
         };
-        return FLOWS.insert(&key, &first, 0).ok();
+        return map.insert(key, &first, 0).ok();
     };
     // SAFETY: the value stays mapped while the program runs; plain integers.
     let entry = unsafe { &mut *entry };

@@ -1,0 +1,136 @@
+//! The flow tables' memory, shared with the kernel.
+//!
+//! Reading and tidying need no system call and stop no packet. See
+//! [`splitter_common::table`] for what lies there and who may change it how.
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use splitter_common::flow::{FlowEntry, FlowKey};
+use splitter_common::table::{Found, GROUP_SLOTS, Group, Layout, Slot, SlotV4, SlotV6, is_over};
+
+/// Both families' tables, mapped.
+#[derive(Debug)]
+pub struct FlowTables {
+    v4: Mapped<SlotV4>,
+    v6: Mapped<SlotV6>,
+    layout: Layout,
+}
+
+impl FlowTables {
+    /// Maps the tables of a loaded program, which spreads flows by `layout`.
+    ///
+    /// # Errors
+    /// When the kernel refuses, or a map is smaller than `layout` says.
+    pub fn map(v4: impl AsFd, v6: impl AsFd, layout: Layout) -> io::Result<Self> {
+        Ok(Self {
+            v4: Mapped::new(v4, layout.groups_v4)?,
+            v6: Mapped::new(v6, layout.groups_v6)?,
+            layout,
+        })
+    }
+
+    /// Walks over all flows. Flows that come or go meanwhile may be missed.
+    pub fn for_each(&self, now_ns: u64, mut visit: impl FnMut(&Found)) {
+        self.v4.for_each(now_ns, |_, _, found| visit(found));
+        self.v6.for_each(now_ns, |_, _, found| visit(found));
+    }
+
+    /// What is known of a flow.
+    pub fn flow(&self, key: &FlowKey, now_ns: u64) -> Option<FlowEntry> {
+        let (group, _) = self.layout.place(key);
+        match key {
+            FlowKey::V4(_) => self.v4.find(group, key, now_ns),
+            FlowKey::V6(_) => self.v6.find(group, key, now_ns),
+        }
+    }
+
+    /// Frees the slots of flows that are over, and shows each flow to `visit`, with
+    /// whether its slot was freed.
+    pub fn sweep(&self, now_ns: u64, idle_timeout_ns: u64, mut visit: impl FnMut(&Found, bool)) {
+        let may_free = |found: &Found| is_over(&found.entry, now_ns, idle_timeout_ns);
+        self.v4.sweep(&self.layout, now_ns, may_free, &mut visit);
+        self.v6.sweep(&self.layout, now_ns, may_free, &mut visit);
+    }
+}
+
+/// The memory of one array map.
+#[derive(Debug)]
+struct Mapped<S> {
+    start: NonNull<Group<S>>,
+    groups: usize,
+}
+
+// SAFETY: the memory is mapped until the value is dropped, on whatever thread,
+// and is accessed by atomic operations alone.
+unsafe impl<S: Sync> Send for Mapped<S> {}
+// SAFETY: as above.
+unsafe impl<S: Sync> Sync for Mapped<S> {}
+
+impl<S: Slot> Mapped<S> {
+    fn new(map: impl AsFd, groups: u32) -> io::Result<Self> {
+        let groups = groups as usize;
+        let length = NonZeroUsize::new(groups * size_of::<Group<S>>())
+            .ok_or_else(|| io::Error::other("the flow table has no groups"))?;
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a new mapping, at an address that the kernel chooses.
+        let start = unsafe { mmap(None, length, access, MapFlags::MAP_SHARED, map, 0) }?;
+        Ok(Self {
+            start: start.cast(),
+            groups,
+        })
+    }
+
+    fn groups(&self) -> &[Group<S>] {
+        // SAFETY: so many groups are mapped, on a page's boundary, as long as
+        // `self` lives. They are made of atomic words, for which any bytes are
+        // valid, and which the kernel may change at any time.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.groups) }
+    }
+
+    fn for_each(&self, now_ns: u64, mut visit: impl FnMut(&Group<S>, usize, &Found)) {
+        for group in self.groups() {
+            for index in 0..GROUP_SLOTS {
+                if let Some(found) = group.read(index, now_ns) {
+                    visit(group, index, &found);
+                }
+            }
+        }
+    }
+
+    fn find(&self, group: u32, key: &FlowKey, now_ns: u64) -> Option<FlowEntry> {
+        let group = self.groups().get(group as usize)?;
+        let found = (0..GROUP_SLOTS)
+            .filter_map(|index| group.read(index, now_ns))
+            .find(|found| found.key == *key)?;
+        Some(found.entry)
+    }
+
+    fn sweep(
+        &self,
+        layout: &Layout,
+        now_ns: u64,
+        may_free: impl Fn(&Found) -> bool,
+        mut visit: impl FnMut(&Found, bool),
+    ) {
+        self.for_each(now_ns, |group, index, found| {
+            let is_freed = may_free(found) && group.release(index, found);
+            visit(found, is_freed);
+        });
+        for group in self.groups() {
+            group.clear_marks(layout);
+        }
+    }
+}
+
+impl<S> Drop for Mapped<S> {
+    fn drop(&mut self) {
+        let length = self.groups * size_of::<Group<S>>();
+        // SAFETY: mapped by `new` with that length; no reference outlives `self`.
+        // A failure leaves the mapping to the end of the process.
+        let _ = unsafe { munmap(self.start.cast(), length) };
+    }
+}

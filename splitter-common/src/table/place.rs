@@ -1,0 +1,100 @@
+//! Where in the table a flow belongs.
+
+use super::{GROUP_FLOWS, GROUP_SLOTS, Slot, SlotV4, SlotV6};
+use crate::flow::{FlowKey, FlowKeyV4, FlowKeyV6};
+
+/// What the hash is keyed with; drawn at load, so that nobody outside can tell
+/// which flows meet in a group.
+pub type Seeds = [u64; 4];
+
+/// How flows are spread over the tables of both families; 40 bytes, a part of
+/// the settings map.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// Drawn at load.
+    pub seeds: Seeds,
+    /// Groups of the IPv4 table.
+    pub groups_v4: u32,
+    /// Groups of the IPv6 table.
+    pub groups_v6: u32,
+}
+
+/// A group, and the first slot of the home line within it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) group: u32,
+    pub(super) home: usize,
+}
+
+impl Layout {
+    /// For so many flows of each family.
+    pub const fn for_flows(flows: u32, seeds: Seeds) -> Self {
+        let groups = Self::groups_for(flows);
+        Self {
+            seeds,
+            groups_v4: groups,
+            groups_v6: groups,
+        }
+    }
+
+    /// How many groups a table for so many flows has.
+    pub const fn groups_for(flows: u32) -> u32 {
+        flows.div_ceil(GROUP_FLOWS)
+    }
+
+    /// The group of a flow, and the first slot of its home line.
+    pub fn place(&self, key: &FlowKey) -> (u32, usize) {
+        let Place { group, home } = match key {
+            FlowKey::V4(key) => self.place_v4(key),
+            FlowKey::V6(key) => self.place_v6(key),
+        };
+        (group, home)
+    }
+
+    #[inline(always)]
+    pub(super) const fn place_v4(&self, key: &FlowKeyV4) -> Place {
+        let [a, b, c, d] = self.seeds;
+        let addresses = product(key.source as u64, a, key.destination as u64, b);
+        let mixed = addresses.wrapping_add((key.ports as u64).wrapping_mul(c | 1));
+        place(mixed, d, self.groups_v4, SlotV4::LINE_SLOTS)
+    }
+
+    #[inline(always)]
+    pub(super) const fn place_v6(&self, key: &FlowKeyV6) -> Place {
+        let [a, b, c, d] = self.seeds;
+        // In halves of 32 bits: of a product's 64, the upper bits of a factor
+        // reach only the uppermost.
+        let mixed = halves(key.source[0], a, b)
+            .wrapping_add(halves(key.source[1], b, c))
+            .wrapping_add(halves(key.destination[0], c, d))
+            .wrapping_add(halves(key.destination[1], d, a))
+            .wrapping_add((key.ports as u64).wrapping_mul(a ^ c | 1));
+        place(mixed, d, self.groups_v6, SlotV6::LINE_SLOTS)
+    }
+}
+
+#[inline(always)]
+const fn halves(word: u64, low_seed: u64, high_seed: u64) -> u64 {
+    product(word & 0xffff_ffff, low_seed, word >> 32, high_seed)
+}
+
+#[inline(always)]
+const fn product(one: u64, one_seed: u64, other: u64, other_seed: u64) -> u64 {
+    one.wrapping_add(one_seed)
+        .wrapping_mul(other.wrapping_add(other_seed))
+}
+
+/// Folds, stirs, and takes the upper bits for the group and some below for the
+/// line. Without the second multiplication, neighbouring addresses meet under
+/// unlucky seeds.
+#[inline(always)]
+const fn place(mixed: u64, seed: u64, groups: u32, line_slots: usize) -> Place {
+    let stirred = (mixed ^ (mixed >> 32)).wrapping_mul(seed | 1);
+    let group = ((stirred >> 32) * groups as u64) >> 32;
+    let line = (stirred >> 24) as usize & (GROUP_SLOTS / line_slots - 1);
+    Place {
+        group: group as u32,
+        home: line * line_slots,
+    }
+}

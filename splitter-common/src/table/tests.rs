@@ -1,0 +1,165 @@
+//! What the tests of the table share: its memory on the host, and flows.
+
+mod flood;
+mod record;
+mod room;
+mod same;
+
+use super::*;
+use crate::flow::{FlowKeyV4, FlowKeyV6};
+use crate::packet::protocol;
+use std::collections::HashMap;
+use std::vec::Vec;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// The tables' memory on the host.
+pub(crate) struct Groups {
+    v4: Vec<GroupV4>,
+    v6: Vec<GroupV6>,
+}
+
+impl Groups {
+    pub(crate) fn new(layout: &Layout) -> Self {
+        Self {
+            v4: (0..layout.groups_v4).map(|_| Group::default()).collect(),
+            v6: (0..layout.groups_v6).map(|_| Group::default()).collect(),
+        }
+    }
+}
+
+impl Memory for Groups {
+    fn group_v4(&self, index: u32) -> Option<&GroupV4> {
+        self.v4.get(index as usize)
+    }
+
+    fn group_v6(&self, index: u32) -> Option<&GroupV6> {
+        self.v6.get(index as usize)
+    }
+
+    fn exchange(word: &Word, old: u64, new: u64) -> bool {
+        word.exchange(old, new)
+    }
+}
+
+/// A table that only counts packets.
+struct Bench {
+    layout: Layout,
+    groups: Groups,
+    config: Config,
+    now_ns: u64,
+    in_haste: bool,
+    untracked: u64,
+    evicted: u64,
+}
+
+impl Bench {
+    fn new(flows: u32, seed: u64) -> Self {
+        let layout = Layout::for_flows(flows, seeds(seed));
+        Self {
+            groups: Groups::new(&layout),
+            layout,
+            config: Config::default(),
+            now_ns: 1_000 * SECOND,
+            in_haste: false,
+            untracked: 0,
+            evicted: 0,
+        }
+    }
+
+    /// Counts a packet; how many of its flow were counted, 0 when it has no room.
+    fn packet(&mut self, key: &FlowKey) -> u64 {
+        let table = Table {
+            memory: &self.groups,
+            layout: &self.layout,
+        };
+        let Some(opened) = table.open(key, self.now_ns, &self.config, || self.in_haste) else {
+            self.untracked += 1;
+            return 0;
+        };
+        self.evicted += u64::from(opened.has_evicted);
+        let mut entry = opened.entry(self.now_ns);
+        entry.packets += 1;
+        opened.store(&entry, self.now_ns);
+        entry.packets
+    }
+
+    fn packets(&mut self, key: &FlowKey, count: u64) {
+        for _ in 0..count {
+            self.packet(key);
+        }
+    }
+
+    fn known(&self) -> HashMap<FlowKey, u64> {
+        let mut known = HashMap::new();
+        collect(&self.groups.v4, self.now_ns, &mut known);
+        collect(&self.groups.v6, self.now_ns, &mut known);
+        known
+    }
+
+    fn clear_marks(&self) {
+        for group in &self.groups.v4 {
+            group.clear_marks(&self.layout);
+        }
+    }
+}
+
+fn collect<S: Slot>(groups: &[Group<S>], now_ns: u64, known: &mut HashMap<FlowKey, u64>) {
+    for group in groups {
+        for index in 0..GROUP_SLOTS {
+            if let Some(found) = group.read(index, now_ns) {
+                let double = known.insert(found.key, found.entry.packets);
+                assert!(double.is_none(), "{:?} has two slots", found.key);
+            }
+        }
+    }
+}
+
+fn mixed(number: u64) -> u64 {
+    let z = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+fn seeds(seed: u64) -> Seeds {
+    [1, 2, 3, 4].map(|index| mixed(seed ^ index << 32))
+}
+
+/// A flow of chance.
+fn random_v4(number: u64) -> FlowKey {
+    let (one, other) = (mixed(number), mixed(!number));
+    v4(one as u32, (one >> 32) as u32, other as u32)
+}
+
+fn v4(source: u32, destination: u32, ports: u32) -> FlowKey {
+    FlowKey::V4(FlowKeyV4 {
+        source,
+        destination,
+        ports,
+        protocol: protocol::TCP.into(),
+    })
+}
+
+fn v6(host: u32, ports: u32) -> FlowKey {
+    let address = |last: u32| {
+        let mut bytes = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        bytes[12..].copy_from_slice(&last.to_be_bytes());
+        let half = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight"));
+        [half(0), half(8)]
+    };
+    FlowKey::V6(FlowKeyV6 {
+        source: address(host),
+        destination: address(1),
+        ports,
+        protocol: protocol::TCP.into(),
+    })
+}
+
+/// Clients one after the other to one server, as a site has them: the worst for
+/// a weak hash.
+fn sequential_v4(number: u32) -> FlowKey {
+    let source = (10 << 24 | number >> 6).to_be();
+    let port = 40_000 + (number & 63) * 2;
+    v4(source, 0x0a01_0001_u32.to_be(), (port << 16 | 443).to_be())
+}

@@ -1,0 +1,63 @@
+//! The stated load, and a flood.
+
+use super::*;
+
+#[test]
+fn at_the_stated_load_less_than_one_flow_in_a_hundred_is_untracked() {
+    const FLOWS: u32 = 1 << 16;
+    type Make = fn(u32) -> FlowKey;
+    let patterns: [Make; 4] = [
+        |number| random_v4(number.into()),
+        sequential_v4,
+        |number| v6(number >> 6, number & 63),
+        |number| v6(number.reverse_bits(), 80),
+    ];
+    for make in patterns {
+        for seed in 0..4 {
+            let mut bench = Bench::new(FLOWS, seed);
+            for number in 0..FLOWS {
+                // Protected, so that none gives way.
+                bench.packets(&make(number), PROTECTED_PACKETS);
+            }
+            let tracked = bench.known().len();
+            let share = 1.0 - tracked as f64 / f64::from(FLOWS);
+            assert!(share <= 0.01, "{:?}: {share}", make(0));
+            assert!(bench.untracked >= u64::from(FLOWS) - tracked as u64);
+            let counts_are_right = bench.known().values().all(|&count| count == 4);
+            assert!(counts_are_right, "no two flows share a slot");
+        }
+    }
+}
+
+#[test]
+fn a_flood_does_not_push_out_long_flows() {
+    for in_haste in [false, true] {
+        flood(in_haste);
+    }
+}
+
+fn flood(in_haste: bool) {
+    const LONG: u64 = 1_000;
+    let mut bench = Bench::new(1 << 14, 7);
+    bench.in_haste = in_haste;
+    let long: Vec<_> = (0..LONG).map(|n| random_v4(n << 40)).collect();
+    long.iter().for_each(|key| bench.packets(key, 50));
+    let mut misjudged = 0;
+    for number in 0..1_000_000 {
+        bench.packet(&random_v4(number));
+        bench.now_ns += 1_000;
+        if number % 64 == 0 {
+            bench.packet(&long[(number / 64 % LONG) as usize]);
+        }
+        // Somebody's short flow in the midst of it: never taken for long.
+        if number % 1_000 == 0 {
+            let short = random_v4(!number);
+            misjudged += (0..10).filter(|_| bench.packet(&short) > 10).count();
+        }
+    }
+    let known = bench.known();
+    let kept = long.iter().filter(|key| known.get(*key) >= Some(&65));
+    assert!(kept.count() as u64 >= LONG * 99 / 100);
+    assert_eq!(misjudged, 0);
+    assert!(bench.evicted > 900_000);
+}

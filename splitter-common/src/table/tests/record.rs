@@ -1,0 +1,124 @@
+//! What a record keeps of a flow, and the short cut of steady packets.
+
+use super::*;
+use crate::classify::classify;
+use crate::config::Unit;
+use crate::drain::ServiceTime;
+use crate::packet::TcpFlags;
+use proptest::prelude::*;
+
+fn entries() -> impl Strategy<Value = FlowEntry> {
+    let counts = (1u64..1 << 42, 1u64..1 << 50, 0u32..40, 0u32..40);
+    let times = (
+        0u64..1 << 40,
+        0u64..20_000_000_000,
+        0u64..20_000_000_000,
+        0u64..4,
+    );
+    (counts, times).prop_map(|((packets, bytes, p, b), (first, drain, waited, flags))| {
+        let now = NOW_NS;
+        FlowEntry {
+            packets: (packets >> p).max(1),
+            bytes: (bytes >> b).max(1),
+            first_seen_ns: now - first,
+            last_seen_ns: now,
+            drained_ns: now + drain,
+            long_since_ns: if waited % 2 == 0 { 0 } else { now - waited },
+            flags,
+        }
+    })
+}
+
+const NOW_NS: u64 = 400_000 * SECOND + 123_456_789;
+
+proptest! {
+    #[test]
+    fn what_is_packed_is_what_was_known(entry in entries(), later_ns in 0u64..80_000 * SECOND) {
+        const UNIT: u64 = 1 << 16;
+        const MOMENT: u64 = 1 << 24;
+        let record = Record::default();
+        let owner = Owner::of(&random_v4(1));
+        record.pack(owner, &entry, NOW_NS);
+        prop_assert_eq!(record.owner().differs(owner), 0);
+        let found = record.unpack(record.owner(), NOW_NS + later_ns);
+
+        prop_assert_eq!(found.packets, entry.packets.min((1 << 40) - 1));
+        prop_assert_eq!(found.bytes, entry.bytes.min((1 << 48) - 1));
+        prop_assert_eq!(found.class(), entry.class());
+        prop_assert_eq!(found.flags, entry.flags);
+        prop_assert!(found.last_seen_ns <= NOW_NS && NOW_NS - found.last_seen_ns < MOMENT);
+        prop_assert!(entry.first_seen_ns - found.first_seen_ns < 1_024);
+        let is_narrow = !record.owner().is_wide();
+        prop_assert_eq!(is_narrow, entry.tunnel() == Tunnel::Short && entry.packets < 1 << 20 && entry.bytes < 1 << 28);
+        if is_narrow {
+            // Never early, and late by a unit at the most.
+            prop_assert!(found.drained_ns + UNIT >= entry.drained_ns);
+            prop_assert!(entry.drained_ns == NOW_NS || found.drained_ns >= entry.drained_ns);
+            prop_assert!(found.drained_ns <= entry.drained_ns + UNIT);
+            if entry.class() == Class::Long {
+                prop_assert!(entry.long_since_ns.abs_diff(found.long_since_ns) <= UNIT);
+            }
+        }
+    }
+
+    /// A coarse clock lags behind the precise one that a packet was timed by.
+    #[test]
+    fn a_lagging_clock_makes_no_drain_earlier(now_ns in NOW_NS..NOW_NS + SECOND, lag_ns in 0u64..20_000_000, drain_ns in 0u64..SECOND) {
+        let record = Record::default();
+        let entry = FlowEntry {
+            packets: 50,
+            bytes: 50_000,
+            first_seen_ns: now_ns,
+            last_seen_ns: now_ns,
+            drained_ns: now_ns + drain_ns,
+            long_since_ns: now_ns,
+            flags: 0,
+        };
+        record.pack(Owner::of(&random_v4(1)), &entry, now_ns);
+        let found = record.unpack(record.owner(), now_ns - lag_ns);
+        prop_assert!(found.drained_ns + (1 << 16) >= entry.drained_ns);
+        prop_assert!(found.drained_ns <= entry.drained_ns + (1 << 16));
+        prop_assert!(found.long_since_ns.abs_diff(now_ns) <= 1 << 16);
+        prop_assert!(found.first_seen_ns.abs_diff(now_ns) < 1_024);
+    }
+
+    /// The short cut says and keeps what the whole policy would.
+    #[test]
+    fn a_steady_packet_is_counted_as_classify_would(
+        entry in entries(),
+        later_ns in 0u64..40 * SECOND,
+        bytes in 60u64..70_000,
+        segments in 1u64..45,
+        threshold in 1u64..1 << 21,
+        in_bytes: bool,
+        long_rate in 0u64..2,
+    ) {
+        let config = Config {
+            threshold,
+            unit: if in_bytes { Unit::BYTES } else { Unit::PACKETS },
+            long_service: ServiceTime::from_bits_per_second(long_rate * 100_000_000),
+            ..Config::default()
+        };
+        let packet = FlowPacket { segments, bytes, flags: TcpFlags(0x10) };
+        // Counts that saturate are another matter.
+        prop_assume!(entry.packets < 1 << 39 && entry.bytes < 1 << 47);
+        let name = Owner::of(&random_v4(1));
+        let (steady, whole) = (Record::default(), Record::default());
+        steady.pack(name, &entry, NOW_NS);
+        whole.pack(name, &entry, NOW_NS);
+        let now_ns = NOW_NS + later_ns;
+        let opened = |record| Opened { record, owner: Record::owner(record), is_new: false, has_evicted: false };
+        let (mut tunnels, mut tunnels_whole) = (Tunnels::default(), Tunnels::default());
+        if let Some(said) = opened(&steady).count_steady(packet, &config, &mut tunnels, now_ns) {
+            let opened = opened(&whole);
+            let mut entry = opened.entry(now_ns);
+            let verdict = classify(&mut entry, packet, &config, &mut tunnels_whole, now_ns);
+            opened.store(&entry, now_ns);
+            prop_assert_eq!(said, (verdict.class, verdict.tunnel));
+            prop_assert_eq!((verdict.start, verdict.moved, verdict.completed_ns), (None, None, None));
+            prop_assert!(!verdict.became_long);
+            prop_assert_eq!(tunnels, tunnels_whole);
+            prop_assert_eq!(steady.unpack(steady.owner(), now_ns), whole.unpack(whole.owner(), now_ns));
+        }
+    }
+}
