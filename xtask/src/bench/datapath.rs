@@ -2,14 +2,18 @@
 
 use std::{collections::BTreeMap, process::ExitCode};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 use super::{Arguments, Measurement, Medians, rounded};
 use crate::project::Project;
 
 pub(crate) fn task(project: &Project, arguments: &Arguments) -> Result<ExitCode> {
-    let medians = Measurement::run(project, "datapath")?.medians(GROUP)?;
-    arguments.print(&costs(&medians)?, table)?;
+    let measurement = Measurement::run(project, "datapath")?;
+    let mut costs = costs(&measurement.medians(GROUP)?)?;
+    let shares: BTreeMap<String, f64> = serde_json::from_str(&measurement.note(SHARES)?)
+        .with_context(|| format!("{SHARES} is not the benchmark's"))?;
+    costs.extend(shares);
+    arguments.print(&costs, table)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -36,6 +40,10 @@ fn costs(medians: &Medians) -> Result<BTreeMap<String, f64>> {
 }
 
 fn table(costs: &BTreeMap<String, f64>) -> String {
+    let (shares, costs): (BTreeMap<_, _>, BTreeMap<_, _>) = costs
+        .iter()
+        .map(|(name, figure)| (name.clone(), *figure))
+        .partition(|(name, _)| name.ends_with(PERCENT));
     let width = costs.keys().map(String::len).max().unwrap_or_default();
     let line =
         |name: &str, ns: f64| format!("{:width$}  {ns:>8.2}\n", name.trim_end_matches("_ns"));
@@ -43,11 +51,21 @@ fn table(costs: &BTreeMap<String, f64>) -> String {
     let (bare, above): (Vec<_>, Vec<_>) = costs.iter().partition(|(name, _)| **name == bare_pass);
     let lines = |of: Vec<(&String, &f64)>| of.into_iter().map(|(n, ns)| line(n, *ns)).collect();
     let [bare, above]: [String; 2] = [lines(bare), lines(above)];
-    format!("ns a packet\n{bare}\nns a packet above the bare pass\n{above}")
+    let share = |(name, percent): (&String, &f64)| {
+        let name = name.trim_end_matches(PERCENT).replace('_', " ");
+        format!("{name}: {percent:.2} %\n")
+    };
+    let shares: String = shares.iter().map(share).collect();
+    format!("ns a packet\n{bare}\nns a packet above the bare pass\n{above}\n{shares}")
 }
 
 /// Criterion's group, whose benchmarks are the keys of the result without `_ns`.
 const GROUP: &str = "datapath";
+
+/// What the benchmark notes besides: shares of flows or packets.
+const SHARES: &str = "table_shares.json";
+
+const PERCENT: &str = "_percent";
 
 const BARE_PASS: &str = "bare_pass";
 
@@ -57,7 +75,14 @@ const REQUIRED: &[&str] = &[
     "new_flow",
     "non_tcp",
     "ipv6_known",
+    "new_flow_cached",
+    "random_1m",
+    "flood",
     "lru_hash_known",
+    "lru_hash_ipv6_known",
+    "lru_hash_new_flow",
+    "lru_hash_random_1m",
+    "lru_hash_flood",
 ];
 
 #[cfg(test)]
@@ -75,6 +100,9 @@ mod tests {
         assert_eq!(costs["known_flow_ns"], 9.0);
         assert_eq!(costs["known_dscp_flow_ns"], 12.5);
         assert!(table(&costs).starts_with("ns a packet\nbare_pass "));
+
+        let shares = BTreeMap::from([("flood_long_kept_percent".to_owned(), 99.98)]);
+        assert!(table(&shares).ends_with("\nflood long kept: 99.98 %\n"));
     }
 
     #[test]

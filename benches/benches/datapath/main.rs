@@ -12,11 +12,15 @@
 //! | `known_flow` | a flow in the long tunnel, the steady state of bulk traffic |
 //! | `known_short_flow` | a flow below its threshold |
 //! | `known_short_flow_rated` | the same, its full packets put into the modelled queue of a short tunnel of known rate, which takes the precise clock |
-//! | `new_flow` | each packet the first of its flow, in a full table of the default size: an eviction, an insertion, the precise clock |
+//! | `new_flow` | each packet the first of its flow, in a full table of the default size: an eviction, an insertion |
+//! | `new_flow_cached` | the same in a table for 32,768 flows, which the processor's cache holds |
+//! | `random_1m` | each packet of one of 2^20 flows, by chance, in a table of the default size |
+//! | `flood` | each packet the first of a flow of chance, but every 64th of one of 10,000 long flows |
 //! | `non_tcp` | a UDP datagram, which passes untreated |
 //! | `ipv6_known` | `known_flow` over IPv6 |
 //! | `lru_hash_known` | the peer: parse and count per flow in a plain `LRU_HASH` |
 //! | `lru_hash_ktime_known` | the peer with the time of the last packet |
+//! | `lru_hash_ipv6_known`, `lru_hash_new_flow`, `lru_hash_new_flow_cached`, `lru_hash_random_1m`, `lru_hash_flood` | the peer in the other cases |
 //!
 //! The peers are what one would write first, and what a comparable program
 //! costs at the least: they know no classes, set no marks and never decide.
@@ -29,13 +33,19 @@
 //! group `yardstick/` tells how much it is (`renew_*` less `bare_pass`), and
 //! what the program that ships, bit for bit, takes of a flow whose packets
 //! carry its mark already (`shipped_known_flow_marked`).
+//!
+//! `table_shares.json` in the target's temporary directory tells what became of
+//! flows: how many long ones ten million packets of the flood left as they were,
+//! and how many of 2^20 flows found no room.
 
 #[allow(dead_code, reason = "the tests use the other part of it")]
-#[path = "../../splitter-agent/tests/support/loaded.rs"]
+#[path = "../../../splitter-agent/tests/support/loaded.rs"]
 mod loaded;
 #[allow(dead_code, reason = "the tests use the other part of it")]
-#[path = "../../splitter-common/tests/support/mod.rs"]
+#[path = "../../../splitter-common/tests/support/mod.rs"]
 mod support;
+
+mod shares;
 
 use std::time::Duration;
 
@@ -55,11 +65,18 @@ use splitter_common::flow::{Class, Tunnel};
 use splitter_common::packet::Refusal;
 use support::packet::{Packet, Upper};
 
-static YARDSTICK: &[u8] = include_bytes_aligned!("../bpf/yardstick.o");
-static SHIPPED: &[u8] = include_bytes_aligned!("../../splitter-agent/bpf/splitter.o");
+static YARDSTICK: &[u8] = include_bytes_aligned!("../../bpf/yardstick.o");
+static SHIPPED: &[u8] = include_bytes_aligned!("../../../splitter-agent/bpf/splitter.o");
 
 /// The configuration's default.
 const TABLE_SIZE: u32 = 1 << 20;
+
+/// A flow that sends more than some 170,000 full segments in the short tunnel
+/// takes a slower path.
+const SHORT_RUNS: u32 = 100_000;
+
+/// Of which the processor's cache holds all.
+const CACHED_TABLE_SIZE: u32 = 1 << 15;
 
 /// Below this the system call itself, a microsecond or two, would show.
 const FEWEST_RUNS: u64 = 100_000;
@@ -67,18 +84,39 @@ const FEWEST_RUNS: u64 = 100_000;
 fn datapath(criterion: &mut Criterion) {
     require!(Root);
     let mut group = group(criterion, "datapath");
+    shares::write();
+    let floods = [
+        ("flood", "split_flood", "split_long_flows"),
+        ("lru_hash_flood", "lru_hash_flood", "lru_hash_long_flows"),
+    ];
+    for (name, program, long_flows) in floods {
+        let mut fresh = loaded(YARDSTICK, &[program, long_flows]);
+        shares::warm_up(&mut fresh, &[long_flows]);
+        Case::new(name, program).measure(&mut group, &mut fresh);
+    }
     let mut yardstick = loaded(
         YARDSTICK,
         &[
             "bare_pass",
             "lru_hash",
             "lru_hash_ktime",
+            "lru_hash_random",
             "split_unmarked",
-            "split_new_flow",
+            "split_random",
         ],
     );
     for case in cases() {
         case.measure(&mut group, &mut yardstick);
+    }
+    drop(yardstick);
+    let names = ["new_flow", "lru_hash_new_flow"];
+    let names_cached = ["new_flow_cached", "lru_hash_new_flow_cached"];
+    for (names, table_size) in [(names, TABLE_SIZE), (names_cached, CACHED_TABLE_SIZE)] {
+        let programs = ["lru_hash_new_flow", "split_new_flow"];
+        let mut fresh = loaded_with_room(YARDSTICK, &programs, table_size);
+        for case in new_flows(names, table_size) {
+            case.measure(&mut group, &mut fresh);
+        }
     }
     group.finish();
 }
@@ -86,7 +124,12 @@ fn datapath(criterion: &mut Criterion) {
 fn yardstick(criterion: &mut Criterion) {
     require!(Root);
     let mut group = group(criterion, "yardstick");
-    let renewals = ["renew_unmarked", "renew_new_flow"];
+    let renewals = [
+        "renew_unmarked",
+        "renew_new_flow",
+        "renew_random",
+        "renew_flood",
+    ];
     let mut yardstick = loaded(YARDSTICK, &renewals);
     for program in renewals {
         Case::new(program, program).measure(&mut group, &mut yardstick);
@@ -132,12 +175,14 @@ fn cases() -> Vec<Case> {
             counts: Some(short),
             config: never_long,
             frame: from_port(1, full_segment()),
+            runs_of_a_flow: SHORT_RUNS,
             ..Case::new("known_short_flow", "split_unmarked")
         },
         Case {
             counts: Some(short),
             config: rated,
             frame: from_port(2, full_segment()),
+            runs_of_a_flow: SHORT_RUNS,
             ..Case::new("known_short_flow_rated", "split_unmarked")
         },
         Case {
@@ -153,10 +198,35 @@ fn cases() -> Vec<Case> {
         Case::new("lru_hash_known", "lru_hash"),
         Case::new("lru_hash_ktime_known", "lru_hash_ktime"),
         Case {
+            frame: segment_v6.bytes(),
+            ..Case::new("lru_hash_ipv6_known", "lru_hash")
+        },
+        Case {
+            // Until every flow has come several times.
+            runs_before: 8 * TABLE_SIZE,
+            ..Case::new("random_1m", "split_random")
+        },
+        Case {
+            runs_before: 8 * TABLE_SIZE,
+            ..Case::new("lru_hash_random_1m", "lru_hash_random")
+        },
+    ]
+}
+
+/// Each packet the first of its flow, in tables for so many flows.
+fn new_flows(names: [&'static str; 2], table_size: u32) -> [Case; 2] {
+    let [ours, peer] = names;
+    // Until the table is full and each new flow takes another's place.
+    let runs_before = 4 * table_size;
+    [
+        Case {
             counts: Some(|counters| counters.events(FlowEvent::Started)),
-            // Until the table is full and each new flow evicts another.
-            runs_before: 2 * TABLE_SIZE,
-            ..Case::new("new_flow", "split_new_flow")
+            runs_before,
+            ..Case::new(ours, "split_new_flow")
+        },
+        Case {
+            runs_before,
+            ..Case::new(peer, "lru_hash_new_flow")
         },
     ]
 }
@@ -168,6 +238,8 @@ struct Case {
     config: Config,
     frame: Vec<u8>,
     runs_before: u32,
+    /// After which the next port makes it another.
+    runs_of_a_flow: u32,
     /// What rises by one with each packet, if it is the case that is meant.
     counts: Option<fn(&Counters) -> u64>,
 }
@@ -184,6 +256,7 @@ impl Case {
             },
             frame: full_segment().bytes(),
             runs_before: 1_000,
+            runs_of_a_flow: u32::MAX,
             counts: None,
         }
     }
@@ -209,9 +282,18 @@ impl Case {
     /// CPU time of `iterations` packets, taken over more of them if they are few.
     fn time(&self, loaded: &Loaded, frame: &mut [u8], iterations: u64) -> Duration {
         let runs = u32::try_from(iterations.max(FEWEST_RUNS)).expect("no sample is so long");
-        let started = thread_time();
-        self.run(loaded, frame, runs);
-        let elapsed = thread_time() - started;
+        let mut elapsed = Duration::ZERO;
+        let mut left = runs;
+        while left > 0 {
+            let some = left.min(self.runs_of_a_flow);
+            if self.runs_of_a_flow < u32::MAX {
+                next_port(frame);
+            }
+            let started = thread_time();
+            self.run(loaded, frame, some);
+            elapsed += thread_time() - started;
+            left -= some;
+        }
         elapsed.mul_f64(iterations as f64 / f64::from(runs))
     }
 
@@ -229,7 +311,11 @@ impl Case {
 }
 
 fn loaded(object: &[u8], programs: &[&str]) -> Loaded {
-    let mut loaded = Loaded::new(object, TABLE_SIZE);
+    loaded_with_room(object, programs, TABLE_SIZE)
+}
+
+fn loaded_with_room(object: &[u8], programs: &[&str], table_size: u32) -> Loaded {
+    let mut loaded = Loaded::new(object, table_size);
     programs.iter().for_each(|name| loaded.load_xdp(name));
     loaded
 }
@@ -254,6 +340,13 @@ fn from_port(port: u16, packet: Packet) -> Vec<u8> {
         option_bytes: 0,
     };
     Packet { upper, ..packet }.bytes()
+}
+
+/// Goes on to another flow: raises the source port of a frame without options.
+fn next_port(frame: &mut [u8]) {
+    const SOURCE_PORT: std::ops::Range<usize> = 34..36;
+    let port = u16::from_be_bytes([frame[SOURCE_PORT.start], frame[SOURCE_PORT.start + 1]]);
+    frame[SOURCE_PORT].copy_from_slice(&port.wrapping_add(2).to_be_bytes());
 }
 
 fn marked_long(packet: Packet) -> Vec<u8> {
