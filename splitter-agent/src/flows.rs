@@ -173,14 +173,16 @@ pub fn sweep(
     let now_ns = monotonic_ns();
     let idle_timeout_ns = dataplane.policy()?.idle_timeout_ns;
     let mut swept = Swept::default();
-    dataplane.tables()?.sweep(now_ns, idle_timeout_ns, |found, is_freed| {
-        if is_freed {
-            swept.freed += 1;
-            ended(&found.entry);
-        } else {
-            swept.census.count(found, now_ns, idle_timeout_ns);
-        }
-    });
+    dataplane
+        .tables()?
+        .sweep(now_ns, idle_timeout_ns, |found, is_freed| {
+            if is_freed {
+                swept.freed += 1;
+                ended(&found.entry);
+            } else {
+                swept.census.count(found, now_ns, idle_timeout_ns);
+            }
+        });
     let counters = dataplane.counters()?;
     swept.restarted =
         counters.events(FlowEvent::RestartedIdle) + counters.events(FlowEvent::RestartedSyn);

@@ -7,6 +7,7 @@
 mod detach;
 mod down;
 mod error;
+mod loaded;
 mod lock;
 mod others;
 mod place;
@@ -20,6 +21,7 @@ use splitter_common::config::Config as Policy;
 
 use self::detach::Undo;
 pub use self::error::InstanceError;
+use self::loaded::Loaded;
 pub use self::lock::Lock;
 pub use self::plan::{Attachment, AttachmentAction, Plan, PolicyAction, ProgramAction};
 pub use self::state::{Owner, State};
@@ -121,8 +123,9 @@ impl Instance {
         // What is half-way is no difference.
         let _changing = self.changing.lock().await;
         let interfaces = self.netlink.interfaces().await?;
-        let dataplane = self.open()?;
-        self.plan_with(&interfaces, dataplane.as_ref()).await
+        let state = State::read(&self.config.instance_dir())?;
+        let loaded = self.loaded(state.as_ref())?;
+        self.plan_with(&interfaces, &loaded).await
     }
 
     /// Brings the instance up, or what is missing of it. All or nothing.
@@ -133,26 +136,38 @@ impl Instance {
         let _changing = self.changing.lock().await;
         let found = State::read(&self.config.instance_dir())?;
         let interfaces = self.netlink.interfaces().await?;
-        let existing = self.open()?;
-        let plan = self.plan_with(&interfaces, existing.as_ref()).await?;
-        let is_new = existing.is_none();
+        let loaded = self.loaded(found.as_ref())?;
+        let plan = self.plan_with(&interfaces, &loaded).await?;
+        let is_new = matches!(loaded, Loaded::Nothing);
         // What `up` was asked for stays, whoever watches it meanwhile.
         let owner = match &found {
             Some(state) if !is_new && owner == Owner::Run => state.owner,
             _ => owner,
         };
-        // Written before anything is changed, for `down` after a crash.
+        let directory = self.config.instance_dir();
         let state = State::new(owner, &self.config, &self.object, plan.routes.placement);
+        // Written before anything is changed, for `down` after a crash.
         let on_the_way = state.coming_from(found.as_ref());
-        on_the_way.write(&self.config.instance_dir())?;
-
-        let mut dataplane = match existing {
-            Some(dataplane) => dataplane,
-            None => self.load(plan.policy).or_else(|error| {
-                State::remove(&self.config.instance_dir())?;
+        on_the_way
+            .clone()
+            .with_object_of(&loaded)
+            .write(&directory)?;
+        let mut dataplane = match loaded {
+            Loaded::Current(dataplane) => *dataplane,
+            Loaded::Nothing => self.load(plan.policy).or_else(|error| {
+                State::remove(&directory)?;
+                Err(error)
+            })?,
+            Loaded::OtherBuild { .. } => self.replace(plan.policy).or_else(|error| {
+                match &found {
+                    Some(found) => found.write(&directory)?,
+                    None => State::remove(&directory)?,
+                }
                 Err(error)
             })?,
         };
+        // From here on these are the programs, whatever fails.
+        on_the_way.write(&directory)?;
         let mut undo = Undo {
             pins: is_new.then(|| self.pins.clone()),
             attached: Vec::new(),
@@ -164,7 +179,7 @@ impl Instance {
         {
             Ok(attached) => {
                 // What is no longer anywhere else is looked for there in vain, at worst.
-                if let Err(error) = state.write(&self.config.instance_dir()) {
+                if let Err(error) = state.write(&directory) {
                     tracing::warn!(%error, "the state file names places that are empty by now");
                 }
                 Ok(BroughtUp {
@@ -177,8 +192,12 @@ impl Instance {
             Err(error) => {
                 self.undo(undo, &dataplane).await;
                 match found {
-                    Some(found) if !is_new => found.write(&self.config.instance_dir())?,
-                    _ => State::remove(&self.config.instance_dir())?,
+                    Some(found) if !is_new => {
+                        let object = self.object.digest();
+                        State { object, ..found }.write(&directory)?;
+                    }
+                    None if !is_new => {}
+                    _ => State::remove(&directory)?,
                 }
                 Err(error)
             }
@@ -214,13 +233,15 @@ impl Instance {
     async fn plan_with(
         &self,
         interfaces: &Interfaces,
-        dataplane: Option<&Dataplane>,
+        loaded: &Loaded,
     ) -> Result<Plan, InstanceError> {
         others::check(&self.config)?;
         let state = State::read(&self.config.instance_dir())?;
         let previous = state.as_ref().map(State::footprints).unwrap_or_default();
         // Of an instance that is not up nothing is placed, whatever a crash has left.
-        let placed = state.as_ref().filter(|_| dataplane.is_some());
+        let placed = state
+            .as_ref()
+            .filter(|_| !matches!(loaded, Loaded::Nothing));
         let placement = self.placement_with(placed);
         let routes = routes::plan_placed(&self.netlink, &self.config, placement, &previous).await?;
         let mut policy = policy_settings(
@@ -228,16 +249,15 @@ impl Instance {
             self.smallest_lan_mtu(interfaces)?,
             routes.matching == DscpMatch::Dscp,
         );
-        if let Some(dataplane) = dataplane {
+        if let Loaded::Current(dataplane) = loaded {
             self.keep_automatic_threshold(&mut policy, &dataplane.policy()?);
         }
         plan::assemble(
             &plan::Inputs {
                 config: &self.config,
                 interfaces,
-                dataplane,
-                object: &self.object,
-                state: state.as_ref(),
+                loaded,
+                pins: &self.pins,
                 policy,
             },
             routes,
@@ -267,12 +287,25 @@ impl Instance {
     }
 
     fn load(&self, policy: Policy) -> Result<Dataplane, InstanceError> {
-        let options = LoadOptions {
+        let options = self.load_options(policy);
+        Ok(Dataplane::load(&self.object, &self.pins, &options)?)
+    }
+
+    fn replace(&self, policy: Policy) -> Result<Dataplane, InstanceError> {
+        let options = self.load_options(policy);
+        let dataplane = Dataplane::replace(&self.object, &self.pins, &options)?;
+        tracing::warn!(
+            "replaced the kernel programs of another build or log level; all flows start afresh as short"
+        );
+        Ok(dataplane)
+    }
+
+    fn load_options(&self, policy: Policy) -> LoadOptions {
+        LoadOptions {
             table_size: self.config.flows.table_size.get(),
             packet_log: self.config.packet_log,
             policy,
-        };
-        Ok(Dataplane::load(&self.object, &self.pins, &options)?)
+        }
     }
 
     async fn apply(

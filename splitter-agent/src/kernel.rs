@@ -11,6 +11,7 @@ mod load;
 mod names;
 mod object;
 mod pins;
+mod replace;
 mod settings;
 mod shapes;
 mod tables;

@@ -137,7 +137,7 @@ pub fn frozen(changes: &[KeyChange]) -> Vec<String> {
 const MOVES: &str =
     "end the agent (and run `splitter down`) under the old value, then start it under the new one";
 const TABLE: &str = "the table would be made anew: end the agent and run `splitter down`, then start it again; flows start afresh as short";
-const PROGRAM: &str = "another build of the program is needed: end the agent and run `splitter down`, then start it again; flows start afresh as short";
+const PROGRAM: &str = "another build of the program is needed: end the agent, then start it again; flows start afresh as short";
 const ENDPOINT: &str = "end the agent and start it again";
 
 /// Each key once, in the order of the documented example.

@@ -26,8 +26,7 @@ impl Instance {
         let routes = self.remove_routes(&footprints).await;
         let linked = self.pins.linked_interfaces().unwrap_or_default();
         // After a crash there may be pins without a program that can be opened.
-        let dataplane = Dataplane::open(&self.pins).ok().flatten();
-        let program_id = dataplane.and_then(|it| it.program_id().ok());
+        let program_id = Dataplane::pinned_program_id(&self.pins).ok();
         let mut removed: Vec<String> = linked
             .iter()
             .map(|interface| format!("XDP program on {interface}"))

@@ -62,11 +62,6 @@ pub enum InstanceError {
         /// The reason.
         source: io::Error,
     },
-    /// What is loaded was built from something else.
-    #[error(
-        "the loaded kernel programs are of another build or log level than this agent's: run `splitter down`, then start again; flows start afresh as short"
-    )]
-    OtherBuild,
     /// The table size cannot change while the table is in use.
     #[error(
         "flows.table_size cannot change from {loaded} to {wanted} while the table is in use: run `splitter down` first"
@@ -123,10 +118,7 @@ impl InstanceError {
     /// Whether something that is not ours, or another instance, is in the way.
     pub fn is_conflict(&self) -> bool {
         match self {
-            Self::Running { .. }
-            | Self::OtherInstance { .. }
-            | Self::OtherBuild
-            | Self::OtherTableSize { .. } => true,
+            Self::Running { .. } | Self::OtherInstance { .. } | Self::OtherTableSize { .. } => true,
             Self::Kernel(error) => matches!(error, KernelError::Busy { .. }),
             Self::PlanRoutes(error) => matches!(error, routes::PlanError::Conflicts(_)),
             _ => false,

@@ -6,9 +6,9 @@ use serde::Serialize;
 use splitter_common::config::Config as Policy;
 use splitter_common::table::{GROUP_FLOWS, GroupV4, GroupV6, Layout};
 
-use super::{InstanceError, State, attached_mode};
+use super::{InstanceError, Loaded, attached_mode};
 use crate::config::{AttachMode, Config, Family, InterfaceName};
-use crate::kernel::{AttachedMode, Dataplane, KernelError, Object, OtherProgram};
+use crate::kernel::{AttachedMode, Dataplane, KernelError, OtherProgram, Pins};
 use crate::netlink::Interfaces;
 use crate::routes;
 
@@ -37,6 +37,8 @@ pub enum ProgramAction {
     Keep,
     /// They are loaded and pinned.
     Load,
+    /// Those of another build or log level are replaced where they are; flows start afresh.
+    Replace,
 }
 
 /// What happens to the settings of the kernel programs.
@@ -97,17 +99,17 @@ impl Plan {
 pub(super) struct Inputs<'a> {
     pub(super) config: &'a Config,
     pub(super) interfaces: &'a Interfaces,
-    pub(super) dataplane: Option<&'a Dataplane>,
-    pub(super) object: &'a Object,
-    pub(super) state: Option<&'a State>,
+    pub(super) loaded: &'a Loaded,
+    pub(super) pins: &'a Pins,
     pub(super) policy: Policy,
 }
 
 pub(super) fn assemble(inputs: &Inputs<'_>, routes: routes::Plan) -> Result<Plan, InstanceError> {
-    let (program, settings) = match inputs.dataplane {
-        None => (ProgramAction::Load, PolicyAction::Write),
-        Some(dataplane) => {
-            check_compatible(inputs, dataplane)?;
+    let (program, settings) = match inputs.loaded {
+        Loaded::Nothing => (ProgramAction::Load, PolicyAction::Write),
+        Loaded::OtherBuild { .. } => (ProgramAction::Replace, PolicyAction::Write),
+        Loaded::Current(dataplane) => {
+            check_table_size(inputs, dataplane)?;
             let same = dataplane.policy()? == inputs.policy;
             (
                 ProgramAction::Keep,
@@ -129,14 +131,8 @@ pub(super) fn assemble(inputs: &Inputs<'_>, routes: routes::Plan) -> Result<Plan
     })
 }
 
-/// What is loaded can be adopted only if it is what would be loaded.
-fn check_compatible(inputs: &Inputs<'_>, dataplane: &Dataplane) -> Result<(), InstanceError> {
-    if inputs
-        .state
-        .is_some_and(|state| state.object != inputs.object.digest())
-    {
-        return Err(InstanceError::OtherBuild);
-    }
+/// A table cannot grow or shrink while flows are in it.
+fn check_table_size(inputs: &Inputs<'_>, dataplane: &Dataplane) -> Result<(), InstanceError> {
     let (loaded, wanted) = (
         dataplane.table_capacity(Family::V4)?,
         inputs.config.flows.table_size.get(),
@@ -151,10 +147,15 @@ fn attachments(inputs: &Inputs<'_>) -> Result<Vec<Attachment>, InstanceError> {
     let Inputs {
         config,
         interfaces,
-        dataplane,
+        loaded,
+        pins,
         ..
     } = *inputs;
-    let program_id = dataplane.map(Dataplane::program_id).transpose()?;
+    let program_id = match loaded {
+        Loaded::Nothing => None,
+        Loaded::Current(dataplane) => Some(dataplane.program_id()?),
+        Loaded::OtherBuild { program_id, .. } => Some(*program_id),
+    };
     let mut attachments = Vec::new();
     for name in &config.lan {
         let interface = interfaces.named(name)?;
@@ -178,10 +179,8 @@ fn attachments(inputs: &Inputs<'_>) -> Result<Vec<Attachment>, InstanceError> {
             mode: config.attach,
         });
     }
-    let linked = dataplane
-        .map(|it| it.pins().linked_interfaces())
-        .transpose();
-    for name in linked.ok().flatten().unwrap_or_default() {
+    let linked = program_id.and_then(|_| pins.linked_interfaces().ok());
+    for name in linked.unwrap_or_default() {
         let Ok(interface) = InterfaceName::try_from(name) else {
             continue;
         };
@@ -210,6 +209,11 @@ impl fmt::Display for Plan {
             ProgramAction::Load => writeln!(
                 f,
                 "+ load the kernel programs; the flow tables take {} MiB",
+                self.table_bytes.div_ceil(1 << 20)
+            )?,
+            ProgramAction::Replace => writeln!(
+                f,
+                "~ replace the kernel programs of another build or log level, without a gap; flows start afresh as short, and the flow tables take {} MiB",
                 self.table_bytes.div_ceil(1 << 20)
             )?,
         }

@@ -104,20 +104,39 @@ impl Pins {
         Ok(())
     }
 
+    /// Where the pins of what is to come lie until they take the place of these.
+    pub(super) fn staged(&self) -> Self {
+        Self {
+            bpffs: self.bpffs.clone(),
+            root: self.root.join("next"),
+        }
+    }
+
+    /// Removes these pins, and nothing above them.
+    pub(super) fn discard(&self) -> Result<(), KernelError> {
+        remove_all(&self.root)
+    }
+
+    /// Puts the program and the maps of `staged` in the place of these; links stay.
+    ///
+    /// # Errors
+    /// When a pin cannot be moved.
+    pub(super) fn adopt(&self, staged: &Self) -> Result<(), KernelError> {
+        let (maps, earlier) = (self.root.join("maps"), self.root.join("earlier"));
+        remove_all(&earlier)?;
+        rename(&maps, &earlier)?;
+        rename(&staged.root.join("maps"), &maps)?;
+        rename(&staged.program(), &self.program())?;
+        remove_all(&earlier)?;
+        staged.discard()
+    }
+
     /// Removes every pin; what is attached only through them is detached.
     ///
     /// # Errors
     /// When a pin cannot be removed. No pins at all is not an error.
     pub fn remove(&self) -> Result<(), KernelError> {
-        match std::fs::remove_dir_all(&self.root) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                return Err(KernelError::Pin {
-                    path: self.root.clone(),
-                    source,
-                });
-            }
-            _ => {}
-        }
+        remove_all(&self.root)?;
         // Shared with other instances; it stays as long as one of them is up.
         if let Some(shared) = self.root.parent() {
             let _ = std::fs::remove_dir(shared);
@@ -128,4 +147,22 @@ impl Pins {
     fn links(&self) -> PathBuf {
         self.root.join("links")
     }
+}
+
+/// Removes a directory with all that is in it, if it is there.
+fn remove_all(path: &Path) -> Result<(), KernelError> {
+    match std::fs::remove_dir_all(path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(KernelError::Pin {
+            path: path.to_owned(),
+            source,
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn rename(from: &Path, to: &Path) -> Result<(), KernelError> {
+    std::fs::rename(from, to).map_err(|source| KernelError::Pin {
+        path: from.to_owned(),
+        source,
+    })
 }

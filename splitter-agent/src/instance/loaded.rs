@@ -1,0 +1,64 @@
+//! What kernel programs an earlier agent has left.
+
+use super::{Instance, InstanceError, State};
+use crate::kernel::Dataplane;
+
+/// The programs that are pinned.
+pub(super) enum Loaded {
+    /// None.
+    Nothing,
+    /// Those that this agent would load.
+    Current(Box<Dataplane>),
+    /// Those of another version, or for another log level. Their maps may be laid out in any way.
+    OtherBuild {
+        /// The kernel's id of the program.
+        program_id: u32,
+        /// Digest of the object that they are from, if it is known.
+        object: String,
+    },
+}
+
+impl Loaded {
+    fn of_ours(dataplane: Option<Dataplane>) -> Self {
+        dataplane.map_or(Self::Nothing, |it| Self::Current(Box::new(it)))
+    }
+}
+
+impl Instance {
+    /// Looks what is pinned; `state` says what it is from.
+    pub(super) fn loaded(&self, state: Option<&State>) -> Result<Loaded, InstanceError> {
+        self.pins().check_readable()?;
+        if !self.pins().exist() {
+            return Ok(Loaded::Nothing);
+        }
+        let other_build = |object| {
+            let program_id = Dataplane::pinned_program_id(self.pins())?;
+            Ok(Loaded::OtherBuild { program_id, object })
+        };
+        match state {
+            Some(state) if state.object != self.object.digest() => {
+                other_build(state.object.clone())
+            }
+            Some(_) => Ok(Loaded::of_ours(self.open()?)),
+            // Whose file was lost: what can be read is taken for ours, as far as it goes.
+            None => match self.open() {
+                Ok(dataplane) => Ok(Loaded::of_ours(dataplane)),
+                Err(_) => other_build(String::new()),
+            },
+        }
+    }
+}
+
+impl State {
+    /// As long as other programs are in place, that is what it says: an agent that is killed before
+    /// it has replaced them is followed by one that does.
+    pub(super) fn with_object_of(self, loaded: &Loaded) -> Self {
+        match loaded {
+            Loaded::OtherBuild { object, .. } => Self {
+                object: object.clone(),
+                ..self
+            },
+            Loaded::Nothing | Loaded::Current(_) => self,
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Putting other programs in the place of those that an earlier version has left attached.
+//!
+//! Links stay, and go from the old program to the new one in one step each, so that every packet
+//! meets one of the two.
+
+use aya::programs::Xdp;
+use aya::programs::links::{FdLink, LinkError, PinnedLink};
+use aya::programs::xdp::XdpLink;
+use aya_obj::programs::XdpAttachType;
+
+use super::error::program_error;
+use super::{Dataplane, KernelError, LoadOptions, Object, PROGRAM, Pins, load};
+
+impl Dataplane {
+    /// Loads `object` with maps of its own, puts it in the place of the pinned program on every
+    /// interface, and pins it there. Flows start afresh.
+    ///
+    /// # Errors
+    /// See [`KernelError`]. The earlier programs stay in place then.
+    pub fn replace(
+        object: &Object,
+        pins: &Pins,
+        options: &LoadOptions,
+    ) -> Result<Self, KernelError> {
+        let staged = pins.staged();
+        staged.discard()?;
+        staged.prepare()?;
+        let replaced = load::load(object, &staged, options).and_then(|()| {
+            hand_over(pins, &staged)?;
+            pins.adopt(&staged)
+        });
+        if let Err(error) = replaced {
+            // The first error is the one to tell; the next `up` or `down` removes what is left.
+            let _ = staged.discard();
+            return Err(error);
+        }
+        Self::open(pins)?.ok_or(KernelError::Missing {
+            kind: "program",
+            name: PROGRAM,
+        })
+    }
+
+    /// The kernel's id of the pinned program, of whatever version.
+    ///
+    /// # Errors
+    /// When the pinned program cannot be opened.
+    pub fn pinned_program_id(pins: &Pins) -> Result<u32, KernelError> {
+        let info = pinned_program(pins)?
+            .info()
+            .map_err(program_error(PROGRAM))?;
+        Ok(info.id())
+    }
+}
+
+/// Moves all links from the program of `old` to that of `new`, or none.
+fn hand_over(old: &Pins, new: &Pins) -> Result<(), KernelError> {
+    let interfaces = old.linked_interfaces().map_err(|source| KernelError::Pin {
+        path: old.root().to_owned(),
+        source,
+    })?;
+    let mut new = pinned_program(new)?;
+    for (index, interface) in interfaces.iter().enumerate() {
+        let Err(error) = move_link(old, interface, &mut new) else {
+            continue;
+        };
+        let mut before = pinned_program(old)?;
+        for interface in &interfaces[..index] {
+            if let Err(error) = move_link(old, interface, &mut before) {
+                tracing::error!(interface, %error, "cannot attach the earlier program again");
+            }
+        }
+        return Err(error);
+    }
+    Ok(())
+}
+
+fn move_link(pins: &Pins, interface: &str, program: &mut Xdp) -> Result<(), KernelError> {
+    let failed = |source: LinkError| KernelError::Link {
+        interface: interface.to_owned(),
+        source,
+    };
+    let pinned = PinnedLink::from_pin(pins.link(interface)).map_err(failed)?;
+    let link = XdpLink::try_from(FdLink::from(pinned)).map_err(failed)?;
+    program
+        .attach_to_link(link)
+        .map(drop)
+        .map_err(program_error(PROGRAM))
+}
+
+fn pinned_program(pins: &Pins) -> Result<Xdp, KernelError> {
+    Xdp::from_pin(pins.program(), XdpAttachType::Interface).map_err(program_error(PROGRAM))
+}

@@ -1,0 +1,164 @@
+//! An agent after one of another version, whose maps are laid out in another way.
+
+#[allow(dead_code, reason = "each test uses a part of it")]
+#[path = "support/daemon.rs"]
+mod daemon;
+#[allow(dead_code, reason = "each test uses a part of it")]
+#[path = "support/site.rs"]
+mod site;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use aya::Ebpf;
+use aya::programs::Xdp;
+use aya::programs::links::{FdLink, PinnedLink};
+use aya::programs::xdp::XdpLink;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use site::{Connection, Site, on_site, stdout};
+
+const NATIVE: Option<u64> = Some(1);
+const YARDSTICK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../benches/bpf/yardstick.o");
+/// Over any threshold.
+const LONG_BYTES: usize = 200_000;
+
+#[test]
+fn programs_and_maps_of_another_version_are_replaced_without_a_gap() {
+    on_site(|site| {
+        let before = site.routing();
+        site.json(&["up"]);
+        let old = pretend_to_be_an_older_version(site);
+        let old_id = program_id(site);
+        let mut connection = Connection::open(&site.topology);
+        connection.send(LONG_BYTES);
+
+        let plan = site.json(&["plan"]);
+        assert_eq!(plan["plan"]["program"], "replace", "{plan}");
+        let told = stdout(&site.splitter(&["plan"]));
+        assert!(told.contains("flows start afresh as short"), "{told}");
+        assert_eq!(program_id(site), old_id);
+
+        let is_over = AtomicBool::new(false);
+        let daemon = std::thread::scope(|scope| {
+            // Detached and attached again, there would be moments without.
+            let watching = scope.spawn(|| {
+                let mut looks = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    assert_eq!(site.xdp_mode("lan0"), NATIVE);
+                    looks += 1;
+                }
+                looks
+            });
+            let daemon = site.run();
+            is_over.store(true, Ordering::Relaxed);
+            assert!(watching.join().expect("always attached") > 3);
+            daemon
+        });
+        drop(old);
+        let log = daemon.log();
+        assert!(log.contains("replaced the kernel programs"), "{log}");
+        assert_ne!(program_id(site), old_id);
+        connection.send(LONG_BYTES);
+
+        let status = site.json(&["status"]);
+        assert_eq!(
+            (&status["in_place"], &status["owner"]),
+            (&true.into(), &"up".into())
+        );
+        assert_eq!(status["attached"].as_array().map(Vec::len), Some(2));
+        assert_eq!(status["flows"]["became_long"], 1, "{status}");
+        assert!(daemon.end(Signal::SIGTERM).success());
+
+        // The next one has nothing to replace.
+        assert_eq!(site.json(&["plan"])["changed"], false);
+        site.json(&["down"]);
+        site.assert_clean(&before);
+    });
+}
+
+#[test]
+fn earlier_programs_stay_when_the_new_ones_cannot_be_put_in_their_place() {
+    on_site(|site| {
+        let before = site.routing();
+        site.json(&["up"]);
+        let _old = pretend_to_be_an_older_version(site);
+        let old_id = program_id(site);
+        // Something that is no link, which comes after all that are.
+        let link = site.bpffs().join("splitter/test/links/zzz");
+        let map = site.bpffs().join("splitter/test/maps/COUNTERS");
+        std::fs::hard_link(map, &link).expect("one more pin");
+
+        let refused = site.splitter(&["up"]);
+        assert!(!refused.status.success(), "{refused:?}");
+        assert_eq!(program_id(site), old_id);
+        let state = std::fs::read_to_string(site.path("run/test/state.json")).expect("it is there");
+        assert!(state.contains(OTHER_DIGEST), "{state}");
+
+        std::fs::remove_file(&link).expect("it was made above");
+        assert_eq!(site.json(&["up"])["plan"]["program"], "replace");
+        assert_ne!(program_id(site), old_id);
+        site.json(&["down"]);
+        site.assert_clean(&before);
+    });
+}
+
+const OTHER_DIGEST: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+/// Puts a program with an LRU hash, and with settings of another size, in the place of the agent's.
+fn pretend_to_be_an_older_version(site: &Site) -> Ebpf {
+    let object = std::fs::read(YARDSTICK).expect("it is committed");
+    let parsed = aya_obj::Object::parse(&object).expect("it is whole");
+    let mut loader = aya::EbpfLoader::new();
+    for name in parsed.maps.keys() {
+        loader.map_max_entries(name, 1);
+    }
+    let mut old = loader.load(&object).expect("it loads");
+    let pins = site.bpffs().join("splitter/test");
+    for (name, as_name) in [
+        ("LRU_V4", "FLOWS_V4"),
+        ("LRU_V6", "FLOWS_V6"),
+        ("TUNNELS", "SETTINGS"),
+    ] {
+        let map = old.map_mut(name).expect("it is in the object");
+        map.pin(replaced(&pins.join("maps").join(as_name)))
+            .expect("the pin is free");
+    }
+    let program: &mut Xdp = old
+        .program_mut("lru_hash_ktime")
+        .and_then(|program| program.try_into().ok())
+        .expect("it is in the object");
+    program.load().expect("the verifier accepts it");
+    for device in ["lan0", "gen0"] {
+        let pinned = PinnedLink::from_pin(pins.join("links").join(device)).expect("it is attached");
+        let link = XdpLink::try_from(FdLink::from(pinned)).expect("it is one of XDP");
+        program.attach_to_link(link).expect("links can be moved");
+    }
+    program
+        .pin(replaced(&pins.join("split")))
+        .expect("the pin is free");
+
+    let file = site.path("run/test/state.json");
+    let text = std::fs::read(&file).expect("it is up");
+    let mut state: Value = serde_json::from_slice(&text).expect("JSON");
+    state["object"] = OTHER_DIGEST.into();
+    std::fs::write(&file, state.to_string()).expect("a file");
+    old
+}
+
+/// The path, where nothing is any more.
+fn replaced(path: &Path) -> &Path {
+    std::fs::remove_file(path).expect("something was pinned there");
+    path
+}
+
+fn program_id(site: &Site) -> u64 {
+    let shown = site
+        .border()
+        .run("ip -j link show lan0")
+        .expect("it exists");
+    let links: Value = serde_json::from_str(&shown).expect("JSON");
+    links[0]["xdp"]["prog"]["id"]
+        .as_u64()
+        .expect("one is attached")
+}
