@@ -249,8 +249,8 @@ pub(crate) struct TapArgs {
 /// Arguments of `demo`.
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// How long traffic runs, in all four modes together; at least 4, and 70 if left out. Building
-    /// and clearing up take some 15 s more.
+    /// How long traffic runs, in all five modes together; at least 5, and 70 if left out. Building
+    /// and clearing up take some 20 s more.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(crate) seconds: Option<u32>,
     /// Where to write the page with plots, which opens without a network: splitter-demo.html if
@@ -265,6 +265,29 @@ pub(crate) struct DemoArgs {
         value_parser = clap::value_parser!(u8).range(0..=95)
     )]
     pub(crate) load: u8,
+    /// Rates of the two tunnels, in Mbit/s.
+    #[arg(long, value_name = "N,N", default_value = "100,100", value_parser = two_rates)]
+    pub(crate) rates: [u32; 2],
+    /// Compare the policies with ECMP instead, in so many rounds, each with a seed of its own.
+    /// They take 10 s a mode and round, whatever --seconds says.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) seeds: Option<u32>,
+    /// Put the tunnels' queues behind the borders, which then shape shared tunnels to 97 %.
+    #[arg(long)]
+    pub(crate) queue_behind: bool,
+}
+
+fn two_rates(text: &str) -> Result<[u32; 2], String> {
+    let rate = |text: &str| {
+        text.trim()
+            .parse()
+            .ok()
+            .filter(|it| (1..=10_000).contains(it))
+    };
+    let rates: Option<Vec<u32>> = text.split(',').map(rate).collect();
+    rates
+        .and_then(|rates| rates.try_into().ok())
+        .ok_or_else(|| "give two rates from 1 to 10000, such as 100,40".to_owned())
 }
 
 /// Arguments of `completions`.

@@ -32,7 +32,7 @@ pub use mistake::{ConfigError, Mistake};
 pub use overrides::{Overrides, SetError};
 pub use values::{
     AttachMode, Dscp, DscpMatch, Family, InstanceName, InterfaceName, InvalidValue, PacketLog,
-    RulePriority, TableId, Threshold, ThresholdUnit,
+    RulePriority, TableId, Threshold, ThresholdUnit, TunnelPolicy,
 };
 
 /// Where the configuration is looked for when no `--config` is given.
@@ -50,6 +50,8 @@ pub struct Config {
     pub runtime_dir: PathBuf,
     /// Where the BPF file system is mounted. Default `/sys/fs/bpf`.
     pub bpffs: PathBuf,
+    /// What the two tunnels are for. Default `dedicated`.
+    pub policy: TunnelPolicy,
     /// Interfaces that face the site, at least one and each once.
     pub lan: Vec<InterfaceName>,
     /// Whether to classify and measure only: nothing is marked or routed. Default false.
@@ -64,6 +66,8 @@ pub struct Config {
     pub demotion: Demotion,
     /// What the recommended threshold is looked for with.
     pub advise: Advise,
+    /// How tunnels are shared; matters only with the policy `share`.
+    pub share: Share,
     /// The marks that the kernel routes by.
     pub marks: Marks,
     /// How the XDP program is attached.
@@ -146,13 +150,39 @@ pub struct Advise {
     pub rtt: Duration,
 }
 
-/// The two marks and how the kernel's rules match them.
+/// How the agent shapes the tunnels where both carry both classes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Share {
+    /// What each tunnel is shaped to, in percent of its rate. Default 97.
+    pub shape_percent: u32,
+    /// What the queue of each class holds. Default 20 ms.
+    pub queue: Duration,
+    /// A tiny queue for Cloudburst. Default none.
+    pub cloudburst: Option<CloudburstQueue>,
+}
+
+/// The queue of a few packets that Cloudburst's datagrams get (Cloudburst §III-C).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct CloudburstQueue {
+    /// The mark of the datagrams.
+    pub dscp: Dscp,
+    /// What it holds. Default 4.
+    pub packets: u32,
+    /// What it gets of a tunnel at most, in percent. Default 25.
+    pub percent: u32,
+}
+
+/// The marks and how the kernel's rules match them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Marks {
-    /// Mark of short flows. Default 4.
+    /// Mark of short flows; where tunnels are shared, of those in the short tunnel. Default 4.
     pub short: Dscp,
-    /// Mark of long flows. Default 2.
+    /// Mark of long flows; where tunnels are shared, of those in the long tunnel. Default 2.
     pub long: Dscp,
+    /// Mark of short flows in the long tunnel, where that is shared. Default 5.
+    pub short_aside: Dscp,
+    /// Mark of long flows in the short tunnel, where that is shared. Default 3.
+    pub long_aside: Dscp,
     /// How rules match the mark. Default `auto`.
     #[serde(rename = "match")]
     pub matching: DscpMatch,
@@ -217,6 +247,36 @@ impl Config {
         self.flows.threshold.fixed().unwrap_or_else(within)
     }
 
+    /// Whether both tunnels carry both classes.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.policy == TunnelPolicy::Share
+    }
+
+    /// Both tunnels, that of short flows first.
+    #[must_use]
+    pub fn tunnels(&self) -> [&Tunnel; 2] {
+        [&self.short, &self.long]
+    }
+
+    /// What may leave by a tunnel, in bit/s: its rate, or what it is shaped to. `None` where the
+    /// rate is not known.
+    #[must_use]
+    pub fn bits_per_second(&self, tunnel: &Tunnel) -> Option<u64> {
+        let rate = u64::from(tunnel.rate_mbit?.get()) * 1_000_000;
+        Some(match self.policy {
+            TunnelPolicy::Dedicated => rate,
+            TunnelPolicy::Share => rate * u64::from(self.share.shape_percent) / 100,
+        })
+    }
+
+    /// The marks that rules send into the long tunnel.
+    #[must_use]
+    pub fn long_tunnel_marks(&self) -> Vec<Dscp> {
+        let aside = self.is_shared().then_some(self.marks.short_aside);
+        std::iter::once(self.marks.long).chain(aside).collect()
+    }
+
     /// The address families that both tunnels carry; only these are split.
     pub fn families(&self) -> impl Iterator<Item = Family> {
         let (short, long) = (self.short.gateway, self.long.gateway);
@@ -227,7 +287,7 @@ impl Config {
 
     /// Whether a next hop of that family is named, so that its packets must be forwarded.
     pub(crate) fn names_next_hops(&self, family: Family) -> bool {
-        [&self.short, &self.long]
+        self.tunnels()
             .iter()
             .any(|tunnel| tunnel.gateway.of(family).is_some())
     }

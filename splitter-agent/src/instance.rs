@@ -26,12 +26,12 @@ pub use self::lock::Lock;
 pub use self::plan::{Attachment, AttachmentAction, Plan, PolicyAction, ProgramAction};
 pub use self::state::{Owner, State};
 pub(crate) use self::state::{remove_if_there, write_private};
-use crate::config::{Config, DscpMatch, InterfaceName, Threshold};
-use crate::health::Placement;
+use crate::config::{Config, DscpMatch, InterfaceName, Threshold, Tunnel};
+use crate::health::{Placement, Seat};
 use crate::kernel::{AttachedMode, Dataplane, LoadOptions, Object, Pins, policy_settings};
 use crate::netlink::{Interfaces, Netlink, XdpMode};
 use crate::privileges::check_capabilities;
-use crate::routes;
+use crate::{routes, shaping};
 
 /// An instance as configured, whether it is up or not.
 pub struct Instance {
@@ -145,7 +145,16 @@ impl Instance {
             _ => owner,
         };
         let directory = self.config.instance_dir();
-        let state = State::new(owner, &self.config, &self.object, plan.routes.placement);
+        // What is to be restored stays noted until that has been done.
+        let to_restore = found.iter().flat_map(|state| &state.found);
+        let mut noted: Vec<_> = plan.shaping.found().cloned().collect();
+        noted.extend(
+            to_restore
+                .filter(|it| !plan.shaping.shapes(&it.device))
+                .cloned(),
+        );
+        let placement = plan.routes.placement;
+        let state = State::new(owner, &self.config, &self.object, placement, noted);
         // Written before anything is changed, for `down` after a crash.
         let on_the_way = state.coming_from(found.as_ref());
         on_the_way
@@ -244,10 +253,13 @@ impl Instance {
             .filter(|_| !matches!(loaded, Loaded::Nothing));
         let placement = self.placement_with(placed);
         let routes = routes::plan_placed(&self.netlink, &self.config, placement, &previous).await?;
+        let found = state.as_ref().map_or(&[][..], |state| &state.found);
+        let shaping = shaping::plan(&self.netlink, &self.config, interfaces, found).await?;
         let mut policy = policy_settings(
             &self.config,
             self.smallest_lan_mtu(interfaces)?,
             routes.matching == DscpMatch::Dscp,
+            self.usable_tunnels(interfaces, placement),
         );
         if let Loaded::Current(dataplane) = loaded {
             self.keep_automatic_threshold(&mut policy, &dataplane.policy()?);
@@ -260,6 +272,7 @@ impl Instance {
                 pins: &self.pins,
                 policy,
             },
+            shaping,
             routes,
         )
     }
@@ -272,6 +285,20 @@ impl Instance {
             let bounds = (advise.min.get().into(), advise.max.get().into());
             wanted.threshold = present.threshold.clamp(bounds.0, bounds.1);
         }
+    }
+
+    /// A bit for each tunnel that has a carrier and that some class is placed in. A tunnel of its
+    /// own is used whatever its state is: its class has no other, and the rules fall through when
+    /// its routes go.
+    fn usable_tunnels(&self, interfaces: &Interfaces, placement: Placement) -> u8 {
+        let is_usable = |tunnel: &Tunnel, seat| {
+            let interface = interfaces.named(&tunnel.device);
+            let is_up = interface.is_ok_and(|it| it.is_up && it.has_carrier);
+            let is_alive = placement.short == seat || placement.long == seat;
+            !self.config.is_shared() || is_up && is_alive
+        };
+        let Config { short, long, .. } = &self.config;
+        u8::from(is_usable(short, Seat::Short)) | u8::from(is_usable(long, Seat::Long)) << 1
     }
 
     fn smallest_lan_mtu(&self, interfaces: &Interfaces) -> Result<u32, InstanceError> {
@@ -309,6 +336,22 @@ impl Instance {
     }
 
     async fn apply(
+        &self,
+        dataplane: &mut Dataplane,
+        plan: &Plan,
+        interfaces: &Interfaces,
+        undo: &mut Undo,
+    ) -> Result<Vec<AttachedInterface>, InstanceError> {
+        let shaped = plan.shaping.apply(&self.netlink).await?;
+        let attached = self.apply_steering(dataplane, plan, interfaces, undo).await;
+        if attached.is_err() {
+            shaped.roll_back(&self.netlink).await;
+        }
+        attached
+    }
+
+    /// Everything but the queues, which come first and go last.
+    async fn apply_steering(
         &self,
         dataplane: &mut Dataplane,
         plan: &Plan,

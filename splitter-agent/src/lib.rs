@@ -18,5 +18,6 @@ pub mod netlink;
 pub mod overview;
 pub mod privileges;
 pub mod routes;
+pub mod shaping;
 pub mod status_page;
 pub mod tap;

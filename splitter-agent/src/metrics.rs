@@ -65,11 +65,11 @@ families! {
     restarted: "flows_restarted_total", Counter, "Flows that started afresh under a known 5-tuple";
     finished: "flows_finished_total", Counter, "Flows that ended with FIN or RST";
     long: "flows_long_total", Counter, "Flows that counted more than the threshold";
-    demotions: "demotions_total", Counter, "Long flows that changed to the long tunnel";
+    demotions: "demotions_total", Counter, "Long flows that were placed, by how";
     evictions: "evictions_total", Counter, "Young flows that the table forgot for want of room";
     untracked: "flows_untracked_total", Counter, "Flows whose SYN found no room in the table";
     passed: "passed_packets_total", Counter, "Packets that passed untreated";
-    overridden: "marks_overridden_total", Counter, "Packets that were not split and carried a forged long mark";
+    overridden: "marks_overridden_total", Counter, "Packets that were not split and carried a mark of ours";
     mark_failures: "mark_failures_total", Counter, "Packets whose mark could not be written";
     entries: "flow_table_entries", Gauge, "Entries in the flow table, as of the last sweep";
     capacity: "flow_table_capacity", Gauge, "Flows that the table is made for; it holds twice as many";
@@ -184,6 +184,8 @@ impl SplitterCollector {
             [
                 ("drained", events(FlowEvent::MovedDrained)),
                 ("cap", events(FlowEvent::MovedAtCap)),
+                ("stayed", events(FlowEvent::Stayed)),
+                ("stayed_at_cap", events(FlowEvent::StayedAtCap)),
             ],
         )?;
         counters_by(

@@ -12,6 +12,9 @@
 //! 1002: from all iif eth0 lookup 10401                          short flows and the rest
 //! ```
 //!
+//! Where the tunnels are shared there is another 1001, for the mark of short flows in the long
+//! tunnel.
+//!
 //! Where destinations are configured, the first suppresses up to the longest of their prefixes,
 //! so that the way to another interface of the site, which is more specific, stays. When the long
 //! tunnel's device goes away its routes go with it, and the lookup falls through to the short

@@ -13,8 +13,9 @@ use flow_testbed::require::Requirement::Root;
 use loaded::Loaded;
 use splitter_agent::config::PacketLog;
 use splitter_agent::kernel::{Object, PROGRAM};
-use splitter_common::config::{Config, Unit};
+use splitter_common::config::{Config, TunnelUse, Unit};
 use splitter_common::counters::{Counters, FlowEvent};
+use splitter_common::drain::ServiceTime;
 use splitter_common::dscp::Dscp;
 use splitter_common::flow::{Class, FlowKey, Tunnel};
 use splitter_common::packet::{Network, Refusal, TcpFlags, Transport};
@@ -144,6 +145,31 @@ fn a_truncated_frame_passes_unchanged() {
         }
         borders.compare();
     }
+}
+
+#[test]
+fn every_shape_comes_out_as_on_the_host_where_tunnels_are_shared() {
+    require!(Root);
+    let service = ServiceTime::from_bits_per_second(100_000_000);
+    let mut borders = Borders::new(Config {
+        tunnel_use: TunnelUse::SHARED,
+        threshold: 3,
+        // Neither clock lets a flow wait: it is placed with its first long packet.
+        cap_ns: 0,
+        short_service: service,
+        long_service: service,
+        ..eager()
+    });
+    send_every_shape(&mut borders);
+    borders.compare();
+    let counters = borders.kernel.counters();
+    let placed = [
+        FlowEvent::Stayed,
+        FlowEvent::MovedDrained,
+        FlowEvent::StayedAtCap,
+    ];
+    let placed: u64 = placed.into_iter().map(|event| counters.events(event)).sum();
+    assert_eq!(placed, 2, "one flow of each family");
 }
 
 #[test]
@@ -349,6 +375,8 @@ fn counts(counters: &Counters) -> Vec<(String, u64)> {
         FlowEvent::MovedAtCap,
         FlowEvent::Evicted,
         FlowEvent::Untracked,
+        FlowEvent::Stayed,
+        FlowEvent::StayedAtCap,
     ];
     let mut counts = Vec::new();
     let mut note = |name: String, count| counts.push((name, count));

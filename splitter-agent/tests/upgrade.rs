@@ -82,7 +82,7 @@ fn earlier_programs_stay_when_the_new_ones_cannot_be_put_in_their_place() {
     on_site(|site| {
         let before = site.routing();
         site.json(&["up"]);
-        let _old = pretend_to_be_an_older_version(site);
+        let old = pretend_to_be_an_older_version(site);
         let old_id = program_id(site);
         // Something that is no link, which comes after all that are.
         let link = site.bpffs().join("splitter/test/links/zzz");
@@ -98,6 +98,8 @@ fn earlier_programs_stay_when_the_new_ones_cannot_be_put_in_their_place() {
         std::fs::remove_file(&link).expect("it was made above");
         assert_eq!(site.json(&["up"])["plan"]["program"], "replace");
         assert_ne!(program_id(site), old_id);
+        // It holds the links, too.
+        drop(old);
         site.json(&["down"]);
         site.assert_clean(&before);
     });

@@ -21,12 +21,17 @@
 //! long tunnel is busy. While that is empty, a flow that never pauses cannot
 //! change without overtaking itself; then *new* flows, which have no order to
 //! keep yet, start in the long tunnel instead, where nothing delays them.
+//!
+//! All this is where each class has a tunnel of its own. [`crate::share`] tells
+//! what becomes of flows where both tunnels carry both.
 
 use crate::config::{Config, Unit};
 use crate::counters::FlowEvent;
 use crate::drain::{Tunnels, VirtualQueue};
 use crate::flow::{Class, FlowEntry, Tunnel};
+use crate::models::Models;
 use crate::packet::TcpFlags;
+use crate::share::{Ride, Sent};
 
 /// What classification looks at in a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +42,8 @@ pub struct FlowPacket {
     pub bytes: u64,
     /// Its TCP flags.
     pub flags: TcpFlags,
+    /// Whether it carries payload.
+    pub carries_data: bool,
 }
 
 impl FlowPacket {
@@ -55,7 +62,14 @@ impl FlowPacket {
             segments,
             bytes,
             flags,
+            carries_data: payload_bytes > 0,
         }
+    }
+
+    /// Whether it does nothing but acknowledge.
+    #[inline(always)]
+    pub const fn is_pure_ack(&self) -> bool {
+        !self.carries_data && !self.flags.opens() && !self.flags.closes()
     }
 }
 
@@ -66,6 +80,8 @@ pub struct Verdict {
     pub class: Class,
     /// Where this packet goes.
     pub tunnel: Tunnel,
+    /// The class that it rides in there: the tunnel's own, if that has one.
+    pub rides: Class,
     /// Why the flow starts afresh with this packet, if it does.
     pub start: Option<FlowEvent>,
     /// Whether this packet is the flow's first long one.
@@ -83,6 +99,7 @@ impl Verdict {
         let bits = self.class as u64
             | (self.tunnel as u64) << 1
             | (self.became_long as u64) << 2
+            | (self.rides as u64) << 3
             | event_code(self.start) << 8
             | event_code(self.moved) << 16;
         let completed_ns = match self.completed_ns {
@@ -97,16 +114,9 @@ impl Verdict {
     #[inline(always)]
     pub(crate) const fn from_bits(bits: u64, completed_ns: u64) -> Self {
         Self {
-            class: if bits & 1 == 0 {
-                Class::Short
-            } else {
-                Class::Long
-            },
-            tunnel: if bits & 2 == 0 {
-                Tunnel::Short
-            } else {
-                Tunnel::Long
-            },
+            class: Class::numbered(bits),
+            tunnel: Tunnel::numbered(bits >> 1),
+            rides: Class::numbered(bits >> 3),
             became_long: bits & 4 != 0,
             start: FlowEvent::from_code(bits >> 8 & 0xff),
             moved: FlowEvent::from_code(bits >> 16 & 0xff),
@@ -127,7 +137,7 @@ const fn event_code(event: Option<FlowEvent>) -> u64 {
     }
 }
 
-/// Counts `packet` in `entry`, decides, and notes in `tunnels` where it goes.
+/// Counts `packet` in `entry`, decides, and notes in `models` where it goes.
 ///
 /// An entry that was never used (no packets) is a new flow. `now_ns` is
 /// `CLOCK_MONOTONIC`, as exact as [`precision`] asks for.
@@ -136,17 +146,16 @@ pub fn classify(
     entry: &mut FlowEntry,
     packet: FlowPacket,
     config: &Config,
-    tunnels: &mut Tunnels,
+    models: &mut impl Models,
     now_ns: u64,
 ) -> Verdict {
     let start = fresh_start(entry, packet.flags, config, now_ns);
     if start.is_some() {
         *entry = FlowEntry {
             first_seen_ns: now_ns,
-            flags: if starts_aside(config, tunnels, now_ns) {
-                FlowEntry::MOVED
-            } else {
-                0
+            flags: match first_tunnel(config, models, now_ns) {
+                Tunnel::Short => 0,
+                Tunnel::Long => FlowEntry::MOVED,
             },
             ..FlowEntry::default()
         };
@@ -155,18 +164,31 @@ pub fn classify(
     entry.bytes += packet.bytes;
     entry.last_seen_ns = now_ns;
 
-    let became_long = entry.class() == Class::Short && exceeds_threshold(entry, config);
+    let became_long = entry.class() == Class::Short
+        && exceeds_threshold(entry, config)
+        && (packet.carries_data || !config.is_shared());
     if became_long {
         entry.long_since_ns = now_ns.max(1);
     }
-    let moved = may_move(entry, config, tunnels, now_ns);
-    if moved.is_some() {
-        entry.flags |= FlowEntry::MOVED;
-    }
-    note_sent(entry, packet.bytes, config, tunnels, now_ns);
+    let ride = if config.is_shared() {
+        let sent = Sent {
+            packet,
+            became_long,
+            now_ns,
+        };
+        models.send(config, entry, sent)
+    } else {
+        send(entry, packet.bytes, config, models, now_ns)
+    };
+    let Ride {
+        moved,
+        rides,
+        tunnel,
+    } = ride;
     Verdict {
         class: entry.class(),
-        tunnel: entry.tunnel(),
+        tunnel,
+        rides,
         start,
         became_long,
         moved,
@@ -185,7 +207,8 @@ pub enum Precision {
     Needed,
 }
 
-/// How exact [`classify`] wants `now_ns` for this packet.
+/// How exact [`classify`] wants `now_ns` for this packet, where a long flow is
+/// taken to be in the short tunnel until `occupied_until_ns`.
 ///
 /// Reading a precise clock costs more than the rest of the path, so it is read
 /// around a change of tunnel, for full packets into a short tunnel whose drain
@@ -197,19 +220,19 @@ pub fn precision(
     entry: &FlowEntry,
     packet: FlowPacket,
     config: &Config,
-    tunnels: &Tunnels,
+    occupied_until_ns: u64,
     coarse_ns: u64,
 ) -> Precision {
     let is_rated = config.short_service.is_known();
     let is_full = packet.bytes > VirtualQueue::UNTIMED_BYTES;
     if entry.packets == 0 {
-        let may_start_aside = coarse_ns < tunnels.occupied_until_ns;
+        let may_start_aside = coarse_ns < occupied_until_ns;
         if is_rated && (is_full || may_start_aside) {
             return Precision::Needed;
         }
         return Precision::Preferred;
     }
-    if entry.tunnel() == Tunnel::Short {
+    if !is_settled(entry, config) {
         let is_long = entry.class() == Class::Long;
         if is_long || is_rated && is_full || !is_rated && turns_long(entry, packet, config) {
             return Precision::Needed;
@@ -230,6 +253,55 @@ fn turns_long(entry: &FlowEntry, packet: FlowPacket, config: &Config) -> bool {
     counted.packets += packet.segments;
     counted.bytes += packet.bytes;
     exceeds_threshold(&counted, config)
+}
+
+/// Moves a flow if it may, and puts the packet into the tunnel that it uses.
+#[inline(always)]
+fn send(
+    entry: &mut FlowEntry,
+    bytes: u64,
+    config: &Config,
+    models: &mut impl Models,
+    now_ns: u64,
+) -> Ride {
+    let mut moved = None;
+    if let Some(tunnels) = models.dedicated() {
+        moved = may_move(entry, config, tunnels, now_ns);
+        if moved.is_some() {
+            entry.flags |= FlowEntry::MOVED;
+        }
+        note_sent(entry, bytes, config, tunnels, now_ns);
+    }
+    if entry.class() == Class::Long && entry.tunnel() == Tunnel::Long {
+        entry.flags |= FlowEntry::PLACED;
+    }
+    let tunnel = entry.tunnel();
+    Ride {
+        moved,
+        rides: tunnel.own_class(),
+        tunnel,
+    }
+}
+
+#[inline(always)]
+fn first_tunnel(config: &Config, models: &mut impl Models, now_ns: u64) -> Tunnel {
+    if config.is_shared() {
+        return models.start(config, now_ns);
+    }
+    match models.dedicated() {
+        Some(tunnels) if starts_aside(config, tunnels, now_ns) => Tunnel::Long,
+        _ => Tunnel::Short,
+    }
+}
+
+/// Whether the flow stays in its tunnel from now on.
+#[inline(always)]
+const fn is_settled(entry: &FlowEntry, config: &Config) -> bool {
+    if config.is_shared() {
+        entry.is_placed()
+    } else {
+        matches!(entry.tunnel(), Tunnel::Long)
+    }
 }
 
 #[inline(always)]

@@ -2,6 +2,7 @@
 
 use crate::drain::ServiceTime;
 use crate::dscp::Dscp;
+use crate::flow::{Class, Tunnel};
 use crate::table::Layout;
 
 /// What the threshold counts.
@@ -34,7 +35,19 @@ impl Marking {
     }
 }
 
-/// Settings of the policy; 64 bytes.
+/// What the two tunnels are for.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TunnelUse(u8);
+
+impl TunnelUse {
+    /// One for short flows and one for long ones, as in the paper.
+    pub const DEDICATED: Self = Self(0);
+    /// Both carry both classes, short flows first ([`crate::share`]).
+    pub const SHARED: Self = Self(1);
+}
+
+/// Settings of the policy; 72 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -59,8 +72,8 @@ pub struct Config {
     pub segment_bytes: u16,
     /// Whether packets are marked.
     pub marking: Marking,
-    /// Zero; keeps the value free of padding.
-    pub reserved: u8,
+    /// What the tunnels are for.
+    pub tunnel_use: TunnelUse,
     /// What `threshold` counts.
     pub unit: Unit,
     /// Mark of the short tunnel.
@@ -70,6 +83,17 @@ pub struct Config {
     /// Which bits of the DSCP the routing rules look at: all six, or the lower
     /// three where only the legacy ToS selector exists.
     pub match_mask: Dscp,
+    /// Where the tunnels are shared: the mark of the short class in the long
+    /// flows' tunnel; [`Config::short_mark`] is then that in the other.
+    pub short_mark_aside: Dscp,
+    /// The same of the long class in the short flows' tunnel, where
+    /// [`Config::long_mark`] is that in the other.
+    pub long_mark_aside: Dscp,
+    /// Which tunnels forward packets, as far as is known: bit 0 stands for the
+    /// short one, bit 1 for the long one.
+    pub usable: u8,
+    /// Zeros; keep the value free of padding.
+    pub reserved: [u8; 5],
 }
 
 impl Config {
@@ -91,6 +115,9 @@ impl Config {
     /// and each millisecond that it stays is one more in every short flow's way.
     /// Longer than the gap, so that what ends just after the threshold is spared.
     pub const DEFAULT_BLIND_CAP_NS: u64 = 12_000_000;
+    /// Where tunnels are shared, a flow that could not change until then stays
+    /// where it is, in order; until then it is in the way of short ones.
+    pub const DEFAULT_SHARED_CAP_NS: u64 = 5_000_000;
     /// What any queue worth its name holds.
     pub const DEFAULT_QUEUE_NS: u64 = 5_000_000;
     /// DSCP 4 and 2, ToS 0x10 and 0x08: the classic low-delay and throughput
@@ -99,12 +126,58 @@ impl Config {
     /// See [`Config::DEFAULT_SHORT_MARK`].
     pub const DEFAULT_LONG_MARK: Dscp = Dscp::new(2).unwrap();
 
-    /// Whether the routing rules would send a packet with this mark into the
-    /// long tunnel.
+    /// See [`Config::short_mark_aside`].
+    pub const DEFAULT_SHORT_MARK_ASIDE: Dscp = Dscp::new(5).unwrap();
+    /// See [`Config::long_mark_aside`].
+    pub const DEFAULT_LONG_MARK_ASIDE: Dscp = Dscp::new(3).unwrap();
+
+    /// Whether both tunnels carry both classes.
     #[inline(always)]
-    pub const fn routes_long(&self, mark: Dscp) -> bool {
+    pub const fn is_shared(&self) -> bool {
+        self.tunnel_use.0 == TunnelUse::SHARED.0
+    }
+
+    /// The mark of packets that ride in a class of a tunnel; of a tunnel that is
+    /// not shared, in its own.
+    #[inline(always)]
+    pub const fn mark(&self, rides: Class, tunnel: Tunnel) -> Dscp {
+        match (rides, tunnel) {
+            (Class::Short, Tunnel::Short) => self.short_mark,
+            (Class::Long, Tunnel::Long) => self.long_mark,
+            (Class::Short, Tunnel::Long) => self.short_mark_aside,
+            (Class::Long, Tunnel::Short) => self.long_mark_aside,
+        }
+    }
+
+    /// Whether rules or queues would take a packet with this mark for one that
+    /// was split.
+    #[inline(always)]
+    pub const fn is_reserved(&self, mark: Dscp) -> bool {
+        if !self.is_shared() {
+            return self.selects(self.long_mark, mark);
+        }
+        self.selects(self.long_mark, mark)
+            || self.selects(self.short_mark_aside, mark)
+            || mark.value() == self.short_mark.value()
+            || mark.value() == self.long_mark_aside.value()
+    }
+
+    /// The mark of packets that are not split but came with one that
+    /// [is reserved](Self::is_reserved).
+    #[inline(always)]
+    pub const fn unsplit_mark(&self) -> Dscp {
+        if self.is_shared() {
+            Dscp::NONE
+        } else {
+            self.short_mark
+        }
+    }
+
+    /// Whether a routing rule for the mark `own` selects a packet with `mark`.
+    #[inline(always)]
+    const fn selects(&self, own: Dscp, mark: Dscp) -> bool {
         let mask = self.match_mask.value();
-        mark.value() & mask == self.long_mark.value() & mask
+        mark.value() & mask == own.value() & mask
     }
 }
 
@@ -165,11 +238,15 @@ impl Default for Config {
             long_queue_ns: Self::DEFAULT_QUEUE_NS,
             segment_bytes: 0,
             marking: Marking::ON,
-            reserved: 0,
+            tunnel_use: TunnelUse::DEDICATED,
             unit: Unit::PACKETS,
             short_mark: Self::DEFAULT_SHORT_MARK,
             long_mark: Self::DEFAULT_LONG_MARK,
             match_mask: Dscp::ALL_BITS,
+            short_mark_aside: Self::DEFAULT_SHORT_MARK_ASIDE,
+            long_mark_aside: Self::DEFAULT_LONG_MARK_ASIDE,
+            usable: 0b11,
+            reserved: [0; 5],
         }
     }
 }

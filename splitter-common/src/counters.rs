@@ -16,7 +16,7 @@ pub enum FlowEvent {
     RestartedSyn = 2,
     /// It counted more than the threshold.
     BecameLong = 3,
-    /// It changed to the long tunnel: its last packet in the short one had drained.
+    /// It changed tunnels: its last packet in the one before had drained.
     MovedDrained = 4,
     /// It changed to the long tunnel because the cap was reached, and may have
     /// overtaken itself.
@@ -25,26 +25,33 @@ pub enum FlowEvent {
     Evicted = 6,
     /// Its SYN found no room; without one, it is not known to be a flow.
     Untracked = 7,
+    /// Tunnels are shared: it was placed on the tunnel that it was in.
+    Stayed = 8,
+    /// Tunnels are shared: it was to change to the other one, could not without
+    /// overtaking itself until the cap, and stayed where it was.
+    StayedAtCap = 9,
 }
 
 impl FlowEvent {
     /// How many kinds there are.
-    pub const COUNT: usize = 8;
+    pub const COUNT: usize = 10;
 
     /// The event that `code` stands for, as a number.
     #[inline(always)]
-    pub(crate) const fn from_code(code: u64) -> Option<Self> {
-        match code {
-            0 => Some(Self::Started),
-            1 => Some(Self::RestartedIdle),
-            2 => Some(Self::RestartedSyn),
-            3 => Some(Self::BecameLong),
-            4 => Some(Self::MovedDrained),
-            5 => Some(Self::MovedAtCap),
-            6 => Some(Self::Evicted),
-            7 => Some(Self::Untracked),
-            _ => None,
-        }
+    pub const fn from_code(code: u64) -> Option<Self> {
+        Some(match code {
+            0 => Self::Started,
+            1 => Self::RestartedIdle,
+            2 => Self::RestartedSyn,
+            3 => Self::BecameLong,
+            4 => Self::MovedDrained,
+            5 => Self::MovedAtCap,
+            6 => Self::Evicted,
+            7 => Self::Untracked,
+            8 => Self::Stayed,
+            9 => Self::StayedAtCap,
+            _ => return None,
+        })
     }
 }
 
@@ -57,8 +64,8 @@ pub struct Counters {
     passed: [u64; Refusal::ALL.len()],
     events: [u64; FlowEvent::COUNT],
     finished: [u64; 2],
-    /// Packets that were not split but carried the long mark; they were given
-    /// the short one.
+    /// Packets that were not split but carried a mark that stands for those that
+    /// are; they were given another one.
     pub marks_overridden: u64,
     /// Packets whose header could not be written.
     pub mark_failures: u64,

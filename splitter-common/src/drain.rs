@@ -24,6 +24,23 @@ impl ServiceTime {
         }
     }
 
+    /// A little longer than that, by a 32nd: to be late is the safe side.
+    #[inline(always)]
+    pub const fn cautious(self) -> Self {
+        Self(self.0 + self.0 / 32)
+    }
+
+    /// A number that is in proportion to the rate, to within a percent for
+    /// rates from 1 Mbit/s to 1 Tbit/s; 0 when that is not known.
+    #[inline(always)]
+    pub const fn speed(self) -> u32 {
+        match (1u64 << 40).checked_div(self.0) {
+            Some(speed) if speed < u32::MAX as u64 => speed as u32,
+            Some(_) => u32::MAX,
+            None => 0,
+        }
+    }
+
     /// Whether the rate is known.
     #[inline(always)]
     pub const fn is_known(self) -> bool {

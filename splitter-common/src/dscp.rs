@@ -16,6 +16,9 @@ impl Dscp {
     /// 0x1c, both in the rule and in the packet.
     pub const LEGACY_BITS: Self = Self(0x07);
 
+    /// What packets without a mark have: best effort.
+    pub const NONE: Self = Self(0);
+
     /// `None` when the value needs more than six bits.
     pub const fn new(value: u8) -> Option<Self> {
         if value <= Self::ALL_BITS.0 {
@@ -46,23 +49,45 @@ impl Dscp {
 
 const ECN_BITS: u8 = 0x03;
 
-/// Writes `mark` into the IP header that `network` describes.
+/// Where the DSCP of a packet stands, and what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Where the IP header starts, in bytes from the start of the frame.
+    pub offset: u8,
+    /// Whether that is of IPv6.
+    pub is_v6: bool,
+    /// The byte that the DSCP is in.
+    pub traffic_class: u8,
+}
+
+impl Field {
+    /// Of the packet that `network` describes.
+    #[inline(always)]
+    pub const fn of(network: &Network) -> Self {
+        Self {
+            // Behind Ethernet and two VLAN tags at most.
+            offset: network.offset as u8,
+            is_v6: matches!(network.addresses, Addresses::V6 { .. }),
+            traffic_class: network.traffic_class,
+        }
+    }
+}
+
+/// Writes `mark` into an IP header.
 ///
 /// Returns whether the packet was changed; one that carries the mark already
 /// is not written to. `None` when the header is not where it was found before.
 #[inline(always)]
-pub fn rewrite<B: BufferMut + ?Sized>(
-    frame: &mut B,
-    network: &Network,
-    mark: Dscp,
-) -> Option<bool> {
-    let new_class = mark.applied_to(network.traffic_class);
-    if new_class == network.traffic_class {
+pub fn rewrite<B: BufferMut + ?Sized>(frame: &mut B, field: &Field, mark: Dscp) -> Option<bool> {
+    let new_class = mark.applied_to(field.traffic_class);
+    if new_class == field.traffic_class {
         return Some(false);
     }
-    match network.addresses {
-        Addresses::V4 { .. } => rewrite_v4(frame, network.offset, new_class)?,
-        Addresses::V6 { .. } => rewrite_v6(frame, network.offset, new_class)?,
+    let offset = usize::from(field.offset);
+    if field.is_v6 {
+        rewrite_v6(frame, offset, new_class)?;
+    } else {
+        rewrite_v4(frame, offset, new_class)?;
     }
     Some(true)
 }
@@ -130,7 +155,7 @@ mod tests {
                 addresses: Addresses::V4 { source: 0, destination: 0 },
             };
             let mark = Dscp::new(mark).expect("below 64");
-            let changed = rewrite(frame.as_mut_slice(), &network, mark);
+            let changed = rewrite(frame.as_mut_slice(), &Field::of(&network), mark);
             prop_assert_eq!(changed, Some(mark.value() != header[1] >> 2));
 
             let after = &frame[14..];
@@ -152,7 +177,7 @@ mod tests {
                 later_fragment: false, frame_bytes: 40,
                 addresses: Addresses::V6 { source: [0; 2], destination: [0; 2] },
             };
-            rewrite(frame.as_mut_slice(), &network, Dscp::new(mark).expect("below 64"));
+            rewrite(frame.as_mut_slice(), &Field::of(&network), Dscp::new(mark).expect("below 64"));
             let class_after = (frame[0] << 4) | (frame[1] >> 4);
             prop_assert_eq!(class_after >> 2, mark);
             prop_assert_eq!(class_after & 3, class & 3, "ECN");

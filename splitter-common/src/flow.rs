@@ -169,6 +169,16 @@ impl Class {
     /// Both classes, in the order of their counters.
     pub const ALL: [Self; 2] = [Self::Short, Self::Long];
 
+    /// The class whose number the lowest bit is.
+    #[inline(always)]
+    pub const fn numbered(bits: u64) -> Self {
+        if bits & 1 == 0 {
+            Self::Short
+        } else {
+            Self::Long
+        }
+    }
+
     /// The value of the `class` label.
     pub const fn name(self) -> &'static str {
         match self {
@@ -181,6 +191,34 @@ impl Class {
 impl Tunnel {
     /// Both tunnels, in the order of their counters.
     pub const ALL: [Self; 2] = [Self::Short, Self::Long];
+
+    /// The tunnel whose number the lowest bit is.
+    #[inline(always)]
+    pub const fn numbered(bits: u64) -> Self {
+        if bits & 1 == 0 {
+            Self::Short
+        } else {
+            Self::Long
+        }
+    }
+
+    /// The class that it is for, unless it is shared.
+    #[inline(always)]
+    pub const fn own_class(self) -> Class {
+        match self {
+            Self::Short => Class::Short,
+            Self::Long => Class::Long,
+        }
+    }
+
+    /// The other one.
+    #[inline(always)]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Short => Self::Long,
+            Self::Long => Self::Short,
+        }
+    }
 
     /// The value of the `tunnel` label.
     pub const fn name(self) -> &'static str {
@@ -208,15 +246,19 @@ pub struct FlowEntry {
     pub drained_ns: u64,
     /// When the flow was found to be long; 0 while it is short.
     pub long_since_ns: u64,
-    /// A [`FlowEntry::MOVED`] and [`FlowEntry::FINISHED`] bit set.
+    /// Of [`FlowEntry::MOVED`], [`FlowEntry::FINISHED`], [`FlowEntry::PLACED`].
     pub flags: u64,
 }
 
 impl FlowEntry {
-    /// The flow has changed to the long tunnel.
+    /// The flow uses the long tunnel: it has changed to it, or started there.
     pub const MOVED: u64 = 1;
     /// A FIN or RST has passed.
     pub const FINISHED: u64 = 2;
+    /// The flow is long and stays in its tunnel from now on. Where the tunnels are
+    /// shared it rides in the long class there; one that is long and not placed
+    /// waits until it can change to the other.
+    pub const PLACED: u64 = 4;
 
     /// The class that the flow has now.
     #[inline(always)]
@@ -236,6 +278,12 @@ impl FlowEntry {
         } else {
             Tunnel::Long
         }
+    }
+
+    /// Whether it is long and stays where it is.
+    #[inline(always)]
+    pub const fn is_placed(&self) -> bool {
+        self.flags & Self::PLACED != 0
     }
 
     /// Whether a FIN or RST has passed.

@@ -7,15 +7,19 @@
 //! Read [`split`] first: it is the whole path of a packet. It calls
 //!
 //! - [`packet`]: finds the headers, or says why it cannot,
+//! - [`headers`]: what of them the rest works on,
 //! - [`flow`]: what is known of a flow and how it is named,
 //! - [`table`]: where that is kept, and who gives way when there is no room,
 //! - [`classify`](mod@classify): short or long, and when a long flow may change tunnels,
+//! - [`share`]: which tunnel a flow takes where both carry both classes,
+//! - [`models`]: where the host keeps what it models of the tunnels,
 //! - [`drain`]: when what was sent into a tunnel will have left it,
 //! - [`dscp`]: rewrites the mark that the kernel routes by,
 //! - [`counters`] and [`histogram`]: what is counted, under which name,
 //! - [`config`]: what an operator can set.
 //!
-//! [`balance`] stands beside it: which of several paths a packet takes.
+//! [`balance`] stands beside it: which of several paths a packet takes. The
+//! policy `share` places long flows with it.
 #![no_std]
 #![deny(unsafe_code)]
 
@@ -31,8 +35,11 @@ pub mod counters;
 pub mod drain;
 pub mod dscp;
 pub mod flow;
+pub mod headers;
 pub mod histogram;
+pub mod models;
 pub mod packet;
 mod refusal;
+pub mod share;
 pub mod split;
 pub mod table;

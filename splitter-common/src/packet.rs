@@ -12,7 +12,11 @@
 //! }
 //! ```
 
+mod plain;
+
 use crate::buffer::Buffer;
+pub(crate) use crate::packet::plain::is_v4;
+pub use crate::packet::plain::{parse_plain_v4, parse_plain_v6};
 pub use crate::refusal::Refusal;
 
 /// Source and destination of a packet, as they stand on the wire.
@@ -160,61 +164,9 @@ impl Transport {
     }
 }
 
-/// The headers of a plain TCP segment over IPv4: no VLAN tag, no IP options, a
-/// frame as long as it says. All lies at fixed places, so that this says what
-/// [`Network::parse`] and [`Transport::parse`] do in a fraction of the time;
-/// `None` for all else.
-#[inline(always)]
-pub fn parse_plain<B: Buffer + ?Sized>(frame: &B) -> Option<(Network, Tcp)> {
-    const IPV4_WITHOUT_OPTIONS: u8 = 0x45;
-    const TCP_AT: usize = ETHERNET_BYTES + IPV4_BYTES;
-    const HEADERS: usize = TCP_AT + TCP_BYTES;
-    let headers = frame.read::<HEADERS>(0)?;
-    let short = |at: usize| u16::from_be_bytes([headers[at], headers[at + 1]]);
-    let word = |at: usize| {
-        u32::from_ne_bytes([
-            headers[at],
-            headers[at + 1],
-            headers[at + 2],
-            headers[at + 3],
-        ])
-    };
-    let frame_bytes = ETHERNET_BYTES + usize::from(short(ETHERNET_BYTES + 2));
-    let tcp_header_bytes = usize::from(headers[TCP_AT + 12] >> 4) * 4;
-    let payload_at = TCP_AT + tcp_header_bytes;
-    let is_plain = short(12) == ethertype::IPV4
-        && headers[ETHERNET_BYTES] == IPV4_WITHOUT_OPTIONS
-        && headers[ETHERNET_BYTES + 9] == protocol::TCP
-        && short(ETHERNET_BYTES + 6) & 0x1fff == 0
-        && tcp_header_bytes >= TCP_BYTES
-        && payload_at <= frame_bytes
-        && frame_bytes <= frame.available();
-    if !is_plain {
-        return None;
-    }
-    let network = Network {
-        offset: ETHERNET_BYTES,
-        transport_offset: TCP_AT,
-        traffic_class: headers[ETHERNET_BYTES + 1],
-        protocol: protocol::TCP,
-        later_fragment: false,
-        addresses: Addresses::V4 {
-            source: word(ETHERNET_BYTES + 12),
-            destination: word(ETHERNET_BYTES + 16),
-        },
-        frame_bytes,
-    };
-    let tcp = Tcp {
-        ports: word(TCP_AT),
-        flags: TcpFlags(headers[TCP_AT + 13]),
-        payload_bytes: frame_bytes - payload_at,
-    };
-    Some((network, tcp))
-}
-
 /// The EtherType behind at most [`MAX_VLAN_TAGS`] tags, and where its payload starts.
 #[inline(always)]
-fn skip_vlan_tags<B: Buffer + ?Sized>(frame: &B) -> Result<(u16, usize), Refusal> {
+pub(crate) fn skip_vlan_tags<B: Buffer + ?Sized>(frame: &B) -> Result<(u16, usize), Refusal> {
     let header = frame
         .read::<ETHERNET_BYTES>(0)
         .ok_or(Refusal::TruncatedEthernet)?;
@@ -237,7 +189,7 @@ fn skip_vlan_tags<B: Buffer + ?Sized>(frame: &B) -> Result<(u16, usize), Refusal
 }
 
 #[inline(always)]
-fn parse_ipv4<B: Buffer + ?Sized>(frame: &B, offset: usize) -> Result<Network, Refusal> {
+pub(crate) fn parse_ipv4<B: Buffer + ?Sized>(frame: &B, offset: usize) -> Result<Network, Refusal> {
     let header = frame
         .read::<IPV4_BYTES>(offset)
         .ok_or(Refusal::TruncatedIpv4)?;
@@ -268,7 +220,7 @@ fn parse_ipv4<B: Buffer + ?Sized>(frame: &B, offset: usize) -> Result<Network, R
 }
 
 #[inline(always)]
-fn parse_ipv6<B: Buffer + ?Sized>(frame: &B, offset: usize) -> Result<Network, Refusal> {
+pub(crate) fn parse_ipv6<B: Buffer + ?Sized>(frame: &B, offset: usize) -> Result<Network, Refusal> {
     let header = frame.read::<8>(offset).ok_or(Refusal::TruncatedIpv6)?;
     let addresses = frame.read::<32>(offset + 8).ok_or(Refusal::TruncatedIpv6)?;
     if header[0] >> 4 != 6 {
@@ -386,9 +338,9 @@ fn parse_tcp<B: Buffer + ?Sized>(frame: &B, network: &Network) -> Result<Transpo
 }
 
 /// EtherTypes (IEEE 802 numbers).
-mod ethertype {
-    pub(super) const IPV4: u16 = 0x0800;
-    pub(super) const IPV6: u16 = 0x86dd;
+pub(crate) mod ethertype {
+    pub(crate) const IPV4: u16 = 0x0800;
+    pub(crate) const IPV6: u16 = 0x86dd;
     const VLAN: u16 = 0x8100;
     const SERVICE_VLAN: u16 = 0x88a8;
     /// QinQ as it was sent before 802.1ad.

@@ -59,6 +59,30 @@ impl Refusal {
         Self::TableFull,
     ];
 
+    /// The one whose number the lowest four bits are: masked, so that the kernel's
+    /// verifier sees what the type promises.
+    #[inline(always)]
+    pub(crate) const fn numbered(bits: u64) -> Self {
+        match bits & 15 {
+            0 => Self::TruncatedEthernet,
+            1 => Self::TooManyVlanTags,
+            2 => Self::NotIp,
+            3 => Self::TruncatedIpv4,
+            4 => Self::MalformedIpv4,
+            5 => Self::TruncatedIpv6,
+            6 => Self::MalformedIpv6,
+            7 => Self::TooManyExtensionHeaders,
+            8 => Self::LaterFragment,
+            9 => Self::TruncatedTransport,
+            10 => Self::MalformedTcp,
+            11 => Self::Udp,
+            12 => Self::Esp,
+            13 => Self::Gre,
+            14 => Self::OtherProtocol,
+            _ => Self::TableFull,
+        }
+    }
+
     /// The name that metrics and tables show.
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,20 +1,28 @@
-//! The path of a packet: parse, find its flow, classify, mark, count.
+//! The path of a packet: read, find its flow, classify, mark, count.
 //!
 //! It fails open: whatever cannot or should not be treated passes with its
 //! bytes unchanged, counted under a named reason. One exception guards the
 //! long tunnel's users from the short's and the reverse: incoming marks are
 //! never trusted, so a packet that is not split but carries the long mark is
-//! given the short one.
+//! given the short one, and where the tunnels are shared one with any of our
+//! marks is given none.
+//!
+//! [`Splitter::split`] is the whole. It has a few steps, of which each hands its
+//! result on in plain data: a kernel program runs them as functions of their own,
+//! which its verifier checks one by one. Before them comes a short cut for what
+//! most packets are.
 
 use crate::buffer::BufferMut;
 use crate::classify::{FlowPacket, Precision, Verdict, classify, precision};
 use crate::config::Config;
 use crate::counters::{Counters, FlowEvent};
-use crate::drain::Tunnels;
-use crate::dscp::{self, Dscp};
-use crate::flow::{Class, FlowEntry, FlowKey, Tunnel};
-use crate::packet::{Network, Refusal, Tcp, Transport, parse_plain};
-use crate::table::{Memory, Opened, Table};
+use crate::dscp::{self, Dscp, Field};
+use crate::flow::{Class, FlowEntry, Tunnel};
+use crate::headers::{Headers, Segment};
+use crate::models::Models;
+use crate::packet::{Network, Refusal, Tcp, is_v4, parse_plain_v4, parse_plain_v6};
+use crate::share::Ride;
+use crate::table::{Held, Memory, Table};
 
 /// Time since boot, `CLOCK_MONOTONIC`.
 pub trait Clock {
@@ -39,8 +47,61 @@ pub enum Outcome {
     Passed(Refusal),
 }
 
+/// What is decided of a packet: its flow's class, and where it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Treated {
+    /// The class of its flow.
+    pub class: Class,
+    /// The class that it rides in.
+    pub rides: Class,
+    /// In this tunnel.
+    pub tunnel: Tunnel,
+}
+
+impl Treated {
+    const REFUSED: u64 = 1 << 3;
+    const REFUSAL_SHIFT: u32 = 4;
+
+    /// As a number, for hosts that hand it on in plain data.
+    #[inline(always)]
+    pub const fn to_bits(treated: Result<Self, Refusal>) -> u64 {
+        match treated {
+            Ok(Self {
+                class,
+                rides,
+                tunnel,
+            }) => class as u64 | (rides as u64) << 1 | (tunnel as u64) << 2,
+            Err(refusal) => Self::REFUSED | (refusal as u64) << Self::REFUSAL_SHIFT,
+        }
+    }
+
+    /// What the number says.
+    ///
+    /// # Errors
+    /// The refusal that it says.
+    #[inline(always)]
+    pub const fn from_bits(bits: u64) -> Result<Self, Refusal> {
+        if bits & Self::REFUSED != 0 {
+            return Err(Refusal::numbered(bits >> Self::REFUSAL_SHIFT));
+        }
+        Ok(Self {
+            class: Class::numbered(bits),
+            rides: Class::numbered(bits >> 1),
+            tunnel: Tunnel::numbered(bits >> 2),
+        })
+    }
+}
+
+/// What [`Splitter::decide`] has decided, in plain data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decided {
+    verdict: u64,
+    completed_ns: u64,
+    now_ns: u64,
+}
+
 /// A splitter in its host: the kernel program or a test.
-pub struct Splitter<'a, M, C> {
+pub struct Splitter<'a, M, C, T> {
     /// What the operator set.
     pub config: &'a Config,
     /// The host's flows.
@@ -48,135 +109,166 @@ pub struct Splitter<'a, M, C> {
     /// The host's clock.
     pub clock: C,
     /// The tunnels as the host models them.
-    pub tunnels: &'a mut Tunnels,
+    pub models: T,
     /// The host's counters.
     pub counters: &'a mut Counters,
 }
 
-impl<M: Memory, C: Clock> Splitter<'_, M, C> {
+impl<M: Memory, C: Clock, T: Models> Splitter<'_, M, C, T> {
     /// Treats one frame, whatever it is; it is to be passed on whatever the outcome.
     #[inline(always)]
     pub fn split<B: BufferMut + ?Sized>(&mut self, frame: &mut B) -> Outcome {
-        let network = match Network::parse(frame) {
-            Ok(network) => network,
-            Err(refusal) => return self.pass(refusal),
-        };
-        let refusal = match Transport::parse(frame, &network) {
-            Ok(Transport::Tcp(tcp)) => match self.split_tcp(frame, &network, &tcp) {
-                Ok(outcome) => return outcome,
-                Err(refusal) => refusal,
-            },
-            Ok(Transport::Udp) => Refusal::Udp,
-            Ok(Transport::Esp) => Refusal::Esp,
-            Ok(Transport::Gre) => Refusal::Gre,
-            Ok(Transport::Other) => Refusal::OtherProtocol,
-            Err(refusal) => refusal,
-        };
-        self.distrust_mark(frame, &network);
-        self.pass(refusal)
+        let mut plain = None;
+        if let Some(outcome) = self.split_steady(frame, |headers| plain = Some(headers)) {
+            return outcome;
+        }
+        let headers = plain.unwrap_or_else(|| Headers::read(frame, self.config));
+        let treated = headers.segment.and_then(|segment| self.treat(&segment));
+        self.finish(frame, headers.mark, treated)
     }
 
     /// The case that most packets are: a plain segment of a known flow that is in
-    /// no transition. It does what [`Splitter::split`] would, faster; `None`, and
-    /// nothing done, for all else.
+    /// no transition. `None`, and nothing done, for all else; `hand_on` then has
+    /// the headers if the segment is plain.
     #[inline(always)]
-    pub fn split_plain<B: BufferMut + ?Sized>(&mut self, frame: &mut B) -> Option<Outcome> {
-        let config = self.config;
-        let (network, tcp) = parse_plain(frame)?;
-        let bytes = network.frame_bytes as u64;
-        let packet = FlowPacket::new(bytes, tcp.payload_bytes as u64, tcp.flags, config);
-        let coarse_ns = self.clock.coarse_ns();
-        let key = FlowKey::tcp(network.addresses, &tcp);
-        let opened = self.table.find_at_home(&key)?;
-        let (class, tunnel) = opened.count_steady(packet, config, self.tunnels, coarse_ns)?;
-        Some(self.send(frame, &network, packet, class, tunnel))
+    pub fn split_steady<B: BufferMut + ?Sized>(
+        &mut self,
+        frame: &mut B,
+        hand_on: impl FnOnce(Headers),
+    ) -> Option<Outcome> {
+        // Each family apart to the end: keys and places differ.
+        if is_v4(frame) {
+            let (network, tcp) = parse_plain_v4(frame)?;
+            self.split_plain(frame, &network, &tcp, hand_on)
+        } else {
+            let (network, tcp) = parse_plain_v6(frame)?;
+            self.split_plain(frame, &network, &tcp, hand_on)
+        }
     }
 
     #[inline(always)]
-    fn split_tcp<B: BufferMut + ?Sized>(
+    fn split_plain<B: BufferMut + ?Sized>(
         &mut self,
         frame: &mut B,
         network: &Network,
         tcp: &Tcp,
-    ) -> Result<Outcome, Refusal> {
-        let config = self.config;
-        let bytes = network.frame_bytes as u64;
-        let packet = FlowPacket::new(bytes, tcp.payload_bytes as u64, tcp.flags, config);
-        let key = FlowKey::tcp(network.addresses, tcp);
+        hand_on: impl FnOnce(Headers),
+    ) -> Option<Outcome> {
+        let segment = Segment::new(network, tcp, self.config);
+        let field = Field::of(network);
+        let Some(treated) = self.count_steady(&segment) else {
+            hand_on(Headers {
+                mark: Some(field),
+                segment: Ok(segment),
+            });
+            return None;
+        };
+        Some(self.finish(frame, Some(field), Ok(treated)))
+    }
+
+    #[inline(always)]
+    fn count_steady(&mut self, segment: &Segment) -> Option<Treated> {
+        let packet = segment.packet;
+        let opened = self.table.find_at_home(&segment.key)?;
+        let coarse_ns = self.clock.coarse_ns();
+        let (class, ride) =
+            opened.count_steady(packet, self.config, &mut self.models, coarse_ns)?;
+        Some(self.sent(class, ride, packet))
+    }
+
+    /// Counts a packet in its flow and decides where it goes.
+    ///
+    /// # Errors
+    /// When there is no room for its flow.
+    #[inline(always)]
+    pub fn treat(&mut self, segment: &Segment) -> Result<Treated, Refusal> {
+        let mut held = self.find(segment);
+        if held.is_none() {
+            held = self.claim(segment);
+        }
+        let mut entry = FlowEntry::default();
+        let decided = self.decide(segment, &held, &mut entry);
+        let decided = decided.ok_or(Refusal::TableFull)?;
+        self.keep(segment, &held, &entry, &decided)
+            .ok_or(Refusal::TableFull)
+    }
+
+    /// The first step of [`Splitter::treat`]: finds the flow's slot, if it has one.
+    #[inline(always)]
+    pub fn find(&self, segment: &Segment) -> Held {
+        let found = self.table.find(&segment.key);
+        found.map_or(Held::NONE, |opened| opened.hold())
+    }
+
+    /// The second step, for a flow without a slot: gives it one, if there is room.
+    #[inline(always)]
+    pub fn claim(&mut self, segment: &Segment) -> Held {
+        let Segment { key, packet } = *segment;
         let coarse_ns = self.clock.coarse_ns();
         let timing = &self.counters.timing;
         let in_haste = || timing.is_used_up(coarse_ns);
-        let Some(opened) = self.table.open(&key, coarse_ns, config, in_haste) else {
+        let Some(opened) = self.table.claim(&key, coarse_ns, self.config, in_haste) else {
             if packet.flags.opens() {
                 self.counters.count_event(FlowEvent::Untracked);
             }
-            return Err(Refusal::TableFull);
+            return Held::NONE;
         };
         if opened.has_evicted {
             self.counters.count_event(FlowEvent::Evicted);
         }
-        let (class, tunnel) = match opened.count_steady(packet, config, self.tunnels, coarse_ns) {
-            Some(steady) => steady,
-            None => self.transition(&opened, packet, coarse_ns),
-        };
-        Ok(self.send(frame, network, packet, class, tunnel))
+        opened.hold()
     }
 
-    /// Counts and marks a packet whose flow has been dealt with.
+    /// The third step: writes into `entry` what is known of the flow with this
+    /// packet, and decides where that goes. `None` when there was no room.
     #[inline(always)]
-    fn send<B: BufferMut + ?Sized>(
+    pub fn decide(
         &mut self,
-        frame: &mut B,
-        network: &Network,
-        packet: FlowPacket,
-        class: Class,
-        tunnel: Tunnel,
-    ) -> Outcome {
-        self.counters
-            .count_sent(class, tunnel, packet.segments, packet.bytes);
-        let mark = match tunnel {
-            Tunnel::Short => self.config.short_mark,
-            Tunnel::Long => self.config.long_mark,
-        };
-        self.mark(frame, network, mark);
-        Outcome::Split { class, tunnel }
+        segment: &Segment,
+        held: &Held,
+        entry: &mut FlowEntry,
+    ) -> Option<Decided> {
+        let Segment { key, packet } = *segment;
+        let coarse_ns = self.clock.coarse_ns();
+        *entry = self.table.reopen(&key, held)?.entry(coarse_ns);
+        let now_ns = self.time_of(entry, packet, coarse_ns);
+        let verdict = classify(entry, packet, self.config, &mut self.models, now_ns);
+        let (verdict, completed_ns) = verdict.to_bits();
+        Some(Decided {
+            verdict,
+            completed_ns,
+            now_ns,
+        })
     }
 
-    /// Counts a packet of a flow that begins, ends, becomes long or changes
-    /// tunnels, or that may.
+    /// The last step: keeps what is known of the flow now, and counts. `None` when
+    /// there was no room.
     #[inline(always)]
-    fn transition(
+    pub fn keep(
         &mut self,
-        opened: &Opened<'_>,
-        packet: FlowPacket,
-        coarse_ns: u64,
-    ) -> (Class, Tunnel) {
-        let mut entry = opened.entry(coarse_ns);
-        let now_ns = self.time_of(&entry, packet, coarse_ns);
-        let verdict = classify(&mut entry, packet, self.config, self.tunnels, now_ns);
-        let verdict = match self.forget_origin(&mut entry, verdict) {
-            Some(verdict) => verdict,
-            None => verdict,
-        };
-        opened.store(&entry, now_ns);
+        segment: &Segment,
+        held: &Held,
+        entry: &FlowEntry,
+        decided: &Decided,
+    ) -> Option<Treated> {
+        let Segment { key, packet } = *segment;
+        self.table.reopen(&key, held)?.store(entry, decided.now_ns);
+        let verdict = Verdict::from_bits(decided.verdict, decided.completed_ns);
         self.count(&verdict);
-        (verdict.class, verdict.tunnel)
-    }
-
-    /// See [`Memory::forget_origin`].
-    #[inline(always)]
-    fn forget_origin(&self, entry: &mut FlowEntry, verdict: Verdict) -> Option<Verdict> {
-        let (bits, completed_ns) = verdict.to_bits();
-        let values = [entry.flags, entry.long_since_ns, bits, completed_ns];
-        let [flags, long_since_ns, bits, completed_ns] = self.table.memory.forget_origin(values)?;
-        (entry.flags, entry.long_since_ns) = (flags, long_since_ns);
-        Some(Verdict::from_bits(bits, completed_ns))
+        let ride = Ride {
+            moved: verdict.moved,
+            rides: verdict.rides,
+            tunnel: verdict.tunnel,
+        };
+        Some(self.sent(verdict.class, ride, packet))
     }
 
     /// The time of a packet, as exact as it has to be.
     #[inline(always)]
     fn time_of(&mut self, entry: &FlowEntry, packet: FlowPacket, coarse_ns: u64) -> u64 {
-        let is_precise = match precision(entry, packet, self.config, self.tunnels, coarse_ns) {
+        let tunnels = self.models.dedicated();
+        let occupied_until_ns = tunnels.map_or(0, |tunnels| tunnels.occupied_until_ns);
+        let is_precise = match precision(entry, packet, self.config, occupied_until_ns, coarse_ns) {
             Precision::Coarse => false,
             Precision::Preferred => self.counters.timing.take(coarse_ns),
             Precision::Needed => true,
@@ -202,18 +294,59 @@ impl<M: Memory, C: Clock> Splitter<'_, M, C> {
     }
 
     #[inline(always)]
-    fn distrust_mark<B: BufferMut + ?Sized>(&mut self, frame: &mut B, network: &Network) {
-        let mark = Dscp::of_traffic_class(network.traffic_class);
-        // In a shadow no rule looks at marks, so that none is forged.
-        if self.config.routes_long(mark) && !self.config.marking.is_shadow() {
-            self.counters.marks_overridden += 1;
-            self.mark(frame, network, self.config.short_mark);
+    fn sent(&mut self, class: Class, ride: Ride, packet: FlowPacket) -> Treated {
+        let Ride { rides, tunnel, .. } = ride;
+        self.counters
+            .count_sent(class, tunnel, packet.segments, packet.bytes);
+        Treated {
+            class,
+            rides,
+            tunnel,
+        }
+    }
+
+    /// Marks a packet that was treated, and counts one that was not.
+    #[inline(always)]
+    pub fn finish<B: BufferMut + ?Sized>(
+        &mut self,
+        frame: &mut B,
+        field: Option<Field>,
+        treated: Result<Treated, Refusal>,
+    ) -> Outcome {
+        match (field, treated) {
+            (Some(field), Ok(treated)) => {
+                let Treated {
+                    class,
+                    rides,
+                    tunnel,
+                } = treated;
+                self.mark(frame, &field, self.config.mark(rides, tunnel));
+                Outcome::Split { class, tunnel }
+            }
+            (field, Err(refusal)) => {
+                if let Some(field) = field {
+                    self.distrust_mark(frame, &field);
+                }
+                self.pass(refusal)
+            }
+            // What is not IP has no flow.
+            (None, Ok(_)) => self.pass(Refusal::NotIp),
         }
     }
 
     #[inline(always)]
-    fn mark<B: BufferMut + ?Sized>(&mut self, frame: &mut B, network: &Network, mark: Dscp) {
-        if !self.config.marking.is_shadow() && dscp::rewrite(frame, network, mark).is_none() {
+    fn distrust_mark<B: BufferMut + ?Sized>(&mut self, frame: &mut B, field: &Field) {
+        let mark = Dscp::of_traffic_class(field.traffic_class);
+        // In a shadow no rule looks at marks, so that none is forged.
+        if self.config.is_reserved(mark) && !self.config.marking.is_shadow() {
+            self.counters.marks_overridden += 1;
+            self.mark(frame, field, self.config.unsplit_mark());
+        }
+    }
+
+    #[inline(always)]
+    fn mark<B: BufferMut + ?Sized>(&mut self, frame: &mut B, field: &Field, mark: Dscp) {
+        if !self.config.marking.is_shadow() && dscp::rewrite(frame, field, mark).is_none() {
             self.counters.mark_failures += 1;
         }
     }

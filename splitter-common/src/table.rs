@@ -29,8 +29,9 @@ mod word;
 
 use crate::classify::{FlowPacket, note_sent_long};
 use crate::config::Config;
-use crate::drain::Tunnels;
-use crate::flow::{Class, FlowEntry, FlowKey, Tunnel};
+use crate::flow::{Class, FlowEntry, FlowKey};
+use crate::models::Models;
+use crate::share::Ride;
 use place::Place;
 pub use place::{Layout, Seeds};
 pub use record::Record;
@@ -88,20 +89,62 @@ pub struct Table<'a, M> {
 pub struct Opened<'a> {
     record: &'a Record,
     owner: Owner,
+    index: usize,
     /// Whether the slot was given to the flow just now.
     pub is_new: bool,
     /// Whether a live flow that is not protected was forgotten for it.
     pub has_evicted: bool,
 }
 
+/// The same in plain data: where the slot is in its group, and the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    owner: u64,
+    index: u32,
+    is_new: bool,
+}
+
+impl Held {
+    /// None at all: a number like the others, where the kernel's verifier would
+    /// miss what an `Option` leaves unwritten.
+    pub const NONE: Self = Self {
+        owner: 0,
+        index: u32::MAX,
+        is_new: false,
+    };
+
+    /// Whether there is none.
+    #[inline(always)]
+    pub const fn is_none(&self) -> bool {
+        self.index == Self::NONE.index
+    }
+}
+
 impl<'a, M: Memory> Table<'a, M> {
-    /// The slot of a flow, given to it if it has none; `None` when there is no
-    /// room. A new slot is the flow's once [`Opened::store`] has been called.
+    /// The slot of a flow that has one.
+    #[inline(always)]
+    pub fn find(&self, key: &FlowKey) -> Option<Opened<'a>> {
+        let wanted = Owner::of(key);
+        let found = match key {
+            FlowKey::V4(key) => {
+                let Place { group, home } = self.layout.place_v4(key);
+                find(self.memory.group_v4(group)?, home, key, wanted)
+            }
+            FlowKey::V6(key) => {
+                let Place { group, home } = self.layout.place_v6(key);
+                find(self.memory.group_v6(group)?, home, key, wanted)
+            }
+        };
+        found.map(Opened::known)
+    }
+
+    /// A slot for a flow that has none; `None` when there is no room. It is the
+    /// flow's once [`Opened::store`] has been called.
     ///
     /// `in_haste`, in a flood, a young flow of the home line gives way before the
     /// rest of the group is looked at.
     #[inline(always)]
-    pub fn open(
+    pub fn claim(
         &self,
         key: &FlowKey,
         now_ns: u64,
@@ -114,23 +157,54 @@ impl<'a, M: Memory> Table<'a, M> {
             FlowKey::V4(key) => {
                 let Place { group, home } = self.layout.place_v4(key);
                 let group = self.memory.group_v4(group)?;
-                open(self.memory, group, home, key, wanted, &rank, in_haste)
+                let [chosen] = self.chosen(choose(group, home, &rank, in_haste))?;
+                claim::<_, M>(group, home, chosen, key, wanted, now_ns)
             }
             FlowKey::V6(key) => {
                 let Place { group, home } = self.layout.place_v6(key);
                 let group = self.memory.group_v6(group)?;
-                open(self.memory, group, home, key, wanted, &rank, in_haste)
+                let [chosen] = self.chosen(choose(group, home, &rank, in_haste))?;
+                claim::<_, M>(group, home, chosen, key, wanted, now_ns)
             }
         }
     }
-}
 
-impl<'a, M: Memory> Table<'a, M> {
+    #[inline(always)]
+    fn chosen(&self, chosen: u64) -> Option<[u64; 1]> {
+        self.memory.forget_origin([chosen])
+    }
+
+    /// The slot that was held of a flow.
+    #[inline(always)]
+    pub fn reopen(&self, key: &FlowKey, held: &Held) -> Option<Opened<'a>> {
+        if held.is_none() {
+            return None;
+        }
+        let index = held.index as usize;
+        let record = match key {
+            FlowKey::V4(key) => {
+                let Place { group, .. } = self.layout.place_v4(key);
+                self.memory.group_v4(group)?.slot(index).record()
+            }
+            FlowKey::V6(key) => {
+                let Place { group, .. } = self.layout.place_v6(key);
+                self.memory.group_v6(group)?.slot(index).record()
+            }
+        };
+        Some(Opened {
+            record,
+            owner: Owner(held.owner),
+            index,
+            is_new: held.is_new,
+            has_evicted: false,
+        })
+    }
+
     /// The slot of a flow that is known and lies in its home line, as most do.
     #[inline(always)]
     pub fn find_at_home(&self, key: &FlowKey) -> Option<Opened<'a>> {
         let wanted = Owner::of(key);
-        let (record, owner) = match key {
+        let found = match key {
             FlowKey::V4(key) => {
                 let Place { group, home } = self.layout.place_v4(key);
                 find_at_home(self.memory.group_v4(group)?, home, key, wanted)
@@ -139,17 +213,33 @@ impl<'a, M: Memory> Table<'a, M> {
                 let Place { group, home } = self.layout.place_v6(key);
                 find_at_home(self.memory.group_v6(group)?, home, key, wanted)
             }
-        }?;
-        Some(Opened {
-            record,
-            owner,
-            is_new: false,
-            has_evicted: false,
-        })
+        };
+        found.map(Opened::known)
     }
 }
 
-impl Opened<'_> {
+impl<'a> Opened<'a> {
+    #[inline(always)]
+    const fn known((index, record, owner): (usize, &'a Record, Owner)) -> Self {
+        Self {
+            record,
+            owner,
+            index,
+            is_new: false,
+            has_evicted: false,
+        }
+    }
+
+    /// Lets go of it, to be [reopened](Table::reopen).
+    #[inline(always)]
+    pub fn hold(&self) -> Held {
+        Held {
+            owner: self.owner.0,
+            index: self.index as u32,
+            is_new: self.is_new,
+        }
+    }
+
     /// What is known of the flow; `now_ns` may be coarse.
     #[inline(always)]
     pub fn entry(&self, now_ns: u64) -> FlowEntry {
@@ -159,9 +249,9 @@ impl Opened<'_> {
         self.record.unpack(self.owner, now_ns)
     }
 
-    /// Counts a packet of a flow that is not in transition: it is long and in the
-    /// long tunnel, or stays short, and neither begins nor ends. `None`, and
-    /// nothing changed, when it may be.
+    /// Counts a packet of a flow that is not in transition: it is long and stays
+    /// in its tunnel, or stays short, and neither begins nor ends. Its class, and
+    /// where it goes; `None`, and nothing changed, when it may be.
     ///
     /// This is what most packets pass through. It says and keeps what
     /// [`classify`](crate::classify::classify) would.
@@ -170,24 +260,33 @@ impl Opened<'_> {
         &self,
         packet: FlowPacket,
         config: &Config,
-        tunnels: &mut Tunnels,
+        models: &mut impl Models,
         now_ns: u64,
-    ) -> Option<(Class, Tunnel)> {
+    ) -> Option<(Class, Ride)> {
         let owner = self.owner;
         let is_idle = owner.is_as_old_as(moments_between(config.idle_timeout_ns), now_ns);
         if self.is_new || is_idle || packet.flags.opens() || packet.flags.closes() {
             return None;
         }
-        if owner.is_long_and_moved() {
+        let (is_shared, tunnel) = (config.is_shared(), owner.tunnel());
+        if owner.is_settled(is_shared) {
             self.record.count_wide(owner, packet, now_ns);
-            note_sent_long(packet.bytes, config, tunnels, now_ns);
-            return Some((Class::Long, Tunnel::Long));
+            if is_shared {
+                let ride = models.send_placed(config, tunnel, packet, now_ns);
+                return Some((Class::Long, ride));
+            }
+            if config.long_service.is_known()
+                && let Some(tunnels) = models.dedicated()
+            {
+                note_sent_long(packet.bytes, config, tunnels, now_ns);
+            }
+            return Some((Class::Long, Ride::in_own(tunnel)));
         }
-        if config.short_service.is_known() || !owner.is_short_and_narrow() {
+        if is_shared || config.short_service.is_known() || !owner.is_plainly_short() {
             return None;
         }
         let is_counted = self.record.count_narrow(owner, packet, config, now_ns);
-        is_counted.then_some((Class::Short, Tunnel::Short))
+        is_counted.then_some((Class::Short, Ride::in_own(tunnel)))
     }
 
     /// Keeps what is known of the flow now.
@@ -197,28 +296,6 @@ impl Opened<'_> {
     }
 }
 
-#[inline(always)]
-fn open<'a, S: Slot, M: Memory>(
-    memory: &M,
-    group: &'a Group<S>,
-    home: usize,
-    key: &S::Key,
-    wanted: Owner,
-    rank: &Rank,
-    in_haste: impl Fn() -> bool,
-) -> Option<Opened<'a>> {
-    if let Some((record, owner)) = find(group, home, key, wanted) {
-        return Some(Opened {
-            record,
-            owner,
-            is_new: false,
-            has_evicted: false,
-        });
-    }
-    let [chosen] = memory.forget_origin([choose(group, home, rank, in_haste)])?;
-    claim::<S, M>(group, home, chosen, key, wanted, rank.now_ns)
-}
-
 /// Looks the flow up: in its home line, and beyond where that is marked.
 #[inline(always)]
 fn find<'a, S: Slot>(
@@ -226,7 +303,7 @@ fn find<'a, S: Slot>(
     home: usize,
     key: &S::Key,
     wanted: Owner,
-) -> Option<(&'a Record, Owner)> {
+) -> Option<(usize, &'a Record, Owner)> {
     let found = find_at_home(group, home, key, wanted);
     if found.is_some() || !group.slot(home).record().owner().is_marked() {
         return found;
@@ -240,12 +317,12 @@ fn find_at_home<'a, S: Slot>(
     home: usize,
     key: &S::Key,
     wanted: Owner,
-) -> Option<(&'a Record, Owner)> {
+) -> Option<(usize, &'a Record, Owner)> {
     for step in 0..S::LINE_SLOTS {
         let slot = group.slot(home ^ step);
         let owner = slot.record().owner();
         if slot.differs(key) | owner.differs(wanted) == 0 {
-            return Some((slot.record(), owner));
+            return Some((home ^ step, slot.record(), owner));
         }
     }
     None
@@ -257,7 +334,7 @@ fn find_displaced<'a, S: Slot>(
     home: usize,
     key: &S::Key,
     wanted: Owner,
-) -> Option<(&'a Record, Owner)> {
+) -> Option<(usize, &'a Record, Owner)> {
     let mut found = 0;
     for step in S::LINE_SLOTS..GROUP_SLOTS {
         let slot = group.slot(home ^ step);
@@ -268,8 +345,10 @@ fn find_displaced<'a, S: Slot>(
     if found == 0 {
         return None;
     }
-    let record = group.slot(home ^ found).record();
-    Some((record, record.owner()))
+    // Known to the compiler to be in bounds, but not to verifiers before Linux 6.10.
+    let index = core::hint::black_box(home ^ found);
+    let record = group.slot(index).record();
+    Some((index, record, record.owner()))
 }
 
 /// Gives the chosen slot to a flow that has none.
@@ -306,6 +385,7 @@ fn claim<'a, S: Slot, M: Memory>(
     Some(Opened {
         record,
         owner: wanted.with_mark_of(owner),
+        index,
         is_new: true,
         has_evicted: chosen < Rank::OVER,
     })
@@ -322,9 +402,14 @@ fn choose<S: Slot>(group: &Group<S>, home: usize, rank: &Rank, in_haste: impl Fn
     if best >= Rank::OVER || best >= Rank::YOUNG && in_haste() {
         return best;
     }
-    let mut beyond = rank.of(group, home ^ S::LINE_SLOTS);
-    for step in S::LINE_SLOTS + 1..GROUP_SLOTS {
+    let mut beyond = 0;
+    // A compiler that knows how many there are writes it out for each, on a stack
+    // as large as a kernel program's may be.
+    let end = core::hint::black_box(GROUP_SLOTS);
+    let mut step = S::LINE_SLOTS;
+    while step < end {
         beyond = beyond.max(rank.of(group, home ^ step));
+        step += 1;
     }
     if beyond >= Rank::OVER || best < Rank::YOUNG {
         beyond

@@ -13,6 +13,7 @@
 pub mod clock;
 pub mod frame;
 pub mod pipeline;
+pub mod models;
 pub mod table;
 pub mod verdict_log;
 

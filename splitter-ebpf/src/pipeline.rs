@@ -2,57 +2,238 @@
 //!
 //! It lies here and not in the program's file so that the yardstick can time
 //! the very same code.
+//!
+//! What most packets are passes without a call. The rest goes through the steps
+//! of [`Splitter::split`] as functions that are exported: so the verifier looks
+//! at each once, for all values there may be ("global functions", Linux 5.6), and
+//! not again on each of the ways that lead there. What they hand on lies in a map,
+//! of whose values it remembers nothing: no more ways lead on from them than one.
 
+use core::mem::MaybeUninit;
+
+use aya_ebpf::EbpfContext as _;
+use aya_ebpf::bindings::xdp_md;
 use aya_ebpf::btf_maps::{Array, PerCpuArray};
 use aya_ebpf::macros::btf_map;
 use aya_ebpf::programs::XdpContext;
 use splitter_common::config::Settings;
 use splitter_common::counters::Counters;
-use splitter_common::drain::Tunnels;
-use splitter_common::split::{Outcome, Splitter};
-use splitter_common::table::Table;
+use splitter_common::headers::Headers;
+use splitter_common::flow::FlowEntry;
+use splitter_common::packet::Refusal;
+use splitter_common::split::{Decided, Outcome, Splitter, Treated};
+use splitter_common::table::{Held, Table};
 
 use crate::clock::KernelClock;
 use crate::frame::Frame;
+use crate::models::KernelModels;
 use crate::table::KernelMemory;
 
 #[btf_map]
-static SETTINGS: Array<Settings, 1> = Array::new();
+pub(crate) static SETTINGS: Array<Settings, 1> = Array::new();
 
 #[btf_map]
 static COUNTERS: PerCpuArray<Counters, 1> = PerCpuArray::new();
 
+/// What the steps hand on. Written by one before the next reads it.
+#[repr(C, align(8))]
+struct Handed {
+    headers: MaybeUninit<Headers>,
+    held: MaybeUninit<Held>,
+    /// Of the packet's flow.
+    entry: MaybeUninit<FlowEntry>,
+    decided: MaybeUninit<Decided>,
+    treated: u64,
+}
+
+/// Of [`Handed::treated`], before it says something else.
+const TO_BE_SPLIT: u64 = u64::MAX;
+
+impl Handed {
+    /// Whether no slot was found.
+    #[inline(always)]
+    fn needs_slot(&self) -> bool {
+        // SAFETY: of these numbers, zeros are valid ones.
+        unsafe { self.held.assume_init_ref() }.is_none()
+    }
+}
+
+/// As plain words, because the kernel takes no type description with Rust's
+/// enumerations.
 #[btf_map]
-static TUNNELS: Array<Tunnels, 1> = Array::new();
+static HANDED: PerCpuArray<[u64; size_of::<Handed>() / 8], 1> = PerCpuArray::new();
+
+type KernelSplitter = Splitter<'static, KernelMemory, KernelClock<'static>, KernelModels>;
 
 /// Splits the frame; `None` only when a map is not there, which the kernel
 /// rules out and the verifier cannot know.
 #[inline(always)]
 pub fn split(context: &XdpContext) -> Option<Outcome> {
-    let settings = SETTINGS.get(0)?;
-    // SAFETY: a per-CPU value, and XDP programs do not interrupt each other on
-    // one CPU; the tunnels' model is shared and says so itself.
-    let (counters, tunnels) = unsafe {
+    let mut splitter = splitter()?;
+    let mut is_plain = false;
+    let steady = splitter.split_steady(&mut Frame::new(context), |headers| {
+        if let Some(handed) = handed() {
+            handed.headers.write(headers);
+            handed.treated = TO_BE_SPLIT;
+            is_plain = true;
+        }
+    });
+    if steady.is_some() {
+        return steady;
+    }
+    if !is_plain {
+        read_headers(context.as_ptr().cast());
+    }
+    if handed()?.treated == TO_BE_SPLIT {
+        treat()?;
+    }
+    let handed = handed()?;
+    // SAFETY: written just above.
+    let mark = unsafe { handed.headers.assume_init_ref().mark };
+    let treated = Treated::from_bits(handed.treated);
+    // A frame of its own: what the verifier has learnt of the first's bounds would
+    // have it look at this path once more.
+    Some(splitter.finish(&mut Frame::new(context), mark, treated))
+}
+
+/// The steps of [`Splitter::treat`].
+#[inline(always)]
+fn treat() -> Option<()> {
+    find_slot();
+    if handed()?.needs_slot() {
+        claim_slot();
+    }
+    decide();
+    keep();
+    Some(())
+}
+
+// They answer in the map alone: the compiler knows what they may return and
+// relies on it, the verifier does not.
+
+/// See [`Headers::read`].
+#[inline(never)]
+#[unsafe(no_mangle)]
+pub extern "C" fn read_headers(context: *mut xdp_md) -> u64 {
+    let (Some(settings), Some(handed)) = (SETTINGS.get(0), handed()) else {
+        return 0;
+    };
+    let context = XdpContext::new(context);
+    Headers::read_to(&Frame::new(&context), &settings.config, |headers| {
+        handed.treated = match headers.segment {
+            Ok(_) => TO_BE_SPLIT,
+            Err(refusal) => Treated::to_bits(Err(refusal)),
+        };
+        handed.headers.write(headers);
+    });
+    0
+}
+
+/// See [`Splitter::find`].
+#[inline(never)]
+#[unsafe(no_mangle)]
+pub extern "C" fn find_slot() -> u64 {
+    let (Some(splitter), Some(handed)) = (splitter(), handed()) else {
+        return 0;
+    };
+    // SAFETY: whoever calls this has written it.
+    if let Ok(segment) = unsafe { &handed.headers.assume_init_ref().segment } {
+        handed.held.write(splitter.find(segment));
+    }
+    0
+}
+
+/// See [`Splitter::claim`].
+#[inline(never)]
+#[unsafe(no_mangle)]
+pub extern "C" fn claim_slot() -> u64 {
+    let (Some(mut splitter), Some(handed)) = (splitter(), handed()) else {
+        return 0;
+    };
+    // SAFETY: as above.
+    if let Ok(segment) = unsafe { &handed.headers.assume_init_ref().segment } {
+        handed.held.write(splitter.claim(segment));
+    }
+    0
+}
+
+/// See [`Splitter::decide`].
+#[inline(never)]
+#[unsafe(no_mangle)]
+pub extern "C" fn decide() -> u64 {
+    let (Some(mut splitter), Some(handed)) = (splitter(), handed()) else {
+        return 0;
+    };
+    // SAFETY: whoever calls this has written both, and of an entry any bytes are
+    // a valid one.
+    let (headers, held, entry) = unsafe {
         (
-            &mut *COUNTERS.get_ptr_mut(0)?,
-            &mut *TUNNELS.get_ptr_mut(0)?,
+            handed.headers.assume_init_ref(),
+            handed.held.assume_init_ref(),
+            handed.entry.assume_init_mut(),
         )
     };
-    let mut splitter = Splitter {
+    if let Ok(segment) = &headers.segment
+        && let Some(decided) = splitter.decide(segment, held, entry)
+    {
+        handed.decided.write(decided);
+    }
+    0
+}
+
+/// See [`Splitter::keep`].
+#[inline(never)]
+#[unsafe(no_mangle)]
+pub extern "C" fn keep() -> u64 {
+    let (Some(mut splitter), Some(handed)) = (splitter(), handed()) else {
+        return 0;
+    };
+    // SAFETY: whoever calls this has written them; where there was no room what was
+    // decided is of another packet, or zeros, and is not looked at.
+    let (headers, held, entry, decided) = unsafe {
+        (
+            handed.headers.assume_init_ref(),
+            handed.held.assume_init_ref(),
+            handed.entry.assume_init_ref(),
+            handed.decided.assume_init_ref(),
+        )
+    };
+    if let Ok(segment) = &headers.segment {
+        let kept = splitter.keep(segment, held, entry, decided);
+        handed.treated = Treated::to_bits(kept.ok_or(Refusal::TableFull));
+    }
+    0
+}
+
+/// The entry of the flow whose packet is being decided on.
+#[inline(always)]
+pub(crate) fn entry() -> Option<&'static mut FlowEntry> {
+    // SAFETY: as in `decide`, which waits while another step has it.
+    handed().map(|handed| unsafe { handed.entry.assume_init_mut() })
+}
+
+#[inline(always)]
+fn splitter() -> Option<KernelSplitter> {
+    let settings = SETTINGS.get(0)?;
+    // SAFETY: a per-CPU value, and XDP programs do not interrupt each other on
+    // one CPU.
+    let counters = unsafe { &mut *COUNTERS.get_ptr_mut(0)? };
+    Some(Splitter {
         config: &settings.config,
         table: Table {
             memory: &KernelMemory,
             layout: &settings.layout,
         },
         clock: KernelClock(&settings.clock),
-        tunnels,
+        models: KernelModels,
         counters,
-    };
-    // A frame of its own for each: what the verifier has learnt of the first's
-    // bounds would have it look at the second path once more.
-    let plain = splitter.split_plain(&mut Frame::new(context));
-    Some(match plain {
-        Some(outcome) => outcome,
-        None => splitter.split(&mut Frame::new(context)),
     })
+}
+
+#[inline(always)]
+fn handed() -> Option<&'static mut Handed> {
+    // SAFETY: as in `splitter`; each step takes it once.
+    HANDED
+        .get_ptr_mut(0)
+        .map(|words| unsafe { &mut *words.cast() })
 }

@@ -23,8 +23,12 @@ pub const ECMP_FLOW: &str = "ecmp_flow";
 pub const ECMP_PACKET: &str = "ecmp_packet";
 /// See [`ECMP_FLOW`].
 pub const NFT_SPLIT: &str = "nft_split";
-/// See [`ECMP_FLOW`].
+/// See [`ECMP_FLOW`]. The splitter with a tunnel for each class.
 pub const SPLITTER: &str = "splitter";
+/// See [`ECMP_FLOW`]. The same as [`SPLITTER`] where policies are compared.
+pub const DEDICATED: &str = "dedicated";
+/// See [`ECMP_FLOW`]. The splitter with both classes in both tunnels.
+pub const SHARE: &str = "share";
 
 /// Traffic that flows before it counts; less, a quarter, where time is short.
 const WARM_UP: Duration = Duration::from_secs(2);
@@ -36,9 +40,31 @@ const LEAST_SLICE: Duration = Duration::from_secs(1);
 /// more of the same.
 const ROUND: Duration = Duration::from_secs(35);
 
+/// A slice of a contest of policies.
+const POLICY_SLICE: Duration = Duration::from_secs(10);
+/// What a border shapes tunnels to whose queue lies behind it, in percent.
+const SHAPE_PERCENT: u32 = 97;
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contest {
+    /// What a user has already, and the splitter with each policy, in the time given.
+    Demo,
+    /// ECMP and the splitter's policies, in so many rounds of 10 s for each, however long it takes.
+    Policies {
+        /// How many rounds, each with a seed of its own.
+        seeds: u32,
+    },
+}
+
 /// Settings of the demonstration.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// What is compared. Default [`Contest::Demo`].
+    pub contest: Contest,
+    /// Whether the tunnels' queues lie behind the borders, which then shape shared tunnels to 97 %.
+    /// Default false: they are the borders' own, and shared tunnels are shaped to all of their rate.
+    pub queue_behind_border: bool,
     /// The program `splitter`; without it the other modes are compared among themselves.
     pub splitter: Option<PathBuf>,
     /// How long traffic runs, in all modes together; building and clearing up come on top, some
@@ -58,6 +84,8 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            contest: Contest::Demo,
+            queue_behind_border: false,
             splitter: None,
             total: Duration::from_secs(70),
             load_percent: 40.0,
@@ -109,6 +137,9 @@ pub struct Comparison {
     /// How many times faster the splitter's short flows are in the mean; nothing without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speedup: Option<Speedup>,
+    /// What sharing tunnels comes to, where it was measured beside the other policy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sharing: Option<Sharing>,
     /// How the kernel says the splitter's programs were attached: `native`, `generic`, `none`, or
     /// `mixed` when devices differ.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -183,6 +214,33 @@ pub struct Speedup {
     pub nft_split_mean: f64,
 }
 
+/// Mean completion times with the policy `share`, divided by those of others.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Sharing {
+    /// Short flows, by those of the policy `dedicated`.
+    pub short_by_dedicated: f64,
+    /// Short flows, by those of per-flow ECMP.
+    pub short_by_ecmp_flow: f64,
+    /// Long flows, by those of the policy `dedicated`.
+    pub long_by_dedicated: f64,
+    /// Long flows, by those of per-flow ECMP.
+    pub long_by_ecmp_flow: f64,
+}
+
+impl Sharing {
+    fn of(modes: &[ModeResult]) -> Option<Self> {
+        let mode = |names: &[&str]| modes.iter().find(|it| names.contains(&it.name.as_str()));
+        let (share, dedicated) = (mode(&[SHARE])?, mode(&[DEDICATED, SPLITTER])?);
+        let ecmp = mode(&[ECMP_FLOW])?;
+        Some(Self {
+            short_by_dedicated: share.short.mean_ms / dedicated.short.mean_ms,
+            short_by_ecmp_flow: share.short.mean_ms / ecmp.short.mean_ms,
+            long_by_dedicated: share.long.mean_ms / dedicated.long.mean_ms,
+            long_by_ecmp_flow: share.long.mean_ms / ecmp.long.mean_ms,
+        })
+    }
+}
+
 /// What a comparison was measured on.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Settings {
@@ -198,6 +256,8 @@ pub struct Settings {
     pub rounds: u32,
     /// Seconds measured of each mode, over all rounds.
     pub measured_s: f64,
+    /// Whether the tunnels' queues lay behind the borders.
+    pub queue_behind_border: bool,
 }
 
 /// Checks that this machine and user can run the demonstration.
@@ -254,9 +314,11 @@ pub fn run(
         threshold: options.threshold,
         rounds: experiment.rounds,
         measured_s: measured.as_secs_f64(),
+        queue_behind_border: options.queue_behind_border,
     };
     Ok(Comparison {
         speedup: Speedup::of(&modes),
+        sharing: Sharing::of(&modes),
         modes,
         xdp_mode,
         settings,
@@ -265,32 +327,16 @@ pub fn run(
 
 /// Shares the time out; also tells how much of it is measured in each mode.
 fn plan(options: &Options) -> Result<(Experiment, Duration), DemoError> {
-    let threshold = options.threshold;
-    let mode = |name: &str, scheme| Mode {
-        name: name.to_owned(),
-        scheme,
-    };
-    let mut modes = vec![
-        mode(ECMP_FLOW, Scheme::EcmpFlow),
-        mode(ECMP_PACKET, Scheme::EcmpPacket),
-        mode(NFT_SPLIT, Scheme::NftSplit { threshold }),
-    ];
-    modes.extend(options.splitter.as_ref().map(|binary| {
-        let splitter = SplitterScheme {
-            binary: binary.clone(),
-            threshold,
-            attach: "native".to_owned(),
-            states_rates: true,
-            configuration: toml::Table::new(),
-        };
-        mode(SPLITTER, Scheme::Splitter(splitter))
-    }));
-
+    let modes = modes(options);
     let count = u32::try_from(modes.len()).unwrap_or(u32::MAX);
-    let rounds = u32::try_from(options.total.as_secs() / ROUND.as_secs())
-        .unwrap_or(u32::MAX)
-        .max(1);
-    let slice = options.total / (rounds * count);
+    let (rounds, slice) = match options.contest {
+        Contest::Policies { seeds } => (seeds.max(1), POLICY_SLICE),
+        Contest::Demo => {
+            let rounds = options.total.as_secs() / ROUND.as_secs();
+            let rounds = u32::try_from(rounds).unwrap_or(u32::MAX).max(1);
+            (rounds, options.total / (rounds * count))
+        }
+    };
     if slice < LEAST_SLICE {
         let least = (LEAST_SLICE * count).as_secs();
         return Err(DemoError::TooShort {
@@ -304,6 +350,7 @@ fn plan(options: &Options) -> Result<(Experiment, Duration), DemoError> {
         topology: TopologyOptions {
             rates_mbit: options.rates_mbit,
             shape_access: true,
+            queue_behind_border: options.queue_behind_border,
         },
         traffic: Traffic::Drawn(Workload {
             short: ShortFlows::mixed(),
@@ -319,6 +366,43 @@ fn plan(options: &Options) -> Result<(Experiment, Duration), DemoError> {
         rounds,
     };
     Ok((experiment, (slice - warm_up) * rounds))
+}
+
+fn modes(options: &Options) -> Vec<Mode> {
+    let threshold = options.threshold;
+    let mode = |name: &str, scheme| Mode {
+        name: name.to_owned(),
+        scheme,
+    };
+    let mut modes = vec![
+        mode(ECMP_FLOW, Scheme::EcmpFlow),
+        mode(ECMP_PACKET, Scheme::EcmpPacket),
+    ];
+    let dedicated_name = match options.contest {
+        Contest::Demo => {
+            modes.push(mode(NFT_SPLIT, Scheme::NftSplit { threshold }));
+            SPLITTER
+        }
+        Contest::Policies { .. } => DEDICATED,
+    };
+    if let Some(binary) = &options.splitter {
+        let dedicated = SplitterScheme {
+            binary: binary.clone(),
+            threshold,
+            attach: "native".to_owned(),
+            states_rates: true,
+            configuration: toml::Table::new(),
+        };
+        let percent = if options.queue_behind_border {
+            SHAPE_PERCENT
+        } else {
+            100
+        };
+        let share = dedicated.clone().sharing(percent);
+        modes.push(mode(dedicated_name, Scheme::Splitter(dedicated)));
+        modes.push(mode(SHARE, Scheme::Splitter(share)));
+    }
+    modes
 }
 
 impl Comparison {

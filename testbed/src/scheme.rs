@@ -27,9 +27,9 @@ const DSCP: [u32; 2] = [4, 2];
 pub enum Scheme {
     /// Everything goes into the first tunnel.
     OneTunnel,
-    /// Equal-cost multipath by hash of the 5-tuple: what routers do by default.
+    /// Multipath by hash of the 5-tuple, weighted by the tunnels' rates: what routers do by default.
     EcmpFlow,
-    /// Packets go into the tunnels by turns.
+    /// Packets go into the tunnels by turns, as often as their rates say.
     EcmpPacket,
     /// Conntrack counts packets and nftables marks a connection's direction as long from packet
     /// `threshold + 1` on: the split that needs no eBPF.
@@ -117,6 +117,10 @@ pub struct Demotions {
     pub drained: u64,
     /// Changed tunnels because they had waited for as long as they may.
     pub at_cap: u64,
+    /// Were placed on the tunnel that they were in.
+    pub stayed: u64,
+    /// Were to change tunnels, could not in time and stayed.
+    pub stayed_at_cap: u64,
 }
 
 impl std::ops::Add for Demotions {
@@ -127,7 +131,23 @@ impl std::ops::Add for Demotions {
             became_long: self.became_long + other.became_long,
             drained: self.drained + other.drained,
             at_cap: self.at_cap + other.at_cap,
+            stayed: self.stayed + other.stayed,
+            stayed_at_cap: self.stayed_at_cap + other.stayed_at_cap,
         }
+    }
+}
+
+impl SplitterScheme {
+    /// With the policy `share`, which shapes each tunnel to so many percent of its rate.
+    #[must_use]
+    pub fn sharing(mut self, shape_percent: u32) -> Self {
+        let configuration = format!(
+            "policy = 'share'\n[share]\nshape_percent = {shape_percent}\n\
+             # The queues are the splitter's own, whose length it knows.\n[demotion]\n"
+        );
+        let sharing: toml::Table = configuration.parse().expect("a valid constant");
+        self.configuration.extend(sharing);
+        self
     }
 }
 
@@ -153,8 +173,8 @@ impl Scheme {
         for border in &topology.borders {
             match self {
                 Self::OneTunnel => {}
-                Self::EcmpFlow => hash_flows(border)?,
-                Self::EcmpPacket => spray_packets(border)?,
+                Self::EcmpFlow => hash_flows(border, topology.options.rates_mbit)?,
+                Self::EcmpPacket => spray_packets(border, topology.options.rates_mbit)?,
                 Self::NftSplit { threshold } => split_by_conntrack(border, *threshold)?,
                 Self::Splitter(scheme) => {
                     let rates = topology.options.rates_mbit;
@@ -203,24 +223,42 @@ impl Applied {
     }
 }
 
-fn hash_flows(border: &Border) -> Result<(), SchemeError> {
-    let [one, two] = border.gateways;
+fn hash_flows(border: &Border, rates_mbit: [u32; 2]) -> Result<(), SchemeError> {
+    let ([one, two], [first, second]) = (border.gateways, weights(rates_mbit));
     border
         .namespace
         .sysctl("net.ipv4.fib_multipath_hash_policy", "1")?;
     border.namespace.run(&format!(
-        "ip route replace default nexthop via {one} nexthop via {two}"
+        "ip route replace default nexthop via {one} weight {first} nexthop via {two} weight {second}"
     ))?;
     Ok(())
 }
 
-fn spray_packets(border: &Border) -> Result<(), SchemeError> {
-    let [first, _] = MARKS;
+fn spray_packets(border: &Border, rates_mbit: [u32; 2]) -> Result<(), SchemeError> {
+    let ([one, two], [first, second]) = (MARKS, weights(rates_mbit));
+    let all = first + second;
     route_by_mark(border)?;
+    // The slower tunnel's turns are spread over the round.
+    let turns: Vec<String> = (0..all)
+        .map(|turn| {
+            let is_second = (turn + 1) * second / all > turn * second / all;
+            format!("{turn} : {}", if is_second { two } else { one })
+        })
+        .collect();
+    let turns = turns.join(", ");
     mark(
         border,
-        &format!("meta mark set numgen inc mod 2 offset {first}"),
+        &format!("meta mark set numgen inc mod {all} map {{ {turns} }}"),
     )
+}
+
+/// The smallest whole numbers in proportion to the rates.
+fn weights([first, second]: [u32; 2]) -> [u32; 2] {
+    let (mut one, mut other) = (first, second);
+    while other > 0 {
+        (one, other) = (other, one % other);
+    }
+    [first, second].map(|rate| rate / one.max(1))
 }
 
 fn split_by_conntrack(border: &Border, threshold: u32) -> Result<(), SchemeError> {

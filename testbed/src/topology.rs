@@ -39,6 +39,9 @@ pub struct TopologyOptions {
     /// scheme that sprays packets gives one flow the bandwidth of both tunnels, which flatters it.
     /// The generators, which stand for many hosts, are never shaped. Default true.
     pub shape_access: bool,
+    /// Whether the tunnels' FIFOs lie behind the borders' devices, as in a modem or a provider's
+    /// router, and not in them. Default false.
+    pub queue_behind_border: bool,
 }
 
 impl Default for TopologyOptions {
@@ -46,6 +49,7 @@ impl Default for TopologyOptions {
         Self {
             rates_mbit: [100, 100],
             shape_access: true,
+            queue_behind_border: false,
         }
     }
 }
@@ -200,6 +204,9 @@ impl Namespaces {
                 namespace,
                 device,
                 rate_mbit: Some(rate),
+                wire: options
+                    .queue_behind_border
+                    .then(|| format!("wire-{device}")),
             }),
         };
         let [first, second] = TUNNELS;
@@ -221,6 +228,15 @@ struct End<'a> {
     device: &'a str,
     /// What this end may send.
     rate_mbit: Option<u32>,
+    /// The device below this one that has the queue, if it is another.
+    wire: Option<String>,
+}
+
+impl End<'_> {
+    /// The end of the cable itself, which has the queue.
+    fn cable(&self) -> &str {
+        self.wire.as_deref().unwrap_or(self.device)
+    }
 }
 
 impl<'a> Link<'a> {
@@ -234,6 +250,7 @@ impl<'a> Link<'a> {
             namespace: border,
             device,
             rate_mbit: None,
+            wire: None,
         };
         Self {
             subnet,
@@ -243,6 +260,7 @@ impl<'a> Link<'a> {
                     namespace: host,
                     device: HOST_DEVICE,
                     rate_mbit,
+                    wire: None,
                 },
             ],
         }
@@ -265,9 +283,15 @@ impl<'a> Link<'a> {
     fn make(&self, ipv6: bool) -> Result<(), NamespaceError> {
         let [one, two] = &self.ends;
         one.namespace
-            .connect(one.device, two.namespace, two.device)?;
+            .connect(one.cable(), two.namespace, two.cable())?;
         for (end, (near, far)) in self.ends.iter().zip([(0, 1), (1, 0)]) {
-            let device = end.device;
+            let (device, cable) = (end.device, end.cable());
+            if cable != device {
+                end.namespace.run_with_input(
+                    "ip -batch -",
+                    &format!("link set dev {cable} up\nlink add link {cable} name {device} type macvlan mode private\n"),
+                )?;
+            }
             let mut addresses = vec![(
                 format!("{}/24", self.ipv4(near)),
                 self.ipv4(far).to_string(),
@@ -288,12 +312,12 @@ impl<'a> Link<'a> {
                 );
             }
             end.namespace.run_with_input("ip -batch -", &batch)?;
-            end.namespace.keep_flows_in_order(device)?;
+            end.namespace.keep_flows_in_order(cable)?;
             if let Some(rate) = end.rate_mbit {
                 // The queue holds 20 ms at 100 Mbit/s; the burst is two packets, as small as the
                 // shaper can do.
                 end.namespace.run(&format!(
-                    "tc qdisc add dev {device} root tbf rate {rate}mbit burst 3100 limit {TUNNEL_QUEUE_BYTES}"
+                    "tc qdisc add dev {cable} root tbf rate {rate}mbit burst 3100 limit {TUNNEL_QUEUE_BYTES}"
                 ))?;
             }
         }

@@ -40,6 +40,8 @@ enum Task {
     VmTest(vm_test::Arguments),
     /// Measure on this machine, in network namespaces, what the splitter buys.
     Demo(demo::Arguments),
+    /// Measure completion times of short and long flows with ECMP and with each of the splitter's policies.
+    Fct(demo::FctArguments),
     /// Measure what the splitter costs a packet, in ns.
     BenchDatapath(bench::Arguments),
     /// Measure what a message costs to encode and decode, beside other codecs, in us.
@@ -72,6 +74,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::Test(arguments) => test::task(&project, &arguments),
         Task::VmTest(arguments) => vm_test::task(&project, &arguments),
         Task::Demo(arguments) => demo::task(&project, &arguments),
+        Task::Fct(arguments) => demo::fct(&project, &arguments),
         Task::BenchDatapath(arguments) => bench::datapath::task(&project, &arguments),
         Task::BenchCodec(arguments) => bench::codec::task(&project, &arguments),
         Task::Msgbench(arguments) => msgbench::task(&project, &arguments),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use flow_testbed::demo::{self, Comparison, Options};
+use flow_testbed::demo::{self, Comparison, Contest, Options};
 use flow_testbed::experiment::{Progress, Status};
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio_util::sync::CancellationToken;
@@ -21,8 +21,13 @@ pub(crate) async fn run(args: &DemoArgs, json: bool) -> Result<()> {
     let mut options = Options {
         splitter: Some(std::env::current_exe().context("cannot find this program's own file")?),
         load_percent: args.load.into(),
+        queue_behind_border: args.queue_behind,
+        rates_mbit: args.rates,
         ..Options::default()
     };
+    if let Some(seeds) = args.seeds {
+        options.contest = Contest::Policies { seeds };
+    }
     if let Some(seconds) = args.seconds {
         options.total = Duration::from_secs(seconds.into());
     }

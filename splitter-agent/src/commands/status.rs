@@ -67,6 +67,8 @@ struct Flows {
     became_long: u64,
     moved_drained: u64,
     moved_at_cap: u64,
+    stayed: u64,
+    stayed_at_cap: u64,
     finished_short: u64,
     finished_long: u64,
 }
@@ -156,6 +158,8 @@ fn flow_counts(counters: &Counters) -> Flows {
         became_long: counters.events(FlowEvent::BecameLong),
         moved_drained: counters.events(FlowEvent::MovedDrained),
         moved_at_cap: counters.events(FlowEvent::MovedAtCap),
+        stayed: counters.events(FlowEvent::Stayed),
+        stayed_at_cap: counters.events(FlowEvent::StayedAtCap),
         finished_short: counters.finished(Class::Short),
         finished_long: counters.finished(Class::Long),
     }
@@ -234,6 +238,14 @@ fn show(status: &Status) -> Result<()> {
         count(flows.moved_drained),
         count(flows.moved_at_cap)
     ))?;
+    if flows.stayed + flows.stayed_at_cap > 0 {
+        print(format_args!(
+            "{} stayed in their tunnel because it was its turn, {} because they could not leave in \
+             order.",
+            count(flows.stayed),
+            count(flows.stayed_at_cap)
+        ))?;
+    }
     let mut completion = Table::new(["completion times", "flows", "mean", "p50", "p90", "p99"]);
     for row in &status.completion {
         let time = |seconds: Option<f64>| {

@@ -148,6 +148,7 @@ pub const KEYS: &[Key] = &[
     }),
     key("bpffs", Changeable::Restart(MOVES), |it| json!(it.bpffs)),
     key("lan", Changeable::Reload, |it| json!(it.lan)),
+    key("policy", Changeable::Reload, |it| json!(it.policy)),
     key("shadow", Changeable::Set, |it| json!(it.shadow)),
     key("short.device", Changeable::Reload, |it| {
         json!(it.short.device)
@@ -195,6 +196,21 @@ pub const KEYS: &[Key] = &[
     key("demotion.long_queue_ms", Changeable::Set, |it| {
         millis(it.demotion.long_queue)
     }),
+    key("share.shape_percent", Changeable::Reload, |it| {
+        json!(it.share.shape_percent)
+    }),
+    key("share.queue_ms", Changeable::Reload, |it| {
+        millis(it.share.queue)
+    }),
+    key("share.cloudburst_dscp", Changeable::Reload, |it| {
+        json!(it.share.cloudburst.map(|queue| queue.dscp))
+    }),
+    key("share.cloudburst_packets", Changeable::Reload, |it| {
+        json!(it.share.cloudburst.map(|queue| queue.packets))
+    }),
+    key("share.cloudburst_percent", Changeable::Reload, |it| {
+        json!(it.share.cloudburst.map(|queue| queue.percent))
+    }),
     key("advise.min", Changeable::Set, |it| json!(it.advise.min)),
     key("advise.max", Changeable::Set, |it| json!(it.advise.max)),
     key("advise.period_s", Changeable::Set, |it| {
@@ -205,6 +221,12 @@ pub const KEYS: &[Key] = &[
         json!(it.marks.short)
     }),
     key("marks.long", Changeable::Reload, |it| json!(it.marks.long)),
+    key("marks.short_aside", Changeable::Reload, |it| {
+        json!(it.marks.short_aside)
+    }),
+    key("marks.long_aside", Changeable::Reload, |it| {
+        json!(it.marks.long_aside)
+    }),
     key("marks.match", Changeable::Reload, |it| {
         json!(it.marks.matching)
     }),
@@ -279,9 +301,17 @@ mod tests {
     use super::super::EXAMPLE;
     use super::*;
 
-    /// The keys of the documented example, which has all there are.
+    /// The keys of the documented example, which has all there are; those that are off are in
+    /// comments.
     fn documented() -> Vec<String> {
-        let table: toml::Table = EXAMPLE.parse().unwrap();
+        let is_key = |text: &str| text.bytes().all(|it| it.is_ascii_lowercase() || it == b'_');
+        let uncommented = |line: &str| {
+            let key = line.strip_prefix("# ").and_then(|it| it.split_once(" = "));
+            let is_off = key.is_some_and(|(key, _)| is_key(key));
+            line.get(if is_off { 2 } else { 0 }..).unwrap().to_owned()
+        };
+        let text: Vec<_> = EXAMPLE.lines().map(uncommented).collect();
+        let table: toml::Table = text.join("\n").parse().unwrap();
         let keys = table.into_iter().flat_map(|(name, value)| match value {
             toml::Value::Table(section) => section
                 .into_iter()
@@ -309,7 +339,11 @@ mod tests {
         let config = Config::parse(EXAMPLE, "example").unwrap();
         let mut table = toml::Table::new();
         for key in KEYS {
-            let value = toml::Value::try_from(key.value(&config)).unwrap();
+            let value = key.value(&config);
+            if value.is_null() {
+                continue;
+            }
+            let value = toml::Value::try_from(value).unwrap();
             match key.name.split_once('.') {
                 Some((section, name)) => {
                     let section = table

@@ -10,10 +10,13 @@ use super::document::{Document, Section, boolean, integer, string, word};
 use super::health::{health, peer, peers_have_a_key};
 use super::leaf::{absolute_path, address, interface, next_hop, prefix, socket_address};
 use super::{
-    Advise, AttachMode, Config, Demotion, Dscp, DscpMatch, Family, Flows, Gateways, InterfaceName,
-    InvalidValue, Marks, Metrics, Mistake, PacketLog, Routes, RulePriority, TableId, Threshold,
-    ThresholdUnit, Tunnel,
+    Advise, AttachMode, Config, Demotion, Family, Flows, Gateways, InterfaceName, InvalidValue,
+    Metrics, Mistake, PacketLog, Routes, RulePriority, TableId, Threshold, ThresholdUnit, Tunnel,
+    TunnelPolicy,
 };
+
+mod marks;
+mod share;
 
 const THRESHOLD: Threshold = Threshold::Fixed(NonZeroU32::new(40).unwrap());
 const TABLE_SIZE: NonZeroU32 = NonZeroU32::new(1 << 20).unwrap();
@@ -32,6 +35,7 @@ const RTT: Duration = Duration::from_millis(20);
 const MAX_GUARD_US: u32 = 10_000_000;
 const CAP_WITH_RATES: Duration = Duration::from_nanos(Policy::DEFAULT_CAP_NS);
 const CAP_WITHOUT_RATES: Duration = Duration::from_nanos(Policy::DEFAULT_BLIND_CAP_NS);
+const CAP_SHARED: Duration = Duration::from_nanos(Policy::DEFAULT_SHARED_CAP_NS);
 const LONG_QUEUE: Duration = Duration::from_millis(5);
 const MAX_CAP_MS: u32 = 60_000;
 const METRICS_ADDRESS: &str = "127.0.0.1:9461";
@@ -63,6 +67,9 @@ fn sections(document: &Document<'_>) -> Option<Config> {
     let bpffs = top
         .optional("bpffs", absolute_path)
         .unwrap_or("/sys/fs/bpf".into());
+    let policy = top
+        .optional("policy", |value| word(TunnelPolicy::WORDS, value))
+        .unwrap_or_default();
     let lan = lan(&top);
     let shadow = top.optional("shadow", boolean).unwrap_or_default();
     let short = tunnel(&document.section("short"), TableId::SHORT);
@@ -81,9 +88,11 @@ fn sections(document: &Document<'_>) -> Option<Config> {
             "set short.rate_mbit and long.rate_mbit, or give a number",
         );
     }
-    let demotion = demotion(&document.section("demotion"), rates);
+    let share = share::share(&document.section("share"));
+    let defaults = DemotionDefaults::new(rates, policy, share.queue);
+    let demotion = demotion(&document.section("demotion"), &defaults);
     let advise = advise(&document.section("advise"), flows.unit);
-    let marks = marks(&document.section("marks"));
+    let marks = marks::marks(&document.section("marks"), policy);
     let attach = document
         .section("attach")
         .optional("mode", |value| word(AttachMode::WORDS, value));
@@ -98,6 +107,7 @@ fn sections(document: &Document<'_>) -> Option<Config> {
         name,
         runtime_dir,
         bpffs,
+        policy,
         lan: lan?,
         shadow,
         short: short?,
@@ -105,6 +115,7 @@ fn sections(document: &Document<'_>) -> Option<Config> {
         flows,
         demotion,
         advise,
+        share,
         marks,
         attach: attach.unwrap_or_default(),
         routes,
@@ -115,6 +126,7 @@ fn sections(document: &Document<'_>) -> Option<Config> {
     devices_differ(document, &config);
     families_agree(document, &config);
     peers_have_a_key(document, &config);
+    share::check(document, &config);
     Some(config)
 }
 
@@ -226,16 +238,41 @@ fn flows(section: &Section<'_, '_>) -> Flows {
     }
 }
 
-/// `rates` tells whether that of the short and that of the long tunnel are known.
-fn demotion(section: &Section<'_, '_>, rates: (bool, bool)) -> Demotion {
-    let (default_guard, default_cap) = match rates {
-        (true, true) => (GUARD_WITH_RATE, CAP_WITH_RATES),
-        (true, false) => (GUARD_WITH_RATE, CAP_WITHOUT_RATES),
-        (false, _) => (GUARD_WITHOUT_RATE, CAP_WITHOUT_RATES),
-    };
+/// What a demotion is without its section.
+struct DemotionDefaults {
+    guard: Duration,
+    cap: Duration,
+    long_queue: Duration,
+    knows_short_rate: bool,
+}
+
+impl DemotionDefaults {
+    /// `rates` tells whether that of the short and that of the long tunnel are known, `queue` what
+    /// the agent's own queues hold.
+    fn new(rates: (bool, bool), policy: TunnelPolicy, queue: Duration) -> Self {
+        let (guard, cap) = match rates {
+            (true, true) => (GUARD_WITH_RATE, CAP_WITH_RATES),
+            (true, false) => (GUARD_WITH_RATE, CAP_WITHOUT_RATES),
+            (false, _) => (GUARD_WITHOUT_RATE, CAP_WITHOUT_RATES),
+        };
+        let (cap, long_queue) = match policy {
+            TunnelPolicy::Dedicated => (cap, LONG_QUEUE),
+            // A little less than all, for what a packet's header takes.
+            TunnelPolicy::Share => (CAP_SHARED, queue * 9 / 10),
+        };
+        Self {
+            guard,
+            cap,
+            long_queue,
+            knows_short_rate: rates.0,
+        }
+    }
+}
+
+fn demotion(section: &Section<'_, '_>, defaults: &DemotionDefaults) -> Demotion {
     let guard = section.optional("guard_us", |value| {
         let guard = integer(value, 0..=MAX_GUARD_US, "microseconds")?;
-        if guard == 0 && !rates.0 {
+        if guard == 0 && !defaults.knows_short_rate {
             return Err(InvalidValue::new(
                 "without short.rate_mbit this is the gap to wait for, and any packet follows a gap of 0",
                 "set short.rate_mbit, or leave guard_us out (then it is 10000)",
@@ -252,9 +289,9 @@ fn demotion(section: &Section<'_, '_>, rates: (bool, bool)) -> Demotion {
         Ok(Duration::from_millis(queue.into()))
     });
     let demotion = Demotion {
-        guard: guard.unwrap_or_else(|| default_guard.min(cap.unwrap_or(default_cap))),
-        cap: cap.unwrap_or(default_cap),
-        long_queue: long_queue.unwrap_or(LONG_QUEUE),
+        guard: guard.unwrap_or_else(|| defaults.guard.min(cap.unwrap_or(defaults.cap))),
+        cap: cap.unwrap_or(defaults.cap),
+        long_queue: long_queue.unwrap_or(defaults.long_queue),
     };
     if demotion.guard > demotion.cap {
         let (guard_us, cap_ms) = (demotion.guard.as_micros(), demotion.cap.as_millis());
@@ -302,68 +339,6 @@ fn advise(section: &Section<'_, '_>, unit: ThresholdUnit) -> Advise {
         );
     }
     advise
-}
-
-fn marks(section: &Section<'_, '_>) -> Marks {
-    let mark = |key, default: Dscp| {
-        let hint = format!("(the default is {default})");
-        section
-            .optional(key, |value| {
-                let number = integer(value, 0..=63, &hint)?;
-                Dscp::try_from(u8::try_from(number).unwrap_or(u8::MAX))
-            })
-            .unwrap_or(default)
-    };
-    let marks = Marks {
-        short: mark("short", Dscp::SHORT),
-        long: mark("long", Dscp::LONG),
-        matching: section
-            .optional("match", |value| word(DscpMatch::WORDS, value))
-            .unwrap_or_default(),
-    };
-    if marks.long.get() == 0 {
-        section.contradiction(
-            "long",
-            "packets without a mark have DSCP 0, and would be routed as long".to_owned(),
-            "give a number from 1 to 63 (the default is 2)",
-        );
-    } else if marks.short == marks.long {
-        section.contradiction(
-            "long",
-            format!("short flows have the mark {}, too", marks.short),
-            "give the two classes different marks (the defaults are 4 and 2)",
-        );
-    } else if marks.matching == DscpMatch::Tos
-        && let Err(wrong) = marks.check_legacy()
-    {
-        section.contradiction("match", wrong.problem, &wrong.remedy);
-    }
-    marks
-}
-
-impl Marks {
-    /// Whether `tos` rules, which see three bits only, can tell the two marks apart.
-    ///
-    /// # Errors
-    /// When they cannot.
-    pub fn check_legacy(&self) -> Result<(), InvalidValue> {
-        let remedy = "give marks that differ in their low three bits, long's not all zero (the \
-                      defaults are 4 and 2), or match = \"dscp\" on Linux 6.13 and later";
-        let (short, long) = (self.short, self.long);
-        if long.legacy_tos() == 0 {
-            let problem = format!(
-                "a tos rule sees the low three bits of a DSCP only, and those of {long} (long) are zero, which matches every packet"
-            );
-            return Err(InvalidValue::new(problem, remedy));
-        }
-        if short.legacy_tos() == long.legacy_tos() {
-            let problem = format!(
-                "a tos rule sees the low three bits of a DSCP only, and those of {short} (short) and {long} (long) are the same"
-            );
-            return Err(InvalidValue::new(problem, remedy));
-        }
-        Ok(())
-    }
 }
 
 fn routes(section: &Section<'_, '_>) -> Routes {

@@ -98,6 +98,11 @@ impl Dscp {
     /// The default mark of long flows.
     pub const LONG: Self = Self(Policy::DEFAULT_LONG_MARK);
 
+    /// The default mark of short flows in the long tunnel, where that is shared.
+    pub const SHORT_ASIDE: Self = Self(Policy::DEFAULT_SHORT_MARK_ASIDE);
+    /// The default mark of long flows in the short tunnel, where that is shared.
+    pub const LONG_ASIDE: Self = Self(Policy::DEFAULT_LONG_MARK_ASIDE);
+
     /// The code point as a number.
     #[must_use]
     pub fn get(self) -> u8 {
@@ -385,6 +390,18 @@ words! {
         /// The best that the running kernel has.
         #[default]
         Auto = "auto",
+    }
+}
+
+words! {
+    /// What the two tunnels are for.
+    TunnelPolicy {
+        /// One for short flows, one for long ones: the paper's way.
+        #[default]
+        Dedicated = "dedicated",
+        /// Both carry both; short flows come first on each, and long ones are placed where there
+        /// is room.
+        Share = "share",
     }
 }
 

@@ -6,6 +6,7 @@ use crate::health::Report;
 use crate::kernel::Dataplane;
 use crate::netlink::NetlinkError;
 use crate::routes::{self, Footprint, Item};
+use crate::shaping;
 
 impl Instance {
     /// Takes the instance down and restores what it found, also after a crash.
@@ -16,11 +17,15 @@ impl Instance {
     /// When something cannot be removed; the rest is by then.
     pub async fn down(&self, _lock: &Lock) -> Result<Vec<String>, InstanceError> {
         let directory = self.config.instance_dir();
-        let footprints: Vec<_> = match State::read(&directory)? {
-            Some(state) => state.footprints().into_iter().cloned().collect(),
+        let (footprints, found) = match State::read(&directory)? {
+            Some(state) => {
+                let footprints: Vec<_> = state.footprints().into_iter().cloned().collect();
+                (footprints, state.found)
+            }
             None => {
                 others::check(&self.config)?;
-                vec![Footprint::of(&self.config)]
+                let found = shaping::Found::defaults(&self.config);
+                (vec![Footprint::of(&self.config)], found)
             }
         };
         let routes = self.remove_routes(&footprints).await;
@@ -41,7 +46,10 @@ impl Instance {
         if let Some(program_id) = program_id {
             self.wait_until_detached(&linked, program_id).await?;
         }
+        // After the marks, so that nothing is marked for classes that are not there.
+        let shaping = shaping::restore_all(&self.netlink, &found).await;
         removed.extend(routes?.iter().map(ToString::to_string));
+        removed.extend(shaping?);
         Report::remove(&directory)?;
         State::remove(&directory)?;
         // One that a killed agent has left; a running one would hold the lock.

@@ -10,6 +10,7 @@ use crate::kernel::KernelError;
 use crate::netlink::{NetlinkError, NoSuchInterface};
 use crate::privileges::MissingCapabilities;
 use crate::routes;
+use crate::shaping::ShapeError;
 
 /// Bringing an instance up or down, or looking at it, failed.
 #[derive(Debug, Error)]
@@ -83,6 +84,9 @@ pub enum InstanceError {
     /// The kernel's routing side did not answer.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
+    /// Tunnels could not be shaped.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
     /// Rules and routes could not be planned.
     #[error(transparent)]
     PlanRoutes(#[from] routes::PlanError),
@@ -103,7 +107,9 @@ impl InstanceError {
         match self {
             Self::NotPermitted(_) => true,
             Self::File { source, .. } => source.kind() == io::ErrorKind::PermissionDenied,
-            Self::Netlink(error) => error.is_permission_denied(),
+            Self::Netlink(error) | Self::Shape(ShapeError::Netlink(error)) => {
+                error.is_permission_denied()
+            }
             Self::Kernel(error) => error.is_not_permitted(),
             _ => false,
         }
@@ -112,7 +118,11 @@ impl InstanceError {
     /// Whether the configuration asks for what this kernel does not have.
     pub fn is_configuration(&self) -> bool {
         use routes::PlanError::{MarksCollide, NoExactMatch};
-        matches!(self, Self::PlanRoutes(NoExactMatch | MarksCollide(_)))
+        matches!(
+            self,
+            Self::PlanRoutes(NoExactMatch | MarksCollide(_))
+                | Self::Shape(ShapeError::Unsupported { .. })
+        )
     }
 
     /// Whether something that is not ours, or another instance, is in the way.
@@ -121,6 +131,7 @@ impl InstanceError {
             Self::Running { .. } | Self::OtherInstance { .. } | Self::OtherTableSize { .. } => true,
             Self::Kernel(error) => matches!(error, KernelError::Busy { .. }),
             Self::PlanRoutes(error) => matches!(error, routes::PlanError::Conflicts(_)),
+            Self::Shape(error) => matches!(error, ShapeError::Foreign { .. }),
             _ => false,
         }
     }

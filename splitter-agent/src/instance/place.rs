@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, PoisonError};
 
+use splitter_common::config::Config as Policy;
 use tokio::sync::watch;
 
 use super::{Instance, InstanceError, Lock, State};
@@ -63,6 +64,9 @@ impl Instance {
         let plan = routes::plan_move(&self.netlink, &self.config, placement).await?;
         let applied = plan.apply(&self.netlink).await.map_err(Box::new)?;
         *self.placed() = Some(placement);
+        if let Err(error) = self.tell_usable(placement).await {
+            tracing::warn!(%error, "moved, but long flows may be placed in a dead tunnel's stead");
+        }
         // The routes are what counts: a full disk must not keep a class in a dead tunnel.
         if let Err(error) = self.remember(placement) {
             tracing::warn!(%error, "an agent that is started anew will not know where the classes are");
@@ -74,6 +78,17 @@ impl Instance {
             tracing::warn!(%error, "moved, but packets may not follow");
         }
         Ok(applied.plan().clone())
+    }
+
+    /// Where both tunnels carry both classes, the programs choose among those that are alive.
+    async fn tell_usable(&self, placement: Placement) -> Result<(), InstanceError> {
+        let Some(mut dataplane) = self.open()?.filter(|_| self.config.is_shared()) else {
+            return Ok(());
+        };
+        let interfaces = self.netlink.interfaces().await?;
+        let usable = self.usable_tunnels(&interfaces, placement);
+        let policy = dataplane.policy()?;
+        Ok(dataplane.set_policy(Policy { usable, ..policy })?)
     }
 
     pub(super) fn placement_with(&self, state: Option<&State>) -> Placement {

@@ -10,7 +10,7 @@ use super::{InstanceError, Loaded, attached_mode};
 use crate::config::{AttachMode, Config, Family, InterfaceName};
 use crate::kernel::{AttachedMode, Dataplane, KernelError, OtherProgram, Pins};
 use crate::netlink::Interfaces;
-use crate::routes;
+use crate::{routes, shaping};
 
 /// Everything that bringing an instance up does, in order.
 #[derive(Debug, Serialize)]
@@ -19,6 +19,8 @@ pub struct Plan {
     pub program: ProgramAction,
     /// What the programs are told.
     pub settings: PolicyAction,
+    /// The queues in front of shared tunnels.
+    pub shaping: shaping::Plan,
     /// Rules and routes.
     pub routes: routes::Plan,
     /// The program on each interface.
@@ -88,6 +90,7 @@ impl Plan {
     pub fn is_unchanged(&self) -> bool {
         self.program == ProgramAction::Keep
             && self.settings == PolicyAction::Keep
+            && self.shaping.is_in_place()
             && self.routes.is_in_place()
             && self
                 .attachments
@@ -104,7 +107,11 @@ pub(super) struct Inputs<'a> {
     pub(super) policy: Policy,
 }
 
-pub(super) fn assemble(inputs: &Inputs<'_>, routes: routes::Plan) -> Result<Plan, InstanceError> {
+pub(super) fn assemble(
+    inputs: &Inputs<'_>,
+    shaping: shaping::Plan,
+    routes: routes::Plan,
+) -> Result<Plan, InstanceError> {
     let (program, settings) = match inputs.loaded {
         Loaded::Nothing => (ProgramAction::Load, PolicyAction::Write),
         Loaded::OtherBuild { .. } => (ProgramAction::Replace, PolicyAction::Write),
@@ -124,6 +131,7 @@ pub(super) fn assemble(inputs: &Inputs<'_>, routes: routes::Plan) -> Result<Plan
     Ok(Plan {
         program,
         settings,
+        shaping,
         routes,
         attachments: attachments(inputs)?,
         table_bytes: table_bytes(inputs.config.flows.table_size.get()),
@@ -221,6 +229,7 @@ impl fmt::Display for Plan {
             PolicyAction::Keep => writeln!(f, "= keep their settings")?,
             PolicyAction::Write => writeln!(f, "+ write their settings")?,
         }
+        write!(f, "{}", self.shaping)?;
         writeln!(f, "{}", self.routes)?;
         for Attachment {
             interface,

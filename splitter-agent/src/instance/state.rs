@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::health::Placement;
 use crate::kernel::Object;
 use crate::routes::Footprint;
+use crate::shaping::Found;
 
 /// Who brought an instance up, and so takes it down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +40,9 @@ pub struct State {
     /// agent may be killed there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<Footprint>,
+    /// What the tunnels' devices had before they were shaped.
+    #[serde(default)]
+    pub found: Vec<Found>,
     /// The network namespace that they are in, by its number.
     #[serde(default)]
     pub network: Option<u64>,
@@ -53,6 +57,7 @@ impl State {
         config: &Config,
         object: &Object,
         placement: Placement,
+        found: Vec<Found>,
     ) -> Self {
         Self {
             owner,
@@ -60,6 +65,7 @@ impl State {
             object: object.digest(),
             footprint: Footprint::of(config),
             earlier: Vec::new(),
+            found,
             network: current_network(),
             placement,
         }

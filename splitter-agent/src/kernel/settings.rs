@@ -1,10 +1,10 @@
 //! From what the operator wrote to what the kernel programs read.
 
-use splitter_common::config::{Config as Policy, Marking, Unit};
+use splitter_common::config::{Config as Policy, Marking, TunnelUse, Unit};
 use splitter_common::drain::ServiceTime;
 use splitter_common::dscp::Dscp;
 
-use crate::config::{Config, ThresholdUnit, Tunnel};
+use crate::config::{Config, ThresholdUnit, TunnelPolicy};
 
 /// IPv4 and TCP headers without options; what an MTU leaves is a full segment.
 const HEADER_BYTES: u32 = 40;
@@ -14,21 +14,29 @@ const HEADER_BYTES: u32 = 40;
 const CAUTIOUS_PERCENT: u64 = 97;
 
 /// The policy's settings for a configuration, on interfaces whose smallest MTU
-/// is `lan_mtu`, with rules that match marks exactly or by the legacy bits.
-pub fn policy_settings(config: &Config, lan_mtu: u32, exact_match: bool) -> Policy {
+/// is `lan_mtu`, with rules that match marks exactly or by the legacy bits, and
+/// with a bit set in `usable` for each tunnel that is up.
+pub fn policy_settings(config: &Config, lan_mtu: u32, exact_match: bool, usable: u8) -> Policy {
     let unit = match config.flows.unit {
         ThresholdUnit::Packets => Unit::PACKETS,
         ThresholdUnit::Bytes => Unit::BYTES,
     };
-    let short_rate = bits_per_second(&config.short);
+    let [short_rate, long_rate] = config
+        .tunnels()
+        .map(|tunnel| config.bits_per_second(tunnel).unwrap_or(0));
+    let (tunnel_use, short_percent) = match config.policy {
+        TunnelPolicy::Dedicated => (TunnelUse::DEDICATED, CAUTIOUS_PERCENT),
+        // What leaves is what the agent's own shaper lets out.
+        TunnelPolicy::Share => (TunnelUse::SHARED, 100),
+    };
     Policy {
         threshold: config.first_threshold().into(),
         unit,
         idle_timeout_ns: nanoseconds(config.flows.idle_timeout),
-        guard_ns: nanoseconds(config.demotion.guard),
+        guard_ns: nanoseconds(config.demotion.guard).max(shaper_slack_ns(config)),
         cap_ns: nanoseconds(config.demotion.cap),
-        short_service: ServiceTime::from_bits_per_second(short_rate * CAUTIOUS_PERCENT / 100),
-        long_service: ServiceTime::from_bits_per_second(bits_per_second(&config.long)),
+        short_service: ServiceTime::from_bits_per_second(short_rate * short_percent / 100),
+        long_service: ServiceTime::from_bits_per_second(long_rate),
         long_queue_ns: nanoseconds(config.demotion.long_queue),
         segment_bytes: u16::try_from(lan_mtu.saturating_sub(HEADER_BYTES)).unwrap_or(u16::MAX),
         marking: if config.shadow {
@@ -36,7 +44,7 @@ pub fn policy_settings(config: &Config, lan_mtu: u32, exact_match: bool) -> Poli
         } else {
             Marking::ON
         },
-        reserved: 0,
+        tunnel_use,
         short_mark: config.marks.short.policy(),
         long_mark: config.marks.long.policy(),
         match_mask: if exact_match {
@@ -44,14 +52,22 @@ pub fn policy_settings(config: &Config, lan_mtu: u32, exact_match: bool) -> Poli
         } else {
             Dscp::LEGACY_BITS
         },
+        short_mark_aside: config.marks.short_aside.policy(),
+        long_mark_aside: config.marks.long_aside.policy(),
+        usable,
+        reserved: [0; 5],
     }
 }
 
-/// 0 when the rate is not stated.
-fn bits_per_second(tunnel: &Tunnel) -> u64 {
-    tunnel
-        .rate_mbit
-        .map_or(0, |rate| u64::from(rate.get()) * 1_000_000)
+/// What a shared tunnel's shaper does that the model does not see, with 1,500 bytes a packet: one
+/// of the long class that is just leaving the slower tunnel, and a burst of two from the other.
+fn shaper_slack_ns(config: &Config) -> u64 {
+    const BITS: u64 = 3 * 1_514 * 8;
+    let rates = config.tunnels().map(|it| config.bits_per_second(it));
+    match rates.into_iter().flatten().min() {
+        Some(slower) if config.is_shared() => BITS * 1_000_000_000 / slower.max(1),
+        _ => 0,
+    }
 }
 
 fn nanoseconds(duration: std::time::Duration) -> u64 {

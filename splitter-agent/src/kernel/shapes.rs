@@ -23,5 +23,5 @@ plain_data!(ClockReading, Counters, FlowKeyV6, Settings, TapEntry);
 const _: () = {
     assert!(size_of::<FlowKeyV6>() == 40);
     assert!(size_of::<TapEntry>() == 32);
-    assert!(size_of::<Settings>() == 120);
+    assert!(size_of::<Settings>() == 128);
 };

@@ -92,8 +92,12 @@ fn rule_conflict(message: &RuleMessage, config: &Config) -> Option<Conflict> {
         let problem = format!("it comes before our rules and selects what arrives at {lan}");
         return conflict(problem, remedy);
     }
-    let catches = [config.marks.short, config.marks.long]
+    let marks = config.marks;
+    let aside = [marks.short_aside, marks.long_aside];
+    let aside = aside.into_iter().filter(|_| config.is_shared());
+    let catches = [marks.short, marks.long]
         .into_iter()
+        .chain(aside)
         .find(|mark| {
             rule.dscp == Some(mark.get()) || rule.tos.is_some_and(|tos| tos == mark.tos())
         });

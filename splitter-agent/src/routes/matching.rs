@@ -7,21 +7,24 @@ use rtnetlink::packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL};
 use super::item::FRA_DSCP;
 use super::plan::PlanError;
 use super::wanted::Matching;
-use crate::config::{DscpMatch, Family, Marks};
+use crate::config::{Config, DscpMatch, Family};
 use crate::netlink::{Netlink, NetlinkError, address_family};
 
 /// Decides how rules match the long mark.
 ///
 /// # Errors
 /// When the kernel lacks what the configuration insists on, or cannot tell the marks apart.
-pub(super) async fn decide(netlink: &Netlink, marks: &Marks) -> Result<Matching, PlanError> {
+pub(super) async fn decide(netlink: &Netlink, config: &Config) -> Result<Matching, PlanError> {
+    let marks = &config.marks;
     match marks.matching {
         DscpMatch::Tos => Ok(Matching::Legacy),
         DscpMatch::Dscp if supports_exact_dscp(netlink).await? => Ok(Matching::Exact),
         DscpMatch::Dscp => Err(PlanError::NoExactMatch),
         DscpMatch::Auto if supports_exact_dscp(netlink).await? => Ok(Matching::Exact),
         DscpMatch::Auto => {
-            marks.check_legacy().map_err(PlanError::MarksCollide)?;
+            marks
+                .check_legacy(config.policy)
+                .map_err(PlanError::MarksCollide)?;
             Ok(Matching::Legacy)
         }
     }

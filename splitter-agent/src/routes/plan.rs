@@ -98,7 +98,7 @@ pub async fn plan_placed(
     previous: &[&Footprint],
 ) -> Result<Plan, PlanError> {
     let interfaces = netlink.interfaces().await?;
-    let matching = matching::decide(netlink, &config.marks).await?;
+    let matching = matching::decide(netlink, config).await?;
     let wanted = wanted::items(config, placement, &interfaces, matching)?;
     let footprint = Footprint::of(config);
     let footprints: Vec<_> = std::iter::once(&footprint)

@@ -103,7 +103,7 @@ pub enum VerifyError {
 
 impl Applied {
     /// Checks that the kernel has all that was planned, and asks it for each LAN interface and
-    /// destination which way it would send packets with the short, the long and no mark. Does
+    /// destination which way it would send packets with each mark of ours and with none. Does
     /// not roll back by itself: whoever gets the error calls [`roll_back`](Self::roll_back).
     ///
     /// # Errors
@@ -243,13 +243,17 @@ impl Lan<'_> {
     }
 }
 
-/// Which mark should leave by which tunnel: the two of ours, and none. Where no tunnel is alive
+/// Which mark should leave by which tunnel: those of ours, and none. Where no tunnel is alive
 /// the main table decides, and what that says is not ours to judge.
 fn expectations(config: &Config, placement: Placement) -> Vec<(Dscp, &Tunnel)> {
-    let mut list = vec![
-        (config.marks.short, placement.short),
-        (config.marks.long, placement.long),
-    ];
+    let marks = config.marks;
+    let mut list = vec![(marks.short, placement.short), (marks.long, placement.long)];
+    if config.is_shared() {
+        list.extend([
+            (marks.short_aside, placement.long),
+            (marks.long_aside, placement.short),
+        ]);
+    }
     if let Ok(none) = Dscp::try_from(0)
         && list.iter().all(|(dscp, _)| *dscp != none)
     {

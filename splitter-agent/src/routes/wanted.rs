@@ -156,9 +156,12 @@ fn rules(config: &Config, lan: &InterfaceName, family: Family, matching: Matchin
         )
     };
     let short = rule(priority.short(), Selector::Any, config.short.table.get());
-    let long = selector(config.marks.long, family, matching);
-    let long = rule(priority.long(), long, config.long.table.get());
-    vec![specific, short, long]
+    let long = |mark| {
+        let selector = selector(mark, family, matching);
+        rule(priority.long(), selector, config.long.table.get())
+    };
+    let long = config.long_tunnel_marks().into_iter().map(long);
+    [specific, short].into_iter().chain(long).collect()
 }
 
 /// IPv4 rules see three bits of the mark and refuse others; IPv6 rules have always seen all six.

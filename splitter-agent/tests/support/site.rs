@@ -4,7 +4,7 @@
 //! command to the next, as on a real machine, and is gone with the test however that ends.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -233,7 +233,12 @@ impl Connection {
     }
 
     pub(crate) fn between(from: &Host, to: &Host) -> Self {
-        let listener = to.namespace.enter(|| TcpListener::bind((to.ipv4, 0)));
+        Self::over(from, to, to.ipv4.into())
+    }
+
+    /// To one of the addresses of `to`.
+    pub(crate) fn over(from: &Host, to: &Host, address: IpAddr) -> Self {
+        let listener = to.namespace.enter(|| TcpListener::bind((address, 0)));
         let listener = listener.expect("it exists").expect("a port");
         let address = listener.local_addr().expect("it has one");
         let connect = || TcpStream::connect_timeout(&address, PATIENCE);

@@ -29,6 +29,9 @@ impl Default for Placement {
     }
 }
 
+/// How far a turn sets a path of weight 1 back.
+const STRIDE: u64 = 1 << 32;
+
 /// Whose turn it is, for one set of paths: 128 bytes.
 ///
 /// This is stride scheduling (Waldspurger and Weihl, 1995): a turn sets a path
@@ -70,20 +73,35 @@ impl Balancer for Placement {
 impl Placement {
     #[inline(always)]
     fn not_too_busy<P: Paths + ?Sized>(&self, candidates: PathSet, paths: &P) -> PathSet {
-        let backlog_ns = candidates.map(u64::MAX, |path| paths.view(path).local_backlog_ns);
+        let backlog_ns = |path| paths.view(path).local_backlog_ns;
         let most_ns = candidates
-            .least(&backlog_ns)
+            .least_of(backlog_ns)
             .saturating_add(self.tolerance_ns);
-        candidates.at_most(most_ns, &backlog_ns)
+        candidates.those(|path| backlog_ns(path) <= most_ns)
     }
 }
 
 impl Turns {
+    /// How far a path is set back: the least is the next to have its turn.
+    #[inline(always)]
+    pub const fn set_back(&self, path: PathId) -> u64 {
+        self.set_back[path.index()]
+    }
+
+    /// A flow whose turn was `from` went to `to` after all.
+    #[inline(always)]
+    pub fn reassign<P: Paths + ?Sized>(&mut self, from: PathId, to: PathId, paths: &P) {
+        let stride = |path| STRIDE / (paths.view(path).weight as u64).max(1);
+        let of_from = &mut self.set_back[from.index()];
+        *of_from = of_from.saturating_sub(stride(from));
+        self.set_back[to.index()] += stride(to);
+    }
+
     #[inline(always)]
     fn take<P: Paths + ?Sized>(&mut self, candidates: PathSet, paths: &P) -> PathId {
-        let weights = candidates.map(0, |path| paths.view(path).weight as u64);
+        let weight = |path| paths.view(path).weight as u64;
         // A path with no weight is for when nothing else is left.
-        let weighted = candidates.at_least(1, &weights);
+        let weighted = candidates.those(|path| weight(path) > 0);
         let candidates = if weighted.is_empty() {
             candidates
         } else {
@@ -96,7 +114,7 @@ impl Turns {
         for set_back in &mut self.set_back {
             *set_back = set_back.saturating_sub(present);
         }
-        self.set_back[path.index()] = (1 << 32) / weights[path.index()].max(1);
+        self.set_back[path.index()] = STRIDE / weight(path).max(1);
         path
     }
 }
@@ -146,6 +164,16 @@ mod tests {
         assert!((4_999..=5_001).contains(&first), "{first}");
         // Spread evenly: never more than three in a row.
         assert!(!placed.windows(4).any(|run| run == [0; 4]));
+    }
+
+    #[test]
+    fn a_flow_that_went_elsewhere_gives_its_turn_back() {
+        let (mut turns, paths) = (Turns::default(), weighted(&[100, 100]));
+        let [first, second] = [0, 1].map(|index| PathId::new(index).expect("below 16"));
+        assert_eq!(place(&mut turns, &paths), 0);
+        turns.reassign(first, second, &paths);
+        let placed: Vec<_> = (0..4).map(|_| place(&mut turns, &paths)).collect();
+        assert_eq!(placed, [0, 0, 1, 0], "the second has had a turn");
     }
 
     #[test]

@@ -10,7 +10,7 @@ const INDEX_MASK: u8 = MAX_PATHS as u8 - 1;
 
 /// The number of a path, below [`MAX_PATHS`].
 #[repr(transparent)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathId(u8);
 
 impl PathId {
@@ -111,6 +111,32 @@ impl PathSet {
     #[inline(always)]
     pub fn iter(self) -> impl Iterator<Item = PathId> {
         PathId::all().filter(move |&path| self.contains(path))
+    }
+
+    /// Those of its paths of which that holds. Without an array of numbers, for
+    /// a kernel program's stack is small.
+    #[inline(always)]
+    pub fn those(self, holds: impl Fn(PathId) -> bool) -> Self {
+        let mut those = Self::EMPTY;
+        for path in PathId::all() {
+            let holds = self.contains(path) && holds(path);
+            those.0 |= u16::from(holds) << path.index();
+        }
+        // True of them already; said again for a compiler that knows how many
+        // there can be in `self`, and then leaves the others out.
+        self.and(those)
+    }
+
+    /// The smallest number of its paths; as well without an array.
+    #[inline(always)]
+    pub fn least_of(self, number: impl Fn(PathId) -> u64) -> u64 {
+        let mut least = u64::MAX;
+        for path in PathId::all() {
+            if self.contains(path) {
+                least = least.min(number(path));
+            }
+        }
+        least
     }
 
     /// A number for each of its paths, and `otherwise` for the rest.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::drain::ServiceTime;
+use crate::models::TunnelModels;
 use proptest::prelude::*;
 use std::vec::Vec;
 
@@ -13,7 +14,7 @@ const SECOND: u64 = 1_000_000_000;
 struct Bench {
     config: Config,
     entry: FlowEntry,
-    tunnels: Tunnels,
+    models: TunnelModels,
 }
 
 impl Bench {
@@ -21,7 +22,7 @@ impl Bench {
         Self {
             config,
             entry: FlowEntry::default(),
-            tunnels: Tunnels::default(),
+            models: TunnelModels::default(),
         }
     }
 
@@ -30,12 +31,13 @@ impl Bench {
             segments: 1,
             bytes: FULL_FRAME,
             flags,
+            carries_data: true,
         };
         classify(
             &mut self.entry,
             packet,
             &self.config,
-            &mut self.tunnels,
+            &mut self.models,
             now_ns,
         )
     }
@@ -115,7 +117,7 @@ fn segments_of_an_aggregate_count_one_each() {
         &mut entry,
         aggregate,
         &config,
-        &mut Tunnels::default(),
+        &mut TunnelModels::default(),
         SECOND,
     );
     assert_eq!((entry.packets, verdict.class), (42, Class::Long));
@@ -233,11 +235,16 @@ fn other_flows_in_the_short_tunnel_are_waited_for() {
     let now_ns = bench.entry.last_seen_ns + 1_200 * MICROSECOND;
     // A burst of others just ahead of our 40th packet, which waits behind it.
     bench
-        .tunnels
+        .models
+        .dedicated
         .short
         .send(20 * FULL_FRAME, now_ns, bench.config.short_service);
     let service = bench.config.short_service;
-    bench.entry.drained_ns = bench.tunnels.short.send(FULL_FRAME, now_ns, service);
+    bench.entry.drained_ns = bench
+        .models
+        .dedicated
+        .short
+        .send(FULL_FRAME, now_ns, service);
     assert_eq!(
         bench.packet(DATA, now_ns + MILLISECOND).tunnel,
         Tunnel::Short
@@ -296,22 +303,23 @@ fn precise_time_is_asked_for_only_where_it_matters() {
             segments: 1,
             bytes,
             flags,
+            carries_data: true,
         };
-        let found = precision(&entry, packet, &config, &Tunnels::default(), SECOND);
+        let found = precision(&entry, packet, &config, 0, SECOND);
         assert_eq!(found, expected, "{entry:?} {bytes} {flags:?}");
     }
 
     // Whether it starts aside depends on whether a long flow is there still.
-    let occupied = Tunnels {
-        occupied_until_ns: SECOND + 1,
-        ..Tunnels::default()
-    };
     let packet = FlowPacket {
         segments: 1,
         bytes: 66,
         flags: syn,
+        carries_data: false,
     };
-    assert_eq!(precision(&fresh, packet, &rated, &occupied, SECOND), Needed);
+    assert_eq!(
+        precision(&fresh, packet, &rated, SECOND + 1, SECOND),
+        Needed
+    );
 }
 
 #[test]
@@ -322,7 +330,11 @@ fn a_rate_of_the_long_tunnel_alone_does_not_replace_the_gap() {
         ..Config::default()
     });
     // A backlog in the long tunnel as long as the gap.
-    bench.tunnels.long.send(100 * FULL_FRAME, SECOND, service);
+    bench
+        .models
+        .dedicated
+        .long
+        .send(100 * FULL_FRAME, SECOND, service);
     let burst = bench.stream(60, SECOND, MICROSECOND);
     assert!(burst.iter().all(|verdict| verdict.moved.is_none()));
 }
@@ -355,9 +367,9 @@ proptest! {
         let mut now_ns = SECOND;
         for (bytes, gap_ns) in frames {
             now_ns += gap_ns;
-            let packet = FlowPacket { segments: 1, bytes, flags: DATA };
-            classify(&mut bench.entry, packet, &bench.config, &mut bench.tunnels, now_ns);
-            let wait_ns = bench.tunnels.short.next_start_ns(now_ns) - now_ns;
+            let packet = FlowPacket { segments: 1, bytes, flags: DATA, carries_data: true };
+            classify(&mut bench.entry, packet, &bench.config, &mut bench.models, now_ns);
+            let wait_ns = bench.models.dedicated.short.next_start_ns(now_ns) - now_ns;
             prop_assert!(wait_ns <= bench.config.cap_ns);
         }
     }
@@ -392,14 +404,14 @@ proptest! {
     ) {
         let config = with_rates(100);
         let mut entries = [FlowEntry::default(); 3];
-        let mut tunnels = Tunnels::default();
+        let mut models = TunnelModels::default();
         let mut free_ns = [0u64; 2];
         let mut last_arrival_ns = [0u64; 3];
         let mut now_ns = SECOND;
         for (gap, flow) in packets {
             now_ns += gap;
-            let packet = FlowPacket { segments: 1, bytes: FULL_FRAME, flags: DATA };
-            let verdict = classify(&mut entries[flow], packet, &config, &mut tunnels, now_ns);
+            let packet = FlowPacket { segments: 1, bytes: FULL_FRAME, flags: DATA, carries_data: true };
+            let verdict = classify(&mut entries[flow], packet, &config, &mut models, now_ns);
             let free = &mut free_ns[verdict.tunnel as usize];
             *free = (*free).max(now_ns) + FULL_FRAME * 80;
             prop_assert!(*free >= last_arrival_ns[flow] || verdict.moved == Some(FlowEvent::MovedAtCap));

@@ -1,4 +1,5 @@
 use super::*;
+use crate::models::TunnelModels;
 use crate::table::tests::Groups;
 use crate::table::{GROUP_SLOTS, Layout};
 use etherparse::PacketBuilder;
@@ -21,7 +22,7 @@ struct Border {
     config: Config,
     layout: Layout,
     groups: Groups,
-    tunnels: Tunnels,
+    models: TunnelModels,
     counters: Counters,
     now_ns: u64,
 }
@@ -37,7 +38,7 @@ impl Border {
             },
             layout,
             groups: Groups::new(&layout),
-            tunnels: Tunnels::default(),
+            models: TunnelModels::default(),
             counters: Counters::ZERO,
             now_ns: 1_000_000_000,
         }
@@ -52,12 +53,10 @@ impl Border {
                 layout: &self.layout,
             },
             clock: FixedClock(self.now_ns),
-            tunnels: &mut self.tunnels,
+            models: &mut self.models,
             counters: &mut self.counters,
         };
-        splitter
-            .split_plain(frame)
-            .unwrap_or_else(|| splitter.split(frame))
+        splitter.split(frame)
     }
 }
 

@@ -2,25 +2,24 @@
 //!
 //! | word | bits, from the lowest |
 //! |---|---|
-//! | owner | ports 32, flags 8, moment of the last packet 24 |
+//! | owner | ports 32, flags 9, moment of the last packet 23 |
 //! | first | start 24, packets 40 |
 //! | second | bytes 48, start 16 |
 //!
-//! A *moment* is 2^24 ns, some 17 ms; 24 bits of them wrap after 78 hours, and
+//! A *moment* is 2^24 ns, some 17 ms; 23 bits of them wrap after 39 hours, and
 //! a day is the longest idle timeout. The start counts units of 1,024 ns in 40
 //! bits and wraps after 13 days.
 //!
-//! A flow that is still in the short tunnel has sent little, and needs to know
-//! besides when that drains and since when it is long. So its *narrow* record
-//! has packets in 20 bits and bytes in 28, and in the 20 bits freed of each
+//! A flow that is not placed yet has sent little, and needs to know besides when
+//! that drains and since when it is long. So its *narrow* record has packets in 20 bits and bytes in 28, and in the 20 bits freed of each
 //! word the two times, by the moment, in units of 65.5 us up to 68 s (the
-//! longest cap is 60 s). One that outgrows that in the short tunnel turns
-//! *wide* there, and is moved with its first long packet.
+//! longest cap is 60 s). One that outgrows that turns *wide* before, and is
+//! placed with its first long packet.
 
 use super::Word;
 use crate::classify::FlowPacket;
 use crate::config::{Config, Unit};
-use crate::flow::{FlowEntry, FlowKey};
+use crate::flow::{FlowEntry, FlowKey, Tunnel};
 use crate::packet::protocol;
 
 /// A flow's entry, packed, with the ports.
@@ -41,13 +40,14 @@ impl Owner {
     const OCCUPIED: u64 = 1 << 32;
     const MOVED: u64 = 1 << 33;
     const FINISHED: u64 = 1 << 34;
-    const LONG: u64 = 1 << 35;
-    const WIDE: u64 = 1 << 36;
+    const PLACED: u64 = 1 << 35;
+    const LONG: u64 = 1 << 36;
+    const WIDE: u64 = 1 << 37;
     /// Of the first slot of a line: flows of the line lie elsewhere in the group.
-    const MARK: u64 = 1 << 37;
-    const PROTOCOL_SHIFT: u32 = 38;
+    const MARK: u64 = 1 << 38;
+    const PROTOCOL_SHIFT: u32 = 39;
     const PROTOCOL: u64 = 3 << Self::PROTOCOL_SHIFT;
-    const MOMENT_SHIFT: u32 = 40;
+    const MOMENT_SHIFT: u32 = 41;
     const PORTS: u64 = 0xffff_ffff;
     /// What names a flow, besides the addresses.
     const NAME: u64 = Self::PORTS | Self::OCCUPIED | Self::PROTOCOL;
@@ -110,15 +110,28 @@ impl Owner {
         self.0 & Self::WIDE != 0
     }
 
+    /// Whether the flow is long and stays where it is: in the long tunnel, if
+    /// that is for long flows alone.
     #[inline(always)]
-    pub(super) const fn is_long_and_moved(self) -> bool {
-        const BOTH: u64 = Owner::LONG | Owner::MOVED;
-        self.0 & BOTH == BOTH
+    pub(super) const fn is_settled(self, is_shared: bool) -> bool {
+        const PLACED: u64 = Owner::LONG | Owner::PLACED;
+        let wanted = if is_shared {
+            PLACED
+        } else {
+            PLACED | Self::MOVED
+        };
+        self.0 & wanted == wanted
     }
 
     #[inline(always)]
-    pub(super) const fn is_short_and_narrow(self) -> bool {
-        self.0 & (Self::LONG | Self::WIDE) == 0
+    pub(super) const fn tunnel(self) -> Tunnel {
+        Tunnel::numbered(self.0 / Self::MOVED)
+    }
+
+    /// Whether the flow is short, in the short tunnel, and its record narrow.
+    #[inline(always)]
+    pub(super) const fn is_plainly_short(self) -> bool {
+        self.0 & (Self::LONG | Self::MOVED | Self::WIDE) == 0
     }
 
     #[inline(always)]
@@ -196,7 +209,8 @@ const fn protocol_code(number: u32) -> u64 {
 }
 
 const MOMENT_BITS: u32 = 24;
-const MOMENT_MASK: u64 = (1 << MOMENT_BITS) - 1;
+/// Of the 23 bits that are kept.
+const MOMENT_MASK: u64 = (1 << 23) - 1;
 const CLOCK_SKEW_MOMENTS: u64 = 1 << 16;
 
 const START_UNIT_BITS: u32 = 10;
@@ -220,6 +234,9 @@ const DRAIN_SHIFT: u32 = 28;
 /// More than any packet stands for: counts stop that far from their end.
 const MOST_SEGMENTS: u64 = 1 << 20;
 const MOST_BYTES: u64 = 1 << 24;
+
+/// Kept as they are, from the owner's lowest flag on.
+const FLAGS: u64 = FlowEntry::MOVED | FlowEntry::FINISHED | FlowEntry::PLACED;
 
 /// Units of the times of a narrow record.
 const TIME_UNIT_BITS: u32 = 16;
@@ -298,7 +315,7 @@ impl Record {
             // A wide record knows no better: late, and long ago.
             drained_ns: last_seen_ns + (1 << MOMENT_BITS),
             long_since_ns: (owner.0 & Owner::LONG) / Owner::LONG,
-            flags: (owner.0 / Owner::MOVED) & (FlowEntry::MOVED | FlowEntry::FINISHED),
+            flags: (owner.0 / Owner::MOVED) & FLAGS,
         };
         if !owner.is_wide() {
             entry.packets = packets & NARROW_PACKETS;
@@ -325,9 +342,8 @@ impl Record {
         if entry.long_since_ns != 0 {
             flags |= Owner::LONG;
         }
-        let is_narrow = entry.flags & FlowEntry::MOVED == 0
-            && entry.packets <= NARROW_PACKETS
-            && entry.bytes <= NARROW_BYTES;
+        let is_narrow =
+            !entry.is_placed() && entry.packets <= NARROW_PACKETS && entry.bytes <= NARROW_BYTES;
         if is_narrow {
             let seen_ns = (now_ns >> MOMENT_BITS) << MOMENT_BITS;
             first |= entry.packets << PACKETS_SHIFT;

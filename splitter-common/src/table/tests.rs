@@ -73,7 +73,8 @@ impl Bench {
             memory: &self.groups,
             layout: &self.layout,
         };
-        let Some(opened) = table.open(key, self.now_ns, &self.config, || self.in_haste) else {
+        let claim = || table.claim(key, self.now_ns, &self.config, || self.in_haste);
+        let Some(opened) = table.find(key).or_else(claim) else {
             self.untracked += 1;
             return 0;
         };

@@ -2,12 +2,12 @@
 //! their corpora run these.
 
 use splitter_common::buffer::{Buffer, RawBuffer};
-use splitter_common::config::{Config, Unit};
+use splitter_common::config::{Config, TunnelUse, Unit};
 use splitter_common::counters::{Counters, FlowEvent};
 use splitter_common::drain::ServiceTime;
 use splitter_common::dscp::Dscp;
 use splitter_common::flow::{Class, Tunnel};
-use splitter_common::packet::{Network, Refusal, Transport, parse_plain};
+use splitter_common::packet::{Network, Refusal, Transport, parse_plain_v4, parse_plain_v6};
 use splitter_common::split::Outcome;
 
 use super::host::Host;
@@ -46,7 +46,10 @@ pub(crate) fn parser(frame: &[u8]) {
     if frame.len() <= KERNEL_REACH {
         assert_eq!(of_raw, parse(frame));
     }
-    if let Some((network, tcp)) = parse_plain(frame) {
+    for (network, tcp) in [parse_plain_v4(frame), parse_plain_v6(frame)]
+        .into_iter()
+        .flatten()
+    {
         assert_eq!(parse(frame), Ok((network, Ok(Transport::Tcp(tcp)))));
     }
     oracle::compare(frame);
@@ -81,6 +84,9 @@ fn host(choices: u8) -> (Host, u64) {
     }
     if is_chosen(4) {
         config.guard_ns = 0;
+    }
+    if is_chosen(1) && is_chosen(4) {
+        config.tunnel_use = TunnelUse::SHARED;
     }
     let room = if is_chosen(5) { 0 } else { 1 };
     // Within the guard, beyond it, beyond the cap, beyond the idle timeout.
@@ -123,12 +129,15 @@ fn split_once(host: &mut Host, frame: &[u8]) {
 
 /// A split packet carries the mark of its tunnel and is counted there alone.
 fn check_split(host: &Host, before: &Counters, marked: &[u8], class: Class, tunnel: Tunnel) {
-    let mark = match tunnel {
-        Tunnel::Short => host.config.short_mark,
-        Tunnel::Long => host.config.long_mark,
-    };
-    assert_eq!(dscp(marked), Some(mark));
-    assert!(class == Class::Long || tunnel == Tunnel::Short);
+    let marks = Class::ALL.map(|rides| Some(host.config.mark(rides, tunnel)));
+    let may_ride_long = class == Class::Long;
+    if host.config.is_shared() {
+        assert!(marks.contains(&dscp(marked)));
+        assert!(may_ride_long || dscp(marked) == marks[0]);
+    } else {
+        assert_eq!(dscp(marked), marks[tunnel.own_class() as usize]);
+        assert!(may_ride_long || tunnel == Tunnel::Short);
+    }
     for counted_class in Class::ALL {
         for counted_tunnel in Tunnel::ALL {
             let of = |counters: &Counters| {
@@ -152,7 +161,7 @@ fn check_split(host: &Host, before: &Counters, marked: &[u8], class: Class, tunn
 }
 
 /// A packet that passes is counted under its reason alone, and changed only if
-/// it would have gone into the long tunnel.
+/// it came with a mark that stands for packets that are split.
 fn check_passed(host: &Host, before: Counters, frame: &[u8], marked: &[u8], reason: Refusal) {
     let mut expected = before;
     expected.count_passed(reason);
@@ -160,13 +169,13 @@ fn check_passed(host: &Host, before: Counters, frame: &[u8], marked: &[u8], reas
         expected.count_event(FlowEvent::Untracked);
     }
     if frame == marked {
-        // Only what is not known to be an IP packet may keep a long mark.
+        // Only what is not known to be an IP packet may keep a mark of ours.
         let is_ip = Network::parse(frame).is_ok();
-        assert!(!is_ip || !dscp(frame).is_some_and(|mark| host.config.routes_long(mark)));
+        assert!(!is_ip || !dscp(frame).is_some_and(|mark| host.config.is_reserved(mark)));
     } else {
         expected.marks_overridden += 1;
-        assert!(dscp(frame).is_some_and(|mark| host.config.routes_long(mark)));
-        assert_eq!(dscp(marked), Some(host.config.short_mark));
+        assert!(dscp(frame).is_some_and(|mark| host.config.is_reserved(mark)));
+        assert_eq!(dscp(marked), Some(host.config.unsplit_mark()));
     }
     assert_eq!(host.counters, expected);
 }

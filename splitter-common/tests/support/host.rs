@@ -2,8 +2,8 @@
 
 use splitter_common::config::Config;
 use splitter_common::counters::Counters;
-use splitter_common::drain::Tunnels;
 use splitter_common::flow::{FlowEntry, FlowKey};
+use splitter_common::models::TunnelModels;
 use splitter_common::split::{Clock, Outcome, Splitter};
 use splitter_common::table::{
     GROUP_SLOTS, Group, GroupV4, GroupV6, Layout, Memory, Slot, Table, Word,
@@ -14,7 +14,7 @@ pub(crate) struct Host {
     pub(crate) config: Config,
     pub(crate) counters: Counters,
     pub(crate) now_ns: u64,
-    tunnels: Tunnels,
+    models: TunnelModels,
     layout: Layout,
     groups: Groups,
 }
@@ -36,7 +36,7 @@ impl Host {
             config,
             counters: Counters::ZERO,
             now_ns: 1_000_000_000,
-            tunnels: Tunnels::default(),
+            models: TunnelModels::default(),
             layout,
             groups: Groups {
                 v4: (0..layout.groups_v4).map(|_| Group::default()).collect(),
@@ -53,12 +53,10 @@ impl Host {
                 layout: &self.layout,
             },
             clock: Now(self.now_ns),
-            tunnels: &mut self.tunnels,
+            models: &mut self.models,
             counters: &mut self.counters,
         };
-        splitter
-            .split_plain(frame)
-            .unwrap_or_else(|| splitter.split(frame))
+        splitter.split(frame)
     }
 
     /// All that is known.

@@ -3,7 +3,8 @@
 use flow_report::{Axis, Page, Plot, Series, Table};
 
 use super::{
-    Comparison, ECMP_FLOW, ECMP_PACKET, ModeResult, NFT_SPLIT, SPLITTER, Settings, Summary,
+    Comparison, DEDICATED, ECMP_FLOW, ECMP_PACKET, ModeResult, NFT_SPLIT, SHARE, SPLITTER,
+    Settings, Sharing, Summary,
 };
 use crate::experiment::Completions;
 
@@ -90,14 +91,19 @@ fn set_up(settings: &Settings) -> String {
     format!(
         "Two sites, two tunnels of {short} and {long} Mbit/s. Short flows of 5 to 40 packets arrive \
          at random, 120 a second; transfers of 1.5 MB load both tunnels to {} % in each direction. \
-         Each mode was measured for {:.0} s in {} (seed {}).",
+         Each mode was measured for {:.0} s in {} (seed {}).{}",
         settings.load_percent,
         settings.measured_s,
         match settings.rounds {
             1 => "one round".to_owned(),
             rounds => format!("{rounds} interleaved rounds"),
         },
-        settings.seed
+        settings.seed,
+        if settings.queue_behind_border {
+            " The tunnels' queues lie behind the borders, which shape shared tunnels to 97 %."
+        } else {
+            ""
+        }
     )
 }
 
@@ -135,6 +141,46 @@ fn flows(summary: &Summary) -> String {
 
 /// The ratios in plain words, also where the splitter loses.
 fn sentences(comparison: &Comparison) -> Vec<String> {
+    let mut sentences = of_splitter(comparison);
+    if let Some(sharing) = &comparison.sharing {
+        sentences.extend(of_policies(sharing));
+    }
+    sentences
+}
+
+/// What each policy gains and costs.
+fn of_policies(sharing: &Sharing) -> [String; 2] {
+    let Sharing {
+        short_by_ecmp_flow,
+        short_by_dedicated,
+        long_by_ecmp_flow,
+        long_by_dedicated,
+    } = *sharing;
+    let dedicated = format!(
+        "A tunnel for each class (policy dedicated): short flows take {} of what they take with \
+         per-flow ECMP, long ones {}. It needs no shaping, and starves long flows of the other \
+         tunnel.",
+        times(short_by_ecmp_flow / short_by_dedicated),
+        times(long_by_ecmp_flow / long_by_dedicated),
+    );
+    let share = format!(
+        "Both classes in both tunnels (policy share): short flows take {} of what they take with \
+         per-flow ECMP, long ones {}. It shapes the tunnels, so their rates must be known and kept.",
+        times(short_by_ecmp_flow),
+        times(long_by_ecmp_flow),
+    );
+    [dedicated, share]
+}
+
+fn times(ratio: f64) -> String {
+    if ratio.is_finite() {
+        format!("{ratio:.2} times")
+    } else {
+        "an unknown share".to_owned()
+    }
+}
+
+fn of_splitter(comparison: &Comparison) -> Vec<String> {
     let Some(speedup) = &comparison.speedup else {
         return Vec::new();
     };
@@ -189,6 +235,8 @@ fn label(name: &str) -> &str {
         ECMP_PACKET => "per-packet ECMP",
         NFT_SPLIT => "nftables split",
         SPLITTER => "splitter",
+        DEDICATED => "dedicated",
+        SHARE => "share",
         other => other,
     }
 }

@@ -34,6 +34,7 @@ fn comparison() -> Comparison {
         measurement(ECMP_PACKET, 14.0, 140.0, None),
         measurement(NFT_SPLIT, 3.5, 570.0, None),
         measurement(SPLITTER, 3.5, 560.0, Some("native")),
+        measurement(SHARE, 3.5, 168.0, Some("native")),
     ]
     .map(ModeResult::from)
     .into();
@@ -44,9 +45,11 @@ fn comparison() -> Comparison {
         threshold: 45,
         rounds: 2,
         measured_s: 10.0,
+        queue_behind_border: false,
     };
     Comparison {
         speedup: Speedup::of(&modes),
+        sharing: Sharing::of(&modes),
         modes,
         xdp_mode: Some("native".to_owned()),
         settings,
@@ -56,7 +59,7 @@ fn comparison() -> Comparison {
 #[test]
 fn json_has_the_promised_shape() -> Result<(), Box<dyn Error>> {
     let json: Value = serde_json::from_str(&serde_json::to_string(&comparison())?)?;
-    for mode in [ECMP_FLOW, ECMP_PACKET, NFT_SPLIT, SPLITTER] {
+    for mode in [ECMP_FLOW, ECMP_PACKET, NFT_SPLIT, SPLITTER, SHARE] {
         let mode = &json["modes"][mode];
         for class in ["short", "long"] {
             for figure in ["mean_ms", "p50_ms", "p99_ms", "flows"] {
@@ -75,6 +78,8 @@ fn json_has_the_promised_shape() -> Result<(), Box<dyn Error>> {
     assert_eq!(json["speedup"]["ecmp_flow_mean"], 25.0 / 3.5);
     assert_eq!(json["speedup"]["ecmp_packet_mean"], 4.0);
     assert_eq!(json["speedup"]["nft_split_mean"], 1.0);
+    assert_eq!(json["sharing"]["short_by_dedicated"], 1.0);
+    assert_eq!(json["sharing"]["long_by_ecmp_flow"], 168.0 / 240.0);
     assert_eq!(json["xdp_mode"], "native");
     Ok(())
 }
@@ -87,6 +92,8 @@ fn text_says_who_wins_and_who_loses() {
         "Short flows take 4.0 times as long with per-packet ECMP as with the splitter.",
         "Short flows take as long with the nftables split as with the splitter, within 5 %.",
         "Long flows take 0.43 times as long with per-flow ECMP as with the splitter.",
+        "long ones 2.33 times. It needs no shaping",
+        "long ones 0.70 times. It shapes the tunnels",
         "native mode",
         "100 (+1 open)",
     ] {
@@ -121,7 +128,20 @@ fn default_has_two_rounds_within_the_time_given() {
         ..Options::default()
     };
     let (experiment, measured) = plan(&options).expect("long enough");
-    assert_eq!((experiment.modes.len(), experiment.rounds), (4, 2));
-    assert!(measured >= Duration::from_secs(12), "{measured:?}");
-    assert_eq!((measured + WARM_UP * 2) * 4, options.total);
+    assert_eq!((experiment.modes.len(), experiment.rounds), (5, 2));
+    assert!(measured >= Duration::from_secs(10), "{measured:?}");
+    assert_eq!((measured + WARM_UP * 2) * 5, options.total);
+}
+
+#[test]
+fn contest_of_policies_has_a_round_for_each_seed() {
+    let options = Options {
+        contest: Contest::Policies { seeds: 5 },
+        splitter: Some("splitter".into()),
+        ..Options::default()
+    };
+    let (experiment, measured) = plan(&options).expect("long enough");
+    let names: Vec<_> = experiment.modes.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, [ECMP_FLOW, ECMP_PACKET, DEDICATED, SHARE]);
+    assert_eq!((experiment.rounds, measured.as_secs()), (5, 40));
 }

@@ -137,6 +137,11 @@ impl Agent {
             became_long: counter(&exposition, "splitter_flows_long_total")?,
             drained: counter(&exposition, "splitter_demotions_total{reason=\"drained\"}")?,
             at_cap: counter(&exposition, "splitter_demotions_total{reason=\"cap\"}")?,
+            stayed: counter(&exposition, "splitter_demotions_total{reason=\"stayed\"}")?,
+            stayed_at_cap: counter(
+                &exposition,
+                "splitter_demotions_total{reason=\"stayed_at_cap\"}",
+            )?,
         })
     }
 

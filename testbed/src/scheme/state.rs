@@ -11,13 +11,18 @@ const STANDARD_RULES: [u32; 3] = [0, 32766, 32767];
 /// Tables that routes are in without any scheme.
 const STANDARD_TABLES: [&str; 3] = ["main", "local", "default"];
 
-/// Rules, routes and programs that a scheme has set up.
+/// The root qdisc that the splitter shapes a shared tunnel with.
+const SHAPER: &str = "9400:";
+
+/// Rules, routes, programs and queues that a scheme has set up.
 #[derive(Debug)]
 pub(super) struct State {
     rules: Vec<Rule>,
     routes: Vec<Route>,
     /// The mode of the XDP program on each device that has one.
     xdp: BTreeMap<String, &'static str>,
+    /// Devices that are shaped by the splitter.
+    shaped: Vec<String>,
 }
 
 /// Why the state of a border could not be read.
@@ -58,6 +63,12 @@ struct Link {
 }
 
 #[derive(Debug, Deserialize)]
+struct Qdisc {
+    dev: String,
+    handle: String,
+}
+
+#[derive(Debug, Deserialize)]
 struct Xdp {
     mode: u32,
 }
@@ -80,7 +91,14 @@ impl State {
             .into_iter()
             .filter_map(|link| Some((link.ifname, mode_name(link.xdp?.mode))))
             .collect();
-        Ok(Self { rules, routes, xdp })
+        let qdiscs: Vec<Qdisc> = list(namespace, "tc -j qdisc show")?;
+        let ours = qdiscs.into_iter().filter(|it| it.handle == SHAPER);
+        Ok(Self {
+            rules,
+            routes,
+            xdp,
+            shaped: ours.map(|it| it.dev).collect(),
+        })
     }
 
     /// Everything in words, or nothing when there is nothing.
@@ -100,7 +118,11 @@ impl State {
             .xdp
             .iter()
             .map(|(device, mode)| format!("{mode} XDP on {device}"));
-        let all: Vec<String> = rules.chain(routes).chain(programs).collect();
+        let shaped = self
+            .shaped
+            .iter()
+            .map(|it| format!("qdisc {SHAPER} on {it}"));
+        let all: Vec<String> = rules.chain(routes).chain(programs).chain(shaped).collect();
         (!all.is_empty()).then(|| all.join(", "))
     }
 
@@ -174,6 +196,7 @@ mod tests {
                 .iter()
                 .map(|&(device, mode)| (device.to_owned(), mode))
                 .collect(),
+            shaped: Vec::new(),
         };
         let native = border(&[("lan0", "native"), ("gen0", "native")]);
         let partly = border(&[("lan0", "native")]);

@@ -2,9 +2,11 @@
 
 use super::*;
 use crate::classify::classify;
-use crate::config::Unit;
+use crate::config::{TunnelUse, Unit};
 use crate::drain::ServiceTime;
+use crate::models::TunnelModels;
 use crate::packet::TcpFlags;
+use crate::share::Ride;
 use proptest::prelude::*;
 
 fn entries() -> impl Strategy<Value = FlowEntry> {
@@ -13,7 +15,7 @@ fn entries() -> impl Strategy<Value = FlowEntry> {
         0u64..1 << 40,
         0u64..20_000_000_000,
         0u64..20_000_000_000,
-        0u64..4,
+        0u64..8,
     );
     (counts, times).prop_map(|((packets, bytes, p, b), (first, drain, waited, flags))| {
         let now = NOW_NS;
@@ -49,7 +51,7 @@ proptest! {
         prop_assert!(found.last_seen_ns <= NOW_NS && NOW_NS - found.last_seen_ns < MOMENT);
         prop_assert!(entry.first_seen_ns - found.first_seen_ns < 1_024);
         let is_narrow = !record.owner().is_wide();
-        prop_assert_eq!(is_narrow, entry.tunnel() == Tunnel::Short && entry.packets < 1 << 20 && entry.bytes < 1 << 28);
+        prop_assert_eq!(is_narrow, !entry.is_placed() && entry.packets < 1 << 20 && entry.bytes < 1 << 28);
         if is_narrow {
             // Never early, and late by a unit at the most.
             prop_assert!(found.drained_ns + UNIT >= entry.drained_ns);
@@ -92,14 +94,17 @@ proptest! {
         threshold in 1u64..1 << 21,
         in_bytes: bool,
         long_rate in 0u64..2,
+        is_shared: bool,
+        carries_data: bool,
     ) {
         let config = Config {
             threshold,
             unit: if in_bytes { Unit::BYTES } else { Unit::PACKETS },
             long_service: ServiceTime::from_bits_per_second(long_rate * 100_000_000),
+            tunnel_use: if is_shared { TunnelUse::SHARED } else { TunnelUse::DEDICATED },
             ..Config::default()
         };
-        let packet = FlowPacket { segments, bytes, flags: TcpFlags(0x10) };
+        let packet = FlowPacket { segments, bytes, flags: TcpFlags(0x10), carries_data };
         // Counts that saturate are another matter.
         prop_assume!(entry.packets < 1 << 39 && entry.bytes < 1 << 47);
         let name = Owner::of(&random_v4(1));
@@ -107,17 +112,18 @@ proptest! {
         steady.pack(name, &entry, NOW_NS);
         whole.pack(name, &entry, NOW_NS);
         let now_ns = NOW_NS + later_ns;
-        let opened = |record| Opened { record, owner: Record::owner(record), is_new: false, has_evicted: false };
-        let (mut tunnels, mut tunnels_whole) = (Tunnels::default(), Tunnels::default());
-        if let Some(said) = opened(&steady).count_steady(packet, &config, &mut tunnels, now_ns) {
+        let opened = |record| Opened { record, owner: Record::owner(record), index: 0, is_new: false, has_evicted: false };
+        let (mut models, mut models_whole) = (TunnelModels::default(), TunnelModels::default());
+        if let Some(said) = opened(&steady).count_steady(packet, &config, &mut models, now_ns) {
             let opened = opened(&whole);
             let mut entry = opened.entry(now_ns);
-            let verdict = classify(&mut entry, packet, &config, &mut tunnels_whole, now_ns);
+            let verdict = classify(&mut entry, packet, &config, &mut models_whole, now_ns);
             opened.store(&entry, now_ns);
-            prop_assert_eq!(said, (verdict.class, verdict.tunnel));
+            let ride = Ride { moved: verdict.moved, rides: verdict.rides, tunnel: verdict.tunnel };
+            prop_assert_eq!(said, (verdict.class, ride));
             prop_assert_eq!((verdict.start, verdict.moved, verdict.completed_ns), (None, None, None));
             prop_assert!(!verdict.became_long);
-            prop_assert_eq!(tunnels, tunnels_whole);
+            prop_assert_eq!(models, models_whole);
             prop_assert_eq!(steady.unpack(steady.owner(), now_ns), whole.unpack(whole.owner(), now_ns));
         }
     }

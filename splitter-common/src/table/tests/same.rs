@@ -37,7 +37,8 @@ fn claims_of_several_cpus_never_meet() {
                 };
                 for number in 0..200_000u64 {
                     let key = random_v4(number % 2_000 * 2 + cpu);
-                    if let Some(opened) = table.open(&key, SECOND, config, || false) {
+                    let claim = || table.claim(&key, SECOND, config, || false);
+                    if let Some(opened) = table.find(&key).or_else(claim) {
                         let mut entry = opened.entry(SECOND);
                         entry.packets += 1;
                         // The flow's own number, to tell whose entry this is.

@@ -1,0 +1,77 @@
+//! The queues in front of tunnels that both classes share: strict priority for short flows.
+//!
+//! ```text
+//! htb 9400:            root of the tunnel's device; what no filter selects is long
+//! └ 9400:1             what the tunnel is shaped to
+//!   ├ 9400:10  prio 0  short flows, pure acknowledgements, what is not IP
+//!   ├ 9400:20  prio 1  long flows and what is not split
+//!   └ 9400:30  prio 0  Cloudburst, if it is given a queue
+//! ```
+//!
+//! A filter of the root, a classic BPF program of some ten instructions, looks at the DSCP that
+//! the XDP program has written and names the class. Everything hangs from the root, so that it is
+//! gone with it, and nothing has to be pinned.
+//!
+//! The short class is guaranteed nearly all of the tunnel, and the long one next to nothing: HTB
+//! serves a class below its guarantee before any that borrows, whatever their priorities are.
+//!
+//! What was the root before is noted ([`Found`]) and put back.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+mod apply;
+mod filter;
+mod found;
+mod plan;
+mod wanted;
+mod wire;
+
+pub use apply::{Applied, ShapeError, restore_all};
+pub use found::Found;
+pub use plan::{Action, Plan, plan};
+pub use wanted::Shape;
+
+/// The major number of our root and of its classes: 0x9400.
+pub const HANDLE: u16 = 0x9400;
+
+/// A qdisc, class or filter, reduced to what tells one from another.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Piece {
+    what: What,
+    /// What it hangs from.
+    parent: u32,
+    /// Its number; 0 for a filter, whose number the kernel chooses.
+    handle: u32,
+    /// Such as `htb`.
+    kind: String,
+    /// The options that it is made with.
+    options: Vec<u8>,
+    /// The part of them that the kernel shows again.
+    essence: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+enum What {
+    Qdisc,
+    Class,
+    Filter,
+}
+
+impl Piece {
+    /// Whether both do the same.
+    fn is_like(&self, other: &Self) -> bool {
+        let key = |piece: &Self| (piece.what, piece.parent, piece.handle, piece.kind.clone());
+        key(self) == key(other) && self.essence == other.essence
+    }
+}
+
+/// A number as `tc` writes it.
+fn handle_text(handle: u32) -> impl fmt::Display {
+    let (major, minor) = (handle >> 16, handle & 0xffff);
+    match minor {
+        0 => format!("{major:x}:"),
+        _ => format!("{major:x}:{minor:x}"),
+    }
+}

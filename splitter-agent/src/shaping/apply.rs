@@ -1,0 +1,185 @@
+//! Shaping, checking and putting back.
+
+use rtnetlink::packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use thiserror::Error;
+
+use super::found::{Found, Snapshot};
+use super::plan::{Action, Plan};
+use super::wanted::Shape;
+use crate::config::InterfaceName;
+use crate::netlink::{Netlink, NetlinkError, NoSuchInterface};
+
+/// A plan that was carried out. Dropping it leaves everything in place.
+#[derive(Debug)]
+#[must_use = "what was shaped may have to be put back"]
+pub struct Applied {
+    changed: Vec<Action>,
+}
+
+/// Why tunnels could not be shaped, or not be put back.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ShapeError {
+    /// The kernel does not tell or do it.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+    /// This kernel has no such qdisc or filter.
+    #[error(
+        "cannot shape {device}: {source}; policy = \"share\" needs the kernel's htb, bfifo and \
+         cls_bpf (`modprobe sch_htb cls_bpf`), or set policy = \"dedicated\""
+    )]
+    Unsupported {
+        /// The device.
+        device: InterfaceName,
+        /// What the kernel said.
+        source: NetlinkError,
+    },
+    /// A device is not there.
+    #[error(transparent)]
+    NoSuchInterface(#[from] NoSuchInterface),
+    /// What a device has could not be put back afterwards.
+    #[error(
+        "{device} has {found} as its root, which could not be put back as it is; remove it (`tc \
+         qdisc del dev {device} root`), or set policy = \"dedicated\""
+    )]
+    Foreign {
+        /// The device.
+        device: InterfaceName,
+        /// The root.
+        found: String,
+    },
+    /// The kernel took everything and shows something else.
+    #[error(
+        "the kernel does not show on {device} what was just added; compare `tc qdisc show dev \
+         {device}` and `tc class show dev {device}` with `splitter plan`"
+    )]
+    NotInPlace {
+        /// The device.
+        device: InterfaceName,
+    },
+}
+
+impl Plan {
+    /// Carries the plan out and checks that the kernel has what was asked for. When that fails,
+    /// what was changed until then is put back.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub async fn apply(&self, netlink: &Netlink) -> Result<Applied, ShapeError> {
+        let mut applied = Applied {
+            changed: Vec::new(),
+        };
+        for action in &self.actions {
+            let result = match action {
+                Action::Keep { .. } => continue,
+                Action::Shape { shape, .. } => {
+                    applied.changed.push(action.clone());
+                    put(netlink, shape).await
+                }
+                Action::Restore { found } => restore(netlink, found).await.map(drop),
+            };
+            if let Err(error) = result {
+                applied.roll_back(netlink).await;
+                return Err(error);
+            }
+        }
+        Ok(applied)
+    }
+}
+
+impl Applied {
+    /// Puts back what was there before. What cannot be put back is logged.
+    pub async fn roll_back(self, netlink: &Netlink) {
+        for action in self.changed.iter().rev() {
+            if let Action::Shape { found, .. } = action
+                && let Err(error) = restore(netlink, found).await
+            {
+                tracing::error!(device = %found.device, %error, "cannot put {found} back");
+            }
+        }
+    }
+}
+
+/// Puts back all that an instance found. Returns in words what was removed.
+///
+/// # Errors
+/// The first failure; the others are tried all the same.
+pub async fn restore_all(netlink: &Netlink, found: &[Found]) -> Result<Vec<String>, ShapeError> {
+    let mut removed = Vec::new();
+    let mut failed = None;
+    for found in found {
+        match restore(netlink, found).await {
+            Ok(true) => removed.push(format!("shaping of {} (back to {found})", found.device)),
+            Ok(false) => {}
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(removed),
+    }
+}
+
+/// Makes everything anew. Until the filter is there packets pass unshaped.
+async fn put(netlink: &Netlink, shape: &Shape) -> Result<(), ShapeError> {
+    let Shape { device, index, .. } = shape;
+    if Snapshot::take(netlink, *index).await?.has_our_root()
+        && let Some(root) = shape.pieces.first()
+    {
+        let request = format!("remove the earlier shaping of {device}");
+        netlink.change(&request, root.to_remove(*index), 0).await?;
+    }
+    for (step, piece) in shape.pieces.iter().enumerate() {
+        // The root takes the place of the one that is there.
+        let flags = if step == 0 { NLM_F_REPLACE } else { NLM_F_EXCL };
+        let request = format!("add a {} to {device}", piece.kind);
+        let added = netlink
+            .change(&request, piece.to_add(*index), NLM_F_CREATE | flags)
+            .await;
+        added.map_err(|source| match source.os_error() {
+            Some(libc::ENOENT | libc::EOPNOTSUPP) => ShapeError::Unsupported {
+                device: device.clone(),
+                source,
+            },
+            _ => source.into(),
+        })?;
+    }
+    if Snapshot::take(netlink, *index).await?.has(&shape.pieces) {
+        Ok(())
+    } else {
+        Err(ShapeError::NotInPlace {
+            device: device.clone(),
+        })
+    }
+}
+
+/// Whether there was something of ours that gave way. A device that has gone, or that somebody
+/// else has given another root, is left alone.
+async fn restore(netlink: &Netlink, found: &Found) -> Result<bool, ShapeError> {
+    let interfaces = netlink.interfaces().await?;
+    let Ok(interface) = interfaces.named(&found.device) else {
+        return Ok(false);
+    };
+    let now = Snapshot::take(netlink, interface.index).await?;
+    if !now.has_our_root() {
+        return Ok(false);
+    }
+    let device = &found.device;
+    match found.piece() {
+        Some(piece) => {
+            let request = format!("put {found} back on {device}");
+            let message = piece.to_add(interface.index);
+            netlink
+                .change(&request, message, NLM_F_CREATE | NLM_F_REPLACE)
+                .await?;
+        }
+        None => {
+            let request = format!("remove the shaping of {device}");
+            let root = super::wanted::root();
+            netlink
+                .change(&request, root.to_remove(interface.index), 0)
+                .await?;
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,127 @@
+//! The program that names a packet's class by its DSCP.
+//!
+//! Classic BPF, which every kernel runs without further rights. It looks at the network header
+//! wherever that is, so that it works on devices with and without Ethernet header.
+
+use crate::config::Dscp;
+
+/// An instruction: code, jumps for true and false, operand (`struct sock_filter`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Instruction {
+    code: u16,
+    if_true: u8,
+    if_false: u8,
+    operand: u32,
+}
+
+impl Instruction {
+    pub(super) fn to_bytes(self) -> [u8; 8] {
+        let [a, b] = self.code.to_ne_bytes();
+        let [c, d, e, f] = self.operand.to_ne_bytes();
+        [a, b, self.if_true, self.if_false, c, d, e, f]
+    }
+}
+
+const LOAD_WORD: u16 = 0x20;
+const LOAD_HALF: u16 = 0x28;
+const LOAD_BYTE: u16 = 0x30;
+const SHIFT_RIGHT: u16 = 0x74;
+const AND: u16 = 0x54;
+const JUMP: u16 = 0x05;
+const JUMP_IF_EQUAL: u16 = 0x15;
+const RETURN: u16 = 0x06;
+
+/// `SKF_AD_OFF + SKF_AD_PROTOCOL`: the EtherType, without VLAN tags.
+const PROTOCOL: u32 = 0xffff_f000;
+/// `SKF_NET_OFF`: where the network header starts.
+const NETWORK: u32 = 0xfff0_0000;
+const IPV4: u32 = 0x0800;
+const IPV6: u32 = 0x86dd;
+
+/// Returns `chosen.1` for a packet with the DSCP `chosen.0`, and `otherwise` for IP packets with
+/// none of these. What is not IP, such as ARP, must never wait: `not_ip`.
+pub(super) fn program(chosen: &[(Dscp, u32)], otherwise: u32, not_ip: u32) -> Vec<Instruction> {
+    let plain = |code, operand| Instruction {
+        code,
+        if_true: 0,
+        if_false: 0,
+        operand,
+    };
+    let unless_equal_skip = |operand, if_false| Instruction {
+        if_false,
+        ..plain(JUMP_IF_EQUAL, operand)
+    };
+    let mut program = vec![
+        plain(LOAD_WORD, PROTOCOL),
+        unless_equal_skip(IPV4, 3),
+        plain(LOAD_BYTE, NETWORK + 1),
+        plain(SHIFT_RIGHT, 2),
+        plain(JUMP, 5),
+        unless_equal_skip(IPV6, 3),
+        plain(LOAD_HALF, NETWORK),
+        plain(SHIFT_RIGHT, 6),
+        plain(JUMP, 1),
+        plain(RETURN, not_ip),
+        plain(AND, 0x3f),
+    ];
+    for &(dscp, class) in chosen {
+        program.push(unless_equal_skip(dscp.get().into(), 1));
+        program.push(plain(RETURN, class));
+    }
+    program.push(plain(RETURN, otherwise));
+    program
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHORT: u32 = 10;
+    const LONG: u32 = 20;
+    const TINY: u32 = 30;
+    const NOT_IP: u32 = 40;
+
+    /// Interprets the program on a packet that starts with its network header.
+    fn run(program: &[Instruction], protocol: u32, packet: &[u8]) -> u32 {
+        let (mut at, mut value) = (0, 0);
+        loop {
+            let it = program[at];
+            at += 1;
+            let byte = |offset: u32| u32::from(packet[(it.operand - NETWORK + offset) as usize]);
+            match it.code {
+                LOAD_WORD => value = protocol,
+                LOAD_BYTE => value = byte(0),
+                LOAD_HALF => value = byte(0) << 8 | byte(1),
+                SHIFT_RIGHT => value >>= it.operand,
+                AND => value &= it.operand,
+                JUMP => at += it.operand as usize,
+                JUMP_IF_EQUAL if value == it.operand => at += usize::from(it.if_true),
+                JUMP_IF_EQUAL => at += usize::from(it.if_false),
+                RETURN => return it.operand,
+                code => panic!("code {code:#x}"),
+            }
+        }
+    }
+
+    #[test]
+    fn class_follows_from_the_dscp_in_both_families() {
+        let dscp = |value: u8| Dscp::try_from(value).unwrap();
+        let chosen = [(dscp(4), SHORT), (dscp(5), SHORT), (dscp(44), TINY)];
+        let program = program(&chosen, LONG, NOT_IP);
+        for (value, class) in [
+            (4, SHORT),
+            (5, SHORT),
+            (44, TINY),
+            (2, LONG),
+            (0, LONG),
+            (63, LONG),
+        ] {
+            for ecn in 0..4 {
+                let tos = value << 2 | ecn;
+                assert_eq!(run(&program, IPV4, &[0x45, tos]), class);
+                assert_eq!(run(&program, IPV6, &[0x60 | tos >> 4, tos << 4]), class);
+            }
+        }
+        assert_eq!(run(&program, 0x0806, &[]), NOT_IP);
+    }
+}

@@ -1,0 +1,219 @@
+//! What a tunnel's device is to have.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::filter::program;
+use super::wire::{HtbClass, bpf_filter, fifo, htb_class, htb_root};
+use super::{HANDLE, Piece, What, handle_text};
+use crate::config::{Config, Dscp, InterfaceName, Tunnel};
+use crate::netlink::{Interfaces, NoSuchInterface};
+
+const ROOT: u32 = u32::MAX;
+const PARENT: u16 = 1;
+const SHORT: u16 = 0x10;
+const LONG: u16 = 0x20;
+const CLOUDBURST: u16 = 0x30;
+/// A full frame of 1,500 bytes with its Ethernet header; there may be larger ones.
+const ETHERNET_HEADER: u32 = 14;
+/// What the long class is guaranteed, in bytes a second. HTB serves a class below its guarantee
+/// even while one of higher priority waits for its turn, and what slips ahead so may overtake its
+/// own flow. At this rate that is one packet in some 1.5 s, which no TCP minds.
+const LONG_RATE: u64 = 1_000;
+/// With which it does not save up for a second one.
+const LONG_OWN_BURST: u64 = 1;
+/// How often a second a burst may leave: more often than that, timers cost too much.
+const BURSTS_A_SECOND: u64 = 4_000;
+
+/// How one tunnel is shaped.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Shape {
+    /// The tunnel's device.
+    pub device: InterfaceName,
+    /// What leaves by it at most.
+    pub bits_per_second: u64,
+    /// What the queue of each class holds, in bytes.
+    pub queue_bytes: u32,
+    /// Cloudburst's queue, in packets.
+    pub cloudburst_packets: Option<u32>,
+    #[serde(skip)]
+    pub(super) index: u32,
+    #[serde(skip)]
+    pub(super) pieces: Vec<Piece>,
+}
+
+/// The shape of each tunnel; none where tunnels are not shared.
+pub(super) fn shapes(
+    config: &Config,
+    interfaces: &Interfaces,
+) -> Result<Vec<Shape>, NoSuchInterface> {
+    // A shadow touches nothing.
+    if !config.is_shared() || config.shadow {
+        return Ok(Vec::new());
+    }
+    let shapes = config.tunnels().into_iter().filter_map(|tunnel| {
+        // Sharing without a rate is refused when the configuration is read.
+        let bits_per_second = config.bits_per_second(tunnel)?;
+        Some(shape(config, tunnel, bits_per_second, interfaces))
+    });
+    shapes.collect()
+}
+
+fn shape(
+    config: &Config,
+    tunnel: &Tunnel,
+    bits_per_second: u64,
+    interfaces: &Interfaces,
+) -> Result<Shape, NoSuchInterface> {
+    let device = interfaces.named(&tunnel.device)?;
+    let frame_bytes = device.mtu.saturating_add(ETHERNET_HEADER);
+    let queue = bits_per_second / 8 * config.share.queue.as_millis() as u64 / 1_000;
+    let queue_bytes = u32::try_from(queue)
+        .unwrap_or(u32::MAX)
+        .max(4 * frame_bytes);
+    let classes = Classes::new(config, bits_per_second / 8, frame_bytes);
+    Ok(Shape {
+        device: tunnel.device.clone(),
+        bits_per_second,
+        queue_bytes,
+        cloudburst_packets: config.share.cloudburst.map(|queue| queue.packets),
+        index: device.index,
+        pieces: pieces(config, &classes, queue_bytes),
+    })
+}
+
+struct Classes {
+    parent: HtbClass,
+    short: HtbClass,
+    long: HtbClass,
+    cloudburst: Option<HtbClass>,
+}
+
+impl Classes {
+    /// The guarantees add up to the whole, so that the parent's rate is kept.
+    fn new(config: &Config, whole: u64, frame_bytes: u32) -> Self {
+        let burst = (2 * u64::from(frame_bytes) + 72).max(whole / BURSTS_A_SECOND);
+        let parent = HtbClass {
+            rate: whole,
+            ceiling: whole,
+            own_burst: burst,
+            burst,
+            quantum: 2 * frame_bytes,
+            priority: 0,
+        };
+        let long = HtbClass {
+            rate: LONG_RATE,
+            own_burst: LONG_OWN_BURST,
+            priority: 1,
+            ..parent
+        };
+        let cloudburst = config.share.cloudburst.map(|queue| {
+            let rate = whole * u64::from(queue.percent) / 100;
+            HtbClass {
+                rate,
+                ceiling: rate,
+                ..parent
+            }
+        });
+        let taken = long.rate + cloudburst.map_or(0, |class| class.rate);
+        let short = HtbClass {
+            rate: whole - taken.min(whole / 2),
+            ..parent
+        };
+        Self {
+            parent,
+            short,
+            long,
+            cloudburst,
+        }
+    }
+}
+
+/// Everything, in the order in which it can be added.
+fn pieces(config: &Config, classes: &Classes, queue_bytes: u32) -> Vec<Piece> {
+    let mut pieces = vec![root(), class(0, PARENT, &classes.parent)];
+    for (minor, of) in [(LONG, &classes.long), (SHORT, &classes.short)] {
+        pieces.push(class(PARENT, minor, of));
+        pieces.push(queue(minor, "bfifo", queue_bytes));
+    }
+    let marks = config.marks;
+    let mut chosen: Vec<(Dscp, u32)> = [marks.short, marks.short_aside]
+        .map(|mark| (mark, id(SHORT)))
+        .into();
+    if let (Some(of), Some(tiny)) = (&classes.cloudburst, config.share.cloudburst) {
+        pieces.push(class(PARENT, CLOUDBURST, of));
+        pieces.push(queue(CLOUDBURST, "pfifo", tiny.packets));
+        chosen.push((tiny.dscp, id(CLOUDBURST)));
+    }
+    let (options, essence) = bpf_filter(&program(&chosen, id(LONG), id(SHORT)));
+    pieces.push(Piece {
+        what: What::Filter,
+        parent: id(0),
+        handle: 0,
+        kind: "bpf".to_owned(),
+        options,
+        essence,
+    });
+    pieces
+}
+
+/// The number of a class of ours, or with 0 of the root.
+pub(super) fn id(minor: u16) -> u32 {
+    u32::from(HANDLE) << 16 | u32::from(minor)
+}
+
+pub(super) fn root() -> Piece {
+    let (options, essence) = htb_root(LONG);
+    Piece {
+        what: What::Qdisc,
+        parent: ROOT,
+        handle: id(0),
+        kind: "htb".to_owned(),
+        options,
+        essence,
+    }
+}
+
+/// A class below another one, or with 0 below the root.
+fn class(parent: u16, minor: u16, class: &HtbClass) -> Piece {
+    let (options, essence) = htb_class(class);
+    Piece {
+        what: What::Class,
+        // The kernel shows the topmost class below the root of the device.
+        parent: if parent == 0 { ROOT } else { id(parent) },
+        handle: id(minor),
+        kind: "htb".to_owned(),
+        options,
+        essence,
+    }
+}
+
+fn queue(minor: u16, kind: &str, limit: u32) -> Piece {
+    let options = fifo(limit);
+    Piece {
+        what: What::Qdisc,
+        parent: id(minor),
+        handle: u32::from(HANDLE + minor) << 16,
+        kind: kind.to_owned(),
+        essence: options.clone(),
+        options,
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mbit = self.bits_per_second as f64 / 1e6;
+        write!(
+            f,
+            "qdisc htb {} on {}: {mbit} Mbit/s, short flows first, {} kB for each class",
+            handle_text(id(0)),
+            self.device,
+            self.queue_bytes / 1_000
+        )?;
+        if let Some(packets) = self.cloudburst_packets {
+            write!(f, ", {packets} packets for Cloudburst")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,328 @@
+//! Where both tunnels carry both classes, short flows first.
+//!
+//! The border shapes each tunnel and keeps two classes in front of it, of which
+//! the short one has strict priority. So short flows hardly notice long ones,
+//! and long flows have all that short ones leave, on both tunnels.
+//!
+//! | packet of a flow that | rides in the class | of the tunnel |
+//! |---|---|---|
+//! | is short | short | that promised to be the sooner one when it started, or nearly so |
+//! | turned long, and waits | short | the same |
+//! | was placed | long | that [`Placement`] chose |
+//! | any, if it is a pure acknowledgement | short | that of its flow |
+//!
+//! A flow is placed with its first packet beyond the threshold that carries data:
+//! one that acknowledges and then ends is short, however long that took. If that is on
+//! the tunnel where it is, it changes class at once: strict priority lets
+//! nothing in the long class overtake what waits in the short one. Else it
+//! waits for what [`crate::classify`](mod@crate::classify) asks of a change
+//! of tunnels, and stays where it is if that does not come within
+//! [`Config::cap_ns`]. So it never overtakes itself.
+
+use crate::balance::{
+    Balancer as _, Packet, PathId, PathSet, PathView, Paths, PlacedFlow, Placement, Turns,
+};
+use crate::classify::FlowPacket;
+use crate::config::Config;
+use crate::counters::FlowEvent;
+use crate::drain::{ServiceTime, VirtualQueue};
+use crate::flow::{Class, FlowEntry, Tunnel};
+
+/// Decides for flows in shared tunnels. A host may run each apart from the rest,
+/// which a verifier thanks it for: [`SharedTunnels`] is all there is to it.
+pub trait Sharing {
+    /// The tunnel that a flow starts in.
+    fn start(&mut self, config: &Config, now_ns: u64) -> Tunnel;
+
+    /// Sends a packet of a flow that is counted already.
+    fn send(&mut self, config: &Config, entry: &mut FlowEntry, packet: Sent) -> Ride;
+
+    /// The same of a flow that was placed in `tunnel` before, of whose entry
+    /// nothing is needed.
+    fn send_placed(
+        &mut self,
+        config: &Config,
+        tunnel: Tunnel,
+        packet: FlowPacket,
+        now_ns: u64,
+    ) -> Ride;
+}
+
+/// What sharing looks at in a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Its size and kind.
+    pub packet: FlowPacket,
+    /// Whether it is the first long one of its flow.
+    pub became_long: bool,
+    /// When.
+    pub now_ns: u64,
+}
+
+/// Where a packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ride {
+    /// What became of its flow with it, if anything.
+    pub moved: Option<FlowEvent>,
+    /// The class.
+    pub rides: Class,
+    /// The tunnel.
+    pub tunnel: Tunnel,
+}
+
+impl Ride {
+    /// In a tunnel that has one class, of a flow that goes on as it did.
+    #[inline(always)]
+    pub const fn in_own(tunnel: Tunnel) -> Self {
+        Self {
+            moved: None,
+            rides: tunnel.own_class(),
+            tunnel,
+        }
+    }
+}
+
+/// What waits in front of each tunnel, as this border models it, and what was
+/// chosen lately. The values of the short tunnel come first.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SharedTunnels {
+    /// In the short class; never too early.
+    short: [VirtualQueue; 2],
+    /// In the long class, as if it had the tunnel alone; never too late.
+    long: [VirtualQueue; 2],
+    /// What flows that started will bring.
+    expected: [VirtualQueue; 2],
+    /// Where the next long flow goes.
+    turns: Turns,
+}
+
+/// What a short flow is expected to bring: some ten full packets.
+const EXPECTED_BYTES: u64 = 15_000;
+/// By how much a tunnel may be the later one for a new flow to start in it all
+/// the same, if the next long flow goes there: should the new one turn long, it
+/// need not change. Less than a round trip is to a person.
+const HEAD_START_NS: u64 = 1_000_000;
+/// How many packets of a short flow have to wait, one round trip after the
+/// other, for a long one that is just being sent.
+const ROUND_TRIPS: u64 = 4;
+const FULL_PACKET_BYTES: u64 = 1_514;
+
+impl Sharing for SharedTunnels {
+    /// Where its packets will have left the soonest, or nearly so.
+    #[inline(always)]
+    fn start(&mut self, config: &Config, now_ns: u64) -> Tunnel {
+        let [of_short, of_long] = Tunnel::ALL.map(|tunnel| {
+            let (index, service) = (tunnel as usize, service(config, tunnel));
+            let starts_ns = self.expected[index]
+                .next_start_ns(now_ns)
+                .max(self.short[index].next_start_ns(now_ns));
+            let waits_ns = if self.long[index].backlog_ns(now_ns) > 0 {
+                service.of(ROUND_TRIPS * FULL_PACKET_BYTES)
+            } else {
+                0
+            };
+            let turn_ns = if self.is_next(tunnel) {
+                0
+            } else {
+                HEAD_START_NS
+            };
+            starts_ns + waits_ns + turn_ns + service.of(EXPECTED_BYTES)
+        });
+        let soonest = if of_long < of_short {
+            Tunnel::Long
+        } else {
+            Tunnel::Short
+        };
+        let tunnel = usable(config, soonest);
+        let service = service(config, tunnel);
+        self.expected[tunnel as usize].send(EXPECTED_BYTES, now_ns, service);
+        tunnel
+    }
+
+    #[inline(always)]
+    fn send(&mut self, config: &Config, entry: &mut FlowEntry, sent: Sent) -> Ride {
+        let moved = self.place(config, entry, sent);
+        if entry.is_placed() {
+            let ride = self.send_placed(config, entry.tunnel(), sent.packet, sent.now_ns);
+            return Ride { moved, ..ride };
+        }
+        let tunnel = usable(config, entry.tunnel());
+        entry.drained_ns = self.note_short(config, tunnel, sent.packet.bytes, sent.now_ns);
+        Ride {
+            moved,
+            rides: Class::Short,
+            tunnel,
+        }
+    }
+
+    #[inline(always)]
+    fn send_placed(
+        &mut self,
+        config: &Config,
+        tunnel: Tunnel,
+        packet: FlowPacket,
+        now_ns: u64,
+    ) -> Ride {
+        let tunnel = usable(config, tunnel);
+        let rides = if packet.is_pure_ack() {
+            self.note_short(config, tunnel, packet.bytes, now_ns);
+            Class::Short
+        } else {
+            let (service, limit_ns) = (service(config, tunnel), config.long_queue_ns);
+            let queue = &mut self.long[tunnel as usize];
+            queue.send_within(packet.bytes, now_ns, service, limit_ns);
+            Class::Long
+        };
+        Ride {
+            moved: None,
+            rides,
+            tunnel,
+        }
+    }
+}
+
+impl SharedTunnels {
+    /// Places a long flow, or changes its tunnel if it waits for that.
+    #[inline(always)]
+    fn place(&mut self, config: &Config, entry: &mut FlowEntry, sent: Sent) -> Option<FlowEvent> {
+        if entry.class() == Class::Short || entry.is_placed() || !sent.packet.carries_data {
+            return None;
+        }
+        let (here, now_ns) = (entry.tunnel(), sent.now_ns);
+        if sent.became_long && self.choose(config, now_ns) == here {
+            entry.flags |= FlowEntry::PLACED;
+            return Some(FlowEvent::Stayed);
+        }
+        // With two tunnels there is no need to remember which one it waits for.
+        let there = here.other();
+        let leaves_ns = self.long[there as usize].next_start_ns(now_ns);
+        if leaves_ns >= entry.drained_ns + config.guard_ns {
+            entry.flags |= FlowEntry::PLACED;
+            entry.flags ^= FlowEntry::MOVED;
+            return Some(FlowEvent::MovedDrained);
+        }
+        if now_ns >= entry.long_since_ns + config.cap_ns {
+            entry.flags |= FlowEntry::PLACED;
+            let (turns, paths) = self.turns_and_paths(config, now_ns);
+            turns.reassign(path(there), path(here), &paths);
+            return Some(FlowEvent::StayedAtCap);
+        }
+        None
+    }
+
+    /// Whether the next long flow goes there, as far as turns tell.
+    #[inline(always)]
+    fn is_next(&self, tunnel: Tunnel) -> bool {
+        let set_back = |tunnel| self.turns.set_back(path(tunnel));
+        match tunnel {
+            Tunnel::Short => set_back(Tunnel::Short) <= set_back(Tunnel::Long),
+            Tunnel::Long => set_back(Tunnel::Long) < set_back(Tunnel::Short),
+        }
+    }
+
+    /// Asks [`Placement`].
+    #[inline(always)]
+    fn choose(&mut self, config: &Config, now_ns: u64) -> Tunnel {
+        let packet = Packet {
+            now_ns,
+            bytes: FULL_PACKET_BYTES as u32,
+            flow_hash: 0,
+        };
+        let (turns, paths) = self.turns_and_paths(config, now_ns);
+        let flow = &mut PlacedFlow::default();
+        let placed = Placement::default().choose(turns, flow, &paths, &packet);
+        if placed.index() == Tunnel::Short as usize {
+            Tunnel::Short
+        } else {
+            Tunnel::Long
+        }
+    }
+
+    /// Puts a packet into the modelled queue of the short class; when it will
+    /// have left. More than the queue holds, for it must not seem to drain too early.
+    #[inline(always)]
+    fn note_short(&mut self, config: &Config, tunnel: Tunnel, bytes: u64, now_ns: u64) -> u64 {
+        let (service, limit_ns) = (service(config, tunnel).cautious(), 2 * config.long_queue_ns);
+        self.short[tunnel as usize].send_within(bytes, now_ns, service, limit_ns)
+    }
+
+    #[inline(always)]
+    fn turns_and_paths<'a>(
+        &'a mut self,
+        config: &'a Config,
+        now_ns: u64,
+    ) -> (&'a mut Turns, TwoPaths<'a>) {
+        let Self {
+            short, long, turns, ..
+        } = self;
+        let queues = [&*short, &*long];
+        let paths = TwoPaths {
+            queues,
+            config,
+            now_ns,
+        };
+        (turns, paths)
+    }
+}
+
+/// The two tunnels as paths. What is asked of them is worked out when it is: a kernel program's
+/// stack is small.
+struct TwoPaths<'a> {
+    /// Of either class.
+    queues: [&'a [VirtualQueue; 2]; 2],
+    config: &'a Config,
+    now_ns: u64,
+}
+
+impl Paths for TwoPaths<'_> {
+    #[inline(always)]
+    fn known(&self) -> PathSet {
+        PathSet::first(Tunnel::ALL.len())
+    }
+
+    #[inline(always)]
+    fn usable(&self) -> PathSet {
+        PathSet::from_bits(self.config.usable.into())
+    }
+
+    #[inline(always)]
+    fn view(&self, path: PathId) -> PathView {
+        let tunnel = Tunnel::numbered(path.index() as u64);
+        let backlog_ns =
+            |queues: &[VirtualQueue; 2]| queues[tunnel as usize].backlog_ns(self.now_ns);
+        let [short, long] = self.queues;
+        PathView {
+            local_backlog_ns: backlog_ns(short) + backlog_ns(long),
+            weight: service(self.config, tunnel).speed(),
+            ..PathView::default()
+        }
+    }
+}
+
+#[inline(always)]
+fn path(tunnel: Tunnel) -> PathId {
+    PathId::new(tunnel as usize).unwrap_or_default()
+}
+
+/// The tunnel for packets that are meant for this one: the other if only that
+/// forwards them.
+#[inline(always)]
+const fn usable(config: &Config, tunnel: Tunnel) -> Tunnel {
+    if config.usable == 1 << tunnel.other() as u8 {
+        tunnel.other()
+    } else {
+        tunnel
+    }
+}
+
+#[inline(always)]
+const fn service(config: &Config, tunnel: Tunnel) -> ServiceTime {
+    match tunnel {
+        Tunnel::Short => config.short_service,
+        Tunnel::Long => config.long_service,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,257 @@
+use super::*;
+use crate::classify::{Verdict, classify};
+use crate::config::TunnelUse;
+use crate::models::TunnelModels;
+use crate::packet::TcpFlags;
+use proptest::prelude::*;
+use std::vec::Vec;
+
+const MICROSECOND: u64 = 1_000;
+const MILLISECOND: u64 = 1_000_000;
+const SECOND: u64 = 1_000_000_000;
+const ACK: TcpFlags = TcpFlags(0x10);
+
+/// Flows in front of one border.
+struct Bench {
+    config: Config,
+    models: TunnelModels,
+}
+
+impl Bench {
+    fn new(rates_mbit: [u64; 2]) -> Self {
+        let [first, second] =
+            rates_mbit.map(|rate| ServiceTime::from_bits_per_second(rate * 1_000_000));
+        Self {
+            config: Config {
+                tunnel_use: TunnelUse::SHARED,
+                threshold: 10,
+                guard_ns: 500 * MICROSECOND,
+                cap_ns: 10 * MILLISECOND,
+                short_service: first,
+                long_service: second,
+                long_queue_ns: 18 * MILLISECOND,
+                ..Config::default()
+            },
+            models: TunnelModels::default(),
+        }
+    }
+
+    fn send(&mut self, entry: &mut FlowEntry, payload: u64, now_ns: u64) -> Verdict {
+        let packet = FlowPacket::new(payload + 66, payload, ACK, &self.config);
+        classify(entry, packet, &self.config, &mut self.models, now_ns)
+    }
+
+    /// Sends full packets, `gap_ns` apart, until the flow is placed; how and where.
+    fn until_placed(&mut self, start_ns: u64, gap_ns: u64) -> (FlowEvent, Tunnel) {
+        let mut entry = FlowEntry::default();
+        for number in 0..10_000 {
+            let verdict = self.send(&mut entry, 1_448, start_ns + number * gap_ns);
+            if let Some(moved) = verdict.moved {
+                assert_eq!((verdict.class, verdict.rides), (Class::Long, Class::Long));
+                return (moved, verdict.tunnel);
+            }
+            assert_eq!(verdict.rides, Class::Short);
+        }
+        panic!("never placed");
+    }
+}
+
+#[test]
+fn short_flows_are_spread_and_ride_in_the_short_class() {
+    let mut bench = Bench::new([100, 100]);
+    let firsts: Vec<_> = (0..4)
+        .map(|_| bench.send(&mut FlowEntry::default(), 100, SECOND))
+        .collect();
+    assert!(firsts.iter().all(|it| it.rides == Class::Short));
+    let tunnels: Vec<_> = firsts.iter().map(|it| it.tunnel).collect();
+    use Tunnel::{Long, Short};
+    assert_eq!(tunnels, [Short, Long, Short, Long]);
+}
+
+#[test]
+fn short_flows_prefer_the_faster_tunnel() {
+    let mut bench = Bench::new([40, 100]);
+    let of_long = (0..70)
+        .filter(|_| bench.send(&mut FlowEntry::default(), 100, SECOND).tunnel == Tunnel::Long)
+        .count();
+    assert!(
+        (48..=52).contains(&of_long),
+        "{of_long}, five sevenths are 50"
+    );
+}
+
+#[test]
+fn flow_that_is_placed_where_it_is_changes_class_at_once() {
+    let mut bench = Bench::new([100, 100]);
+    let mut entry = FlowEntry::default();
+    let verdicts: Vec<_> = (0..12)
+        .map(|_| bench.send(&mut entry, 1_448, SECOND))
+        .collect();
+    assert_eq!(verdicts[10].moved, Some(FlowEvent::Stayed));
+    assert!(verdicts[..10].iter().all(|it| it.rides == Class::Short));
+    assert!(verdicts[10..].iter().all(|it| it.rides == Class::Long));
+    assert!(verdicts.iter().all(|it| it.tunnel == verdicts[0].tunnel));
+}
+
+#[test]
+fn flow_starts_where_the_next_long_one_is_to_go_and_stays_there() {
+    let mut bench = Bench::new([100, 100]);
+    let placed: Vec<_> = (1..=4)
+        .map(|round| bench.until_placed(SECOND * round, 5 * MILLISECOND))
+        .collect();
+    use FlowEvent::Stayed;
+    let [here, there] = [(Stayed, Tunnel::Short), (Stayed, Tunnel::Long)];
+    assert_eq!(placed, [here, there, here, there]);
+}
+
+#[test]
+fn flow_that_pauses_changes_to_the_tunnel_whose_turn_it_is() {
+    let mut bench = Bench::new([100, 100]);
+    let placed: Vec<_> = (1..=4)
+        .map(|round| {
+            // Another one that has just started is in its way there.
+            bench.send(&mut FlowEntry::default(), 100, SECOND * round);
+            bench.until_placed(SECOND * round, 5 * MILLISECOND)
+        })
+        .collect();
+    use FlowEvent::MovedDrained;
+    let [here, there] = [(MovedDrained, Tunnel::Short), (MovedDrained, Tunnel::Long)];
+    assert_eq!(placed, [here, there, here, there]);
+}
+
+#[test]
+fn flow_that_never_pauses_stays_at_the_cap_and_gives_its_turn_back() {
+    let mut bench = Bench::new([100, 100]);
+    let gap_ns = 120 * MICROSECOND;
+    let mut placed = |round| {
+        bench.send(&mut FlowEntry::default(), 100, SECOND * round);
+        bench.until_placed(SECOND * round, gap_ns)
+    };
+    assert_eq!(placed(1), (FlowEvent::StayedAtCap, Tunnel::Long));
+    // It is the first tunnel's turn still.
+    assert_eq!(placed(2), (FlowEvent::StayedAtCap, Tunnel::Long));
+    // Two in the second by now.
+    let third = bench.until_placed(3 * SECOND, gap_ns);
+    assert_eq!(third, (FlowEvent::Stayed, Tunnel::Short));
+}
+
+#[test]
+fn pure_acknowledgements_are_short_whatever_their_flow_is() {
+    let mut bench = Bench::new([100, 100]);
+    let mut receiver = FlowEntry::default();
+    for _ in 0..100 {
+        let verdict = bench.send(&mut receiver, 0, SECOND);
+        assert_eq!((verdict.class, verdict.rides), (Class::Short, Class::Short));
+    }
+    let end = FlowPacket::new(66, 0, TcpFlags(0x11), &bench.config);
+    let models = &mut bench.models;
+    let verdict = classify(&mut receiver, end, &bench.config, models, SECOND);
+    assert_eq!(verdict.class, Class::Short, "its end carries no data");
+    let mut sender = FlowEntry::default();
+    for _ in 0..20 {
+        bench.send(&mut sender, 1_448, 2 * SECOND);
+    }
+    assert_eq!(
+        bench.send(&mut sender, 1_448, 2 * SECOND).rides,
+        Class::Long
+    );
+    let ack = bench.send(&mut sender, 0, 2 * SECOND);
+    assert_eq!((ack.class, ack.rides), (Class::Long, Class::Short));
+}
+
+#[test]
+fn tunnel_that_is_down_is_left_out() {
+    let mut bench = Bench::new([100, 100]);
+    let mut entry = FlowEntry::default();
+    assert_eq!(bench.send(&mut entry, 100, SECOND).tunnel, Tunnel::Short);
+    bench.config.usable = 0b10;
+    assert_eq!(bench.send(&mut entry, 100, SECOND).tunnel, Tunnel::Long);
+    for round in 2..6 {
+        assert_eq!(
+            bench.until_placed(SECOND * round, MILLISECOND).1,
+            Tunnel::Long
+        );
+    }
+    bench.config.usable = 0b11;
+    assert_eq!(bench.send(&mut entry, 100, SECOND).tunnel, Tunnel::Short);
+    // Without any it is as if all were usable.
+    bench.config.usable = 0;
+    assert_eq!(bench.send(&mut entry, 100, SECOND).tunnel, Tunnel::Short);
+}
+
+#[test]
+fn long_flows_are_placed_by_rate() {
+    let mut bench = Bench::new([100, 40]);
+    let first = (0..70)
+        .filter(|round| {
+            bench.until_placed(SECOND * (round + 1), 5 * MILLISECOND).1 == Tunnel::Short
+        })
+        .count();
+    assert!((49..=51).contains(&first), "{first}");
+}
+
+/// Two tunnels with strict priority, simulated packet by packet.
+#[derive(Default)]
+struct Simulated {
+    /// Per tunnel: what waits in the short and in the long class.
+    waiting: [[Vec<(usize, u64)>; 2]; 2],
+    free_at_ns: [u64; 2],
+    /// Flow and number of packets, with when each has left.
+    left: Vec<(u64, usize, u64)>,
+}
+
+impl Simulated {
+    /// Sends what can leave before `now_ns`.
+    fn run(&mut self, now_ns: u64, service: [ServiceTime; 2]) {
+        for (tunnel, service) in service.into_iter().enumerate() {
+            while self.free_at_ns[tunnel] <= now_ns {
+                let [short, long] = &mut self.waiting[tunnel];
+                let queue = if short.is_empty() { long } else { short };
+                if queue.is_empty() {
+                    self.free_at_ns[tunnel] = self.free_at_ns[tunnel].max(now_ns);
+                    break;
+                }
+                let (flow, number) = queue.remove(0);
+                self.free_at_ns[tunnel] += service.of(1_514);
+                self.left.push((self.free_at_ns[tunnel], flow, number));
+            }
+        }
+    }
+}
+
+proptest! {
+    /// Whatever flows send and whenever they pause, no packet leaves before an
+    /// earlier one of its flow.
+    #[test]
+    fn no_flow_overtakes_itself(
+        steps in proptest::collection::vec((0usize..5, 1u64..20, 0u64..3_000), 1..200),
+        rates in prop_oneof![Just([100, 100]), Just([100, 40]), Just([40, 100])],
+    ) {
+        let mut bench = Bench::new(rates);
+        // What a full packet in front of it may cost at 40 Mbit/s comes on top.
+        bench.config.guard_ns = 1_000 * MICROSECOND;
+        let service = [bench.config.short_service, bench.config.long_service];
+        let mut entries = [FlowEntry::default(); 5];
+        let mut numbers = [0; 5];
+        let mut simulated = Simulated::default();
+        let mut now_ns = SECOND;
+        simulated.free_at_ns = [now_ns; 2];
+        for (flow, burst, pause_us) in steps {
+            now_ns += pause_us * MICROSECOND;
+            simulated.run(now_ns, service);
+            for _ in 0..burst {
+                let verdict = bench.send(&mut entries[flow], 1_448, now_ns);
+                let queue = &mut simulated.waiting[verdict.tunnel as usize][verdict.rides as usize];
+                queue.push((flow, numbers[flow]));
+                numbers[flow] += 1;
+            }
+        }
+        simulated.run(now_ns + 100 * SECOND, service);
+        simulated.left.sort_unstable();
+        let mut next = [0; 5];
+        for (_, flow, number) in simulated.left {
+            prop_assert_eq!(number, next[flow]);
+            next[flow] += 1;
+        }
+    }
+}
