@@ -411,5 +411,5 @@ fn key(frame: &[u8]) -> FlowKey {
     let Ok(Transport::Tcp(tcp)) = Transport::parse(frame, &network) else {
         panic!("no TCP packet");
     };
-    FlowKey::tcp(network.addresses, &tcp)
+    FlowKey::new(network.addresses, &tcp)
 }

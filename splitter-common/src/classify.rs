@@ -66,6 +66,18 @@ impl FlowPacket {
         }
     }
 
+    /// A packet that is never an aggregate and never only acknowledges: of
+    /// another protocol, or a part of a larger one.
+    #[inline(always)]
+    pub const fn single(bytes: u64, flags: TcpFlags) -> Self {
+        Self {
+            segments: 1,
+            bytes,
+            flags,
+            carries_data: true,
+        }
+    }
+
     /// Whether it does nothing but acknowledge.
     #[inline(always)]
     pub const fn is_pure_ack(&self) -> bool {

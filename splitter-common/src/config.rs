@@ -17,6 +17,35 @@ impl Unit {
     pub const BYTES: Self = Self(1);
 }
 
+/// Which protocols are split besides TCP.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Protocols(u8);
+
+impl Protocols {
+    /// TCP alone, as in the paper (§II-B).
+    pub const NONE: Self = Self(0);
+    /// UDP: a flow for each 5-tuple, QUIC connections among them.
+    pub const UDP: Self = Self(1);
+    /// ESP: a flow for each SPI.
+    pub const ESP: Self = Self(2);
+    /// GRE: a flow for each key.
+    pub const GRE: Self = Self(4);
+
+    /// These and those.
+    #[must_use]
+    #[inline(always)]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether all of those are among these.
+    #[inline(always)]
+    pub const fn contain(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
 /// Whether packets are marked, or only counted as if they were.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,6 +103,8 @@ pub struct Config {
     pub marking: Marking,
     /// What the tunnels are for.
     pub tunnel_use: TunnelUse,
+    /// What is split besides TCP.
+    pub protocols: Protocols,
     /// What `threshold` counts.
     pub unit: Unit,
     /// Mark of the short tunnel.
@@ -239,6 +270,7 @@ impl Default for Config {
             segment_bytes: 0,
             marking: Marking::ON,
             tunnel_use: TunnelUse::DEDICATED,
+            protocols: Protocols::NONE,
             unit: Unit::PACKETS,
             short_mark: Self::DEFAULT_SHORT_MARK,
             long_mark: Self::DEFAULT_LONG_MARK,

@@ -130,6 +130,7 @@ pub const fn updated_checksum(checksum: u16, old: u16, new: u16) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packet::Fragment;
     use proptest::prelude::*;
 
     fn checksum(header: &[u8]) -> u16 {
@@ -151,7 +152,7 @@ mod tests {
             let mut frame = [&[0; 12], &[8, 0][..], &header].concat();
             let network = Network {
                 offset: 14, transport_offset: 34, traffic_class: header[1], protocol: 6,
-                later_fragment: false, frame_bytes: 34,
+                fragment: Fragment::Whole, frame_bytes: 34,
                 addresses: Addresses::V4 { source: 0, destination: 0 },
             };
             let mark = Dscp::new(mark).expect("below 64");
@@ -174,7 +175,7 @@ mod tests {
             let mut frame = header;
             let network = Network {
                 offset: 0, transport_offset: 40, traffic_class: class, protocol: 6,
-                later_fragment: false, frame_bytes: 40,
+                fragment: Fragment::Whole, frame_bytes: 40,
                 addresses: Addresses::V6 { source: [0; 2], destination: [0; 2] },
             };
             rewrite(frame.as_mut_slice(), &Field::of(&network), Dscp::new(mark).expect("below 64"));

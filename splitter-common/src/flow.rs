@@ -3,7 +3,7 @@
 //! A flow is one direction of a 5-tuple: each border counts what passes it
 //! towards the tunnels (A-S2 of the reproduction notes).
 
-use crate::packet::{Addresses, Tcp, protocol};
+use crate::packet::{Addresses, TransportHeader};
 
 /// The 5-tuple of an IPv4 flow; 16 bytes.
 #[repr(C)]
@@ -43,10 +43,10 @@ pub enum FlowKey {
 }
 
 impl FlowKey {
-    /// The key of a TCP packet.
+    /// The key of a packet between these addresses.
     #[inline(always)]
-    pub const fn tcp(addresses: Addresses, tcp: &Tcp) -> Self {
-        let protocol = protocol::TCP as u32;
+    pub const fn new(addresses: Addresses, header: &TransportHeader) -> Self {
+        let (ports, protocol) = (header.ports, header.protocol as u32);
         match addresses {
             Addresses::V4 {
                 source,
@@ -54,7 +54,7 @@ impl FlowKey {
             } => Self::V4(FlowKeyV4 {
                 source,
                 destination,
-                ports: tcp.ports,
+                ports,
                 protocol,
             }),
             Addresses::V6 {
@@ -63,7 +63,7 @@ impl FlowKey {
             } => Self::V6(FlowKeyV6 {
                 source,
                 destination,
-                ports: tcp.ports,
+                ports,
                 protocol,
             }),
         }
@@ -89,7 +89,8 @@ impl FlowKey {
         }
     }
 
-    /// Source and destination port as numbers.
+    /// Source and destination port as numbers; of ESP and GRE, the halves of what
+    /// [`TransportHeader::ports`] is there.
     pub const fn ports(&self) -> (u16, u16) {
         let ports = match self {
             Self::V4(key) => key.ports,

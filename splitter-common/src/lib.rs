@@ -14,6 +14,7 @@
 //! - [`share`]: which tunnel a flow takes where both carry both classes,
 //! - [`models`]: where the host keeps what it models of the tunnels,
 //! - [`drain`]: when what was sent into a tunnel will have left it,
+//! - [`fragments`]: which flow a fragment without ports is of,
 //! - [`dscp`]: rewrites the mark that the kernel routes by,
 //! - [`counters`] and [`histogram`]: what is counted, under which name,
 //! - [`config`]: what an operator can set.
@@ -35,6 +36,7 @@ pub mod counters;
 pub mod drain;
 pub mod dscp;
 pub mod flow;
+pub mod fragments;
 pub mod headers;
 pub mod histogram;
 pub mod models;

@@ -1,4 +1,5 @@
-//! The one packet parser: Ethernet, VLAN tags, IPv4, IPv6, TCP.
+//! The one packet parser: Ethernet, VLAN tags, IPv4, IPv6, then TCP, UDP, ESP
+//! and GRE.
 //!
 //! It runs in two steps because a packet whose transport cannot be read still
 //! has an IP header whose mark must be looked at.
@@ -13,11 +14,14 @@
 //! ```
 
 mod plain;
+mod transport;
 
 use crate::buffer::Buffer;
 pub(crate) use crate::packet::plain::is_v4;
 pub use crate::packet::plain::{parse_plain_v4, parse_plain_v6};
 pub use crate::refusal::Refusal;
+use transport::TCP_BYTES;
+pub use transport::{TcpFlags, Transport, TransportHeader};
 
 /// Source and destination of a packet, as they stand on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +42,41 @@ pub enum Addresses {
     },
 }
 
+/// How much of an IP packet a frame holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fragment {
+    /// All of it.
+    Whole,
+    /// Its beginning, with the transport header. The number is the packet's
+    /// identification (RFC 791, RFC 8200 §4.5), wire bytes read natively.
+    First(u32),
+    /// Another part of it, which carries no ports.
+    Later(u32),
+}
+
+impl Fragment {
+    #[inline(always)]
+    const fn new(identification: u32, is_later: bool, more_follow: bool) -> Self {
+        match (is_later, more_follow) {
+            (true, _) => Self::Later(identification),
+            (false, true) => Self::First(identification),
+            (false, false) => Self::Whole,
+        }
+    }
+
+    /// Whether this is all of the packet.
+    #[inline(always)]
+    pub const fn is_whole(self) -> bool {
+        matches!(self, Self::Whole)
+    }
+
+    /// Whether this is a fragment other than the first.
+    #[inline(always)]
+    pub const fn is_later(self) -> bool {
+        matches!(self, Self::Later(_))
+    }
+}
+
 /// What the Ethernet and IP headers say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
@@ -50,65 +89,14 @@ pub struct Network {
     pub traffic_class: u8,
     /// IANA protocol number of what follows.
     pub protocol: u8,
-    /// Whether this is a fragment other than the first.
-    pub later_fragment: bool,
+    /// Whether this is all of the packet.
+    pub fragment: Fragment,
     /// Source and destination.
     pub addresses: Addresses,
     /// Bytes from the start of the Ethernet header to the end of the IP packet.
     /// For a GRO aggregate this is the length of the aggregate. Never more than
     /// the frame has, whatever the headers say.
     pub frame_bytes: usize,
-}
-
-/// The TCP fields that classification looks at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tcp {
-    /// Source and destination port, four bytes of the header read natively.
-    pub ports: u32,
-    /// The flags byte.
-    pub flags: TcpFlags,
-    /// Bytes after the TCP header.
-    pub payload_bytes: usize,
-}
-
-/// The flags byte of a TCP header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TcpFlags(pub u8);
-
-impl TcpFlags {
-    /// The sender has no more data.
-    pub const FIN: u8 = 0x01;
-    /// Opens a connection.
-    pub const SYN: u8 = 0x02;
-    /// Ends a connection at once.
-    pub const RST: u8 = 0x04;
-
-    /// Whether this packet opens a connection in its direction.
-    #[inline(always)]
-    pub const fn opens(self) -> bool {
-        self.0 & Self::SYN != 0
-    }
-
-    /// Whether this packet is the last new one of its direction.
-    #[inline(always)]
-    pub const fn closes(self) -> bool {
-        self.0 & (Self::FIN | Self::RST) != 0
-    }
-}
-
-/// What follows the IP header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
-    /// TCP, with what classification needs.
-    Tcp(Tcp),
-    /// UDP.
-    Udp,
-    /// Encapsulating Security Payload.
-    Esp,
-    /// Generic Routing Encapsulation.
-    Gre,
-    /// Anything else.
-    Other,
 }
 
 /// VLAN tags that are skipped: one for 802.1Q, two for QinQ.
@@ -122,8 +110,6 @@ const ETHERNET_BYTES: usize = 14;
 const VLAN_BYTES: usize = 4;
 const IPV4_BYTES: usize = 20;
 const IPV6_BYTES: usize = 40;
-const TCP_BYTES: usize = 20;
-const UDP_BYTES: usize = 8;
 
 impl Network {
     /// Reads the headers up to the transport.
@@ -137,29 +123,6 @@ impl Network {
             ethertype::IPV4 => parse_ipv4(frame, offset),
             ethertype::IPV6 => parse_ipv6(frame, offset),
             _ => Err(Refusal::NotIp),
-        }
-    }
-}
-
-impl Transport {
-    /// Reads the transport header that `network` leads to.
-    ///
-    /// # Errors
-    /// The [`Refusal`] that fits; the frame is then to be passed on untreated.
-    #[inline(always)]
-    pub fn parse<B: Buffer + ?Sized>(frame: &B, network: &Network) -> Result<Self, Refusal> {
-        if network.later_fragment {
-            return Err(Refusal::LaterFragment);
-        }
-        match network.protocol {
-            protocol::TCP => parse_tcp(frame, network),
-            protocol::UDP => frame
-                .read::<UDP_BYTES>(network.transport_offset)
-                .map(|_| Self::Udp)
-                .ok_or(Refusal::TruncatedTransport),
-            protocol::ESP => Ok(Self::Esp),
-            protocol::GRE => Ok(Self::Gre),
-            _ => Ok(Self::Other),
         }
     }
 }
@@ -204,13 +167,15 @@ pub(crate) fn parse_ipv4<B: Buffer + ?Sized>(frame: &B, offset: usize) -> Result
     if header_bytes > IPV4_BYTES && frame.read::<1>(transport_offset - 1).is_none() {
         return Err(Refusal::TruncatedIpv4);
     }
+    let identification = u16::from_ne_bytes([header[4], header[5]]);
     let fragment_offset = u16::from_be_bytes([header[6] & 0x1f, header[7]]);
+    let more_follow = header[6] & 0x20 != 0;
     Ok(Network {
         offset,
         transport_offset,
         traffic_class: header[1],
         protocol: header[9],
-        later_fragment: fragment_offset != 0,
+        fragment: Fragment::new(identification.into(), fragment_offset != 0, more_follow),
         addresses: Addresses::V4 {
             source: u32::from_ne_bytes([header[12], header[13], header[14], header[15]]),
             destination: u32::from_ne_bytes([header[16], header[17], header[18], header[19]]),
@@ -233,7 +198,7 @@ pub(crate) fn parse_ipv6<B: Buffer + ?Sized>(frame: &B, offset: usize) -> Result
         transport_offset: extensions.end,
         traffic_class: (header[0] << 4) | (header[1] >> 4),
         protocol: extensions.protocol,
-        later_fragment: extensions.later_fragment,
+        fragment: extensions.fragment,
         addresses: Addresses::V6 {
             source: [half(&addresses, 0), half(&addresses, 8)],
             destination: [half(&addresses, 16), half(&addresses, 24)],
@@ -272,7 +237,7 @@ fn half(bytes: &[u8; 32], at: usize) -> u64 {
 struct Extensions {
     end: usize,
     protocol: u8,
-    later_fragment: bool,
+    fragment: Fragment,
 }
 
 /// Skips hop-by-hop, routing, destination and fragment headers (RFC 8200 §4).
@@ -287,15 +252,17 @@ fn skip_extension_headers<B: Buffer + ?Sized>(
     let mut found = Extensions {
         end: start,
         protocol: next_header,
-        later_fragment: false,
+        fragment: Fragment::Whole,
     };
     for _ in 0..MAX_EXTENSION_HEADERS {
-        if !protocol::is_extension(found.protocol) || found.later_fragment {
+        if !protocol::is_extension(found.protocol) || found.fragment.is_later() {
             return Ok(found);
         }
         let header = frame.read::<8>(found.end).ok_or(Refusal::TruncatedIpv6)?;
         if found.protocol == protocol::FRAGMENT {
-            found.later_fragment = u16::from_be_bytes([header[2], header[3]]) >> 3 != 0;
+            let position = u16::from_be_bytes([header[2], header[3]]);
+            let identification = u32::from_ne_bytes([header[4], header[5], header[6], header[7]]);
+            found.fragment = Fragment::new(identification, position >> 3 != 0, position & 1 != 0);
             found.end += 8;
         } else {
             found.end += (usize::from(header[1]) + 1) * 8;
@@ -307,34 +274,10 @@ fn skip_extension_headers<B: Buffer + ?Sized>(
         }
         found.protocol = header[0];
     }
-    if protocol::is_extension(found.protocol) && !found.later_fragment {
+    if protocol::is_extension(found.protocol) && !found.fragment.is_later() {
         return Err(Refusal::TooManyExtensionHeaders);
     }
     Ok(found)
-}
-
-#[inline(always)]
-fn parse_tcp<B: Buffer + ?Sized>(frame: &B, network: &Network) -> Result<Transport, Refusal> {
-    let header = frame
-        .read::<TCP_BYTES>(network.transport_offset)
-        .ok_or(Refusal::TruncatedTransport)?;
-    // Apart, so that it is one load.
-    let ports = frame
-        .read::<4>(network.transport_offset)
-        .ok_or(Refusal::TruncatedTransport)?;
-    let header_bytes = usize::from(header[12] >> 4) * 4;
-    let end = network.transport_offset + header_bytes;
-    if header_bytes > TCP_BYTES && frame.read::<1>(end - 1).is_none() {
-        return Err(Refusal::TruncatedTransport);
-    }
-    if header_bytes < TCP_BYTES || end > network.frame_bytes {
-        return Err(Refusal::MalformedTcp);
-    }
-    Ok(Transport::Tcp(Tcp {
-        ports: u32::from_ne_bytes(ports),
-        flags: TcpFlags(header[13]),
-        payload_bytes: network.frame_bytes - end,
-    }))
 }
 
 /// EtherTypes (IEEE 802 numbers).

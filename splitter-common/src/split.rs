@@ -18,9 +18,10 @@ use crate::config::Config;
 use crate::counters::{Counters, FlowEvent};
 use crate::dscp::{self, Dscp, Field};
 use crate::flow::{Class, FlowEntry, Tunnel};
+use crate::fragments::{Fragments, Known};
 use crate::headers::{Headers, Segment};
 use crate::models::Models;
-use crate::packet::{Network, Refusal, Tcp, is_v4, parse_plain_v4, parse_plain_v6};
+use crate::packet::{Network, Refusal, TransportHeader, is_v4, parse_plain_v4, parse_plain_v6};
 use crate::share::Ride;
 use crate::table::{Held, Memory, Table};
 
@@ -114,7 +115,7 @@ pub struct Splitter<'a, M, C, T> {
     pub counters: &'a mut Counters,
 }
 
-impl<M: Memory, C: Clock, T: Models> Splitter<'_, M, C, T> {
+impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
     /// Treats one frame, whatever it is; it is to be passed on whatever the outcome.
     #[inline(always)]
     pub fn split<B: BufferMut + ?Sized>(&mut self, frame: &mut B) -> Outcome {
@@ -122,9 +123,19 @@ impl<M: Memory, C: Clock, T: Models> Splitter<'_, M, C, T> {
         if let Some(outcome) = self.split_steady(frame, |headers| plain = Some(headers)) {
             return outcome;
         }
-        let headers = plain.unwrap_or_else(|| Headers::read(frame, self.config));
+        let headers = plain.unwrap_or_else(|| Headers::read(frame, self.config, &self.fragments()));
         let treated = headers.segment.and_then(|segment| self.treat(&segment));
         self.finish(frame, headers.mark, treated)
+    }
+
+    /// What fragments are told by now.
+    #[inline(always)]
+    pub fn fragments(&self) -> Fragments<'_, M> {
+        Fragments {
+            known: self.table.memory,
+            seeds: &self.table.layout.seeds,
+            now_ns: self.clock.coarse_ns(),
+        }
     }
 
     /// The case that most packets are: a plain segment of a known flow that is in
@@ -151,7 +162,7 @@ impl<M: Memory, C: Clock, T: Models> Splitter<'_, M, C, T> {
         &mut self,
         frame: &mut B,
         network: &Network,
-        tcp: &Tcp,
+        tcp: &TransportHeader,
         hand_on: impl FnOnce(Headers),
     ) -> Option<Outcome> {
         let segment = Segment::new(network, tcp, self.config);

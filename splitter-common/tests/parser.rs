@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use splitter_common::dscp::Dscp;
 use splitter_common::flow::FlowKey;
-use splitter_common::packet::{Network, Refusal, Tcp, Transport};
+use splitter_common::packet::{Network, Refusal, Transport, TransportHeader};
 use support::packet::{Extension, Fragment, Ip, Packet, Upper};
 use support::shapes::every_shape;
 use support::{checks, oracle};
@@ -83,7 +83,7 @@ proptest! {
         };
         prop_assert_eq!(tcp.payload_bytes, packet.payload_bytes);
         prop_assert_eq!(tcp.flags.0, flags);
-        let key = FlowKey::tcp(network.addresses, &tcp);
+        let key = FlowKey::new(network.addresses, &tcp);
         prop_assert_eq!(key.ports(), ports);
         prop_assert_eq!(key.addresses(), addresses(&packet.ip));
     }
@@ -124,7 +124,7 @@ proptest! {
         let Ok((network, Ok(Transport::Tcp(tcp)))) = checks::parse(frame.as_slice()) else {
             return Ok(());
         };
-        let key = FlowKey::tcp(network.addresses, &tcp);
+        let key = FlowKey::new(network.addresses, &tcp);
         let mapped = FlowKey::V6(key.as_v6());
         prop_assert_eq!(mapped.ports(), key.ports());
         let (source, destination) = mapped.addresses();
@@ -172,12 +172,16 @@ fn shortened(
         frame_bytes: network.frame_bytes - missing,
         ..network
     };
+    let shorter = |segment: TransportHeader| TransportHeader {
+        payload_bytes: segment.payload_bytes - missing,
+        ..segment
+    };
     let transport = transport.map(|transport| match transport {
-        Transport::Tcp(tcp) => Transport::Tcp(Tcp {
-            payload_bytes: tcp.payload_bytes - missing,
-            ..tcp
-        }),
-        other => other,
+        Transport::Tcp(segment) => Transport::Tcp(shorter(segment)),
+        Transport::Udp(segment) => Transport::Udp(shorter(segment)),
+        Transport::Esp(segment) => Transport::Esp(shorter(segment)),
+        Transport::Gre(segment) => Transport::Gre(shorter(segment)),
+        Transport::Other => Transport::Other,
     });
     (network, transport)
 }
@@ -244,8 +248,17 @@ fn extensions() -> impl Strategy<Value = Vec<Extension>> {
 }
 
 fn fragments() -> impl Strategy<Value = Option<Fragment>> {
-    let fragment = (prop_oneof![Just(0), 0u16..8_192], any::<bool>());
-    proptest::option::of(fragment.prop_map(|(offset, more)| Fragment { offset, more }))
+    let parts = (
+        prop_oneof![Just(0), 0u16..8_192],
+        any::<bool>(),
+        any::<u32>(),
+    );
+    let fragment = parts.prop_map(|(offset, more, identification)| Fragment {
+        offset,
+        more,
+        identification,
+    });
+    proptest::option::of(fragment)
 }
 
 fn uppers() -> impl Strategy<Value = Upper> {
@@ -257,8 +270,9 @@ fn uppers() -> impl Strategy<Value = Upper> {
             option_bytes: words * 4,
         }),
         1 => any::<(u16, u16)>().prop_map(|ports| Upper::Udp { ports }),
-        1 => Just(Upper::Esp),
-        1 => Just(Upper::Gre),
+        1 => any::<u32>().prop_map(Upper::Esp),
+        1 => any::<Option<u32>>().prop_map(Upper::Gre),
+        1 => any::<u16>().prop_map(Upper::Call),
         1 => Just(Upper::Icmp),
     ]
 }

@@ -115,11 +115,12 @@ fn treat() -> Option<()> {
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn read_headers(context: *mut xdp_md) -> u64 {
-    let (Some(settings), Some(handed)) = (SETTINGS.get(0), handed()) else {
+    let (Some(splitter), Some(handed)) = (splitter(), handed()) else {
         return 0;
     };
     let context = XdpContext::new(context);
-    Headers::read_to(&Frame::new(&context), &settings.config, |headers| {
+    let (frame, fragments) = (Frame::new(&context), splitter.fragments());
+    Headers::read_to(&frame, splitter.config, &fragments, |headers| {
         handed.treated = match headers.segment {
             Ok(_) => TO_BE_SPLIT,
             Err(refusal) => Treated::to_bits(Err(refusal)),

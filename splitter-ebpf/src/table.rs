@@ -4,8 +4,9 @@
 use core::intrinsics::{AtomicOrdering, atomic_cxchg};
 
 use aya_ebpf::bindings::BPF_F_MMAPABLE;
-use aya_ebpf::btf_maps::{Array, PerCpuArray};
+use aya_ebpf::btf_maps::{Array, LruHashMap, PerCpuArray};
 use aya_ebpf::macros::btf_map;
+use splitter_common::fragments::{self, Known};
 use splitter_common::table::{GroupV4, GroupV6, Layout, Memory, Word};
 
 /// What the agent changes to the configured size before it loads the maps.
@@ -23,6 +24,10 @@ static FLOWS_V4: Array<GroupV4, DEFAULT_GROUPS, MAPPABLE> = Array::new();
 #[btf_map]
 static FLOWS_V6: Array<GroupV6, DEFAULT_GROUPS, MAPPABLE> = Array::new();
 
+/// What is known of packets that come in fragments.
+#[btf_map]
+static FRAGMENTED: LruHashMap<u64, u64, { fragments::CAPACITY }> = LruHashMap::new();
+
 const SCRATCH_WORDS: usize = 4;
 
 #[btf_map]
@@ -30,6 +35,20 @@ static SCRATCH: PerCpuArray<[u64; SCRATCH_WORDS], 1> = PerCpuArray::new();
 
 /// Both maps.
 pub struct KernelMemory;
+
+impl Known for KernelMemory {
+    #[inline(always)]
+    fn remember(&self, packet: u64, origin: u64) {
+        // Refused only where there is no memory; later fragments pass untreated.
+        let _ = FRAGMENTED.insert(&packet, &origin, 0);
+    }
+
+    #[inline(always)]
+    fn recall(&self, packet: u64) -> Option<u64> {
+        // SAFETY: a plain integer, which may be replaced while it is read.
+        unsafe { FRAGMENTED.get(&packet).copied() }
+    }
+}
 
 impl Memory for KernelMemory {
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! From what the operator wrote to what the kernel programs read.
 
-use splitter_common::config::{Config as Policy, Marking, TunnelUse, Unit};
+use splitter_common::config::{Config as Policy, Marking, Protocols, TunnelUse, Unit};
 use splitter_common::drain::ServiceTime;
 use splitter_common::dscp::Dscp;
 
@@ -45,6 +45,7 @@ pub fn policy_settings(config: &Config, lan_mtu: u32, exact_match: bool, usable:
             Marking::ON
         },
         tunnel_use,
+        protocols: Protocols::NONE,
         short_mark: config.marks.short.policy(),
         long_mark: config.marks.long.policy(),
         match_mask: if exact_match {

@@ -1,4 +1,5 @@
-//! Plain TCP segments: no VLAN tag, no IP options or extension headers, a frame
+//! Plain TCP segments: no VLAN tag, no IP options or extension headers, no
+//! fragment, a frame
 //! as long as it says. All lies at fixed places, so that this says what
 //! [`Network::parse`] and [`Transport::parse`](super::Transport::parse) do in a
 //! fraction of the time.
@@ -7,8 +8,8 @@
 //! segments meet all of them.
 
 use super::{
-    Addresses, ETHERNET_BYTES, IPV4_BYTES, IPV6_BYTES, Network, TCP_BYTES, Tcp, TcpFlags,
-    ethertype, protocol,
+    Addresses, ETHERNET_BYTES, Fragment, IPV4_BYTES, IPV6_BYTES, Network, TCP_BYTES, TcpFlags,
+    TransportHeader, ethertype, protocol,
 };
 use crate::buffer::Buffer;
 
@@ -21,9 +22,10 @@ pub(crate) fn is_v4<B: Buffer + ?Sized>(frame: &B) -> bool {
 
 /// The headers of a plain segment over IPv4; `None` for all else.
 #[inline(always)]
-pub fn parse_plain_v4<B: Buffer + ?Sized>(frame: &B) -> Option<(Network, Tcp)> {
+pub fn parse_plain_v4<B: Buffer + ?Sized>(frame: &B) -> Option<(Network, TransportHeader)> {
     const WITHOUT_OPTIONS: u8 = 0x45;
-    const FRAGMENT_OFFSET: u16 = 0x1fff;
+    /// The offset, and whether more fragments follow.
+    const FRAGMENT: u16 = 0x3fff;
     const TCP_AT: usize = ETHERNET_BYTES + IPV4_BYTES;
     const END: usize = TCP_AT + TCP_BYTES;
     const IP: usize = ETHERNET_BYTES;
@@ -31,7 +33,7 @@ pub fn parse_plain_v4<B: Buffer + ?Sized>(frame: &B) -> Option<(Network, Tcp)> {
     let differs = (short(headers, IP - 2) ^ ethertype::IPV4.to_be())
         | u16::from(headers[IP] ^ WITHOUT_OPTIONS)
         | u16::from(headers[IP + 9] ^ protocol::TCP)
-        | short(headers, IP + 6) & FRAGMENT_OFFSET.to_be();
+        | short(headers, IP + 6) & FRAGMENT.to_be();
     let frame_bytes = IP + usize::from(u16::from_be(short(headers, IP + 2)));
     let payload_at = TCP_AT + tcp_header_bytes(headers[TCP_AT + 12]);
     if differs != 0 || !is_whole(frame, END, payload_at, frame_bytes) {
@@ -42,14 +44,15 @@ pub fn parse_plain_v4<B: Buffer + ?Sized>(frame: &B) -> Option<(Network, Tcp)> {
         transport_offset: TCP_AT,
         traffic_class: headers[IP + 1],
         protocol: protocol::TCP,
-        later_fragment: false,
+        fragment: Fragment::Whole,
         addresses: Addresses::V4 {
             source: word(headers, IP + 12),
             destination: word(headers, IP + 16),
         },
         frame_bytes,
     };
-    let tcp = Tcp {
+    let tcp = TransportHeader {
+        protocol: protocol::TCP,
         ports: word(headers, TCP_AT),
         flags: TcpFlags(headers[TCP_AT + 13]),
         payload_bytes: frame_bytes - payload_at,
@@ -59,7 +62,7 @@ pub fn parse_plain_v4<B: Buffer + ?Sized>(frame: &B) -> Option<(Network, Tcp)> {
 
 /// The headers of a plain segment over IPv6; `None` for all else.
 #[inline(always)]
-pub fn parse_plain_v6<B: Buffer + ?Sized>(frame: &B) -> Option<(Network, Tcp)> {
+pub fn parse_plain_v6<B: Buffer + ?Sized>(frame: &B) -> Option<(Network, TransportHeader)> {
     const VERSION: u8 = 6 << 4;
     const TCP_AT: usize = ETHERNET_BYTES + IPV6_BYTES;
     const END: usize = TCP_AT + TCP_BYTES;
@@ -78,14 +81,15 @@ pub fn parse_plain_v6<B: Buffer + ?Sized>(frame: &B) -> Option<(Network, Tcp)> {
         transport_offset: TCP_AT,
         traffic_class: headers[IP] << 4 | headers[IP + 1] >> 4,
         protocol: protocol::TCP,
-        later_fragment: false,
+        fragment: Fragment::Whole,
         addresses: Addresses::V6 {
             source: [long(headers, IP + 8), long(headers, IP + 16)],
             destination: [long(headers, IP + 24), long(headers, IP + 32)],
         },
         frame_bytes,
     };
-    let tcp = Tcp {
+    let tcp = TransportHeader {
+        protocol: protocol::TCP,
         ports: word(headers, TCP_AT),
         flags: TcpFlags(headers[TCP_AT + 13]),
         payload_bytes: frame_bytes - payload_at,

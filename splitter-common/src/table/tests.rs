@@ -7,8 +7,10 @@ mod same;
 
 use super::*;
 use crate::flow::{FlowKeyV4, FlowKeyV6};
+use crate::fragments::Known;
 use crate::packet::protocol;
 use std::collections::HashMap;
+use std::sync::Mutex;
 use std::vec::Vec;
 
 const SECOND: u64 = 1_000_000_000;
@@ -17,6 +19,7 @@ const SECOND: u64 = 1_000_000_000;
 pub(crate) struct Groups {
     v4: Vec<GroupV4>,
     v6: Vec<GroupV6>,
+    fragmented: Mutex<HashMap<u64, u64>>,
 }
 
 impl Groups {
@@ -24,7 +27,21 @@ impl Groups {
         Self {
             v4: (0..layout.groups_v4).map(|_| Group::default()).collect(),
             v6: (0..layout.groups_v6).map(|_| Group::default()).collect(),
+            fragmented: Mutex::default(),
         }
+    }
+}
+
+impl Known for Groups {
+    fn remember(&self, packet: u64, origin: u64) {
+        self.fragmented
+            .lock()
+            .expect("whole")
+            .insert(packet, origin);
+    }
+
+    fn recall(&self, packet: u64) -> Option<u64> {
+        self.fragmented.lock().expect("whole").get(&packet).copied()
     }
 }
 

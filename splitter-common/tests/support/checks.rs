@@ -2,7 +2,7 @@
 //! their corpora run these.
 
 use splitter_common::buffer::{Buffer, RawBuffer};
-use splitter_common::config::{Config, TunnelUse, Unit};
+use splitter_common::config::{Config, Protocols, TunnelUse, Unit};
 use splitter_common::counters::{Counters, FlowEvent};
 use splitter_common::drain::ServiceTime;
 use splitter_common::dscp::Dscp;
@@ -78,6 +78,7 @@ fn host(choices: u8) -> (Host, u64) {
     }
     if is_chosen(2) {
         config.match_mask = Dscp::LEGACY_BITS;
+        config.protocols = Protocols::UDP.with(Protocols::ESP).with(Protocols::GRE);
     }
     if is_chosen(3) {
         config.segment_bytes = 1_460;

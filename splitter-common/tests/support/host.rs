@@ -1,8 +1,12 @@
 //! A splitter on the host, which runs the policy that the kernel runs.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+
 use splitter_common::config::Config;
 use splitter_common::counters::Counters;
 use splitter_common::flow::{FlowEntry, FlowKey};
+use splitter_common::fragments::Known;
 use splitter_common::models::TunnelModels;
 use splitter_common::split::{Clock, Outcome, Splitter};
 use splitter_common::table::{
@@ -23,6 +27,7 @@ pub(crate) struct Host {
 struct Groups {
     v4: Vec<GroupV4>,
     v6: Vec<GroupV6>,
+    fragmented: RefCell<HashMap<u64, u64>>,
 }
 
 impl Host {
@@ -41,6 +46,7 @@ impl Host {
             groups: Groups {
                 v4: (0..layout.groups_v4).map(|_| Group::default()).collect(),
                 v6: (0..layout.groups_v6).map(|_| Group::default()).collect(),
+                fragmented: RefCell::default(),
             },
         }
     }
@@ -75,6 +81,16 @@ fn flows_of<S: Slot>(groups: &[Group<S>], now_ns: u64) -> Vec<(FlowKey, FlowEntr
         .filter_map(|(group, index)| group.read(index, now_ns))
         .map(|found| (found.key, found.entry))
         .collect()
+}
+
+impl Known for Groups {
+    fn remember(&self, packet: u64, origin: u64) {
+        self.fragmented.borrow_mut().insert(packet, origin);
+    }
+
+    fn recall(&self, packet: u64) -> Option<u64> {
+        self.fragmented.borrow().get(&packet).copied()
+    }
 }
 
 impl Memory for Groups {

@@ -47,17 +47,29 @@ pub(crate) struct Fragment {
     /// In units of eight bytes.
     pub(crate) offset: u16,
     pub(crate) more: bool,
+    /// Of the packet; IPv4 has the lower 16 bits.
+    pub(crate) identification: u32,
 }
 
 impl Fragment {
     pub(crate) const FIRST: Self = Self {
         offset: 0,
         more: true,
+        identification: 1,
     };
     pub(crate) const LATER: Self = Self {
         offset: 100,
         more: false,
+        identification: 1,
     };
+
+    /// The same of another packet.
+    pub(crate) const fn of(self, identification: u32) -> Self {
+        Self {
+            identification,
+            ..self
+        }
+    }
 
     fn field(self) -> IpFragOffset {
         IpFragOffset::try_new(self.offset).expect("at most 13 bits")
@@ -84,8 +96,12 @@ pub(crate) enum Upper {
     Udp {
         ports: (u16, u16),
     },
-    Esp,
-    Gre,
+    /// With this SPI.
+    Esp(u32),
+    /// With this key, if any.
+    Gre(Option<u32>),
+    /// GRE as PPTP uses it, of this call.
+    Call(u16),
     Icmp,
 }
 
@@ -128,8 +144,12 @@ impl Packet {
     pub(crate) fn needed_bytes(&self) -> usize {
         let upper_bytes = match self.upper {
             _ if self.is_later_fragment() => 0,
-            Upper::Tcp { .. } | Upper::Udp { .. } => self.upper_header().len(),
-            Upper::Esp | Upper::Gre | Upper::Icmp => 0,
+            Upper::Tcp { .. } | Upper::Udp { .. } | Upper::Gre(_) => self.upper_header().len(),
+            // The SPI.
+            Upper::Esp(_) => 4,
+            // The sequence number behind the key is not looked at.
+            Upper::Call(_) => 8,
+            Upper::Icmp => 0,
         };
         self.link_header().len() + self.ip_header(0).len() + upper_bytes
     }
@@ -170,6 +190,7 @@ impl Packet {
                     header.dont_fragment = false;
                     header.more_fragments = fragment.more;
                     header.fragment_offset = fragment.field();
+                    header.identification = fragment.identification as u16;
                 }
                 header.dscp = (self.traffic_class >> 2).try_into().expect("six bits");
                 header.ecn = (self.traffic_class & 3).try_into().expect("two bits");
@@ -200,8 +221,8 @@ impl Packet {
         match (&self.upper, &self.ip) {
             (Upper::Tcp { .. }, _) => IpNumber::TCP,
             (Upper::Udp { .. }, _) => IpNumber::UDP,
-            (Upper::Esp, _) => IpNumber::ENCAPSULATING_SECURITY_PAYLOAD,
-            (Upper::Gre, _) => IpNumber::GRE,
+            (Upper::Esp(_), _) => IpNumber::ENCAPSULATING_SECURITY_PAYLOAD,
+            (Upper::Gre(_) | Upper::Call(_), _) => IpNumber::GRE,
             (Upper::Icmp, Ip::V4 { .. }) => IpNumber::ICMP,
             (Upper::Icmp, Ip::V6 { .. }) => IpNumber::IPV6_ICMP,
         }
@@ -232,9 +253,16 @@ impl Packet {
             }
             .to_bytes()
             .to_vec(),
-            Upper::Esp => vec![0, 0, 1, 0, 0, 0, 0, 1],
+            Upper::Esp(spi) => [spi.to_be_bytes(), [0, 0, 0, 1]].concat(),
             // GRE of version 0 that carries IPv4.
-            Upper::Gre => vec![0, 0, 8, 0],
+            Upper::Gre(None) => vec![0, 0, 8, 0],
+            Upper::Gre(Some(key)) => [[0x20, 0, 8, 0], key.to_be_bytes()].concat(),
+            // Version 1 with a sequence number, carries PPP (RFC 2637 §4.1).
+            Upper::Call(call) => {
+                let length = u16::try_from(self.payload_bytes).expect("fits");
+                let key = [length.to_be_bytes(), call.to_be_bytes()].concat();
+                [&[0x30, 1, 0x88, 0x0b][..], &key, &[0, 0, 0, 1]].concat()
+            }
             // An echo request of ICMP, nothing known of ICMPv6.
             Upper::Icmp => vec![8, 0, 0, 0, 0, 1, 0, 1],
         }
@@ -261,6 +289,11 @@ impl Ip {
 }
 
 impl Upper {
+    /// To the same server from this port.
+    pub(crate) fn udp(port: u16) -> Self {
+        Self::Udp { ports: (port, 443) }
+    }
+
     /// A segment in the middle of a connection.
     pub(crate) fn tcp() -> Self {
         Self::Tcp {
@@ -318,7 +351,12 @@ impl Extension {
             Self::Routing(units) => (IpNumber::IPV6_ROUTE_HEADER, raw(units)),
             Self::Destination(units) => (IpNumber::IPV6_DESTINATION_OPTIONS, raw(units)),
             Self::Fragment(fragment) => {
-                let header = Ipv6FragmentHeader::new(next, fragment.field(), fragment.more, 1);
+                let header = Ipv6FragmentHeader::new(
+                    next,
+                    fragment.field(),
+                    fragment.more,
+                    fragment.identification,
+                );
                 (
                     IpNumber::IPV6_FRAGMENTATION_HEADER,
                     header.to_bytes().to_vec(),

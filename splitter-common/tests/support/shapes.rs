@@ -119,7 +119,7 @@ fn extension_chains() -> impl Iterator<Item = (String, Vec<Extension>)> {
     ])
 }
 
-fn upper_headers() -> [(&'static str, Upper); 6] {
+fn upper_headers() -> [(&'static str, Upper); 8] {
     [
         ("tcp", Upper::tcp()),
         (
@@ -136,8 +136,10 @@ fn upper_headers() -> [(&'static str, Upper); 6] {
                 ports: (40_000, 443),
             },
         ),
-        ("esp", Upper::Esp),
-        ("gre", Upper::Gre),
+        ("esp", Upper::Esp(256)),
+        ("gre", Upper::Gre(None)),
+        ("gre_key", Upper::Gre(Some(7))),
+        ("gre_call", Upper::Call(7)),
         ("icmp", Upper::Icmp),
     ]
 }

@@ -46,7 +46,7 @@ fn note_passage(context: &TcContext) -> Option<()> {
     let Ok(Transport::Tcp(tcp)) = Transport::parse(&buffer, &network) else {
         return None;
     };
-    let key = FlowKey::tcp(network.addresses, &tcp).as_v6();
+    let key = FlowKey::new(network.addresses, &tcp).as_v6();
     let (now_ns, bytes) = (clock::monotonic_ns(), network.frame_bytes as u64);
     let Some(entry) = TAPPED.get_ptr_mut(&key) else {
         let first = TapEntry {

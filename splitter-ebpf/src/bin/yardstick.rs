@@ -201,7 +201,7 @@ fn count(context: &XdpContext, now_ns: impl Fn() -> u64) -> Option<()> {
         return None;
     };
     let bytes = network.frame_bytes as u64;
-    match FlowKey::tcp(network.addresses, &tcp) {
+    match FlowKey::new(network.addresses, &tcp) {
         FlowKey::V4(key) => count_in(&LRU_V4, &key, bytes, now_ns),
         FlowKey::V6(key) => count_in(&LRU_V6, &key, bytes, now_ns),
     }

@@ -1,0 +1,175 @@
+//! What is split besides TCP, and fragments: through the whole path of a packet.
+
+#[allow(dead_code, reason = "each test uses a part of it")]
+mod support;
+
+use splitter_common::config::{Config, Protocols};
+use splitter_common::counters::FlowEvent;
+use splitter_common::flow::{Class, Tunnel};
+use splitter_common::packet::Refusal;
+use splitter_common::split::Outcome;
+use support::host::Host;
+use support::packet::{Extension, Fragment, Ip, Packet, Upper};
+
+const THRESHOLD: u64 = 3;
+const ALL: Protocols = Protocols::UDP.with(Protocols::ESP).with(Protocols::GRE);
+const SHORT: Outcome = Outcome::Split {
+    class: Class::Short,
+    tunnel: Tunnel::Short,
+};
+const LONG: Outcome = Outcome::Split {
+    class: Class::Long,
+    tunnel: Tunnel::Long,
+};
+
+fn host(protocols: Protocols) -> Host {
+    let config = Config {
+        threshold: THRESHOLD,
+        guard_ns: 0,
+        protocols,
+        ..Config::default()
+    };
+    Host::new(config, 64)
+}
+
+fn send(host: &mut Host, packet: &Packet) -> Outcome {
+    host.now_ns += 1_000_000;
+    host.split(&mut packet.bytes())
+}
+
+fn packets(upper: &Upper) -> [Packet; 2] {
+    [Ip::v4(), Ip::v6(Vec::new())].map(|ip| Packet {
+        ip,
+        upper: upper.clone(),
+        ..Packet::tcp_v4()
+    })
+}
+
+#[test]
+fn each_protocol_is_split_where_it_is_switched_on_and_nowhere_else() {
+    let cases = [
+        (Upper::udp(1), Protocols::UDP, Refusal::Udp),
+        (Upper::Esp(7), Protocols::ESP, Refusal::Esp),
+        (Upper::Gre(Some(7)), Protocols::GRE, Refusal::Gre),
+        (Upper::Gre(None), Protocols::GRE, Refusal::Gre),
+    ];
+    for (upper, protocol, refusal) in cases {
+        for packet in packets(&upper) {
+            let mut off = host(Protocols::NONE);
+            assert_eq!(send(&mut off, &packet), Outcome::Passed(refusal));
+            let mut on = host(protocol);
+            let outcomes: Vec<_> = (0..5).map(|_| send(&mut on, &packet)).collect();
+            assert_eq!(outcomes, [SHORT, SHORT, SHORT, LONG, LONG], "{upper:?}");
+            assert_eq!(on.counters.events(FlowEvent::Started), 1);
+        }
+    }
+}
+
+/// Between the same hosts: ports, SPI, key or call, and the protocol itself.
+#[test]
+fn flows_are_told_apart_by_what_their_protocol_has_for_it() {
+    let uppers = [
+        Upper::tcp(),
+        Upper::udp(1),
+        Upper::udp(2),
+        Upper::Esp(7),
+        Upper::Esp(8),
+        Upper::Gre(None),
+        Upper::Gre(Some(7)),
+        Upper::Gre(Some(8)),
+        Upper::Call(7),
+        Upper::Call(9),
+    ];
+    let mut host = host(ALL);
+    for _ in 0..THRESHOLD {
+        for upper in &uppers {
+            for packet in packets(upper) {
+                assert_eq!(send(&mut host, &packet), SHORT, "{upper:?}");
+            }
+        }
+    }
+    // The key 7 without a version, and the call 7 of any length, name one flow: nobody uses both.
+    let flows = (uppers.len() - 1) * 2;
+    assert!(host.counters.events(FlowEvent::Started) >= flows as u64);
+}
+
+#[test]
+fn a_call_is_one_flow_whatever_the_length_of_its_packets() {
+    let mut host = host(ALL);
+    let [packet, _] = packets(&Upper::Call(7));
+    for payload_bytes in [100, 200, 300] {
+        let packet = Packet {
+            payload_bytes,
+            ..packet.clone()
+        };
+        assert_eq!(send(&mut host, &packet), SHORT);
+    }
+    assert_eq!(send(&mut host, &packet), LONG);
+}
+
+/// A fragment of the packet with this identification.
+fn fragment(ip: &Ip, identification: u32, part: Fragment) -> Packet {
+    let part = part.of(identification);
+    let ip = match ip.clone() {
+        Ip::V4 {
+            source,
+            destination,
+            option_bytes,
+            ..
+        } => Ip::V4 {
+            source,
+            destination,
+            option_bytes,
+            fragment: Some(part),
+        },
+        Ip::V6 {
+            source,
+            destination,
+            ..
+        } => Ip::V6 {
+            source,
+            destination,
+            extensions: vec![Extension::Fragment(part)],
+        },
+    };
+    Packet {
+        ip,
+        upper: Upper::udp(1),
+        ..Packet::tcp_v4()
+    }
+}
+
+#[test]
+fn later_fragments_follow_the_flow_of_the_first() {
+    for ip in [Ip::v4(), Ip::v6(Vec::new())] {
+        let mut host = host(ALL);
+        let first = |id| fragment(&ip, id, Fragment::FIRST);
+        let later = |id| fragment(&ip, id, Fragment::LATER);
+        // It came before the one with the ports.
+        let unknown = Outcome::Passed(Refusal::LaterFragment);
+        assert_eq!(send(&mut host, &later(1)), unknown);
+        assert_eq!(send(&mut host, &first(1)), SHORT);
+        assert_eq!(send(&mut host, &later(1)), SHORT);
+        // Of another packet, whose first part went elsewhere.
+        assert_eq!(send(&mut host, &later(2)), unknown);
+        // Each counts, so that what is sent in fragments turns long like all else.
+        assert_eq!(send(&mut host, &later(1)), SHORT);
+        assert_eq!(send(&mut host, &later(1)), LONG);
+        assert_eq!(send(&mut host, &first(3)), LONG);
+        assert_eq!(send(&mut host, &later(3)), LONG);
+        assert_eq!(host.counters.events(FlowEvent::Started), 1);
+        // An identification comes round again.
+        host.now_ns += 40_000_000_000;
+        assert_eq!(send(&mut host, &later(3)), unknown);
+    }
+}
+
+#[test]
+fn fragments_of_what_is_not_split_are_not_remembered() {
+    let mut host = host(Protocols::NONE);
+    let first = fragment(&Ip::v4(), 1, Fragment::FIRST);
+    let later = fragment(&Ip::v4(), 1, Fragment::LATER);
+    assert_eq!(send(&mut host, &first), Outcome::Passed(Refusal::Udp));
+    let outcome = send(&mut host, &later);
+    assert_eq!(outcome, Outcome::Passed(Refusal::LaterFragment));
+}
