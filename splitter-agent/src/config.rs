@@ -32,7 +32,7 @@ pub use mistake::{ConfigError, Mistake};
 pub use overrides::{Overrides, SetError};
 pub use values::{
     AttachMode, Dscp, DscpMatch, Family, InstanceName, InterfaceName, InvalidValue, PacketLog,
-    RulePriority, TableId, Threshold, ThresholdUnit, TunnelPolicy,
+    Protocol, RulePriority, TableId, Threshold, ThresholdUnit, TunnelPolicy,
 };
 
 /// Where the configuration is looked for when no `--config` is given.
@@ -115,6 +115,8 @@ pub struct Flows {
     pub threshold: Threshold,
     /// What the threshold counts. Default packets.
     pub unit: ThresholdUnit,
+    /// What is split, TCP among it. Default TCP alone.
+    pub protocols: Vec<Protocol>,
     /// A flow that was silent for so long starts afresh. Default 30 s.
     pub idle_timeout: Duration,
     /// How often the agent frees the entries of flows that have ended. Default 5 s.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 use splitter_common::counters::FlowEvent;
 use splitter_common::flow::{Class, FlowEntry, FlowKey};
+use splitter_common::packet::protocol;
 use splitter_common::table::Found;
 
 use crate::clock::monotonic_ns;
@@ -18,12 +19,16 @@ use crate::kernel::{Dataplane, KernelError};
 pub struct FlowRow {
     /// Source address.
     pub source: IpAddr,
-    /// Source port.
-    pub source_port: u16,
+    /// "tcp", "udp", "esp" or "gre".
+    pub protocol: &'static str,
+    /// Source port of TCP and UDP.
+    pub source_port: Option<u16>,
     /// Destination address.
     pub destination: IpAddr,
-    /// Destination port.
-    pub destination_port: u16,
+    /// Destination port of TCP and UDP.
+    pub destination_port: Option<u16>,
+    /// SPI of ESP; key or call of GRE, 0 without one.
+    pub identifier: Option<u32>,
     /// "short" or "long".
     pub class: &'static str,
     /// The tunnel in use, "short" or "long"; a long flow changes late.
@@ -41,15 +46,18 @@ pub struct FlowRow {
 }
 
 impl FlowRow {
-    fn new(record: &Found, now_ns: u64) -> Self {
-        let Found { key, entry, .. } = record;
+    fn new(key: &FlowKey, entry: &FlowEntry, now_ns: u64) -> Self {
         let (source, destination) = key.addresses();
         let (source_port, destination_port) = key.ports();
+        let has_ports = matches!(key.protocol(), protocol::TCP | protocol::UDP);
         Self {
             source,
-            source_port,
+            protocol: protocol_name(key.protocol()),
+            source_port: has_ports.then_some(source_port),
             destination,
-            destination_port,
+            destination_port: has_ports.then_some(destination_port),
+            identifier: (!has_ports)
+                .then(|| u32::from(source_port) << 16 | u32::from(destination_port)),
             class: entry.class().name(),
             tunnel: entry.tunnel().name(),
             packets: entry.packets,
@@ -127,7 +135,7 @@ pub fn list(dataplane: &Dataplane, limit: usize) -> Result<Listing, KernelError>
     keep_largest(&mut records, limit);
     let flows = records
         .iter()
-        .map(|record| FlowRow::new(record, now_ns))
+        .map(|found| FlowRow::new(&found.key, &found.entry, now_ns))
         .collect();
     Ok(Listing { census, flows })
 }
@@ -142,7 +150,7 @@ pub fn each(dataplane: &Dataplane, mut visit: impl FnMut(FlowRow)) -> Result<Cen
     let mut census = Census::default();
     dataplane.tables()?.for_each(now_ns, |found| {
         census.count(found, now_ns, idle_timeout_ns);
-        visit(FlowRow::new(found, now_ns));
+        visit(FlowRow::new(&found.key, &found.entry, now_ns));
     });
     Ok(census)
 }
@@ -198,12 +206,56 @@ fn seconds_between(earlier_ns: u64, now_ns: u64) -> f64 {
     Duration::from_nanos(now_ns.saturating_sub(earlier_ns)).as_secs_f64()
 }
 
+/// What most flows are, so that only others say what they are.
+const TCP: &str = "tcp";
+
+fn protocol_name(number: u8) -> &'static str {
+    match number {
+        protocol::UDP => "udp",
+        protocol::ESP => "esp",
+        protocol::GRE => "gre",
+        _ => TCP,
+    }
+}
+
+/// `SOURCE:PORT -> DESTINATION:PORT` of TCP; others name their protocol behind that, and ESP and
+/// GRE their SPI or key.
 impl fmt::Display for FlowRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}:{} -> {}:{}",
-            self.source, self.source_port, self.destination, self.destination_port
-        )
+        let (source, destination) = (self.source, self.destination);
+        match (self.source_port, self.destination_port) {
+            (Some(from), Some(to)) => write!(f, "{source}:{from} -> {destination}:{to}")?,
+            _ => write!(f, "{source} -> {destination}")?,
+        }
+        if self.protocol != TCP {
+            write!(f, " {}", self.protocol)?;
+        }
+        match self.identifier {
+            Some(identifier) => write!(f, " {identifier:#010x}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use splitter_common::flow::FlowKeyV4;
+
+    #[test]
+    fn flows_are_called_by_what_their_protocol_has() {
+        let name = |protocol: u8| {
+            let key = FlowKey::V4(FlowKeyV4 {
+                source: u32::from_ne_bytes([10, 0, 0, 1]),
+                destination: u32::from_ne_bytes([10, 0, 1, 1]),
+                ports: u32::from_ne_bytes([0, 80, 1, 187]),
+                protocol: protocol.into(),
+            });
+            FlowRow::new(&key, &FlowEntry::default(), 0).to_string()
+        };
+        assert_eq!(name(protocol::TCP), "10.0.0.1:80 -> 10.0.1.1:443");
+        assert_eq!(name(protocol::UDP), "10.0.0.1:80 -> 10.0.1.1:443 udp");
+        assert_eq!(name(protocol::ESP), "10.0.0.1 -> 10.0.1.1 esp 0x005001bb");
+        assert_eq!(name(protocol::GRE), "10.0.0.1 -> 10.0.1.1 gre 0x005001bb");
     }
 }

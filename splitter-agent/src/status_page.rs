@@ -236,6 +236,8 @@ impl Names {
             row.source_port,
             row.destination,
             row.destination_port,
+            row.protocol,
+            row.identifier,
         );
         format!("#{:08x}", self.0.hash_one(key) >> 32)
     }

@@ -124,7 +124,7 @@ pub struct Config {
     /// short one, bit 1 for the long one.
     pub usable: u8,
     /// Zeros; keep the value free of padding.
-    pub reserved: [u8; 5],
+    pub reserved: [u8; 4],
 }
 
 impl Config {
@@ -278,7 +278,7 @@ impl Default for Config {
             short_mark_aside: Self::DEFAULT_SHORT_MARK_ASIDE,
             long_mark_aside: Self::DEFAULT_LONG_MARK_ASIDE,
             usable: 0b11,
-            reserved: [0; 5],
+            reserved: [0; 4],
         }
     }
 }

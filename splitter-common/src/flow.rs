@@ -103,6 +103,14 @@ impl FlowKey {
         )
     }
 
+    /// IANA protocol number.
+    pub const fn protocol(&self) -> u8 {
+        match self {
+            Self::V4(key) => key.protocol as u8,
+            Self::V6(key) => key.protocol as u8,
+        }
+    }
+
     /// Source and destination address.
     pub fn addresses(&self) -> (core::net::IpAddr, core::net::IpAddr) {
         match self {

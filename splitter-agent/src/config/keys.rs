@@ -178,6 +178,9 @@ pub const KEYS: &[Key] = &[
         json!(it.flows.threshold)
     }),
     key("flows.unit", Changeable::Set, |it| json!(it.flows.unit)),
+    key("flows.protocols", Changeable::Set, |it| {
+        json!(it.flows.protocols)
+    }),
     key("flows.idle_timeout_s", Changeable::Set, |it| {
         json!(it.flows.idle_timeout.as_secs())
     }),

@@ -11,8 +11,8 @@ use super::health::{health, peer, peers_have_a_key};
 use super::leaf::{absolute_path, address, interface, next_hop, prefix, socket_address};
 use super::{
     Advise, AttachMode, Config, Demotion, Family, Flows, Gateways, InterfaceName, InvalidValue,
-    Metrics, Mistake, PacketLog, Routes, RulePriority, TableId, Threshold, ThresholdUnit, Tunnel,
-    TunnelPolicy,
+    Metrics, Mistake, PacketLog, Protocol, Routes, RulePriority, TableId, Threshold, ThresholdUnit,
+    Tunnel, TunnelPolicy,
 };
 
 mod marks;
@@ -232,10 +232,26 @@ fn flows(section: &Section<'_, '_>) -> Flows {
         unit: section
             .optional("unit", |value| word(ThresholdUnit::WORDS, value))
             .unwrap_or_default(),
+        protocols: protocols(section),
         idle_timeout: idle_timeout.unwrap_or(IDLE_TIMEOUT),
         sweep: sweep.unwrap_or(SWEEP),
         table_size: table_size.unwrap_or(TABLE_SIZE),
     }
+}
+
+fn protocols(section: &Section<'_, '_>) -> Vec<Protocol> {
+    const REMEDY: &str = "list \"tcp\" and any of \"udp\", \"esp\", \"gre\", each once";
+    let empty = ["without a protocol nothing would be split", REMEDY];
+    let read = |value: &_| word(Protocol::WORDS, value);
+    let Some(list) = section.list("protocols", empty, read) else {
+        return vec![Protocol::Tcp];
+    };
+    if let Some(twice) = duplicate(&list) {
+        section.contradiction("protocols", format!("{twice} is listed twice"), REMEDY);
+    } else if !list.is_empty() && !list.contains(&Protocol::Tcp) {
+        section.contradiction("protocols", "TCP is always split".to_owned(), REMEDY);
+    }
+    list
 }
 
 /// What a demotion is without its section.

@@ -130,7 +130,7 @@ fn documented_defaults_are_the_defaults() {
             comment.clear();
         }
     }
-    assert_eq!(checked.len(), 33, "{checked:?}");
+    assert_eq!(checked.len(), 34, "{checked:?}");
 }
 
 #[test]
@@ -294,6 +294,18 @@ fn wrong_types_and_ranges() {
             "give one of \"packets\", \"bytes\"",
         ),
         ("flows", "idle_timeout_s = 0", "from 1 to 86400 seconds"),
+        (
+            "flows",
+            "protocols = ['tcp', 'quic']",
+            "give one of \"tcp\", \"udp\", \"esp\", \"gre\"",
+        ),
+        ("flows", "protocols = ['udp']", "TCP is always split; "),
+        (
+            "flows",
+            "protocols = ['tcp', 'tcp']",
+            "tcp is listed twice; ",
+        ),
+        ("flows", "protocols = []", "nothing would be split; "),
         ("flows", "table_size = 15", "from 16 to 16777216 flows"),
         ("flows", "table_size = 16777217", "out of range"),
         ("flows", "sweep_s = 3601", "from 1 to 3600 seconds"),

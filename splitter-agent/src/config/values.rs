@@ -408,11 +408,26 @@ words! {
 words! {
     /// What the threshold counts.
     ThresholdUnit {
-        /// TCP packets.
+        /// Packets.
         #[default]
         Packets = "packets",
         /// Bytes on the wire.
         Bytes = "bytes",
+    }
+}
+
+words! {
+    /// A protocol whose flows are split.
+    Protocol {
+        /// A flow for each direction of a connection.
+        #[default]
+        Tcp = "tcp",
+        /// A flow for each pair of addresses and ports: QUIC connections and all else.
+        Udp = "udp",
+        /// A flow for each SPI.
+        Esp = "esp",
+        /// A flow for each key, or all between two hosts without one.
+        Gre = "gre",
     }
 }
 

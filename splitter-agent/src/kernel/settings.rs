@@ -4,7 +4,7 @@ use splitter_common::config::{Config as Policy, Marking, Protocols, TunnelUse, U
 use splitter_common::drain::ServiceTime;
 use splitter_common::dscp::Dscp;
 
-use crate::config::{Config, ThresholdUnit, TunnelPolicy};
+use crate::config::{Config, Protocol, ThresholdUnit, TunnelPolicy};
 
 /// IPv4 and TCP headers without options; what an MTU leaves is a full segment.
 const HEADER_BYTES: u32 = 40;
@@ -45,7 +45,7 @@ pub fn policy_settings(config: &Config, lan_mtu: u32, exact_match: bool, usable:
             Marking::ON
         },
         tunnel_use,
-        protocols: Protocols::NONE,
+        protocols: protocols(&config.flows.protocols),
         short_mark: config.marks.short.policy(),
         long_mark: config.marks.long.policy(),
         match_mask: if exact_match {
@@ -56,8 +56,19 @@ pub fn policy_settings(config: &Config, lan_mtu: u32, exact_match: bool, usable:
         short_mark_aside: config.marks.short_aside.policy(),
         long_mark_aside: config.marks.long_aside.policy(),
         usable,
-        reserved: [0; 5],
+        reserved: [0; 4],
     }
+}
+
+fn protocols(list: &[Protocol]) -> Protocols {
+    list.iter().fold(Protocols::NONE, |set, protocol| {
+        set.with(match protocol {
+            Protocol::Tcp => Protocols::NONE,
+            Protocol::Udp => Protocols::UDP,
+            Protocol::Esp => Protocols::ESP,
+            Protocol::Gre => Protocols::GRE,
+        })
+    })
 }
 
 /// What a shared tunnel's shaper does that the model does not see, with 1,500 bytes a packet: one

@@ -149,16 +149,21 @@ fn descending(a: f64, b: f64) -> Ordering {
 
 /// What tells a flow from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Key(IpAddr, u16, IpAddr, u16);
+pub(super) struct Key {
+    source: (IpAddr, Option<u16>),
+    destination: (IpAddr, Option<u16>),
+    protocol: &'static str,
+    identifier: Option<u32>,
+}
 
 impl Key {
     fn of(row: &FlowRow) -> Self {
-        Self(
-            row.source,
-            row.source_port,
-            row.destination,
-            row.destination_port,
-        )
+        Self {
+            source: (row.source, row.source_port),
+            destination: (row.destination, row.destination_port),
+            protocol: row.protocol,
+            identifier: row.identifier,
+        }
     }
 }
 

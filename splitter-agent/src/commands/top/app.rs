@@ -242,7 +242,7 @@ mod tests {
     }
 
     fn first_port(app: &mut App) -> u16 {
-        app.visible(10).0[0].row.source_port
+        app.visible(10).0[0].row.source_port.unwrap()
     }
 
     #[test]

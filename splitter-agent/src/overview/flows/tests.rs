@@ -7,9 +7,11 @@ const SECOND: u64 = 1_000_000_000;
 fn row(number: u16, packets: u64) -> FlowRow {
     FlowRow {
         source: Ipv4Addr::new(10, 0, (number >> 8) as u8, number as u8).into(),
-        source_port: 1_000 + number,
+        protocol: "tcp",
+        source_port: Some(1_000 + number),
         destination: Ipv4Addr::new(10, 9, 0, 1).into(),
-        destination_port: 443,
+        destination_port: Some(443),
+        identifier: None,
         class: if packets > 40 { "long" } else { "short" },
         tunnel: if packets > 50 { "long" } else { "short" },
         packets,
@@ -43,7 +45,7 @@ fn look(
 fn numbers(flows: &[Flow]) -> Vec<u16> {
     flows
         .iter()
-        .map(|flow| flow.row.source_port - 1_000)
+        .map(|flow| flow.row.source_port.unwrap() - 1_000)
         .collect()
 }
 
@@ -75,7 +77,7 @@ fn rates_are_taken_over_the_time_between_two_looks() {
     let rate = |number: u16| {
         let flow = flows
             .iter()
-            .find(|flow| flow.row.source_port == 1_000 + number);
+            .find(|flow| flow.row.source_port == Some(1_000 + number));
         let flow = flow.expect("it is listed");
         (flow.packets_per_s, flow.bits_per_s)
     };

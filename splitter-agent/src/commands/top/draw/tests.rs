@@ -68,9 +68,11 @@ fn flow(number: u16) -> Flow {
     Flow {
         row: FlowRow {
             source: Ipv4Addr::new(10, 1, 0, 2).into(),
-            source_port: 1_000 + number,
+            protocol: "tcp",
+            source_port: Some(1_000 + number),
             destination: Ipv4Addr::new(10, 2, 0, 2).into(),
-            destination_port: 443,
+            destination_port: Some(443),
+            identifier: None,
             class: "short",
             tunnel: "short",
             packets: number.into(),
