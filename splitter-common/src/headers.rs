@@ -7,8 +7,8 @@ use crate::dscp::Field;
 use crate::flow::FlowKey;
 use crate::fragments::{Fragments, Known};
 use crate::packet::{
-    Fragment, Network, Refusal, Transport, TransportHeader, ethertype, parse_ipv4, parse_ipv6,
-    protocol, skip_vlan_tags,
+    Fragment, Network, Refusal, TransportHeader, ethertype, parse_esp, parse_gre, parse_ipv4,
+    parse_ipv6, parse_tcp, parse_udp, protocol, skip_vlan_tags,
 };
 
 /// A frame, read.
@@ -54,41 +54,25 @@ impl Headers {
     ) {
         match skip_vlan_tags(frame) {
             Ok((ethertype::IPV4, offset)) => match parse_ipv4(frame, offset) {
-                Ok(network) => hand_on(Self::read_transport(frame, &network, config, fragments)),
+                Ok(network) => Packet {
+                    network: &network,
+                    config,
+                    fragments,
+                }
+                .read(frame, hand_on),
                 Err(refusal) => hand_on(Self::without_mark(refusal)),
             },
             Ok((ethertype::IPV6, offset)) => match parse_ipv6(frame, offset) {
-                Ok(network) => hand_on(Self::read_transport(frame, &network, config, fragments)),
+                Ok(network) => Packet {
+                    network: &network,
+                    config,
+                    fragments,
+                }
+                .read(frame, hand_on),
                 Err(refusal) => hand_on(Self::without_mark(refusal)),
             },
             Ok(_) => hand_on(Self::without_mark(Refusal::NotIp)),
             Err(refusal) => hand_on(Self::without_mark(refusal)),
-        }
-    }
-
-    #[inline(always)]
-    fn read_transport<B: Buffer + ?Sized, K: Known + ?Sized>(
-        frame: &B,
-        network: &Network,
-        config: &Config,
-        fragments: &Fragments<'_, K>,
-    ) -> Self {
-        let header = match network.fragment {
-            Fragment::Whole => header_to_split(frame, network, config),
-            Fragment::First(identification) => {
-                let first = header_to_split(frame, network, config);
-                if let Ok(first) = &first {
-                    fragments.note_first(network, identification, first);
-                }
-                first
-            }
-            Fragment::Later(identification) => fragments
-                .header_of_later(network, identification)
-                .ok_or(Refusal::LaterFragment),
-        };
-        Self {
-            mark: Some(Field::of(network)),
-            segment: header.map(|header| Segment::new(network, &header, config)),
         }
     }
 
@@ -100,24 +84,81 @@ impl Headers {
     }
 }
 
-/// The transport header, if the packet's protocol is one to split.
-#[inline(always)]
-fn header_to_split<B: Buffer + ?Sized>(
-    frame: &B,
-    network: &Network,
-    config: &Config,
-) -> Result<TransportHeader, Refusal> {
-    let split = config.protocols;
-    match Transport::parse(frame, network)? {
-        Transport::Tcp(header) => Ok(header),
-        Transport::Udp(header) if split.contain(Protocols::UDP) => Ok(header),
-        Transport::Udp(_) => Err(Refusal::Udp),
-        Transport::Esp(header) if split.contain(Protocols::ESP) => Ok(header),
-        Transport::Esp(_) => Err(Refusal::Esp),
-        Transport::Gre(header) if split.contain(Protocols::GRE) => Ok(header),
-        Transport::Gre(_) => Err(Refusal::Gre),
-        Transport::Other => Err(Refusal::OtherProtocol),
+/// An IP packet whose transport is to be read.
+struct Packet<'a, K: ?Sized> {
+    network: &'a Network,
+    config: &'a Config,
+    fragments: &'a Fragments<'a, K>,
+}
+
+impl<K: Known + ?Sized> Packet<'_, K> {
+    #[inline(always)]
+    fn read<B: Buffer + ?Sized>(&self, frame: &B, hand_on: impl FnOnce(Headers)) {
+        let (network, split) = (self.network, self.config.protocols);
+        if let Fragment::Later(identification) = network.fragment {
+            return match self.fragments.header_of_later(network, identification) {
+                Some(header) => hand_on(self.split(&header)),
+                None => hand_on(self.refused(Refusal::LaterFragment)),
+            };
+        }
+        match network.protocol {
+            protocol::TCP => self.conclude(parse_tcp(frame, network), None, hand_on),
+            protocol::UDP => {
+                let refusal = refused_unless(split.contain(Protocols::UDP), Refusal::Udp);
+                self.conclude(parse_udp(frame, network), refusal, hand_on);
+            }
+            protocol::ESP => {
+                let refusal = refused_unless(split.contain(Protocols::ESP), Refusal::Esp);
+                self.conclude(parse_esp(frame, network), refusal, hand_on);
+            }
+            protocol::GRE => {
+                let refusal = refused_unless(split.contain(Protocols::GRE), Refusal::Gre);
+                self.conclude(parse_gre(frame, network), refusal, hand_on);
+            }
+            _ => hand_on(self.refused(Refusal::OtherProtocol)),
+        }
     }
+
+    /// `refusal` says why not to split the packet although its header is right.
+    #[inline(always)]
+    fn conclude(
+        &self,
+        header: Result<TransportHeader, Refusal>,
+        refusal: Option<Refusal>,
+        hand_on: impl FnOnce(Headers),
+    ) {
+        match (header, refusal) {
+            (Ok(header), None) => {
+                if let Fragment::First(identification) = self.network.fragment {
+                    self.fragments
+                        .note_first(self.network, identification, &header);
+                }
+                hand_on(self.split(&header));
+            }
+            (Ok(_), Some(refusal)) | (Err(refusal), _) => hand_on(self.refused(refusal)),
+        }
+    }
+
+    #[inline(always)]
+    const fn split(&self, header: &TransportHeader) -> Headers {
+        Headers {
+            mark: Some(Field::of(self.network)),
+            segment: Ok(Segment::new(self.network, header, self.config)),
+        }
+    }
+
+    #[inline(always)]
+    const fn refused(&self, refusal: Refusal) -> Headers {
+        Headers {
+            mark: Some(Field::of(self.network)),
+            segment: Err(refusal),
+        }
+    }
+}
+
+#[inline(always)]
+const fn refused_unless(is_split: bool, refusal: Refusal) -> Option<Refusal> {
+    if is_split { None } else { Some(refusal) }
 }
 
 impl Segment {

@@ -22,6 +22,7 @@ pub use crate::packet::plain::{parse_plain_v4, parse_plain_v6};
 pub use crate::refusal::Refusal;
 use transport::TCP_BYTES;
 pub use transport::{TcpFlags, Transport, TransportHeader};
+pub(crate) use transport::{parse_esp, parse_gre, parse_tcp, parse_udp};
 
 /// Source and destination of a packet, as they stand on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

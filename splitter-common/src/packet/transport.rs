@@ -84,7 +84,10 @@ impl Transport {
 }
 
 #[inline(always)]
-fn parse_tcp<B: Buffer + ?Sized>(frame: &B, network: &Network) -> Result<TransportHeader, Refusal> {
+pub(crate) fn parse_tcp<B: Buffer + ?Sized>(
+    frame: &B,
+    network: &Network,
+) -> Result<TransportHeader, Refusal> {
     let header = read::<TCP_BYTES, B>(frame, network)?;
     // Apart, so that it is one load.
     let ports = read::<4, B>(frame, network)?;
@@ -105,20 +108,29 @@ fn parse_tcp<B: Buffer + ?Sized>(frame: &B, network: &Network) -> Result<Transpo
 }
 
 #[inline(always)]
-fn parse_udp<B: Buffer + ?Sized>(frame: &B, network: &Network) -> Result<TransportHeader, Refusal> {
+pub(crate) fn parse_udp<B: Buffer + ?Sized>(
+    frame: &B,
+    network: &Network,
+) -> Result<TransportHeader, Refusal> {
     let header = read::<UDP_BYTES, B>(frame, network)?;
     let ports = [header[0], header[1], header[2], header[3]];
     Ok(without_flags(network, protocol::UDP, ports, UDP_BYTES))
 }
 
 #[inline(always)]
-fn parse_esp<B: Buffer + ?Sized>(frame: &B, network: &Network) -> Result<TransportHeader, Refusal> {
+pub(crate) fn parse_esp<B: Buffer + ?Sized>(
+    frame: &B,
+    network: &Network,
+) -> Result<TransportHeader, Refusal> {
     let spi = read::<4, B>(frame, network)?;
     Ok(without_flags(network, protocol::ESP, spi, spi.len()))
 }
 
 #[inline(always)]
-fn parse_gre<B: Buffer + ?Sized>(frame: &B, network: &Network) -> Result<TransportHeader, Refusal> {
+pub(crate) fn parse_gre<B: Buffer + ?Sized>(
+    frame: &B,
+    network: &Network,
+) -> Result<TransportHeader, Refusal> {
     const HEADER_BYTES: usize = 4;
     const CHECKSUM: u8 = 0x80;
     const KEY: u8 = 0x20;
