@@ -210,6 +210,9 @@ pub struct Transport {
     pub header_bytes: u16,
     /// DCTCP's estimation gain is 2 to the minus this.
     pub dctcp_gain_shift: u32,
+    /// DCTCP's first estimate of the share of packets that are marked: with 1 a flow's first mark
+    /// halves its window (RFC 8257 §3.3), with 0 it only ends slow start (ns-2).
+    pub dctcp_initial_alpha: f64,
     /// Priorities by what a flow has sent so far: bytes at which it falls to the next (PIAS).
     pub pias_bytes: Vec<u64>,
     /// Copies of each message that is sent over different paths (RepFlow); 1 is none.
@@ -239,6 +242,7 @@ impl Default for Transport {
             mss_bytes: 1460,
             header_bytes: 40,
             dctcp_gain_shift: 4,
+            dctcp_initial_alpha: 1.0,
             pias_bytes: Vec::new(),
             replicas: 1,
             replicate_bytes: 100_000,

@@ -39,8 +39,7 @@ impl Window {
             max,
             dctcp: Dctcp {
                 gain_shift: settings.dctcp_gain_shift,
-                // RFC 8257 §3.3: 1 at the start, so that the first mark halves the window.
-                alpha: ONE,
+                alpha: (settings.dctcp_initial_alpha * ONE as f64) as u64,
                 acked: 0,
                 marked: 0,
                 ends: 0,
@@ -190,6 +189,23 @@ mod tests {
         assert!(!window.on_echo(true, una + 1, next, false));
         let cut = 1.0 - window.size as f64 / before as f64;
         assert!((cut - alpha / 2.0).abs() < 0.01, "{cut}");
+    }
+
+    #[test]
+    fn a_first_mark_costs_what_is_assumed_of_the_share() {
+        let after_a_mark = |dctcp_initial_alpha| {
+            let mut window = Window::new(&Transport {
+                dctcp_initial_alpha,
+                ..Transport::default()
+            });
+            window.grow(90, None);
+            assert!(!window.on_echo(true, 1, 100, false));
+            assert!(!window.is_slow_start());
+            window.segments()
+        };
+        // The ACK of the first segment ends a window of observation, with all of it marked.
+        assert_eq!(after_a_mark(1.0), 50);
+        assert_eq!(after_a_mark(0.0), 96, "a cut of 1/16 / 2");
     }
 
     #[test]

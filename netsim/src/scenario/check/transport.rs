@@ -52,6 +52,12 @@ pub(super) fn check_transport(table: &str, transport: &Transport) -> Checked {
         0.0,
         16.0,
     )?;
+    in_range(
+        &format!("{table}.dctcp_initial_alpha"),
+        it.dctcp_initial_alpha,
+        0.0,
+        1.0,
+    )?;
     let packet = f64::from(full_packet(it));
     in_range(
         &format!("{table}.mss_bytes + header_bytes"),
