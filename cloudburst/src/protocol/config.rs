@@ -16,6 +16,11 @@ pub const MAX_LIFETIME: Duration = Duration::from_secs(60);
 /// is too much, until the peer is seen to receive less, and others on the link suffer meanwhile.
 /// A lower default would be kinder there and hold back everybody else, whom nothing tells.
 pub const DEFAULT_LINK_BITS_PER_S: u64 = 1_000_000_000;
+/// The round trip to a peer of which nothing is known, unless it is said: a first message is helped
+/// along after some milliseconds, whether its receiver is far away or not.
+pub const DEFAULT_INITIAL_ROUND_TRIP: Duration = Duration::from_millis(5);
+/// The shortest and the longest that may be said.
+const INITIAL_ROUND_TRIPS: [Duration; 2] = [Duration::from_micros(10), Duration::from_secs(1)];
 /// Datagrams that every path carries (RFC 9000 §14).
 pub const MIN_DATAGRAM_BYTES: usize = 1_200;
 /// The longest datagram that is tried.
@@ -36,6 +41,12 @@ pub struct Config {
     /// The share of the link that may be used, above 0 and at most 1 (§III-B's
     /// *r*). Default 1.
     pub share: f64,
+    /// The round trip to a peer that nothing was heard of yet, 10 us to 1 s; measured ones take its
+    /// place. Mode [`Mode::Native`] alone waits so long before it helps a message along that has
+    /// lost symbols. Too short, and first messages are asked about, or sent more of, before an
+    /// answer can be there; too long, and what a first message loses costs it this time, which
+    /// inside a data centre is all of it. Default [`DEFAULT_INITIAL_ROUND_TRIP`], 5 ms.
+    pub initial_round_trip: Duration,
     /// How source symbols are summed up. Default [`Schedule::Mds`]: no symbol is sent in vain,
     /// at some microseconds more per message than [`Schedule::Default`] takes.
     pub schedule: Schedule,
@@ -131,6 +142,7 @@ impl Default for Config {
             keys: Keyring::default(),
             link_bits_per_s: DEFAULT_LINK_BITS_PER_S,
             share: 1.0,
+            initial_round_trip: DEFAULT_INITIAL_ROUND_TRIP,
             schedule: Schedule::Mds,
             max_message_bytes: 4 << 20,
             budget: Budget::default(),
@@ -196,6 +208,9 @@ pub enum ConfigError {
     /// No share of anything.
     #[error("share is {0}; it must be above 0 and at most 1")]
     Share(f64),
+    /// Nothing comes back so fast, or nobody waits so long.
+    #[error("initial_round_trip is {0:?}; it must be 10 us to 1 s")]
+    InitialRoundTrip(Duration),
     /// No message, or one that no header can state.
     #[error("max_message_bytes is {given}; it must be 1 to {most}")]
     MaxMessage {
@@ -262,6 +277,10 @@ impl Config {
         if !(self.share > 0.0 && self.share <= 1.0) {
             return Err(ConfigError::Share(self.share));
         }
+        let [least, longest] = INITIAL_ROUND_TRIPS;
+        if !(least..=longest).contains(&self.initial_round_trip) {
+            return Err(ConfigError::InitialRoundTrip(self.initial_round_trip));
+        }
         let most = MAX_MESSAGE_BYTES - super::envelope::ENVELOPE_BYTES;
         let given = self.max_message_bytes;
         if given == 0 || given > most {
@@ -324,6 +343,28 @@ impl Quotas {
         match all.iter().find(|(_, quota)| *quota == 0) {
             Some((name, _)) => Err(ConfigError::Quota(name)),
             None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_trip_is_assumed_within_bounds() {
+        let validate = |initial_round_trip| {
+            let config = Config {
+                initial_round_trip,
+                ..Config::default()
+            };
+            config.validate()
+        };
+        let [least, longest] = INITIAL_ROUND_TRIPS;
+        assert_eq!(validate(least), Ok(()));
+        assert_eq!(validate(longest), Ok(()));
+        for wrong in [least / 2, longest * 2] {
+            assert_eq!(validate(wrong), Err(ConfigError::InitialRoundTrip(wrong)));
         }
     }
 }

@@ -2,64 +2,77 @@
 
 use core::time::Duration;
 
-use super::time::Time;
+use super::{config::DEFAULT_INITIAL_ROUND_TRIP, time::Time};
 
 /// Shortest variation that is reckoned with: hosts' timers and interrupts are
 /// not more regular.
 const GRANULARITY: Duration = Duration::from_micros(100);
-/// Round trip before any was measured: a message to a new peer is helped along
-/// after some milliseconds, whether it is far away or not.
-const INITIAL_ROUND_TRIP: Duration = Duration::from_millis(5);
 
 /// Smoothed round trip and its variation (RFC 6298 §2).
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct RoundTrip {
-    smoothed: Option<Duration>,
+    /// What is assumed, until one was measured.
+    smoothed: Duration,
     variation: Duration,
     /// The shortest of these samples, and of the ones before.
     least: [Option<Duration>; 2],
+    /// 0 before the first, and never again.
     samples: u16,
 }
 
 /// Samples of which the shortest is remembered.
 const LEAST_OF: u16 = 256;
 
+impl Default for RoundTrip {
+    fn default() -> Self {
+        Self::assuming(DEFAULT_INITIAL_ROUND_TRIP)
+    }
+}
+
 impl RoundTrip {
+    /// Nothing was measured yet.
+    pub(super) fn assuming(assumed: Duration) -> Self {
+        Self {
+            smoothed: assumed,
+            variation: Duration::ZERO,
+            least: [None; 2],
+            samples: 0,
+        }
+    }
+
     pub(super) fn sample(&mut self, sample: Duration) {
+        let is_first = self.samples == 0;
         self.samples += 1;
         if self.samples > LEAST_OF {
             self.samples = 1;
             self.least = [None, self.least[0]];
         }
         self.least[0] = Some(self.least[0].map_or(sample, |least| least.min(sample)));
-        match &mut self.smoothed {
-            None => {
-                self.smoothed = Some(sample);
-                self.variation = sample / 2;
-            }
-            Some(smoothed) => {
-                self.variation = (self.variation * 3 + smoothed.abs_diff(sample)) / 4;
-                *smoothed = (*smoothed * 7 + sample) / 8;
-            }
+        if is_first {
+            self.smoothed = sample;
+            self.variation = sample / 2;
+        } else {
+            self.variation = (self.variation * 3 + self.smoothed.abs_diff(sample)) / 4;
+            self.smoothed = (self.smoothed * 7 + sample) / 8;
         }
     }
 
     pub(super) fn smoothed(&self) -> Option<Duration> {
-        self.smoothed
+        (self.samples > 0).then_some(self.smoothed)
     }
 
     /// How long it takes at least, of late.
     pub(super) fn least(&self) -> Duration {
         let least = self.least.iter().flatten().min();
-        least.map_or(INITIAL_ROUND_TRIP, |least| *least + GRANULARITY)
+        least.map_or(self.smoothed, |least| *least + GRANULARITY)
     }
 
     /// Until when an answer may be expected that has not been lost.
     pub(super) fn patience(&self) -> Duration {
-        match self.smoothed {
-            None => INITIAL_ROUND_TRIP,
-            Some(smoothed) => smoothed + (self.variation * 4).max(GRANULARITY),
+        if self.samples == 0 {
+            return self.smoothed;
         }
+        self.smoothed + (self.variation * 4).max(GRANULARITY)
     }
 }
 
@@ -272,7 +285,7 @@ mod tests {
     #[test]
     fn round_trip_settles() {
         let mut round_trip = RoundTrip::default();
-        assert_eq!(round_trip.patience(), INITIAL_ROUND_TRIP);
+        assert_eq!(round_trip.patience(), DEFAULT_INITIAL_ROUND_TRIP);
         for _ in 0..100 {
             round_trip.sample(Duration::from_millis(10));
         }

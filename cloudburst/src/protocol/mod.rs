@@ -49,8 +49,8 @@ mod window;
 
 pub use self::{
     config::{
-        Budget, Config, ConfigError, DEFAULT_LINK_BITS_PER_S, Datagrams, MAX_DATAGRAM_BYTES,
-        MAX_LIFETIME, MIN_DATAGRAM_BYTES, Mode, Quotas,
+        Budget, Config, ConfigError, DEFAULT_INITIAL_ROUND_TRIP, DEFAULT_LINK_BITS_PER_S,
+        Datagrams, MAX_DATAGRAM_BYTES, MAX_LIFETIME, MIN_DATAGRAM_BYTES, Mode, Quotas,
     },
     endpoint::Endpoint,
     event::{

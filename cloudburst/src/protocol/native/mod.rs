@@ -25,7 +25,7 @@ use super::{
     Kind,
     address::Addresses,
     config::Config,
-    estimate::Delivery,
+    estimate::{Delivery, RoundTrip},
     event::{ConnectError, Event, PathReport, PeerId, Reason, Route, SendError, SendId, SocketId},
     incoming::Pool,
     outgoing::{Outgoing, symbol_bytes},
@@ -291,6 +291,7 @@ impl Native {
         let rate = self.config.bytes_per_s();
         let mut peer = Peer::new(now, sealer, rate, first_message, session.is_none());
         peer.session = session;
+        peer.round_trip = RoundTrip::assuming(self.config.initial_round_trip);
         let id = self.peers.add(peer);
         self.look_after(now, id);
         id
