@@ -51,6 +51,23 @@ fn a_message_takes_propagation_and_transmission() {
     }
 }
 
+/// Queues of 8 packets drop what four hosts send to one at once. What a first message has lost is
+/// sent again when an answer would have been there, as far as its sender can know.
+#[test]
+fn what_a_first_message_lost_waits_for_the_round_trip_that_is_assumed() {
+    let slowest = |initial_round_trip_us: u32| {
+        let settings = format!("mode = 'native', initial_round_trip_us = {initial_round_trip_us}");
+        let incast = "traffic = [{ kind = 'incast', senders = 4, to = 4, bytes = 60_000 }]";
+        let outcome = outcome(&with(&settings, incast));
+        assert!(outcome.totals.dropped > 0);
+        let times = outcome.flows.iter().map(|it| it.fct_ns.expect("arrives"));
+        times.max().expect("four messages")
+    };
+    let assumed_ns = 5_000_000;
+    let (told, not_told) = (slowest(200), slowest(5_000));
+    assert!(told + assumed_ns < not_told, "{told} {not_told}");
+}
+
 #[test]
 fn coding_takes_the_time_that_is_stated() {
     let run = |times: &str| {

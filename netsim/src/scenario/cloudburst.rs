@@ -5,7 +5,7 @@ use std::time::Duration;
 use cloudburst::{
     code::{MAX_BLOCK_SYMBOLS, PaperDegree, Schedule, Shape},
     protocol::{
-        self,
+        self, DEFAULT_INITIAL_ROUND_TRIP,
         envelope::{ENVELOPE_BYTES, MAX_ENVELOPED_BYTES},
         packet,
     },
@@ -31,6 +31,8 @@ pub struct Cloudburst {
     pub avoids_failed: bool,
     /// The share of the host's link that is sent at (Algorithm 1's *r*).
     pub share: f64,
+    /// What endpoints in mode `native` take a round trip to be before they have measured it, in us.
+    pub initial_round_trip_us: f64,
     /// Time to encode a symbol, in ns. Sending hides it for all but the first.
     pub encode_ns: u64,
     /// Time to decode, in ns for each symbol that the message has.
@@ -49,10 +51,15 @@ impl Default for Cloudburst {
             one_way: false,
             avoids_failed: true,
             share: 1.0,
+            initial_round_trip_us: us(DEFAULT_INITIAL_ROUND_TRIP),
             encode_ns: 550,
             decode_ns: 250,
         }
     }
+}
+
+fn us(duration: Duration) -> f64 {
+    duration.as_nanos() as f64 / 1e3
 }
 
 /// What Cloudburst's endpoints speak.
@@ -141,6 +148,7 @@ impl Cloudburst {
         };
         config.link_bits_per_s = link_bits_per_s;
         config.share = self.share;
+        config.initial_round_trip = Duration::from_nanos((self.initial_round_trip_us * 1e3) as u64);
         config.datagrams.initial = DATAGRAM_BYTES;
         config.datagrams.most = DATAGRAM_BYTES;
         config.max_message_bytes = self.max_message_bytes() as usize;

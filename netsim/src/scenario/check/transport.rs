@@ -106,6 +106,12 @@ fn check_cloudburst(table: &str, transport: &Transport) -> Checked {
     let it = &transport.cloudburst;
     let key = |key: &str| format!("{table}.cloudburst.{key}");
     in_range(&key("share"), it.share, 1e-6, 1.0)?;
+    in_range(
+        &key("initial_round_trip_us"),
+        it.initial_round_trip_us,
+        10.0,
+        1e6,
+    )?;
     in_range(&key("encode_ns"), it.encode_ns as f64, 0.0, 1e9)?;
     in_range(&key("decode_ns"), it.decode_ns as f64, 0.0, 1e9)?;
     if let Some(ways) = it.ways {
