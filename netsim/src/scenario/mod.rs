@@ -7,6 +7,8 @@ mod embedded;
 mod error;
 mod outage;
 mod shape;
+mod traffic;
+mod transport;
 
 use std::{
     fs,
@@ -20,6 +22,8 @@ pub use self::{
     error::ScenarioError,
     outage::Outage,
     shape::*,
+    traffic::*,
+    transport::*,
 };
 use crate::workload::distribution::Distribution;
 

@@ -3,23 +3,26 @@
 mod bitset;
 mod cloudburst;
 pub(crate) mod flow;
+mod opening;
 mod pace;
+mod packets;
 mod receiver;
 mod rto;
 mod sender;
 mod window;
 
+pub(crate) use self::opening::segments;
 use self::{
     cloudburst::Cloudburst,
-    flow::{Flow, FlowFigures, Message, Pool, Role, Timer},
+    flow::{Flow, Message, Role},
     pace::Pacer,
-    receiver::Receiver,
-    sender::{Ack, Segment, Sender},
+    packets::data,
+    sender::Ack,
     window::ONE,
 };
 use crate::{
     core::packet::{Kind, NONE, Packet, flag},
-    fabric::{Ends, Network},
+    fabric::Network,
     scenario::{Control, Scenario, Transport},
 };
 
@@ -168,71 +171,6 @@ impl Hosts {
         Err(format!(
             "message {number} counts as arrived without all of its {expected} segments"
         ))
-    }
-
-    /// Opens the flows of a message.
-    fn send(&mut self, network: &mut Network, number: u32) {
-        let message = &mut self.messages[number as usize];
-        let settings = &self.settings[message.transport()];
-        let bytes = message.bytes;
-        message.first_flow = self.flows.len() as u32;
-        if settings.subflows > 1 {
-            message.flows = settings.subflows;
-            let segments = segments(bytes, settings.mss_bytes);
-            message.pool = Pool {
-                untaken: segments,
-                missing: segments,
-            };
-            for _ in 0..settings.subflows {
-                self.open(network, number, Role::Part, bytes);
-            }
-            return;
-        }
-        let replicated = bytes <= settings.replicate_bytes;
-        let copies = if replicated { settings.replicas } else { 1 };
-        message.flows = copies;
-        for _ in 0..copies {
-            self.open(network, number, Role::Whole, bytes);
-        }
-    }
-
-    fn open(&mut self, network: &mut Network, number: u32, role: Role, bytes: u64) {
-        let message = &self.messages[number as usize];
-        let (from, to) = match role {
-            Role::Request => (message.to, message.from),
-            Role::Whole | Role::Part => (message.from, message.to),
-        };
-        let settings = &self.settings[message.transport()];
-        let mss = settings.mss_bytes;
-        let all = segments(bytes, mss);
-        let last = (bytes - u64::from(all - 1) * u64::from(mss)) as u16;
-        let (own, short) = match role {
-            // It takes segments out of the message's as it may send them.
-            Role::Part => (0, (NONE, last)),
-            Role::Whole | Role::Request => (all, (all - 1, last)),
-        };
-        let flow = self.flows.len() as u32;
-        self.flows.push(Flow {
-            sender: Sender::new(own, settings),
-            receiver: Receiver::default(),
-            from,
-            to,
-            message: number,
-            role,
-            priority: message.priority + settings.priority,
-            transport: message.transport() as u8,
-            closed: false,
-            short,
-            timer: Timer::default(),
-            figures: FlowFigures::default(),
-        });
-        network.ends.push(Ends {
-            from,
-            to,
-            segments: all,
-        });
-        self.transmit(network, flow);
-        self.restart_timer(network, flow);
     }
 
     fn on_data(&mut self, network: &mut Network, id: u32) {
@@ -395,41 +333,9 @@ impl Hosts {
     }
 }
 
-/// The packet of a segment.
-fn data(flow: &Flow, number: u32, segment: Segment, settings: &Transport, now: u32) -> Packet {
-    let payload = if segment.number == flow.short.0 {
-        flow.short.1
-    } else {
-        settings.mss_bytes
-    };
-    let mut packet = Packet::new(Kind::Data);
-    packet.flow = number;
-    packet.seq = segment.number;
-    packet.aux = 0;
-    packet.stamp = now;
-    packet.bytes = settings.header_bytes + payload;
-    packet.to = flow.to;
-    packet.set(flag::ECT, settings.control == Control::Dctcp);
-    packet.set(flag::RETRANSMITTED, segment.again);
-    packet.set_priority(priority(flow, segment.number, settings));
-    packet
-}
-
-/// PIAS: the further into the flow, the less urgent.
-fn priority(flow: &Flow, segment: u32, settings: &Transport) -> u8 {
-    let position = u64::from(segment) * u64::from(settings.mss_bytes);
-    let passed = settings.pias_bytes.iter().filter(|it| position >= **it);
-    flow.priority + passed.count() as u8
-}
-
 fn put_timer(network: &mut Network, flow: &mut Flow, id: u32) {
     if !network.wheel.push(id, flow.timer.event_ns) {
         flow.timer.event = NONE;
         network.slab.remove(id);
     }
-}
-
-/// An empty message has one segment without data.
-pub(crate) fn segments(bytes: u64, mss: u16) -> u32 {
-    bytes.div_ceil(u64::from(mss)).max(1) as u32
 }

@@ -1,0 +1,115 @@
+//! What a scenario file says of what is sent.
+
+use serde::{Deserialize, Serialize};
+
+/// Something that sends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Traffic {
+    /// Messages that start independently of each other.
+    Poisson {
+        /// How large they are.
+        sizes: Sizes,
+        /// Share of the senders' links that is offered, headers included. This or `per_second`.
+        #[serde(default)]
+        load: Option<f64>,
+        /// Messages a second, over all senders.
+        #[serde(default)]
+        per_second: Option<f64>,
+        /// How many there are.
+        messages: u32,
+        /// Who sends to whom.
+        hosts: Hosts,
+        /// The receiver sends this first, and the message is the answer to it.
+        #[serde(default)]
+        request_bytes: Option<u64>,
+        /// Priority of the packets, 0 the most urgent.
+        #[serde(default)]
+        priority: u8,
+    },
+    /// Each sender keeps one message under way, to a receiver drawn anew each time. Runs as long
+    /// as something else does, and is left out of completion times.
+    Background {
+        /// How large each is.
+        bytes: u64,
+        /// Who sends to whom.
+        hosts: Hosts,
+        /// Priority of the packets.
+        #[serde(default)]
+        priority: u8,
+    },
+    /// Many to one, all at once.
+    Incast {
+        /// How many send; the first hosts of the leaves other than the receiver's, in turn.
+        senders: u16,
+        /// Which host receives.
+        to: u16,
+        /// What each sends.
+        bytes: u64,
+        /// When, in microseconds.
+        #[serde(default)]
+        at_us: f64,
+        /// How often.
+        #[serde(default = "one_u32")]
+        rounds: u32,
+        /// How far apart, in microseconds.
+        #[serde(default)]
+        every_us: f64,
+        /// Priority of the packets.
+        #[serde(default)]
+        priority: u8,
+    },
+    /// One message.
+    Message {
+        /// Which host sends.
+        from: u16,
+        /// Which host receives.
+        to: u16,
+        /// How large it is.
+        bytes: u64,
+        /// When, in microseconds.
+        #[serde(default)]
+        at_us: f64,
+        /// Priority of the packets.
+        #[serde(default)]
+        priority: u8,
+    },
+}
+
+/// Sizes of messages.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Sizes {
+    /// All the same.
+    Fixed(u64),
+    /// One of these, each as likely.
+    OneOf(Vec<u64>),
+    /// A distribution: the name of one that is built in, or a CSV file beside the scenario.
+    Distribution(String),
+}
+
+/// Who sends to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "pattern", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Hosts {
+    /// So many hosts, drawn at random, send to the others.
+    Split {
+        /// How many send.
+        senders: u16,
+    },
+    /// All hosts of one leaf send to those of another.
+    Leaves {
+        /// The leaf that sends.
+        from: u16,
+        /// The leaf that receives.
+        to: u16,
+    },
+    /// Every host sends to every other one.
+    All,
+    /// Every host sends to those of other leaves.
+    OtherLeaves,
+}
+
+fn one_u32() -> u32 {
+    1
+}

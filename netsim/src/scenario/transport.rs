@@ -1,0 +1,106 @@
+//! What a scenario file says of senders and receivers.
+
+use serde::{Deserialize, Serialize};
+
+use super::Cloudburst;
+
+/// Senders and receivers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Transport {
+    /// What decides the size of the window.
+    pub control: Control,
+    /// What decides which segments to send again.
+    pub recovery: Recovery,
+    /// Segments sent at once at the start.
+    pub initial_window: u32,
+    /// No window grows beyond this, in segments.
+    pub max_window: u32,
+    /// Duplicate ACKs that are taken for a loss.
+    pub dupack_threshold: u32,
+    /// The least retransmission timeout, in microseconds.
+    pub rto_min_us: u64,
+    /// Bytes of data in a full segment.
+    pub mss_bytes: u16,
+    /// Bytes of headers on each packet; an ACK has nothing else.
+    pub header_bytes: u16,
+    /// DCTCP's estimation gain is 2 to the minus this.
+    pub dctcp_gain_shift: u32,
+    /// DCTCP's first estimate of the share of packets that are marked: with 1 a flow's first mark
+    /// halves its window (RFC 8257 §3.3), with 0 it only ends slow start (ns-2).
+    pub dctcp_initial_alpha: f64,
+    /// Priorities by what a flow has sent so far: bytes at which it falls to the next (PIAS).
+    pub pias_bytes: Vec<u64>,
+    /// Copies of each message that is sent over different paths (RepFlow); 1 is none.
+    pub replicas: u8,
+    /// Only messages of at most so many bytes are replicated.
+    pub replicate_bytes: u64,
+    /// Subflows with coupled windows (MPTCP); 1 is plain TCP.
+    pub subflows: u8,
+    /// Added to the priority of the traffic.
+    pub priority: u8,
+    /// A bound on what a host sends by this transport (QJump).
+    pub pace: Option<Pace>,
+    /// Settings of the control `cloudburst`, which takes nothing else here but `priority`.
+    pub cloudburst: Cloudburst,
+}
+
+impl Default for Transport {
+    /// DCTCP in the papers' ns-2 mode.
+    fn default() -> Self {
+        Self {
+            control: Control::Dctcp,
+            recovery: Recovery::NewReno,
+            initial_window: 10,
+            max_window: 4096,
+            dupack_threshold: 3,
+            rto_min_us: 10_000,
+            mss_bytes: 1460,
+            header_bytes: 40,
+            dctcp_gain_shift: 4,
+            dctcp_initial_alpha: 1.0,
+            pias_bytes: Vec::new(),
+            replicas: 1,
+            replicate_bytes: 100_000,
+            subflows: 1,
+            priority: 0,
+            pace: None,
+            cloudburst: Cloudburst::default(),
+        }
+    }
+}
+
+/// A bound on what a host sends, all its flows together, ACKs not counted.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pace {
+    /// So many bytes, headers included,
+    pub bytes: u64,
+    /// in each stretch of so many microseconds.
+    pub every_us: f64,
+}
+
+/// Congestion control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Control {
+    /// Slow start and congestion avoidance (RFC 5681); half the window at a loss.
+    Reno,
+    /// Reno that follows the share of marked packets (RFC 8257).
+    Dctcp,
+    /// No control: a window that stays as it is (pFabric's at line rate).
+    Fixed,
+    /// No flows at all: Cloudburst's state machine, which sends coded datagrams over several ways.
+    Cloudburst,
+}
+
+/// Loss recovery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Recovery {
+    /// By duplicate and partial ACKs alone (RFC 6582): the papers' ns-2 mode.
+    #[serde(rename = "newreno")]
+    NewReno,
+    /// With selective acknowledgements (RFC 6675).
+    Sack,
+}

@@ -1,0 +1,84 @@
+//! Messages become flows: one, copies of it, or subflows.
+
+use super::{
+    Hosts,
+    flow::{Flow, FlowFigures, Pool, Role, Timer},
+    receiver::Receiver,
+    sender::Sender,
+};
+use crate::{
+    core::packet::NONE,
+    fabric::{Ends, Network},
+};
+
+impl Hosts {
+    /// Opens the flows of a message.
+    pub(super) fn send(&mut self, network: &mut Network, number: u32) {
+        let message = &mut self.messages[number as usize];
+        let settings = &self.settings[message.transport()];
+        let bytes = message.bytes;
+        message.first_flow = self.flows.len() as u32;
+        if settings.subflows > 1 {
+            message.flows = settings.subflows;
+            let segments = segments(bytes, settings.mss_bytes);
+            message.pool = Pool {
+                untaken: segments,
+                missing: segments,
+            };
+            for _ in 0..settings.subflows {
+                self.open(network, number, Role::Part, bytes);
+            }
+            return;
+        }
+        let replicated = bytes <= settings.replicate_bytes;
+        let copies = if replicated { settings.replicas } else { 1 };
+        message.flows = copies;
+        for _ in 0..copies {
+            self.open(network, number, Role::Whole, bytes);
+        }
+    }
+
+    pub(super) fn open(&mut self, network: &mut Network, number: u32, role: Role, bytes: u64) {
+        let message = &self.messages[number as usize];
+        let (from, to) = match role {
+            Role::Request => (message.to, message.from),
+            Role::Whole | Role::Part => (message.from, message.to),
+        };
+        let settings = &self.settings[message.transport()];
+        let mss = settings.mss_bytes;
+        let all = segments(bytes, mss);
+        let last = (bytes - u64::from(all - 1) * u64::from(mss)) as u16;
+        let (own, short) = match role {
+            // It takes segments out of the message's as it may send them.
+            Role::Part => (0, (NONE, last)),
+            Role::Whole | Role::Request => (all, (all - 1, last)),
+        };
+        let flow = self.flows.len() as u32;
+        self.flows.push(Flow {
+            sender: Sender::new(own, settings),
+            receiver: Receiver::default(),
+            from,
+            to,
+            message: number,
+            role,
+            priority: message.priority + settings.priority,
+            transport: message.transport() as u8,
+            closed: false,
+            short,
+            timer: Timer::default(),
+            figures: FlowFigures::default(),
+        });
+        network.ends.push(Ends {
+            from,
+            to,
+            segments: all,
+        });
+        self.transmit(network, flow);
+        self.restart_timer(network, flow);
+    }
+}
+
+/// An empty message has one segment without data.
+pub(crate) fn segments(bytes: u64, mss: u16) -> u32 {
+    bytes.div_ceil(u64::from(mss)).max(1) as u32
+}

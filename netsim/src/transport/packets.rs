@@ -1,0 +1,40 @@
+//! What segments look like on the wire.
+
+use super::{flow::Flow, sender::Segment};
+use crate::{
+    core::packet::{Kind, Packet, flag},
+    scenario::{Control, Transport},
+};
+
+/// The packet of a segment.
+pub(super) fn data(
+    flow: &Flow,
+    number: u32,
+    segment: Segment,
+    settings: &Transport,
+    now: u32,
+) -> Packet {
+    let payload = if segment.number == flow.short.0 {
+        flow.short.1
+    } else {
+        settings.mss_bytes
+    };
+    let mut packet = Packet::new(Kind::Data);
+    packet.flow = number;
+    packet.seq = segment.number;
+    packet.aux = 0;
+    packet.stamp = now;
+    packet.bytes = settings.header_bytes + payload;
+    packet.to = flow.to;
+    packet.set(flag::ECT, settings.control == Control::Dctcp);
+    packet.set(flag::RETRANSMITTED, segment.again);
+    packet.set_priority(priority(flow, segment.number, settings));
+    packet
+}
+
+/// PIAS: the further into the flow, the less urgent.
+fn priority(flow: &Flow, segment: u32, settings: &Transport) -> u8 {
+    let position = u64::from(segment) * u64::from(settings.mss_bytes);
+    let passed = settings.pias_bytes.iter().filter(|it| position >= **it);
+    flow.priority + passed.count() as u8
+}
