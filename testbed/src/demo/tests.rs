@@ -130,7 +130,7 @@ fn default_has_two_rounds_within_the_time_given() {
     let (experiment, measured) = plan(&options).expect("long enough");
     assert_eq!((experiment.modes.len(), experiment.rounds), (5, 2));
     assert!(measured >= Duration::from_secs(10), "{measured:?}");
-    assert_eq!((measured + WARM_UP * 2) * 5, options.total);
+    assert_eq!((measured + experiment.warm_up * 2) * 5, options.total);
 }
 
 #[test]
