@@ -12,8 +12,8 @@
 
 pub mod clock;
 pub mod frame;
-pub mod pipeline;
 pub mod models;
+pub mod pipeline;
 pub mod table;
 pub mod verdict_log;
 

@@ -46,7 +46,9 @@ impl Models for KernelModels {
     fn dedicated(&mut self) -> Option<&mut Tunnels> {
         // SAFETY: the one value of an array map, made of integers. Another CPU may
         // change it at the same time; the model then misses a packet.
-        TUNNELS.get_ptr_mut(0).map(|tunnels| unsafe { &mut *tunnels })
+        TUNNELS
+            .get_ptr_mut(0)
+            .map(|tunnels| unsafe { &mut *tunnels })
     }
 }
 
