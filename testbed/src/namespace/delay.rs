@@ -235,7 +235,7 @@ mod tests {
         drop(line);
         // The kernel removes it when the last holder has let go, on its own time.
         let gone = (0..100).any(|_| {
-            std::thread::sleep(Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(20));
             one.device_counters("left").is_err()
         });
         assert!(gone, "the device is there after two seconds");
