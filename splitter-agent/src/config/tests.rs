@@ -1,5 +1,8 @@
 //! What the parser accepts and how it words what it refuses.
 
+mod health;
+mod sharing;
+
 use std::time::Duration;
 
 use super::*;
@@ -131,97 +134,6 @@ fn documented_defaults_are_the_defaults() {
         }
     }
     assert_eq!(checked.len(), 34, "{checked:?}");
-}
-
-#[test]
-fn health_is_on_and_moves_within_a_second_by_default() {
-    let health = Config::parse(SMALLEST, "smallest").unwrap().health;
-    assert!(health.enabled && health.key_file.is_none());
-    assert!(health.dead_after <= Duration::from_millis(800));
-    assert_eq!(health.port.get(), 9462);
-    // Only a maximum that is stated can contradict.
-    let long = with("health", "hold_down_s = 1000").unwrap().health;
-    assert_eq!(long.max_hold_down, Duration::from_secs(1000));
-    let example = Config::parse(EXAMPLE, "example").unwrap();
-    assert_eq!(example.short.peer, Some("192.0.2.1".parse().unwrap()));
-    assert_eq!(example.short.watched_by(), "probes to 192.0.2.1");
-    let alone = Config::parse(SMALLEST, "smallest").unwrap();
-    assert_eq!(alone.long.watched_by(), "its link alone");
-}
-
-#[test]
-fn peers_and_keys_go_together() {
-    let peer = mistake_with("short", "peer = '192.0.2.1'");
-    assert!(
-        peer.starts_with("splitter.toml:3: short.peer = '192.0.2.1': probes to it need a key"),
-        "{peer}"
-    );
-    assert!(peer.contains("openssl rand -hex 32"), "{peer}");
-    let key = mistake_with("health", "key_file = '/etc/key'");
-    assert!(
-        key.contains("health.key_file = '/etc/key': no tunnel has a peer"),
-        "{key}"
-    );
-    for (value, expected) in [
-        ("'0.0.0.0'", "no other border has this address"),
-        ("'ff02::1'", "no other border has this address"),
-        ("'wan0'", "this is not an IP address"),
-        ("7", "this is an integer, not a string"),
-    ] {
-        let message = mistake_with("long", &format!("peer = {value}"));
-        assert!(
-            message.contains(&format!("long.peer = {value}: {expected}")),
-            "{message}"
-        );
-    }
-}
-
-#[test]
-fn times_of_health_that_contradict_are_told() {
-    let cases = [
-        (
-            "enabled = 'yes'",
-            "health.enabled = 'yes': this is a string, not a yes or no",
-        ),
-        (
-            "port = 0",
-            "health.port = 0: this is out of range; give a whole number from 1 to 65535",
-        ),
-        ("port = 65536", "out of range"),
-        (
-            "key_file = 'key'",
-            "health.key_file = 'key': this is not an absolute path",
-        ),
-        (
-            "interval_ms = 9",
-            "health.interval_ms = 9: this is out of range",
-        ),
-        ("dead_after_ms = 60001", "out of range"),
-        (
-            "dead_after_ms = 299",
-            "health.dead_after_ms = 299: in 299 ms fewer than three probes",
-        ),
-        (
-            "interval_ms = 300",
-            "health.dead_after_ms: in 700 ms fewer than three probes",
-        ),
-        (
-            "hold_down_s = 0",
-            "health.hold_down_s = 0: this is out of range",
-        ),
-        (
-            "max_hold_down_s = 4",
-            "health.max_hold_down_s = 4: this is less than hold_down_s, 5 s",
-        ),
-        (
-            "hold_down = 4",
-            "unknown key; did you mean health.hold_down_s?",
-        ),
-    ];
-    for (line, expected) in cases {
-        let message = mistake_with("health", line);
-        assert!(message.contains(expected), "{message}\n{expected}");
-    }
 }
 
 #[test]
@@ -558,73 +470,4 @@ fn missing_file_is_told_with_what_to_do() {
         message.contains("/nonexistent/s.toml") && message.contains("--config"),
         "{message}"
     );
-}
-
-/// The smallest configuration that shares its tunnels.
-fn sharing(more: &str) -> String {
-    format!(
-        "policy = \"share\"\nlan = [\"eth0\"]\n[short]\ndevice = \"wan0\"\nrate_mbit = 100\n\
-         [long]\ndevice = \"wan1\"\nrate_mbit = 40\n{more}"
-    )
-}
-
-#[test]
-fn sharing_has_defaults_of_its_own() {
-    let config = Config::parse(&sharing(""), "splitter.toml").unwrap();
-    assert!(config.is_shared());
-    assert_eq!(config.share.shape_percent, 97);
-    assert_eq!(config.share.cloudburst, None);
-    assert_eq!(config.bits_per_second(&config.long), Some(38_800_000));
-    assert_eq!(config.demotion.cap, Duration::from_millis(5));
-    assert_eq!(config.demotion.long_queue, Duration::from_millis(18));
-    let config = with("", "").unwrap();
-    assert!(!config.is_shared(), "as in the paper");
-}
-
-#[test]
-fn sharing_without_a_rate_is_refused() {
-    let text = sharing("").replace("rate_mbit = 40\n", "");
-    let told = mistake(&text);
-    assert!(
-        told.contains("long.rate_mbit: policy = \"share\" shapes the tunnel"),
-        "{told}"
-    );
-}
-
-#[test]
-fn sharing_takes_four_marks() {
-    let told = mistake(&sharing("[marks]\nshort_aside = 2\n"));
-    assert!(
-        told.contains("must differ from marks.long, which is 2, too"),
-        "{told}"
-    );
-    let told = mistake(&sharing("[marks]\nlong_aside = 0\n"));
-    assert!(
-        told.contains("0 is for packets that are not split"),
-        "{told}"
-    );
-    let told = mistake(&sharing("[marks]\nmatch = \"tos\"\nshort_aside = 12\n"));
-    assert!(
-        told.contains("4 (short) and 12 (short_aside) are the same"),
-        "{told}"
-    );
-    // Not used, so not looked at.
-    assert!(with("marks", "short_aside = 2").is_ok());
-}
-
-#[test]
-fn cloudburst_keeps_its_own_mark() {
-    let config = Config::parse(&sharing("[share]\ncloudburst_dscp = 44\n"), "x").unwrap();
-    let queue = config.share.cloudburst.unwrap();
-    assert_eq!(
-        (queue.dscp.get(), queue.packets, queue.percent),
-        (44, 4, 25)
-    );
-    let told = mistake(&sharing("[share]\ncloudburst_dscp = 5\n"));
-    assert!(
-        told.contains("one of the marks that the splitter writes itself"),
-        "{told}"
-    );
-    let told = mistake(&sharing("[share]\nshape_percent = 103\n"));
-    assert!(told.contains("from 50 to 100 percent"), "{told}");
 }
