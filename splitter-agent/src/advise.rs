@@ -20,7 +20,7 @@ pub use follow::{Decision, Follower};
 pub use search::{Advice, Expected, Verdict, advise};
 pub use sizes::{FlowSize, Sample, Sizes};
 
-use crate::config::{Config, ThresholdUnit};
+use crate::config::{Config, ThresholdUnit, Tunnels};
 
 /// What advice depends on besides the sizes of flows.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,8 +53,9 @@ impl Question {
     /// a rate that was measured.
     #[must_use]
     pub fn of(config: &Config, current: u32, flows_per_second: f64) -> Self {
-        let rate = |mbit: Option<std::num::NonZeroU32>| Some(f64::from(mbit?.get()) * 1e6);
-        let rates = rate(config.short.rate_mbit).zip(rate(config.long.rate_mbit));
+        // The model is one of a tunnel for each class.
+        let rate = |of: &Tunnels| Some(f64::from(of.only()?.rate_mbit?.get()) * 1e6);
+        let rates = rate(&config.short).zip(rate(&config.long));
         Self {
             unit: config.flows.unit,
             current,

@@ -309,14 +309,21 @@ impl Agent {
         }
         let instance = self.instance.successor(next.config).map_err(refusal)?;
         let plan = instance.plan().await.map_err(refusal)?;
+        let mut steps = plan.steps();
+        if !changes.is_empty() {
+            steps.extend(plan.routes.notes.iter().map(|note| format!("note: {note}")));
+        }
         let changed = Changed {
             applied: !dry_run,
             changes,
-            steps: plan.steps(),
+            steps,
             file: self.file.path.clone(),
         };
         if dry_run {
             return Ok(changed);
+        }
+        for note in &plan.routes.notes {
+            tracing::warn!("{note}");
         }
         if !plan.is_unchanged() {
             let up = instance.up(&self.lock, Owner::Run).await.map_err(refusal)?;

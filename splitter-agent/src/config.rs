@@ -22,6 +22,7 @@ pub mod overrides;
 mod read;
 #[cfg(test)]
 mod tests;
+mod tunnels;
 mod values;
 
 pub use file::ConfigFile;
@@ -30,6 +31,7 @@ pub use keys::{Changeable, KEYS, Key, KeyChange, difference, frozen};
 pub use location::Location;
 pub use mistake::{ConfigError, Mistake};
 pub use overrides::{Overrides, SetError};
+pub use tunnels::{MAX_TUNNELS, Tunnel, Tunnels};
 pub use values::{
     AttachMode, Dscp, DscpMatch, Family, InstanceName, InterfaceName, InvalidValue, PacketLog,
     Protocol, RulePriority, TableId, Threshold, ThresholdUnit, TunnelPolicy,
@@ -40,6 +42,23 @@ pub const DEFAULT_PATH: &str = "/etc/splitter/splitter.toml";
 
 /// The example that documents every key, for messages and for `splitter check`.
 pub const EXAMPLE: &str = include_str!("../splitter.example.toml");
+
+/// The example with the tunnels of the short class listed, as its comment shows.
+#[cfg(test)]
+pub(crate) fn example_with_list() -> String {
+    let begin = EXAMPLE
+        .find("# [[short.tunnels]]")
+        .expect("it is documented");
+    let end = begin + EXAMPLE[begin..].find("\n\n").expect("it ends");
+    let list = EXAMPLE[begin..end].lines();
+    let list = list.map(|line| line.trim_start_matches('#').trim());
+    let list = list.collect::<Vec<_>>().join("\n");
+    let (before, after) = EXAMPLE.split_once("[short]\n").expect("it is there");
+    let (section, after) = after.split_once("\n[long]").expect("it follows");
+    let table = section.lines().find(|line| line.starts_with("table"));
+    let table = table.expect("it is documented");
+    format!("{before}[short]\n{table}\n{list}\n[long]{after}")
+}
 
 /// Everything one instance of the splitter is told.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -56,10 +75,10 @@ pub struct Config {
     pub lan: Vec<InterfaceName>,
     /// Whether to classify and measure only: nothing is marked or routed. Default false.
     pub shadow: bool,
-    /// The tunnel of short flows and of everything that is not split.
-    pub short: Tunnel,
-    /// The tunnel of long flows, on another device than `short`.
-    pub long: Tunnel,
+    /// The tunnels of short flows and of everything that is not split.
+    pub short: Tunnels,
+    /// The tunnels of long flows, each on another device than the others and those of `short`.
+    pub long: Tunnels,
     /// What is long, and how many flows are remembered.
     pub flows: Flows,
     /// When a flow that has become long changes tunnels.
@@ -80,23 +99,6 @@ pub struct Config {
     pub metrics: Metrics,
     /// Log level of the kernel program.
     pub packet_log: PacketLog,
-}
-
-/// One of the two tunnels to the other site.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Tunnel {
-    /// The device packets leave by.
-    pub device: InterfaceName,
-    /// The next hops on that device.
-    pub gateway: Gateways,
-    /// The routing table that the agent fills for it.
-    pub table: TableId,
-    /// What it carries, where that is known. For the short tunnel it tells when packets have
-    /// drained; for the long one, how late a packet enters at the earliest.
-    pub rate_mbit: Option<NonZeroU32>,
-    /// The other border's address in this tunnel, where its agent answers probes. Without one the
-    /// link and the next hop tell whether the tunnel is alive.
-    pub peer: Option<IpAddr>,
 }
 
 /// Next hops of a tunnel, one for each family. Both empty means a point-to-point device.
@@ -249,16 +251,10 @@ impl Config {
         self.flows.threshold.fixed().unwrap_or_else(within)
     }
 
-    /// Whether both tunnels carry both classes.
+    /// Whether the tunnels of either class carry both.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         self.policy == TunnelPolicy::Share
-    }
-
-    /// Both tunnels, that of short flows first.
-    #[must_use]
-    pub fn tunnels(&self) -> [&Tunnel; 2] {
-        [&self.short, &self.long]
     }
 
     /// What may leave by a tunnel, in bit/s: its rate, or what it is shaped to. `None` where the
@@ -279,19 +275,16 @@ impl Config {
         std::iter::once(self.marks.long).chain(aside).collect()
     }
 
-    /// The address families that both tunnels carry; only these are split.
+    /// The address families that all tunnels carry; only these are split.
     pub fn families(&self) -> impl Iterator<Item = Family> {
-        let (short, long) = (self.short.gateway, self.long.gateway);
-        [Family::V4, Family::V6]
-            .into_iter()
-            .filter(move |&family| short.carries(family) && long.carries(family))
+        let is_carried = |&family: &Family| self.short.carry(family) && self.long.carry(family);
+        [Family::V4, Family::V6].into_iter().filter(is_carried)
     }
 
     /// Whether a next hop of that family is named, so that its packets must be forwarded.
     pub(crate) fn names_next_hops(&self, family: Family) -> bool {
         self.tunnels()
-            .iter()
-            .any(|tunnel| tunnel.gateway.of(family).is_some())
+            .any(|(_, tunnel)| tunnel.gateway.of(family).is_some())
     }
 
     /// Directory of this instance's lock and state.

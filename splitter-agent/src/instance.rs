@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use splitter_common::config::Config as Policy;
+use splitter_common::flow::Tunnel;
 
 use self::detach::Undo;
 pub use self::error::InstanceError;
@@ -26,8 +27,8 @@ pub use self::lock::Lock;
 pub use self::plan::{Attachment, AttachmentAction, Plan, PolicyAction, ProgramAction};
 pub use self::state::{Owner, State};
 pub(crate) use self::state::{remove_if_there, write_private};
-use crate::config::{Config, DscpMatch, InterfaceName, Threshold, Tunnel};
-use crate::health::{Placement, Seat};
+use crate::config::{Config, DscpMatch, InterfaceName, Threshold};
+use crate::health::Placement;
 use crate::kernel::{AttachedMode, Dataplane, LoadOptions, Object, Pins, policy_settings};
 use crate::netlink::{Interfaces, Netlink, XdpMode};
 use crate::privileges::check_capabilities;
@@ -153,7 +154,7 @@ impl Instance {
                 .filter(|it| !plan.shaping.shapes(&it.device))
                 .cloned(),
         );
-        let placement = plan.routes.placement;
+        let placement = plan.routes.placement.clone();
         let state = State::new(owner, &self.config, &self.object, placement, noted);
         // Written before anything is changed, for `down` after a crash.
         let on_the_way = state.coming_from(found.as_ref());
@@ -252,14 +253,15 @@ impl Instance {
             .as_ref()
             .filter(|_| !matches!(loaded, Loaded::Nothing));
         let placement = self.placement_with(placed);
-        let routes = routes::plan_placed(&self.netlink, &self.config, placement, &previous).await?;
+        let routes =
+            routes::plan_placed(&self.netlink, &self.config, &placement, &previous).await?;
         let found = state.as_ref().map_or(&[][..], |state| &state.found);
         let shaping = shaping::plan(&self.netlink, &self.config, interfaces, found).await?;
         let mut policy = policy_settings(
             &self.config,
             self.smallest_lan_mtu(interfaces)?,
             routes.matching == DscpMatch::Dscp,
-            self.usable_tunnels(interfaces, placement),
+            self.usable_tunnels(interfaces, &placement),
         );
         if let Loaded::Current(dataplane) = loaded {
             self.keep_automatic_threshold(&mut policy, &dataplane.policy()?);
@@ -287,18 +289,20 @@ impl Instance {
         }
     }
 
-    /// A bit for each tunnel that has a carrier and that some class is placed in. A tunnel of its
-    /// own is used whatever its state is: its class has no other, and the rules fall through when
-    /// its routes go.
-    fn usable_tunnels(&self, interfaces: &Interfaces, placement: Placement) -> u8 {
-        let is_usable = |tunnel: &Tunnel, seat| {
-            let interface = interfaces.named(&tunnel.device);
-            let is_up = interface.is_ok_and(|it| it.is_up && it.has_carrier);
-            let is_alive = placement.short == seat || placement.long == seat;
-            !self.config.is_shared() || is_up && is_alive
+    /// A bit for each class that has a tunnel with a carrier where some class is placed. Tunnels
+    /// of their own are used whatever their state is: the programs know of no others for the
+    /// class, and the rules fall through when its routes go.
+    fn usable_tunnels(&self, interfaces: &Interfaces, placement: &Placement) -> u8 {
+        let is_usable = |home: Tunnel| {
+            let is_alive = |device: &InterfaceName| {
+                let interface = interfaces.named(device);
+                let is_up = interface.is_ok_and(|it| it.is_up && it.has_carrier);
+                is_up && placement.uses(home, device)
+            };
+            let mut tunnels = self.config.tunnels_of(home).iter();
+            !self.config.is_shared() || tunnels.any(|it| is_alive(&it.device))
         };
-        let Config { short, long, .. } = &self.config;
-        u8::from(is_usable(short, Seat::Short)) | u8::from(is_usable(long, Seat::Long)) << 1
+        u8::from(is_usable(Tunnel::Short)) | u8::from(is_usable(Tunnel::Long)) << 1
     }
 
     fn smallest_lan_mtu(&self, interfaces: &Interfaces) -> Result<u32, InstanceError> {

@@ -82,6 +82,7 @@ families! {
     refused: "config_refused", Gauge, "Whether the last one was refused";
     control: "control_requests_total", Counter, "Lines on the control socket";
     tunnel_up: "tunnel_up", Gauge, "1 while a tunnel is alive, else 0";
+    tunnel_in_use: "tunnel_in_use", Gauge, "1 while a tunnel carries packets of a class, else 0";
     tunnel_downs: "tunnel_downs_total", Counter, "How often a tunnel was given up";
     probes_sent: "probes_sent_total", Counter, "Probes that were sent to the peer";
     probes_lost: "probes_lost_total", Counter, "Probes that the peer did not answer within 3 s";
@@ -89,7 +90,7 @@ families! {
     round_trip: "tunnel_round_trip_seconds", Gauge, "Smoothed round-trip time of probes";
     jitter: "tunnel_jitter_seconds", Gauge, "Smoothed difference between a probe's round-trip time and the next one's";
     refused_probes: "refused_probes_total", Counter, "Datagrams on the probes' port that were refused";
-    placed: "class_in_tunnel", Gauge, "1 for the tunnel that a class is in, else 0";
+    placed: "class_in_tunnel", Gauge, "1 for the class whose tunnels a class is in, else 0";
     class_moves: "class_moves_total", Counter, "How often a class was moved, by where to";
 }
 

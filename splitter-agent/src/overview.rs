@@ -71,10 +71,12 @@ pub struct ClassRow {
 /// What a tunnel carries: all of it, not only what was split.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TunnelRow {
-    /// "short" or "long".
+    /// "short" or "long": the class that it is for.
     pub tunnel: &'static str,
     /// Its device.
     pub device: String,
+    /// Its share of the flows of its class, beside the weights of the others.
+    pub weight: u8,
     /// What the device says of itself.
     pub state: LinkState,
     /// What left by the device of late.
@@ -146,11 +148,16 @@ struct Found {
     attached: Vec<AttachedInterface>,
     census: Census,
     capacities: [(Family, u32); 2],
-    links: [LinkState; 2],
-    health: [TunnelHealth; 2],
+    /// In the order of the configuration.
+    tunnels: Vec<FoundTunnel>,
     seats: [Option<Seat>; 2],
     flows_matching: u64,
     flows: Vec<Flow>,
+}
+
+struct FoundTunnel {
+    link: LinkState,
+    health: TunnelHealth,
 }
 
 impl Overview {
@@ -170,13 +177,17 @@ impl Overview {
             interval_s: basis.map(|before| now.seconds_since(before)),
             attached: found.attached,
             classes: classes.into(),
-            tunnels: Tunnel::ALL
-                .map(|tunnel| {
-                    let index = tunnel as usize;
-                    let link = found.links[index];
-                    tunnel_row(tunnel, config, now, basis, link, found.health[index])
+            tunnels: config
+                .tunnels()
+                .zip(found.tunnels)
+                .enumerate()
+                .map(|(index, ((home, tunnel), found))| {
+                    let traffic = |totals: &Totals| totals.devices.get(index).copied().flatten();
+                    let seconds = basis.map(|basis| now.seconds_since(basis));
+                    let counted = basis.and_then(traffic).zip(traffic(now)).zip(seconds);
+                    tunnel_row(home, tunnel, counted, found)
                 })
-                .into(),
+                .collect(),
             completion: completion::rows(now, history.oldest(now)),
             table: found
                 .capacities
@@ -212,42 +223,33 @@ fn class_row(class: Class, now: &Totals, basis: Option<&Totals>, found: &Found) 
     }
 }
 
+/// `counted` is what the device had counted earlier and now, and the seconds between.
 fn tunnel_row(
-    tunnel: Tunnel,
-    config: &Config,
-    now: &Totals,
-    basis: Option<&Totals>,
-    state: LinkState,
-    health: TunnelHealth,
+    home: Tunnel,
+    tunnel: &config::Tunnel,
+    counted: Option<((DeviceTraffic, DeviceTraffic), f64)>,
+    found: FoundTunnel,
 ) -> TunnelRow {
-    let of_config: &config::Tunnel = match tunnel {
-        Tunnel::Short => &config.short,
-        Tunnel::Long => &config.long,
-    };
     let rate = |count: fn(&DeviceTraffic) -> u64| {
-        let basis = basis?;
-        let (earlier, later) = (
-            basis.devices[tunnel as usize]?,
-            now.devices[tunnel as usize]?,
-        );
+        let ((earlier, later), seconds) = counted?;
         // A device that was made anew counts from zero.
         let bytes = count(&later).checked_sub(count(&earlier))?;
-        let seconds = now.seconds_since(basis);
         (seconds > 0.0).then(|| bytes as f64 * 8.0 / seconds)
     };
     let sent_bits_per_s = rate(|it| it.sent_bytes);
-    let rate_mbit = of_config.rate_mbit.map(u32::from);
+    let rate_mbit = tunnel.rate_mbit.map(u32::from);
     TunnelRow {
-        tunnel: tunnel.name(),
-        device: of_config.device.to_string(),
-        state,
+        tunnel: home.name(),
+        device: tunnel.device.to_string(),
+        weight: tunnel.weight.get(),
+        state: found.link,
         sent_bits_per_s,
         received_bits_per_s: rate(|it| it.received_bytes),
         rate_mbit,
         share_used: sent_bits_per_s
             .zip(rate_mbit)
             .map(|(bits, mbit)| bits / (f64::from(mbit) * 1e6)),
-        health,
+        health: found.health,
     }
 }
 

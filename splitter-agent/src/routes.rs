@@ -4,7 +4,7 @@
 //! kernel has. Each rule and route carries [`PROTOCOL`], so that what is ours is known by looking
 //! at it, also after a crash and without a state file. Nothing else is ever changed.
 //!
-//! For each LAN interface and each family that both tunnels carry, three rules:
+//! For each LAN interface and each family that all tunnels carry, three rules:
 //!
 //! ```text
 //! 1000: from all iif eth0 lookup main suppress_prefixlength 0   specific routes come first
@@ -18,8 +18,9 @@
 //! Where destinations are configured, the first suppresses up to the longest of their prefixes,
 //! so that the way to another interface of the site, which is more specific, stays. When the long
 //! tunnel's device goes away its routes go with it, and the lookup falls through to the short
-//! tunnel. While a tunnel is dead the routes in its class' table have the other tunnel's next hops
-//! ([`Placement`](crate::health::Placement)); rules stay as they are.
+//! tunnel. A class with several tunnels has routes with a next hop for each that is alive, and
+//! their weights. While all of them are dead the routes in its table have the next hops of the
+//! other class ([`Placement`](crate::health::Placement)); rules stay as they are.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,14 +33,16 @@ mod matching;
 mod plan;
 mod probe;
 mod snapshot;
+mod spread;
 mod verify;
 mod wanted;
 
 pub use apply::{Applied, ApplyError, Undone, remove_all};
 pub use conflict::Conflict;
-pub use item::{Item, Route, Rule, Selector};
+pub use item::{Item, NextHop, Route, Rule, Selector};
 pub use matching::supports_exact_dscp;
 pub use plan::{Action, Plan, PlanError, Replacement, plan, plan_move, plan_placed};
+pub use spread::{Hindrance, hindrances};
 pub use verify::{Probe, Verification, VerifyError};
 
 /// The number in the protocol field of our rules and routes (`proto 94` in `ip rule` and

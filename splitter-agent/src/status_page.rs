@@ -284,7 +284,8 @@ const LAYOUT: Layout = Layout {
             empty: "Not known.",
             columns: &[
                 Field::new("tunnel", "Tunnel", Format::Text),
-                Field::detail("device", "Device", Format::Text),
+                Field::new("device", "Device", Format::Text),
+                Field::detail("weight", "Weight", Format::Count),
                 Field::new("state", "State", Format::State),
                 Field::new("sent_bits_per_s", "Sent", Format::BitsPerSecond),
                 Field::detail("received_bits_per_s", "Received", Format::BitsPerSecond),

@@ -122,15 +122,20 @@ fn class_of_a_dead_tunnel_moves_within_a_second_and_returns() {
         assert_eq!(site.metric(&format!("{moves}\"long\"}}")), 2.0);
         assert_eq!(site.metric(&format!("{moves}\"short\"}}")), 2.0);
         assert_eq!(
-            site.metric("splitter_tunnel_downs_total{tunnel=\"short\"}"),
+            site.metric("splitter_tunnel_downs_total{tunnel=\"short\",device=\"tun0\"}"),
             2.0
         );
-        let downs = site.metric("splitter_tunnel_downs_total{tunnel=\"long\"}");
+        let of_long = |name: &str| {
+            let labels = "{tunnel=\"long\",device=\"tun1\"}";
+            site.metric(&format!("splitter_{name}{labels}"))
+        };
+        let downs = of_long("tunnel_downs_total");
         claim!(downs == 0.0, "the long tunnel went down {downs} times");
-        assert!(site.metric("splitter_probes_lost_total{tunnel=\"short\"}") > 10.0);
-        let round_trip = site.metric("splitter_tunnel_round_trip_seconds{tunnel=\"long\"}");
+        let lost = "splitter_probes_lost_total{tunnel=\"short\",device=\"tun0\"}";
+        assert!(site.metric(lost) > 10.0);
+        let round_trip = of_long("tunnel_round_trip_seconds");
         claim!((0.0..0.1).contains(&round_trip), "{round_trip}");
-        let jitter = site.metric("splitter_tunnel_jitter_seconds{tunnel=\"long\"}");
+        let jitter = of_long("tunnel_jitter_seconds");
         claim!((0.0..0.1).contains(&jitter), "{jitter}");
 
         assert!(near.end(Signal::SIGTERM).success());

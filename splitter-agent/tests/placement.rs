@@ -26,16 +26,22 @@ fn class_of_a_dead_tunnel_is_moved_in_one_step_and_back() {
             (Seat::Long, Seat::Short, "wan1", "wan0"),
         ];
         for (short, long, short_device, long_device) in places {
-            let placement = Placement { short, long };
+            let placement = Placement {
+                short,
+                long,
+                out: Vec::new(),
+            };
             inside(&router, async |netlink| {
-                let moving = plan_move(netlink, &config, placement).await.unwrap();
+                let moving = plan_move(netlink, &config, &placement).await.unwrap();
                 let is_step =
                     |action: &Action| matches!(action, Action::Keep(_) | Action::Replace(_));
                 assert!(moving.actions.iter().all(is_step), "{moving}");
                 let applied = moving.apply(netlink).await.unwrap();
                 applied.verify(netlink, &config).await.unwrap();
                 // The whole plan knows it as well, and the one for home does not.
-                let same = plan_placed(netlink, &config, placement, &[]).await.unwrap();
+                let same = plan_placed(netlink, &config, &placement, &[])
+                    .await
+                    .unwrap();
                 assert!(same.is_in_place(), "{same}");
                 assert!(!plan(netlink, &config, None).await.unwrap().is_in_place());
             });
@@ -45,7 +51,7 @@ fn class_of_a_dead_tunnel_is_moved_in_one_step_and_back() {
             }
         }
         inside(&router, async |netlink| {
-            let back = plan_move(netlink, &config, Placement::HOME).await.unwrap();
+            let back = plan_move(netlink, &config, &Placement::HOME).await.unwrap();
             let _ = back.apply(netlink).await.unwrap();
         });
         assert_eq!(everything(&router), home);
@@ -63,28 +69,29 @@ fn classes_without_a_tunnel_follow_the_main_table_also_without_devices() {
     let _ = inside(&router, async |netlink| up(netlink, &config).await);
     let home = everything(&router);
     let nowhere = Placement {
+        out: Vec::new(),
         short: Seat::Main,
         long: Seat::Main,
     };
     inside(&router, async |netlink| {
-        let moving = plan_move(netlink, &config, nowhere).await.unwrap();
+        let moving = plan_move(netlink, &config, &nowhere).await.unwrap();
         let applied = moving.apply(netlink).await.unwrap();
         applied.verify(netlink, &config).await.unwrap();
     });
     assert_eq!(device(&router, "9.9.9.9", 2 << 2), "isp");
     assert_eq!(device(&router, "9.9.9.9", 0), "isp");
     inside(&router, async |netlink| {
-        let back = plan_move(netlink, &config, Placement::HOME).await.unwrap();
+        let back = plan_move(netlink, &config, &Placement::HOME).await.unwrap();
         // What is undone is as it was moved, not at home.
         let undone = back.apply(netlink).await.unwrap().roll_back(netlink).await;
         assert!(undone.remaining.is_empty(), "{undone}");
         assert!(
-            plan_placed(netlink, &config, nowhere, &[])
+            plan_placed(netlink, &config, &nowhere, &[])
                 .await
                 .unwrap()
                 .is_in_place()
         );
-        let back = plan_move(netlink, &config, Placement::HOME).await.unwrap();
+        let back = plan_move(netlink, &config, &Placement::HOME).await.unwrap();
         let _ = back.apply(netlink).await.unwrap();
     });
     assert_eq!(everything(&router), home);
@@ -93,12 +100,13 @@ fn classes_without_a_tunnel_follow_the_main_table_also_without_devices() {
     router.run("ip link del lan").unwrap();
     inside(&router, async |netlink| {
         let long = Placement {
+            out: Vec::new(),
             short: Seat::Long,
             long: Seat::Long,
         };
-        let moving = plan_move(netlink, &config, long).await.unwrap();
+        let moving = plan_move(netlink, &config, &long).await.unwrap();
         let _ = moving.apply(netlink).await.unwrap();
-        let home = plan_move(netlink, &config, Placement::HOME).await;
+        let home = plan_move(netlink, &config, &Placement::HOME).await;
         assert!(
             matches!(home, Err(PlanError::NoSuchInterface(_))),
             "{home:?}"
@@ -124,12 +132,18 @@ fn next_hop_and_point_to_point_take_each_others_place() {
     let _ = inside(&router, async |netlink| up(netlink, &config).await);
     let home = everything(&router);
     for (short, long) in [(Seat::Long, Seat::Long), (Seat::Short, Seat::Short)] {
-        let away = Placement { short, long };
+        let away = Placement {
+            short,
+            long,
+            out: Vec::new(),
+        };
         for placement in [away, Placement::HOME] {
             inside(&router, async |netlink| {
-                let moving = plan_move(netlink, &config, placement).await.unwrap();
+                let moving = plan_move(netlink, &config, &placement).await.unwrap();
                 let _ = moving.apply(netlink).await.unwrap();
-                let same = plan_placed(netlink, &config, placement, &[]).await.unwrap();
+                let same = plan_placed(netlink, &config, &placement, &[])
+                    .await
+                    .unwrap();
                 assert!(same.is_in_place(), "{same}");
             });
         }

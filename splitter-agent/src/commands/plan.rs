@@ -2,40 +2,52 @@
 
 use anyhow::Result;
 use serde_json::json;
-use splitter_agent::config::{Config, Tunnel};
-use splitter_agent::instance::Instance;
+use splitter_agent::config::Config;
+use splitter_agent::instance::{Instance, Plan};
 
 use super::{print, print_json};
 
 /// Shows the plan; changes nothing.
 pub(crate) async fn run(config: Config, json: bool) -> Result<()> {
-    let tunnels = [
-        ("short", config.short.clone()),
-        ("long", config.long.clone()),
-    ];
     let is_watched = config.health.enabled;
-    let plan = Instance::new(config)?.plan().await?;
+    let instance = Instance::new(config)?;
+    let (plan, config) = (instance.plan().await?, instance.config());
     if json {
-        let [(_, short), (_, long)] = &tunnels;
-        let watched_by = |tunnel: &Tunnel| is_watched.then(|| tunnel.watched_by());
+        let tunnels = config.tunnels().map(|(class, tunnel)| {
+            json!({
+                "tunnel": class.name(),
+                "device": tunnel.device,
+                "weight": tunnel.weight,
+                "watched_by": is_watched.then(|| tunnel.watched_by()),
+            })
+        });
         return print_json(&json!({
             "changed": !plan.is_unchanged(),
             "plan": plan,
-            "watched_by": { "short": watched_by(short), "long": watched_by(long) },
+            "tunnels": tunnels.collect::<Vec<_>>(),
         }));
     }
     print(plan.to_string().trim_end())?;
     if plan.is_unchanged() {
         print("Everything is in place.")?;
     }
-    for (name, tunnel) in tunnels {
+    for (class, tunnel) in config.tunnels() {
+        let name = config.name_of(class, tunnel).replacen("the", "The", 1);
         match is_watched {
             true => print(format_args!(
-                "The {name} tunnel would be watched by {}.",
+                "{name} would be watched by {}.",
                 tunnel.watched_by()
             ))?,
-            false => print(format_args!("The {name} tunnel would not be watched."))?,
+            false => print(format_args!("{name} would not be watched."))?,
         }
+    }
+    show_notes(&plan)
+}
+
+/// Tells what a plan leaves to the operator.
+pub(super) fn show_notes(plan: &Plan) -> Result<()> {
+    for note in &plan.routes.notes {
+        print(format_args!("note: {note}"))?;
     }
     Ok(())
 }

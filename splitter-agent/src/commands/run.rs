@@ -95,6 +95,9 @@ impl Watching {
         if up.plan.is_unchanged() {
             tracing::info!("adopted what an earlier agent had left");
         }
+        for note in &up.plan.routes.notes {
+            tracing::warn!("{note}");
+        }
         let logger = packet_log::forward(config, &up.dataplane)?;
         give_up_rights(file);
         let monitor = Arc::new(Monitor::new(up.dataplane)?);
@@ -205,7 +208,7 @@ fn give_up_rights(file: &ConfigFile) {
     let own = [config.pin_dir(), config.instance_dir(), file.path.clone()];
     let own = own.each_ref().map(PathBuf::as_path);
     // Sockets for probes are made anew where a device is.
-    let has_peer = config.short.peer.or(config.long.peer).is_some();
+    let has_peer = config.tunnels().any(|(_, tunnel)| tunnel.peer.is_some());
     let also: &[_] = match has_peer && config.health.port.get() < 1024 {
         true => &[Capability::CAP_NET_BIND_SERVICE],
         false => &[],

@@ -27,6 +27,8 @@ pub(super) fn show(report: &Report) -> Result<()> {
     let headers = [
         "tunnel",
         "device",
+        "weight",
+        "in use",
         "health",
         "for",
         "known by",
@@ -43,17 +45,13 @@ pub(super) fn show(report: &Report) -> Result<()> {
         print("last moves:")?;
     }
     for moved in report.moves.iter().rev().take(MOVES) {
-        let (class, from, to) = (&moved.class, moved.from, moved.to);
         let age = in_words(age(moved.unix_ms));
-        print(format_args!(
-            "  {age} ago: the {class} class from {from} to {to}: {}",
-            moved.reason
-        ))?;
+        print(format_args!("  {age} ago: {}", moved.in_words()))?;
     }
     Ok(())
 }
 
-fn cells(tunnel: &TunnelReport) -> [String; 8] {
+fn cells(tunnel: &TunnelReport) -> [String; 10] {
     let milliseconds = |seconds: Option<f64>| {
         seconds.map_or_else(
             || "-".to_owned(),
@@ -64,6 +62,8 @@ fn cells(tunnel: &TunnelReport) -> [String; 8] {
     [
         tunnel.tunnel.clone(),
         tunnel.device.to_string(),
+        tunnel.weight.to_string(),
+        if tunnel.in_use { "yes" } else { "no" }.to_owned(),
         tunnel.condition.name().to_owned(),
         in_words(age(tunnel.since_unix_ms)),
         tunnel.evidence.name().to_owned(),

@@ -30,7 +30,7 @@ pub(crate) async fn up(config: Config, json: bool) -> Result<()> {
             attached.mode.as_str()
         ))?;
     }
-    Ok(())
+    super::plan::show_notes(&up.plan)
 }
 
 /// Takes the instance down.

@@ -108,18 +108,39 @@ impl<'t> Document<'t> {
         mistakes
     }
 
+    fn know(&self, section: &'static str, key: &'static str) {
+        let mut known = self.known.borrow_mut();
+        known.entry(section).or_default().push(key);
+    }
+
     fn note_unknown_keys(&self) {
         let known = self.known.borrow();
         for (key, value) in self.root.get_ref() {
             let section = known.get(key.get_ref().as_ref());
             if let (Some(keys), Some(table)) = (section, value.get_ref().as_table()) {
-                for (inner, value) in table {
-                    if !keys.contains(&inner.get_ref().as_ref()) {
-                        self.note_unknown(key.get_ref(), inner, value);
-                    }
-                }
+                self.note_unknown_inside(key.get_ref(), table, keys);
             } else if section.is_none() && !is_known(&known, "", key.get_ref()) {
                 self.note_unknown("", key, value);
+            }
+        }
+    }
+
+    fn note_unknown_inside(&self, section: &str, table: &DeTable<'_>, keys: &[&'static str]) {
+        let known = self.known.borrow();
+        for (key, value) in table {
+            if !keys.contains(&key.get_ref().as_ref()) {
+                self.note_unknown(section, key, value);
+                continue;
+            }
+            let path = join(section, key.get_ref());
+            let Some(keys) = known.get(path.as_str()) else {
+                continue;
+            };
+            let elements = value.get_ref().as_array().into_iter().flatten();
+            for element in elements.chain([value]) {
+                if let Some(table) = element.get_ref().as_table() {
+                    self.note_unknown_inside(&path, table, keys);
+                }
             }
         }
     }
@@ -169,19 +190,14 @@ impl<'t> Document<'t> {
     }
 }
 
-impl<'t> Section<'_, 't> {
+impl<'d, 't> Section<'d, 't> {
     /// Reads a key that may be left out. A mistake is noted and reads as absent.
     pub(super) fn optional<T>(
         &self,
         key: &'static str,
         read: impl FnOnce(&DeValue<'t>) -> Read<T>,
     ) -> Option<T> {
-        self.document
-            .known
-            .borrow_mut()
-            .entry(self.name)
-            .or_default()
-            .push(key);
+        self.document.know(self.name, key);
         let value = self.table?.get(key)?;
         match read(value.get_ref()) {
             Ok(read) => Some(read),
@@ -207,6 +223,41 @@ impl<'t> Section<'_, 't> {
         self.optional(key, read)
     }
 
+    /// The tables that a key lists, or one that it has by itself; `name` is what their keys' names
+    /// begin with. `None` where the key is not there.
+    pub(super) fn tables(&self, key: &'static str, name: &'static str) -> Option<Vec<Self>> {
+        let document = self.document;
+        document.know(self.name, key);
+        let value = self.get(key)?;
+        document.known.borrow_mut().entry(name).or_default();
+        let elements: Vec<_> = match value.get_ref().as_array() {
+            Some(elements) => elements.iter().collect(),
+            None => vec![value],
+        };
+        let tables = elements.into_iter().map(|element| {
+            let table = element.get_ref().as_table();
+            if table.is_none() {
+                let what = described(element.get_ref());
+                let problem = format!("this is {what}, not a section");
+                let remedy = format!("write a line [[{name}]] and the keys below it, for each");
+                self.note_value(key, element, InvalidValue::new(problem, remedy));
+            }
+            Self {
+                document,
+                name,
+                table,
+                span: element.span(),
+            }
+        });
+        Some(tables.filter(|it| it.table.is_some()).collect())
+    }
+
+    /// Whether a key is there, which is known from now on.
+    pub(super) fn knows_and_has(&self, key: &'static str) -> bool {
+        self.document.know(self.name, key);
+        self.get(key).is_some()
+    }
+
     /// Reads a list, or a single value as a list of one. Each element is judged by itself; of a
     /// list without any, `empty` is said.
     pub(super) fn list<T>(
@@ -219,12 +270,7 @@ impl<'t> Section<'_, 't> {
             Some(value) if value.get_ref().is_array() => value.get_ref().as_array()?,
             _ => return self.optional(key, |value| read(value).map(|one| vec![one])),
         };
-        self.document
-            .known
-            .borrow_mut()
-            .entry(self.name)
-            .or_default()
-            .push(key);
+        self.document.know(self.name, key);
         if elements.is_empty() {
             self.contradiction(key, empty[0].to_owned(), empty[1]);
         }
@@ -249,7 +295,7 @@ impl<'t> Section<'_, 't> {
         }
     }
 
-    fn get(&self, key: &str) -> Option<&Value<'t>> {
+    fn get(&self, key: &str) -> Option<&'d Value<'t>> {
         self.table?.get(key)
     }
 
@@ -343,7 +389,8 @@ fn is_known(known: &Known, section: &str, key: &str) -> bool {
 /// spelt most alike.
 fn nearest(known: &Known, section: &str, key: &str) -> Option<String> {
     let all = known.iter().flat_map(|(section, keys)| {
-        let sections = (!section.is_empty()).then(|| (*section, format!("[{section}]")));
+        let is_section = !section.is_empty() && !section.contains('.');
+        let sections = is_section.then(|| (*section, format!("[{section}]")));
         sections
             .into_iter()
             .chain(keys.iter().map(|key| (*key, join(section, key))))

@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
+use splitter_common::flow::Tunnel as Home;
 
 use super::document::{Document, Section, boolean, integer};
 use super::leaf::{absolute_path, address};
+use super::tunnels::places;
 use super::{Config, Family, InvalidValue, Tunnel};
 
 const PORT: NonZeroU16 = NonZeroU16::new(9462).unwrap();
@@ -124,12 +126,15 @@ pub(super) fn peer(section: &Section<'_, '_>) -> Option<IpAddr> {
 
 pub(super) fn peers_have_a_key(document: &Document<'_>, config: &Config) {
     let health = document.section("health");
-    let tunnels = [("short", &config.short), ("long", &config.long)];
+    let places = Home::ALL
+        .into_iter()
+        .flat_map(|class| places(document, class));
+    let mut tunnels = places.zip(config.tunnels());
     match (
         &config.health.key_file,
-        tunnels.iter().find(|(_, tunnel)| tunnel.peer.is_some()),
+        tunnels.find(|(_, (_, tunnel))| tunnel.peer.is_some()),
     ) {
-        (None, Some((name, _))) => document.section(name).contradiction(
+        (None, Some((place, _))) => place.contradiction(
             "peer",
             "probes to it need a key that both borders share, and health.key_file names none"
                 .to_owned(),
@@ -139,7 +144,7 @@ pub(super) fn peers_have_a_key(document: &Document<'_>, config: &Config) {
         (Some(_), None) => health.contradiction(
             "key_file",
             "no tunnel has a peer, so nothing would use the key".to_owned(),
-            "set short.peer and long.peer, or leave key_file out",
+            "set the peer of each tunnel, or leave key_file out",
         ),
         _ => {}
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Config, Gateways};
+use super::{Config, Gateways, Tunnel, Tunnels};
 
 /// When the value of a key may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,29 +151,35 @@ pub const KEYS: &[Key] = &[
     key("policy", Changeable::Reload, |it| json!(it.policy)),
     key("shadow", Changeable::Set, |it| json!(it.shadow)),
     key("short.device", Changeable::Reload, |it| {
-        json!(it.short.device)
+        of_only(&it.short, |tunnel| json!(tunnel.device))
     }),
     key("short.gateway", Changeable::Reload, |it| {
-        gateways(it.short.gateway)
+        of_only(&it.short, |tunnel| gateways(tunnel.gateway))
     }),
     key("short.table", Changeable::Reload, |it| {
         json!(it.short.table)
     }),
     key("short.rate_mbit", Changeable::Set, |it| {
-        json!(it.short.rate_mbit)
+        of_only(&it.short, |tunnel| json!(tunnel.rate_mbit))
     }),
-    key("short.peer", Changeable::Reload, |it| json!(it.short.peer)),
+    key("short.peer", Changeable::Reload, |it| {
+        of_only(&it.short, |tunnel| json!(tunnel.peer))
+    }),
+    key("short.tunnels", Changeable::Reload, |it| several(&it.short)),
     key("long.device", Changeable::Reload, |it| {
-        json!(it.long.device)
+        of_only(&it.long, |tunnel| json!(tunnel.device))
     }),
     key("long.gateway", Changeable::Reload, |it| {
-        gateways(it.long.gateway)
+        of_only(&it.long, |tunnel| gateways(tunnel.gateway))
     }),
     key("long.table", Changeable::Reload, |it| json!(it.long.table)),
     key("long.rate_mbit", Changeable::Set, |it| {
-        json!(it.long.rate_mbit)
+        of_only(&it.long, |tunnel| json!(tunnel.rate_mbit))
     }),
-    key("long.peer", Changeable::Reload, |it| json!(it.long.peer)),
+    key("long.peer", Changeable::Reload, |it| {
+        of_only(&it.long, |tunnel| json!(tunnel.peer))
+    }),
+    key("long.tunnels", Changeable::Reload, |it| several(&it.long)),
     key("flows.threshold", Changeable::Set, |it| {
         json!(it.flows.threshold)
     }),
@@ -280,6 +286,31 @@ const fn key(name: &'static str, changeable: Changeable, value: fn(&Config) -> V
     }
 }
 
+/// A key of the section, which speaks of the only tunnel.
+fn of_only(tunnels: &Tunnels, value: fn(&Tunnel) -> Value) -> Value {
+    tunnels.only().map_or(Value::Null, value)
+}
+
+/// The list that takes the place of those keys.
+fn several(tunnels: &Tunnels) -> Value {
+    let listed = |tunnel: &Tunnel| {
+        let keys = [
+            ("device", json!(tunnel.device)),
+            ("gateway", gateways(tunnel.gateway)),
+            ("rate_mbit", json!(tunnel.rate_mbit)),
+            ("peer", json!(tunnel.peer)),
+            ("weight", json!(tunnel.weight)),
+        ];
+        let keys = keys.into_iter().filter(|(_, value)| !value.is_null());
+        let keys = keys.map(|(key, value)| (key.to_owned(), value));
+        Value::Object(keys.collect())
+    };
+    match tunnels.are_several() {
+        true => tunnels.iter().map(listed).collect(),
+        false => Value::Null,
+    }
+}
+
 fn gateways(gateways: Gateways) -> Value {
     let (v4, v6) = (
         gateways.v4.map(|it| json!(it)),
@@ -301,16 +332,18 @@ fn micros(duration: Duration) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::EXAMPLE;
+    use super::super::{EXAMPLE, example_with_list};
     use super::*;
 
     /// The keys of the documented example, which has all there are; those that are off are in
-    /// comments.
+    /// comments, and so is the list that may stand under either class.
     fn documented() -> Vec<String> {
         let is_key = |text: &str| text.bytes().all(|it| it.is_ascii_lowercase() || it == b'_');
         let uncommented = |line: &str| {
-            let key = line.strip_prefix("# ").and_then(|it| it.split_once(" = "));
-            let is_off = key.is_some_and(|(key, _)| is_key(key));
+            let comment = line.strip_prefix("# ");
+            let key = comment.and_then(|it| it.split_once(" = "));
+            let is_off = key.is_some_and(|(key, _)| is_key(key))
+                || comment.is_some_and(|it| it.starts_with("[["));
             line.get(if is_off { 2 } else { 0 }..).unwrap().to_owned()
         };
         let text: Vec<_> = EXAMPLE.lines().map(uncommented).collect();
@@ -322,27 +355,30 @@ mod tests {
                 .collect(),
             _ => vec![name],
         });
-        keys.collect()
+        let mut all: Vec<_> = keys.chain(["long.tunnels".to_owned()]).collect();
+        all.sort();
+        all
     }
 
     #[test]
     fn every_documented_key_is_listed_once_and_no_other() {
-        let (mut documented, mut listed) = (
-            documented(),
-            KEYS.iter().map(|it| it.name).collect::<Vec<_>>(),
-        );
-        documented.sort();
+        let mut listed: Vec<_> = KEYS.iter().map(|it| it.name).collect();
         listed.sort_unstable();
-        assert_eq!(listed, documented);
+        assert_eq!(listed, documented());
     }
 
     /// Writes every value into a file, and reads the same configuration from it.
     #[test]
     fn values_are_as_a_file_has_them() {
-        let config = Config::parse(EXAMPLE, "example").unwrap();
+        for text in [EXAMPLE, &example_with_list()] {
+            written_and_read_again(&Config::parse(text, "example").unwrap());
+        }
+    }
+
+    fn written_and_read_again(config: &Config) {
         let mut table = toml::Table::new();
         for key in KEYS {
-            let value = key.value(&config);
+            let value = key.value(config);
             if value.is_null() {
                 continue;
             }
@@ -361,8 +397,29 @@ mod tests {
             }
         }
         let again = Config::parse(&table.to_string(), "written").unwrap();
-        assert_eq!(again, config);
-        assert_eq!(difference(&config, &again), []);
+        assert_eq!(again, *config);
+        assert_eq!(difference(config, &again), []);
+    }
+
+    #[test]
+    fn list_takes_the_place_of_the_keys_of_the_only_tunnel() {
+        let old = Config::parse(EXAMPLE, "old").unwrap();
+        let changes = difference(&old, &Config::parse(&example_with_list(), "new").unwrap());
+        let words: Vec<_> = changes.iter().map(ToString::to_string).collect();
+        let keys: Vec<_> = changes.iter().map(|change| change.key.as_str()).collect();
+        let expected = ["device", "gateway", "rate_mbit", "peer", "tunnels"];
+        // As the caps of flows do not know several tunnels.
+        assert_eq!(
+            keys,
+            expected.map(|key| format!("short.{key}")),
+            "{words:?}"
+        );
+        assert_eq!(words[0], "short.device: \"wan0\" -> not set");
+        assert!(
+            words[4].starts_with("short.tunnels: not set -> [{\"device\":\"wan0\",\"gateway\":["),
+            "{words:?}"
+        );
+        assert!(frozen(&changes).is_empty());
     }
 
     #[test]

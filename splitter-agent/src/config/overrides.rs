@@ -118,7 +118,7 @@ fn told(mistakes: &[Mistake]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::EXAMPLE;
+    use super::super::{EXAMPLE, example_with_list};
     use super::*;
 
     fn set(pairs: &[(&str, &str)]) -> Result<Config, SetError> {
@@ -179,6 +179,14 @@ mod tests {
             let told = set(&[pair]).unwrap_err().to_string();
             assert!(told.starts_with(expected), "{told}\n{expected}");
         }
+        let overrides = read([("short.rate_mbit", "9")]).unwrap();
+        let listed = Config::parse_with(&example_with_list(), &overrides).unwrap_err();
+        assert!(
+            listed
+                .to_string()
+                .starts_with("short.rate_mbit = 9: the tunnels of this class are listed"),
+            "{listed}"
+        );
         let twice = set(&[("threshold", "3"), ("flows.threshold", "4")]).unwrap_err();
         assert_eq!(
             twice.to_string(),

@@ -1,18 +1,18 @@
 //! From the document to the configuration: each section in turn, then what they say together.
 
-use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use splitter_common::config::Config as Policy;
+use splitter_common::flow::Tunnel;
 
 use super::document::{Document, Section, boolean, integer, string, word};
-use super::health::{health, peer, peers_have_a_key};
-use super::leaf::{absolute_path, address, interface, next_hop, prefix, socket_address};
+use super::health::{health, peers_have_a_key};
+use super::leaf::{absolute_path, interface, prefix, socket_address};
+use super::tunnels::{devices_differ, families_agree, tunnels};
 use super::{
-    Advise, AttachMode, Config, Demotion, Family, Flows, Gateways, InterfaceName, InvalidValue,
-    Metrics, Mistake, PacketLog, Protocol, Routes, RulePriority, TableId, Threshold, ThresholdUnit,
-    Tunnel, TunnelPolicy,
+    Advise, AttachMode, Config, Demotion, Flows, InterfaceName, InvalidValue, Metrics, Mistake,
+    PacketLog, Protocol, Routes, RulePriority, Threshold, ThresholdUnit, TunnelPolicy, Tunnels,
 };
 
 mod marks;
@@ -72,22 +72,11 @@ fn sections(document: &Document<'_>) -> Option<Config> {
         .unwrap_or_default();
     let lan = lan(&top);
     let shadow = top.optional("shadow", boolean).unwrap_or_default();
-    let short = tunnel(&document.section("short"), TableId::SHORT);
-    let long = tunnel(&document.section("long"), TableId::LONG);
+    let short = tunnels(document, Tunnel::Short);
+    let long = tunnels(document, Tunnel::Long);
     let flows = flows(&document.section("flows"));
-    let states_rate = |tunnel: &Option<Tunnel>| {
-        let tunnel = tunnel.as_ref();
-        tunnel.is_some_and(|tunnel| tunnel.rate_mbit.is_some())
-    };
-    let rates = (states_rate(&short), states_rate(&long));
-    if flows.threshold == Threshold::Auto && rates != (true, true) {
-        document.section("flows").contradiction(
-            "threshold",
-            "without the rates of both tunnels no load is known to recommend a threshold for"
-                .to_owned(),
-            "set short.rate_mbit and long.rate_mbit, or give a number",
-        );
-    }
+    let rates = Rates::of(short.as_ref(), long.as_ref());
+    threshold_can_be_found(document, &flows, rates);
     let share = share::share(&document.section("share"));
     let defaults = DemotionDefaults::new(rates, policy, share.queue);
     let demotion = demotion(&document.section("demotion"), &defaults);
@@ -148,58 +137,6 @@ fn lan(top: &Section<'_, '_>) -> Option<Vec<InterfaceName>> {
     Some(lan)
 }
 
-fn tunnel(section: &Section<'_, '_>, table: TableId) -> Option<Tunnel> {
-    let remedy = "name the tunnel's interface, such as device = \"wan0\"";
-    let device = section.required("device", remedy, interface);
-    let gateway = gateways(section);
-    let table = section
-        .optional("table", |value| {
-            integer(value, 0..=u32::MAX, &format!("(the default is {table})"))?.try_into()
-        })
-        .unwrap_or(table);
-    let rate_mbit = section.optional("rate_mbit", |value| {
-        integer(value, 0..=1_000_000, "")?.try_into().map_err(|_| {
-            InvalidValue::new(
-                "a tunnel of rate 0 would never drain",
-                "give its rate in Mbit/s, or leave the key out if it is not known",
-            )
-        })
-    });
-    Some(Tunnel {
-        device: device?,
-        gateway,
-        table,
-        rate_mbit,
-        peer: peer(section),
-    })
-}
-
-fn gateways(section: &Section<'_, '_>) -> Gateways {
-    let mut gateways = Gateways::default();
-    let list = section.list(
-        "gateway",
-        [
-            "the list names no next hop",
-            "name one, or leave the key out for a point-to-point device",
-        ],
-        |value| address(value).and_then(next_hop),
-    );
-    for gateway in list.unwrap_or_default() {
-        let before = match gateway {
-            IpAddr::V4(v4) => gateways.v4.replace(v4).map(IpAddr::V4),
-            IpAddr::V6(v6) => gateways.v6.replace(v6).map(IpAddr::V6),
-        };
-        if let Some(before) = before {
-            section.contradiction(
-                "gateway",
-                format!("{before} and {gateway} are of the same family"),
-                "give at most one IPv4 and one IPv6 next hop",
-            );
-        }
-    }
-    gateways
-}
-
 fn flows(section: &Section<'_, '_>) -> Flows {
     let threshold = section.optional("threshold", |value| {
         const HINT: &str = "(the default is 40), or \"auto\"";
@@ -254,6 +191,51 @@ fn protocols(section: &Section<'_, '_>) -> Vec<Protocol> {
     list
 }
 
+/// What is known of the rates of the tunnels.
+#[derive(Debug, Clone, Copy)]
+struct Rates {
+    /// Whether it is known when packets of the short class have drained.
+    short: bool,
+    /// Whether both classes have a single tunnel whose rate is known.
+    both: bool,
+    /// Whether a class has several tunnels.
+    has_several: bool,
+}
+
+impl Rates {
+    fn of(short: Option<&Tunnels>, long: Option<&Tunnels>) -> Self {
+        let is_known = |it: &Tunnels| it.slowest_rate_mbit().is_some();
+        let is_single = |it: &Tunnels| it.only().is_some() && is_known(it);
+        Self {
+            short: short.is_some_and(is_known),
+            both: short.is_some_and(is_single) && long.is_some_and(is_single),
+            has_several: [short, long]
+                .into_iter()
+                .flatten()
+                .any(Tunnels::are_several),
+        }
+    }
+}
+
+fn threshold_can_be_found(document: &Document<'_>, flows: &Flows, rates: Rates) {
+    if flows.threshold != Threshold::Auto || rates.both {
+        return;
+    }
+    let (problem, remedy) = match rates.has_several {
+        true => (
+            "a threshold is recommended by a model of one tunnel for each class, and a class has \
+             several",
+            "give a number",
+        ),
+        false => (
+            "without the rates of both tunnels no load is known to recommend a threshold for",
+            "set short.rate_mbit and long.rate_mbit, or give a number",
+        ),
+    };
+    let section = document.section("flows");
+    section.contradiction("threshold", problem.to_owned(), remedy);
+}
+
 /// What a demotion is without its section.
 struct DemotionDefaults {
     guard: Duration,
@@ -263,13 +245,15 @@ struct DemotionDefaults {
 }
 
 impl DemotionDefaults {
-    /// `rates` tells whether that of the short and that of the long tunnel are known, `queue` what
-    /// the agent's own queues hold.
-    fn new(rates: (bool, bool), policy: TunnelPolicy, queue: Duration) -> Self {
-        let (guard, cap) = match rates {
-            (true, true) => (GUARD_WITH_RATE, CAP_WITH_RATES),
-            (true, false) => (GUARD_WITH_RATE, CAP_WITHOUT_RATES),
-            (false, _) => (GUARD_WITHOUT_RATE, CAP_WITHOUT_RATES),
+    /// `queue` is what the agent's own queues hold.
+    fn new(rates: Rates, policy: TunnelPolicy, queue: Duration) -> Self {
+        let guard = match rates.short {
+            true => GUARD_WITH_RATE,
+            false => GUARD_WITHOUT_RATE,
+        };
+        let cap = match rates.both {
+            true => CAP_WITH_RATES,
+            false => CAP_WITHOUT_RATES,
         };
         let (cap, long_queue) = match policy {
             TunnelPolicy::Dedicated => (cap, LONG_QUEUE),
@@ -280,7 +264,7 @@ impl DemotionDefaults {
             guard,
             cap,
             long_queue,
-            knows_short_rate: rates.0,
+            knows_short_rate: rates.short,
         }
     }
 }
@@ -391,70 +375,6 @@ fn metrics(section: &Section<'_, '_>) -> Metrics {
     Metrics {
         address: address.unwrap_or_else(|| METRICS_ADDRESS.parse().expect("a valid constant")),
         flow_addresses: flow_addresses.unwrap_or_default(),
-    }
-}
-
-fn devices_differ(document: &Document<'_>, config: &Config) {
-    let (top, long) = (document.top(), document.section("long"));
-    if config.short.device == config.long.device {
-        long.contradiction(
-            "device",
-            format!("the short tunnel is on {}, too", config.short.device),
-            "put the two tunnels on different devices",
-        );
-    }
-    if config.lan.iter().any(|lan| lan.as_str() == "lo") {
-        top.contradiction(
-            "lan",
-            "nothing arrives from the site on lo".to_owned(),
-            "list only interfaces that face the site",
-        );
-    }
-    for (name, tunnel) in [("short", &config.short), ("long", &config.long)] {
-        if config.lan.contains(&tunnel.device) {
-            top.contradiction(
-                "lan",
-                format!("{} is the device of the {name} tunnel", tunnel.device),
-                "list only interfaces that face the site",
-            );
-        }
-    }
-    if config.short.table == config.long.table {
-        long.contradiction(
-            "table",
-            format!("the short tunnel has table {}, too", config.short.table),
-            "give each tunnel a table of its own (the defaults are 10401 and 10402)",
-        );
-    }
-}
-
-fn families_agree(document: &Document<'_>, config: &Config) {
-    let (short, long) = (config.short.gateway, config.long.gateway);
-    let explicit = !short.is_point_to_point() && !long.is_point_to_point();
-    for family in [Family::V4, Family::V6] {
-        let (on_short, on_long) = (short.carries(family), long.carries(family));
-        if explicit && on_short != on_long {
-            let (section, has, lacks) = if on_short {
-                ("long", "short", "long")
-            } else {
-                ("short", "long", "short")
-            };
-            document.section(section).contradiction(
-                "gateway",
-                format!("the {has} tunnel has an {family} next hop and the {lacks} tunnel has none, so {family} could not be split"),
-                "give both tunnels a next hop of the family, or neither",
-            );
-        }
-    }
-    for net in config.routes.destinations.iter().flatten() {
-        let family = Family::of(net);
-        if !short.carries(family) && !long.carries(family) {
-            document.section("routes").contradiction(
-                "destinations",
-                format!("{net} cannot be reached, because no tunnel has an {family} next hop"),
-                "add the next hop to short.gateway and long.gateway, or remove the prefix",
-            );
-        }
     }
 }
 

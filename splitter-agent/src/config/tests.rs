@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use super::*;
 
-const SMALLEST: &str = "lan = [\"eth0\"]\n[short]\ndevice = \"wan0\"\n[long]\ndevice = \"wan1\"\n";
+pub(super) const SMALLEST: &str =
+    "lan = [\"eth0\"]\n[short]\ndevice = \"wan0\"\n[long]\ndevice = \"wan1\"\n";
 
 /// Parses the smallest configuration with a key added to a section (`""` for the top).
 fn with(section: &str, line: &str) -> Result<Config, ConfigError> {
@@ -27,7 +28,7 @@ fn text_with(section: &str, line: &str) -> String {
 
 /// The only mistake in the text.
 #[track_caller]
-fn mistake(text: &str) -> String {
+pub(super) fn mistake(text: &str) -> String {
     let error = Config::parse(text, "splitter.toml").expect_err("the text is wrong");
     assert_eq!(error.mistakes().len(), 1, "{error}");
     error.to_string()
@@ -102,11 +103,9 @@ fn gap_is_never_longer_than_the_cap() {
 fn example_parses() {
     let config = Config::parse(EXAMPLE, "splitter.example.toml").unwrap();
     assert_eq!(config.routes.destinations.map(|list| list.len()), Some(2));
-    assert_eq!(config.short.rate_mbit.map(NonZeroU32::get), Some(100));
-    assert_eq!(
-        config.long.gateway.v6,
-        Some("2001:db8:2::1".parse().unwrap())
-    );
+    let [short, long] = [&config.short, &config.long].map(|it| it.only().unwrap());
+    assert_eq!(short.rate_mbit.map(NonZeroU32::get), Some(100));
+    assert_eq!(long.gateway.v6, Some("2001:db8:2::1".parse().unwrap()));
 }
 
 #[test]

@@ -22,8 +22,9 @@ pub(super) async fn examine(
         )]);
     }
     let mut checks: Vec<Check> = key(config).into_iter().collect();
-    for (name, tunnel) in [("short", &config.short), ("long", &config.long)] {
-        let check = format!("health of the {name} tunnel");
+    for (class, tunnel) in config.tunnels() {
+        let check = format!("health of {}", config.name_of(class, tunnel));
+        let name = class.name();
         let by = format!("watched by {}", tunnel.watched_by());
         checks.push(match (tunnel.peer, tunnel.gateway.is_point_to_point()) {
             (Some(peer), _) => reach(netlink, interfaces, tunnel, name, peer, check, by).await?,
@@ -33,7 +34,7 @@ pub(super) async fn examine(
             (None, true) => Check::warn(
                 check,
                 format!("{by}, which most such devices never lose"),
-                format!("set {name}.peer to the other border's address in it"),
+                format!("set its peer, under {name}, to the other border's address in it"),
             ),
         });
     }
@@ -73,7 +74,8 @@ async fn reach(
     let addresses = netlink.addresses(family).await?;
     if addresses.iter().any(|own| own.address == peer) {
         let detail = format!("{by}, which is an address of this host itself");
-        let remedy = format!("set {name}.peer to the other border's address in this tunnel");
+        let remedy =
+            format!("set its peer, under {name}, to the other border's address in this tunnel");
         return Ok(Check::fail(check, detail, remedy));
     }
     let link_local = matches!(peer, IpAddr::V6(v6) if v6.is_unicast_link_local());

@@ -11,7 +11,7 @@ use crate::config::{AttachMode, Config, Family, InterfaceName, Tunnel};
 use crate::netlink::{
     Address, DeviceFeatures, Interface, Interfaces, Netlink, NetlinkError, device_features,
 };
-use crate::routes::{PlanError, plan};
+use crate::routes::{PlanError, hindrances, plan};
 
 pub(super) async fn examine(
     netlink: &Netlink,
@@ -29,9 +29,10 @@ pub(super) async fn examine(
             )),
         }
     }
-    for (class, tunnel) in [("short", &config.short), ("long", &config.long)] {
-        checks.extend(self::tunnel(netlink, &interfaces, class, tunnel).await?);
+    for (class, tunnel) in config.tunnels() {
+        checks.extend(self::tunnel(netlink, &interfaces, class.name(), tunnel).await?);
     }
+    checks.extend(spread(config));
     checks.extend(super::health::examine(netlink, &interfaces, config).await?);
     checks.push(mtu(&interfaces, config));
     // IPv6 has no such filter.
@@ -140,7 +141,7 @@ async fn tunnel(
     let interface = match interfaces.named(&tunnel.device) {
         Ok(interface) => interface,
         Err(error) => {
-            let remedy = format!("create it, or correct {class}.device");
+            let remedy = format!("create it, or correct the device under {class}");
             return Ok(vec![Check::fail(
                 format!("interface {what}"),
                 error.to_string(),
@@ -186,10 +187,26 @@ pub(super) fn is_on_link(own: &Address, interface: u32, other: IpAddr) -> bool {
         && IpNet::new(own.address, own.prefix_length).is_ok_and(|net| net.contains(&other))
 }
 
+/// Whether the flows of a class with several tunnels would be spread over them.
+fn spread(config: &Config) -> Vec<Check> {
+    const CHECK: &str = "spreading over several tunnels";
+    if !config.short.are_several() && !config.long.are_several() {
+        return Vec::new();
+    }
+    let hindrances = hindrances(config);
+    if hindrances.is_empty() {
+        return vec![Check::ok(CHECK, "flows are told apart by ports, too")];
+    }
+    let checks = hindrances.into_iter();
+    checks
+        .map(|it| Check::warn(CHECK, it.problem, it.remedy))
+        .collect()
+}
+
 fn mtu(interfaces: &Interfaces, config: &Config) -> Check {
     let mtu = |name: &InterfaceName| interfaces.named(name).ok().map(|interface| interface.mtu);
-    let tunnels = [&config.short.device, &config.long.device];
-    let smallest = tunnels.into_iter().filter_map(mtu).min();
+    let tunnels = config.tunnels().map(|(_, tunnel)| &tunnel.device);
+    let smallest = tunnels.filter_map(mtu).min();
     let largest = config.lan.iter().filter_map(mtu).max();
     match (largest, smallest) {
         (Some(lan), Some(tunnel)) if lan > tunnel => Check::warn(
@@ -216,7 +233,7 @@ fn reverse_path(config: &Config) -> Vec<Check> {
     };
     let all = value("all").unwrap_or(0);
     let mut checks = Vec::new();
-    for device in [&config.short.device, &config.long.device] {
+    for device in config.tunnels().map(|(_, tunnel)| &tunnel.device) {
         let check = format!("reverse path filter of {device}");
         // The kernel takes the larger of the two.
         match value(device.as_str()).map(|own| own.max(all)) {

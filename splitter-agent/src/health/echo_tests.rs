@@ -1,7 +1,6 @@
 //! Prober and responder against each other, and against whoever is in between.
 
 use proptest::prelude::*;
-use splitter_common::flow::Tunnel;
 
 use super::super::prober::Prober;
 use super::*;
@@ -14,7 +13,7 @@ const fn ms(milliseconds: u64) -> Duration {
 
 fn pair() -> (Prober, Responder) {
     let key = ProbeKey::of(1);
-    let prober = Prober::new(key.clone(), Tunnel::Short, Nonce(11));
+    let prober = Prober::new(key.clone(), 0, Nonce(11));
     (prober, Responder::new(key, Nonce(22)))
 }
 
@@ -97,7 +96,7 @@ fn recordings_for_an_earlier_run_get_few_replies_and_prove_nothing() {
         .count();
     assert_eq!(answered, INTRODUCTION_BURST as usize);
     // A new run of the prober's agent knows none of them.
-    let mut restarted = Prober::new(ProbeKey::of(1), Tunnel::Short, Nonce(12));
+    let mut restarted = Prober::new(ProbeKey::of(1), 0, Nonce(12));
     let _ = restarted.probe(ms(1_000));
     let reply = responder
         .answer(&recorded[0], PEER, ms(5_000))
@@ -117,7 +116,7 @@ fn own_datagrams_that_come_back_are_told() {
 #[test]
 fn answer_for_one_tunnel_does_not_count_for_the_other() {
     let (mut short, mut responder) = pair();
-    let mut long = Prober::new(ProbeKey::of(1), Tunnel::Long, Nonce(11));
+    let mut long = Prober::new(ProbeKey::of(1), 1, Nonce(11));
     let _ = long.probe(ms(0));
     let request = short.probe(ms(0));
     let reply = responder.answer(&request, PEER, ms(0)).expect("an answer");
@@ -168,7 +167,7 @@ fn each_source_has_its_rate_and_sources_are_bounded() {
 fn restarted_peers_are_told_apart_within_bounds() {
     let (_, mut responder) = pair();
     for run in 0..100 {
-        let mut prober = Prober::new(ProbeKey::of(1), Tunnel::Long, Nonce(1_000 + run));
+        let mut prober = Prober::new(ProbeKey::of(1), 1, Nonce(1_000 + run));
         exchange(&mut prober, &mut responder, ms(2_000 * run));
         exchange(&mut prober, &mut responder, ms(2_000 * run + 100));
     }

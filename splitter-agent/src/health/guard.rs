@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flow_telemetry::Readiness;
-use splitter_common::flow::{Class, Tunnel};
+use futures_util::future::select_all;
+use splitter_common::flow::Class;
 use tokio::sync::watch;
 use tokio::time::sleep_until;
 
@@ -17,11 +18,11 @@ use super::line::Line;
 use super::links::LinkNews;
 use super::machine::Condition;
 use super::mover::Mover;
-use super::placement::{Placement, Seat};
+use super::placement::{Graded, Placement, Seat};
 use super::report::{Report, SharedReport};
 use super::socket::SocketError;
-use super::subject::{line, of_config, subject, timing};
-use super::tell::{class_report, complain, reason, tell_evidence, told, tunnel_report};
+use super::subject::{Subject, line, subjects, timing};
+use super::tell::{class_report, complain, in_a_row, tell_evidence, told, tunnel_report};
 use super::watch::{LinkState, PeerPresence};
 use super::wire::{DATAGRAM_BYTES, Nonce};
 use crate::config::Config;
@@ -49,7 +50,8 @@ pub struct Guard {
     config: Config,
     /// What this agent proves to the peer with; none without a peer.
     identity: Option<(ProbeKey, Nonce)>,
-    lines: [Line; 2],
+    /// One for each tunnel, in the order of the configuration.
+    lines: Vec<Line>,
     netlink: Netlink,
     news: LinkNews,
     presence: PeerPresence,
@@ -85,7 +87,10 @@ impl Guard {
         let identity = key_file.map(ProbeKey::load).transpose()?;
         let identity = identity.map(|key| (key, Nonce::random()));
         let mut guard = Self {
-            lines: Tunnel::ALL.map(|tunnel| line(config, tunnel, identity.as_ref())),
+            lines: subjects(config)
+                .into_iter()
+                .map(|it| line(it, identity.as_ref()))
+                .collect(),
             config: config.clone(),
             identity,
             netlink: Netlink::connect()?,
@@ -96,7 +101,7 @@ impl Guard {
             written: Duration::ZERO,
             report: SharedReport::default(),
         };
-        guard.report_all(Placement::HOME, None);
+        guard.report_all(&Placement::HOME, None);
         let now = guard.now();
         guard.look_at_links(now).await;
         for line in &mut guard.lines {
@@ -128,7 +133,7 @@ impl Guard {
         let instance = Arc::clone(&in_force.borrow_and_update());
         let placement = instance.placement().unwrap_or_default();
         let directory = instance.config().instance_dir();
-        self.begin(placement);
+        self.begin(&placement);
         let mut mover = Mover::new(in_force.clone(), lock, self.report.clone(), placement);
         let mut listening_since = self.now();
         loop {
@@ -148,7 +153,8 @@ impl Guard {
             self.drain(woken);
             if in_force.has_changed().unwrap_or(false) {
                 let instance = Arc::clone(&in_force.borrow_and_update());
-                self.go_by(instance.config(), mover.current()).await;
+                let placement = mover.current().clone();
+                self.go_by(instance.config(), &placement).await;
                 woken = self.now();
             }
             if has_news || woken.saturating_sub(self.looked) >= LOOK_INTERVAL {
@@ -164,46 +170,58 @@ impl Guard {
 
     /// Starts from where an earlier agent had left the classes: a tunnel that it did not use has to
     /// prove itself first.
-    fn begin(&mut self, placement: Placement) {
-        for tunnel in Tunnel::ALL {
-            self.begin_with(tunnel, placement);
+    fn begin(&mut self, placement: &Placement) {
+        for index in 0..self.lines.len() {
+            self.begin_with(index, placement);
         }
         if !placement.is_home() {
-            let Placement { short, long } = placement;
+            let Placement { short, long, out } = placement;
+            let without = match in_a_row(out) {
+                none if none.is_empty() => none,
+                devices => format!(", without {devices}"),
+            };
             tracing::warn!(
-                "an earlier agent has left the short class in {short} and the long class in {long}"
+                "an earlier agent has left the short class in {short} and the long class in {long}{without}"
             );
         }
     }
 
-    fn begin_with(&mut self, tunnel: Tunnel, placement: Placement) {
+    fn begin_with(&mut self, index: usize, placement: &Placement) {
         let now = self.now();
-        let seats = [placement.short, placement.long];
-        let is_used = seats.iter().any(|seat| seat.tunnel() == Some(tunnel));
-        let line = &mut self.lines[tunnel as usize];
-        line.watch.restart(timing(&self.config), !is_used, now);
-        let by = of_config(&self.config, tunnel).watched_by();
-        tracing::info!(device = %line.device, "watching the {} tunnel by {by}", tunnel.name());
+        let line = &mut self.lines[index];
+        let Subject { home, tunnel, .. } = &line.subject;
+        let is_used = placement.uses(*home, &tunnel.device);
+        let by = tunnel.watched_by();
+        tracing::info!(device = %line.device, "watching the {} tunnel by {by}", home.name());
+        let timing = timing(&self.config.health);
+        line.watch.restart(timing, !is_used, now);
     }
 
     /// Goes by another configuration from now on. A tunnel of which that says something else is
-    /// watched from the start; what is known of the other one stays.
-    async fn go_by(&mut self, config: &Config, placement: Placement) {
-        let before = std::mem::replace(&mut self.config, config.clone());
-        let is_other = |&tunnel: &Tunnel| subject(&before, tunnel) != subject(config, tunnel);
-        let others: Vec<_> = Tunnel::ALL.into_iter().filter(is_other).collect();
+    /// watched from the start; what is known of the others stays.
+    async fn go_by(&mut self, config: &Config, placement: &Placement) {
+        self.config = config.clone();
+        let mut before = std::mem::take(&mut self.lines);
+        let mut others = Vec::new();
+        for subject in subjects(config) {
+            match before.iter().position(|it| it.subject == subject) {
+                Some(known) => self.lines.push(before.swap_remove(known)),
+                None => {
+                    others.push(self.lines.len());
+                    self.lines.push(line(subject, self.identity.as_ref()));
+                }
+            }
+        }
+        drop(before);
         if others.is_empty() {
             return;
-        }
-        for &tunnel in &others {
-            self.lines[tunnel as usize] = line(config, tunnel, self.identity.as_ref());
         }
         // Whoever answered on the old sockets ends before there are new ones.
         tokio::task::yield_now().await;
         let now = self.now();
         self.look_at_links(now).await;
-        for &tunnel in &others {
-            self.begin_with(tunnel, placement);
+        for index in others {
+            self.begin_with(index, placement);
         }
     }
 
@@ -223,11 +241,10 @@ impl Guard {
     }
 
     async fn next_event(&mut self, wake: Duration) -> Event {
-        let [short, long] = &self.lines;
-        let (mut one, mut other) = ([0; DATAGRAM_BYTES + 1], [0; DATAGRAM_BYTES + 1]);
+        let receive = |(index, line)| Box::pin(receive(index, line));
+        let datagrams = select_all(self.lines.iter().enumerate().map(receive));
         tokio::select! {
-            received = short.receive(&mut one) => Event::Datagram(0, received, one),
-            received = long.receive(&mut other) => Event::Datagram(1, received, other),
+            (event, ..) = datagrams => event,
             () = self.news.next() => Event::Links,
             () = sleep_until((self.start + wake).into()) => Event::Time,
         }
@@ -306,10 +323,9 @@ impl Guard {
         self.conditions() != before
     }
 
-    fn conditions(&self) -> [Condition; 2] {
-        self.lines
-            .each_ref()
-            .map(|line| line.watch.machine().condition())
+    fn conditions(&self) -> Vec<Condition> {
+        let lines = self.lines.iter();
+        lines.map(|it| it.watch.machine().condition()).collect()
     }
 
     async fn settle(&mut self, mover: &mut Mover<'_>, now: Duration) -> bool {
@@ -317,16 +333,17 @@ impl Guard {
         if self.config.shadow {
             return false;
         }
-        let grades = self.lines.each_ref().map(|line| line.watch.grade(now));
-        let before = mover.current();
-        let lines = &self.lines;
-        let reason =
-            |class: Class, wanted: Placement| reason(lines, before.of(class), wanted.of(class));
-        mover.settle(Placement::choose(grades), now, reason).await
+        let graded = self.lines.iter().map(|line| Graded {
+            home: line.subject.home,
+            device: &line.device,
+            grade: line.watch.grade(now),
+        });
+        let wanted = Placement::choose(&graded.collect::<Vec<_>>());
+        mover.settle(wanted, now, &self.lines).await
     }
 
     fn tell_readiness(&self, mover: &Mover<'_>, readiness: &Readiness) {
-        let Placement { short, long } = mover.current();
+        let Placement { short, long, .. } = *mover.current();
         match mover.problem() {
             _ if self.config.shadow => readiness.ok(TUNNELS),
             Some(problem) => readiness.fail(TUNNELS, problem),
@@ -337,12 +354,13 @@ impl Guard {
         }
     }
 
-    fn report_all(&mut self, placement: Placement, problem: Option<&str>) {
+    fn report_all(&mut self, placement: &Placement, problem: Option<&str>) {
         let now = self.now();
-        let tunnels = self
-            .lines
-            .iter()
-            .map(|line| tunnel_report(line, self.presence, now));
+        let weighed = self.lines.iter().zip(self.config.tunnels());
+        let tunnels = weighed.map(|(line, (home, tunnel))| {
+            let is_used = placement.uses(home, &tunnel.device) && !self.config.shadow;
+            tunnel_report(line, tunnel.weight, is_used, self.presence, now)
+        });
         let tunnels = tunnels.collect();
         self.report.change(|report: &mut Report| {
             report.tunnels = tunnels;
@@ -366,6 +384,12 @@ impl Guard {
             tracing::debug!(%error, "`splitter status` will not know the tunnels' health");
         }
     }
+}
+
+async fn receive(index: usize, line: &Line) -> Event {
+    let mut buffer = [0; DATAGRAM_BYTES + 1];
+    let received = line.receive(&mut buffer).await;
+    Event::Datagram(index, received, buffer)
 }
 
 enum Event {

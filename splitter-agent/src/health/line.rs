@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use splitter_common::flow::Tunnel;
 use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
 
@@ -17,9 +16,10 @@ use super::prober::Prober;
 use super::report::SharedReport;
 use super::responder::Responder;
 use super::socket::{Binding, ResponderSocket, SocketError};
+use super::subject::Subject;
 use super::watch::{Evidence, LinkState, TunnelWatch};
 use super::wire::{DATAGRAM_BYTES, Nonce};
-use crate::config::{self, Dscp, InterfaceName};
+use crate::config::{Dscp, InterfaceName};
 
 /// How soon a socket that could not be had is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// One tunnel, its sockets and what was last told of it.
 #[derive(Debug)]
 pub(super) struct Line {
-    pub(super) tunnel: Tunnel,
+    pub(super) subject: Subject,
     pub(super) device: InterfaceName,
     /// The next hop that is asked when the peer's echo does not decide.
     pub(super) neighbour: Option<IpAddr>,
@@ -70,41 +70,36 @@ impl Drop for Sockets {
 
 impl Line {
     pub(super) fn new(
-        tunnel: Tunnel,
-        configured: &config::Tunnel,
-        dscp: Dscp,
-        health: &config::Health,
-        identity: Option<(&ProbeKey, Nonce)>,
+        subject: Subject,
+        identity: Option<&(ProbeKey, Nonce)>,
         watch: impl FnOnce(Option<Prober>, bool) -> TunnelWatch,
     ) -> Self {
-        let gateway = configured.gateway;
+        let gateway = subject.tunnel.gateway;
         let neighbour = gateway.v4.map(IpAddr::V4).or(gateway.v6.map(IpAddr::V6));
-        let far = configured
-            .peer
-            .zip(identity)
-            .map(|(peer, (key, nonce))| Far {
-                peer,
-                port: health.port.get(),
-                dscp,
-                responder: Arc::new(Mutex::new(Responder::new(key.clone(), nonce))),
-                sockets: None,
-                tried: None,
-                problem: String::new(),
-                last_echo: Duration::ZERO,
-            });
+        let peer = subject.tunnel.peer;
+        let far = peer.zip(identity).map(|(peer, (key, nonce))| Far {
+            peer,
+            port: subject.health.port.get(),
+            dscp: subject.mark,
+            responder: Arc::new(Mutex::new(Responder::new(key.clone(), *nonce))),
+            sockets: None,
+            tried: None,
+            problem: String::new(),
+            last_echo: Duration::ZERO,
+        });
         let prober = far
             .as_ref()
             .and(identity)
-            .map(|(key, nonce)| Prober::new(key.clone(), tunnel, nonce));
+            .map(|(key, nonce)| Prober::new(key.clone(), subject.number, *nonce));
         Self {
-            tunnel,
-            device: configured.device.clone(),
+            device: subject.tunnel.device.clone(),
             neighbour,
             watch: watch(prober, neighbour.is_some()),
             last_cause: Cause::Answer,
             last_evidence: None,
             has_complained: false,
             far,
+            subject,
         }
     }
 

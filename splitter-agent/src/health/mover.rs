@@ -6,8 +6,10 @@ use std::time::Duration;
 use splitter_common::flow::Class;
 use tokio::sync::watch;
 
+use super::line::Line;
 use super::placement::Placement;
-use super::report::{Move, SharedReport, unix_ms};
+use super::report::SharedReport;
+use super::tell::moved;
 use crate::instance::{Instance, Lock};
 
 /// How soon a move that failed is tried again.
@@ -44,13 +46,13 @@ impl<'a> Mover<'a> {
         }
     }
 
-    /// Sees to it that the classes are where they should be; `reason` says why a class goes from
-    /// one place to another. True if something was moved.
+    /// Sees to it that the classes are where they should be; `lines` tell why they are moved. True
+    /// if something was moved.
     pub(super) async fn settle(
         &mut self,
         wanted: Placement,
         now: Duration,
-        reason: impl Fn(Class, Placement) -> String,
+        lines: &[Line],
     ) -> bool {
         if wanted == self.current {
             self.failed = None;
@@ -61,13 +63,13 @@ impl<'a> Mover<'a> {
         if self.failed.as_ref().is_some_and(failed_lately) {
             return false;
         }
-        match Instance::place_in_force(&self.in_force, self.lock, wanted).await {
+        match Instance::place_in_force(&self.in_force, self.lock, &wanted).await {
             Ok(plan) => {
                 tracing::debug!("routes changed:\n{plan}");
                 let before = std::mem::replace(&mut self.current, wanted);
                 self.failed = None;
                 for class in Class::ALL {
-                    self.tell(class, before, reason(class, wanted));
+                    self.tell(class, &before, lines);
                 }
                 true
             }
@@ -88,8 +90,8 @@ impl<'a> Mover<'a> {
     }
 
     /// Where the classes are.
-    pub(super) fn current(&self) -> Placement {
-        self.current
+    pub(super) fn current(&self) -> &Placement {
+        &self.current
     }
 
     /// Why they are not where they should be.
@@ -97,19 +99,11 @@ impl<'a> Mover<'a> {
         self.failed.as_ref().map(|failure| &*failure.problem)
     }
 
-    fn tell(&self, class: Class, before: Placement, reason: String) {
-        let (from, to) = (before.of(class), self.current.of(class));
-        if from == to {
+    fn tell(&self, class: Class, before: &Placement, lines: &[Line]) {
+        let Some(moved) = moved(lines, class, before, &self.current) else {
             return;
-        }
-        let name = class.name();
-        tracing::warn!("the {name} class goes from {from} to {to}: {reason}");
-        self.report.moved(Move {
-            unix_ms: unix_ms(),
-            class: name.to_owned(),
-            from,
-            to,
-            reason,
-        });
+        };
+        tracing::warn!("{}", moved.in_words());
+        self.report.moved(moved);
     }
 }

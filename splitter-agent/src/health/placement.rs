@@ -1,4 +1,4 @@
-//! Which tunnel carries which class: a pure choice from what the tunnels may be used for.
+//! Which tunnels carry which class: a pure choice from what the tunnels may be used for.
 
 use std::fmt;
 
@@ -6,14 +6,16 @@ use serde::{Deserialize, Serialize};
 use splitter_common::flow::{Class, Tunnel};
 
 use super::machine::Grade;
+use crate::config::InterfaceName;
 
-/// Where the packets of a class go.
+/// Where the packets of a class go: to the tunnels of one of the classes, as long as one of them
+/// is alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Seat {
-    /// Into the short tunnel.
+    /// Into the tunnels of the short class.
     Short,
-    /// Into the long tunnel.
+    /// Into the tunnels of the long class.
     Long,
     /// The way of the main table, because no tunnel is alive.
     Main,
@@ -61,13 +63,16 @@ impl fmt::Display for Seat {
     }
 }
 
-/// Where both classes go. The default is home: each in its own tunnel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// Where both classes go, and by which tunnels. The default is home: each in all its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
     /// Where short flows go, and everything that is not split.
     pub short: Seat,
     /// Where long flows go.
     pub long: Seat,
+    /// The devices of the tunnels that carry nothing, in the order of the configuration.
+    #[serde(default)]
+    pub out: Vec<InterfaceName>,
 }
 
 impl Default for Placement {
@@ -76,35 +81,58 @@ impl Default for Placement {
     }
 }
 
+/// A tunnel, and what it may be used for.
+#[derive(Debug, Clone, Copy)]
+pub struct Graded<'a> {
+    /// The class that it is for.
+    pub home: Tunnel,
+    /// Its device.
+    pub device: &'a InterfaceName,
+    /// What it may be used for.
+    pub grade: Grade,
+}
+
 impl Placement {
-    /// Each class in its own tunnel.
+    /// Each class in all its own tunnels.
     pub const HOME: Self = Self {
         short: Seat::Short,
         long: Seat::Long,
+        out: Vec::new(),
     };
 
-    /// The best that these tunnels allow, grades in the order of [`Tunnel::ALL`]: its own tunnel
-    /// for each class if that is usable, else the other one; of tunnels that only just answer
-    /// again, one rather than none; and if there is none, what the main table says.
+    /// The best that these tunnels allow: its own ones for each class if any is usable, else
+    /// those of the other class; of tunnels that only just answer again, these rather than none;
+    /// and if there is none, what the main table says. Of the tunnels of a class, those carry it
+    /// that are as good as the best of them.
     #[must_use]
-    pub fn choose(grades: [Grade; 2]) -> Self {
+    pub fn choose(tunnels: &[Graded<'_>]) -> Self {
+        let best = |home: Tunnel| {
+            let own = tunnels.iter().filter(|it| it.home == home);
+            own.map(|it| it.grade).max().unwrap_or(Grade::Unusable)
+        };
         let seat = |home: Tunnel| {
             let other = match home {
                 Tunnel::Short => Tunnel::Long,
                 Tunnel::Long => Tunnel::Short,
             };
-            let grade = |tunnel: Tunnel| grades[tunnel as usize];
             [Grade::Usable, Grade::LastResort]
                 .into_iter()
                 .find_map(|wanted| {
                     let mut candidates = [home, other].into_iter();
-                    candidates.find(|tunnel| grade(*tunnel) >= wanted)
+                    candidates.find(|tunnel| best(*tunnel) >= wanted)
                 })
                 .map_or(Seat::Main, Seat::of)
         };
+        let (short, long) = (seat(Tunnel::Short), seat(Tunnel::Long));
+        let carries = |it: &&Graded<'_>| {
+            let is_used = [short, long].contains(&Seat::of(it.home));
+            is_used && it.grade == best(it.home)
+        };
+        let out = tunnels.iter().filter(|it| !carries(it));
         Self {
-            short: seat(Tunnel::Short),
-            long: seat(Tunnel::Long),
+            short,
+            long,
+            out: out.map(|it| it.device.clone()).collect(),
         }
     }
 
@@ -117,7 +145,14 @@ impl Placement {
         }
     }
 
-    /// Whether each class is in its own tunnel.
+    /// Whether a tunnel carries packets: those of its own class, of the other one or both.
+    #[must_use]
+    pub fn uses(&self, home: Tunnel, device: &InterfaceName) -> bool {
+        let seat = Seat::of(home);
+        (self.short == seat || self.long == seat) && !self.out.contains(device)
+    }
+
+    /// Whether each class is in all its own tunnels.
     #[must_use]
     pub fn is_home(&self) -> bool {
         *self == Self::HOME
@@ -129,25 +164,80 @@ mod tests {
     use super::Grade::{LastResort, Unusable, Usable};
     use super::*;
 
+    fn device(index: usize) -> InterfaceName {
+        format!("wan{index}").try_into().unwrap()
+    }
+
+    fn choose(short: &[Grade], long: &[Grade]) -> Placement {
+        let homes = short.iter().map(|it| (Tunnel::Short, *it));
+        let all: Vec<_> = homes
+            .chain(long.iter().map(|it| (Tunnel::Long, *it)))
+            .collect();
+        let devices: Vec<_> = (0..all.len()).map(device).collect();
+        let graded = all
+            .iter()
+            .zip(&devices)
+            .map(|((home, grade), device)| Graded {
+                home: *home,
+                device,
+                grade: *grade,
+            });
+        Placement::choose(&graded.collect::<Vec<_>>())
+    }
+
+    fn out(indices: &[usize]) -> Vec<InterfaceName> {
+        indices.iter().copied().map(device).collect()
+    }
+
     #[test]
     fn every_pair_of_grades_has_its_placement() {
-        let cases = [
-            ([Usable, Usable], (Seat::Short, Seat::Long)),
-            ([Usable, LastResort], (Seat::Short, Seat::Short)),
-            ([Usable, Unusable], (Seat::Short, Seat::Short)),
-            ([LastResort, Usable], (Seat::Long, Seat::Long)),
-            ([LastResort, LastResort], (Seat::Short, Seat::Long)),
-            ([LastResort, Unusable], (Seat::Short, Seat::Short)),
-            ([Unusable, Usable], (Seat::Long, Seat::Long)),
-            ([Unusable, LastResort], (Seat::Long, Seat::Long)),
-            ([Unusable, Unusable], (Seat::Main, Seat::Main)),
+        let cases: [(_, _, &[usize]); 9] = [
+            ([Usable, Usable], (Seat::Short, Seat::Long), &[]),
+            ([Usable, LastResort], (Seat::Short, Seat::Short), &[1]),
+            ([Usable, Unusable], (Seat::Short, Seat::Short), &[1]),
+            ([LastResort, Usable], (Seat::Long, Seat::Long), &[0]),
+            ([LastResort, LastResort], (Seat::Short, Seat::Long), &[]),
+            ([LastResort, Unusable], (Seat::Short, Seat::Short), &[1]),
+            ([Unusable, Usable], (Seat::Long, Seat::Long), &[0]),
+            ([Unusable, LastResort], (Seat::Long, Seat::Long), &[0]),
+            ([Unusable, Unusable], (Seat::Main, Seat::Main), &[0, 1]),
         ];
-        for (grades, (short, long)) in cases {
+        for ([of_short, of_long], (short, long), unused) in cases {
+            let out = out(unused);
             assert_eq!(
-                Placement::choose(grades),
-                Placement { short, long },
-                "{grades:?}"
+                choose(&[of_short], &[of_long]),
+                Placement { short, long, out },
+                "{of_short:?} {of_long:?}"
             );
         }
+    }
+
+    #[test]
+    fn class_stays_while_one_of_its_tunnels_is_alive_and_leaves_the_others() {
+        let home = choose(&[Usable; 3], &[Usable]);
+        assert!(home.is_home());
+        let two = choose(&[Usable, Unusable, Usable], &[Usable, LastResort]);
+        let expected = Placement {
+            out: out(&[1, 4]),
+            ..Placement::HOME
+        };
+        assert_eq!(two, expected);
+        assert!(two.uses(Tunnel::Short, &device(0)) && !two.uses(Tunnel::Short, &device(1)));
+        let survivors = choose(&[Unusable, LastResort], &[Usable, Unusable, Usable]);
+        assert_eq!((survivors.short, survivors.long), (Seat::Long, Seat::Long));
+        assert_eq!(survivors.out, out(&[0, 1, 3]));
+        // What only just answers again carries where nothing better is left.
+        let last = choose(&[Unusable, LastResort], &[Unusable, Unusable]);
+        assert_eq!((last.short, last.long), (Seat::Short, Seat::Short));
+        assert_eq!(last.out, out(&[0, 2, 3]));
+        let none = choose(&[Unusable; 2], &[Unusable; 2]);
+        assert_eq!((none.short, none.long), (Seat::Main, Seat::Main));
+        assert_eq!(none.out.len(), 4);
+    }
+
+    #[test]
+    fn what_an_agent_without_several_tunnels_has_left_is_read() {
+        let left: Placement = serde_json::from_str(r#"{"short":"long","long":"long"}"#).unwrap();
+        assert_eq!((left.short, left.out.len()), (Seat::Long, 0));
     }
 }

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use splitter_common::flow::Tunnel;
-
 use super::key::ProbeKey;
 use super::measure::Measure;
 use super::wire::{DATAGRAM_BYTES, Datagram, Kind, Nonce, Refusal};
@@ -12,7 +10,7 @@ use super::wire::{DATAGRAM_BYTES, Datagram, Kind, Nonce, Refusal};
 #[derive(Debug, Clone)]
 pub struct Prober {
     key: ProbeKey,
-    tunnel: Tunnel,
+    tunnel: u8,
     nonce: Nonce,
     /// The peer's, as of its last answer. With it in a request the peer can tell a recorded one.
     responder: Nonce,
@@ -21,9 +19,9 @@ pub struct Prober {
 }
 
 impl Prober {
-    /// A prober in the run of the agent that `nonce` stands for.
+    /// A prober of the tunnel with this number in the run of the agent that `nonce` stands for.
     #[must_use]
-    pub fn new(key: ProbeKey, tunnel: Tunnel, nonce: Nonce) -> Self {
+    pub fn new(key: ProbeKey, tunnel: u8, nonce: Nonce) -> Self {
         Self {
             key,
             tunnel,

@@ -1,6 +1,7 @@
 //! What others see of the tunnels' health: metrics, `splitter status`, and the file between.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::machine::Condition;
 use super::placement::Seat;
+use super::tell::in_a_row;
 use super::watch::Evidence;
 use super::wire::Refusal;
 use crate::config::InterfaceName;
@@ -25,7 +27,7 @@ const FRESH: Duration = Duration::from_secs(5);
 pub struct Report {
     /// When it was written, in milliseconds since 1970.
     pub written_unix_ms: u64,
-    /// Both tunnels, the short one first.
+    /// All tunnels, those of the short class first.
     pub tunnels: Vec<TunnelReport>,
     /// Both classes, the short one first.
     pub classes: Vec<ClassReport>,
@@ -41,10 +43,16 @@ pub struct Report {
 /// One tunnel.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TunnelReport {
-    /// `short` or `long`.
+    /// `short` or `long`: the class that it is for.
     pub tunnel: String,
     /// Its device.
     pub device: InterfaceName,
+    /// Its share of the flows of its class, beside the weights of the others.
+    #[serde(default = "lightest")]
+    pub weight: NonZeroU8,
+    /// Whether it carries packets.
+    #[serde(default)]
+    pub in_use: bool,
     /// How it stands.
     pub condition: Condition,
     /// Since when, in milliseconds since 1970.
@@ -76,7 +84,7 @@ pub struct ClassReport {
     pub moves: [u64; Seat::ALL.len()],
 }
 
-/// A class went to another tunnel.
+/// A class went to other tunnels.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Move {
     /// When, in milliseconds since 1970.
@@ -85,10 +93,39 @@ pub struct Move {
     pub class: String,
     /// Where it was.
     pub from: Seat,
-    /// Where it is.
+    /// Where it is; the same where it only left or took up some of the tunnels there.
     pub to: Seat,
+    /// The tunnels that it left, where others there go on.
+    #[serde(default)]
+    pub left: Vec<InterfaceName>,
+    /// The tunnels that it took up beside others.
+    #[serde(default)]
+    pub taken_up: Vec<InterfaceName>,
     /// Why.
     pub reason: String,
+}
+
+impl Move {
+    /// What happened, and why.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let (class, reason) = (&self.class, &self.reason);
+        if self.from != self.to {
+            let (from, to) = (self.from, self.to);
+            return format!("the {class} class goes from {from} to {to}: {reason}");
+        }
+        let part = |verb: &str, devices: &[InterfaceName]| match devices {
+            [] => None,
+            devices => Some(format!("{verb} {}", in_a_row(devices))),
+        };
+        let parts = [part("leaves", &self.left), part("takes up", &self.taken_up)];
+        let parts: Vec<_> = parts.into_iter().flatten().collect();
+        format!("the {class} class {}: {reason}", parts.join(" and "))
+    }
+}
+
+fn lightest() -> NonZeroU8 {
+    NonZeroU8::MIN
 }
 
 impl Report {
@@ -137,7 +174,9 @@ impl SharedReport {
     pub(super) fn moved(&self, moved: Move) {
         let mut report = self.lock();
         let mut classes = report.classes.iter_mut();
-        if let Some(class) = classes.find(|it| it.class == moved.class) {
+        if moved.from != moved.to
+            && let Some(class) = classes.find(|it| it.class == moved.class)
+        {
             class.tunnel = moved.to;
             class.moves[moved.to as usize] += 1;
         }
@@ -194,6 +233,8 @@ mod tests {
                 class: "short".to_owned(),
                 from: Seat::Short,
                 to: Seat::Main,
+                left: Vec::new(),
+                taken_up: Vec::new(),
                 reason: "both are dead".to_owned(),
             });
         }

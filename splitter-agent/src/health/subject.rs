@@ -2,56 +2,61 @@
 
 use std::time::Duration;
 
-use splitter_common::flow::Tunnel;
+use splitter_common::flow::Tunnel as Home;
 
 use super::key::ProbeKey;
 use super::line::Line;
 use super::machine::Timing;
 use super::watch::TunnelWatch;
 use super::wire::Nonce;
-use crate::config::{self, Config, Dscp};
-
-pub(super) fn of_config(config: &Config, tunnel: Tunnel) -> &config::Tunnel {
-    match tunnel {
-        Tunnel::Short => &config.short,
-        Tunnel::Long => &config.long,
-    }
-}
-
-/// The mark that probes bear: that of the tunnel's own class.
-fn mark(config: &Config, tunnel: Tunnel) -> Dscp {
-    match tunnel {
-        Tunnel::Short => config.marks.short,
-        Tunnel::Long => config.marks.long,
-    }
-}
+use crate::config::{Config, Dscp, Health, Tunnel};
 
 /// All that a tunnel is watched by.
-pub(super) fn subject(config: &Config, tunnel: Tunnel) -> impl PartialEq {
-    let of_tunnel = of_config(config, tunnel);
-    (
-        of_tunnel.device.clone(),
-        of_tunnel.gateway,
-        of_tunnel.peer,
-        mark(config, tunnel),
-        config.health.clone(),
-    )
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Subject {
+    /// Its place among all tunnels, by which the peer's answers are told apart.
+    pub(super) number: u8,
+    pub(super) home: Home,
+    pub(super) tunnel: Tunnel,
+    /// The mark that probes bear: that of the tunnel's own class.
+    pub(super) mark: Dscp,
+    pub(super) health: Health,
 }
 
-pub(super) fn line(config: &Config, tunnel: Tunnel, identity: Option<&(ProbeKey, Nonce)>) -> Line {
-    let identity = identity.map(|(key, nonce)| (key, *nonce));
+/// Every tunnel of a configuration.
+pub(super) fn subjects(config: &Config) -> Vec<Subject> {
+    let numbered = (0..).zip(config.tunnels());
+    let subjects = numbered.map(|(number, (home, tunnel))| Subject {
+        number,
+        home,
+        tunnel: Tunnel {
+            // Neither has to do with how it is watched.
+            weight: std::num::NonZeroU8::MIN,
+            rate_mbit: None,
+            ..tunnel.clone()
+        },
+        mark: match home {
+            Home::Short => config.marks.short,
+            Home::Long => config.marks.long,
+        },
+        health: config.health.clone(),
+    });
+    subjects.collect()
+}
+
+pub(super) fn line(subject: Subject, identity: Option<&(ProbeKey, Nonce)>) -> Line {
+    let timing = timing(&subject.health);
     let watch = |prober, has_neighbour| {
-        TunnelWatch::new(timing(config), prober, has_neighbour, false, Duration::ZERO)
+        TunnelWatch::new(timing, prober, has_neighbour, false, Duration::ZERO)
     };
-    let (of_tunnel, mark) = (of_config(config, tunnel), mark(config, tunnel));
-    Line::new(tunnel, of_tunnel, mark, &config.health, identity, watch)
+    Line::new(subject, identity, watch)
 }
 
-pub(super) fn timing(config: &Config) -> Timing {
+pub(super) fn timing(health: &Health) -> Timing {
     Timing {
-        interval: config.health.interval,
-        dead_after: config.health.dead_after,
-        hold_down: config.health.hold_down,
-        max_hold_down: config.health.max_hold_down,
+        interval: health.interval,
+        dead_after: health.dead_after,
+        hold_down: health.hold_down,
+        max_hold_down: health.max_hold_down,
     }
 }

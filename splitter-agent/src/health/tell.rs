@@ -1,5 +1,6 @@
 //! What happens to the tunnels, in words and numbers: for the log, and for the report.
 
+use std::num::NonZeroU8;
 use std::time::Duration;
 
 use splitter_common::flow::Class;
@@ -7,13 +8,14 @@ use splitter_common::flow::Class;
 use super::line::Line;
 use super::machine::{Change, Condition};
 use super::placement::{Placement, Seat};
-use super::report::{ClassReport, TunnelReport, unix_ms};
+use super::report::{ClassReport, Move, TunnelReport, unix_ms};
 use super::socket::SocketError;
 use super::watch::{Evidence, PeerPresence};
+use crate::config::InterfaceName;
 
 pub(super) fn told(line: &mut Line, change: Change) {
     line.last_cause = change.cause;
-    let (tunnel, device) = (line.tunnel.name(), &line.device);
+    let (tunnel, device) = (line.subject.home.name(), &line.device);
     let (from, to) = (change.from.name(), change.to.name());
     let words = format!(
         "{tunnel} tunnel {from} -> {to}: {}",
@@ -51,20 +53,91 @@ pub(super) fn complain(line: &mut Line, error: &SocketError) {
     }
 }
 
-/// Why a class goes from one seat to another: because of the tunnel it leaves, or because of the
-/// one that it can go to.
-pub(super) fn reason(lines: &[Line; 2], from: Seat, to: Seat) -> String {
-    let line = |seat: Seat| seat.tunnel().map(|tunnel| &lines[tunnel as usize]);
-    let stands = |line: &Line| {
-        let condition = line.watch.machine().condition();
-        let cause = line.last_cause.in_words();
-        format!("{} is {}, {cause}", line.device, condition.name())
+/// What has become of a class, if anything has.
+pub(super) fn moved(
+    lines: &[Line],
+    class: Class,
+    before: &Placement,
+    after: &Placement,
+) -> Option<Move> {
+    let (from, to) = (before.of(class), after.of(class));
+    // Where the whole class goes, that says it all.
+    let (left, taken_up) = match from == to {
+        true => (
+            differing(lines, to, |device| {
+                after.out.contains(device) && !before.out.contains(device)
+            }),
+            differing(lines, to, |device| {
+                before.out.contains(device) && !after.out.contains(device)
+            }),
+        ),
+        false => (Vec::new(), Vec::new()),
     };
+    if from == to && left.is_empty() && taken_up.is_empty() {
+        return None;
+    }
+    let reason = match (&left[..], &taken_up[..]) {
+        ([], []) => reason(lines, from, to),
+        (left, taken_up) => {
+            let named = lines
+                .iter()
+                .filter(|line| left.contains(&line.device) || taken_up.contains(&line.device));
+            named.map(stands).collect::<Vec<_>>().join("; ")
+        }
+    };
+    Some(Move {
+        unix_ms: unix_ms(),
+        class: class.name().to_owned(),
+        from,
+        to,
+        left,
+        taken_up,
+        reason,
+    })
+}
+
+/// The tunnels of a seat of which something is true.
+fn differing(
+    lines: &[Line],
+    seat: Seat,
+    is_so: impl Fn(&InterfaceName) -> bool,
+) -> Vec<InterfaceName> {
+    let devices = of_seat(lines, seat).map(|line| &line.device);
+    devices.filter(|it| is_so(it)).cloned().collect()
+}
+
+fn of_seat(lines: &[Line], seat: Seat) -> impl Iterator<Item = &Line> {
+    let is_there = move |line: &&Line| seat.tunnel() == Some(line.subject.home);
+    lines.iter().filter(is_there)
+}
+
+/// Why a class goes from one seat to another: because of the tunnels it leaves, or because of
+/// those that it can go to.
+fn reason(lines: &[Line], from: Seat, to: Seat) -> String {
     let is_dead = |line: &&Line| !line.watch.machine().condition().is_usable();
-    match (line(from).filter(is_dead), line(to)) {
-        (Some(left), _) => stands(left),
-        (None, Some(found)) => stands(found),
-        (None, None) => "no tunnel is alive".to_owned(),
+    let dead: Vec<_> = of_seat(lines, from).filter(is_dead).map(stands).collect();
+    if !dead.is_empty() {
+        return dead.join("; ");
+    }
+    match of_seat(lines, to).find(|line| !is_dead(line)) {
+        Some(found) => stands(found),
+        None => "no tunnel is alive".to_owned(),
+    }
+}
+
+fn stands(line: &Line) -> String {
+    let condition = line.watch.machine().condition();
+    let cause = line.last_cause.in_words();
+    format!("{} is {}, {cause}", line.device, condition.name())
+}
+
+/// Devices as a person lists them.
+pub(crate) fn in_a_row(devices: &[InterfaceName]) -> String {
+    let names: Vec<_> = devices.iter().map(InterfaceName::as_str).collect();
+    match &names[..] {
+        [] => String::new(),
+        [only] => (*only).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
     }
 }
 
@@ -76,13 +149,21 @@ pub(super) fn class_report(class: Class) -> ClassReport {
     }
 }
 
-pub(super) fn tunnel_report(line: &Line, presence: PeerPresence, now: Duration) -> TunnelReport {
+pub(super) fn tunnel_report(
+    line: &Line,
+    weight: NonZeroU8,
+    in_use: bool,
+    presence: PeerPresence,
+    now: Duration,
+) -> TunnelReport {
     let machine = line.watch.machine();
     let measure = line.watch.prober().map(|prober| prober.measure());
     let since = now.saturating_sub(machine.since()).as_millis();
     TunnelReport {
-        tunnel: line.tunnel.name().to_owned(),
+        tunnel: line.subject.home.name().to_owned(),
         device: line.device.clone(),
+        weight,
+        in_use,
         condition: machine.condition(),
         since_unix_ms: unix_ms().saturating_sub(u64::try_from(since).unwrap_or(u64::MAX)),
         evidence: line.watch.evidence(presence, now),

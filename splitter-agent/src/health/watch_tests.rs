@@ -2,8 +2,6 @@
 
 use std::net::IpAddr;
 
-use splitter_common::flow::Tunnel;
-
 use super::super::key::ProbeKey;
 use super::super::machine::Condition;
 use super::super::responder::Responder;
@@ -41,7 +39,7 @@ enum Peer {
 
 impl World {
     fn new(has_peer: bool, has_neighbour: bool) -> Self {
-        let prober = Prober::new(ProbeKey::of(1), Tunnel::Long, Nonce(1));
+        let prober = Prober::new(ProbeKey::of(1), 1, Nonce(1));
         let prober = has_peer.then_some(prober);
         let mut watch = TunnelWatch::new(TIMING, prober, has_neighbour, false, ms(0));
         watch.link(LinkState::Up(3), ms(0));

@@ -15,9 +15,8 @@
 //!
 //! Numbers are big-endian.
 
-use splitter_common::flow::Tunnel;
-
 use super::key::{CODE_BYTES, ProbeKey};
+use crate::config::MAX_TUNNELS;
 
 /// The length of every datagram.
 pub const DATAGRAM_BYTES: usize = HEAD_BYTES + CODE_BYTES;
@@ -53,7 +52,7 @@ pub(super) enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Datagram {
     pub(super) kind: Kind,
-    pub(super) tunnel: Tunnel,
+    pub(super) tunnel: u8,
     pub(super) prober: Nonce,
     pub(super) responder: Nonce,
     pub(super) sequence: u64,
@@ -111,7 +110,7 @@ impl Datagram {
             Kind::Request => REQUEST,
             Kind::Reply => REPLY,
         };
-        head[5] = self.tunnel as u8;
+        head[5] = self.tunnel;
         head[8..16].copy_from_slice(&self.prober.0.to_be_bytes());
         head[16..24].copy_from_slice(&self.responder.0.to_be_bytes());
         head[24..32].copy_from_slice(&self.sequence.to_be_bytes());
@@ -148,7 +147,7 @@ impl Datagram {
                 REPLY => Kind::Reply,
                 _ => return None,
             },
-            tunnel: Tunnel::ALL.into_iter().find(|it| *it as u8 == head[5])?,
+            tunnel: Some(head[5]).filter(|it| usize::from(*it) < 2 * MAX_TUNNELS)?,
             prober: Nonce(number(8)?),
             responder: Nonce(number(16)?),
             sequence: number(24)?,
@@ -163,10 +162,10 @@ mod tests {
     use super::*;
 
     fn datagram() -> impl Strategy<Value = Datagram> {
-        (any::<bool>(), any::<bool>(), any::<[u64; 3]>()).prop_map(|(request, short, numbers)| {
+        (any::<bool>(), 0..32_u8, any::<[u64; 3]>()).prop_map(|(request, tunnel, numbers)| {
             Datagram {
                 kind: if request { Kind::Request } else { Kind::Reply },
-                tunnel: if short { Tunnel::Short } else { Tunnel::Long },
+                tunnel,
                 prober: Nonce(numbers[0]),
                 responder: Nonce(numbers[1]),
                 sequence: numbers[2],
@@ -212,7 +211,7 @@ mod tests {
         let key = ProbeKey::of(1);
         let datagram = Datagram {
             kind: Kind::Request,
-            tunnel: Tunnel::Short,
+            tunnel: 0,
             prober: Nonce(1),
             responder: Nonce::UNKNOWN,
             sequence: 1,
@@ -221,7 +220,7 @@ mod tests {
         let open = |bytes: &[u8]| Datagram::open(bytes, &key);
         assert_eq!(open(&sealed[..DATAGRAM_BYTES - 1]), Err(Refusal::Malformed));
         assert_eq!(open(&[&sealed[..], &[0]].concat()), Err(Refusal::Malformed));
-        for (at, value) in [(3, 2), (4, 3), (5, 2), (6, 1), (7, 1)] {
+        for (at, value) in [(3, 2), (4, 3), (5, 32), (6, 1), (7, 1)] {
             let mut bytes = sealed;
             bytes[at] = value;
             assert_eq!(open(&bytes), Err(Refusal::Malformed), "byte {at}");

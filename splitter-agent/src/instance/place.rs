@@ -41,7 +41,7 @@ impl Instance {
     pub async fn place(
         &self,
         _lock: &Lock,
-        placement: Placement,
+        placement: &Placement,
     ) -> Result<routes::Plan, InstanceError> {
         let _changing = self.changing.lock().await;
         self.place_now(placement).await
@@ -52,7 +52,7 @@ impl Instance {
     pub(crate) async fn place_in_force(
         in_force: &watch::Receiver<Arc<Self>>,
         _lock: &Lock,
-        placement: Placement,
+        placement: &Placement,
     ) -> Result<routes::Plan, InstanceError> {
         let changing = Arc::clone(&in_force.borrow().changing);
         let _changing = changing.lock().await;
@@ -60,10 +60,10 @@ impl Instance {
         instance.place_now(placement).await
     }
 
-    async fn place_now(&self, placement: Placement) -> Result<routes::Plan, InstanceError> {
+    async fn place_now(&self, placement: &Placement) -> Result<routes::Plan, InstanceError> {
         let plan = routes::plan_move(&self.netlink, &self.config, placement).await?;
         let applied = plan.apply(&self.netlink).await.map_err(Box::new)?;
-        *self.placed() = Some(placement);
+        *self.placed() = Some(placement.clone());
         if let Err(error) = self.tell_usable(placement).await {
             tracing::warn!(%error, "moved, but long flows may be placed in a dead tunnel's stead");
         }
@@ -81,7 +81,7 @@ impl Instance {
     }
 
     /// Where both tunnels carry both classes, the programs choose among those that are alive.
-    async fn tell_usable(&self, placement: Placement) -> Result<(), InstanceError> {
+    async fn tell_usable(&self, placement: &Placement) -> Result<(), InstanceError> {
         let Some(mut dataplane) = self.open()?.filter(|_| self.config.is_shared()) else {
             return Ok(());
         };
@@ -95,14 +95,20 @@ impl Instance {
         if !self.config.health.enabled {
             return Placement::HOME;
         }
-        let remembered = || state.map(|state| state.placement);
-        self.placed().or_else(remembered).unwrap_or_default()
+        let remembered = || state.map(|state| state.placement.clone());
+        self.placed()
+            .clone()
+            .or_else(remembered)
+            .unwrap_or_default()
     }
 
-    fn remember(&self, placement: Placement) -> Result<(), InstanceError> {
+    fn remember(&self, placement: &Placement) -> Result<(), InstanceError> {
         let directory = self.config.instance_dir();
         match State::read(&directory)? {
-            Some(state) => State { placement, ..state }.write(&directory),
+            Some(state) => {
+                let placement = placement.clone();
+                State { placement, ..state }.write(&directory)
+            }
             None => Ok(()),
         }
     }

@@ -4,7 +4,7 @@ use splitter_common::config::{Config as Policy, Marking, Protocols, TunnelUse, U
 use splitter_common::drain::ServiceTime;
 use splitter_common::dscp::Dscp;
 
-use crate::config::{Config, Protocol, ThresholdUnit, TunnelPolicy};
+use crate::config::{Config, Protocol, ThresholdUnit, TunnelPolicy, Tunnels};
 
 /// IPv4 and TCP headers without options; what an MTU leaves is a full segment.
 const HEADER_BYTES: u32 = 40;
@@ -21,9 +21,7 @@ pub fn policy_settings(config: &Config, lan_mtu: u32, exact_match: bool, usable:
         ThresholdUnit::Packets => Unit::PACKETS,
         ThresholdUnit::Bytes => Unit::BYTES,
     };
-    let [short_rate, long_rate] = config
-        .tunnels()
-        .map(|tunnel| config.bits_per_second(tunnel).unwrap_or(0));
+    let (short_rate, long_rate) = known_rates(config);
     let (tunnel_use, short_percent) = match config.policy {
         TunnelPolicy::Dedicated => (TunnelUse::DEDICATED, CAUTIOUS_PERCENT),
         // What leaves is what the agent's own shaper lets out.
@@ -60,6 +58,26 @@ pub fn policy_settings(config: &Config, lan_mtu: u32, exact_match: bool, usable:
     }
 }
 
+/// What the model of the queues goes by, in bits per second; 0 for what is not known.
+///
+/// One queue stands for all tunnels of a class, since the border does not know which of them the
+/// kernel's hash takes. Fed with all packets of the short class and drained at the slowest rate it
+/// is never emptier than any of its tunnels, so that what it says has left has left. How full the
+/// tunnel is that a flow will come to nobody knows; and beside a queue that may be fuller than any
+/// of the real ones, one for the long class would draw flows there. So it has no rate then.
+fn known_rates(config: &Config) -> (u64, u64) {
+    // A rate that is not known is less than any.
+    let slowest = |of: &Tunnels| {
+        of.iter()
+            .map(|it| config.bits_per_second(it))
+            .min()
+            .flatten()
+    };
+    let singles = config.short.only().zip(config.long.only());
+    let long = singles.and_then(|(_, long)| config.bits_per_second(long));
+    (slowest(&config.short).unwrap_or(0), long.unwrap_or(0))
+}
+
 fn protocols(list: &[Protocol]) -> Protocols {
     list.iter().fold(Protocols::NONE, |set, protocol| {
         set.with(match protocol {
@@ -72,16 +90,41 @@ fn protocols(list: &[Protocol]) -> Protocols {
 }
 
 /// What a shared tunnel's shaper does that the model does not see, with 1,500 bytes a packet: one
-/// of the long class that is just leaving the slower tunnel, and a burst of two from the other.
+/// of the long class that is just leaving the slowest tunnel, and a burst of two from another.
 fn shaper_slack_ns(config: &Config) -> u64 {
     const BITS: u64 = 3 * 1_514 * 8;
-    let rates = config.tunnels().map(|it| config.bits_per_second(it));
-    match rates.into_iter().flatten().min() {
-        Some(slower) if config.is_shared() => BITS * 1_000_000_000 / slower.max(1),
+    let rates = config
+        .tunnels()
+        .filter_map(|(_, it)| config.bits_per_second(it));
+    match rates.min() {
+        Some(slowest) if config.is_shared() => BITS * 1_000_000_000 / slowest.max(1),
         _ => 0,
     }
 }
 
 fn nanoseconds(duration: std::time::Duration) -> u64 {
     duration.as_nanos().try_into().unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rates(short: &str, long: &str) -> (u64, u64) {
+        let text = format!("lan = 'eth0'\n[short]\n{short}\n[long]\n{long}\n");
+        known_rates(&Config::parse(&text, "test").unwrap())
+    }
+
+    #[test]
+    fn of_several_tunnels_only_what_keeps_flows_in_order_is_taken_for_granted() {
+        let short = "device = 'a'\nrate_mbit = 100";
+        let shorts = "tunnels = [{device = 'a', rate_mbit = 300}, {device = 'b', rate_mbit = 100}]";
+        let long = "device = 'c'\nrate_mbit = 50";
+        let longs = "tunnels = [{device = 'c', rate_mbit = 50}, {device = 'd', rate_mbit = 50}]";
+        assert_eq!(rates(short, long), (100_000_000, 50_000_000));
+        assert_eq!(rates(shorts, long), (100_000_000, 0));
+        assert_eq!(rates(short, longs), (100_000_000, 0));
+        let one_unknown = "tunnels = [{device = 'a', rate_mbit = 300}, {device = 'b'}]";
+        assert_eq!(rates(one_unknown, long), (0, 0));
+    }
 }

@@ -1,11 +1,12 @@
-//! What is known of the tunnels' health. Where nothing watches them there are no samples but zeros.
+//! What is known of the tunnels' health. Where nothing watches them there are no samples of single
+//! tunnels.
 
 use std::fmt;
 
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
-use splitter_common::flow::{Class, Tunnel};
+use splitter_common::flow::Class;
 
-use super::{SplitterCollector, counters_by, gauges};
+use super::{SplitterCollector, counters_by};
 use crate::health::{Placement, Refusal, Report, Seat, TunnelReport};
 
 impl SplitterCollector {
@@ -16,20 +17,34 @@ impl SplitterCollector {
     ) -> fmt::Result {
         type Of<T> = fn(&TunnelReport) -> T;
         let families = &self.families;
-        let tunnels = Tunnel::ALL.map(|tunnel| {
-            let known = report.tunnels.iter().find(|it| it.tunnel == tunnel.name());
-            (tunnel.name(), known)
-        });
-        let counts = |of: Of<u64>| tunnels.map(|(name, it)| (name, it.map_or(0, of)));
-        let up = |it: &TunnelReport| u64::from(it.condition.is_usable());
-        gauges(encoder, &families.tunnel_up, "tunnel", counts(up))?;
+        let labels = |it: &TunnelReport| {
+            let (tunnel, device) = (it.tunnel.clone(), it.device.to_string());
+            [("tunnel", tunnel), ("device", device)]
+        };
+        let states: [(_, Of<bool>); 2] = [
+            (&families.tunnel_up, |it| it.condition.is_usable()),
+            (&families.tunnel_in_use, |it| it.in_use),
+        ];
+        for (family, of) in states {
+            let mut family = family.encode(encoder)?;
+            for tunnel in &report.tunnels {
+                family
+                    .encode_family(&labels(tunnel))?
+                    .encode_gauge(&u64::from(of(tunnel)))?;
+            }
+        }
         let totals: [(_, Of<u64>); 3] = [
             (&families.tunnel_downs, |it| it.downs),
             (&families.probes_sent, |it| it.probes_sent),
             (&families.probes_lost, |it| it.probes_lost),
         ];
         for (family, of) in totals {
-            counters_by(encoder, family, "tunnel", counts(of))?;
+            let mut family = family.encode(encoder)?;
+            for tunnel in &report.tunnels {
+                family
+                    .encode_family(&labels(tunnel))?
+                    .encode_counter::<NoLabelSet, _, u64>(&of(tunnel), None)?;
+            }
         }
         let measures: [(_, Of<Option<f64>>); 3] = [
             (&families.loss, |it| it.loss),
@@ -38,11 +53,11 @@ impl SplitterCollector {
         ];
         for (family, of) in measures {
             let mut family = family.encode(encoder)?;
-            for (name, known) in tunnels {
+            for tunnel in &report.tunnels {
                 // What was not measured is no number: 0 would be a good value.
-                let value = known.and_then(of).unwrap_or(f64::NAN);
+                let value = of(tunnel).unwrap_or(f64::NAN);
                 family
-                    .encode_family(&[("tunnel", name)])?
+                    .encode_family(&labels(tunnel))?
                     .encode_gauge(&value)?;
             }
         }

@@ -4,8 +4,9 @@ use std::fmt;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use splitter_common::flow::{Class, Tunnel};
+use splitter_common::flow::Class;
 
+use crate::config::InterfaceName;
 use crate::health::{Condition, Report, Seat, SharedReport};
 use crate::instance::State;
 
@@ -14,8 +15,8 @@ use crate::instance::State;
 /// Given to [`Observer::with_health`](super::Observer::with_health); without it every tunnel shows
 /// as [not probed](Health::NotProbed).
 pub trait HealthSource: fmt::Debug + Send + Sync + 'static {
-    /// What is known of a tunnel now. Must not block.
-    fn health(&self, tunnel: Tunnel) -> TunnelHealth;
+    /// What is known of the tunnel on a device now. Must not block.
+    fn health(&self, device: &InterfaceName) -> TunnelHealth;
 
     /// Where the packets of a class go now, if that is known. Must not block.
     fn seat(&self, class: Class) -> Option<Seat>;
@@ -26,6 +27,8 @@ pub trait HealthSource: fmt::Debug + Send + Sync + 'static {
 pub struct TunnelHealth {
     /// Whether it carries traffic.
     pub health: Health,
+    /// Whether packets of a class are sent over it; `None` where nobody asks.
+    pub in_use: Option<bool>,
     /// Share of probes that were lost of late.
     pub loss_ratio: Option<f64>,
     /// Time there and back.
@@ -69,8 +72,8 @@ impl Health {
 }
 
 impl HealthSource for SharedReport {
-    fn health(&self, tunnel: Tunnel) -> TunnelHealth {
-        of(&self.snapshot(), tunnel)
+    fn health(&self, device: &InterfaceName) -> TunnelHealth {
+        of(&self.snapshot(), device)
     }
 
     fn seat(&self, class: Class) -> Option<Seat> {
@@ -91,9 +94,9 @@ impl WrittenReport {
 }
 
 impl HealthSource for WrittenReport {
-    fn health(&self, tunnel: Tunnel) -> TunnelHealth {
+    fn health(&self, device: &InterfaceName) -> TunnelHealth {
         let report = Report::read(&self.0).filter(Report::is_fresh);
-        report.map_or_else(TunnelHealth::default, |report| of(&report, tunnel))
+        report.map_or_else(TunnelHealth::default, |report| of(&report, device))
     }
 
     /// While nobody watches, where it was left.
@@ -110,9 +113,9 @@ fn seat_of(report: &Report, class: Class) -> Option<Seat> {
     Some(found.tunnel)
 }
 
-fn of(report: &Report, tunnel: Tunnel) -> TunnelHealth {
+fn of(report: &Report, device: &InterfaceName) -> TunnelHealth {
     let mut tunnels = report.tunnels.iter();
-    let Some(found) = tunnels.find(|it| it.tunnel == tunnel.name()) else {
+    let Some(found) = tunnels.find(|it| it.device == *device) else {
         return TunnelHealth::default();
     };
     TunnelHealth {
@@ -122,6 +125,7 @@ fn of(report: &Report, tunnel: Tunnel) -> TunnelHealth {
             Condition::Down => Health::Dead,
             Condition::Returning => Health::Returning,
         },
+        in_use: Some(found.in_use),
         loss_ratio: found.loss,
         rtt_s: found.round_trip_s,
         jitter_s: found.jitter_s,

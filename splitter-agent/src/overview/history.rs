@@ -19,8 +19,8 @@ pub(super) struct Totals {
     /// The program that counts: another one has counters of its own.
     pub(super) program_id: u32,
     pub(super) counters: Counters,
-    /// By tunnel; `None` where there is no such device.
-    pub(super) devices: [Option<DeviceTraffic>; 2],
+    /// By tunnel, in the order of the configuration; `None` where there is no such device.
+    pub(super) devices: Vec<Option<DeviceTraffic>>,
 }
 
 impl Totals {
@@ -106,7 +106,7 @@ mod tests {
             at_ns: at_ms * 1_000_000,
             program_id,
             counters: Counters::ZERO,
-            devices: [None; 2],
+            devices: vec![None; 2],
         }
     }
 

@@ -7,17 +7,17 @@ use thiserror::Error;
 
 use super::flows::{Collector, Earlier};
 use super::history::{History, Totals};
-use super::{Flow, Found, HealthSource, LinkState, Overview, Selection, TunnelHealth};
+use super::{Flow, Found, FoundTunnel, HealthSource, LinkState, Overview, Selection, TunnelHealth};
 use crate::clock::monotonic_ns;
 use crate::config::{Config, Family};
 use crate::flows::{self, Census};
 use crate::health::{Placement, Seat};
 use crate::instance::attached_among;
 use crate::kernel::{Dataplane, KernelError};
-use crate::netlink::{Interfaces, Netlink, NetlinkError};
+use crate::netlink::{DeviceTraffic, Interfaces, Netlink, NetlinkError};
 
 use splitter_common::counters::Counters;
-use splitter_common::flow::{Class, Tunnel};
+use splitter_common::flow::Class;
 
 /// Looks again and again, and remembers what rates are computed from.
 #[derive(Debug)]
@@ -75,7 +75,10 @@ impl Observer {
 
     /// Goes by another configuration of the same instance from now on.
     pub fn go_by(&mut self, config: &Config) {
-        let devices = |of: &Config| [of.short.device.clone(), of.long.device.clone()];
+        let devices = |of: &Config| {
+            let devices = of.tunnels().map(|(_, tunnel)| tunnel.device.clone());
+            devices.collect::<Vec<_>>()
+        };
         if devices(config) != devices(&self.config) {
             // Other devices have counted otherwise.
             self.history = History::default();
@@ -121,13 +124,17 @@ impl Observer {
             attached: attached_among(&interfaces, &self.config, tables.program_id),
             census: tables.census,
             capacities: tables.capacities,
-            links: self
+            tunnels: self
+                .config
                 .tunnels()
-                .map(|tunnel| LinkState::of(interfaces.named(&tunnel.device).ok())),
-            health: Tunnel::ALL.map(|tunnel| match &self.health {
-                Some(source) => source.health(tunnel),
-                None => TunnelHealth::default(),
-            }),
+                .map(|(_, tunnel)| FoundTunnel {
+                    link: LinkState::of(interfaces.named(&tunnel.device).ok()),
+                    health: match &self.health {
+                        Some(source) => source.health(&tunnel.device),
+                        None => TunnelHealth::default(),
+                    },
+                })
+                .collect(),
             seats: Class::ALL.map(|class| self.seat(class)),
             flows_matching: tables.matching,
             flows: tables.flows,
@@ -163,13 +170,10 @@ impl Observer {
         }
     }
 
-    fn tunnels(&self) -> [&crate::config::Tunnel; 2] {
-        [&self.config.short, &self.config.long]
-    }
-
-    fn devices(&self, interfaces: &Interfaces) -> [Option<crate::netlink::DeviceTraffic>; 2] {
-        self.tunnels()
-            .map(|tunnel| interfaces.named(&tunnel.device).ok()?.traffic)
+    fn devices(&self, interfaces: &Interfaces) -> Vec<Option<DeviceTraffic>> {
+        let tunnels = self.config.tunnels();
+        let traffic = tunnels.map(|(_, tunnel)| interfaces.named(&tunnel.device).ok()?.traffic);
+        traffic.collect()
     }
 }
 

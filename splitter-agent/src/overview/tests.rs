@@ -21,8 +21,12 @@ fn found() -> Found {
             entries_v6: 0,
         },
         capacities: [(Family::V4, 20), (Family::V6, 20)],
-        links: [LinkState::Up, LinkState::NoCarrier],
-        health: [TunnelHealth::default(); 2],
+        tunnels: [LinkState::Up, LinkState::NoCarrier]
+            .map(|link| FoundTunnel {
+                link,
+                health: TunnelHealth::default(),
+            })
+            .into(),
         seats: [Some(Seat::Main), None],
         flows_matching: 5,
         flows: Vec::new(),
@@ -45,7 +49,7 @@ fn totals(at_ms: u64, packets: u64, sent_bytes: u64) -> Totals {
         at_ns: at_ms * 1_000_000,
         program_id: 7,
         counters,
-        devices: [Some(device), None],
+        devices: vec![Some(device), None],
     }
 }
 

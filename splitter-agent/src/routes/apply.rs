@@ -152,7 +152,7 @@ async fn carry_out(netlink: &Netlink, action: &Action) -> Result<(), NetlinkErro
     }
 }
 
-/// In one step, so that no packet finds neither. Only where one has a next hop and the other one
+/// In one step, so that no packet finds neither. Only where one has next hops and the other one
 /// has none does IPv6 put the new one beside the old one, which then has to go.
 async fn replace(netlink: &Netlink, from: &Route, to: &Route) -> Result<(), NetlinkError> {
     let message = RouteNetlinkMessage::NewRoute(to.message());
@@ -160,7 +160,7 @@ async fn replace(netlink: &Netlink, from: &Route, to: &Route) -> Result<(), Netl
     netlink
         .change(&format!("replace {from} with {to}"), message, flags)
         .await?;
-    if from.gateway.is_some() == to.gateway.is_some() {
+    if from.destination.addr().is_ipv4() || from.has_gateways() == to.has_gateways() {
         return Ok(());
     }
     remove(netlink, &Item::Route(from.clone())).await

@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::IpNet;
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteNextHop, RouteProtocol,
+    RouteScope, RouteType,
 };
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use rtnetlink::packet_core::{DefaultNla, Nla as _};
@@ -73,13 +74,22 @@ pub struct Route {
     pub destination: IpNet,
     /// The table that it is in.
     pub table: u32,
-    /// The next hop, if the device is not point-to-point.
+    /// Where packets go; over several, flows are spread by weight.
+    pub next_hops: Vec<NextHop>,
+}
+
+/// One way that a route leads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NextHop {
+    /// Its address, if the device is not point-to-point.
     pub gateway: Option<IpAddr>,
     /// The device that packets leave by.
     pub device: String,
     /// The number of that device.
     #[serde(skip)]
     pub device_index: u32,
+    /// Its share beside the weights of the others, 1 to 256 for the kernel. 1 where it is alone.
+    pub weight: u16,
 }
 
 impl Rule {
@@ -178,6 +188,11 @@ impl PartialRule {
 }
 
 impl Route {
+    /// Whether every way has a next hop: IPv6 keeps such routes apart from others.
+    pub(super) fn has_gateways(&self) -> bool {
+        self.next_hops.iter().all(|hop| hop.gateway.is_some())
+    }
+
     /// Whether only one of the two can stand in the kernel's table.
     pub(super) fn is_in_the_place_of(&self, other: &Self) -> bool {
         (self.table, self.destination) == (other.table, other.destination)
@@ -191,8 +206,9 @@ impl Route {
         header.destination_prefix_length = self.destination.prefix_len();
         header.protocol = RouteProtocol::from(PROTOCOL);
         header.kind = RouteType::Unicast;
-        header.scope = match (self.gateway, &self.destination) {
-            (None, IpNet::V4(_)) => RouteScope::Link,
+        let has_gateway = self.next_hops.iter().any(|hop| hop.gateway.is_some());
+        header.scope = match (has_gateway, &self.destination) {
+            (false, IpNet::V4(_)) => RouteScope::Link,
             _ => RouteScope::Universe,
         };
         let (in_header, table) = header_table(self.table);
@@ -203,14 +219,18 @@ impl Route {
                 .attributes
                 .push(RouteAttribute::Destination(address));
         }
-        message
-            .attributes
-            .push(RouteAttribute::Oif(self.device_index));
         message.attributes.extend(table.map(RouteAttribute::Table));
-        message.attributes.extend(
-            self.gateway
-                .map(|gateway| RouteAttribute::Gateway(gateway.into())),
-        );
+        match &self.next_hops[..] {
+            [only] => {
+                let device = RouteAttribute::Oif(only.device_index);
+                message.attributes.push(device);
+                message.attributes.extend(only.gateway_attribute());
+            }
+            several => {
+                let hops = several.iter().map(NextHop::message).collect();
+                message.attributes.push(RouteAttribute::MultiPath(hops));
+            }
+        }
         message
     }
 
@@ -225,14 +245,19 @@ impl Route {
             return None;
         }
         let (mut address, mut gateway, mut device_index) = (None, None, None);
+        let mut next_hops = Vec::new();
         for attribute in &message.attributes {
             match attribute {
                 RouteAttribute::Destination(destination) => address = ip(destination),
                 RouteAttribute::Gateway(hop) => gateway = Some(ip(hop)?),
                 RouteAttribute::Oif(index) => device_index = Some(*index),
-                RouteAttribute::MultiPath(_) | RouteAttribute::Via(_) | RouteAttribute::NhId(_) => {
-                    return None;
+                RouteAttribute::MultiPath(hops) => {
+                    let hops = hops
+                        .iter()
+                        .map(|hop| NextHop::from_message(hop, interfaces));
+                    next_hops = hops.collect::<Option<_>>()?;
                 }
+                RouteAttribute::Via(_) | RouteAttribute::NhId(_) => return None,
                 _ => {}
             }
         }
@@ -241,15 +266,58 @@ impl Route {
             Family::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
         let address = address.unwrap_or(unspecified);
-        let device_index = device_index?;
+        if next_hops.is_empty() {
+            next_hops.push(NextHop {
+                gateway,
+                device: name_of(device_index?, interfaces),
+                device_index: device_index?,
+                weight: 1,
+            });
+        }
         Some(Self {
             destination: IpNet::new(address, header.destination_prefix_length).ok()?,
             table: table_of(message),
-            gateway,
-            device: interfaces.name_of(device_index).unwrap_or("?").to_owned(),
-            device_index,
+            next_hops,
         })
     }
+}
+
+impl NextHop {
+    fn message(&self) -> RouteNextHop {
+        let mut message = RouteNextHop::default();
+        // The kernel counts from 0.
+        message.hops = u8::try_from(self.weight.saturating_sub(1)).unwrap_or(u8::MAX);
+        message.interface_index = self.device_index;
+        message.attributes.extend(self.gateway_attribute());
+        message
+    }
+
+    fn from_message(message: &RouteNextHop, interfaces: &Interfaces) -> Option<Self> {
+        let mut gateway = None;
+        for attribute in &message.attributes {
+            match attribute {
+                RouteAttribute::Gateway(address) => gateway = Some(ip(address)?),
+                RouteAttribute::Via(_) | RouteAttribute::Encap(_) => return None,
+                _ => {}
+            }
+        }
+        let device_index = message.interface_index;
+        Some(Self {
+            gateway,
+            device: name_of(device_index, interfaces),
+            device_index,
+            weight: u16::from(message.hops) + 1,
+        })
+    }
+
+    fn gateway_attribute(&self) -> Option<RouteAttribute> {
+        let gateway = self.gateway?;
+        Some(RouteAttribute::Gateway(gateway.into()))
+    }
+}
+
+fn name_of(device_index: u32, interfaces: &Interfaces) -> String {
+    interfaces.name_of(device_index).unwrap_or("?").to_owned()
 }
 
 /// The table of a route message.
@@ -336,14 +404,29 @@ impl fmt::Display for Route {
             0 => f.write_str(" route default")?,
             _ => write!(f, " route {}", self.destination)?,
         }
+        match &self.next_hops[..] {
+            [only] => {
+                only.fmt(f)?;
+                write!(f, " table {} proto {PROTOCOL}", self.table)
+            }
+            // `ip` takes them after all else.
+            several => {
+                write!(f, " table {} proto {PROTOCOL}", self.table)?;
+                for hop in several {
+                    write!(f, " nexthop{hop} weight {}", hop.weight)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl fmt::Display for NextHop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(gateway) = self.gateway {
             write!(f, " via {gateway}")?;
         }
-        write!(
-            f,
-            " dev {} table {} proto {PROTOCOL}",
-            self.device, self.table
-        )
+        write!(f, " dev {}", self.device)
     }
 }
 

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::conflict::{self, Conflict};
 use super::item::{Item, Route};
+use super::spread::hindrances;
 use super::{Footprint, matching, snapshot, wanted};
 use crate::config::{Config, DscpMatch, InvalidValue};
 use crate::health::Placement;
@@ -17,10 +18,13 @@ pub struct Plan {
     /// How rules match the mark: `dscp` or `tos`.
     #[serde(rename = "match")]
     pub matching: DscpMatch,
-    /// Which tunnel's next hops the routes of each class have.
+    /// Which tunnels the routes of each class lead to.
     pub placement: Placement,
     /// Every step, and what stays.
     pub actions: Vec<Action>,
+    /// What keeps flows from being spread over the tunnels of a class, and what to do. It is left
+    /// to the operator: these are settings of the whole system.
+    pub notes: Vec<String>,
 }
 
 /// One step of a plan.
@@ -81,7 +85,7 @@ pub async fn plan(
     config: &Config,
     previous: Option<&Footprint>,
 ) -> Result<Plan, PlanError> {
-    plan_placed(netlink, config, Placement::HOME, previous.as_slice()).await
+    plan_placed(netlink, config, &Placement::HOME, previous.as_slice()).await
 }
 
 /// Compares what `config` wants with what the kernel has, the classes placed so. Changes nothing.
@@ -94,7 +98,7 @@ pub async fn plan(
 pub async fn plan_placed(
     netlink: &Netlink,
     config: &Config,
-    placement: Placement,
+    placement: &Placement,
     previous: &[&Footprint],
 ) -> Result<Plan, PlanError> {
     let interfaces = netlink.interfaces().await?;
@@ -112,8 +116,9 @@ pub async fn plan_placed(
     }
     Ok(Plan {
         matching: matching.into(),
-        placement,
+        placement: placement.clone(),
         actions: difference(wanted, found.ours),
+        notes: notes(config),
     })
 }
 
@@ -126,7 +131,7 @@ pub async fn plan_placed(
 pub async fn plan_move(
     netlink: &Netlink,
     config: &Config,
-    placement: Placement,
+    placement: &Placement,
 ) -> Result<Plan, PlanError> {
     let interfaces = netlink.interfaces().await?;
     let wanted = wanted::all_routes(config, placement, &interfaces)?;
@@ -135,9 +140,19 @@ pub async fn plan_move(
     let routes = found.filter(|item| matches!(item, Item::Route(_)));
     Ok(Plan {
         matching: config.marks.matching,
-        placement,
+        placement: placement.clone(),
         actions: difference(wanted, routes.collect()),
+        notes: Vec::new(),
     })
+}
+
+fn notes(config: &Config) -> Vec<String> {
+    // A shadow spreads nothing.
+    if config.shadow {
+        return Vec::new();
+    }
+    let hindrances = hindrances(config);
+    hindrances.iter().map(ToString::to_string).collect()
 }
 
 /// Rules go before the routes that they use, and what is stale goes before what takes its place,

@@ -20,11 +20,12 @@ pub(super) struct Question {
 }
 
 /// The route that the kernel found for it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Answer {
     pub(super) table: u32,
     pub(super) prefix_length: u8,
-    pub(super) device: Option<u32>,
+    /// More than one where it spreads flows.
+    pub(super) devices: Vec<u32>,
 }
 
 /// Asks for the route of a forwarded packet, with the table and prefix that it was found by.
@@ -60,18 +61,20 @@ pub(super) async fn ask(netlink: &Netlink, question: Question) -> Result<Answer,
         RouteNetlinkMessage::NewRoute(route) => Ok(Answer {
             table: table_of(&route),
             prefix_length: route.header.destination_prefix_length,
-            device: route
-                .attributes
-                .iter()
-                .find_map(|attribute| match attribute {
-                    RouteAttribute::Oif(index) => Some(*index),
-                    _ => None,
-                }),
+            devices: route.attributes.iter().flat_map(devices).collect(),
         }),
         _ => Err(NetlinkError::Unexpected {
             request,
             what: "not a route",
         }),
+    }
+}
+
+fn devices(attribute: &RouteAttribute) -> Vec<u32> {
+    match attribute {
+        RouteAttribute::Oif(index) => vec![*index],
+        RouteAttribute::MultiPath(hops) => hops.iter().map(|hop| hop.interface_index).collect(),
+        _ => Vec::new(),
     }
 }
 

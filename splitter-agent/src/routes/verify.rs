@@ -10,9 +10,9 @@ use serde::Serialize;
 use super::apply::Applied;
 use super::plan::{Plan, PlanError, plan_placed};
 use super::probe::{Answer, Question, ask, candidates, inside};
-use super::wanted::{destinations, longest_destination, tunnel_of};
+use super::wanted::{destinations, longest_destination, tunnels_of};
 use crate::config::{Config, Dscp, Family, InterfaceName, Tunnel};
-use crate::health::Placement;
+use crate::health::{Placement, in_a_row};
 use crate::netlink::{Address, Interface, Interfaces, Netlink, NetlinkError, NoSuchInterface};
 
 const TABLE_MAIN: u32 = RouteHeader::RT_TABLE_MAIN as u32;
@@ -38,8 +38,8 @@ pub struct Probe {
     pub destination: IpAddr,
     /// Its mark.
     pub dscp: Dscp,
-    /// The device that it leaves by.
-    pub device: InterfaceName,
+    /// The devices that it may leave by.
+    pub devices: Vec<InterfaceName>,
 }
 
 /// Why packets would not go where they should.
@@ -58,17 +58,17 @@ pub enum VerifyError {
     /// The kernel took the plan but does not have what it says.
     #[error("the kernel does not show what was just added; still to be done are:\n{0}")]
     NotInPlace(Plan),
-    /// The packet would leave by another device.
+    /// The packet would leave by other devices.
     #[error(
         "a packet from {} to {} with DSCP {} that arrives at {} would leave by {actual} (table \
          {table}) and not by {}; look for a rule in front of ours with `ip rule`, or for what has \
          taken the device's route away",
-        .probe.source, .probe.destination, .probe.dscp, .probe.interface, .probe.device
+        .probe.source, .probe.destination, .probe.dscp, .probe.interface, in_a_row(&.probe.devices)
     )]
     WrongWay {
-        /// The question, with the device that it should leave by.
+        /// The question, with the devices that it should leave by.
         probe: Probe,
-        /// The device that it would leave by.
+        /// The devices that it would leave by.
         actual: String,
         /// The table that decided so.
         table: u32,
@@ -78,10 +78,10 @@ pub enum VerifyError {
         "a packet from {} to {} with DSCP {} that arrives at {} would be dropped and not leave by \
          {}: {source}; look for an `unreachable` or `blackhole` route or a rule in front of ours, \
          and at rp_filter",
-        .probe.source, .probe.destination, .probe.dscp, .probe.interface, .probe.device
+        .probe.source, .probe.destination, .probe.dscp, .probe.interface, in_a_row(&.probe.devices)
     )]
     Dropped {
-        /// The question, with the device that it should leave by.
+        /// The question, with the devices that it should leave by.
         probe: Probe,
         /// What the kernel said.
         source: Box<NetlinkError>,
@@ -113,7 +113,7 @@ impl Applied {
         netlink: &Netlink,
         config: &Config,
     ) -> Result<Verification, VerifyError> {
-        let placement = self.plan.placement;
+        let placement = &self.plan.placement;
         let now = plan_placed(netlink, config, placement, &[]).await?;
         if !now.is_in_place() {
             return Err(VerifyError::NotInPlace(now));
@@ -159,7 +159,7 @@ struct Lan<'a> {
     name: &'a InterfaceName,
     interface: &'a Interface,
     family: Family,
-    placement: Placement,
+    placement: &'a Placement,
 }
 
 impl Lan<'_> {
@@ -222,13 +222,13 @@ impl Lan<'_> {
             {
                 continue;
             }
-            for (dscp, tunnel) in expectations(config, self.placement) {
+            for (dscp, tunnels) in expectations(config, self.placement) {
                 let probe = Probe {
                     interface: self.name.clone(),
                     source,
                     destination,
                     dscp,
-                    device: tunnel.device.clone(),
+                    devices: tunnels.iter().map(|it| it.device.clone()).collect(),
                 };
                 let answer = ask(netlink, question(dscp)).await;
                 verification.probes.push(judge(probe, answer, interfaces)?);
@@ -243,9 +243,9 @@ impl Lan<'_> {
     }
 }
 
-/// Which mark should leave by which tunnel: those of ours, and none. Where no tunnel is alive
+/// Which mark should leave by which tunnels: those of ours, and none. Where no tunnel is alive
 /// the main table decides, and what that says is not ours to judge.
-fn expectations(config: &Config, placement: Placement) -> Vec<(Dscp, &Tunnel)> {
+fn expectations<'c>(config: &'c Config, placement: &Placement) -> Vec<(Dscp, Vec<&'c Tunnel>)> {
     let marks = config.marks;
     let mut list = vec![(marks.short, placement.short), (marks.long, placement.long)];
     if config.is_shared() {
@@ -259,8 +259,9 @@ fn expectations(config: &Config, placement: Placement) -> Vec<(Dscp, &Tunnel)> {
     {
         list.push((none, placement.short));
     }
-    let tunnel = |(dscp, seat)| Some((dscp, tunnel_of(config, seat)?));
-    list.into_iter().filter_map(tunnel).collect()
+    let tunnels = |(dscp, seat)| (dscp, tunnels_of(config, placement, seat));
+    let all = list.into_iter().map(tunnels);
+    all.filter(|(_, tunnels)| !tunnels.is_empty()).collect()
 }
 
 /// Whether an address is the router's own, or has a specific route that is meant to win.
@@ -284,11 +285,18 @@ fn judge(
         }
         Err(error) => return Err(error.into()),
     };
-    let actual = answer.device.and_then(|index| interfaces.name_of(index));
-    if actual == Some(probe.device.as_str()) {
+    let names = answer.devices.iter();
+    let mut names: Vec<_> = names.filter_map(|it| interfaces.name_of(*it)).collect();
+    let mut wanted: Vec<_> = probe.devices.iter().map(InterfaceName::as_str).collect();
+    names.sort_unstable();
+    wanted.sort_unstable();
+    if names == wanted {
         return Ok(probe);
     }
-    let actual = actual.unwrap_or("no device").to_owned();
+    let actual = match names.is_empty() {
+        true => "no device".to_owned(),
+        false => names.join(" and "),
+    };
     Err(VerifyError::WrongWay {
         probe,
         actual,

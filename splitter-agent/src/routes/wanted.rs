@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use netlink_packet_route::route::RouteHeader;
 
-use super::item::{Item, Route, Rule, Selector};
+use super::item::{Item, NextHop, Route, Rule, Selector};
 use crate::config::{Config, Dscp, DscpMatch, Family, InterfaceName, TableId, Tunnel};
 use crate::health::{Placement, Seat};
 use crate::netlink::{Interfaces, NoSuchInterface};
@@ -14,7 +14,7 @@ use crate::netlink::{Interfaces, NoSuchInterface};
 /// them, and the rule for specific routes before the one that would send them to a tunnel.
 pub(super) fn items(
     config: &Config,
-    placement: Placement,
+    placement: &Placement,
     interfaces: &Interfaces,
     matching: Matching,
 ) -> Result<Vec<Item>, NoSuchInterface> {
@@ -42,7 +42,7 @@ pub(super) fn items(
 /// need not be there.
 pub(super) fn all_routes(
     config: &Config,
-    placement: Placement,
+    placement: &Placement,
     interfaces: &Interfaces,
 ) -> Result<Vec<Item>, NoSuchInterface> {
     let mut items = Vec::new();
@@ -54,21 +54,28 @@ pub(super) fn all_routes(
         (config.short.table, placement.short),
         (config.long.table, placement.long),
     ] {
-        if let Some(tunnel) = tunnel_of(config, seat) {
-            let routes = routes(config, table, tunnel, interfaces)?;
-            items.extend(routes.into_iter().map(Item::Route));
-        }
+        let tunnels = tunnels_of(config, placement, seat);
+        let routes = routes(config, table, &tunnels, interfaces)?;
+        items.extend(routes.into_iter().map(Item::Route));
     }
     Ok(items)
 }
 
-/// The tunnel that a class is placed in.
-pub(super) fn tunnel_of(config: &Config, seat: Seat) -> Option<&Tunnel> {
-    match seat {
-        Seat::Short => Some(&config.short),
-        Seat::Long => Some(&config.long),
-        Seat::Main => None,
-    }
+/// The tunnels that carry a class in this seat, in the order of the configuration: the kernel gives
+/// each a range of hash values in this order, so that a tunnel that leaves and comes back finds its
+/// flows again.
+pub(super) fn tunnels_of<'c>(
+    config: &'c Config,
+    placement: &Placement,
+    seat: Seat,
+) -> Vec<&'c Tunnel> {
+    let Some(home) = seat.tunnel() else {
+        return Vec::new();
+    };
+    let tunnels = config.tunnels_of(home).iter();
+    tunnels
+        .filter(|it| placement.uses(home, &it.device))
+        .collect()
 }
 
 /// How rules will match the mark: what [`DscpMatch`] came to on this kernel.
@@ -116,22 +123,37 @@ fn everything(family: Family) -> IpNet {
 fn routes(
     config: &Config,
     table: TableId,
-    tunnel: &Tunnel,
+    tunnels: &[&Tunnel],
     interfaces: &Interfaces,
 ) -> Result<Vec<Route>, NoSuchInterface> {
-    let device = interfaces.named(&tunnel.device)?;
-    let route = |destination: IpNet| Route {
-        destination,
-        table: table.get(),
-        gateway: tunnel.gateway.of(Family::of(&destination)),
-        device: device.name.clone(),
-        device_index: device.index,
-    };
-    Ok(config
-        .families()
-        .flat_map(|family| destinations(config, family))
-        .map(route)
-        .collect())
+    let is_alone = tunnels.len() == 1;
+    let mut routes = Vec::new();
+    for family in config.families() {
+        let hop = |tunnel: &&Tunnel| {
+            let device = interfaces.named(&tunnel.device)?;
+            Ok(NextHop {
+                gateway: tunnel.gateway.of(family),
+                device: device.name.clone(),
+                device_index: device.index,
+                weight: if is_alone {
+                    1
+                } else {
+                    tunnel.weight.get().into()
+                },
+            })
+        };
+        let next_hops: Vec<_> = tunnels.iter().map(hop).collect::<Result<_, _>>()?;
+        if next_hops.is_empty() {
+            continue;
+        }
+        let destinations = destinations(config, family).into_iter();
+        routes.extend(destinations.map(|destination| Route {
+            destination,
+            table: table.get(),
+            next_hops: next_hops.clone(),
+        }));
+    }
+    Ok(routes)
 }
 
 fn rules(config: &Config, lan: &InterfaceName, family: Family, matching: Matching) -> Vec<Rule> {

@@ -142,7 +142,8 @@ impl Found {
             device: tunnel.device.clone(),
             root: None,
         };
-        config.tunnels().map(default).into()
+        let tunnels = config.tunnels();
+        tunnels.map(|(_, tunnel)| default(tunnel)).collect()
     }
 
     /// The piece that puts a chosen root back.

@@ -52,7 +52,7 @@ pub(super) fn shapes(
     if !config.is_shared() || config.shadow {
         return Ok(Vec::new());
     }
-    let shapes = config.tunnels().into_iter().filter_map(|tunnel| {
+    let shapes = config.tunnels().filter_map(|(_, tunnel)| {
         // Sharing without a rate is refused when the configuration is read.
         let bits_per_second = config.bits_per_second(tunnel)?;
         Some(shape(config, tunnel, bits_per_second, interfaces))

@@ -93,13 +93,14 @@ fn completion(overview: &Overview) -> Table {
 
 fn tunnels(overview: &Overview) -> Table {
     let mut table = Table::new([
-        "tunnel", "device", "state", "sent", "received", "carries", "used", "health",
+        "tunnel", "device", "weight", "state", "sent", "received", "carries", "used", "health",
     ]);
     for row in &overview.tunnels {
         let carries = row.rate_mbit.map(|mbit| f64::from(mbit) * 1e6);
         table.row([
             row.tunnel.to_owned(),
             row.device.clone(),
+            row.weight.to_string(),
             row.state.as_str().to_owned(),
             known(Format::BitsPerSecond, row.sent_bits_per_s),
             known(Format::BitsPerSecond, row.received_bits_per_s),

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::super::document::{Document, Section, integer};
-use super::super::{CloudburstQueue, Config, Dscp, Share, Tunnel};
+use super::super::tunnels::all_places;
+use super::super::{CloudburstQueue, Config, Dscp, Share};
 
 const SHAPE_PERCENT: u32 = 97;
 const QUEUE_MS: u32 = 20;
@@ -54,17 +55,15 @@ pub(super) fn check(document: &Document<'_>, config: &Config) {
     if !config.is_shared() {
         return;
     }
-    let rate = |section: &'static str, tunnel: &Tunnel| {
+    for (place, (_, tunnel)) in all_places(document).iter().zip(config.tunnels()) {
         if tunnel.rate_mbit.is_none() {
-            document.section(section).contradiction(
+            place.contradiction(
                 "rate_mbit",
                 "policy = \"share\" shapes the tunnel, for which its rate must be known".to_owned(),
                 "give the rate in Mbit/s, or set policy = \"dedicated\"",
             );
         }
-    };
-    rate("short", &config.short);
-    rate("long", &config.long);
+    }
     let marks = config.marks;
     let ours = [marks.short, marks.long, marks.short_aside, marks.long_aside];
     if let Some(queue) = config.share.cloudburst

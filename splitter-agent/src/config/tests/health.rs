@@ -12,10 +12,11 @@ fn health_is_on_and_moves_within_a_second_by_default() {
     let long = with("health", "hold_down_s = 1000").unwrap().health;
     assert_eq!(long.max_hold_down, Duration::from_secs(1000));
     let example = Config::parse(EXAMPLE, "example").unwrap();
-    assert_eq!(example.short.peer, Some("192.0.2.1".parse().unwrap()));
-    assert_eq!(example.short.watched_by(), "probes to 192.0.2.1");
+    let short = example.short.only().unwrap();
+    assert_eq!(short.peer, Some("192.0.2.1".parse().unwrap()));
+    assert_eq!(short.watched_by(), "probes to 192.0.2.1");
     let alone = Config::parse(SMALLEST, "smallest").unwrap();
-    assert_eq!(alone.long.watched_by(), "its link alone");
+    assert_eq!(alone.long.only().unwrap().watched_by(), "its link alone");
 }
 
 #[test]

@@ -16,7 +16,8 @@ fn sharing_has_defaults_of_its_own() {
     assert!(config.is_shared());
     assert_eq!(config.share.shape_percent, 97);
     assert_eq!(config.share.cloudburst, None);
-    assert_eq!(config.bits_per_second(&config.long), Some(38_800_000));
+    let long = config.long.only().unwrap();
+    assert_eq!(config.bits_per_second(long), Some(38_800_000));
     assert_eq!(config.demotion.cap, Duration::from_millis(5));
     assert_eq!(config.demotion.long_queue, Duration::from_millis(18));
     let config = with("", "").unwrap();

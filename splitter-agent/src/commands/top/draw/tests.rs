@@ -26,6 +26,7 @@ pub(crate) fn overview(flows: u16) -> Overview {
     let tunnel = |tunnel, device: &str, state| TunnelRow {
         tunnel,
         device: device.to_owned(),
+        weight: 1,
         state,
         sent_bits_per_s: Some(42_000_000.0),
         received_bits_per_s: Some(7_000_000.0),
