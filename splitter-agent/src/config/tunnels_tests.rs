@@ -126,6 +126,45 @@ fn mistakes_in_lists_of_tunnels() {
 }
 
 #[test]
+fn sharing_takes_a_single_tunnel_for_each_class() {
+    let sharing = |short: &[&str]| {
+        let text = listed(short).replace("device = \"wan1\"", "device = \"wan1\"\nrate_mbit = 9");
+        format!("policy = \"share\"\n{text}")
+    };
+    let refused = "policy = \"share\" shapes a single tunnel for each class, and these are \
+                   several; leave one of them, or set policy = \"dedicated\"";
+    // Nothing more is told, such as that one of them has no rate.
+    let [two, one] = [
+        &["device = 'a'\nrate_mbit = 300", "device = 'b'"][..],
+        &["device = 'a'\nrate_mbit = 300"],
+    ];
+    let short = mistake(&sharing(two));
+    assert!(
+        short.starts_with("splitter.toml:3: short.tunnels"),
+        "{short}"
+    );
+    assert!(short.contains(refused), "{short}");
+    let long = sharing(one).replace(
+        "device = \"wan1\"\nrate_mbit = 9",
+        "tunnels = [{ device = 'c' }, { device = 'd' }]",
+    );
+    let long = mistake(&long);
+    assert!(
+        long.starts_with("splitter.toml:7: long.tunnels = "),
+        "{long}"
+    );
+    assert!(long.contains(refused), "{long}");
+    let dedicated = sharing(two).replace("share", "dedicated");
+    assert!(Config::parse(&dedicated, "f").unwrap().short.are_several());
+    // A list of one is the same as none, and its rate is asked for where it stands.
+    let listed_alone = Config::parse(&sharing(one), "f").unwrap();
+    assert!(listed_alone.is_shared() && !listed_alone.short.are_several());
+    let no_rate = mistake(&sharing(&["device = 'a'"]));
+    let expected = "splitter.toml:3: short.tunnels.rate_mbit: policy = \"share\" shapes the tunnel";
+    assert!(no_rate.starts_with(expected), "{no_rate}");
+}
+
+#[test]
 fn several_tunnels_leave_the_model_of_queues_little_to_go_by() {
     let config = |short: &[&str], more: &str| {
         let text = listed(short).replace("device = \"wan1\"", "device = \"wan1\"\nrate_mbit = 9");

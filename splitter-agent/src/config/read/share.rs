@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use splitter_common::flow::Tunnel as Home;
+
 use super::super::document::{Document, Section, integer};
 use super::super::tunnels::all_places;
 use super::super::{CloudburstQueue, Config, Dscp, Share};
@@ -55,8 +57,18 @@ pub(super) fn check(document: &Document<'_>, config: &Config) {
     if !config.is_shared() {
         return;
     }
-    for (place, (_, tunnel)) in all_places(document).iter().zip(config.tunnels()) {
-        if tunnel.rate_mbit.is_none() {
+    // Which of several the kernel's hash takes is not known, and so neither is what waits there.
+    let is_several = |class| config.tunnels_of(class).are_several();
+    for class in Home::ALL.into_iter().filter(|class| is_several(*class)) {
+        document.section(class.name()).contradiction(
+            "tunnels",
+            "policy = \"share\" shapes a single tunnel for each class, and these are several"
+                .to_owned(),
+            "leave one of them, or set policy = \"dedicated\"",
+        );
+    }
+    for (place, (class, tunnel)) in all_places(document).iter().zip(config.tunnels()) {
+        if tunnel.rate_mbit.is_none() && !is_several(class) {
             place.contradiction(
                 "rate_mbit",
                 "policy = \"share\" shapes the tunnel, for which its rate must be known".to_owned(),
