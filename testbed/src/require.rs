@@ -36,6 +36,8 @@ pub enum Requirement {
     QueueingDiscipline(&'static str),
     /// What an nftables rule uses, given as the rule.
     NftRule(&'static str),
+    /// A kind of device, with its settings as `ip link add try0 type` takes them.
+    Device(&'static str),
 }
 
 /// A requirement that is not met, with what to do about it.
@@ -70,6 +72,12 @@ impl Requirement {
                 it.run(&format!("tc qdisc add dev lo root {settings}"))
                     .is_ok()
             }),
+            Self::Device(settings) => works(|it| {
+                // Not on lo, which takes no VLAN.
+                let below = "ip link add try1 type veth peer name try2";
+                let line = format!("ip link add try0 link try1 type {settings}");
+                it.run(below).is_ok() && it.run(&line).is_ok()
+            }),
             Self::NftRule(rule) => works(|it| {
                 let chain = "type filter hook prerouting priority mangle;";
                 let table = format!("table inet try {{\nchain try {{\n{chain}\n{rule}\n}}\n}}\n");
@@ -91,6 +99,7 @@ impl Requirement {
             Self::File(_)
             | Self::FileSystem(_)
             | Self::QueueingDiscipline(_)
+            | Self::Device(_)
             | Self::NftRule(_) => {
                 "use a kernel that has it, built in or as a module that can be loaded".to_owned()
             }
@@ -114,6 +123,10 @@ impl fmt::Display for Requirement {
             Self::QueueingDiscipline(settings) => {
                 let kind = settings.split_whitespace().next().unwrap_or_default();
                 write!(f, "the queueing discipline {kind} in the kernel")
+            }
+            Self::Device(settings) => {
+                let kind = settings.split_whitespace().next().unwrap_or_default();
+                write!(f, "devices of the kind {kind} in the kernel")
             }
             Self::NftRule(rule) => write!(f, "what the nftables rule `{rule}` needs"),
         }
@@ -245,5 +258,11 @@ mod tests {
                 .is_ok()
         );
         assert!(NftRule("no such rule").check().is_err());
+        assert!(
+            Device("dummy").check().is_ok()
+                || Device("bridge").check().is_ok()
+                || Device("vxlan id 1 dstport 4789").check().is_ok()
+        );
+        assert!(Device("no-such-kind").check().is_err());
     }
 }
