@@ -280,6 +280,59 @@ fn class_takes_over_the_survivors_of_the_other_one() {
 }
 
 #[test]
+fn what_is_rolled_back_has_the_same_tunnels_as_before() {
+    require!(Root, Program("ip"));
+    let router = router();
+    let config = several([3, 2, 1]);
+    inside(&router, async |netlink| drop(up(netlink, &config).await));
+    let both_short = Placement {
+        long: Seat::Short,
+        ..placement(&["wan2", "wan1"])
+    };
+    let single = placement(&["wan0", "wan3"]);
+    for (from, to) in [
+        (Placement::HOME, placement(&["wan0"])),
+        (placement(&["wan2"]), Placement::HOME),
+        (Placement::HOME, single.clone()),
+        (single.clone(), both_short.clone()),
+        (both_short.clone(), Placement::HOME),
+    ] {
+        inside(&router, async |netlink| {
+            drop(go(netlink, &config, &from).await)
+        });
+        let before = everything(&router);
+        inside(&router, async |netlink| {
+            let moving = plan_move(netlink, &config, &to).await.unwrap();
+            let moved = moving.apply(netlink).await.unwrap();
+            assert_ne!(everything(&router), before);
+            let undone = moved.roll_back(netlink).await;
+            assert!(undone.remaining.is_empty(), "{undone}");
+        });
+        assert_eq!(everything(&router), before, "{from:?} to {to:?}");
+    }
+    // And when a later step fails: the short class has its tunnels back, the long one finds its own
+    // down.
+    inside(&router, async |netlink| {
+        drop(go(netlink, &config, &both_short).await)
+    });
+    let tables = || {
+        let shown = ["-4", "-6"].map(|family| [SHORT, LONG].map(|it| table(&router, family, it)));
+        shown.concat()
+    };
+    let before = tables();
+    inside(&router, async |netlink| {
+        let home = plan_move(netlink, &config, &Placement::HOME).await.unwrap();
+        router.run("ip link set wan1 down").unwrap();
+        let failed = home.apply(netlink).await.unwrap_err();
+        assert!(
+            failed.step == 3 && failed.undone.steps == 2 && failed.undone.remaining.is_empty(),
+            "{failed}"
+        );
+    });
+    assert_eq!(tables(), before);
+}
+
+#[test]
 fn no_packet_finds_no_route_while_tunnels_come_and_go() {
     require!(Root, Program("ip"));
     let router = router();
