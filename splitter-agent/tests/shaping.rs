@@ -5,12 +5,16 @@
 #[path = "support/daemon.rs"]
 mod daemon;
 #[allow(dead_code, reason = "each test uses a part of it")]
+#[path = "support/queues.rs"]
+mod queues;
+#[allow(dead_code, reason = "each test uses a part of it")]
 #[path = "support/site.rs"]
 mod site;
 
 use std::net::IpAddr;
 
 use flow_testbed::topology::TUNNELS;
+use queues::sent_by;
 use serde_json::Value;
 use site::{Connection, Site, on_site};
 
@@ -181,18 +185,6 @@ fn both_classes_and_families_cross_both_tunnels() {
 
 /// What both tunnels' class has sent.
 fn sent_packets(site: &Site, class: &str) -> u64 {
-    let of = |device: &str| {
-        let shown = site.border().run(&format!("tc -s class show dev {device}"));
-        let shown = shown.expect("tc works");
-        let mut lines = shown
-            .lines()
-            .skip_while(|line| !line.contains(&format!("htb 9400:{class} ")));
-        let sent = lines.nth(1).unwrap_or_default().to_owned();
-        let number = sent
-            .split_whitespace()
-            .nth(3)
-            .and_then(|it| it.parse::<u64>().ok());
-        number.unwrap_or(0)
-    };
+    let of = |device: &str| sent_by(site.border(), device, class).packets;
     TUNNELS.into_iter().map(of).sum()
 }

@@ -259,12 +259,12 @@ impl Connection {
 
     /// Sends so many bytes and waits until they are there.
     pub(crate) fn send(&mut self, bytes: usize) {
-        let (data, mut received) = (vec![7; bytes], vec![0; bytes]);
-        std::thread::scope(|scope| {
-            let sending = scope.spawn(|| self.near.write_all(&data));
-            self.far.read_exact(&mut received).expect("all arrives");
-            sending.join().expect("no panic").expect("all is sent");
-        });
+        carry(&mut self.near, &mut self.far, bytes);
+    }
+
+    /// The same from the other end.
+    pub(crate) fn answer(&mut self, bytes: usize) {
+        carry(&mut self.far, &mut self.near, bytes);
     }
 
     /// Closes it, so that both directions see a FIN.
@@ -273,6 +273,15 @@ impl Connection {
         drop(near);
         let _ = far.read(&mut [0; 1]);
     }
+}
+
+fn carry(from: &mut TcpStream, to: &mut TcpStream, bytes: usize) {
+    let (data, mut received) = (vec![7; bytes], vec![0; bytes]);
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(|| from.write_all(&data));
+        to.read_exact(&mut received).expect("all arrives");
+        sending.join().expect("no panic").expect("all is sent");
+    });
 }
 
 /// Runs a command to its end, within bounds.
