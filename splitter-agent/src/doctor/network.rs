@@ -241,7 +241,8 @@ fn reverse_path(config: &Config) -> Vec<Check> {
                 check,
                 "strict: replies that come by the other tunnel than requests went are dropped",
                 format!(
-                    "sysctl net.ipv4.conf.all.rp_filter=0; sysctl net.ipv4.conf.{device}.rp_filter=2"
+                    "sysctl net.ipv4.conf.all.rp_filter=0; sysctl net.ipv4.conf.{}.rp_filter=2",
+                    in_sysctl(device)
                 ),
             )),
             Some(2) => checks.push(Check::ok(check, "loose")),
@@ -250,6 +251,11 @@ fn reverse_path(config: &Config) -> Vec<Check> {
         }
     }
     checks
+}
+
+/// How a key of `sysctl` names a device: there a dot, as VLANs have it, begins the next part.
+fn in_sysctl(device: &InterfaceName) -> String {
+    device.as_str().replace('.', "/")
 }
 
 /// Rules, tables and marks: all that a plan would stumble over.
@@ -269,5 +275,16 @@ async fn policy(netlink: &Netlink, config: &Config) -> Check {
             error.to_string(),
             "see `ip rule` and `splitter plan`",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_vlans_have_no_more_parts() {
+        let vlan: InterfaceName = "wan0.100".to_owned().try_into().unwrap();
+        assert_eq!(in_sysctl(&vlan), "wan0/100");
     }
 }
