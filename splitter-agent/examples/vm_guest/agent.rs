@@ -17,7 +17,7 @@ use splitter_common::config::Config;
 use splitter_common::dscp::Dscp;
 
 use super::Row;
-use super::network::{Arrived, Capture, GATEWAYS, LAN, Network, TUNNELS, count_clsact};
+use super::network::{Arrived, CABLES, Capture, LAN, Network, Tunnel, VLANS, count_clsact};
 
 const SPLITTER: &str = "/bin/splitter";
 const CONFIG: &str = "/run/splitter.toml";
@@ -33,9 +33,15 @@ pub(crate) fn try_all(network: &Network, tell: impl Fn(Row)) -> Result<()> {
         eprintln!("{name}");
         tell(Row::of_agent(name, attempt(network)));
     };
-    try_out("agent: splits natively", |network| split(network, "native"));
+    try_out("agent: splits natively", |network| {
+        split(network, "native", CABLES)
+    });
     try_out("agent: splits generically", |network| {
-        split(network, "generic")
+        split(network, "generic", CABLES)
+    });
+    try_out("agent: splits into VLANs", |network| {
+        network.add_vlans()?;
+        split(network, "generic", VLANS)
     });
     try_out("agent: wall clock jumps", wall_clock_jumps);
     try_out("agent: goes down", go_down);
@@ -59,13 +65,13 @@ pub(crate) fn expected_hook() -> Result<&'static str> {
 }
 
 /// Short until the threshold, then long, by mark and by tunnel.
-fn split(network: &Network, mode: &'static str) -> Result<Vec<&'static str>> {
-    configure(mode)?;
+fn split(network: &Network, mode: &'static str, tunnels: [Tunnel; 2]) -> Result<Vec<&'static str>> {
+    configure(mode, tunnels)?;
     let up = json(&["up"])?;
     let attached = &up["attached"];
     ensure!(attached[0]["mode"] == mode, "attached as {attached}");
     let before = packets_of_class(&json(&["status"])?, "short");
-    let captures = [network.capture(0)?, network.capture(1)?];
+    let captures = [network.capture(tunnels[0])?, network.capture(tunnels[1])?];
     network.connect()?.send(2 * THRESHOLD, PAUSE)?;
 
     let [first, second] = captures.map(Capture::packets);
@@ -115,7 +121,7 @@ fn packets_of_class(status: &Value, class: &str) -> u64 {
 
 /// Flows are noted at both ends of the router, by whatever hook this kernel has; and nothing is left.
 fn tap(network: &Network) -> Result<Vec<&'static str>> {
-    let egress = format!("{}:egress", TUNNELS[0]);
+    let egress = format!("{}:egress", CABLES[0].device);
     let mut command = Command::new(SPLITTER);
     command.args(["tap", "--json", LAN, &egress]);
     let (child, _log) = start(command, "noting flows")?;
@@ -183,12 +189,15 @@ fn flow(port: u16) -> Result<Value> {
         .with_context(|| format!("the flow is not in the table: {listing}"))
 }
 
-fn configure(mode: &str) -> Result<()> {
+fn configure(mode: &str, [short, long]: [Tunnel; 2]) -> Result<()> {
     let text = format!(
         "lan = '{LAN}'\n[flows]\ntable_size = 1024\nthreshold = {THRESHOLD}\n\
          [short]\ndevice = '{}'\ngateway = '{}'\n[long]\ndevice = '{}'\ngateway = '{}'\n\
          [attach]\nmode = '{mode}'\n",
-        TUNNELS[0], GATEWAYS[0], TUNNELS[1], GATEWAYS[1],
+        short.device,
+        short.gateway(),
+        long.device,
+        long.gateway(),
     );
     Ok(std::fs::write(CONFIG, text)?)
 }

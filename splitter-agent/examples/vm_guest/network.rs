@@ -5,6 +5,8 @@
 //!                      tun1 ── far1
 //! ```
 //!
+//! Through each cable there may be a VLAN, from `tun0.4` to `far0.4` and from `tun1.5` to `far1.5`.
+//!
 //! Made through netlink: the machine has no programs besides ours.
 
 use std::fs::File;
@@ -18,12 +20,20 @@ use anyhow::{Context as _, Result, ensure};
 use futures_util::TryStreamExt as _;
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 use nix::sched::{CloneFlags, setns, unshare};
-use rtnetlink::{Handle, LinkUnspec, LinkVeth, RouteMessageBuilder};
+use rtnetlink::{Handle, LinkUnspec, LinkVeth, LinkVlan, RouteMessageBuilder};
 use socket2::{Domain, Protocol, Socket, Type};
 
 pub(crate) const LAN: &str = "lan0";
-pub(crate) const TUNNELS: [&str; 2] = ["tun0", "tun1"];
-pub(crate) const GATEWAYS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 2, 2), Ipv4Addr::new(10, 0, 3, 2)];
+/// What the border's tunnels are made of.
+pub(crate) const CABLES: [Tunnel; 2] = [
+    Tunnel::new("tun0", "far0", 2),
+    Tunnel::new("tun1", "far1", 3),
+];
+/// The same with a tag on each packet.
+pub(crate) const VLANS: [Tunnel; 2] = [
+    Tunnel::new("tun0.4", "far0.4", 4),
+    Tunnel::new("tun1.5", "far1.5", 5),
+];
 /// Reached through either tunnel.
 const SERVER: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 0, 9, 9), 5001);
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -35,6 +45,17 @@ pub(crate) struct Network {
 
 /// A network namespace.
 struct Space(File);
+
+/// One way from the border to the server.
+#[derive(Clone, Copy)]
+pub(crate) struct Tunnel {
+    /// The border's device.
+    pub(crate) device: &'static str,
+    /// The server's device.
+    far: &'static str,
+    /// Of its network, and of the VLAN where it is one.
+    number: u8,
+}
 
 /// A TCP connection from the site to the server, which sends back what it gets.
 pub(crate) struct Connection(TcpStream);
@@ -57,14 +78,15 @@ impl Network {
         std::fs::write("/proc/sys/net/ipv4/ip_forward", "1")?;
         with_netlink(async |it| {
             cable(it, LAN, "site0", &network.site).await?;
-            for (tunnel, far) in TUNNELS.into_iter().zip(["far0", "far1"]) {
-                cable(it, tunnel, far, &network.far).await?;
+            for tunnel in CABLES {
+                cable(it, tunnel.device, tunnel.far, &network.far).await?;
             }
             set_up(it, "lo", None).await?;
             set_up(it, LAN, Some([10, 0, 1, 1])).await?;
-            set_up(it, TUNNELS[0], Some([10, 0, 2, 1])).await?;
-            set_up(it, TUNNELS[1], Some([10, 0, 3, 1])).await?;
-            add_default_route(it, GATEWAYS[0]).await
+            for tunnel in CABLES {
+                set_up(it, tunnel.device, Some(tunnel.address(1))).await?;
+            }
+            add_default_route(it, CABLES[0].gateway()).await
         })?;
         network.site.enter(|| {
             with_netlink(async |it| {
@@ -75,8 +97,9 @@ impl Network {
         network.far.enter(|| {
             with_netlink(async |it| {
                 set_up(it, "lo", Some(SERVER.0.octets())).await?;
-                set_up(it, "far0", Some(GATEWAYS[0].octets())).await?;
-                set_up(it, "far1", Some(GATEWAYS[1].octets())).await?;
+                for tunnel in CABLES {
+                    set_up(it, tunnel.far, Some(tunnel.address(2))).await?;
+                }
                 add_default_route(it, Ipv4Addr::new(10, 0, 2, 1)).await
             })
         })?;
@@ -101,16 +124,53 @@ impl Network {
         Ok(Connection(stream))
     }
 
+    /// Puts a VLAN through each cable.
+    pub(crate) fn add_vlans(&self) -> Result<()> {
+        let add = |end: fn(&Tunnel) -> &'static str, host| {
+            with_netlink(async |it| {
+                for (below, tunnel) in CABLES.iter().zip(VLANS) {
+                    let below = nix::net::if_::if_nametoindex(end(below))?;
+                    let vlan = LinkVlan::new(end(&tunnel), below, tunnel.number.into());
+                    let made = it.link().add(vlan.build()).execute().await;
+                    made.with_context(|| format!("cannot make the VLAN {}", end(&tunnel)))?;
+                    set_up(it, end(&tunnel), Some(tunnel.address(host))).await?;
+                }
+                Ok(())
+            })
+        };
+        add(|it| it.device, 1)?;
+        self.far.enter(|| add(|it| it.far, 2))
+    }
+
     /// Captures at the far end of a tunnel from now on.
-    pub(crate) fn capture(&self, tunnel: usize) -> Result<Capture> {
-        let device = format!("far{tunnel}");
+    pub(crate) fn capture(&self, tunnel: Tunnel) -> Result<Capture> {
         let socket = self.far.enter(|| {
             let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::TCP))?;
-            socket.bind_device(Some(device.as_bytes()))?;
+            socket.bind_device(Some(tunnel.far.as_bytes()))?;
             socket.set_nonblocking(true)?;
             Ok::<_, std::io::Error>(socket)
         });
         Ok(Capture(socket.context("cannot capture")?))
+    }
+}
+
+impl Tunnel {
+    const fn new(device: &'static str, far: &'static str, number: u8) -> Self {
+        Self {
+            device,
+            far,
+            number,
+        }
+    }
+
+    /// The server's address in it.
+    pub(crate) const fn gateway(self) -> Ipv4Addr {
+        let [a, b, c, d] = self.address(2);
+        Ipv4Addr::new(a, b, c, d)
+    }
+
+    const fn address(self, host: u8) -> [u8; 4] {
+        [10, 0, self.number, host]
     }
 }
 

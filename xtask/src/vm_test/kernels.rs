@@ -14,8 +14,21 @@ use crate::{command::Run, setup};
 /// has. Both are Debian's for virtual machines.
 pub(super) const SERIES: [&str; 2] = ["6.1", "6.12"];
 
-/// In the order in which they need each other; what a kernel has built in is no file.
-const MODULES: [&str; 3] = ["veth", "sch_ingress", "cls_bpf"];
+/// In the order in which they need each other; what a kernel has built in is no file. Those from
+/// `llc` on are for VLANs.
+const MODULES: [&str; 8] = [
+    "veth",
+    "sch_ingress",
+    "cls_bpf",
+    "llc",
+    "stp",
+    "mrp",
+    "garp",
+    "8021q",
+];
+
+/// Lists the modules that were asked for when a package was unpacked.
+const ASKED: &str = "asked";
 
 /// A kernel and the modules that it needs, unpacked.
 #[derive(Debug)]
@@ -84,7 +97,7 @@ fn fetch_newest(directory: &Path, series: &str) -> Result<String> {
             })?
         }
     };
-    if directory.join(&package).is_dir() {
+    if is_complete(&directory.join(&package)) {
         return Ok(package);
     }
     match download(directory, &package) {
@@ -105,7 +118,10 @@ fn download(directory: &Path, package: &str) -> Result<()> {
     fs::create_dir(&unfinished)
         .with_context(|| format!("cannot make the directory {}", unfinished.display()))?;
     let done = unpack(&unfinished, package).and_then(|()| {
-        fs::rename(&unfinished, directory.join(package)).context("cannot keep the kernel")
+        let kept = directory.join(package);
+        // One with fewer modules, from an earlier version of this program.
+        let _ = fs::remove_dir_all(&kept);
+        fs::rename(&unfinished, kept).context("cannot keep the kernel")
     });
     if done.is_err() {
         let _ = fs::remove_dir_all(&unfinished);
@@ -127,7 +143,12 @@ fn unpack(directory: &Path, package: &str) -> Result<()> {
     if !directory.join(&image).exists() {
         bail!("the package {package} has no {image}");
     }
-    Ok(())
+    fs::write(directory.join(ASKED), MODULES.join("\n")).context("cannot list the modules")
+}
+
+/// Whether a package was unpacked with all modules that are needed today.
+fn is_complete(package: &Path) -> bool {
+    fs::read_to_string(package.join(ASKED)).is_ok_and(|asked| asked == MODULES.join("\n"))
 }
 
 /// Keeps of a package the kernel and the modules that the arguments match, without directories.
