@@ -1,7 +1,9 @@
 //! Measures how long a tick of this kernel is, and where it started.
 //!
 //! User space cannot ask for either: `HZ` is a build option, and the tick
-//! count has no clock id. So a program reads both clocks, here, twice.
+//! count has no clock id. So a program reads both clocks, here, several times at
+//! each end of a baseline: on a busy machine, and on a virtual one whose
+//! processor was taken away, a reading may come long after the tick.
 
 use std::time::{Duration, Instant};
 
@@ -30,22 +32,32 @@ pub enum CalibrationError {
 /// these when it is within a fiftieth, and for the nearest whole rate otherwise.
 const TICK_RATES_HZ: [u64; 4] = [100, 250, 300, 1000];
 
-/// Between the two looks: ten ticks of the slowest kernel, so that the nearest
+/// Between the two ends: ten ticks of the slowest kernel, so that the nearest
 /// rate is never in doubt.
 const BASELINE: Duration = Duration::from_millis(100);
+
+/// At each end. Most have to be in time for the rate, one for the offset.
+const READINGS: usize = 5;
 
 /// Longer than any tick by far.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Measures with the loaded `read_clocks` program, in about a tenth of a second.
+/// Measures with the loaded `read_clocks` program, in less than a quarter of a second.
 pub(super) fn measure(
     program: &Xdp,
     reading: &Array<MapData, Shape<ClockReading>>,
 ) -> Result<TickClock, CalibrationError> {
-    let first = next_tick(program, reading)?;
+    let first = next_ticks(program, reading)?;
     std::thread::sleep(BASELINE);
-    let second = next_tick(program, reading)?;
-    Ok(fit(first, second))
+    let second = next_ticks(program, reading)?;
+    Ok(fit(&first, &second))
+}
+
+fn next_ticks(
+    program: &Xdp,
+    reading: &Array<MapData, Shape<ClockReading>>,
+) -> Result<Vec<ClockReading>, CalibrationError> {
+    (0..READINGS).map(|_| next_tick(program, reading)).collect()
 }
 
 /// Both clocks just after the tick count has moved.
@@ -77,20 +89,45 @@ fn read(
     Ok(reading.get(&0, 0)?.0)
 }
 
-/// The clock that passes through the first reading with the nearest known rate.
-fn fit(first: ClockReading, second: ClockReading) -> TickClock {
-    let elapsed_ns = second.monotonic_ns.saturating_sub(first.monotonic_ns);
-    let ticks = second.ticks.saturating_sub(first.ticks).max(1);
-    let measured_ns = elapsed_ns / ticks;
+/// The clock with the nearest known rate that passes through the reading that was
+/// the soonest after its tick.
+fn fit(first: &[ClockReading], second: &[ClockReading]) -> TickClock {
+    let measured_ns = median_tick_ns(first, second);
     let tick_ns = TICK_RATES_HZ
         .map(|rate_hz| 1_000_000_000 / rate_hz)
         .into_iter()
         .find(|tick_ns| tick_ns.abs_diff(measured_ns) * 50 <= *tick_ns)
         .unwrap_or_else(|| whole_rate(measured_ns));
-    let offset_ns = first
-        .monotonic_ns
-        .wrapping_sub(first.ticks.wrapping_mul(tick_ns));
-    TickClock { tick_ns, offset_ns }
+    // The tick count starts before zero, so that only differences can be compared.
+    let offset_ns =
+        |it: &ClockReading| it.monotonic_ns.wrapping_sub(it.ticks.wrapping_mul(tick_ns));
+    let reference_ns = first.first().map_or(0, offset_ns);
+    let earliest_ns = first
+        .iter()
+        .chain(second)
+        .map(|it| offset_ns(it).wrapping_sub(reference_ns).cast_signed())
+        .min()
+        .unwrap_or(0);
+    TickClock {
+        tick_ns,
+        offset_ns: reference_ns.wrapping_add_signed(earliest_ns),
+    }
+}
+
+/// The median of what each reading of the first and each of the second say
+/// (Theil and Sen), which some late readings do not change.
+fn median_tick_ns(first: &[ClockReading], second: &[ClockReading]) -> u64 {
+    let pairs = first
+        .iter()
+        .flat_map(|one| second.iter().map(move |other| (one, other)));
+    let mut measured_ns: Vec<u64> = pairs
+        .map(|(one, other)| {
+            let ticks = other.ticks.saturating_sub(one.ticks).max(1);
+            other.monotonic_ns.saturating_sub(one.monotonic_ns) / ticks
+        })
+        .collect();
+    measured_ns.sort_unstable();
+    measured_ns.get(measured_ns.len() / 2).copied().unwrap_or(1)
 }
 
 /// The tick of the whole number of ticks a second that is nearest.
@@ -104,29 +141,44 @@ fn whole_rate(tick_ns: u64) -> u64 {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_rate_is_recognised_and_the_clock_passes_through_the_reading() {
-        let first = ClockReading {
-            ticks: 4_294_900_000,
-            monotonic_ns: 5_000_010_000,
-        };
-        let second = ClockReading {
-            ticks: 4_294_900_026,
-            monotonic_ns: 5_104_030_000,
-        };
-        let clock = fit(first, second);
-        assert_eq!(clock.tick_ns, 4_000_000);
-        assert_eq!(clock.at(first.ticks), first.monotonic_ns);
-        assert_eq!(
-            clock.at(first.ticks + 250),
-            first.monotonic_ns + 1_000_000_000
-        );
+    const START: ClockReading = ClockReading {
+        ticks: 4_294_900_000,
+        monotonic_ns: 5_000_000_000,
+    };
 
-        // 500 Hz, as some patch it.
-        let patched = ClockReading {
-            ticks: first.ticks + 50,
-            monotonic_ns: first.monotonic_ns + 100_001_000,
-        };
-        assert_eq!(fit(first, patched).tick_ns, 2_000_000);
+    /// Readings at so many ticks after the start, each so long after its tick.
+    fn readings(tick_ns: u64, at: &[(u64, u64)]) -> Vec<ClockReading> {
+        at.iter()
+            .map(|(ticks, late_ns)| ClockReading {
+                ticks: START.ticks + ticks,
+                monotonic_ns: START.monotonic_ns + ticks * tick_ns + late_ns,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_rate_is_recognised_and_the_clock_passes_through_the_soonest_reading() {
+        for tick_ns in [1_000_000, 2_000_000, 3_333_333, 4_000_000, 10_000_000] {
+            let first = readings(tick_ns, &[(0, 9_000), (1, 2_000), (2, 8_000)]);
+            let second = readings(tick_ns, &[(100, 5_000), (101, 3_000), (103, 30_000)]);
+            let clock = fit(&first, &second);
+            assert_eq!(clock.tick_ns, tick_ns);
+            let expected_ns = START.monotonic_ns + 2_000;
+            // A third of a nanosecond is missing from each tick of 300 Hz.
+            assert!(clock.at(START.ticks).abs_diff(expected_ns) <= 1);
+        }
+    }
+
+    #[test]
+    fn readings_that_come_long_after_their_tick_change_nothing() {
+        let stall_ns = 45_000_000;
+        let late = readings(4_000_000, &[(0, stall_ns), (12, 2_000), (13, 2_000)]);
+        let in_time = readings(4_000_000, &[(40, 2_000), (41, 2_000), (42, 2_000)]);
+        let late_at_the_end = readings(4_000_000, &[(40, stall_ns), (52, 2_000), (53, 2_000)]);
+        for second in [in_time, late_at_the_end] {
+            let clock = fit(&late, &second);
+            assert_eq!(clock.tick_ns, 4_000_000);
+            assert_eq!(clock.at(START.ticks), START.monotonic_ns + 2_000);
+        }
     }
 }
