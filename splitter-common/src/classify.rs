@@ -25,6 +25,9 @@
 //! All this is where each class has a tunnel of its own. [`crate::share`] tells
 //! what becomes of flows where both tunnels carry both.
 
+mod packet;
+mod verdict;
+
 use crate::config::{Config, Unit};
 use crate::counters::FlowEvent;
 use crate::drain::{Tunnels, VirtualQueue};
@@ -32,122 +35,8 @@ use crate::flow::{Class, FlowEntry, Tunnel};
 use crate::models::Models;
 use crate::packet::TcpFlags;
 use crate::share::{Ride, Sent};
-
-/// What classification looks at in a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FlowPacket {
-    /// How many packets it stands for: the segments of a GRO aggregate.
-    pub segments: u64,
-    /// Its length with the Ethernet header.
-    pub bytes: u64,
-    /// Its TCP flags.
-    pub flags: TcpFlags,
-    /// Whether it carries payload.
-    pub carries_data: bool,
-}
-
-impl FlowPacket {
-    /// A packet with `payload_bytes` of TCP payload, counted as so many
-    /// segments as the sender's stack made of it.
-    #[inline(always)]
-    pub const fn new(bytes: u64, payload_bytes: u64, flags: TcpFlags, config: &Config) -> Self {
-        let segment_bytes = config.segment_bytes as u64;
-        let is_aggregate = segment_bytes != 0 && payload_bytes > segment_bytes;
-        let segments = if is_aggregate {
-            payload_bytes.div_ceil(segment_bytes)
-        } else {
-            1
-        };
-        Self {
-            segments,
-            bytes,
-            flags,
-            carries_data: payload_bytes > 0,
-        }
-    }
-
-    /// A packet that is never an aggregate and never only acknowledges: of
-    /// another protocol, or a part of a larger one.
-    #[inline(always)]
-    pub const fn single(bytes: u64, flags: TcpFlags) -> Self {
-        Self {
-            segments: 1,
-            bytes,
-            flags,
-            carries_data: true,
-        }
-    }
-
-    /// Whether it does nothing but acknowledge.
-    #[inline(always)]
-    pub const fn is_pure_ack(&self) -> bool {
-        !self.carries_data && !self.flags.opens() && !self.flags.closes()
-    }
-}
-
-/// What is to be done with a packet, and what happened to its flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// The flow's class, this packet counted.
-    pub class: Class,
-    /// Where this packet goes.
-    pub tunnel: Tunnel,
-    /// The class that it rides in there: the tunnel's own, if that has one.
-    pub rides: Class,
-    /// Why the flow starts afresh with this packet, if it does.
-    pub start: Option<FlowEvent>,
-    /// Whether this packet is the flow's first long one.
-    pub became_long: bool,
-    /// Why the flow changes tunnels with this packet, if it does.
-    pub moved: Option<FlowEvent>,
-    /// How long the flow took, when this packet is the first FIN or RST.
-    pub completed_ns: Option<u64>,
-}
-
-impl Verdict {
-    /// All but the completion time in one number, and that, 0 for none.
-    #[inline(always)]
-    pub(crate) const fn to_bits(self) -> (u64, u64) {
-        let bits = self.class as u64
-            | (self.tunnel as u64) << 1
-            | (self.became_long as u64) << 2
-            | (self.rides as u64) << 3
-            | event_code(self.start) << 8
-            | event_code(self.moved) << 16;
-        let completed_ns = match self.completed_ns {
-            // Nothing takes no time at all.
-            Some(completed_ns) if completed_ns > 0 => completed_ns,
-            Some(_) => 1,
-            None => 0,
-        };
-        (bits, completed_ns)
-    }
-
-    #[inline(always)]
-    pub(crate) const fn from_bits(bits: u64, completed_ns: u64) -> Self {
-        Self {
-            class: Class::numbered(bits),
-            tunnel: Tunnel::numbered(bits >> 1),
-            rides: Class::numbered(bits >> 3),
-            became_long: bits & 4 != 0,
-            start: FlowEvent::from_code(bits >> 8 & 0xff),
-            moved: FlowEvent::from_code(bits >> 16 & 0xff),
-            completed_ns: if completed_ns == 0 {
-                None
-            } else {
-                Some(completed_ns)
-            },
-        }
-    }
-}
-
-#[inline(always)]
-const fn event_code(event: Option<FlowEvent>) -> u64 {
-    match event {
-        Some(event) => event as u64,
-        None => FlowEvent::COUNT as u64,
-    }
-}
+pub use packet::FlowPacket;
+pub use verdict::Verdict;
 
 /// Counts `packet` in `entry`, decides, and notes in `models` where it goes.
 ///
@@ -177,8 +66,8 @@ pub fn classify(
     entry.last_seen_ns = now_ns;
 
     let became_long = entry.class() == Class::Short
-        && exceeds_threshold(entry, config)
-        && (packet.carries_data || !config.is_shared());
+        && exceeds_threshold(entry.packets, entry.bytes, config)
+        && (packet.carries_data() || !config.is_shared());
     if became_long {
         entry.long_since_ns = now_ns.max(1);
     }
@@ -188,7 +77,7 @@ pub fn classify(
             became_long,
             now_ns,
         };
-        models.send(config, entry, sent)
+        models.send(config, entry, &sent)
     } else {
         send(entry, packet.bytes, config, models, now_ns)
     };
@@ -236,7 +125,7 @@ pub fn precision(
     coarse_ns: u64,
 ) -> Precision {
     let is_rated = config.short_service.is_known();
-    let is_full = packet.bytes > VirtualQueue::UNTIMED_BYTES;
+    let is_full = VirtualQueue::needs_precise_time(packet.bytes);
     if entry.packets == 0 {
         let may_start_aside = coarse_ns < occupied_until_ns;
         if is_rated && (is_full || may_start_aside) {
@@ -261,10 +150,8 @@ pub fn precision(
 
 #[inline(always)]
 fn turns_long(entry: &FlowEntry, packet: FlowPacket, config: &Config) -> bool {
-    let mut counted = *entry;
-    counted.packets += packet.segments;
-    counted.bytes += packet.bytes;
-    exceeds_threshold(&counted, config)
+    let (packets, bytes) = (entry.packets + packet.segments, entry.bytes + packet.bytes);
+    exceeds_threshold(packets, bytes, config)
 }
 
 /// Moves a flow if it may, and puts the packet into the tunnel that it uses.
@@ -335,11 +222,11 @@ fn fresh_start(
 }
 
 #[inline(always)]
-fn exceeds_threshold(entry: &FlowEntry, config: &Config) -> bool {
+pub(crate) fn exceeds_threshold(packets: u64, bytes: u64, config: &Config) -> bool {
     let count = if config.unit == Unit::BYTES {
-        entry.bytes
+        bytes
     } else {
-        entry.packets
+        packets
     };
     count > config.threshold
 }
@@ -398,10 +285,7 @@ fn note_sent(
     const OCCUPATION_NS: u64 = 2_000_000;
     match entry.tunnel() {
         Tunnel::Short if config.short_service.is_known() => {
-            // Beyond the cap a backlog decides nothing, and a sender who makes the
-            // model believe in one must not do so for longer.
-            let (service, limit_ns) = (config.short_service, config.cap_ns);
-            entry.drained_ns = tunnels.short.send_within(bytes, now_ns, service, limit_ns);
+            entry.drained_ns = note_sent_short(bytes, config, tunnels, now_ns);
             if entry.class() == Class::Long {
                 tunnels.occupied_until_ns = now_ns + OCCUPATION_NS;
             }
@@ -409,6 +293,21 @@ fn note_sent(
         Tunnel::Short => entry.drained_ns = now_ns,
         Tunnel::Long => note_sent_long(bytes, config, tunnels, now_ns),
     }
+}
+
+/// Puts a packet into the modelled queue of the short tunnel; when it will have
+/// left.
+#[inline(always)]
+pub(crate) fn note_sent_short(
+    bytes: u64,
+    config: &Config,
+    tunnels: &mut Tunnels,
+    now_ns: u64,
+) -> u64 {
+    // Beyond the cap a backlog decides nothing, and a sender who makes the
+    // model believe in one must not do so for longer.
+    let (service, limit_ns) = (config.short_service, config.cap_ns);
+    tunnels.short.send_within(bytes, now_ns, service, limit_ns)
 }
 
 /// Puts a packet into the modelled queue of the long tunnel.

@@ -36,6 +36,15 @@ impl FlowEvent {
     /// How many kinds there are.
     pub const COUNT: usize = 10;
 
+    /// The number that stands for an event, or for none.
+    #[inline(always)]
+    pub const fn code(event: Option<Self>) -> u64 {
+        match event {
+            Some(event) => event as u64,
+            None => Self::COUNT as u64,
+        }
+    }
+
     /// The event that `code` stands for, as a number.
     #[inline(always)]
     pub const fn from_code(code: u64) -> Option<Self> {
@@ -101,6 +110,15 @@ impl Counters {
         if let Some(count) = self.bytes.get_mut(index) {
             *count += bytes;
         }
+    }
+
+    /// The same of a class that goes into the tunnel for it, of which the caller
+    /// knows beforehand which one.
+    #[inline(always)]
+    pub const fn count_sent_in_own(&mut self, class: Class, packets: u64, bytes: u64) {
+        let index = sent_index(class, class.own_tunnel());
+        self.packets[index] += packets;
+        self.bytes[index] += bytes;
     }
 
     /// Counts a packet that passes untreated.

@@ -68,7 +68,13 @@ pub struct VirtualQueue {
 impl VirtualQueue {
     /// Packets up to this size are put in without reading the precise clock:
     /// a wrong idle time in front of them costs at most their own length.
-    pub const UNTIMED_BYTES: u64 = 128;
+    const UNTIMED_BYTES: u64 = 128;
+
+    /// Whether a packet of this size needs the precise clock.
+    #[inline(always)]
+    pub const fn needs_precise_time(bytes: u64) -> bool {
+        bytes > Self::UNTIMED_BYTES
+    }
 
     /// Sends `bytes` at `now_ns`; returns when they will have left.
     #[inline(always)]

@@ -87,18 +87,22 @@ pub fn rewrite<B: BufferMut + ?Sized>(frame: &mut B, field: &Field, mark: Dscp) 
     if field.is_v6 {
         rewrite_v6(frame, offset, new_class)?;
     } else {
-        rewrite_v4(frame, offset, new_class)?;
+        rewrite_v4(frame, offset, field.traffic_class, new_class)?;
     }
     Some(true)
 }
 
 #[inline(always)]
-fn rewrite_v4<B: BufferMut + ?Sized>(frame: &mut B, offset: usize, new_class: u8) -> Option<()> {
+fn rewrite_v4<B: BufferMut + ?Sized>(
+    frame: &mut B,
+    offset: usize,
+    old_class: u8,
+    new_class: u8,
+) -> Option<()> {
     // In the host's byte order throughout: the sum does not mind (RFC 1071 §2B).
-    let [version, old_class] = frame.read::<2>(offset)?;
+    // What shares a word with the class cancels out.
     let checksum = u16::from_ne_bytes(frame.read::<2>(offset + 10)?);
-    let old = u16::from_ne_bytes([version, old_class]);
-    let new = u16::from_ne_bytes([version, new_class]);
+    let [old, new] = [old_class, new_class].map(|class| u16::from_ne_bytes([0, class]));
     frame.write(
         offset + 10,
         updated_checksum(checksum, old, new).to_ne_bytes(),

@@ -188,6 +188,15 @@ impl Class {
         }
     }
 
+    /// The tunnel that is for it, unless that is shared.
+    #[inline(always)]
+    pub const fn own_tunnel(self) -> Tunnel {
+        match self {
+            Self::Short => Tunnel::Short,
+            Self::Long => Tunnel::Long,
+        }
+    }
+
     /// The value of the `class` label.
     pub const fn name(self) -> &'static str {
         match self {

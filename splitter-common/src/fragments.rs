@@ -113,3 +113,60 @@ const SECOND_MASK: u64 = 0xff_ffff;
 const fn second(now_ns: u64) -> u64 {
     (now_ns >> 30) & SECOND_MASK
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::{Fragment, protocol};
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    fn network(addresses: Addresses, protocol: u8) -> Network {
+        Network {
+            offset: 14,
+            transport_offset: 34,
+            traffic_class: 0,
+            protocol,
+            fragment: Fragment::Whole,
+            addresses,
+            frame_bytes: 1_500,
+        }
+    }
+
+    proptest! {
+        /// Neighbouring hosts that count their identifications up, as hosts do: among
+        /// 2^15 names of 64 bits two meet once in 2^35 draws of the seeds.
+        #[test]
+        fn names_hardly_collide(seeds: Seeds, first_id: u32, is_v6: bool) {
+            let mut names = HashSet::new();
+            for host in 0u32..64 {
+                let last = (10 << 24 | host).to_be();
+                let addresses = if is_v6 {
+                    let source = [0x0020_0db8_0000_2001, u64::from(last) << 32];
+                    Addresses::V6 { source, destination: [source[0], 1 << 56] }
+                } else {
+                    Addresses::V4 { source: last, destination: 0x0a00_0100_u32.to_be() }
+                };
+                for number in 0u32..512 {
+                    let identification = first_id.wrapping_add(number).to_be();
+                    let network = network(addresses, protocol::UDP);
+                    prop_assert!(names.insert(name(&seeds, &network, identification)));
+                }
+            }
+        }
+
+        /// One identification serves several protocols of IPv4 at a time, and both
+        /// directions.
+        #[test]
+        fn protocols_and_directions_have_names_of_their_own(seeds: Seeds, source: u32, destination: u32, identification: u32) {
+            prop_assume!(source != destination);
+            let there = Addresses::V4 { source, destination };
+            let back = Addresses::V4 { source: destination, destination: source };
+            let names: HashSet<_> = [there, back].into_iter().flat_map(|addresses| {
+                [protocol::TCP, protocol::UDP, protocol::ESP, protocol::GRE]
+                    .map(|protocol| name(&seeds, &network(addresses, protocol), identification))
+            }).collect();
+            prop_assert_eq!(names.len(), 8);
+        }
+    }
+}

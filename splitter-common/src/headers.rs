@@ -8,7 +8,7 @@ use crate::flow::FlowKey;
 use crate::fragments::{Fragments, Known};
 use crate::packet::{
     Fragment, Network, Refusal, TransportHeader, ethertype, parse_esp, parse_gre, parse_ipv4,
-    parse_ipv6, parse_tcp, parse_udp, protocol, skip_vlan_tags,
+    parse_ipv6, parse_plain_v4, parse_plain_v6, parse_tcp, parse_udp, protocol, skip_vlan_tags,
 };
 
 /// A frame, read.
@@ -53,27 +53,59 @@ impl Headers {
         hand_on: impl FnOnce(Self),
     ) {
         match skip_vlan_tags(frame) {
-            Ok((ethertype::IPV4, offset)) => match parse_ipv4(frame, offset) {
-                Ok(network) => Packet {
-                    network: &network,
-                    config,
-                    fragments,
-                }
-                .read(frame, hand_on),
-                Err(refusal) => hand_on(Self::without_mark(refusal)),
-            },
-            Ok((ethertype::IPV6, offset)) => match parse_ipv6(frame, offset) {
-                Ok(network) => Packet {
-                    network: &network,
-                    config,
-                    fragments,
-                }
-                .read(frame, hand_on),
-                Err(refusal) => hand_on(Self::without_mark(refusal)),
-            },
+            Ok((ethertype::IPV4, offset)) => {
+                let network = parse_ipv4(frame, offset);
+                Self::read_transport_to(frame, network, config, fragments, hand_on);
+            }
+            Ok((ethertype::IPV6, offset)) => {
+                let network = parse_ipv6(frame, offset);
+                Self::read_transport_to(frame, network, config, fragments, hand_on);
+            }
             Ok(_) => hand_on(Self::without_mark(Refusal::NotIp)),
             Err(refusal) => hand_on(Self::without_mark(refusal)),
         }
+    }
+
+    #[inline(always)]
+    fn read_transport_to<B: Buffer + ?Sized, K: Known + ?Sized>(
+        frame: &B,
+        network: Result<Network, Refusal>,
+        config: &Config,
+        fragments: &Fragments<'_, K>,
+        hand_on: impl FnOnce(Self),
+    ) {
+        let network = match network {
+            Ok(network) => network,
+            Err(refusal) => return hand_on(Self::without_mark(refusal)),
+        };
+        let packet = Packet {
+            network: &network,
+            config,
+            fragments,
+        };
+        packet.read(frame, hand_on);
+    }
+
+    /// Reads a plain segment ([`parse_plain_v4`], [`parse_plain_v6`]); whether the
+    /// frame is one.
+    #[inline(always)]
+    pub fn read_plain_to<B: Buffer + ?Sized>(
+        frame: &B,
+        config: &Config,
+        hand_on: impl FnOnce(Self),
+    ) -> bool {
+        let headers = |network: &Network, header: &TransportHeader| Self {
+            mark: Some(Field::of(network)),
+            segment: Ok(Segment::new(network, header, config)),
+        };
+        if let Some((network, header)) = parse_plain_v4(frame) {
+            hand_on(headers(&network, &header));
+        } else if let Some((network, header)) = parse_plain_v6(frame) {
+            hand_on(headers(&network, &header));
+        } else {
+            return false;
+        }
+        true
     }
 
     const fn without_mark(refusal: Refusal) -> Self {

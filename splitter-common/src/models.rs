@@ -36,7 +36,7 @@ impl Sharing for TunnelModels {
         self.shared.start(config, now_ns)
     }
 
-    fn send(&mut self, config: &Config, entry: &mut FlowEntry, sent: Sent) -> Ride {
+    fn send(&mut self, config: &Config, entry: &mut FlowEntry, sent: &Sent) -> Ride {
         self.shared.send(config, entry, sent)
     }
 
@@ -65,7 +65,7 @@ impl<M: Sharing> Sharing for &mut M {
     }
 
     #[inline(always)]
-    fn send(&mut self, config: &Config, entry: &mut FlowEntry, sent: Sent) -> Ride {
+    fn send(&mut self, config: &Config, entry: &mut FlowEntry, sent: &Sent) -> Ride {
         (**self).send(config, entry, sent)
     }
 

@@ -35,7 +35,7 @@ pub trait Sharing {
     fn start(&mut self, config: &Config, now_ns: u64) -> Tunnel;
 
     /// Sends a packet of a flow that is counted already.
-    fn send(&mut self, config: &Config, entry: &mut FlowEntry, packet: Sent) -> Ride;
+    fn send(&mut self, config: &Config, entry: &mut FlowEntry, sent: &Sent) -> Ride;
 
     /// The same of a flow that was placed in `tunnel` before, of whose entry
     /// nothing is needed.
@@ -78,6 +78,24 @@ impl Ride {
             moved: None,
             rides: tunnel.own_class(),
             tunnel,
+        }
+    }
+}
+
+impl Ride {
+    /// As a number, for hosts that hand it on in plain data.
+    #[inline(always)]
+    pub const fn to_bits(self) -> u64 {
+        self.tunnel as u64 | (self.rides as u64) << 1 | FlowEvent::code(self.moved) << 2
+    }
+
+    /// What the number says.
+    #[inline(always)]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self {
+            moved: FlowEvent::from_code(bits >> 2),
+            rides: Class::numbered(bits >> 1),
+            tunnel: Tunnel::numbered(bits),
         }
     }
 }
@@ -141,7 +159,7 @@ impl Sharing for SharedTunnels {
     }
 
     #[inline(always)]
-    fn send(&mut self, config: &Config, entry: &mut FlowEntry, sent: Sent) -> Ride {
+    fn send(&mut self, config: &Config, entry: &mut FlowEntry, sent: &Sent) -> Ride {
         let moved = self.place(config, entry, sent);
         if entry.is_placed() {
             let ride = self.send_placed(config, entry.tunnel(), sent.packet, sent.now_ns);
@@ -185,8 +203,8 @@ impl Sharing for SharedTunnels {
 impl SharedTunnels {
     /// Places a long flow, or changes its tunnel if it waits for that.
     #[inline(always)]
-    fn place(&mut self, config: &Config, entry: &mut FlowEntry, sent: Sent) -> Option<FlowEvent> {
-        if entry.class() == Class::Short || entry.is_placed() || !sent.packet.carries_data {
+    fn place(&mut self, config: &Config, entry: &mut FlowEntry, sent: &Sent) -> Option<FlowEvent> {
+        if entry.class() == Class::Short || entry.is_placed() || !sent.packet.carries_data() {
             return None;
         }
         let (here, now_ns) = (entry.tunnel(), sent.now_ns);

@@ -12,6 +12,8 @@
 //! which its verifier checks one by one. Before them comes a short cut for what
 //! most packets are.
 
+mod plain;
+
 use crate::buffer::BufferMut;
 use crate::classify::{FlowPacket, Precision, Verdict, classify, precision};
 use crate::config::Config;
@@ -21,7 +23,7 @@ use crate::flow::{Class, FlowEntry, Tunnel};
 use crate::fragments::{Fragments, Known};
 use crate::headers::{Headers, Segment};
 use crate::models::Models;
-use crate::packet::{Network, Refusal, TransportHeader, is_v4, parse_plain_v4, parse_plain_v6};
+use crate::packet::Refusal;
 use crate::share::Ride;
 use crate::table::{Held, Memory, Table};
 
@@ -119,11 +121,10 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
     /// Treats one frame, whatever it is; it is to be passed on whatever the outcome.
     #[inline(always)]
     pub fn split<B: BufferMut + ?Sized>(&mut self, frame: &mut B) -> Outcome {
-        let mut plain = None;
-        if let Some(outcome) = self.split_steady(frame, |headers| plain = Some(headers)) {
+        if let Some(outcome) = self.split_plain(frame) {
             return outcome;
         }
-        let headers = plain.unwrap_or_else(|| Headers::read(frame, self.config, &self.fragments()));
+        let headers = Headers::read(frame, self.config, &self.fragments());
         let treated = headers.segment.and_then(|segment| self.treat(&segment));
         self.finish(frame, headers.mark, treated)
     }
@@ -136,55 +137,6 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
             seeds: &self.table.layout.seeds,
             now_ns: self.clock.coarse_ns(),
         }
-    }
-
-    /// The case that most packets are: a plain segment of a known flow that is in
-    /// no transition. `None`, and nothing done, for all else; `hand_on` then has
-    /// the headers if the segment is plain.
-    #[inline(always)]
-    pub fn split_steady<B: BufferMut + ?Sized>(
-        &mut self,
-        frame: &mut B,
-        hand_on: impl FnOnce(Headers),
-    ) -> Option<Outcome> {
-        // Each family apart to the end: keys and places differ.
-        if is_v4(frame) {
-            let (network, tcp) = parse_plain_v4(frame)?;
-            self.split_plain(frame, &network, &tcp, hand_on)
-        } else {
-            let (network, tcp) = parse_plain_v6(frame)?;
-            self.split_plain(frame, &network, &tcp, hand_on)
-        }
-    }
-
-    #[inline(always)]
-    fn split_plain<B: BufferMut + ?Sized>(
-        &mut self,
-        frame: &mut B,
-        network: &Network,
-        tcp: &TransportHeader,
-        hand_on: impl FnOnce(Headers),
-    ) -> Option<Outcome> {
-        let segment = Segment::new(network, tcp, self.config);
-        let field = Field::of(network);
-        let Some(treated) = self.count_steady(&segment) else {
-            hand_on(Headers {
-                mark: Some(field),
-                segment: Ok(segment),
-            });
-            return None;
-        };
-        Some(self.finish(frame, Some(field), Ok(treated)))
-    }
-
-    #[inline(always)]
-    fn count_steady(&mut self, segment: &Segment) -> Option<Treated> {
-        let packet = segment.packet;
-        let opened = self.table.find_at_home(&segment.key)?;
-        let coarse_ns = self.clock.coarse_ns();
-        let (class, ride) =
-            opened.count_steady(packet, self.config, &mut self.models, coarse_ns)?;
-        Some(self.sent(class, ride, packet))
     }
 
     /// Counts a packet in its flow and decides where it goes.

@@ -3,15 +3,15 @@
 //! Decisions for shared tunnels are functions of their own for the verifier, as
 //! [`crate::pipeline`] has them.
 
+use core::mem::MaybeUninit;
+
 use aya_ebpf::btf_maps::{Array, PerCpuArray};
 use aya_ebpf::macros::btf_map;
 use splitter_common::classify::FlowPacket;
 use splitter_common::config::Config;
-use splitter_common::counters::FlowEvent;
 use splitter_common::drain::Tunnels;
-use splitter_common::flow::{Class, FlowEntry, Tunnel};
+use splitter_common::flow::{FlowEntry, Tunnel};
 use splitter_common::models::Models;
-use splitter_common::packet::TcpFlags;
 use splitter_common::share::{Ride, Sent, SharedTunnels, Sharing};
 
 use crate::pipeline::{SETTINGS, entry};
@@ -22,21 +22,18 @@ static TUNNELS: Array<Tunnels, 1> = Array::new();
 #[btf_map]
 static SHARED: Array<SharedTunnels, 1> = Array::new();
 
-/// What is asked and answered, besides the flow's entry.
-#[repr(C)]
-#[derive(Clone, Copy)]
+/// What is asked and answered, besides the flow's entry. What is asked is written
+/// before it is read.
+#[repr(C, align(8))]
 struct Exchange {
-    bytes: u64,
-    tcp_flags: u64,
-    carries_data: u64,
-    became_long: u64,
-    moved: u64,
-    rides: u64,
-    tunnel: u64,
+    sent: MaybeUninit<Sent>,
+    /// [`Ride::to_bits`].
+    ride: u64,
 }
 
+/// As plain words, as [`crate::pipeline`] has what its steps hand on.
 #[btf_map]
-static EXCHANGE: PerCpuArray<Exchange, 1> = PerCpuArray::new();
+static EXCHANGE: PerCpuArray<[u64; size_of::<Exchange>() / 8], 1> = PerCpuArray::new();
 
 /// The kernel's [`Models`].
 pub struct KernelModels;
@@ -55,40 +52,18 @@ impl Models for KernelModels {
 impl Sharing for KernelModels {
     #[inline(always)]
     fn start(&mut self, _: &Config, now_ns: u64) -> Tunnel {
-        let Some(exchange) = EXCHANGE.get_ptr_mut(0) else {
-            return Tunnel::Short;
-        };
         share_start(now_ns);
-        // SAFETY: as below.
-        Tunnel::numbered(unsafe { (&raw const (*exchange).tunnel).read_volatile() })
+        answer().tunnel
     }
 
     /// The entry is the one that [`entry`] has for both.
     #[inline(always)]
-    fn send(&mut self, _: &Config, _: &mut FlowEntry, sent: Sent) -> Ride {
-        let Some(exchange) = EXCHANGE.get_ptr_mut(0) else {
-            return NOWHERE;
-        };
-        // SAFETY: a per-CPU value, and XDP programs do not interrupt each other
-        // on one CPU.
-        let asked = unsafe { &mut *exchange };
-        asked.bytes = sent.packet.bytes;
-        asked.tcp_flags = sent.packet.flags.0.into();
-        asked.carries_data = sent.packet.carries_data.into();
-        asked.became_long = sent.became_long.into();
-        share_send(sent.now_ns);
-        // Field by field, for the stack's sake.
-        macro_rules! told {
-            ($field:ident) => {
-                // SAFETY: as above.
-                unsafe { (&raw const (*exchange).$field).read_volatile() }
-            };
+    fn send(&mut self, _: &Config, _: &mut FlowEntry, sent: &Sent) -> Ride {
+        if let Some(exchange) = exchange() {
+            exchange.sent.write(*sent);
         }
-        Ride {
-            moved: FlowEvent::from_code(told!(moved)),
-            rides: Class::numbered(told!(rides)),
-            tunnel: Tunnel::numbered(told!(tunnel)),
-        }
+        share_send();
+        answer()
     }
 
     #[inline(always)]
@@ -113,46 +88,45 @@ const NOWHERE: Ride = Ride::in_own(Tunnel::Short);
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn share_start(now_ns: u64) -> u64 {
-    let (Some(shared), Some(settings), Some(exchange)) =
-        (shared(), SETTINGS.get(0), EXCHANGE.get_ptr_mut(0))
-    else {
-        return 0;
-    };
-    // SAFETY: as in `send`.
-    let exchange = unsafe { &mut *exchange };
-    exchange.tunnel = shared.start(&settings.config, now_ns) as u64;
+    if let (Some(shared), Some(settings), Some(exchange)) = (shared(), SETTINGS.get(0), exchange())
+    {
+        let tunnel = shared.start(&settings.config, now_ns);
+        exchange.ride = Ride::in_own(tunnel).to_bits();
+    }
     0
 }
 
 /// See [`Sharing::send`].
 #[inline(never)]
 #[unsafe(no_mangle)]
-pub extern "C" fn share_send(now_ns: u64) -> u64 {
-    let (Some(shared), Some(settings), Some(exchange), Some(entry)) =
-        (shared(), SETTINGS.get(0), EXCHANGE.get_ptr_mut(0), entry())
-    else {
-        return 0;
-    };
-    // SAFETY: as in `send`.
-    let exchange = unsafe { &mut *exchange };
-    let sent = Sent {
-        packet: FlowPacket {
-            segments: 1,
-            bytes: exchange.bytes,
-            flags: TcpFlags(exchange.tcp_flags as u8),
-            carries_data: exchange.carries_data != 0,
-        },
-        became_long: exchange.became_long != 0,
-        now_ns,
-    };
-    let ride = shared.send(&settings.config, entry, sent);
-    exchange.moved = match ride.moved {
-        Some(event) => event as u64,
-        None => FlowEvent::COUNT as u64,
-    };
-    exchange.rides = ride.rides as u64;
-    exchange.tunnel = ride.tunnel as u64;
+pub extern "C" fn share_send() -> u64 {
+    if let (Some(shared), Some(settings), Some(exchange), Some(entry)) =
+        (shared(), SETTINGS.get(0), exchange(), entry())
+    {
+        // SAFETY: whoever calls this has written it.
+        let sent = unsafe { exchange.sent.assume_init_ref() };
+        exchange.ride = shared.send(&settings.config, entry, sent).to_bits();
+    }
     0
+}
+
+/// What the function that was called last has answered.
+#[inline(always)]
+fn answer() -> Ride {
+    exchange().map_or(NOWHERE, |exchange| {
+        // SAFETY: valid, as a reference is. Volatile, because the compiler knows what
+        // may have been written and the verifier does not.
+        Ride::from_bits(unsafe { (&raw const exchange.ride).read_volatile() })
+    })
+}
+
+#[inline(always)]
+fn exchange() -> Option<&'static mut Exchange> {
+    // SAFETY: a per-CPU value, and XDP programs do not interrupt each other on one
+    // CPU; each function takes it for as long as it calls no other.
+    EXCHANGE
+        .get_ptr_mut(0)
+        .map(|words| unsafe { &mut *words.cast() })
 }
 
 #[inline(always)]

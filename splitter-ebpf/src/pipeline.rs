@@ -69,21 +69,10 @@ type KernelSplitter = Splitter<'static, KernelMemory, KernelClock<'static>, Kern
 /// rules out and the verifier cannot know.
 #[inline(always)]
 pub fn split(context: &XdpContext) -> Option<Outcome> {
-    let mut splitter = splitter()?;
-    let mut is_plain = false;
-    let steady = splitter.split_steady(&mut Frame::new(context), |headers| {
-        if let Some(handed) = handed() {
-            handed.headers.write(headers);
-            handed.treated = TO_BE_SPLIT;
-            is_plain = true;
-        }
-    });
-    if steady.is_some() {
-        return steady;
+    if let Some(outcome) = splitter()?.split_plain(&mut Frame::new(context)) {
+        return Some(outcome);
     }
-    if !is_plain {
-        read_headers(context.as_ptr().cast());
-    }
+    read_headers(context.as_ptr().cast());
     if handed()?.treated == TO_BE_SPLIT {
         treat()?;
     }
@@ -93,7 +82,7 @@ pub fn split(context: &XdpContext) -> Option<Outcome> {
     let treated = Treated::from_bits(handed.treated);
     // A frame of its own: what the verifier has learnt of the first's bounds would
     // have it look at this path once more.
-    Some(splitter.finish(&mut Frame::new(context), mark, treated))
+    Some(splitter()?.finish(&mut Frame::new(context), mark, treated))
 }
 
 /// The steps of [`Splitter::treat`].
@@ -119,8 +108,17 @@ pub extern "C" fn read_headers(context: *mut xdp_md) -> u64 {
         return 0;
     };
     let context = XdpContext::new(context);
-    let (frame, fragments) = (Frame::new(&context), splitter.fragments());
-    Headers::read_to(&frame, splitter.config, &fragments, |headers| {
+    let frame = Frame::new(&context);
+    let is_plain = Headers::read_plain_to(&frame, splitter.config, |headers| {
+        handed.headers.write(headers);
+        handed.treated = TO_BE_SPLIT;
+    });
+    if is_plain {
+        return 0;
+    }
+    // A frame of its own, as above.
+    let frame = Frame::new(&context);
+    Headers::read_to(&frame, splitter.config, &splitter.fragments(), |headers| {
         handed.treated = match headers.segment {
             Ok(_) => TO_BE_SPLIT,
             Err(refusal) => Treated::to_bits(Err(refusal)),

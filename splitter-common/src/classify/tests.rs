@@ -31,7 +31,7 @@ impl Bench {
             segments: 1,
             bytes: FULL_FRAME,
             flags,
-            carries_data: true,
+            payload_bytes: 1_448,
         };
         classify(
             &mut self.entry,
@@ -303,7 +303,7 @@ fn precise_time_is_asked_for_only_where_it_matters() {
             segments: 1,
             bytes,
             flags,
-            carries_data: true,
+            payload_bytes: 1_448,
         };
         let found = precision(&entry, packet, &config, 0, SECOND);
         assert_eq!(found, expected, "{entry:?} {bytes} {flags:?}");
@@ -314,7 +314,7 @@ fn precise_time_is_asked_for_only_where_it_matters() {
         segments: 1,
         bytes: 66,
         flags: syn,
-        carries_data: false,
+        payload_bytes: 0,
     };
     assert_eq!(
         precision(&fresh, packet, &rated, SECOND + 1, SECOND),
@@ -367,7 +367,7 @@ proptest! {
         let mut now_ns = SECOND;
         for (bytes, gap_ns) in frames {
             now_ns += gap_ns;
-            let packet = FlowPacket { segments: 1, bytes, flags: DATA, carries_data: true };
+            let packet = FlowPacket { segments: 1, bytes, flags: DATA, payload_bytes: 1_448 };
             classify(&mut bench.entry, packet, &bench.config, &mut bench.models, now_ns);
             let wait_ns = bench.models.dedicated.short.next_start_ns(now_ns) - now_ns;
             prop_assert!(wait_ns <= bench.config.cap_ns);
@@ -410,7 +410,7 @@ proptest! {
         let mut now_ns = SECOND;
         for (gap, flow) in packets {
             now_ns += gap;
-            let packet = FlowPacket { segments: 1, bytes: FULL_FRAME, flags: DATA, carries_data: true };
+            let packet = FlowPacket { segments: 1, bytes: FULL_FRAME, flags: DATA, payload_bytes: 1_448 };
             let verdict = classify(&mut entries[flow], packet, &config, &mut models, now_ns);
             let free = &mut free_ns[verdict.tunnel as usize];
             *free = (*free).max(now_ns) + FULL_FRAME * 80;

@@ -1,11 +1,7 @@
 //! Plain TCP segments: no VLAN tag, no IP options or extension headers, no
-//! fragment, a frame
-//! as long as it says. All lies at fixed places, so that this says what
+//! fragment, a frame as long as it says. All lies at fixed places, so that this says what
 //! [`Network::parse`] and [`Transport::parse`](super::Transport::parse) do in a
 //! fraction of the time.
-//!
-//! Conditions are gathered and not taken one after the other: nearly all
-//! segments meet all of them.
 
 use super::{
     Addresses, ETHERNET_BYTES, Fragment, IPV4_BYTES, IPV6_BYTES, Network, TCP_BYTES, TcpFlags,
@@ -13,30 +9,33 @@ use super::{
 };
 use crate::buffer::Buffer;
 
-/// Whether an untagged frame says that it carries IPv4.
+/// Whether an untagged frame says that it carries IPv4. `None` when it is too
+/// short for a segment of either family.
 #[inline(always)]
-pub(crate) fn is_v4<B: Buffer + ?Sized>(frame: &B) -> bool {
-    const IPV4: [u8; 2] = ethertype::IPV4.to_be_bytes();
-    frame.read::<2>(ETHERNET_BYTES - 2) == Some(IPV4)
+pub(crate) fn is_v4<B: Buffer + ?Sized>(frame: &B) -> Option<bool> {
+    // As much as is read next, so that it is checked once.
+    let headers = frame.read::<V4_BYTES>(0)?;
+    Some(short(&headers, ETHERNET_BYTES - 2) == ethertype::IPV4.to_be())
 }
+
+const V4_BYTES: usize = ETHERNET_BYTES + IPV4_BYTES + TCP_BYTES;
 
 /// The headers of a plain segment over IPv4; `None` for all else.
 #[inline(always)]
 pub fn parse_plain_v4<B: Buffer + ?Sized>(frame: &B) -> Option<(Network, TransportHeader)> {
     const WITHOUT_OPTIONS: u8 = 0x45;
-    /// The offset, and whether more fragments follow.
-    const FRAGMENT: u16 = 0x3fff;
+    /// Offset and "more fragments", and the protocol; what lies between does not matter.
+    const KIND: u32 = u32::from_ne_bytes([0x3f, 0xff, 0, 0xff]);
+    const WHOLE_TCP: u32 = u32::from_ne_bytes([0, 0, 0, protocol::TCP]);
     const TCP_AT: usize = ETHERNET_BYTES + IPV4_BYTES;
-    const END: usize = TCP_AT + TCP_BYTES;
     const IP: usize = ETHERNET_BYTES;
-    let headers = &frame.read::<END>(0)?;
-    let differs = (short(headers, IP - 2) ^ ethertype::IPV4.to_be())
-        | u16::from(headers[IP] ^ WITHOUT_OPTIONS)
-        | u16::from(headers[IP + 9] ^ protocol::TCP)
-        | short(headers, IP + 6) & FRAGMENT.to_be();
+    let headers = &frame.read::<V4_BYTES>(0)?;
+    let is_plain = short(headers, IP - 2) == ethertype::IPV4.to_be()
+        && headers[IP] == WITHOUT_OPTIONS
+        && word(headers, IP + 6) & KIND == WHOLE_TCP;
     let frame_bytes = IP + usize::from(u16::from_be(short(headers, IP + 2)));
     let payload_at = TCP_AT + tcp_header_bytes(headers[TCP_AT + 12]);
-    if differs != 0 || !is_whole(frame, END, payload_at, frame_bytes) {
+    if !is_plain || !is_whole(frame, V4_BYTES, payload_at, frame_bytes) {
         return None;
     }
     let network = Network {
@@ -68,12 +67,12 @@ pub fn parse_plain_v6<B: Buffer + ?Sized>(frame: &B) -> Option<(Network, Transpo
     const END: usize = TCP_AT + TCP_BYTES;
     const IP: usize = ETHERNET_BYTES;
     let headers = &frame.read::<END>(0)?;
-    let differs = (short(headers, IP - 2) ^ ethertype::IPV6.to_be())
-        | u16::from((headers[IP] ^ VERSION) & 0xf0)
-        | u16::from(headers[IP + 6] ^ protocol::TCP);
+    let is_plain = short(headers, IP - 2) == ethertype::IPV6.to_be()
+        && headers[IP] & 0xf0 == VERSION
+        && headers[IP + 6] == protocol::TCP;
     let frame_bytes = TCP_AT + usize::from(u16::from_be(short(headers, IP + 4)));
     let payload_at = TCP_AT + tcp_header_bytes(headers[TCP_AT + 12]);
-    if differs != 0 || !is_whole(frame, END, payload_at, frame_bytes) {
+    if !is_plain || !is_whole(frame, END, payload_at, frame_bytes) {
         return None;
     }
     let network = Network {

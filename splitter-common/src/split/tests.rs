@@ -201,3 +201,112 @@ proptest! {
         prop_assert!(changed.iter().all(|at| [14, 15, 24, 25].contains(at)), "{changed:?}");
     }
 }
+
+/// A clock of which the coarse reading lags behind, as a kernel's does.
+struct TickingClock(u64);
+
+impl Clock for TickingClock {
+    fn coarse_ns(&self) -> u64 {
+        self.0 / 4_000_000 * 4_000_000
+    }
+
+    fn precise_ns(&self) -> u64 {
+        self.0
+    }
+}
+
+impl Border {
+    fn splitter(&mut self) -> Splitter<'_, Groups, TickingClock, &mut TunnelModels> {
+        Splitter {
+            config: &self.config,
+            table: Table {
+                memory: &self.groups,
+                layout: &self.layout,
+            },
+            clock: TickingClock(self.now_ns),
+            models: &mut self.models,
+            counters: &mut self.counters,
+        }
+    }
+
+    /// Without the short cut.
+    fn split_whole(&mut self, frame: &mut [u8]) -> Outcome {
+        let mut splitter = self.splitter();
+        let headers = Headers::read(frame, splitter.config, &splitter.fragments());
+        let treated = headers.segment.and_then(|segment| splitter.treat(&segment));
+        splitter.finish(frame, headers.mark, treated)
+    }
+
+    fn flows(&self) -> Vec<(crate::flow::FlowKey, FlowEntry)> {
+        let groups = (0..self.layout.groups_v4).filter_map(|group| self.groups.group_v4(group));
+        let slots = groups.flat_map(|group| {
+            (0..GROUP_SLOTS).filter_map(move |index| group.read(index, self.now_ns))
+        });
+        slots.map(|found| (found.key, found.entry)).collect()
+    }
+}
+
+/// A port, TCP flags, payload, and how long after the packet before.
+type Arrival = (u16, u8, usize, u64);
+
+fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
+    const ACK: u8 = 0x10;
+    let flags = prop_oneof![
+        12 => Just(ACK),
+        2 => Just(crate::packet::TcpFlags::SYN),
+        1 => Just(crate::packet::TcpFlags::FIN | ACK),
+    ];
+    let bytes = prop_oneof![Just(0), Just(20), Just(1_400)];
+    let gap_ns = prop_oneof![
+        20 => 0u64..300_000,
+        4 => 0u64..30_000_000,
+        1 => 0u64..40_000_000_000,
+    ];
+    // More flows than one group has slots, of which some turn long.
+    proptest::collection::vec((0u16..14, flags, bytes, gap_ns), 1..300)
+}
+
+proptest! {
+    /// The short cut says, writes, counts and keeps what the whole path does.
+    #[test]
+    fn the_short_cut_leads_to_the_same(
+        arrivals in arrivals(),
+        (short_rate, long_rate) in (0u64..2, 0u64..2),
+        is_shared: bool,
+        in_bytes: bool,
+        seeds: [u64; 4],
+    ) {
+        use crate::config::{TunnelUse, Unit};
+        use crate::drain::ServiceTime;
+        let config = Config {
+            threshold: if in_bytes { 5_000 } else { 6 },
+            unit: if in_bytes { Unit::BYTES } else { Unit::PACKETS },
+            short_service: ServiceTime::from_bits_per_second(short_rate * 100_000_000),
+            long_service: ServiceTime::from_bits_per_second(long_rate * 100_000_000),
+            tunnel_use: if is_shared { TunnelUse::SHARED } else { TunnelUse::DEDICATED },
+            ..Config::default()
+        };
+        let [mut short, mut whole] = [(); 2].map(|()| {
+            let mut border = Border::new();
+            border.config = config;
+            border.layout.seeds = seeds;
+            border
+        });
+        for (port, flags, payload_bytes, gap_ns) in arrivals {
+            let mut frame = tcp_frame(0, port);
+            frame[47] = flags;
+            let total = u16::try_from(40 + payload_bytes).expect("fits");
+            frame[16..18].copy_from_slice(&total.to_be_bytes());
+            frame.resize(54 + payload_bytes, 0);
+            let mut other = frame.clone();
+            short.now_ns += gap_ns;
+            whole.now_ns += gap_ns;
+            let outcome = short.splitter().split(frame.as_mut_slice());
+            prop_assert_eq!(outcome, whole.split_whole(&mut other));
+            prop_assert_eq!(frame, other);
+            prop_assert_eq!(&short.counters, &whole.counters);
+            prop_assert_eq!(&short.models, &whole.models);
+            prop_assert_eq!(short.flows(), whole.flows());
+        }
+    }
+}

@@ -11,16 +11,23 @@
 //! bits and wraps after 13 days.
 //!
 //! A flow that is not placed yet has sent little, and needs to know besides when
-//! that drains and since when it is long. So its *narrow* record has packets in 20 bits and bytes in 28, and in the 20 bits freed of each
-//! word the two times, by the moment, in units of 65.5 us up to 68 s (the
-//! longest cap is 60 s). One that outgrows that turns *wide* before, and is
-//! placed with its first long packet.
+//! that drains and since when it is long. So its *narrow* record has packets in 20
+//! bits and bytes in 28, and in the 20 bits freed of each word the two times, by
+//! the moment, in units of 65.5 us up to 68 s (the longest cap is 60 s). One that
+//! outgrows that turns *wide* before, and is placed with its first long packet.
 
 use super::Word;
-use crate::classify::FlowPacket;
-use crate::config::{Config, Unit};
-use crate::flow::{FlowEntry, FlowKey, Tunnel};
-use crate::packet::protocol;
+use super::owner::{MOMENT_BITS, Owner, WITHIN_MOMENT, moment};
+use crate::classify::{FlowPacket, exceeds_threshold};
+use crate::config::Config;
+use crate::flow::FlowEntry;
+
+/// Both words of a narrow record without its times.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counted {
+    first: u64,
+    second: u64,
+}
 
 /// A flow's entry, packed, with the ports.
 #[repr(C)]
@@ -30,188 +37,6 @@ pub struct Record {
     first: Word,
     second: Word,
 }
-
-/// The word that says whose a slot is, and in which state. It changes in one
-/// step, so that whoever replaces a flow sees whether a packet of it came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Owner(pub(super) u64);
-
-impl Owner {
-    const OCCUPIED: u64 = 1 << 32;
-    const MOVED: u64 = 1 << 33;
-    const FINISHED: u64 = 1 << 34;
-    const PLACED: u64 = 1 << 35;
-    const LONG: u64 = 1 << 36;
-    const WIDE: u64 = 1 << 37;
-    /// Of the first slot of a line: flows of the line lie elsewhere in the group.
-    const MARK: u64 = 1 << 38;
-    const PROTOCOL_SHIFT: u32 = 39;
-    const PROTOCOL: u64 = 3 << Self::PROTOCOL_SHIFT;
-    const MOMENT_SHIFT: u32 = 41;
-    const PORTS: u64 = 0xffff_ffff;
-    /// What names a flow, besides the addresses.
-    const NAME: u64 = Self::PORTS | Self::OCCUPIED | Self::PROTOCOL;
-
-    /// The part that names a flow.
-    #[inline(always)]
-    pub(super) const fn of(key: &FlowKey) -> Self {
-        let (ports, number) = match key {
-            FlowKey::V4(key) => (key.ports, key.protocol),
-            FlowKey::V6(key) => (key.ports, key.protocol),
-        };
-        let code = protocol_code(number) << Self::PROTOCOL_SHIFT;
-        Self(ports as u64 | code | Self::OCCUPIED)
-    }
-
-    /// Zero when both name the same flow, given the same addresses.
-    #[inline(always)]
-    pub(super) const fn differs(self, wanted: Self) -> u64 {
-        (self.0 ^ wanted.0) & Self::NAME
-    }
-
-    #[inline(always)]
-    pub(super) const fn is_occupied(self) -> bool {
-        self.0 & Self::OCCUPIED != 0
-    }
-
-    /// Whether a CPU is about to write a new flow into the slot.
-    #[inline(always)]
-    pub(super) const fn is_claimed(self) -> bool {
-        self.0 & (Self::OCCUPIED | Self::WIDE) == Self::WIDE
-    }
-
-    #[inline(always)]
-    pub(super) const fn is_marked(self) -> bool {
-        self.0 & Self::MARK != 0
-    }
-
-    #[inline(always)]
-    pub(super) const fn occupied_bit(self) -> u64 {
-        (self.0 / Self::OCCUPIED) & 1
-    }
-
-    #[inline(always)]
-    pub(super) const fn finished_bit(self) -> u64 {
-        (self.0 / Self::FINISHED) & 1
-    }
-
-    #[inline(always)]
-    pub(super) const fn wide_bit(self) -> u64 {
-        (self.0 / Self::WIDE) & 1
-    }
-
-    #[inline(always)]
-    pub(super) const fn claimed_bit(self) -> u64 {
-        self.wide_bit() & !self.occupied_bit()
-    }
-
-    #[inline(always)]
-    pub(super) const fn is_wide(self) -> bool {
-        self.0 & Self::WIDE != 0
-    }
-
-    /// Whether the flow is long and stays where it is: in the long tunnel, if
-    /// that is for long flows alone.
-    #[inline(always)]
-    pub(super) const fn is_settled(self, is_shared: bool) -> bool {
-        const PLACED: u64 = Owner::LONG | Owner::PLACED;
-        let wanted = if is_shared {
-            PLACED
-        } else {
-            PLACED | Self::MOVED
-        };
-        self.0 & wanted == wanted
-    }
-
-    #[inline(always)]
-    pub(super) const fn tunnel(self) -> Tunnel {
-        Tunnel::numbered(self.0 / Self::MOVED)
-    }
-
-    /// Whether the flow is short, in the short tunnel, and its record narrow.
-    #[inline(always)]
-    pub(super) const fn is_plainly_short(self) -> bool {
-        self.0 & (Self::LONG | Self::MOVED | Self::WIDE) == 0
-    }
-
-    #[inline(always)]
-    const fn seen_at(self, now_ns: u64) -> Self {
-        const BELOW: u64 = (1 << Owner::MOMENT_SHIFT) - 1;
-        Self(self.0 & BELOW | moment(now_ns) << Self::MOMENT_SHIFT)
-    }
-
-    #[inline(always)]
-    pub(super) const fn marked(self) -> Self {
-        Self(self.0 | Self::MARK)
-    }
-
-    #[inline(always)]
-    pub(super) const fn with_mark_of(self, other: Self) -> Self {
-        Self(self.0 | (other.0 & Self::MARK))
-    }
-
-    /// Nobody's for a moment; the mark stays with the slot.
-    #[inline(always)]
-    pub(super) const fn claimed(self, now_ns: u64) -> Self {
-        Self(Self::WIDE | (moment(now_ns) << Self::MOMENT_SHIFT)).with_mark_of(self)
-    }
-
-    /// When the last packet came, to a moment. That may lie ahead of `now_ns`,
-    /// which is coarse where the packet's time was precise; what a record tells
-    /// by that moment must not come out too early.
-    #[inline(always)]
-    const fn last_seen_ns(self, now_ns: u64) -> u64 {
-        let latest = (now_ns >> MOMENT_BITS).wrapping_add(CLOCK_SKEW_MOMENTS);
-        let before = latest.wrapping_sub(self.0 >> Self::MOMENT_SHIFT) & MOMENT_MASK;
-        latest.wrapping_sub(before) << MOMENT_BITS
-    }
-
-    /// Moments since the last packet.
-    #[inline(always)]
-    pub(super) const fn age_moments(self, now_ns: u64) -> u64 {
-        // Another CPU's clock may be ahead of ours: that much older than all.
-        let age = moment(now_ns)
-            .wrapping_add(CLOCK_SKEW_MOMENTS)
-            .wrapping_sub(self.0 >> Self::MOMENT_SHIFT)
-            & MOMENT_MASK;
-        let is_ahead = age.wrapping_sub(CLOCK_SKEW_MOMENTS) >> 63;
-        age.wrapping_sub(CLOCK_SKEW_MOMENTS) & is_ahead.wrapping_sub(1)
-    }
-
-    /// Whether that may be as long ago as `moments`.
-    #[inline(always)]
-    pub(super) const fn is_as_old_as(self, moments: u64, now_ns: u64) -> bool {
-        let age = (moment(now_ns) + CLOCK_SKEW_MOMENTS).wrapping_sub(self.0 >> Self::MOMENT_SHIFT)
-            & MOMENT_MASK;
-        age >= moments + CLOCK_SKEW_MOMENTS
-    }
-
-    pub(super) const fn ports(self) -> u32 {
-        self.0 as u32
-    }
-
-    pub(super) const fn protocol(self) -> u32 {
-        PROTOCOLS[((self.0 & Self::PROTOCOL) >> Self::PROTOCOL_SHIFT) as usize] as u32
-    }
-}
-
-/// In the order of their codes.
-const PROTOCOLS: [u8; 4] = [protocol::TCP, protocol::UDP, protocol::ESP, protocol::GRE];
-
-#[inline(always)]
-const fn protocol_code(number: u32) -> u64 {
-    match number as u8 {
-        protocol::UDP => 1,
-        protocol::ESP => 2,
-        protocol::GRE => 3,
-        _ => 0,
-    }
-}
-
-const MOMENT_BITS: u32 = 24;
-/// Of the 23 bits that are kept.
-const MOMENT_MASK: u64 = (1 << 23) - 1;
-const CLOCK_SKEW_MOMENTS: u64 = 1 << 16;
 
 const START_UNIT_BITS: u32 = 10;
 const START_MASK: u64 = (1 << 40) - 1;
@@ -230,10 +55,6 @@ const WAITED_SHIFT: u32 = 44;
 const NARROW_BYTES: u64 = (1 << 28) - 1;
 const WIDE_BYTES: u64 = (1 << 48) - 1;
 const DRAIN_SHIFT: u32 = 28;
-
-/// More than any packet stands for: counts stop that far from their end.
-const MOST_SEGMENTS: u64 = 1 << 20;
-const MOST_BYTES: u64 = 1 << 24;
 
 /// Kept as they are, from the owner's lowest flag on.
 const FLAGS: u64 = FlowEntry::MOVED | FlowEntry::FINISHED | FlowEntry::PLACED;
@@ -258,46 +79,56 @@ impl Record {
         (self.first.get() >> PACKETS_SHIFT) & NARROW_PACKETS
     }
 
-    /// Counts a packet in a wide record.
+    /// Counts a packet in a wide record; a count that would overflow stops.
     #[inline(always)]
     pub(super) fn count_wide(&self, owner: Owner, packet: FlowPacket, now_ns: u64) {
         let (first, second) = (self.first.get(), self.second.get());
-        if first >> PACKETS_SHIFT <= WIDE_PACKETS - MOST_SEGMENTS {
-            self.first.set(first + (packet.segments << PACKETS_SHIFT));
+        let counted = first.wrapping_add(packet.segments << PACKETS_SHIFT);
+        if counted > first {
+            self.first.set(counted);
         }
-        if second & WIDE_BYTES <= WIDE_BYTES - MOST_BYTES {
-            self.second.set(second + packet.bytes);
+        let counted = second.wrapping_add(packet.bytes);
+        if (counted ^ second) & START_HIGH == 0 {
+            self.second.set(counted);
         }
         self.owner.set(owner.seen_at(now_ns).0);
     }
 
-    /// Counts a packet in a narrow record, unless the flow would become long or
-    /// outgrow it; whether it did.
+    /// What a narrow record counts with this packet; `None` when the flow would
+    /// become long or outgrow it.
     #[inline(always)]
-    pub(super) fn count_narrow(
-        &self,
-        owner: Owner,
-        packet: FlowPacket,
-        config: &Config,
-        now_ns: u64,
-    ) -> bool {
+    pub(super) fn counted_narrow(&self, packet: FlowPacket, config: &Config) -> Option<Counted> {
         let (first, second) = (self.first.get(), self.second.get());
         let packets = (first >> PACKETS_SHIFT & NARROW_PACKETS) + packet.segments;
         let bytes = (second & NARROW_BYTES) + packet.bytes;
-        let count = if config.unit == Unit::BYTES {
-            bytes
-        } else {
-            packets
-        };
-        if count > config.threshold || packets > NARROW_PACKETS || bytes > NARROW_BYTES {
-            return false;
+        let outgrows = packets > NARROW_PACKETS || bytes > NARROW_BYTES;
+        if exceeds_threshold(packets, bytes, config) || outgrows {
+            return None;
         }
-        let within_moment = now_ns & ((1 << MOMENT_BITS) - 1);
-        self.first.set(first & START_LOW | packets << PACKETS_SHIFT);
-        self.second
-            .set(second & START_HIGH | bytes | (within_moment >> TIME_UNIT_BITS) << DRAIN_SHIFT);
+        Some(Counted {
+            first: first & START_LOW | packets << PACKETS_SHIFT,
+            second: second & START_HIGH | bytes,
+        })
+    }
+
+    /// Keeps that in the record of a short flow, with when its packets drain.
+    #[inline(always)]
+    pub(super) fn set_narrow(&self, owner: Owner, to: Counted, drained_ns: u64, now_ns: u64) {
+        let drained = drain(drained_ns, now_ns & !WITHIN_MOMENT, now_ns);
+        self.first.set(to.first);
+        self.second.set(to.second | drained << DRAIN_SHIFT);
         self.owner.set(owner.seen_at(now_ns).0);
-        true
+    }
+
+    /// The same of a flow of which this is the first packet.
+    #[inline(always)]
+    pub(super) fn set_first(&self, owner: Owner, packet: FlowPacket, drained_ns: u64, now_ns: u64) {
+        let start = now_ns >> START_UNIT_BITS;
+        let counted = Counted {
+            first: start & START_LOW | packet.segments << PACKETS_SHIFT,
+            second: (start >> 24) << 48 | packet.bytes,
+        };
+        self.set_narrow(owner, counted, drained_ns, now_ns);
     }
 
     /// What is known of the flow that `owner` was read of.
@@ -345,7 +176,7 @@ impl Record {
         let is_narrow =
             !entry.is_placed() && entry.packets <= NARROW_PACKETS && entry.bytes <= NARROW_BYTES;
         if is_narrow {
-            let seen_ns = (now_ns >> MOMENT_BITS) << MOMENT_BITS;
+            let seen_ns = now_ns & !WITHIN_MOMENT;
             first |= entry.packets << PACKETS_SHIFT;
             second |= entry.bytes;
             second |= drain(entry.drained_ns, seen_ns, now_ns) << DRAIN_SHIFT;
@@ -397,15 +228,4 @@ const fn start_ns(start: u64, now_ns: u64) -> u64 {
     let latest = (now_ns >> START_UNIT_BITS) + START_SLACK;
     let before = latest.wrapping_sub(start) & START_MASK;
     latest.wrapping_sub(before) << START_UNIT_BITS
-}
-
-#[inline(always)]
-const fn moment(time_ns: u64) -> u64 {
-    (time_ns >> MOMENT_BITS) & MOMENT_MASK
-}
-
-/// The whole moments in a duration.
-#[inline(always)]
-pub(super) const fn moments_between(duration_ns: u64) -> u64 {
-    duration_ns >> MOMENT_BITS
 }

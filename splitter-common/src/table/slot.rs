@@ -1,7 +1,9 @@
 //! The shapes that lie in the kernel's maps.
 
-use super::record::{Owner, Record};
-use super::{GROUP_SLOTS, PROTECTED_PACKETS, Word, exceeds};
+use super::line::exceeds;
+use super::owner::Owner;
+use super::record::Record;
+use super::{GROUP_SLOTS, PROTECTED_PACKETS, Word};
 use crate::flow::{FlowKey, FlowKeyV4, FlowKeyV6};
 
 /// Eight slots; the value of a table's map.

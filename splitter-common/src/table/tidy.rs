@@ -1,6 +1,6 @@
 //! What the agent does with the table's memory, while the kernel uses it.
 
-use super::record::Owner;
+use super::owner::Owner;
 use super::{FINISHED_LINGER_NS, GROUP_SLOTS, Group, Layout, Slot};
 use crate::flow::{FlowEntry, FlowKey};
 

@@ -1,12 +1,14 @@
 //! What a record keeps of a flow, and the short cut of steady packets.
 
 use super::*;
-use crate::classify::classify;
+use crate::classify::{FlowPacket, classify};
 use crate::config::{TunnelUse, Unit};
 use crate::drain::ServiceTime;
+use crate::flow::{Class, FlowEntry};
 use crate::models::TunnelModels;
 use crate::packet::TcpFlags;
 use crate::share::Ride;
+use crate::split::Clock;
 use proptest::prelude::*;
 
 fn entries() -> impl Strategy<Value = FlowEntry> {
@@ -93,18 +95,19 @@ proptest! {
         segments in 1u64..45,
         threshold in 1u64..1 << 21,
         in_bytes: bool,
-        long_rate in 0u64..2,
+        (short_rate, long_rate) in (0u64..2, 0u64..2),
         is_shared: bool,
         carries_data: bool,
     ) {
         let config = Config {
             threshold,
             unit: if in_bytes { Unit::BYTES } else { Unit::PACKETS },
+            short_service: ServiceTime::from_bits_per_second(short_rate * 100_000_000),
             long_service: ServiceTime::from_bits_per_second(long_rate * 100_000_000),
             tunnel_use: if is_shared { TunnelUse::SHARED } else { TunnelUse::DEDICATED },
             ..Config::default()
         };
-        let packet = FlowPacket { segments, bytes, flags: TcpFlags(0x10), carries_data };
+        let packet = FlowPacket { segments, bytes, flags: TcpFlags(0x10), payload_bytes: carries_data.into() };
         // Counts that saturate are another matter.
         prop_assume!(entry.packets < 1 << 39 && entry.bytes < 1 << 47);
         let name = Owner::of(&random_v4(1));
@@ -112,19 +115,36 @@ proptest! {
         steady.pack(name, &entry, NOW_NS);
         whole.pack(name, &entry, NOW_NS);
         let now_ns = NOW_NS + later_ns;
-        let opened = |record| Opened { record, owner: Record::owner(record), index: 0, is_new: false, has_evicted: false };
+        let opened = |record| Opened::known(0, record, Record::owner(record));
         let (mut models, mut models_whole) = (TunnelModels::default(), TunnelModels::default());
-        if let Some(said) = opened(&steady).count_steady(packet, &config, &mut models, now_ns) {
+        if let Some(said) = opened(&steady).count_steady(packet, &config, &mut models, &Now(now_ns), now_ns) {
             let opened = opened(&whole);
             let mut entry = opened.entry(now_ns);
             let verdict = classify(&mut entry, packet, &config, &mut models_whole, now_ns);
             opened.store(&entry, now_ns);
             let ride = Ride { moved: verdict.moved, rides: verdict.rides, tunnel: verdict.tunnel };
-            prop_assert_eq!(said, (verdict.class, ride));
+            prop_assert_eq!(said, match said {
+                Steady::Own(_) => Steady::Own(verdict.class),
+                Steady::Placed(_) => Steady::Placed(ride),
+            });
+            prop_assert_eq!(ride.tunnel, if is_shared { ride.tunnel } else { verdict.class.own_tunnel() });
             prop_assert_eq!((verdict.start, verdict.moved, verdict.completed_ns), (None, None, None));
             prop_assert!(!verdict.became_long);
             prop_assert_eq!(models, models_whole);
             prop_assert_eq!(steady.unpack(steady.owner(), now_ns), whole.unpack(whole.owner(), now_ns));
         }
+    }
+}
+
+/// A clock that stands still.
+struct Now(u64);
+
+impl Clock for Now {
+    fn coarse_ns(&self) -> u64 {
+        self.0
+    }
+
+    fn precise_ns(&self) -> u64 {
+        self.0
     }
 }

@@ -1,0 +1,63 @@
+//! What classification looks at in a packet.
+
+use crate::config::Config;
+use crate::packet::TcpFlags;
+
+/// What classification looks at in a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowPacket {
+    /// How many packets it stands for: the segments of a GRO aggregate.
+    pub segments: u64,
+    /// Its length with the Ethernet header.
+    pub bytes: u64,
+    /// Its TCP flags.
+    pub flags: TcpFlags,
+    /// How much of that is payload; of what is not TCP, and of parts of packets,
+    /// all.
+    pub payload_bytes: u64,
+}
+
+impl FlowPacket {
+    /// A packet with `payload_bytes` of TCP payload, counted as so many
+    /// segments as the sender's stack made of it.
+    #[inline(always)]
+    pub const fn new(bytes: u64, payload_bytes: u64, flags: TcpFlags, config: &Config) -> Self {
+        let segment_bytes = config.segment_bytes as u64;
+        let is_aggregate = segment_bytes != 0 && payload_bytes > segment_bytes;
+        let segments = if is_aggregate {
+            payload_bytes.div_ceil(segment_bytes)
+        } else {
+            1
+        };
+        Self {
+            segments,
+            bytes,
+            flags,
+            payload_bytes,
+        }
+    }
+
+    /// A packet that is never an aggregate and never only acknowledges: of
+    /// another protocol, or a part of a larger one.
+    #[inline(always)]
+    pub const fn single(bytes: u64, flags: TcpFlags) -> Self {
+        Self {
+            segments: 1,
+            bytes,
+            flags,
+            payload_bytes: bytes,
+        }
+    }
+
+    /// Whether it carries payload.
+    #[inline(always)]
+    pub const fn carries_data(&self) -> bool {
+        self.payload_bytes > 0
+    }
+
+    /// Whether it does nothing but acknowledge.
+    #[inline(always)]
+    pub const fn is_pure_ack(&self) -> bool {
+        !self.carries_data() && !self.flags.opens() && !self.flags.closes()
+    }
+}

@@ -1,0 +1,60 @@
+//! What classification says of a packet.
+
+use crate::counters::FlowEvent;
+use crate::flow::{Class, Tunnel};
+
+/// What is to be done with a packet, and what happened to its flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The flow's class, this packet counted.
+    pub class: Class,
+    /// Where this packet goes.
+    pub tunnel: Tunnel,
+    /// The class that it rides in there: the tunnel's own, if that has one.
+    pub rides: Class,
+    /// Why the flow starts afresh with this packet, if it does.
+    pub start: Option<FlowEvent>,
+    /// Whether this packet is the flow's first long one.
+    pub became_long: bool,
+    /// Why the flow changes tunnels with this packet, if it does.
+    pub moved: Option<FlowEvent>,
+    /// How long the flow took, when this packet is the first FIN or RST.
+    pub completed_ns: Option<u64>,
+}
+
+impl Verdict {
+    /// All but the completion time in one number, and that, 0 for none.
+    #[inline(always)]
+    pub(crate) const fn to_bits(self) -> (u64, u64) {
+        let bits = self.class as u64
+            | (self.tunnel as u64) << 1
+            | (self.became_long as u64) << 2
+            | (self.rides as u64) << 3
+            | FlowEvent::code(self.start) << 8
+            | FlowEvent::code(self.moved) << 16;
+        let completed_ns = match self.completed_ns {
+            // Nothing takes no time at all.
+            Some(completed_ns) if completed_ns > 0 => completed_ns,
+            Some(_) => 1,
+            None => 0,
+        };
+        (bits, completed_ns)
+    }
+
+    #[inline(always)]
+    pub(crate) const fn from_bits(bits: u64, completed_ns: u64) -> Self {
+        Self {
+            class: Class::numbered(bits),
+            tunnel: Tunnel::numbered(bits >> 1),
+            rides: Class::numbered(bits >> 3),
+            became_long: bits & 4 != 0,
+            start: FlowEvent::from_code(bits >> 8 & 0xff),
+            moved: FlowEvent::from_code(bits >> 16 & 0xff),
+            completed_ns: if completed_ns == 0 {
+                None
+            } else {
+                Some(completed_ns)
+            },
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The short cut for what most packets are.
+
+use super::{Clock, Outcome, Splitter, Treated};
+use crate::buffer::BufferMut;
+use crate::classify::{FlowPacket, exceeds_threshold, note_sent_short};
+use crate::counters::FlowEvent;
+use crate::drain::VirtualQueue;
+use crate::dscp::Field;
+use crate::flow::{Class, FlowKey};
+use crate::fragments::Known;
+use crate::headers::Segment;
+use crate::models::Models;
+use crate::packet::{Network, TransportHeader, is_v4, parse_plain_v4, parse_plain_v6};
+use crate::share::Ride;
+use crate::table::{Line, Memory, Opened, Rank, Slot, Steady};
+
+impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
+    /// The cases that most packets are: a plain segment of a known flow that is in
+    /// no transition, or of a new one that finds room in its home line. `None`, and
+    /// nothing done, for all else.
+    #[inline(always)]
+    pub fn split_plain<B: BufferMut + ?Sized>(&mut self, frame: &mut B) -> Option<Outcome> {
+        // Each family apart to the end: keys and places differ.
+        if is_v4(frame)? {
+            let (network, tcp) = parse_plain_v4(frame)?;
+            let (field, segment) = self.segment(&network, &tcp);
+            let FlowKey::V4(key) = segment.key else {
+                return None;
+            };
+            let line = self.table.line_v4(&key)?;
+            self.split_in(frame, &field, &line, segment.packet)
+        } else {
+            let (network, tcp) = parse_plain_v6(frame)?;
+            let (field, segment) = self.segment(&network, &tcp);
+            let FlowKey::V6(key) = segment.key else {
+                return None;
+            };
+            let line = self.table.line_v6(&key)?;
+            self.split_in(frame, &field, &line, segment.packet)
+        }
+    }
+
+    #[inline(always)]
+    fn segment(&self, network: &Network, tcp: &TransportHeader) -> (Field, Segment) {
+        (Field::of(network), Segment::new(network, tcp, self.config))
+    }
+
+    #[inline(always)]
+    fn split_in<B: BufferMut + ?Sized, S: Slot>(
+        &mut self,
+        frame: &mut B,
+        field: &Field,
+        line: &Line<'_, '_, M, S>,
+        packet: FlowPacket,
+    ) -> Option<Outcome> {
+        let coarse_ns = self.clock.coarse_ns();
+        let steady = match line.find() {
+            Some(opened) => self.count_known(&opened, packet, coarse_ns)?,
+            None => {
+                self.count_first(line, packet, coarse_ns)?;
+                Steady::Own(Class::Short)
+            }
+        };
+        // Each case apart to the end: what they count and mark is known beforehand.
+        Some(match steady {
+            Steady::Own(Class::Short) => self.send_own(frame, field, Class::Short, packet),
+            Steady::Own(Class::Long) => self.send_own(frame, field, Class::Long, packet),
+            Steady::Placed(ride) => {
+                let treated = self.sent(Class::Long, ride, packet);
+                self.finish(frame, Some(*field), Ok(treated))
+            }
+        })
+    }
+
+    #[inline(always)]
+    fn send_own<B: BufferMut + ?Sized>(
+        &mut self,
+        frame: &mut B,
+        field: &Field,
+        class: Class,
+        packet: FlowPacket,
+    ) -> Outcome {
+        let (segments, bytes) = (packet.segments, packet.bytes);
+        self.counters.count_sent_in_own(class, segments, bytes);
+        let Ride { rides, tunnel, .. } = Ride::in_own(class.own_tunnel());
+        let treated = Treated {
+            class,
+            rides,
+            tunnel,
+        };
+        self.finish(frame, Some(*field), Ok(treated))
+    }
+
+    #[inline(always)]
+    fn count_known(
+        &mut self,
+        opened: &Opened<'_>,
+        packet: FlowPacket,
+        coarse_ns: u64,
+    ) -> Option<Steady> {
+        opened.count_steady(
+            packet,
+            self.config,
+            &mut self.models,
+            &self.clock,
+            coarse_ns,
+        )
+    }
+
+    /// Counts the first packet of a flow that goes into the short tunnel. It says
+    /// and keeps what [`Splitter::treat`] would.
+    #[inline(always)]
+    fn count_first<S: Slot>(
+        &mut self,
+        line: &Line<'_, '_, M, S>,
+        packet: FlowPacket,
+        coarse_ns: u64,
+    ) -> Option<()> {
+        let config = self.config;
+        let turns_long = exceeds_threshold(packet.segments, packet.bytes, config);
+        if config.is_shared() || packet.flags.closes() || turns_long {
+            return None;
+        }
+        let timing = &self.counters.timing;
+        let chosen = line.choose_at_home(&Rank::new(coarse_ns, config));
+        if !Rank::suffices(chosen, || timing.is_used_up(coarse_ns)) {
+            return None;
+        }
+        let mut tunnels = None;
+        if config.short_service.is_known() {
+            let known = self.models.dedicated()?;
+            let may_start_aside = coarse_ns < known.occupied_until_ns;
+            if may_start_aside || VirtualQueue::needs_precise_time(packet.bytes) {
+                return None;
+            }
+            tunnels = Some(known);
+        }
+        let opened = line.claim(chosen, coarse_ns)?;
+        let is_precise = self.counters.timing.take(coarse_ns);
+        let now_ns = if is_precise {
+            self.clock.precise_ns()
+        } else {
+            coarse_ns
+        };
+        let drained_ns = match tunnels {
+            Some(tunnels) => note_sent_short(packet.bytes, config, tunnels, now_ns),
+            None => now_ns,
+        };
+        opened.store_first(packet, drained_ns, now_ns);
+        if opened.has_evicted {
+            self.counters.count_event(FlowEvent::Evicted);
+        }
+        self.counters.count_event(FlowEvent::Started);
+        Some(())
+    }
+}

@@ -1,0 +1,205 @@
+//! Where a flow is looked for, and what gives way to a new one.
+
+use super::owner::{CLOCK_SKEW_MOMENTS, Owner, moments_between};
+use super::{FINISHED_LINGER_NS, GROUP_SLOTS, Group, Held, Memory, Opened, Slot};
+use crate::config::Config;
+
+/// The home line of a flow in its group.
+#[derive(Debug)]
+pub struct Line<'a, 'k, M, S: Slot> {
+    memory: &'a M,
+    group: &'a Group<S>,
+    home: usize,
+    key: &'k S::Key,
+    wanted: Owner,
+}
+
+impl<'a, 'k, M: Memory, S: Slot> Line<'a, 'k, M, S> {
+    #[inline(always)]
+    pub(super) const fn new(
+        memory: &'a M,
+        group: &'a Group<S>,
+        home: usize,
+        key: &'k S::Key,
+        wanted: Owner,
+    ) -> Self {
+        Self {
+            memory,
+            group,
+            home,
+            key,
+            wanted,
+        }
+    }
+
+    /// The slot of the flow if it has one: in its home line, as most have, and
+    /// beyond where that is marked.
+    #[inline(always)]
+    pub fn find(&self) -> Option<Opened<'a>> {
+        for step in 0..S::LINE_SLOTS {
+            let slot = self.group.slot(self.home ^ step);
+            let owner = slot.record().owner();
+            if slot.differs(self.key) | owner.differs(self.wanted) == 0 {
+                return Some(Opened::known(self.home ^ step, slot.record(), owner));
+            }
+        }
+        if self.group.slot(self.home).record().owner().is_marked() {
+            self.find_displaced()
+        } else {
+            None
+        }
+    }
+
+    /// Looks at all the others at once: a processor that waits for one line may
+    /// as well wait for three.
+    #[inline(always)]
+    fn find_displaced(&self) -> Option<Opened<'a>> {
+        let mut found = 0;
+        for step in S::LINE_SLOTS..GROUP_SLOTS {
+            let slot = self.group.slot(self.home ^ step);
+            let owner = slot.record().owner();
+            let is_it = zero_bit(slot.differs(self.key) | owner.differs(self.wanted));
+            // Without a branch, which the verifier would follow for each.
+            found = (found * (1 - is_it)) | (step as u64 * is_it);
+        }
+        if found == 0 {
+            return None;
+        }
+        let [found] = self.memory.forget_origin([found])?;
+        // Known to the compiler to be in bounds, but not to verifiers before Linux 6.10.
+        let index = core::hint::black_box(self.home ^ found as usize);
+        let record = self.group.slot(index).record();
+        Some(Opened::known(index, record, record.owner()))
+    }
+
+    /// The slot that was held of the flow.
+    #[inline(always)]
+    pub(super) fn reopen(&self, held: &Held) -> Opened<'a> {
+        Opened::held(self.group.slot(held.index()).record(), held)
+    }
+
+    /// The slot of the home line that is the first to give way to a new flow: its
+    /// rank, with its index in the lowest bits.
+    #[inline(always)]
+    pub fn choose_at_home(&self, rank: &Rank) -> u64 {
+        let mut best = rank.of(self.group, self.home);
+        for step in 1..S::LINE_SLOTS {
+            best = best.max(rank.of(self.group, self.home ^ step));
+        }
+        best
+    }
+
+    /// The same of the whole group, where the home line comes first.
+    #[inline(always)]
+    pub(super) fn choose(&self, rank: &Rank, in_haste: impl Fn() -> bool) -> u64 {
+        let best = self.choose_at_home(rank);
+        if Rank::suffices(best, in_haste) {
+            return best;
+        }
+        let mut beyond = 0;
+        // A compiler that knows how many there are writes it out for each, on a stack
+        // as large as a kernel program's may be.
+        let end = core::hint::black_box(GROUP_SLOTS);
+        let mut step = S::LINE_SLOTS;
+        while step < end {
+            beyond = beyond.max(rank.of(self.group, self.home ^ step));
+            step += 1;
+        }
+        if beyond >= Rank::OVER || best < Rank::YOUNG {
+            beyond
+        } else {
+            best
+        }
+    }
+
+    /// Gives the chosen slot to the flow, which has none.
+    #[inline(always)]
+    pub fn claim(&self, chosen: u64, now_ns: u64) -> Option<Opened<'a>> {
+        if chosen < Rank::YOUNG {
+            return None;
+        }
+        let index = chosen as usize & (GROUP_SLOTS - 1);
+        if (index ^ self.home) >= S::LINE_SLOTS {
+            // First of all: a flow that lies elsewhere is found by the mark alone.
+            let record = self.group.slot(self.home).record();
+            let owner = record.owner();
+            if !owner.is_marked() && !M::exchange(record.owner_word(), owner.0, owner.marked().0) {
+                return None;
+            }
+        }
+        let slot = self.group.slot(index);
+        let record = slot.record();
+        let owner = record.owner();
+        // Another CPU may be faster: rare enough to let this packet pass uncounted.
+        let is_free_still = !owner.is_claimed();
+        if !is_free_still || !M::exchange(record.owner_word(), owner.0, owner.claimed(now_ns).0) {
+            return None;
+        }
+        slot.set_addresses(self.key);
+        let owner = self.wanted.with_mark_of(owner);
+        Some(Opened::new(index, record, owner, chosen < Rank::OVER))
+    }
+}
+
+/// Tells who is to give way: the higher, the sooner. Within a kind, who has been
+/// silent for longer.
+///
+/// Without branches, because the verifier follows each of them, for each slot.
+#[derive(Debug)]
+pub struct Rank {
+    now_ns: u64,
+    idle_age: u64,
+}
+
+impl Rank {
+    /// Live, but not protected.
+    const YOUNG: u64 = 1 << 32;
+    /// Idle, or finished and quiet.
+    const OVER: u64 = 2 << 32;
+    const INDEX_BITS: u32 = GROUP_SLOTS.trailing_zeros();
+
+    /// Of slots at a time.
+    #[inline(always)]
+    pub const fn new(now_ns: u64, config: &Config) -> Self {
+        Self {
+            now_ns,
+            idle_age: moments_between(config.idle_timeout_ns) + CLOCK_SKEW_MOMENTS,
+        }
+    }
+
+    /// Whether the slot that was chosen of the home line need not be compared with
+    /// others: nothing live is lost with it, or there is no time to look.
+    #[inline(always)]
+    pub fn suffices(chosen: u64, in_haste: impl Fn() -> bool) -> bool {
+        chosen >= Self::OVER || chosen >= Self::YOUNG && in_haste()
+    }
+
+    #[inline(always)]
+    fn of<S: Slot>(&self, group: &Group<S>, index: usize) -> u64 {
+        const LINGER_AGE: u64 = moments_between(FINISHED_LINGER_NS) + CLOCK_SKEW_MOMENTS;
+        let record = group.slot(index).record();
+        let owner = record.owner();
+        let age = owner.age_moments(self.now_ns);
+        let is_finished = owner.finished_bit();
+        let is_over = exceeds(age, self.idle_age) | is_finished & exceeds(age, LINGER_AGE);
+        let is_young = is_finished | record.young_bit(owner);
+        let is_free = 1 - owner.occupied_bit();
+        let kind = is_young | (is_over | is_free) << 1;
+        let rank = kind << 32 | age << Self::INDEX_BITS;
+        // What is being claimed by another CPU ranks lowest.
+        (rank * (1 - owner.claimed_bit())) | index as u64
+    }
+}
+
+/// 1 when no bit is set.
+#[inline(always)]
+const fn zero_bit(bits: u64) -> u64 {
+    let folded = (bits | bits >> 32) & 0xffff_ffff;
+    folded.wrapping_sub(1) >> 63
+}
+
+/// 1 when `value` is the greater; both below 2^63.
+#[inline(always)]
+pub(super) const fn exceeds(value: u64, limit: u64) -> u64 {
+    limit.wrapping_sub(value) >> 63
+}
