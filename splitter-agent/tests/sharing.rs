@@ -89,7 +89,8 @@ fn pure_acknowledgements_of_long_flows_ride_with_short_ones() {
     });
 }
 
-/// How many of new flows that turn long are placed in the tunnel for short ones, and their ends.
+/// How many of new flows that turn long, and then go on, are placed in the tunnel for short ones,
+/// and their ends.
 fn place(site: &Site, count: usize) -> (usize, Vec<Connection>) {
     let mut connections = Vec::new();
     for _ in 0..count {
@@ -99,6 +100,7 @@ fn place(site: &Site, count: usize) -> (usize, Vec<Connection>) {
         std::thread::sleep(Duration::from_millis(30));
         connection.send(65_000);
         connections.push(connection);
+        connections.iter_mut().for_each(|it| it.send(3_000));
     }
     let is_in_first = |connection: &&Connection| {
         let flow = flow_from(site, connection.port());

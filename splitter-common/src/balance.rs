@@ -15,7 +15,7 @@
 //! | [`Presto`] | each cell of 64 KB, in turn | nothing |
 //! | [`LetFlow`] | at each gap, at random | weight |
 //! | [`Tr`] | each packet, where that keeps the flow in order | delay, backlogs, short flows |
-//! | [`Placement`] | never; placed once, when it turns long | weight, backlog |
+//! | [`Placement`] | never; placed once, when it turns long | weight, backlog, flows there |
 //!
 //! All of them keep to usable paths as long as there is one, and fail open: if
 //! none is usable they choose as if all were.
@@ -40,6 +40,7 @@
 //! assert_eq!(path.index(), 2);
 //! ```
 
+mod active_flows;
 mod ecmp;
 mod far;
 mod letflow;
@@ -53,6 +54,7 @@ mod spray;
 mod tr;
 pub mod ttl;
 
+pub use active_flows::{ActiveFlows, Activity};
 pub use ecmp::Ecmp;
 pub use far::{Ageing, FarBacklog, FarTable};
 pub use letflow::{LetFlow, LetFlowFlow};

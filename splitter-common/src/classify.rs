@@ -28,6 +28,7 @@
 mod packet;
 mod verdict;
 
+use crate::balance::ActiveFlows;
 use crate::config::{Config, Unit};
 use crate::counters::FlowEvent;
 use crate::drain::{Tunnels, VirtualQueue};
@@ -61,6 +62,7 @@ pub fn classify(
             ..FlowEntry::default()
         };
     }
+    let is_first_of_window = ActiveFlows::is_first_of_window(entry.last_seen_ns, now_ns);
     entry.packets += packet.segments;
     entry.bytes += packet.bytes;
     entry.last_seen_ns = now_ns;
@@ -74,7 +76,8 @@ pub fn classify(
     let ride = if config.is_shared() {
         let sent = Sent {
             packet,
-            became_long,
+            chosen: became_long.then(|| models.choose(config, now_ns)),
+            is_first_of_window,
             now_ns,
         };
         models.send(config, entry, &sent)

@@ -36,6 +36,10 @@ impl Sharing for TunnelModels {
         self.shared.start(config, now_ns)
     }
 
+    fn choose(&mut self, config: &Config, now_ns: u64) -> Tunnel {
+        self.shared.choose(config, now_ns)
+    }
+
     fn send(&mut self, config: &Config, entry: &mut FlowEntry, sent: &Sent) -> Ride {
         self.shared.send(config, entry, sent)
     }
@@ -45,9 +49,11 @@ impl Sharing for TunnelModels {
         config: &Config,
         tunnel: Tunnel,
         packet: FlowPacket,
+        is_first_of_window: bool,
         now_ns: u64,
     ) -> Ride {
-        self.shared.send_placed(config, tunnel, packet, now_ns)
+        self.shared
+            .send_placed(config, tunnel, packet, is_first_of_window, now_ns)
     }
 }
 
@@ -65,6 +71,11 @@ impl<M: Sharing> Sharing for &mut M {
     }
 
     #[inline(always)]
+    fn choose(&mut self, config: &Config, now_ns: u64) -> Tunnel {
+        (**self).choose(config, now_ns)
+    }
+
+    #[inline(always)]
     fn send(&mut self, config: &Config, entry: &mut FlowEntry, sent: &Sent) -> Ride {
         (**self).send(config, entry, sent)
     }
@@ -75,8 +86,9 @@ impl<M: Sharing> Sharing for &mut M {
         config: &Config,
         tunnel: Tunnel,
         packet: FlowPacket,
+        is_first_of_window: bool,
         now_ns: u64,
     ) -> Ride {
-        (**self).send_placed(config, tunnel, packet, now_ns)
+        (**self).send_placed(config, tunnel, packet, is_first_of_window, now_ns)
     }
 }

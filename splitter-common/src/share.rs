@@ -20,7 +20,8 @@
 //! [`Config::cap_ns`]. So it never overtakes itself.
 
 use crate::balance::{
-    Balancer as _, Packet, PathId, PathSet, PathView, Paths, PlacedFlow, Placement, Turns,
+    ActiveFlows, Activity, Balancer as _, Packet, PathId, PathSet, PathView, Paths, PlacedFlow,
+    Placement, Turns,
 };
 use crate::classify::FlowPacket;
 use crate::config::Config;
@@ -34,16 +35,21 @@ pub trait Sharing {
     /// The tunnel that a flow starts in.
     fn start(&mut self, config: &Config, now_ns: u64) -> Tunnel;
 
+    /// The tunnel for a flow that turns long: where [`Placement`] has it.
+    fn choose(&mut self, config: &Config, now_ns: u64) -> Tunnel;
+
     /// Sends a packet of a flow that is counted already.
     fn send(&mut self, config: &Config, entry: &mut FlowEntry, sent: &Sent) -> Ride;
 
-    /// The same of a flow that was placed in `tunnel` before, of whose entry
-    /// nothing is needed.
+    /// The same of a flow that was placed in `tunnel` before and goes on. Of its
+    /// entry no more is needed than whether the packet is its first of a window of
+    /// [`ActiveFlows`].
     fn send_placed(
         &mut self,
         config: &Config,
         tunnel: Tunnel,
         packet: FlowPacket,
+        is_first_of_window: bool,
         now_ns: u64,
     ) -> Ride;
 }
@@ -53,8 +59,10 @@ pub trait Sharing {
 pub struct Sent {
     /// Its size and kind.
     pub packet: FlowPacket,
-    /// Whether it is the first long one of its flow.
-    pub became_long: bool,
+    /// What was chosen for its flow, if it is that one's first long packet.
+    pub chosen: Option<Tunnel>,
+    /// Whether it is the first of its flow in a window of [`ActiveFlows`].
+    pub is_first_of_window: bool,
     /// When.
     pub now_ns: u64,
 }
@@ -111,6 +119,8 @@ pub struct SharedTunnels {
     long: [VirtualQueue; 2],
     /// What flows that started will bring.
     expected: [VirtualQueue; 2],
+    /// The flows that were placed and go on.
+    active: [ActiveFlows; 2],
     /// Where the next long flow goes.
     turns: Turns,
 }
@@ -130,6 +140,7 @@ impl Sharing for SharedTunnels {
     /// Where its packets will have left the soonest, or nearly so.
     #[inline(always)]
     fn start(&mut self, config: &Config, now_ns: u64) -> Tunnel {
+        let next = self.next(config, now_ns);
         let [of_short, of_long] = Tunnel::ALL.map(|tunnel| {
             let (index, service) = (tunnel as usize, service(config, tunnel));
             let starts_ns = self.expected[index]
@@ -140,11 +151,7 @@ impl Sharing for SharedTunnels {
             } else {
                 0
             };
-            let turn_ns = if self.is_next(tunnel) {
-                0
-            } else {
-                HEAD_START_NS
-            };
+            let turn_ns = if tunnel == next { 0 } else { HEAD_START_NS };
             starts_ns + waits_ns + turn_ns + service.of(EXPECTED_BYTES)
         });
         let soonest = if of_long < of_short {
@@ -159,14 +166,42 @@ impl Sharing for SharedTunnels {
     }
 
     #[inline(always)]
+    fn choose(&mut self, config: &Config, now_ns: u64) -> Tunnel {
+        let packet = Packet {
+            now_ns,
+            bytes: FULL_PACKET_BYTES as u32,
+            flow_hash: 0,
+        };
+        let (turns, paths) = self.turns_and_paths(config, now_ns);
+        let flow = &mut PlacedFlow::default();
+        let placed = Placement::default().choose(turns, flow, &paths, &packet);
+        tunnel(placed)
+    }
+
+    #[inline(always)]
     fn send(&mut self, config: &Config, entry: &mut FlowEntry, sent: &Sent) -> Ride {
+        let Sent {
+            packet,
+            is_first_of_window,
+            now_ns,
+            ..
+        } = *sent;
         let moved = self.place(config, entry, sent);
         if entry.is_placed() {
-            let ride = self.send_placed(config, entry.tunnel(), sent.packet, sent.now_ns);
+            let ride = self.send_placed(config, entry.tunnel(), packet, false, now_ns);
+            let active = &mut self.active[ride.tunnel as usize];
+            active.note(
+                Activity {
+                    enters: moved.is_some(),
+                    renews: is_first_of_window && packet.carries_data(),
+                    ends: packet.flags.closes() && !entry.is_finished(),
+                },
+                now_ns,
+            );
             return Ride { moved, ..ride };
         }
         let tunnel = usable(config, entry.tunnel());
-        entry.drained_ns = self.note_short(config, tunnel, sent.packet.bytes, sent.now_ns);
+        entry.drained_ns = self.note_short(config, tunnel, packet.bytes, now_ns);
         Ride {
             moved,
             rides: Class::Short,
@@ -180,9 +215,13 @@ impl Sharing for SharedTunnels {
         config: &Config,
         tunnel: Tunnel,
         packet: FlowPacket,
+        is_first_of_window: bool,
         now_ns: u64,
     ) -> Ride {
         let tunnel = usable(config, tunnel);
+        if is_first_of_window && packet.carries_data() {
+            self.active[tunnel as usize].note(Activity::RENEWS, now_ns);
+        }
         let rides = if packet.is_pure_ack() {
             self.note_short(config, tunnel, packet.bytes, now_ns);
             Class::Short
@@ -208,53 +247,29 @@ impl SharedTunnels {
             return None;
         }
         let (here, now_ns) = (entry.tunnel(), sent.now_ns);
-        if sent.became_long && self.choose(config, now_ns) == here {
-            entry.flags |= FlowEntry::PLACED;
-            return Some(FlowEvent::Stayed);
-        }
         // With two tunnels there is no need to remember which one it waits for.
         let there = here.other();
         let leaves_ns = self.long[there as usize].next_start_ns(now_ns);
-        if leaves_ns >= entry.drained_ns + config.guard_ns {
-            entry.flags |= FlowEntry::PLACED;
+        let how = if sent.chosen == Some(here) {
+            FlowEvent::Stayed
+        } else if leaves_ns >= entry.drained_ns + config.guard_ns {
             entry.flags ^= FlowEntry::MOVED;
-            return Some(FlowEvent::MovedDrained);
-        }
-        if now_ns >= entry.long_since_ns + config.cap_ns {
-            entry.flags |= FlowEntry::PLACED;
-            let (turns, paths) = self.turns_and_paths(config, now_ns);
-            turns.reassign(path(there), path(here), &paths);
-            return Some(FlowEvent::StayedAtCap);
-        }
-        None
-    }
-
-    /// Whether the next long flow goes there, as far as turns tell.
-    #[inline(always)]
-    fn is_next(&self, tunnel: Tunnel) -> bool {
-        let set_back = |tunnel| self.turns.set_back(path(tunnel));
-        match tunnel {
-            Tunnel::Short => set_back(Tunnel::Short) <= set_back(Tunnel::Long),
-            Tunnel::Long => set_back(Tunnel::Long) < set_back(Tunnel::Short),
-        }
-    }
-
-    /// Asks [`Placement`].
-    #[inline(always)]
-    fn choose(&mut self, config: &Config, now_ns: u64) -> Tunnel {
-        let packet = Packet {
-            now_ns,
-            bytes: FULL_PACKET_BYTES as u32,
-            flow_hash: 0,
-        };
-        let (turns, paths) = self.turns_and_paths(config, now_ns);
-        let flow = &mut PlacedFlow::default();
-        let placed = Placement::default().choose(turns, flow, &paths, &packet);
-        if placed.index() == Tunnel::Short as usize {
-            Tunnel::Short
+            FlowEvent::MovedDrained
+        } else if now_ns >= entry.long_since_ns + config.cap_ns {
+            FlowEvent::StayedAtCap
         } else {
-            Tunnel::Long
-        }
+            return None;
+        };
+        entry.flags |= FlowEntry::PLACED;
+        Some(how)
+    }
+
+    /// Where the next long flow goes, as things are.
+    #[inline(always)]
+    fn next(&mut self, config: &Config, now_ns: u64) -> Tunnel {
+        let (turns, paths) = self.turns_and_paths(config, now_ns);
+        let best = Placement::default().best(paths.candidates(), &paths);
+        tunnel(turns.next(best))
     }
 
     /// Puts a packet into the modelled queue of the short class; when it will
@@ -272,11 +287,16 @@ impl SharedTunnels {
         now_ns: u64,
     ) -> (&'a mut Turns, TwoPaths<'a>) {
         let Self {
-            short, long, turns, ..
+            short,
+            long,
+            active,
+            turns,
+            ..
         } = self;
         let queues = [&*short, &*long];
         let paths = TwoPaths {
             queues,
+            active,
             config,
             now_ns,
         };
@@ -289,6 +309,7 @@ impl SharedTunnels {
 struct TwoPaths<'a> {
     /// Of either class.
     queues: [&'a [VirtualQueue; 2]; 2],
+    active: &'a [ActiveFlows; 2],
     config: &'a Config,
     now_ns: u64,
 }
@@ -306,21 +327,22 @@ impl Paths for TwoPaths<'_> {
 
     #[inline(always)]
     fn view(&self, path: PathId) -> PathView {
-        let tunnel = Tunnel::numbered(path.index() as u64);
+        let tunnel = tunnel(path);
         let backlog_ns =
             |queues: &[VirtualQueue; 2]| queues[tunnel as usize].backlog_ns(self.now_ns);
         let [short, long] = self.queues;
         PathView {
             local_backlog_ns: backlog_ns(short) + backlog_ns(long),
             weight: service(self.config, tunnel).speed(),
+            flows: self.active[tunnel as usize].count(self.now_ns),
             ..PathView::default()
         }
     }
 }
 
 #[inline(always)]
-fn path(tunnel: Tunnel) -> PathId {
-    PathId::new(tunnel as usize).unwrap_or_default()
+const fn tunnel(path: PathId) -> Tunnel {
+    Tunnel::numbered(path.index() as u64)
 }
 
 /// The tunnel for packets that are meant for this one: the other if only that

@@ -161,6 +161,10 @@ impl Fabric {
             };
             let local = per_path(&mut |_| random.below(6) * self.frame_ns);
             let far = per_path(&mut |_| random.below(3) * self.frame_ns);
+            if self.paths == 2 {
+                let flows = per_path(&mut |path| random.below([10, 4][path]));
+                writeln!(text, "flows {flows}").expect("a string");
+            }
             writeln!(
                 text,
                 "packet {now_ns} {flow_hash:x} {bytes} {usable:x} | {local} | {far} | 0"

@@ -72,6 +72,7 @@ impl Paths for View<'_> {
             // Both hops have the same rate.
             service: ServiceTime::from_bits_per_second(LINK_BIT_PER_S / 2),
             weight: 1,
+            ..PathView::default()
         }
     }
 }

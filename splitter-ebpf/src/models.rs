@@ -56,6 +56,12 @@ impl Sharing for KernelModels {
         answer().tunnel
     }
 
+    #[inline(always)]
+    fn choose(&mut self, _: &Config, now_ns: u64) -> Tunnel {
+        share_choose(now_ns);
+        answer().tunnel
+    }
+
     /// The entry is the one that [`entry`] has for both.
     #[inline(always)]
     fn send(&mut self, _: &Config, _: &mut FlowEntry, sent: &Sent) -> Ride {
@@ -72,10 +78,11 @@ impl Sharing for KernelModels {
         config: &Config,
         tunnel: Tunnel,
         packet: FlowPacket,
+        is_first_of_window: bool,
         now_ns: u64,
     ) -> Ride {
         match shared() {
-            Some(shared) => shared.send_placed(config, tunnel, packet, now_ns),
+            Some(shared) => shared.send_placed(config, tunnel, packet, is_first_of_window, now_ns),
             None => NOWHERE,
         }
     }
@@ -91,6 +98,18 @@ pub extern "C" fn share_start(now_ns: u64) -> u64 {
     if let (Some(shared), Some(settings), Some(exchange)) = (shared(), SETTINGS.get(0), exchange())
     {
         let tunnel = shared.start(&settings.config, now_ns);
+        exchange.ride = Ride::in_own(tunnel).to_bits();
+    }
+    0
+}
+
+/// See [`Sharing::choose`].
+#[inline(never)]
+#[unsafe(no_mangle)]
+pub extern "C" fn share_choose(now_ns: u64) -> u64 {
+    if let (Some(shared), Some(settings), Some(exchange)) = (shared(), SETTINGS.get(0), exchange())
+    {
+        let tunnel = shared.choose(&settings.config, now_ns);
         exchange.ride = Ride::in_own(tunnel).to_bits();
     }
     0

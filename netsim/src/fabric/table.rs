@@ -182,6 +182,7 @@ impl Paths for PathsBetween<'_> {
             far_backlog_ns: self.pair.far.behind(path).at(self.now_ns, self.ageing),
             service: self.pair.service[index],
             weight: self.pair.weight[index],
+            ..PathView::default()
         }
     }
 }

@@ -94,6 +94,7 @@ impl Paths for Ports {
             far_backlog_ns: self.far.behind(path).at(self.now_ns, Ageing::Drains),
             service: ServiceTime::UNKNOWN,
             weight: self.rate_mbit[path.index()],
+            ..PathView::default()
         }
     }
 }

@@ -17,6 +17,8 @@ pub struct PathView {
     pub service: ServiceTime,
     /// Its share of what is spread by weight, usually its rate in Mbit/s.
     pub weight: u32,
+    /// How many long flows send there, as far as the host counts them.
+    pub flows: u32,
 }
 
 /// The paths towards one destination as a host knows them.

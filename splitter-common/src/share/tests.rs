@@ -120,19 +120,15 @@ fn flow_that_pauses_changes_to_the_tunnel_whose_turn_it_is() {
 }
 
 #[test]
-fn flow_that_never_pauses_stays_at_the_cap_and_gives_its_turn_back() {
+fn flow_that_never_pauses_stays_at_the_cap_and_counts_where_it_is() {
     let mut bench = Bench::new([100, 100]);
     let gap_ns = 120 * MICROSECOND;
-    let mut placed = |round| {
-        bench.send(&mut FlowEntry::default(), 100, SECOND * round);
-        bench.until_placed(SECOND * round, gap_ns)
-    };
-    assert_eq!(placed(1), (FlowEvent::StayedAtCap, Tunnel::Long));
-    // It is the first tunnel's turn still.
-    assert_eq!(placed(2), (FlowEvent::StayedAtCap, Tunnel::Long));
-    // Two in the second by now.
-    let third = bench.until_placed(3 * SECOND, gap_ns);
-    assert_eq!(third, (FlowEvent::Stayed, Tunnel::Short));
+    // Another one that has just started is in its way.
+    bench.send(&mut FlowEntry::default(), 100, SECOND);
+    let first = bench.until_placed(SECOND, gap_ns);
+    assert_eq!(first, (FlowEvent::StayedAtCap, Tunnel::Long));
+    let active = bench.models.shared.active.map(|it| it.count(SECOND));
+    assert_eq!(active, [0, 1]);
 }
 
 #[test]
@@ -180,14 +176,65 @@ fn tunnel_that_is_down_is_left_out() {
 }
 
 #[test]
-fn long_flows_are_placed_by_rate() {
+fn lone_long_flow_goes_to_the_faster_tunnel() {
+    for (rates, faster) in [([100, 40], Tunnel::Short), ([40, 100], Tunnel::Long)] {
+        let mut bench = Bench::new(rates);
+        for round in 1..6 {
+            let placed = bench.until_placed(SECOND * round, 5 * MILLISECOND);
+            assert_eq!(placed.1, faster);
+        }
+    }
+}
+
+#[test]
+fn long_flows_at_once_are_placed_in_proportion_to_rates() {
     let mut bench = Bench::new([100, 40]);
-    let first = (0..70)
-        .filter(|round| {
-            bench.until_placed(SECOND * (round + 1), 5 * MILLISECOND).1 == Tunnel::Short
-        })
-        .count();
-    assert!((49..=51).contains(&first), "{first}");
+    let mut flows = [FlowEntry::default(); 35];
+    for round in 0..200 {
+        for (number, flow) in (0..).zip(&mut flows) {
+            let now_ns = SECOND + (round * 5 + number / 10) * MILLISECOND;
+            bench.send(flow, 1_448, now_ns);
+        }
+    }
+    let first = flows.iter().filter(|it| it.tunnel() == Tunnel::Short);
+    assert_eq!(first.count(), 25);
+}
+
+#[test]
+fn flows_that_have_ended_are_not_in_the_way() {
+    let mut bench = Bench::new([100, 100]);
+    let mut entries = [FlowEntry::default(); 4];
+    let mut placed = |bench: &mut Bench, number: usize, now_ns| {
+        for packet in 0..20 {
+            let at_ns = now_ns + packet * 5 * MILLISECOND;
+            bench.send(&mut entries[number], 1_448, at_ns);
+        }
+        entries[number].tunnel()
+    };
+    let [first, second] = [0, 1].map(|number| placed(&mut bench, number, SECOND));
+    assert_eq!(second, first.other());
+    let end = FlowPacket::new(66, 0, TcpFlags(0x11), &bench.config);
+    let at_ns = SECOND + 100 * MILLISECOND;
+    let models = &mut bench.models;
+    classify(&mut entries[1], end, &bench.config, models, at_ns);
+    for number in 2..4 {
+        let placed = {
+            let mut entry = FlowEntry::default();
+            for packet in 0..20 {
+                bench.send(&mut entry, 1_448, at_ns + packet * MILLISECOND);
+            }
+            let models = &mut bench.models;
+            classify(
+                &mut entry,
+                end,
+                &bench.config,
+                models,
+                at_ns + 20 * MILLISECOND,
+            );
+            entry.tunnel()
+        };
+        assert_eq!(placed, second, "flow {number}");
+    }
 }
 
 /// Two tunnels with strict priority, simulated packet by packet.

@@ -2,6 +2,7 @@
 
 use super::owner::{Owner, moments_between};
 use super::record::Record;
+use crate::balance::ActiveFlows;
 use crate::classify::{FlowPacket, note_sent_long, note_sent_short};
 use crate::config::Config;
 use crate::drain::VirtualQueue;
@@ -143,7 +144,8 @@ impl<'a> Opened<'a> {
         if owner.is_settled(is_shared) {
             self.record.count_wide(owner, packet, now_ns);
             if is_shared {
-                let ride = models.send_placed(config, owner.tunnel(), packet, now_ns);
+                let is_first = ActiveFlows::is_first_of_window(owner.last_seen_ns(now_ns), now_ns);
+                let ride = models.send_placed(config, owner.tunnel(), packet, is_first, now_ns);
                 return Some(Steady::Placed(ride));
             }
             if config.long_service.is_known()

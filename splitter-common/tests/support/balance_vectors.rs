@@ -6,7 +6,7 @@
 //! ```text
 //! case NAME
 //! policy KIND key=value ...
-//! propagation_ns, weight and bit_per_s: one number for each path, from path 0
+//! propagation_ns, weight, bit_per_s and flows: one number for each path, from path 0
 //! packet NOW_NS FLOW_HASH BYTES USABLE | LOCAL_BACKLOG_NS ... | FAR_BACKLOG_NS ... | CHOICE
 //! ```
 //!
@@ -109,6 +109,9 @@ pub(crate) fn parse(text: &str) -> Vec<Case> {
             }),
             "bit_per_s" => each(&mut paths, rest, |path, rate| {
                 path.service = ServiceTime::from_bits_per_second(rate);
+            }),
+            "flows" => each(&mut paths, rest, |path, flows| {
+                path.flows = flows.try_into().expect("32 bits");
             }),
             "packet" => {
                 let case = cases.last_mut().expect("`policy` comes before `packet`");

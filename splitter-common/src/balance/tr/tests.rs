@@ -74,6 +74,7 @@ fn tnl_is_the_sum_of_equation_1() {
         far_backlog_ns: 30,
         service: ServiceTime::from_bits_per_second(1_000_000_000),
         weight: 1,
+        ..PathView::default()
     };
     let mut flow = TrFlow::default();
     leaf.send(&mut flow, 1, 1_500, NOW_NS);
