@@ -35,6 +35,25 @@ pub trait Paths {
     /// What is known of a path that is in [`known`](Self::known).
     fn view(&self, path: PathId) -> PathView;
 
+    /// When a packet that is sent at `now_ns` would reach the switch before its
+    /// destination, on each path: the time, and all delays of its
+    /// [`view`](Self::view); less than `u64::MAX`. What it is where there is no
+    /// path means nothing.
+    ///
+    /// A host that keeps sums of these delays may have it at less; the numbers
+    /// must be the same.
+    #[inline(always)]
+    fn arrivals_ns(&self, now_ns: u64) -> [u64; MAX_PATHS] {
+        self.known().map(u64::MAX, |path| {
+            let view = self.view(path);
+            now_ns
+                .saturating_add(view.propagation_ns)
+                .saturating_add(view.local_backlog_ns)
+                .saturating_add(view.far_backlog_ns)
+                .min(u64::MAX - 1)
+        })
+    }
+
     /// Those to choose among: the usable ones, and all if none is.
     #[inline(always)]
     fn candidates(&self) -> PathSet {

@@ -77,6 +77,16 @@ impl PathSet {
         self.0.count_ones()
     }
 
+    /// Its path, if there is exactly one.
+    #[inline(always)]
+    pub const fn only(self) -> Option<PathId> {
+        if self.0.is_power_of_two() {
+            Some(self.lowest())
+        } else {
+            None
+        }
+    }
+
     /// Whether `path` is in it.
     #[inline(always)]
     pub const fn contains(self, path: PathId) -> bool {
@@ -184,8 +194,9 @@ impl PathSet {
         a.min(b).min(c.min(d))
     }
 
+    /// All paths of whose number that holds.
     #[inline(always)]
-    fn where_all(numbers: &[u64; MAX_PATHS], holds: impl Fn(u64) -> bool) -> Self {
+    pub(super) fn where_all(numbers: &[u64; MAX_PATHS], holds: impl Fn(u64) -> bool) -> Self {
         let mut bits = 0;
         for path in PathId::all() {
             bits |= (holds(numbers[path.index()]) as u16) << path.index();

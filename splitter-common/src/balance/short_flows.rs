@@ -102,6 +102,10 @@ impl ShortFlows {
     /// Takes a flow off all paths: it has turned long.
     #[inline(always)]
     pub fn leave(&mut self, presence: &mut Presence) {
+        // As for each packet of a long flow but the first.
+        if presence.counted.is_empty() {
+            return;
+        }
         for path in presence.counted.iter() {
             if self.is_counted(presence, path) {
                 self.take_off(presence, path);

@@ -25,9 +25,7 @@
 //! - A flow is one direction: ACKs are flows of their own (A-T10).
 
 use super::random::draw;
-use super::{
-    Balancer, LastPath, MAX_PATHS, Packet, PathId, PathSet, PathView, Paths, Presence, ShortFlows,
-};
+use super::{Balancer, LastPath, MAX_PATHS, Packet, PathId, PathSet, Paths, Presence, ShortFlows};
 
 /// TR's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,135 +121,111 @@ impl Balancer for Tr {
         short_flows.advance(packet.now_ns);
         flow.bytes = flow.bytes.saturating_add(packet.bytes as u64);
 
-        let in_order = self.in_order(flow, paths, packet);
+        let mut tnl_ns = self.in_order(flow, paths, packet);
         let is_long = flow.bytes > self.threshold_bytes;
-        let best = if is_long {
+        if is_long {
             short_flows.leave(&mut flow.presence);
-            self.best_for_long(&in_order, short_flows)
-        } else {
-            in_order.fastest
+            self.leave_best_for_long(&mut tnl_ns, short_flows);
+        }
+        let least_ns = least(&tnl_ns);
+        let best = PathSet::where_all(&tnl_ns, |it| it == least_ns);
+        let path = match best.only() {
+            Some(path) => path,
+            None => best.pick(draw(self.seed, packet.flow_hash, 0)),
         };
-        let path = best.pick(draw(self.seed, packet.flow_hash, 0));
 
         if !is_long {
             short_flows.renew(&mut flow.presence, path);
         }
-        flow.tnl_ns = in_order.tnl_ns[path.index()];
+        flow.tnl_ns = least_ns;
         flow.last.set(path)
     }
 }
 
+/// The TNL of a path that is left out. Of all others it is less.
+const OUT: u64 = u64::MAX;
+
+// Paths are looked at all at once, in one array whose numbers are blotted out where a path does not
+// qualify: which of them is the smallest is what nobody can predict, so there is no branch on it,
+// and a compiler that may use wide registers has no more than a few instructions for four paths.
+
 impl Tr {
-    /// Eq. 1.
+    /// Eq. 1 for those in `S` of Algorithm 1, lines 9 to 12.
     #[inline(always)]
-    fn tnl_ns(&self, path: &PathView, packet: &Packet) -> u64 {
-        let tnl_ns = packet
-            .now_ns
-            .saturating_add(path.propagation_ns)
-            .saturating_add(path.local_backlog_ns)
-            .saturating_add(path.far_backlog_ns);
-        if self.counts_serialisation {
-            tnl_ns.saturating_add(path.service.of(packet.bytes as u64))
-        } else {
-            tnl_ns
+    fn in_order<P: Paths + ?Sized>(
+        &self,
+        flow: &TrFlow,
+        paths: &P,
+        packet: &Packet,
+    ) -> [u64; MAX_PATHS] {
+        let mut tnl_ns = self.of_candidates(paths, packet);
+        if let Some(last) = flow.last.get() {
+            let earliest_ns = flow.tnl_ns.saturating_add(self.guard_ns);
+            let mut left = OUT;
+            for (index, tnl_ns) in tnl_ns.iter_mut().enumerate() {
+                let earliest_ns = if index == last.index() {
+                    0
+                } else {
+                    earliest_ns
+                };
+                *tnl_ns = if *tnl_ns < earliest_ns { OUT } else { *tnl_ns };
+                left &= *tnl_ns;
+            }
+            if left == OUT {
+                return self.of_candidates(paths, packet);
+            }
         }
+        tnl_ns
     }
 
-    /// `S` of Algorithm 1, lines 9 to 12.
-    ///
-    /// One pass over the paths, without a branch that depends on how long they are: which of them
-    /// is the shortest is what nobody can predict.
+    /// Eq. 1 for all that there are to choose among.
     #[inline(always)]
-    fn in_order<P: Paths + ?Sized>(&self, flow: &TrFlow, paths: &P, packet: &Packet) -> InOrder {
+    fn of_candidates<P: Paths + ?Sized>(&self, paths: &P, packet: &Packet) -> [u64; MAX_PATHS] {
+        let mut tnl_ns = paths.arrivals_ns(packet.now_ns);
         let candidates = paths.candidates();
-        let last = flow.last.get();
-        let earliest_ns = match last {
-            Some(_) => flow.tnl_ns.saturating_add(self.guard_ns),
-            None => 0,
-        };
-        let mut always = PathSet::EMPTY;
-        if let Some(last) = last {
-            always.insert(last);
+        if self.counts_serialisation {
+            for path in candidates.iter() {
+                let service_ns = paths.view(path).service.of(packet.bytes as u64);
+                let tnl_ns = &mut tnl_ns[path.index()];
+                *tnl_ns = tnl_ns.saturating_add(service_ns).min(OUT - 1);
+            }
         }
-        let mut tnl_ns = [u64::MAX; MAX_PATHS];
-        let mut in_order = PathSet::EMPTY;
-        let mut least = Least::default();
-        for path in candidates.iter() {
-            let tnl = self.tnl_ns(&paths.view(path), packet);
-            tnl_ns[path.index()] = tnl;
-            let holds = (tnl >= earliest_ns) | always.contains(path);
-            in_order.insert_if(path, holds);
-            least.see(path, holds, 0, tnl);
+        for (index, tnl_ns) in tnl_ns.iter_mut().enumerate() {
+            *tnl_ns |= ((candidates.bits() >> index & 1) as u64).wrapping_sub(1);
         }
-        if in_order.is_empty() {
-            return InOrder {
-                paths: candidates,
-                fastest: candidates.smallest(&tnl_ns),
-                least_ns: candidates.least(&tnl_ns),
-                tnl_ns,
-            };
-        }
-        InOrder {
-            paths: in_order,
-            fastest: least.paths,
-            least_ns: least.second,
-            tnl_ns,
-        }
+        tnl_ns
     }
 
-    /// `b` of Algorithm 1, lines 19 to 21, within the slack.
+    /// Leaves those out that are not `b` of Algorithm 1, lines 19 to 21, within the slack.
     #[inline(always)]
-    fn best_for_long(&self, in_order: &InOrder, short_flows: &ShortFlows) -> PathSet {
-        let slowest_ns = in_order.least_ns.saturating_add(self.slack_ns);
-        let mut least = Least::default();
-        for path in in_order.paths.iter() {
-            let tnl_ns = in_order.tnl_ns[path.index()];
-            least.see(path, tnl_ns <= slowest_ns, short_flows.on(path), tnl_ns);
+    fn leave_best_for_long(&self, tnl_ns: &mut [u64; MAX_PATHS], short_flows: &ShortFlows) {
+        if self.slack_ns < u64::MAX {
+            let slowest_ns = least(tnl_ns).saturating_add(self.slack_ns);
+            for tnl_ns in tnl_ns.iter_mut() {
+                *tnl_ns = if *tnl_ns > slowest_ns { OUT } else { *tnl_ns };
+            }
         }
-        least.paths
-    }
-}
-
-/// The paths that keep a flow in order.
-struct InOrder {
-    paths: PathSet,
-    /// Those of them with the least TNL.
-    fastest: PathSet,
-    least_ns: u64,
-    /// Of all candidates.
-    tnl_ns: [u64; MAX_PATHS],
-}
-
-/// The paths with the least pair of numbers, the first one first.
-struct Least {
-    paths: PathSet,
-    first: u64,
-    second: u64,
-}
-
-impl Default for Least {
-    #[inline(always)]
-    fn default() -> Self {
-        Self {
-            paths: PathSet::EMPTY,
-            first: u64::MAX,
-            second: u64::MAX,
+        let mut flows = *short_flows.counts();
+        for (flows, tnl_ns) in flows.iter_mut().zip(&*tnl_ns) {
+            *flows = if *tnl_ns == OUT { u64::MAX } else { *flows };
+        }
+        let fewest = least(&flows);
+        for (flows, tnl_ns) in flows.iter().zip(tnl_ns) {
+            *tnl_ns = if *flows == fewest { *tnl_ns } else { OUT };
         }
     }
 }
 
-impl Least {
-    /// Looks at a path, if it counts.
-    #[inline(always)]
-    fn see(&mut self, path: PathId, counts: bool, first: u64, second: u64) {
-        let same_first = first == self.first;
-        let less = counts & ((first < self.first) | (same_first & (second < self.second)));
-        let same = counts & same_first & (second == self.second);
-        self.first = if less { first } else { self.first };
-        self.second = if less { second } else { self.second };
-        self.paths = if less { PathSet::EMPTY } else { self.paths };
-        self.paths.insert_if(path, less | same);
+/// The smallest of the numbers.
+#[inline(always)]
+fn least(numbers: &[u64; MAX_PATHS]) -> u64 {
+    // Four at a time: what takes long is that each waits for the one before.
+    let mut least = [u64::MAX; 4];
+    for (index, number) in numbers.iter().enumerate() {
+        least[index % 4] = least[index % 4].min(*number);
     }
+    let [a, b, c, d] = least;
+    a.min(b).min(c.min(d))
 }
 
 #[cfg(test)]

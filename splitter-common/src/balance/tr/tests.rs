@@ -1,5 +1,5 @@
 use super::*;
-use crate::balance::Snapshot;
+use crate::balance::{PathView, Snapshot};
 use crate::drain::ServiceTime;
 use proptest::prelude::*;
 use std::vec::Vec;
@@ -229,4 +229,69 @@ proptest! {
             }
         }
     }
+
+    /// The choice among all paths at once is the one that is made step by step, with equals in
+    /// abundance, paths that fail and flows that turn long.
+    #[test]
+    fn it_is_algorithm_1(
+        slack_ns in prop_oneof![Just(u64::MAX), 0u64..500],
+        guard_ns in 0u64..500,
+        counts_serialisation: bool,
+        packets in proptest::collection::vec(
+            (0usize..6, 0u64..300, 40u32..9_000, prop_oneof![Just(u16::MAX), any::<u16>()], any::<[u8; 10]>()),
+            1..200,
+        ),
+    ) {
+        let tr = Tr { threshold_bytes: 40_000, guard_ns, slack_ns, counts_serialisation, seed: 5 };
+        let mut leaf = Leaf::new(tr, &[100; 10]);
+        leaf.short_flows = ShortFlows::new(3_000);
+        let (mut flows, mut now_ns) = ([TrFlow::default(); 6], NOW_NS);
+        for (number, gap_ns, bytes, usable, delays) in packets {
+            now_ns += gap_ns;
+            leaf.paths.usable = PathSet::from_bits(usable);
+            for (index, delay) in delays.into_iter().enumerate() {
+                let view = leaf.paths.view_mut(path(index));
+                view.local_backlog_ns = u64::from(delay & 3) * 100;
+                view.far_backlog_ns = u64::from(delay >> 2 & 3) * 100;
+                view.service = ServiceTime::from_bits_per_second(40_000_000_000);
+            }
+            let packet = Packet { now_ns, bytes, flow_hash: number as u64 };
+            let (best, tnl_ns) = step_by_step(&leaf, flows[number], &packet);
+            let chosen = path(leaf.send(&mut flows[number], packet.flow_hash, bytes, now_ns));
+            prop_assert_eq!(chosen, best.pick(draw(tr.seed, packet.flow_hash, 0)));
+            prop_assert_eq!(flows[number].tnl_ns, tnl_ns[chosen.index()]);
+        }
+    }
+}
+
+/// Lines 6 to 21 of Algorithm 1, one after the other: the paths that are as good, and all TNL.
+fn step_by_step(leaf: &Leaf, flow: TrFlow, packet: &Packet) -> (PathSet, [u64; MAX_PATHS]) {
+    let Leaf { tr, paths, .. } = leaf;
+    let candidates = paths.candidates();
+    let tnl_ns = candidates.map(u64::MAX, |path| {
+        let it = paths.view(path);
+        let delay_ns = it.propagation_ns + it.local_backlog_ns + it.far_backlog_ns;
+        let service_ns = if tr.counts_serialisation {
+            it.service.of(packet.bytes.into())
+        } else {
+            0
+        };
+        packet.now_ns + delay_ns + service_ns
+    });
+    let last = flow.last.get();
+    let mut in_order = candidates.those(|path| {
+        last.is_none_or(|last| path == last || tnl_ns[path.index()] >= flow.tnl_ns + tr.guard_ns)
+    });
+    if in_order.is_empty() {
+        in_order = candidates;
+    }
+    let mut best = in_order;
+    if flow.bytes + u64::from(packet.bytes) > tr.threshold_bytes {
+        let (mut short_flows, mut presence) = (leaf.short_flows, flow.presence);
+        short_flows.advance(packet.now_ns);
+        short_flows.leave(&mut presence);
+        best = in_order.at_most(in_order.least(&tnl_ns).saturating_add(tr.slack_ns), &tnl_ns);
+        best = best.smallest(short_flows.counts());
+    }
+    (best.smallest(&tnl_ns), tnl_ns)
 }
