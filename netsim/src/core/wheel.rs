@@ -64,9 +64,24 @@ impl Wheel {
 
     /// Puts entry `id` in, to be handed out at `at`. Returns whether it was: what lies beyond the
     /// horizon never happens.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&mut self, id: u32, at: u64) -> bool {
         debug_assert!(at >= self.now, "an event at {at} is before {}", self.now);
+        let differs = at ^ self.now;
+        // Nearly all are.
+        if differs >> NEAR_SHIFT != 0 && differs >> MIDDLE_SHIFT == 0 {
+            let event = Event {
+                time: at as u32,
+                id,
+            };
+            self.near.append(&mut self.chunks, at >> NEAR_SHIFT, event);
+            return true;
+        }
+        self.push_elsewhere(id, at)
+    }
+
+    #[inline(never)]
+    fn push_elsewhere(&mut self, id: u32, at: u64) -> bool {
         let event = Event {
             time: at as u32,
             id,
@@ -74,8 +89,6 @@ impl Wheel {
         let differs = at ^ self.now;
         if differs >> NEAR_SHIFT == 0 {
             self.current.add(event);
-        } else if differs >> MIDDLE_SHIFT == 0 {
-            self.near.append(&mut self.chunks, at >> NEAR_SHIFT, event);
         } else if differs >> FAR_SHIFT == 0 {
             self.middle
                 .append(&mut self.chunks, at >> MIDDLE_SHIFT, event);
@@ -170,15 +183,22 @@ impl Level {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn append(&mut self, chunks: &mut Chunks, tick: u64, event: Event) {
         let slot = (tick & self.mask) as usize;
+        if !chunks.append(self.lists[slot], event) {
+            self.append_chunk(chunks, slot, event);
+        }
+    }
+
+    #[inline(never)]
+    fn append_chunk(&mut self, chunks: &mut Chunks, slot: usize, event: Event) {
         let list = &mut self.lists[slot];
         if list.last == NONE {
             self.occupied[slot / 64] |= 1 << (slot % 64);
             self.words |= 1 << (slot / 64);
         }
-        chunks.append(list, event);
+        chunks.append_chunk(list, event);
     }
 
     /// The first bucket that has events, at that of `tick` or behind it.
@@ -246,17 +266,18 @@ impl Chunks {
         }
     }
 
-    #[inline]
-    fn append(&mut self, list: &mut List, event: Event) {
-        if list.last != NONE {
-            let chunk = &mut self.all[list.last as usize];
-            if let Some(place) = chunk.events.get_mut(chunk.len as usize) {
-                *place = event;
-                chunk.len += 1;
-                return;
-            }
+    /// Puts an event into the last chunk of a list. Returns whether there was one with room.
+    #[inline(always)]
+    fn append(&mut self, list: List, event: Event) -> bool {
+        // `NONE` is beyond all chunks.
+        if let Some(chunk) = self.all.get_mut(list.last as usize)
+            && let Some(place) = chunk.events.get_mut(chunk.len as usize)
+        {
+            *place = event;
+            chunk.len += 1;
+            return true;
         }
-        self.append_chunk(list, event);
+        false
     }
 
     fn append_chunk(&mut self, list: &mut List, event: Event) {

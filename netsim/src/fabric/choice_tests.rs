@@ -32,7 +32,7 @@ fn golden_vectors_are_replayed() {
             table.set_usable(step.paths.usable);
             for path in step.paths.known().iter() {
                 let view = step.paths.view(path);
-                table.set_uplink(0, path, packet.now_ns + view.local_backlog_ns);
+                table.set_uplink(0, path.index(), packet.now_ns + view.local_backlog_ns);
                 table.learn([0, path.index(), 0], view.far_backlog_ns, packet.now_ns);
             }
             let next = slots.len();
@@ -163,5 +163,30 @@ fn what_was_heard_ages_if_it_is_to() {
         assert_eq!(view.far_backlog_ns, left_ns);
         let other = table.between(1, 0, 13_000).view(path);
         assert_eq!(other.far_backlog_ns, 0, "of another leaf nothing was heard");
+    }
+}
+
+#[test]
+fn sums_that_are_kept_are_those_of_what_is_known() {
+    for ageing in [Ageing::Never, Ageing::Drains] {
+        let mut table = PathTable::new(2, 12, ageing, |_, spine, _| Path {
+            propagation_ns: 1_000 + spine as u32,
+            weight: 1,
+            service: ServiceTime::UNKNOWN,
+            usable: true,
+        });
+        for (spine, backlog_ns) in [(0, 700), (3, 0), (5, 9_000), (5, 90)] {
+            table.learn([0, spine, 1], backlog_ns, 10_000);
+            table.set_uplink(0, spine + 1, 10_500 + backlog_ns);
+        }
+        for now_ns in [10_000, 10_600, 99_000] {
+            let paths = table.between(0, 1, now_ns);
+            let arrivals_ns = paths.arrivals_ns(now_ns);
+            for path in paths.known().iter() {
+                let it = paths.view(path);
+                let delay_ns = it.propagation_ns + it.local_backlog_ns + it.far_backlog_ns;
+                assert_eq!(arrivals_ns[path.index()], now_ns + delay_ns);
+            }
+        }
     }
 }

@@ -11,20 +11,13 @@ use super::{
 use crate::core::packet::Kind;
 
 impl Network {
-    /// A leaf sends a packet to another one, over the spine of its choice.
+    /// The spine over which a leaf sends a packet to another one.
     #[inline]
-    pub(super) fn balance(&mut self, leaf: usize, to_leaf: usize, id: u32) {
+    pub(super) fn balance(&mut self, leaf: usize, to_leaf: usize, id: u32) -> usize {
         let now_ns = self.wheel.now();
         let packet = &self.slab[id];
         if packet.kind() == Kind::Datagram {
-            let spine = usize::from(self.datagrams.label(packet.seq).spine);
-            let port = self.layout.uplink(leaf, spine);
-            self.transmit(port, id);
-            if let Some(path) = PathId::new(spine) {
-                let free_at_ns = self.ports[port].idle_from_ns();
-                self.paths.set_uplink(leaf, path, free_at_ns);
-            }
-            return;
+            return usize::from(self.datagrams.label(packet.seq).spine);
         }
         let reverse = packet.kind() == Kind::Ack;
         let question = Question::new(leaf, packet.flow, reverse, packet.bytes, now_ns);
@@ -35,11 +28,7 @@ impl Network {
             self.look_at_spines(leaf, to_leaf);
         }
         let paths = self.paths.between(leaf, to_leaf, now_ns);
-        let path = self.choice.choose(&question, &paths);
-        let port = self.layout.uplink(leaf, path.index());
-        self.transmit(port, id);
-        let free_at_ns = self.ports[port].idle_from_ns();
-        self.paths.set_uplink(leaf, path, free_at_ns);
+        self.choice.choose(&question, &paths).index()
     }
 
     /// Ports that do not serve in order of arrival know when they are free only as they go.
@@ -48,7 +37,8 @@ impl Network {
         for path in PathId::all().take(self.layout.spines) {
             let port = &self.ports[self.layout.uplink(leaf, path.index())];
             let backlog_ns = backlog_ns(port, &self.schedulers, now_ns);
-            self.paths.set_uplink(leaf, path, now_ns + backlog_ns);
+            self.paths
+                .set_uplink(leaf, path.index(), now_ns + backlog_ns);
         }
     }
 

@@ -98,7 +98,7 @@ impl Network {
     }
 
     /// A host sends a packet.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn inject(&mut self, host: usize, id: u32) {
         self.counters.injected += 1;
         self.transmit(self.layout.host_port(host), id);
@@ -139,7 +139,8 @@ impl Network {
         self.counters.hops += 1;
         let packet = &self.slab[id];
         let to = usize::from(packet.to);
-        match self.behind[usize::from(packet.link)] {
+        let mut balanced = None;
+        let port = match self.behind[usize::from(packet.link)] {
             Node::Host => {
                 self.counters.delivered += 1;
                 return Some(id);
@@ -147,20 +148,23 @@ impl Network {
             Node::OwnPort => {
                 self.counters.hops -= 1;
                 let from = self.ends[packet.flow as usize].from;
-                self.transmit(self.layout.host_port(usize::from(from)), id);
+                self.layout.host_port(usize::from(from))
             }
             Node::LeafFromSpine { leaf, spine } => {
                 if packet.kind() == Kind::Ack && self.choice.looks_at_backlog() {
                     self.learn(usize::from(leaf), usize::from(spine), id);
                 }
-                self.transmit(self.layout.down_port(to), id);
+                self.layout.down_port(to)
             }
             Node::LeafFromHost(leaf) => {
                 let to_leaf = self.leaf_of[to];
                 if to_leaf == leaf {
-                    self.transmit(self.layout.down_port(to), id);
+                    self.layout.down_port(to)
                 } else {
-                    self.balance(usize::from(leaf), usize::from(to_leaf), id);
+                    let leaf = usize::from(leaf);
+                    let spine = self.balance(leaf, usize::from(to_leaf), id);
+                    balanced = Some((leaf, spine));
+                    self.layout.uplink(leaf, spine)
                 }
             }
             Node::Spine { spine, from } => {
@@ -168,8 +172,14 @@ impl Network {
                     self.stamp(usize::from(spine), usize::from(from), id);
                 }
                 let to_leaf = usize::from(self.leaf_of[to]);
-                self.transmit(self.layout.spine_port(usize::from(spine), to_leaf), id);
+                self.layout.spine_port(usize::from(spine), to_leaf)
             }
+        };
+        // Once for all of them, so that it becomes part of this.
+        self.transmit(port, id);
+        if let Some((leaf, spine)) = balanced {
+            let free_at_ns = self.ports[port].idle_from_ns();
+            self.paths.set_uplink(leaf, spine, free_at_ns);
         }
         None
     }
@@ -214,7 +224,7 @@ impl Network {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn transmit(&mut self, number: usize, id: u32) {
         let now = self.wheel.now();
         let port = &mut self.ports[number];
@@ -242,6 +252,7 @@ impl Network {
         }
     }
 
+    #[inline(never)]
     fn enqueue(&mut self, number: usize, id: u32) {
         let port = &mut self.ports[number];
         if port.failed {
@@ -310,12 +321,14 @@ impl Network {
         }
     }
 
+    #[inline(always)]
     fn schedule(&mut self, id: u32, at: u64) {
         // The horizon is 18 minutes, and validation of scenarios ends runs well before.
         let taken = self.wheel.push(id, at);
         debug_assert!(taken, "an event at {at} ns lies beyond the horizon");
     }
 
+    #[cold]
     fn drop(&mut self, id: u32) {
         self.counters.dropped += 1;
         let packet = &self.slab[id];

@@ -25,6 +25,8 @@ pub(crate) struct PathTable {
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(crate) struct Pair {
+    /// Delay and far backlog of each path, while what was heard stays as it is.
+    behind_ns: [u64; MAX_PATHS],
     far: FarTable,
     propagation_ns: [u32; MAX_PATHS],
     weight: [u32; MAX_PATHS],
@@ -90,13 +92,17 @@ impl PathTable {
         let pair = &mut self.pairs[leaf * self.leaves + to_leaf];
         if let Some(path) = PathId::new(spine) {
             pair.far.behind_mut(path).hear(backlog_ns, now_ns);
+            let index = path.index();
+            pair.behind_ns[index] = u64::from(pair.propagation_ns[index]) + backlog_ns;
         }
     }
 
     /// The uplink will have sent what it holds at `free_at_ns`.
     #[inline]
-    pub(crate) fn set_uplink(&mut self, leaf: usize, path: PathId, free_at_ns: u64) {
-        self.uplinks[leaf].free_at_ns[path.index()] = free_at_ns;
+    pub(crate) fn set_uplink(&mut self, leaf: usize, spine: usize, free_at_ns: u64) {
+        if let Some(path) = PathId::new(spine) {
+            self.uplinks[leaf].free_at_ns[path.index()] = free_at_ns;
+        }
     }
 
     /// All paths from `leaf` to `to_leaf`, as they are now.
@@ -133,6 +139,7 @@ impl PathTable {
 impl Pair {
     fn new(spines: usize, path: impl Fn(usize) -> Path) -> Self {
         let mut pair = Self {
+            behind_ns: [0; MAX_PATHS],
             far: FarTable::default(),
             propagation_ns: [0; MAX_PATHS],
             weight: [0; MAX_PATHS],
@@ -143,6 +150,7 @@ impl Pair {
         for id in pair.known.iter() {
             let path = path(id.index());
             pair.propagation_ns[id.index()] = path.propagation_ns;
+            pair.behind_ns[id.index()] = u64::from(path.propagation_ns);
             pair.weight[id.index()] = path.weight;
             pair.service[id.index()] = path.service;
             if path.usable {
@@ -184,6 +192,21 @@ impl Paths for PathsBetween<'_> {
             weight: self.pair.weight[index],
             ..PathView::default()
         }
+    }
+
+    #[inline(always)]
+    fn arrivals_ns(&self, now_ns: u64) -> [u64; MAX_PATHS] {
+        let mut arrivals_ns = match self.ageing {
+            Ageing::Never => self.pair.behind_ns,
+            Ageing::Drains => PathSet::first(MAX_PATHS).map(0, |path| {
+                let far_ns = self.pair.far.behind(path).at(now_ns, Ageing::Drains);
+                u64::from(self.pair.propagation_ns[path.index()]) + far_ns
+            }),
+        };
+        for (arrival_ns, free_at_ns) in arrivals_ns.iter_mut().zip(&self.uplinks.free_at_ns) {
+            *arrival_ns += (*free_at_ns).max(now_ns);
+        }
+        arrivals_ns
     }
 }
 
