@@ -7,6 +7,7 @@ use super::{
     Effort,
     band::Band,
     runs::{COLUMNS, Experiment, Metric, Runs, all, medium, percent, short},
+    summit::Cell,
 };
 use crate::figure::{Check, Figure};
 
@@ -278,22 +279,20 @@ pub fn all_mean(runs: &[Runs], effort: &Effort) -> Figure {
     )
 }
 
-/// The largest factors by which TR is better than any other of the paper's schemes, at a load under
-/// a workload: of short means and of short tails.
-pub fn summits(runs: &[Runs], effort: &Effort) -> [f64; 2] {
-    let metrics: [Metric; 2] = [|it| short(it).mean_us, |it| short(it).p99_us];
-    metrics.map(|metric| {
-        let mut least = f64::INFINITY;
-        for runs in runs {
-            for load in loads(effort) {
-                for other in &SCHEMES[..5] {
-                    let it = runs.ratio("tr", other, &[load], metric);
-                    least = least.min(it.map_or(1.0, |it| it.mean));
-                }
+/// TR against each other of the paper's schemes at each load under each workload.
+pub fn cells(runs: &[Runs], effort: &Effort, metric: Metric) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for (runs, workload) in runs.iter().zip(&WORKLOADS) {
+        for load in &effort.loads {
+            for other in &SCHEMES[..5] {
+                cells.push(Cell {
+                    name: format!("{} at load {load} against {other}", workload.name),
+                    ratios: runs.ratios("tr", other, Some(*load), metric),
+                });
             }
         }
-        least
-    })
+    }
+    cells
 }
 
 /// TR to the letter against LetFlow, over all loads.

@@ -8,6 +8,7 @@ use super::{
     Effort,
     band::Band,
     runs::{COLUMNS, Experiment, Metric, Runs, all, medium as long, percent, short},
+    summit::Cell,
 };
 use crate::figure::{Check, Figure};
 
@@ -287,24 +288,18 @@ pub fn tr_long(runs: &Runs, effort: &Effort) -> Figure {
     )
 }
 
-/// The largest factors by which TR is better than any other scheme: of short means, short tails and
-/// goodput.
-pub fn summits(runs: &Runs, effort: &Effort) -> [f64; 3] {
-    let metrics: [Metric; 3] = [
-        |it| short(it).mean_us,
-        |it| short(it).p99_us,
-        |it| Some(1.0 / long(it).goodput_mbps?),
-    ];
-    metrics.map(|metric| {
-        let mut least = f64::INFINITY;
-        for ratio in &effort.ratios {
-            for other in SCHEMES {
-                let it = runs.ratio(&name("tr", *ratio), &name(other, *ratio), &[None], metric);
-                least = least.min(it.map_or(1.0, |it| it.mean));
-            }
+/// TR against each other scheme at each asymmetry.
+pub fn cells(runs: &Runs, effort: &Effort, metric: Metric) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for ratio in &effort.ratios {
+        for other in SCHEMES.into_iter().filter(|it| *it != "tr") {
+            cells.push(Cell {
+                name: format!("two leaves at {ratio} times the RTT against {other}"),
+                ratios: runs.ratios(&name("tr", *ratio), &name(other, *ratio), None, metric),
+            });
         }
-        least
-    })
+    }
+    cells
 }
 
 /// The mean over all asymmetries, seed by seed.
