@@ -61,11 +61,15 @@ impl Summit {
     }
 
     fn note(&self, what: &str) -> String {
-        let means = self.of_means.as_ref().map_or_else(String::new, |it| {
-            let change = percent(Some(it.0)).map_or_else(String::new, |it| it.to_text(1));
-            format!("; of means over all seeds it is {change} %, {}", it.1)
-        });
-        format!(" {what}: most often {}{means}.", self.place)
+        let text = |share| percent(share).map_or_else(String::new, |it| it.to_text(1));
+        let means = self.of_means.as_ref();
+        format!(
+            " {what}: {} %, {}; single runs {} %, most often {}.",
+            text(means.map(|it| it.0)),
+            means.map_or("nowhere", |it| it.1.as_str()),
+            text(self.of_a_run),
+            self.place
+        )
     }
 }
 
@@ -80,8 +84,11 @@ pub fn figure(motivation: &Runs, large: &[Runs], effort: &Effort) -> Figure {
     let tail = summit(|it| short(it).p99_us);
     let slowness: Metric = |it| Some(1.0 / long(it).goodput_mbps?);
     let goodput = Summit::of(&motivation::cells(motivation, effort, slowness));
-    let times = Estimate::of(goodput.shares.iter().map(|it| 1.0 / it));
-    let drop = |it: &Summit| percent(it.of_a_run);
+    let times = goodput.of_means.as_ref().map(|(slowness, _)| Estimate {
+        mean: 1.0 / slowness.mean,
+        half_width: slowness.half_width.map(|half| half / slowness.mean.powi(2)),
+    });
+    let drop = |it: &Summit| percent(it.of_means.as_ref().map(|it| it.0));
     let checks = vec![
         Band::drop(-100.0, -45.0).check("short mean, largest drop", "up to -60 %", drop(&mean)),
         Band::drop(-100.0, -60.0).check("short p99, largest drop", "up to -80 %", drop(&tail)),
@@ -111,8 +118,9 @@ pub fn figure(motivation: &Runs, large: &[Runs], effort: &Effort) -> Figure {
         id: "T16",
         title: "largest gains, abstract",
         note: format!(
-            "The largest of T7, T8, T10 and T11, over all schemes, asymmetries, loads and workloads, that a single \
-             run of each shows, as the paper tells of no repetition: mean and interval over {} such sets of runs.{}{}",
+            "The largest of T7, T8, T10 and T11, over all schemes, asymmetries, loads and workloads, of means over \
+             seeds. The paper tells of no repetition, so that what the largest of single runs comes to is told, too: \
+             mean and interval over {} sets of one run of each.{}{}",
             mean.shares.len().min(tail.shares.len()),
             mean.note("Short mean"),
             tail.note("Short p99"),
