@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ipnet::IpNet;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use splitter_common::steer::MarkBits;
 
 mod document;
 mod file;
@@ -34,7 +35,7 @@ pub use overrides::{Overrides, SetError};
 pub use tunnels::{MAX_TUNNELS, Tunnel, Tunnels};
 pub use values::{
     AttachMode, Dscp, DscpMatch, Family, InstanceName, InterfaceName, InvalidValue, PacketLog,
-    Protocol, RulePriority, TableId, Threshold, ThresholdUnit, TunnelPolicy,
+    Protocol, RulePriority, SteeringMode, TableId, Threshold, ThresholdUnit, TunnelPolicy,
 };
 
 /// Where the configuration is looked for when no `--config` is given.
@@ -89,6 +90,8 @@ pub struct Config {
     pub share: Share,
     /// The marks that the kernel routes by.
     pub marks: Marks,
+    /// How packets get into the tunnel of their class.
+    pub steering: Steering,
     /// How the XDP program is attached.
     pub attach: AttachMode,
     /// What the agent puts into the routing policy.
@@ -192,6 +195,21 @@ pub struct Marks {
     pub matching: DscpMatch,
 }
 
+/// How packets get into the tunnel of their class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Steering {
+    /// Default `dscp`.
+    pub mode: SteeringMode,
+    /// With `mark`, the bits of the kernel's mark that are ours; all others are kept. Default
+    /// 0x3f000000.
+    #[serde(serialize_with = "mask")]
+    pub mark_bits: MarkBits,
+}
+
+fn mask<S: Serializer>(bits: &MarkBits, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u32(bits.mask())
+}
+
 /// What the agent puts into the kernel's routing policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Routes {
@@ -266,6 +284,12 @@ impl Config {
             TunnelPolicy::Dedicated => rate,
             TunnelPolicy::Share => rate * u64::from(self.share.shape_percent) / 100,
         })
+    }
+
+    /// The bits of the kernel's mark that classes are told by; `None` where they are by DSCP.
+    #[must_use]
+    pub fn mark_bits(&self) -> Option<MarkBits> {
+        (self.steering.mode == SteeringMode::Mark).then_some(self.steering.mark_bits)
     }
 
     /// The marks that rules send into the long tunnel.

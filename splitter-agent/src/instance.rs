@@ -12,6 +12,7 @@ mod lock;
 mod others;
 mod place;
 mod plan;
+pub(crate) mod redirect;
 mod state;
 
 use std::sync::Arc;
@@ -25,9 +26,10 @@ pub use self::error::InstanceError;
 use self::loaded::Loaded;
 pub use self::lock::Lock;
 pub use self::plan::{Attachment, AttachmentAction, Plan, PolicyAction, ProgramAction};
+pub use self::redirect::{ByStack, Redirect};
 pub use self::state::{Owner, State};
 pub(crate) use self::state::{remove_if_there, write_private};
-use crate::config::{Config, DscpMatch, InterfaceName, Threshold};
+use crate::config::{Config, DscpMatch, InterfaceName, SteeringMode, Threshold};
 use crate::health::Placement;
 use crate::kernel::{AttachedMode, Dataplane, LoadOptions, Object, Pins, policy_settings};
 use crate::netlink::{Interfaces, Netlink, XdpMode};
@@ -266,8 +268,10 @@ impl Instance {
         if let Loaded::Current(dataplane) = loaded {
             self.keep_automatic_threshold(&mut policy, &dataplane.policy()?);
         }
+        let redirect = self.redirect(interfaces, &placement, loaded).await?;
         plan::assemble(
             &plan::Inputs {
+                redirect,
                 config: &self.config,
                 interfaces,
                 loaded,
@@ -334,6 +338,7 @@ impl Instance {
     fn load_options(&self, policy: Policy) -> LoadOptions {
         LoadOptions {
             table_size: self.config.flows.table_size.get(),
+            steering: self.config.steering.mode,
             packet_log: self.config.packet_log,
             policy,
         }
@@ -363,6 +368,7 @@ impl Instance {
         undo: &mut Undo,
     ) -> Result<Vec<AttachedInterface>, InstanceError> {
         let policy_before = dataplane.policy()?;
+        let targets_before = dataplane.targets()?;
         let applied = plan
             .routes
             .clone()
@@ -378,6 +384,9 @@ impl Instance {
                 }
             }
             dataplane.set_policy(plan.policy)?;
+            if let Some(redirect) = &plan.redirect {
+                dataplane.set_targets(&redirect.targets)?;
+            }
             self.attach_all(dataplane, plan, interfaces, undo).await?;
             self.attached(dataplane.program_id()?).await
         }
@@ -385,6 +394,9 @@ impl Instance {
         match attached {
             Ok(attached) => Ok(attached),
             Err(error) => {
+                if let Err(error) = dataplane.set_targets(&targets_before) {
+                    tracing::error!(%error, "cannot write again where packets were redirected to");
+                }
                 if let Err(error) = dataplane.set_policy(policy_before) {
                     tracing::error!(%error, "cannot write the earlier settings again");
                 }
@@ -433,7 +445,7 @@ pub(crate) fn attached_among(
 ) -> Vec<AttachedInterface> {
     let lan = config.lan.iter();
     lan.filter_map(|name| {
-        let mode = attached_mode(interfaces, name, program_id)?;
+        let mode = attached_mode(interfaces, config, name, program_id)?;
         Some(AttachedInterface {
             interface: name.clone(),
             mode,
@@ -444,10 +456,16 @@ pub(crate) fn attached_among(
 
 fn attached_mode(
     interfaces: &Interfaces,
+    config: &Config,
     name: &InterfaceName,
     program_id: u32,
 ) -> Option<AttachedMode> {
-    let xdp = interfaces.named(name).ok()?.xdp?;
+    let interface = interfaces.named(name).ok()?;
+    if config.steering.mode == SteeringMode::Mark {
+        let pins = Pins::new(&config.bpffs, &config.pin_dir());
+        return Dataplane::attached_ingress(&pins, name.as_str(), interface.index, program_id);
+    }
+    let xdp = interface.xdp?;
     match xdp.mode {
         _ if xdp.program_id != program_id => None,
         XdpMode::Native => Some(AttachedMode::Native),

@@ -13,6 +13,7 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use splitter_common::config::Unit;
 use splitter_common::counters::{Counters, FlowEvent};
 use splitter_common::flow::{Class, Tunnel};
+use splitter_common::forward::Fallback;
 use splitter_common::histogram::{Histogram, upper_bound_ns};
 use splitter_common::packet::Refusal;
 
@@ -71,6 +72,8 @@ families! {
     passed: "passed_packets_total", Counter, "Packets that passed untreated";
     overridden: "marks_overridden_total", Counter, "Packets that were not split and carried a mark of ours";
     mark_failures: "mark_failures_total", Counter, "Packets whose mark could not be written";
+    redirected: "redirected_packets_total", Counter, "Packets that were put into a tunnel without the network stack";
+    fallbacks: "redirect_fallbacks_total", Counter, "Packets that were to be redirected and went by the network stack";
     entries: "flow_table_entries", Gauge, "Entries in the flow table, as of the last sweep";
     capacity: "flow_table_capacity", Gauge, "Flows that the table is made for; it holds twice as many";
     completion: "flow_completion_seconds", Histogram, "Time from a flow's first packet to its first FIN or RST at this border";
@@ -225,6 +228,13 @@ impl SplitterCollector {
             "reason",
             Refusal::ALL.map(|reason| (reason.name(), counters.passed(reason))),
         )?;
+        counter(encoder, &families.redirected, counters.redirected)?;
+        counters_by(
+            encoder,
+            &families.fallbacks,
+            "reason",
+            Fallback::ALL.map(|reason| (reason.name(), counters.fallbacks(reason))),
+        )?;
         counter(encoder, &families.overridden, counters.marks_overridden)?;
         counter(encoder, &families.mark_failures, counters.mark_failures)
     }
@@ -291,7 +301,7 @@ impl SplitterCollector {
             encoder,
             &self.families.attached,
             "mode",
-            [AttachedMode::Native, AttachedMode::Generic].map(|mode| (mode.as_str(), count(mode))),
+            AttachedMode::ALL.map(|mode| (mode.as_str(), count(mode))),
         )
     }
 }

@@ -18,7 +18,7 @@ mod features;
 mod interfaces;
 mod neighbours;
 
-pub use features::{DeviceFeatures, device_features};
+pub use features::{DeviceFeatures, device_features, takes_redirected};
 pub(crate) use interfaces::address_family;
 pub use interfaces::{
     Address, DeviceTraffic, Interface, Interfaces, NoSuchInterface, ParentDevice, Xdp, XdpMode,

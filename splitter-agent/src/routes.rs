@@ -12,7 +12,7 @@
 //! 1002: from all iif eth0 lookup 10401                          short flows and the rest
 //! ```
 //!
-//! Where the tunnels are shared there is another 1001, for the mark of short flows in the long
+//! With `steering.mode = "mark"` the second selects `fwmark` instead. Where the tunnels are shared there is another 1001, for the mark of short flows in the long
 //! tunnel.
 //!
 //! Where destinations are configured, the first suppresses up to the longest of their prefixes,
@@ -44,6 +44,7 @@ pub use matching::supports_exact_dscp;
 pub use plan::{Action, Plan, PlanError, Replacement, plan, plan_move, plan_placed};
 pub use spread::{Hindrance, hindrances};
 pub use verify::{Probe, Verification, VerifyError};
+pub(crate) use wanted::tunnels_of;
 
 /// The number in the protocol field of our rules and routes (`proto 94` in `ip rule` and
 /// `ip route`). It is not in iproute2's `rt_protos`, and no routing daemon uses it.

@@ -3,6 +3,7 @@
 use crate::drain::ServiceTime;
 use crate::dscp::Dscp;
 use crate::flow::{Class, Tunnel};
+use crate::steer::MarkBits;
 use crate::table::Layout;
 
 /// What the threshold counts.
@@ -123,8 +124,8 @@ pub struct Config {
     /// Which tunnels forward packets, as far as is known: bit 0 stands for the
     /// short one, bit 1 for the long one.
     pub usable: u8,
-    /// Zeros; keep the value free of padding.
-    pub reserved: [u8; 4],
+    /// Where marks are written beside packets, in these bits.
+    pub mark_bits: MarkBits,
 }
 
 impl Config {
@@ -278,7 +279,7 @@ impl Default for Config {
             short_mark_aside: Self::DEFAULT_SHORT_MARK_ASIDE,
             long_mark_aside: Self::DEFAULT_LONG_MARK_ASIDE,
             usable: 0b11,
-            reserved: [0; 4],
+            mark_bits: MarkBits::NONE,
         }
     }
 }

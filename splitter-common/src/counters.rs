@@ -1,6 +1,7 @@
 //! What the kernel programs count; one such value per CPU.
 
 use crate::flow::{Class, Tunnel};
+use crate::forward::Fallback;
 use crate::histogram::Histogram;
 use crate::packet::Refusal;
 
@@ -81,6 +82,9 @@ pub struct Counters {
     completion: [Histogram; 2],
     /// What is left of this CPU's allowance of precise times.
     pub timing: Allowance,
+    /// Packets that were put into a tunnel without the network stack.
+    pub redirected: u64,
+    fallbacks: [u64; Fallback::ALL.len()],
 }
 
 impl Counters {
@@ -95,6 +99,8 @@ impl Counters {
         mark_failures: 0,
         completion: [Histogram::EMPTY; 2],
         timing: Allowance::NEW,
+        redirected: 0,
+        fallbacks: [0; Fallback::ALL.len()],
     };
 
     /// Counts `packets` with `bytes` of a class that go into a tunnel.
@@ -125,6 +131,14 @@ impl Counters {
     #[inline(always)]
     pub fn count_passed(&mut self, reason: Refusal) {
         if let Some(count) = self.passed.get_mut(reason as usize) {
+            *count += 1;
+        }
+    }
+
+    /// Counts a packet that was to be redirected and goes by the network stack.
+    #[inline(always)]
+    pub fn count_fallback(&mut self, reason: Fallback) {
+        if let Some(count) = self.fallbacks.get_mut(reason as usize) {
             *count += 1;
         }
     }
@@ -163,6 +177,11 @@ impl Counters {
         self.passed[reason as usize]
     }
 
+    /// Packets that went by the network stack for a reason.
+    pub const fn fallbacks(&self, reason: Fallback) -> u64 {
+        self.fallbacks[reason as usize]
+    }
+
     /// How often something happened to a flow.
     pub const fn events(&self, event: FlowEvent) -> u64 {
         self.events[event as usize]
@@ -186,6 +205,7 @@ impl Counters {
             (&mut self.passed, &other.passed),
             (&mut self.events, &other.events),
             (&mut self.finished, &other.finished),
+            (&mut self.fallbacks, &other.fallbacks),
         ];
         for (counts, more) in pairs {
             counts
@@ -195,6 +215,7 @@ impl Counters {
         }
         self.marks_overridden += other.marks_overridden;
         self.mark_failures += other.mark_failures;
+        self.redirected += other.redirected;
         for (histogram, more) in self.completion.iter_mut().zip(&other.completion) {
             histogram.add(more);
         }
@@ -262,6 +283,10 @@ mod tests {
         other.count_sent(Class::Long, Tunnel::Long, 1, 1_500);
         other.count_finished(Class::Short, 4_000);
         other.count_event(FlowEvent::MovedAtCap);
+        other.redirected += 1;
+        for reason in Fallback::ALL {
+            other.count_fallback(reason);
+        }
         one.add(&other);
         one.add(&other);
 
@@ -273,6 +298,9 @@ mod tests {
         assert_eq!(one.completion(Class::Short).sum_ns, 8_000);
         assert_eq!(one.events(FlowEvent::MovedAtCap), 2);
         assert_eq!(one.events(FlowEvent::Started), 0);
+        assert_eq!(one.redirected, 2);
+        let is_own = |&reason: &Fallback| one.fallbacks(reason) == 2;
+        assert!(Fallback::ALL.iter().all(is_own));
     }
 
     #[test]

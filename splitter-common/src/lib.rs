@@ -15,7 +15,9 @@
 //! - [`models`]: where the host keeps what it models of the tunnels,
 //! - [`drain`]: when what was sent into a tunnel will have left it,
 //! - [`fragments`]: which flow a fragment without ports is of,
-//! - [`dscp`]: rewrites the mark that the kernel routes by,
+//! - [`steer`]: gives the packet the mark that the kernel routes by,
+//! - [`dscp`]: rewrites it where it is the DSCP,
+//! - [`forward`]: forwards a packet without the network stack, where that is wanted,
 //! - [`counters`] and [`histogram`]: what is counted, under which name,
 //! - [`config`]: what an operator can set.
 //!
@@ -36,6 +38,7 @@ pub mod counters;
 pub mod drain;
 pub mod dscp;
 pub mod flow;
+pub mod forward;
 pub mod fragments;
 pub mod headers;
 pub mod histogram;
@@ -44,4 +47,5 @@ pub mod packet;
 mod refusal;
 pub mod share;
 pub mod split;
+pub mod steer;
 pub mod table;

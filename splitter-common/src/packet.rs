@@ -309,7 +309,7 @@ pub mod protocol {
 
     pub(super) const HOP_BY_HOP: u8 = 0;
     pub(super) const ROUTING: u8 = 43;
-    pub(super) const FRAGMENT: u8 = 44;
+    pub(crate) const FRAGMENT: u8 = 44;
     pub(super) const DESTINATION: u8 = 60;
 
     #[inline(always)]

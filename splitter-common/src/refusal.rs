@@ -83,6 +83,18 @@ impl Refusal {
         }
     }
 
+    /// Whether the frame ended before its headers did, as far as it was at hand.
+    #[inline(always)]
+    pub const fn is_truncated(self) -> bool {
+        matches!(
+            self,
+            Self::TruncatedEthernet
+                | Self::TruncatedIpv4
+                | Self::TruncatedIpv6
+                | Self::TruncatedTransport
+        )
+    }
+
     /// The name that metrics and tables show.
     pub const fn name(self) -> &'static str {
         match self {

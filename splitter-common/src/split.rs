@@ -14,17 +14,17 @@
 
 mod plain;
 
-use crate::buffer::BufferMut;
 use crate::classify::{FlowPacket, Precision, Verdict, classify, precision};
 use crate::config::Config;
 use crate::counters::{Counters, FlowEvent};
-use crate::dscp::{self, Dscp, Field};
+use crate::dscp::{Dscp, Field};
 use crate::flow::{Class, FlowEntry, Tunnel};
 use crate::fragments::{Fragments, Known};
 use crate::headers::{Headers, Segment};
 use crate::models::Models;
 use crate::packet::Refusal;
 use crate::share::Ride;
+use crate::steer::Steer;
 use crate::table::{Held, Memory, Table};
 
 /// Time since boot, `CLOCK_MONOTONIC`.
@@ -120,7 +120,7 @@ pub struct Splitter<'a, M, C, T> {
 impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
     /// Treats one frame, whatever it is; it is to be passed on whatever the outcome.
     #[inline(always)]
-    pub fn split<B: BufferMut + ?Sized>(&mut self, frame: &mut B) -> Outcome {
+    pub fn split<B: Steer + ?Sized>(&mut self, frame: &mut B) -> Outcome {
         if let Some(outcome) = self.split_plain(frame) {
             return outcome;
         }
@@ -270,7 +270,7 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
 
     /// Marks a packet that was treated, and counts one that was not.
     #[inline(always)]
-    pub fn finish<B: BufferMut + ?Sized>(
+    pub fn finish<B: Steer + ?Sized>(
         &mut self,
         frame: &mut B,
         field: Option<Field>,
@@ -298,8 +298,8 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
     }
 
     #[inline(always)]
-    fn distrust_mark<B: BufferMut + ?Sized>(&mut self, frame: &mut B, field: &Field) {
-        let mark = Dscp::of_traffic_class(field.traffic_class);
+    fn distrust_mark<B: Steer + ?Sized>(&mut self, frame: &mut B, field: &Field) {
+        let mark = frame.foreign_mark(self.config, field);
         // In a shadow no rule looks at marks, so that none is forged.
         if self.config.is_reserved(mark) && !self.config.marking.is_shadow() {
             self.counters.marks_overridden += 1;
@@ -308,8 +308,8 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
     }
 
     #[inline(always)]
-    fn mark<B: BufferMut + ?Sized>(&mut self, frame: &mut B, field: &Field, mark: Dscp) {
-        if !self.config.marking.is_shadow() && dscp::rewrite(frame, field, mark).is_none() {
+    fn mark<B: Steer + ?Sized>(&mut self, frame: &mut B, field: &Field, mark: Dscp) {
+        if !self.config.marking.is_shadow() && frame.steer(self.config, field, mark).is_none() {
             self.counters.mark_failures += 1;
         }
     }

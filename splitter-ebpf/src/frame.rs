@@ -4,6 +4,9 @@ use aya_ebpf::EbpfContext as _;
 use aya_ebpf::helpers::bpf_xdp_get_buff_len;
 use aya_ebpf::programs::{TcContext, XdpContext};
 use splitter_common::buffer::{Buffer, BufferMut, RawBuffer};
+use splitter_common::config::Config;
+use splitter_common::dscp::{Dscp, Field};
+use splitter_common::steer::Steer;
 
 /// A frame, from its Ethernet header on. Headers lie in its linear part, which
 /// alone is at hand; the payload may go on in fragments or pages, which nobody
@@ -52,11 +55,30 @@ impl<C: Context> Buffer for Frame<'_, C> {
 }
 
 /// XDP programs may write in place; TC programs would have to make the bytes
-/// their own first, and none of ours writes.
+/// their own first, and mark beside the packet.
 impl BufferMut for Frame<'_, XdpContext> {
     #[inline(always)]
     fn write<const N: usize>(&mut self, offset: usize, bytes: [u8; N]) -> Option<()> {
         self.linear.write(offset, bytes)
+    }
+}
+
+impl Steer for Frame<'_, TcContext> {
+    #[inline(always)]
+    fn foreign_mark(&self, config: &Config, _: &Field) -> Dscp {
+        // SAFETY: the context is the one that the kernel passed to the program.
+        config
+            .mark_bits
+            .read(unsafe { (*self.context.skb.skb).mark })
+    }
+
+    #[inline(always)]
+    fn steer(&mut self, config: &Config, _: &Field, mark: Dscp) -> Option<()> {
+        // SAFETY: as above.
+        let found = unsafe { (*self.context.skb.skb).mark };
+        let wanted = config.mark_bits.applied_to(found, mark);
+        self.context.set_mark(wanted);
+        Some(())
     }
 }
 
@@ -83,7 +105,14 @@ impl Context for XdpContext {
 impl Context for TcContext {
     #[inline(always)]
     fn bounds(&self) -> (usize, usize) {
-        (self.data(), self.data_end())
+        // SAFETY: the context is the one that the kernel passed to the program.
+        // Volatile, as above: after a pull they have moved.
+        unsafe {
+            (
+                (&raw const (*self.skb.skb).data).read_volatile() as usize,
+                (&raw const (*self.skb.skb).data_end).read_volatile() as usize,
+            )
+        }
     }
 
     #[inline(always)]

@@ -14,6 +14,7 @@ pub mod clock;
 pub mod frame;
 pub mod models;
 pub mod pipeline;
+pub mod redirect;
 pub mod table;
 pub mod verdict_log;
 

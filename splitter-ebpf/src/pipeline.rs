@@ -12,20 +12,21 @@
 use core::mem::MaybeUninit;
 
 use aya_ebpf::EbpfContext as _;
-use aya_ebpf::bindings::xdp_md;
+use aya_ebpf::bindings::{__sk_buff, xdp_md};
 use aya_ebpf::btf_maps::{Array, PerCpuArray};
 use aya_ebpf::macros::btf_map;
-use aya_ebpf::programs::XdpContext;
+use aya_ebpf::programs::{TcContext, XdpContext};
 use splitter_common::config::Settings;
 use splitter_common::counters::Counters;
 use splitter_common::flow::FlowEntry;
 use splitter_common::headers::Headers;
 use splitter_common::packet::Refusal;
 use splitter_common::split::{Decided, Outcome, Splitter, Treated};
+use splitter_common::steer::Steer;
 use splitter_common::table::{Held, Table};
 
 use crate::clock::KernelClock;
-use crate::frame::Frame;
+use crate::frame::{Context, Frame};
 use crate::models::KernelModels;
 use crate::table::KernelMemory;
 
@@ -65,14 +66,23 @@ static HANDED: PerCpuArray<[u64; size_of::<Handed>() / 8], 1> = PerCpuArray::new
 
 type KernelSplitter = Splitter<'static, KernelMemory, KernelClock<'static>, KernelModels>;
 
+/// What calls the splitter.
+pub trait Caller: Context + Sized {
+    /// Has the headers read by a function that the verifier checks once.
+    fn read_headers(&self);
+}
+
 /// Splits the frame; `None` only when a map is not there, which the kernel
 /// rules out and the verifier cannot know.
 #[inline(always)]
-pub fn split(context: &XdpContext) -> Option<Outcome> {
+pub fn split<C: Caller>(context: &C) -> Option<Outcome>
+where
+    for<'a> Frame<'a, C>: Steer,
+{
     if let Some(outcome) = splitter()?.split_plain(&mut Frame::new(context)) {
         return Some(outcome);
     }
-    read_headers(context.as_ptr().cast());
+    context.read_headers();
     if handed()?.treated == TO_BE_SPLIT {
         treat()?;
     }
@@ -97,6 +107,34 @@ fn treat() -> Option<()> {
     Some(())
 }
 
+impl Caller for XdpContext {
+    #[inline(always)]
+    fn read_headers(&self) {
+        read_headers(self.as_ptr().cast());
+    }
+}
+
+impl Caller for TcContext {
+    #[inline(always)]
+    fn read_headers(&self) {
+        read_headers_skb(self.skb.skb);
+        // Headers may lie in the packet's pages. Asked for only where it matters:
+        // for what is shared with its sender it means a copy.
+        if is_cut_short() && self.pull_data(self.len().min(HEADERS_BYTES)).is_ok() {
+            read_headers_skb(self.skb.skb);
+        }
+    }
+}
+
+/// What is brought to hand of a packet whose headers are not: more than nearly all have.
+const HEADERS_BYTES: u32 = 256;
+
+#[inline(always)]
+fn is_cut_short() -> bool {
+    let treated = handed().map(|it| Treated::from_bits(it.treated));
+    matches!(treated, Some(Err(refusal)) if refusal.is_truncated())
+}
+
 // They answer in the map alone: the compiler knows what they may return and
 // relies on it, the verifier does not.
 
@@ -104,11 +142,22 @@ fn treat() -> Option<()> {
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn read_headers(context: *mut xdp_md) -> u64 {
+    read_headers_of(&XdpContext::new(context))
+}
+
+/// The same of a packet in traffic control.
+#[inline(never)]
+#[unsafe(no_mangle)]
+pub extern "C" fn read_headers_skb(context: *mut __sk_buff) -> u64 {
+    read_headers_of(&TcContext::new(context))
+}
+
+#[inline(always)]
+fn read_headers_of<C: Context>(context: &C) -> u64 {
     let (Some(splitter), Some(handed)) = (splitter(), handed()) else {
         return 0;
     };
-    let context = XdpContext::new(context);
-    let frame = Frame::new(&context);
+    let frame = Frame::new(context);
     let is_plain = Headers::read_plain_to(&frame, splitter.config, |headers| {
         handed.headers.write(headers);
         handed.treated = TO_BE_SPLIT;
@@ -117,7 +166,7 @@ pub extern "C" fn read_headers(context: *mut xdp_md) -> u64 {
         return 0;
     }
     // A frame of its own, as above.
-    let frame = Frame::new(&context);
+    let frame = Frame::new(context);
     Headers::read_to(&frame, splitter.config, &splitter.fragments(), |headers| {
         handed.treated = match headers.segment {
             Ok(_) => TO_BE_SPLIT,
@@ -211,12 +260,26 @@ pub(crate) fn entry() -> Option<&'static mut FlowEntry> {
     handed().map(|handed| unsafe { handed.entry.assume_init_mut() })
 }
 
+/// What this CPU counts.
+#[inline(always)]
+pub(crate) fn counters() -> Option<&'static mut Counters> {
+    // SAFETY: a per-CPU value, and programs that receive packets do not interrupt
+    // each other on one CPU.
+    COUNTERS.get_ptr_mut(0).map(|it| unsafe { &mut *it })
+}
+
+/// Whether packets are only classified and counted.
+#[inline(always)]
+pub(crate) fn is_shadow() -> bool {
+    SETTINGS
+        .get(0)
+        .is_none_or(|it| it.config.marking.is_shadow())
+}
+
 #[inline(always)]
 fn splitter() -> Option<KernelSplitter> {
     let settings = SETTINGS.get(0)?;
-    // SAFETY: a per-CPU value, and XDP programs do not interrupt each other on
-    // one CPU.
-    let counters = unsafe { &mut *COUNTERS.get_ptr_mut(0)? };
+    let counters = counters()?;
     Some(Splitter {
         config: &settings.config,
         table: Table {
@@ -231,7 +294,7 @@ fn splitter() -> Option<KernelSplitter> {
 
 #[inline(always)]
 fn handed() -> Option<&'static mut Handed> {
-    // SAFETY: as in `splitter`; each step takes it once.
+    // SAFETY: as in `counters`; each step takes it once.
     HANDED
         .get_ptr_mut(0)
         .map(|words| unsafe { &mut *words.cast() })

@@ -1,18 +1,77 @@
 //! Tells user space what became of each packet, in the build that logs.
 
-use aya_ebpf::programs::XdpContext;
+use aya_ebpf::EbpfContext;
+use aya_ebpf::programs::{TcContext, XdpContext};
 use splitter_common::split::Outcome;
+
+use crate::frame::Context;
+
+/// As [`write`], with room on the stack of its own: for programs that need more than
+/// the one that splits alone, of which all calls in a chain share 512 bytes.
+#[inline(always)]
+pub fn write_xdp(_context: &XdpContext, _outcome: Outcome) {
+    #[cfg(feature = "log")]
+    apart::write_verdict(_context.ctx, apart::to_bits(_outcome));
+}
+
+/// The same in traffic control.
+#[inline(always)]
+pub fn write_skb(_context: &TcContext, _outcome: Outcome) {
+    #[cfg(feature = "log")]
+    apart::write_verdict_skb(_context.skb.skb, apart::to_bits(_outcome));
+}
+
+#[cfg(feature = "log")]
+mod apart {
+    use aya_ebpf::bindings::{__sk_buff, xdp_md};
+    use aya_ebpf::programs::{TcContext, XdpContext};
+    use splitter_common::split::{Outcome, Treated};
+
+    #[inline(always)]
+    pub(super) fn to_bits(outcome: Outcome) -> u64 {
+        Treated::to_bits(match outcome {
+            Outcome::Split { class, tunnel } => Ok(Treated {
+                class,
+                rides: class,
+                tunnel,
+            }),
+            Outcome::Passed(refusal) => Err(refusal),
+        })
+    }
+
+    #[inline(always)]
+    fn outcome(bits: u64) -> Outcome {
+        match Treated::from_bits(bits) {
+            Ok(Treated { class, tunnel, .. }) => Outcome::Split { class, tunnel },
+            Err(refusal) => Outcome::Passed(refusal),
+        }
+    }
+
+    #[inline(never)]
+    #[unsafe(no_mangle)]
+    pub(super) extern "C" fn write_verdict(context: *mut xdp_md, bits: u64) -> u64 {
+        super::write(&XdpContext::new(context), outcome(bits));
+        0
+    }
+
+    #[inline(never)]
+    #[unsafe(no_mangle)]
+    pub(super) extern "C" fn write_verdict_skb(context: *mut __sk_buff, bits: u64) -> u64 {
+        super::write(&TcContext::new(context), outcome(bits));
+        0
+    }
+}
 
 /// Writes nothing: this is the build without logging.
 #[cfg(not(feature = "log"))]
 #[inline(always)]
-pub fn write(_: &XdpContext, _: Outcome) {}
+pub fn write<C: Context + EbpfContext>(_: &C, _: Outcome) {}
 
 /// Writes a record of a packet that was split (trace) or passed untreated
 /// (debug).
 #[cfg(feature = "log")]
 #[inline(always)]
-pub fn write(context: &XdpContext, outcome: Outcome) {
+pub fn write<C: Context + EbpfContext>(context: &C, outcome: Outcome) {
     use aya_log_ebpf::debug;
     use splitter_common::flow::{Class, Tunnel};
 
@@ -34,7 +93,7 @@ pub fn write(context: &XdpContext, outcome: Outcome) {
 /// follow the whole parser a second time.
 #[cfg(feature = "log")]
 #[inline(always)]
-fn write_flow(context: &XdpContext, verdict: &'static str) {
+fn write_flow<C: Context + EbpfContext>(context: &C, verdict: &'static str) {
     use crate::frame::Frame;
     use aya_log_ebpf::trace;
     use splitter_common::buffer::Buffer as _;

@@ -1,6 +1,6 @@
 //! The agent as it ships, on this kernel.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::thread;
@@ -45,6 +45,8 @@ pub(crate) fn try_all(network: &Network, tell: impl Fn(Row)) -> Result<()> {
     });
     try_out("agent: wall clock jumps", wall_clock_jumps);
     try_out("agent: goes down", go_down);
+    try_out("agent: marks beside packets", mark_beside);
+    try_out("agent: redirects", redirect);
     try_out("agent: taps", tap);
     Ok(())
 }
@@ -66,10 +68,57 @@ pub(crate) fn expected_hook() -> Result<&'static str> {
 
 /// Short until the threshold, then long, by mark and by tunnel.
 fn split(network: &Network, mode: &'static str, tunnels: [Tunnel; 2]) -> Result<Vec<&'static str>> {
-    configure(mode, tunnels)?;
+    configure("dscp", mode, tunnels)?;
+    bring_up(mode)?;
+    let marks = [Config::DEFAULT_SHORT_MARK, Config::DEFAULT_LONG_MARK];
+    send_both_classes(network, marks, tunnels)?;
+    Ok(vec![mode])
+}
+
+/// By the kernel's mark, the packets as they came; and nothing is left.
+fn mark_beside(network: &Network) -> Result<Vec<&'static str>> {
+    let hook = expected_hook()?;
+    configure("mark", "auto", CABLES)?;
+    bring_up(hook)?;
+    send_both_classes(network, [Dscp::NONE; 2], CABLES)?;
+    // Another build takes its place where it is.
+    let mut config = std::fs::OpenOptions::new().append(true).open(CONFIG)?;
+    config.write_all(b"[log]\npackets = 'debug'\n")?;
+    bring_up(hook)?;
+    send_both_classes(network, [Dscp::NONE; 2], CABLES)?;
+    go_down(network)?;
+    let qdiscs = count_clsact()?;
+    ensure!(qdiscs == 0, "{qdiscs} clsact queueing disciplines are left");
+    Ok(vec![hook])
+}
+
+/// Without the stack, into tunnels whose far ends take that.
+fn redirect(network: &Network) -> Result<Vec<&'static str>> {
+    let _receiving = network.receive_redirected()?;
+    configure("redirect", "native", CABLES)?;
+    bring_up("native")?;
+    let marks = [Config::DEFAULT_SHORT_MARK, Config::DEFAULT_LONG_MARK];
+    send_both_classes(network, marks, CABLES)?;
+    let told = json(&["status"])?;
+    let redirected = told["redirected"]["packets"].as_u64().unwrap_or(0);
+    // All but the first packet of the connection, or a few for which neighbours were not known.
+    ensure!(
+        redirected >= 3 * THRESHOLD as u64 / 2,
+        "{redirected} packets were redirected: {told}"
+    );
+    go_down(network)?;
+    Ok(vec!["native"])
+}
+
+fn bring_up(mode: &str) -> Result<()> {
     let up = json(&["up"])?;
     let attached = &up["attached"];
     ensure!(attached[0]["mode"] == mode, "attached as {attached}");
+    Ok(())
+}
+
+/// A flow that becomes long; what arrives by the two tunnels has these marks.
+fn send_both_classes(network: &Network, marks: [Dscp; 2], tunnels: [Tunnel; 2]) -> Result<()> {
     let before = packets_of_class(&json(&["status"])?, "short");
     let captures = [network.capture(tunnels[0])?, network.capture(tunnels[1])?];
     network.connect()?.send(2 * THRESHOLD, PAUSE)?;
@@ -81,8 +130,7 @@ fn split(network: &Network, mode: &'static str, tunnels: [Tunnel; 2]) -> Result<
         packets.iter().all(|packet| packet.dscp == mark)
     };
     ensure!(
-        all_have(&first, Config::DEFAULT_SHORT_MARK)
-            && all_have(&second, Config::DEFAULT_LONG_MARK),
+        all_have(&first, marks[0]) && all_have(&second, marks[1]),
         "marks in the short tunnel {first:?}, in the long one {second:?}"
     );
     ensure!(
@@ -97,7 +145,7 @@ fn split(network: &Network, mode: &'static str, tunnels: [Tunnel; 2]) -> Result<
         counted == THRESHOLD as u64,
         "{counted} packets were taken for those of a short flow: {status}"
     );
-    Ok(vec![mode])
+    Ok(())
 }
 
 /// Nothing is left, and packets go on.
@@ -189,11 +237,11 @@ fn flow(port: u16) -> Result<Value> {
         .with_context(|| format!("the flow is not in the table: {listing}"))
 }
 
-fn configure(mode: &str, [short, long]: [Tunnel; 2]) -> Result<()> {
+fn configure(steering: &str, mode: &str, [short, long]: [Tunnel; 2]) -> Result<()> {
     let text = format!(
         "lan = '{LAN}'\n[flows]\ntable_size = 1024\nthreshold = {THRESHOLD}\n\
          [short]\ndevice = '{}'\ngateway = '{}'\n[long]\ndevice = '{}'\ngateway = '{}'\n\
-         [attach]\nmode = '{mode}'\n",
+         [steering]\nmode = '{steering}'\n[attach]\nmode = '{mode}'\n",
         short.device,
         short.gateway(),
         long.device,

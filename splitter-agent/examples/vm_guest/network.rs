@@ -17,11 +17,15 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use aya::programs::{Xdp, XdpMode};
+use aya::{Ebpf, EbpfLoader};
 use futures_util::TryStreamExt as _;
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 use nix::sched::{CloneFlags, setns, unshare};
 use rtnetlink::{Handle, LinkUnspec, LinkVeth, LinkVlan, RouteMessageBuilder};
 use socket2::{Domain, Protocol, Socket, Type};
+use splitter_agent::config::PacketLog;
+use splitter_agent::kernel::Object;
 
 pub(crate) const LAN: &str = "lan0";
 /// What the border's tunnels are made of.
@@ -106,6 +110,28 @@ impl Network {
         let listener = network.far.enter(|| TcpListener::bind(SERVER))?;
         thread::spawn(move || serve(&listener));
         Ok(network)
+    }
+
+    /// Has the far ends of the tunnels take what is redirected into the near ones, for as long as the
+    /// result lives: a veth device does so where an XDP program runs.
+    pub(crate) fn receive_redirected(&self) -> Result<Ebpf> {
+        let object = Object::for_level(PacketLog::Off)?;
+        let mut ebpf = EbpfLoader::new()
+            .map_max_entries("FLOWS_V4", 1)
+            .map_max_entries("FLOWS_V6", 1)
+            .load(object.bytes())?;
+        let passing = ebpf.program_mut("read_clocks").context("it is there")?;
+        let passing: &mut Xdp = passing.try_into()?;
+        passing.load()?;
+        self.far.enter(|| {
+            for device in ["far0", "far1"] {
+                passing.attach(device, XdpMode::Driver)?;
+            }
+            Ok::<_, anyhow::Error>(())
+        })?;
+        // As on a wire: what leaves its checksum to the device goes by the stack.
+        self.site.enter(|| finish_checksums("site0"))?;
+        Ok(ebpf)
     }
 
     /// Opens a connection and gets some bytes back.
@@ -230,6 +256,34 @@ impl Space {
         };
         thread::scope(|scope| scope.spawn(inside).join().expect("no panic"))
     }
+}
+
+/// Has the stack finish the checksums of what this device sends, as `ethtool -K DEVICE tx off`.
+fn finish_checksums(device: &str) -> Result<()> {
+    const SIOCETHTOOL: u64 = 0x8946;
+    /// `struct ethtool_value` with `ETHTOOL_STXCSUM`, off.
+    static OFF: [u32; 2] = [0x17, 0];
+    #[repr(C)]
+    struct Request {
+        name: [u8; 16],
+        value: *const [u32; 2],
+        rest: [u64; 2],
+    }
+    let mut request = Request {
+        name: [0; 16],
+        value: &OFF,
+        rest: [0; 2],
+    };
+    request.name[..device.len()].copy_from_slice(device.as_bytes());
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
+    // SAFETY: a request as large as the kernel's, with a pointer that it only reads.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw const request) };
+    ensure!(
+        result == 0,
+        "cannot switch off checksums of {device}: {}",
+        std::io::Error::last_os_error()
+    );
+    Ok(())
 }
 
 /// Sends back what each connection sends.

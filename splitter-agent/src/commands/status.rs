@@ -5,12 +5,13 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use flow_report::Table;
 use serde::Serialize;
-use splitter_agent::config::{Config, Overrides};
+use splitter_agent::config::{Config, Overrides, SteeringMode};
 use splitter_agent::flows::{FlowRow, Listing, list};
 use splitter_agent::health::Report;
 use splitter_agent::instance::{AttachedInterface, Instance, Owner, State};
 use splitter_common::counters::{Counters, FlowEvent};
 use splitter_common::flow::{Class, Tunnel};
+use splitter_common::forward::Fallback;
 use splitter_common::packet::Refusal;
 
 use super::{count, print, print_json};
@@ -27,8 +28,11 @@ struct Status {
     attached: Vec<AttachedInterface>,
     missing: Vec<String>,
     in_place: bool,
+    steering: SteeringMode,
     /// Whether nothing is marked or routed.
     shadow: bool,
+    /// What was put into tunnels without the network stack, where that is asked for.
+    redirected: Option<Redirected>,
     /// What was set in the running agent since it took its file.
     set: Overrides,
     /// Why it cannot be put in place at present.
@@ -71,6 +75,13 @@ struct Flows {
     stayed_at_cap: u64,
     finished_short: u64,
     finished_long: u64,
+}
+
+#[derive(Serialize)]
+struct Redirected {
+    packets: u64,
+    /// What went by the stack, and why.
+    by_stack: Vec<Passed>,
 }
 
 #[derive(Serialize)]
@@ -120,7 +131,9 @@ async fn look(instance: &Instance, set: Overrides) -> Result<Status> {
         owner: state.map(|state| state.owner),
         missing: missing.map(ToString::to_string).collect(),
         in_place,
+        steering: config.steering.mode,
         shadow: config.shadow,
+        redirected: redirected(config, &counters),
         set,
         problem,
         traffic: traffic(&counters),
@@ -179,6 +192,17 @@ fn completion(counters: &Counters, class: Class) -> Completion {
     }
 }
 
+fn redirected(config: &Config, counters: &Counters) -> Option<Redirected> {
+    let by_stack = Fallback::ALL.map(|reason| Passed {
+        reason: reason.name(),
+        packets: counters.fallbacks(reason),
+    });
+    (config.steering.mode == SteeringMode::Redirect).then(|| Redirected {
+        packets: counters.redirected,
+        by_stack: by_stack.into_iter().filter(|it| it.packets > 0).collect(),
+    })
+}
+
 fn passed(counters: &Counters) -> Vec<Passed> {
     let all = Refusal::ALL.into_iter().map(|reason| Passed {
         reason: reason.name(),
@@ -199,7 +223,7 @@ fn show(status: &Status) -> Result<()> {
     };
     print(format_args!("{}: up, brought up {by}", status.name))?;
     for AttachedInterface { interface, mode } in &status.attached {
-        print(format_args!("  {interface}: {} XDP", mode.as_str()))?;
+        print(format_args!("  {interface}: {}", mode.in_words()))?;
     }
     for interface in &status.missing {
         print(format_args!("  {interface}: not attached"))?;
@@ -214,6 +238,23 @@ fn show(status: &Status) -> Result<()> {
     } else if !status.in_place {
         print(format_args!(
             "  not everything is in place: `splitter plan` shows what `splitter up` would mend"
+        ))?;
+    }
+    if status.steering != SteeringMode::Dscp {
+        print(format_args!("  steering by {}", status.steering))?;
+    }
+    if let Some(redirected) = &status.redirected {
+        let by_stack = redirected.by_stack.iter();
+        let reasons: Vec<_> = by_stack
+            .map(|it| format!("{} {}", it.packets, it.reason))
+            .collect();
+        let reasons = match reasons.is_empty() {
+            true => "none".to_owned(),
+            false => reasons.join(", "),
+        };
+        print(format_args!(
+            "  {} packets redirected; by the network stack: {reasons}",
+            redirected.packets
         ))?;
     }
     if status.shadow {

@@ -25,9 +25,9 @@ pub(crate) async fn up(config: Config, json: bool) -> Result<()> {
     }
     for attached in &up.attached {
         print(format_args!(
-            "{}: {} XDP",
+            "{}: {}",
             attached.interface,
-            attached.mode.as_str()
+            attached.mode.in_words()
         ))?;
     }
     super::plan::show_notes(&up.plan)

@@ -138,6 +138,7 @@ const MOVES: &str =
     "end the agent (and run `splitter down`) under the old value, then start it under the new one";
 const TABLE: &str = "the table would be made anew: end the agent and run `splitter down`, then start it again; flows start afresh as short";
 const PROGRAM: &str = "another build of the program is needed: end the agent, then start it again; flows start afresh as short";
+const STEERING: &str = "another program is needed: end the agent and run `splitter down`, then start it again; flows start afresh as short";
 const ENDPOINT: &str = "end the agent and start it again";
 
 /// Each key once, in the order of the documented example.
@@ -238,6 +239,12 @@ pub const KEYS: &[Key] = &[
     }),
     key("marks.match", Changeable::Reload, |it| {
         json!(it.marks.matching)
+    }),
+    key("steering.mode", Changeable::Restart(STEERING), |it| {
+        json!(it.steering.mode)
+    }),
+    key("steering.mark_mask", Changeable::Reload, |it| {
+        json!(it.steering.mark_bits.mask())
     }),
     key("attach.mode", Changeable::Reload, |it| json!(it.attach)),
     key("routes.destinations", Changeable::Reload, |it| {

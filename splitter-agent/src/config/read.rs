@@ -17,6 +17,7 @@ use super::{
 
 mod marks;
 mod share;
+mod steering;
 
 const THRESHOLD: Threshold = Threshold::Fixed(NonZeroU32::new(40).unwrap());
 const TABLE_SIZE: NonZeroU32 = NonZeroU32::new(1 << 20).unwrap();
@@ -82,6 +83,7 @@ fn sections(document: &Document<'_>) -> Option<Config> {
     let demotion = demotion(&document.section("demotion"), &defaults);
     let advise = advise(&document.section("advise"), flows.unit);
     let marks = marks::marks(&document.section("marks"), policy);
+    let steering = steering::steering(&document.section("steering"));
     let attach = document
         .section("attach")
         .optional("mode", |value| word(AttachMode::WORDS, value));
@@ -106,6 +108,7 @@ fn sections(document: &Document<'_>) -> Option<Config> {
         advise,
         share,
         marks,
+        steering,
         attach: attach.unwrap_or_default(),
         routes,
         health,
@@ -116,6 +119,7 @@ fn sections(document: &Document<'_>) -> Option<Config> {
     families_agree(document, &config);
     peers_have_a_key(document, &config);
     share::check(document, &config);
+    steering::check(document, &config);
     Some(config)
 }
 

@@ -2,6 +2,7 @@
 
 mod health;
 mod sharing;
+mod steering;
 
 use std::time::Duration;
 
@@ -132,7 +133,7 @@ fn documented_defaults_are_the_defaults() {
             comment.clear();
         }
     }
-    assert_eq!(checked.len(), 34, "{checked:?}");
+    assert_eq!(checked.len(), 36, "{checked:?}");
 }
 
 #[test]

@@ -350,7 +350,7 @@ macro_rules! words {
 
         impl $name {
             /// Every word with what it means.
-            pub(super) const WORDS: &[(&'static str, Self)] = &[$(($word, Self::$variant),)*];
+            pub(crate) const WORDS: &[(&'static str, Self)] = &[$(($word, Self::$variant),)*];
 
             /// The word in the configuration.
             #[must_use]
@@ -377,6 +377,19 @@ words! {
         /// Native where the driver has it, else generic; what it became is reported.
         #[default]
         Auto = "auto",
+    }
+}
+
+words! {
+    /// How packets get into the tunnel of their class.
+    SteeringMode {
+        /// By the DSCP that they are given, and rules for it: the paper's way.
+        #[default]
+        Dscp = "dscp",
+        /// By the mark that the kernel keeps beside them, and rules for it; they stay as they came.
+        Mark = "mark",
+        /// As `dscp`, and without the network stack where that is possible.
+        Redirect = "redirect",
     }
 }
 

@@ -7,7 +7,8 @@ use std::path::Path;
 use ipnet::IpNet;
 
 use super::Check;
-use crate::config::{AttachMode, Config, Family, InterfaceName, Tunnel};
+use crate::config::{AttachMode, Config, Family, InterfaceName, SteeringMode, Tunnel};
+use crate::instance::redirect::hindrance;
 use crate::netlink::{
     Address, DeviceFeatures, Interface, Interfaces, Netlink, NetlinkError, device_features,
 };
@@ -21,7 +22,7 @@ pub(super) async fn examine(
     let mut checks = Vec::new();
     for name in &config.lan {
         match interfaces.named(name) {
-            Ok(interface) => checks.extend(lan(interface, config.attach).await),
+            Ok(interface) => checks.extend(lan(interface, config).await),
             Err(error) => checks.push(Check::fail(
                 format!("interface {name}"),
                 error.to_string(),
@@ -34,6 +35,7 @@ pub(super) async fn examine(
     }
     checks.extend(spread(config));
     checks.extend(super::health::examine(netlink, &interfaces, config).await?);
+    checks.extend(redirect(&interfaces, config).await);
     checks.push(mtu(&interfaces, config));
     // IPv6 has no such filter.
     if config.families().any(|family| family == Family::V4) {
@@ -43,7 +45,7 @@ pub(super) async fn examine(
     Ok(checks)
 }
 
-async fn lan(interface: &Interface, mode: AttachMode) -> Vec<Check> {
+async fn lan(interface: &Interface, config: &Config) -> Vec<Check> {
     let features = device_features(interface).await;
     let name = &interface.name;
     let offload = match features {
@@ -68,9 +70,13 @@ async fn lan(interface: &Interface, mode: AttachMode) -> Vec<Check> {
             format!("see `ethtool -k {name}`"),
         ),
     };
+    if config.steering.mode == SteeringMode::Mark {
+        // Runs on any device that has an Ethernet header, and counts merged packets as segments.
+        return vec![link(&interface.name, interface), ethernet(interface)];
+    }
     vec![
         link(&interface.name, interface),
-        xdp(interface, features, mode),
+        xdp(interface, features, config.attach),
         offload,
     ]
 }
@@ -89,6 +95,41 @@ fn link(what: &str, interface: &Interface) -> Check {
         check,
         format!("up, {}, MTU {}", driver(interface), interface.mtu),
     )
+}
+
+fn ethernet(interface: &Interface) -> Check {
+    let check = format!("TC ingress on {}", interface.name);
+    match interface.is_ethernet {
+        true => Check::ok(check, "by TCX, or by clsact before Linux 6.6"),
+        false => Check::fail(
+            check,
+            "its packets have no Ethernet header, which the splitter goes by",
+            "list the Ethernet interfaces behind it as `lan` instead",
+        ),
+    }
+}
+
+/// Which tunnels packets are put into without the network stack, where that is asked for.
+async fn redirect(interfaces: &Interfaces, config: &Config) -> Vec<Check> {
+    let mut checks = Vec::new();
+    if config.steering.mode != SteeringMode::Redirect {
+        return checks;
+    }
+    for (_, tunnel) in config.tunnels() {
+        let check = format!("redirecting into {}", tunnel.device);
+        let Ok(interface) = interfaces.named(&tunnel.device) else {
+            continue;
+        };
+        checks.push(match hindrance(interface, config.attach).await {
+            None => Check::ok(check, "possible"),
+            Some(problem) => Check::warn(
+                check,
+                format!("{problem}: its packets go by the network stack"),
+                "if that is so for all tunnels, set steering.mode = \"dscp\"",
+            ),
+        });
+    }
+    checks
 }
 
 fn xdp(interface: &Interface, features: DeviceFeatures, mode: AttachMode) -> Check {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Instance, InstanceError};
-use crate::config::AttachMode;
+use crate::config::{AttachMode, SteeringMode};
 use crate::kernel::{Dataplane, Pins};
 use crate::netlink::Xdp;
 
@@ -26,6 +26,10 @@ impl Instance {
     ) -> Result<(), InstanceError> {
         let program_id = dataplane.program_id()?;
         dataplane.detach(interface)?;
+        // Others do not keep a chain from taking one more, nor wait to be freed.
+        if dataplane.steering() == SteeringMode::Mark {
+            return Ok(());
+        }
         self.wait_until_detached(&[interface.to_owned()], program_id)
             .await
     }

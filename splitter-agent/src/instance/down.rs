@@ -1,6 +1,7 @@
 //! Taking an instance down.
 
 use super::{Instance, InstanceError, Lock, State, others};
+use crate::config::SteeringMode;
 use crate::control;
 use crate::health::Report;
 use crate::kernel::Dataplane;
@@ -29,12 +30,14 @@ impl Instance {
             }
         };
         let routes = self.remove_routes(&footprints).await;
+        let steering = self.pins.pinned().unwrap_or_default();
+        let hook = steering.hook();
         let linked = self.pins.linked_interfaces().unwrap_or_default();
         // After a crash there may be pins without a program that can be opened.
         let program_id = Dataplane::pinned_program_id(&self.pins).ok();
         let mut removed: Vec<String> = linked
             .iter()
-            .map(|interface| format!("XDP program on {interface}"))
+            .map(|interface| format!("{hook} on {interface}"))
             .collect();
         if self.pins.exist() {
             removed.push(format!(
@@ -43,7 +46,7 @@ impl Instance {
             ));
         }
         self.pins.remove()?;
-        if let Some(program_id) = program_id {
+        if let Some(program_id) = program_id.filter(|_| steering != SteeringMode::Mark) {
             self.wait_until_detached(&linked, program_id).await?;
         }
         // After the marks, so that nothing is marked for classes that are not there.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::config::InterfaceName;
+use crate::config::{InterfaceName, SteeringMode};
 use crate::kernel::KernelError;
 use crate::netlink::{NetlinkError, NoSuchInterface};
 use crate::privileges::MissingCapabilities;
@@ -73,12 +73,22 @@ pub enum InstanceError {
         /// Entries that the configuration asks for.
         wanted: u32,
     },
+    /// The way of steering cannot change while packets are steered.
+    #[error(
+        "steering.mode cannot change from {loaded} to {wanted} while the instance is up: run `splitter down` first"
+    )]
+    OtherSteering {
+        /// The one whose program is loaded.
+        loaded: SteeringMode,
+        /// The one that the configuration asks for.
+        wanted: SteeringMode,
+    },
     /// An interface of the configuration does not exist.
     #[error(transparent)]
     NoSuchInterface(#[from] NoSuchInterface),
     /// The program could not tell where a packet begins.
     #[error(
-        "packets on {0} have no Ethernet header, which the XDP program goes by; list the Ethernet interfaces behind it as `lan` instead"
+        "packets on {0} have no Ethernet header, which the splitter goes by; list the Ethernet interfaces behind it as `lan` instead"
     )]
     NoEthernet(InterfaceName),
     /// The kernel's routing side did not answer.
@@ -128,7 +138,10 @@ impl InstanceError {
     /// Whether something that is not ours, or another instance, is in the way.
     pub fn is_conflict(&self) -> bool {
         match self {
-            Self::Running { .. } | Self::OtherInstance { .. } | Self::OtherTableSize { .. } => true,
+            Self::Running { .. }
+            | Self::OtherInstance { .. }
+            | Self::OtherTableSize { .. }
+            | Self::OtherSteering { .. } => true,
             Self::Kernel(error) => matches!(error, KernelError::Busy { .. }),
             Self::PlanRoutes(error) => matches!(error, routes::PlanError::Conflicts(_)),
             Self::Shape(error) => matches!(error, ShapeError::Foreign { .. }),

@@ -67,6 +67,9 @@ impl Instance {
         if let Err(error) = self.tell_usable(placement).await {
             tracing::warn!(%error, "moved, but long flows may be placed in a dead tunnel's stead");
         }
+        if let Err(error) = self.follow(placement).await {
+            tracing::warn!(%error, "moved, but packets go by the network stack until the next look");
+        }
         // The routes are what counts: a full disk must not keep a class in a dead tunnel.
         if let Err(error) = self.remember(placement) {
             tracing::warn!(%error, "an agent that is started anew will not know where the classes are");

@@ -6,8 +6,9 @@ use serde::Serialize;
 use splitter_common::config::Config as Policy;
 use splitter_common::table::{GROUP_FLOWS, GroupV4, GroupV6, Layout};
 
+use super::redirect::Redirect;
 use super::{InstanceError, Loaded, attached_mode};
-use crate::config::{AttachMode, Config, Family, InterfaceName};
+use crate::config::{AttachMode, Config, Family, InterfaceName, SteeringMode};
 use crate::kernel::{AttachedMode, Dataplane, KernelError, OtherProgram, Pins};
 use crate::netlink::Interfaces;
 use crate::{routes, shaping};
@@ -23,6 +24,10 @@ pub struct Plan {
     pub shaping: shaping::Plan,
     /// Rules and routes.
     pub routes: routes::Plan,
+    /// How packets get into their tunnel.
+    pub steering: SteeringMode,
+    /// Which tunnels they are put into without the network stack, where that is asked for.
+    pub redirect: Option<Redirect>,
     /// The program on each interface.
     pub attachments: Vec<Attachment>,
     /// Memory that the kernel sets aside for the flow tables, in bytes.
@@ -92,6 +97,7 @@ impl Plan {
             && self.settings == PolicyAction::Keep
             && self.shaping.is_in_place()
             && self.routes.is_in_place()
+            && self.redirect.as_ref().is_none_or(|it| it.in_place)
             && self
                 .attachments
                 .iter()
@@ -105,13 +111,18 @@ pub(super) struct Inputs<'a> {
     pub(super) loaded: &'a Loaded,
     pub(super) pins: &'a Pins,
     pub(super) policy: Policy,
+    pub(super) redirect: Option<Redirect>,
 }
 
 pub(super) fn assemble(
     inputs: &Inputs<'_>,
     shaping: shaping::Plan,
-    routes: routes::Plan,
+    mut routes: routes::Plan,
 ) -> Result<Plan, InstanceError> {
+    let redirect = inputs.redirect.clone();
+    routes
+        .notes
+        .extend(redirect.iter().flat_map(Redirect::notes));
     let (program, settings) = match inputs.loaded {
         Loaded::Nothing => (ProgramAction::Load, PolicyAction::Write),
         Loaded::OtherBuild { .. } => (ProgramAction::Replace, PolicyAction::Write),
@@ -133,6 +144,8 @@ pub(super) fn assemble(
         settings,
         shaping,
         routes,
+        steering: inputs.config.steering.mode,
+        redirect,
         attachments: attachments(inputs)?,
         table_bytes: table_bytes(inputs.config.flows.table_size.get()),
         policy: inputs.policy,
@@ -159,6 +172,13 @@ fn attachments(inputs: &Inputs<'_>) -> Result<Vec<Attachment>, InstanceError> {
         pins,
         ..
     } = *inputs;
+    let steering = config.steering.mode;
+    if let Some(loaded) = pins.pinned().filter(|it| *it != steering) {
+        return Err(InstanceError::OtherSteering {
+            loaded,
+            wanted: steering,
+        });
+    }
     let program_id = match loaded {
         Loaded::Nothing => None,
         Loaded::Current(dataplane) => Some(dataplane.program_id()?),
@@ -167,9 +187,11 @@ fn attachments(inputs: &Inputs<'_>) -> Result<Vec<Attachment>, InstanceError> {
     let mut attachments = Vec::new();
     for name in &config.lan {
         let interface = interfaces.named(name)?;
-        let present = program_id.and_then(|id| attached_mode(interfaces, name, id));
+        let present = program_id.and_then(|id| attached_mode(interfaces, config, name, id));
         // The kernel runs one XDP program on an interface, in whichever mode.
-        if let (None, Some(other)) = (present, interface.xdp) {
+        if let (None, Some(other)) = (present, interface.xdp)
+            && steering != SteeringMode::Mark
+        {
             return Err(InstanceError::Kernel(KernelError::Busy {
                 interface: name.to_string(),
                 program: Some(OtherProgram::of_id(other.program_id)),
@@ -231,24 +253,30 @@ impl fmt::Display for Plan {
         }
         write!(f, "{}", self.shaping)?;
         writeln!(f, "{}", self.routes)?;
+        if let Some(redirect) = &self.redirect {
+            writeln!(f, "{redirect}")?;
+        }
+        let program = self.steering.hook();
+        let mode = |mode: &AttachMode| match self.steering {
+            SteeringMode::Mark => String::new(),
+            SteeringMode::Dscp | SteeringMode::Redirect => format!(" (mode {mode})"),
+        };
         for Attachment {
             interface,
             action,
-            mode,
+            mode: wanted,
         } in &self.attachments
         {
+            let mode = mode(wanted);
             match action {
-                AttachmentAction::Keep => writeln!(f, "= keep the XDP program on {interface}")?,
+                AttachmentAction::Keep => writeln!(f, "= keep the {program} on {interface}")?,
                 AttachmentAction::Attach => {
-                    writeln!(f, "+ attach the XDP program to {interface} (mode {mode})")?
+                    writeln!(f, "+ attach the {program} to {interface}{mode}")?
                 }
-                AttachmentAction::Reattach => writeln!(
-                    f,
-                    "~ attach the XDP program to {interface} anew (mode {mode})"
-                )?,
-                AttachmentAction::Detach => {
-                    writeln!(f, "- detach the XDP program from {interface}")?
+                AttachmentAction::Reattach => {
+                    writeln!(f, "~ attach the {program} to {interface} anew{mode}")?
                 }
+                AttachmentAction::Detach => writeln!(f, "- detach the {program} from {interface}")?,
             }
         }
         Ok(())

@@ -5,8 +5,8 @@ use aya::programs::xdp::XdpLink;
 use aya::programs::{Xdp, XdpMode};
 use serde::Serialize;
 
+use super::KernelError;
 use super::error::{program_errno, program_error};
-use super::{KernelError, PROGRAM};
 use crate::config::AttachMode;
 
 /// How a program turned out to be attached.
@@ -17,14 +17,33 @@ pub enum AttachedMode {
     Native,
     /// In the network stack.
     Generic,
+    /// In the chain of traffic control, by a link.
+    Tcx,
+    /// In traffic control, as a filter of the device's `clsact` queueing discipline.
+    Clsact,
 }
 
 impl AttachedMode {
-    /// The word in tables and metrics.
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Native, Self::Generic, Self::Tcx, Self::Clsact];
+
+    /// The words in tables.
+    pub const fn in_words(self) -> &'static str {
+        match self {
+            Self::Native => "native XDP",
+            Self::Generic => "generic XDP",
+            Self::Tcx => "TC ingress by TCX",
+            Self::Clsact => "TC ingress by clsact",
+        }
+    }
+
+    /// The word in metrics and machines' tables.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Native => "native",
             Self::Generic => "generic",
+            Self::Tcx => "tcx",
+            Self::Clsact => "clsact",
         }
     }
 }
@@ -65,7 +84,7 @@ fn attach_as(
 ) -> Result<Attached, KernelError> {
     let requested = match mode {
         AttachedMode::Native => XdpMode::Driver,
-        AttachedMode::Generic => XdpMode::Skb,
+        AttachedMode::Generic | AttachedMode::Tcx | AttachedMode::Clsact => XdpMode::Skb,
     };
     let interface = interface.to_owned();
     let id = program
@@ -97,7 +116,7 @@ fn attach_as(
                 },
             }
         })?;
-    let link: XdpLink = program.take_link(id).map_err(program_error(PROGRAM))?;
+    let link: XdpLink = program.take_link(id).map_err(program_error("split"))?;
     let link = FdLink::try_from(link)
         .map_err(|source: LinkError| KernelError::Link { interface, source })?;
     Ok(Attached { link, mode })

@@ -3,8 +3,6 @@
 use std::fmt;
 
 use aya::maps::{Array, Map, MapData, PerCpuArray};
-use aya::programs::Xdp;
-use aya_obj::programs::XdpAttachType;
 use splitter_common::config::{Config as Policy, Settings};
 use splitter_common::counters::Counters;
 use splitter_common::table::GROUP_FLOWS;
@@ -12,13 +10,19 @@ use splitter_common::table::GROUP_FLOWS;
 use super::attach::attach;
 use super::error::{map_error, program_error, typed};
 use super::names::{COUNTERS, FLOWS_V4, FLOWS_V6, SETTINGS};
+use super::program::Program;
 use super::shapes::Shape;
-use super::{AttachedMode, FlowTables, KernelError, LoadOptions, Object, PROGRAM, Pins, load};
-use crate::config::{AttachMode, Family};
+use super::targets::TargetMaps;
+use super::{
+    AttachedMode, FlowTables, KernelError, LoadOptions, Object, Pins, Targets, ingress, load,
+};
+use crate::config::{AttachMode, Family, SteeringMode};
 
 /// The maps of one instance, opened. The programs live on in their pins.
 pub struct Dataplane {
     pins: Pins,
+    steering: SteeringMode,
+    targets: Option<TargetMaps>,
     settings: Array<MapData, Shape<Settings>>,
     counters: PerCpuArray<MapData, Shape<Counters>>,
     flows_v4: MapData,
@@ -41,7 +45,7 @@ impl Dataplane {
         })?;
         Self::open(pins)?.ok_or(KernelError::Missing {
             kind: "program",
-            name: PROGRAM,
+            name: options.steering.program(),
         })
     }
 
@@ -50,13 +54,19 @@ impl Dataplane {
     /// # Errors
     /// When pins exist but cannot be used.
     pub fn open(pins: &Pins) -> Result<Option<Self>, KernelError> {
-        if !pins.exist() {
+        let Some(steering) = pins.pinned() else {
             return Ok(None);
-        }
+        };
+        let targets = match steering {
+            SteeringMode::Redirect => Some(TargetMaps::open(pins)?),
+            SteeringMode::Dscp | SteeringMode::Mark => None,
+        };
         let open = |name| {
             MapData::from_pin(pins.map(name)).map_err(|source| KernelError::Map { name, source })
         };
         Ok(Some(Self {
+            steering,
+            targets,
             settings: typed(SETTINGS, Array::try_from(Map::Array(open(SETTINGS)?)))?,
             counters: typed(
                 COUNTERS,
@@ -71,6 +81,31 @@ impl Dataplane {
     /// Where it is pinned.
     pub fn pins(&self) -> &Pins {
         &self.pins
+    }
+
+    /// How its program gets packets into their tunnel.
+    pub fn steering(&self) -> SteeringMode {
+        self.steering
+    }
+
+    /// What is known of where packets are redirected to; nothing where none are.
+    ///
+    /// # Errors
+    /// When the maps cannot be read.
+    pub fn targets(&self) -> Result<Targets, KernelError> {
+        let read = self.targets.as_ref().map(TargetMaps::read);
+        read.unwrap_or_else(|| Ok(Targets::default()))
+    }
+
+    /// Changes that.
+    ///
+    /// # Errors
+    /// When the maps cannot be written.
+    pub fn set_targets(&mut self, wanted: &Targets) -> Result<(), KernelError> {
+        match &mut self.targets {
+            Some(maps) => maps.write(wanted),
+            None => Ok(()),
+        }
     }
 
     /// The settings in force.
@@ -103,7 +138,12 @@ impl Dataplane {
         index: u32,
         mode: AttachMode,
     ) -> Result<AttachedMode, KernelError> {
-        let attached = attach(&mut self.program()?, interface, index, mode)?;
+        let attached = match Program::from_pin(&self.pins, self.steering)? {
+            Program::Xdp(mut program) => attach(&mut program, interface, index, mode)?,
+            Program::Ingress(mut program) => {
+                return ingress::attach(&mut program, &self.pins, interface, index);
+            }
+        };
         let path = self.pins.link(interface);
         // A link whose interface has gone is of no use any more.
         let _ = std::fs::remove_file(&path);
@@ -119,6 +159,9 @@ impl Dataplane {
     /// # Errors
     /// When the pin cannot be removed.
     pub fn detach(&self, interface: &str) -> Result<(), KernelError> {
+        if self.steering == SteeringMode::Mark {
+            return ingress::detach(&self.pins, interface);
+        }
         let path = self.pins.link(interface);
         match std::fs::remove_file(&path) {
             Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
@@ -128,13 +171,24 @@ impl Dataplane {
         }
     }
 
+    /// How a program of ours in traffic control is attached to an interface, if it is; one of
+    /// another type shows in what the kernel tells of the interface.
+    pub(crate) fn attached_ingress(
+        pins: &Pins,
+        interface: &str,
+        index: u32,
+        program_id: u32,
+    ) -> Option<AttachedMode> {
+        ingress::attached_mode(pins, interface, index, program_id)
+    }
+
     /// The kernel's id of the split program.
     ///
     /// # Errors
     /// When the pinned program cannot be opened.
     pub fn program_id(&self) -> Result<u32, KernelError> {
-        let info = self.program()?.info().map_err(program_error(PROGRAM))?;
-        Ok(info.id())
+        let program = Program::from_pin(&self.pins, self.steering)?;
+        program.id().map_err(program_error(self.steering.program()))
     }
 
     /// Everything counted so far, on all CPUs.
@@ -174,10 +228,6 @@ impl Dataplane {
     fn settings(&self) -> Result<Settings, KernelError> {
         let settings = self.settings.get(&0, 0).map_err(map_error(SETTINGS))?;
         Ok(settings.0)
-    }
-
-    fn program(&self) -> Result<Xdp, KernelError> {
-        Xdp::from_pin(self.pins.program(), XdpAttachType::Interface).map_err(program_error(PROGRAM))
     }
 }
 

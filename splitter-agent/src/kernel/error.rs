@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use aya::EbpfError;
 use aya::maps::MapError;
+use aya::maps::xdp::XdpMapError;
 use aya::pin::PinError;
 use aya::programs::links::LinkError;
 use aya::programs::{ProgramError, loaded_programs};
@@ -136,6 +137,24 @@ pub enum KernelError {
         mode: &'static str,
         /// The reason.
         source: ProgramError,
+    },
+    /// Traffic control could not be asked or changed.
+    #[error(
+        "cannot use traffic control of `{interface}`: {source}; TCX (Linux 6.6 or later) or the clsact queueing discipline with BPF filters is needed"
+    )]
+    TrafficControl {
+        /// The interface.
+        interface: String,
+        /// The reason.
+        source: io::Error,
+    },
+    /// A tunnel's device could not be made known as one to redirect into.
+    #[error("cannot redirect into the device number {device}: {source}")]
+    Target {
+        /// Its number.
+        device: u32,
+        /// The reason.
+        source: XdpMapError,
     },
     /// The link could not be kept.
     #[error(

@@ -4,22 +4,27 @@ use std::fs::File;
 use std::io::Read as _;
 
 use aya::maps::{Array, Map};
-use aya::programs::{ProgramError, Xdp};
+use aya::programs::{ProgramError, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader};
 use splitter_common::config::{Config as Policy, Settings, TickClock};
 use splitter_common::table::{Layout, Seeds};
 
 use super::error::{map_errno, map_error, program_errno, typed};
-use super::names::{CLOCK_PROGRAM, CLOCK_READING, COUNTERS, FLOWS_V4, FLOWS_V6, SETTINGS, TUNNELS};
+use super::names::{
+    CLOCK_PROGRAM, CLOCK_READING, COUNTERS, FLOWS_V4, FLOWS_V6, LAN_ADDRESSES, SETTINGS, TARGETS,
+    TUNNELS,
+};
 use super::shapes::Shape;
-use super::{KernelError, Object, PROGRAM, Pins, calibrate};
-use crate::config::PacketLog;
+use super::{KernelError, Object, Pins, calibrate};
+use crate::config::{PacketLog, SteeringMode};
 
 /// How a program is to be loaded.
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
     /// Flows that each family's table is made for.
     pub table_size: u32,
+    /// How packets get into their tunnel, which decides on the program.
+    pub steering: SteeringMode,
     /// What the kernel program logs.
     pub packet_log: PacketLog,
     /// What it is told.
@@ -41,19 +46,30 @@ pub(super) fn load(object: &Object, pins: &Pins, options: &LoadOptions) -> Resul
         .set(0, Shape(told), 0)
         .map_err(map_error(SETTINGS))?;
 
-    let program = xdp_mut(&mut ebpf, PROGRAM)?;
-    program.load().map_err(load_error(PROGRAM))?;
-    let path = pins.program();
-    for name in [SETTINGS, COUNTERS, TUNNELS, FLOWS_V4, FLOWS_V6] {
+    let name = options.steering.program();
+    match options.steering {
+        SteeringMode::Mark => ingress_mut(&mut ebpf, name)?.load(),
+        SteeringMode::Dscp | SteeringMode::Redirect => xdp_mut(&mut ebpf, name)?.load(),
+    }
+    .map_err(load_error(name))?;
+    let redirecting: &[_] = match options.steering {
+        SteeringMode::Redirect => &[TARGETS, LAN_ADDRESSES],
+        SteeringMode::Dscp | SteeringMode::Mark => &[],
+    };
+    let common = [SETTINGS, COUNTERS, TUNNELS, FLOWS_V4, FLOWS_V6];
+    for name in common.into_iter().chain(redirecting.iter().copied()) {
         let path = pins.map(name);
         let map = map_mut(&mut ebpf, name)?;
         map.pin(&path)
             .map_err(|source| KernelError::PinObject { path, source })?;
     }
     // Last, because its presence says that all the rest is there.
-    xdp_mut(&mut ebpf, PROGRAM)?
-        .pin(&path)
-        .map_err(|source| KernelError::PinObject { path, source })
+    let path = pins.program_of(options.steering);
+    match options.steering {
+        SteeringMode::Mark => ingress_mut(&mut ebpf, name)?.pin(&path),
+        SteeringMode::Dscp | SteeringMode::Redirect => xdp_mut(&mut ebpf, name)?.pin(&path),
+    }
+    .map_err(|source| KernelError::PinObject { path, source })
 }
 
 fn load_object(object: &Object, options: &LoadOptions) -> Result<Ebpf, KernelError> {
@@ -109,6 +125,18 @@ fn measure_clock(ebpf: &mut Ebpf) -> Result<TickClock, KernelError> {
 }
 
 fn xdp_mut<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut Xdp, KernelError> {
+    ebpf.program_mut(name)
+        .and_then(|program| program.try_into().ok())
+        .ok_or(KernelError::Missing {
+            kind: "program",
+            name,
+        })
+}
+
+fn ingress_mut<'a>(
+    ebpf: &'a mut Ebpf,
+    name: &'static str,
+) -> Result<&'a mut SchedClassifier, KernelError> {
     ebpf.program_mut(name)
         .and_then(|program| program.try_into().ok())
         .ok_or(KernelError::Missing {

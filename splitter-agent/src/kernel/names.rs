@@ -3,6 +3,8 @@
 pub(super) const SETTINGS: &str = "SETTINGS";
 pub(super) const COUNTERS: &str = "COUNTERS";
 pub(super) const TUNNELS: &str = "TUNNELS";
+pub(super) const TARGETS: &str = "TARGETS";
+pub(super) const LAN_ADDRESSES: &str = "LAN_ADDRESSES";
 pub(super) const CLOCK_READING: &str = "CLOCK_READING";
 pub(super) const FLOWS_V4: &str = "FLOWS_V4";
 pub(super) const FLOWS_V6: &str = "FLOWS_V6";

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use aya::include_bytes_aligned;
 use sha2::{Digest as _, Sha256};
 
-use crate::config::PacketLog;
+use crate::config::{PacketLog, SteeringMode};
 
-/// Name of the XDP program that splits.
-pub const PROGRAM: &str = "split";
+/// Name of the program that splits unless something else is asked for.
+pub const PROGRAM: &str = SteeringMode::Dscp.program();
 
 /// A directory whose objects take the place of the embedded ones; how a freshly
 /// built object is tested before it is committed.

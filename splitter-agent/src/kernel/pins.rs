@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
-use super::KernelError;
+use super::{KernelError, ingress};
+use crate::config::SteeringMode;
 
 /// Paths below `<bpffs>/splitter/<instance>`.
 #[derive(Clone, Debug)]
@@ -30,9 +31,25 @@ impl Pins {
         &self.root
     }
 
-    /// The split program.
-    pub fn program(&self) -> PathBuf {
-        self.root.join("split")
+    /// The program of a way of steering; one of them is there at a time.
+    pub fn program_of(&self, steering: SteeringMode) -> PathBuf {
+        self.root.join(steering.program())
+    }
+
+    /// Which program is pinned.
+    pub fn pinned(&self) -> Option<SteeringMode> {
+        let mut modes = SteeringMode::WORDS.iter().map(|(_, mode)| *mode);
+        modes.find(|mode| self.program_of(*mode).exists())
+    }
+
+    /// Where a pin lies that is about to take its place.
+    pub(super) fn marker(&self) -> PathBuf {
+        self.root.join("marker")
+    }
+
+    /// What tells that the `clsact` queueing discipline of an interface was not there before.
+    pub(super) fn made_clsact(&self, interface: &str) -> PathBuf {
+        self.root.join("clsact").join(interface)
     }
 
     /// A map by the name that it has in the object.
@@ -61,7 +78,7 @@ impl Pins {
 
     /// Whether the instance has a program pinned.
     pub fn exist(&self) -> bool {
-        self.program().exists()
+        self.pinned().is_some()
     }
 
     /// Whether the caller may look for pins. Without the right to, none would
@@ -70,7 +87,7 @@ impl Pins {
     /// # Errors
     /// When a directory above them may not be searched.
     pub fn check_readable(&self) -> Result<(), KernelError> {
-        match self.program().try_exists() {
+        match self.program_of(SteeringMode::Dscp).try_exists() {
             Err(source) if source.kind() == io::ErrorKind::PermissionDenied => {
                 Err(KernelError::NotPermitted {
                     action: "look into the BPF file system",
@@ -126,7 +143,9 @@ impl Pins {
         remove_all(&earlier)?;
         rename(&maps, &earlier)?;
         rename(&staged.root.join("maps"), &maps)?;
-        rename(&staged.program(), &self.program())?;
+        if let Some(steering) = staged.pinned() {
+            rename(&staged.program_of(steering), &self.program_of(steering))?;
+        }
         remove_all(&earlier)?;
         staged.discard()
     }
@@ -136,6 +155,11 @@ impl Pins {
     /// # Errors
     /// When a pin cannot be removed. No pins at all is not an error.
     pub fn remove(&self) -> Result<(), KernelError> {
+        if self.pinned() == Some(SteeringMode::Mark) {
+            for interface in self.linked_interfaces().unwrap_or_default() {
+                ingress::detach(self, &interface)?;
+            }
+        }
         remove_all(&self.root)?;
         // Shared with other instances; it stays as long as one of them is up.
         if let Some(shared) = self.root.parent() {

@@ -6,10 +6,11 @@
 use aya::programs::Xdp;
 use aya::programs::links::{FdLink, LinkError, PinnedLink};
 use aya::programs::xdp::XdpLink;
-use aya_obj::programs::XdpAttachType;
 
 use super::error::program_error;
-use super::{Dataplane, KernelError, LoadOptions, Object, PROGRAM, Pins, load};
+use super::program::Program;
+use super::{Dataplane, KernelError, LoadOptions, Object, Pins, ingress, load};
+use crate::config::SteeringMode;
 
 impl Dataplane {
     /// Loads `object` with maps of its own, puts it in the place of the pinned program on every
@@ -26,7 +27,7 @@ impl Dataplane {
         staged.discard()?;
         staged.prepare()?;
         let replaced = load::load(object, &staged, options).and_then(|()| {
-            hand_over(pins, &staged)?;
+            hand_over(pins, &staged, options.steering)?;
             pins.adopt(&staged)
         });
         if let Err(error) = replaced {
@@ -36,7 +37,7 @@ impl Dataplane {
         }
         Self::open(pins)?.ok_or(KernelError::Missing {
             kind: "program",
-            name: PROGRAM,
+            name: options.steering.program(),
         })
     }
 
@@ -45,25 +46,24 @@ impl Dataplane {
     /// # Errors
     /// When the pinned program cannot be opened.
     pub fn pinned_program_id(pins: &Pins) -> Result<u32, KernelError> {
-        let info = pinned_program(pins)?
-            .info()
-            .map_err(program_error(PROGRAM))?;
-        Ok(info.id())
+        let steering = pins.pinned().unwrap_or_default();
+        let program = Program::from_pin(pins, steering)?;
+        program.id().map_err(program_error(steering.program()))
     }
 }
 
 /// Moves all links from the program of `old` to that of `new`, or none.
-fn hand_over(old: &Pins, new: &Pins) -> Result<(), KernelError> {
+fn hand_over(old: &Pins, new: &Pins, steering: SteeringMode) -> Result<(), KernelError> {
     let interfaces = old.linked_interfaces().map_err(|source| KernelError::Pin {
         path: old.root().to_owned(),
         source,
     })?;
-    let mut new = pinned_program(new)?;
+    let mut new = Program::from_pin(new, steering)?;
     for (index, interface) in interfaces.iter().enumerate() {
         let Err(error) = move_link(old, interface, &mut new) else {
             continue;
         };
-        let mut before = pinned_program(old)?;
+        let mut before = Program::from_pin(old, steering)?;
         for interface in &interfaces[..index] {
             if let Err(error) = move_link(old, interface, &mut before) {
                 tracing::error!(interface, %error, "cannot attach the earlier program again");
@@ -74,7 +74,14 @@ fn hand_over(old: &Pins, new: &Pins) -> Result<(), KernelError> {
     Ok(())
 }
 
-fn move_link(pins: &Pins, interface: &str, program: &mut Xdp) -> Result<(), KernelError> {
+fn move_link(pins: &Pins, interface: &str, program: &mut Program) -> Result<(), KernelError> {
+    match program {
+        Program::Xdp(program) => move_xdp_link(pins, interface, program),
+        Program::Ingress(program) => ingress::hand_over(pins, interface, program),
+    }
+}
+
+fn move_xdp_link(pins: &Pins, interface: &str, program: &mut Xdp) -> Result<(), KernelError> {
     let failed = |source: LinkError| KernelError::Link {
         interface: interface.to_owned(),
         source,
@@ -84,9 +91,5 @@ fn move_link(pins: &Pins, interface: &str, program: &mut Xdp) -> Result<(), Kern
     program
         .attach_to_link(link)
         .map(drop)
-        .map_err(program_error(PROGRAM))
-}
-
-fn pinned_program(pins: &Pins) -> Result<Xdp, KernelError> {
-    Xdp::from_pin(pins.program(), XdpAttachType::Interface).map_err(program_error(PROGRAM))
+        .map_err(program_error("split"))
 }

@@ -54,7 +54,7 @@ pub fn policy_settings(config: &Config, lan_mtu: u32, exact_match: bool, usable:
         short_mark_aside: config.marks.short_aside.policy(),
         long_mark_aside: config.marks.long_aside.policy(),
         usable,
-        reserved: [0; 4],
+        mark_bits: config.mark_bits().unwrap_or_default(),
     }
 }
 

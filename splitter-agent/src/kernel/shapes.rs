@@ -3,6 +3,7 @@
 use splitter_common::config::{ClockReading, Settings};
 use splitter_common::counters::Counters;
 use splitter_common::flow::{FlowKeyV6, TapEntry};
+use splitter_common::forward::Mac;
 
 /// A value shared with the kernel programs.
 #[repr(transparent)]
@@ -17,7 +18,7 @@ macro_rules! plain_data {
     )*};
 }
 
-plain_data!(ClockReading, Counters, FlowKeyV6, Settings, TapEntry);
+plain_data!(ClockReading, Counters, FlowKeyV6, Mac, Settings, TapEntry);
 
 /// Sizes that the kernel programs were compiled with; padding would show here.
 const _: () = {

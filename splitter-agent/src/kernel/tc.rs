@@ -6,9 +6,10 @@ use std::io;
 use aya::programs::tc::{NlOptions, TcAttachOptions, TcError, qdisc_add_clsact};
 use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::tc::{TcHandle, TcHeader, TcMessage};
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcHeader, TcMessage};
 use rtnetlink::packet_core::{
     NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer, NetlinkMessage,
+    NlasIterator,
 };
 use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use serde::Serialize;
@@ -100,35 +101,11 @@ impl Clsact {
             Err(error) => Err(error),
         }
     }
-
-    fn remove_unused(&self) -> io::Result<()> {
-        for parent in [TcHandle::MIN_INGRESS, TcHandle::MIN_EGRESS] {
-            let parent = TcHandle {
-                major: TcHandle::CLSACT.major,
-                minor: parent,
-            };
-            let filters = RouteNetlinkMessage::GetTrafficFilter(self.message(parent));
-            if exchange(filters, NLM_F_DUMP)?.contains(&RTM_NEWTFILTER) {
-                return Ok(());
-            }
-        }
-        let qdisc = RouteNetlinkMessage::DelQueueDiscipline(self.message(TcHandle::CLSACT));
-        exchange(qdisc, NLM_F_ACK).map(|_| ())
-    }
-
-    fn message(&self, parent: TcHandle) -> TcMessage {
-        let header = TcHeader {
-            index: self.interface.cast_signed(),
-            parent,
-            ..TcHeader::default()
-        };
-        TcMessage::from_parts(header, Vec::new())
-    }
 }
 
 impl Drop for Clsact {
     fn drop(&mut self) {
-        match self.remove_unused() {
+        match remove_unused_clsact(self.interface) {
             // The device has gone, and it with the device.
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
             Err(error) => {
@@ -139,12 +116,125 @@ impl Drop for Clsact {
     }
 }
 
-/// What a filter is told with.
-const RTM_NEWTFILTER: u16 = 44;
+/// A BPF filter of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Filter {
+    pub(super) priority: u16,
+    pub(super) handle: u32,
+    /// The kernel's number of its program.
+    pub(super) program_id: Option<u32>,
+    /// As the kernel told it, priority and protocol among it.
+    info: u32,
+}
 
-/// One question to the kernel, which answers before `send` returns: nothing here waits. The types
-/// of the messages that it answered with.
-fn exchange(question: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<u16>> {
+impl Filter {
+    /// Removes it from what `interface` receives.
+    pub(super) fn remove(&self, interface: u32) -> io::Result<()> {
+        let mut message = message(interface, CLSACT_INGRESS);
+        message.header.handle = self.handle.into();
+        message.header.info = self.info;
+        message.attributes.push(TcAttribute::Kind("bpf".to_owned()));
+        exchange(RouteNetlinkMessage::DelTrafficFilter(message), NLM_F_ACK).map(drop)
+    }
+
+    /// `None` for what is not a BPF filter, or only heads a list of them.
+    fn read(message: &[u8]) -> Option<Self> {
+        const TCA_BPF_ID: u16 = 11;
+        let word = |at: usize| {
+            let bytes = message.get(at..at + 4)?.first_chunk()?;
+            Some(u32::from_ne_bytes(*bytes))
+        };
+        let (handle, info) = (word(8)?, word(16)?);
+        let attributes = message.get(TCMSG_BYTES..)?;
+        if handle == 0 || attribute(attributes, TCA_KIND)? != b"bpf\0" {
+            return None;
+        }
+        let options = attribute(attributes, TCA_OPTIONS)?;
+        let program_id = attribute(&options, TCA_BPF_ID).and_then(|it| it.first_chunk().copied());
+        Some(Self {
+            priority: (info >> 16) as u16,
+            handle,
+            program_id: program_id.map(u32::from_ne_bytes),
+            info,
+        })
+    }
+}
+
+/// The BPF filters that `interface` has for what it receives.
+pub(super) fn ingress_filters(interface: u32) -> io::Result<Vec<Filter>> {
+    let question = RouteNetlinkMessage::GetTrafficFilter(message(interface, CLSACT_INGRESS));
+    let answers = exchange(question, NLM_F_DUMP)?;
+    let filters = answers.iter().filter(|it| it.kind == RTM_NEWTFILTER);
+    Ok(filters.filter_map(|it| Filter::read(&it.payload)).collect())
+}
+
+/// Whether `interface` has a `clsact` queueing discipline.
+pub(super) fn has_clsact(interface: u32) -> io::Result<bool> {
+    let question = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default());
+    let answers = exchange(question, NLM_F_DUMP)?;
+    let is_it = |it: &Answer| {
+        let index = it.payload.get(4..8).and_then(|bytes| bytes.first_chunk());
+        let attributes = it.payload.get(TCMSG_BYTES..).unwrap_or_default();
+        it.kind == RTM_NEWQDISC
+            && index.copied().map(u32::from_ne_bytes) == Some(interface)
+            && attribute(attributes, TCA_KIND).as_deref() == Some(b"clsact\0")
+    };
+    Ok(answers.iter().any(is_it))
+}
+
+/// Removes that of `interface`, unless somebody has filters in it.
+pub(super) fn remove_unused_clsact(interface: u32) -> io::Result<()> {
+    for parent in [TcHandle::MIN_INGRESS, TcHandle::MIN_EGRESS] {
+        let parent = TcHandle {
+            major: TcHandle::CLSACT.major,
+            minor: parent,
+        };
+        let filters = RouteNetlinkMessage::GetTrafficFilter(message(interface, parent));
+        let answers = exchange(filters, NLM_F_DUMP)?;
+        if answers.iter().any(|it| it.kind == RTM_NEWTFILTER) {
+            return Ok(());
+        }
+    }
+    let qdisc = RouteNetlinkMessage::DelQueueDiscipline(message(interface, TcHandle::CLSACT));
+    exchange(qdisc, NLM_F_ACK).map(drop)
+}
+
+const CLSACT_INGRESS: TcHandle = TcHandle {
+    major: TcHandle::CLSACT.major,
+    minor: TcHandle::MIN_INGRESS,
+};
+/// Of `struct tcmsg`: family, device, handle, parent, information.
+const TCMSG_BYTES: usize = 20;
+const TCA_KIND: u16 = 1;
+const TCA_OPTIONS: u16 = 2;
+
+fn message(interface: u32, parent: TcHandle) -> TcMessage {
+    let header = TcHeader {
+        index: interface.cast_signed(),
+        parent,
+        ..TcHeader::default()
+    };
+    TcMessage::from_parts(header, Vec::new())
+}
+
+fn attribute(attributes: &[u8], kind: u16) -> Option<Vec<u8>> {
+    let mut attributes = NlasIterator::new(attributes).filter_map(Result::ok);
+    let found = attributes.find(|it| it.kind() == kind)?;
+    Some(found.value().to_vec())
+}
+
+/// What filters and queueing disciplines are told with.
+const RTM_NEWTFILTER: u16 = 44;
+const RTM_NEWQDISC: u16 = 36;
+
+/// A message that the kernel answered with.
+struct Answer {
+    kind: u16,
+    payload: Vec<u8>,
+}
+
+/// One question to the kernel, which answers before `send` returns: nothing here waits.
+fn exchange(question: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<Answer>> {
     let mut message = NetlinkMessage::from(question);
     message.header.flags = NLM_F_REQUEST | flags;
     message.finalize();
@@ -154,7 +244,7 @@ fn exchange(question: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<u16>> {
     let socket = Socket::new(NETLINK_ROUTE)?;
     socket.connect(&SocketAddr::new(0, 0))?;
     socket.send(&bytes, 0)?;
-    let mut types = Vec::new();
+    let mut answers = Vec::new();
     loop {
         let (datagram, _) = socket.recv_from_full()?;
         let mut rest = datagram.as_slice();
@@ -162,9 +252,12 @@ fn exchange(question: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<u16>> {
             let invalid = |_| io::Error::from(io::ErrorKind::InvalidData);
             let message = NetlinkBuffer::new_checked(rest).map_err(invalid)?;
             match message.message_type() {
-                NLMSG_DONE => return Ok(types),
-                NLMSG_ERROR => return outcome(message.payload()).map(|()| types),
-                other => types.push(other),
+                NLMSG_DONE => return Ok(answers),
+                NLMSG_ERROR => return outcome(message.payload()).map(|()| answers),
+                kind => answers.push(Answer {
+                    kind,
+                    payload: message.payload().to_vec(),
+                }),
             }
             // Messages are aligned to 4 bytes.
             let length = (message.length() as usize).next_multiple_of(4);

@@ -45,6 +45,13 @@ pub async fn device_features(interface: &Interface) -> DeviceFeatures {
     }
 }
 
+/// Whether a device's driver takes packets that XDP redirects to it (`ndo_xdp_xmit`), in its present
+/// state; `None` where the kernel does not tell (before Linux 6.3).
+pub async fn takes_redirected(interface: &Interface) -> Option<bool> {
+    let features = tokio::time::timeout(TIMEOUT, xdp_features(interface.index)).await;
+    Some(features.ok()?? & XDP_NDO_XMIT != 0)
+}
+
 /// The names of the features that are on.
 async fn active_features(name: &str) -> Option<Vec<String>> {
     let (connection, mut handle, _) = ethtool::new_connection().ok()?;
@@ -72,6 +79,8 @@ async fn active_features(name: &str) -> Option<Vec<String>> {
 
 /// `NETDEV_XDP_ACT_BASIC` of linux/netdev.h: pass, drop, abort and transmit work.
 const XDP_BASIC: u64 = 1;
+/// `NETDEV_XDP_ACT_NDO_XMIT`.
+const XDP_NDO_XMIT: u64 = 4;
 const NETDEV_CMD_DEV_GET: u8 = 1;
 const NETDEV_A_DEV_IFINDEX: u16 = 1;
 const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;

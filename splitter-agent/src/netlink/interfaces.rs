@@ -34,6 +34,8 @@ pub struct Interface {
     pub is_loopback: bool,
     /// Whether its packets begin with an Ethernet header.
     pub is_ethernet: bool,
+    /// Its address on an Ethernet link.
+    pub address: Option<[u8; 6]>,
     /// The XDP program on it.
     pub xdp: Option<Xdp>,
     /// The hardware behind it.
@@ -266,6 +268,7 @@ fn interface(link: LinkMessage) -> Interface {
             link.header.link_layer_type,
             LinkLayerType::Ether | LinkLayerType::Loopback
         ),
+        address: None,
         xdp: None,
         parent: None,
         traffic: None,
@@ -288,6 +291,7 @@ fn interface(link: LinkMessage) -> Interface {
                     received_bytes: counts.rx_bytes,
                 });
             }
+            LinkAttribute::Address(address) => interface.address = address.try_into().ok(),
             LinkAttribute::Xdp(attributes) => interface.xdp = xdp(&attributes),
             LinkAttribute::ParentDevName(name) => device = Some(name),
             LinkAttribute::ParentDevBusName(name) => bus = Some(name),

@@ -92,12 +92,31 @@ fn rule_conflict(message: &RuleMessage, config: &Config) -> Option<Conflict> {
         let problem = format!("it comes before our rules and selects what arrives at {lan}");
         return conflict(problem, remedy);
     }
+    let catches_mark = config.mark_bits().and_then(|bits| {
+        let marks = config.long_tunnel_marks();
+        let all = std::iter::once(config.marks.short).chain(marks);
+        let mut values = all.map(|mark| bits.of(mark.policy()));
+        values.find(|value| {
+            rule.mark
+                .is_some_and(|(mark, mask)| mark != 0 && value & mask == mark)
+        })
+    });
+    if let Some(value) = catches_mark.filter(|_| rule.interface.is_none()) {
+        let problem =
+            format!("it comes before our rules and selects our mark {value:#x} of the kernel's");
+        return conflict(
+            problem,
+            "set steering.mark_mask to bits that it does not look at, or routes.rule_priority to a \
+             smaller number than that rule's",
+        );
+    }
     let marks = config.marks;
     let aside = [marks.short_aside, marks.long_aside];
     let aside = aside.into_iter().filter(|_| config.is_shared());
     let catches = [marks.short, marks.long]
         .into_iter()
         .chain(aside)
+        .filter(|_| config.mark_bits().is_none())
         .find(|mark| {
             rule.dscp == Some(mark.get()) || rule.tos.is_some_and(|tos| tos == mark.tos())
         });
@@ -116,6 +135,8 @@ struct ForeignRule<'m> {
     interface: Option<&'m str>,
     dscp: Option<u8>,
     tos: Option<u8>,
+    /// With its mask.
+    mark: Option<(u32, u32)>,
     table: u32,
     is_ours: bool,
 }
@@ -127,11 +148,15 @@ impl<'m> ForeignRule<'m> {
             interface: None,
             dscp: None,
             tos: Some(message.header.tos).filter(|tos| *tos != 0),
+            mark: None,
             table: message.header.table.into(),
             is_ours: false,
         };
+        let mut mask = u32::MAX;
         for attribute in &message.attributes {
             match attribute {
+                RuleAttribute::FwMark(mark) => rule.mark = Some((*mark, mask)),
+                RuleAttribute::FwMask(told) => mask = *told,
                 RuleAttribute::Priority(priority) => rule.priority = *priority,
                 RuleAttribute::Iifname(name) => rule.interface = Some(name),
                 RuleAttribute::Table(table) => rule.table = *table,
@@ -144,6 +169,7 @@ impl<'m> ForeignRule<'m> {
                 _ => {}
             }
         }
+        rule.mark = rule.mark.map(|(mark, _)| (mark, mask));
         rule
     }
 }
@@ -159,6 +185,9 @@ fn describe_rule(message: &RuleMessage, rule: &ForeignRule<'_>) -> String {
     }
     if let Some(dscp) = rule.dscp {
         text += &format!(" dscp {dscp}");
+    }
+    if let Some((mark, mask)) = rule.mark {
+        text += &format!(" fwmark {mark:#x}/{mask:#x}");
     }
     if let Some(tos) = rule.tos {
         text += &format!(" tos {tos:#04x}");

@@ -65,6 +65,13 @@ pub enum Selector {
     Dscp(Dscp),
     /// Those whose bits under the kernel's mask are these.
     Tos(u8),
+    /// Those beside which the kernel has these bits of a mark, under the mask.
+    Mark {
+        /// The bits.
+        value: u32,
+        /// Those that are looked at.
+        mask: u32,
+    },
 }
 
 /// A route of ours, in a table of ours.
@@ -109,6 +116,9 @@ impl Rule {
         match self.selector {
             Selector::Any => {}
             Selector::Tos(tos) => message.header.tos = tos,
+            Selector::Mark { value, mask } => message
+                .attributes
+                .extend([RuleAttribute::FwMark(value), RuleAttribute::FwMask(mask)]),
             Selector::Dscp(dscp) => message
                 .attributes
                 .push(RuleAttribute::Other(DefaultNla::new(
@@ -136,11 +146,15 @@ impl Rule {
         for attribute in &message.attributes {
             rule.add(attribute)?;
         }
-        let selector = match (rule.dscp, header.tos) {
-            (Some(dscp), 0) => Selector::Dscp(dscp),
-            (None, 0) => Selector::Any,
-            (None, tos) => Selector::Tos(tos),
-            (Some(_), _) => return None,
+        let selector = match (rule.dscp, header.tos, rule.mark) {
+            (Some(dscp), 0, None) => Selector::Dscp(dscp),
+            (None, 0, None) => Selector::Any,
+            (None, tos, None) => Selector::Tos(tos),
+            (None, 0, Some(value)) => Selector::Mark {
+                value,
+                mask: rule.mask.unwrap_or(u32::MAX),
+            },
+            _ => return None,
         };
         Some(Self {
             family: family(header.family)?,
@@ -158,6 +172,8 @@ struct PartialRule {
     priority: Option<u32>,
     interface: Option<InterfaceName>,
     dscp: Option<Dscp>,
+    mark: Option<u32>,
+    mask: Option<u32>,
     table: u32,
     suppressed: Option<u8>,
     is_ours: bool,
@@ -170,6 +186,8 @@ impl PartialRule {
             RuleAttribute::Priority(priority) => self.priority = Some(*priority),
             RuleAttribute::Iifname(name) => self.interface = Some(name.clone().try_into().ok()?),
             RuleAttribute::Table(table) => self.table = *table,
+            RuleAttribute::FwMark(mark) => self.mark = Some(*mark),
+            RuleAttribute::FwMask(mask) => self.mask = Some(*mask),
             RuleAttribute::Protocol(protocol) => self.is_ours = u8::from(*protocol) == PROTOCOL,
             RuleAttribute::SuppressPrefixLen(NO_SUPPRESSION) => {}
             RuleAttribute::SuppressPrefixLen(length) => {
@@ -385,6 +403,7 @@ impl fmt::Display for Rule {
             Selector::Any => {}
             Selector::Dscp(dscp) => write!(f, " dscp {dscp}")?,
             Selector::Tos(tos) => write!(f, " tos {tos:#04x}")?,
+            Selector::Mark { value, mask } => write!(f, " fwmark {value:#x}/{mask:#x}")?,
         }
         match self.table {
             TABLE_MAIN => f.write_str(" lookup main")?,

@@ -16,6 +16,9 @@ use crate::netlink::{Netlink, NetlinkError, address_family};
 /// When the kernel lacks what the configuration insists on, or cannot tell the marks apart.
 pub(super) async fn decide(netlink: &Netlink, config: &Config) -> Result<Matching, PlanError> {
     let marks = &config.marks;
+    if let Some(bits) = config.mark_bits() {
+        return Ok(Matching::Beside(bits));
+    }
     match marks.matching {
         DscpMatch::Tos => Ok(Matching::Legacy),
         DscpMatch::Dscp if supports_exact_dscp(netlink).await? => Ok(Matching::Exact),

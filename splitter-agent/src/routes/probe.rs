@@ -1,5 +1,6 @@
 //! Asking the kernel which way it would send a packet, without sending one.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -16,7 +17,25 @@ pub(super) struct Question {
     pub(super) arrives_at: u32,
     pub(super) source: IpAddr,
     pub(super) destination: IpAddr,
-    pub(super) dscp: Dscp,
+    pub(super) mark: Carried,
+}
+
+/// Where a packet carries a mark of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Carried {
+    /// In its header.
+    Dscp(Dscp),
+    /// Beside it.
+    Beside(u32),
+}
+
+impl fmt::Display for Carried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dscp(dscp) => write!(f, "DSCP {dscp}"),
+            Self::Beside(mark) => write!(f, "mark {mark:#x}"),
+        }
+    }
 }
 
 /// The route that the kernel found for it.
@@ -39,7 +58,6 @@ pub(super) async fn ask(netlink: &Netlink, question: Question) -> Result<Answer,
     message.header.address_family = address_family(family);
     message.header.destination_prefix_length = bits;
     message.header.source_prefix_length = bits;
-    message.header.tos = question.dscp.tos();
     // IPv6 always tells the table, and refuses to be asked for it.
     message.header.flags = match family {
         Family::V4 => RouteFlags::LookupTable | RouteFlags::FibMatch,
@@ -50,9 +68,13 @@ pub(super) async fn ask(netlink: &Netlink, question: Question) -> Result<Answer,
         RouteAttribute::Source(question.source.into()),
         RouteAttribute::Iif(question.arrives_at),
     ];
+    match question.mark {
+        Carried::Dscp(dscp) => message.header.tos = dscp.tos(),
+        Carried::Beside(mark) => message.attributes.push(RouteAttribute::Mark(mark)),
+    }
     let request = format!(
-        "ask for the route from {} to {} with DSCP {}",
-        question.source, question.destination, question.dscp
+        "ask for the route from {} to {} with {}",
+        question.source, question.destination, question.mark
     );
     match netlink
         .ask(&request, RouteNetlinkMessage::GetRoute(message))

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::apply::Applied;
 use super::plan::{Plan, PlanError, plan_placed};
-use super::probe::{Answer, Question, ask, candidates, inside};
+use super::probe::{Answer, Carried, Question, ask, candidates, inside};
 use super::wanted::{destinations, longest_destination, tunnels_of};
 use crate::config::{Config, Dscp, Family, InterfaceName, Tunnel};
 use crate::health::{Placement, in_a_row};
@@ -36,7 +36,7 @@ pub struct Probe {
     pub source: IpAddr,
     /// Its destination, behind the tunnels.
     pub destination: IpAddr,
-    /// Its mark.
+    /// Its mark, in its DSCP or beside it.
     pub dscp: Dscp,
     /// The devices that it may leave by.
     pub devices: Vec<InterfaceName>,
@@ -60,7 +60,7 @@ pub enum VerifyError {
     NotInPlace(Plan),
     /// The packet would leave by other devices.
     #[error(
-        "a packet from {} to {} with DSCP {} that arrives at {} would leave by {actual} (table \
+        "a packet from {} to {} with the mark {} that arrives at {} would leave by {actual} (table \
          {table}) and not by {}; look for a rule in front of ours with `ip rule`, or for what has \
          taken the device's route away",
         .probe.source, .probe.destination, .probe.dscp, .probe.interface, in_a_row(&.probe.devices)
@@ -75,7 +75,7 @@ pub enum VerifyError {
     },
     /// The packet would not be forwarded at all.
     #[error(
-        "a packet from {} to {} with DSCP {} that arrives at {} would be dropped and not leave by \
+        "a packet from {} to {} with the mark {} that arrives at {} would be dropped and not leave by \
          {}: {source}; look for an `unreachable` or `blackhole` route or a rule in front of ours, \
          and at rp_filter",
         .probe.source, .probe.destination, .probe.dscp, .probe.interface, in_a_row(&.probe.devices)
@@ -209,11 +209,14 @@ impl Lan<'_> {
     ) -> Result<(), VerifyError> {
         let longest = longest_destination(config, self.family);
         for destination in candidates(net) {
-            let question = |dscp| Question {
+            let question = |dscp: Dscp| Question {
                 arrives_at: self.interface.index,
                 source,
                 destination,
-                dscp,
+                mark: match config.mark_bits() {
+                    Some(bits) => Carried::Beside(bits.of(dscp.policy())),
+                    None => Carried::Dscp(dscp),
+                },
             };
             let first = ask(netlink, question(config.marks.short)).await;
             if first

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use netlink_packet_route::route::RouteHeader;
+use splitter_common::steer::MarkBits;
 
 use super::item::{Item, NextHop, Route, Rule, Selector};
 use crate::config::{Config, Dscp, DscpMatch, Family, InterfaceName, TableId, Tunnel};
@@ -64,7 +65,7 @@ pub(super) fn all_routes(
 /// The tunnels that carry a class in this seat, in the order of the configuration: the kernel gives
 /// each a range of hash values in this order, so that a tunnel that leaves and comes back finds its
 /// flows again.
-pub(super) fn tunnels_of<'c>(
+pub(crate) fn tunnels_of<'c>(
     config: &'c Config,
     placement: &Placement,
     seat: Seat,
@@ -83,12 +84,15 @@ pub(super) fn tunnels_of<'c>(
 pub(super) enum Matching {
     Exact,
     Legacy,
+    /// By these bits of the kernel's mark.
+    Beside(MarkBits),
 }
 
 impl From<Matching> for DscpMatch {
     fn from(matching: Matching) -> Self {
         match matching {
-            Matching::Exact => Self::Dscp,
+            // Of a mark beside the packet all bits are looked at, too.
+            Matching::Exact | Matching::Beside(_) => Self::Dscp,
             Matching::Legacy => Self::Tos,
         }
     }
@@ -189,6 +193,10 @@ fn rules(config: &Config, lan: &InterfaceName, family: Family, matching: Matchin
 /// IPv4 rules see three bits of the mark and refuse others; IPv6 rules have always seen all six.
 pub(super) fn selector(dscp: Dscp, family: Family, matching: Matching) -> Selector {
     match (matching, family) {
+        (Matching::Beside(bits), _) => Selector::Mark {
+            value: bits.of(dscp.policy()),
+            mask: bits.mask(),
+        },
         (Matching::Exact, _) => Selector::Dscp(dscp),
         (Matching::Legacy, Family::V4) => Selector::Tos(dscp.legacy_tos()),
         (Matching::Legacy, Family::V6) => Selector::Tos(dscp.tos()),

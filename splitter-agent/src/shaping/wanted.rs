@@ -4,10 +4,10 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::filter::program;
+use super::filter::{Chosen, program};
 use super::wire::{HtbClass, bpf_filter, fifo, htb_class, htb_root};
 use super::{HANDLE, Piece, What, handle_text};
-use crate::config::{Config, Dscp, InterfaceName, Tunnel};
+use crate::config::{Config, InterfaceName, Tunnel};
 use crate::netlink::{Interfaces, NoSuchInterface};
 
 const ROOT: u32 = u32::MAX;
@@ -138,13 +138,22 @@ fn pieces(config: &Config, classes: &Classes, queue_bytes: u32) -> Vec<Piece> {
         pieces.push(queue(minor, "bfifo", queue_bytes));
     }
     let marks = config.marks;
-    let mut chosen: Vec<(Dscp, u32)> = [marks.short, marks.short_aside]
-        .map(|mark| (mark, id(SHORT)))
-        .into();
+    let of_short = [marks.short, marks.short_aside].map(|mark| (mark, id(SHORT)));
+    let mut chosen = match config.mark_bits() {
+        Some(mark_bits) => Chosen {
+            mark_bits,
+            marks: of_short.into(),
+            ..Chosen::default()
+        },
+        None => Chosen {
+            dscps: of_short.into(),
+            ..Chosen::default()
+        },
+    };
     if let (Some(of), Some(tiny)) = (&classes.cloudburst, config.share.cloudburst) {
         pieces.push(class(PARENT, CLOUDBURST, of));
         pieces.push(queue(CLOUDBURST, "pfifo", tiny.packets));
-        chosen.push((tiny.dscp, id(CLOUDBURST)));
+        chosen.dscps.push((tiny.dscp, id(CLOUDBURST)));
     }
     let (options, essence) = bpf_filter(&program(&chosen, id(LONG), id(SHORT)));
     pieces.push(Piece {

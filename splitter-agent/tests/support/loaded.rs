@@ -2,6 +2,7 @@
 //! that a test or a benchmark hands them (`BPF_PROG_TEST_RUN`). Nothing is
 //! pinned, so that the kernel forgets them with the process.
 
+use aya::maps::xdp::DevMapHash;
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray};
 use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions, TestRunResult, Xdp};
 use aya::{Ebpf, EbpfLoader, Pod};
@@ -9,7 +10,8 @@ use nix::time::{ClockId, clock_gettime};
 use splitter_agent::kernel::FlowTables;
 use splitter_common::config::{Config, Settings, TickClock};
 use splitter_common::counters::Counters;
-use splitter_common::flow::{FlowEntry, FlowKey, FlowKeyV6, TapEntry};
+use splitter_common::flow::{FlowEntry, FlowKey, FlowKeyV6, TapEntry, Tunnel};
+use splitter_common::forward::{Mac, target};
 use splitter_common::table::Layout;
 
 /// The splitter's maps and those of its programs that were asked for.
@@ -107,6 +109,47 @@ impl Loaded {
         program.test_run(options).expect("the kernel runs it")
     }
 
+    /// The same with a mark beside the frame; what it returned, the mark then, and the frame.
+    pub(crate) fn run_marked(&self, name: &str, frame: &[u8], mark: u32) -> (u32, u32, Vec<u8>) {
+        /// Of `struct __sk_buff`.
+        const MARK: std::ops::Range<usize> = 8..12;
+        const BYTES: usize = 192;
+        let program = self.ebpf.program(name).expect("is in the object");
+        let program: &SchedClassifier = program.try_into().expect("is a classifier");
+        let (mut context, mut told) = ([0; BYTES], [0; 2 * BYTES]);
+        context[MARK].copy_from_slice(&mark.to_ne_bytes());
+        let mut out = vec![0; frame.len()];
+        let options = TestRunOptions {
+            data_in: Some(frame),
+            data_out: Some(&mut out),
+            ctx_in: Some(&context),
+            ctx_out: Some(&mut told),
+            ..TestRunOptions::default()
+        };
+        let run = program.test_run(options).expect("the kernel runs it");
+        let mark = told[MARK].try_into().expect("four bytes");
+        (run.return_value, u32::from_ne_bytes(mark), out)
+    }
+
+    /// Lets packets for a tunnel be redirected into a device.
+    pub(crate) fn redirect_into(&mut self, device: u32, tunnel: Tunnel) {
+        let map = self.ebpf.map_mut("TARGETS").expect("is in the object");
+        let mut targets = DevMapHash::try_from(map).expect("is a map of devices");
+        let inserted = targets.insert(target(device, tunnel), device, None, 0);
+        inserted.expect("can be written");
+    }
+
+    /// Says what a device that packets come in by is called on its link.
+    pub(crate) fn set_lan_address(&mut self, device: u32, address: [u8; 6]) {
+        let map = self
+            .ebpf
+            .map_mut("LAN_ADDRESSES")
+            .expect("is in the object");
+        let mut lan: HashMap<_, u32, Plain<Mac>> = map.try_into().expect("is a hash map");
+        let inserted = lan.insert(device, Plain(Mac::new(address)), 0);
+        inserted.expect("can be written");
+    }
+
     /// What was counted on all CPUs.
     pub(crate) fn counters(&self) -> Counters {
         let map = self.ebpf.map("COUNTERS").expect("is in the object");
@@ -157,6 +200,8 @@ struct Plain<T>(T);
 unsafe impl Pod for Plain<Settings> {}
 // SAFETY: as above.
 unsafe impl Pod for Plain<Counters> {}
+// SAFETY: as above.
+unsafe impl Pod for Plain<Mac> {}
 // SAFETY: as above.
 unsafe impl Pod for Plain<FlowKeyV6> {}
 // SAFETY: as above.

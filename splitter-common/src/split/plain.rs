@@ -1,7 +1,6 @@
 //! The short cut for what most packets are.
 
 use super::{Clock, Outcome, Splitter, Treated};
-use crate::buffer::BufferMut;
 use crate::classify::{FlowPacket, exceeds_threshold, note_sent_short};
 use crate::counters::FlowEvent;
 use crate::drain::VirtualQueue;
@@ -12,6 +11,7 @@ use crate::headers::Segment;
 use crate::models::Models;
 use crate::packet::{Network, TransportHeader, is_v4, parse_plain_v4, parse_plain_v6};
 use crate::share::Ride;
+use crate::steer::Steer;
 use crate::table::{Line, Memory, Opened, Rank, Slot, Steady};
 
 impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
@@ -19,7 +19,7 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
     /// no transition, or of a new one that finds room in its home line. `None`, and
     /// nothing done, for all else.
     #[inline(always)]
-    pub fn split_plain<B: BufferMut + ?Sized>(&mut self, frame: &mut B) -> Option<Outcome> {
+    pub fn split_plain<B: Steer + ?Sized>(&mut self, frame: &mut B) -> Option<Outcome> {
         // Each family apart to the end: keys and places differ.
         if is_v4(frame)? {
             let (network, tcp) = parse_plain_v4(frame)?;
@@ -46,7 +46,7 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
     }
 
     #[inline(always)]
-    fn split_in<B: BufferMut + ?Sized, S: Slot>(
+    fn split_in<B: Steer + ?Sized, S: Slot>(
         &mut self,
         frame: &mut B,
         field: &Field,
@@ -73,7 +73,7 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
     }
 
     #[inline(always)]
-    fn send_own<B: BufferMut + ?Sized>(
+    fn send_own<B: Steer + ?Sized>(
         &mut self,
         frame: &mut B,
         field: &Field,

@@ -9,6 +9,7 @@ use splitter_common::flow::{FlowEntry, FlowKey};
 use splitter_common::fragments::Known;
 use splitter_common::models::TunnelModels;
 use splitter_common::split::{Clock, Outcome, Splitter};
+use splitter_common::steer::Steer;
 use splitter_common::table::{
     GROUP_SLOTS, Group, GroupV4, GroupV6, Layout, Memory, Slot, Table, Word,
 };
@@ -52,6 +53,11 @@ impl Host {
     }
 
     pub(crate) fn split(&mut self, frame: &mut [u8]) -> Outcome {
+        self.split_beside(frame)
+    }
+
+    /// The same of a frame that may be marked elsewhere than in its bytes.
+    pub(crate) fn split_beside(&mut self, frame: &mut (impl Steer + ?Sized)) -> Outcome {
         let mut splitter = Splitter {
             config: &self.config,
             table: Table {

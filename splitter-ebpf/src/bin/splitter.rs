@@ -2,15 +2,16 @@
 #![no_std]
 #![no_main]
 
-use aya_ebpf::bindings::xdp_action::XDP_PASS;
+use aya_ebpf::bindings::xdp_action::{XDP_PASS, XDP_REDIRECT};
 use aya_ebpf::btf_maps::{Array, HashMap};
 use aya_ebpf::macros::{btf_map, classifier, xdp};
 use aya_ebpf::programs::{TcContext, XdpContext};
 use splitter_common::config::ClockReading;
 use splitter_common::flow::{FlowKey, FlowKeyV6, TapEntry};
 use splitter_common::packet::{Network, Transport};
+use splitter_common::split::Outcome;
 use splitter_ebpf::frame::Frame;
-use splitter_ebpf::{clock, pipeline, verdict_log};
+use splitter_ebpf::{clock, pipeline, redirect, verdict_log};
 
 #[btf_map]
 static CLOCK_READING: Array<ClockReading, 1> = Array::new();
@@ -29,12 +30,37 @@ pub fn split(context: XdpContext) -> u32 {
     XDP_PASS
 }
 
+/// Marks what arrives from the site beside the packet (`skb->mark`), which stays
+/// as it came.
+#[classifier]
+pub fn mark(context: TcContext) -> i32 {
+    if let Some(outcome) = pipeline::split(&context) {
+        verdict_log::write_skb(&context, outcome);
+    }
+    NEXT
+}
+
+/// Marks as [`split`] does, and puts what was split into its tunnel at once where
+/// that is possible. What is not passes.
+#[xdp(frags)]
+pub fn redirect(context: XdpContext) -> u32 {
+    let Some(outcome) = pipeline::split(&context) else {
+        return XDP_PASS;
+    };
+    verdict_log::write_xdp(&context, outcome);
+    match outcome {
+        Outcome::Split { tunnel, .. } if redirect::redirect(&context, tunnel) => XDP_REDIRECT,
+        Outcome::Split { .. } | Outcome::Passed(_) => XDP_PASS,
+    }
+}
+
+/// `TCX_NEXT`: lets the next program of the chain run.
+const NEXT: i32 = -1;
+
 /// Notes when each TCP flow's first and last packet pass an interface, at
 /// ingress or egress, for completion times as the paper measures them.
 #[classifier]
 pub fn tap(context: TcContext) -> i32 {
-    /// `TCX_NEXT`: lets the next program of the chain run.
-    const NEXT: i32 = -1;
     note_passage(&context);
     NEXT
 }

@@ -1,0 +1,167 @@
+//! Which tunnels packets can be put into without the network stack.
+
+use std::fmt;
+
+use serde::Serialize;
+use splitter_common::flow::Tunnel;
+use splitter_common::forward::target;
+
+use super::{Instance, InstanceError, Loaded};
+use crate::config::{AttachMode, InterfaceName, SteeringMode};
+use crate::health::Placement;
+use crate::kernel::Targets;
+use crate::netlink::{Interface, Interfaces, takes_redirected};
+use crate::routes::tunnels_of;
+
+/// What is redirected, and what is not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Redirect {
+    /// Whether the programs know all of it already.
+    pub in_place: bool,
+    /// The tunnels' devices that packets are put into.
+    pub into: Vec<InterfaceName>,
+    /// The others, whose packets go by the network stack.
+    pub by_stack: Vec<ByStack>,
+    #[serde(skip)]
+    pub(super) targets: Targets,
+}
+
+/// A tunnel that packets cannot be put into.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ByStack {
+    /// Its device.
+    pub device: InterfaceName,
+    /// Why.
+    pub problem: String,
+}
+
+impl Instance {
+    /// What is to be redirected, where that is what the configuration asks for.
+    pub(super) async fn redirect(
+        &self,
+        interfaces: &Interfaces,
+        placement: &Placement,
+        loaded: &Loaded,
+    ) -> Result<Option<Redirect>, InstanceError> {
+        if self.config.steering.mode != SteeringMode::Redirect {
+            return Ok(None);
+        }
+        let mut redirect = self.wanted_redirect(interfaces, placement).await;
+        if let Loaded::Current(dataplane) = loaded {
+            redirect.in_place = dataplane.targets()? == redirect.targets;
+        }
+        Ok(Some(redirect))
+    }
+
+    /// Tells the programs which tunnels the classes have moved to. Until then their packets go by the
+    /// network stack.
+    pub(super) async fn follow(&self, placement: &Placement) -> Result<(), InstanceError> {
+        let redirects = self.config.steering.mode == SteeringMode::Redirect;
+        let Some(mut dataplane) = self.open()?.filter(|_| redirects) else {
+            return Ok(());
+        };
+        let interfaces = self.netlink.interfaces().await?;
+        let redirect = self.wanted_redirect(&interfaces, placement).await;
+        Ok(dataplane.set_targets(&redirect.targets)?)
+    }
+
+    async fn wanted_redirect(&self, interfaces: &Interfaces, placement: &Placement) -> Redirect {
+        let config = &self.config;
+        let mut redirect = Redirect {
+            in_place: false,
+            into: Vec::new(),
+            by_stack: Vec::new(),
+            targets: Targets::default(),
+        };
+        for (_, tunnel) in config.tunnels() {
+            let problem = match interfaces.named(&tunnel.device) {
+                Ok(interface) => hindrance(interface, config.attach).await,
+                Err(_) => Some("it is not there".to_owned()),
+            };
+            match problem {
+                Some(problem) => redirect.by_stack.push(ByStack {
+                    device: tunnel.device.clone(),
+                    problem,
+                }),
+                None => redirect.into.push(tunnel.device.clone()),
+            }
+        }
+        for class in Tunnel::ALL {
+            let seat = match class {
+                Tunnel::Short => placement.short,
+                Tunnel::Long => placement.long,
+            };
+            let tunnels = tunnels_of(config, placement, seat).into_iter();
+            let devices = tunnels.map(|it| &it.device);
+            let usable = devices.filter(|it| redirect.into.contains(it));
+            let indices = usable.filter_map(|name| Some(interfaces.named(name).ok()?.index));
+            let targets = indices.map(|index| target(index, class));
+            redirect.targets.tunnels.extend(targets);
+        }
+        redirect.targets.tunnels.sort_unstable();
+        let lan = config.lan.iter().filter_map(|name| {
+            let interface = interfaces.named(name).ok()?;
+            Some((interface.index, interface.address?))
+        });
+        redirect.targets.lan = lan.collect();
+        redirect
+    }
+}
+
+/// What keeps packets from being put into a device; `None` where nothing does.
+pub(crate) async fn hindrance(interface: &Interface, attach: AttachMode) -> Option<String> {
+    if !interface.is_ethernet {
+        return Some("its packets have no Ethernet header".to_owned());
+    }
+    // Then the stack puts them in, whatever the driver can do.
+    if attach == AttachMode::Generic {
+        return None;
+    }
+    let is_veth = interface.kind.as_deref() == Some("veth");
+    match takes_redirected(interface).await {
+        Some(true) => None,
+        Some(false) if is_veth => Some(
+            "its other end has neither an XDP program nor GRO on, without which a veth device \
+             loses what it is given (`ethtool -K OTHER_END gro on`)"
+                .to_owned(),
+        ),
+        Some(false) => Some("its driver takes no redirected packets".to_owned()),
+        // Known not to, but for the other end's state.
+        None if is_veth => None,
+        None => Some(
+            "this kernel does not tell whether its driver takes redirected packets (Linux 6.3 does)"
+                .to_owned(),
+        ),
+    }
+}
+
+impl Redirect {
+    /// What an operator should know of it.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let by_stack = self.by_stack.iter().map(ToString::to_string);
+        let none = self.into.is_empty().then(|| {
+            "no tunnel takes redirected packets, so all go by the network stack; set \
+             steering.mode = \"dscp\", or use tunnels on Ethernet devices whose drivers have XDP"
+                .to_owned()
+        });
+        by_stack.chain(none).collect()
+    }
+}
+
+impl fmt::Display for ByStack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { device, problem } = self;
+        write!(f, "packets for {device} go by the network stack: {problem}")
+    }
+}
+
+impl fmt::Display for Redirect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.in_place { '=' } else { '+' };
+        let names: Vec<_> = self.into.iter().map(InterfaceName::as_str).collect();
+        match names.as_slice() {
+            [] => write!(f, "{sign} redirect into no tunnel"),
+            names => write!(f, "{sign} redirect into {}", names.join(", ")),
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! The program that marks beside packets, on interfaces.
+//!
+//! By TCX its pinned link holds it there. By `clsact` the filter stays until it is removed; then
+//! the program itself is pinned in the link's place, to tell where it is, and once more where the
+//! queueing discipline was not there before.
+
+use std::io;
+use std::mem::forget;
+use std::path::Path;
+
+use aya::programs::links::{FdLink, LinkError, PinnedLink};
+use aya::programs::tc::{
+    NlOptions, SchedClassifierLink, SchedClassifierLinkId, TcAttachOptions, TcHandle,
+    qdisc_add_clsact,
+};
+use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType};
+use nix::net::if_::if_nametoindex;
+
+use super::error::{program_errno, program_error};
+use super::raw::{self, Pinned};
+use super::tc::{self, Filter};
+use super::{AttachedMode, KernelError, Pins};
+
+const INGRESS: TcAttachType = TcAttachType::Ingress;
+/// In front of all others, some of which may end the chain.
+const PRIORITY: u16 = 1;
+
+/// Attaches `program` to an interface, where it stays.
+pub(super) fn attach(
+    program: &mut SchedClassifier,
+    pins: &Pins,
+    interface: &str,
+    index: u32,
+) -> Result<AttachedMode, KernelError> {
+    let order = TcAttachOptions::TcxOrder(LinkOrder::first());
+    match program.attach_with_options(interface, INGRESS, order) {
+        Ok(link) => {
+            let path = pins.link(interface);
+            // A link whose interface has gone is of no use any more.
+            let _ = std::fs::remove_file(&path);
+            fd_link(program, link, interface)?
+                .pin(&path)
+                .map_err(|source| KernelError::PinObject { path, source })?;
+            Ok(AttachedMode::Tcx)
+        }
+        // An older kernel knows no such way to attach.
+        Err(error) if program_errno(&error) == Some(libc::EINVAL) => {
+            attach_filter(program, pins, interface, index)?;
+            Ok(AttachedMode::Clsact)
+        }
+        Err(error) => Err(refused(interface, AttachedMode::Tcx, error)),
+    }
+}
+
+fn attach_filter(
+    program: &mut SchedClassifier,
+    pins: &Pins,
+    interface: &str,
+    index: u32,
+) -> Result<(), KernelError> {
+    let failed = |source| KernelError::TrafficControl {
+        interface: interface.to_owned(),
+        source,
+    };
+    // Noted first, for whoever takes down what an agent that was killed here has left.
+    if tc::has_clsact(index).map_err(failed)? {
+        remove_pin(&pins.made_clsact(interface))?;
+    } else {
+        pin(program, pins, &pins.made_clsact(interface))?;
+        qdisc_add_clsact(interface)
+            .map_err(|error| refused(interface, AttachedMode::Clsact, error.into()))?;
+    }
+    pin(program, pins, &pins.link(interface))?;
+    let options = NlOptions {
+        priority: PRIORITY,
+        ..NlOptions::default()
+    };
+    let link = program
+        .attach_with_options(interface, INGRESS, TcAttachOptions::Netlink(options))
+        .map_err(|error| refused(interface, AttachedMode::Clsact, error))?;
+    // It is to stay when this process ends.
+    forget(program.take_link(link).map_err(program_error("mark"))?);
+    Ok(())
+}
+
+/// How the program of that number is attached to an interface, if it is.
+pub(super) fn attached_mode(
+    pins: &Pins,
+    interface: &str,
+    index: u32,
+    program_id: u32,
+) -> Option<AttachedMode> {
+    match raw::pinned(&pins.link(interface)).ok()?? {
+        Pinned::TcxLink(link) if (link.program_id, link.interface) == (program_id, index) => {
+            Some(AttachedMode::Tcx)
+        }
+        Pinned::Program(_) => {
+            let filters = tc::ingress_filters(index).ok()?;
+            let ours = filters.iter().any(|it| it.program_id == Some(program_id));
+            ours.then_some(AttachedMode::Clsact)
+        }
+        _ => None,
+    }
+}
+
+/// Takes the program off an interface, and the queueing discipline that was made for it. What is
+/// not there counts as removed.
+pub(super) fn detach(pins: &Pins, interface: &str) -> Result<(), KernelError> {
+    let path = pins.link(interface);
+    let failed = |source| KernelError::TrafficControl {
+        interface: interface.to_owned(),
+        source,
+    };
+    match raw::pinned(&path).map_err(failed)? {
+        Some(Pinned::TcxLink(link)) if link.interface != 0 => {
+            link.detach().or_else(unless_gone).map_err(failed)?;
+        }
+        Some(Pinned::Program(id)) => {
+            remove_filters(interface, id).map_err(failed)?;
+            let made = pins.made_clsact(interface);
+            if made.exists() {
+                if let Ok(index) = if_nametoindex(interface) {
+                    tc::remove_unused_clsact(index)
+                        .or_else(unless_gone)
+                        .map_err(failed)?;
+                }
+                remove_pin(&made)?;
+            }
+        }
+        _ => {}
+    }
+    remove_pin(&path)
+}
+
+fn remove_filters(interface: &str, program_id: u32) -> io::Result<()> {
+    // With an interface its filters go.
+    let Ok(index) = if_nametoindex(interface) else {
+        return Ok(());
+    };
+    for filter in
+        tc::ingress_filters(index).or_else(|error| unless_gone(error).map(|()| Vec::new()))?
+    {
+        if filter.program_id == Some(program_id) {
+            filter.remove(index).or_else(unless_gone)?;
+        }
+    }
+    Ok(())
+}
+
+fn unless_gone(error: io::Error) -> io::Result<()> {
+    match error.raw_os_error() {
+        Some(libc::ENODEV | libc::ENOENT | libc::EINVAL | libc::ENOLINK) => Ok(()),
+        _ => Err(error),
+    }
+}
+
+/// Puts `new` in the place of the earlier program on an interface, in one step.
+pub(super) fn hand_over(
+    pins: &Pins,
+    interface: &str,
+    new: &mut SchedClassifier,
+) -> Result<(), KernelError> {
+    let path = pins.link(interface);
+    let failed = |source| KernelError::TrafficControl {
+        interface: interface.to_owned(),
+        source,
+    };
+    match raw::pinned(&path).map_err(failed)? {
+        Some(Pinned::TcxLink(_)) => {
+            let failed = |source: LinkError| KernelError::Link {
+                interface: interface.to_owned(),
+                source,
+            };
+            let pinned = PinnedLink::from_pin(&path).map_err(failed)?;
+            let link = SchedClassifierLink::try_from(FdLink::from(pinned)).map_err(failed)?;
+            new.attach_to_link(link)
+                .map(drop)
+                .map_err(program_error("mark"))
+        }
+        Some(Pinned::Program(old)) => {
+            let Ok(index) = if_nametoindex(interface) else {
+                return Ok(());
+            };
+            for filter in tc::ingress_filters(index).map_err(failed)? {
+                if filter.program_id == Some(old) {
+                    replace_filter(interface, &filter, new)?;
+                }
+            }
+            pin(new, pins, &path)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn replace_filter(
+    interface: &str,
+    filter: &Filter,
+    new: &mut SchedClassifier,
+) -> Result<(), KernelError> {
+    let failed = |source| KernelError::TrafficControl {
+        interface: interface.to_owned(),
+        source,
+    };
+    let handle = TcHandle::from(filter.handle);
+    let link = SchedClassifierLink::attached(interface, INGRESS, filter.priority, handle, None)
+        .map_err(failed)?;
+    let link = new
+        .attach_to_link(link)
+        .map_err(|error| refused(interface, AttachedMode::Clsact, error))?;
+    forget(new.take_link(link).map_err(program_error("mark"))?);
+    Ok(())
+}
+
+fn fd_link(
+    program: &mut SchedClassifier,
+    link: SchedClassifierLinkId,
+    interface: &str,
+) -> Result<FdLink, KernelError> {
+    let link = program.take_link(link).map_err(program_error("mark"))?;
+    FdLink::try_from(link).map_err(|source| KernelError::Link {
+        interface: interface.to_owned(),
+        source,
+    })
+}
+
+/// In the place of whatever was pinned there.
+fn pin(program: &mut SchedClassifier, pins: &Pins, path: &Path) -> Result<(), KernelError> {
+    let failed = |source| KernelError::Pin {
+        path: path.to_owned(),
+        source,
+    };
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory).map_err(failed)?;
+    }
+    let new = pins.marker();
+    remove_pin(&new)?;
+    program.pin(&new).map_err(|source| KernelError::PinObject {
+        path: path.to_owned(),
+        source,
+    })?;
+    std::fs::rename(&new, path).map_err(failed)
+}
+
+fn remove_pin(path: &Path) -> Result<(), KernelError> {
+    match std::fs::remove_file(path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(KernelError::Pin {
+            path: path.to_owned(),
+            source,
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn refused(interface: &str, mode: AttachedMode, source: ProgramError) -> KernelError {
+    match program_errno(&source) {
+        Some(libc::EPERM) => KernelError::NotPermitted {
+            action: "attach a program of traffic control",
+        },
+        _ => KernelError::Attach {
+            interface: interface.to_owned(),
+            mode: mode.as_str(),
+            source,
+        },
+    }
+}

@@ -1,0 +1,108 @@
+//! Calls of `bpf(2)` that the library has no safe form of: what a pin holds, and letting go of a
+//! device at once.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+/// What a pin holds.
+#[derive(Debug)]
+pub(super) enum Pinned {
+    /// A program in the chain of a device, which may have gone.
+    TcxLink(TcxLink),
+    /// A program, by its number.
+    Program(u32),
+    /// Something else.
+    Other,
+}
+
+/// A program in the chain of a device.
+#[derive(Debug)]
+pub(super) struct TcxLink {
+    descriptor: OwnedFd,
+    /// The program's number.
+    pub(super) program_id: u32,
+    /// The device's number; 0 once it has gone.
+    pub(super) interface: u32,
+}
+
+/// What is pinned at `path`; `None` when nothing is.
+pub(super) fn pinned(path: &Path) -> io::Result<Option<Pinned>> {
+    let descriptor = match open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        descriptor => descriptor?,
+    };
+    let info = info(&descriptor)?;
+    Ok(Some(match info[0] {
+        LINK_TYPE_TCX => Pinned::TcxLink(TcxLink {
+            program_id: info[2],
+            interface: info[4],
+            descriptor,
+        }),
+        PROG_TYPE_SCHED_CLS => Pinned::Program(info[1]),
+        _ => Pinned::Other,
+    }))
+}
+
+impl TcxLink {
+    /// Takes the program out of the chain before this returns; who else holds the link has nothing
+    /// of it any more.
+    pub(super) fn detach(&self) -> io::Result<()> {
+        let mut attributes = [0; ATTRIBUTE_WORDS];
+        attributes[0] = self.descriptor.as_raw_fd().cast_unsigned().into();
+        call(BPF_LINK_DETACH, &mut attributes).map(drop)
+    }
+}
+
+const BPF_OBJ_GET: libc::c_int = 7;
+const BPF_OBJ_GET_INFO_BY_FD: libc::c_int = 15;
+const BPF_LINK_DETACH: libc::c_int = 34;
+/// `BPF_PROG_TYPE_SCHED_CLS`, with which the information on a program begins; no link of ours has
+/// this number.
+const PROG_TYPE_SCHED_CLS: u32 = 3;
+/// `BPF_LINK_TYPE_TCX`, with which the information on a link begins; no program of ours has this
+/// number.
+const LINK_TYPE_TCX: u32 = 11;
+/// Of `struct bpf_link_info`: type, id, program, padding, device.
+const INFO_WORDS: usize = 8;
+/// More than the attributes of the calls above take.
+const ATTRIBUTE_WORDS: usize = 8;
+
+fn open(path: &Path) -> io::Result<OwnedFd> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let mut attributes = [0; ATTRIBUTE_WORDS];
+    attributes[0] = path.as_ptr() as u64;
+    let descriptor = call(BPF_OBJ_GET, &mut attributes)?;
+    // SAFETY: the kernel has just made it for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+fn info(descriptor: &OwnedFd) -> io::Result<[u32; INFO_WORDS]> {
+    let mut info = [0u32; INFO_WORDS];
+    let mut attributes = [0; ATTRIBUTE_WORDS];
+    let length = (size_of_val(&info) as u64) << 32;
+    attributes[0] = length | u64::from(descriptor.as_raw_fd().cast_unsigned());
+    attributes[1] = info.as_mut_ptr() as u64;
+    call(BPF_OBJ_GET_INFO_BY_FD, &mut attributes)?;
+    Ok(info)
+}
+
+/// Words in the order of little-endian machines, which the kernel programs are built for.
+fn call(command: libc::c_int, attributes: &mut [u64; ATTRIBUTE_WORDS]) -> io::Result<i32> {
+    // SAFETY: the attributes are a valid buffer of the size that is told, and pointers in them are
+    // to values of the caller, which outlive the call.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command,
+            attributes.as_mut_ptr(),
+            size_of_val(attributes),
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(result as i32)
+}

@@ -1,0 +1,33 @@
+//! A packet as traffic control has it: bytes that stay as they are, and the kernel's mark beside
+//! them.
+
+use splitter_common::buffer::Buffer;
+use splitter_common::config::Config;
+use splitter_common::dscp::{Dscp, Field};
+use splitter_common::steer::Steer;
+
+pub(crate) struct Beside<'f> {
+    pub(crate) frame: &'f [u8],
+    pub(crate) mark: u32,
+}
+
+impl Buffer for Beside<'_> {
+    fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        self.frame.read(offset)
+    }
+
+    fn available(&self) -> usize {
+        self.frame.available()
+    }
+}
+
+impl Steer for Beside<'_> {
+    fn foreign_mark(&self, config: &Config, _: &Field) -> Dscp {
+        config.mark_bits.read(self.mark)
+    }
+
+    fn steer(&mut self, config: &Config, _: &Field, mark: Dscp) -> Option<()> {
+        self.mark = config.mark_bits.applied_to(self.mark, mark);
+        Some(())
+    }
+}

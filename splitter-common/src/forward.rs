@@ -1,0 +1,335 @@
+//! Forwarding a packet without the network stack: what to ask the kernel's routing
+//! for, and what a router does to a packet (RFC 1812 §5.3.1).
+//!
+//! Whatever is not plain goes by the stack, which can do all of it: each packet by
+//! itself, under a named reason. So does the SYN of a TCP connection: rules that
+//! clamp its segment size are followed, and the next hop's address is kept fresh.
+
+use crate::buffer::{Buffer, BufferMut};
+use crate::dscp::updated_checksum;
+use crate::flow::Tunnel;
+use crate::packet::{ethertype, protocol};
+
+/// Why a packet that was split goes by the network stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Fallback {
+    /// It is the first of a TCP connection.
+    Opening = 0,
+    /// Its TTL or hop limit is used up; the stack tells its sender.
+    Ttl = 1,
+    /// It is a fragment.
+    Fragment = 2,
+    /// It has VLAN tags, IPv4 options or IPv6 extension headers.
+    Options = 3,
+    /// It does not lie in one piece of memory.
+    Scattered = 4,
+    /// It is for another station on the link.
+    NotOurs = 5,
+    /// Routing knows no way for it, or not one for packets that are forwarded.
+    NoRoute = 6,
+    /// The link address of the next hop is not known yet.
+    NoNeighbour = 7,
+    /// It is larger than the way carries.
+    TooLarge = 8,
+    /// Its way does not lead through a tunnel that packets can be put into.
+    OtherDevice = 9,
+    /// The kernel refused to look, or the packet could not be changed.
+    Failed = 10,
+    /// Its checksum is left to the device that sends it, which a redirected packet
+    /// does not tell: it comes from this machine, a container or a guest.
+    Checksum = 11,
+}
+
+impl Fallback {
+    /// All of them, in the order of their counters.
+    pub const ALL: [Self; 12] = [
+        Self::Opening,
+        Self::Ttl,
+        Self::Fragment,
+        Self::Options,
+        Self::Scattered,
+        Self::NotOurs,
+        Self::NoRoute,
+        Self::NoNeighbour,
+        Self::TooLarge,
+        Self::OtherDevice,
+        Self::Failed,
+        Self::Checksum,
+    ];
+
+    /// What the kernel's answer to a lookup means; `None` where it found a way.
+    #[inline(always)]
+    pub const fn of_answer(code: i64) -> Option<Self> {
+        match code {
+            0 => None,
+            1..=6 => Some(Self::NoRoute),
+            7 => Some(Self::NoNeighbour),
+            8 => Some(Self::TooLarge),
+            _ => Some(Self::Failed),
+        }
+    }
+
+    /// The name that metrics and tables show.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Opening => "opening",
+            Self::Ttl => "ttl",
+            Self::Fragment => "fragment",
+            Self::Options => "options",
+            Self::Scattered => "scattered",
+            Self::NotOurs => "not_ours",
+            Self::NoRoute => "no_route",
+            Self::NoNeighbour => "no_neighbour",
+            Self::TooLarge => "too_large",
+            Self::OtherDevice => "other_device",
+            Self::Failed => "failed",
+            Self::Checksum => "checksum",
+        }
+    }
+}
+
+/// Under which number a device stands among those that packets for a tunnel may be
+/// put into.
+///
+/// By class, since the kernel does not pass over routes in IPv6 for programs where a
+/// rule of ours says so (`suppress_prefixlength`): what it finds then may be the way
+/// of everybody else, which happens to lead through the other class' device.
+#[inline(always)]
+pub const fn target(device: u32, tunnel: Tunnel) -> u32 {
+    device << 1 | tunnel as u32
+}
+
+/// A link address in the lower six bytes, the first one lowest; the others are zero.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mac(u64);
+
+impl Mac {
+    /// Of its six bytes.
+    pub const fn new([a, b, c, d, e, f]: [u8; 6]) -> Self {
+        Self(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
+    }
+
+    /// Its six bytes.
+    pub const fn bytes(self) -> [u8; 6] {
+        let [a, b, c, d, e, f, _, _] = self.0.to_le_bytes();
+        [a, b, c, d, e, f]
+    }
+
+    /// What a frame is for.
+    #[inline(always)]
+    fn destination<B: Buffer + ?Sized>(frame: &B) -> Option<Self> {
+        const SIX_BYTES: u64 = (1 << 48) - 1;
+        let word = u64::from_le_bytes(frame.read(0)?);
+        Some(Self(word & SIX_BYTES))
+    }
+}
+
+/// What the kernel is asked, and what it answers: `struct bpf_fib_lookup` of
+/// linux/bpf.h.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lookup {
+    family: u8,
+    protocol: u8,
+    source_port: u16,
+    destination_port: u16,
+    packet_bytes: u16,
+    /// Where it came in; then, where it goes out.
+    pub device: u32,
+    /// ToS of IPv4 in its first byte, the first word of IPv6 without its version.
+    flow: u32,
+    source: [u32; 4],
+    destination: [u32; 4],
+    vlan: [u16; 2],
+    own_address: [u16; 3],
+    next_hop: [u16; 3],
+}
+
+const _: () = assert!(size_of::<Lookup>() == 64);
+
+const AF_INET: u8 = 2;
+const AF_INET6: u8 = 10;
+const IP: usize = 14;
+const V4_BYTES: usize = 20;
+const V6_BYTES: usize = 40;
+/// In the header of TCP.
+const FLAGS: usize = 13;
+const SYN: u8 = 2;
+
+impl Lookup {
+    /// Fills in the question for a frame that came in by `device`, whose address is
+    /// `own`.
+    ///
+    /// # Errors
+    /// With the reason to leave the frame to the stack.
+    #[inline(always)]
+    pub fn ask<B: Buffer + ?Sized>(
+        &mut self,
+        frame: &B,
+        device: u32,
+        own: Mac,
+    ) -> Result<(), Fallback> {
+        if Mac::destination(frame).ok_or(Fallback::Scattered)? != own {
+            return Err(Fallback::NotOurs);
+        }
+        self.device = device;
+        match u16::from_be_bytes(frame.read(IP - 2).ok_or(Fallback::Scattered)?) {
+            ethertype::IPV4 => self.ask_v4(frame),
+            ethertype::IPV6 => self.ask_v6(frame),
+            _ => Err(Fallback::Options),
+        }
+    }
+
+    #[inline(always)]
+    fn ask_v4<B: Buffer + ?Sized>(&mut self, frame: &B) -> Result<(), Fallback> {
+        const WITHOUT_OPTIONS: u8 = 0x45;
+        let header = frame.read::<12>(IP).ok_or(Fallback::Scattered)?;
+        if header[0] != WITHOUT_OPTIONS {
+            return Err(Fallback::Options);
+        }
+        if u16::from_be_bytes([header[6] & 0x3f, header[7]]) != 0 {
+            return Err(Fallback::Fragment);
+        }
+        if header[8] <= 1 {
+            return Err(Fallback::Ttl);
+        }
+        self.family = AF_INET;
+        self.flow = u32::from_ne_bytes([header[1], 0, 0, 0]);
+        self.source[0] = word(frame, IP + 12)?;
+        self.destination[0] = word(frame, IP + 16)?;
+        self.ask_length(frame, 0, u16::from_be_bytes([header[2], header[3]]))?;
+        self.ask_transport(frame, header[9], IP + V4_BYTES)
+    }
+
+    #[inline(always)]
+    fn ask_v6<B: Buffer + ?Sized>(&mut self, frame: &B) -> Result<(), Fallback> {
+        const WITHOUT_VERSION: u32 = u32::from_be(0x0fff_ffff);
+        let header = frame.read::<8>(IP).ok_or(Fallback::Scattered)?;
+        if header[7] <= 1 {
+            return Err(Fallback::Ttl);
+        }
+        self.family = AF_INET6;
+        self.flow = word(frame, IP)? & WITHOUT_VERSION;
+        // In one piece: of a loop over words the compiler makes comparisons that the
+        // kernel's verifier does not take.
+        let addresses = frame.read::<32>(IP + 8).ok_or(Fallback::Scattered)?;
+        let word = |at: usize| {
+            let mut bytes = [0; 4];
+            bytes.copy_from_slice(&addresses[at..at + 4]);
+            u32::from_ne_bytes(bytes)
+        };
+        self.source = [word(0), word(4), word(8), word(12)];
+        self.destination = [word(16), word(20), word(24), word(28)];
+        let bytes = u16::from_be_bytes([header[4], header[5]]);
+        self.ask_length(frame, V6_BYTES, bytes)?;
+        self.ask_transport(frame, header[6], IP + V6_BYTES)
+    }
+
+    #[inline(always)]
+    fn ask_transport<B: Buffer + ?Sized>(
+        &mut self,
+        frame: &B,
+        protocol: u8,
+        offset: usize,
+    ) -> Result<(), Fallback> {
+        self.protocol = protocol;
+        match protocol {
+            protocol::TCP => {
+                let [flags] = frame.read(offset + FLAGS).ok_or(Fallback::Scattered)?;
+                if flags & SYN != 0 {
+                    return Err(Fallback::Opening);
+                }
+            }
+            protocol::UDP => {}
+            // What tells their flows apart, routes do not look at.
+            protocol::ESP | protocol::GRE => return Ok(()),
+            protocol::FRAGMENT => return Err(Fallback::Fragment),
+            _ => return Err(Fallback::Options),
+        }
+        let ports = frame.read::<4>(offset).ok_or(Fallback::Scattered)?;
+        let checksum_at = offset + if protocol == protocol::TCP { 16 } else { 6 };
+        let checksum = frame.read(checksum_at).ok_or(Fallback::Scattered)?;
+        let carried = self.packet_bytes.wrapping_sub((offset - IP) as u16);
+        if u16::from_ne_bytes(checksum) == self.pseudo_header_sum(carried) {
+            return Err(Fallback::Checksum);
+        }
+        self.source_port = u16::from_ne_bytes([ports[0], ports[1]]);
+        self.destination_port = u16::from_ne_bytes([ports[2], ports[3]]);
+        Ok(())
+    }
+
+    /// What stands in the place of a checksum that is yet to be made: the sum of the
+    /// pseudo-header. One in 65,536 others is the same, and goes by the stack for nothing.
+    #[inline(always)]
+    fn pseudo_header_sum(&self, carried_bytes: u16) -> u16 {
+        let [a, b, c, d] = self.source;
+        let [e, f, g, h] = self.destination;
+        let addresses = a as u64 + b as u64 + c as u64 + d as u64;
+        let addresses = addresses + e as u64 + f as u64 + g as u64 + h as u64;
+        let sum =
+            addresses + u16::from(self.protocol).to_be() as u64 + carried_bytes.to_be() as u64;
+        let sum = (sum & 0xffff_ffff) + (sum >> 32);
+        let sum = (sum & 0xffff) + (sum >> 16);
+        let sum = (sum & 0xffff) + (sum >> 16);
+        ((sum & 0xffff) + (sum >> 16)) as u16
+    }
+
+    /// Aggregates beyond 64 KiB say 0, and what goes on elsewhere is not in one piece.
+    #[inline(always)]
+    fn ask_length<B: Buffer + ?Sized>(
+        &mut self,
+        frame: &B,
+        header_bytes: usize,
+        stated_bytes: u16,
+    ) -> Result<(), Fallback> {
+        let bytes = header_bytes + usize::from(stated_bytes);
+        let is_whole = IP + bytes <= frame.available();
+        if stated_bytes == 0 || bytes > usize::from(u16::MAX) || !is_whole {
+            return Err(Fallback::Scattered);
+        }
+        self.packet_bytes = bytes as u16;
+        Ok(())
+    }
+
+    /// Whether the link address of the next hop was found; it may still be asked for.
+    #[inline(always)]
+    pub const fn has_next_hop(&self) -> bool {
+        self.next_hop[0] | self.next_hop[1] | self.next_hop[2] != 0
+    }
+
+    /// Makes of the frame what leaves towards the next hop that was found: one hop
+    /// less to go, and other link addresses. `None` when it cannot be written.
+    #[inline(always)]
+    pub fn forward<B: BufferMut + ?Sized>(&self, frame: &mut B) -> Option<()> {
+        if self.family == AF_INET {
+            let [ttl, protocol] = frame.read(IP + 8)?;
+            let checksum = u16::from_ne_bytes(frame.read(IP + 10)?);
+            let old = u16::from_ne_bytes([ttl, protocol]);
+            let new = u16::from_ne_bytes([ttl.wrapping_sub(1), protocol]);
+            let checksum = updated_checksum(checksum, old, new);
+            frame.write(IP + 8, [ttl.wrapping_sub(1)])?;
+            frame.write(IP + 10, checksum.to_ne_bytes())?;
+        } else {
+            let [hop_limit] = frame.read(IP + 7)?;
+            frame.write(IP + 7, [hop_limit.wrapping_sub(1)])?;
+        }
+        for (index, part) in self.next_hop.into_iter().enumerate() {
+            frame.write(2 * index, part.to_ne_bytes())?;
+        }
+        for (index, part) in self.own_address.into_iter().enumerate() {
+            frame.write(6 + 2 * index, part.to_ne_bytes())?;
+        }
+        Some(())
+    }
+}
+
+#[inline(always)]
+fn word<B: Buffer + ?Sized>(frame: &B, offset: usize) -> Result<u32, Fallback> {
+    let bytes = frame.read(offset).ok_or(Fallback::Scattered)?;
+    Ok(u32::from_ne_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! Puts packets that were split into their tunnel without the network stack.
+
+use aya_ebpf::EbpfContext as _;
+use aya_ebpf::bindings::xdp_md;
+use aya_ebpf::btf_maps::{DevMapHash, HashMap, PerCpuArray};
+use aya_ebpf::helpers::bpf_fib_lookup;
+use aya_ebpf::macros::btf_map;
+use aya_ebpf::programs::XdpContext;
+use splitter_common::flow::Tunnel;
+use splitter_common::forward::{Fallback, Lookup, Mac, target};
+
+use crate::frame::Frame;
+use crate::pipeline::{counters, is_shadow};
+
+/// Devices of tunnels that packets can be put into, as [`target`] numbers them; the
+/// agent fills it.
+#[btf_map]
+static TARGETS: DevMapHash<64> = DevMapHash::new();
+
+/// The link address of each device that packets come in by.
+#[btf_map]
+static LAN_ADDRESSES: HashMap<u32, Mac, 64> = HashMap::new();
+
+/// What the kernel is asked and answers. Not on the stack, where the verifier wants
+/// words to be aligned and the compiler does not care.
+#[btf_map]
+static LOOKUP: PerCpuArray<Lookup, 1> = PerCpuArray::new();
+
+/// Whether the frame leaves by a tunnel; else the stack forwards it.
+#[inline(always)]
+pub fn redirect(context: &XdpContext, tunnel: Tunnel) -> bool {
+    !is_shadow() && redirect_frame(context.as_ptr().cast(), tunnel as u64) == REDIRECTED
+}
+
+const REDIRECTED: u64 = 1;
+
+/// Looks up the way of a frame and sends it there. A function of its own for the
+/// verifier, which checks it once, and for its room on the stack.
+#[inline(never)]
+#[unsafe(no_mangle)]
+pub extern "C" fn redirect_frame(context: *mut xdp_md, tunnel: u64) -> u64 {
+    let context = XdpContext::new(context);
+    let Some(counters) = counters() else {
+        return 0;
+    };
+    match forward(&context, Tunnel::numbered(tunnel)) {
+        Ok(()) => {
+            counters.redirected += 1;
+            REDIRECTED
+        }
+        Err(reason) => {
+            counters.count_fallback(reason);
+            0
+        }
+    }
+}
+
+#[inline(always)]
+fn forward(context: &XdpContext, tunnel: Tunnel) -> Result<(), Fallback> {
+    // SAFETY: the context is the one that the kernel passed to the program.
+    let device = unsafe { (*context.ctx).ingress_ifindex };
+    let own = own_address(device).ok_or(Fallback::NotOurs)?;
+    // SAFETY: a per-CPU value, as the counters are.
+    let lookup = unsafe { &mut *LOOKUP.get_ptr_mut(0).ok_or(Fallback::Failed)? };
+    *lookup = Lookup::default();
+    lookup.ask(&Frame::new(context), device, own)?;
+    // SAFETY: of the shape and size that the helper wants, and all of it written.
+    let answer = unsafe {
+        bpf_fib_lookup(
+            context.as_ptr(),
+            (&raw mut *lookup).cast(),
+            size_of::<Lookup>() as i32,
+            0,
+        )
+    };
+    if let Some(reason) = Fallback::of_answer(answer) {
+        return Err(reason);
+    }
+    // Kernels before 6.7 find a neighbour that has not answered yet.
+    if !lookup.has_next_hop() {
+        return Err(Fallback::NoNeighbour);
+    }
+    // Takes effect only with the program's answer.
+    if TARGETS.redirect(target(lookup.device, tunnel), 0).is_err() {
+        return Err(Fallback::OtherDevice);
+    }
+    lookup
+        .forward(&mut Frame::new(context))
+        .ok_or(Fallback::Failed)
+}
+
+#[inline(always)]
+fn own_address(device: u32) -> Option<Mac> {
+    // SAFETY: a plain integer, which the agent may replace while it is read.
+    unsafe { LAN_ADDRESSES.get(&device).copied() }
+}
