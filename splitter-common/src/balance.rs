@@ -41,6 +41,7 @@
 //! ```
 
 mod active_flows;
+mod arithmetic;
 mod ecmp;
 mod far;
 mod letflow;

@@ -24,6 +24,7 @@
 //! [`balance`] stands beside it: which of several paths a packet takes. The
 //! policy `share` places long flows with it.
 #![no_std]
+#![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
 #![deny(unsafe_code)]
 
 #[cfg(test)]

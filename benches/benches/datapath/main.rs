@@ -22,6 +22,9 @@
 //! | `lru_hash_ktime_known` | the peer with the time of the last packet |
 //! | `lru_hash_ipv6_known`, `lru_hash_new_flow`, `lru_hash_new_flow_cached`, `lru_hash_random_1m`, `lru_hash_flood` | the peer in the other cases |
 //!
+//! | `balance_ecmp`, `_rps`, `_drb`, `_presto`, `_letflow`, `_tr_short`, `_tr_long`, `_tr_long_guarded` | a packet's choice among ten paths that stand still, for one flow whose state lies in a hash map |
+//! | `balance_nothing` | what is looked up for TR, without the choice |
+//!
 //! The peers are what one would write first, and what a comparable program
 //! costs at the least: they know no classes, set no marks and never decide.
 //!
@@ -45,6 +48,7 @@ mod loaded;
 #[path = "../../../splitter-common/tests/support/mod.rs"]
 mod support;
 
+mod balancers;
 mod shares;
 
 use std::time::Duration;
@@ -118,6 +122,7 @@ fn datapath(criterion: &mut Criterion) {
             case.measure(&mut group, &mut fresh);
         }
     }
+    balancers::measure(&mut group);
     group.finish();
 }
 

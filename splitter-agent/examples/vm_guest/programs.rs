@@ -12,16 +12,21 @@ use super::agent::expected_hook;
 use super::network::{LAN, Network, remove_clsact};
 use super::{Row, last_lines};
 
+/// Attached nowhere else: they only show that the kernel can host them.
+static BALANCERS: &[u8] = aya::include_bytes_aligned!("../../../benches/bpf/balancers.o");
+
 /// No table needs more here, and a machine has little memory.
 const TABLE_SIZE: u32 = 1024;
 
 pub(crate) fn try_all(network: &Network, tell: impl Fn(Row)) -> Result<()> {
-    for (level, name) in [
-        (PacketLog::Off, "splitter.o"),
-        (PacketLog::Trace, "splitter-log.o"),
+    let splitter = Object::for_level(PacketLog::Off)?;
+    let logging = Object::for_level(PacketLog::Trace)?;
+    for (object, name) in [
+        (splitter.bytes(), "splitter.o"),
+        (logging.bytes(), "splitter-log.o"),
+        (BALANCERS, "balancers.o"),
     ] {
-        let object = Object::for_level(level)?;
-        let mut ebpf = load(object.bytes()).with_context(|| format!("cannot load {name}"))?;
+        let mut ebpf = load(object).with_context(|| format!("cannot load {name}"))?;
         let mut programs: Vec<_> = ebpf.programs_mut().collect();
         programs.sort_by_key(|(name, _)| name.to_owned());
         for (program_name, program) in programs {

@@ -1,5 +1,6 @@
 //! What is known of paths.
 
+use super::arithmetic::{min, saturating_add, select};
 use super::{MAX_PATHS, PathId, PathSet};
 use crate::drain::ServiceTime;
 
@@ -32,7 +33,8 @@ pub trait Paths {
     /// Those that forward packets, as far as is known.
     fn usable(&self) -> PathSet;
 
-    /// What is known of a path that is in [`known`](Self::known).
+    /// What is known of a path that is in [`known`](Self::known). A host in the kernel
+    /// is asked of others, too; what it answers means nothing.
     fn view(&self, path: PathId) -> PathView;
 
     /// When a packet that is sent at `now_ns` would reach the switch before its
@@ -44,14 +46,22 @@ pub trait Paths {
     /// must be the same.
     #[inline(always)]
     fn arrivals_ns(&self, now_ns: u64) -> [u64; MAX_PATHS] {
-        self.known().map(u64::MAX, |path| {
+        let known = self.known();
+        let mut arrivals_ns = [u64::MAX; MAX_PATHS];
+        for path in known.iter_loosely() {
             let view = self.view(path);
-            now_ns
-                .saturating_add(view.propagation_ns)
-                .saturating_add(view.local_backlog_ns)
-                .saturating_add(view.far_backlog_ns)
-                .min(u64::MAX - 1)
-        })
+            let mut arrival_ns = now_ns;
+            for delay_ns in [
+                view.propagation_ns,
+                view.local_backlog_ns,
+                view.far_backlog_ns,
+            ] {
+                arrival_ns = saturating_add(arrival_ns, delay_ns);
+            }
+            let is_known = u64::from(known.bits() >> path.index() & 1);
+            arrivals_ns[path.index()] = select(is_known, min(arrival_ns, u64::MAX - 1), u64::MAX);
+        }
+        arrivals_ns
     }
 
     /// Those to choose among: the usable ones, and all if none is.

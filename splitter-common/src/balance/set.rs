@@ -123,6 +123,13 @@ impl PathSet {
         PathId::all().filter(move |&path| self.contains(path))
     }
 
+    /// Its paths, in order; in the kernel all there are, for the sake of the verifier
+    /// (see [`arithmetic`](super::arithmetic)).
+    #[inline(always)]
+    pub(super) fn iter_loosely(self) -> impl Iterator<Item = PathId> {
+        PathId::all().filter(move |&path| cfg!(target_arch = "bpf") || self.contains(path))
+    }
+
     /// Those of its paths of which that holds. Without an array of numbers, for
     /// a kernel program's stack is small.
     #[inline(always)]
@@ -194,9 +201,8 @@ impl PathSet {
         a.min(b).min(c.min(d))
     }
 
-    /// All paths of whose number that holds.
     #[inline(always)]
-    pub(super) fn where_all(numbers: &[u64; MAX_PATHS], holds: impl Fn(u64) -> bool) -> Self {
+    fn where_all(numbers: &[u64; MAX_PATHS], holds: impl Fn(u64) -> bool) -> Self {
         let mut bits = 0;
         for path in PathId::all() {
             bits |= (holds(numbers[path.index()]) as u16) << path.index();

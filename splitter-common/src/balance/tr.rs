@@ -24,6 +24,7 @@
 //! - Short flows are counted as in [`ShortFlows`] (A-T7).
 //! - A flow is one direction: ACKs are flows of their own (A-T10).
 
+use super::arithmetic::{less, min, saturating_add, select};
 use super::random::draw;
 use super::{Balancer, LastPath, MAX_PATHS, Packet, PathId, PathSet, Paths, Presence, ShortFlows};
 
@@ -128,7 +129,7 @@ impl Balancer for Tr {
             self.leave_best_for_long(&mut tnl_ns, short_flows);
         }
         let least_ns = least(&tnl_ns);
-        let best = PathSet::where_all(&tnl_ns, |it| it == least_ns);
+        let best = those_at_most(least_ns, &tnl_ns);
         let path = match best.only() {
             Some(path) => path,
             None => best.pick(draw(self.seed, packet.flow_hash, 0)),
@@ -148,6 +149,7 @@ const OUT: u64 = u64::MAX;
 // Paths are looked at all at once, in one array whose numbers are blotted out where a path does not
 // qualify: which of them is the smallest is what nobody can predict, so there is no branch on it,
 // and a compiler that may use wide registers has no more than a few instructions for four paths.
+// The kernel's verifier could not follow branches either (see `arithmetic`).
 
 impl Tr {
     /// Eq. 1 for those in `S` of Algorithm 1, lines 9 to 12.
@@ -163,12 +165,9 @@ impl Tr {
             let earliest_ns = flow.tnl_ns.saturating_add(self.guard_ns);
             let mut left = OUT;
             for (index, tnl_ns) in tnl_ns.iter_mut().enumerate() {
-                let earliest_ns = if index == last.index() {
-                    0
-                } else {
-                    earliest_ns
-                };
-                *tnl_ns = if *tnl_ns < earliest_ns { OUT } else { *tnl_ns };
+                let is_last = 1u64 << last.index() >> index & 1;
+                let is_early = less(*tnl_ns, earliest_ns) & (1 ^ is_last);
+                *tnl_ns = select(is_early, OUT, *tnl_ns);
                 left &= *tnl_ns;
             }
             if left == OUT {
@@ -184,10 +183,10 @@ impl Tr {
         let mut tnl_ns = paths.arrivals_ns(packet.now_ns);
         let candidates = paths.candidates();
         if self.counts_serialisation {
-            for path in candidates.iter() {
+            for path in candidates.iter_loosely() {
                 let service_ns = paths.view(path).service.of(packet.bytes as u64);
                 let tnl_ns = &mut tnl_ns[path.index()];
-                *tnl_ns = tnl_ns.saturating_add(service_ns).min(OUT - 1);
+                *tnl_ns = min(saturating_add(*tnl_ns, service_ns), OUT - 1);
             }
         }
         for (index, tnl_ns) in tnl_ns.iter_mut().enumerate() {
@@ -202,18 +201,28 @@ impl Tr {
         if self.slack_ns < u64::MAX {
             let slowest_ns = least(tnl_ns).saturating_add(self.slack_ns);
             for tnl_ns in tnl_ns.iter_mut() {
-                *tnl_ns = if *tnl_ns > slowest_ns { OUT } else { *tnl_ns };
+                *tnl_ns = select(less(slowest_ns, *tnl_ns), OUT, *tnl_ns);
             }
         }
         let mut flows = *short_flows.counts();
         for (flows, tnl_ns) in flows.iter_mut().zip(&*tnl_ns) {
-            *flows = if *tnl_ns == OUT { u64::MAX } else { *flows };
+            *flows = select(less(*tnl_ns, OUT), *flows, u64::MAX);
         }
         let fewest = least(&flows);
         for (flows, tnl_ns) in flows.iter().zip(tnl_ns) {
-            *tnl_ns = if *flows == fewest { *tnl_ns } else { OUT };
+            *tnl_ns = select(less(fewest, *flows), OUT, *tnl_ns);
         }
     }
+}
+
+/// The paths whose numbers are that small.
+#[inline(always)]
+fn those_at_most(most: u64, numbers: &[u64; MAX_PATHS]) -> PathSet {
+    let mut bits = 0;
+    for (index, number) in numbers.iter().enumerate() {
+        bits |= (1 ^ less(most, *number)) << index;
+    }
+    PathSet::from_bits(bits as u16)
 }
 
 /// The smallest of the numbers.
@@ -222,10 +231,10 @@ fn least(numbers: &[u64; MAX_PATHS]) -> u64 {
     // Four at a time: what takes long is that each waits for the one before.
     let mut least = [u64::MAX; 4];
     for (index, number) in numbers.iter().enumerate() {
-        least[index % 4] = least[index % 4].min(*number);
+        least[index % 4] = min(least[index % 4], *number);
     }
     let [a, b, c, d] = least;
-    a.min(b).min(c.min(d))
+    min(min(a, b), min(c, d))
 }
 
 #[cfg(test)]

@@ -83,6 +83,11 @@ const REQUIRED: &[&str] = &[
     "lru_hash_new_flow",
     "lru_hash_random_1m",
     "lru_hash_flood",
+    "balance_ecmp",
+    "balance_letflow",
+    "balance_nothing",
+    "balance_tr_short",
+    "balance_tr_long",
 ];
 
 #[cfg(test)]

@@ -162,7 +162,8 @@ fn compile(project: &Project, tools: &Tools) -> Result<Vec<PathBuf>> {
     for object in OBJECTS {
         let mut cargo = tools
             .cargo()
-            .args(["build", "--release", "--locked", "-Zbuild-std=core"])
+            .args(["build", "--locked", "-Zbuild-std=core"])
+            .args(["--profile", object.profile])
             .args(["--target", TARGET, "--bin", object.program])
             .arg("--target-dir")
             .arg(&target)
@@ -172,7 +173,10 @@ fn compile(project: &Project, tools: &Tools) -> Result<Vec<PathBuf>> {
             cargo = cargo.args(["--features", feature]);
         }
         cargo.run()?;
-        let linked = target.join(TARGET).join("release").join(object.program);
+        let linked = target
+            .join(TARGET)
+            .join(object.profile)
+            .join(object.program);
         let stripped = output.join(object.file_name());
         strip(tools, &linked, &stripped)?;
         built.push(stripped);
@@ -220,6 +224,8 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 /// One object that is committed.
 struct Object {
     program: &'static str,
+    /// Of those in `splitter-ebpf/Cargo.toml`.
+    profile: &'static str,
     feature: Option<&'static str>,
     committed: &'static str,
 }
@@ -233,18 +239,27 @@ impl Object {
 const OBJECTS: &[Object] = &[
     Object {
         program: "splitter",
+        profile: "release",
         feature: None,
         committed: "splitter-agent/bpf/splitter.o",
     },
     Object {
         program: "splitter",
+        profile: "release",
         feature: Some("log"),
         committed: "splitter-agent/bpf/splitter-log.o",
     },
     Object {
         program: "yardstick",
+        profile: "release",
         feature: None,
         committed: "benches/bpf/yardstick.o",
+    },
+    Object {
+        program: "balancers",
+        profile: "small",
+        feature: None,
+        committed: "benches/bpf/balancers.o",
     },
 ];
 

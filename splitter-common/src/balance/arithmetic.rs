@@ -1,0 +1,97 @@
+//! Comparisons and choices of numbers without branches, where those cost.
+//!
+//! Elsewhere a compiler finds the processor's instructions for them by itself. The
+//! kernel's machine has none, so they become branches there, and the verifier
+//! follows both ways of each: for a choice among sixteen paths, too many to ever
+//! come to an end. There they are computed.
+
+/// 1 if `a` is less than `b`, else 0.
+#[inline(always)]
+pub(super) const fn less(a: u64, b: u64) -> u64 {
+    if cfg!(target_arch = "bpf") {
+        borrow(a, b)
+    } else {
+        (a < b) as u64
+    }
+}
+
+/// `a` if `bit` is 1, and `b` if it is 0.
+#[inline(always)]
+pub(super) fn select(bit: u64, a: u64, b: u64) -> u64 {
+    if cfg!(target_arch = "bpf") {
+        blend(opaque(bit.wrapping_neg()), a, b)
+    } else if bit != 0 {
+        a
+    } else {
+        b
+    }
+}
+
+/// The smaller number.
+#[inline(always)]
+pub(super) fn min(a: u64, b: u64) -> u64 {
+    select(less(a, b), a, b)
+}
+
+/// The sum, or the largest number there is.
+#[inline(always)]
+pub(super) fn saturating_add(a: u64, b: u64) -> u64 {
+    let sum = a.wrapping_add(b);
+    select(less(sum, a), u64::MAX, sum)
+}
+
+/// What is borrowed in `a - b` (Warren: "Hacker's Delight", 2-13).
+const fn borrow(a: u64, b: u64) -> u64 {
+    ((!a & b) | ((!a | b) & a.wrapping_sub(b))) >> 63
+}
+
+/// The bits of `a` where `mask` has them, and of `b` elsewhere.
+const fn blend(mask: u64, a: u64, b: u64) -> u64 {
+    b ^ ((a ^ b) & mask)
+}
+
+/// The same number, of which the compiler no longer knows that it is one of two:
+/// it would make a branch of it.
+#[inline(always)]
+fn opaque(mask: u64) -> u64 {
+    #[cfg(target_arch = "bpf")]
+    let mask = {
+        let mut mask = mask;
+        // SAFETY: moves a register to itself.
+        #[allow(unsafe_code, reason = "`black_box` would take the stack for it")]
+        unsafe {
+            core::arch::asm!("{0} = {0}", inout(reg) mask, options(pure, nomem, nostack));
+        }
+        mask
+    };
+    mask
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const EDGES: [u64; 6] = [0, 1, u64::MAX / 2, u64::MAX / 2 + 1, u64::MAX - 1, u64::MAX];
+
+    fn number() -> impl Strategy<Value = u64> {
+        prop_oneof![proptest::sample::select(&EDGES), any::<u64>()]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_computed_is_what_is_compared(a in number(), b in number()) {
+            prop_assert_eq!(borrow(a, b), u64::from(a < b));
+            prop_assert_eq!(borrow(a, a), 0);
+            prop_assert_eq!(blend(u64::MAX, a, b), a);
+            prop_assert_eq!(blend(0, a, b), b);
+        }
+
+        #[test]
+        fn they_are_the_operators(a in number(), b in number()) {
+            prop_assert_eq!(less(a, b), u64::from(a < b));
+            prop_assert_eq!(min(a, b), a.min(b));
+            prop_assert_eq!(saturating_add(a, b), a.saturating_add(b));
+        }
+    }
+}
