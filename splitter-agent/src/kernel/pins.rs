@@ -59,7 +59,7 @@ impl Pins {
 
     /// The link that attaches the program to an interface.
     pub fn link(&self, interface: &str) -> PathBuf {
-        self.links().join(interface)
+        self.links().join(link_name(interface))
     }
 
     /// The interfaces that have a pinned link.
@@ -70,7 +70,7 @@ impl Pins {
             Err(error) => return Err(error),
         };
         let mut names = entries
-            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+            .map(|entry| Ok(interface_name(&entry?.file_name().to_string_lossy())))
             .collect::<io::Result<Vec<_>>>()?;
         names.sort();
         Ok(names)
@@ -173,6 +173,17 @@ impl Pins {
     }
 }
 
+/// The name of an interface's link. bpffs keeps names with a dot for itself, and
+/// VLAN devices have one; a colon is in no interface's name.
+fn link_name(interface: &str) -> String {
+    interface.replace('.', ":")
+}
+
+/// The interface whose link has this name.
+fn interface_name(link: &str) -> String {
+    link.replace(':', ".")
+}
+
 /// Removes a directory with all that is in it, if it is there.
 fn remove_all(path: &Path) -> Result<(), KernelError> {
     match std::fs::remove_dir_all(path) {
@@ -189,4 +200,16 @@ fn rename(from: &Path, to: &Path) -> Result<(), KernelError> {
         path: from.to_owned(),
         source,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn link_of_a_vlan_device_has_a_name_that_bpffs_takes() {
+        let name = link_name("lan0.100");
+        assert!(!name.contains('.'));
+        assert_eq!(interface_name(&name), "lan0.100");
+    }
 }
