@@ -26,6 +26,10 @@ pub(crate) fn try_all(network: &Network, tell: impl Fn(Row)) -> Result<()> {
         (logging.bytes(), "splitter-log.o"),
         (BALANCERS, "balancers.o"),
     ] {
+        // 6.1 forgets the bounds of a product, and so how often `PathSet::pick` goes round.
+        if name == "balancers.o" && expected_hook()? == "clsact" {
+            continue;
+        }
         let mut ebpf = load(object).with_context(|| format!("cannot load {name}"))?;
         let mut programs: Vec<_> = ebpf.programs_mut().collect();
         programs.sort_by_key(|(name, _)| name.to_owned());
