@@ -80,6 +80,7 @@ impl Paths for Question {
             far_backlog_ns: view.far_backlog_ns,
             service: view.service,
             weight: view.weight as u32,
+            ..PathView::default()
         }
     }
 }
