@@ -198,6 +198,9 @@ impl Lookup {
         self.family = AF_INET;
         self.flow = u32::from_ne_bytes([header[1], 0, 0, 0]);
         self.source[0] = word(frame, IP + 12)?;
+        if is_martian_v4(self.source[0]) {
+            return Err(Fallback::NoRoute);
+        }
         self.destination[0] = word(frame, IP + 16)?;
         self.ask_length(frame, 0, u16::from_be_bytes([header[2], header[3]]))?;
         self.ask_transport(frame, header[9], IP + V4_BYTES)
@@ -222,6 +225,9 @@ impl Lookup {
         };
         self.source = [word(0), word(4), word(8), word(12)];
         self.destination = [word(16), word(20), word(24), word(28)];
+        if is_martian_v6(self.source) {
+            return Err(Fallback::NoRoute);
+        }
         let bytes = u16::from_be_bytes([header[4], header[5]]);
         self.ask_length(frame, V6_BYTES, bytes)?;
         self.ask_transport(frame, header[6], IP + V6_BYTES)
@@ -243,18 +249,25 @@ impl Lookup {
                 }
             }
             protocol::UDP => {}
-            // What tells their flows apart, routes do not look at.
-            protocol::ESP | protocol::GRE => return Ok(()),
+            // What tells its flows apart, routes do not look at.
+            protocol::GRE => return Ok(()),
+            // Multipath routes hash its SPI as they do ports.
+            protocol::ESP => return self.ask_ports(frame, offset),
             protocol::FRAGMENT => return Err(Fallback::Fragment),
             _ => return Err(Fallback::Options),
         }
-        let ports = frame.read::<4>(offset).ok_or(Fallback::Scattered)?;
         let checksum_at = offset + if protocol == protocol::TCP { 16 } else { 6 };
         let checksum = frame.read(checksum_at).ok_or(Fallback::Scattered)?;
         let carried = self.packet_bytes.wrapping_sub((offset - IP) as u16);
         if u16::from_ne_bytes(checksum) == self.pseudo_header_sum(carried) {
             return Err(Fallback::Checksum);
         }
+        self.ask_ports(frame, offset)
+    }
+
+    #[inline(always)]
+    fn ask_ports<B: Buffer + ?Sized>(&mut self, frame: &B, offset: usize) -> Result<(), Fallback> {
+        let ports = frame.read::<4>(offset).ok_or(Fallback::Scattered)?;
         self.source_port = u16::from_ne_bytes([ports[0], ports[1]]);
         self.destination_port = u16::from_ne_bytes([ports[2], ports[3]]);
         Ok(())
@@ -303,7 +316,9 @@ impl Lookup {
     /// less to go, and other link addresses. `None` when it cannot be written.
     #[inline(always)]
     pub fn forward<B: BufferMut + ?Sized>(&self, frame: &mut B) -> Option<()> {
-        if self.family == AF_INET {
+        // Not by the lookup's family: of IPv4 by way of an IPv6 next hop (RFC 8950) the
+        // kernel answers with that of the next hop.
+        if frame.read(IP - 2)? == ethertype::IPV4.to_be_bytes() {
             let [ttl, protocol] = frame.read(IP + 8)?;
             let checksum = u16::from_ne_bytes(frame.read(IP + 10)?);
             let old = u16::from_ne_bytes([ttl, protocol]);
@@ -323,6 +338,23 @@ impl Lookup {
         }
         Some(())
     }
+}
+
+/// Whether no router forwards what says to come from there, which the lookup does not
+/// look at: this network, loopback, multicast and above (RFC 1812 §5.3.7).
+#[inline(always)]
+const fn is_martian_v4(source: u32) -> bool {
+    let first = u32::from_be(source) >> 24;
+    first == 0 || first == 127 || first >= 224
+}
+
+/// The same: unspecified, loopback, link-local and multicast (RFC 4291 §2.5 and §2.7).
+#[inline(always)]
+const fn is_martian_v6([a, b, c, d]: [u32; 4]) -> bool {
+    let first = u32::from_be(a);
+    let is_link_local = first & 0xffc0_0000 == 0xfe80_0000;
+    let is_lowest = a | b | c == 0 && u32::from_be(d) <= 1;
+    is_link_local || is_lowest || first >> 24 == 0xff
 }
 
 #[inline(always)]

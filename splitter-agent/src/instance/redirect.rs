@@ -118,7 +118,12 @@ pub(crate) async fn hindrance(interface: &Interface, attach: AttachMode) -> Opti
         return None;
     }
     let is_veth = interface.kind.as_deref() == Some("veth");
-    match takes_redirected(interface).await {
+    let Ok(answer) = takes_redirected(interface).await else {
+        return Some(
+            "the kernel did not answer in time whether it takes redirected packets".to_owned(),
+        );
+    };
+    match answer {
         Some(true) => None,
         Some(false) if is_veth => Some(
             "its other end has neither an XDP program nor GRO on, without which a veth device \

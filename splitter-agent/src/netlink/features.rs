@@ -12,6 +12,7 @@ use rtnetlink::packet_core::{
 };
 use rtnetlink::packet_core::{Nla as _, parse_u64};
 use serde::Serialize;
+use tokio::time::error::Elapsed;
 
 use super::Interface;
 
@@ -47,9 +48,12 @@ pub async fn device_features(interface: &Interface) -> DeviceFeatures {
 
 /// Whether a device's driver takes packets that XDP redirects to it (`ndo_xdp_xmit`), in its present
 /// state; `None` where the kernel does not tell (before Linux 6.3).
-pub async fn takes_redirected(interface: &Interface) -> Option<bool> {
-    let features = tokio::time::timeout(TIMEOUT, xdp_features(interface.index)).await;
-    Some(features.ok()?? & XDP_NDO_XMIT != 0)
+///
+/// # Errors
+/// When it does not answer in time.
+pub async fn takes_redirected(interface: &Interface) -> Result<Option<bool>, Elapsed> {
+    let features = tokio::time::timeout(TIMEOUT, xdp_features(interface.index)).await?;
+    Ok(features.map(|features| features & XDP_NDO_XMIT != 0))
 }
 
 /// The names of the features that are on.

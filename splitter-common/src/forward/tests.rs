@@ -158,3 +158,46 @@ proptest! {
         prop_assert_eq!(&after[12..], &expected);
     }
 }
+
+#[test]
+fn ipv4_by_way_of_an_ipv6_next_hop_stays_ipv4() {
+    let mut frame = frame(false, 0x10, 64);
+    let mut lookup = ask(&frame).unwrap();
+    // So the kernel answers where the next hop has an IPv6 address.
+    lookup.family = AF_INET6;
+    lookup.next_hop = [1, 2, 3];
+    let before = frame.clone();
+    lookup.forward(frame.as_mut_slice()).unwrap();
+    assert_eq!(frame[22], 63);
+    assert_eq!(frame[14..22], before[14..22]);
+    let mut header = frame[14..34].to_vec();
+    header[10..12].fill(0);
+    assert_eq!(frame[24..26], checksum(&header).to_be_bytes());
+}
+
+#[test]
+fn what_no_router_forwards_goes_by_the_stack() {
+    for first in [0, 127, 224, 255] {
+        let mut frame = frame(false, 0x10, 64);
+        frame[26] = first;
+        assert_eq!(ask(&frame), Err(Fallback::NoRoute), "{first}");
+    }
+    let loopback = core::net::Ipv6Addr::LOCALHOST.octets();
+    for source in [[0; 16], loopback, [0xff; 16]] {
+        let mut frame = frame(true, 0x10, 64);
+        frame[22..38].copy_from_slice(&source);
+        assert_eq!(ask(&frame), Err(Fallback::NoRoute), "{source:?}");
+    }
+    let mut link_local = frame(true, 0x10, 64);
+    link_local[22..24].copy_from_slice(&[0xfe, 0x9f]);
+    assert_eq!(ask(&link_local), Err(Fallback::NoRoute));
+}
+
+#[test]
+fn esp_is_spread_by_its_spi_as_routes_do() {
+    let mut frame = frame(false, 0x10, 64);
+    frame[23] = protocol::ESP;
+    let lookup = ask(&frame).unwrap();
+    assert_eq!(lookup.source_port.to_ne_bytes(), [0x12, 0x34]);
+    assert_eq!(lookup.destination_port.to_ne_bytes(), [0x56, 0x78]);
+}
