@@ -64,9 +64,9 @@ fn attach_filter(
     };
     // Noted first, for whoever takes down what an agent that was killed here has left.
     if tc::has_clsact(index).map_err(failed)? {
-        remove_pin(&pins.made_clsact(interface))?;
+        remove_note(&pins.made_clsact(interface))?;
     } else {
-        pin(program, pins, &pins.made_clsact(interface))?;
+        write_note(&pins.made_clsact(interface))?;
         qdisc_add_clsact(interface)
             .map_err(|error| refused(interface, AttachedMode::Clsact, error.into()))?;
     }
@@ -117,17 +117,18 @@ pub(super) fn detach(pins: &Pins, interface: &str) -> Result<(), KernelError> {
         }
         Some(Pinned::Program(id)) => {
             remove_filters(interface, id).map_err(failed)?;
-            let made = pins.made_clsact(interface);
-            if made.exists() {
-                if let Ok(index) = if_nametoindex(interface) {
-                    tc::remove_unused_clsact(index)
-                        .or_else(unless_gone)
-                        .map_err(failed)?;
-                }
-                remove_pin(&made)?;
-            }
         }
         _ => {}
+    }
+    // Apart from the link: an agent may have been killed before it was pinned.
+    let made = pins.made_clsact(interface);
+    if made.exists() {
+        if let Ok(index) = if_nametoindex(interface) {
+            tc::remove_unused_clsact(index)
+                .or_else(unless_gone)
+                .map_err(failed)?;
+        }
+        remove_note(&made)?;
     }
     remove_pin(&path)
 }
@@ -239,6 +240,25 @@ fn pin(program: &mut SchedClassifier, pins: &Pins, path: &Path) -> Result<(), Ke
         source,
     })?;
     std::fs::rename(&new, path).map_err(failed)
+}
+
+/// Makes a note: a directory, which the file system of pins has, and which keeps nothing
+/// in memory.
+fn write_note(path: &Path) -> Result<(), KernelError> {
+    std::fs::create_dir_all(path).map_err(|source| KernelError::Pin {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn remove_note(path: &Path) -> Result<(), KernelError> {
+    match std::fs::remove_dir(path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(KernelError::Pin {
+            path: path.to_owned(),
+            source,
+        }),
+        _ => Ok(()),
+    }
 }
 
 fn remove_pin(path: &Path) -> Result<(), KernelError> {

@@ -49,7 +49,11 @@ impl Pins {
 
     /// What tells that the `clsact` queueing discipline of an interface was not there before.
     pub(super) fn made_clsact(&self, interface: &str) -> PathBuf {
-        self.root.join("clsact").join(interface)
+        self.made_by_us().join(link_name(interface))
+    }
+
+    fn made_by_us(&self) -> PathBuf {
+        self.root.join("clsact")
     }
 
     /// A map by the name that it has in the object.
@@ -64,16 +68,7 @@ impl Pins {
 
     /// The interfaces that have a pinned link.
     pub fn linked_interfaces(&self) -> io::Result<Vec<String>> {
-        let entries = match std::fs::read_dir(self.links()) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(error),
-        };
-        let mut names = entries
-            .map(|entry| Ok(interface_name(&entry?.file_name().to_string_lossy())))
-            .collect::<io::Result<Vec<_>>>()?;
-        names.sort();
-        Ok(names)
+        interfaces_in(&self.links())
     }
 
     /// Whether the instance has a program pinned.
@@ -155,10 +150,13 @@ impl Pins {
     /// # Errors
     /// When a pin cannot be removed. No pins at all is not an error.
     pub fn remove(&self) -> Result<(), KernelError> {
+        // Whatever else is there: an agent may have been killed before or after it.
+        let mut interfaces = interfaces_in(&self.made_by_us()).unwrap_or_default();
         if self.pinned() == Some(SteeringMode::Mark) {
-            for interface in self.linked_interfaces().unwrap_or_default() {
-                ingress::detach(self, &interface)?;
-            }
+            interfaces.extend(self.linked_interfaces().unwrap_or_default());
+        }
+        for interface in interfaces {
+            ingress::detach(self, &interface)?;
         }
         remove_all(&self.root)?;
         // Shared with other instances; it stays as long as one of them is up.
@@ -171,6 +169,20 @@ impl Pins {
     fn links(&self) -> PathBuf {
         self.root.join("links")
     }
+}
+
+/// The interfaces that entries of a directory are named after, if it is there.
+fn interfaces_in(directory: &Path) -> io::Result<Vec<String>> {
+    let entries = match std::fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut names = entries
+        .map(|entry| Ok(interface_name(&entry?.file_name().to_string_lossy())))
+        .collect::<io::Result<Vec<_>>>()?;
+    names.sort();
+    Ok(names)
 }
 
 /// The name of an interface's link. bpffs keeps names with a dot for itself, and
