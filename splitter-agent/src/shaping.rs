@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A filter of the root, a classic BPF program of some ten instructions, looks at the DSCP that
-//! the XDP program has written and names the class. Everything hangs from the root, so that it is
+//! the program has written and names the class. Everything hangs from the root, so that it is
 //! gone with it, and nothing has to be pinned.
 //!
 //! The short class is guaranteed nearly all of the tunnel, and the long one next to nothing: HTB

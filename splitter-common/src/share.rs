@@ -174,30 +174,19 @@ impl Sharing for SharedTunnels {
         };
         let (turns, paths) = self.turns_and_paths(config, now_ns);
         let flow = &mut PlacedFlow::default();
-        let placed = Placement::default().choose(turns, flow, &paths, &packet);
-        tunnel(placed)
+        let placed = tunnel(Placement::default().choose(turns, flow, &paths, &packet));
+        // Seen by those that are placed while it waits to go there.
+        self.active[placed as usize].note(Activity::ENTERS, now_ns);
+        placed
     }
 
     #[inline(always)]
     fn send(&mut self, config: &Config, entry: &mut FlowEntry, sent: &Sent) -> Ride {
-        let Sent {
-            packet,
-            is_first_of_window,
-            now_ns,
-            ..
-        } = *sent;
+        let Sent { packet, now_ns, .. } = *sent;
         let moved = self.place(config, entry, sent);
         if entry.is_placed() {
             let ride = self.send_placed(config, entry.tunnel(), packet, false, now_ns);
-            let active = &mut self.active[ride.tunnel as usize];
-            active.note(
-                Activity {
-                    enters: moved.is_some(),
-                    renews: is_first_of_window && packet.carries_data(),
-                    ends: packet.flags.closes() && !entry.is_finished(),
-                },
-                now_ns,
-            );
+            self.note_placed(ride.tunnel, entry, sent, moved);
             return Ride { moved, ..ride };
         }
         let tunnel = usable(config, entry.tunnel());
@@ -219,7 +208,7 @@ impl Sharing for SharedTunnels {
         now_ns: u64,
     ) -> Ride {
         let tunnel = usable(config, tunnel);
-        if is_first_of_window && packet.carries_data() {
+        if is_first_of_window {
             self.active[tunnel as usize].note(Activity::RENEWS, now_ns);
         }
         let rides = if packet.is_pure_ack() {
@@ -262,6 +251,29 @@ impl SharedTunnels {
         };
         entry.flags |= FlowEntry::PLACED;
         Some(how)
+    }
+
+    /// Notes what a packet of a placed flow says of its part in the tunnel.
+    #[inline(always)]
+    fn note_placed(
+        &mut self,
+        tunnel: Tunnel,
+        entry: &FlowEntry,
+        sent: &Sent,
+        moved: Option<FlowEvent>,
+    ) {
+        let now_ns = sent.now_ns;
+        if let Some(FlowEvent::StayedAtCap) = moved {
+            self.active[tunnel.other() as usize].note(Activity::ENDS, now_ns);
+            self.active[tunnel as usize].note(Activity::ENTERS, now_ns);
+        }
+        let is_counted = moved.is_some() || !sent.is_first_of_window;
+        let activity = Activity {
+            enters: false,
+            renews: !is_counted,
+            ends: is_counted && sent.packet.flags.closes() && !entry.is_finished(),
+        };
+        self.active[tunnel as usize].note(activity, now_ns);
     }
 
     /// Where the next long flow goes, as things are.
