@@ -93,6 +93,7 @@ fn paths() -> Snapshot {
         far_backlog_ns: path as u64 % 3 * 300,
         service: ServiceTime::from_bits_per_second(40_000_000_000),
         weight: 40_000,
+        ..PathView::default()
     });
     const { assert!(PATHS <= MAX_PATHS) };
     Snapshot::new(&views)

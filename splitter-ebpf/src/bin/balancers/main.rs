@@ -129,16 +129,19 @@ fn choose<B: Balancer>(
     Some(balancer.choose(shared, flow, asked, &asked.packet()))
 }
 
+/// A new flow of every balancer; not on the stack, of which TR leaves little. Its name
+/// is not mangled, as that would tell where the source lay.
+#[unsafe(no_mangle)]
+static NEW_FLOW: [u64; 16] = [0; 16];
+
 /// What is remembered of the packet's flow, which is a new one if nothing is.
 #[inline(always)]
 fn flow<F>(flows: &'static Flows<F>, asked: &Question) -> Option<&'static mut F> {
-    /// A new flow of every balancer; not on the stack, of which TR leaves little.
-    static NEW: [u64; 16] = [0; 16];
-    const { assert!(size_of::<F>() <= size_of_val(&NEW)) };
+    const { assert!(size_of::<F>() <= size_of_val(&NEW_FLOW)) };
     let hash = &asked.flow_hash;
     if flows.get_ptr(hash).is_none() {
         // SAFETY: as long, as checked, and all zeros are the default of each.
-        let new = unsafe { &*(&raw const NEW).cast::<F>() };
+        let new = unsafe { &*(&raw const NEW_FLOW).cast::<F>() };
         flows.insert(hash, new, 0).ok()?;
     }
     // SAFETY: the value stays mapped while the program runs, and is made of
