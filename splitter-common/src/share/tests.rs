@@ -302,3 +302,33 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn flows_that_wait_for_a_tunnel_are_seen_by_those_that_follow() {
+    let mut bench = Bench::new([100, 100]);
+    let config = bench.config;
+    let chosen = [0; 6].map(|_| bench.models.choose(&config, SECOND));
+    let of_long = chosen.iter().filter(|it| **it == Tunnel::Long);
+    assert_eq!(of_long.count(), 3, "{chosen:?}");
+    let active = bench.models.shared.active.map(|it| it.count(SECOND));
+    assert_eq!(active, [3, 3], "none has been placed yet");
+}
+
+#[test]
+fn end_of_a_flow_that_was_silent_takes_no_other_off() {
+    let mut bench = Bench::new([100, 40]);
+    let mut silent = FlowEntry::default();
+    for _ in 0..20 {
+        bench.send(&mut silent, 1_448, SECOND);
+    }
+    let mut active = FlowEntry::default();
+    for _ in 0..20 {
+        bench.send(&mut active, 1_448, 10 * SECOND);
+    }
+    let count = |bench: &Bench| bench.models.shared.active[0].count(10 * SECOND);
+    assert_eq!(count(&bench), 1);
+    let end = FlowPacket::new(66, 0, TcpFlags(0x11), &bench.config);
+    let models = &mut bench.models;
+    classify(&mut silent, end, &bench.config, models, 10 * SECOND);
+    assert!(count(&bench) >= 1, "the other one goes on");
+}
