@@ -17,13 +17,14 @@
 //! nothing in the long class overtake what waits in the short one. Else it
 //! waits for what [`crate::classify`](mod@crate::classify) asks of a change
 //! of tunnels, and stays where it is if that does not come within
-//! [`Config::cap_ns`]. So it never overtakes itself.
+//! [`Config::cap_ns`], or before it has sent as much again as made it long: while
+//! it waits it is in the way of short flows. So it never overtakes itself.
 
 use crate::balance::{
     ActiveFlows, Activity, Balancer as _, Packet, PathId, PathSet, PathView, Paths, PlacedFlow,
     Placement, Turns,
 };
-use crate::classify::FlowPacket;
+use crate::classify::{FlowPacket, exceeds_threshold};
 use crate::config::Config;
 use crate::counters::FlowEvent;
 use crate::drain::{ServiceTime, VirtualQueue};
@@ -244,7 +245,7 @@ impl SharedTunnels {
         } else if leaves_ns >= entry.drained_ns + config.guard_ns {
             entry.flags ^= FlowEntry::MOVED;
             FlowEvent::MovedDrained
-        } else if now_ns >= entry.long_since_ns + config.cap_ns {
+        } else if has_waited_enough(config, entry, now_ns) {
             FlowEvent::StayedAtCap
         } else {
             return None;
@@ -350,6 +351,15 @@ impl Paths for TwoPaths<'_> {
             ..PathView::default()
         }
     }
+}
+
+/// Whether a long flow has been in the short class long enough: in time, or in what
+/// the threshold counts. A flow that grows from round trip to round trip has paused
+/// by then, unless the path is so short that it never does.
+#[inline(always)]
+fn has_waited_enough(config: &Config, entry: &FlowEntry, now_ns: u64) -> bool {
+    now_ns >= entry.long_since_ns + config.cap_ns
+        || exceeds_threshold(entry.packets / 2, entry.bytes / 2, config)
 }
 
 #[inline(always)]

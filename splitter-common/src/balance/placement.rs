@@ -33,9 +33,11 @@ impl Default for Placement {
     }
 }
 
-/// What one flow has of a path of weight 1, inverted: times the most flows there
-/// can be it does not overflow.
-const CROWDING: u64 = 1 << 31;
+/// What one flow takes of a path of weight 1: so much that some digits are left
+/// where the weight is the greatest there is.
+const CROWDING: u64 = 1 << 43;
+/// More flows than this do not count: times [`CROWDING`] they do not overflow.
+const MOST_FLOWS: u64 = 1 << 20;
 
 /// Whose turn it is among equal paths, for one set of paths: 8 bytes.
 #[repr(C)]
@@ -92,7 +94,8 @@ impl Placement {
                 // For when nothing else is left.
                 u64::MAX - 1
             } else {
-                CROWDING / view.weight as u64 * (view.flows as u64 + 1)
+                let flows = (view.flows as u64 + 1).min(MOST_FLOWS);
+                flows * CROWDING / view.weight as u64
             }
         };
         let least = candidates.least_of(crowding);
@@ -160,8 +163,23 @@ mod tests {
                 index
             })
             .collect();
-        // With two flows a third has 33 of the 100, or all of the 40.
-        assert_eq!(placed, [0, 0, 1, 0, 0, 0, 1]);
+        // With two flows a third has 33 of the 100, or all of the 40; the sixth has 20 on either,
+        // so that the turn decides.
+        assert_eq!(placed, [0, 0, 1, 0, 0, 1, 0]);
+    }
+
+    #[test]
+    fn fast_tunnels_are_told_apart() {
+        // Some 400 Gbit/s and 30 % less, in numbers as large as weights get.
+        let mut paths = snapshot(&[u32::MAX, u32::MAX / 10 * 7]);
+        let placed: Vec<_> = (0..17)
+            .map(|_| {
+                let index = place(&mut Turns::default(), &paths);
+                paths.view_mut(PathId::new(index).expect("below 16")).flows += 1;
+                index
+            })
+            .collect();
+        assert_eq!(placed.iter().sum::<usize>(), 7);
     }
 
     proptest! {

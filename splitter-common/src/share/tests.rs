@@ -332,3 +332,17 @@ fn end_of_a_flow_that_was_silent_takes_no_other_off() {
     classify(&mut silent, end, &bench.config, models, 10 * SECOND);
     assert!(count(&bench) >= 1, "the other one goes on");
 }
+
+#[test]
+fn flow_that_waits_is_in_the_short_class_for_no_more_than_made_it_long() {
+    let mut bench = Bench::new([100, 100]);
+    bench.config.cap_ns = SECOND;
+    bench.send(&mut FlowEntry::default(), 100, SECOND);
+    let mut entry = FlowEntry::default();
+    let rides: Vec<_> = (0..30)
+        .map(|number| bench.send(&mut entry, 1_448, SECOND + number * 120 * MICROSECOND))
+        .map(|verdict| verdict.rides)
+        .collect();
+    let in_short = rides.iter().filter(|it| **it == Class::Short).count();
+    assert_eq!(in_short as u64, 2 * bench.config.threshold + 1, "{rides:?}");
+}
