@@ -13,6 +13,8 @@ use rand_distr::{Distribution, Exp};
 
 /// TCP payload of a full packet in bytes: 1500 less IPv4 and TCP headers with timestamps.
 pub const PACKET_PAYLOAD_BYTES: u32 = 1448;
+/// What a full packet takes of a tunnel's rate, with IPv4, TCP and Ethernet headers.
+pub const PACKET_BYTES: u32 = 1514;
 
 /// Traffic to put on a testbed.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,7 +45,7 @@ pub struct ShortFlows {
 pub struct Background {
     /// Size of each.
     pub bytes: u32,
-    /// Mean load that they offer in each direction.
+    /// Mean load that they offer in each direction, payload only.
     pub mbit_per_second: f64,
 }
 
@@ -105,11 +107,16 @@ impl ShortFlows {
 }
 
 impl Background {
-    /// Transfers of 1.5 MB that fill `load` (0 to 1) of the sum of the tunnels' rates.
+    /// Transfers of 1.5 MB whose packets fill `load` (0 to 1) of the sum of the tunnels' rates.
+    ///
+    /// Headers count, for a tunnel's rate is that of whole packets. Acknowledgements and what is
+    /// sent again come on top, as do short flows.
     pub fn elastic(load: f64, rates_mbit: [u32; 2]) -> Self {
+        let rate_mbit: f64 = rates_mbit.iter().copied().map(f64::from).sum();
+        let payload = f64::from(PACKET_PAYLOAD_BYTES) / f64::from(PACKET_BYTES);
         Self {
             bytes: 1_500_000,
-            mbit_per_second: load * rates_mbit.iter().copied().map(f64::from).sum::<f64>(),
+            mbit_per_second: load * rate_mbit * payload,
         }
     }
 
@@ -304,10 +311,8 @@ mod tests {
                 .map(|flow| u64::from(flow.bytes))
                 .sum();
             let mbit_per_second = bytes as f64 * 8.0 / 1e6 / 200.0;
-            assert!(
-                (mbit_per_second / 80.0 - 1.0).abs() < 0.1,
-                "{mbit_per_second}"
-            );
+            let with_headers = mbit_per_second * 1514.0 / 1448.0;
+            assert!((with_headers / 80.0 - 1.0).abs() < 0.1, "{with_headers}");
         }
     }
 
