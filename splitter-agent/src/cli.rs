@@ -257,7 +257,7 @@ pub(crate) struct DemoArgs {
     /// left out, or nowhere with --json.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) html: Option<PathBuf>,
-    /// Background load, in percent of both tunnels.
+    /// Background load, in percent of both tunnels, its packets' headers included.
     #[arg(
         long,
         value_name = "PERCENT",

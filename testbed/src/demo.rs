@@ -70,7 +70,8 @@ pub struct Options {
     /// How long traffic runs, in all modes together; building and clearing up come on top, some
     /// two seconds a slice. Default 70 s.
     pub total: Duration,
-    /// The background's load in percent of both tunnels' rates, in each direction. Default 40.
+    /// The background's load in percent of both tunnels' rates, in each direction, its packets'
+    /// headers included. Default 40.
     pub load_percent: f64,
     /// Rate of each tunnel in Mbit/s. Default 100 and 100.
     pub rates_mbit: [u32; 2],

@@ -20,6 +20,10 @@ use crate::namespace::{Namespace, NamespaceError};
 
 /// What the FIFO in front of each tunnel holds: 20 ms at 100 Mbit/s.
 pub const TUNNEL_QUEUE_BYTES: u32 = 250_000;
+/// The least burst that a token bucket can forward full packets with.
+const TWO_PACKETS_BYTES: u32 = 3_100;
+/// What a link of 1 Mbit/s carries in 1 ms.
+const BYTES_A_MS_PER_MBIT: u32 = 125;
 
 /// The border's device towards its client or server.
 pub const LAN: &str = "lan0";
@@ -237,6 +241,18 @@ impl End<'_> {
     fn cable(&self) -> &str {
         self.wire.as_deref().unwrap_or(self.device)
     }
+
+    /// What may leave at once.
+    ///
+    /// As little as the shaper can do, two packets, where a border's own queue is meant. A queue
+    /// behind it stands for a link that always has its rate, which the shaper loses whenever its
+    /// timer is later than the burst takes; a queue that has formed then never drains. Hence 1 ms.
+    fn burst_bytes(&self, rate_mbit: u32) -> u32 {
+        match self.wire {
+            None => TWO_PACKETS_BYTES,
+            Some(_) => (rate_mbit * BYTES_A_MS_PER_MBIT).max(TWO_PACKETS_BYTES),
+        }
+    }
 }
 
 impl<'a> Link<'a> {
@@ -314,10 +330,9 @@ impl<'a> Link<'a> {
             end.namespace.run_with_input("ip -batch -", &batch)?;
             end.namespace.keep_flows_in_order(cable)?;
             if let Some(rate) = end.rate_mbit {
-                // The queue holds 20 ms at 100 Mbit/s; the burst is two packets, as small as the
-                // shaper can do.
+                let burst = end.burst_bytes(rate);
                 end.namespace.run(&format!(
-                    "tc qdisc add dev {cable} root tbf rate {rate}mbit burst 3100 limit {TUNNEL_QUEUE_BYTES}"
+                    "tc qdisc add dev {cable} root tbf rate {rate}mbit burst {burst} limit {TUNNEL_QUEUE_BYTES}"
                 ))?;
             }
         }

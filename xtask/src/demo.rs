@@ -25,7 +25,7 @@ pub(crate) fn task(project: &Project, arguments: &Arguments) -> Result<ExitCode>
 /// Arguments of `fct`.
 #[derive(clap::Args)]
 pub(crate) struct FctArguments {
-    /// Background load, in percent of both tunnels.
+    /// Background load, in percent of both tunnels, its packets' headers included.
     #[arg(long, value_name = "PERCENT", default_value_t = 40)]
     load: u8,
     /// How many rounds, each with a seed of its own; the modes take turns in each.
