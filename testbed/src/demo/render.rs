@@ -157,14 +157,14 @@ fn of_policies(sharing: &Sharing) -> [String; 2] {
         long_by_dedicated,
     } = *sharing;
     let dedicated = format!(
-        "A tunnel for each class (policy dedicated): short flows take {} of what they take with \
+        "A tunnel for each class (policy dedicated): short flows take {} as long as with \
          per-flow ECMP, long ones {}. It needs no shaping, and starves long flows of the other \
          tunnel.",
         times(short_by_ecmp_flow / short_by_dedicated),
         times(long_by_ecmp_flow / long_by_dedicated),
     );
     let share = format!(
-        "Both classes in both tunnels (policy share): short flows take {} of what they take with \
+        "Both classes in both tunnels (policy share): short flows take {} as long as with \
          per-flow ECMP, long ones {}. It shapes the tunnels, so their rates must be known and kept.",
         times(short_by_ecmp_flow),
         times(long_by_ecmp_flow),
@@ -176,7 +176,7 @@ fn times(ratio: f64) -> String {
     if ratio.is_finite() {
         format!("{ratio:.2} times")
     } else {
-        "an unknown share".to_owned()
+        "an unknown number of times".to_owned()
     }
 }
 
