@@ -50,21 +50,21 @@ const fn blend(mask: u64, a: u64, b: u64) -> u64 {
     b ^ ((a ^ b) & mask)
 }
 
-/// The same number, of which the compiler no longer knows that it is one of two:
-/// it would make a branch of it.
+/// The same number, of which the compiler no longer knows what it can be: it would
+/// make a branch of one of two, and leave out a bound that only the verifier needs.
 #[inline(always)]
-fn opaque(mask: u64) -> u64 {
+pub(super) fn opaque(number: u64) -> u64 {
     #[cfg(target_arch = "bpf")]
-    let mask = {
-        let mut mask = mask;
+    let number = {
+        let mut number = number;
         // SAFETY: moves a register to itself.
         #[allow(unsafe_code, reason = "`black_box` would take the stack for it")]
         unsafe {
-            core::arch::asm!("{0} = {0}", inout(reg) mask, options(pure, nomem, nostack));
+            core::arch::asm!("{0} = {0}", inout(reg) number, options(pure, nomem, nostack));
         }
-        mask
+        number
     };
-    mask
+    number
 }
 
 #[cfg(test)]

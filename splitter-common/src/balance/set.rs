@@ -1,6 +1,7 @@
 //! Numbers of paths, and sets of them.
 
 use super::Paths;
+use super::arithmetic::opaque;
 use super::random::below;
 
 /// How many paths a balancer can choose among.
@@ -213,17 +214,22 @@ impl PathSet {
     /// One of its paths, each for an equal share of all values of `random`;
     /// path 0 if there is none.
     #[inline(always)]
-    pub const fn pick(self, random: u64) -> PathId {
-        let mut left = self.0;
-        let mut skip = below(random, left.count_ones() as u64);
-        // Counted by a constant, for the verifier.
-        let mut round = 0;
-        while round < MAX_PATHS && skip > 0 {
-            left &= left.wrapping_sub(1);
-            skip -= 1;
-            round += 1;
+    pub fn pick(self, random: u64) -> PathId {
+        let mut skip = below(random, self.0.count_ones() as u64) as u32;
+        let (mut rest, mut index) = (self.0, 0);
+        // Halves what is searched, without a loop whose end depends on data: for the verifier.
+        let mut half = MAX_PATHS as u32 / 2;
+        while half > 0 {
+            let in_lower = (rest & ((1 << half) - 1)).count_ones();
+            if skip >= in_lower {
+                skip -= in_lower;
+                rest >>= half;
+                index += half;
+            }
+            half /= 2;
         }
-        Self(left).lowest()
+        let is_any = (self.0 != 0) as u32;
+        PathId(opaque((index * is_any).into()) as u8 & INDEX_MASK)
     }
 
     /// One of its paths, each for a share of all values of `random` by its
