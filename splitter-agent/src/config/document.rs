@@ -3,11 +3,12 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::leaf::{Read, described};
 use super::mistake::Mistake;
 use super::values::InvalidValue;
 
@@ -31,9 +32,6 @@ pub(super) struct Section<'d, 't> {
 
 /// A value where it stands.
 pub(super) type Value<'t> = Spanned<DeValue<'t>>;
-
-/// What a reader makes of a value.
-pub(super) type Read<T> = Result<T, InvalidValue>;
 
 impl<'t> Document<'t> {
     /// Parses the text; what is not TOML is among the mistakes at [`finish`](Self::finish).
@@ -304,71 +302,6 @@ impl<'d, 't> Section<'d, 't> {
         self.document
             .note(value.span(), join(self.name, key), Some(source), wrong);
     }
-}
-
-/// Reads a string.
-pub(super) fn string(value: &DeValue<'_>) -> Read<String> {
-    match value.as_str() {
-        Some(text) => Ok(text.to_owned()),
-        None => Err(InvalidValue::new(
-            format!("this is {}, not a string", described(value)),
-            "write it in quotes",
-        )),
-    }
-}
-
-/// Reads `true` or `false`.
-pub(super) fn boolean(value: &DeValue<'_>) -> Read<bool> {
-    value.as_bool().ok_or_else(|| {
-        InvalidValue::new(
-            format!("this is {}, not a yes or no", described(value)),
-            "write true or false, without quotes",
-        )
-    })
-}
-
-/// Reads one of a few words.
-pub(super) fn word<T: Copy>(words: &[(&str, T)], value: &DeValue<'_>) -> Read<T> {
-    let text = string(value)?;
-    match words.iter().find(|(word, _)| *word == text) {
-        Some((_, meaning)) => Ok(*meaning),
-        None => {
-            let all: Vec<_> = words
-                .iter()
-                .map(|(word, _)| format!("\"{word}\""))
-                .collect();
-            let remedy = format!("give one of {}", all.join(", "));
-            Err(InvalidValue::new("this word is not known here", remedy))
-        }
-    }
-}
-
-/// Reads a whole number in a range; `unit` and the default are told when it is not.
-pub(super) fn integer(value: &DeValue<'_>, range: RangeInclusive<u32>, hint: &str) -> Read<u32> {
-    let remedy = format!(
-        "give a whole number from {} to {} {hint}",
-        range.start(),
-        range.end()
-    );
-    let Some(number) = value.as_integer() else {
-        let problem = format!("this is {}, not a whole number", described(value));
-        return Err(InvalidValue::new(problem, remedy));
-    };
-    i64::from_str_radix(number.as_str(), number.radix())
-        .ok()
-        .and_then(|number| u32::try_from(number).ok())
-        .filter(|number| range.contains(number))
-        .ok_or_else(|| InvalidValue::new("this is out of range", remedy))
-}
-
-fn described(value: &DeValue<'_>) -> String {
-    let name = value.type_str();
-    let article = if name.starts_with(['a', 'i']) {
-        "an"
-    } else {
-        "a"
-    };
-    format!("{article} {name}")
 }
 
 fn join(section: &str, key: &str) -> String {

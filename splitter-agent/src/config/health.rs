@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde::Serialize;
 use splitter_common::flow::Tunnel as Home;
 
-use super::document::{Document, Section, boolean, integer};
-use super::leaf::{absolute_path, address};
+use super::document::{Document, Section};
+use super::leaf::{absolute_path, address, boolean, integer};
 use super::tunnels::places;
 use super::{Config, Family, InvalidValue, Tunnel};
 

@@ -1,13 +1,71 @@
-//! Readers of single values that are more than a string, a word or a number.
+//! Readers of single values.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use ipnet::IpNet;
 use toml::de::DeValue;
 
-use super::document::{Read, string};
 use super::values::{InterfaceName, InvalidValue};
+
+/// What a reader makes of a value.
+pub(super) type Read<T> = Result<T, InvalidValue>;
+
+/// Reads a string.
+pub(super) fn string(value: &DeValue<'_>) -> Read<String> {
+    match value.as_str() {
+        Some(text) => Ok(text.to_owned()),
+        None => Err(InvalidValue::new(
+            format!("this is {}, not a string", described(value)),
+            "write it in quotes",
+        )),
+    }
+}
+
+/// Reads `true` or `false`.
+pub(super) fn boolean(value: &DeValue<'_>) -> Read<bool> {
+    value.as_bool().ok_or_else(|| {
+        InvalidValue::new(
+            format!("this is {}, not a yes or no", described(value)),
+            "write true or false, without quotes",
+        )
+    })
+}
+
+/// Reads one of a few words.
+pub(super) fn word<T: Copy>(words: &[(&str, T)], value: &DeValue<'_>) -> Read<T> {
+    let text = string(value)?;
+    match words.iter().find(|(word, _)| *word == text) {
+        Some((_, meaning)) => Ok(*meaning),
+        None => {
+            let all: Vec<_> = words
+                .iter()
+                .map(|(word, _)| format!("\"{word}\""))
+                .collect();
+            let remedy = format!("give one of {}", all.join(", "));
+            Err(InvalidValue::new("this word is not known here", remedy))
+        }
+    }
+}
+
+/// Reads a whole number in a range; `unit` and the default are told when it is not.
+pub(super) fn integer(value: &DeValue<'_>, range: RangeInclusive<u32>, hint: &str) -> Read<u32> {
+    let remedy = format!(
+        "give a whole number from {} to {} {hint}",
+        range.start(),
+        range.end()
+    );
+    let Some(number) = value.as_integer() else {
+        let problem = format!("this is {}, not a whole number", described(value));
+        return Err(InvalidValue::new(problem, remedy));
+    };
+    i64::from_str_radix(number.as_str(), number.radix())
+        .ok()
+        .and_then(|number| u32::try_from(number).ok())
+        .filter(|number| range.contains(number))
+        .ok_or_else(|| InvalidValue::new("this is out of range", remedy))
+}
 
 pub(super) fn absolute_path(value: &DeValue<'_>) -> Read<PathBuf> {
     let path = PathBuf::from(string(value)?);
@@ -66,4 +124,15 @@ pub(super) fn socket_address(value: &DeValue<'_>) -> Read<SocketAddr> {
             "give one such as \"127.0.0.1:9461\" or \"[::1]:9461\"",
         )
     })
+}
+
+/// What a value is, with its article, for messages.
+pub(super) fn described(value: &DeValue<'_>) -> String {
+    let name = value.type_str();
+    let article = if name.starts_with(['a', 'i']) {
+        "an"
+    } else {
+        "a"
+    };
+    format!("{article} {name}")
 }

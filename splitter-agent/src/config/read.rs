@@ -6,9 +6,11 @@ use std::time::Duration;
 use splitter_common::config::Config as Policy;
 use splitter_common::flow::Tunnel;
 
-use super::document::{Document, Section, boolean, integer, string, word};
+use super::document::{Document, Section};
 use super::health::{health, peers_have_a_key};
-use super::leaf::{absolute_path, interface, prefix, socket_address};
+use super::leaf::{
+    absolute_path, boolean, integer, interface, prefix, socket_address, string, word,
+};
 use super::tunnels::{devices_differ, families_agree, tunnels};
 use super::{
     Advise, AttachMode, Config, Demotion, Flows, InterfaceName, InvalidValue, Metrics, Mistake,

@@ -7,9 +7,9 @@ use std::num::{NonZeroU8, NonZeroU32};
 use serde::Serialize;
 use splitter_common::flow::Tunnel as Home;
 
-use super::document::{Document, Section, integer};
+use super::document::{Document, Section};
 use super::health::peer;
-use super::leaf::{address, interface, next_hop};
+use super::leaf::{address, integer, interface, next_hop};
 use super::{Config, Family, Gateways, InterfaceName, InvalidValue, TableId};
 
 /// How many tunnels a class has at most.

@@ -1,6 +1,7 @@
 //! The marks, and whether rules and queues can tell them apart.
 
-use super::super::document::{Section, integer, word};
+use super::super::document::Section;
+use super::super::leaf::{integer, word};
 use super::super::{Dscp, DscpMatch, InvalidValue, Marks, TunnelPolicy};
 
 /// Reads the section; `policy` says which of the marks are used.

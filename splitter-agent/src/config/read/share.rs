@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use splitter_common::flow::Tunnel as Home;
 
-use super::super::document::{Document, Section, integer};
+use super::super::document::{Document, Section};
+use super::super::leaf::integer;
 use super::super::tunnels::all_places;
 use super::super::{CloudburstQueue, Config, Dscp, Share};
 

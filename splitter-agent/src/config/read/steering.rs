@@ -2,7 +2,8 @@
 
 use splitter_common::steer::MarkBits;
 
-use super::super::document::{Document, Section, integer, word};
+use super::super::document::{Document, Section};
+use super::super::leaf::{integer, word};
 use super::super::{AttachMode, Config, InvalidValue, Steering, SteeringMode};
 
 /// Six bits that neither Kubernetes, nor Tailscale, nor OpenWrt's multi-WAN scripts use.
