@@ -25,6 +25,7 @@ mod read;
 mod tests;
 mod tunnels;
 mod values;
+mod words;
 
 pub use file::ConfigFile;
 pub use health::Health;
@@ -34,8 +35,10 @@ pub use mistake::{ConfigError, Mistake};
 pub use overrides::{Overrides, SetError};
 pub use tunnels::{MAX_TUNNELS, Tunnel, Tunnels};
 pub use values::{
-    AttachMode, Dscp, DscpMatch, Family, InstanceName, InterfaceName, InvalidValue, PacketLog,
-    Protocol, RulePriority, SteeringMode, TableId, Threshold, ThresholdUnit, TunnelPolicy,
+    Dscp, Family, InstanceName, InterfaceName, InvalidValue, RulePriority, TableId, Threshold,
+};
+pub use words::{
+    AttachMode, DscpMatch, PacketLog, Protocol, SteeringMode, ThresholdUnit, TunnelPolicy,
 };
 
 /// Where the configuration is looked for when no `--config` is given.
