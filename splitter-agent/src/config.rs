@@ -12,6 +12,7 @@ use ipnet::IpNet;
 use serde::{Serialize, Serializer};
 use splitter_common::steer::MarkBits;
 
+mod difference;
 mod document;
 mod file;
 mod health;
@@ -27,9 +28,10 @@ mod tunnels;
 mod values;
 mod words;
 
+pub use difference::{KeyChange, difference, frozen};
 pub use file::ConfigFile;
 pub use health::Health;
-pub use keys::{Changeable, KEYS, Key, KeyChange, difference, frozen};
+pub use keys::{Changeable, KEYS, Key};
 pub use location::Location;
 pub use mistake::{ConfigError, Mistake};
 pub use overrides::{Overrides, SetError};

@@ -1,12 +1,10 @@
-//! Every key with its value: what differs between two configurations, and what may change while
-//! an agent runs.
+//! Every key with its value, and whether that may change while an agent runs.
 
-use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use self::Changeable::{Reload, Restart, Set};
 use super::{Config, Gateways, Tunnel, Tunnels};
 
 /// When the value of a key may change.
@@ -76,62 +74,9 @@ fn unknown(name: &str) -> String {
 pub(super) fn settable() -> String {
     let names = KEYS
         .iter()
-        .filter(|key| key.changeable == Changeable::Set)
+        .filter(|key| key.changeable == Set)
         .map(|key| key.name);
     names.collect::<Vec<_>>().join(", ")
-}
-
-/// A key whose value differs between two configurations.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct KeyChange {
-    /// The key, with its section.
-    pub key: String,
-    /// What it was; null for nothing.
-    pub from: Value,
-    /// What it becomes.
-    pub to: Value,
-}
-
-impl fmt::Display for KeyChange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = |value: &Value| match value {
-            Value::Null => "not set".to_owned(),
-            value => value.to_string(),
-        };
-        write!(
-            f,
-            "{}: {} -> {}",
-            self.key,
-            word(&self.from),
-            word(&self.to)
-        )
-    }
-}
-
-/// What differs, in the order of the documented example.
-#[must_use]
-pub fn difference(old: &Config, new: &Config) -> Vec<KeyChange> {
-    let changes = KEYS.iter().map(|key| KeyChange {
-        key: key.name.to_owned(),
-        from: key.value(old),
-        to: key.value(new),
-    });
-    changes.filter(|change| change.from != change.to).collect()
-}
-
-/// The changes that a running agent cannot make, each with what to do instead.
-#[must_use]
-pub fn frozen(changes: &[KeyChange]) -> Vec<String> {
-    let words = changes.iter().filter_map(|change| {
-        let key = KEYS.iter().find(|key| key.name == change.key)?;
-        match key.changeable {
-            Changeable::Restart(remedy) => Some(format!(
-                "{change}: this cannot change at run time; {remedy}"
-            )),
-            Changeable::Set | Changeable::Reload => None,
-        }
-    });
-    words.collect()
 }
 
 const MOVES: &str =
@@ -143,146 +88,118 @@ const ENDPOINT: &str = "end the agent and start it again";
 
 /// Each key once, in the order of the documented example.
 pub const KEYS: &[Key] = &[
-    key("name", Changeable::Restart(MOVES), |it| json!(it.name)),
-    key("runtime_dir", Changeable::Restart(MOVES), |it| {
-        json!(it.runtime_dir)
-    }),
-    key("bpffs", Changeable::Restart(MOVES), |it| json!(it.bpffs)),
-    key("lan", Changeable::Reload, |it| json!(it.lan)),
-    key("policy", Changeable::Reload, |it| json!(it.policy)),
-    key("shadow", Changeable::Set, |it| json!(it.shadow)),
-    key("short.device", Changeable::Reload, |it| {
+    key("name", Restart(MOVES), |it| json!(it.name)),
+    key("runtime_dir", Restart(MOVES), |it| json!(it.runtime_dir)),
+    key("bpffs", Restart(MOVES), |it| json!(it.bpffs)),
+    key("lan", Reload, |it| json!(it.lan)),
+    key("policy", Reload, |it| json!(it.policy)),
+    key("shadow", Set, |it| json!(it.shadow)),
+    key("short.device", Reload, |it| {
         of_only(&it.short, |tunnel| json!(tunnel.device))
     }),
-    key("short.gateway", Changeable::Reload, |it| {
+    key("short.gateway", Reload, |it| {
         of_only(&it.short, |tunnel| gateways(tunnel.gateway))
     }),
-    key("short.table", Changeable::Reload, |it| {
-        json!(it.short.table)
-    }),
-    key("short.rate_mbit", Changeable::Set, |it| {
+    key("short.table", Reload, |it| json!(it.short.table)),
+    key("short.rate_mbit", Set, |it| {
         of_only(&it.short, |tunnel| json!(tunnel.rate_mbit))
     }),
-    key("short.peer", Changeable::Reload, |it| {
+    key("short.peer", Reload, |it| {
         of_only(&it.short, |tunnel| json!(tunnel.peer))
     }),
-    key("short.tunnels", Changeable::Reload, |it| several(&it.short)),
-    key("long.device", Changeable::Reload, |it| {
+    key("short.tunnels", Reload, |it| several(&it.short)),
+    key("long.device", Reload, |it| {
         of_only(&it.long, |tunnel| json!(tunnel.device))
     }),
-    key("long.gateway", Changeable::Reload, |it| {
+    key("long.gateway", Reload, |it| {
         of_only(&it.long, |tunnel| gateways(tunnel.gateway))
     }),
-    key("long.table", Changeable::Reload, |it| json!(it.long.table)),
-    key("long.rate_mbit", Changeable::Set, |it| {
+    key("long.table", Reload, |it| json!(it.long.table)),
+    key("long.rate_mbit", Set, |it| {
         of_only(&it.long, |tunnel| json!(tunnel.rate_mbit))
     }),
-    key("long.peer", Changeable::Reload, |it| {
+    key("long.peer", Reload, |it| {
         of_only(&it.long, |tunnel| json!(tunnel.peer))
     }),
-    key("long.tunnels", Changeable::Reload, |it| several(&it.long)),
-    key("flows.threshold", Changeable::Set, |it| {
-        json!(it.flows.threshold)
-    }),
-    key("flows.unit", Changeable::Set, |it| json!(it.flows.unit)),
-    key("flows.protocols", Changeable::Set, |it| {
-        json!(it.flows.protocols)
-    }),
-    key("flows.idle_timeout_s", Changeable::Set, |it| {
+    key("long.tunnels", Reload, |it| several(&it.long)),
+    key("flows.threshold", Set, |it| json!(it.flows.threshold)),
+    key("flows.unit", Set, |it| json!(it.flows.unit)),
+    key("flows.protocols", Set, |it| json!(it.flows.protocols)),
+    key("flows.idle_timeout_s", Set, |it| {
         json!(it.flows.idle_timeout.as_secs())
     }),
-    key("flows.sweep_s", Changeable::Set, |it| {
-        json!(it.flows.sweep.as_secs())
-    }),
-    key("flows.table_size", Changeable::Restart(TABLE), |it| {
+    key("flows.sweep_s", Set, |it| json!(it.flows.sweep.as_secs())),
+    key("flows.table_size", Restart(TABLE), |it| {
         json!(it.flows.table_size)
     }),
-    key("demotion.guard_us", Changeable::Set, |it| {
-        micros(it.demotion.guard)
-    }),
-    key("demotion.cap_ms", Changeable::Set, |it| {
-        millis(it.demotion.cap)
-    }),
-    key("demotion.long_queue_ms", Changeable::Set, |it| {
+    key("demotion.guard_us", Set, |it| micros(it.demotion.guard)),
+    key("demotion.cap_ms", Set, |it| millis(it.demotion.cap)),
+    key("demotion.long_queue_ms", Set, |it| {
         millis(it.demotion.long_queue)
     }),
-    key("share.shape_percent", Changeable::Reload, |it| {
+    key("share.shape_percent", Reload, |it| {
         json!(it.share.shape_percent)
     }),
-    key("share.queue_ms", Changeable::Reload, |it| {
-        millis(it.share.queue)
-    }),
-    key("share.cloudburst_dscp", Changeable::Reload, |it| {
+    key("share.queue_ms", Reload, |it| millis(it.share.queue)),
+    key("share.cloudburst_dscp", Reload, |it| {
         json!(it.share.cloudburst.map(|queue| queue.dscp))
     }),
-    key("share.cloudburst_packets", Changeable::Reload, |it| {
+    key("share.cloudburst_packets", Reload, |it| {
         json!(it.share.cloudburst.map(|queue| queue.packets))
     }),
-    key("share.cloudburst_percent", Changeable::Reload, |it| {
+    key("share.cloudburst_percent", Reload, |it| {
         json!(it.share.cloudburst.map(|queue| queue.percent))
     }),
-    key("advise.min", Changeable::Set, |it| json!(it.advise.min)),
-    key("advise.max", Changeable::Set, |it| json!(it.advise.max)),
-    key("advise.period_s", Changeable::Set, |it| {
+    key("advise.min", Set, |it| json!(it.advise.min)),
+    key("advise.max", Set, |it| json!(it.advise.max)),
+    key("advise.period_s", Set, |it| {
         json!(it.advise.period.as_secs())
     }),
-    key("advise.rtt_ms", Changeable::Set, |it| millis(it.advise.rtt)),
-    key("marks.short", Changeable::Reload, |it| {
-        json!(it.marks.short)
-    }),
-    key("marks.long", Changeable::Reload, |it| json!(it.marks.long)),
-    key("marks.short_aside", Changeable::Reload, |it| {
+    key("advise.rtt_ms", Set, |it| millis(it.advise.rtt)),
+    key("marks.short", Reload, |it| json!(it.marks.short)),
+    key("marks.long", Reload, |it| json!(it.marks.long)),
+    key("marks.short_aside", Reload, |it| {
         json!(it.marks.short_aside)
     }),
-    key("marks.long_aside", Changeable::Reload, |it| {
-        json!(it.marks.long_aside)
-    }),
-    key("marks.match", Changeable::Reload, |it| {
-        json!(it.marks.matching)
-    }),
-    key("steering.mode", Changeable::Restart(STEERING), |it| {
+    key("marks.long_aside", Reload, |it| json!(it.marks.long_aside)),
+    key("marks.match", Reload, |it| json!(it.marks.matching)),
+    key("steering.mode", Restart(STEERING), |it| {
         json!(it.steering.mode)
     }),
-    key("steering.mark_mask", Changeable::Reload, |it| {
+    key("steering.mark_mask", Reload, |it| {
         json!(it.steering.mark_bits.mask())
     }),
-    key("attach.mode", Changeable::Reload, |it| json!(it.attach)),
-    key("routes.destinations", Changeable::Reload, |it| {
+    key("attach.mode", Reload, |it| json!(it.attach)),
+    key("routes.destinations", Reload, |it| {
         json!(it.routes.destinations)
     }),
-    key("routes.rule_priority", Changeable::Reload, |it| {
+    key("routes.rule_priority", Reload, |it| {
         json!(it.routes.rule_priority)
     }),
-    key("health.enabled", Changeable::Restart(ENDPOINT), |it| {
+    key("health.enabled", Restart(ENDPOINT), |it| {
         json!(it.health.enabled)
     }),
-    key("health.key_file", Changeable::Restart(ENDPOINT), |it| {
+    key("health.key_file", Restart(ENDPOINT), |it| {
         json!(it.health.key_file)
     }),
-    key("health.port", Changeable::Restart(ENDPOINT), |it| {
-        json!(it.health.port)
-    }),
-    key("health.interval_ms", Changeable::Set, |it| {
-        millis(it.health.interval)
-    }),
-    key("health.dead_after_ms", Changeable::Set, |it| {
+    key("health.port", Restart(ENDPOINT), |it| json!(it.health.port)),
+    key("health.interval_ms", Set, |it| millis(it.health.interval)),
+    key("health.dead_after_ms", Set, |it| {
         millis(it.health.dead_after)
     }),
-    key("health.hold_down_s", Changeable::Set, |it| {
+    key("health.hold_down_s", Set, |it| {
         json!(it.health.hold_down.as_secs())
     }),
-    key("health.max_hold_down_s", Changeable::Set, |it| {
+    key("health.max_hold_down_s", Set, |it| {
         json!(it.health.max_hold_down.as_secs())
     }),
-    key("metrics.address", Changeable::Restart(ENDPOINT), |it| {
+    key("metrics.address", Restart(ENDPOINT), |it| {
         json!(it.metrics.address)
     }),
-    key("metrics.flow_addresses", Changeable::Set, |it| {
+    key("metrics.flow_addresses", Set, |it| {
         json!(it.metrics.flow_addresses)
     }),
-    key("log.packets", Changeable::Restart(PROGRAM), |it| {
-        json!(it.packet_log)
-    }),
+    key("log.packets", Restart(PROGRAM), |it| json!(it.packet_log)),
 ];
 
 const fn key(name: &'static str, changeable: Changeable, value: fn(&Config) -> Value) -> Key {
@@ -339,7 +256,7 @@ fn micros(duration: Duration) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{EXAMPLE, example_with_list};
+    use super::super::{EXAMPLE, difference, example_with_list};
     use super::*;
 
     /// The keys of the documented example, which has all there are; those that are off are in
@@ -406,56 +323,6 @@ mod tests {
         let again = Config::parse(&table.to_string(), "written").unwrap();
         assert_eq!(again, *config);
         assert_eq!(difference(config, &again), []);
-    }
-
-    #[test]
-    fn list_takes_the_place_of_the_keys_of_the_only_tunnel() {
-        let old = Config::parse(EXAMPLE, "old").unwrap();
-        let changes = difference(&old, &Config::parse(&example_with_list(), "new").unwrap());
-        let words: Vec<_> = changes.iter().map(ToString::to_string).collect();
-        let keys: Vec<_> = changes.iter().map(|change| change.key.as_str()).collect();
-        let expected = ["device", "gateway", "rate_mbit", "peer", "tunnels"];
-        // As the caps of flows do not know several tunnels.
-        assert_eq!(
-            keys,
-            expected.map(|key| format!("short.{key}")),
-            "{words:?}"
-        );
-        assert_eq!(words[0], "short.device: \"wan0\" -> not set");
-        assert!(
-            words[4].starts_with("short.tunnels: not set -> [{\"device\":\"wan0\",\"gateway\":["),
-            "{words:?}"
-        );
-        assert!(frozen(&changes).is_empty());
-    }
-
-    #[test]
-    fn differences_name_the_key_and_both_values() {
-        let old = Config::parse(EXAMPLE, "old").unwrap();
-        let text = EXAMPLE
-            .replace("threshold = 40", "threshold = 60")
-            .replace("table_size = 1048576", "table_size = 4096")
-            .replace(
-                "gateway = [\"192.0.2.1\", \"2001:db8:1::1\"]",
-                "gateway = [\"192.0.2.9\", \"2001:db8:1::1\"]",
-            );
-        let changes = difference(&old, &Config::parse(&text, "new").unwrap());
-        let words: Vec<_> = changes.iter().map(ToString::to_string).collect();
-        assert_eq!(
-            words,
-            [
-                "short.gateway: [\"192.0.2.1\",\"2001:db8:1::1\"] -> [\"192.0.2.9\",\"2001:db8:1::1\"]",
-                "flows.threshold: 40 -> 60",
-                "flows.table_size: 1048576 -> 4096",
-            ]
-        );
-        let frozen = frozen(&changes);
-        assert_eq!(frozen.len(), 1);
-        assert!(
-            frozen[0]
-                .starts_with("flows.table_size: 1048576 -> 4096: this cannot change at run time; "),
-            "{frozen:?}"
-        );
     }
 
     #[test]
