@@ -30,6 +30,7 @@ mod apply;
 mod conflict;
 mod item;
 mod matching;
+mod message;
 mod plan;
 mod probe;
 mod snapshot;

@@ -7,7 +7,7 @@ use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use rtnetlink::packet_core::Nla as _;
 use serde::Serialize;
 
-use super::item::{FRA_DSCP, family, first_byte, table_of};
+use super::message::{FRA_DSCP, family, first_byte, table_of};
 use super::snapshot::Snapshot;
 use super::{Footprint, PROTOCOL};
 use crate::config::{Config, Family};

@@ -4,7 +4,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use rtnetlink::packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL};
 
-use super::item::FRA_DSCP;
+use super::message::FRA_DSCP;
 use super::plan::PlanError;
 use super::wanted::Matching;
 use crate::config::{Config, DscpMatch, Family};

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{RouteAttribute, RouteFlags, RouteMessage};
 
-use super::item::table_of;
+use super::message::table_of;
 use crate::config::{Dscp, Family};
 use crate::netlink::{Netlink, NetlinkError, address_family};
 

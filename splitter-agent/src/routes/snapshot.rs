@@ -5,7 +5,8 @@ use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage};
 use netlink_packet_route::rule::RuleMessage;
 
 use super::Footprint;
-use super::item::{Item, Route, Rule, table_of};
+use super::item::{Item, Route, Rule};
+use super::message::table_of;
 use crate::config::Family;
 use crate::netlink::{Interfaces, Netlink, NetlinkError, address_family};
 
