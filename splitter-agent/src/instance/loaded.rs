@@ -1,7 +1,7 @@
 //! What kernel programs an earlier agent has left.
 
 use super::{Instance, InstanceError, State};
-use crate::kernel::Dataplane;
+use crate::kernel::{Dataplane, Object};
 
 /// The programs that are pinned.
 pub(super) enum Loaded {
@@ -50,6 +50,14 @@ impl Instance {
 }
 
 impl State {
+    /// The same, of other programs.
+    pub(super) fn with_object(self, object: &Object) -> Self {
+        Self {
+            object: object.digest(),
+            ..self
+        }
+    }
+
     /// As long as other programs are in place, that is what it says: an agent that is killed before
     /// it has replaced them is followed by one that does.
     pub(super) fn with_object_of(self, loaded: &Loaded) -> Self {

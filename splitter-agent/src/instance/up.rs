@@ -1,0 +1,236 @@
+//! Bringing an instance up.
+
+use splitter_common::config::Config as Policy;
+
+use super::detach::Undo;
+use super::loaded::Loaded;
+use super::{
+    AttachedInterface, AttachmentAction, Instance, InstanceError, Lock, Owner, Plan, State,
+};
+use crate::kernel::{Dataplane, LoadOptions};
+use crate::netlink::Interfaces;
+
+/// What was done to bring an instance up.
+#[derive(Debug)]
+pub struct BroughtUp {
+    /// The maps.
+    pub dataplane: Dataplane,
+    /// What was changed; all kept when the instance was up already.
+    pub plan: Plan,
+    /// Every interface of the configuration, and how the program is attached.
+    pub attached: Vec<AttachedInterface>,
+    /// Who has to take it down.
+    pub owner: Owner,
+}
+
+impl Instance {
+    /// Brings the instance up, or what is missing of it. All or nothing.
+    ///
+    /// # Errors
+    /// See [`InstanceError`]; what this call had changed is undone by then.
+    pub async fn up(&self, _lock: &Lock, owner: Owner) -> Result<BroughtUp, InstanceError> {
+        let _changing = self.changing.lock().await;
+        let directory = self.config.instance_dir();
+        let found = State::read(&directory)?;
+        let interfaces = self.netlink.interfaces().await?;
+        let loaded = self.loaded(found.as_ref())?;
+        let plan = self.plan_with(&interfaces, &loaded).await?;
+        let is_new = matches!(loaded, Loaded::Nothing);
+        // What a crash has left tells where things are, but not that the instance is up.
+        let before = found.as_ref().filter(|_| !is_new);
+        let state = self.state_once_up(&plan, found.as_ref(), before, owner);
+        // Written before anything is changed, for `down` after a crash.
+        let on_the_way = state.coming_from(found.as_ref());
+        on_the_way
+            .clone()
+            .with_object_of(&loaded)
+            .write(&directory)?;
+        let mut dataplane = match self.programs(loaded, plan.policy) {
+            Ok(dataplane) => dataplane,
+            Err(error) => {
+                match before {
+                    Some(before) => before.write(&directory)?,
+                    None => State::remove(&directory)?,
+                }
+                return Err(error);
+            }
+        };
+        // From here on these are the programs, whatever fails.
+        on_the_way.write(&directory)?;
+        let mut undo = Undo {
+            pins: is_new.then(|| self.pins.clone()),
+            attached: Vec::new(),
+            replaced: Vec::new(),
+        };
+        let applied = self.apply(&mut dataplane, &plan, &interfaces, &mut undo);
+        match applied.await {
+            Ok(attached) => {
+                // What is no longer anywhere else is looked for there in vain, at worst.
+                if let Err(error) = state.write(&directory) {
+                    tracing::warn!(%error, "the state file names places that are empty by now");
+                }
+                Ok(BroughtUp {
+                    dataplane,
+                    plan,
+                    attached,
+                    owner: state.owner,
+                })
+            }
+            Err(error) => {
+                self.undo(undo, &dataplane).await;
+                match before {
+                    Some(before) => before.clone().with_object(&self.object).write(&directory)?,
+                    None if is_new => State::remove(&directory)?,
+                    // Up without a state file: what was written for it is all that tells.
+                    None => {}
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// What the state file says when all went well. `found` is what it says now, and `before` the
+    /// same where the instance is up.
+    fn state_once_up(
+        &self,
+        plan: &Plan,
+        found: Option<&State>,
+        before: Option<&State>,
+        owner: Owner,
+    ) -> State {
+        // What `up` was asked for stays, whoever watches it meanwhile.
+        let owner = match before {
+            Some(state) if owner == Owner::Run => state.owner,
+            _ => owner,
+        };
+        // What is to be restored stays noted until that has been done.
+        let to_restore = found.iter().flat_map(|state| &state.found);
+        let to_restore = to_restore.filter(|it| !plan.shaping.shapes(&it.device));
+        let noted = plan.shaping.found().chain(to_restore).cloned().collect();
+        let placement = plan.routes.placement.clone();
+        State::new(owner, &self.config, &self.object, placement, noted)
+    }
+
+    /// Those that are loaded if they are ours, else new ones in their place.
+    fn programs(&self, loaded: Loaded, policy: Policy) -> Result<Dataplane, InstanceError> {
+        match loaded {
+            Loaded::Current(dataplane) => Ok(*dataplane),
+            Loaded::Nothing => self.load(policy),
+            Loaded::OtherBuild { .. } => self.replace(policy),
+        }
+    }
+
+    fn load(&self, policy: Policy) -> Result<Dataplane, InstanceError> {
+        let options = self.load_options(policy);
+        Ok(Dataplane::load(&self.object, &self.pins, &options)?)
+    }
+
+    fn replace(&self, policy: Policy) -> Result<Dataplane, InstanceError> {
+        let options = self.load_options(policy);
+        let dataplane = Dataplane::replace(&self.object, &self.pins, &options)?;
+        tracing::warn!(
+            "replaced the kernel programs of another build or log level; all flows start afresh as short"
+        );
+        Ok(dataplane)
+    }
+
+    fn load_options(&self, policy: Policy) -> LoadOptions {
+        LoadOptions {
+            table_size: self.config.flows.table_size.get(),
+            steering: self.config.steering.mode,
+            packet_log: self.config.packet_log,
+            policy,
+        }
+    }
+
+    async fn apply(
+        &self,
+        dataplane: &mut Dataplane,
+        plan: &Plan,
+        interfaces: &Interfaces,
+        undo: &mut Undo,
+    ) -> Result<Vec<AttachedInterface>, InstanceError> {
+        let shaped = plan.shaping.apply(&self.netlink).await?;
+        let attached = self.apply_steering(dataplane, plan, interfaces, undo).await;
+        if attached.is_err() {
+            shaped.roll_back(&self.netlink).await;
+        }
+        attached
+    }
+
+    /// Everything but the queues, which come first and go last.
+    async fn apply_steering(
+        &self,
+        dataplane: &mut Dataplane,
+        plan: &Plan,
+        interfaces: &Interfaces,
+        undo: &mut Undo,
+    ) -> Result<Vec<AttachedInterface>, InstanceError> {
+        let policy_before = dataplane.policy()?;
+        let targets_before = dataplane.targets()?;
+        let applied = plan
+            .routes
+            .clone()
+            .apply(&self.netlink)
+            .await
+            .map_err(Box::new)?;
+        let attached = async {
+            // A shadow routes nothing.
+            if !self.config.shadow {
+                let verification = applied.verify(&self.netlink, &self.config).await?;
+                for what in verification.skipped {
+                    tracing::warn!("not verified: {what}");
+                }
+            }
+            dataplane.set_policy(plan.policy)?;
+            if let Some(redirect) = &plan.redirect {
+                dataplane.set_targets(&redirect.targets)?;
+            }
+            self.attach_all(dataplane, plan, interfaces, undo).await?;
+            self.attached(dataplane.program_id()?).await
+        }
+        .await;
+        match attached {
+            Ok(attached) => Ok(attached),
+            Err(error) => {
+                if let Err(error) = dataplane.set_targets(&targets_before) {
+                    tracing::error!(%error, "cannot write again where packets were redirected to");
+                }
+                if let Err(error) = dataplane.set_policy(policy_before) {
+                    tracing::error!(%error, "cannot write the earlier settings again");
+                }
+                let undone = applied.roll_back(&self.netlink).await;
+                if !undone.remaining.is_empty() {
+                    tracing::error!("{undone}");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn attach_all(
+        &self,
+        dataplane: &Dataplane,
+        plan: &Plan,
+        interfaces: &Interfaces,
+        undo: &mut Undo,
+    ) -> Result<(), InstanceError> {
+        for attachment in &plan.attachments {
+            let interface = attachment.interface.as_str();
+            match attachment.action {
+                AttachmentAction::Keep => {}
+                AttachmentAction::Detach => self.detach(dataplane, interface).await?,
+                AttachmentAction::Attach | AttachmentAction::Reattach => {
+                    self.detach(dataplane, interface).await?;
+                    let index = interfaces.named(&attachment.interface)?.index;
+                    if attachment.action == AttachmentAction::Reattach {
+                        undo.replaced.push((interface.to_owned(), index));
+                    }
+                    dataplane.attach(interface, index, self.config.attach)?;
+                    undo.attached.push(interface.to_owned());
+                }
+            }
+        }
+        Ok(())
+    }
+}
