@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::experiment::TcpEvents;
+use crate::experiment::{Completions, Measurement};
 
 fn measurement(name: &str, short_ms: f64, long_ms: f64, xdp_mode: Option<&str>) -> Measurement {
     let completions = |completion_ms: f64, unfinished| Completions {
