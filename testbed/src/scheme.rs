@@ -1,6 +1,7 @@
 //! How a border router chooses the tunnel: what is compared.
 
 mod agent;
+mod configuration;
 mod state;
 
 use std::path::PathBuf;

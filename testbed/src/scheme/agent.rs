@@ -3,9 +3,9 @@
 use std::{
     fs::{self, File},
     io::{self, Read as _, Write as _},
-    net::{Ipv4Addr, SocketAddr, TcpStream},
+    net::TcpStream,
     os::unix::process::CommandExt as _,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, ExitStatus, Stdio},
     thread,
     time::{Duration, Instant},
@@ -15,18 +15,18 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use serde::Serialize;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use super::{Demotions, SchemeError, SplitterScheme, State};
+use super::{
+    Demotions, SchemeError, SplitterScheme, State,
+    configuration::{METRICS, configuration},
+};
 use crate::{
     namespace::{Isolation, Namespace},
-    topology::{Border, GENERATOR, LAN, TUNNEL_QUEUE_BYTES, TUNNELS},
+    topology::Border,
 };
 
-/// Where the daemon serves its metrics, on the loopback device of its namespace.
-const METRICS: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 9461);
 /// How long it may take to attach its programs.
 const READY_BOUND: Duration = Duration::from_secs(15);
 /// How long it may take to remove what it has set up.
@@ -41,48 +41,6 @@ pub(super) struct Agent {
     border: Namespace,
     child: Child,
     directory: TempDir,
-}
-
-#[derive(Serialize)]
-struct Configuration {
-    name: &'static str,
-    lan: [&'static str; 2],
-    runtime_dir: PathBuf,
-    bpffs: PathBuf,
-    short: Tunnel,
-    long: Tunnel,
-    flows: Flows,
-    demotion: Demotion,
-    attach: Attach,
-    metrics: Metrics,
-}
-
-#[derive(Serialize)]
-struct Tunnel {
-    device: &'static str,
-    gateway: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rate_mbit: Option<u32>,
-}
-
-#[derive(Serialize)]
-struct Flows {
-    threshold: u32,
-}
-
-#[derive(Serialize)]
-struct Demotion {
-    long_queue_ms: u32,
-}
-
-#[derive(Serialize)]
-struct Attach {
-    mode: String,
-}
-
-#[derive(Serialize)]
-struct Metrics {
-    address: String,
 }
 
 impl Agent {
@@ -221,42 +179,6 @@ impl Drop for Agent {
     }
 }
 
-fn configuration(
-    directory: &Path,
-    border: &Border,
-    rates_mbit: [u32; 2],
-    scheme: &SplitterScheme,
-) -> String {
-    let [short, long] = [0, 1].map(|index| Tunnel {
-        device: TUNNELS[index],
-        gateway: border.gateway_addresses(index),
-        rate_mbit: scheme.states_rates.then_some(rates_mbit[index]),
-    });
-    let base = Configuration {
-        name: "testbed",
-        lan: [LAN, GENERATOR],
-        runtime_dir: directory.join("run"),
-        bpffs: directory.join("bpf"),
-        short,
-        long,
-        flows: Flows {
-            threshold: scheme.threshold,
-        },
-        demotion: Demotion {
-            long_queue_ms: queue_ms(rates_mbit[1]),
-        },
-        attach: Attach {
-            mode: scheme.attach.clone(),
-        },
-        metrics: Metrics {
-            address: SocketAddr::from(METRICS).to_string(),
-        },
-    };
-    let mut table = toml::Table::try_from(base).expect("plain strings and numbers");
-    table.extend(scheme.configuration.clone());
-    table.to_string()
-}
-
 /// Asks for `/ready` from inside the daemon's namespace.
 fn is_ready() -> io::Result<()> {
     fetch("/ready").map(|_| ())
@@ -290,11 +212,6 @@ fn prepare_error(path: &Path) -> impl FnOnce(io::Error) -> SchemeError + use<> {
     move |source| SchemeError::Prepare { path, source }
 }
 
-/// What the FIFO of a tunnel of this rate holds, a little less than all.
-fn queue_ms(rate_mbit: u32) -> u32 {
-    TUNNEL_QUEUE_BYTES * 8 / (rate_mbit * 1_000) * 9 / 10
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
@@ -311,38 +228,6 @@ mod tests {
             states_rates: true,
             configuration,
         }
-    }
-
-    #[test]
-    fn configuration_can_be_replaced_by_section() {
-        require!(Root, Program("ip"));
-        let border = Border {
-            namespace: Namespace::new("border").expect("we are root"),
-            gateways: [Ipv4Addr::new(10, 9, 0, 2), Ipv4Addr::new(10, 9, 1, 2)],
-            gateways_ipv6: None,
-        };
-        let extra: toml::Table = "[flows]\nthreshold = 7\n[demotion]\ncap_ms = 9"
-            .parse()
-            .expect("TOML");
-        let text = configuration(
-            Path::new("/x"),
-            &border,
-            [100, 50],
-            &scheme("splitter", extra),
-        );
-        let table: toml::Table = text.parse().expect("it wrote TOML");
-        assert_eq!(table["flows"]["threshold"].as_integer(), Some(7));
-        assert_eq!(table["demotion"]["cap_ms"].as_integer(), Some(9));
-        assert_eq!(table["long"]["rate_mbit"].as_integer(), Some(50));
-        assert_eq!(table["long"]["gateway"][0].as_str(), Some("10.9.1.2"));
-        assert_eq!(table["bpffs"].as_str(), Some("/x/bpf"));
-
-        let silent = SplitterScheme {
-            states_rates: false,
-            ..scheme("splitter", toml::Table::new())
-        };
-        let text = configuration(Path::new("/x"), &border, [100, 50], &silent);
-        assert!(!text.contains("rate_mbit"), "{text}");
     }
 
     #[test]

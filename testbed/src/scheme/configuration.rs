@@ -1,0 +1,141 @@
+//! The configuration of the splitter's daemon on one border.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+
+use super::SplitterScheme;
+use crate::topology::{Border, GENERATOR, LAN, TUNNEL_QUEUE_BYTES, TUNNELS};
+
+/// Where the daemon serves its metrics, on the loopback device of its namespace.
+pub(super) const METRICS: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 9461);
+
+/// Its text for the daemon on `border`, with its files below `directory`.
+pub(super) fn configuration(
+    directory: &Path,
+    border: &Border,
+    rates_mbit: [u32; 2],
+    scheme: &SplitterScheme,
+) -> String {
+    let [short, long] = [0, 1].map(|index| Tunnel {
+        device: TUNNELS[index],
+        gateway: border.gateway_addresses(index),
+        rate_mbit: scheme.states_rates.then_some(rates_mbit[index]),
+    });
+    let base = Configuration {
+        name: "testbed",
+        lan: [LAN, GENERATOR],
+        runtime_dir: directory.join("run"),
+        bpffs: directory.join("bpf"),
+        short,
+        long,
+        flows: Flows {
+            threshold: scheme.threshold,
+        },
+        demotion: Demotion {
+            long_queue_ms: queue_ms(rates_mbit[1]),
+        },
+        attach: Attach {
+            mode: scheme.attach.clone(),
+        },
+        metrics: Metrics {
+            address: SocketAddr::from(METRICS).to_string(),
+        },
+    };
+    let mut table = toml::Table::try_from(base).expect("plain strings and numbers");
+    table.extend(scheme.configuration.clone());
+    table.to_string()
+}
+
+#[derive(Serialize)]
+struct Configuration {
+    name: &'static str,
+    lan: [&'static str; 2],
+    runtime_dir: PathBuf,
+    bpffs: PathBuf,
+    short: Tunnel,
+    long: Tunnel,
+    flows: Flows,
+    demotion: Demotion,
+    attach: Attach,
+    metrics: Metrics,
+}
+
+#[derive(Serialize)]
+struct Tunnel {
+    device: &'static str,
+    gateway: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate_mbit: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct Flows {
+    threshold: u32,
+}
+
+#[derive(Serialize)]
+struct Demotion {
+    long_queue_ms: u32,
+}
+
+#[derive(Serialize)]
+struct Attach {
+    mode: String,
+}
+
+#[derive(Serialize)]
+struct Metrics {
+    address: String,
+}
+
+/// What the FIFO of a tunnel of this rate holds, a little less than all.
+fn queue_ms(rate_mbit: u32) -> u32 {
+    TUNNEL_QUEUE_BYTES * 8 / (rate_mbit * 1_000) * 9 / 10
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{namespace::Namespace, require, require::Requirement::*};
+
+    fn scheme(configuration: toml::Table) -> SplitterScheme {
+        SplitterScheme {
+            binary: "splitter".into(),
+            threshold: 45,
+            attach: "native".to_owned(),
+            states_rates: true,
+            configuration,
+        }
+    }
+
+    #[test]
+    fn configuration_can_be_replaced_by_section() {
+        require!(Root, Program("ip"));
+        let border = Border {
+            namespace: Namespace::new("border").expect("we are root"),
+            gateways: [Ipv4Addr::new(10, 9, 0, 2), Ipv4Addr::new(10, 9, 1, 2)],
+            gateways_ipv6: None,
+        };
+        let extra: toml::Table = "[flows]\nthreshold = 7\n[demotion]\ncap_ms = 9"
+            .parse()
+            .expect("TOML");
+        let text = configuration(Path::new("/x"), &border, [100, 50], &scheme(extra));
+        let table: toml::Table = text.parse().expect("it wrote TOML");
+        assert_eq!(table["flows"]["threshold"].as_integer(), Some(7));
+        assert_eq!(table["demotion"]["cap_ms"].as_integer(), Some(9));
+        assert_eq!(table["long"]["rate_mbit"].as_integer(), Some(50));
+        assert_eq!(table["long"]["gateway"][0].as_str(), Some("10.9.1.2"));
+        assert_eq!(table["bpffs"].as_str(), Some("/x/bpf"));
+
+        let silent = SplitterScheme {
+            states_rates: false,
+            ..scheme(toml::Table::new())
+        };
+        let text = configuration(Path::new("/x"), &border, [100, 50], &silent);
+        assert!(!text.contains("rate_mbit"), "{text}");
+    }
+}
