@@ -10,20 +10,18 @@
 //! neighbours are entered by hand, so that no packet waits for address resolution. Border routers
 //! send all that is not local into `tun0` until a [scheme](crate::scheme) says otherwise.
 
+mod link;
+
 use std::{
-    fmt::Write as _,
     net::{Ipv4Addr, Ipv6Addr},
     path::Path,
 };
 
+use self::link::{End, Link};
 use crate::namespace::{Namespace, NamespaceError};
 
 /// What the FIFO in front of each tunnel holds: 20 ms at 100 Mbit/s.
 pub const TUNNEL_QUEUE_BYTES: u32 = 250_000;
-/// The least burst that a token bucket can forward full packets with.
-const TWO_PACKETS_BYTES: u32 = 3_100;
-/// What a link of 1 Mbit/s carries in 1 ms.
-const BYTES_A_MS_PER_MBIT: u32 = 125;
 
 /// The border's device towards its client or server.
 pub const LAN: &str = "lan0";
@@ -31,9 +29,6 @@ pub const LAN: &str = "lan0";
 pub const GENERATOR: &str = "gen0";
 /// The borders' devices of the two tunnels; the first one is for short flows.
 pub const TUNNELS: [&str; 2] = ["tun0", "tun1"];
-/// The only device of a host.
-const HOST_DEVICE: &str = "eth0";
-
 /// What the testbed looks like.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopologyOptions {
@@ -217,151 +212,6 @@ impl Namespaces {
         let [first_rate, second_rate] = options.rates_mbit;
         [tunnel(0, first, first_rate), tunnel(1, second, second_rate)]
     }
-}
-
-/// A cable between two namespaces.
-struct Link<'a> {
-    /// Tells the addresses: 10.X.Y.0/24 and fd00:X:Y::/64, host 1 at the first end and 2 at the
-    /// second.
-    subnet: [u8; 2],
-    ends: [End<'a>; 2],
-}
-
-struct End<'a> {
-    namespace: &'a Namespace,
-    device: &'a str,
-    /// What this end may send.
-    rate_mbit: Option<u32>,
-    /// The device below this one that has the queue, if it is another.
-    wire: Option<String>,
-}
-
-impl End<'_> {
-    /// The end of the cable itself, which has the queue.
-    fn cable(&self) -> &str {
-        self.wire.as_deref().unwrap_or(self.device)
-    }
-
-    /// What may leave at once.
-    ///
-    /// As little as the shaper can do, two packets, where a border's own queue is meant. A queue
-    /// behind it stands for a link that always has its rate, which the shaper loses whenever its
-    /// timer is later than the burst takes; a queue that has formed then never drains. Hence 1 ms.
-    fn burst_bytes(&self, rate_mbit: u32) -> u32 {
-        match self.wire {
-            None => TWO_PACKETS_BYTES,
-            Some(_) => (rate_mbit * BYTES_A_MS_PER_MBIT).max(TWO_PACKETS_BYTES),
-        }
-    }
-}
-
-impl<'a> Link<'a> {
-    fn access(
-        subnet: [u8; 2],
-        (border, device): (&'a Namespace, &'a str),
-        host: &'a Namespace,
-        rate_mbit: Option<u32>,
-    ) -> Self {
-        let border = End {
-            namespace: border,
-            device,
-            rate_mbit: None,
-            wire: None,
-        };
-        Self {
-            subnet,
-            ends: [
-                border,
-                End {
-                    namespace: host,
-                    device: HOST_DEVICE,
-                    rate_mbit,
-                    wire: None,
-                },
-            ],
-        }
-    }
-
-    fn ipv4(&self, end: usize) -> Ipv4Addr {
-        Ipv4Addr::new(10, self.subnet[0], self.subnet[1], number(end))
-    }
-
-    fn ipv6(&self, end: usize) -> Ipv6Addr {
-        let [x, y] = self.subnet.map(u16::from);
-        Ipv6Addr::new(0xfd00, x, y, 0, 0, 0, 0, number(end).into())
-    }
-
-    fn mac(&self, end: usize) -> String {
-        let [x, y] = self.subnet;
-        format!("02:00:00:{x:02x}:{y:02x}:{:02x}", number(end))
-    }
-
-    fn make(&self, ipv6: bool) -> Result<(), NamespaceError> {
-        let [one, two] = &self.ends;
-        one.namespace
-            .connect(one.cable(), two.namespace, two.cable())?;
-        for (end, (near, far)) in self.ends.iter().zip([(0, 1), (1, 0)]) {
-            let (device, cable) = (end.device, end.cable());
-            if cable != device {
-                end.namespace.run_with_input(
-                    "ip -batch -",
-                    &format!("link set dev {cable} up\nlink add link {cable} name {device} type macvlan mode private\n"),
-                )?;
-            }
-            let mut addresses = vec![(
-                format!("{}/24", self.ipv4(near)),
-                self.ipv4(far).to_string(),
-            )];
-            if ipv6 {
-                addresses.push((
-                    format!("{}/64 nodad", self.ipv6(near)),
-                    self.ipv6(far).to_string(),
-                ));
-            }
-            let mut batch = format!("link set dev {device} address {} up\n", self.mac(near));
-            for (own, neighbour) in addresses {
-                let mac = self.mac(far);
-                let _ = writeln!(batch, "address add {own} dev {device}");
-                let _ = writeln!(
-                    batch,
-                    "neighbour replace {neighbour} lladdr {mac} dev {device} nud permanent"
-                );
-            }
-            end.namespace.run_with_input("ip -batch -", &batch)?;
-            end.namespace.keep_flows_in_order(cable)?;
-            if let Some(rate) = end.rate_mbit {
-                let burst = end.burst_bytes(rate);
-                end.namespace.run(&format!(
-                    "tc qdisc add dev {cable} root tbf rate {rate}mbit burst {burst} limit {TUNNEL_QUEUE_BYTES}"
-                ))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Sends what has no other way from `namespace` to the end numbered `gateway`.
-    fn add_default_route(
-        &self,
-        namespace: &Namespace,
-        gateway: usize,
-        attributes: &str,
-        ipv6: bool,
-    ) -> Result<(), NamespaceError> {
-        let address = self.ipv4(gateway);
-        namespace.run(&format!("ip route add default via {address} {attributes}"))?;
-        if ipv6 {
-            let address = self.ipv6(gateway);
-            namespace.run(&format!(
-                "ip -6 route add default via {address} {attributes}"
-            ))?;
-        }
-        Ok(())
-    }
-}
-
-/// The last part of the address of a link's end.
-fn number(end: usize) -> u8 {
-    if end == 0 { 1 } else { 2 }
 }
 
 fn set_parameters(namespace: &Namespace, ipv6: bool) -> Result<(), NamespaceError> {
