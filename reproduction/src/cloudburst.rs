@@ -4,6 +4,7 @@
 //! What the paper leaves open is in comments of the scenarios. Runs are kept as those of
 //! [`tr`](crate::tr) are.
 
+pub mod choices;
 pub mod deep_dive;
 pub mod experiment;
 pub mod large;
@@ -109,7 +110,7 @@ impl<'a> Simulated<'a> {
     /// When a manifest cannot be written.
     pub fn figure(&self, number: usize) -> Result<Figure> {
         Ok(match number {
-            4 => testbed::choices(self.choices()?),
+            4 => choices::tails(self.choices()?),
             5 => testbed::means(self.rates()?),
             6 => testbed::tails(self.rates()?, self.buffers()?, &self.effort),
             7 => testbed::coding_rates(self.rates()?),
@@ -121,7 +122,7 @@ impl<'a> Simulated<'a> {
     }
 
     fn choices(&self) -> Result<&Runs> {
-        self.run(&self.choices, testbed::choices_experiment)
+        self.run(&self.choices, choices::experiment)
     }
 
     fn rates(&self) -> Result<&Vec<Runs>> {

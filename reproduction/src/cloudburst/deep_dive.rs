@@ -5,8 +5,7 @@ use netsim::{Estimate, Manifest};
 
 use super::{
     Effort,
-    experiment::{Experiment, as_they_are, figure},
-    testbed::told,
+    experiment::{Experiment, as_they_are, figure, told},
 };
 use crate::{
     figure::{Check, Figure},

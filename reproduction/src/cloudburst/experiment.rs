@@ -148,6 +148,11 @@ pub fn figure(
     }
 }
 
+/// A change, for a note.
+pub(super) fn told(change: Option<Estimate>) -> String {
+    change.map_or_else(|| "nothing".to_owned(), |it| format!("{} %", it.to_text(1)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

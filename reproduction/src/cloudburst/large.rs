@@ -5,8 +5,7 @@ use netsim::Manifest;
 
 use super::{
     Effort,
-    experiment::{Experiment, P99, SIZES, as_they_are, figure, over},
-    testbed::told,
+    experiment::{Experiment, P99, SIZES, as_they_are, figure, over, told},
 };
 use crate::{
     figure::{Check, Figure},

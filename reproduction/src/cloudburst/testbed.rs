@@ -1,10 +1,10 @@
-//! Eight servers and four paths of 1 Gbit/s: figures 9 to 14, `C4` to `C7`.
+//! Eight servers and four paths of 1 Gbit/s: figures 12 to 14, `C5` to `C7`.
 
 use flow_report::{Axis, Plot, Series};
 
 use super::{
     Effort,
-    experiment::{Experiment, P99, SIZES, against_extreme, as_they_are, figure, over},
+    experiment::{Experiment, SIZES, against_extreme, figure, told},
 };
 use crate::{
     figure::Figure,
@@ -14,16 +14,6 @@ use crate::{
     },
 };
 
-/// As the paper names them, and ours.
-const CHOICES: [(&str, &str); 7] = [
-    ("dctcp", "DCTCP"),
-    ("fec-one-path", "A"),
-    ("fec-all-paths", "B"),
-    ("fec-dropping", "C"),
-    ("cloudburst", "D"),
-    ("cloudburst-halves", "D with halves"),
-    ("cloudburst-native", "ours"),
-];
 const SCHEMES: [&str; 9] = [
     "dctcp",
     "pias",
@@ -50,17 +40,6 @@ const RATES: [(u32, &str); 3] = [
     (1_600, "testbed-1600"),
     (2_000, "testbed-2000"),
 ];
-
-/// Design choices one by one, at 2,000 requests a second.
-pub fn choices_experiment(effort: &Effort) -> Experiment {
-    Experiment {
-        name: "choices",
-        scenario: "cloudburst-testbed",
-        schemes: as_they_are(&CHOICES.map(|it| it.0)),
-        seeds: effort.testbed_seeds,
-        messages: Some(effort.testbed_messages),
-    }
-}
 
 /// All schemes, at each rate.
 pub fn rate_experiments(effort: &Effort) -> Vec<Experiment> {
@@ -101,84 +80,6 @@ pub fn buffers_experiment(effort: &Effort) -> Experiment {
 
 fn with_buffer(scheme: &str, kilobytes: u32) -> String {
     format!("{scheme}-{kilobytes}")
-}
-
-/// `C4`: figures 9 to 11.
-pub fn choices(runs: &Runs) -> Figure {
-    let [a, b, c, d] = [
-        "fec-one-path",
-        "fec-all-paths",
-        "fec-dropping",
-        "cloudburst",
-    ];
-    let factor = |one, other, sizes: &[usize]| {
-        let metrics: Vec<Metric> = sizes.iter().map(|it| P99[*it]).collect();
-        over(runs, one, other, &metrics)
-    };
-    let change = |one, other, sizes: &[usize]| percent(factor(one, other, sizes));
-    let every = [0, 1, 2, 3, 4];
-    let checks = vec![
-        Band::more(1.26, 1.76).check(
-            "A / DCTCP, all sizes",
-            "51 % longer",
-            factor(a, "dctcp", &every),
-        ),
-        Band::drop(-70.0, -20.0).check("B against A, 5 kB", "-44.5 %", change(b, a, &[0])),
-        Band::drop(-49.0, 0.0).check("B against A, 93 kB", "-23.9 %", change(b, a, &[4])),
-        Band::drop(-41.0, 0.0).check("B against DCTCP, 5 kB", "-16.2 %", change(b, "dctcp", &[0])),
-        Band::about(0.81, 1.31).check("B / DCTCP, 93 kB", "5.9 % longer", factor(b, "dctcp", &[4])),
-        Band::drop(-76.0, -26.0).check(
-            "C against DCTCP, 5 kB",
-            "-51.4 %",
-            change(c, "dctcp", &[0]),
-        ),
-        Band::about(0.75, 1.25).check(
-            "C / DCTCP, 20 and 93 kB",
-            "similar",
-            factor(c, "dctcp", &[2, 4]),
-        ),
-        Band::drop(-85.0, -50.0).check(
-            "D against DCTCP, all sizes",
-            "-75.3 %",
-            change(d, "dctcp", &every),
-        ),
-        Band::less(0.0, 1.0).check("D / C, 5 kB", "D before C", factor(d, c, &[0])),
-        Band::less(0.0, 1.0).check(
-            "C / DCTCP, 5 kB",
-            "C before DCTCP",
-            factor(c, "dctcp", &[0]),
-        ),
-        Band::less(0.0, 1.0).check("D / B, all sizes", "D before B", factor(d, b, &every)),
-        Band::less(0.0, 1.0).check("B / A, all sizes", "B before A", factor(b, a, &every)),
-    ];
-    let extra =
-        ["cloudburst-halves", "cloudburst-native"].map(|it| told(change(it, "dctcp", &every)));
-    let note = format!(
-        "99th percentiles at 2,000 requests a second. With sums of halves of the symbols in place of one to five, D is at {} \
-         against DCTCP over all sizes; this project's own mode at {}.",
-        extra[0], extra[1],
-    );
-    let points = CHOICES.map(|(scheme, name)| {
-        let point = |(size, metric): (usize, &Metric)| {
-            Some((size as f64, runs.value(scheme, None, *metric)?.mean / 1e3))
-        };
-        Series::line(name, P99.iter().enumerate().filter_map(point).collect())
-    });
-    let x = Axis::linear("5 · 10 · 20 · 50 · 93 kB");
-    let plot = Plot::new(
-        "99th percentile at 2,000 requests a second",
-        x,
-        Axis::linear("ms"),
-    );
-    let plot = points.into_iter().fold(plot, Plot::with);
-    figure(
-        "C4",
-        "design choices, figures 9 to 11",
-        note,
-        checks,
-        &[runs],
-        vec![plot],
-    )
 }
 
 /// `C5`: figure 12.
@@ -401,11 +302,6 @@ fn sent<const CLASS: usize>(manifest: &netsim::Manifest) -> Option<f64> {
     manifest.classes.get(CLASS)?.sent_ratio
 }
 
-/// A change, for a note.
-pub(super) fn told(change: Option<netsim::Estimate>) -> String {
-    change.map_or_else(|| "nothing".to_owned(), |it| format!("{} %", it.to_text(1)))
-}
-
 fn over_rates(title: &str, runs: &[Runs], metric: Metric) -> Plot {
     let plot = Plot::new(
         title,
@@ -433,19 +329,8 @@ mod tests {
         assert!(OTHERS.iter().all(|it| SCHEMES.contains(it)));
         let source = netsim::Source::find("cloudburst-testbed").unwrap();
         let known = source.scenario().unwrap().schemes;
-        let all = SCHEMES.into_iter().chain(CHOICES.map(|it| it.0));
-        for scheme in all {
+        for scheme in SCHEMES {
             assert!(known.contains_key(scheme), "{scheme}");
         }
-    }
-
-    #[test]
-    fn a_check_without_runs_does_not_hold() {
-        let check = Band::less(0.0, 1.0).check(
-            "x",
-            "y",
-            over(&Runs::new("none", Vec::new()), "a", "b", &P99),
-        );
-        assert!(!check.holds);
     }
 }
