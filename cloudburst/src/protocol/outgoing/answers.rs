@@ -1,0 +1,97 @@
+//! What the receiver's answers make of a message under way: how much more is sent, and when.
+
+use core::time::Duration;
+
+use super::{
+    super::{estimate::Loss, time::Time},
+    ASK_PAUSE, Outgoing,
+};
+
+/// What is sent after an answer, at most: this part of the message or so many
+/// symbols, and so many times those that have come since the answer before.
+const CAREFUL_PART: u32 = 8;
+const CAREFUL_LEAST: u32 = 4;
+const CAREFUL_GROWTH: u32 = 4;
+
+/// How often pauses are doubled at most: before a busy receiver is tried again,
+/// and before symbols are sent again that may be under way still.
+const MOST_DOUBLINGS: u8 = 5;
+
+impl Outgoing {
+    /// The receiver misses so many symbols.
+    pub(in super::super) fn missing(
+        &mut self,
+        now: Time,
+        patience: Duration,
+        missing: u32,
+        loss: &Loss,
+    ) {
+        // No more than all, whatever it says.
+        let missing = missing.min(self.symbols());
+        let have = self.symbols() - missing;
+        let is_news = self.have.is_none_or(|before| have > before);
+        let news = have.saturating_sub(self.have.unwrap_or(0));
+        self.have = Some(have);
+        if have > 0 {
+            self.was_busy = false;
+            self.busies = 0;
+        }
+        self.asks = 0;
+        self.reserve = 0;
+        if self.is_spent() && !is_news {
+            self.last_haves = self.last_haves.saturating_add(1);
+        }
+        // What is not there yet may be in a queue that the question overtook.
+        self.stalls = if is_news { 0 } else { self.stalls };
+        // More than half was lost, or nobody would have asked. Perhaps a queue
+        // overflows: then all at once would be lost again, and the budget with it.
+        let part = (self.symbols() / CAREFUL_PART).max(CAREFUL_LEAST);
+        let careful = CAREFUL_GROWTH * news + part;
+        let more = (missing + loss.repeated_redundancy(missing)).max(self.for_each_block());
+        self.resend(now, patience, is_news, more.min(careful));
+    }
+
+    /// Answers do not tell which blocks miss something, and symbols are of all in
+    /// turn; two of a block, as one may tell nothing new.
+    fn for_each_block(&self) -> u32 {
+        match self.shape.blocks() {
+            1 => 0,
+            blocks => 2 * blocks as u32,
+        }
+    }
+
+    /// What was sent so far was not taken, for want of a token. All of it is sent
+    /// again, but once only: nobody may ask for all of the budget.
+    pub(in super::super) fn again(&mut self, now: Time, patience: Duration, loss: &Loss) {
+        let all = self.symbols();
+        if core::mem::replace(&mut self.was_again, true) {
+            self.missing(now, patience, all, loss);
+        } else {
+            self.have = Some(0);
+            self.asks = 0;
+            self.resend(now, patience, true, all + loss.repeated_redundancy(all));
+        }
+        self.tails = 0;
+    }
+
+    /// Sends more, unless what was sent last may still be under way.
+    fn resend(&mut self, now: Time, patience: Duration, is_news: bool, more: u32) {
+        if self.remaining() == 0 && (is_news || now >= self.again_at) {
+            let pause = patience * (1 << self.stalls);
+            self.again_at = now + pause.min(patience.max(ASK_PAUSE));
+            self.stalls = (self.stalls + 1).min(MOST_DOUBLINGS);
+            self.want(more);
+        }
+    }
+
+    /// The receiver has no room for so long.
+    pub(in super::super) fn hold(&mut self, now: Time, pause: Duration) -> Time {
+        if !self.is_busy || self.busies == 0 {
+            self.busies = (self.busies + 1).min(MOST_DOUBLINGS);
+        }
+        self.is_busy = true;
+        self.was_busy = true;
+        self.goal = self.sent;
+        (now + pause * (1 << (self.busies - 1))).min(self.ends)
+    }
+}
