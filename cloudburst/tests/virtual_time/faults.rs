@@ -1,6 +1,7 @@
-//! What may go wrong, one thing at a time, with what a user may expect then.
+//! What may go wrong, one thing at a time, with what a user may expect then: on the way, and by
+//! room at the hosts.
 
-use std::time::Duration;
+mod hosts;
 
 use cloudburst::protocol::{Health, Mode, Reason};
 
@@ -200,56 +201,6 @@ fn all_paths_die_and_come_back() {
 }
 
 #[test]
-fn clock_jump() {
-    for host in [0, 1] {
-        let mut scenario = mixed(13);
-        scenario.faults = vec![
-            (
-                200 * MILLI,
-                Fault::ClockForward {
-                    host,
-                    ns: 3 * SECOND,
-                },
-            ),
-            (
-                900 * MILLI,
-                Fault::ClockBack {
-                    host,
-                    ns: 5 * MILLI,
-                },
-            ),
-            (
-                1_300 * MILLI,
-                Fault::ClockForward {
-                    host,
-                    ns: 50 * MILLI,
-                },
-            ),
-        ];
-        run(scenario).all_delivered();
-    }
-}
-
-/// As after a laptop's sleep.
-#[test]
-fn clock_jump_over_a_lifetime() {
-    for host in [0, 1] {
-        let ns = 3_600 * SECOND;
-        let outcome = run(mixed(14).fault(1_001 * MILLI, Fault::ClockForward { host, ns }));
-        let later = outcome
-            .ledger()
-            .messages
-            .iter()
-            .filter(|message| message.accepted > SECOND + MILLI);
-        for message in later {
-            assert!(message.receipt().is_some(), "{message:?}");
-        }
-        let mut reasons = outcome.reasons().into_iter();
-        assert!(reasons.all(|reason| host == 0 && reason == Reason::TimedOut));
-    }
-}
-
-#[test]
 fn stop_loss() {
     let mut scenario = mixed(15);
     for path in &mut scenario.paths {
@@ -264,38 +215,6 @@ fn stop_loss() {
     let statistics = outcome.statistics(0);
     let overhead = statistics.symbols_sent as f64 / statistics.symbols_delivered as f64;
     assert!(overhead < 4.0, "{overhead} times as many symbols as needed");
-}
-
-#[test]
-fn peer_restart() {
-    for host in [0, 1] {
-        let fault = Fault::Restart {
-            host,
-            same_seed: false,
-        };
-        let outcome = run(mixed(16).fault(700 * MILLI, fault));
-        let messages = outcome.ledger().messages.iter();
-        let later = messages.filter(|message| message.accepted > 720 * MILLI);
-        for message in later {
-            assert!(message.receipt().is_some(), "{message:?}");
-        }
-    }
-}
-
-/// The seed must be a new one at each start. Even so no message is ever made
-/// up of two.
-#[test]
-fn peer_restart_with_id_reuse() {
-    for host in [0, 1] {
-        for seed in 0..20 {
-            let fault = Fault::Restart {
-                host,
-                same_seed: true,
-            };
-            let scenario = mixed(1_600 + seed).lifetime(Duration::from_secs(2));
-            run(scenario.fault((603 + seed) * MILLI, fault));
-        }
-    }
 }
 
 #[test]
@@ -332,86 +251,6 @@ fn longer_datagrams_are_found_to_fit() {
     let paths = host.endpoint.paths(host.clock.told(), host.connected[&1]);
     assert_eq!(paths.map(|path| path.datagram_bytes).max(), Some(1_452));
     world.finish().all_delivered();
-}
-
-#[test]
-fn never_stops() {
-    let fault = Fault::Mute {
-        host: 1,
-        mute: true,
-    };
-    let scenario = mixed(20).lifetime(Duration::from_secs(2)).fault(0, fault);
-    let outcome = run(scenario);
-    assert_eq!(outcome.delivered(), 0);
-    let known = [Reason::TimedOut, Reason::BudgetSpent];
-    assert!(
-        outcome
-            .reasons()
-            .iter()
-            .all(|reason| known.contains(reason))
-    );
-}
-
-#[test]
-fn stops_to_answer_and_begins_again() {
-    let scenario = mixed(21)
-        .fault(
-            300 * MILLI,
-            Fault::Mute {
-                host: 1,
-                mute: true,
-            },
-        )
-        .fault(
-            1_500 * MILLI,
-            Fault::Mute {
-                host: 1,
-                mute: false,
-            },
-        );
-    run(scenario).all_delivered();
-}
-
-#[test]
-fn unreachable() {
-    let host = 1;
-    let unreachable = true;
-    let outcome = run(mixed(22).fault(0, Fault::Unreachable { host, unreachable }));
-    assert_eq!(outcome.delivered(), 0);
-    for message in &outcome.ledger().messages {
-        let reason = message.undelivered().map(|failure| failure.reason);
-        assert_eq!(reason, Some(Reason::Unreachable));
-        let took = message.ended - message.accepted;
-        assert!(took < SECOND, "routers said so at once; it took {took} ns");
-    }
-}
-
-/// A message that comes while the other end is being restarted.
-#[test]
-fn unreachable_for_a_moment() {
-    let (host, unreachable) = (1, false);
-    let scenario = mixed(23)
-        .fault(
-            300 * MILLI,
-            Fault::Unreachable {
-                host,
-                unreachable: true,
-            },
-        )
-        .fault(310 * MILLI, Fault::Unreachable { host, unreachable });
-    let outcome = run(scenario);
-    let messages = outcome.ledger().messages.iter();
-    for message in messages.filter(|message| message.accepted > 350 * MILLI) {
-        assert!(message.receipt().is_some(), "{message:?}");
-    }
-}
-
-#[test]
-fn a_socket_goes() {
-    let scenario = mixed(24)
-        .fault(500 * MILLI, Fault::SocketGone { host: 0, socket: 2 })
-        .fault(900 * MILLI, Fault::SocketGone { host: 0, socket: 0 });
-    run(scenario).all_delivered();
 }
 
 #[test]
