@@ -1,5 +1,6 @@
 //! Classes that are moved from one tunnel to the other, or out of both, in a real kernel.
 
+#[allow(dead_code, reason = "each test uses a part of it")]
 #[path = "support/router.rs"]
 mod router;
 

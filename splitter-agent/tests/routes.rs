@@ -5,7 +5,9 @@ mod router;
 
 use flow_testbed::require;
 use flow_testbed::require::Requirement::{Program, Root};
-use router::{DESTINATIONS, TUNNELS, config, device, everything, inside, router, up};
+use router::{
+    DESTINATIONS, TUNNELS, config, device, everything, inside, router, up, up_and_verified,
+};
 use splitter_agent::config::Config;
 use splitter_agent::routes::{Action, Footprint, PlanError, VerifyError, plan, remove_all};
 
@@ -16,11 +18,7 @@ fn marked_packets_take_their_tunnels() {
         let router = router();
         let config = config(&format!("[marks]\nmatch = '{matching}'\n"));
         let verification = inside(&router, async |netlink| {
-            up(netlink, &config)
-                .await
-                .verify(netlink, &config)
-                .await
-                .unwrap()
+            up_and_verified(netlink, &config).await
         });
         assert_eq!(verification.probes.len(), 6, "{verification:?}");
         assert!(verification.skipped.is_empty(), "{verification:?}");
@@ -40,11 +38,7 @@ fn exact_match_tells_apart_what_the_legacy_mask_does_not() {
     let router = router();
     let config = config("[marks]\nmatch = 'dscp'\nshort = 10\nlong = 2\n");
     inside(&router, async |netlink| {
-        up(netlink, &config)
-            .await
-            .verify(netlink, &config)
-            .await
-            .unwrap()
+        up_and_verified(netlink, &config).await
     });
     assert_eq!(device(&router, "9.9.9.9", 2 << 2), "wan1");
     assert_eq!(device(&router, "9.9.9.9", 10 << 2), "wan0");
@@ -56,11 +50,7 @@ fn only_destinations_are_steered_when_they_are_named() {
     let router = router();
     let config = config(DESTINATIONS);
     let verification = inside(&router, async |netlink| {
-        up(netlink, &config)
-            .await
-            .verify(netlink, &config)
-            .await
-            .unwrap()
+        up_and_verified(netlink, &config).await
     });
     assert_eq!(verification.probes.len(), 6, "{verification:?}");
     assert_eq!(device(&router, "10.2.3.4", 2 << 2), "wan1");
@@ -73,24 +63,20 @@ fn only_destinations_are_steered_when_they_are_named() {
 fn traffic_between_two_site_interfaces_stays_at_the_site() {
     require!(Root, Program("ip"));
     let router = router();
-    router
-        .run("ip link add lan2 type veth peer far-lan2")
-        .unwrap();
-    router.run("ip link set lan2 up").unwrap();
-    router.run("ip link set far-lan2 up").unwrap();
-    router.run("ip addr add 10.3.0.1/16 dev lan2").unwrap();
-    router
-        .run("ip addr add 2001:db8:c::1/64 dev lan2 nodad")
-        .unwrap();
+    for line in [
+        "ip link add lan2 type veth peer far-lan2",
+        "ip link set lan2 up",
+        "ip link set far-lan2 up",
+        "ip addr add 10.3.0.1/16 dev lan2",
+        "ip addr add 2001:db8:c::1/64 dev lan2 nodad",
+    ] {
+        router.run(line).unwrap();
+    }
     let text = TUNNELS.replace("['lan']", "['lan', 'lan2']")
         + "[routes]\ndestinations = ['10.0.0.0/8', '172.16.0.0/12', '2001:db8::/32']\n";
     let config = Config::parse(&text, "test.toml").unwrap();
     inside(&router, async |netlink| {
-        up(netlink, &config)
-            .await
-            .verify(netlink, &config)
-            .await
-            .unwrap();
+        up_and_verified(netlink, &config).await;
         assert!(plan(netlink, &config, None).await.unwrap().is_in_place());
     });
     let rules = router.run("ip rule").unwrap();
@@ -151,20 +137,10 @@ fn second_plan_keeps_everything() {
         let config = config(more);
         inside(&router, async |netlink| {
             let first = plan(netlink, &config, None).await.unwrap();
-            assert!(
-                first
-                    .actions
-                    .iter()
-                    .all(|action| matches!(action, Action::Add(_))),
-                "{first}"
-            );
-            first
-                .apply(netlink)
-                .await
-                .unwrap()
-                .verify(netlink, &config)
-                .await
-                .unwrap();
+            let is_addition = |action: &Action| matches!(action, Action::Add(_));
+            assert!(first.actions.iter().all(is_addition), "{first}");
+            let applied = first.apply(netlink).await.unwrap();
+            applied.verify(netlink, &config).await.unwrap();
             let second = plan(netlink, &config, None).await.unwrap();
             assert!(second.is_in_place(), "{second}");
             let removed = remove_all(netlink, &Footprint::of(&config)).await.unwrap();
@@ -179,23 +155,17 @@ fn second_plan_keeps_everything() {
 fn what_the_user_has_is_restored() {
     require!(Root, Program("ip"));
     let router = router();
-    router
-        .run("ip rule add from 10.9.0.0/16 lookup 77 priority 500")
-        .unwrap();
-    router
-        .run("ip rule add to 10.8.0.0/16 lookup 77 priority 2000 protocol 94")
-        .unwrap();
-    router
-        .run("ip route add 10.8.0.0/16 dev isp table 77 proto 94")
-        .unwrap();
+    for line in [
+        "ip rule add from 10.9.0.0/16 lookup 77 priority 500",
+        "ip rule add to 10.8.0.0/16 lookup 77 priority 2000 protocol 94",
+        "ip route add 10.8.0.0/16 dev isp table 77 proto 94",
+    ] {
+        router.run(line).unwrap();
+    }
     let before = everything(&router);
     let config = config("");
     inside(&router, async |netlink| {
-        up(netlink, &config)
-            .await
-            .verify(netlink, &config)
-            .await
-            .unwrap();
+        up_and_verified(netlink, &config).await;
     });
     assert_ne!(everything(&router), before);
     inside(&router, async |netlink| {
@@ -244,19 +214,10 @@ fn changed_configuration_replaces_what_the_old_one_left() {
             10,
             "{change}"
         );
-        change
-            .apply(netlink)
-            .await
-            .unwrap()
-            .verify(netlink, &new)
-            .await
-            .unwrap();
-        assert!(
-            plan(netlink, &new, Some(&previous))
-                .await
-                .unwrap()
-                .is_in_place()
-        );
+        let applied = change.apply(netlink).await.unwrap();
+        applied.verify(netlink, &new).await.unwrap();
+        let again = plan(netlink, &new, Some(&previous)).await.unwrap();
+        assert!(again.is_in_place(), "{again}");
     });
     assert_eq!(device(&router, "10.2.0.9", 1 << 2), "wan1");
     assert!(!router.run("ip rule").unwrap().contains("30"));
@@ -317,11 +278,8 @@ fn conflicts_are_told_and_nothing_is_changed() {
             panic!("{line}: {error:?}")
         };
         assert_eq!(conflicts.len(), 1, "{conflicts:?}");
-        assert!(
-            conflicts[0].to_string().contains(expected),
-            "{}",
-            conflicts[0]
-        );
+        let told = conflicts[0].to_string();
+        assert!(told.contains(expected), "{told}");
         assert_eq!(everything(&router), before);
     }
 }
@@ -330,25 +288,17 @@ fn conflicts_are_told_and_nothing_is_changed() {
 fn rules_that_do_not_matter_are_no_conflict() {
     require!(Root, Program("ip"));
     let router = router();
-    router
-        .run("ip rule add iif lan lookup main priority 1100")
-        .unwrap();
-    router
-        .run("ip rule add iif isp lookup main priority 900")
-        .unwrap();
-    router
-        .run("ip rule add iif isp tos 0x08 lookup main priority 901")
-        .unwrap();
-    router
-        .run("ip rule add fwmark 1 lookup 5 priority 902")
-        .unwrap();
+    for line in [
+        "ip rule add iif lan lookup main priority 1100",
+        "ip rule add iif isp lookup main priority 900",
+        "ip rule add iif isp tos 0x08 lookup main priority 901",
+        "ip rule add fwmark 1 lookup 5 priority 902",
+    ] {
+        router.run(line).unwrap();
+    }
     let config = config("");
     inside(&router, async |netlink| {
-        up(netlink, &config)
-            .await
-            .verify(netlink, &config)
-            .await
-            .unwrap();
+        up_and_verified(netlink, &config).await;
     });
 }
 
@@ -390,13 +340,10 @@ fn verification_sees_what_was_taken_away() {
     inside(&router, async |netlink| {
         let applied = up(netlink, &config).await;
         router.run("ip rule del priority 1001").unwrap();
-        let error = applied.verify(netlink, &config).await.unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains("+ ip rule 1001: from all iif lan dscp 2"),
-            "{error}"
-        );
+        let told = applied.verify(netlink, &config).await.unwrap_err();
+        let told = told.to_string();
+        let missing = "+ ip rule 1001: from all iif lan dscp 2";
+        assert!(told.contains(missing), "{told}");
     });
 }
 
@@ -407,17 +354,10 @@ fn verification_sees_a_host_that_does_not_forward() {
     router.sysctl("net.ipv4.ip_forward", "0").unwrap();
     let config = config("");
     inside(&router, async |netlink| {
-        let error = up(netlink, &config)
-            .await
-            .verify(netlink, &config)
-            .await
-            .unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .ends_with("`sysctl net.ipv4.ip_forward=1`"),
-            "{error}"
-        );
+        let applied = up(netlink, &config).await;
+        let told = applied.verify(netlink, &config).await.unwrap_err();
+        let told = told.to_string();
+        assert!(told.ends_with("`sysctl net.ipv4.ip_forward=1`"), "{told}");
     });
 }
 

@@ -3,7 +3,7 @@
 use flow_testbed::namespace::Namespace;
 use splitter_agent::config::Config;
 use splitter_agent::netlink::Netlink;
-use splitter_agent::routes::{Applied, plan};
+use splitter_agent::routes::{Applied, Verification, plan};
 
 pub(crate) const TUNNELS: &str = "
 lan = ['lan']
@@ -77,6 +77,12 @@ pub(crate) async fn up(netlink: &Netlink, config: &Config) -> Applied {
         .apply(netlink)
         .await
         .unwrap()
+}
+
+/// The same, and looks whether packets go where they should.
+pub(crate) async fn up_and_verified(netlink: &Netlink, config: &Config) -> Verification {
+    let applied = up(netlink, config).await;
+    applied.verify(netlink, config).await.unwrap()
 }
 
 /// All rules and routes, but for those that the kernel makes itself, some of them late.
