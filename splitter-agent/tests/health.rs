@@ -6,61 +6,22 @@ mod daemon;
 #[path = "support/pair.rs"]
 mod pair;
 #[allow(dead_code, reason = "each test uses a part of it")]
+#[path = "support/pauses.rs"]
+mod pauses;
+#[allow(dead_code, reason = "each test uses a part of it")]
 #[path = "support/site.rs"]
 mod site;
 
-use std::net::UdpSocket;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use flow_testbed::claim;
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Program;
-use flow_testbed::topology::Host;
 use nix::sys::signal::Signal;
 use pair::{QUICK, cut_at, hold_on_pair, mend_at, on_pair};
+use pauses::{FAILOVER, PERIOD, longest_pause};
 use serde_json::Value;
 use site::Connection;
-
-/// Within this a class has left a dead tunnel.
-const FAILOVER: Duration = Duration::from_secs(1);
-const PERIOD: Duration = Duration::from_millis(10);
-
-/// Packets of the short class from one host to the other, one every 10 ms: the longest pause at
-/// the receiver while `meanwhile` goes on.
-fn longest_pause(from: &Host, to: &Host, meanwhile: impl FnOnce()) -> Duration {
-    let bind = |host: &Host| {
-        let address = (host.ipv4, 0);
-        let socket = host.namespace.enter(|| UdpSocket::bind(address));
-        socket.expect("it exists").expect("a port")
-    };
-    let (sender, receiver) = (bind(from), bind(to));
-    receiver.set_read_timeout(Some(PERIOD)).expect("a setting");
-    let to = receiver.local_addr().expect("it has one");
-    let ended = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !ended.load(Ordering::Relaxed) {
-                // A router without a way says so; the next one may find it.
-                let _ = sender.send_to(b"x", to);
-                std::thread::sleep(PERIOD);
-            }
-        });
-        let watching = scope.spawn(|| {
-            let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
-            while !ended.load(Ordering::Relaxed) {
-                if receiver.recv(&mut [0; 8]).is_ok() {
-                    longest = longest.max(last.elapsed());
-                    last = Instant::now();
-                }
-            }
-            longest.max(last.elapsed())
-        });
-        meanwhile();
-        ended.store(true, Ordering::Relaxed);
-        watching.join().expect("no panic")
-    })
-}
 
 fn number(value: &Value) -> f64 {
     value
@@ -84,7 +45,7 @@ fn class_of_a_dead_tunnel_moves_within_a_second_and_returns() {
             (client, server, pair.far()),
             (server, client, site.border()),
         ] {
-            let pause = longest_pause(from, to, || {
+            let pause = longest_pause([from, to], || {
                 cut_at(border, "tun0", "drop").expect("it was tried");
                 std::thread::sleep(Duration::from_millis(1_500));
             });
@@ -250,7 +211,7 @@ fn next_hop_and_link_tell_where_there_is_no_peer() {
                 (asked(0) && asked(1)).then_some(())
             });
             let (client, server) = (&site.topology.client, &site.topology.server);
-            let pause = longest_pause(client, server, || {
+            let pause = longest_pause([client, server], || {
                 std::thread::sleep(Duration::from_millis(500));
                 pair.cut("tun0", "drop").expect("it was tried");
                 std::thread::sleep(Duration::from_millis(1_500));
@@ -262,7 +223,7 @@ fn next_hop_and_link_tell_where_there_is_no_peer() {
             pair.wait_for_seats("short", "long");
 
             // A link that goes down is known at once.
-            let pause = longest_pause(client, server, || {
+            let pause = longest_pause([client, server], || {
                 std::thread::sleep(Duration::from_millis(500));
                 pair.far()
                     .run("ip link set tun0 down")
@@ -340,7 +301,7 @@ fn device_that_is_deleted_and_made_anew_gets_its_class_back() {
         let (near, _far) = pair.run(QUICK);
         pair.wait_for_echo();
         let (client, server) = (&site.topology.client, &site.topology.server);
-        let pause = longest_pause(client, server, || {
+        let pause = longest_pause([client, server], || {
             std::thread::sleep(Duration::from_millis(300));
             site.border().run("ip link del tun0").expect("it is there");
             std::thread::sleep(Duration::from_millis(1_200));

@@ -6,6 +6,9 @@ mod daemon;
 #[path = "support/pair.rs"]
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod pair;
+#[path = "support/pauses.rs"]
+#[allow(dead_code, reason = "each test uses a part of it")]
+mod pauses;
 #[path = "support/several.rs"]
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod several;
@@ -14,15 +17,15 @@ mod several;
 mod site;
 
 use std::collections::BTreeSet;
-use std::net::UdpSocket;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use daemon::Daemon;
 use flow_testbed::claim;
 use flow_testbed::require;
 use flow_testbed::require::Requirement::{NftRule, Program};
 use nix::sys::signal::Signal;
 use pair::{Pair, QUICK, cut_at, hold_on_pair, mend_at, on_pair};
+use pauses::{FAILOVER, PERIOD, longest_pauses};
 use serde_json::Value;
 use several::{
     COUNTS, Flows, Kind, Seen, Tunnel, add_tunnel, families, far_configuration, hash_by_ports,
@@ -33,10 +36,6 @@ use site::{Site, on_site, stdout};
 const SHORT: [Tunnel; 2] = [tunnel(0, 3), tunnel(2, 1)];
 const LONG: [Tunnel; 2] = [tunnel(1, 3), tunnel(3, 1)];
 
-/// Within this a dead tunnel has left its class.
-const FAILOVER: Duration = Duration::from_secs(1);
-const PERIOD: Duration = Duration::from_millis(10);
-
 /// Two tunnels for each class, `tun0` and `tun2` for short flows, `tun1` and `tun3` for long ones.
 fn two_for_each(site: &Site) {
     for number in [2, 3] {
@@ -45,23 +44,16 @@ fn two_for_each(site: &Site) {
     hash_by_ports(site);
 }
 
-/// What `splitter status` tells of a tunnel.
-fn told_of(site: &Site, device: &str) -> Value {
-    let status = site.json(&["status"]);
-    let tunnels = status["health"]["tunnels"].as_array().cloned();
-    let mut tunnels = tunnels.unwrap_or_default().into_iter();
-    let found = tunnels.find(|it| it["device"] == device);
-    found.unwrap_or_else(|| panic!("{device} is not in {status}"))
+/// What `splitter status` tells of each tunnel.
+fn told_of_tunnels(site: &Site) -> impl Iterator<Item = Value> {
+    let tunnels = site.json(&["status"])["health"]["tunnels"].take();
+    let tunnels = tunnels.as_array().cloned();
+    tunnels.unwrap_or_default().into_iter()
 }
 
-/// The devices that carry packets by what `splitter status` tells.
+/// The devices that carry packets by what it tells.
 fn in_use(site: &Site) -> BTreeSet<String> {
-    let status = site.json(&["status"]);
-    let tunnels = status["health"]["tunnels"].as_array().cloned();
-    let used = tunnels
-        .into_iter()
-        .flatten()
-        .filter(|it| it["in_use"] == true);
+    let used = told_of_tunnels(site).filter(|it| it["in_use"] == true);
     used.map(|it| it["device"].as_str().expect("a name").to_owned())
         .collect()
 }
@@ -73,57 +65,19 @@ fn wait_for_use(site: &Site, devices: &[&str]) {
     });
 }
 
-/// Packets of the short class over `count` ports, one every 10 ms on each: the longest pause of
-/// each at the receiver while `meanwhile` goes on.
-fn longest_pauses(site: &Site, count: usize, meanwhile: impl FnOnce()) -> Vec<Duration> {
-    let bind = |host: &flow_testbed::topology::Host| {
-        let bind = |_| UdpSocket::bind((host.ipv4, 0)).expect("a port");
-        let sockets = host
-            .namespace
-            .enter(|| (0..count).map(bind).collect::<Vec<_>>());
-        sockets.expect("it exists")
-    };
-    let (senders, receivers) = (bind(&site.topology.client), bind(&site.topology.server));
-    for (sender, receiver) in senders.iter().zip(&receivers) {
-        sender
-            .connect(receiver.local_addr().expect("it has one"))
-            .expect("an address");
-        receiver.set_nonblocking(true).expect("a setting");
-    }
-    let ended = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !ended.load(Ordering::Relaxed) {
-                for sender in &senders {
-                    // A router without a way says so; the next one may find it.
-                    let _ = sender.send(b"x");
-                }
-                std::thread::sleep(PERIOD);
-            }
-        });
-        let watching = scope.spawn(|| {
-            let mut last = vec![Instant::now(); count];
-            let mut longest = vec![Duration::ZERO; count];
-            while !ended.load(Ordering::Relaxed) {
-                for (index, receiver) in receivers.iter().enumerate() {
-                    if receiver.recv(&mut [0; 8]).is_ok() {
-                        longest[index] = longest[index].max(last[index].elapsed());
-                        last[index] = Instant::now();
-                    }
-                }
-                std::thread::sleep(PERIOD / 10);
-            }
-            let at_last = last.iter().map(Instant::elapsed);
-            longest
-                .iter()
-                .zip(at_last)
-                .map(|(it, last)| (*it).max(last))
-                .collect()
-        });
-        meanwhile();
-        ended.store(true, Ordering::Relaxed);
-        watching.join().expect("no panic")
-    })
+/// The longest pause of each of `count` flows between the sites while `meanwhile` goes on.
+fn pauses_of(site: &Site, count: usize, meanwhile: impl FnOnce()) -> Vec<Duration> {
+    let (client, server) = (&site.topology.client, &site.topology.server);
+    longest_pauses([client, server], count, meanwhile)
+}
+
+/// The class has left the tunnel in time, and not before its flows had noticed.
+fn claim_failover(pauses: &[Duration], near: &Daemon) -> Result<(), String> {
+    let longest = pauses.iter().max().expect("there are some");
+    println!("the longest pause was {longest:?}");
+    assert!(*longest > PERIOD * 10, "nothing was cut");
+    claim!(*longest <= FAILOVER, "{pauses:?}\n{}", near.log());
+    Ok(())
 }
 
 #[test]
@@ -182,7 +136,7 @@ fn flows_are_spread_by_weight_and_keep_their_tunnel() {
 }
 
 /// Both borders with two tunnels a class, that probe each other over all four.
-fn run_both(pair: &Pair<'_>) -> (daemon::Daemon, daemon::Daemon) {
+fn run_both(pair: &Pair<'_>) -> (Daemon, Daemon) {
     let site = pair.site;
     two_for_each(site);
     // For the key.
@@ -218,14 +172,11 @@ fn dead_tunnel_leaves_its_class_within_a_second_and_its_flows_go_on_by_the_other
         let (in_first, all) = share_of(&before, ["tun0", "tun2"]);
         assert!(all == 60 && (1..60).contains(&in_first), "{before:?}");
 
-        let pauses = longest_pauses(site, 16, || {
+        let pauses = pauses_of(site, 16, || {
             cut_at(pair.far(), "tun0", "drop").expect("it was tried");
             std::thread::sleep(Duration::from_millis(1_500));
         });
-        let longest = pauses.iter().max().expect("there are some");
-        println!("the longest pause was {longest:?}");
-        assert!(*longest > PERIOD * 10, "nothing was cut");
-        claim!(*longest <= FAILOVER, "{pauses:?}\n{}", near.log());
+        claim_failover(&pauses, &near)?;
         pair.wait_for_seats("short", "long");
         wait_for_use(site, &["tun1", "tun2", "tun3"]);
         flows.send(60, 100);
@@ -250,12 +201,8 @@ fn dead_tunnel_leaves_its_class_within_a_second_and_its_flows_go_on_by_the_other
             "reason": "tun0 is down, no answer",
         }]);
         claim!(health["moves"] == expected, "{health}");
-        assert!(
-            near.log()
-                .contains("the short class leaves tun0: tun0 is down, no answer"),
-            "{}",
-            near.log()
-        );
+        let told = "the short class leaves tun0: tun0 is down, no answer";
+        assert!(near.log().contains(told), "{}", near.log());
         let of = |name: &str, device: &str| {
             let labels = format!("{{tunnel=\"short\",device=\"{device}\"}}");
             site.metric(&format!("splitter_{name}{labels}"))
@@ -283,16 +230,10 @@ fn dead_tunnel_leaves_its_class_within_a_second_and_its_flows_go_on_by_the_other
         // Each is where it was.
         let again = seen.flows(false, flows.to_port);
         for (port, ways) in &before {
-            let way = if ways.contains_key("tun0") {
-                "tun0"
-            } else {
-                "tun2"
-            };
-            assert!(
-                again[port][way] > after[port][way],
-                "{port}: {:?}",
-                again[port]
-            );
+            let is_first = ways.contains_key("tun0");
+            let way = if is_first { "tun0" } else { "tun2" };
+            let (now, before) = (&again[port], &after[port]);
+            assert!(now[way] > before[way], "{port}: {now:?}");
         }
         Ok(())
     });
@@ -312,13 +253,11 @@ fn class_goes_to_the_other_ones_survivors_only_when_all_its_tunnels_are_dead() {
         }
         wait_for_use(site, &["tun1", "tun2"]);
         pair.wait_for_seats("short", "long");
-        let pauses = longest_pauses(site, 4, || {
+        let pauses = pauses_of(site, 4, || {
             cut_at(pair.far(), "tun2", "drop").expect("it was tried");
             std::thread::sleep(Duration::from_millis(1_500));
         });
-        let longest = pauses.iter().max().expect("there are some");
-        assert!(*longest > PERIOD * 10, "nothing was cut");
-        claim!(*longest <= FAILOVER, "{pauses:?}\n{}", near.log());
+        claim_failover(&pauses, &near)?;
         pair.wait_for_seats("long", "long");
         wait_for_use(site, &["tun1"]);
         assert_eq!(site.get("/ready").expect("it answers").0, 200);
@@ -340,8 +279,11 @@ fn class_goes_to_the_other_ones_survivors_only_when_all_its_tunnels_are_dead() {
         wait_for_use(site, &["tun0", "tun1", "tun2", "tun3"]);
         assert_eq!(site.routing(), home);
         flows.send(40, 100);
-        let downs = told_of(site, "tun0")["downs"].clone();
-        claim!(downs == 1, "{downs}\n{}", near.log());
+        let mut told = told_of_tunnels(site);
+        let told = told
+            .find(|it| it["device"] == "tun0")
+            .expect("it is told of");
+        claim!(told["downs"] == 1, "{told}\n{}", near.log());
         assert!(near.end(Signal::SIGTERM).success());
         assert!(far.end(Signal::SIGTERM).success());
         Ok(())
@@ -377,7 +319,7 @@ fn device_of_one_tunnel_that_is_deleted_leaves_the_others_their_class() {
     hold_on_pair("a class goes on without a device in time", |pair| {
         let (near, _far) = run_both(pair);
         let site = pair.site;
-        let pauses = longest_pauses(site, 16, || {
+        let pauses = pauses_of(site, 16, || {
             std::thread::sleep(Duration::from_millis(300));
             site.border().run("ip link del tun2").expect("it is there");
             std::thread::sleep(Duration::from_millis(1_200));
