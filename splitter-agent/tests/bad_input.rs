@@ -2,18 +2,19 @@
 
 #[path = "support/daemon.rs"]
 mod daemon;
+#[path = "support/nobody.rs"]
+mod nobody;
 #[allow(dead_code, reason = "each test uses a part of it")]
 #[path = "support/site.rs"]
 mod site;
 
 use std::net::TcpListener;
-use std::os::unix::process::CommandExt as _;
-use std::process::Output;
 use std::time::Duration;
 
 use flow_testbed::require::skip;
 use nix::sys::signal::Signal;
-use site::{Connection, Site, on_site, output, stderr, stdout, within};
+use nobody::as_nobody;
+use site::{Connection, Site, on_site, stderr, stdout, within};
 
 /// The kernel's numbers of the modes.
 const NATIVE: Option<u64> = Some(1);
@@ -25,9 +26,7 @@ const MENDED: Duration = Duration::from_secs(10);
 fn refused(site: &Site, commands: &[&str], code: i32, words: &[&str]) {
     let before = site.routing();
     for command in commands {
-        let output = site.splitter(&[command]);
-        let told = stderr(&output);
-        assert_eq!(output.status.code(), Some(code), "{command}: {told}");
+        let told = site.refused(&[command], code);
         for word in words {
             assert!(told.contains(word), "{command}: no {word:?} in: {told}");
         }
@@ -97,36 +96,18 @@ fn without_root_exits_with_4() {
             std::fs::set_permissions(site.path(path), mode).expect("it is ours");
         }
         for command in ["run", "up", "down"] {
-            let output = as_nobody(site, command);
+            let output = as_nobody(site, &[command]);
             assert_eq!(output.status.code(), Some(4), "{command}: {output:?}");
             assert!(stderr(&output).contains("run as root"), "{output:?}");
         }
         site.json(&["up"]);
         for command in ["status", "flows"] {
-            let output = as_nobody(site, command);
+            let output = as_nobody(site, &[command]);
             assert_eq!(output.status.code(), Some(4), "{command}: {output:?}");
             assert!(!stdout(&output).contains("down"), "{output:?}");
         }
         site.json(&["down"]);
     });
-}
-
-fn as_nobody(site: &Site, command: &str) -> Output {
-    // A binary that lies where nobody may look could not be started.
-    let binary = site.path("splitter");
-    if !binary.exists() {
-        std::fs::copy(site::BINARY, &binary).expect("there is room");
-    }
-    let mut command_line = site.border().command(&binary.to_string_lossy());
-    command_line.arg("--config").arg(site.config()).arg(command);
-    let drop_rights = || {
-        nix::unistd::setgid(65_534.into())?;
-        nix::unistd::setuid(65_534.into())?;
-        Ok(())
-    };
-    // SAFETY: system calls alone between fork and exec.
-    unsafe { command_line.pre_exec(drop_rights) };
-    output(command_line)
 }
 
 #[test]
@@ -135,10 +116,9 @@ fn second_instance_is_refused_and_the_first_one_named() {
         let before = site.routing();
         let first = site.run();
         for command in ["run", "up", "down"] {
-            let output = site.splitter(&[command]);
-            assert_eq!(output.status.code(), Some(5), "{command}: {output:?}");
+            let told = site.refused(&[command], 5);
             let process = format!("the process {}", first.id());
-            assert!(stderr(&output).contains(&process), "{output:?}");
+            assert!(told.contains(&process), "{command}: {told}");
         }
         assert_eq!(site.get("/ready").expect("it answers").0, 200);
         assert!(first.end(Signal::SIGTERM).success());
@@ -169,9 +149,7 @@ fn instance_with_the_tables_or_priorities_of_another_one_is_refused() {
         ] {
             site.configure(&text);
             for command in ["run", "up", "plan", "down"] {
-                let output = site.splitter(&[command]);
-                assert_eq!(output.status.code(), Some(5), "{command}: {output:?}");
-                let told = stderr(&output);
+                let told = site.refused(&[command], 5);
                 assert!(told.contains("the instance test ("), "{command}: {told}");
                 assert!(told.contains(shared), "{command}: {told}");
                 assert_eq!(site.routing(), up);
@@ -203,10 +181,9 @@ fn foreign_xdp_program_is_left_alone() {
 
         site.configure("");
         for command in ["run", "up"] {
-            let output = site.splitter(&[command]);
-            assert_eq!(output.status.code(), Some(5), "{command}: {output:?}");
+            let told = site.refused(&[command], 5);
             let words = "`gen0` has another XDP program attached already";
-            assert!(stderr(&output).contains(words), "{output:?}");
+            assert!(told.contains(words), "{command}: {told}");
             // Neither rules nor the program on the other interface stay.
             assert_eq!(site.routing(), before);
         }
@@ -215,17 +192,23 @@ fn foreign_xdp_program_is_left_alone() {
     });
 }
 
+/// Makes `br0`, whose driver has no native XDP, or says why the test is skipped.
+fn add_bridge(site: &Site, test: &str) -> bool {
+    let made = site.border().run("ip link add br0 type bridge").is_ok();
+    if !made {
+        let reason = "lacks bridges, as devices without native XDP; use a kernel that has them";
+        skip(&format!("bad_input::{test}"), reason);
+    }
+    made
+}
+
 #[test]
 fn driver_without_native_xdp_is_told_or_gets_generic() {
     on_site(|site| {
-        let border = site.border();
-        if border.run("ip link add br0 type bridge").is_err() {
-            let reason = "lacks bridges, as devices without native XDP; use a kernel that has them";
-            return skip(
-                "bad_input::driver_without_native_xdp_is_told_or_gets_generic",
-                reason,
-            );
+        if !add_bridge(site, "driver_without_native_xdp_is_told_or_gets_generic") {
+            return;
         }
+        let border = site.border();
         border.run("ip link set br0 up").expect("it is there");
         site.configure("lan = ['lan0', 'br0']\n[attach]\nmode = 'native'");
         let words = ["driver of `br0` refused native XDP", "attach.mode"];
@@ -266,8 +249,7 @@ fn change_that_fails_leaves_what_was_up() {
         let other = "[flows]\ntable_size = 4096\nthreshold = 7\n[routes]\nrule_priority = 3000\n";
         for lan in ["lan = ['lan0', 'tun9']\n", "lan = ['lan0', 'lan9']\n"] {
             site.configure(&format!("{lan}{other}"));
-            let output = site.splitter(&["up"]);
-            assert_eq!(output.status.code(), Some(1), "{output:?}");
+            site.refused(&["up"], 1);
             assert_eq!(site.routing(), up);
         }
         site.configure("");
@@ -281,14 +263,10 @@ fn change_that_fails_leaves_what_was_up() {
 #[test]
 fn change_that_fails_at_the_last_step_is_rolled_back() {
     on_site(|site| {
-        let border = site.border();
-        if border.run("ip link add br0 type bridge").is_err() {
-            let reason = "lacks bridges, as devices without native XDP; use a kernel that has them";
-            return skip(
-                "bad_input::change_that_fails_at_the_last_step_is_rolled_back",
-                reason,
-            );
+        if !add_bridge(site, "change_that_fails_at_the_last_step_is_rolled_back") {
+            return;
         }
+        let border = site.border();
         let up = "ip link set br0 addrgenmode none up";
         border.run(up).expect("it is there");
         let before = site.routing();
@@ -415,9 +393,8 @@ fn damaged_state_is_told_with_the_remedy() {
         let before = site.routing();
         site.json(&["up"]);
         std::fs::write(site.path("run/test/state.json"), "{").expect("a file");
-        let output = site.splitter(&["down"]);
-        assert_eq!(output.status.code(), Some(1), "{output:?}");
-        assert!(stderr(&output).contains("state.json"), "{output:?}");
+        let told = site.refused(&["down"], 1);
+        assert!(told.contains("state.json"), "{told}");
         std::fs::remove_file(site.path("run/test/state.json")).expect("it is there");
         site.json(&["down"]);
         site.assert_clean(&before);

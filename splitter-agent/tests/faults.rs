@@ -20,7 +20,7 @@ use flow_testbed::require::Requirement::{File, Program};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use site::{Connection, Site, on_site, stderr, within};
+use site::{Connection, Site, on_site, within};
 use splitter_agent::config::PacketLog;
 use splitter_agent::kernel::Object;
 
@@ -94,9 +94,7 @@ fn foreign_xdp_program_is_named() {
         let stranger = stranger.expect("it exists");
         let attached = site.routing();
         for command in ["run", "up", "plan"] {
-            let output = site.splitter(&[command]);
-            let told = stderr(&output);
-            assert_eq!(output.status.code(), Some(5), "{command}: {told}");
+            let told = site.refused(&[command], 5);
             let words = "`gen0` has another XDP program attached already: `read_clocks`, number ";
             assert!(told.contains(words), "{command}: {told}");
             assert_eq!(site.routing(), attached, "{command}");
@@ -161,9 +159,7 @@ fn full_disk_keeps_up_from_beginning_and_not_from_ending() {
         let before = site.routing();
         disk.fill();
         for command in ["run", "up"] {
-            let output = site.splitter(&[command]);
-            let told = stderr(&output);
-            assert_eq!(output.status.code(), Some(1), "{command}: {told}");
+            let told = site.refused(&[command], 1);
             let words = [
                 "cannot write ",
                 "test/state.json.new: No space left on device",

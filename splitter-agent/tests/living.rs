@@ -2,19 +2,21 @@
 
 #[path = "support/daemon.rs"]
 mod daemon;
+#[path = "support/nobody.rs"]
+mod nobody;
 #[allow(dead_code, reason = "each test uses a part of it")]
 #[path = "support/site.rs"]
 mod site;
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::process::CommandExt as _;
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 
 use daemon::Daemon;
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Program;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use nobody::as_nobody;
 use serde_json::{Value, json};
 use site::{Connection, Site, on_site, output, stderr, stdout};
 
@@ -39,9 +41,7 @@ fn hang_up(daemon: &Daemon) {
 /// It fails so, says all of `words`, and the threshold stays.
 fn refused(site: &Site, arguments: &[&str], code: i32, words: &[&str]) {
     let before = threshold_in_force(site);
-    let output = site.splitter(arguments);
-    let told = stderr(&output);
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told}");
+    let told = site.refused(arguments, code);
     for word in words {
         assert!(told.contains(word), "{arguments:?}: no {word:?} in: {told}");
     }
@@ -313,29 +313,9 @@ fn nobody_else_speaks_to_the_agent() {
         assert_eq!(threshold_in_force(site), 40.0);
         assert!(daemon.end(Signal::SIGTERM).success());
 
-        let output = site.splitter(&["set", "threshold", "60"]);
-        assert_eq!(output.status.code(), Some(1), "{output:?}");
-        assert!(
-            stderr(&output).contains("no agent runs this instance"),
-            "{output:?}"
-        );
+        let told = site.refused(&["set", "threshold", "60"], 1);
+        assert!(told.contains("no agent runs this instance"), "{told}");
     });
-}
-
-fn as_nobody(site: &Site, arguments: &[&str]) -> Output {
-    // A binary that lies where nobody may look could not be started.
-    let binary = site.path("splitter");
-    std::fs::copy(site::BINARY, &binary).expect("there is room");
-    let mut command = site.border().command(&binary.to_string_lossy());
-    command.arg("--config").arg(site.config()).args(arguments);
-    let drop_rights = || {
-        nix::unistd::setgid(65_534.into())?;
-        nix::unistd::setuid(65_534.into())?;
-        Ok(())
-    };
-    // SAFETY: system calls alone between fork and exec.
-    unsafe { command.pre_exec(drop_rights) };
-    output(command)
 }
 
 #[test]

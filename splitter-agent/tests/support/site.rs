@@ -116,6 +116,15 @@ impl Site {
         serde_json::from_slice(&output.stdout).expect("JSON")
     }
 
+    /// Runs a command that must end with this exit code; what it says about that.
+    #[track_caller]
+    pub(crate) fn refused(&self, arguments: &[&str], code: i32) -> String {
+        let output = self.splitter(arguments);
+        let told = stderr(&output);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told}");
+        told
+    }
+
     /// Starts `splitter run` and waits until it is ready.
     pub(crate) fn run(&self) -> Daemon {
         let daemon = self.start();
