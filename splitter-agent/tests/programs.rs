@@ -1,6 +1,8 @@
 //! The kernel programs as they ship, run by the kernel (`BPF_PROG_TEST_RUN`)
 //! beside the same policy on the host.
 
+#[path = "support/borders.rs"]
+mod borders;
 #[allow(dead_code, reason = "each test uses a part of it")]
 #[path = "support/loaded.rs"]
 mod loaded;
@@ -8,27 +10,24 @@ mod loaded;
 #[path = "../../splitter-common/tests/support/mod.rs"]
 mod support;
 
+use borders::{Borders, TABLE_SIZE};
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Root;
 use loaded::Loaded;
 use splitter_agent::config::PacketLog;
 use splitter_agent::kernel::{Object, PROGRAM};
 use splitter_common::config::{Config, TunnelUse, Unit};
-use splitter_common::counters::{Counters, FlowEvent};
+use splitter_common::counters::FlowEvent;
 use splitter_common::drain::ServiceTime;
 use splitter_common::dscp::Dscp;
 use splitter_common::flow::{Class, FlowKey, Tunnel};
 use splitter_common::packet::{Network, Refusal, TcpFlags, Transport};
 use splitter_common::split::Outcome;
-use support::host::Host;
 use support::packet::{Ip, Packet, Upper};
 use support::shapes::{every_shape, every_shape_with};
 
-const XDP_PASS: u32 = 2;
 /// What the kernel wants of a frame to run a program on it.
 const SHORTEST_FRAME: usize = 14;
-/// More flows than any test here makes.
-const TABLE_SIZE: u32 = 4_096;
 
 /// Flows change tunnels as soon as they are long, so that the times of the two
 /// borders' clocks, which differ, decide nothing.
@@ -36,53 +35,6 @@ fn eager() -> Config {
     Config {
         guard_ns: 0,
         ..Config::default()
-    }
-}
-
-/// A border in the kernel and one on the host, side by side.
-struct Borders {
-    kernel: Loaded,
-    host: Host,
-}
-
-impl Borders {
-    fn new(config: Config) -> Self {
-        Self::with_log(PacketLog::Off, config)
-    }
-
-    fn with_log(level: PacketLog, config: Config) -> Self {
-        let object = Object::for_level(level).expect("is embedded");
-        let mut kernel = Loaded::new(object.bytes(), TABLE_SIZE);
-        kernel.load_xdp(PROGRAM);
-        kernel.set(config);
-        let host = Host::new(config, TABLE_SIZE);
-        Self { kernel, host }
-    }
-
-    /// Sends the frame through both; what came out of both.
-    fn split(&mut self, frame: &[u8], name: &str) -> (Outcome, Vec<u8>) {
-        let mut of_host = frame.to_vec();
-        self.host.now_ns += 1_000;
-        let outcome = self.host.split(&mut of_host);
-
-        let mut of_kernel = vec![0; frame.len()];
-        let run = self.kernel.run_xdp(PROGRAM, frame, Some(&mut of_kernel), 1);
-        assert_eq!(run.return_value, XDP_PASS, "{name}");
-        assert_eq!(run.data_size_out as usize, frame.len(), "{name}");
-        assert_eq!(of_kernel, of_host, "{name}: {outcome:?}");
-        (outcome, of_kernel)
-    }
-
-    /// Both have counted the same and know the same of every flow.
-    fn compare(&self) {
-        assert_eq!(counts(&self.kernel.counters()), counts(&self.host.counters));
-        for (key, of_host) in self.host.flows() {
-            let of_kernel = self.kernel.flow(&key).expect("the kernel knows it as well");
-            assert_eq!(of_kernel.packets, of_host.packets);
-            assert_eq!(of_kernel.bytes, of_host.bytes);
-            assert_eq!(of_kernel.class(), of_host.class());
-            assert_eq!(of_kernel.flags, of_host.flags);
-        }
     }
 }
 
@@ -361,44 +313,6 @@ fn the_tap_notes_tcp_flows_and_lets_everything_go_on() {
         let run = kernel.run_classifier("tap", &shape.frame);
         assert_eq!(run.return_value, TCX_NEXT, "{}", shape.name);
     }
-}
-
-/// Every count by its name; of completion times only how many there are, since
-/// the two borders' clocks differ.
-fn counts(counters: &Counters) -> Vec<(String, u64)> {
-    const EVENTS: [FlowEvent; FlowEvent::COUNT] = [
-        FlowEvent::Started,
-        FlowEvent::RestartedIdle,
-        FlowEvent::RestartedSyn,
-        FlowEvent::BecameLong,
-        FlowEvent::MovedDrained,
-        FlowEvent::MovedAtCap,
-        FlowEvent::Evicted,
-        FlowEvent::Untracked,
-        FlowEvent::Stayed,
-        FlowEvent::StayedAtCap,
-    ];
-    let mut counts = Vec::new();
-    let mut note = |name: String, count| counts.push((name, count));
-    for class in Class::ALL {
-        for tunnel in Tunnel::ALL {
-            let name = format!("{class:?} to {tunnel:?}");
-            note(format!("{name} packets"), counters.packets(class, tunnel));
-            note(format!("{name} bytes"), counters.bytes(class, tunnel));
-        }
-        note(format!("{class:?} finished"), counters.finished(class));
-        let completions = counters.completion(class).buckets.iter().sum();
-        note(format!("{class:?} completions"), completions);
-    }
-    for reason in Refusal::ALL {
-        note(reason.name().to_owned(), counters.passed(reason));
-    }
-    for event in EVENTS {
-        note(format!("{event:?}"), counters.events(event));
-    }
-    note("marks overridden".to_owned(), counters.marks_overridden);
-    note("mark failures".to_owned(), counters.mark_failures);
-    counts
 }
 
 fn dscp(frame: &[u8]) -> Dscp {
