@@ -217,18 +217,11 @@ impl App {
 mod tests {
     use splitter_agent::overview::SortBy;
 
-    use super::super::draw::tests::overview;
+    use super::super::draw::tests::{app as seen, overview};
     use super::*;
 
     fn app(flows: u16) -> App {
-        let selection = Selection {
-            sort: SortBy::Packets,
-            reversed: false,
-            filter: Filter::default(),
-            limit: 1_000,
-        };
-        let mut app = App::new(selection, Duration::from_secs(1), "");
-        app.seen(Ok(overview(flows)));
+        let mut app = seen(flows);
         app.visible(10);
         app
     }

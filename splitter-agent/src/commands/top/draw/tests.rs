@@ -87,7 +87,8 @@ fn flow(number: u16) -> Flow {
     }
 }
 
-fn app(flows: u16) -> App {
+/// The terminal as it is after one look, with so many flows to show.
+pub(crate) fn app(flows: u16) -> App {
     let selection = Selection {
         sort: SortBy::Packets,
         reversed: false,
