@@ -227,7 +227,7 @@ impl Native {
             let index = peer.paths.position(route)?;
             Some((peer, index))
         });
-        let written = match path {
+        let (sealer, stamp, reports) = match path {
             Some((peer, index)) => {
                 let path = peer.paths.get_mut(index);
                 let stamp = Stamp {
@@ -236,34 +236,18 @@ impl Native {
                     sequence: path.take_answer_sequence(),
                 };
                 let reports = peer.inbound.reports(trigger.path);
-                peer.sealer.write(stamp, out, |body| {
-                    write_body(
-                        answer,
-                        trigger.asker,
-                        echo,
-                        trigger.bytes,
-                        token,
-                        reports,
-                        body,
-                    )
-                })
+                (&peer.sealer, stamp, Some(reports))
             }
             None => {
                 let stamp = self.stateless.stamp(now);
-                let reports = core::iter::empty();
-                self.stateless.sealer.write(stamp, out, |body| {
-                    write_body(
-                        answer,
-                        trigger.asker,
-                        echo,
-                        trigger.bytes,
-                        token,
-                        reports,
-                        body,
-                    )
-                })
+                (&self.stateless.sealer, stamp, None)
             }
         };
+        let (asker, bytes) = (trigger.asker, trigger.bytes);
+        let reports = reports.into_iter().flatten();
+        let written = sealer.write(stamp, out, |body| {
+            write_body(answer, asker, echo, bytes, token, reports, body)
+        });
         // Every question is longer than the shortest answer to it: see the packet layer.
         let bytes = written.ok()?;
         match self.addresses.answer(now, ip, bytes) {
