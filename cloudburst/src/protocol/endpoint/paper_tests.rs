@@ -67,9 +67,7 @@ fn message_arrives_in_a_round_trip_and_is_sent_until_the_stop() {
 #[test]
 fn datagrams_are_the_bare_header_and_the_symbol() {
     let (mut pair, peer) = Pair::new(&Config::paper(), 2);
-    pair.ends[0]
-        .send(pair.now, peer, Kind::Message, &message(5_000))
-        .unwrap();
+    pair.send(peer, 5_000);
     let mut stops = 0;
     pair.run(Duration::from_millis(100), |from, datagram| {
         let (header, symbol) = Header::parse(datagram).unwrap();
@@ -93,9 +91,7 @@ fn rounds_keep_the_rate() {
     config.link_bits_per_s = 100_000_000;
     config.share = 0.5;
     let (mut pair, peer) = Pair::new(&config, 5);
-    pair.ends[0]
-        .send(pair.now, peer, Kind::Message, &message(93_440))
-        .unwrap();
+    pair.send(peer, 93_440);
     let mut bytes = 0;
     pair.run(Duration::from_millis(40), |_, datagram| {
         bytes += datagram.len();
@@ -117,9 +113,7 @@ fn losses_are_made_up_for() {
         let (mut pair, peer) = Pair::new(&config, 4);
         let mut count = 0;
         for bytes in [100, 5_000, 93_440] {
-            pair.ends[0]
-                .send(pair.now, peer, Kind::Message, &message(bytes))
-                .unwrap();
+            pair.send(peer, bytes);
             pair.run(Duration::from_millis(300), |_, _| {
                 count += 1;
                 count % 3 == 0
@@ -137,9 +131,7 @@ fn losses_are_made_up_for() {
 #[test]
 fn lost_stops_are_said_again() {
     let (mut pair, peer) = Pair::new(&Config::paper(), 4);
-    pair.ends[0]
-        .send(pair.now, peer, Kind::Message, &message(20_000))
-        .unwrap();
+    pair.send(peer, 20_000);
     let mut stops = 0;
     pair.run(Duration::from_millis(300), |_, datagram| {
         stops += u32::from(is_stop(datagram));
@@ -155,9 +147,7 @@ fn lost_stops_are_said_again() {
 #[test]
 fn the_budget_ends_what_no_stop_ends() {
     let (mut pair, peer) = Pair::new(&Config::paper(), 4);
-    pair.ends[0]
-        .send(pair.now, peer, Kind::Message, &message(20_000))
-        .unwrap();
+    pair.send(peer, 20_000);
     pair.run(Duration::from_secs(2), |_, datagram| is_stop(datagram));
     let events = pair.events(0);
     let [Event::Undelivered { failure, .. }] = &events[..] else {
@@ -174,9 +164,7 @@ fn ids_are_used_again_after_a_rest() {
     let (mut pair, peer) = Pair::new(&Config::paper(), 4);
     const MESSAGES: usize = 2_000;
     for _ in 0..MESSAGES {
-        pair.ends[0]
-            .send(pair.now, peer, Kind::Message, &message(3_000))
-            .unwrap();
+        pair.send(peer, 3_000);
     }
     let mut last_seen: BTreeMap<u8, Time> = BTreeMap::new();
     let mut users = 0;
@@ -210,9 +198,7 @@ fn ids_are_used_again_after_a_rest() {
 fn what_has_been_given_up_does_not_get_into_what_comes_after() {
     let (mut pair, peer) = Pair::new(&Config::paper(), 1);
     // Half of a message arrives; after it there are 255 others, and then its id's next user.
-    let id = pair.ends[0]
-        .send(pair.now, peer, Kind::Message, &message(40_000))
-        .unwrap();
+    let id = pair.send(peer, 40_000);
     let mut count = 0;
     pair.run(Duration::from_millis(2), |_, _| {
         count += 1;
@@ -266,10 +252,7 @@ fn what_the_format_cannot_say_is_refused() {
 #[test]
 fn answers_go_to_who_asked() {
     let (mut pair, peer) = Pair::new(&Config::paper(), 2);
-    let now = pair.now;
-    pair.ends[0]
-        .send(now, peer, Kind::Message, &message(1_000))
-        .unwrap();
+    pair.send(peer, 1_000);
     let mut symbols = 0;
     pair.run(Duration::from_millis(20), |_, datagram| {
         symbols += u32::from(!is_stop(datagram));
@@ -297,9 +280,7 @@ fn answers_go_to_who_asked() {
 fn unreachable_peer_is_told_at_once() {
     let (mut pair, peer) = Pair::new(&Config::paper(), 2);
     let now = pair.now;
-    pair.ends[0]
-        .send(now, peer, Kind::Message, &message(2_000))
-        .unwrap();
+    pair.send(peer, 2_000);
     let routes: Vec<_> = pair.ends[0]
         .paths(now, peer)
         .map(|path| path.route)
@@ -326,9 +307,7 @@ fn the_modes_refuse_each_other() {
         for configs in [[&paper, &native], [&native, &paper]] {
             let (mut pair, peer) = Pair::of(configs, 4);
             for bytes in [1, 5_000, 70_000] {
-                pair.ends[0]
-                    .send(pair.now, peer, Kind::Message, &message(bytes))
-                    .unwrap();
+                pair.send(peer, bytes);
             }
             pair.run(Duration::from_secs(100), |_, _| false);
             let events = pair.events(0);

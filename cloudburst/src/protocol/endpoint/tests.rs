@@ -43,6 +43,14 @@ impl Pair {
         (pair, peer)
     }
 
+    /// Sends such a [`message`] from the first end to the other.
+    pub(super) fn send(&mut self, peer: PeerId, bytes: usize) -> SendId {
+        let message = message(bytes);
+        self.ends[0]
+            .send(self.now, peer, Kind::Message, &message)
+            .unwrap()
+    }
+
     /// Runs until nothing is due within `limit`; loses what `lost` says.
     pub(super) fn run(&mut self, limit: Duration, mut lost: impl FnMut(usize, &[u8]) -> bool) {
         let end = self.now + limit;
@@ -176,9 +184,7 @@ fn losses_are_made_up_for() {
     let (mut pair, peer) = Pair::new(&Config::default(), 4);
     let mut count = 0;
     for bytes in [100, 5_000, 93_440] {
-        pair.ends[0]
-            .send(pair.now, peer, Kind::Message, &message(bytes))
-            .unwrap();
+        pair.send(peer, bytes);
         pair.run(Duration::from_millis(300), |_, _| {
             count += 1;
             count % 3 == 0
@@ -197,9 +203,7 @@ fn losses_are_made_up_for() {
 #[test]
 fn silence_is_told_when_the_time_is_over() {
     let (mut pair, peer) = Pair::new(&Config::default(), 4);
-    pair.ends[0]
-        .send(pair.now, peer, Kind::Message, &message(5_000))
-        .unwrap();
+    pair.send(peer, 5_000);
     pair.run(Duration::from_secs(20), |_, _| true);
     let events = pair.events(0);
     let [Event::Undelivered { failure, .. }] = &events[..] else {
