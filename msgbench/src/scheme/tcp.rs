@@ -86,6 +86,40 @@ impl Scheme for TcpPool {
     }
 }
 
+type Connecting = LocalBoxFuture<'static, Result<Rc<dyn Client>>>;
+
+/// Another way to use connections of the usual kind, by what a client does when it gets ready.
+pub(super) struct OverCubic {
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    pub(super) connect: fn(Ipv4Addr) -> Connecting,
+}
+
+/// The kind of connections that it uses.
+pub(super) const CUBIC: Kind = Kind::tcp("cubic");
+
+impl Scheme for OverCubic {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn about(&self) -> &'static str {
+        self.about
+    }
+
+    fn requirements(&self) -> Vec<Requirement> {
+        vec![Requirement::CongestionControl(CUBIC.congestion_control)]
+    }
+
+    fn serve(&self, address: Ipv4Addr) -> Result<LocalBoxFuture<'static, ()>> {
+        Ok(CUBIC.serve(address)?)
+    }
+
+    fn connect(&self, address: Ipv4Addr) -> LocalBoxFuture<'_, Result<Rc<dyn Client>>> {
+        (self.connect)(address)
+    }
+}
+
 /// A client over a pool of connections.
 pub(super) struct PooledStreams(pub(super) Pool<TcpStream>);
 

@@ -7,19 +7,20 @@
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
-    net::Ipv4Addr,
     rc::Rc,
     time::{Duration, Instant},
 };
 
 use anyhow::{Result, bail};
-use flow_testbed::require::Requirement;
 use futures_util::future::{LocalBoxFuture, select_ok};
 use tokio::time::sleep;
 
-use super::{Answer, Client, Scheme, pool::Pool, stream::Kind, tcp::PooledStreams};
+use super::{
+    Answer, Client,
+    pool::Pool,
+    tcp::{CUBIC, OverCubic, PooledStreams},
+};
 
-const KIND: Kind = Kind::tcp("cubic");
 const CONNECTIONS: usize = 32;
 /// Until there are completions to go by.
 const FIRST_PATIENCE: Duration = Duration::from_millis(50);
@@ -36,36 +37,20 @@ const BUDGET_PER_REQUEST: f64 = 0.2;
 const BUDGET_LIMIT: f64 = 10.0;
 
 /// TCP with a pool of connections and hedged requests.
-pub(super) struct TcpHedged;
-
-impl Scheme for TcpHedged {
-    fn name(&self) -> &'static str {
-        "tcp_hedged"
-    }
-
-    fn about(&self) -> &'static str {
-        "TCP cubic, a pool of 32; a request slower than 95% is sent again on another connection"
-    }
-
-    fn requirements(&self) -> Vec<Requirement> {
-        vec![Requirement::CongestionControl(KIND.congestion_control)]
-    }
-
-    fn serve(&self, address: Ipv4Addr) -> Result<LocalBoxFuture<'static, ()>> {
-        Ok(KIND.serve(address)?)
-    }
-
-    fn connect(&self, address: Ipv4Addr) -> LocalBoxFuture<'_, Result<Rc<dyn Client>>> {
+pub(super) const TCP_HEDGED: OverCubic = OverCubic {
+    name: "tcp_hedged",
+    about: "TCP cubic, a pool of 32; a request slower than 95% is sent again on another connection",
+    connect: |address| {
         Box::pin(async move {
-            let pool = Pool::open(CONNECTIONS, move |_| KIND.connect(address, None)).await?;
+            let pool = Pool::open(CONNECTIONS, move |_| CUBIC.connect(address, None)).await?;
             Ok(Rc::new(Hedged {
                 pool: PooledStreams(pool),
                 recent: RefCell::default(),
                 budget: Cell::new(BUDGET_LIMIT),
             }) as Rc<dyn Client>)
         })
-    }
-}
+    },
+};
 
 struct Hedged {
     pool: PooledStreams,

@@ -1,19 +1,18 @@
 //! TCP with each message striped over several connections.
 
-use std::{net::Ipv4Addr, rc::Rc};
+use std::rc::Rc;
 
 use anyhow::Result;
-use flow_testbed::require::Requirement;
 use futures_util::future::{LocalBoxFuture, try_join_all};
 use tokio::net::TcpStream;
 
 use super::{
-    Answer, Client, REQUEST_BYTES, Scheme,
+    Answer, Client, REQUEST_BYTES,
     pool::Pool,
-    stream::{self, Kind},
+    stream,
+    tcp::{CUBIC, OverCubic},
 };
 
-const KIND: Kind = Kind::tcp("cubic");
 /// Connections that carry a message together.
 const STRIPES: u32 = 8;
 /// How many messages can be under way at once. With fewer, messages wait for those that wait for a
@@ -21,34 +20,18 @@ const STRIPES: u32 = 8;
 const BUNDLES: usize = 16;
 
 /// TCP with each message striped over several connections.
-pub(super) struct TcpStriped;
-
-impl Scheme for TcpStriped {
-    fn name(&self) -> &'static str {
-        "tcp_striped"
-    }
-
-    fn about(&self) -> &'static str {
-        "TCP cubic, each message striped over 8 connections; 16 such bundles"
-    }
-
-    fn requirements(&self) -> Vec<Requirement> {
-        vec![Requirement::CongestionControl(KIND.congestion_control)]
-    }
-
-    fn serve(&self, address: Ipv4Addr) -> Result<LocalBoxFuture<'static, ()>> {
-        Ok(KIND.serve(address)?)
-    }
-
-    fn connect(&self, address: Ipv4Addr) -> LocalBoxFuture<'_, Result<Rc<dyn Client>>> {
+pub(super) const TCP_STRIPED: OverCubic = OverCubic {
+    name: "tcp_striped",
+    about: "TCP cubic, each message striped over 8 connections; 16 such bundles",
+    connect: |address| {
         Box::pin(async move {
             let open =
-                move |_| try_join_all((0..STRIPES).map(move |_| KIND.connect(address, None)));
+                move |_| try_join_all((0..STRIPES).map(move |_| CUBIC.connect(address, None)));
             let pool = Pool::open(BUNDLES, open).await?;
             Ok(Rc::new(Striped(pool)) as Rc<dyn Client>)
         })
-    }
-}
+    },
+};
 
 struct Striped(Pool<Vec<TcpStream>>);
 
