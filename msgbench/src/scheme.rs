@@ -8,6 +8,7 @@ mod mptcp;
 mod noq_multipath;
 mod pool;
 mod quic;
+mod quic_message;
 mod stream;
 mod tcp;
 mod tcp_fresh;

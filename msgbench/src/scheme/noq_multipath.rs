@@ -5,7 +5,7 @@
 //! before it takes the next, so that most data takes one path while that has room.
 
 use std::{
-    net::{Ipv4Addr, SocketAddr, UdpSocket},
+    net::{Ipv4Addr, SocketAddr},
     rc::Rc,
     sync::Arc,
     time::Duration,
@@ -17,19 +17,17 @@ use noq::{
     ClientConfig, Connection, Endpoint, EndpointConfig, FourTuple, Incoming, Path, PathError,
     PathStatus, RecvStream, SendStream, ServerConfig, TokioRuntime, TransportConfig,
 };
-use socket2::SockRef;
 use tokio::{
     task::spawn_local,
     time::{sleep, timeout},
 };
 
-use super::{Answer, Client, REQUEST_BYTES, Scheme, certificate};
+use super::{Answer, Client, REQUEST_BYTES, Scheme, certificate, quic_message};
 use crate::rig::{PATHS, addresses};
 
 const PORT: u16 = 7_002;
 /// One more than the rig has: the connection starts on one that hashing chooses.
 const CONNECTION_PATHS: u32 = PATHS as u32 + 1;
-const SOCKET_BUFFER_BYTES: usize = 2 << 20;
 /// In which the server must have told the connection ids that further paths need.
 const PATH_LIMIT: Duration = Duration::from_secs(2);
 const PATH_RETRY: Duration = Duration::from_millis(5);
@@ -38,9 +36,6 @@ const PATH_RETRY: Duration = Duration::from_millis(5);
 /// the end of the connection.
 const PATH_IDLE_LIMIT: Duration = Duration::from_millis(500);
 const PATH_KEEP_ALIVE: Duration = Duration::from_millis(100);
-
-/// What all payload consists of.
-static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
 /// Multipath QUIC.
 pub(super) struct NoqMultipath;
@@ -125,9 +120,7 @@ async fn open_path(connection: &Connection, path: FourTuple) -> Result<Path> {
 }
 
 fn endpoint(address: SocketAddr, server: Option<ServerConfig>) -> Result<Endpoint> {
-    let socket = UdpSocket::bind(address)?;
-    SockRef::from(&socket).set_recv_buffer_size(SOCKET_BUFFER_BYTES)?;
-    SockRef::from(&socket).set_send_buffer_size(SOCKET_BUFFER_BYTES)?;
+    let socket = quic_message::socket(address)?;
     let config = EndpointConfig::default();
     Ok(Endpoint::new(
         config,
@@ -140,9 +133,7 @@ fn endpoint(address: SocketAddr, server: Option<ServerConfig>) -> Result<Endpoin
 /// Sends a request on a stream of its own, and waits for all of its answer.
 async fn ask(connection: &Connection, bytes: u32) -> Result<()> {
     let (mut send, mut receive) = connection.open_bi().await?;
-    let mut request = [0; REQUEST_BYTES];
-    request[..4].copy_from_slice(&bytes.to_be_bytes());
-    send.write_all(&request).await?;
+    send.write_all(&quic_message::request(bytes)).await?;
     send.finish()?;
     let mut left = bytes as usize;
     while let Some(chunk) = receive.read_chunk(usize::MAX).await? {
@@ -165,12 +156,8 @@ async fn accept(incoming: Incoming) -> Result<()> {
 async fn answer(mut send: SendStream, mut receive: RecvStream) -> Result<()> {
     let mut request = [0; REQUEST_BYTES];
     receive.read_exact(&mut request).await?;
-    let [a, b, c, d, ..] = request;
-    let mut left = u32::from_be_bytes([a, b, c, d]) as usize;
-    while left > 0 {
-        let part = left.min(ZEROS.len());
-        send.write_all(&ZEROS[..part]).await?;
-        left -= part;
+    for part in quic_message::answer(request) {
+        send.write_all(part).await?;
     }
     send.finish()?;
     Ok(())

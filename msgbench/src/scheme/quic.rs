@@ -5,7 +5,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    net::{Ipv4Addr, SocketAddr, UdpSocket},
+    net::{Ipv4Addr, SocketAddr},
     rc::Rc,
     sync::Arc,
     time::Duration,
@@ -17,22 +17,16 @@ use quinn::{
     ClientConfig, Connection, Endpoint, EndpointConfig, Incoming, RecvStream, SendStream,
     ServerConfig, TokioRuntime,
 };
-use socket2::SockRef;
 use tokio::{task::spawn_local, time::sleep};
 
-use super::{Answer, Client, REQUEST_BYTES, Scheme, certificate};
+use super::{Answer, Client, REQUEST_BYTES, Scheme, certificate, quic_message};
 
 const PORT: u16 = 7_001;
 const CONNECTIONS: usize = 8;
-/// As quinn's documentation advises: the default holds some 100 packets.
-const SOCKET_BUFFER_BYTES: usize = 2 << 20;
 /// How long to wait before trying to open a connection again.
 const RETRY: Duration = Duration::from_millis(100);
 /// After which opening a connection is tried from another port.
 const CONNECT_LIMIT: Duration = Duration::from_millis(1_500);
-
-/// What all payload consists of.
-static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
 /// QUIC over several connections.
 pub(super) struct Quic;
@@ -146,9 +140,7 @@ impl Drop for UseOfLine {
 }
 
 fn endpoint(address: SocketAddr, server: Option<ServerConfig>) -> Result<Endpoint> {
-    let socket = UdpSocket::bind(address)?;
-    SockRef::from(&socket).set_recv_buffer_size(SOCKET_BUFFER_BYTES)?;
-    SockRef::from(&socket).set_send_buffer_size(SOCKET_BUFFER_BYTES)?;
+    let socket = quic_message::socket(address)?;
     let config = EndpointConfig::default();
     Ok(Endpoint::new(
         config,
@@ -168,9 +160,7 @@ async fn connect(server: SocketAddr, config: ClientConfig) -> Result<(Endpoint, 
 /// Sends a request on a stream of its own, and waits for all of its answer.
 async fn ask(connection: &Connection, bytes: u32) -> Result<()> {
     let (mut send, mut receive) = connection.open_bi().await?;
-    let mut request = [0; REQUEST_BYTES];
-    request[..4].copy_from_slice(&bytes.to_be_bytes());
-    send.write_all(&request).await?;
+    send.write_all(&quic_message::request(bytes)).await?;
     send.finish()?;
     let mut left = bytes as usize;
     while let Some(chunk) = receive.read_chunk(usize::MAX, true).await? {
@@ -193,12 +183,8 @@ async fn accept(incoming: Incoming) -> Result<()> {
 async fn answer(mut send: SendStream, mut receive: RecvStream) -> Result<()> {
     let mut request = [0; REQUEST_BYTES];
     receive.read_exact(&mut request).await?;
-    let [a, b, c, d, ..] = request;
-    let mut left = u32::from_be_bytes([a, b, c, d]) as usize;
-    while left > 0 {
-        let part = left.min(ZEROS.len());
-        send.write_all(&ZEROS[..part]).await?;
-        left -= part;
+    for part in quic_message::answer(request) {
+        send.write_all(part).await?;
     }
     send.finish()?;
     Ok(())
