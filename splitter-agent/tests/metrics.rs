@@ -132,28 +132,17 @@ fn every_figure_tells_what_has_happened() {
 
         assert_eq!(plain("splitter_flows_started_total"), 2.0);
         assert_eq!(plain("splitter_flows_long_total"), 1.0);
-        assert_eq!(
-            labelled("splitter_flows_finished_total", "class", "short"),
-            1.0
-        );
-        assert_eq!(
-            labelled("splitter_flow_completion_seconds", "class", "short"),
-            1.0
-        );
-        assert_eq!(
-            labelled("splitter_flow_completion_seconds", "class", "long"),
-            0.0
-        );
         let demotions = |reason| labelled("splitter_demotions_total", "reason", reason);
         assert_eq!(demotions("drained") + demotions("cap"), 1.0);
-        assert_eq!(
-            labelled("splitter_attached_interfaces", "mode", "native"),
-            2.0
-        );
-        assert_eq!(
-            labelled("splitter_flow_table_capacity", "family", "ipv4"),
-            4096.0
-        );
+        for (name, label, of, expected) in [
+            ("splitter_flows_finished_total", "class", "short", 1.0),
+            ("splitter_flow_completion_seconds", "class", "short", 1.0),
+            ("splitter_flow_completion_seconds", "class", "long", 0.0),
+            ("splitter_attached_interfaces", "mode", "native", 2.0),
+            ("splitter_flow_table_capacity", "family", "ipv4", 4096.0),
+        ] {
+            assert_eq!(labelled(name, label, of), expected, "{name} {of}");
+        }
         assert!(labelled("splitter_flow_table_entries", "family", "ipv4") >= 1.0);
         assert_eq!(plain("splitter_evictions_total"), 0.0);
         assert_eq!(plain("splitter_mark_failures_total"), 0.0);
