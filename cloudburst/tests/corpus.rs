@@ -1,17 +1,17 @@
 //! Replays the fuzz corpus through the fuzzer's check.
 
+#[path = "support/corpus.rs"]
+mod committed;
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod support;
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::PathBuf;
 
 use support::checks;
 
 #[test]
 fn the_corpus_for_the_decoder_holds_what_must_hold() {
-    for (name, input) in corpus() {
+    for (name, input) in committed::read("decoder") {
         println!("decoder/{name}");
         checks::decoder(&input);
     }
@@ -20,23 +20,13 @@ fn the_corpus_for_the_decoder_holds_what_must_hold() {
 /// A way through the code that is added without a seed would be left to chance.
 #[test]
 fn there_is_a_seed_for_every_way() {
-    let corpus = corpus();
-    for (name, seed) in seeds() {
-        assert_eq!(
-            corpus.get(&name),
-            Some(&seed),
-            "decoder/{name}: run `cargo test -p cloudburst-fec --test corpus -- --ignored`"
-        );
-    }
+    committed::assert_has("decoder", seeds());
 }
 
 #[test]
 #[ignore = "writes fuzz/corpus anew instead of testing it"]
 fn write_seeds() {
-    fs::create_dir_all(directory()).expect("can be made");
-    for (name, seed) in seeds() {
-        fs::write(directory().join(name), seed).expect("can be written");
-    }
+    committed::write("decoder", seeds());
 }
 
 /// Each schedule with each shape and each course of events.
@@ -84,20 +74,4 @@ fn seeds() -> BTreeMap<String, Vec<u8>> {
         }
     }
     seeds
-}
-
-fn corpus() -> BTreeMap<String, Vec<u8>> {
-    let entries = fs::read_dir(directory()).expect("the corpus is committed");
-    let files = entries.map(|entry| {
-        let entry = entry.expect("can be read");
-        let name = entry.file_name().into_string().expect("named in ASCII");
-        (name, fs::read(entry.path()).expect("can be read"))
-    });
-    files.collect()
-}
-
-fn directory() -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "../fuzz/corpus/decoder"]
-        .iter()
-        .collect()
 }

@@ -20,7 +20,9 @@ pub(crate) fn assert_has(target: &str, seeds: BTreeMap<String, Vec<u8>>) {
         assert_eq!(
             corpus.get(&name),
             Some(&seed),
-            "{target}/{name}: run `cargo test -p cloudburst-fec --test {target}_corpus -- --ignored`"
+            "{target}/{name}: run `cargo test -p {} --test {} -- --ignored`",
+            env!("CARGO_PKG_NAME"),
+            env!("CARGO_CRATE_NAME"),
         );
     }
 }
