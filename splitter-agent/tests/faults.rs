@@ -19,7 +19,6 @@ use flow_testbed::require;
 use flow_testbed::require::Requirement::{File, Program};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::Signal;
-use serde_json::Value;
 use site::{Connection, Site, on_site, within};
 use splitter_agent::config::PacketLog;
 use splitter_agent::kernel::Object;
@@ -220,7 +219,7 @@ fn everything_that_is_changed_behind_its_back_is_put_back_and_counted() {
             daemon.log()
         );
         connection.send(LONG_BYTES);
-        let flow = flow(site, &connection).expect("it is tracked anew");
+        let flow = site.flow_from(connection.port());
         assert_eq!(flow["class"], "long");
         assert!(daemon.end(Signal::SIGTERM).success());
         site.assert_clean(&before);
@@ -292,7 +291,7 @@ fn clock_of_a_time_namespace_does_not_make_flows_idle() {
         let mut connection = Connection::open(&site.topology);
         connection.send(LONG_BYTES);
         std::thread::sleep(SWEPT);
-        let known = flow(site, &connection).expect("the sweep has spared it");
+        let known = site.flow_from(connection.port());
         assert_eq!(known["class"], "long");
         let (_, metrics) = site.get("/metrics").expect("it answers");
         // The other direction comes by a tunnel, where nothing is split.
@@ -316,13 +315,4 @@ fn repairs(site: &Site) -> f64 {
 fn moves(site: &Site) -> f64 {
     let labels = r#"{class="long",tunnel="short"} "#;
     site.metric(&format!("splitter_class_moves_total{labels}"))
-}
-
-/// What is known of a connection's upload.
-fn flow(site: &Site, connection: &Connection) -> Option<Value> {
-    let listing = site.json(&["flows"]);
-    let mut flows = listing["flows"].as_array().expect("a list").iter();
-    flows
-        .find(|flow| flow["source_port"] == connection.port())
-        .cloned()
 }

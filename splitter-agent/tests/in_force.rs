@@ -169,10 +169,7 @@ fn agent_killed_in_the_middle_of_a_reload_is_taken_over() {
                 assert_eq!(site.routing(), home, "killed at {point}");
             }
             connection.send(20_000);
-            let flows = site.json(&["flows"]);
-            let mut known = flows["flows"].as_array().into_iter().flatten();
-            let flow = known.find(|it| it["source_port"] == connection.port());
-            let flow = flow.expect("it is still known");
+            let flow = site.flow_from(connection.port());
             assert_eq!(flow["class"], "long", "killed at {point}");
             let bytes = flow["bytes"].as_u64();
             assert!(bytes > Some(200_000), "killed at {point}: {flow}");

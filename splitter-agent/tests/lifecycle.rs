@@ -13,7 +13,6 @@ use daemon::Daemon;
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Program;
 use nix::sys::signal::Signal;
-use serde_json::Value;
 use site::{BINARY, Connection, Site, on_site, stdout};
 
 const NATIVE: Option<u64> = Some(1);
@@ -88,8 +87,8 @@ fn run_to_the_end(site: &Site, signal: Signal) {
         (NATIVE, NATIVE)
     );
 
-    assert_eq!(flow(site, &short).expect("it is tracked")["class"], "short");
-    let known = flow(site, &long).expect("it is tracked");
+    assert_eq!(site.flow_from(short.port())["class"], "short");
+    let known = site.flow_from(long.port());
     assert_eq!(known["class"], "long");
     assert_eq!(known["source"], site.topology.client.ipv4.to_string());
     let bytes = known["bytes"].as_u64().expect("a number");
@@ -209,7 +208,7 @@ fn agent_after_a_killed_one_keeps_its_flows_and_cleans_up() {
 
         let second = site.run();
         assert!(second.log().contains("adopted"), "{}", second.log());
-        let known = flow(site, &connection).expect("it is still tracked");
+        let known = site.flow_from(connection.port());
         assert_eq!(known["class"], "long");
         assert!(
             known["packets"].as_u64() >= Some(counted),
@@ -245,10 +244,7 @@ fn changed_settings_are_applied_and_flows_kept() {
         let mut connection = Connection::open(&site.topology);
         connection.send(LONG_BYTES);
         let counted = packets(site, &connection);
-        assert_eq!(
-            flow(site, &connection).expect("it is tracked")["class"],
-            "short"
-        );
+        assert_eq!(site.flow_from(connection.port())["class"], "short");
 
         site.configure("[flows]\nthreshold = 20\ntable_size = 4096");
         let up = site.json(&["up"]);
@@ -258,7 +254,7 @@ fn changed_settings_are_applied_and_flows_kept() {
         assert_eq!(site.json(&["up"])["changed"], false);
 
         connection.send(SHORT_BYTES);
-        let known = flow(site, &connection).expect("it is still tracked");
+        let known = site.flow_from(connection.port());
         assert_eq!(known["class"], "long");
         assert!(
             known["packets"].as_u64() > Some(counted),
@@ -304,16 +300,7 @@ fn reader_that_has_seen_enough_is_no_error() {
     });
 }
 
-/// What is known of a connection's upload.
-fn flow(site: &Site, connection: &Connection) -> Option<Value> {
-    let listing = site.json(&["flows"]);
-    let mut flows = listing["flows"].as_array().expect("a list").iter();
-    flows
-        .find(|flow| flow["source_port"] == connection.port())
-        .cloned()
-}
-
 fn packets(site: &Site, connection: &Connection) -> u64 {
-    let known = flow(site, connection).expect("it is tracked");
+    let known = site.flow_from(connection.port());
     known["packets"].as_u64().expect("a number")
 }

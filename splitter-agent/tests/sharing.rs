@@ -42,14 +42,6 @@ fn sent_by_both(site: &Site, class: &str) -> Sent {
     first + second
 }
 
-/// What the splitter knows of the flow from a port at the first site.
-fn flow_from(site: &Site, port: u16) -> Value {
-    let listing = site.json(&["flows", "--limit", "1000"]);
-    let flows = listing["flows"].as_array().into_iter().flatten();
-    let mut found = flows.filter(|flow| flow["source_port"] == port);
-    found.next().cloned().unwrap_or_else(|| panic!("{listing}"))
-}
-
 /// Packets that the splitter has sent into a tunnel.
 fn into_tunnel(site: &Site, tunnel: &str) -> u64 {
     let status = site.json(&["status"]);
@@ -68,7 +60,7 @@ fn pure_acknowledgements_of_long_flows_ride_with_short_ones() {
         connection.send(LONG_BYTES);
         let data = sent_by_both(site, LONG).since(before);
         assert!(data.packets > 200, "it did not turn long: {data:?}");
-        let sender = flow_from(site, connection.port());
+        let sender = site.flow_from(connection.port());
         assert_eq!(sender["class"], "long");
 
         // From now on the same flow only acknowledges.
@@ -76,7 +68,7 @@ fn pure_acknowledgements_of_long_flows_ride_with_short_ones() {
         connection.answer(4_000_000);
         let [short, long] = [SHORT, LONG].map(|class| sent_by_both(site, class));
         let (short, long) = (short.since(before[0]), long.since(before[1]));
-        let receiver = flow_from(site, connection.port());
+        let receiver = site.flow_from(connection.port());
         let packets = |flow: &Value| flow["packets"].as_u64().expect("a number");
         let acknowledgements = packets(&receiver) - packets(&sender);
         println!("{acknowledgements} acknowledgements: short {short:?}, long {long:?}");
@@ -103,7 +95,7 @@ fn place(site: &Site, count: usize) -> (usize, Vec<Connection>) {
         connections.iter_mut().for_each(|it| it.send(3_000));
     }
     let is_in_first = |connection: &&Connection| {
-        let flow = flow_from(site, connection.port());
+        let flow = site.flow_from(connection.port());
         assert_eq!(flow["class"], "long", "{flow}");
         flow["tunnel"] == "short"
     };
@@ -312,9 +304,9 @@ fn share_with_flood(site: &Site) -> Result<(), String> {
     let median = round_trips[round_trips.len() / 2];
     println!("{took:?}: {own:?}, long {in_long:?}, short {in_short:?}, round trip {median:?}");
     for connection in [&bulk, &short] {
-        assert_eq!(flow_from(site, connection.port())["tunnel"], "short");
+        assert_eq!(site.flow_from(connection.port())["tunnel"], "short");
     }
-    assert_eq!(flow_from(site, short.port())["class"], "short");
+    assert_eq!(site.flow_from(short.port())["class"], "short");
     // A quarter of the tunnel, and what it may have saved up.
     let quarter = 0.25 * 97_000_000.0 / 8.0 * took.as_secs_f64();
     assert!((own.bytes as f64) < 1.05 * quarter + 20_000.0, "{own:?}");

@@ -125,6 +125,17 @@ impl Site {
         told
     }
 
+    /// What the splitter knows of the flow from a port at this site, which it must know.
+    #[track_caller]
+    pub(crate) fn flow_from(&self, port: u16) -> Value {
+        let listing = self.json(&["flows", "--limit", "1000"]);
+        let mut flows = listing["flows"].as_array().into_iter().flatten();
+        let found = flows.find(|flow| flow["source_port"] == port);
+        found
+            .unwrap_or_else(|| panic!("no flow from {port}: {listing}"))
+            .clone()
+    }
+
     /// Starts `splitter run` and waits until it is ready.
     pub(crate) fn run(&self) -> Daemon {
         let daemon = self.start();
