@@ -39,24 +39,8 @@ impl Instance {
         // What a crash has left tells where things are, but not that the instance is up.
         let before = found.as_ref().filter(|_| !is_new);
         let state = self.state_once_up(&plan, found.as_ref(), before, owner);
-        // Written before anything is changed, for `down` after a crash.
         let on_the_way = state.coming_from(found.as_ref());
-        on_the_way
-            .clone()
-            .with_object_of(&loaded)
-            .write(&directory)?;
-        let mut dataplane = match self.programs(loaded, plan.policy) {
-            Ok(dataplane) => dataplane,
-            Err(error) => {
-                match before {
-                    Some(before) => before.write(&directory)?,
-                    None => State::remove(&directory)?,
-                }
-                return Err(error);
-            }
-        };
-        // From here on these are the programs, whatever fails.
-        on_the_way.write(&directory)?;
+        let mut dataplane = self.programs(loaded, plan.policy, &on_the_way, before)?;
         let mut undo = Undo {
             pins: is_new.then(|| self.pins.clone()),
             attached: Vec::new(),
@@ -111,13 +95,34 @@ impl Instance {
         State::new(owner, &self.config, &self.object, placement, noted)
     }
 
-    /// Those that are loaded if they are ours, else new ones in their place.
-    fn programs(&self, loaded: Loaded, policy: Policy) -> Result<Dataplane, InstanceError> {
-        match loaded {
+    /// The programs that are loaded if they are ours, else new ones in their place. The state file
+    /// says by then where things may be, `on_the_way`; or what it said `before`, on an error.
+    fn programs(
+        &self,
+        loaded: Loaded,
+        policy: Policy,
+        on_the_way: &State,
+        before: Option<&State>,
+    ) -> Result<Dataplane, InstanceError> {
+        let directory = self.config.instance_dir();
+        // Written before anything is changed, for `down` after a crash.
+        let noted = on_the_way.clone().with_object_of(&loaded);
+        noted.write(&directory)?;
+        let dataplane = match loaded {
             Loaded::Current(dataplane) => Ok(*dataplane),
             Loaded::Nothing => self.load(policy),
             Loaded::OtherBuild { .. } => self.replace(policy),
-        }
+        };
+        let Ok(dataplane) = dataplane else {
+            match before {
+                Some(before) => before.write(&directory)?,
+                None => State::remove(&directory)?,
+            }
+            return dataplane;
+        };
+        // From here on these are the programs, whatever fails.
+        on_the_way.write(&directory)?;
+        Ok(dataplane)
     }
 
     fn load(&self, policy: Policy) -> Result<Dataplane, InstanceError> {
