@@ -54,22 +54,23 @@ pub(super) struct Attached {
     pub(super) mode: AttachedMode,
 }
 
-/// Attaches `program`; only [`AttachMode::Auto`] ever takes another mode than
+/// Attaches `program`, which is called `name`; only [`AttachMode::Auto`] ever takes another mode than
 /// the first.
 pub(super) fn attach(
     program: &mut Xdp,
+    name: &'static str,
     interface: &str,
     index: u32,
     mode: AttachMode,
 ) -> Result<Attached, KernelError> {
     use AttachedMode::{Generic, Native};
     match mode {
-        AttachMode::Native => attach_as(program, interface, index, Native),
-        AttachMode::Generic => attach_as(program, interface, index, Generic),
-        AttachMode::Auto => match attach_as(program, interface, index, Native) {
+        AttachMode::Native => attach_as(program, name, interface, index, Native),
+        AttachMode::Generic => attach_as(program, name, interface, index, Generic),
+        AttachMode::Auto => match attach_as(program, name, interface, index, Native) {
             Err(error @ KernelError::NoNativeXdp { .. }) => {
                 tracing::warn!(interface, %error, "no native XDP, attaching generic");
-                attach_as(program, interface, index, Generic)
+                attach_as(program, name, interface, index, Generic)
             }
             other => other,
         },
@@ -78,6 +79,7 @@ pub(super) fn attach(
 
 fn attach_as(
     program: &mut Xdp,
+    name: &'static str,
     interface: &str,
     index: u32,
     mode: AttachedMode,
@@ -116,7 +118,7 @@ fn attach_as(
                 },
             }
         })?;
-    let link: XdpLink = program.take_link(id).map_err(program_error("split"))?;
+    let link: XdpLink = program.take_link(id).map_err(program_error(name))?;
     let link = FdLink::try_from(link)
         .map_err(|source: LinkError| KernelError::Link { interface, source })?;
     Ok(Attached { link, mode })

@@ -139,7 +139,7 @@ impl Dataplane {
         mode: AttachMode,
     ) -> Result<AttachedMode, KernelError> {
         let attached = match Program::from_pin(&self.pins, self.steering)? {
-            Program::Xdp(mut program) => attach(&mut program, interface, index, mode)?,
+            Program::Xdp(mut program, name) => attach(&mut program, name, interface, index, mode)?,
             Program::Ingress(mut program) => {
                 return ingress::attach(&mut program, &self.pins, interface, index);
             }

@@ -28,7 +28,8 @@ impl SteeringMode {
 
 /// A program that is pinned.
 pub(super) enum Program {
-    Xdp(Xdp),
+    /// With its name, of which there are two.
+    Xdp(Xdp, &'static str),
     Ingress(SchedClassifier),
 }
 
@@ -39,7 +40,8 @@ impl Program {
         let program = match steering {
             SteeringMode::Mark => SchedClassifier::from_pin(path).map(Self::Ingress),
             SteeringMode::Dscp | SteeringMode::Redirect => {
-                Xdp::from_pin(path, XdpAttachType::Interface).map(Self::Xdp)
+                let program = Xdp::from_pin(path, XdpAttachType::Interface);
+                program.map(|program| Self::Xdp(program, steering.program()))
             }
         };
         program.map_err(program_error(steering.program()))
@@ -48,7 +50,7 @@ impl Program {
     /// The kernel's number of it.
     pub(super) fn id(&self) -> Result<u32, ProgramError> {
         let info = match self {
-            Self::Xdp(program) => program.info()?,
+            Self::Xdp(program, _) => program.info()?,
             Self::Ingress(program) => program.info()?,
         };
         Ok(info.id())

@@ -76,12 +76,17 @@ fn hand_over(old: &Pins, new: &Pins, steering: SteeringMode) -> Result<(), Kerne
 
 fn move_link(pins: &Pins, interface: &str, program: &mut Program) -> Result<(), KernelError> {
     match program {
-        Program::Xdp(program) => move_xdp_link(pins, interface, program),
+        Program::Xdp(program, name) => move_xdp_link(pins, interface, program, name),
         Program::Ingress(program) => ingress::hand_over(pins, interface, program),
     }
 }
 
-fn move_xdp_link(pins: &Pins, interface: &str, program: &mut Xdp) -> Result<(), KernelError> {
+fn move_xdp_link(
+    pins: &Pins,
+    interface: &str,
+    program: &mut Xdp,
+    name: &'static str,
+) -> Result<(), KernelError> {
     let failed = |source: LinkError| KernelError::Link {
         interface: interface.to_owned(),
         source,
@@ -91,5 +96,5 @@ fn move_xdp_link(pins: &Pins, interface: &str, program: &mut Xdp) -> Result<(), 
     program
         .attach_to_link(link)
         .map(drop)
-        .map_err(program_error("split"))
+        .map_err(program_error(name))
 }
