@@ -16,7 +16,7 @@ use aya::programs::links::{FdLink, PinnedLink};
 use aya::programs::xdp::XdpLink;
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use site::{Connection, Site, on_site, stdout};
+use site::{Connection, Site, on_site, stderr, stdout};
 
 const NATIVE: Option<u64> = Some(1);
 const YARDSTICK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../benches/bpf/yardstick.o");
@@ -100,6 +100,99 @@ fn earlier_programs_stay_when_the_new_ones_cannot_be_put_in_their_place() {
         assert_ne!(program_id(site), old_id);
         // It holds the links, too.
         drop(old);
+        site.json(&["down"]);
+        site.assert_clean(&before);
+    });
+}
+
+/// Old marks under old rules: neither new rules under old programs, nor old rules under new ones.
+#[test]
+fn earlier_programs_are_put_back_with_their_flows_when_bringing_up_fails_after_them() {
+    for steering in ["dscp", "mark", "redirect"] {
+        on_site(|site| put_back_with_their_flows(site, steering));
+    }
+}
+
+fn put_back_with_their_flows(site: &Site, steering: &str) {
+    let mode = format!("[steering]\nmode = '{steering}'\n");
+    site.configure(&mode);
+    let before = site.routing();
+    site.json(&["up"]);
+    let up = site.routing();
+    let mut connection = Connection::open(&site.topology);
+    connection.send(LONG_BYTES);
+    let known = packets(site, &connection);
+    assert!(known > 100, "{known}");
+
+    // Of another build, with other marks, priorities and shares; and then packets have no way.
+    let other = "[log]\npackets = 'debug'\n[marks]\nlong = 10\n[routes]\nrule_priority = 3000\n";
+    site.configure(&format!("{mode}{other}"));
+    let forwarding = |value| site.border().sysctl("net.ipv4.ip_forward", value);
+    forwarding("0").expect("a setting");
+    let refused = site.splitter(&["up"]);
+    let told = stderr(&refused);
+    assert_eq!(refused.status.code(), Some(1), "{told}");
+    for words in [
+        "replaced the kernel programs of another build",
+        "put the earlier kernel programs back, with the flows they knew",
+        "`sysctl net.ipv4.ip_forward=1`",
+    ] {
+        assert!(told.contains(words), "{steering}: {told}");
+    }
+    assert_eq!(site.routing(), up, "{steering}");
+    forwarding("1").expect("a setting");
+    for left in ["earlier", "next"] {
+        assert!(!site.bpffs().join("splitter/test").join(left).exists());
+    }
+
+    site.configure(&mode);
+    assert_eq!(site.json(&["plan"])["changed"], false, "{steering}");
+    connection.send(LONG_BYTES);
+    assert!(packets(site, &connection) > known + 100, "{steering}");
+
+    // With a way, the other build takes over, and nothing of this one stays.
+    site.configure(&format!("{mode}{other}"));
+    assert_eq!(site.json(&["up"])["plan"]["program"], "replace");
+    assert!(!site.bpffs().join("splitter/test/earlier").exists());
+    connection.send(LONG_BYTES);
+    site.json(&["down"]);
+    site.assert_clean(&before);
+}
+
+/// How many packets of a connection the programs have counted towards the other site.
+fn packets(site: &Site, connection: &Connection) -> u64 {
+    let flows = site.json(&["flows"]);
+    let mut flows = flows["flows"].as_array().expect("a list").iter();
+    let is_it = |flow: &&Value| flow["source_port"] == connection.port();
+    let flow = flows.find(is_it).expect("it is known");
+    assert_eq!(flow["class"], "long", "{flow}");
+    flow["packets"].as_u64().expect("a count")
+}
+
+/// An agent that is killed between the links and the pins leaves a program on the interfaces that is
+/// not yet the pinned one.
+#[test]
+fn program_of_an_agent_that_was_killed_while_it_replaced_another_is_known_as_ours() {
+    on_site(|site| {
+        let before = site.routing();
+        site.json(&["up"]);
+        let pinned = site.bpffs().join("splitter/test/split");
+        let aside = site.path("bpf/aside");
+        std::fs::rename(&pinned, &aside).expect("it is there");
+        std::fs::hard_link(&aside, &pinned).expect("one more pin");
+        let old = pretend_to_be_an_older_version(site);
+        let next = site.bpffs().join("splitter/test/next");
+        std::fs::create_dir(&next).expect("a directory");
+        std::fs::rename(&pinned, next.join("split")).expect("it is there");
+        std::fs::rename(&aside, &pinned).expect("it was put there");
+        drop(old);
+
+        assert_eq!(site.json(&["plan"])["plan"]["program"], "replace");
+        let mut connection = Connection::open(&site.topology);
+        site.json(&["up"]);
+        assert!(!next.exists());
+        connection.send(LONG_BYTES);
+        assert_eq!(site.json(&["plan"])["changed"], false);
         site.json(&["down"]);
         site.assert_clean(&before);
     });

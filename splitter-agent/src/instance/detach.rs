@@ -1,8 +1,8 @@
-//! Taking programs off interfaces, also when bringing an instance up fails.
+//! Taking programs off interfaces, and what was changed back when bringing an instance up fails.
 
 use std::time::Duration;
 
-use super::{Instance, InstanceError};
+use super::{Instance, InstanceError, State};
 use crate::config::{AttachMode, SteeringMode};
 use crate::kernel::{Dataplane, Pins};
 use crate::netlink::Xdp;
@@ -76,6 +76,39 @@ impl Instance {
             && let Err(error) = pins.remove()
         {
             tracing::error!(path = %pins.root().display(), %error, "cannot remove the pins");
+        }
+    }
+}
+
+impl Instance {
+    /// Puts programs of another build back that were replaced before bringing up failed: their
+    /// marks fit the rules that are there again, and they know the flows. `before` is what the state
+    /// file said of them.
+    ///
+    /// # Errors
+    /// When the state file cannot be written; the new programs stay then, and it says so.
+    pub(super) fn take_back(&self, before: Option<&State>) -> Result<(), InstanceError> {
+        let directory = self.config.instance_dir();
+        // First, for the next agent if this one is killed here: it finds programs of another build,
+        // whichever they are, and replaces them.
+        match before {
+            Some(before) => before.write(&directory)?,
+            None => State::remove(&directory)?,
+        }
+        self.put_programs_back();
+        Ok(())
+    }
+
+    /// The same, where the state file says of which build they are. The first error is the one to
+    /// tell; what cannot be taken back is logged.
+    pub(super) fn put_programs_back(&self) {
+        match Dataplane::take_back(&self.pins, self.config.steering.mode) {
+            Ok(()) => {
+                tracing::warn!("put the earlier kernel programs back, with the flows they knew");
+            }
+            Err(error) => {
+                tracing::error!(%error, "cannot put the earlier kernel programs back: the new ones stay, until the next `up` replaces them");
+            }
         }
     }
 }

@@ -11,8 +11,8 @@ pub(super) enum Loaded {
     Current(Box<Dataplane>),
     /// Those of another version, or for another log level. Their maps may be laid out in any way.
     OtherBuild {
-        /// The kernel's id of the program.
-        program_id: u32,
+        /// The kernel's ids of the programs that interfaces may have.
+        program_ids: Vec<u32>,
         /// Digest of the object that they are from, if it is known.
         object: String,
     },
@@ -32,8 +32,11 @@ impl Instance {
             return Ok(Loaded::Nothing);
         }
         let other_build = |object| {
-            let program_id = Dataplane::pinned_program_id(self.pins())?;
-            Ok(Loaded::OtherBuild { program_id, object })
+            let program_ids = Dataplane::program_ids(self.pins())?;
+            Ok(Loaded::OtherBuild {
+                program_ids,
+                object,
+            })
         };
         match state {
             Some(state) if state.object != self.object.digest() => {

@@ -179,15 +179,16 @@ fn attachments(inputs: &Inputs<'_>) -> Result<Vec<Attachment>, InstanceError> {
             wanted: steering,
         });
     }
-    let program_id = match loaded {
-        Loaded::Nothing => None,
-        Loaded::Current(dataplane) => Some(dataplane.program_id()?),
-        Loaded::OtherBuild { program_id, .. } => Some(*program_id),
+    let program_ids = match loaded {
+        Loaded::Nothing => Vec::new(),
+        Loaded::Current(dataplane) => vec![dataplane.program_id()?],
+        Loaded::OtherBuild { program_ids, .. } => program_ids.clone(),
     };
     let mut attachments = Vec::new();
     for name in &config.lan {
         let interface = interfaces.named(name)?;
-        let present = program_id.and_then(|id| attached_mode(interfaces, config, name, id));
+        let mut ids = program_ids.iter();
+        let present = ids.find_map(|id| attached_mode(interfaces, config, name, *id));
         // The kernel runs one XDP program on an interface, in whichever mode.
         if let (None, Some(other)) = (present, interface.xdp)
             && steering != SteeringMode::Mark
@@ -209,8 +210,11 @@ fn attachments(inputs: &Inputs<'_>) -> Result<Vec<Attachment>, InstanceError> {
             mode: config.attach,
         });
     }
-    let linked = program_id.and_then(|_| pins.linked_interfaces().ok());
-    for name in linked.unwrap_or_default() {
+    let linked = match program_ids.as_slice() {
+        [] => Vec::new(),
+        _ => pins.linked_interfaces().unwrap_or_default(),
+    };
+    for name in linked {
         let Ok(interface) = InterfaceName::try_from(name) else {
             continue;
         };

@@ -36,6 +36,7 @@ impl Instance {
         let loaded = self.loaded(found.as_ref())?;
         let plan = self.plan_with(&interfaces, &loaded).await?;
         let is_new = matches!(loaded, Loaded::Nothing);
+        let is_replaced = matches!(loaded, Loaded::OtherBuild { .. });
         // What a crash has left tells where things are, but not that the instance is up.
         let before = found.as_ref().filter(|_| !is_new);
         let state = self.state_once_up(&plan, found.as_ref(), before, owner);
@@ -53,6 +54,9 @@ impl Instance {
                 if let Err(error) = state.write(&directory) {
                     tracing::warn!(%error, "the state file names places that are empty by now");
                 }
+                if let Err(error) = dataplane.settle() {
+                    tracing::warn!(%error, "the programs that were replaced stay in memory until `splitter down`");
+                }
                 Ok(BroughtUp {
                     dataplane,
                     plan,
@@ -63,6 +67,7 @@ impl Instance {
             Err(error) => {
                 self.undo(undo, &dataplane).await;
                 match before {
+                    before if is_replaced => self.take_back(before)?,
                     Some(before) => before.clone().with_object(&self.object).write(&directory)?,
                     None if is_new => State::remove(&directory)?,
                     // Up without a state file: what was written for it is all that tells.
@@ -105,6 +110,7 @@ impl Instance {
         before: Option<&State>,
     ) -> Result<Dataplane, InstanceError> {
         let directory = self.config.instance_dir();
+        let is_replaced = matches!(loaded, Loaded::OtherBuild { .. });
         // Written before anything is changed, for `down` after a crash.
         let noted = on_the_way.clone().with_object_of(&loaded);
         noted.write(&directory)?;
@@ -120,8 +126,13 @@ impl Instance {
             }
             return dataplane;
         };
-        // From here on these are the programs, whatever fails.
-        on_the_way.write(&directory)?;
+        // From here on these are the programs, unless something fails.
+        on_the_way.write(&directory).inspect_err(|_| {
+            // The file still says that these are of another build.
+            if is_replaced {
+                self.put_programs_back();
+            }
+        })?;
         Ok(dataplane)
     }
 

@@ -104,14 +104,7 @@ impl Pins {
             });
         }
         for directory in [self.root.join("maps"), self.links()] {
-            std::fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(&directory)
-                .map_err(|source| KernelError::Pin {
-                    path: directory,
-                    source,
-                })?;
+            create_private(&directory)?;
         }
         Ok(())
     }
@@ -129,20 +122,51 @@ impl Pins {
         remove_all(&self.root)
     }
 
-    /// Puts the program and the maps of `staged` in the place of these; links stay.
+    /// Where the pins lie that have given their place to others, until these are there to stay.
+    pub(super) fn earlier(&self) -> Self {
+        Self {
+            bpffs: self.bpffs.clone(),
+            root: self.root.join("earlier"),
+        }
+    }
+
+    /// Puts the program and the maps of `staged` in the place of these, which become the
+    /// [`earlier`](Self::earlier) ones; links stay. At each moment one of them has the place.
     ///
     /// # Errors
     /// When a pin cannot be moved.
     pub(super) fn adopt(&self, staged: &Self) -> Result<(), KernelError> {
-        let (maps, earlier) = (self.root.join("maps"), self.root.join("earlier"));
-        remove_all(&earlier)?;
-        rename(&maps, &earlier)?;
+        let (maps, earlier) = (self.root.join("maps"), self.earlier());
+        earlier.discard()?;
+        create_private(&earlier.root)?;
+        if let Some(steering) = self.pinned() {
+            let (from, to) = (self.program_of(steering), earlier.program_of(steering));
+            std::fs::hard_link(from, &to)
+                .map_err(|source| KernelError::Pin { path: to, source })?;
+        }
+        rename(&maps, &earlier.root.join("maps"))?;
         rename(&staged.root.join("maps"), &maps)?;
         if let Some(steering) = staged.pinned() {
             rename(&staged.program_of(steering), &self.program_of(steering))?;
         }
-        remove_all(&earlier)?;
         staged.discard()
+    }
+
+    /// Puts the [`earlier`](Self::earlier) program and maps back, as far as they were moved.
+    ///
+    /// # Errors
+    /// When a pin cannot be moved.
+    pub(super) fn restore(&self) -> Result<(), KernelError> {
+        let (maps, earlier) = (self.root.join("maps"), self.earlier());
+        let maps_before = earlier.root.join("maps");
+        if maps_before.exists() {
+            remove_all(&maps)?;
+            rename(&maps_before, &maps)?;
+        }
+        if let Some(steering) = earlier.pinned() {
+            rename(&earlier.program_of(steering), &self.program_of(steering))?;
+        }
+        earlier.discard()
     }
 
     /// Removes every pin; what is attached only through them is detached.
@@ -194,6 +218,18 @@ fn link_name(interface: &str) -> String {
 /// The interface whose link has this name.
 fn interface_name(link: &str) -> String {
     link.replace(':', ".")
+}
+
+/// Makes a directory that its owner alone can read, with those above it.
+fn create_private(directory: &Path) -> Result<(), KernelError> {
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+        .map_err(|source| KernelError::Pin {
+            path: directory.to_owned(),
+            source,
+        })
 }
 
 /// Removes a directory with all that is in it, if it is there.

@@ -14,7 +14,8 @@ use crate::config::SteeringMode;
 
 impl Dataplane {
     /// Loads `object` with maps of its own, puts it in the place of the pinned program on every
-    /// interface, and pins it there. Flows start afresh.
+    /// interface, and pins it there. Flows start afresh. The earlier program and its maps are kept
+    /// until [`settle`](Self::settle), for [`take_back`](Self::take_back).
     ///
     /// # Errors
     /// See [`KernelError`]. The earlier programs stay in place then.
@@ -26,19 +27,44 @@ impl Dataplane {
         let staged = pins.staged();
         staged.discard()?;
         staged.prepare()?;
-        let replaced = load::load(object, &staged, options).and_then(|()| {
-            hand_over(pins, &staged, options.steering)?;
-            pins.adopt(&staged)
+        load::load(object, &staged, options)
+            .and_then(|()| hand_over(pins, &staged, options.steering))
+            .inspect_err(|_| {
+                // The first error is the one to tell; the next `up` or `down` removes what is left.
+                let _ = staged.discard();
+            })?;
+        let adopted = pins.adopt(&staged).and_then(|()| {
+            Self::open(pins)?.ok_or(KernelError::Missing {
+                kind: "program",
+                name: options.steering.program(),
+            })
         });
-        if let Err(error) = replaced {
-            // The first error is the one to tell; the next `up` or `down` removes what is left.
+        adopted.inspect_err(|_| {
+            if let Err(error) = Self::take_back(pins, options.steering) {
+                tracing::error!(%error, "cannot put the earlier programs back");
+            }
             let _ = staged.discard();
-            return Err(error);
-        }
-        Self::open(pins)?.ok_or(KernelError::Missing {
-            kind: "program",
-            name: options.steering.program(),
         })
+    }
+
+    /// Puts the programs that [`replace`](Self::replace) has replaced back in their place, with the
+    /// flows that they knew.
+    ///
+    /// # Errors
+    /// When a link or a pin cannot be moved. If it is a link the new programs stay on all of them.
+    pub fn take_back(pins: &Pins, steering: SteeringMode) -> Result<(), KernelError> {
+        let earlier = pins.earlier();
+        let before = if earlier.exist() { &earlier } else { pins };
+        hand_over(pins, before, steering)?;
+        pins.restore()
+    }
+
+    /// Forgets the programs that were replaced.
+    ///
+    /// # Errors
+    /// When a pin cannot be removed.
+    pub fn settle(&self) -> Result<(), KernelError> {
+        self.pins().earlier().discard()
     }
 
     /// The kernel's id of the pinned program, of whatever version.
@@ -50,9 +76,22 @@ impl Dataplane {
         let program = Program::from_pin(pins, steering)?;
         program.id().map_err(program_error(steering.program()))
     }
+
+    /// The kernel's ids of all programs that an interface may have of this instance: the pinned one
+    /// and, where an agent was killed while it replaced one by another, that other one.
+    ///
+    /// # Errors
+    /// When the pinned program cannot be opened.
+    pub fn program_ids(pins: &Pins) -> Result<Vec<u32>, KernelError> {
+        let others = [pins.staged(), pins.earlier()];
+        let others = others.iter().filter(|it| it.exist());
+        let mut ids = vec![Self::pinned_program_id(pins)?];
+        ids.extend(others.filter_map(|it| Self::pinned_program_id(it).ok()));
+        Ok(ids)
+    }
 }
 
-/// Moves all links from the program of `old` to that of `new`, or none.
+/// Moves all links of `old` from its program to that of `new`, or none.
 fn hand_over(old: &Pins, new: &Pins, steering: SteeringMode) -> Result<(), KernelError> {
     let interfaces = old.linked_interfaces().map_err(|source| KernelError::Pin {
         path: old.root().to_owned(),
