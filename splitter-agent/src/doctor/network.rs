@@ -6,8 +6,8 @@ use std::path::Path;
 
 use ipnet::IpNet;
 
-use super::Check;
-use crate::config::{AttachMode, Config, Family, InterfaceName, SteeringMode, Tunnel};
+use super::{Check, xdp};
+use crate::config::{Config, Family, InterfaceName, SteeringMode, Tunnel};
 use crate::instance::redirect::hindrance;
 use crate::netlink::{
     Address, DeviceFeatures, Interface, Interfaces, Netlink, NetlinkError, device_features,
@@ -20,9 +20,10 @@ pub(super) async fn examine(
 ) -> Result<Vec<Check>, NetlinkError> {
     let interfaces = netlink.interfaces().await?;
     let mut checks = Vec::new();
+    let ours = xdp::ours(config);
     for name in &config.lan {
         match interfaces.named(name) {
-            Ok(interface) => checks.extend(lan(interface, config).await),
+            Ok(interface) => checks.extend(lan(interface, config, ours.as_deref()).await),
             Err(error) => checks.push(Check::fail(
                 format!("interface {name}"),
                 error.to_string(),
@@ -45,7 +46,7 @@ pub(super) async fn examine(
     Ok(checks)
 }
 
-async fn lan(interface: &Interface, config: &Config) -> Vec<Check> {
+async fn lan(interface: &Interface, config: &Config, ours: Option<&[u32]>) -> Vec<Check> {
     let features = device_features(interface).await;
     let name = &interface.name;
     let offload = match features {
@@ -72,13 +73,13 @@ async fn lan(interface: &Interface, config: &Config) -> Vec<Check> {
     };
     if config.steering.mode == SteeringMode::Mark {
         // Runs on any device that has an Ethernet header, and counts merged packets as segments.
-        return vec![link(&interface.name, interface), ethernet(interface)];
+        let mut checks = vec![link(&interface.name, interface), ethernet(interface)];
+        checks.extend(xdp::beside(interface, ours));
+        return checks;
     }
-    vec![
-        link(&interface.name, interface),
-        xdp(interface, features, config.attach),
-        offload,
-    ]
+    let xdp = xdp::in_the_way(interface, ours)
+        .unwrap_or_else(|| xdp::possible(interface, features, config.attach));
+    vec![link(&interface.name, interface), xdp, offload]
 }
 
 fn link(what: &str, interface: &Interface) -> Check {
@@ -93,7 +94,7 @@ fn link(what: &str, interface: &Interface) -> Check {
     }
     Check::ok(
         check,
-        format!("up, {}, MTU {}", driver(interface), interface.mtu),
+        format!("up, {}, MTU {}", xdp::driver(interface), interface.mtu),
     )
 }
 
@@ -130,46 +131,6 @@ async fn redirect(interfaces: &Interfaces, config: &Config) -> Vec<Check> {
         });
     }
     checks
-}
-
-fn xdp(interface: &Interface, features: DeviceFeatures, mode: AttachMode) -> Check {
-    let check = format!("XDP on {}", interface.name);
-    let driver = driver(interface);
-    match (features.native_xdp, mode) {
-        (_, AttachMode::Generic) => Check::ok(check, "generic, as configured"),
-        (Some(true), _) => Check::ok(check, format!("{driver} runs it natively")),
-        (Some(false), AttachMode::Native) => Check::fail(
-            check,
-            format!("{driver} cannot run it natively"),
-            "set attach.mode to \"auto\" or \"generic\", or use another interface",
-        ),
-        (Some(false), AttachMode::Auto) => Check::warn(
-            check,
-            format!("{driver} cannot run it natively, so it will be generic, which is slower"),
-            "use an interface whose driver has XDP, if that matters",
-        ),
-        (None, _) => Check::warn(
-            check,
-            format!("this kernel does not tell whether {driver} runs it natively"),
-            "run `splitter up`; `splitter status` then shows the mode that it got",
-        ),
-    }
-}
-
-/// The driver behind an interface; virtual ones are known by their kind.
-fn driver(interface: &Interface) -> String {
-    let of_parent = |link: &crate::netlink::ParentDevice| {
-        let path = format!("/sys/bus/{}/devices/{}/driver", link.bus, link.device);
-        let driver = fs::read_link(path).ok()?;
-        Some(driver.file_name()?.to_string_lossy().into_owned())
-    };
-    match &interface.kind {
-        Some(kind) => format!("driver {kind}"),
-        None => match interface.parent.as_ref().and_then(of_parent) {
-            Some(driver) => format!("driver {driver}"),
-            None => "its driver".to_owned(),
-        },
-    }
 }
 
 async fn tunnel(

@@ -7,11 +7,12 @@ use aya::EbpfError;
 use aya::maps::MapError;
 use aya::maps::xdp::XdpMapError;
 use aya::pin::PinError;
+use aya::programs::ProgramError;
 use aya::programs::links::LinkError;
-use aya::programs::{ProgramError, loaded_programs};
 use thiserror::Error;
 
-use super::CalibrationError;
+use super::others::remedy;
+use super::{CalibrationError, OtherProgram};
 
 /// Loading, attaching or reading the kernel programs failed.
 #[derive(Debug, Error)]
@@ -109,8 +110,8 @@ pub enum KernelError {
     Calibration(#[from] CalibrationError),
     /// Another XDP program is attached to the interface.
     #[error(
-        "`{interface}` has another XDP program attached already{}; {}, or leave the interface out of `lan`",
-        named(program.as_ref()), other_remedy(interface, program.as_ref())
+        "`{interface}` has another XDP program attached already{}; {}",
+        named(program.as_ref()), remedy(interface, program.as_ref())
     )]
     Busy {
         /// The interface.
@@ -180,48 +181,8 @@ impl KernelError {
     }
 }
 
-/// A program that is not ours.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OtherProgram {
-    /// Its number, as `bpftool prog` shows it.
-    pub id: u32,
-    /// Its name, which takes CAP_SYS_ADMIN to be told.
-    pub name: Option<String>,
-}
-
-impl OtherProgram {
-    /// The program of that number.
-    pub fn of_id(id: u32) -> Self {
-        let mut programs = loaded_programs().flatten();
-        let found = programs.find(|program| program.id() == id);
-        let name = found.and_then(|program| program.name_as_str().map(str::to_owned));
-        Self { id, name }
-    }
-}
-
 fn named(program: Option<&OtherProgram>) -> String {
-    match program {
-        Some(OtherProgram {
-            id,
-            name: Some(name),
-        }) => format!(": `{name}`, number {id}"),
-        Some(OtherProgram { id, name: None }) => {
-            format!(": number {id}, which `sudo bpftool prog show id {id}` names")
-        }
-        None => String::new(),
-    }
-}
-
-/// `ip` takes away only what holds no link of its own.
-fn other_remedy(interface: &str, program: Option<&OtherProgram>) -> String {
-    /// What libxdp, and so xdp-tools, attaches to run several programs.
-    const DISPATCHER: &str = "xdp_dispatcher";
-    if program.is_some_and(|it| it.name.as_deref() == Some(DISPATCHER)) {
-        return format!("unload what it runs with `xdp-loader unload {interface} --all`");
-    }
-    format!(
-        "detach it with `ip link set dev {interface} xdp off` or by ending whoever has attached it"
-    )
+    program.map_or_else(String::new, |program| format!(": {program}"))
 }
 
 /// The errno behind an aya program error, if there is one.

@@ -1,5 +1,5 @@
-//! Calls of `bpf(2)` that the library has no safe form of: what a pin holds, and letting go of a
-//! device at once.
+//! Calls of `bpf(2)` that the library has no safe form of: what a pin holds, letting go of a device
+//! at once, and what links hold programs to.
 
 use std::ffi::CString;
 use std::io;
@@ -56,16 +56,74 @@ impl TcxLink {
     }
 }
 
+/// A link, as far as it tells which program takes the place of a function of another one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Link {
+    /// In the kernel's number (`enum bpf_link_type`).
+    pub(super) kind: u32,
+    /// The number of the program that it holds.
+    pub(super) program_id: u32,
+    /// Of a tracing link, in the kernel's number (`enum bpf_attach_type`).
+    pub(super) attach_type: u32,
+    /// Of a tracing link, the number of the program that it is attached to.
+    pub(super) target: u32,
+}
+
+impl Link {
+    /// The number of the program in which a function was replaced; `None` where none was. Such links
+    /// count as tracing, but have no attach type.
+    pub(super) fn replaced_in(&self) -> Option<u32> {
+        (self.kind == LINK_TYPE_TRACING && self.attach_type == 0).then_some(self.target)
+    }
+}
+
+/// All links of this machine, as far as the caller may see them, which takes CAP_SYS_ADMIN.
+pub(super) fn links() -> impl Iterator<Item = Link> {
+    let ids = std::iter::successors(next_link(0), |id| next_link(*id));
+    // One that has gone meanwhile is none any more.
+    ids.filter_map(|id| {
+        let descriptor = link(id).ok()?;
+        let info = info(&descriptor).ok()?;
+        Some(Link {
+            kind: info[0],
+            program_id: info[2],
+            attach_type: info[4],
+            target: info[5],
+        })
+    })
+}
+
+/// The number of the next link after this one.
+fn next_link(id: u32) -> Option<u32> {
+    let mut attributes = [0; ATTRIBUTE_WORDS];
+    attributes[0] = id.into();
+    call(BPF_LINK_GET_NEXT_ID, &mut attributes).ok()?;
+    // Written behind the number that was given.
+    Some((attributes[0] >> 32) as u32)
+}
+
+fn link(id: u32) -> io::Result<OwnedFd> {
+    let mut attributes = [0; ATTRIBUTE_WORDS];
+    attributes[0] = id.into();
+    let descriptor = call(BPF_LINK_GET_FD_BY_ID, &mut attributes)?;
+    // SAFETY: the kernel has just made it for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
 const BPF_OBJ_GET: libc::c_int = 7;
 const BPF_OBJ_GET_INFO_BY_FD: libc::c_int = 15;
+const BPF_LINK_GET_FD_BY_ID: libc::c_int = 30;
+const BPF_LINK_GET_NEXT_ID: libc::c_int = 31;
 const BPF_LINK_DETACH: libc::c_int = 34;
 /// `BPF_PROG_TYPE_SCHED_CLS`, with which the information on a program begins; no link of ours has
 /// this number.
 const PROG_TYPE_SCHED_CLS: u32 = 3;
+/// `BPF_LINK_TYPE_TRACING`.
+const LINK_TYPE_TRACING: u32 = 2;
 /// `BPF_LINK_TYPE_TCX`, with which the information on a link begins; no program of ours has this
 /// number.
 const LINK_TYPE_TCX: u32 = 11;
-/// Of `struct bpf_link_info`: type, id, program, padding, device.
+/// Of `struct bpf_link_info`: type, id, program, padding, then device, or attach type and target.
 const INFO_WORDS: usize = 8;
 /// More than the attributes of the calls above take.
 const ATTRIBUTE_WORDS: usize = 8;

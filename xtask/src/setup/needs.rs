@@ -125,6 +125,12 @@ pub(crate) static NEEDS: &[Need] = &[
     ),
     program(
         TEST,
+        "xdp-filter",
+        &["xdp-tools"],
+        "an XDP program of somebody else, to run beside",
+    ),
+    program(
+        TEST,
         "promtool",
         &["prometheus"],
         "a real Prometheus to scrape the agent",
