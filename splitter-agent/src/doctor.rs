@@ -11,6 +11,7 @@ use crate::netlink::{Netlink, NetlinkError};
 mod health;
 mod machine;
 mod network;
+mod redirect;
 mod xdp;
 
 /// One thing that was looked at.

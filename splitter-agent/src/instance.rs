@@ -8,6 +8,7 @@ mod attached;
 mod detach;
 mod down;
 mod error;
+pub(crate) mod hints;
 mod loaded;
 mod lock;
 mod others;

@@ -21,7 +21,8 @@ mod neighbours;
 pub use features::{DeviceFeatures, device_features, takes_redirected};
 pub(crate) use interfaces::address_family;
 pub use interfaces::{
-    Address, DeviceTraffic, Interface, Interfaces, NoSuchInterface, ParentDevice, Xdp, XdpMode,
+    Address, DeviceTraffic, Interface, Interfaces, NoSuchInterface, ParentDevice, VlanDevice, Xdp,
+    XdpMode,
 };
 pub use neighbours::NeighbourState;
 

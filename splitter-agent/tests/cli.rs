@@ -5,7 +5,8 @@ use std::process::{Command, Output};
 
 use flow_testbed::namespace::Namespace;
 use flow_testbed::require;
-use flow_testbed::require::Requirement::{Program, Root};
+use flow_testbed::require::Requirement::{Device, File, Program, Root};
+use flow_testbed::require::skip;
 use serde_json::Value;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_splitter");
@@ -23,6 +24,10 @@ fn file(text: &str) -> tempfile::NamedTempFile {
 
 fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 #[test]
@@ -285,5 +290,66 @@ fn without_an_agent_there_is_nobody_to_ask() {
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(told.contains("no agent runs this instance"), "{told}");
+    }
+}
+
+#[test]
+fn doctor_and_plan_tell_what_redirecting_does_not_see() {
+    require!(Root, Program("ip"), Program("ethtool"));
+    if Device("vlan id 7").check().is_err() {
+        let reason = "lacks VLAN devices; use a kernel that has them";
+        return skip(
+            "cli::doctor_and_plan_tell_what_redirecting_does_not_see",
+            reason,
+        );
+    }
+    let namespace = namespace(&["ip link add link lan name lan.7 type vlan id 7"]);
+    let told = |mode: &str, command: &str| {
+        let text = format!("{TUNNELS}[steering]\nmode = '{mode}'\n");
+        let output = configured(&namespace, &text, &[command]);
+        stdout(&output) + &stderr(&output)
+    };
+    let hidden = "lan takes VLAN tags off before XDP sees them, and carries lan.7: frames of such \
+                  VLANs are taken for its own";
+    let remedy = "ethtool -K lan rxvlan off";
+    for command in ["doctor", "plan"] {
+        let redirect = told("redirect", command);
+        assert!(
+            redirect.contains(hidden) && redirect.contains(remedy),
+            "{command}: {redirect}"
+        );
+        for mode in ["dscp", "mark"] {
+            let other = told(mode, command);
+            assert!(!other.contains("VLAN tags"), "{command}: {other}");
+        }
+    }
+    namespace.run(remedy).unwrap();
+    for command in ["doctor", "plan"] {
+        let redirect = told("redirect", command);
+        assert!(!redirect.contains("VLAN tags"), "{command}: {redirect}");
+    }
+}
+
+#[test]
+fn doctor_and_plan_tell_where_ipv6_is_not_redirected() {
+    require!(Root, Program("ip"), File("/proc/sys/net/ipv6"));
+    let namespace = namespace(&["ip -6 route add default dev wan0"]);
+    let told = |command: &str| {
+        let text = format!("{TUNNELS}[steering]\nmode = 'redirect'\n");
+        let output = configured(&namespace, &text, &[command]);
+        stdout(&output) + &stderr(&output)
+    };
+    for command in ["doctor", "plan"] {
+        let told = told(command);
+        let problem = "the main table leads IPv6 to ::/0 by wan0";
+        let classes = "IPv6 packets of the long class go by the network stack";
+        for words in [problem, classes, "`ip -6 route del ::/0 dev wan0`"] {
+            assert!(told.contains(words), "{command}: {told}");
+        }
+    }
+    namespace.run("ip -6 route del ::/0 dev wan0").unwrap();
+    for command in ["doctor", "plan"] {
+        let told = told(command);
+        assert!(!told.contains("the main table leads"), "{command}: {told}");
     }
 }

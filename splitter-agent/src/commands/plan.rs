@@ -11,7 +11,8 @@ use super::{print, print_json};
 pub(crate) async fn run(config: Config, json: bool) -> Result<()> {
     let is_watched = config.health.enabled;
     let instance = Instance::new(config)?;
-    let (plan, config) = (instance.plan().await?, instance.config());
+    let (mut plan, config) = (instance.plan().await?, instance.config());
+    plan.routes.notes.extend(instance.hints().await);
     if json {
         let tunnels = config.tunnels().map(|(class, tunnel)| {
             json!({

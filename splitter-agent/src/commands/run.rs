@@ -43,7 +43,8 @@ pub(crate) async fn run(file: ConfigFile) -> Result<()> {
         true => Some(Guard::new(instance.config()).await?),
         false => None,
     };
-    let up = instance.up(&lock, Owner::Run).await?;
+    let mut up = instance.up(&lock, Owner::Run).await?;
+    up.plan.routes.notes.extend(instance.hints().await);
     let owner = up.owner;
     let watching = match Watching::start(&file, up, guard, server) {
         Ok(watching) => watching,

@@ -11,7 +11,8 @@ use super::{print, print_json};
 pub(crate) async fn up(config: Config, json: bool) -> Result<()> {
     let instance = Instance::new(config)?;
     let lock = instance.lock()?;
-    let up = instance.up(&lock, Owner::Up).await?;
+    let mut up = instance.up(&lock, Owner::Up).await?;
+    up.plan.routes.notes.extend(instance.hints().await);
     if json {
         return print_json(&json!({
             "changed": !up.plan.is_unchanged(),

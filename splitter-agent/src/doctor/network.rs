@@ -6,9 +6,8 @@ use std::path::Path;
 
 use ipnet::IpNet;
 
-use super::{Check, xdp};
+use super::{Check, redirect, xdp};
 use crate::config::{Config, Family, InterfaceName, SteeringMode, Tunnel};
-use crate::instance::redirect::hindrance;
 use crate::netlink::{
     Address, DeviceFeatures, Interface, Interfaces, Netlink, NetlinkError, device_features,
 };
@@ -36,7 +35,7 @@ pub(super) async fn examine(
     }
     checks.extend(spread(config));
     checks.extend(super::health::examine(netlink, &interfaces, config).await?);
-    checks.extend(redirect(&interfaces, config).await);
+    checks.extend(redirect::examine(netlink, &interfaces, config).await?);
     checks.push(mtu(&interfaces, config));
     // IPv6 has no such filter.
     if config.families().any(|family| family == Family::V4) {
@@ -108,29 +107,6 @@ fn ethernet(interface: &Interface) -> Check {
             "list the Ethernet interfaces behind it as `lan` instead",
         ),
     }
-}
-
-/// Which tunnels packets are put into without the network stack, where that is asked for.
-async fn redirect(interfaces: &Interfaces, config: &Config) -> Vec<Check> {
-    let mut checks = Vec::new();
-    if config.steering.mode != SteeringMode::Redirect {
-        return checks;
-    }
-    for (_, tunnel) in config.tunnels() {
-        let check = format!("redirecting into {}", tunnel.device);
-        let Ok(interface) = interfaces.named(&tunnel.device) else {
-            continue;
-        };
-        checks.push(match hindrance(interface, config.attach).await {
-            None => Check::ok(check, "possible"),
-            Some(problem) => Check::warn(
-                check,
-                format!("{problem}: its packets go by the network stack"),
-                "if that is so for all tunnels, set steering.mode = \"dscp\"",
-            ),
-        });
-    }
-    checks
 }
 
 async fn tunnel(

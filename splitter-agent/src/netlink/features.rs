@@ -1,4 +1,4 @@
-//! What a device can do and does: XDP in its driver, and merging of received packets.
+//! What a device can do and does: XDP in its driver, and what becomes of received packets before.
 
 use std::time::Duration;
 
@@ -27,6 +27,10 @@ pub struct DeviceFeatures {
     pub lro: Option<bool>,
     /// Whether generic receive offload is on.
     pub gro: Option<bool>,
+    /// Whether it takes VLAN tags (802.1Q) off what it receives, before an XDP program sees it.
+    pub strips_vlan: Option<bool>,
+    /// The same for the tags of service VLANs (802.1ad).
+    pub strips_service_vlan: Option<bool>,
 }
 
 /// Asks the `netdev` and `ethtool` families about a device.
@@ -43,6 +47,8 @@ pub async fn device_features(interface: &Interface) -> DeviceFeatures {
         native_xdp: xdp.ok().flatten().map(|features| features & XDP_BASIC != 0),
         lro: is_on("rx-lro"),
         gro: is_on("rx-gro"),
+        strips_vlan: is_on("rx-vlan-hw-parse"),
+        strips_service_vlan: is_on("rx-vlan-stag-hw-parse"),
     }
 }
 
@@ -155,5 +161,46 @@ impl NetdevMessage {
         let mut value = vec![0; attribute.value_len()];
         attribute.emit_value(&mut value);
         parse_u64(&value).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flow_testbed::namespace::Namespace;
+    use flow_testbed::require;
+    use flow_testbed::require::Requirement::{Program, Root};
+
+    use super::*;
+
+    #[test]
+    fn a_device_that_takes_vlan_tags_off_is_told_from_one_that_does_not() {
+        require!(Root, Program("ip"), Program("ethtool"));
+        let namespace = Namespace::new("features").unwrap();
+        let run = |line: &str| namespace.run(line).map(drop);
+        run("ip link add lan type veth peer name far").unwrap();
+        let features = || {
+            let ask = || {
+                let mut runtime = tokio::runtime::Builder::new_current_thread();
+                let runtime = runtime.enable_all().build().unwrap();
+                let interface = Interface {
+                    name: "lan".to_owned(),
+                    ..Interface::default()
+                };
+                runtime.block_on(device_features(&interface))
+            };
+            let told = namespace.enter(ask).unwrap();
+            (told.strips_vlan, told.strips_service_vlan)
+        };
+        for (settings, expected) in [
+            (
+                "rxvlan on rx-vlan-stag-hw-parse on",
+                (Some(true), Some(true)),
+            ),
+            ("rxvlan off", (Some(false), Some(true))),
+            ("rx-vlan-stag-hw-parse off", (Some(false), Some(false))),
+        ] {
+            run(&format!("ethtool -K lan {settings}")).unwrap();
+            assert_eq!(features(), expected, "{settings}");
+        }
     }
 }

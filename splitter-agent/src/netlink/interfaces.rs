@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{
-    LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage, LinkXdp, State, XdpAttached,
+    InfoData, InfoVlan, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage, LinkXdp,
+    State, VlanProtocol, XdpAttached,
 };
 use netlink_packet_route::route::{RouteAttribute, RouteFlags, RouteMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
@@ -14,7 +15,7 @@ use super::{Netlink, NetlinkError};
 use crate::config::{Family, InterfaceName};
 
 /// One interface.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Interface {
     /// Its number.
     pub index: u32,
@@ -38,6 +39,8 @@ pub struct Interface {
     pub address: Option<[u8; 6]>,
     /// The XDP program on it.
     pub xdp: Option<Xdp>,
+    /// What it is a VLAN of, if it is one.
+    pub vlan: Option<VlanDevice>,
     /// The hardware behind it.
     pub parent: Option<ParentDevice>,
     /// What has passed through it, where the kernel counts that.
@@ -51,6 +54,15 @@ pub struct DeviceTraffic {
     pub sent_bytes: u64,
     /// Bytes that have come in by it.
     pub received_bytes: u64,
+}
+
+/// A VLAN of another interface of the same network namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct VlanDevice {
+    /// The number of the interface that carries it.
+    pub carrier: u32,
+    /// Whether its tags are those of a service VLAN (802.1ad).
+    pub is_service: bool,
 }
 
 /// Where a hardware interface sits.
@@ -165,6 +177,12 @@ impl Interfaces {
     }
 }
 
+impl FromIterator<Interface> for Interfaces {
+    fn from_iter<T: IntoIterator<Item = Interface>>(interfaces: T) -> Self {
+        Self(interfaces.into_iter().collect())
+    }
+}
+
 impl Netlink {
     /// Lists the interfaces.
     ///
@@ -253,6 +271,8 @@ pub(crate) fn address_family(family: Family) -> AddressFamily {
     }
 }
 
+const SERVICE_VLAN: InfoVlan = InfoVlan::Protocol(VlanProtocol::Ieee8021Ad);
+
 fn interface(link: LinkMessage) -> Interface {
     let flags = link.header.flags;
     let mut interface = Interface {
@@ -270,20 +290,27 @@ fn interface(link: LinkMessage) -> Interface {
         ),
         address: None,
         xdp: None,
+        vlan: None,
         parent: None,
         traffic: None,
     };
     let (mut bus, mut device) = (None, None);
+    let (mut carrier, mut is_elsewhere, mut is_service) = (None, false, None);
     for attribute in link.attributes {
         match attribute {
             LinkAttribute::IfName(name) => interface.name = name,
             LinkAttribute::Mtu(mtu) => interface.mtu = mtu,
             LinkAttribute::OperState(state) => interface.state = state.to_string(),
             LinkAttribute::LinkInfo(info) => {
-                interface.kind = info.into_iter().find_map(|info| match info {
-                    LinkInfo::Kind(kind) => Some(kind.to_string()),
-                    _ => None,
-                });
+                for info in info {
+                    match info {
+                        LinkInfo::Kind(kind) => interface.kind = Some(kind.to_string()),
+                        LinkInfo::Data(InfoData::Vlan(data)) => {
+                            is_service = Some(data.contains(&SERVICE_VLAN));
+                        }
+                        _ => {}
+                    }
+                }
             }
             LinkAttribute::Stats64(counts) => {
                 interface.traffic = Some(DeviceTraffic {
@@ -293,11 +320,21 @@ fn interface(link: LinkMessage) -> Interface {
             }
             LinkAttribute::Address(address) => interface.address = address.try_into().ok(),
             LinkAttribute::Xdp(attributes) => interface.xdp = xdp(&attributes),
+            LinkAttribute::Link(index) => carrier = Some(index),
+            LinkAttribute::LinkNetNsId(_) => is_elsewhere = true,
             LinkAttribute::ParentDevName(name) => device = Some(name),
             LinkAttribute::ParentDevBusName(name) => bus = Some(name),
             _ => {}
         }
     }
+    interface.vlan =
+        carrier
+            .filter(|_| !is_elsewhere)
+            .zip(is_service)
+            .map(|(carrier, is_service)| VlanDevice {
+                carrier,
+                is_service,
+            });
     interface.parent = bus
         .zip(device)
         .map(|(bus, device)| ParentDevice { bus, device });
@@ -340,4 +377,46 @@ fn own_address(message: &AddressMessage) -> Option<Address> {
         address: address?,
         prefix_length: message.header.prefix_len,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use netlink_packet_route::link::InfoKind;
+
+    use super::*;
+
+    #[test]
+    fn a_vlan_is_known_with_its_carrier_where_that_is_here() {
+        let link = |protocol, more: Option<LinkAttribute>| {
+            let mut link = LinkMessage::default();
+            let data = InfoData::Vlan(vec![InfoVlan::Id(7), InfoVlan::Protocol(protocol)]);
+            link.attributes = vec![
+                LinkAttribute::Link(3),
+                LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Vlan), LinkInfo::Data(data)]),
+            ];
+            link.attributes.extend(more);
+            interface(link)
+        };
+        let vlan = |is_service| VlanDevice {
+            carrier: 3,
+            is_service,
+        };
+        let found = link(VlanProtocol::Ieee8021Q, None);
+        assert_eq!(
+            (found.kind.as_deref(), found.vlan),
+            (Some("vlan"), Some(vlan(false)))
+        );
+        assert_eq!(link(VlanProtocol::Ieee8021Ad, None).vlan, Some(vlan(true)));
+        // The number is another interface's there.
+        let elsewhere = link(VlanProtocol::Ieee8021Q, Some(LinkAttribute::LinkNetNsId(1)));
+        assert_eq!(elsewhere.vlan, None);
+    }
+
+    #[test]
+    fn the_other_end_of_a_pair_carries_no_vlan() {
+        let mut link = LinkMessage::default();
+        let kind = LinkInfo::Kind(InfoKind::Veth);
+        link.attributes = vec![LinkAttribute::Link(3), LinkAttribute::LinkInfo(vec![kind])];
+        assert_eq!(interface(link).vlan, None);
+    }
 }

@@ -77,7 +77,8 @@ async fn rules(netlink: &Netlink, family: Family) -> Result<Vec<RuleMessage>, Ne
     Ok(rules.collect())
 }
 
-async fn routes(
+/// The routes of a table.
+pub(super) async fn routes(
     netlink: &Netlink,
     family: Family,
     table: u32,

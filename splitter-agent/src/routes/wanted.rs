@@ -117,7 +117,8 @@ pub(super) fn longest_destination(config: &Config, family: Family) -> u8 {
     nets.iter().map(IpNet::prefix_len).max().unwrap_or(0)
 }
 
-fn everything(family: Family) -> IpNet {
+/// The prefix that all addresses of a family have.
+pub(super) fn everything(family: Family) -> IpNet {
     match family {
         Family::V4 => Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0).into(),
         Family::V6 => Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 0).into(),

@@ -1,0 +1,265 @@
+//! What keeps `steering.mode = "redirect"` from doing what is meant, where it takes a longer look to
+//! tell: for people who ask, and not for every look of an agent that watches.
+
+use std::fmt;
+
+use splitter_common::flow::Tunnel as Home;
+
+use super::Instance;
+use crate::config::{Config, Family, SteeringMode};
+use crate::netlink::{
+    DeviceFeatures, Interface, Interfaces, Netlink, NetlinkError, VlanDevice, device_features,
+};
+use crate::routes::{PassedOver, passed_over};
+
+/// Something that an operator should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hint {
+    /// What is so, and what comes of it.
+    pub(crate) problem: String,
+    /// What to do.
+    pub(crate) remedy: String,
+}
+
+impl Instance {
+    /// What an operator should know of packets that are redirected, beside what the plan says;
+    /// nothing in other modes.
+    pub async fn hints(&self) -> Vec<String> {
+        let redirects = self.config.steering.mode == SteeringMode::Redirect;
+        // A shadow redirects nothing.
+        if !redirects || self.config.shadow {
+            return Vec::new();
+        }
+        let hints = async {
+            let interfaces = self.netlink.interfaces().await?;
+            let mut hints = hidden_tags(&interfaces, &self.config).await;
+            hints.extend(other_ways(&self.netlink, &interfaces, &self.config).await?);
+            Ok(hints)
+        };
+        match hints.await {
+            Ok(hints) => hints.iter().map(ToString::to_string).collect(),
+            Err::<_, NetlinkError>(error) => vec![format!(
+                "not looked whether redirected packets see their VLAN tags and go their way: {error}"
+            )],
+        }
+    }
+}
+
+/// The LAN interfaces whose VLANs' packets look as if they were their own.
+pub(crate) async fn hidden_tags(interfaces: &Interfaces, config: &Config) -> Vec<Hint> {
+    let mut hints = Vec::new();
+    for interface in config.lan.iter().filter_map(|it| interfaces.named(it).ok()) {
+        let vlans = vlans_on(interfaces, interface);
+        if !vlans.is_empty() {
+            hints.extend(hidden_tag(
+                interface,
+                device_features(interface).await,
+                &vlans,
+            ));
+        }
+    }
+    hints
+}
+
+fn vlans_on<'i>(interfaces: &'i Interfaces, carrier: &Interface) -> Vec<(&'i str, VlanDevice)> {
+    let vlans = interfaces.iter().filter_map(|it| Some((it, it.vlan?)));
+    let vlans = vlans.filter(|(_, vlan)| vlan.carrier == carrier.index);
+    vlans.map(|(it, vlan)| (it.name.as_str(), vlan)).collect()
+}
+
+/// A network card that takes tags off notes them beside the packet, where no XDP program looks.
+fn hidden_tag(
+    interface: &Interface,
+    features: DeviceFeatures,
+    vlans: &[(&str, VlanDevice)],
+) -> Option<Hint> {
+    let of_kind = |is_service: bool| {
+        let mut vlans = vlans.iter();
+        vlans.any(|(_, vlan)| vlan.is_service == is_service)
+    };
+    let strips = [
+        (features.strips_vlan, false, ["rxvlan", "txvlan"]),
+        (
+            features.strips_service_vlan,
+            true,
+            ["rx-vlan-stag-hw-parse", "tx-vlan-stag-hw-insert"],
+        ),
+    ];
+    let strips = strips
+        .iter()
+        .filter(|(strips, is_service, _)| *strips == Some(true) && of_kind(*is_service));
+    let settings: Vec<_> = strips.map(|(_, _, settings)| settings).collect();
+    if settings.is_empty() {
+        return None;
+    }
+    let off = |end: usize| {
+        let settings = settings.iter().map(|it| format!("{} off", it[end]));
+        settings.collect::<Vec<_>>().join(" ")
+    };
+    let name = &interface.name;
+    let names: Vec<_> = vlans.iter().map(|(name, _)| *name).collect();
+    // Two of these hand over packets with what is noted beside them.
+    let other_end = match interface.kind.as_deref() {
+        Some("veth") => format!(" (and at its other end `ethtool -K OTHER_END {}`)", off(1)),
+        _ => String::new(),
+    };
+    Some(Hint {
+        problem: format!(
+            "{name} takes VLAN tags off before XDP sees them, and carries {}: frames of such VLANs \
+             are taken for its own, and may be redirected out of their VLAN",
+            names.join(", ")
+        ),
+        remedy: format!(
+            "ethtool -K {name} {}{other_end}, or set steering.mode to \"dscp\" or \"mark\", which \
+             leave the way to the network stack",
+            off(0)
+        ),
+    })
+}
+
+/// Routes of the main table by which programs are led past a class' own tunnels in IPv6.
+pub(crate) async fn other_ways(
+    netlink: &Netlink,
+    interfaces: &Interfaces,
+    config: &Config,
+) -> Result<Vec<Hint>, NetlinkError> {
+    if !config.families().any(|family| family == Family::V6) {
+        return Ok(Vec::new());
+    }
+    let routes = passed_over(netlink, config, Family::V6).await?;
+    let hints = routes.iter();
+    Ok(hints
+        .filter_map(|route| other_way(route, interfaces, config))
+        .collect())
+}
+
+fn other_way(route: &PassedOver, interfaces: &Interfaces, config: &Config) -> Option<Hint> {
+    let devices = route.devices.iter();
+    let devices: Vec<_> = devices.filter_map(|it| interfaces.name_of(*it)).collect();
+    let is_led_past = |class: &Home| {
+        let own: Vec<_> = config.tunnels_of(*class).iter().collect();
+        let is_own = |device: &&str| own.iter().any(|it| it.device.as_str() == *device);
+        !devices.iter().all(is_own)
+    };
+    let classes = Home::ALL.into_iter().filter(is_led_past);
+    let classes: Vec<_> = classes.map(|class| class.name()).collect();
+    if devices.is_empty() || classes.is_empty() {
+        return None;
+    }
+    let (destination, by) = (route.destination, devices.join(", "));
+    Some(Hint {
+        problem: format!(
+            "the main table leads IPv6 to {destination} by {by}, where the kernel sends programs \
+             although the rules pass over it: IPv6 packets of the {} class go by the network stack",
+            classes.join(" and of the ")
+        ),
+        remedy: format!(
+            "remove it (`ip -6 route del {destination} dev {}`) for them to be redirected, or leave \
+             it: nothing is lost but speed",
+            devices[0]
+        ),
+    })
+}
+
+impl fmt::Display for Hint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { problem, remedy } = self;
+        write!(f, "{problem}; {remedy}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(name: &str, index: u32, kind: Option<&str>) -> Interface {
+        Interface {
+            index,
+            name: name.to_owned(),
+            kind: kind.map(str::to_owned),
+            is_ethernet: true,
+            ..Interface::default()
+        }
+    }
+
+    fn vlan(name: &str, carrier: u32, is_service: bool) -> Interface {
+        Interface {
+            vlan: Some(VlanDevice {
+                carrier,
+                is_service,
+            }),
+            ..interface(name, 99, Some("vlan"))
+        }
+    }
+
+    #[test]
+    fn tags_are_hidden_where_the_card_takes_those_off_that_its_vlans_have() {
+        let card = interface("eth0", 3, None);
+        let all = [
+            card.clone(),
+            vlan("eth0.7", 3, false),
+            vlan("eth1.7", 4, false),
+        ];
+        let all = all.into_iter().collect();
+        let vlans = vlans_on(&all, &card);
+        let features = |strips_vlan, strips_service_vlan| DeviceFeatures {
+            strips_vlan,
+            strips_service_vlan,
+            ..DeviceFeatures::default()
+        };
+        let hint = |features| hidden_tag(&card, features, &vlans);
+        let told = hint(features(Some(true), Some(true))).expect("it hides them");
+        assert!(told.problem.contains("and carries eth0.7:"), "{told}");
+        assert!(
+            told.remedy.starts_with("ethtool -K eth0 rxvlan off,"),
+            "{told}"
+        );
+        // Those of the other kind matter to nobody here.
+        assert_eq!(hint(features(Some(false), Some(true))), None);
+        assert_eq!(hint(features(None, None)), None);
+
+        let service = [(
+            "eth0.8",
+            VlanDevice {
+                carrier: 3,
+                is_service: true,
+            },
+        )];
+        let told = hidden_tag(&card, features(Some(true), Some(true)), &service);
+        let told = told.expect("it hides them");
+        assert!(
+            told.remedy
+                .starts_with("ethtool -K eth0 rx-vlan-stag-hw-parse off,")
+        );
+        assert_eq!(
+            hidden_tag(&card, features(Some(true), Some(false)), &service),
+            None
+        );
+    }
+
+    #[test]
+    fn a_route_of_the_main_table_leads_programs_past_the_classes_that_it_does_not_lead_to() {
+        let interfaces = ["tun0", "tun1", "eth9"].into_iter().zip(1..);
+        let interfaces = interfaces
+            .map(|(name, index)| interface(name, index, None))
+            .collect();
+        let text = "lan = 'eth0'\n[short]\ndevice = 'tun0'\n[long]\ndevice = 'tun1'\n";
+        let config = Config::parse(text, "").expect("it is right");
+        let hint = |devices: &[u32]| {
+            let route = PassedOver {
+                destination: "::/0".parse().expect("a prefix"),
+                devices: devices.to_vec(),
+            };
+            other_way(&route, &interfaces, &config).map(|it| it.to_string())
+        };
+        let told = hint(&[1]).expect("long flows have another way");
+        assert!(told.contains("packets of the long class go by"), "{told}");
+        let told = hint(&[3]).expect("all have another way");
+        assert!(
+            told.contains("packets of the short and of the long class go by"),
+            "{told}"
+        );
+        assert!(told.contains("`ip -6 route del ::/0 dev eth9`"), "{told}");
+        assert_eq!(hint(&[]), None);
+    }
+}
