@@ -26,6 +26,7 @@ pub use attach::AttachedMode;
 pub use calibrate::CalibrationError;
 pub use dataplane::Dataplane;
 pub use error::KernelError;
+pub(crate) use error::mount_command;
 pub use load::LoadOptions;
 pub use object::{Object, PROGRAM};
 pub(crate) use others::remedy as other_program_remedy;

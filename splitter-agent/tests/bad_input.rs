@@ -381,7 +381,11 @@ fn missing_bpf_file_system_is_told_with_the_remedy() {
         for directory in ["plain", "nowhere"] {
             let path = site.path(directory).display().to_string();
             site.configure(&format!("bpffs = '{path}'"));
-            let remedy = format!("mount -t bpf bpf {path}");
+            let mount = format!("mount -t bpf bpf {path}");
+            let remedy = match directory {
+                "plain" => format!("`{mount}`"),
+                _ => format!("`mkdir -p {path} && {mount}`"),
+            };
             refused(site, &["run", "up"], 1, &["no BPF file system", &remedy]);
         }
     });

@@ -65,6 +65,18 @@ fn missing_file_is_told_once() {
 }
 
 #[test]
+fn interface_that_is_not_there_is_told_with_what_to_do() {
+    require!(Root, Program("ip"));
+    let namespace = Namespace::new("cli").unwrap();
+    let output = configured(&namespace, TUNNELS, &["plan"]);
+    let told = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    let words = "there is no interface lan; there are none but loopback (create the interface, or \
+                 run this in the network namespace that has it)";
+    assert!(told.contains(words), "{told}");
+}
+
+#[test]
 fn wrong_command_line_exits_with_2() {
     assert_eq!(splitter(&["plan", "--nonsense"]).status.code(), Some(2));
     assert_eq!(splitter(&["demo", "--load", "96"]).status.code(), Some(2));

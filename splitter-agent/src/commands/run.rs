@@ -64,7 +64,7 @@ pub(crate) async fn run(file: ConfigFile) -> Result<()> {
             tracing::info!("left in place what `splitter up` had brought up");
             if !agent.placement()?.is_home() {
                 tracing::warn!(
-                    "a class stays out of its dead tunnel, and nobody will bring it back"
+                    "a class stays out of its dead tunnel, and nobody brings it back; `splitter run` does once its tunnel is alive"
                 );
             }
         }

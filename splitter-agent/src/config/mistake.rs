@@ -10,9 +10,8 @@ use serde::{Deserialize, Serialize};
 pub enum ConfigError {
     /// The file cannot be read.
     #[error(
-        "cannot read the configuration {}: {source}; name another file with --config, or start \
-         from the documented example (splitter.example.toml)",
-        path.display()
+        "cannot read the configuration {}: {source}; {}",
+        path.display(), remedy(source)
     )]
     Unreadable {
         /// The file.
@@ -23,6 +22,18 @@ pub enum ConfigError {
     /// The text is wrong in at least one place.
     #[error("{}", lines(.0))]
     Wrong(Vec<Mistake>),
+}
+
+fn remedy(source: &std::io::Error) -> &'static str {
+    match source.kind() {
+        std::io::ErrorKind::PermissionDenied => {
+            "run this as a user who may read it, or name another file with --config"
+        }
+        _ => {
+            "name another file with --config, or start from the documented example \
+             (splitter.example.toml)"
+        }
+    }
 }
 
 impl ConfigError {
@@ -71,4 +82,24 @@ fn lines(mistakes: &[Mistake]) -> String {
         .map(Mistake::to_string)
         .collect::<Vec<_>>()
         .join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_that_may_not_be_read_needs_another_user_and_no_example() {
+        let told = |kind: std::io::ErrorKind| {
+            let error = ConfigError::Unreadable {
+                path: "/etc/splitter/splitter.toml".into(),
+                source: kind.into(),
+            };
+            error.to_string()
+        };
+        let denied = told(std::io::ErrorKind::PermissionDenied);
+        assert!(denied.contains("as a user who may read it"), "{denied}");
+        assert!(!denied.contains("example"), "{denied}");
+        assert!(told(std::io::ErrorKind::NotFound).contains("splitter.example.toml"));
+    }
 }

@@ -9,6 +9,7 @@ use nix::sys::utsname::uname;
 
 use super::Check;
 use crate::config::{Config, Family};
+use crate::kernel::mount_command;
 use crate::netlink::Netlink;
 use crate::routes::supports_exact_dscp;
 
@@ -100,8 +101,8 @@ fn capabilities() -> Vec<Check> {
 
 fn mounted(bpffs: &Path) -> Check {
     let remedy = format!(
-        "mount -t bpf bpf {}, or set bpffs to where it is mounted",
-        bpffs.display()
+        "{}, or set bpffs to where it is mounted",
+        mount_command(bpffs)
     );
     match statfs(bpffs) {
         Ok(status) if status.filesystem_type() == BPF_FS_MAGIC => {
@@ -114,7 +115,7 @@ fn mounted(bpffs: &Path) -> Check {
         ),
         Err(error) => Check::fail(
             "BPF file system",
-            format!("{}: {error}", bpffs.display()),
+            format!("{}: {}", bpffs.display(), error.desc()),
             remedy,
         ),
     }

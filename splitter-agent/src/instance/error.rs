@@ -40,7 +40,7 @@ pub enum InstanceError {
         shared: String,
     },
     /// The lock or state could not be used.
-    #[error("cannot {action} {}: {source}", path.display())]
+    #[error("cannot {action} {}: {source}{}", path.display(), remedy(source))]
     File {
         /// What was tried.
         action: &'static str,
@@ -111,6 +111,22 @@ pub enum InstanceError {
     Kernel(#[from] KernelError),
 }
 
+/// What is to be done where the system's word alone does not say it.
+fn remedy(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; run this as the user to whom that belongs, or set `runtime_dir` to a directory that you may write to"
+        }
+        io::ErrorKind::StorageFull => {
+            "; free some space there, or set `runtime_dir` to another file system"
+        }
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::NotADirectory => {
+            "; set `runtime_dir` to a directory that can be written to, such as /run/splitter"
+        }
+        _ => "",
+    }
+}
+
 impl InstanceError {
     /// Whether missing rights are the reason.
     pub fn is_not_permitted(&self) -> bool {
@@ -147,5 +163,30 @@ impl InstanceError {
             Self::Shape(error) => matches!(error, ShapeError::Foreign { .. }),
             _ => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_that_may_not_be_written_is_told_with_what_to_do() {
+        let told = |kind: io::ErrorKind| {
+            let error = InstanceError::File {
+                action: "make the directory",
+                path: "/run/splitter/default".into(),
+                source: kind.into(),
+            };
+            error.to_string()
+        };
+        let denied = told(io::ErrorKind::PermissionDenied);
+        assert_eq!(
+            denied,
+            "cannot make the directory /run/splitter/default: permission denied; run this as the \
+             user to whom that belongs, or set `runtime_dir` to a directory that you may write to"
+        );
+        assert!(told(io::ErrorKind::StorageFull).ends_with("to another file system"));
+        assert!(told(io::ErrorKind::Interrupted).ends_with("operation interrupted"));
     }
 }

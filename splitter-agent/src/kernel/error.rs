@@ -1,7 +1,7 @@
 //! What can go wrong between the agent and the kernel's BPF side.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use aya::EbpfError;
 use aya::maps::MapError;
@@ -19,8 +19,8 @@ use super::{CalibrationError, OtherProgram};
 pub enum KernelError {
     /// The configured directory is not a BPF file system.
     #[error(
-        "no BPF file system at {}: programs could not stay loaded; run `mount -t bpf bpf {}` or set `bpffs`",
-        path.display(), path.display()
+        "no BPF file system at {}: programs could not stay loaded; run `{}` or set `bpffs`",
+        path.display(), mount_command(path)
     )]
     NoBpffs {
         /// The directory.
@@ -178,6 +178,15 @@ impl KernelError {
             Self::Map { source, .. } => map_errno(source) == Some(libc::EPERM),
             _ => false,
         }
+    }
+}
+
+/// What makes the BPF file system of an instance, and the directory for it where there is none.
+pub(crate) fn mount_command(path: &Path) -> String {
+    let mount = format!("mount -t bpf bpf {}", path.display());
+    match path.exists() {
+        true => mount,
+        false => format!("mkdir -p {} && {mount}", path.display()),
     }
 }
 

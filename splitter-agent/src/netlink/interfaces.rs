@@ -136,7 +136,9 @@ pub struct NoSuchInterface {
 
 fn list_present(names: &[String]) -> String {
     if names.is_empty() {
-        return "there are none but loopback".to_owned();
+        return "there are none but loopback (create the interface, or run this in the network \
+                namespace that has it)"
+            .to_owned();
     }
     format!(
         "there are: {} (correct the name or create the interface)",
