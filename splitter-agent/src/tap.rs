@@ -183,6 +183,7 @@ impl Tap {
             // Of the splitter's own tables none is used here.
             .map_max_entries("FLOWS_V4", 1)
             .map_max_entries("FLOWS_V6", 1)
+            .map_max_entries("TAGS", 1)
             .load(object.bytes())?;
         let program: &mut SchedClassifier = ebpf
             .program_mut("tap")

@@ -297,6 +297,7 @@ fn receive_redirected(site: &Site) -> Ebpf {
     let mut ebpf = EbpfLoader::new()
         .map_max_entries("FLOWS_V4", 1)
         .map_max_entries("FLOWS_V6", 1)
+        .map_max_entries("TAGS", 1)
         .load(object.bytes())
         .expect("it can be loaded");
     let passing = ebpf.program_mut("read_clocks").expect("is in the object");

@@ -82,6 +82,8 @@ pub struct Counters {
     completion: [Histogram; 2],
     /// What is left of this CPU's allowance of precise times.
     pub timing: Allowance,
+    /// What is left of this CPU's allowance of evictions.
+    pub evicting: Allowance,
     /// Packets that were put into a tunnel without the network stack.
     pub redirected: u64,
     fallbacks: [u64; Fallback::ALL.len()],
@@ -99,6 +101,7 @@ impl Counters {
         mark_failures: 0,
         completion: [Histogram::EMPTY; 2],
         timing: Allowance::NEW,
+        evicting: Allowance::NEW,
         redirected: 0,
         fallbacks: [0; Fallback::ALL.len()],
     };
@@ -222,11 +225,13 @@ impl Counters {
     }
 }
 
-/// How often in a clock tick the precise clock may be read for nothing but the
-/// accuracy of completion times.
+/// How often in a clock tick something may be done that costs more than the rest of a
+/// new flow's path.
 ///
-/// That clock costs more than the rest of a new flow's path. So, in a flood,
-/// flows beyond some thousand a second start and end at the time of the tick.
+/// One is for reading the precise clock for nothing but the accuracy of completion
+/// times: in a flood, flows beyond some thousand a second start and end at the time
+/// of the tick. The other is for forgetting live flows for new ones: what would do so
+/// more often is a flood, most of which then passes the table by.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
@@ -235,8 +240,8 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// Readings of a tick; at 100 to 1000 ticks a second, 6,400 to 64,000.
-    pub const READINGS: u64 = 64;
+    /// In a tick; at 100 to 1000 ticks a second, 6,400 to 64,000.
+    pub const IN_A_TICK: u64 = 64;
 
     const NEW: Self = Self {
         tick_ns: 0,
@@ -247,16 +252,16 @@ impl Allowance {
     /// go by the thousand.
     #[inline(always)]
     pub const fn is_used_up(&self, tick_ns: u64) -> bool {
-        self.tick_ns == tick_ns && self.used >= Self::READINGS
+        self.tick_ns == tick_ns && self.used >= Self::IN_A_TICK
     }
 
-    /// Takes one reading of the tick that began at `tick_ns`, if one is left.
+    /// Takes one of the tick that began at `tick_ns`, if one is left.
     #[inline(always)]
     pub fn take(&mut self, tick_ns: u64) -> bool {
         if self.tick_ns != tick_ns {
             *self = Self { tick_ns, used: 0 };
         }
-        if self.used >= Self::READINGS {
+        if self.used >= Self::IN_A_TICK {
             return false;
         }
         self.used += 1;

@@ -177,7 +177,7 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
             return Held::NONE;
         };
         if opened.has_evicted {
-            self.counters.count_event(FlowEvent::Evicted);
+            self.count_evicted(coarse_ns);
         }
         opened.hold()
     }
@@ -241,6 +241,12 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
         } else {
             coarse_ns
         }
+    }
+
+    #[inline(always)]
+    fn count_evicted(&mut self, coarse_ns: u64) {
+        self.counters.count_event(FlowEvent::Evicted);
+        let _ = self.counters.evicting.take(coarse_ns);
     }
 
     #[inline(always)]

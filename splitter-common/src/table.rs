@@ -13,6 +13,9 @@
 //! 3. the slot of the home line, else of the group, whose flow is not
 //!    *protected* and has been silent the longest.
 //!
+//! In a flood the packets of flows that are not known are told by their [tags](Tags)
+//! alone; one in a few still gets a slot, the rest passes the table by.
+//!
 //! Protected is what has sent [`PROTECTED_PACKETS`] and goes on: a flood of new
 //! flows replaces itself. When all eight are protected the flow is not tracked.
 //!
@@ -26,12 +29,14 @@ mod owner;
 mod place;
 mod record;
 mod slot;
+mod tags;
 #[cfg(not(target_arch = "bpf"))]
 mod tidy;
 mod word;
 
 use crate::config::Config;
 use crate::flow::{FlowKey, FlowKeyV4, FlowKeyV6};
+use line::Tagged;
 pub use line::{Line, Rank};
 pub use opened::{Held, Opened, Steady};
 use owner::Owner;
@@ -39,6 +44,7 @@ use place::Place;
 pub use place::{Layout, Seeds};
 pub use record::Record;
 pub use slot::{Group, GroupV4, GroupV6, Slot, SlotV4, SlotV6};
+pub use tags::Tags;
 #[cfg(not(target_arch = "bpf"))]
 pub use tidy::{Found, is_over};
 pub use word::Word;
@@ -64,6 +70,9 @@ pub trait Memory {
 
     /// A group of the IPv6 table.
     fn group_v6(&self, index: u32) -> Option<&GroupV6>;
+
+    /// The tags of a group: those of the IPv4 table first, then the others'.
+    fn tags(&self, index: u32) -> Option<&Tags>;
 
     /// Replaces `old` by `new` in one step; whether `old` was found there. The
     /// kernel's compiler has this as an intrinsic only.
@@ -107,19 +116,22 @@ impl<'a, M: Memory> Table<'a, M> {
     /// memory, which cannot be.
     #[inline(always)]
     pub fn line_v4<'k>(&self, key: &'k FlowKeyV4) -> Option<Line<'a, 'k, M, SlotV4>> {
-        let Place { group, home } = self.layout.place_v4(key);
+        let Place { group, home, tag } = self.layout.place_v4(key);
+        let tagged = Tagged { index: group, tag };
         let group = self.memory.group_v4(group)?;
         let wanted = Owner::of(&FlowKey::V4(*key));
-        Some(Line::new(self.memory, group, home, key, wanted))
+        Some(Line::new(self.memory, group, home, tagged, key, wanted))
     }
 
     /// The same of an IPv6 flow.
     #[inline(always)]
     pub fn line_v6<'k>(&self, key: &'k FlowKeyV6) -> Option<Line<'a, 'k, M, SlotV6>> {
-        let Place { group, home } = self.layout.place_v6(key);
+        let Place { group, home, tag } = self.layout.place_v6(key);
+        let index = self.layout.tags_v6(group);
+        let tagged = Tagged { index, tag };
         let group = self.memory.group_v6(group)?;
         let wanted = Owner::of(&FlowKey::V6(*key));
-        Some(Line::new(self.memory, group, home, key, wanted))
+        Some(Line::new(self.memory, group, home, tagged, key, wanted))
     }
 
     /// The slot of a flow that has one.

@@ -7,7 +7,7 @@ use aya_ebpf::bindings::BPF_F_MMAPABLE;
 use aya_ebpf::btf_maps::{Array, LruHashMap, PerCpuArray};
 use aya_ebpf::macros::btf_map;
 use splitter_common::fragments::{self, Known};
-use splitter_common::table::{GroupV4, GroupV6, Layout, Memory, Word};
+use splitter_common::table::{GroupV4, GroupV6, Layout, Memory, Tags, Word};
 
 /// What the agent changes to the configured size before it loads the maps.
 const DEFAULT_GROUPS: usize = Layout::groups_for(1 << 20) as usize;
@@ -23,6 +23,10 @@ static FLOWS_V4: Array<GroupV4, DEFAULT_GROUPS, MAPPABLE> = Array::new();
 /// IPv6 flows, apart because their slots are larger.
 #[btf_map]
 static FLOWS_V6: Array<GroupV6, DEFAULT_GROUPS, MAPPABLE> = Array::new();
+
+/// The tags of both.
+#[btf_map]
+static TAGS: Array<Tags, { 2 * DEFAULT_GROUPS }> = Array::new();
 
 /// What is known of packets that come in fragments.
 #[btf_map]
@@ -59,6 +63,11 @@ impl Memory for KernelMemory {
     #[inline(always)]
     fn group_v6(&self, index: u32) -> Option<&GroupV6> {
         FLOWS_V6.get(index)
+    }
+
+    #[inline(always)]
+    fn tags(&self, index: u32) -> Option<&Tags> {
+        TAGS.get(index)
     }
 
     #[inline(always)]

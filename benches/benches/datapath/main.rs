@@ -12,7 +12,7 @@
 //! | `known_flow` | a flow in the long tunnel, the steady state of bulk traffic |
 //! | `known_short_flow` | a flow below its threshold |
 //! | `known_short_flow_rated` | the same, its full packets put into the modelled queue of a short tunnel of known rate, which takes the precise clock |
-//! | `new_flow` | each packet the first of its flow, in a full table of the default size: an eviction, an insertion |
+//! | `new_flow` | each packet the first of its flow, in a full table of the default size: a flood, of which one in eight evicts a flow and is inserted |
 //! | `new_flow_cached` | the same in a table for 32,768 flows, which the processor's cache holds |
 //! | `random_1m` | each packet of one of 2^20 flows, by chance, in a table of the default size |
 //! | `flood` | each packet the first of a flow of chance, but every 64th of one of 10,000 long flows |
@@ -63,7 +63,7 @@ use flow_testbed::require::Requirement::Root;
 use loaded::Loaded;
 use nix::time::{ClockId, clock_gettime};
 use splitter_common::config::Config;
-use splitter_common::counters::{Counters, FlowEvent};
+use splitter_common::counters::Counters;
 use splitter_common::drain::ServiceTime;
 use splitter_common::flow::{Class, Tunnel};
 use splitter_common::packet::Refusal;
@@ -225,7 +225,7 @@ fn new_flows(names: [&'static str; 2], table_size: u32) -> [Case; 2] {
     let runs_before = 4 * table_size;
     [
         Case {
-            counts: Some(|counters| counters.events(FlowEvent::Started)),
+            counts: Some(|counters| counters.packets(Class::Short, Tunnel::Short)),
             runs_before,
             ..Case::new(ours, "split_new_flow")
         },

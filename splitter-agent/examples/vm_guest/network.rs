@@ -119,6 +119,7 @@ impl Network {
         let mut ebpf = EbpfLoader::new()
             .map_max_entries("FLOWS_V4", 1)
             .map_max_entries("FLOWS_V6", 1)
+            .map_max_entries("TAGS", 1)
             .load(object.bytes())?;
         let passing = ebpf.program_mut("read_clocks").context("it is there")?;
         let passing: &mut Xdp = passing.try_into()?;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 use splitter_common::config::Config as Policy;
-use splitter_common::table::{GROUP_FLOWS, GroupV4, GroupV6, Layout};
+use splitter_common::table::{GROUP_FLOWS, GroupV4, GroupV6, Layout, Tags};
 
 use super::redirect::Redirect;
 use super::{InstanceError, Loaded, attached_mode};
@@ -232,7 +232,7 @@ fn attachments(inputs: &Inputs<'_>) -> Result<Vec<Attachment>, InstanceError> {
 
 /// For both families.
 fn table_bytes(table_size: u32) -> u64 {
-    let group_bytes = size_of::<GroupV4>() + size_of::<GroupV6>();
+    let group_bytes = size_of::<GroupV4>() + size_of::<GroupV6>() + 2 * size_of::<Tags>();
     u64::from(Layout::groups_for(table_size)) * group_bytes as u64
 }
 

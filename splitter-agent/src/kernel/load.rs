@@ -11,8 +11,8 @@ use splitter_common::table::{Layout, Seeds};
 
 use super::error::{map_errno, map_error, program_errno, typed};
 use super::names::{
-    CLOCK_PROGRAM, CLOCK_READING, COUNTERS, FLOWS_V4, FLOWS_V6, LAN_ADDRESSES, SETTINGS, TARGETS,
-    TUNNELS,
+    CLOCK_PROGRAM, CLOCK_READING, COUNTERS, FLOWS_V4, FLOWS_V6, LAN_ADDRESSES, SETTINGS, TAGS,
+    TARGETS, TUNNELS,
 };
 use super::shapes::Shape;
 use super::{KernelError, Object, Pins, calibrate};
@@ -79,6 +79,7 @@ fn load_object(object: &Object, options: &LoadOptions) -> Result<Ebpf, KernelErr
     loader
         .map_max_entries(FLOWS_V4, groups)
         .map_max_entries(FLOWS_V6, groups)
+        .map_max_entries(TAGS, 2 * groups)
         .override_global("AYA_LOG_LEVEL", &level, false);
     loader.load(object.bytes()).map_err(|error| match &error {
         aya::EbpfError::MapError(source) if map_errno(source) == Some(libc::EPERM) => {

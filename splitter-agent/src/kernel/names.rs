@@ -8,4 +8,5 @@ pub(super) const LAN_ADDRESSES: &str = "LAN_ADDRESSES";
 pub(super) const CLOCK_READING: &str = "CLOCK_READING";
 pub(super) const FLOWS_V4: &str = "FLOWS_V4";
 pub(super) const FLOWS_V6: &str = "FLOWS_V6";
+pub(super) const TAGS: &str = "TAGS";
 pub(super) const CLOCK_PROGRAM: &str = "read_clocks";

@@ -38,6 +38,7 @@ impl Loaded {
         let ebpf = EbpfLoader::new()
             .map_max_entries("FLOWS_V4", layout.groups_v4)
             .map_max_entries("FLOWS_V6", layout.groups_v6)
+            .map_max_entries("TAGS", layout.groups_v4 + layout.groups_v6)
             .map_max_entries("LRU_V4", table_size)
             .map_max_entries("LRU_V6", table_size)
             .override_global("AYA_LOG_LEVEL", &TRACE, false)

@@ -5,7 +5,7 @@ use crate::classify::{FlowPacket, exceeds_threshold, note_sent_short};
 use crate::counters::FlowEvent;
 use crate::drain::VirtualQueue;
 use crate::dscp::Field;
-use crate::flow::{Class, FlowKey};
+use crate::flow::{Class, FlowKey, Tunnel};
 use crate::fragments::Known;
 use crate::headers::Segment;
 use crate::models::Models;
@@ -16,8 +16,8 @@ use crate::table::{Line, Memory, Opened, Rank, Slot, Steady};
 
 impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
     /// The cases that most packets are: a plain segment of a known flow that is in
-    /// no transition, or of a new one that finds room in its home line. `None`, and
-    /// nothing done, for all else.
+    /// no transition, or of a new one that finds room in its home line; and, in a
+    /// flood, any of a flow that is not known. `None`, and nothing done, for all else.
     #[inline(always)]
     pub fn split_plain<B: Steer + ?Sized>(&mut self, frame: &mut B) -> Option<Outcome> {
         // Each family apart to the end: keys and places differ.
@@ -54,6 +54,9 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
         packet: FlowPacket,
     ) -> Option<Outcome> {
         let coarse_ns = self.clock.coarse_ns();
+        if self.counters.evicting.is_used_up(coarse_ns) && self.passes_by(line, packet, coarse_ns) {
+            return Some(self.send_own(frame, field, Class::Short, packet));
+        }
         let steady = match line.find() {
             Some(opened) => self.count_known(&opened, packet, coarse_ns)?,
             None => {
@@ -89,6 +92,35 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
             tunnel,
         };
         self.finish(frame, Some(*field), Ok(treated))
+    }
+
+    /// Whether a packet, in a flood, goes as a short one and is counted in no flow: it
+    /// is of none that is known, and the table is not even looked at. One in a few
+    /// gets a slot as ever, so that whoever goes on sending has one soon.
+    #[inline(always)]
+    fn passes_by<S: Slot>(
+        &mut self,
+        line: &Line<'_, '_, M, S>,
+        packet: FlowPacket,
+        coarse_ns: u64,
+    ) -> bool {
+        const ADMITTED: u64 = 8;
+        let config = self.config;
+        let number = self.counters.packets(Class::Short, Tunnel::Short);
+        if config.is_shared() || number.is_multiple_of(ADMITTED) || !line.is_ruled_out() {
+            return false;
+        }
+        if config.short_service.is_known() {
+            let tunnels = self.models.dedicated();
+            match tunnels.filter(|_| !VirtualQueue::needs_precise_time(packet.bytes)) {
+                Some(tunnels) => note_sent_short(packet.bytes, config, tunnels, coarse_ns),
+                None => return false,
+            };
+        }
+        if packet.flags.opens() {
+            self.counters.count_event(FlowEvent::Untracked);
+        }
+        true
     }
 
     #[inline(always)]
@@ -148,7 +180,7 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
         };
         opened.store_first(packet, drained_ns, now_ns);
         if opened.has_evicted {
-            self.counters.count_event(FlowEvent::Evicted);
+            self.count_evicted(coarse_ns);
         }
         self.counters.count_event(FlowEvent::Started);
         Some(())

@@ -97,6 +97,69 @@ fn udp_frame(tos: u8) -> Vec<u8> {
 }
 
 #[test]
+fn a_flood_passes_the_table_by_and_what_goes_on_gets_in() {
+    let mut border = Border::new();
+    border.layout.seeds = [
+        0x9e37_79b9_7f4a_7c15,
+        0xbf58_476d_1ce4_e5b9,
+        0x94d0_49bb_1331_11eb,
+        0xd6e8_feb8_6659_fd93,
+    ];
+    let start = border.now_ns;
+    let at_one_time = |border: &mut Border, port| {
+        border.now_ns = start;
+        border.split(&mut tcp_frame(0, port))
+    };
+    let short = Outcome::Split {
+        class: Class::Short,
+        tunnel: Tunnel::Short,
+    };
+    for _ in 0..30 {
+        assert_eq!(at_one_time(&mut border, 1), short);
+    }
+    let evicted = |border: &Border| border.counters.events(FlowEvent::Evicted);
+    let mut port = 1_000;
+    while !border.counters.evicting.is_used_up(start + 1_000) {
+        port += 1;
+        assert_eq!(at_one_time(&mut border, port), short);
+    }
+    let (before, started) = (evicted(&border), border.counters.events(FlowEvent::Started));
+    for port in 10_000..10_800 {
+        assert_eq!(at_one_time(&mut border, port), short);
+    }
+    // One in eight, and those that find a tag by chance.
+    let admitted = border.counters.events(FlowEvent::Started) - started;
+    assert!((100..160).contains(&admitted), "{admitted}");
+    assert_eq!(evicted(&border) - before, admitted);
+    let passed_by = border.counters.packets(Class::Short, Tunnel::Short);
+    assert_eq!(border.counters.passed(Refusal::TableFull), 0);
+
+    // The one that was there still counts every packet.
+    for _ in 30..40 {
+        assert_eq!(at_one_time(&mut border, 1), short);
+    }
+    assert!(matches!(
+        at_one_time(&mut border, 1),
+        Outcome::Split {
+            class: Class::Long,
+            ..
+        }
+    ));
+    assert_eq!(
+        border.counters.packets(Class::Short, Tunnel::Short) - passed_by,
+        10
+    );
+    // Of one that goes on, 8 packets at most are missed.
+    let turned_long = (0..60).position(|_| at_one_time(&mut border, 2) != short);
+    assert!((40..=48).contains(&turned_long.expect("it is known by now")));
+    // The next tick begins anew.
+    border.now_ns += 10_000_000;
+    let started = border.counters.events(FlowEvent::Started);
+    border.split(&mut tcp_frame(0, 20_000));
+    assert_eq!(border.counters.events(FlowEvent::Started), started + 1);
+}
+
+#[test]
 fn a_shadow_counts_the_same_and_changes_nothing() {
     let frames = || {
         let mut frames: Vec<_> = (0..60).map(|_| tcp_frame(0xb8, 5_000)).collect();

@@ -10,8 +10,16 @@ pub struct Line<'a, 'k, M, S: Slot> {
     memory: &'a M,
     group: &'a Group<S>,
     home: usize,
+    tagged: Tagged,
     key: &'k S::Key,
     wanted: Owner,
+}
+
+/// Where the tags of a group are, and the one of the flow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tagged {
+    pub(super) index: u32,
+    pub(super) tag: u8,
 }
 
 impl<'a, 'k, M: Memory, S: Slot> Line<'a, 'k, M, S> {
@@ -20,6 +28,7 @@ impl<'a, 'k, M: Memory, S: Slot> Line<'a, 'k, M, S> {
         memory: &'a M,
         group: &'a Group<S>,
         home: usize,
+        tagged: Tagged,
         key: &'k S::Key,
         wanted: Owner,
     ) -> Self {
@@ -27,9 +36,17 @@ impl<'a, 'k, M: Memory, S: Slot> Line<'a, 'k, M, S> {
             memory,
             group,
             home,
+            tagged,
             key,
             wanted,
         }
+    }
+
+    /// Whether the tags alone tell that the flow has no slot. Looks at nothing else.
+    #[inline(always)]
+    pub fn is_ruled_out(&self) -> bool {
+        let tags = self.memory.tags(self.tagged.index);
+        tags.is_some_and(|tags| tags.rule_out(self.tagged.tag))
     }
 
     /// The slot of the flow if it has one: in its home line, as most have, and
@@ -136,6 +153,9 @@ impl<'a, 'k, M: Memory, S: Slot> Line<'a, 'k, M, S> {
             return None;
         }
         slot.set_addresses(self.key);
+        if let Some(tags) = self.memory.tags(self.tagged.index) {
+            tags.set(index, self.tagged.tag);
+        }
         let owner = self.wanted.with_mark_of(owner);
         Some(Opened::new(index, record, owner, chosen < Rank::OVER))
     }

@@ -20,11 +20,12 @@ pub struct Layout {
     pub groups_v6: u32,
 }
 
-/// A group, and the first slot of the home line within it.
+/// A group, the first slot of the home line within it, and the flow's tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) group: u32,
     pub(super) home: usize,
+    pub(super) tag: u8,
 }
 
 impl Layout {
@@ -43,9 +44,15 @@ impl Layout {
         flows.div_ceil(GROUP_FLOWS)
     }
 
+    /// Where the tags of an IPv6 group are, behind those of the IPv4 ones.
+    #[inline(always)]
+    pub(super) const fn tags_v6(&self, group: u32) -> u32 {
+        self.groups_v4.wrapping_add(group)
+    }
+
     /// The group of a flow, and the first slot of its home line.
     pub fn place(&self, key: &FlowKey) -> (u32, usize) {
-        let Place { group, home } = match key {
+        let Place { group, home, .. } = match key {
             FlowKey::V4(key) => self.place_v4(key),
             FlowKey::V6(key) => self.place_v6(key),
         };
@@ -96,5 +103,6 @@ const fn place(mixed: u64, seed: u64, groups: u32, line_slots: usize) -> Place {
     Place {
         group: group as u32,
         home: line * line_slots,
+        tag: (stirred >> 16) as u8,
     }
 }

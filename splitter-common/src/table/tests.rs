@@ -19,6 +19,7 @@ const SECOND: u64 = 1_000_000_000;
 pub(crate) struct Groups {
     v4: Vec<GroupV4>,
     v6: Vec<GroupV6>,
+    tags: Vec<Tags>,
     fragmented: Mutex<HashMap<u64, u64>>,
 }
 
@@ -27,6 +28,9 @@ impl Groups {
         Self {
             v4: (0..layout.groups_v4).map(|_| Group::default()).collect(),
             v6: (0..layout.groups_v6).map(|_| Group::default()).collect(),
+            tags: (0..layout.groups_v4 + layout.groups_v6)
+                .map(|_| Tags::default())
+                .collect(),
             fragmented: Mutex::default(),
         }
     }
@@ -52,6 +56,10 @@ impl Memory for Groups {
 
     fn group_v6(&self, index: u32) -> Option<&GroupV6> {
         self.v6.get(index as usize)
+    }
+
+    fn tags(&self, index: u32) -> Option<&Tags> {
+        self.tags.get(index as usize)
     }
 
     fn exchange(word: &Word, old: u64, new: u64) -> bool {

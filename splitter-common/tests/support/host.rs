@@ -11,7 +11,7 @@ use splitter_common::models::TunnelModels;
 use splitter_common::split::{Clock, Outcome, Splitter};
 use splitter_common::steer::Steer;
 use splitter_common::table::{
-    GROUP_SLOTS, Group, GroupV4, GroupV6, Layout, Memory, Slot, Table, Word,
+    GROUP_SLOTS, Group, GroupV4, GroupV6, Layout, Memory, Slot, Table, Tags, Word,
 };
 
 /// A border with a clock that its user moves.
@@ -28,6 +28,7 @@ pub(crate) struct Host {
 struct Groups {
     v4: Vec<GroupV4>,
     v6: Vec<GroupV6>,
+    tags: Vec<Tags>,
     fragmented: RefCell<HashMap<u64, u64>>,
 }
 
@@ -47,6 +48,9 @@ impl Host {
             groups: Groups {
                 v4: (0..layout.groups_v4).map(|_| Group::default()).collect(),
                 v6: (0..layout.groups_v6).map(|_| Group::default()).collect(),
+                tags: (0..layout.groups_v4 + layout.groups_v6)
+                    .map(|_| Tags::default())
+                    .collect(),
                 fragmented: RefCell::default(),
             },
         }
@@ -106,6 +110,10 @@ impl Memory for Groups {
 
     fn group_v6(&self, index: u32) -> Option<&GroupV6> {
         self.v6.get(index as usize)
+    }
+
+    fn tags(&self, index: u32) -> Option<&Tags> {
+        self.tags.get(index as usize)
     }
 
     fn exchange(word: &Word, old: u64, new: u64) -> bool {

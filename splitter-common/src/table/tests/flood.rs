@@ -61,3 +61,30 @@ fn flood(in_haste: bool) {
     assert_eq!(misjudged, 0);
     assert!(bench.evicted > 900_000);
 }
+
+#[test]
+fn tags_rule_out_most_of_what_is_not_known_and_nothing_else() {
+    const FLOWS: u64 = 1 << 14;
+    for make in [random_v4, |number| v6(number as u32, 80)] {
+        let mut bench = Bench::new(FLOWS as u32, 3);
+        // Twice as many as there is room for, so that slots change hands.
+        (0..4 * FLOWS).for_each(|number| {
+            bench.packet(&make(number));
+        });
+        let table = Table {
+            memory: &bench.groups,
+            layout: &bench.layout,
+        };
+        let is_ruled_out = |key: &FlowKey| match key {
+            FlowKey::V4(key) => table.line_v4(key).expect("it is there").is_ruled_out(),
+            FlowKey::V6(key) => table.line_v6(key).expect("it is there").is_ruled_out(),
+        };
+        let known = bench.known();
+        assert!(known.len() as u64 > FLOWS);
+        assert!(!known.keys().any(is_ruled_out));
+        let unknown = (4 * FLOWS..8 * FLOWS).map(make);
+        let mistaken = unknown.filter(|key| !is_ruled_out(key)).count() as u64;
+        // Eight tags of 256.
+        assert!(mistaken < 4 * FLOWS / 25, "{mistaken}");
+    }
+}
