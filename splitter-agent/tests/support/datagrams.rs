@@ -3,6 +3,7 @@
 use std::net::{IpAddr, UdpSocket};
 use std::time::Duration;
 
+use flow_testbed::namespace::Namespace;
 use flow_testbed::topology::Host;
 use serde_json::Value;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -134,4 +135,62 @@ pub(crate) fn sent_by(site: &Site, devices: &[&str]) -> u64 {
         counters.expect("it is there").sent_packets
     };
     devices.iter().map(sent).sum()
+}
+
+/// Packets of UDP, ESP and GRE that arrive at the other border by the tunnels of each class.
+pub(crate) struct Arrived<'a>(&'a Site);
+
+impl<'a> Arrived<'a> {
+    /// Counts from now on what comes by these devices.
+    pub(crate) fn by(site: &'a Site, devices: [&[&str]; 2]) -> Self {
+        let rule = |class: usize| {
+            let devices = devices[class].join(", ");
+            format!(
+                "iifname {{ {devices} }} meta l4proto {{ udp, esp, gre }} counter name class{class}\n"
+            )
+        };
+        let table = format!(
+            "table inet arrived {{\ncounter class0 {{}}\ncounter class1 {{}}\nchain in {{\n\
+             type filter hook prerouting priority -300;\n{}{}}}\n}}\n",
+            rule(0),
+            rule(1),
+        );
+        let it = Self(site);
+        it.far().run_with_input("nft -f -", &table).expect("root");
+        it
+    }
+
+    /// How many of each class came meanwhile, when there were `all`.
+    pub(crate) fn meanwhile(&self, all: u64, send: impl FnOnce()) -> [u64; 2] {
+        let before = self.counts();
+        send();
+        self.0.wait_for("the packets", || {
+            let now = self.counts();
+            let come = [0, 1].map(|class| now[class] - before[class]);
+            (come[0] + come[1] >= all).then_some(come)
+        })
+    }
+
+    fn counts(&self) -> [u64; 2] {
+        let shown = self.far().run("nft -j list counters table inet arrived");
+        let shown: Value = serde_json::from_str(&shown.expect("it is there")).expect("JSON");
+        let counters = shown["nftables"].as_array().expect("a list");
+        ["class0", "class1"].map(|name| {
+            let mut counters = counters.iter().map(|it| &it["counter"]);
+            let found = counters.find(|it| it["name"] == name);
+            found
+                .and_then(|it| it["packets"].as_u64())
+                .expect("a number")
+        })
+    }
+
+    fn far(&self) -> &Namespace {
+        &self.0.topology.borders[1].namespace
+    }
+}
+
+impl Drop for Arrived<'_> {
+    fn drop(&mut self) {
+        let _ = self.far().run("nft delete table inet arrived");
+    }
 }
