@@ -15,70 +15,25 @@ mod several;
 #[path = "support/site.rs"]
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod site;
+#[path = "support/two_each.rs"]
+#[allow(dead_code, reason = "each test uses a part of it")]
+mod two_each;
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use daemon::Daemon;
 use flow_testbed::claim;
 use flow_testbed::require;
 use flow_testbed::require::Requirement::{NftRule, Program};
 use nix::sys::signal::Signal;
-use pair::{Pair, QUICK, cut_at, hold_on_pair, mend_at, on_pair};
-use pauses::{FAILOVER, PERIOD, longest_pauses};
+use pair::{cut_at, hold_on_pair, mend_at, on_pair};
+use pauses::FAILOVER;
 use serde_json::Value;
-use several::{
-    COUNTS, Flows, Kind, Seen, Tunnel, add_tunnel, families, far_configuration, hash_by_ports,
-    sections, share_of, tunnel,
+use several::{COUNTS, Flows, Kind, Seen, add_tunnel, families, sections, share_of};
+use site::{on_site, stdout};
+use two_each::{
+    LONG, SHORT, claim_failover, in_use, pauses_of, run_both, told_of_tunnels, two_for_each,
+    wait_for_use,
 };
-use site::{Site, on_site, stdout};
-
-const SHORT: [Tunnel; 2] = [tunnel(0, 3), tunnel(2, 1)];
-const LONG: [Tunnel; 2] = [tunnel(1, 3), tunnel(3, 1)];
-
-/// Two tunnels for each class, `tun0` and `tun2` for short flows, `tun1` and `tun3` for long ones.
-fn two_for_each(site: &Site) {
-    for number in [2, 3] {
-        add_tunnel(site, number, Kind::Veth, 1_500);
-    }
-    hash_by_ports(site);
-}
-
-/// What `splitter status` tells of each tunnel.
-fn told_of_tunnels(site: &Site) -> impl Iterator<Item = Value> {
-    let tunnels = site.json(&["status"])["health"]["tunnels"].take();
-    let tunnels = tunnels.as_array().cloned();
-    tunnels.unwrap_or_default().into_iter()
-}
-
-/// The devices that carry packets by what it tells.
-fn in_use(site: &Site) -> BTreeSet<String> {
-    let used = told_of_tunnels(site).filter(|it| it["in_use"] == true);
-    used.map(|it| it["device"].as_str().expect("a name").to_owned())
-        .collect()
-}
-
-fn wait_for_use(site: &Site, devices: &[&str]) {
-    let wanted: BTreeSet<_> = devices.iter().map(|it| (*it).to_owned()).collect();
-    site.wait_for("the tunnels to be used", || {
-        (in_use(site) == wanted).then_some(())
-    });
-}
-
-/// The longest pause of each of `count` flows between the sites while `meanwhile` goes on.
-fn pauses_of(site: &Site, count: usize, meanwhile: impl FnOnce()) -> Vec<Duration> {
-    let (client, server) = (&site.topology.client, &site.topology.server);
-    longest_pauses([client, server], count, meanwhile)
-}
-
-/// The class has left the tunnel in time, and not before its flows had noticed.
-fn claim_failover(pauses: &[Duration], near: &Daemon) -> Result<(), String> {
-    let longest = pauses.iter().max().expect("there are some");
-    println!("the longest pause was {longest:?}");
-    assert!(*longest > PERIOD * 10, "nothing was cut");
-    claim!(*longest <= FAILOVER, "{pauses:?}\n{}", near.log());
-    Ok(())
-}
 
 #[test]
 fn flows_are_spread_by_weight_and_keep_their_tunnel() {
@@ -133,29 +88,6 @@ fn flows_are_spread_by_weight_and_keep_their_tunnel() {
         assert!(daemon.end(Signal::SIGTERM).success());
         site.assert_clean(&before);
     });
-}
-
-/// Both borders with two tunnels a class, that probe each other over all four.
-fn run_both(pair: &Pair<'_>) -> (Daemon, Daemon) {
-    let site = pair.site;
-    two_for_each(site);
-    // For the key.
-    pair.configure(true, QUICK);
-    let health = format!("[health]\nkey_file = {:?}\n{QUICK}", site.path("key"));
-    let sections = |border| sections(site, border, [&SHORT, &LONG], true) + &health;
-    site.configure(&sections(0));
-    let far = far_configuration(site, &sections(1));
-    std::fs::write(site.path("far.toml"), far).expect("a file");
-    let far = pair.run_far();
-    let near = site.run();
-    site.wait_for("the echo of all tunnels", || {
-        let tunnels = pair.health()["tunnels"].clone();
-        let by_echo = |it: &Value| it["evidence"] == "echo" && it["condition"] == "up";
-        tunnels.as_array()?.iter().all(by_echo).then_some(())
-    });
-    // At a start twice the usual silence is borne.
-    std::thread::sleep(Duration::from_millis(800));
-    (near, far)
 }
 
 #[test]
