@@ -26,6 +26,7 @@ use serde_json::Value;
 use site::{Connection, Site, on_site};
 
 const SHARE: &str = "policy = 'share'\n[share]\nshape_percent = 97\n";
+const BY_MARK: &str = "[steering]\nmode = 'mark'\n";
 /// Enough for a flow to turn long.
 const LONG_BYTES: usize = 400_000;
 const SHORT: &str = "10";
@@ -52,8 +53,17 @@ fn into_tunnel(site: &Site, tunnel: &str) -> u64 {
 
 #[test]
 fn pure_acknowledgements_of_long_flows_ride_with_short_ones() {
+    acknowledgements_ride_with_short_ones("");
+}
+
+#[test]
+fn pure_acknowledgements_ride_with_short_ones_by_mark() {
+    acknowledgements_ride_with_short_ones(BY_MARK);
+}
+
+fn acknowledgements_ride_with_short_ones(steering: &str) {
     on_site(|site| {
-        site.configure(SHARE);
+        site.configure(&format!("{SHARE}{steering}"));
         let _daemon = site.run();
         let mut connection = Connection::open(&site.topology);
         let before = sent_by_both(site, LONG);
@@ -199,11 +209,21 @@ impl Burster {
 
 #[test]
 fn burst_larger_than_cloudbursts_queue_is_cut_to_a_few_packets() {
+    burst_is_cut("");
+}
+
+#[test]
+fn burst_is_cut_to_a_few_packets_where_marks_steer() {
+    burst_is_cut(BY_MARK);
+}
+
+fn burst_is_cut(steering: &str) {
     const BURST: u64 = 300;
     attempts::hold("a burst is cut", || {
         let mut held = Ok(());
         on_site(|site| {
-            site.configure(&format!("{SHARE}cloudburst_dscp = {CLOUDBURST_DSCP}\n"));
+            let cloudburst = format!("cloudburst_dscp = {CLOUDBURST_DSCP}\n");
+            site.configure(&format!("{SHARE}{cloudburst}{steering}"));
             assert!(site.splitter(&["up"]).status.success());
             let burster = Burster::new(site);
             held = cut(site, &burster, BURST);
@@ -248,11 +268,21 @@ fn burst_larger_than_cloudbursts_queue_is_cut_to_a_few_packets() {
 
 #[test]
 fn cloudburst_without_end_takes_its_share_and_nothing_of_other_classes() {
+    flood_takes_its_share("");
+}
+
+#[test]
+fn cloudburst_without_end_takes_its_share_where_marks_steer() {
+    flood_takes_its_share(BY_MARK);
+}
+
+fn flood_takes_its_share(steering: &str) {
     attempts::hold("other classes do not suffer", || {
         let mut held = Ok(());
         on_site(|site| {
             // So much slower that a flow starts in the other one, with what is not split.
-            share_unequal(site, 10, &format!("cloudburst_dscp = {CLOUDBURST_DSCP}\n"));
+            let cloudburst = format!("cloudburst_dscp = {CLOUDBURST_DSCP}\n");
+            share_unequal(site, 10, &format!("{cloudburst}{steering}"));
             assert!(site.splitter(&["up"]).status.success());
             held = share_with_flood(site);
             assert!(site.splitter(&["down"]).status.success());

@@ -1,6 +1,8 @@
 //! Steering by the kernel's mark, and past the network stack, with the real binary: real TCP between
 //! two sites, and an agent that is killed in between.
 
+#[path = "support/changed.rs"]
+mod changed;
 #[allow(dead_code, reason = "each test uses a part of it")]
 #[path = "support/daemon.rs"]
 mod daemon;
@@ -13,6 +15,7 @@ use std::time::Duration;
 
 use aya::programs::{Xdp, XdpMode};
 use aya::{Ebpf, EbpfLoader};
+use changed::{count_dscp, with_dscp};
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Program;
 use flow_testbed::topology::{LAN, TUNNELS};
@@ -214,6 +217,28 @@ fn a_default_route_leads_no_redirected_packet_into_the_other_class_tunnel() {
     });
 }
 
+/// Of senders on this machine checksums are left to devices, and a program that put such packets into
+/// a tunnel would ruin them.
+#[test]
+fn what_lacks_its_checksum_is_not_redirected() {
+    on_site(|site| {
+        let _receiving = receive_redirected(site);
+        for attach in ["native", "generic"] {
+            let attach = format!("[attach]\nmode = '{attach}'\n");
+            site.configure(&format!("[steering]\nmode = 'redirect'\n{attach}"));
+            let daemon = site.run();
+            let mut connections = both_families(site);
+            for connection in &mut connections {
+                each_class_takes_its_tunnel(site, connection);
+            }
+            let fallbacks = site.metric("splitter_redirect_fallbacks_total{reason=\"checksum\"}");
+            assert!(fallbacks > 10.0, "{attach}: {fallbacks}");
+            assert_eq!(site.metric("splitter_redirected_packets_total"), 0.0);
+            assert!(daemon.end(Signal::SIGTERM).success());
+        }
+    });
+}
+
 /// Connections from the first site to the second one.
 fn both_families(site: &Site) -> Vec<Connection> {
     let (client, server) = (&site.topology.client, &site.topology.server);
@@ -258,36 +283,6 @@ fn traffic_control(site: &Site) -> String {
     let filters = border.run(&format!("tc filter show dev {LAN} ingress"));
     // Without the queueing discipline there is nothing to ask.
     qdiscs + &filters.unwrap_or_default()
-}
-
-/// Has the other border count packets that come out of the tunnels with a DSCP.
-fn count_dscp(site: &Site) {
-    let rule = |devices: &str, family: &str| {
-        format!("iifname {{ {devices} }} {family} dscp != 0 counter name changed\n")
-    };
-    let devices = TUNNELS.join(", ");
-    let table = format!(
-        "table inet dscp {{\ncounter changed {{}}\nchain in {{\n\
-         type filter hook prerouting priority -300;\n{}{}}}\n}}\n",
-        rule(&devices, "ip"),
-        rule(&devices, "ip6"),
-    );
-    let far = &site.topology.borders[1].namespace;
-    far.run_with_input("nft -f -", &table).expect("nft works");
-}
-
-fn with_dscp(site: &Site) -> u64 {
-    let far = &site.topology.borders[1].namespace;
-    let shown = far
-        .run("nft list counter inet dscp changed")
-        .expect("nft works");
-    let mut words = shown
-        .split_whitespace()
-        .skip_while(|word| *word != "packets");
-    words
-        .nth(1)
-        .and_then(|count| count.parse().ok())
-        .expect("a count")
 }
 
 /// Has the other border take what is redirected into the tunnels, as long as the result lives: a
