@@ -14,6 +14,7 @@ mod links;
 mod machine;
 mod measure;
 mod mover;
+mod next_hops;
 mod placement;
 mod prober;
 mod report;

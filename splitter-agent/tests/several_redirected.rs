@@ -81,6 +81,9 @@ fn redirected_flows_are_spread_by_weight_and_keep_their_tunnel() {
         let opening = fallbacks(site, "opening");
         assert!((opened..1.1 * opened).contains(&opening), "{opening}");
         assert_eq!(fallbacks(site, "other_device"), 0.0);
+        // The agent asks next hops, also those that the stack happens not to choose.
+        let unknown = fallbacks(site, "no_neighbour");
+        assert!(unknown < 50.0, "{unknown}");
         assert!(daemon.end(Signal::SIGTERM).success());
         site.assert_clean(&before);
     });

@@ -18,6 +18,7 @@ use super::line::Line;
 use super::links::LinkNews;
 use super::machine::Condition;
 use super::mover::Mover;
+use super::next_hops::find_next_hops;
 use super::placement::{Graded, Placement, Seat};
 use super::report::{Report, SharedReport};
 use super::socket::SocketError;
@@ -134,6 +135,7 @@ impl Guard {
         let placement = instance.placement().unwrap_or_default();
         let directory = instance.config().instance_dir();
         self.begin(&placement);
+        find_next_hops(&self.config, &self.lines, &self.netlink).await;
         let mut mover = Mover::new(in_force.clone(), lock, self.report.clone(), placement);
         let mut listening_since = self.now();
         loop {
@@ -159,6 +161,7 @@ impl Guard {
             }
             if has_news || woken.saturating_sub(self.looked) >= LOOK_INTERVAL {
                 self.look_at_links(woken).await;
+                find_next_hops(&self.config, &self.lines, &self.netlink).await;
             }
             let has_changed = self.tick(woken).await;
             let has_moved = self.settle(&mut mover, woken).await;
