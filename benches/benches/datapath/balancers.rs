@@ -8,7 +8,7 @@ use criterion::measurement::WallTime;
 use splitter_common::balance::{MAX_PATHS, Packet, PathView, ShortFlows, Snapshot, Tr};
 use splitter_common::drain::ServiceTime;
 
-use super::{FEWEST_RUNS, thread_time};
+use super::case::{FEWEST_RUNS, thread_time};
 
 #[allow(dead_code, reason = "the test uses the other part of it")]
 #[path = "../../../splitter-agent/tests/support/balancers.rs"]

@@ -12,8 +12,8 @@
 //! | `known_flow` | a flow in the long tunnel, the steady state of bulk traffic |
 //! | `known_short_flow` | a flow below its threshold |
 //! | `known_short_flow_rated` | the same, its full packets put into the modelled queue of a short tunnel of known rate, which takes the precise clock |
-//! | `new_flow` | each packet the first of its flow, in a full table of the default size: a flood, of which one in eight evicts a flow and is inserted |
-//! | `new_flow_cached` | the same in a table for 32,768 flows, which the processor's cache holds |
+//! | `new_flow` | each packet the first of its flow, inserted where one was that is over, in a table of the default size |
+//! | `new_flow_cached` | the same in a table for 8,192 flows, half a megabyte, which the second-level cache holds |
 //! | `random_1m` | each packet of one of 2^20 flows, by chance, in a table of the default size |
 //! | `flood` | each packet the first of a flow of chance, but every 64th of one of 10,000 long flows |
 //! | `non_tcp` | a UDP datagram, which passes untreated |
@@ -49,11 +49,13 @@ mod loaded;
 mod support;
 
 mod balancers;
+mod case;
 mod shares;
 
 use std::time::Duration;
 
 use aya::include_bytes_aligned;
+use case::Case;
 use criterion::measurement::WallTime;
 use criterion::{
     BenchmarkGroup, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
@@ -61,9 +63,8 @@ use criterion::{
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Root;
 use loaded::Loaded;
-use nix::time::{ClockId, clock_gettime};
 use splitter_common::config::Config;
-use splitter_common::counters::Counters;
+use splitter_common::counters::{Counters, FlowEvent};
 use splitter_common::drain::ServiceTime;
 use splitter_common::flow::{Class, Tunnel};
 use splitter_common::packet::Refusal;
@@ -79,11 +80,8 @@ const TABLE_SIZE: u32 = 1 << 20;
 /// takes a slower path.
 const SHORT_RUNS: u32 = 100_000;
 
-/// Of which the processor's cache holds all.
-const CACHED_TABLE_SIZE: u32 = 1 << 15;
-
-/// Below this the system call itself, a microsecond or two, would show.
-const FEWEST_RUNS: u64 = 100_000;
+/// Of which the second-level cache holds all.
+const CACHED_TABLE_SIZE: u32 = 1 << 13;
 
 fn datapath(criterion: &mut Criterion) {
     require!(Root);
@@ -223,96 +221,27 @@ fn new_flows(names: [&'static str; 2], table_size: u32) -> [Case; 2] {
     let [ours, peer] = names;
     // Until the table is full and each new flow takes another's place.
     let runs_before = 4 * table_size;
+    // As many as find room: more were a flood, which passes the table by.
+    let runs_of_a_moment = table_size.min(SHORT_RUNS);
+    let case = |name, program| {
+        let case = Case::new(name, program);
+        Case {
+            config: Config {
+                idle_timeout_ns: 1,
+                ..case.config
+            },
+            runs_before,
+            runs_of_a_moment: Some(runs_of_a_moment),
+            ..case
+        }
+    };
     [
         Case {
-            counts: Some(|counters| counters.packets(Class::Short, Tunnel::Short)),
-            runs_before,
-            ..Case::new(ours, "split_new_flow")
+            counts: Some(|counters| counters.events(FlowEvent::Started)),
+            ..case(ours, "split_new_flow")
         },
-        Case {
-            runs_before,
-            ..Case::new(peer, "lru_hash_new_flow")
-        },
+        case(peer, "lru_hash_new_flow"),
     ]
-}
-
-/// One figure and how it is come by.
-struct Case {
-    name: &'static str,
-    program: &'static str,
-    config: Config,
-    frame: Vec<u8>,
-    runs_before: u32,
-    /// After which the next port makes it another.
-    runs_of_a_flow: u32,
-    /// What rises by one with each packet, if it is the case that is meant.
-    counts: Option<fn(&Counters) -> u64>,
-}
-
-impl Case {
-    /// A full TCP segment under settings by which a flow becomes long soon.
-    fn new(name: &'static str, program: &'static str) -> Self {
-        Self {
-            name,
-            program,
-            config: Config {
-                guard_ns: 0,
-                ..Config::default()
-            },
-            frame: full_segment().bytes(),
-            runs_before: 1_000,
-            runs_of_a_flow: u32::MAX,
-            counts: None,
-        }
-    }
-
-    fn measure(&self, group: &mut BenchmarkGroup<'_, WallTime>, loaded: &mut Loaded) {
-        loaded.set(self.config);
-        let mut frame = self.frame.clone();
-        self.run(loaded, &mut frame, self.runs_before);
-        self.check(loaded, &mut frame);
-        group.bench_function(self.name, |bencher| {
-            bencher.iter_custom(|iterations| self.time(loaded, &mut frame, iterations));
-        });
-        self.check(loaded, &mut frame);
-    }
-
-    /// Runs the program so many times; `frame` is what it then left, from which
-    /// new flows go on where this run ends.
-    fn run(&self, loaded: &Loaded, frame: &mut [u8], runs: u32) {
-        let input = frame.to_vec();
-        loaded.run_xdp(self.program, &input, Some(frame), runs);
-    }
-
-    /// CPU time of `iterations` packets, taken over more of them if they are few.
-    fn time(&self, loaded: &Loaded, frame: &mut [u8], iterations: u64) -> Duration {
-        let runs = u32::try_from(iterations.max(FEWEST_RUNS)).expect("no sample is so long");
-        let mut elapsed = Duration::ZERO;
-        let mut left = runs;
-        while left > 0 {
-            let some = left.min(self.runs_of_a_flow);
-            if self.runs_of_a_flow < u32::MAX {
-                next_port(frame);
-            }
-            let started = thread_time();
-            self.run(loaded, frame, some);
-            elapsed += thread_time() - started;
-            left -= some;
-        }
-        elapsed.mul_f64(iterations as f64 / f64::from(runs))
-    }
-
-    /// Guards against a figure for something else than its name says.
-    fn check(&self, loaded: &Loaded, frame: &mut [u8]) {
-        const RUNS: u32 = 100;
-        let Some(counts) = self.counts else {
-            return;
-        };
-        let before = counts(&loaded.counters());
-        self.run(loaded, frame, RUNS);
-        let risen = counts(&loaded.counters()) - before;
-        assert_eq!(risen, u64::from(RUNS), "{}", self.name);
-    }
 }
 
 fn loaded(object: &[u8], programs: &[&str]) -> Loaded {
@@ -323,12 +252,6 @@ fn loaded_with_room(object: &[u8], programs: &[&str], table_size: u32) -> Loaded
     let mut loaded = Loaded::new(object, table_size);
     programs.iter().for_each(|name| loaded.load_xdp(name));
     loaded
-}
-
-/// CPU time of this thread, the kernel's work for it included.
-fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("there is such a clock");
-    time.into()
 }
 
 fn full_segment() -> Packet {

@@ -64,9 +64,14 @@ impl Loaded {
     /// Tells the splitter its settings. Its coarse clock stands still from now
     /// on, which no test here takes long enough to notice.
     pub(crate) fn set(&mut self, config: Config) {
+        self.set_at(config, now_ns());
+    }
+
+    /// The same at another time.
+    pub(crate) fn set_at(&mut self, config: Config, now_ns: u64) {
         let clock = TickClock {
             tick_ns: 0,
-            offset_ns: now_ns(),
+            offset_ns: now_ns,
         };
         let map = self.ebpf.map_mut("SETTINGS").expect("is in the object");
         let mut settings: Array<_, Plain<Settings>> = map.try_into().expect("is an array");
