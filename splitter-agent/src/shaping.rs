@@ -1,11 +1,11 @@
 //! The queues in front of tunnels that both classes share: strict priority for short flows.
 //!
 //! ```text
-//! htb 9400:            root of the tunnel's device; what no filter selects is long
-//! └ 9400:1             what the tunnel is shaped to
-//!   ├ 9400:10  prio 0  short flows, pure acknowledgements, what is not IP
-//!   ├ 9400:20  prio 1  long flows and what is not split
-//!   └ 9400:30  prio 0  Cloudburst, if it is given a queue
+//! htb 7400:            root of the tunnel's device; what no filter selects is long
+//! └ 7400:1             what the tunnel is shaped to
+//!   ├ 7400:10  prio 0  short flows, pure acknowledgements, what is not IP
+//!   ├ 7400:20  prio 1  long flows and what is not split
+//!   └ 7400:30  prio 0  Cloudburst, if it is given a queue
 //! ```
 //!
 //! A filter of the root, a classic BPF program of some ten instructions, looks at the DSCP that
@@ -33,8 +33,12 @@ pub use found::Found;
 pub use plan::{Action, Plan, plan};
 pub use wanted::Shape;
 
-/// The major number of our root and of its classes: 0x9400.
-pub const HANDLE: u16 = 0x9400;
+/// The major number of our root and of its classes.
+///
+/// Below 0x8000: from there on the kernel numbers queueing disciplines that were added without one,
+/// and in time it comes to each.
+pub const HANDLE: u16 = 0x7400;
+const _: () = assert!(HANDLE < 0x7f00, "with room for the queues of its classes");
 
 /// A qdisc, class or filter, reduced to what tells one from another.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -44,7 +44,7 @@ fn up_shapes_and_down_restores_what_was_found() {
         let plan = site.splitter(&["plan"]);
         let plan = String::from_utf8_lossy(&plan.stdout).into_owned();
         for device in TUNNELS {
-            let line = format!("+ qdisc htb 9400: on {device}: 97 Mbit/s, short flows first");
+            let line = format!("+ qdisc htb 7400: on {device}: 97 Mbit/s, short flows first");
             assert!(plan.contains(&line), "{plan}");
         }
         assert!(plan.contains("in place of qdisc tbf"), "{plan}");
@@ -54,9 +54,9 @@ fn up_shapes_and_down_restores_what_was_found() {
         assert_eq!(up["changed"], true);
         let shaped = queues(site);
         for part in [
-            "qdisc htb 9400: root",
-            "class htb 9400:10 parent 9400:1 leaf 9410: prio 0",
-            "class htb 9400:20 parent 9400:1 leaf 9420: prio 1",
+            "qdisc htb 7400: root",
+            "class htb 7400:10 parent 7400:1 leaf 7410: prio 0",
+            "class htb 7400:20 parent 7400:1 leaf 7420: prio 1",
             "ceil 97Mbit",
             "bytecode",
         ] {
@@ -74,7 +74,7 @@ fn up_shapes_and_down_restores_what_was_found() {
         // What somebody else undid is seen and mended.
         site.border()
             .run(&format!(
-                "tc class change dev {} parent 9400:1 classid 9400:20 htb rate 50mbit",
+                "tc class change dev {} parent 7400:1 classid 7400:20 htb rate 50mbit",
                 TUNNELS[1]
             ))
             .expect("tc works");
@@ -136,11 +136,11 @@ fn cloudburst_gets_a_queue_of_a_few_packets() {
         assert!(site.splitter(&["up"]).status.success());
         let shaped = queues(site);
         assert!(
-            shaped.contains("qdisc pfifo 9430: parent 9400:30 limit 3p"),
+            shaped.contains("qdisc pfifo 7430: parent 7400:30 limit 3p"),
             "{shaped}"
         );
         assert!(
-            shaped.contains("class htb 9400:30 parent 9400:1 leaf 9430: prio 0"),
+            shaped.contains("class htb 7400:30 parent 7400:1 leaf 7430: prio 0"),
             "{shaped}"
         );
         assert!(site.splitter(&["down"]).status.success());
@@ -179,7 +179,7 @@ fn both_classes_and_families_cross_both_tunnels() {
             site.splitter(&["down"]).status.success(),
             "also after a crash"
         );
-        assert!(!queues(site).contains("9400:"));
+        assert!(!queues(site).contains("7400:"));
     });
 }
 

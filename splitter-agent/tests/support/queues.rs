@@ -10,11 +10,11 @@ pub(crate) struct Sent {
     pub(crate) dropped: u64,
 }
 
-/// What the class 9400:`class` of a device has sent so far.
+/// What the class 7400:`class` of a device has sent so far.
 pub(crate) fn sent_by(border: &Namespace, device: &str, class: &str) -> Sent {
     let shown = border.run(&format!("tc -s class show dev {device}"));
     let shown = shown.expect("tc works");
-    let head = format!("htb 9400:{class} ");
+    let head = format!("htb 7400:{class} ");
     let mut lines = shown.lines().skip_while(|line| !line.contains(&head));
     // " Sent 1514 bytes 1 pkt (dropped 0, overlimits 0 requeues 0)"
     let line = lines.nth(1);

@@ -12,7 +12,7 @@ const STANDARD_RULES: [u32; 3] = [0, 32766, 32767];
 const STANDARD_TABLES: [&str; 3] = ["main", "local", "default"];
 
 /// The root qdisc that the splitter shapes a shared tunnel with.
-const SHAPER: &str = "9400:";
+const SHAPER: &str = "7400:";
 
 /// Rules, routes, programs and queues that a scheme has set up.
 #[derive(Debug)]
