@@ -68,7 +68,7 @@ families! {
     long: "flows_long_total", Counter, "Flows that counted more than the threshold";
     demotions: "demotions_total", Counter, "Long flows that were placed, by how";
     evictions: "evictions_total", Counter, "Young flows that the table forgot for want of room";
-    untracked: "flows_untracked_total", Counter, "Flows whose SYN found no room in the table";
+    untracked: "flows_untracked_total", Counter, "Flows whose SYN found no room in the table, or passed it by in a flood";
     passed: "passed_packets_total", Counter, "Packets that passed untreated";
     overridden: "marks_overridden_total", Counter, "Packets that were not split and carried a mark of ours";
     mark_failures: "mark_failures_total", Counter, "Packets whose mark could not be written";

@@ -24,12 +24,14 @@ pub enum FlowEvent {
     MovedAtCap = 5,
     /// It was forgotten for a new flow before it was over.
     Evicted = 6,
-    /// Its SYN found no room; without one, it is not known to be a flow.
+    /// Its SYN found no room, or passed the table by in a flood; without one, it is not
+    /// known to be a flow.
     Untracked = 7,
     /// Tunnels are shared: it was placed on the tunnel that it was in.
     Stayed = 8,
     /// Tunnels are shared: it was to change to the other one, could not without
-    /// overtaking itself until the cap, and stayed where it was.
+    /// overtaking itself until the cap, or until it had sent as much again as made it
+    /// long, and stayed where it was.
     StayedAtCap = 9,
 }
 

@@ -111,11 +111,16 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
             return false;
         }
         if config.short_service.is_known() {
-            let tunnels = self.models.dedicated();
-            match tunnels.filter(|_| !VirtualQueue::needs_precise_time(packet.bytes)) {
-                Some(tunnels) => note_sent_short(packet.bytes, config, tunnels, coarse_ns),
-                None => return false,
+            let Some(tunnels) = self.models.dedicated() else {
+                return false;
             };
+            // Where new flows may start aside, what follows a packet that passed by might
+            // overtake it.
+            let may_start_aside = coarse_ns < tunnels.occupied_until_ns;
+            if may_start_aside || VirtualQueue::needs_precise_time(packet.bytes) {
+                return false;
+            }
+            note_sent_short(packet.bytes, config, tunnels, coarse_ns);
         }
         if packet.flags.opens() {
             self.counters.count_event(FlowEvent::Untracked);
