@@ -1,8 +1,9 @@
 //! What a packet costs in the kernel, in nanoseconds of one CPU.
 //!
 //! The kernel runs a program some 100,000 times on end (`BPF_PROG_TEST_RUN`);
-//! its thread's CPU time over that is what a packet takes. Driver, wire and
-//! cold caches are not in it. Each figure is absolute; what a program itself
+//! its thread's CPU time over that is what a packet takes. Of new flows it runs
+//! as many as find room, and the kernel's own time counts, in whole nanoseconds.
+//! Driver, wire and cold caches are not in it. Each figure is absolute; what a program itself
 //! costs is the difference to `bare_pass`, which
 //! `cargo xtask bench-datapath` shows.
 //!
