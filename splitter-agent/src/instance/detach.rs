@@ -89,20 +89,25 @@ impl Instance {
     /// When the state file cannot be written; the new programs stay then, and it says so.
     pub(super) fn take_back(&self, before: Option<&State>) -> Result<(), InstanceError> {
         let directory = self.config.instance_dir();
-        // First, for the next agent if this one is killed here: it finds programs of another build,
-        // whichever they are, and replaces them.
-        match before {
-            Some(before) => before.write(&directory)?,
-            None => State::remove(&directory)?,
+        let Some(before) = before else {
+            State::remove(&directory)?;
+            self.put_programs_back();
+            return Ok(());
+        };
+        // First, for the next agent if this one is killed here, of whichever build: it finds
+        // programs of another one, and replaces them.
+        before.clone().with_unknown_object().write(&directory)?;
+        if self.put_programs_back() {
+            before.write(&directory)?;
         }
-        self.put_programs_back();
         Ok(())
     }
 
-    /// The same, where the state file says of which build they are. The first error is the one to
-    /// tell; what cannot be taken back is logged.
-    pub(super) fn put_programs_back(&self) {
-        match Dataplane::take_back(&self.pins, self.config.steering.mode) {
+    /// The same, where the state file says of which build they are; whether they are back. The first
+    /// error is the one to tell; what cannot be taken back is logged.
+    pub(super) fn put_programs_back(&self) -> bool {
+        let taken_back = Dataplane::take_back(&self.pins, self.config.steering.mode);
+        match &taken_back {
             Ok(()) => {
                 tracing::warn!("put the earlier kernel programs back, with the flows they knew");
             }
@@ -110,6 +115,7 @@ impl Instance {
                 tracing::error!(%error, "cannot put the earlier kernel programs back: the new ones stay, until the next `up` replaces them");
             }
         }
+        taken_back.is_ok()
     }
 }
 

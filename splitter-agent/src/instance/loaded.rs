@@ -61,6 +61,14 @@ impl State {
         }
     }
 
+    /// The same, of programs of which nobody knows: whoever finds them replaces them.
+    pub(super) fn with_unknown_object(self) -> Self {
+        Self {
+            object: String::new(),
+            ..self
+        }
+    }
+
     /// As long as other programs are in place, that is what it says: an agent that is killed before
     /// it has replaced them is followed by one that does.
     pub(super) fn with_object_of(self, loaded: &Loaded) -> Self {

@@ -67,7 +67,12 @@ impl Instance {
             Err(error) => {
                 self.undo(undo, &dataplane).await;
                 match before {
-                    before if is_replaced => self.take_back(before)?,
+                    // What failed first is what to tell.
+                    before if is_replaced => {
+                        if let Err(error) = self.take_back(before) {
+                            tracing::error!(%error, "cannot put the earlier kernel programs back: the new ones stay");
+                        }
+                    }
                     Some(before) => before.clone().with_object(&self.object).write(&directory)?,
                     None if is_new => State::remove(&directory)?,
                     // Up without a state file: what was written for it is all that tells.

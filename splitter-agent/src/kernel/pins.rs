@@ -144,7 +144,10 @@ impl Pins {
             std::fs::hard_link(from, &to)
                 .map_err(|source| KernelError::Pin { path: to, source })?;
         }
-        rename(&maps, &earlier.root.join("maps"))?;
+        // Not there where somebody was killed between these two steps.
+        if maps.exists() {
+            rename(&maps, &earlier.root.join("maps"))?;
+        }
         rename(&staged.root.join("maps"), &maps)?;
         if let Some(steering) = staged.pinned() {
             rename(&staged.program_of(steering), &self.program_of(steering))?;
