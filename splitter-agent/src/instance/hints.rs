@@ -127,10 +127,24 @@ pub(crate) async fn other_ways(
         return Ok(Vec::new());
     }
     let routes = passed_over(netlink, config, Family::V6).await?;
-    let hints = routes.iter();
-    Ok(hints
-        .filter_map(|route| other_way(route, interfaces, config))
-        .collect())
+    let hints = routes
+        .iter()
+        .filter_map(|route| other_way(route, interfaces, config));
+    Ok(the_first(hints.collect()))
+}
+
+/// A few, and how many more there are: a main table may have a route for each network of the Internet.
+fn the_first(mut hints: Vec<Hint>) -> Vec<Hint> {
+    const MOST: usize = 5;
+    let more = hints.len().saturating_sub(MOST);
+    hints.truncate(MOST);
+    if more > 0 {
+        hints.push(Hint {
+            problem: format!("{more} more routes of the main table are such"),
+            remedy: "see `ip -6 route show table main`".to_owned(),
+        });
+    }
+    hints
 }
 
 fn other_way(route: &PassedOver, interfaces: &Interfaces, config: &Config) -> Option<Hint> {
@@ -147,6 +161,10 @@ fn other_way(route: &PassedOver, interfaces: &Interfaces, config: &Config) -> Op
         return None;
     }
     let (destination, by) = (route.destination, devices.join(", "));
+    let device = match devices[..] {
+        [device] => format!(" dev {device}"),
+        _ => String::new(),
+    };
     Some(Hint {
         problem: format!(
             "the main table leads IPv6 to {destination} by {by}, where the kernel sends programs \
@@ -154,9 +172,8 @@ fn other_way(route: &PassedOver, interfaces: &Interfaces, config: &Config) -> Op
             classes.join(" and of the ")
         ),
         remedy: format!(
-            "remove it (`ip -6 route del {destination} dev {}`) for them to be redirected, or leave \
-             it: nothing is lost but speed",
-            devices[0]
+            "remove it (`ip -6 route del {destination}{device}`) for them to be redirected, or leave \
+             it: nothing is lost but speed"
         ),
     })
 }
@@ -171,6 +188,24 @@ impl fmt::Display for Hint {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_many_routes_a_few_are_named_and_the_rest_counted() {
+        let hints = |count: usize| {
+            let hint = |number| Hint {
+                problem: format!("route {number}"),
+                remedy: String::new(),
+            };
+            the_first((0..count).map(hint).collect())
+        };
+        assert_eq!(hints(5).len(), 5);
+        let told = hints(200_000);
+        assert_eq!(told.len(), 6);
+        assert!(
+            told[5].problem.starts_with("199995 more routes"),
+            "{told:?}"
+        );
+    }
 
     fn interface(name: &str, index: u32, kind: Option<&str>) -> Interface {
         Interface {
