@@ -12,7 +12,8 @@ pub(super) async fn examine(
     config: &Config,
 ) -> Result<Vec<Check>, NetlinkError> {
     let mut checks = Vec::new();
-    if config.steering.mode != SteeringMode::Redirect {
+    // A shadow redirects nothing.
+    if config.steering.mode != SteeringMode::Redirect || config.shadow {
         return Ok(checks);
     }
     for (_, tunnel) in config.tunnels() {

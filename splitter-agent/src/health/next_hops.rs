@@ -13,7 +13,7 @@ use crate::netlink::{NeighbourState, Netlink, NetlinkError};
 /// A program that redirects asks nobody; it leaves the packet to the network stack, which may choose
 /// another tunnel of the class for it and so never ask for this one's next hop.
 pub(super) async fn find_next_hops(config: &Config, lines: &[Line], netlink: &Netlink) {
-    if config.steering.mode != SteeringMode::Redirect {
+    if config.steering.mode != SteeringMode::Redirect || config.shadow {
         return;
     }
     for line in lines {
