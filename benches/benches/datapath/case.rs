@@ -1,6 +1,5 @@
 //! How one figure is come by.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use criterion::BenchmarkGroup;
@@ -9,7 +8,7 @@ use nix::time::{ClockId, clock_gettime};
 use splitter_common::config::Config;
 use splitter_common::counters::Counters;
 
-use super::loaded::{self, Loaded};
+use super::loaded::Loaded;
 use super::{full_segment, next_port};
 
 /// Below this the system call itself, a microsecond or two, would show.
@@ -17,7 +16,7 @@ pub(super) const FEWEST_RUNS: u64 = 100_000;
 
 /// What a full table of the default size takes at a time without more than a few evictions.
 pub(super) const RUNS_OF_A_TICK: u32 = 10_000;
-const TICK_NS: u64 = 4_000_000;
+pub(super) const TICK_NS: u64 = 4_000_000;
 
 /// One figure and how it is come by.
 pub(super) struct Case {
@@ -135,7 +134,7 @@ impl Case {
             Some(_) => MOMENT_NS,
             None => TICK_NS,
         };
-        loaded.set_at(self.config, later(step_ns));
+        loaded.pass_time(self.config, step_ns);
     }
 
     /// Guards against a figure for something else than its name says.
@@ -150,18 +149,6 @@ impl Case {
         let risen = counts(&loaded.counters()) - before;
         assert_eq!(risen, u64::from(RUNS), "{}", self.name);
     }
-}
-
-/// A clock tick later than ever before.
-pub(super) fn next_tick_ns() -> u64 {
-    later(TICK_NS)
-}
-
-/// So much later than ever before: flows of the case before must not be of the future.
-fn later(step_ns: u64) -> u64 {
-    static NOW_NS: AtomicU64 = AtomicU64::new(0);
-    NOW_NS.fetch_max(loaded::now_ns(), Ordering::Relaxed);
-    NOW_NS.fetch_add(step_ns, Ordering::Relaxed) + step_ns
 }
 
 /// CPU time of this thread, the kernel's work for it included.

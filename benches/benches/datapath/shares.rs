@@ -6,7 +6,7 @@ use splitter_common::config::Config;
 use splitter_common::flow::{Class, Tunnel};
 use splitter_common::packet::Refusal;
 
-use super::case::{RUNS_OF_A_TICK, next_tick_ns};
+use super::case::{RUNS_OF_A_TICK, TICK_NS};
 use super::loaded::{Loaded, now_ns};
 use super::support::packet::{Ip, Packet, Upper};
 use super::{TABLE_SIZE, YARDSTICK, loaded};
@@ -33,7 +33,7 @@ pub(super) fn write() {
 /// Sends each of the long flows' packets in front of the flood, through the
 /// programs that know them.
 pub(super) fn warm_up(loaded: &mut Loaded, programs: &[&str]) {
-    loaded.set_at(eager(), next_tick_ns());
+    loaded.pass_time(eager(), TICK_NS);
     for program in programs {
         let packets = LONG_FLOWS * PACKETS_BEFORE;
         loaded.run_xdp(program, &long_flow(0), None, packets);
@@ -65,7 +65,7 @@ fn untracked_percent() -> f64 {
     let mut run = || {
         // So few in a tick that it is no flood, which would pass the table by.
         for _ in 0..TICKS {
-            loaded.set_at(eager(), next_tick_ns());
+            loaded.pass_time(eager(), TICK_NS);
             let input = frame.clone();
             loaded.run_xdp("split_random", &input, Some(&mut frame), RUNS_OF_A_TICK);
         }

@@ -18,6 +18,8 @@ use splitter_common::table::Layout;
 pub(crate) struct Loaded {
     ebpf: Ebpf,
     layout: Layout,
+    /// What the splitter's clock was set to last.
+    now_ns: u64,
 }
 
 /// Any will do here; the agent draws them.
@@ -44,7 +46,11 @@ impl Loaded {
             .override_global("AYA_LOG_LEVEL", &TRACE, false)
             .load(object)
             .expect("the object loads");
-        Self { ebpf, layout }
+        Self {
+            ebpf,
+            layout,
+            now_ns: 0,
+        }
     }
 
     /// Hands an XDP program to the verifier; it can be run from then on.
@@ -64,11 +70,13 @@ impl Loaded {
     /// Tells the splitter its settings. Its coarse clock stands still from now
     /// on, which no test here takes long enough to notice.
     pub(crate) fn set(&mut self, config: Config) {
-        self.set_at(config, now_ns());
+        self.pass_time(config, 0);
     }
 
-    /// The same at another time.
-    pub(crate) fn set_at(&mut self, config: Config, now_ns: u64) {
+    /// The same so much later than before, or than now.
+    pub(crate) fn pass_time(&mut self, config: Config, step_ns: u64) {
+        let now_ns = self.now_ns.max(now_ns()) + step_ns;
+        self.now_ns = now_ns;
         let clock = TickClock {
             tick_ns: 0,
             offset_ns: now_ns,
