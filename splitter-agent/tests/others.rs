@@ -4,6 +4,8 @@
 #[allow(dead_code, reason = "each test uses a part of it")]
 #[path = "support/daemon.rs"]
 mod daemon;
+#[path = "support/leaving.rs"]
+mod leaving;
 #[allow(dead_code, reason = "each test uses a part of it")]
 #[path = "support/site.rs"]
 mod site;
@@ -15,11 +17,12 @@ use std::path::Path;
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Program;
 use flow_testbed::require::skip;
-use flow_testbed::topology::{GENERATOR, LAN, TUNNELS};
+use flow_testbed::topology::{GENERATOR, LAN};
+use leaving::leaves_by;
 use nix::mount::{MntFlags, umount2};
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use site::{Connection, Site, mount_bpffs, on_site, stderr, stdout};
+use site::{Connection, Site, mount_bpffs, on_site, stderr};
 use stranger::pin_stranger;
 
 /// Some ten packets, of which none makes a flow long.
@@ -158,25 +161,6 @@ fn splits_beside_what_is_there(site: &Site, before: &str) {
     assert!(there(), "{}", site.routing());
     site.json(&["down"]);
     site.assert_clean(before);
-}
-
-/// Nearly all bytes that leave the first site meanwhile, leave by this tunnel.
-fn leaves_by(site: &Site, tunnel: usize, send: impl FnOnce()) {
-    let sent = || {
-        TUNNELS.map(|device| {
-            let counters = site.border().device_counters(device);
-            counters.expect("it is there").sent_bytes
-        })
-    };
-    let before = sent();
-    send();
-    let after = sent();
-    let grown = [0, 1].map(|index| after[index] - before[index]);
-    assert!(
-        grown[tunnel] >= 9_000 && grown[1 - tunnel] < grown[tunnel] / 4,
-        "{grown:?} bytes left by {TUNNELS:?}: {}",
-        stdout(&site.splitter(&["status"]))
-    );
 }
 
 /// The number of the XDP program on a device; 0 where there is none.

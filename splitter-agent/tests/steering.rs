@@ -6,6 +6,8 @@ mod changed;
 #[allow(dead_code, reason = "each test uses a part of it")]
 #[path = "support/daemon.rs"]
 mod daemon;
+#[path = "support/leaving.rs"]
+mod leaving;
 #[allow(dead_code, reason = "each test uses a part of it")]
 #[path = "support/site.rs"]
 mod site;
@@ -19,6 +21,7 @@ use changed::{count_dscp, with_dscp};
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Program;
 use flow_testbed::topology::{LAN, TUNNELS};
+use leaving::leaves_by;
 use nix::sys::signal::Signal;
 use site::{Connection, Site, on_site, stderr, stdout};
 use splitter_agent::config::PacketLog;
@@ -255,25 +258,6 @@ fn each_class_takes_its_tunnel(site: &Site, connection: &mut Connection) {
     connection.send(MANY_BYTES / 2);
     std::thread::sleep(PAUSE);
     leaves_by(site, 1, || connection.send(MANY_BYTES / 2));
-}
-
-/// Nearly all bytes that leave the first site meanwhile, leave by this tunnel.
-fn leaves_by(site: &Site, tunnel: usize, send: impl FnOnce()) {
-    let sent = || {
-        TUNNELS.map(|device| {
-            let counters = site.border().device_counters(device);
-            counters.expect("it is there").sent_bytes
-        })
-    };
-    let before = sent();
-    send();
-    let after = sent();
-    let grown = [0, 1].map(|index| after[index] - before[index]);
-    assert!(
-        grown[tunnel] >= 9_000 && grown[1 - tunnel] < grown[tunnel] / 4,
-        "{grown:?} bytes left by {TUNNELS:?}: {}",
-        stdout(&site.splitter(&["status"]))
-    );
 }
 
 /// Queueing disciplines and filters of the devices of the site, as `tc` shows them.

@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn fast_tunnels_are_told_apart() {
-        // Some 400 Gbit/s and 30 % less, in numbers as large as weights get.
+        // The greatest weight there is, some 2 Tbit/s, and 30 % less.
         let mut paths = snapshot(&[u32::MAX, u32::MAX / 10 * 7]);
         let placed: Vec<_> = (0..17)
             .map(|_| {
