@@ -5,7 +5,7 @@
 #[path = "support/balancers.rs"]
 mod balancers;
 #[expect(dead_code, reason = "here another host replays them")]
-#[path = "../../splitter-common/tests/support/balance_vectors.rs"]
+#[path = "../../crates/splitter-policy/tests/support/balance_vectors.rs"]
 mod vectors;
 
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ use vectors::{Case, Policy};
 
 static OBJECT: &[u8] = include_bytes_aligned!("../../benches/bpf/balancers.o");
 
-const VECTORS: &str = include_str!("../../splitter-common/tests/balance_vectors.txt");
+const VECTORS: &str = include_str!("../../crates/splitter-policy/tests/balance_vectors.txt");
 
 const XDP_PASS: u32 = 2;
 

@@ -7,7 +7,7 @@ mod beside;
 #[path = "support/loaded.rs"]
 mod loaded;
 #[allow(dead_code, reason = "each test uses a part of it")]
-#[path = "../../splitter-common/tests/support/mod.rs"]
+#[path = "../../crates/splitter-policy/tests/support/mod.rs"]
 mod support;
 
 use beside::Beside;

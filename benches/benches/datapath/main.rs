@@ -46,7 +46,7 @@
 #[path = "../../../splitter-agent/tests/support/loaded.rs"]
 mod loaded;
 #[allow(dead_code, reason = "the tests use the other part of it")]
-#[path = "../../../splitter-common/tests/support/mod.rs"]
+#[path = "../../../crates/splitter-policy/tests/support/mod.rs"]
 mod support;
 
 mod balancers;

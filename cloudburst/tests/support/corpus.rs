@@ -35,7 +35,7 @@ pub(crate) fn write(target: &str, seeds: BTreeMap<String, Vec<u8>>) {
 }
 
 fn directory(target: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "../fuzz/corpus", target]
+    [env!("CARGO_MANIFEST_DIR"), "../lab/fuzz/corpus", target]
         .iter()
         .collect()
 }

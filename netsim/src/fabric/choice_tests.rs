@@ -12,10 +12,10 @@ use crate::fabric::table::{Path, PathTable};
 
 /// The golden vectors of `splitter-common`, which every host has to replay.
 #[expect(dead_code, reason = "here another host replays them")]
-#[path = "../../../splitter-common/tests/support/balance_vectors.rs"]
+#[path = "../../../crates/splitter-policy/tests/support/balance_vectors.rs"]
 mod vectors;
 
-const VECTORS: &str = include_str!("../../../splitter-common/tests/balance_vectors.txt");
+const VECTORS: &str = include_str!("../../../crates/splitter-policy/tests/balance_vectors.txt");
 
 #[test]
 fn golden_vectors_are_replayed() {

@@ -25,7 +25,7 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \
 /// One input takes some milliseconds and no memory to speak of.
 const BOUNDS: [&str; 2] = ["-timeout=10", "-rss_limit_mb=1024"];
 
-/// A run of a target of `fuzz/` from its corpus.
+/// A run of a target of `lab/fuzz/` from its corpus.
 pub(super) struct Fuzz {
     target: &'static str,
     seconds: u32,
@@ -43,8 +43,8 @@ impl Fuzz {
         Self {
             target,
             seconds,
-            manifest: project.root.join("fuzz/Cargo.toml"),
-            corpus: project.root.join("fuzz/corpus").join(target),
+            manifest: project.root.join("lab/fuzz/Cargo.toml"),
+            corpus: project.root.join("lab/fuzz/corpus").join(target),
             findings: build.join("findings").join(target),
             build,
         }

@@ -105,7 +105,7 @@ fn steps(project: &Project, arguments: &Arguments) -> Vec<Step> {
     for (name, manifest) in [
         ("format: workspace", "Cargo.toml"),
         ("format: kernel programs", "splitter-ebpf/Cargo.toml"),
-        ("format: fuzz targets", "fuzz/Cargo.toml"),
+        ("format: fuzz targets", "lab/fuzz/Cargo.toml"),
     ] {
         let manifest = root.join(manifest);
         // The fuzz targets are a workspace of their own, which may not be there.

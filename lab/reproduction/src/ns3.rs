@@ -11,7 +11,7 @@ use flow_report::Table;
 use netsim::{Outcome, Overrides, Source};
 use serde::Serialize;
 
-const PROGRAM: &str = include_str!("../../netsim/ns3/dctcp.cc");
+const PROGRAM: &str = include_str!("../../../netsim/ns3/dctcp.cc");
 const LIBRARIES: [&str; 6] = [
     "ns3-core",
     "ns3-network",

@@ -87,7 +87,7 @@ fn corpus(target: &str) -> BTreeMap<String, Vec<u8>> {
 }
 
 fn directory(target: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "../fuzz/corpus", target]
+    [env!("CARGO_MANIFEST_DIR"), "../../lab/fuzz/corpus", target]
         .iter()
         .collect()
 }

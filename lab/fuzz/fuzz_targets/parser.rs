@@ -3,7 +3,7 @@
 #![no_main]
 
 #[allow(dead_code, reason = "each target uses a part of it")]
-#[path = "../../splitter-common/tests/support/mod.rs"]
+#[path = "../../../crates/splitter-policy/tests/support/mod.rs"]
 mod support;
 
 libfuzzer_sys::fuzz_target!(|frame: &[u8]| support::checks::parser(frame));
