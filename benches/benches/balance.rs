@@ -22,7 +22,7 @@
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use reproduction::tr::leaf::{Leaf, PATHS};
-use splitter_common::balance::{
+use splitter_policy::balance::{
     Balancer, Drb, Ecmp, LetFlow, Packet, PathId, Paths, Placement, Presto, Rps, ShortFlows, Tr,
     Turns,
 };

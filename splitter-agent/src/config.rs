@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use serde::{Serialize, Serializer};
-use splitter_common::steer::MarkBits;
+use splitter_policy::steer::MarkBits;
 
 mod difference;
 mod document;

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use serde::Serialize;
-use splitter_common::counters::FlowEvent;
-use splitter_common::flow::{Class, FlowEntry, FlowKey};
-use splitter_common::packet::protocol;
-use splitter_common::table::Found;
+use splitter_policy::counters::FlowEvent;
+use splitter_policy::flow::{Class, FlowEntry, FlowKey};
+use splitter_policy::packet::protocol;
+use splitter_policy::table::Found;
 
 use crate::clock::monotonic_ns;
 use crate::config::Family;
@@ -240,7 +240,7 @@ impl fmt::Display for FlowRow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use splitter_common::flow::FlowKeyV4;
+    use splitter_policy::flow::FlowKeyV4;
 
     #[test]
     fn flows_are_called_by_what_their_protocol_has() {

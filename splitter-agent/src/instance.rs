@@ -20,8 +20,8 @@ mod up;
 
 use std::sync::Arc;
 
-use splitter_common::config::Config as Policy;
-use splitter_common::flow::Tunnel;
+use splitter_policy::config::Config as Policy;
+use splitter_policy::flow::Tunnel;
 
 pub use self::attached::AttachedInterface;
 pub(crate) use self::attached::attached_among;

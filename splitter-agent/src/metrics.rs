@@ -10,12 +10,12 @@ use std::sync::Arc;
 use flow_telemetry::{Descriptor, Kind, Metrics, NameError};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
-use splitter_common::config::Unit;
-use splitter_common::counters::{Counters, FlowEvent};
-use splitter_common::flow::{Class, Tunnel};
-use splitter_common::forward::Fallback;
-use splitter_common::histogram::{Histogram, upper_bound_ns};
-use splitter_common::packet::Refusal;
+use splitter_policy::config::Unit;
+use splitter_policy::counters::{Counters, FlowEvent};
+use splitter_policy::flow::{Class, Tunnel};
+use splitter_policy::forward::Fallback;
+use splitter_policy::histogram::{Histogram, upper_bound_ns};
+use splitter_policy::packet::Refusal;
 
 use crate::config::Family;
 use crate::figures::{ChangeResult, ChangeSource, ControlResult};

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use splitter_common::counters::FlowEvent;
-use splitter_common::flow::FlowEntry;
+use splitter_policy::counters::FlowEvent;
+use splitter_policy::flow::FlowEntry;
 
 use crate::advise::{FlowSize, Sample, Sizes};
 use crate::config::ThresholdUnit;

@@ -10,7 +10,7 @@ mod history;
 mod observer;
 
 use serde::Serialize;
-use splitter_common::flow::{Class, Tunnel};
+use splitter_policy::flow::{Class, Tunnel};
 
 use crate::config::{self, Config, Family};
 use crate::flows::Census;

@@ -14,7 +14,7 @@ use aya::maps::{HashMap as BpfHashMap, MapData, MapError};
 use aya::programs::{ProgramError, SchedClassifier, TcAttachType};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use serde::{Serialize, Serializer};
-use splitter_common::flow::{FlowKey, FlowKeyV6, TapEntry};
+use splitter_policy::flow::{FlowKey, FlowKeyV6, TapEntry};
 use thiserror::Error;
 
 use crate::config::{InterfaceName, InvalidValue};

@@ -1,4 +1,4 @@
-//! The policies of `splitter_common::balance` as the kernel runs them: they choose
+//! The policies of `splitter_policy::balance` as the kernel runs them: they choose
 //! there as on every other host.
 
 #[allow(dead_code, reason = "the benchmark uses the other part of it")]
@@ -14,7 +14,7 @@ use aya::include_bytes_aligned;
 use balancers::{Balancer, PROGRAMS, Settings, question};
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Root;
-use splitter_common::balance::ShortFlows;
+use splitter_policy::balance::ShortFlows;
 use vectors::{Case, Policy};
 
 static OBJECT: &[u8] = include_bytes_aligned!("../../benches/bpf/balancers.o");

@@ -14,8 +14,8 @@ use serde_json::Value;
 use site::{Connection, Site, on_site};
 use splitter_agent::config::Config;
 use splitter_agent::kernel::{Dataplane, Pins};
-use splitter_common::config::Config as Policy;
-use splitter_common::drain::ServiceTime;
+use splitter_policy::config::Config as Policy;
+use splitter_policy::drain::ServiceTime;
 
 /// What the kernel program reads.
 fn policy(site: &Site) -> Policy {

@@ -76,7 +76,7 @@ fn page_and_scrape_agree_both_ways() {
 }
 
 /// What pages name that begins like a metric and is none.
-const CRATES: [&str; 2] = ["splitter_common", "splitter_agent"];
+const CRATES: [&str; 2] = ["splitter_policy", "splitter_agent"];
 
 #[test]
 fn no_page_names_a_metric_that_does_not_exist() {

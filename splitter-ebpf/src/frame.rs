@@ -3,10 +3,10 @@
 use aya_ebpf::EbpfContext as _;
 use aya_ebpf::helpers::bpf_xdp_get_buff_len;
 use aya_ebpf::programs::{TcContext, XdpContext};
-use splitter_common::buffer::{Buffer, BufferMut, RawBuffer};
-use splitter_common::config::Config;
-use splitter_common::dscp::{Dscp, Field};
-use splitter_common::steer::Steer;
+use splitter_policy::buffer::{Buffer, BufferMut, RawBuffer};
+use splitter_policy::config::Config;
+use splitter_policy::dscp::{Dscp, Field};
+use splitter_policy::steer::Steer;
 
 /// A frame, from its Ethernet header on. Headers lie in its linear part, which
 /// alone is at hand; the payload may go on in fragments or pages, which nobody

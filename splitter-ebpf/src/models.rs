@@ -7,12 +7,12 @@ use core::mem::MaybeUninit;
 
 use aya_ebpf::btf_maps::{Array, PerCpuArray};
 use aya_ebpf::macros::btf_map;
-use splitter_common::classify::FlowPacket;
-use splitter_common::config::Config;
-use splitter_common::drain::Tunnels;
-use splitter_common::flow::{FlowEntry, Tunnel};
-use splitter_common::models::Models;
-use splitter_common::share::{Ride, Sent, SharedTunnels, Sharing};
+use splitter_policy::classify::FlowPacket;
+use splitter_policy::config::Config;
+use splitter_policy::drain::Tunnels;
+use splitter_policy::flow::{FlowEntry, Tunnel};
+use splitter_policy::models::Models;
+use splitter_policy::share::{Ride, Sent, SharedTunnels, Sharing};
 
 use crate::pipeline::{SETTINGS, entry};
 

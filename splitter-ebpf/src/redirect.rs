@@ -6,8 +6,8 @@ use aya_ebpf::btf_maps::{DevMapHash, HashMap, PerCpuArray};
 use aya_ebpf::helpers::bpf_fib_lookup;
 use aya_ebpf::macros::btf_map;
 use aya_ebpf::programs::XdpContext;
-use splitter_common::flow::Tunnel;
-use splitter_common::forward::{Fallback, Lookup, Mac, target};
+use splitter_policy::flow::Tunnel;
+use splitter_policy::forward::{Fallback, Lookup, Mac, target};
 
 use crate::frame::Frame;
 use crate::pipeline::{counters, is_shadow};

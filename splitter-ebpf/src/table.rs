@@ -1,13 +1,13 @@
 //! The memory of the flow table. What is done with it is
-//! [`splitter_common::table`]'s matter.
+//! [`splitter_policy::table`]'s matter.
 
 use core::intrinsics::{AtomicOrdering, atomic_cxchg};
 
 use aya_ebpf::bindings::BPF_F_MMAPABLE;
 use aya_ebpf::btf_maps::{Array, LruHashMap, PerCpuArray};
 use aya_ebpf::macros::btf_map;
-use splitter_common::fragments::{self, Known};
-use splitter_common::table::{GroupV4, GroupV6, Layout, Memory, Tags, Word};
+use splitter_policy::fragments::{self, Known};
+use splitter_policy::table::{GroupV4, GroupV6, Layout, Memory, Tags, Word};
 
 /// What the agent changes to the configured size before it loads the maps.
 const DEFAULT_GROUPS: usize = Layout::groups_for(1 << 20) as usize;

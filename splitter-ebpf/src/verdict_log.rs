@@ -2,7 +2,7 @@
 
 use aya_ebpf::EbpfContext;
 use aya_ebpf::programs::{TcContext, XdpContext};
-use splitter_common::split::Outcome;
+use splitter_policy::split::Outcome;
 
 use crate::frame::Context;
 
@@ -25,7 +25,7 @@ pub fn write_skb(_context: &TcContext, _outcome: Outcome) {
 mod apart {
     use aya_ebpf::bindings::{__sk_buff, xdp_md};
     use aya_ebpf::programs::{TcContext, XdpContext};
-    use splitter_common::split::{Outcome, Treated};
+    use splitter_policy::split::{Outcome, Treated};
 
     #[inline(always)]
     pub(super) fn to_bits(outcome: Outcome) -> u64 {
@@ -73,7 +73,7 @@ pub fn write<C: Context + EbpfContext>(_: &C, _: Outcome) {}
 #[inline(always)]
 pub fn write<C: Context + EbpfContext>(context: &C, outcome: Outcome) {
     use aya_log_ebpf::debug;
-    use splitter_common::flow::{Class, Tunnel};
+    use splitter_policy::flow::{Class, Tunnel};
 
     match outcome {
         Outcome::Split { class, tunnel } => {
@@ -96,7 +96,7 @@ pub fn write<C: Context + EbpfContext>(context: &C, outcome: Outcome) {
 fn write_flow<C: Context + EbpfContext>(context: &C, verdict: &'static str) {
     use crate::frame::Frame;
     use aya_log_ebpf::trace;
-    use splitter_common::buffer::Buffer as _;
+    use splitter_policy::buffer::Buffer as _;
 
     const IPV4_WITHOUT_OPTIONS: [u8; 3] = [0x08, 0x00, 0x45];
     let frame = Frame::new(context);

@@ -5,8 +5,8 @@ use std::time::Duration;
 use criterion::BenchmarkGroup;
 use criterion::measurement::WallTime;
 use nix::time::{ClockId, clock_gettime};
-use splitter_common::config::Config;
-use splitter_common::counters::Counters;
+use splitter_policy::config::Config;
+use splitter_policy::counters::Counters;
 
 use super::loaded::Loaded;
 use super::{full_segment, next_port};

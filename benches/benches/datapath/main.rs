@@ -64,11 +64,11 @@ use criterion::{
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Root;
 use loaded::Loaded;
-use splitter_common::config::Config;
-use splitter_common::counters::{Counters, FlowEvent};
-use splitter_common::drain::ServiceTime;
-use splitter_common::flow::{Class, Tunnel};
-use splitter_common::packet::Refusal;
+use splitter_policy::config::Config;
+use splitter_policy::counters::{Counters, FlowEvent};
+use splitter_policy::drain::ServiceTime;
+use splitter_policy::flow::{Class, Tunnel};
+use splitter_policy::packet::Refusal;
 use support::packet::{Packet, Upper};
 
 static YARDSTICK: &[u8] = include_bytes_aligned!("../../bpf/yardstick.o");

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use splitter_common::config::Config;
-use splitter_common::flow::{Class, Tunnel};
-use splitter_common::packet::Refusal;
+use splitter_policy::config::Config;
+use splitter_policy::flow::{Class, Tunnel};
+use splitter_policy::packet::Refusal;
 
 use super::case::{RUNS_OF_A_TICK, TICK_NS};
 use super::loaded::{Loaded, now_ns};

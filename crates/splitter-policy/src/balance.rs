@@ -27,7 +27,7 @@
 //! ports, [`FarTable`] and [`ttl`] for that of the next switches.
 //!
 //! ```
-//! use splitter_common::balance::{Balancer, Packet, PathView, Snapshot, Tr, TrFlow, ShortFlows};
+//! use splitter_policy::balance::{Balancer, Packet, PathView, Snapshot, Tr, TrFlow, ShortFlows};
 //!
 //! let slow = PathView { propagation_ns: 175_000, ..PathView::default() };
 //! let busy = PathView { propagation_ns: 50_000, local_backlog_ns: 12_000, ..PathView::default() };

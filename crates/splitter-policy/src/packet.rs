@@ -5,7 +5,7 @@
 //! has an IP header whose mark must be looked at.
 //!
 //! ```
-//! use splitter_common::packet::{Network, Transport};
+//! use splitter_policy::packet::{Network, Transport};
 //! # let frame: &[u8] = &[0; 64];
 //! match Network::parse(frame).and_then(|network| Transport::parse(frame, &network)) {
 //!     Ok(transport) => println!("{transport:?}"),

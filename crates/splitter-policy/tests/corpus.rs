@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use splitter_common::config::Config;
+use splitter_policy::config::Config;
 use support::checks;
 use support::shapes::simple_shapes_with;
 
@@ -43,7 +43,7 @@ fn there_is_a_seed_for_every_shape() {
             assert_eq!(
                 corpus.get(&name),
                 Some(&seed),
-                "{target}/{name}: run `cargo test -p splitter-common --test corpus -- --ignored`"
+                "{target}/{name}: run `cargo test -p splitter-policy --test corpus -- --ignored`"
             );
         }
     }

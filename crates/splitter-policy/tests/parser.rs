@@ -7,9 +7,9 @@ use std::net::IpAddr;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use splitter_common::dscp::Dscp;
-use splitter_common::flow::FlowKey;
-use splitter_common::packet::{Network, Refusal, Transport, TransportHeader};
+use splitter_policy::dscp::Dscp;
+use splitter_policy::flow::FlowKey;
+use splitter_policy::packet::{Network, Refusal, Transport, TransportHeader};
 use support::packet::{Extension, Fragment, Ip, Packet, Upper};
 use support::shapes::every_shape;
 use support::{checks, oracle};

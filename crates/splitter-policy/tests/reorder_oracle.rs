@@ -10,12 +10,12 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use proptest::prelude::*;
-use splitter_common::balance::ttl::{Initial, Scale};
-use splitter_common::balance::{
+use splitter_policy::balance::ttl::{Initial, Scale};
+use splitter_policy::balance::{
     Ageing, Balancer, FarTable, MAX_PATHS, Packet, PathId, PathSet, PathView, Paths, ShortFlows,
     Tr, TrFlow,
 };
-use splitter_common::drain::{ServiceTime, VirtualQueue};
+use splitter_policy::drain::{ServiceTime, VirtualQueue};
 
 const SPINES: usize = 10;
 const LINK_BIT_PER_S: u64 = 1_000_000_000;

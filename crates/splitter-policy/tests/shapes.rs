@@ -3,11 +3,11 @@
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod support;
 
-use splitter_common::config::{Config, Protocols};
-use splitter_common::counters::FlowEvent;
-use splitter_common::flow::{Class, Tunnel};
-use splitter_common::packet::Refusal;
-use splitter_common::split::Outcome;
+use splitter_policy::config::{Config, Protocols};
+use splitter_policy::counters::FlowEvent;
+use splitter_policy::flow::{Class, Tunnel};
+use splitter_policy::packet::Refusal;
+use splitter_policy::split::Outcome;
 use support::host::Host;
 use support::packet::{Extension, Fragment, Ip, Packet, Upper};
 

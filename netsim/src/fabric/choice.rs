@@ -1,9 +1,9 @@
-//! A leaf's choice of uplink: hosts the policies of `splitter_common::balance`.
+//! A leaf's choice of uplink: hosts the policies of `splitter_policy::balance`.
 //!
 //! The policy decides with the very code that a kernel program runs. This is its shell: it knows
 //! what belongs to a leaf and what to a flow, and hands both over with the packet.
 
-use splitter_common::balance::{
+use splitter_policy::balance::{
     Balancer, Drb, Ecmp, LetFlow, Packet, PathId, Paths, Presto, Rps, ShortFlows, Tr,
 };
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use splitter_common::{
+use splitter_policy::{
     balance::{Ageing, PathSet, Paths as _},
     drain::ServiceTime,
 };
@@ -10,7 +10,7 @@ use splitter_common::{
 use super::*;
 use crate::fabric::table::{Path, PathTable};
 
-/// The golden vectors of `splitter-common`, which every host has to replay.
+/// The golden vectors of `splitter-policy`, which every host has to replay.
 #[expect(dead_code, reason = "here another host replays them")]
 #[path = "../../../crates/splitter-policy/tests/support/balance_vectors.rs"]
 mod vectors;

@@ -9,7 +9,7 @@ pub(crate) mod scheduler;
 mod setup;
 mod table;
 
-use splitter_common::balance::{
+use splitter_policy::balance::{
     Balancer as _, Ecmp, Packet as Asked, PathId, PathSet, Paths as _, ttl::Scale,
 };
 

@@ -1,6 +1,6 @@
 //! Links that fail while a run is under way, and come back.
 
-use splitter_common::balance::PathId;
+use splitter_policy::balance::PathId;
 
 use super::Network;
 use crate::scenario::{Fabric, Outage};

@@ -1,6 +1,6 @@
 //! Builds a network out of a scenario.
 
-use splitter_common::{
+use splitter_policy::{
     balance::{Ageing, ttl::Scale},
     drain::ServiceTime,
 };

@@ -1,7 +1,7 @@
 //! What a scenario file says of balancing.
 
 use serde::{Deserialize, Serialize};
-use splitter_common::balance::Tr;
+use splitter_policy::balance::Tr;
 
 /// How leaves choose among paths.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,7 +47,7 @@ impl Balance {
     }
 }
 
-/// Balancing policies: those of `splitter_common::balance`.
+/// Balancing policies: those of `splitter_policy::balance`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {

@@ -13,8 +13,8 @@ use nix::sys::utsname::uname;
 use nix::time::{ClockId, clock_settime};
 use nix::unistd::Pid;
 use serde_json::Value;
-use splitter_common::config::Config;
-use splitter_common::dscp::Dscp;
+use splitter_policy::config::Config;
+use splitter_policy::dscp::Dscp;
 
 use super::Row;
 use super::network::{Arrived, CABLES, Capture, LAN, Network, Tunnel, VLANS, count_clsact};

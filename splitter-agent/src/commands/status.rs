@@ -9,10 +9,10 @@ use splitter_agent::config::{Config, Overrides, SteeringMode};
 use splitter_agent::flows::{FlowRow, Listing, list};
 use splitter_agent::health::Report;
 use splitter_agent::instance::{AttachedInterface, Instance, Owner, State};
-use splitter_common::counters::{Counters, FlowEvent};
-use splitter_common::flow::{Class, Tunnel};
-use splitter_common::forward::Fallback;
-use splitter_common::packet::Refusal;
+use splitter_policy::counters::{Counters, FlowEvent};
+use splitter_policy::flow::{Class, Tunnel};
+use splitter_policy::forward::Fallback;
+use splitter_policy::packet::Refusal;
 
 use super::{count, print, print_json};
 

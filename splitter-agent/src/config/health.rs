@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
-use splitter_common::flow::Tunnel as Home;
+use splitter_policy::flow::Tunnel as Home;
 
 use super::document::{Document, Section};
 use super::leaf::{absolute_path, address, boolean, integer};

@@ -3,8 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use splitter_common::config::Config as Policy;
-use splitter_common::flow::Tunnel;
+use splitter_policy::config::Config as Policy;
+use splitter_policy::flow::Tunnel;
 
 use super::document::{Document, Section};
 use super::health::{health, peers_have_a_key};

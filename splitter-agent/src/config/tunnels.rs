@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::num::{NonZeroU8, NonZeroU32};
 
 use serde::Serialize;
-use splitter_common::flow::Tunnel as Home;
+use splitter_policy::flow::Tunnel as Home;
 
 use super::document::{Document, Section};
 use super::health::peer;

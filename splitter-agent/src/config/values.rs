@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-use splitter_common::config::Config as Policy;
-use splitter_common::dscp as policy;
+use splitter_policy::config::Config as Policy;
+use splitter_policy::dscp as policy;
 
 /// Why a value is refused and what would be accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

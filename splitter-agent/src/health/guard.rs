@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use flow_telemetry::Readiness;
 use futures_util::future::select_all;
-use splitter_common::flow::Class;
+use splitter_policy::flow::Class;
 use tokio::sync::watch;
 use tokio::time::sleep_until;
 

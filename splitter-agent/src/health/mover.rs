@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use splitter_common::flow::Class;
+use splitter_policy::flow::Class;
 use tokio::sync::watch;
 
 use super::line::Line;

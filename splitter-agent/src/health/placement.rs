@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use splitter_common::flow::{Class, Tunnel};
+use splitter_policy::flow::{Class, Tunnel};
 
 use super::machine::Grade;
 use crate::config::InterfaceName;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use splitter_common::flow::Tunnel as Home;
+use splitter_policy::flow::Tunnel as Home;
 
 use super::key::ProbeKey;
 use super::line::Line;

@@ -3,7 +3,7 @@
 use std::num::NonZeroU8;
 use std::time::Duration;
 
-use splitter_common::flow::Class;
+use splitter_policy::flow::Class;
 
 use super::line::Line;
 use super::machine::{Change, Condition};

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use splitter_common::flow::Tunnel as Home;
+use splitter_policy::flow::Tunnel as Home;
 
 use super::Instance;
 use crate::config::{Config, Family, SteeringMode};

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use splitter_common::config::Config as Policy;
+use splitter_policy::config::Config as Policy;
 use tokio::sync::watch;
 
 use super::{Instance, InstanceError, Lock, State};

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use serde::Serialize;
-use splitter_common::config::Config as Policy;
-use splitter_common::table::{GROUP_FLOWS, GroupV4, GroupV6, Layout, Tags};
+use splitter_policy::config::Config as Policy;
+use splitter_policy::table::{GROUP_FLOWS, GroupV4, GroupV6, Layout, Tags};
 
 use super::redirect::Redirect;
 use super::{InstanceError, Loaded, attached_mode};

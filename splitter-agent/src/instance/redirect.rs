@@ -3,8 +3,8 @@
 use std::fmt;
 
 use serde::Serialize;
-use splitter_common::flow::Tunnel;
-use splitter_common::forward::target;
+use splitter_policy::flow::Tunnel;
+use splitter_policy::forward::target;
 
 use super::{Instance, InstanceError, Loaded};
 use crate::config::{AttachMode, InterfaceName, SteeringMode};

@@ -1,6 +1,6 @@
 //! Bringing an instance up.
 
-use splitter_common::config::Config as Policy;
+use splitter_policy::config::Config as Policy;
 
 use super::detach::Undo;
 use super::loaded::Loaded;

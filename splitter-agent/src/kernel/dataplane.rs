@@ -3,9 +3,9 @@
 use std::fmt;
 
 use aya::maps::{Array, Map, MapData, PerCpuArray};
-use splitter_common::config::{Config as Policy, Settings};
-use splitter_common::counters::Counters;
-use splitter_common::table::GROUP_FLOWS;
+use splitter_policy::config::{Config as Policy, Settings};
+use splitter_policy::counters::Counters;
+use splitter_policy::table::GROUP_FLOWS;
 
 use super::attach::attach;
 use super::error::{map_error, program_error, typed};

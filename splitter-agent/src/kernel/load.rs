@@ -6,8 +6,8 @@ use std::io::Read as _;
 use aya::maps::{Array, Map};
 use aya::programs::{ProgramError, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader};
-use splitter_common::config::{Config as Policy, Settings, TickClock};
-use splitter_common::table::{Layout, Seeds};
+use splitter_policy::config::{Config as Policy, Settings, TickClock};
+use splitter_policy::table::{Layout, Seeds};
 
 use super::error::{map_errno, map_error, program_errno, typed};
 use super::names::{

@@ -1,8 +1,8 @@
 //! From what the operator wrote to what the kernel programs read.
 
-use splitter_common::config::{Config as Policy, Marking, Protocols, TunnelUse, Unit};
-use splitter_common::drain::ServiceTime;
-use splitter_common::dscp::Dscp;
+use splitter_policy::config::{Config as Policy, Marking, Protocols, TunnelUse, Unit};
+use splitter_policy::drain::ServiceTime;
+use splitter_policy::dscp::Dscp;
 
 use crate::config::{Config, Protocol, ThresholdUnit, TunnelPolicy, Tunnels};
 

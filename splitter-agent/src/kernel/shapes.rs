@@ -1,9 +1,9 @@
-//! Tells aya that the shapes of `splitter-common` are plain data.
+//! Tells aya that the shapes of `splitter-policy` are plain data.
 
-use splitter_common::config::{ClockReading, Settings};
-use splitter_common::counters::Counters;
-use splitter_common::flow::{FlowKeyV6, TapEntry};
-use splitter_common::forward::Mac;
+use splitter_policy::config::{ClockReading, Settings};
+use splitter_policy::counters::Counters;
+use splitter_policy::flow::{FlowKeyV6, TapEntry};
+use splitter_policy::forward::Mac;
 
 /// A value shared with the kernel programs.
 #[repr(transparent)]

@@ -1,7 +1,7 @@
 //! The flow tables' memory, shared with the kernel.
 //!
 //! Reading and tidying need no system call and stop no packet. See
-//! [`splitter_common::table`] for what lies there and who may change it how.
+//! [`splitter_policy::table`] for what lies there and who may change it how.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -9,8 +9,8 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
-use splitter_common::flow::{FlowEntry, FlowKey};
-use splitter_common::table::{Found, GROUP_SLOTS, Group, Layout, Slot, SlotV4, SlotV6, is_over};
+use splitter_policy::flow::{FlowEntry, FlowKey};
+use splitter_policy::table::{Found, GROUP_SLOTS, Group, Layout, Slot, SlotV4, SlotV6, is_over};
 
 /// Both families' tables, mapped.
 #[derive(Debug)]

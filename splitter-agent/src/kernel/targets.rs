@@ -6,7 +6,7 @@ use std::path::Path;
 
 use aya::maps::xdp::DevMapHash;
 use aya::maps::{HashMap, Map, MapData, MapError};
-use splitter_common::forward::Mac;
+use splitter_policy::forward::Mac;
 
 use super::error::{map_error, typed};
 use super::names::{LAN_ADDRESSES, TARGETS};

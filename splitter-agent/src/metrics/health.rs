@@ -4,7 +4,7 @@
 use std::fmt;
 
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
-use splitter_common::flow::Class;
+use splitter_policy::flow::Class;
 
 use super::{SplitterCollector, counters_by};
 use crate::health::{Placement, Refusal, Report, Seat, TunnelReport};

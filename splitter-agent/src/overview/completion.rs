@@ -1,8 +1,8 @@
 //! Percentiles of completion times, from the kernel's logarithmic buckets.
 
 use serde::Serialize;
-use splitter_common::flow::Class;
-use splitter_common::histogram::{BUCKETS, Histogram, upper_bound_ns};
+use splitter_policy::flow::Class;
+use splitter_policy::histogram::{BUCKETS, Histogram, upper_bound_ns};
 
 use super::history::Totals;
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use splitter_common::flow::Class;
+use splitter_policy::flow::Class;
 
 use crate::config::InterfaceName;
 use crate::health::{Condition, Report, Seat, SharedReport};

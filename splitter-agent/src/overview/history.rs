@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use splitter_common::counters::Counters;
+use splitter_policy::counters::Counters;
 
 use crate::netlink::DeviceTraffic;
 

@@ -16,8 +16,8 @@ use crate::instance::attached_among;
 use crate::kernel::{Dataplane, KernelError};
 use crate::netlink::{DeviceTraffic, Interfaces, Netlink, NetlinkError};
 
-use splitter_common::counters::Counters;
-use splitter_common::flow::Class;
+use splitter_policy::counters::Counters;
+use splitter_policy::flow::Class;
 
 /// Looks again and again, and remembers what rates are computed from.
 #[derive(Debug)]

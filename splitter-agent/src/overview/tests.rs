@@ -1,4 +1,4 @@
-use splitter_common::counters::Counters;
+use splitter_policy::counters::Counters;
 
 use super::*;
 use crate::config::InterfaceName;

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use netlink_packet_route::route::RouteHeader;
-use splitter_common::steer::MarkBits;
+use splitter_policy::steer::MarkBits;
 
 use super::item::{Item, NextHop, Route, Rule, Selector};
 use crate::config::{Config, Dscp, DscpMatch, Family, InterfaceName, TableId, Tunnel};

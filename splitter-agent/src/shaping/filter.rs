@@ -3,7 +3,7 @@
 //! Classic BPF, which every kernel runs without further rights. It looks at the network header
 //! wherever that is, so that it works on devices with and without Ethernet header.
 
-use splitter_common::steer::MarkBits;
+use splitter_policy::steer::MarkBits;
 
 use crate::config::Dscp;
 

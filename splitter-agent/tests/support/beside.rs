@@ -1,10 +1,10 @@
 //! A packet as traffic control has it: bytes that stay as they are, and the kernel's mark beside
 //! them.
 
-use splitter_common::buffer::Buffer;
-use splitter_common::config::Config;
-use splitter_common::dscp::{Dscp, Field};
-use splitter_common::steer::Steer;
+use splitter_policy::buffer::Buffer;
+use splitter_policy::config::Config;
+use splitter_policy::dscp::{Dscp, Field};
+use splitter_policy::steer::Steer;
 
 pub(crate) struct Beside<'f> {
     pub(crate) frame: &'f [u8],

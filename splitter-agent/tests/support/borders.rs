@@ -2,11 +2,11 @@
 
 use splitter_agent::config::PacketLog;
 use splitter_agent::kernel::{Object, PROGRAM};
-use splitter_common::config::Config;
-use splitter_common::counters::{Counters, FlowEvent};
-use splitter_common::flow::{Class, Tunnel};
-use splitter_common::packet::Refusal;
-use splitter_common::split::Outcome;
+use splitter_policy::config::Config;
+use splitter_policy::counters::{Counters, FlowEvent};
+use splitter_policy::flow::{Class, Tunnel};
+use splitter_policy::packet::Refusal;
+use splitter_policy::split::Outcome;
 
 use super::loaded::Loaded;
 use super::support::host::Host;

@@ -8,11 +8,11 @@ use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions, TestRunResult
 use aya::{Ebpf, EbpfLoader, Pod};
 use nix::time::{ClockId, clock_gettime};
 use splitter_agent::kernel::FlowTables;
-use splitter_common::config::{Config, Settings, TickClock};
-use splitter_common::counters::Counters;
-use splitter_common::flow::{FlowEntry, FlowKey, FlowKeyV6, TapEntry, Tunnel};
-use splitter_common::forward::{Mac, target};
-use splitter_common::table::Layout;
+use splitter_policy::config::{Config, Settings, TickClock};
+use splitter_policy::counters::Counters;
+use splitter_policy::flow::{FlowEntry, FlowKey, FlowKeyV6, TapEntry, Tunnel};
+use splitter_policy::forward::{Mac, target};
+use splitter_policy::table::Layout;
 
 /// The splitter's maps and those of its programs that were asked for.
 pub(crate) struct Loaded {

@@ -15,11 +15,11 @@
 
 use std::collections::HashMap;
 
-use splitter_common::balance::{
+use splitter_policy::balance::{
     Balancer, Drb, Ecmp, LetFlow, Packet, PathId, PathSet, PathView, Paths, Placement, Presto, Rps,
     ShortFlows, Snapshot, Tr, Turns,
 };
-use splitter_common::drain::ServiceTime;
+use splitter_policy::drain::ServiceTime;
 
 /// A policy with its settings.
 #[derive(Clone, Copy, Debug)]

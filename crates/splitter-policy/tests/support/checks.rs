@@ -1,14 +1,14 @@
 //! What must hold for any bytes whatever; the fuzz targets and the replay of
 //! their corpora run these.
 
-use splitter_common::buffer::{Buffer, RawBuffer};
-use splitter_common::config::{Config, Protocols, TunnelUse, Unit};
-use splitter_common::counters::{Counters, FlowEvent};
-use splitter_common::drain::ServiceTime;
-use splitter_common::dscp::Dscp;
-use splitter_common::flow::{Class, Tunnel};
-use splitter_common::packet::{Network, Refusal, Transport, parse_plain_v4, parse_plain_v6};
-use splitter_common::split::Outcome;
+use splitter_policy::buffer::{Buffer, RawBuffer};
+use splitter_policy::config::{Config, Protocols, TunnelUse, Unit};
+use splitter_policy::counters::{Counters, FlowEvent};
+use splitter_policy::drain::ServiceTime;
+use splitter_policy::dscp::Dscp;
+use splitter_policy::flow::{Class, Tunnel};
+use splitter_policy::packet::{Network, Refusal, Transport, parse_plain_v4, parse_plain_v6};
+use splitter_policy::split::Outcome;
 
 use super::host::Host;
 use super::oracle;

@@ -6,8 +6,8 @@ use etherparse::{
     IpNumber, IpPayloadSlice, Ipv4Slice, Ipv6ExtensionSlice, Ipv6Slice, LinkExtSlice, NetSlice,
     SlicedPacket, TcpHeaderSlice, UdpHeaderSlice,
 };
-use splitter_common::flow::FlowKey;
-use splitter_common::packet::{
+use splitter_policy::flow::FlowKey;
+use splitter_policy::packet::{
     Fragment, MAX_EXTENSION_HEADERS, MAX_VLAN_TAGS, Network, Refusal, Transport,
 };
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use flow_report::{Axis, Plot, Series, Table};
 use serde_json::json;
-use splitter_common::balance::{Balancer, Drb, Ecmp, LetFlow, Presto, Rps, ShortFlows, Tr};
+use splitter_policy::balance::{Balancer, Drb, Ecmp, LetFlow, Presto, Rps, ShortFlows, Tr};
 
 use super::leaf::Leaf;
 use crate::figure::{Check, Figure};

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use splitter_common::{
+use splitter_policy::{
     balance::{Ageing, Balancer, FarTable, MAX_PATHS, Packet, PathId, PathSet, PathView, Paths},
     drain::{ServiceTime, VirtualQueue},
 };

@@ -1,6 +1,6 @@
 //! What must hold of what a scenario says of switches and links.
 
-use splitter_common::balance::MAX_PATHS;
+use splitter_policy::balance::MAX_PATHS;
 
 use super::{Checked, below, in_range, require};
 use crate::scenario::Fabric;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use cloudburst::protocol::{Route, SocketId};
-use splitter_common::balance::{Ecmp, PathSet};
+use splitter_policy::balance::{Ecmp, PathSet};
 
 use crate::{
     core::random::{Purpose, Random},
