@@ -5,22 +5,24 @@
 //! which has been checked; [`run`] makes an [`Outcome`] of it. A run is deterministic: the same
 //! experiment gives the same outcome, byte for byte, on any machine.
 
-mod core;
+mod engine;
 mod fabric;
 mod outcome;
 mod scenario;
 mod simulation;
+mod size_distribution;
 mod statistics;
 mod summary;
 pub mod sweep;
 mod transport;
+mod validation;
 mod workload;
 
 pub use self::{
     outcome::{FlowRecord, Outcome, PathRecord, Totals},
     scenario::*,
     simulation::run,
+    size_distribution::{Distribution, DistributionError, names as distribution_names},
     statistics::Estimate,
     summary::{ClassSummary, Manifest, PathSummary},
-    workload::distribution::{Distribution, DistributionError, names as distribution_names},
 };

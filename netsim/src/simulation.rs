@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::{
-    core::packet::{Kind, Packet},
+    engine::packet::{Kind, Packet},
     fabric::{Network, outage::Outages},
     outcome::Outcome,
     scenario::{Experiment, Traffic},

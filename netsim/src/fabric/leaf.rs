@@ -4,11 +4,11 @@ use splitter_policy::balance::{PathId, ttl::Scale};
 
 use super::{
     Network,
-    choice::Question,
+    load_balancer::Question,
     port::{FIFO, Port},
     scheduler::Scheduler,
 };
-use crate::core::packet::Kind;
+use crate::engine::packet::Kind;
 
 impl Network {
     /// The spine over which a leaf sends a packet to another one.

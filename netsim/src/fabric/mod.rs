@@ -1,29 +1,29 @@
 //! Links, ports and switches: what carries packets between hosts.
 
-pub(crate) mod choice;
 pub(crate) mod layout;
 mod leaf;
+pub(crate) mod load_balancer;
 pub(crate) mod outage;
+mod path_table;
 pub(crate) mod port;
 pub(crate) mod scheduler;
 mod setup;
-mod table;
 
 use splitter_policy::balance::{
     Balancer as _, Ecmp, Packet as Asked, PathId, PathSet, Paths as _, ttl::Scale,
 };
 
 use self::{
-    choice::Choice,
     layout::{Layout, Node},
+    load_balancer::Choice,
+    path_table::PathTable,
     port::{FIFO, Port, Verdict},
     scheduler::Scheduler,
-    table::PathTable,
 };
-use crate::core::{
+use crate::engine::{
     datagram::Datagrams,
+    event_queue::Wheel,
     packet::{Kind, Slab, flag},
-    wheel::Wheel,
 };
 
 /// What switches know of a flow.

@@ -5,7 +5,7 @@
 //! a transmission while something waits.
 
 use crate::{
-    core::packet::{Kind, NONE, Packet, Slab, flag},
+    engine::packet::{Kind, NONE, Packet, Slab, flag},
     fabric::Ends,
     scenario::{Discipline, Port as Settings},
 };

@@ -7,18 +7,18 @@ use splitter_policy::{
 
 use super::{
     Counters, Network, SharedBuffer,
-    choice::Choice,
     layout::{Layout, Node},
+    load_balancer::Choice,
+    path_table::{Path, PathTable},
     port::{FIFO, Port},
     scheduler::Scheduler,
-    table::{Path, PathTable},
 };
 use crate::{
-    core::{
+    engine::{
         datagram::Datagrams,
+        event_queue::Wheel,
         packet::{Kind, Packet, Slab},
         random::{Purpose, Random},
-        wheel::Wheel,
     },
     scenario::{
         Balance, Discipline, Fabric, FarAgeing, FarKnowledge, Policy, Port as PortSettings,

@@ -1,7 +1,6 @@
 //! Scenarios: their files, what is checked about them, and those that are built in.
 
 mod balance;
-mod check;
 mod cloudburst;
 mod embedded;
 mod error;
@@ -15,6 +14,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+pub(crate) use self::outage::check_outages;
 pub use self::{
     balance::*,
     cloudburst::*,
@@ -25,7 +25,7 @@ pub use self::{
     traffic::*,
     transport::*,
 };
-use crate::workload::distribution::Distribution;
+use crate::{size_distribution::Distribution, validation};
 
 /// A scenario that has been read and checked, with one scheme and one seed: it can run.
 #[derive(Clone, Debug)]
@@ -164,7 +164,7 @@ impl Source {
             problem,
         };
         let distributions = self.distributions(&scenario)?;
-        check::check(&scenario).map_err(|it| problem(it.key, it.problem))?;
+        validation::check(&scenario).map_err(|it| problem(it.key, it.problem))?;
         let experiment = Experiment {
             name: self.name.clone(),
             scheme: overrides.scheme.clone(),
@@ -172,7 +172,7 @@ impl Source {
             scenario,
             distributions,
         };
-        check::check_experiment(&experiment).map_err(|it| problem(it.key, it.problem))?;
+        validation::check_experiment(&experiment).map_err(|it| problem(it.key, it.problem))?;
         Ok(experiment)
     }
 

@@ -2,10 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Fabric,
-    check::{Checked, below, in_range, require},
-};
+use super::Fabric;
+use crate::validation::{Checked, below, in_range, require};
 
 /// The links of one spine fail, and perhaps come back.
 ///
@@ -31,7 +29,7 @@ pub struct Outage {
 /// As long as a run lasts at most.
 const MOST_US: f64 = 1e9;
 
-pub(super) fn check(fabric: &Fabric) -> Checked {
+pub(crate) fn check_outages(fabric: &Fabric) -> Checked {
     for (index, outage) in fabric.outage.iter().enumerate() {
         let key = |name: &str| format!("fabric.outage[{index}].{name}");
         below(&key("spine"), outage.spine, fabric.spines, "spines")?;

@@ -1,7 +1,7 @@
 //! Messages, and the flows that carry them.
 
 use super::{receiver::Receiver, sender::Sender};
-use crate::core::packet::NONE;
+use crate::engine::packet::NONE;
 
 /// What is to get from one host to another, and when it did.
 #[derive(Clone, Debug)]

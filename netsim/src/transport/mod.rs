@@ -2,26 +2,26 @@
 
 mod bitset;
 mod cloudburst;
+mod congestion_control;
 pub(crate) mod flow;
-mod opening;
-mod pace;
-mod packets;
+mod flow_setup;
+mod pacing;
 mod receiver;
-mod rto;
+mod retransmission_timeout;
+mod segment;
 mod sender;
-mod window;
 
-pub(crate) use self::opening::segments;
+pub(crate) use self::flow_setup::segments;
 use self::{
     cloudburst::Cloudburst,
+    congestion_control::ONE,
     flow::{Flow, Message, Role},
-    pace::Pacer,
-    packets::data,
+    pacing::Pacer,
+    segment::data,
     sender::Ack,
-    window::ONE,
 };
 use crate::{
-    core::packet::{Kind, NONE, Packet, flag},
+    engine::packet::{Kind, NONE, Packet, flag},
     fabric::Network,
     scenario::{Control, Scenario, Transport},
 };

@@ -1,7 +1,7 @@
 //! The sending half of a flow, as a state machine: ACKs and timeouts go in, segment numbers come
 //! out. It knows nothing of packets or of the network.
 
-use super::{bitset::Bitset, rto::Rto, window::Window};
+use super::{bitset::Bitset, congestion_control::Window, retransmission_timeout::Rto};
 use crate::scenario::{Recovery, Transport};
 
 /// An acknowledgement.

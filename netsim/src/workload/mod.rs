@@ -1,13 +1,12 @@
 //! What is sent, by whom and when.
 
-pub(crate) mod distribution;
 mod pairs;
 
 use std::rc::Rc;
 
 use self::pairs::Pairs;
 use crate::{
-    core::random::{Purpose, Random},
+    engine::random::{Purpose, Random},
     scenario::{Experiment, Sizes, Traffic},
     transport::flow::{Message, Pool, UNFINISHED},
 };

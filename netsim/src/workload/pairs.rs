@@ -1,7 +1,7 @@
 //! Who sends to whom.
 
 use crate::{
-    core::random::Random,
+    engine::random::Random,
     scenario::{Fabric, Hosts},
 };
 

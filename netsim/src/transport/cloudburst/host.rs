@@ -9,7 +9,7 @@ use cloudburst::{
 
 use super::{Tag, ways::Ways};
 use crate::{
-    core::packet::{Kind, NONE, Packet},
+    engine::packet::{Kind, NONE, Packet},
     fabric::Network,
     scenario::CloudburstMode,
 };

@@ -12,7 +12,7 @@ use cloudburst::protocol::{Event, Kind as MessageKind, SendError, Time};
 use self::{host::Host, ways::Ways};
 use super::flow::{FlowFigures, Message};
 use crate::{
-    core::{
+    engine::{
         datagram::Label,
         packet::{Kind, NONE, Packet, flag},
         random::{Purpose, Random},

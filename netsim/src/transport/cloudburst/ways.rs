@@ -9,7 +9,7 @@ use cloudburst::protocol::{Route, SocketId};
 use splitter_policy::balance::{Ecmp, PathSet};
 
 use crate::{
-    core::random::{Purpose, Random},
+    engine::random::{Purpose, Random},
     fabric::Network,
     scenario::{Cloudburst as Settings, Routing},
 };

@@ -2,7 +2,7 @@
 
 use super::{Checked, Problem, check_priority, full_packet, in_range, require};
 use crate::{
-    core::packet::PRIORITIES,
+    engine::packet::PRIORITIES,
     scenario::{CloudburstMode, CloudburstSchedule, Control, Scenario, Transport},
 };
 

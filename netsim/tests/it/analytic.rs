@@ -1,8 +1,6 @@
 //! Runs whose outcome can be computed by hand.
 
-mod support;
-
-use support::{outcome, percent_off};
+use crate::support::{outcome, percent_off};
 
 /// 10 Gbit/s everywhere, 1 us a link, full packets of 1500 B.
 const FABRIC: &str = "about = 'test'

@@ -1,9 +1,7 @@
 //! Laws that hold in every fabric: random small ones under random loads.
 
-mod support;
-
+use crate::support::outcome;
 use proptest::prelude::*;
-use support::outcome;
 
 /// A scenario out of what proptest draws.
 fn scenario() -> impl Strategy<Value = String> {

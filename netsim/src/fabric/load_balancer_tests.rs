@@ -8,7 +8,7 @@ use splitter_policy::{
 };
 
 use super::*;
-use crate::fabric::table::{Path, PathTable};
+use crate::fabric::path_table::{Path, PathTable};
 
 /// The golden vectors of `splitter-policy`, which every host has to replay.
 #[expect(dead_code, reason = "here another host replays them")]

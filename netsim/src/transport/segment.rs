@@ -2,7 +2,7 @@
 
 use super::{flow::Flow, sender::Segment};
 use crate::{
-    core::packet::{Kind, Packet, flag},
+    engine::packet::{Kind, Packet, flag},
     scenario::{Control, Transport},
 };
 

@@ -64,7 +64,7 @@ const QUANTILES: u32 = 10_000;
 
 macro_rules! built_in {
     ($($name:literal),* $(,)?) => {
-        &[$(($name, include_str!(concat!("../../distributions/", $name, ".csv")))),*]
+        &[$(($name, include_str!(concat!("../distributions/", $name, ".csv")))),*]
     };
 }
 

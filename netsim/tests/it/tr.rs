@@ -1,8 +1,6 @@
 //! TR where its paper promises order: two leaves, so that no queue builds up behind the spines.
 
-mod support;
-
-use support::outcome;
+use crate::support::outcome;
 
 /// The motivation's fabric at an asymmetry, with messages whose last segments are full.
 fn run(policy: &str, ratio: f64, seed: u64) -> netsim::Outcome {

@@ -4,7 +4,7 @@
 //!
 //! The near level has a bucket for each 2^8 ns, the middle one for each 2^10 of these, the far one
 //! for each 2^11 of those. When time enters a bucket of an upper level, its events move one level
-//! down, in order; when it enters one of the near level, they are [sorted](super::bucket).
+//! down, in order; when it enters one of the near level, they are [sorted](super::event_bucket).
 //!
 //! Under load an event is pending for every nanosecond of the next few microseconds, so what a run
 //! costs is decided by the cache lines that the wheel touches. An event is a time and a number, eight
@@ -13,7 +13,7 @@
 //! event is due.
 
 use super::{
-    bucket::{Bucket, Event},
+    event_bucket::{Bucket, Event},
     packet::{NONE, Slab},
     prefetch::prefetch,
 };
@@ -22,7 +22,7 @@ use super::{
 pub(crate) const HORIZON_NS: u64 = 1 << (FAR_SHIFT + FAR_BITS);
 
 /// A bucket of the near level has 2^8 ns, as many as a [`Bucket`] can sort.
-const NEAR_SHIFT: u32 = super::bucket::BITS;
+const NEAR_SHIFT: u32 = super::event_bucket::BITS;
 const NEAR_BITS: u32 = 10;
 const MIDDLE_SHIFT: u32 = NEAR_SHIFT + NEAR_BITS;
 const MIDDLE_BITS: u32 = 11;
@@ -321,7 +321,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::core::packet::{Kind, Packet};
+    use crate::engine::packet::{Kind, Packet};
 
     fn delays() -> impl Strategy<Value = u64> {
         prop_oneof![

@@ -2,7 +2,7 @@
 
 use super::{Checked, full_packet, in_range, require};
 use crate::{
-    core::packet::PRIORITIES,
+    engine::packet::PRIORITIES,
     scenario::{Discipline, Port, Transport},
 };
 

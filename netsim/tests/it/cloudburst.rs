@@ -1,10 +1,8 @@
 //! Hosts that run Cloudburst's state machine.
 
-mod support;
-
+use crate::support::outcome;
 use netsim::{FlowRecord, Outcome};
 use proptest::prelude::*;
-use support::outcome;
 
 /// 1 Gbit/s, four paths, a queue of 8 packets for datagrams and one for bulk.
 const TESTBED: &str = "about = 'test'

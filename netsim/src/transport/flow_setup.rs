@@ -7,7 +7,7 @@ use super::{
     sender::Sender,
 };
 use crate::{
-    core::packet::NONE,
+    engine::packet::NONE,
     fabric::{Ends, Network},
 };
 

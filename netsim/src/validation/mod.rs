@@ -11,10 +11,10 @@ use self::{
     traffic::check_traffic,
     transport::{check_length, check_transport},
 };
-use super::{Balance, Control, Experiment, Scenario, Sizes, Traffic, Transport, outage};
 use crate::{
-    core::{packet::PRIORITIES, wheel::HORIZON_NS},
+    engine::{event_queue::HORIZON_NS, packet::PRIORITIES},
     fabric::{Network, outage::Outages},
+    scenario::{Balance, Control, Experiment, Scenario, Sizes, Traffic, Transport, check_outages},
     workload::{Workload, messages_per_second},
 };
 
@@ -25,12 +25,12 @@ pub(crate) struct Problem {
     pub(crate) problem: String,
 }
 
-pub(super) type Checked = Result<(), Problem>;
+pub(crate) type Checked = Result<(), Problem>;
 
 /// What can be told from the file alone.
 pub(crate) fn check(scenario: &Scenario) -> Checked {
     check_fabric(&scenario.fabric)?;
-    outage::check(&scenario.fabric)?;
+    check_outages(&scenario.fabric)?;
     check_balance(&scenario.balance)?;
     check_transport("transport", &scenario.transport)?;
     if let Some(transport) = &scenario.background_transport {
@@ -138,7 +138,7 @@ fn check_balance(balance: &Balance) -> Checked {
     us("tr.timeout_us", balance.tr.timeout_us)
 }
 
-pub(super) fn check_priority(key: &str, priority: u8) -> Checked {
+pub(crate) fn check_priority(key: &str, priority: u8) -> Checked {
     below(
         &format!("{key}.priority"),
         priority.into(),
@@ -147,13 +147,13 @@ pub(super) fn check_priority(key: &str, priority: u8) -> Checked {
     )
 }
 
-pub(super) fn below(key: &str, value: u16, count: u16, what: &str) -> Checked {
+pub(crate) fn below(key: &str, value: u16, count: u16, what: &str) -> Checked {
     require(value < count, &format!("{key} = {value}"), || {
         format!("there are {count} {what}, numbered from 0")
     })
 }
 
-pub(super) fn in_range(key: &str, value: f64, least: f64, most: f64) -> Checked {
+pub(crate) fn in_range(key: &str, value: f64, least: f64, most: f64) -> Checked {
     require(
         (least..=most).contains(&value),
         &format!("{key} = {value}"),
@@ -161,7 +161,7 @@ pub(super) fn in_range(key: &str, value: f64, least: f64, most: f64) -> Checked 
     )
 }
 
-pub(super) fn require(holds: bool, key: &str, problem: impl FnOnce() -> String) -> Checked {
+pub(crate) fn require(holds: bool, key: &str, problem: impl FnOnce() -> String) -> Checked {
     if holds {
         return Ok(());
     }
@@ -171,6 +171,6 @@ pub(super) fn require(holds: bool, key: &str, problem: impl FnOnce() -> String) 
     })
 }
 
-pub(super) fn full_packet(transport: &Transport) -> u32 {
+pub(crate) fn full_packet(transport: &Transport) -> u32 {
     u32::from(transport.mss_bytes) + u32::from(transport.header_bytes)
 }

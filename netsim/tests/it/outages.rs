@@ -1,9 +1,7 @@
 //! Links that fail while a run is under way, and come back.
 
-mod support;
-
+use crate::support::{error, outcome};
 use netsim::Outcome;
-use support::{error, outcome};
 
 /// One message of one segment at each of these times, between the hosts of two leaves.
 fn messages(spines: u16, policy: &str, outage: &str, at_us: &[u32]) -> Outcome {

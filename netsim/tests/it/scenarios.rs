@@ -1,11 +1,9 @@
 //! Scenario files: those that are built in, and all that may be wrong with others.
 
-mod support;
-
 use std::{collections::BTreeSet, fs, path::Path};
 
+use crate::support::error;
 use netsim::{Overrides, Source};
-use support::error;
 
 const GOOD: &str = "about = 'test'
 [fabric]

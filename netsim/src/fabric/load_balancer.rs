@@ -8,7 +8,7 @@ use splitter_policy::balance::{
 };
 
 use crate::{
-    core::random::{Purpose, Random},
+    engine::random::{Purpose, Random},
     scenario::{Balance, Policy},
 };
 
@@ -149,5 +149,5 @@ fn ns(us: f64) -> u64 {
 }
 
 #[cfg(test)]
-#[path = "choice_tests.rs"]
+#[path = "load_balancer_tests.rs"]
 mod tests;
