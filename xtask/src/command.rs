@@ -3,6 +3,7 @@
 use std::{
     ffi::OsStr,
     fmt,
+    fs::File,
     io::{BufRead, BufReader, Read},
     path::Path,
     process::{Command, ExitStatus, Stdio},
@@ -47,6 +48,15 @@ impl Run {
     pub(crate) fn current_dir(mut self, directory: impl AsRef<Path>) -> Self {
         self.0.current_dir(directory);
         self
+    }
+
+    /// Sends all that it prints to a file.
+    pub(crate) fn output_to(mut self, file: File) -> Result<Self> {
+        let copy = file
+            .try_clone()
+            .context("cannot open an output file twice")?;
+        self.0.stdout(file).stderr(copy);
+        Ok(self)
     }
 
     /// Whether it can be run and succeeds; its output is dropped.

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::command;
 
 /// The directories that tasks work in.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Project {
     /// The root of the source tree.
     pub(crate) root: PathBuf,

@@ -25,6 +25,10 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \
 /// One input takes some milliseconds and no memory to speak of.
 const BOUNDS: [&str; 2] = ["-timeout=10", "-rss_limit_mb=1024"];
 
+/// What is shown of the fuzzer's output: its figures, or where it broke.
+const SUMMARY_LINES: usize = 6;
+const FAILURE_LINES: usize = 40;
+
 /// A run of a target of `lab/fuzz/` from its corpus.
 pub(super) struct Fuzz {
     target: &'static str,
@@ -50,32 +54,76 @@ impl Fuzz {
         }
     }
 
-    pub(super) fn name(&self) -> String {
+    fn name(&self) -> String {
         format!("fuzz {} {} s", self.target, self.seconds)
     }
 
-    /// Passes when no input was found that breaks the target.
-    pub(super) fn check(&self) -> Result<Tally> {
+    /// Runs targets at the same time, each on one processor, and passes those of which no input was
+    /// found that breaks them.
+    pub(super) fn check_all(targets: &[Self]) -> Result<Tally> {
+        let mut tally = Tally::default();
         let has_compiler = find_program("c++").is_some() || std::env::var_os("CXX").is_some();
         if !has_compiler {
-            let reason = "there is no C++ compiler to build libFuzzer with";
-            return Ok(Tally::skip(&self.name(), reason));
+            for target in targets {
+                let reason = "there is no C++ compiler to build libFuzzer with";
+                tally.add(Tally::skip(&target.name(), reason));
+            }
+            return Ok(tally);
         }
-        let program = self.build()?;
+        // One after the other: they share what is built.
+        let programs: Vec<_> = targets.iter().map(Self::build).collect::<Result<_>>()?;
+        let outcomes: Vec<_> = std::thread::scope(|scope| {
+            let running: Vec<_> = targets
+                .iter()
+                .zip(&programs)
+                .map(|(target, program)| scope.spawn(move || target.check(program)))
+                .collect();
+            running
+                .into_iter()
+                .map(std::thread::ScopedJoinHandle::join)
+                .collect()
+        });
+        for outcome in outcomes {
+            tally.add(outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+        }
+        Ok(tally)
+    }
+
+    /// Runs the target and says how to replay what breaks it. What the fuzzer prints goes to a file.
+    fn check(&self, program: &Path) -> Result<Tally> {
         let (inputs, crashes) = (self.empty("inputs")?, self.empty("crashes")?);
+        let log = self.findings.join("log");
+        let output =
+            fs::File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let mut prefix = crashes.clone().into_os_string();
         prefix.push("/");
         // The first directory is the one that is written to.
         let mut run = self
-            .run(&program, &inputs, &prefix.to_string_lossy())
-            .arg(&self.corpus);
+            .run(program, &inputs, &prefix.to_string_lossy())
+            .arg(&self.corpus)
+            .output_to(output)?;
         let status = run.status()?;
+        let text = fs::read(&log).with_context(|| format!("cannot read {}", log.display()))?;
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<_> = text.lines().collect();
+        let kept = if status.success() {
+            SUMMARY_LINES
+        } else {
+            FAILURE_LINES
+        };
+        let last = lines
+            .get(lines.len().saturating_sub(kept)..)
+            .unwrap_or_default();
+        eprintln!("{}:\n  {}", self.name(), last.join("\n  "));
         if status.success() {
             return Ok(Tally::success());
         }
-        eprintln!("error: `{run}` failed with {status}");
+        eprintln!(
+            "error: `{run}` failed with {status}; all that it printed is in {}",
+            log.display()
+        );
         for input in files(&crashes)? {
-            eprintln!("{}", advice(&program, &input, &self.corpus));
+            eprintln!("{}", advice(program, &input, &self.corpus));
         }
         Ok(Tally::failure(&self.name()))
     }

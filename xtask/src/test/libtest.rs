@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use super::Skip;
+use super::skips::Skip;
 
 /// How many tests and checks came to what.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -43,6 +43,15 @@ impl Tally {
         }
     }
 
+    /// The counts of a step that an earlier run has passed.
+    pub(super) fn earlier(passed: usize, skips: Vec<Skip>) -> Self {
+        Self {
+            passed,
+            skips,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn add(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed += other.failed;
@@ -55,6 +64,10 @@ impl Tally {
     pub(super) fn mark_skipped(&mut self, skips: Vec<Skip>) {
         self.passed = self.passed.saturating_sub(skips.len());
         self.skips.extend(skips);
+    }
+
+    pub(super) fn passed(&self) -> usize {
+        self.passed
     }
 
     pub(super) fn failed(&self) -> usize {

@@ -1,0 +1,77 @@
+//! Runs steps one after the other and sums up what they came to.
+
+use std::{
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use super::{libtest::Tally, record::StepResult, steps::Step};
+
+/// What all steps so far came to.
+#[derive(Default)]
+pub(super) struct Session {
+    total: Tally,
+    took: Vec<(String, Duration)>,
+}
+
+impl Session {
+    /// Runs a step, and keeps its outcome for the summary.
+    pub(super) fn run(&mut self, step: Step) -> StepResult {
+        eprintln!("\n== {}", step.title);
+        let started = Instant::now();
+        let tally = (step.check)().unwrap_or_else(|error| {
+            eprintln!("error: {error:#}");
+            Tally::failure(&step.title)
+        });
+        let took = started.elapsed();
+        let outcome = if tally.failed() > 0 { "FAILED" } else { "ok" };
+        eprintln!("== {}: {outcome} in {}", step.title, seconds(took));
+        let result = StepResult::new(&tally, took);
+        self.took.push((step.title, took));
+        self.total.add(tally);
+        result
+    }
+
+    /// Counts a step that an earlier run of the same commit has passed.
+    pub(super) fn take_over(&mut self, title: &str, earlier: &StepResult) {
+        let took = Duration::from_secs_f64(earlier.seconds.max(0.0));
+        self.took.push((format!("{title} (earlier)"), took));
+        self.total.add(earlier.tally());
+    }
+
+    /// Prints the summary, its last line for machines to read.
+    pub(super) fn conclude(self) -> ExitCode {
+        println!("\nTime taken:");
+        for (title, took) in &self.took {
+            println!("  {:>8}  {title}", seconds(*took));
+        }
+        let all: Duration = self.took.iter().map(|(_, took)| *took).sum();
+        println!("  {:>8}  all", seconds(all));
+        if !self.total.skips.is_empty() {
+            println!("\nSkipped:");
+            for skip in &self.total.skips {
+                println!("  {}: {}", skip.test, skip.reason);
+            }
+        }
+        if !self.total.failures.is_empty() {
+            println!("\nFailed:");
+            for failure in &self.total.failures {
+                println!("  {failure}");
+                for line in self.total.last_words.get(failure).into_iter().flatten() {
+                    println!("      {line}");
+                }
+            }
+        }
+        println!("\n{} tests and checks were run.", self.total.run());
+        println!("{}", self.total);
+        if self.total.failed() > 0 {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{:.1} s", duration.as_secs_f64())
+}

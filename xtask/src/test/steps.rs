@@ -1,0 +1,237 @@
+//! The steps, in the order in which they run: what is quick to fail comes first.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+
+use super::{
+    Tier,
+    fuzz::Fuzz,
+    libtest::{self, Tally},
+    skips::{self, SKIPS_VARIABLE},
+};
+use crate::{
+    command::{self, Run},
+    ebpf::{self, Verdict},
+    project::{Project, is_root},
+    setup::{self, Outcome, Purpose},
+    vm_test,
+};
+
+/// One thing to check.
+pub(super) struct Step {
+    /// The name for `--only`, and in records.
+    pub(super) id: &'static str,
+    pub(super) tier: Tier,
+    pub(super) title: String,
+    pub(super) check: Box<dyn FnOnce() -> Result<Tally>>,
+}
+
+/// Every step of both tiers.
+pub(super) fn all(project: &Project, fuzz_seconds: u32) -> Vec<Step> {
+    let mut steps = vec![
+        step("setup", "setup", install),
+        formatting(project),
+        lints(project),
+        lints_without_std(project),
+        documentation(project),
+        tests(project),
+        fuzz(project, "fuzz", Tier::Default, fuzz_seconds),
+    ];
+    let own = project.clone();
+    steps.push(step("kernels", "other kernels", move || {
+        try_other_kernels(&own)
+    }));
+    let own = project.clone();
+    steps.push(step(
+        "ebpf",
+        "kernel programs are what the source makes",
+        move || check_ebpf(&own),
+    ));
+    steps.push(fuzz(
+        project,
+        "fuzz-long",
+        Tier::Full,
+        fuzz_seconds.saturating_mul(10),
+    ));
+    steps.push(figures(project));
+    steps
+}
+
+/// What is missing makes tests skip rather than fail, so that a machine that
+/// cannot have everything still tests what it can.
+fn install() -> Result<Tally> {
+    Ok(match setup::ensure(&Purpose::ALL)? {
+        Outcome::Ready => Tally::success(),
+        Outcome::Incomplete(reason) => {
+            eprintln!("warning: {reason}");
+            Tally::skip("setup", &reason)
+        }
+    })
+}
+
+/// The workspace, and the workspaces of their own beside it.
+fn formatting(project: &Project) -> Step {
+    let manifests = [
+        "Cargo.toml",
+        "splitter-ebpf/Cargo.toml",
+        "lab/fuzz/Cargo.toml",
+    ];
+    let manifests = manifests.map(|manifest| project.root.join(manifest));
+    step("format", "format", move || {
+        for manifest in manifests {
+            command::cargo()
+                .args(["fmt", "--all", "--check", "--manifest-path"])
+                .arg(manifest)
+                .run()?;
+        }
+        Ok(Tally::success())
+    })
+}
+
+fn lints(project: &Project) -> Step {
+    let clippy = cargo(project).args([
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        // The command's, which the library does without by default.
+        "--features=cloudburst-fec/cli",
+        "--locked",
+        "--",
+        "-Dwarnings",
+    ]);
+    command_step("lints", "lints", clippy)
+}
+
+/// Features of a workspace are built together: only by itself is it without `std`.
+fn lints_without_std(project: &Project) -> Step {
+    let clippy = cargo(project).args([
+        "clippy",
+        "--package=cloudburst-fec",
+        "--no-default-features",
+        "--locked",
+        "--",
+        "-Dwarnings",
+    ]);
+    command_step("no-std", "lints: Cloudburst's code without std", clippy)
+}
+
+fn documentation(project: &Project) -> Step {
+    let doc = cargo(project)
+        .args(["doc", "--workspace", "--features=cloudburst-fec/cli"])
+        .args(["--no-deps", "--locked"])
+        .env("RUSTDOCFLAGS", "-Dwarnings");
+    command_step("docs", "documentation", doc)
+}
+
+fn tests(project: &Project) -> Step {
+    let skips = project.target.join("test-skips");
+    let tests = cargo(project).args([
+        "test",
+        "--workspace",
+        "--features=cloudburst-fec/cli",
+        "--locked",
+        "--no-fail-fast",
+    ]);
+    step("tests", "tests", move || run_tests(tests, skips))
+}
+
+fn run_tests(tests: Run, skips: PathBuf) -> Result<Tally> {
+    if !is_root() {
+        eprintln!(
+            "warning: this is not root. Tests that load programs into the kernel or make\n\
+             network namespaces will be SKIPPED; run `sudo -E cargo xtask test` for all of them."
+        );
+    }
+    skips::clear(&skips)?;
+    let mut tests = tests.env(SKIPS_VARIABLE, &skips);
+    let mut tally = Tally::default();
+    let mut reader = libtest::Reader::default();
+    let status = tests.stream(|line| {
+        println!("{line}");
+        reader.read(line, &mut tally);
+    })?;
+    let skipped = skips::read(&skips).context("cannot read which tests were skipped")?;
+    tally.mark_skipped(skipped);
+    if !status.success() && tally.failed() == 0 {
+        // Did not compile, or died without a result.
+        tally.add(Tally::failure("cargo test ended without success"));
+    }
+    Ok(tally)
+}
+
+/// What takes a course of calls is fuzzed by hand, for hours; its corpus is replayed by its tests.
+fn fuzz(project: &Project, id: &'static str, tier: Tier, seconds: u32) -> Step {
+    let targets = ["decoder", "packet"].map(|target| Fuzz::new(project, target, seconds));
+    let title = format!("fuzz decoder and packet, {seconds} s each");
+    let check = move || Fuzz::check_all(&targets);
+    Step {
+        tier,
+        ..step(id, title, check)
+    }
+}
+
+/// What cannot be tried for want of qemu or a kernel is skipped.
+fn try_other_kernels(project: &Project) -> Result<Tally> {
+    let report = vm_test::run(project)?;
+    println!("{}", vm_test::table(&report.outcomes));
+    let mut tally = Tally::default();
+    for outcome in &report.outcomes {
+        tally.add(match outcome.passed() {
+            true => Tally::success(),
+            false => Tally::failure(&outcome.name()),
+        });
+    }
+    for (kernel, reason) in &report.skipped {
+        tally.add(Tally::skip(kernel, reason));
+    }
+    Ok(tally)
+}
+
+fn check_ebpf(project: &Project) -> Result<Tally> {
+    Ok(match ebpf::check(project, None)? {
+        Verdict::Fresh => Tally::success(),
+        Verdict::Loads(how) => {
+            eprintln!("{how}");
+            Tally::success()
+        }
+        Verdict::NoCompilers(reason) => Tally::skip("build-ebpf --check", &reason),
+    })
+}
+
+/// The papers' figures in their short form: minutes of simulation.
+fn figures(project: &Project) -> Step {
+    let output = project.target.join("full-tier-figures");
+    let reproduce = cargo(project)
+        .args(["run", "--release", "--locked", "--package", "reproduction"])
+        .args(["--", "reproduce", "all", "--quick", "--out"])
+        .arg(output);
+    Step {
+        tier: Tier::Full,
+        ..command_step("figures", "the papers' figures, quick", reproduce)
+    }
+}
+
+fn cargo(project: &Project) -> Run {
+    command::cargo().current_dir(&project.root)
+}
+
+fn step(
+    id: &'static str,
+    title: impl Into<String>,
+    check: impl FnOnce() -> Result<Tally> + 'static,
+) -> Step {
+    Step {
+        id,
+        tier: Tier::Default,
+        title: title.into(),
+        check: Box::new(check),
+    }
+}
+
+fn command_step(id: &'static str, title: &str, command: Run) -> Step {
+    step(id, title, move || {
+        command.run()?;
+        Ok(Tally::success())
+    })
+}
