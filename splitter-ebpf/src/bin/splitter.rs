@@ -6,12 +6,12 @@ use aya_ebpf::bindings::xdp_action::{XDP_PASS, XDP_REDIRECT};
 use aya_ebpf::btf_maps::{Array, HashMap};
 use aya_ebpf::macros::{btf_map, classifier, xdp};
 use aya_ebpf::programs::{TcContext, XdpContext};
+use splitter_ebpf::frame::Frame;
+use splitter_ebpf::{clock, pipeline, redirect, verdict_log};
 use splitter_policy::config::ClockReading;
 use splitter_policy::flow::{FlowKey, FlowKeyV6, TapEntry};
 use splitter_policy::packet::{Network, Transport};
 use splitter_policy::split::Outcome;
-use splitter_ebpf::frame::Frame;
-use splitter_ebpf::{clock, pipeline, redirect, verdict_log};
 
 #[btf_map]
 static CLOCK_READING: Array<ClockReading, 1> = Array::new();

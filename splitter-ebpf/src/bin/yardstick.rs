@@ -12,11 +12,11 @@ use aya_ebpf::bindings::xdp_action::XDP_PASS;
 use aya_ebpf::btf_maps::LruHashMap;
 use aya_ebpf::macros::{btf_map, xdp};
 use aya_ebpf::programs::XdpContext;
+use splitter_ebpf::frame::Frame;
+use splitter_ebpf::{clock, pipeline};
 use splitter_policy::buffer::{Buffer, BufferMut};
 use splitter_policy::flow::{FlowKey, FlowKeyV4, FlowKeyV6};
 use splitter_policy::packet::{Network, Transport};
-use splitter_ebpf::frame::Frame;
-use splitter_ebpf::{clock, pipeline};
 
 #[repr(C)]
 #[derive(Clone, Copy)]
