@@ -4,9 +4,29 @@
 //! A [`Source`] is the text of a scenario; with a scheme and a seed it becomes an [`Experiment`],
 //! which has been checked; [`run`] makes an [`Outcome`] of it. A run is deterministic: the same
 //! experiment gives the same outcome, byte for byte, on any machine.
+//!
+//! # Modules
+//!
+//! Each uses only those above it in this list:
+//!
+//! | module | holds |
+//! |---|---|
+//! | `engine` | the event queue, packets, datagrams, random streams |
+//! | `size_distribution` | empirical distributions of message sizes |
+//! | `message` | messages, between the workload and the transport |
+//! | `scenario` | the keys of scenario files: data alone |
+//! | `workload` | which messages are due, when and between which hosts |
+//! | `fabric` | leaf and spine switches, ports, queues, load balancing, link failures |
+//! | `transport` | hosts: congestion control, loss recovery, Cloudburst's endpoints |
+//! | `validation` | checks of a scenario, with its fabric and its workload |
+//! | `outcome` | records of flows and of links |
+//! | `simulation` | the event loop of one run |
+//! | `summary` | statistics of one run: its manifest |
+//! | `sweep` | many runs, with confidence intervals over seeds |
 
 mod engine;
 mod fabric;
+mod message;
 mod outcome;
 mod scenario;
 mod simulation;

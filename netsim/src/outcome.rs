@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     fabric::{Network, port::Port},
+    message::Message,
     scenario::Experiment,
     transport::{
         Hosts,
-        flow::{Flow, FlowFigures, Message},
+        flow::{Flow, FlowFigures},
         segments,
     },
 };

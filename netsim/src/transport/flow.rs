@@ -1,61 +1,7 @@
-//! Messages, and the flows that carry them.
+//! Flows: a sender, its receiver, and what they have counted.
 
 use super::{receiver::Receiver, sender::Sender};
 use crate::engine::packet::NONE;
-
-/// What is to get from one host to another, and when it did.
-#[derive(Clone, Debug)]
-pub(crate) struct Message {
-    /// The host that sends it.
-    pub(crate) from: u16,
-    /// The host that receives it.
-    pub(crate) to: u16,
-    /// Priority of its packets.
-    pub(crate) priority: u8,
-    /// How many flows carry it.
-    pub(crate) flows: u8,
-    /// Which of the scenario's traffic it belongs to.
-    pub(crate) origin: u16,
-    /// How large it is.
-    pub(crate) bytes: u64,
-    /// The receiver asks for it first, with so many bytes.
-    pub(crate) request_bytes: Option<u64>,
-    /// It is of background traffic.
-    pub(crate) is_background: bool,
-    /// Segments that had arrived when it was complete.
-    pub(crate) needed: u32,
-    /// When it was due; with a request, when that was.
-    pub(crate) start_ns: u64,
-    /// When its last byte arrived; [`UNFINISHED`] before.
-    pub(crate) end_ns: u64,
-    /// The first of its flows.
-    pub(crate) first_flow: u32,
-    /// With subflows: segments that none of them has taken, and that have not arrived.
-    pub(crate) pool: Pool,
-}
-
-/// What subflows share.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Pool {
-    /// Segments that no subflow has taken.
-    pub(crate) untaken: u32,
-    /// Segments that have not arrived.
-    pub(crate) missing: u32,
-}
-
-/// The end of what has not ended.
-pub(crate) const UNFINISHED: u64 = u64::MAX;
-
-impl Message {
-    pub(crate) fn is_finished(&self) -> bool {
-        self.end_ns != UNFINISHED
-    }
-
-    /// Which of the hosts' transports carries it.
-    pub(crate) fn transport(&self) -> usize {
-        usize::from(self.is_background)
-    }
-}
 
 /// What a flow carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

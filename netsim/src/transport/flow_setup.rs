@@ -2,13 +2,14 @@
 
 use super::{
     Hosts,
-    flow::{Flow, FlowFigures, Pool, Role, Timer},
+    flow::{Flow, FlowFigures, Role, Timer},
     receiver::Receiver,
     sender::Sender,
 };
 use crate::{
     engine::packet::NONE,
     fabric::{Ends, Network},
+    message::Pool,
 };
 
 impl Hosts {

@@ -15,7 +15,7 @@ pub(crate) use self::flow_setup::segments;
 use self::{
     cloudburst::Cloudburst,
     congestion_control::ONE,
-    flow::{Flow, Message, Role},
+    flow::{Flow, Role},
     pacing::Pacer,
     segment::data,
     sender::Ack,
@@ -23,6 +23,7 @@ use self::{
 use crate::{
     engine::packet::{Kind, NONE, Packet, flag},
     fabric::Network,
+    message::Message,
     scenario::{Control, Scenario, Transport},
 };
 

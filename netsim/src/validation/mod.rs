@@ -1,12 +1,16 @@
-//! What must hold of a scenario beyond its shape.
+//! Validation: makes an [`Experiment`] of a scenario's text, or says which key is wrong, and why.
+//!
+//! Some of it takes the fabric as it is drawn and the workload, so it stands above both.
 
 mod fabric;
+mod outage;
 mod port;
 mod traffic;
 mod transport;
 
 use self::{
     fabric::check_fabric,
+    outage::check_outages,
     port::check_port,
     traffic::check_traffic,
     transport::{check_length, check_transport},
@@ -14,21 +18,59 @@ use self::{
 use crate::{
     engine::{event_queue::HORIZON_NS, packet::PRIORITIES},
     fabric::{Network, outage::Outages},
-    scenario::{Balance, Control, Experiment, Scenario, Sizes, Traffic, Transport, check_outages},
+    scenario::{
+        Balance, Control, Experiment, Overrides, Scenario, ScenarioError, Sizes, Source, Traffic,
+        Transport,
+    },
     workload::{Workload, messages_per_second},
 };
 
 /// A key and what is wrong with it.
 #[derive(Debug)]
-pub(crate) struct Problem {
-    pub(crate) key: String,
-    pub(crate) problem: String,
+struct Problem {
+    key: String,
+    problem: String,
 }
 
-pub(crate) type Checked = Result<(), Problem>;
+type Checked = Result<(), Problem>;
 
-/// What can be told from the file alone.
-pub(crate) fn check(scenario: &Scenario) -> Checked {
+impl Source {
+    /// Reads and checks the scenario, with what goes before the file.
+    ///
+    /// # Errors
+    /// When something in it is wrong, with the key.
+    pub fn experiment(&self, overrides: &Overrides) -> Result<Experiment, ScenarioError> {
+        let mut scenario = self.scenario()?;
+        // All schemes are checked whichever is asked for: a mistake should not wait for its turn.
+        let schemes: Vec<String> = scenario.schemes.keys().cloned().collect();
+        for name in &schemes {
+            self.with_scheme(&scenario, name)?;
+        }
+        if let Some(name) = &overrides.scheme {
+            scenario = self.with_scheme(&scenario, name)?;
+        }
+        overrides.apply(&mut scenario);
+        let problem = |key: String, problem: String| ScenarioError::Value {
+            file: self.file.clone(),
+            key,
+            problem,
+        };
+        let distributions = self.distributions(&scenario)?;
+        check(&scenario).map_err(|it| problem(it.key, it.problem))?;
+        let experiment = Experiment {
+            name: self.name.clone(),
+            scheme: overrides.scheme.clone(),
+            seed: scenario.seed,
+            scenario,
+            distributions,
+        };
+        check_experiment(&experiment).map_err(|it| problem(it.key, it.problem))?;
+        Ok(experiment)
+    }
+}
+
+/// Checks what the file alone can tell.
+fn check(scenario: &Scenario) -> Checked {
     check_fabric(&scenario.fabric)?;
     check_outages(&scenario.fabric)?;
     check_balance(&scenario.balance)?;
@@ -73,8 +115,8 @@ pub(crate) fn check(scenario: &Scenario) -> Checked {
     Ok(())
 }
 
-/// What takes drawing and distributions.
-pub(crate) fn check_experiment(experiment: &Experiment) -> Checked {
+/// Checks what takes the fabric and the workload as they are drawn.
+fn check_experiment(experiment: &Experiment) -> Checked {
     let scenario = &experiment.scenario;
     let mut network = Network::new(scenario, experiment.seed);
     Outages::new(&scenario.fabric, &network).end_all(&mut network);
@@ -138,7 +180,7 @@ fn check_balance(balance: &Balance) -> Checked {
     us("tr.timeout_us", balance.tr.timeout_us)
 }
 
-pub(crate) fn check_priority(key: &str, priority: u8) -> Checked {
+fn check_priority(key: &str, priority: u8) -> Checked {
     below(
         &format!("{key}.priority"),
         priority.into(),
@@ -147,13 +189,13 @@ pub(crate) fn check_priority(key: &str, priority: u8) -> Checked {
     )
 }
 
-pub(crate) fn below(key: &str, value: u16, count: u16, what: &str) -> Checked {
+fn below(key: &str, value: u16, count: u16, what: &str) -> Checked {
     require(value < count, &format!("{key} = {value}"), || {
         format!("there are {count} {what}, numbered from 0")
     })
 }
 
-pub(crate) fn in_range(key: &str, value: f64, least: f64, most: f64) -> Checked {
+fn in_range(key: &str, value: f64, least: f64, most: f64) -> Checked {
     require(
         (least..=most).contains(&value),
         &format!("{key} = {value}"),
@@ -161,7 +203,7 @@ pub(crate) fn in_range(key: &str, value: f64, least: f64, most: f64) -> Checked 
     )
 }
 
-pub(crate) fn require(holds: bool, key: &str, problem: impl FnOnce() -> String) -> Checked {
+fn require(holds: bool, key: &str, problem: impl FnOnce() -> String) -> Checked {
     if holds {
         return Ok(());
     }
@@ -171,6 +213,6 @@ pub(crate) fn require(holds: bool, key: &str, problem: impl FnOnce() -> String) 
     })
 }
 
-pub(crate) fn full_packet(transport: &Transport) -> u32 {
+fn full_packet(transport: &Transport) -> u32 {
     u32::from(transport.mss_bytes) + u32::from(transport.header_bytes)
 }

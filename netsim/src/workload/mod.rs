@@ -7,8 +7,8 @@ use std::rc::Rc;
 use self::pairs::Pairs;
 use crate::{
     engine::random::{Purpose, Random},
+    message::{Message, Pool, UNFINISHED},
     scenario::{Experiment, Sizes, Traffic},
-    transport::flow::{Message, Pool, UNFINISHED},
 };
 
 /// Messages to come.

@@ -10,7 +10,7 @@ mod ways;
 use cloudburst::protocol::{Event, Kind as MessageKind, SendError, Time};
 
 use self::{host::Host, ways::Ways};
-use super::flow::{FlowFigures, Message};
+use super::flow::FlowFigures;
 use crate::{
     engine::{
         datagram::Label,
@@ -18,6 +18,7 @@ use crate::{
         random::{Purpose, Random},
     },
     fabric::Network,
+    message::Message,
     scenario::{Cloudburst as Settings, LEAST_BYTES, Scenario},
 };
 

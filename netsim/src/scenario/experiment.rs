@@ -1,0 +1,36 @@
+//! Experiments: scenarios that can run.
+
+use super::{Scenario, Transport};
+use crate::size_distribution::Distribution;
+
+/// A scenario that has been read and checked, with one scheme and one seed: it can run.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// What it is called: that of the file, without its ending.
+    pub name: String,
+    /// The scheme that was laid over the file.
+    pub scheme: Option<String>,
+    /// What random numbers are drawn with.
+    pub seed: u64,
+    pub(crate) scenario: Scenario,
+    /// Sizes of messages, for each traffic that has a distribution.
+    pub(crate) distributions: Vec<Option<Distribution>>,
+}
+
+impl Experiment {
+    /// What carries background traffic, or the rest.
+    pub(crate) fn transport(&self, background: bool) -> &Transport {
+        let own = self.scenario.background_transport.as_ref();
+        own.filter(|_| background)
+            .unwrap_or(&self.scenario.transport)
+    }
+
+    /// All settings, defaults included, without the schemes that were not taken.
+    pub fn settings(&self) -> Scenario {
+        Scenario {
+            schemes: Default::default(),
+            balance: self.scenario.balance.resolved(),
+            ..self.scenario.clone()
+        }
+    }
+}

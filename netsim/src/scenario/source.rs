@@ -1,0 +1,197 @@
+//! Where a scenario comes from, and what is laid over it before it runs.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::{Policy, Scenario, ScenarioError, Sizes, Traffic, embedded};
+use crate::size_distribution::Distribution;
+
+/// What goes before the keys of a file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Overrides {
+    /// One of the file's schemes, or a balancing policy.
+    pub scheme: Option<String>,
+    /// Another seed.
+    pub seed: Option<u64>,
+    /// Another load of all traffic that has one.
+    pub load: Option<f64>,
+    /// Another number of messages of all Poisson traffic.
+    pub messages: Option<u32>,
+}
+
+/// The text of a scenario and where it comes from.
+#[derive(Clone, Debug)]
+pub struct Source {
+    pub(crate) name: String,
+    /// For messages.
+    pub(crate) file: String,
+    /// Where other files are looked for.
+    directory: PathBuf,
+    text: String,
+}
+
+impl Source {
+    /// The file of that path; without one, the scenario of that name that is built in.
+    ///
+    /// # Errors
+    /// When there is neither.
+    pub fn find(name_or_path: &str) -> Result<Self, ScenarioError> {
+        let path = Path::new(name_or_path);
+        let known = embedded().iter().find(|it| it.name == name_or_path);
+        if let (Some(known), false) = (known, path.is_file()) {
+            return Ok(Self {
+                name: known.name.to_owned(),
+                file: format!("{}.toml (built in)", known.name),
+                directory: PathBuf::from("."),
+                text: known.text.to_owned(),
+            });
+        }
+        let text = fs::read_to_string(path).map_err(|error| ScenarioError::Unreadable {
+            file: name_or_path.to_owned(),
+            reason: error.to_string(),
+        })?;
+        let name = path.file_stem().unwrap_or(path.as_os_str());
+        Ok(Self {
+            name: name.to_string_lossy().into_owned(),
+            file: name_or_path.to_owned(),
+            directory: path.parent().unwrap_or(Path::new(".")).to_owned(),
+            text,
+        })
+    }
+
+    /// A scenario that is no file; distributions are looked for in the current directory.
+    pub fn from_text(name: &str, text: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            file: name.to_owned(),
+            directory: PathBuf::from("."),
+            text: text.to_owned(),
+        }
+    }
+
+    /// What the scenario is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The text as it was read.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Reads the file without a scheme.
+    ///
+    /// # Errors
+    /// When the file is not a scenario.
+    pub fn scenario(&self) -> Result<Scenario, ScenarioError> {
+        toml::from_str(&self.text).map_err(|error| ScenarioError::Shape {
+            file: self.file.clone(),
+            reason: error.to_string().trim_end().to_owned(),
+        })
+    }
+
+    /// Lays a scheme over the file.
+    pub(crate) fn with_scheme(
+        &self,
+        scenario: &Scenario,
+        name: &str,
+    ) -> Result<Scenario, ScenarioError> {
+        let Some(changes) = scenario.schemes.get(name) else {
+            let policy = toml::Value::String(name.to_owned()).try_into::<Policy>();
+            let Ok(policy) = policy else {
+                let known: Vec<&str> = scenario.schemes.keys().map(String::as_str).collect();
+                return Err(ScenarioError::UnknownScheme {
+                    file: self.file.clone(),
+                    scheme: name.to_owned(),
+                    known: known.join(", "),
+                });
+            };
+            let mut scenario = scenario.clone();
+            scenario.balance.policy = policy;
+            return Ok(scenario);
+        };
+        let shape = |reason: String| ScenarioError::Shape {
+            file: self.file.clone(),
+            reason: format!("schemes.{name}: {}", reason.trim_end()),
+        };
+        let mut table: toml::Table =
+            toml::from_str(&self.text).map_err(|error| shape(error.to_string()))?;
+        lay_over(&mut table, changes);
+        table
+            .try_into()
+            .map_err(|error: toml::de::Error| shape(error.to_string()))
+    }
+
+    pub(crate) fn distributions(
+        &self,
+        scenario: &Scenario,
+    ) -> Result<Vec<Option<Distribution>>, ScenarioError> {
+        let load = |(index, traffic): (usize, &Traffic)| match traffic {
+            Traffic::Poisson {
+                sizes: Sizes::Distribution(name),
+                ..
+            } => Distribution::load(name, &self.directory)
+                .map(Some)
+                .map_err(|error| ScenarioError::Value {
+                    file: self.file.clone(),
+                    key: format!("traffic[{index}].sizes = {name:?}"),
+                    problem: error.to_string(),
+                }),
+            _ => Ok(None),
+        };
+        scenario.traffic.iter().enumerate().map(load).collect()
+    }
+}
+
+/// Tables are merged, and elements of lists that are named by their number; everything else is
+/// replaced.
+fn lay_over(table: &mut toml::Table, changes: &toml::Table) {
+    for (key, change) in changes {
+        match (table.get_mut(key), change) {
+            (Some(toml::Value::Table(inner)), toml::Value::Table(change)) => {
+                lay_over(inner, change);
+            }
+            (Some(toml::Value::Array(elements)), toml::Value::Table(changes))
+                if changes
+                    .keys()
+                    .all(|it| number(it, elements.len()).is_some()) =>
+            {
+                for (key, change) in changes {
+                    let element = number(key, elements.len()).map(|it| &mut elements[it]);
+                    match (element, change) {
+                        (Some(toml::Value::Table(inner)), toml::Value::Table(change)) => {
+                            lay_over(inner, change);
+                        }
+                        (Some(element), change) => *element = change.clone(),
+                        (None, _) => (),
+                    }
+                }
+            }
+            _ => {
+                table.insert(key.clone(), change.clone());
+            }
+        }
+    }
+}
+
+/// A key that numbers one of so many elements.
+fn number(key: &str, elements: usize) -> Option<usize> {
+    key.parse().ok().filter(|it| *it < elements)
+}
+
+impl Overrides {
+    /// All but the scheme.
+    pub(crate) fn apply(&self, scenario: &mut Scenario) {
+        scenario.seed = self.seed.unwrap_or(scenario.seed);
+        for traffic in &mut scenario.traffic {
+            if let Traffic::Poisson { load, messages, .. } = traffic {
+                *messages = self.messages.unwrap_or(*messages);
+                if load.is_some() {
+                    *load = self.load.or(*load);
+                }
+            }
+        }
+    }
+}
