@@ -31,7 +31,6 @@ mod outcome;
 mod scenario;
 mod simulation;
 mod size_distribution;
-mod statistics;
 mod summary;
 pub mod sweep;
 mod transport;
@@ -43,6 +42,5 @@ pub use self::{
     scenario::*,
     simulation::run,
     size_distribution::{Distribution, DistributionError, names as distribution_names},
-    statistics::Estimate,
     summary::{ClassSummary, Manifest, PathSummary},
 };

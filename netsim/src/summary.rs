@@ -1,6 +1,6 @@
 //! A run in a few figures.
 
-use flow_report::{Distribution, Table};
+use flow_report::{Summary, Table};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -174,15 +174,15 @@ fn bytes(bytes: u64) -> String {
 impl ClassSummary {
     fn new(class: String, flows: &[&FlowRecord]) -> Self {
         let times_us = flows.iter().filter_map(|it| it.fct_ns).map(us);
-        let fct = Distribution::new(times_us);
+        let fct = Summary::new(times_us);
         let goodput = flows
             .iter()
             .filter_map(|it| Some(it.bytes as f64 * 8e3 / it.fct_ns?.max(1) as f64));
-        let goodput = Distribution::new(goodput);
+        let goodput = Summary::new(goodput);
         let ratio = |of: fn(&FlowRecord) -> u32| {
             let done = flows.iter().filter(|it| it.fct_ns.is_some());
             let ratios = done.map(|it| f64::from(of(it)) / f64::from(it.segments));
-            finite(Distribution::new(ratios).mean())
+            finite(Summary::new(ratios).mean())
         };
         let sum = |of: fn(&FlowRecord) -> u64| flows.iter().map(|it| of(it)).sum::<u64>();
         let sent = sum(|it| it.sent.into());

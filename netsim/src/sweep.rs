@@ -11,14 +11,13 @@ use std::{
     thread,
 };
 
-use flow_report::{Axis, Page, Plot, Series, Table};
+use flow_report::{Axis, Estimate, Page, Plot, Series, Table};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::{
     scenario::{Experiment, Overrides, ScenarioError, Source},
     simulation::run,
-    statistics::Estimate,
     summary::{ClassSummary, Manifest},
 };
 

@@ -1,14 +1,14 @@
-//! What demo, benchmarks, simulator and reproduction print with: [distributions](Distribution) of
-//! samples, [tables](Table), [plots](Plot) as SVG, and [pages](Page) that hold all of it in one
+//! What demo, benchmarks, simulator and reproduction print with: [summary statistics](Summary) of
+//! samples, [confidence intervals](Estimate), [tables](Table), [plots](Plot) as SVG, and [pages](Page) that hold all of it in one
 //! HTML file without references to anything outside.
 //!
 //! Colours come from the page's style sheet, so plots and tables follow the reader's light or dark
 //! theme; a plot written to a file of its own carries that style sheet with it.
 //!
 //! ```
-//! use flow_report::{Axis, Distribution, Page, Plot, Series, Table};
+//! use flow_report::{Axis, Page, Plot, Series, Summary, Table};
 //!
-//! let fct = Distribution::new([3.1, 2.9, 4.0, 12.5]);
+//! let fct = Summary::new([3.1, 2.9, 4.0, 12.5]);
 //! let mut table = Table::new(["scheme", "mean ms", "p99 ms"]);
 //! table.row(["split", &format!("{:.2}", fct.mean()), &format!("{:.2}", fct.percentile(99.0))]);
 //!
@@ -18,15 +18,17 @@
 //! assert!(html.contains("<svg"));
 //! ```
 
-mod distribution;
+mod estimate;
 mod page;
 mod plot;
 mod scale;
+mod summary;
 mod table;
 
 pub use self::{
-    distribution::Distribution,
+    estimate::Estimate,
     page::Page,
     plot::{Axis, Plot, Series},
+    summary::Summary,
     table::Table,
 };

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use flow_report::{Axis, Distribution, Page, Plot, Series, Table};
+use flow_report::{Axis, Page, Plot, Series, Summary, Table};
 
 use crate::{
     campaign::Round,
@@ -162,11 +162,8 @@ impl Group<'_> {
         );
         for key in keys(rounds).into_iter().filter(|key| self.holds(key)) {
             let times = of(rounds, key).flat_map(|round| completions(round, size));
-            let distribution = Distribution::new(times.map(|us| us / 1e3));
-            plot = plot.with(Series::steps(
-                key.scheme,
-                distribution.cumulative(CURVE_POINTS),
-            ));
+            let summary = Summary::new(times.map(|us| us / 1e3));
+            plot = plot.with(Series::steps(key.scheme, summary.cumulative(CURVE_POINTS)));
         }
         plot
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use flow_report::Distribution;
+use flow_report::Summary;
 use serde::Serialize;
 
 use crate::{
@@ -101,15 +101,16 @@ fn of_size(round: &Round, size: u32) -> impl Iterator<Item = &Message> {
 }
 
 fn row(key: Key, rounds: &[&Round], size: u32) -> Row {
-    let by_seed: Vec<Distribution> = rounds
+    let by_seed: Vec<Summary> = rounds
         .iter()
-        .map(|it| Distribution::new(completions(it, size)))
+        .map(|it| Summary::new(completions(it, size)))
         .collect();
-    let over_seeds = |value: &dyn Fn(&Distribution) -> f64| median(by_seed.iter().map(value));
+    let over_seeds =
+        |value: &dyn Fn(&Summary) -> f64| Summary::new(by_seed.iter().map(value)).median();
     let messages = || rounds.iter().flat_map(|round| of_size(round, size));
     let each_round = |value: &dyn Fn(&Round) -> Option<f64>| {
         let values: Vec<f64> = rounds.iter().filter_map(|round| value(round)).collect();
-        (!values.is_empty()).then(|| median(values))
+        (!values.is_empty()).then(|| Summary::new(values).median())
     };
     let codings = || messages().filter_map(|it| it.coding.as_ref()?.get());
     let coded_packets: u32 = codings().map(|it| it.n).sum();
@@ -122,7 +123,7 @@ fn row(key: Key, rounds: &[&Round], size: u32) -> Row {
         size,
         messages: messages().count(),
         failures: messages().filter(|it| it.completion.is_none()).count(),
-        mean_us: over_seeds(&Distribution::mean),
+        mean_us: over_seeds(&Summary::mean),
         p50_us: over_seeds(&|it| it.percentile(50.0)),
         p99_us: over_seeds(&|it| it.percentile(99.0)),
         max_us: by_seed
@@ -148,18 +149,6 @@ fn wire_bytes_per_byte(round: &Round) -> Option<f64> {
     let bytes: u64 = arrived.map(|it| u64::from(it.bytes)).sum();
     let wire_bytes = round.measurement.wire_bytes?;
     (bytes > 0).then(|| wire_bytes as f64 / bytes as f64)
-}
-
-/// The mean of the two in the middle where there is none; what is not a number does not count.
-fn median(values: impl IntoIterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.into_iter().filter(|it| !it.is_nan()).collect();
-    values.sort_unstable_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => f64::NAN,
-        count if count % 2 == 1 => values[middle],
-        _ => (values[middle - 1] + values[middle]) / 2.0,
-    }
 }
 
 #[cfg(test)]

@@ -18,7 +18,6 @@ pub mod ns3;
 pub mod overhead;
 pub mod pages;
 pub mod sweep;
-pub mod tally;
 pub mod tr;
 pub mod trials;
 

@@ -4,10 +4,11 @@
 //! [`Decoder`]. Symbols have one byte, so that it is the code that takes time.
 
 use cloudburst::code::{Decoder, Encoder, PaperDegree, Received, Schedule, Shape};
+use flow_report::Summary;
 use rand::{Rng, RngExt};
 use serde::{Serialize, Serializer};
 
-use crate::{tally::Histogram, trials};
+use crate::trials;
 
 /// Source symbols a message has.
 pub const SYMBOLS: [usize; 5] = [4, 8, 16, 32, 64];
@@ -151,30 +152,32 @@ impl Overhead {
 pub fn measure(cell: Cell, trials: u64, seed: u64) -> Overhead {
     let (sent, received) = trials::run(
         trials,
-        || (Histogram::default(), Histogram::default()),
+        || (Vec::new(), Vec::new()),
         |(sent, received), trial| {
             let packets = send(cell, seed, trial);
-            sent.add(packets.sent);
-            received.add(packets.received);
+            sent.push(packets.sent as f64);
+            received.push(packets.received as f64);
         },
         |(sent, received), (more_sent, more_received)| {
-            sent.merge(more_sent);
-            received.merge(more_received);
+            sent.extend(more_sent);
+            received.extend(more_received);
         },
     );
-    let excess = |per_mille| received.percentile(per_mille) - cell.n;
+    let [sent, received] = [sent, received].map(Summary::new);
+    let sent_at = |percent| sent.percentile(percent) as usize;
+    let excess = |percent| received.percentile(percent) as usize - cell.n;
     Overhead {
         schedule: cell.schedule.0,
         n: cell.n,
         loss: cell.loss,
         sent_mean: sent.mean(),
-        sent_p50: sent.percentile(500),
-        sent_p99: sent.percentile(990),
-        sent_p999: sent.percentile(999),
+        sent_p50: sent_at(50.0),
+        sent_p99: sent_at(99.0),
+        sent_p999: sent_at(99.9),
         excess_mean: received.mean() - cell.n as f64,
-        excess_p50: excess(500),
-        excess_p99: excess(990),
-        excess_p999: excess(999),
+        excess_p50: excess(50.0),
+        excess_p99: excess(99.0),
+        excess_p999: excess(99.9),
         trials,
     }
 }

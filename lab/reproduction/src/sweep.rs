@@ -2,11 +2,11 @@
 //! symbols, packets of fixed degree `d`, decoded as they come.
 
 use cloudburst::code::PaperDegree;
+use flow_report::Summary;
 use rand::{Rng, RngExt};
 
 use crate::{
     elimination::{Elimination, SymbolSet, peeling_operations},
-    tally::Moments,
     trials,
 };
 
@@ -20,16 +20,16 @@ pub const DEGREES: std::ops::RangeInclusive<usize> = 1..=10;
 pub const RECOMMENDED_DEGREE: usize = PaperDegree::DEGREE as usize;
 
 /// What was measured for one `n` and `d`.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Cell {
     /// Source symbols.
     pub n: usize,
     /// Picks, with replacement, that make a packet's set.
     pub degree: usize,
     /// Packets until the message could be decoded.
-    pub needed: Moments,
+    pub needed: Summary,
     /// XOR operations on payloads, by [`Accounting`].
-    operations: [Moments; Accounting::ALL.len()],
+    operations: [Summary; Accounting::ALL.len()],
 }
 
 /// What counts as an XOR operation.
@@ -76,15 +76,8 @@ impl Cell {
     }
 
     /// XOR operations by that accounting.
-    pub fn operations(&self, accounting: Accounting) -> Moments {
-        self.operations[accounting as usize]
-    }
-
-    fn merge(&mut self, other: Self) {
-        self.needed.merge(other.needed);
-        for (moments, more) in self.operations.iter_mut().zip(other.operations) {
-            moments.merge(more);
-        }
+    pub fn operations(&self, accounting: Accounting) -> &Summary {
+        &self.operations[accounting as usize]
     }
 }
 
@@ -133,41 +126,53 @@ impl Sweep {
 }
 
 fn measure(n: usize, degree: usize, trials: u64, seed: u64) -> Cell {
-    let start = || Cell {
+    let decode = |decoded: &mut Vec<Decoded>, trial| {
+        let mut random = trials::random(seed, [n as u32, degree as u32], trial);
+        decoded.push(decode_one(n, degree, &mut random));
+    };
+    let decoded = trials::run(trials, Vec::new, decode, |all, more| all.extend(more));
+    let summary =
+        |value: &dyn Fn(&Decoded) -> u64| Summary::new(decoded.iter().map(|it| value(it) as f64));
+    Cell {
         n,
         degree,
-        ..Cell::default()
-    };
-    let trial = |cell: &mut Cell, trial| {
-        let mut random = trials::random(seed, [n as u32, degree as u32], trial);
-        decode_one(cell, &mut random);
-    };
-    trials::run(trials, start, trial, Cell::merge)
+        needed: summary(&|it| it.needed),
+        operations: Accounting::ALL.map(|it| summary(&|decoded| decoded.operations[it as usize])),
+    }
 }
 
-fn decode_one(cell: &mut Cell, random: &mut impl Rng) {
-    let mut elimination = Elimination::new(cell.n);
+/// One message that was decoded.
+struct Decoded {
+    /// Packets until then.
+    needed: u64,
+    /// XOR operations, by [`Accounting`].
+    operations: [u64; Accounting::ALL.len()],
+}
+
+fn decode_one(n: usize, degree: usize, random: &mut impl Rng) -> Decoded {
+    let mut elimination = Elimination::new(n);
     let mut packets = Vec::new();
     let mut encoding = 0;
     while !elimination.is_complete() {
-        let mut packet = SymbolSet::new(cell.n);
-        for _ in 0..cell.degree {
-            packet.insert(random.random_range(0..cell.n));
+        let mut packet = SymbolSet::new(n);
+        for _ in 0..degree {
+            packet.insert(random.random_range(0..n));
         }
         encoding += packet.len() - 1;
         elimination.receive(&packet);
         packets.push(packet);
     }
     let solution = elimination.solve();
-    cell.needed.add(packets.len() as u64);
-    for accounting in Accounting::ALL {
-        cell.operations[accounting as usize].add(match accounting {
-            Accounting::Sums => solution.sums,
-            Accounting::Elimination => solution.operations,
-            Accounting::EveryPacket => solution.with_redundant,
-            Accounting::Peeling => peeling_operations(cell.n, &packets),
-            Accounting::WithEncoding => solution.operations + encoding,
-        });
+    let operations = |accounting| match accounting {
+        Accounting::Sums => solution.sums,
+        Accounting::Elimination => solution.operations,
+        Accounting::EveryPacket => solution.with_redundant,
+        Accounting::Peeling => peeling_operations(n, &packets),
+        Accounting::WithEncoding => solution.operations + encoding,
+    };
+    Decoded {
+        needed: packets.len() as u64,
+        operations: Accounting::ALL.map(operations),
     }
 }
 

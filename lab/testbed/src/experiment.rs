@@ -8,7 +8,7 @@ mod probe;
 
 use std::{sync::Arc, time::Duration};
 
-use flow_report::Distribution;
+use flow_report::Summary;
 use tokio_util::sync::CancellationToken;
 
 use self::probe::Probe;
@@ -326,8 +326,8 @@ impl Measurement {
 
 impl Completions {
     /// The completion times in milliseconds.
-    pub fn distribution_ms(&self) -> Distribution {
-        Distribution::new(self.samples.iter().map(|&(_, completion_ms)| completion_ms))
+    pub fn distribution_ms(&self) -> Summary {
+        Summary::new(self.samples.iter().map(|&(_, completion_ms)| completion_ms))
     }
 }
 

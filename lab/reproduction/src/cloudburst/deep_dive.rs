@@ -1,7 +1,7 @@
 //! Incast and broken paths: figures 15 and 16, `C8` and `C9`.
 
-use flow_report::{Axis, Plot, Series};
-use netsim::{Estimate, Manifest};
+use flow_report::{Axis, Estimate, Plot, Series};
+use netsim::Manifest;
 
 use super::{
     Effort,

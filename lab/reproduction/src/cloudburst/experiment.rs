@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use netsim::{Estimate, Manifest, Source, sweep::Plan};
+use flow_report::Estimate;
+use netsim::{Manifest, Source, sweep::Plan};
 
 use crate::{
     figure::{Check, Figure},

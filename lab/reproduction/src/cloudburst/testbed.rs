@@ -234,7 +234,7 @@ pub fn coding_rates(runs: &[Runs]) -> Figure {
             .collect();
         let known: Option<Vec<_>> = values.into_iter().collect();
         // What happens at three rates with one seed is not independent: no interval.
-        known.map(|known| netsim::Estimate {
+        known.map(|known| flow_report::Estimate {
             mean: known.iter().map(|it| it.mean).sum::<f64>() / known.len() as f64,
             half_width: None,
         })
@@ -247,8 +247,9 @@ pub fn coding_rates(runs: &[Runs]) -> Figure {
     }
     let mean = over_all("cloudburst", &NEEDED);
     checks.push(Band::about(1.3, 1.6).check("mean", "1.490", mean));
-    let number =
-        |it: Option<netsim::Estimate>| it.map_or_else(String::new, |it| format!("{:.2}", it.mean));
+    let number = |it: Option<flow_report::Estimate>| {
+        it.map_or_else(String::new, |it| format!("{:.2}", it.mean))
+    };
     let sent: Vec<String> = SENT
         .iter()
         .map(|it| number(over_all("cloudburst", &[*it])))

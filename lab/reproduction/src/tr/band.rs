@@ -1,6 +1,6 @@
 //! What the paper claims of a number, and how ours stands to it.
 
-use netsim::Estimate;
+use flow_report::Estimate;
 
 use crate::figure::Check;
 

@@ -249,7 +249,8 @@ fn causes_table(runs: &Runs) -> Table {
         |it| it.classes[2].retransmitted_percent,
     ];
     for (scheme, _) in &CAUSES[1..] {
-        let text = |it: Option<netsim::Estimate>| it.map_or_else(String::new, |it| it.to_text(2));
+        let text =
+            |it: Option<flow_report::Estimate>| it.map_or_else(String::new, |it| it.to_text(2));
         let [large, medium, short] =
             metrics.map(|metric| text(runs.ratio(scheme, BASE, &[load], metric)));
         let [disorder, again] = shares.map(|metric| text(runs.value(scheme, load, metric)));
@@ -316,7 +317,7 @@ fn against_letflow(
     .collect()
 }
 
-fn best_other(runs: &Runs, effort: &Effort, metric: Metric) -> Option<netsim::Estimate> {
+fn best_other(runs: &Runs, effort: &Effort, metric: Metric) -> Option<flow_report::Estimate> {
     let others = SCHEMES[..5].iter();
     let ratios = others.filter_map(|other| runs.ratio("tr", other, &loads(effort), metric));
     ratios.max_by(|a, b| a.mean.total_cmp(&b.mean))

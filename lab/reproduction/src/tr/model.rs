@@ -3,8 +3,7 @@
 //!
 //! Eq. 4 says "k-H" where it must be "k = H".
 
-use flow_report::{Axis, Plot, Series};
-use netsim::Estimate;
+use flow_report::{Axis, Estimate, Plot, Series};
 
 use super::{
     Effort,

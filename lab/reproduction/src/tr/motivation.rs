@@ -107,7 +107,7 @@ pub fn short_flows(runs: &Runs, effort: &Effort) -> Figure {
     let growth = |scheme| runs.ratio(&name(scheme, worst), &name(scheme, least), &[None], metric);
     let steeper = growth("rps")
         .zip(growth("ecmp"))
-        .map(|(rps, ecmp)| netsim::Estimate {
+        .map(|(rps, ecmp)| flow_report::Estimate {
             mean: rps.mean / ecmp.mean,
             half_width: None,
         });
@@ -309,7 +309,7 @@ fn over_ratios(
     one: &str,
     other: &str,
     metric: Metric,
-) -> Option<netsim::Estimate> {
+) -> Option<flow_report::Estimate> {
     let by_ratio: Vec<Vec<f64>> = effort
         .ratios
         .iter()
@@ -318,7 +318,7 @@ fn over_ratios(
     let seeds = by_ratio.iter().map(Vec::len).min()?;
     let mean =
         |seed: usize| by_ratio.iter().map(|it| it[seed]).sum::<f64>() / by_ratio.len() as f64;
-    netsim::Estimate::of((0..seeds).map(mean))
+    flow_report::Estimate::of((0..seeds).map(mean))
 }
 
 fn worst(effort: &Effort) -> f64 {

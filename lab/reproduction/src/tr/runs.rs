@@ -3,8 +3,8 @@
 use std::{fmt::Write as _, path::Path};
 
 use anyhow::{Context, Result};
-use flow_report::Series;
-use netsim::{ClassSummary, Estimate, Manifest, Overrides, Source, sweep::Plan};
+use flow_report::{Estimate, Series};
+use netsim::{ClassSummary, Manifest, Overrides, Source, sweep::Plan};
 use serde_json::{Value, json};
 
 /// A scenario that is built in, with schemes of our own.

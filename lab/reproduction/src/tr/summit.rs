@@ -1,7 +1,6 @@
 //! The abstract's figures, `T16`: the most that TR gains anywhere.
 
-use flow_report::{Axis, Plot, Series};
-use netsim::Estimate;
+use flow_report::{Axis, Estimate, Plot, Series};
 use serde_json::json;
 
 use super::{

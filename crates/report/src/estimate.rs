@@ -1,13 +1,15 @@
-//! Means over runs, and how far to trust them.
+//! Confidence intervals of means over runs.
 
 use serde::{Deserialize, Serialize};
 
-/// A mean with its 95 % confidence interval.
+use crate::Summary;
+
+/// An estimate of a mean with its 95 % confidence interval (Student's t).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// The mean over the runs.
+    /// The mean over all runs.
     pub mean: f64,
-    /// Half of the interval; nothing for a single run.
+    /// Half the width of the interval; nothing for a single run.
     pub half_width: Option<f64>,
 }
 
@@ -17,28 +19,26 @@ const STUDENT_95: [f64; 30] = [
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
     2.052, 2.048, 2.045, 2.042,
 ];
-/// For more.
+/// The same for more degrees of freedom: the normal distribution's.
 const NORMAL_95: f64 = 1.96;
 
 impl Estimate {
-    /// Of one value from each run; nothing without runs. Values that are no numbers (a class
-    /// without flows) are left out.
+    /// Estimates the mean from one value of each run; nothing without runs. Values that are no
+    /// numbers (a class without flows) are left out.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let values: Vec<f64> = values.into_iter().filter(|it| it.is_finite()).collect();
-        let count = values.len() as f64;
-        if values.is_empty() {
+        let summary = Summary::new(values.into_iter().filter(|it| it.is_finite()));
+        if summary.count() == 0 {
             return None;
         }
-        let mean = values.iter().sum::<f64>() / count;
-        let squares: f64 = values.iter().map(|it| (it - mean) * (it - mean)).sum();
-        let half_width = (values.len() > 1).then(|| {
-            let t = STUDENT_95.get(values.len() - 2).unwrap_or(&NORMAL_95);
-            t * (squares / (count - 1.0) / count).sqrt()
+        let mean = summary.mean();
+        let half_width = (summary.count() > 1).then(|| {
+            let t = STUDENT_95.get(summary.count() - 2).unwrap_or(&NORMAL_95);
+            t * summary.standard_error()
         });
         Some(Self { mean, half_width })
     }
 
-    /// For people: `12.3 ± 0.4`.
+    /// Writes the estimate for people: `12.3 ± 0.4`.
     pub fn to_text(&self, digits: usize) -> String {
         let Self { mean, half_width } = self;
         half_width.map_or_else(
