@@ -37,19 +37,10 @@ pub fn hold(claim: &str, mut attempt: impl FnMut() -> Result<(), String>) {
     panic!("{claim}: not once\n{}", reasons.join("\n"));
 }
 
-/// Like [`assert!`], for claims that [`hold`] tries: returns the reason instead of panicking.
-#[macro_export]
-macro_rules! claim {
-    ($condition:expr, $($reason:tt)+) => {
-        if !$condition {
-            return Err(format!($($reason)+));
-        }
-    };
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::claim;
 
     #[test]
     fn one_attempt_that_holds_is_enough() {

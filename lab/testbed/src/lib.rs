@@ -10,6 +10,7 @@ pub mod experiment;
 pub mod namespace;
 pub mod require;
 pub mod scheme;
+pub mod timed;
 pub mod topology;
 pub mod traffic;
 pub mod workload;
