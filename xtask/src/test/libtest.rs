@@ -1,8 +1,11 @@
 //! Counts what the standard test harness prints.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
-use super::skips::Skip;
+use super::{claims::Verdicts, skips::Skip};
 
 /// How many tests and checks came to what.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -15,6 +18,12 @@ pub(super) struct Tally {
     pub(super) last_words: BTreeMap<String, Vec<String>>,
     /// What was skipped, and why.
     pub(super) skips: Vec<Skip>,
+    /// Names of the tests that passed.
+    pub(super) passed_tests: BTreeSet<String>,
+    /// How many claims about real time were run.
+    pub(super) timed: usize,
+    /// Tests whose claim about real time was not decided, and why; neither passed nor skipped.
+    pub(super) undecided: Vec<(String, String)>,
 }
 
 impl Tally {
@@ -58,12 +67,28 @@ impl Tally {
         self.failures.extend(other.failures);
         self.last_words.extend(other.last_words);
         self.skips.extend(other.skips);
+        self.passed_tests.extend(other.passed_tests);
+        self.timed += other.timed;
+        self.undecided.extend(other.undecided);
     }
 
     /// Tests that skipped themselves: to the harness they have passed.
     pub(super) fn mark_skipped(&mut self, skips: Vec<Skip>) {
         self.passed = self.passed.saturating_sub(skips.len());
         self.skips.extend(skips);
+    }
+
+    /// Tests whose claims about real time came to something else than the harness counted.
+    pub(super) fn mark_timed(&mut self, verdicts: Verdicts) {
+        let others = verdicts.undecided.len() + verdicts.failed.len();
+        self.passed = self.passed.saturating_sub(others);
+        self.failed += verdicts.failed.len();
+        for (test, reason) in verdicts.failed {
+            self.failures.push(test.clone());
+            self.last_words.insert(test, vec![reason]);
+        }
+        self.timed += verdicts.timed;
+        self.undecided.extend(verdicts.undecided);
     }
 
     pub(super) fn passed(&self) -> usize {
@@ -117,7 +142,9 @@ impl Reader {
             }
             self.ignored = 0;
         } else if let Some((name, outcome)) = parse_test(line) {
-            if outcome == "FAILED" {
+            if outcome == "ok" {
+                tally.passed_tests.insert(name.to_owned());
+            } else if outcome == "FAILED" {
                 tally.failures.push(name.to_owned());
             } else if let Some(reason) = outcome.strip_prefix("ignored") {
                 let reason = reason.trim_start_matches([',', ' ']);
@@ -242,6 +269,24 @@ mod tests {
         tally.mark_skipped(vec![Skip::new("attaches", "no root")]);
         assert_eq!(tally.to_string(), "4 passed, 0 failed, 1 skipped");
         assert_eq!(tally.run(), 4);
+    }
+
+    #[test]
+    fn a_test_that_was_not_decided_neither_passed_nor_was_skipped() {
+        let mut tally = tally(
+            "test a::b ... ok\n\
+             test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n",
+        );
+        assert!(tally.passed_tests.contains("a::b"));
+        let named = |test: &str| (test.to_owned(), "a reason".to_owned());
+        tally.mark_timed(Verdicts {
+            timed: 3,
+            undecided: vec![named("one")],
+            failed: vec![named("other")],
+        });
+        assert_eq!(tally.to_string(), "3 passed, 1 failed, 0 skipped");
+        assert_eq!(tally.failures, ["other"]);
+        assert_eq!((tally.timed, tally.undecided.len()), (3, 1));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! where an earlier run of the same commit was interrupted, and ends with a record that is
 //! committed.
 
+mod claims;
 mod fuzz;
 mod libtest;
 mod record;

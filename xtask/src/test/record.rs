@@ -46,6 +46,12 @@ pub(super) struct StepResult {
     /// Tests that were skipped, with their reasons.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     skipped: BTreeMap<String, String>,
+    /// How many claims about real time were run.
+    #[serde(default)]
+    timed: usize,
+    /// Tests whose claims were not decided, with their reasons.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    undecided: Vec<(String, String)>,
 }
 
 impl StepResult {
@@ -58,18 +64,19 @@ impl StepResult {
             skipped: skips
                 .map(|skip| (skip.test.clone(), skip.reason.clone()))
                 .collect(),
+            timed: tally.timed,
+            undecided: tally.undecided.clone(),
         }
     }
 
     /// The counts again, for the summary of a run that goes on.
     pub(super) fn tally(&self) -> Tally {
         let skips = self.skipped.iter();
-        Tally::earlier(
-            self.passed,
-            skips
-                .map(|(test, reason)| Skip::new(test, reason))
-                .collect(),
-        )
+        let skips = skips.map(|(test, reason)| Skip::new(test, reason));
+        let mut tally = Tally::earlier(self.passed, skips.collect());
+        tally.timed = self.timed;
+        tally.undecided.clone_from(&self.undecided);
+        tally
     }
 }
 
@@ -180,6 +187,8 @@ mod tests {
             passed: 3,
             failed,
             skipped: BTreeMap::from([("a".to_owned(), "b".to_owned())]),
+            timed: 0,
+            undecided: Vec::new(),
         }
     }
 

@@ -62,12 +62,29 @@ impl Session {
                 }
             }
         }
+        self.print_undecided();
         println!("\n{} tests and checks were run.", self.total.run());
+        println!(
+            "{} timed claims, {} not decided",
+            self.total.timed,
+            self.total.undecided.len()
+        );
         println!("{}", self.total);
         if self.total.failed() > 0 {
             ExitCode::FAILURE
         } else {
             ExitCode::SUCCESS
+        }
+    }
+}
+
+impl Session {
+    fn print_undecided(&self) {
+        if !self.total.undecided.is_empty() {
+            println!("\nNot decided, for the machine was not there all the time:");
+            for (test, reason) in &self.total.undecided {
+                println!("  {test}: {reason}");
+            }
         }
     }
 }

@@ -1,11 +1,12 @@
 //! The steps, in the order in which they run: what is quick to fail comes first.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 
 use super::{
     Tier,
+    claims::{self, CLAIMS_VARIABLE, Verdicts},
     fuzz::Fuzz,
     libtest::{self, Tally},
     skips::{self, SKIPS_VARIABLE},
@@ -125,7 +126,7 @@ fn documentation(project: &Project) -> Step {
 }
 
 fn tests(project: &Project) -> Step {
-    let skips = project.target.join("test-skips");
+    let target = project.target.clone();
     let tests = cargo(project).args([
         "test",
         "--workspace",
@@ -133,18 +134,21 @@ fn tests(project: &Project) -> Step {
         "--locked",
         "--no-fail-fast",
     ]);
-    step("tests", "tests", move || run_tests(tests, skips))
+    step("tests", "tests", move || run_tests(tests, &target))
 }
 
-fn run_tests(tests: Run, skips: PathBuf) -> Result<Tally> {
+fn run_tests(tests: Run, target: &Path) -> Result<Tally> {
     if !is_root() {
         eprintln!(
             "warning: this is not root. Tests that load programs into the kernel or make\n\
              network namespaces will be SKIPPED; run `sudo -E cargo xtask test` for all of them."
         );
     }
+    let (skips, claims) = (target.join("test-skips"), target.join("test-claims"));
     skips::clear(&skips)?;
-    let mut tests = tests.env(SKIPS_VARIABLE, &skips);
+    skips::clear(&claims)?;
+    let tests = tests.env(SKIPS_VARIABLE, &skips);
+    let mut tests = tests.env(CLAIMS_VARIABLE, &claims);
     let mut tally = Tally::default();
     let mut reader = libtest::Reader::default();
     let status = tests.stream(|line| {
@@ -153,11 +157,22 @@ fn run_tests(tests: Run, skips: PathBuf) -> Result<Tally> {
     })?;
     let skipped = skips::read(&skips).context("cannot read which tests were skipped")?;
     tally.mark_skipped(skipped);
+    let verdicts = judge_claims(&claims, &target.join("test-undecided.json"), &tally)
+        .context("cannot tell which timed claims were decided")?;
+    tally.mark_timed(verdicts);
     if !status.success() && tally.failed() == 0 {
         // Did not compile, or died without a result.
         tally.add(Tally::failure("cargo test ended without success"));
     }
     Ok(tally)
+}
+
+fn judge_claims(claims: &Path, streaks_file: &Path, tally: &Tally) -> Result<Verdicts> {
+    let claims = claims::read(claims)?;
+    let mut streaks = claims::read_streaks(streaks_file)?;
+    let verdicts = claims::judge(&claims, &tally.passed_tests, &mut streaks);
+    claims::write_streaks(streaks_file, &streaks)?;
+    Ok(verdicts)
 }
 
 /// What takes a course of calls is fuzzed by hand, for hours; its corpus is replayed by its tests.
