@@ -15,12 +15,12 @@ mod follow;
 pub mod model;
 mod search;
 mod sizes;
+mod unit;
 
 pub use follow::{Decision, Follower};
 pub use search::{Advice, Expected, Verdict, advise};
 pub use sizes::{FlowSize, Sample, Sizes};
-
-use crate::config::{Config, ThresholdUnit, Tunnels};
+pub use unit::ThresholdUnit;
 
 /// What advice depends on besides the sizes of flows.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,23 +46,4 @@ pub enum Traffic {
     FlowsPerSecond(f64),
     /// Share of what both tunnels carry together, 0 to 1.
     Load(f64),
-}
-
-impl Question {
-    /// What an agent with this configuration asks, with `current` in force and flows ending at
-    /// a rate that was measured.
-    #[must_use]
-    pub fn of(config: &Config, current: u32, flows_per_second: f64) -> Self {
-        // The model is one of a tunnel for each class.
-        let rate = |of: &Tunnels| Some(f64::from(of.only()?.rate_mbit?.get()) * 1e6);
-        let rates = rate(&config.short).zip(rate(&config.long));
-        Self {
-            unit: config.flows.unit,
-            current,
-            bounds: [config.advise.min.get(), config.advise.max.get()],
-            rates: rates.map(|(short, long)| [short, long]),
-            rtt: config.advise.rtt,
-            traffic: Traffic::FlowsPerSecond(flows_per_second),
-        }
-    }
 }

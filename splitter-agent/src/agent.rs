@@ -11,8 +11,8 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use self::change::refusal;
-use crate::advise::{Advice, Decision, Follower, Question, advise};
-use crate::config::{ConfigFile, Overrides, Threshold};
+use crate::advise::{Advice, Decision, Follower, Question, Traffic, advise};
+use crate::config::{Config, ConfigFile, Overrides, Threshold, Tunnels};
 use crate::control::{Answer, Call, Peer, Reason, Refusal, Request, Shown};
 use crate::figures::{ChangeResult, ChangeSource};
 use crate::health::Placement;
@@ -222,7 +222,7 @@ impl Agent {
         let current = u32::try_from(policy.threshold).unwrap_or(u32::MAX);
         let config = self.instance.config();
         let (sample, per_second, missed) = self.monitor.flow_sizes(config.flows.unit);
-        let question = Question::of(config, current, per_second);
+        let question = question(config, current, per_second);
         // Some tens of milliseconds, during which the endpoint must answer.
         let advice = tokio::task::spawn_blocking(move || advise(&sample, &question, true)).await;
         let mut advice = advice.map_err(|error| {
@@ -245,6 +245,22 @@ impl Agent {
         };
         self.monitor
             .set_attached(attached.iter().map(|it| it.mode).collect());
+    }
+}
+
+/// The advice that an agent with this configuration looks for, with `current` in force and flows
+/// ending at a rate that was measured.
+fn question(config: &Config, current: u32, flows_per_second: f64) -> Question {
+    // The model is one of a tunnel for each class.
+    let rate = |of: &Tunnels| Some(f64::from(of.only()?.rate_mbit?.get()) * 1e6);
+    let rates = rate(&config.short).zip(rate(&config.long));
+    Question {
+        unit: config.flows.unit,
+        current,
+        bounds: [config.advise.min.get(), config.advise.max.get()],
+        rates: rates.map(|(short, long)| [short, long]),
+        rtt: config.advise.rtt,
+        traffic: Traffic::FlowsPerSecond(flows_per_second),
     }
 }
 

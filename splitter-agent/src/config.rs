@@ -12,6 +12,9 @@ use ipnet::IpNet;
 use serde::{Serialize, Serializer};
 use splitter_policy::steer::MarkBits;
 
+use crate::advise::ThresholdUnit;
+use crate::netlink::{Family, InterfaceName};
+
 mod difference;
 mod document;
 mod file;
@@ -36,12 +39,8 @@ pub use location::Location;
 pub use mistake::{ConfigError, Mistake};
 pub use overrides::{Overrides, SetError};
 pub use tunnels::{MAX_TUNNELS, Tunnel, Tunnels};
-pub use values::{
-    Dscp, Family, InstanceName, InterfaceName, InvalidValue, RulePriority, TableId, Threshold,
-};
-pub use words::{
-    AttachMode, DscpMatch, PacketLog, Protocol, SteeringMode, ThresholdUnit, TunnelPolicy,
-};
+pub use values::{Dscp, InstanceName, InvalidValue, RulePriority, TableId, Threshold};
+pub use words::{AttachMode, DscpMatch, PacketLog, Protocol, SteeringMode, TunnelPolicy};
 
 /// Where the configuration is looked for when no `--config` is given.
 pub const DEFAULT_PATH: &str = "/etc/splitter/splitter.toml";

@@ -11,8 +11,8 @@ use splitter_policy::packet::protocol;
 use splitter_policy::table::Found;
 
 use crate::clock::monotonic_ns;
-use crate::config::Family;
 use crate::kernel::{Dataplane, KernelError};
+use crate::netlink::Family;
 
 /// A flow in words and seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -17,11 +17,11 @@ use splitter_policy::forward::Fallback;
 use splitter_policy::histogram::{Histogram, upper_bound_ns};
 use splitter_policy::packet::Refusal;
 
-use crate::config::Family;
 use crate::figures::{ChangeResult, ChangeSource, ControlResult};
 use crate::health::SharedReport;
 use crate::kernel::{AttachedMode, Dataplane, KernelError};
 use crate::monitor::Monitor;
+use crate::netlink::Family;
 
 /// The registry of an instance.
 ///

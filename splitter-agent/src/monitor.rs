@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use splitter_policy::counters::FlowEvent;
 use splitter_policy::flow::FlowEntry;
 
-use crate::advise::{FlowSize, Sample, Sizes};
-use crate::config::ThresholdUnit;
+use crate::advise::{FlowSize, Sample, Sizes, ThresholdUnit};
 use crate::figures::Figures;
 use crate::flows::{Census, Swept, sweep};
 use crate::kernel::{AttachedMode, Dataplane, KernelError, Pins};

@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 
 mod features;
 mod interfaces;
+mod names;
 mod neighbours;
 
 pub use features::{DeviceFeatures, device_features, takes_redirected};
@@ -24,6 +25,7 @@ pub use interfaces::{
     Address, DeviceTraffic, Interface, Interfaces, NoSuchInterface, ParentDevice, VlanDevice, Xdp,
     XdpMode,
 };
+pub use names::{Family, InterfaceName, InvalidInterfaceName};
 pub use neighbours::NeighbourState;
 
 /// The kernel answers within microseconds; this only bounds the wait when something is broken.

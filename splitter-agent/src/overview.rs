@@ -12,11 +12,11 @@ mod observer;
 use serde::Serialize;
 use splitter_policy::flow::{Class, Tunnel};
 
-use crate::config::{self, Config, Family};
+use crate::config::{self, Config};
 use crate::flows::Census;
 use crate::health::Seat;
 use crate::instance::AttachedInterface;
-use crate::netlink::{DeviceTraffic, Interface};
+use crate::netlink::{DeviceTraffic, Family, Interface};
 
 pub use completion::{Completion, Period};
 pub use flows::{Filter, Flow, Selection, SortBy};

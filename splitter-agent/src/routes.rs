@@ -24,7 +24,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Config, InterfaceName, RulePriority, TableId};
+use crate::config::{Config, RulePriority, TableId};
+use crate::netlink::InterfaceName;
 
 mod apply;
 mod conflict;

@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::config::{Config, ThresholdUnit};
+use crate::advise::ThresholdUnit;
+use crate::config::Config;
 use crate::health::SharedReport;
 use crate::instance::{AttachedInterface, Instance};
 use crate::monitor::Monitor;

@@ -17,9 +17,9 @@ use serde::{Serialize, Serializer};
 use splitter_policy::flow::{FlowKey, FlowKeyV6, TapEntry};
 use thiserror::Error;
 
-use crate::config::{InterfaceName, InvalidValue};
+use crate::config::InvalidValue;
 use crate::kernel::{Clsact, Object, Position, Shape, TcHook, attach_tc};
-use crate::netlink::{Interfaces, NoSuchInterface};
+use crate::netlink::{InterfaceName, Interfaces, NoSuchInterface};
 
 /// Flows that one tap remembers; later ones are not noted.
 pub const CAPACITY: usize = 65_536;

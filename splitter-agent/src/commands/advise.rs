@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use flow_report::Table;
-use splitter_agent::advise::{Advice, Expected, Question, Traffic, Verdict, advise, file};
-use splitter_agent::config::{Location, ThresholdUnit};
+use splitter_agent::advise::{
+    Advice, Expected, Question, ThresholdUnit, Traffic, Verdict, advise, file,
+};
+use splitter_agent::config::Location;
 use splitter_agent::control::{Answer, ControlError, Request, ask};
 
 use super::{count, print, print_json};

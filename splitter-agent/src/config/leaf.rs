@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use ipnet::IpNet;
 use toml::de::DeValue;
 
-use super::values::{InterfaceName, InvalidValue};
+use super::values::InvalidValue;
+use crate::netlink::InterfaceName;
 
 /// What a reader makes of a value.
 pub(super) type Read<T> = Result<T, InvalidValue>;
@@ -79,7 +80,7 @@ pub(super) fn absolute_path(value: &DeValue<'_>) -> Read<PathBuf> {
 }
 
 pub(super) fn interface(value: &DeValue<'_>) -> Read<InterfaceName> {
-    string(value)?.try_into()
+    string(value)?.try_into().map_err(InvalidValue::from)
 }
 
 pub(super) fn address(value: &DeValue<'_>) -> Read<IpAddr> {

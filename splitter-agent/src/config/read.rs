@@ -13,9 +13,11 @@ use super::leaf::{
 };
 use super::tunnels::{devices_differ, families_agree, tunnels};
 use super::{
-    Advise, AttachMode, Config, Demotion, Flows, InterfaceName, InvalidValue, Metrics, Mistake,
-    PacketLog, Protocol, Routes, RulePriority, Threshold, ThresholdUnit, TunnelPolicy, Tunnels,
+    Advise, AttachMode, Config, Demotion, Flows, InvalidValue, Metrics, Mistake, PacketLog,
+    Protocol, Routes, RulePriority, Threshold, TunnelPolicy, Tunnels,
 };
+use crate::advise::ThresholdUnit;
+use crate::netlink::InterfaceName;
 
 mod marks;
 mod share;
@@ -173,7 +175,7 @@ fn flows(section: &Section<'_, '_>) -> Flows {
     Flows {
         threshold: threshold.unwrap_or(THRESHOLD),
         unit: section
-            .optional("unit", |value| word(ThresholdUnit::WORDS, value))
+            .optional("unit", |value| word(ThresholdUnit::NAMES, value))
             .unwrap_or_default(),
         protocols: protocols(section),
         idle_timeout: idle_timeout.unwrap_or(IDLE_TIMEOUT),

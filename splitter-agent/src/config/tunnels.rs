@@ -10,7 +10,8 @@ use splitter_policy::flow::Tunnel as Home;
 use super::document::{Document, Section};
 use super::health::peer;
 use super::leaf::{address, integer, interface, next_hop};
-use super::{Config, Family, Gateways, InterfaceName, InvalidValue, TableId};
+use super::{Config, Gateways, InvalidValue, TableId};
+use crate::netlink::{Family, InterfaceName};
 
 /// How many tunnels a class has at most.
 pub const MAX_TUNNELS: usize = 16;

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::num::NonZeroU32;
 
-use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use splitter_policy::config::Config as Policy;
 use splitter_policy::dscp as policy;
+
+use crate::netlink::InvalidInterfaceName;
 
 /// Why a value is refused and what would be accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -24,6 +25,12 @@ impl InvalidValue {
             problem: problem.into(),
             remedy: remedy.into(),
         }
+    }
+}
+
+impl From<InvalidInterfaceName> for InvalidValue {
+    fn from(error: InvalidInterfaceName) -> Self {
+        Self::new(error.problem, InvalidInterfaceName::REMEDY)
     }
 }
 
@@ -53,36 +60,6 @@ impl Serialize for Threshold {
             Self::Fixed(number) => number.serialize(serializer),
             Self::Auto => serializer.serialize_str("auto"),
         }
-    }
-}
-
-/// An address family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Family {
-    /// IPv4.
-    V4,
-    /// IPv6.
-    V6,
-}
-
-impl Family {
-    /// The family of a prefix.
-    #[must_use]
-    pub fn of(net: &IpNet) -> Self {
-        match net {
-            IpNet::V4(_) => Self::V4,
-            IpNet::V6(_) => Self::V6,
-        }
-    }
-}
-
-impl fmt::Display for Family {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::V4 => "IPv4",
-            Self::V6 => "IPv6",
-        })
     }
 }
 
@@ -242,55 +219,6 @@ impl TryFrom<u32> for RulePriority {
 impl From<RulePriority> for u32 {
     fn from(value: RulePriority) -> Self {
         value.0
-    }
-}
-
-/// Name of a network interface, 1 to 15 bytes as the kernel has it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct InterfaceName(String);
-
-impl InterfaceName {
-    /// The name as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl TryFrom<String> for InterfaceName {
-    type Error = InvalidValue;
-    fn try_from(value: String) -> Result<Self, InvalidValue> {
-        let problem = if value.is_empty() {
-            "an interface name cannot be empty".to_owned()
-        } else if value.len() > 15 {
-            format!(
-                "an interface name has at most 15 bytes, this has {}",
-                value.len()
-            )
-        } else if value == "." || value == ".." {
-            "the kernel allows no such interface name".to_owned()
-        } else if value.contains(|c: char| c == '/' || c == ':' || c.is_whitespace() || c == '\0') {
-            "an interface name has no slash, colon or white space".to_owned()
-        } else {
-            return Ok(Self(value));
-        };
-        Err(InvalidValue::new(
-            problem,
-            "give a name as `ip link` shows it",
-        ))
-    }
-}
-
-impl From<InterfaceName> for String {
-    fn from(value: InterfaceName) -> Self {
-        value.0
-    }
-}
-
-impl fmt::Display for InterfaceName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 

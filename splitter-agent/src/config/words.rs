@@ -84,17 +84,6 @@ words! {
 }
 
 words! {
-    /// What the threshold counts.
-    ThresholdUnit {
-        /// Packets.
-        #[default]
-        Packets = "packets",
-        /// Bytes on the wire.
-        Bytes = "bytes",
-    }
-}
-
-words! {
     /// A protocol whose flows are split.
     Protocol {
         /// A flow for each direction of a connection.

@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 use super::Check;
 use super::network::is_on_link;
-use crate::config::{Config, Family, Tunnel};
+use crate::config::{Config, Tunnel};
 use crate::health::ProbeKey;
-use crate::netlink::{Interfaces, Netlink, NetlinkError};
+use crate::netlink::{Family, Interfaces, Netlink, NetlinkError};
 
 pub(super) async fn examine(
     netlink: &Netlink,

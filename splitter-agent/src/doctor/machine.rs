@@ -8,9 +8,9 @@ use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use nix::sys::utsname::uname;
 
 use super::Check;
-use crate::config::{Config, Family};
+use crate::config::Config;
 use crate::kernel::mount_command;
-use crate::netlink::Netlink;
+use crate::netlink::{Family, Netlink};
 use crate::routes::supports_exact_dscp;
 
 /// The oldest kernel that the programs are tested on.

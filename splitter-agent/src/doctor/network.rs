@@ -7,9 +7,10 @@ use std::path::Path;
 use ipnet::IpNet;
 
 use super::{Check, redirect, xdp};
-use crate::config::{Config, Family, InterfaceName, SteeringMode, Tunnel};
+use crate::config::{Config, SteeringMode, Tunnel};
 use crate::netlink::{
-    Address, DeviceFeatures, Interface, Interfaces, Netlink, NetlinkError, device_features,
+    Address, DeviceFeatures, Family, Interface, InterfaceName, Interfaces, Netlink, NetlinkError,
+    device_features,
 };
 use crate::routes::{PlanError, hindrances, plan};
 

@@ -19,7 +19,8 @@ use super::socket::{Binding, ResponderSocket, SocketError};
 use super::subject::Subject;
 use super::watch::{Evidence, LinkState, TunnelWatch};
 use super::wire::{DATAGRAM_BYTES, Nonce};
-use crate::config::{Dscp, InterfaceName};
+use crate::config::Dscp;
+use crate::netlink::InterfaceName;
 
 /// How soon a socket that could not be had is tried again.
 const RETRY: Duration = Duration::from_secs(1);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use splitter_policy::flow::{Class, Tunnel};
 
 use super::machine::Grade;
-use crate::config::InterfaceName;
+use crate::netlink::InterfaceName;
 
 /// Where the packets of a class go: to the tunnels of one of the classes, as long as one of them
 /// is alive.

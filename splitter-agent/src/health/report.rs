@@ -13,8 +13,8 @@ use super::placement::Seat;
 use super::tell::in_a_row;
 use super::watch::Evidence;
 use super::wire::Refusal;
-use crate::config::InterfaceName;
 use crate::instance::{InstanceError, remove_if_there, write_private};
+use crate::netlink::InterfaceName;
 
 /// How many moves are remembered.
 const MOVES: usize = 20;

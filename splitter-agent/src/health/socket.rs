@@ -14,7 +14,8 @@ use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
 use super::wire::DATAGRAM_BYTES;
-use crate::config::{Dscp, InterfaceName};
+use crate::config::Dscp;
+use crate::netlink::InterfaceName;
 
 /// A socket of a tunnel could not be had.
 #[derive(Debug, thiserror::Error)]

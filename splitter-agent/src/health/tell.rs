@@ -11,7 +11,7 @@ use super::placement::{Placement, Seat};
 use super::report::{ClassReport, Move, TunnelReport, unix_ms};
 use super::socket::SocketError;
 use super::watch::{Evidence, PeerPresence};
-use crate::config::InterfaceName;
+use crate::netlink::InterfaceName;
 
 pub(super) fn told(line: &mut Line, change: Change) {
     line.last_cause = change.cause;

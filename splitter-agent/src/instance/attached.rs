@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::{Instance, InstanceError};
-use crate::config::{Config, InterfaceName, SteeringMode};
+use crate::config::{Config, SteeringMode};
 use crate::kernel::{AttachedMode, Dataplane, Pins};
-use crate::netlink::{Interfaces, XdpMode};
+use crate::netlink::{InterfaceName, Interfaces, XdpMode};
 
 /// The program on one interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

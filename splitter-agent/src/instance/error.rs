@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::config::{InterfaceName, SteeringMode};
+use crate::config::SteeringMode;
 use crate::kernel::KernelError;
-use crate::netlink::{NetlinkError, NoSuchInterface};
+use crate::netlink::{InterfaceName, NetlinkError, NoSuchInterface};
 use crate::privileges::MissingCapabilities;
 use crate::routes;
 use crate::shaping::ShapeError;

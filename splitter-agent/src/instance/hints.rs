@@ -6,9 +6,10 @@ use std::fmt;
 use splitter_policy::flow::Tunnel as Home;
 
 use super::Instance;
-use crate::config::{Config, Family, SteeringMode};
+use crate::config::{Config, SteeringMode};
 use crate::netlink::{
-    DeviceFeatures, Interface, Interfaces, Netlink, NetlinkError, VlanDevice, device_features,
+    DeviceFeatures, Family, Interface, Interfaces, Netlink, NetlinkError, VlanDevice,
+    device_features,
 };
 use crate::routes::{PassedOver, passed_over};
 

@@ -8,9 +8,9 @@ use splitter_policy::table::{GROUP_FLOWS, GroupV4, GroupV6, Layout, Tags};
 
 use super::redirect::Redirect;
 use super::{InstanceError, Loaded, attached_mode};
-use crate::config::{AttachMode, Config, Family, InterfaceName, SteeringMode};
+use crate::config::{AttachMode, Config, SteeringMode};
 use crate::kernel::{AttachedMode, Dataplane, KernelError, OtherProgram, Pins};
-use crate::netlink::Interfaces;
+use crate::netlink::{Family, InterfaceName, Interfaces};
 use crate::{routes, shaping};
 
 /// Everything that bringing an instance up does, in order.

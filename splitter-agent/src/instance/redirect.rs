@@ -7,10 +7,10 @@ use splitter_policy::flow::Tunnel;
 use splitter_policy::forward::target;
 
 use super::{Instance, InstanceError, Loaded};
-use crate::config::{AttachMode, InterfaceName, SteeringMode};
+use crate::config::{AttachMode, SteeringMode};
 use crate::health::Placement;
 use crate::kernel::Targets;
-use crate::netlink::{Interface, Interfaces, takes_redirected};
+use crate::netlink::{Interface, InterfaceName, Interfaces, takes_redirected};
 use crate::routes::tunnels_of;
 
 /// What is redirected, and what is not.

@@ -16,7 +16,8 @@ use super::targets::TargetMaps;
 use super::{
     AttachedMode, FlowTables, KernelError, LoadOptions, Object, Pins, Targets, ingress, load,
 };
-use crate::config::{AttachMode, Family, SteeringMode};
+use crate::config::{AttachMode, SteeringMode};
+use crate::netlink::Family;
 
 /// The maps of one instance, opened. The programs live on in their pins.
 pub struct Dataplane {

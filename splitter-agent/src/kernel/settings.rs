@@ -4,7 +4,8 @@ use splitter_policy::config::{Config as Policy, Marking, Protocols, TunnelUse, U
 use splitter_policy::drain::ServiceTime;
 use splitter_policy::dscp::Dscp;
 
-use crate::config::{Config, Protocol, ThresholdUnit, TunnelPolicy, Tunnels};
+use crate::advise::ThresholdUnit;
+use crate::config::{Config, Protocol, TunnelPolicy, Tunnels};
 
 /// IPv4 and TCP headers without options; what an MTU leaves is a full segment.
 const HEADER_BYTES: u32 = 40;

@@ -11,8 +11,8 @@ use netlink_packet_route::route::{RouteAttribute, RouteFlags, RouteMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use serde::Serialize;
 
+use super::{Family, InterfaceName};
 use super::{Netlink, NetlinkError};
-use crate::config::{Family, InterfaceName};
 
 /// One interface.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

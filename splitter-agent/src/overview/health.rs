@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use serde::Serialize;
 use splitter_policy::flow::Class;
 
-use crate::config::InterfaceName;
 use crate::health::{Condition, Report, Seat, SharedReport};
 use crate::instance::State;
+use crate::netlink::InterfaceName;
 
 /// Whoever probes the tunnels.
 ///

@@ -9,12 +9,12 @@ use super::flows::{Collector, Earlier};
 use super::history::{History, Totals};
 use super::{Flow, Found, FoundTunnel, HealthSource, LinkState, Overview, Selection, TunnelHealth};
 use crate::clock::monotonic_ns;
-use crate::config::{Config, Family};
+use crate::config::Config;
 use crate::flows::{self, Census};
 use crate::health::{Placement, Seat};
 use crate::instance::attached_among;
 use crate::kernel::{Dataplane, KernelError};
-use crate::netlink::{DeviceTraffic, Interfaces, Netlink, NetlinkError};
+use crate::netlink::{DeviceTraffic, Family, Interfaces, Netlink, NetlinkError};
 
 use splitter_policy::counters::Counters;
 use splitter_policy::flow::Class;

@@ -10,7 +10,8 @@ use serde::Serialize;
 use super::message::{FRA_DSCP, family, first_byte, table_of};
 use super::snapshot::Snapshot;
 use super::{Footprint, PROTOCOL};
-use crate::config::{Config, Family};
+use crate::config::Config;
+use crate::netlink::Family;
 
 /// Something that is not ours and is in the way. It is never removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -8,7 +8,8 @@ use netlink_packet_route::route::RouteHeader;
 use serde::Serialize;
 
 use super::PROTOCOL;
-use crate::config::{Dscp, Family, InterfaceName};
+use crate::config::Dscp;
+use crate::netlink::{Family, InterfaceName};
 
 const TABLE_MAIN: u32 = RouteHeader::RT_TABLE_MAIN as u32;
 

@@ -7,8 +7,8 @@ use rtnetlink::packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL};
 use super::message::FRA_DSCP;
 use super::plan::PlanError;
 use super::wanted::Matching;
-use crate::config::{Config, DscpMatch, Family};
-use crate::netlink::{Netlink, NetlinkError, address_family};
+use crate::config::{Config, DscpMatch};
+use crate::netlink::{Family, Netlink, NetlinkError, address_family};
 
 /// Decides how rules match the long mark.
 ///

@@ -13,8 +13,8 @@ use rtnetlink::packet_core::{DefaultNla, Nla as _};
 
 use super::PROTOCOL;
 use super::item::{NextHop, Route, Rule, Selector};
-use crate::config::{Dscp, Family, InterfaceName};
-use crate::netlink::Interfaces;
+use crate::config::Dscp;
+use crate::netlink::{Family, InterfaceName, Interfaces};
 
 /// `FRA_DSCP` of linux/fib_rules.h, Linux 6.13; the message library does not know it.
 pub(super) const FRA_DSCP: u16 = 25;

@@ -8,8 +8,8 @@ use netlink_packet_route::route::{
 
 use super::snapshot;
 use super::wanted::{destinations, longest_destination};
-use crate::config::{Config, Family};
-use crate::netlink::{Netlink, NetlinkError};
+use crate::config::Config;
+use crate::netlink::{Family, Netlink, NetlinkError};
 
 /// Such a route.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{RouteAttribute, RouteFlags, RouteMessage};
 
 use super::message::table_of;
-use crate::config::{Dscp, Family};
-use crate::netlink::{Netlink, NetlinkError, address_family};
+use crate::config::Dscp;
+use crate::netlink::{Family, Netlink, NetlinkError, address_family};
 
 /// A packet that arrives.
 #[derive(Debug, Clone, Copy)]

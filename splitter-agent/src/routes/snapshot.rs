@@ -7,8 +7,7 @@ use netlink_packet_route::rule::RuleMessage;
 use super::Footprint;
 use super::item::{Item, Route, Rule};
 use super::message::table_of;
-use crate::config::Family;
-use crate::netlink::{Interfaces, Netlink, NetlinkError, address_family};
+use crate::netlink::{Family, Interfaces, Netlink, NetlinkError, address_family};
 
 /// Rules and routes as found, ours in our words and those of others as they are.
 #[derive(Debug, Default)]

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use super::wanted::destinations;
-use crate::config::{Config, Family};
+use crate::config::Config;
+use crate::netlink::Family;
 
 /// Hash of addresses, protocol and ports, so that each flow has a tunnel of its own.
 const BY_PORTS: u32 = 1;

@@ -7,9 +7,9 @@ use netlink_packet_route::route::RouteHeader;
 use splitter_policy::steer::MarkBits;
 
 use super::item::{Item, NextHop, Route, Rule, Selector};
-use crate::config::{Config, Dscp, DscpMatch, Family, InterfaceName, TableId, Tunnel};
+use crate::config::{Config, Dscp, DscpMatch, TableId, Tunnel};
 use crate::health::{Placement, Seat};
-use crate::netlink::{Interfaces, NoSuchInterface};
+use crate::netlink::{Family, InterfaceName, Interfaces, NoSuchInterface};
 
 /// Everything wanted, in the order in which it is safe to add: routes before the rules that use
 /// them, and the rule for specific routes before the one that would send them to a tunnel.

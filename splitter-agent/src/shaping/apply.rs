@@ -6,8 +6,7 @@ use thiserror::Error;
 use super::found::{Found, Snapshot};
 use super::plan::{Action, Plan};
 use super::wanted::Shape;
-use crate::config::InterfaceName;
-use crate::netlink::{Netlink, NetlinkError, NoSuchInterface};
+use crate::netlink::{InterfaceName, Netlink, NetlinkError, NoSuchInterface};
 
 /// A plan that was carried out. Dropping it leaves everything in place.
 #[derive(Debug)]

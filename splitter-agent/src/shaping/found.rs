@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::wanted::id;
 use super::{Piece, What, handle_text};
-use crate::config::{Config, InterfaceName, Tunnel};
-use crate::netlink::{Netlink, NetlinkError};
+use crate::config::{Config, Tunnel};
+use crate::netlink::{InterfaceName, Netlink, NetlinkError};
 
 const ROOT: u32 = u32::MAX;
 

@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::ShapeError;
 use super::found::{Found, Snapshot};
 use super::wanted::{Shape, shapes};
-use crate::config::{Config, InterfaceName};
-use crate::netlink::{Interfaces, Netlink};
+use crate::config::Config;
+use crate::netlink::{InterfaceName, Interfaces, Netlink};
 
 /// What has to be done, device by device.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

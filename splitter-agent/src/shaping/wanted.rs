@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::filter::{Chosen, program};
 use super::wire::{HtbClass, bpf_filter, fifo, htb_class, htb_root};
 use super::{HANDLE, Piece, What, handle_text};
-use crate::config::{Config, InterfaceName, Tunnel};
-use crate::netlink::{Interfaces, NoSuchInterface};
+use crate::config::{Config, Tunnel};
+use crate::netlink::{InterfaceName, Interfaces, NoSuchInterface};
 
 const ROOT: u32 = u32::MAX;
 const PARENT: u16 = 1;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::file;
 use super::*;
-use crate::config::ThresholdUnit::{Bytes, Packets};
+use crate::advise::ThresholdUnit::{Bytes, Packets};
 
 fn question(current: u32, load: f64) -> Question {
     Question {
