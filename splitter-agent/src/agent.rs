@@ -8,11 +8,11 @@ mod change;
 
 use std::sync::Arc;
 
+use splitter_advise::{Advice, Decision, Follower, Question, Traffic, advise};
+use splitter_config::{Config, ConfigFile, Overrides, Threshold, Tunnels};
 use tokio::sync::watch;
 
 use self::change::refusal;
-use crate::advise::{Advice, Decision, Follower, Question, Traffic, advise};
-use crate::config::{Config, ConfigFile, Overrides, Threshold, Tunnels};
 use crate::control::{Answer, Call, Peer, Reason, Refusal, Request, Shown};
 use crate::figures::{ChangeResult, ChangeSource};
 use crate::health::Placement;

@@ -5,13 +5,13 @@ use std::io::{self, Write as _};
 use anyhow::Context as _;
 use serde::Serialize;
 use serde_json::json;
-use splitter_agent::config::{Config, ConfigError, ConfigFile, Overrides, SetError};
 use splitter_agent::control::{Answer, ControlError, Reason, Request, ask};
 use splitter_agent::health::GuardError;
 use splitter_agent::instance::InstanceError;
-use splitter_agent::netlink::NetlinkError;
 use splitter_agent::privileges::MissingCapabilities;
 use splitter_agent::routes::PlanError;
+use splitter_config::{Config, ConfigError, ConfigFile, Overrides, SetError};
+use splitter_netlink::NetlinkError;
 
 use crate::cli::{Cli, ExitCode};
 

@@ -14,9 +14,8 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-
-use crate::advise::Advice;
-use crate::config::{KeyChange, Mistake, Overrides};
+use splitter_advise::Advice;
+use splitter_config::{KeyChange, Mistake, Overrides};
 
 mod client;
 mod server;

@@ -4,9 +4,8 @@
 use std::fmt;
 
 use serde::Serialize;
-
-use crate::config::Config;
-use crate::netlink::{Netlink, NetlinkError};
+use splitter_config::Config;
+use splitter_netlink::{Netlink, NetlinkError};
 
 mod health;
 mod machine;

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use serde::Serialize;
+use splitter_netlink::Family;
 use splitter_policy::counters::FlowEvent;
 use splitter_policy::flow::{Class, FlowEntry, FlowKey};
 use splitter_policy::packet::protocol;
@@ -12,7 +13,6 @@ use splitter_policy::table::Found;
 
 use crate::clock::monotonic_ns;
 use crate::kernel::{Dataplane, KernelError};
-use crate::netlink::Family;
 
 /// A flow in words and seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -34,10 +34,11 @@ pub use self::redirect::{ByStack, Redirect};
 pub use self::state::{Owner, State};
 pub(crate) use self::state::{remove_if_there, write_private};
 pub use self::up::BroughtUp;
-use crate::config::{Config, DscpMatch, Threshold};
+use splitter_config::{Config, DscpMatch, Threshold};
+use splitter_netlink::{InterfaceName, Interfaces, Netlink};
+
 use crate::health::Placement;
 use crate::kernel::{Dataplane, Object, Pins, policy_settings};
-use crate::netlink::{InterfaceName, Interfaces, Netlink};
 use crate::privileges::check_capabilities;
 use crate::{routes, shaping};
 

@@ -32,6 +32,7 @@ pub use object::{Object, PROGRAM};
 pub(crate) use others::remedy as other_program_remedy;
 pub use others::{Member, OtherProgram};
 pub use pins::Pins;
+pub use program::{program_kind, program_name};
 pub use settings::policy_settings;
 pub(crate) use shapes::Shape;
 pub use tables::FlowTables;

@@ -1,10 +1,8 @@
 //! The agent of the flow splitter: it loads and attaches the kernel programs, steers the two
 //! classes of flows over their tunnels, and watches and measures what happens.
 
-pub mod advise;
 pub mod agent;
 mod clock;
-pub mod config;
 pub mod control;
 pub mod doctor;
 pub mod figures;
@@ -14,7 +12,6 @@ pub mod instance;
 pub mod kernel;
 pub mod metrics;
 pub mod monitor;
-pub mod netlink;
 pub mod overview;
 pub mod privileges;
 pub mod routes;

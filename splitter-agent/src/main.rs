@@ -7,10 +7,9 @@ mod commands;
 use std::io::IsTerminal as _;
 
 use clap::Parser as _;
-use splitter_agent::config::ConfigFile;
-use tracing_subscriber::EnvFilter;
-
 use cli::{Cli, Command, ExitCode};
+use splitter_config::ConfigFile;
+use tracing_subscriber::EnvFilter;
 
 fn main() -> std::process::ExitCode {
     let cli = Cli::parse();

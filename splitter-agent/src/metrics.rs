@@ -10,6 +10,7 @@ use std::sync::Arc;
 use flow_telemetry::{Descriptor, Kind, Metrics, NameError};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use splitter_netlink::Family;
 use splitter_policy::config::Unit;
 use splitter_policy::counters::{Counters, FlowEvent};
 use splitter_policy::flow::{Class, Tunnel};
@@ -21,7 +22,6 @@ use crate::figures::{ChangeResult, ChangeSource, ControlResult};
 use crate::health::SharedReport;
 use crate::kernel::{AttachedMode, Dataplane, KernelError};
 use crate::monitor::Monitor;
-use crate::netlink::Family;
 
 /// The registry of an instance.
 ///

@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use splitter_advise::{FlowSize, Sample, Sizes, ThresholdUnit};
 use splitter_policy::counters::FlowEvent;
 use splitter_policy::flow::FlowEntry;
 
-use crate::advise::{FlowSize, Sample, Sizes, ThresholdUnit};
 use crate::figures::Figures;
 use crate::flows::{Census, Swept, sweep};
 use crate::kernel::{AttachedMode, Dataplane, KernelError, Pins};

@@ -10,13 +10,13 @@ mod history;
 mod observer;
 
 use serde::Serialize;
+use splitter_config::Config;
+use splitter_netlink::{DeviceTraffic, Family, Interface};
 use splitter_policy::flow::{Class, Tunnel};
 
-use crate::config::{self, Config};
 use crate::flows::Census;
 use crate::health::Seat;
 use crate::instance::AttachedInterface;
-use crate::netlink::{DeviceTraffic, Family, Interface};
 
 pub use completion::{Completion, Period};
 pub use flows::{Filter, Flow, Selection, SortBy};
@@ -226,7 +226,7 @@ fn class_row(class: Class, now: &Totals, basis: Option<&Totals>, found: &Found) 
 /// `counted` is what the device had counted earlier and now, and the seconds between.
 fn tunnel_row(
     home: Tunnel,
-    tunnel: &config::Tunnel,
+    tunnel: &splitter_config::Tunnel,
     counted: Option<((DeviceTraffic, DeviceTraffic), f64)>,
     found: FoundTunnel,
 ) -> TunnelRow {

@@ -23,9 +23,8 @@
 //! other class ([`Placement`](crate::health::Placement)); rules stay as they are.
 
 use serde::{Deserialize, Serialize};
-
-use crate::config::{Config, RulePriority, TableId};
-use crate::netlink::InterfaceName;
+use splitter_config::{Config, RulePriority, TableId};
+use splitter_netlink::InterfaceName;
 
 mod apply;
 mod conflict;

@@ -12,15 +12,15 @@ use flow_telemetry::Page;
 use flow_telemetry::page::{Field, Format, Layout, Status, StatusFuture, Table};
 use serde::Serialize;
 use serde_json::{Value, json};
+use splitter_advise::ThresholdUnit;
+use splitter_config::Config;
+use splitter_netlink::NetlinkError;
 use tokio::sync::{Mutex, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::advise::ThresholdUnit;
-use crate::config::Config;
 use crate::health::SharedReport;
 use crate::instance::{AttachedInterface, Instance};
 use crate::monitor::Monitor;
-use crate::netlink::NetlinkError;
 use crate::overview::{Filter, Flow, ObserveError, Observer, Overview, Selection, SortBy};
 
 /// Flows on the page: some 15 kB.

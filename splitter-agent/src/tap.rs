@@ -14,12 +14,12 @@ use aya::maps::{HashMap as BpfHashMap, MapData, MapError};
 use aya::programs::{ProgramError, SchedClassifier, TcAttachType};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use serde::{Serialize, Serializer};
+use splitter_config::InvalidValue;
+use splitter_netlink::{InterfaceName, Interfaces, NoSuchInterface};
 use splitter_policy::flow::{FlowKey, FlowKeyV6, TapEntry};
 use thiserror::Error;
 
-use crate::config::InvalidValue;
 use crate::kernel::{Clsact, Object, Position, Shape, TcHook, attach_tc};
-use crate::netlink::{InterfaceName, Interfaces, NoSuchInterface};
 
 /// Flows that one tap remembers; later ones are not noted.
 pub const CAPACITY: usize = 65_536;

@@ -34,7 +34,10 @@ fn stderr(output: &Output) -> String {
 fn check_accepts_the_example() {
     let output = splitter(&[
         "check",
-        concat!(env!("CARGO_MANIFEST_DIR"), "/splitter.example.toml"),
+        concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/crates/config/splitter.example.toml"
+        ),
     ]);
     assert_eq!(output.status.code(), Some(0));
     assert!(stdout(&output).ends_with("splitter.example.toml: ok\n"));

@@ -12,8 +12,8 @@ use daemon::Daemon;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use site::{Connection, Site, on_site};
-use splitter_agent::config::Config;
 use splitter_agent::kernel::{Dataplane, Pins};
+use splitter_config::Config;
 use splitter_policy::config::Config as Policy;
 use splitter_policy::drain::ServiceTime;
 

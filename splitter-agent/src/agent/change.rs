@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::Agent;
-use crate::advise::Follower;
-use crate::config::{
+use splitter_advise::Follower;
+use splitter_config::{
     Config, ConfigError, ConfigFile, Overrides, SetError, difference, frozen, overrides,
 };
+
+use super::Agent;
 use crate::control::{Changed, Reason, Refusal};
 use crate::figures::{ChangeResult, ChangeSource};
 use crate::instance::{Instance, InstanceError, Owner};

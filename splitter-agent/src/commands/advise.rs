@@ -7,11 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use flow_report::Table;
-use splitter_agent::advise::{
-    Advice, Expected, Question, ThresholdUnit, Traffic, Verdict, advise, file,
-};
-use splitter_agent::config::Location;
+use splitter_advise::{Advice, Expected, Question, ThresholdUnit, Traffic, Verdict, advise, file};
 use splitter_agent::control::{Answer, ControlError, Request, ask};
+use splitter_config::Location;
 
 use super::{count, print, print_json};
 use crate::cli::{AdviseArgs, Cli};

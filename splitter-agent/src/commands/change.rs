@@ -2,8 +2,8 @@
 
 use anyhow::{Result, bail};
 use serde_json::json;
-use splitter_agent::config::{Config, Location, overrides};
 use splitter_agent::control::{Answer, Changed, ControlError, Request, ask};
+use splitter_config::{Config, Location, overrides};
 
 use super::{print, print_json};
 use crate::cli::{Cli, ReloadArgs, SetArgs};

@@ -1,7 +1,7 @@
 //! `splitter check FILE`: is the file right? The system is neither read nor changed.
 
 use serde_json::json;
-use splitter_agent::config::{Config, ConfigError};
+use splitter_config::{Config, ConfigError};
 
 use super::{print, print_json};
 use crate::cli::{CheckArgs, ExitCode};

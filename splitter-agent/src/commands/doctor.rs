@@ -1,8 +1,8 @@
 //! `splitter doctor`: what would keep the splitter from working here?
 
-use splitter_agent::config::Config;
 use splitter_agent::doctor::{Status, examine};
-use splitter_agent::netlink::Netlink;
+use splitter_config::Config;
+use splitter_netlink::Netlink;
 
 use super::{print, print_json};
 use crate::cli::{Cli, ExitCode};

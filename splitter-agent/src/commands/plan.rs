@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use serde_json::json;
-use splitter_agent::config::Config;
 use splitter_agent::instance::{Instance, Plan};
+use splitter_config::Config;
 
 use super::{print, print_json};
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use flow_report::Table;
 use serde_json::json;
-use splitter_agent::config::PacketLog;
 use splitter_agent::kernel::Object;
-use splitter_agent::netlink::Netlink;
 use splitter_agent::privileges::check_capabilities;
 use splitter_agent::tap::{CAPACITY, Tap, TappedFlow, Taps};
+use splitter_config::PacketLog;
+use splitter_netlink::Netlink;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{count, print, print_json};

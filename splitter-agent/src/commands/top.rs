@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use splitter_agent::config::Config;
 use splitter_agent::instance::Instance;
 use splitter_agent::overview::{Filter, Observer, Overview, Selection, WrittenReport};
+use splitter_config::Config;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use self::app::{App, Outcome};

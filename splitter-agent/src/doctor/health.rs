@@ -2,11 +2,12 @@
 
 use std::net::IpAddr;
 
+use splitter_config::{Config, Tunnel};
+use splitter_netlink::{Family, Interfaces, Netlink, NetlinkError};
+
 use super::Check;
 use super::network::is_on_link;
-use crate::config::{Config, Tunnel};
 use crate::health::ProbeKey;
-use crate::netlink::{Family, Interfaces, Netlink, NetlinkError};
 
 pub(super) async fn examine(
     netlink: &Netlink,

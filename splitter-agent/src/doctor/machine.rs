@@ -6,11 +6,11 @@ use std::path::Path;
 use caps::{CapSet, Capability};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use nix::sys::utsname::uname;
+use splitter_config::Config;
+use splitter_netlink::{Family, Netlink};
 
 use super::Check;
-use crate::config::Config;
 use crate::kernel::mount_command;
-use crate::netlink::{Family, Netlink};
 use crate::routes::supports_exact_dscp;
 
 /// The oldest kernel that the programs are tested on.

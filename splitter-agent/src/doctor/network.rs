@@ -5,13 +5,13 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use ipnet::IpNet;
-
-use super::{Check, redirect, xdp};
-use crate::config::{Config, SteeringMode, Tunnel};
-use crate::netlink::{
+use splitter_config::{Config, SteeringMode, Tunnel};
+use splitter_netlink::{
     Address, DeviceFeatures, Family, Interface, InterfaceName, Interfaces, Netlink, NetlinkError,
     device_features,
 };
+
+use super::{Check, redirect, xdp};
 use crate::routes::{PlanError, hindrances, plan};
 
 pub(super) async fn examine(

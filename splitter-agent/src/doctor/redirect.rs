@@ -1,10 +1,11 @@
 //! What packets meet that go past the network stack, where that is asked for.
 
+use splitter_config::{Config, SteeringMode};
+use splitter_netlink::{Interfaces, Netlink, NetlinkError};
+
 use super::Check;
-use crate::config::{Config, SteeringMode};
 use crate::instance::hints::{Hint, hidden_tags, other_ways};
 use crate::instance::redirect::hindrance;
-use crate::netlink::{Interfaces, Netlink, NetlinkError};
 
 pub(super) async fn examine(
     netlink: &Netlink,

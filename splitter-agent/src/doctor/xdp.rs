@@ -2,10 +2,11 @@
 
 use std::fs;
 
+use splitter_config::{AttachMode, Config};
+use splitter_netlink::{DeviceFeatures, Interface};
+
 use super::Check;
-use crate::config::{AttachMode, Config};
 use crate::kernel::{Dataplane, OtherProgram, Pins, other_program_remedy};
-use crate::netlink::{DeviceFeatures, Interface};
 
 /// The numbers of the programs of this instance; `None` where the caller may not look.
 pub(super) fn ours(config: &Config) -> Option<Vec<u32>> {
@@ -79,7 +80,7 @@ pub(super) fn possible(interface: &Interface, features: DeviceFeatures, mode: At
 
 /// The driver behind an interface; virtual ones are known by their kind.
 pub(super) fn driver(interface: &Interface) -> String {
-    let of_parent = |link: &crate::netlink::ParentDevice| {
+    let of_parent = |link: &splitter_netlink::ParentDevice| {
         let path = format!("/sys/bus/{}/devices/{}/driver", link.bus, link.device);
         let driver = fs::read_link(path).ok()?;
         Some(driver.file_name()?.to_string_lossy().into_owned())

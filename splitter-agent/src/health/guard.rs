@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use flow_telemetry::Readiness;
 use futures_util::future::select_all;
+use splitter_config::Config;
+use splitter_netlink::{Netlink, NetlinkError};
 use splitter_policy::flow::Class;
 use tokio::sync::watch;
 use tokio::time::sleep_until;
@@ -26,9 +28,7 @@ use super::subject::{Subject, line, subjects, timing};
 use super::tell::{class_report, complain, in_a_row, tell_evidence, told, tunnel_report};
 use super::watch::{LinkState, PeerPresence};
 use super::wire::{DATAGRAM_BYTES, Nonce};
-use crate::config::Config;
 use crate::instance::{Instance, Lock};
-use crate::netlink::{Netlink, NetlinkError};
 
 /// How often devices are looked at without news of them, which can get lost.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);

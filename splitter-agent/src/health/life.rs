@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use splitter_netlink::{NeighbourState, Netlink, NetlinkError};
+
 use super::line::Line;
 use super::tell::told;
 use super::watch::{Evidence, PeerPresence};
-use crate::netlink::{NeighbourState, Netlink, NetlinkError};
 
 /// Where echo does not decide: asks the next hop, or takes the link's word.
 pub(super) async fn look_for_life(

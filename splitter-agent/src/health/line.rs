@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use splitter_config::Dscp;
+use splitter_netlink::InterfaceName;
 use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
 
@@ -19,8 +21,6 @@ use super::socket::{Binding, ResponderSocket, SocketError};
 use super::subject::Subject;
 use super::watch::{Evidence, LinkState, TunnelWatch};
 use super::wire::{DATAGRAM_BYTES, Nonce};
-use crate::config::Dscp;
-use crate::netlink::InterfaceName;
 
 /// How soon a socket that could not be had is tried again.
 const RETRY: Duration = Duration::from_secs(1);

@@ -5,9 +5,8 @@ use std::pin::Pin;
 
 use futures_util::{FutureExt as _, Stream, StreamExt as _};
 use rtnetlink::MulticastGroup;
+use splitter_netlink::NetlinkError;
 use tokio::task::JoinHandle;
-
-use crate::netlink::NetlinkError;
 
 /// Tells that some device has changed; what has become of it is to be asked.
 pub(super) struct LinkNews {

@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 
+use splitter_config::{Config, Gateways, SteeringMode};
+use splitter_netlink::{NeighbourState, Netlink, NetlinkError};
+
 use super::line::Line;
 use super::watch::LinkState;
-use crate::config::{Config, Gateways, SteeringMode};
-use crate::netlink::{NeighbourState, Netlink, NetlinkError};
 
 /// Where packets are redirected, has the kernel ask the tunnels' next hops whose link addresses it does
 /// not know.

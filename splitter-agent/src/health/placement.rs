@@ -3,10 +3,10 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use splitter_netlink::InterfaceName;
 use splitter_policy::flow::{Class, Tunnel};
 
 use super::machine::Grade;
-use crate::netlink::InterfaceName;
 
 /// Where the packets of a class go: to the tunnels of one of the classes, as long as one of them
 /// is alive.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
+use splitter_netlink::InterfaceName;
 
 use super::machine::Condition;
 use super::placement::Seat;
@@ -14,7 +15,6 @@ use super::tell::in_a_row;
 use super::watch::Evidence;
 use super::wire::Refusal;
 use crate::instance::{InstanceError, remove_if_there, write_private};
-use crate::netlink::InterfaceName;
 
 /// How many moves are remembered.
 const MOVES: usize = 20;

@@ -10,12 +10,12 @@ use nix::sys::socket::{
     ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg, setsockopt,
 };
 use socket2::{Domain, Protocol, Socket, Type};
+use splitter_config::Dscp;
+use splitter_netlink::InterfaceName;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
 use super::wire::DATAGRAM_BYTES;
-use crate::config::Dscp;
-use crate::netlink::InterfaceName;
 
 /// A socket of a tunnel could not be had.
 #[derive(Debug, thiserror::Error)]

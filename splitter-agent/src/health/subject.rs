@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use splitter_config::{Config, Dscp, Health, Tunnel};
 use splitter_policy::flow::Tunnel as Home;
 
 use super::key::ProbeKey;
@@ -9,7 +10,6 @@ use super::line::Line;
 use super::machine::Timing;
 use super::watch::TunnelWatch;
 use super::wire::Nonce;
-use crate::config::{Config, Dscp, Health, Tunnel};
 
 /// All that a tunnel is watched by.
 #[derive(Debug, Clone, PartialEq, Eq)]

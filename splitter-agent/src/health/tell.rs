@@ -3,6 +3,7 @@
 use std::num::NonZeroU8;
 use std::time::Duration;
 
+use splitter_netlink::InterfaceName;
 use splitter_policy::flow::Class;
 
 use super::line::Line;
@@ -11,7 +12,6 @@ use super::placement::{Placement, Seat};
 use super::report::{ClassReport, Move, TunnelReport, unix_ms};
 use super::socket::SocketError;
 use super::watch::{Evidence, PeerPresence};
-use crate::netlink::InterfaceName;
 
 pub(super) fn told(line: &mut Line, change: Change) {
     line.last_cause = change.cause;

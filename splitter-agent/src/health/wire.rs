@@ -15,8 +15,9 @@
 //!
 //! Numbers are big-endian.
 
+use splitter_config::MAX_TUNNELS;
+
 use super::key::{CODE_BYTES, ProbeKey};
-use crate::config::MAX_TUNNELS;
 
 /// The length of every datagram.
 pub const DATAGRAM_BYTES: usize = HEAD_BYTES + CODE_BYTES;

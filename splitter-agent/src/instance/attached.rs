@@ -1,11 +1,11 @@
 //! How the program is attached to the interfaces of the site.
 
 use serde::Serialize;
+use splitter_config::{Config, SteeringMode};
+use splitter_netlink::{InterfaceName, Interfaces, XdpMode};
 
 use super::{Instance, InstanceError};
-use crate::config::{Config, SteeringMode};
 use crate::kernel::{AttachedMode, Dataplane, Pins};
-use crate::netlink::{InterfaceName, Interfaces, XdpMode};
 
 /// The program on one interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

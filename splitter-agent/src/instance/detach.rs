@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use splitter_config::{AttachMode, SteeringMode};
+use splitter_netlink::Xdp;
+
 use super::{Instance, InstanceError, State};
-use crate::config::{AttachMode, SteeringMode};
 use crate::kernel::{Dataplane, Pins};
-use crate::netlink::Xdp;
 
 /// What to take back when bringing up fails.
 pub(super) struct Undo {

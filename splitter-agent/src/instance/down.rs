@@ -1,11 +1,12 @@
 //! Taking an instance down.
 
+use splitter_config::SteeringMode;
+use splitter_netlink::NetlinkError;
+
 use super::{Instance, InstanceError, Lock, State, others};
-use crate::config::SteeringMode;
 use crate::control;
 use crate::health::Report;
-use crate::kernel::Dataplane;
-use crate::netlink::NetlinkError;
+use crate::kernel::{Dataplane, program_kind};
 use crate::routes::{self, Footprint, Item};
 use crate::shaping;
 
@@ -31,7 +32,7 @@ impl Instance {
         };
         let routes = self.remove_routes(&footprints).await;
         let steering = self.pins.pinned().unwrap_or_default();
-        let hook = steering.hook();
+        let hook = program_kind(steering);
         let linked = self.pins.linked_interfaces().unwrap_or_default();
         // After a crash there may be pins without a program that can be opened.
         let program_id = Dataplane::pinned_program_id(&self.pins).ok();

@@ -3,11 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 
+use splitter_config::SteeringMode;
+use splitter_netlink::{InterfaceName, NetlinkError, NoSuchInterface};
 use thiserror::Error;
 
-use crate::config::SteeringMode;
 use crate::kernel::KernelError;
-use crate::netlink::{InterfaceName, NetlinkError, NoSuchInterface};
 use crate::privileges::MissingCapabilities;
 use crate::routes;
 use crate::shaping::ShapeError;

@@ -3,14 +3,14 @@
 
 use std::fmt;
 
-use splitter_policy::flow::Tunnel as Home;
-
-use super::Instance;
-use crate::config::{Config, SteeringMode};
-use crate::netlink::{
+use splitter_config::{Config, SteeringMode};
+use splitter_netlink::{
     DeviceFeatures, Family, Interface, Interfaces, Netlink, NetlinkError, VlanDevice,
     device_features,
 };
+use splitter_policy::flow::Tunnel as Home;
+
+use super::Instance;
 use crate::routes::{PassedOver, passed_over};
 
 /// Something that an operator should know.

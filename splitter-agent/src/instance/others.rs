@@ -2,9 +2,10 @@
 
 use std::io;
 
+use splitter_config::Config;
+
 use super::InstanceError;
 use super::state::{State, current_network};
-use crate::config::Config;
 use crate::routes::Footprint;
 
 /// Refuses a configuration whose tables or rule priorities another instance has, as far as its

@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, PoisonError};
 
+use splitter_config::Config;
 use splitter_policy::config::Config as Policy;
 use tokio::sync::watch;
 
 use super::{Instance, InstanceError, Lock, State};
-use crate::config::Config;
 use crate::health::Placement;
 use crate::routes;
 

@@ -3,14 +3,14 @@
 use std::fmt;
 
 use serde::Serialize;
+use splitter_config::{AttachMode, Config, SteeringMode};
+use splitter_netlink::{Family, InterfaceName, Interfaces};
 use splitter_policy::config::Config as Policy;
 use splitter_policy::table::{GROUP_FLOWS, GroupV4, GroupV6, Layout, Tags};
 
 use super::redirect::Redirect;
 use super::{InstanceError, Loaded, attached_mode};
-use crate::config::{AttachMode, Config, SteeringMode};
-use crate::kernel::{AttachedMode, Dataplane, KernelError, OtherProgram, Pins};
-use crate::netlink::{Family, InterfaceName, Interfaces};
+use crate::kernel::{AttachedMode, Dataplane, KernelError, OtherProgram, Pins, program_kind};
 use crate::{routes, shaping};
 
 /// Everything that bringing an instance up does, in order.
@@ -260,7 +260,7 @@ impl fmt::Display for Plan {
         if let Some(redirect) = &self.redirect {
             writeln!(f, "{redirect}")?;
         }
-        let program = self.steering.hook();
+        let program = program_kind(self.steering);
         let mode = |mode: &AttachMode| match self.steering {
             SteeringMode::Mark => String::new(),
             SteeringMode::Dscp | SteeringMode::Redirect => format!(" (mode {mode})"),

@@ -3,14 +3,14 @@
 use std::fmt;
 
 use serde::Serialize;
+use splitter_config::{AttachMode, SteeringMode};
+use splitter_netlink::{Interface, InterfaceName, Interfaces, takes_redirected};
 use splitter_policy::flow::Tunnel;
 use splitter_policy::forward::target;
 
 use super::{Instance, InstanceError, Loaded};
-use crate::config::{AttachMode, SteeringMode};
 use crate::health::Placement;
 use crate::kernel::Targets;
-use crate::netlink::{Interface, InterfaceName, Interfaces, takes_redirected};
 use crate::routes::tunnels_of;
 
 /// What is redirected, and what is not.

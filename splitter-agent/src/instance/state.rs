@@ -6,10 +6,10 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use splitter_config::Config;
 
 use super::InstanceError;
 use super::lock::PRIVATE;
-use crate::config::Config;
 use crate::health::Placement;
 use crate::kernel::Object;
 use crate::routes::Footprint;

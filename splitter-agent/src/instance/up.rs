@@ -1,5 +1,6 @@
 //! Bringing an instance up.
 
+use splitter_netlink::Interfaces;
 use splitter_policy::config::Config as Policy;
 
 use super::detach::Undo;
@@ -8,7 +9,6 @@ use super::{
     AttachedInterface, AttachmentAction, Instance, InstanceError, Lock, Owner, Plan, State,
 };
 use crate::kernel::{Dataplane, LoadOptions};
-use crate::netlink::Interfaces;
 
 /// What was done to bring an instance up.
 #[derive(Debug)]

@@ -4,10 +4,10 @@ use aya::programs::links::{FdLink, LinkError};
 use aya::programs::xdp::XdpLink;
 use aya::programs::{Xdp, XdpMode};
 use serde::Serialize;
+use splitter_config::AttachMode;
 
 use super::KernelError;
 use super::error::{program_errno, program_error};
-use crate::config::AttachMode;
 
 /// How a program turned out to be attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -3,6 +3,8 @@
 use std::fmt;
 
 use aya::maps::{Array, Map, MapData, PerCpuArray};
+use splitter_config::{AttachMode, SteeringMode};
+use splitter_netlink::Family;
 use splitter_policy::config::{Config as Policy, Settings};
 use splitter_policy::counters::Counters;
 use splitter_policy::table::GROUP_FLOWS;
@@ -11,13 +13,12 @@ use super::attach::attach;
 use super::error::{map_error, program_error, typed};
 use super::names::{COUNTERS, FLOWS_V4, FLOWS_V6, SETTINGS};
 use super::program::Program;
+use super::program::program_name;
 use super::shapes::Shape;
 use super::targets::TargetMaps;
 use super::{
     AttachedMode, FlowTables, KernelError, LoadOptions, Object, Pins, Targets, ingress, load,
 };
-use crate::config::{AttachMode, SteeringMode};
-use crate::netlink::Family;
 
 /// The maps of one instance, opened. The programs live on in their pins.
 pub struct Dataplane {
@@ -46,7 +47,7 @@ impl Dataplane {
         })?;
         Self::open(pins)?.ok_or(KernelError::Missing {
             kind: "program",
-            name: options.steering.program(),
+            name: program_name(options.steering),
         })
     }
 
@@ -189,7 +190,9 @@ impl Dataplane {
     /// When the pinned program cannot be opened.
     pub fn program_id(&self) -> Result<u32, KernelError> {
         let program = Program::from_pin(&self.pins, self.steering)?;
-        program.id().map_err(program_error(self.steering.program()))
+        program
+            .id()
+            .map_err(program_error(program_name(self.steering)))
     }
 
     /// Everything counted so far, on all CPUs.

@@ -6,6 +6,7 @@ use std::io::Read as _;
 use aya::maps::{Array, Map};
 use aya::programs::{ProgramError, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader};
+use splitter_config::{PacketLog, SteeringMode};
 use splitter_policy::config::{Config as Policy, Settings, TickClock};
 use splitter_policy::table::{Layout, Seeds};
 
@@ -14,9 +15,9 @@ use super::names::{
     CLOCK_PROGRAM, CLOCK_READING, COUNTERS, FLOWS_V4, FLOWS_V6, LAN_ADDRESSES, SETTINGS, TAGS,
     TARGETS, TUNNELS,
 };
+use super::program::program_name;
 use super::shapes::Shape;
 use super::{KernelError, Object, Pins, calibrate};
-use crate::config::{PacketLog, SteeringMode};
 
 /// How a program is to be loaded.
 #[derive(Clone, Debug)]
@@ -46,7 +47,7 @@ pub(super) fn load(object: &Object, pins: &Pins, options: &LoadOptions) -> Resul
         .set(0, Shape(told), 0)
         .map_err(map_error(SETTINGS))?;
 
-    let name = options.steering.program();
+    let name = program_name(options.steering);
     match options.steering {
         SteeringMode::Mark => ingress_mut(&mut ebpf, name)?.load(),
         SteeringMode::Dscp | SteeringMode::Redirect => xdp_mut(&mut ebpf, name)?.load(),

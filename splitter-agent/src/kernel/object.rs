@@ -6,11 +6,12 @@ use std::path::PathBuf;
 
 use aya::include_bytes_aligned;
 use sha2::{Digest as _, Sha256};
+use splitter_config::{PacketLog, SteeringMode};
 
-use crate::config::{PacketLog, SteeringMode};
+use super::program::program_name;
 
 /// Name of the program that splits unless something else is asked for.
-pub const PROGRAM: &str = SteeringMode::Dscp.program();
+pub const PROGRAM: &str = program_name(SteeringMode::Dscp);
 
 /// A directory whose objects take the place of the embedded ones; how a freshly
 /// built object is tested before it is committed.

@@ -5,9 +5,10 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
+use splitter_config::SteeringMode;
 
+use super::program::program_name;
 use super::{KernelError, ingress};
-use crate::config::SteeringMode;
 
 /// Paths below `<bpffs>/splitter/<instance>`.
 #[derive(Clone, Debug)]
@@ -33,7 +34,7 @@ impl Pins {
 
     /// The program of a way of steering; one of them is there at a time.
     pub fn program_of(&self, steering: SteeringMode) -> PathBuf {
-        self.root.join(steering.program())
+        self.root.join(program_name(steering))
     }
 
     /// Which program is pinned.

@@ -2,27 +2,25 @@
 
 use aya::programs::{ProgramError, SchedClassifier, Xdp};
 use aya_obj::programs::XdpAttachType;
+use splitter_config::SteeringMode;
 
 use super::error::program_error;
 use super::{KernelError, Pins};
-use crate::config::SteeringMode;
 
-impl SteeringMode {
-    /// What its program is called, in the object and where it is pinned.
-    pub const fn program(self) -> &'static str {
-        match self {
-            Self::Dscp => "split",
-            Self::Mark => "mark",
-            Self::Redirect => "redirect",
-        }
+/// The name of the program of a steering mode, in the object and where it is pinned.
+pub const fn program_name(steering: SteeringMode) -> &'static str {
+    match steering {
+        SteeringMode::Dscp => "split",
+        SteeringMode::Mark => "mark",
+        SteeringMode::Redirect => "redirect",
     }
+}
 
-    /// Where its program is, in words.
-    pub const fn hook(self) -> &'static str {
-        match self {
-            Self::Mark => "TC program",
-            Self::Dscp | Self::Redirect => "XDP program",
-        }
+/// The kind of the program of a steering mode, in words.
+pub const fn program_kind(steering: SteeringMode) -> &'static str {
+    match steering {
+        SteeringMode::Mark => "TC program",
+        SteeringMode::Dscp | SteeringMode::Redirect => "XDP program",
     }
 }
 
@@ -41,10 +39,10 @@ impl Program {
             SteeringMode::Mark => SchedClassifier::from_pin(path).map(Self::Ingress),
             SteeringMode::Dscp | SteeringMode::Redirect => {
                 let program = Xdp::from_pin(path, XdpAttachType::Interface);
-                program.map(|program| Self::Xdp(program, steering.program()))
+                program.map(|program| Self::Xdp(program, program_name(steering)))
             }
         };
-        program.map_err(program_error(steering.program()))
+        program.map_err(program_error(program_name(steering)))
     }
 
     /// The kernel's number of it.

@@ -6,11 +6,12 @@
 use aya::programs::Xdp;
 use aya::programs::links::{FdLink, LinkError, PinnedLink};
 use aya::programs::xdp::XdpLink;
+use splitter_config::SteeringMode;
 
 use super::error::program_error;
 use super::program::Program;
+use super::program::program_name;
 use super::{Dataplane, KernelError, LoadOptions, Object, Pins, ingress, load};
-use crate::config::SteeringMode;
 
 impl Dataplane {
     /// Loads `object` with maps of its own, puts it in the place of the pinned program on every
@@ -36,7 +37,7 @@ impl Dataplane {
         let adopted = pins.adopt(&staged).and_then(|()| {
             Self::open(pins)?.ok_or(KernelError::Missing {
                 kind: "program",
-                name: options.steering.program(),
+                name: program_name(options.steering),
             })
         });
         adopted.inspect_err(|_| {
@@ -74,7 +75,7 @@ impl Dataplane {
     pub fn pinned_program_id(pins: &Pins) -> Result<u32, KernelError> {
         let steering = pins.pinned().unwrap_or_default();
         let program = Program::from_pin(pins, steering)?;
-        program.id().map_err(program_error(steering.program()))
+        program.id().map_err(program_error(program_name(steering)))
     }
 
     /// The kernel's ids of all programs that an interface may have of this instance: the pinned one

@@ -1,11 +1,10 @@
 //! From what the operator wrote to what the kernel programs read.
 
+use splitter_advise::ThresholdUnit;
+use splitter_config::{Config, Protocol, TunnelPolicy, Tunnels};
 use splitter_policy::config::{Config as Policy, Marking, Protocols, TunnelUse, Unit};
 use splitter_policy::drain::ServiceTime;
 use splitter_policy::dscp::Dscp;
-
-use crate::advise::ThresholdUnit;
-use crate::config::{Config, Protocol, TunnelPolicy, Tunnels};
 
 /// IPv4 and TCP headers without options; what an MTU leaves is a full segment.
 const HEADER_BYTES: u32 = 40;

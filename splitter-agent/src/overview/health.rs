@@ -4,11 +4,11 @@ use std::fmt;
 use std::path::PathBuf;
 
 use serde::Serialize;
+use splitter_netlink::InterfaceName;
 use splitter_policy::flow::Class;
 
 use crate::health::{Condition, Report, Seat, SharedReport};
 use crate::instance::State;
-use crate::netlink::InterfaceName;
 
 /// Whoever probes the tunnels.
 ///

@@ -2,9 +2,8 @@
 
 use std::collections::VecDeque;
 
+use splitter_netlink::DeviceTraffic;
 use splitter_policy::counters::Counters;
-
-use crate::netlink::DeviceTraffic;
 
 /// "Of late" is so long at most.
 const WINDOW_NS: u64 = 60_000_000_000;

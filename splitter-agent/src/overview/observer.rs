@@ -3,21 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use splitter_config::Config;
+use splitter_netlink::{DeviceTraffic, Family, Interfaces, Netlink, NetlinkError};
+use splitter_policy::counters::Counters;
+use splitter_policy::flow::Class;
 use thiserror::Error;
 
 use super::flows::{Collector, Earlier};
 use super::history::{History, Totals};
 use super::{Flow, Found, FoundTunnel, HealthSource, LinkState, Overview, Selection, TunnelHealth};
 use crate::clock::monotonic_ns;
-use crate::config::Config;
 use crate::flows::{self, Census};
 use crate::health::{Placement, Seat};
 use crate::instance::attached_among;
 use crate::kernel::{Dataplane, KernelError};
-use crate::netlink::{DeviceTraffic, Family, Interfaces, Netlink, NetlinkError};
-
-use splitter_policy::counters::Counters;
-use splitter_policy::flow::Class;
 
 /// Looks again and again, and remembers what rates are computed from.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
+use splitter_netlink::InterfaceName;
 use splitter_policy::counters::Counters;
 
 use super::*;
-use crate::netlink::InterfaceName;
 
 fn config() -> Config {
     let text = "lan = 'lan0'\n[short]\ndevice = 'tun0'\nrate_mbit = 100\n[long]\ndevice = 'tun1'\n";

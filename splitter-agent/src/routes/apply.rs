@@ -4,11 +4,11 @@ use std::fmt;
 
 use netlink_packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use splitter_netlink::{Netlink, NetlinkError};
 
 use super::item::{Item, Route};
 use super::plan::{Action, Plan, Replacement};
 use super::{Footprint, snapshot};
-use crate::netlink::{Netlink, NetlinkError};
 
 /// A plan that was carried out. It can be [verified](Self::verify) and
 /// [undone](Self::roll_back); dropping it leaves everything in place.

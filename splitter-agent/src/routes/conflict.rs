@@ -6,12 +6,12 @@ use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol};
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use rtnetlink::packet_core::Nla as _;
 use serde::Serialize;
+use splitter_config::Config;
+use splitter_netlink::Family;
 
 use super::message::{FRA_DSCP, family, first_byte, table_of};
 use super::snapshot::Snapshot;
 use super::{Footprint, PROTOCOL};
-use crate::config::Config;
-use crate::netlink::Family;
 
 /// Something that is not ours and is in the way. It is never removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use netlink_packet_route::route::RouteHeader;
 use serde::Serialize;
+use splitter_config::Dscp;
+use splitter_netlink::{Family, InterfaceName};
 
 use super::PROTOCOL;
-use crate::config::Dscp;
-use crate::netlink::{Family, InterfaceName};
 
 const TABLE_MAIN: u32 = RouteHeader::RT_TABLE_MAIN as u32;
 

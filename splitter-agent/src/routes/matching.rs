@@ -3,12 +3,12 @@
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use rtnetlink::packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL};
+use splitter_config::{Config, DscpMatch};
+use splitter_netlink::{Family, Netlink, NetlinkError, address_family};
 
 use super::message::FRA_DSCP;
 use super::plan::PlanError;
 use super::wanted::Matching;
-use crate::config::{Config, DscpMatch};
-use crate::netlink::{Family, Netlink, NetlinkError, address_family};
 
 /// Decides how rules match the long mark.
 ///

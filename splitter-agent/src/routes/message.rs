@@ -10,11 +10,11 @@ use netlink_packet_route::route::{
 };
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use rtnetlink::packet_core::{DefaultNla, Nla as _};
+use splitter_config::Dscp;
+use splitter_netlink::{Family, InterfaceName, Interfaces};
 
 use super::PROTOCOL;
 use super::item::{NextHop, Route, Rule, Selector};
-use crate::config::Dscp;
-use crate::netlink::{Family, InterfaceName, Interfaces};
 
 /// `FRA_DSCP` of linux/fib_rules.h, Linux 6.13; the message library does not know it.
 pub(super) const FRA_DSCP: u16 = 25;
@@ -28,7 +28,7 @@ impl Rule {
     /// The message that adds or removes it.
     pub(super) fn message(&self) -> RuleMessage {
         let mut message = RuleMessage::default();
-        message.header.family = crate::netlink::address_family(self.family);
+        message.header.family = splitter_netlink::address_family(self.family);
         message.header.action = RuleAction::ToTable;
         let (in_header, table) = header_table(self.table);
         message.header.table = in_header;
@@ -135,7 +135,7 @@ impl Route {
     pub(super) fn message(&self) -> RouteMessage {
         let mut message = RouteMessage::default();
         let header = &mut message.header;
-        header.address_family = crate::netlink::address_family(Family::of(&self.destination));
+        header.address_family = splitter_netlink::address_family(Family::of(&self.destination));
         header.destination_prefix_length = self.destination.prefix_len();
         header.protocol = RouteProtocol::from(PROTOCOL);
         header.kind = RouteType::Unicast;

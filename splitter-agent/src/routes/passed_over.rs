@@ -5,11 +5,11 @@ use ipnet::IpNet;
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteType,
 };
+use splitter_config::Config;
+use splitter_netlink::{Family, Netlink, NetlinkError};
 
 use super::snapshot;
 use super::wanted::{destinations, longest_destination};
-use crate::config::Config;
-use crate::netlink::{Family, Netlink, NetlinkError};
 
 /// Such a route.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,14 +3,14 @@
 use std::fmt;
 
 use serde::Serialize;
+use splitter_config::{Config, DscpMatch, InvalidValue};
+use splitter_netlink::{Netlink, NetlinkError, NoSuchInterface};
 
 use super::conflict::{self, Conflict};
 use super::item::{Item, Route};
 use super::spread::hindrances;
 use super::{Footprint, matching, snapshot, wanted};
-use crate::config::{Config, DscpMatch, InvalidValue};
 use crate::health::Placement;
-use crate::netlink::{Netlink, NetlinkError, NoSuchInterface};
 
 /// What has to be done, in order, for the kernel to have what is wanted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{RouteAttribute, RouteFlags, RouteMessage};
+use splitter_config::Dscp;
+use splitter_netlink::{Family, Netlink, NetlinkError, address_family};
 
 use super::message::table_of;
-use crate::config::Dscp;
-use crate::netlink::{Family, Netlink, NetlinkError, address_family};
 
 /// A packet that arrives.
 #[derive(Debug, Clone, Copy)]

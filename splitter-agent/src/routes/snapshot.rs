@@ -3,11 +3,11 @@
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage};
 use netlink_packet_route::rule::RuleMessage;
+use splitter_netlink::{Family, Interfaces, Netlink, NetlinkError, address_family};
 
 use super::Footprint;
 use super::item::{Item, Route, Rule};
 use super::message::table_of;
-use crate::netlink::{Family, Interfaces, Netlink, NetlinkError, address_family};
 
 /// Rules and routes as found, ours in our words and those of others as they are.
 #[derive(Debug, Default)]

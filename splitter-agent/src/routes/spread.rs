@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use splitter_config::Config;
+use splitter_netlink::Family;
+
 use super::wanted::destinations;
-use crate::config::Config;
-use crate::netlink::Family;
 
 /// Hash of addresses, protocol and ports, so that each flow has a tunnel of its own.
 const BY_PORTS: u32 = 1;

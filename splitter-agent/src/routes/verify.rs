@@ -6,16 +6,16 @@ use std::path::Path;
 use ipnet::IpNet;
 use netlink_packet_route::route::RouteHeader;
 use serde::Serialize;
+use splitter_config::{Config, Dscp, Tunnel};
+use splitter_netlink::{
+    Address, Family, Interface, InterfaceName, Interfaces, Netlink, NetlinkError, NoSuchInterface,
+};
 
 use super::apply::Applied;
 use super::plan::{Plan, PlanError, plan_placed};
 use super::probe::{Answer, Carried, Question, ask, candidates, inside};
 use super::wanted::{destinations, longest_destination, tunnels_of};
-use crate::config::{Config, Dscp, Tunnel};
 use crate::health::{Placement, in_a_row};
-use crate::netlink::{
-    Address, Family, Interface, InterfaceName, Interfaces, Netlink, NetlinkError, NoSuchInterface,
-};
 
 const TABLE_MAIN: u32 = RouteHeader::RT_TABLE_MAIN as u32;
 const TABLE_LOCAL: u32 = 255;

@@ -4,12 +4,12 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use netlink_packet_route::route::RouteHeader;
+use splitter_config::{Config, Dscp, DscpMatch, TableId, Tunnel};
+use splitter_netlink::{Family, InterfaceName, Interfaces, NoSuchInterface};
 use splitter_policy::steer::MarkBits;
 
 use super::item::{Item, NextHop, Route, Rule, Selector};
-use crate::config::{Config, Dscp, DscpMatch, TableId, Tunnel};
 use crate::health::{Placement, Seat};
-use crate::netlink::{Family, InterfaceName, Interfaces, NoSuchInterface};
 
 /// Everything wanted, in the order in which it is safe to add: routes before the rules that use
 /// them, and the rule for specific routes before the one that would send them to a tunnel.

@@ -1,12 +1,12 @@
 //! Shaping, checking and putting back.
 
 use rtnetlink::packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use splitter_netlink::{InterfaceName, Netlink, NetlinkError, NoSuchInterface};
 use thiserror::Error;
 
 use super::found::{Found, Snapshot};
 use super::plan::{Action, Plan};
 use super::wanted::Shape;
-use crate::netlink::{InterfaceName, Netlink, NetlinkError, NoSuchInterface};
 
 /// A plan that was carried out. Dropping it leaves everything in place.
 #[derive(Debug)]

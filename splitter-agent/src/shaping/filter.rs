@@ -3,9 +3,8 @@
 //! Classic BPF, which every kernel runs without further rights. It looks at the network header
 //! wherever that is, so that it works on devices with and without Ethernet header.
 
+use splitter_config::Dscp;
 use splitter_policy::steer::MarkBits;
-
-use crate::config::Dscp;
 
 /// An instruction: code, jumps for true and false, operand (`struct sock_filter`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,11 +5,11 @@ use std::fmt;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::TcMessage;
 use serde::{Deserialize, Serialize};
+use splitter_config::{Config, Tunnel};
+use splitter_netlink::{InterfaceName, Netlink, NetlinkError};
 
 use super::wanted::id;
 use super::{Piece, What, handle_text};
-use crate::config::{Config, Tunnel};
-use crate::netlink::{InterfaceName, Netlink, NetlinkError};
 
 const ROOT: u32 = u32::MAX;
 

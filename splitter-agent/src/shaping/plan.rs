@@ -3,12 +3,12 @@
 use std::fmt;
 
 use serde::Serialize;
+use splitter_config::Config;
+use splitter_netlink::{InterfaceName, Interfaces, Netlink};
 
 use super::ShapeError;
 use super::found::{Found, Snapshot};
 use super::wanted::{Shape, shapes};
-use crate::config::Config;
-use crate::netlink::{InterfaceName, Interfaces, Netlink};
 
 /// What has to be done, device by device.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

@@ -3,12 +3,12 @@
 use std::fmt;
 
 use serde::Serialize;
+use splitter_config::{Config, Tunnel};
+use splitter_netlink::{InterfaceName, Interfaces, NoSuchInterface};
 
 use super::filter::{Chosen, program};
 use super::wire::{HtbClass, bpf_filter, fifo, htb_class, htb_root};
 use super::{HANDLE, Piece, What, handle_text};
-use crate::config::{Config, Tunnel};
-use crate::netlink::{InterfaceName, Interfaces, NoSuchInterface};
 
 const ROOT: u32 = u32::MAX;
 const PARENT: u16 = 1;

@@ -15,7 +15,7 @@ macro_rules! words {
 
         impl $name {
             /// Every word with what it means.
-            pub(crate) const WORDS: &[(&'static str, Self)] = &[$(($word, Self::$variant),)*];
+            pub const WORDS: &[(&'static str, Self)] = &[$(($word, Self::$variant),)*];
 
             /// The word in the configuration.
             #[must_use]

@@ -266,7 +266,7 @@ impl Netlink {
 }
 
 /// The number that netlink has for a family.
-pub(crate) fn address_family(family: Family) -> AddressFamily {
+pub fn address_family(family: Family) -> AddressFamily {
     match family {
         Family::V4 => AddressFamily::Inet,
         Family::V6 => AddressFamily::Inet6,

@@ -20,7 +20,7 @@ mod names;
 mod neighbours;
 
 pub use features::{DeviceFeatures, device_features, takes_redirected};
-pub(crate) use interfaces::address_family;
+pub use interfaces::address_family;
 pub use interfaces::{
     Address, DeviceTraffic, Interface, Interfaces, NoSuchInterface, ParentDevice, VlanDevice, Xdp,
     XdpMode,
@@ -127,7 +127,7 @@ impl Netlink {
     }
 
     /// Asks for a change and waits until the kernel has made it. `request` continues "cannot".
-    pub(crate) async fn change(
+    pub async fn change(
         &self,
         request: &str,
         message: RouteNetlinkMessage,
@@ -139,7 +139,7 @@ impl Netlink {
     }
 
     /// Asks one question.
-    pub(crate) async fn ask(
+    pub async fn ask(
         &self,
         request: &str,
         message: RouteNetlinkMessage,
@@ -155,7 +155,7 @@ impl Netlink {
     }
 
     /// Asks for a list.
-    pub(crate) async fn list(
+    pub async fn list(
         &self,
         request: &str,
         message: RouteNetlinkMessage,

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
+use splitter_netlink::Family;
 use splitter_policy::flow::Tunnel as Home;
 
 use super::document::{Document, Section};
 use super::leaf::{absolute_path, address, boolean, integer};
 use super::tunnels::places;
 use super::{Config, InvalidValue, Tunnel};
-use crate::netlink::Family;
 
 const PORT: NonZeroU16 = NonZeroU16::new(9462).unwrap();
 const INTERVAL_MS: u32 = 100;

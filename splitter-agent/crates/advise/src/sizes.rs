@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::advise::ThresholdUnit;
+use crate::ThresholdUnit;
 
 /// Buckets to each doubling, so that a bound is within an eighth of any size.
 const PER_DOUBLING_LOG2: u32 = 3;

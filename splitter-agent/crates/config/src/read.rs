@@ -3,6 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use splitter_advise::ThresholdUnit;
+use splitter_netlink::InterfaceName;
 use splitter_policy::config::Config as Policy;
 use splitter_policy::flow::Tunnel;
 
@@ -16,8 +18,6 @@ use super::{
     Advise, AttachMode, Config, Demotion, Flows, InvalidValue, Metrics, Mistake, PacketLog,
     Protocol, Routes, RulePriority, Threshold, TunnelPolicy, Tunnels,
 };
-use crate::advise::ThresholdUnit;
-use crate::netlink::InterfaceName;
 
 mod marks;
 mod share;

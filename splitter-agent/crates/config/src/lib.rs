@@ -10,10 +10,9 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use serde::{Serialize, Serializer};
+use splitter_advise::ThresholdUnit;
+use splitter_netlink::{Family, InterfaceName};
 use splitter_policy::steer::MarkBits;
-
-use crate::advise::ThresholdUnit;
-use crate::netlink::{Family, InterfaceName};
 
 mod difference;
 mod document;
@@ -251,7 +250,7 @@ impl Config {
     /// With every mistake in the text.
     ///
     /// ```
-    /// use splitter_agent::config::Config;
+    /// use splitter_config::Config;
     ///
     /// let text = "lan = ['eth0']\n[short]\ndevice = 'wan0'\n[long]\ndevice = 'wan1'\n[flows]\nthreshold = 0";
     /// let error = Config::parse(text, "splitter.toml").unwrap_err();
@@ -310,7 +309,8 @@ impl Config {
     }
 
     /// Whether a next hop of that family is named, so that its packets must be forwarded.
-    pub(crate) fn names_next_hops(&self, family: Family) -> bool {
+    #[must_use]
+    pub fn names_next_hops(&self, family: Family) -> bool {
         self.tunnels()
             .any(|(_, tunnel)| tunnel.gateway.of(family).is_some())
     }

@@ -94,7 +94,7 @@ fn worthwhile(advice: &Advice) -> Option<u32> {
 mod tests {
     use super::super::{FlowSize, Question, Sizes, Traffic, advise};
     use super::*;
-    use crate::advise::ThresholdUnit;
+    use crate::ThresholdUnit;
     use rand_xoshiro::Xoshiro256PlusPlus;
     use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 

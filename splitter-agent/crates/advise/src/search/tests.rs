@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::file;
 use super::*;
-use crate::advise::ThresholdUnit::{Bytes, Packets};
+use crate::ThresholdUnit::{Bytes, Packets};
 
 fn question(current: u32, load: f64) -> Question {
     Question {
@@ -19,7 +19,7 @@ fn question(current: u32, load: f64) -> Question {
 
 /// The published distributions that the simulator has, too.
 fn workloads() -> Vec<(String, file::FlowFile)> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../netsim/distributions");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../netsim/distributions");
     let entries = std::fs::read_dir(directory).expect("the simulator's workloads");
     let mut workloads: Vec<_> = entries
         .map(|entry| {

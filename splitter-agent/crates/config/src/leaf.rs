@@ -5,10 +5,10 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use ipnet::IpNet;
+use splitter_netlink::InterfaceName;
 use toml::de::DeValue;
 
 use super::values::InvalidValue;
-use crate::netlink::InterfaceName;
 
 /// What a reader makes of a value.
 pub(super) type Read<T> = Result<T, InvalidValue>;

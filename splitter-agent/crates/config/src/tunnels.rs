@@ -5,13 +5,13 @@ use std::net::IpAddr;
 use std::num::{NonZeroU8, NonZeroU32};
 
 use serde::Serialize;
+use splitter_netlink::{Family, InterfaceName};
 use splitter_policy::flow::Tunnel as Home;
 
 use super::document::{Document, Section};
 use super::health::peer;
 use super::leaf::{address, integer, interface, next_hop};
 use super::{Config, Gateways, InvalidValue, TableId};
-use crate::netlink::{Family, InterfaceName};
 
 /// How many tunnels a class has at most.
 pub const MAX_TUNNELS: usize = 16;
@@ -86,7 +86,8 @@ impl Tunnels {
 
     /// Linux makes one route of several for IPv6 only of those with a next hop
     /// (`rt6_qualify_for_ecmp`).
-    pub(crate) fn cannot_be_one_of_several(&self, tunnel: &Tunnel, family: Family) -> bool {
+    #[must_use]
+    pub fn cannot_be_one_of_several(&self, tunnel: &Tunnel, family: Family) -> bool {
         family == Family::V6 && self.are_several() && tunnel.gateway.v6.is_none()
     }
 }

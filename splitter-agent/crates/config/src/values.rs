@@ -4,10 +4,9 @@ use std::fmt;
 use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
+use splitter_netlink::InvalidInterfaceName;
 use splitter_policy::config::Config as Policy;
 use splitter_policy::dscp as policy;
-
-use crate::netlink::InvalidInterfaceName;
 
 /// Why a value is refused and what would be accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -20,7 +19,8 @@ pub struct InvalidValue {
 }
 
 impl InvalidValue {
-    pub(crate) fn new(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+    /// An error from what is wrong and what to do instead.
+    pub fn new(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self {
             problem: problem.into(),
             remedy: remedy.into(),

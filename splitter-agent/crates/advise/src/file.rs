@@ -207,7 +207,7 @@ fn whole(bytes: f64) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::advise::ThresholdUnit::Packets;
+    use crate::ThresholdUnit::Packets;
 
     fn text(text: &str) -> Result<FlowFile, FlowFileError> {
         read(text.as_bytes())
