@@ -75,7 +75,7 @@ impl Apt {
         let lacks = |need: &&Need| match need.kind {
             Kind::Program { packages, .. } => !packages.iter().any(|p| self.has_candidate(p)),
             Kind::Package(package) => !self.has_candidate(package),
-            Kind::RustComponent { .. } | Kind::BpfLinker => false,
+            _ => false,
         };
         let wants_packages = needed
             .iter()

@@ -4,16 +4,20 @@ mod apt;
 mod needs;
 mod os_release;
 mod plan;
+mod rust;
 
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
-pub(crate) use self::needs::{LLVM_VERSION, Purpose};
 use self::{
     needs::{BPF_LINKER_VERSION, Kind, NEEDS, Need},
     os_release::OsRelease,
     plan::{Availability, Plan},
+};
+pub(crate) use self::{
+    needs::{LLVM_VERSION, Purpose},
+    rust::{CARGO_DENY, MinimumToolchain},
 };
 use crate::{
     command::{self, Run},
@@ -97,6 +101,7 @@ pub(crate) fn ensure(purposes: &[Purpose]) -> Result<Outcome> {
             build_bpf_linker()?;
         }
     }
+    from_cargo(&plan);
     Ok(verdict(&missing(purposes), &plan))
 }
 
@@ -145,6 +150,8 @@ fn is_met(need: &Need) -> bool {
         Kind::RustComponent { subcommand, .. } => {
             command::cargo().args([subcommand, "--version"]).succeeds()
         }
+        Kind::MinimumToolchain => MinimumToolchain::find().is_ok(),
+        Kind::CargoTool(ref tool) => tool.program().is_ok_and(|program| program.is_file()),
         Kind::BpfLinker => bpf_linker_directory().is_ok_and(|directory| {
             ebpf::bpf_linker_version(&directory.join("bpf-linker"))
                 .is_ok_and(|version| version.ends_with(BPF_LINKER_VERSION))
@@ -174,6 +181,18 @@ fn add_components(plan: &Plan) -> Result<()> {
             })?;
     }
     Ok(())
+}
+
+/// Installs what rustup and cargo have. Where they cannot, the verdict says what is missing, and what
+/// needs it is skipped.
+fn from_cargo(plan: &Plan) {
+    let toolchain = plan.minimum_toolchain.then(MinimumToolchain::install);
+    let tools = plan.cargo_tools.iter().map(|tool| tool.install());
+    for result in toolchain.into_iter().chain(tools) {
+        if let Err(error) = result {
+            eprintln!("warning: {error:#}");
+        }
+    }
 }
 
 fn build_bpf_linker() -> Result<()> {

@@ -2,6 +2,8 @@
 
 use clap::ValueEnum;
 
+use super::rust::{CARGO_DENY, CargoTool, MINIMUM_VERSION};
+
 /// What somebody wants to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Purpose {
@@ -48,6 +50,10 @@ pub(crate) enum Kind {
     },
     /// The linker for BPF, built with cargo against the LLVM of the packages.
     BpfLinker,
+    /// The oldest compiler that packages promise to work with, and targets for it.
+    MinimumToolchain,
+    /// A program that cargo builds.
+    CargoTool(CargoTool),
 }
 
 impl Need {
@@ -62,6 +68,8 @@ impl Need {
             Kind::Package(package) => package.to_owned(),
             Kind::RustComponent { component, .. } => component.to_owned(),
             Kind::BpfLinker => format!("bpf-linker {BPF_LINKER_VERSION}"),
+            Kind::MinimumToolchain => format!("Rust {MINIMUM_VERSION}"),
+            Kind::CargoTool(CargoTool { name, version }) => format!("{name} {version}"),
         }
     }
 }
@@ -150,6 +158,16 @@ pub(crate) static NEEDS: &[Need] = &[
     program(VM, "xz", &["xz-utils"], "unpacks modules of those kernels"),
     component("fmt", "rustfmt", "formatting check"),
     component("clippy", "clippy", "lints"),
+    Need {
+        purposes: TEST,
+        kind: Kind::MinimumToolchain,
+        why: "the oldest compiler that packages promise to work with, and targets without std",
+    },
+    Need {
+        purposes: TEST,
+        kind: Kind::CargoTool(CARGO_DENY),
+        why: "licences and sources of dependencies; cargo builds it in about a minute",
+    },
     program(
         &[Purpose::Test, Purpose::Ns3],
         "c++",

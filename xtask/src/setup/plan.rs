@@ -8,6 +8,7 @@ use std::{
 use super::{
     apt::Apt,
     needs::{Kind, NEEDS, Need, Purpose},
+    rust::{CargoTool, MINIMUM_VERSION},
 };
 
 /// Where packages come from on this system.
@@ -34,19 +35,32 @@ pub(super) struct Plan {
     pub(super) packages: Vec<String>,
     pub(super) rust_components: Vec<&'static str>,
     pub(super) bpf_linker: bool,
+    /// From rustup and the registry, on any system.
+    pub(super) minimum_toolchain: bool,
+    pub(super) cargo_tools: Vec<&'static CargoTool>,
     /// What the user has to do, if anything.
     pub(super) by_hand: Option<String>,
 }
 
 impl Plan {
-    pub(super) fn new(missing: &[&Need], availability: &Availability) -> Self {
-        match availability {
+    pub(super) fn new(missing: &[&'static Need], availability: &Availability) -> Self {
+        let (from_cargo, missing): (Vec<&'static Need>, Vec<_>) = missing
+            .iter()
+            .partition(|need| matches!(need.kind, Kind::MinimumToolchain | Kind::CargoTool(_)));
+        let mut plan = match availability {
             Availability::Unknown(system) => Self {
-                by_hand: by_hand_elsewhere(system, missing),
+                by_hand: by_hand_elsewhere(system, &missing),
                 ..Self::default()
             },
-            Availability::Apt(_) => Self::with_apt(missing, |package| availability.has(package)),
+            Availability::Apt(_) => Self::with_apt(&missing, |package| availability.has(package)),
+        };
+        for need in from_cargo {
+            match &need.kind {
+                Kind::CargoTool(tool) => plan.cargo_tools.push(tool),
+                _ => plan.minimum_toolchain = true,
+            }
         }
+        plan
     }
 
     fn with_apt(missing: &[&Need], has: impl Fn(&str) -> bool) -> Self {
@@ -66,6 +80,7 @@ impl Plan {
                 Kind::Package(_) => no_compiler = true,
                 Kind::RustComponent { component, .. } => plan.rust_components.push(component),
                 Kind::BpfLinker => plan.bpf_linker = true,
+                Kind::MinimumToolchain | Kind::CargoTool(_) => {}
             }
         }
         if no_compiler {
@@ -100,6 +115,17 @@ impl fmt::Display for Plan {
         }
         if self.bpf_linker {
             steps.push("cargo install bpf-linker, into a cache of its own".to_owned());
+        }
+        if self.minimum_toolchain {
+            steps.push(format!(
+                "rustup toolchain install {MINIMUM_VERSION}, into a cache of its own"
+            ));
+        }
+        for tool in &self.cargo_tools {
+            steps.push(format!(
+                "cargo install {}, into a cache of its own",
+                tool.name
+            ));
         }
         steps.extend(self.by_hand.clone());
         f.write_str(&steps.join("\n"))
@@ -211,6 +237,16 @@ mod tests {
             ["g++", "iproute2", "llvm-22-dev", "rustc-web"]
         );
         assert!(plan.bpf_linker);
+    }
+
+    #[test]
+    fn cargo_and_rustup_install_on_any_system() {
+        let missing = needs(&["cargo-deny 0.20.2", &format!("Rust {MINIMUM_VERSION}")]);
+        let elsewhere = Availability::Unknown("Fedora Linux 42".to_owned());
+        let plan = Plan::new(&missing, &elsewhere);
+        assert_eq!(plan.by_hand, None);
+        assert!(plan.minimum_toolchain);
+        assert_eq!(plan.cargo_tools.len(), 1);
     }
 
     #[test]

@@ -5,8 +5,10 @@
 //! committed.
 
 mod claims;
+mod dependencies;
 mod fuzz;
 mod libtest;
+mod packages;
 mod record;
 mod session;
 mod skips;

@@ -7,8 +7,10 @@ use anyhow::{Context, Result};
 use super::{
     Tier,
     claims::{self, CLAIMS_VARIABLE, Verdicts},
+    dependencies,
     fuzz::Fuzz,
     libtest::{self, Tally},
+    packages,
     skips::{self, SKIPS_VARIABLE},
 };
 use crate::{
@@ -39,6 +41,18 @@ pub(super) fn all(project: &Project, fuzz_seconds: u32) -> Vec<Step> {
         tests(project),
         fuzz(project, "fuzz", Tier::Default, fuzz_seconds),
     ];
+    let own = project.clone();
+    steps.push(step(
+        "deny",
+        "dependencies' licences, bans and sources",
+        move || dependencies::check(&own),
+    ));
+    let own = project.clone();
+    steps.push(step(
+        "targets",
+        "targets without an operating system",
+        move || packages::check_bare_targets(&own),
+    ));
     let own = project.clone();
     steps.push(step("kernels", "other kernels", move || {
         try_other_kernels(&own)
