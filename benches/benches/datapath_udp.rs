@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cloudburst::{Config, Endpoint, Ports, net::Statistics};
+use cloudburst::{Config, Endpoint, Ports, Statistics};
 use nix::{
     sched::{CpuSet, sched_getaffinity, sched_setaffinity},
     time::{ClockId, clock_gettime},

@@ -3,32 +3,77 @@
 //!
 //! - [`code`]: the erasure code, for one message of 1 byte to 32 MiB. No
 //!   allocation, no input or output, no clock; works without `std`.
-//! - [`wire`]: the header in front of every symbol.
-//! - `protocol` (feature `std`): the transport as a state machine without sockets
-//!   and clock.
-//! - `net` (feature `tokio`): the transport on UDP sockets; `Endpoint` is where
+//! - [`protocol`]: the transport as a state machine without sockets and clock.
+//! - This crate: the transport on UDP sockets, with tokio; [`Endpoint`] is where
 //!   most users begin.
 //!
 //! The design is that of *Cloudburst* (see the repository's documentation for
 //! where it deviates and why).
+//!
+//! ```no_run
+//! use cloudburst::{Config, Endpoint, Ports};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let endpoint = Endpoint::bind(Config::client()).await?;
+//! let peer = endpoint.connect(["192.0.2.7:4433".parse()?]).await?;
+//! let receipt = endpoint.send(peer, "made to arrive soon").await?;
+//! println!("there after {:?}", receipt.completion);
+//! endpoint.close(std::time::Duration::from_secs(1)).await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! One task, the driver, owns the state machine and all sockets; an [`Endpoint`]
+//! is a handle that talks to it, cheap to clone. Several sockets are bound so
+//! that networks which spread by ports take several paths at once: every pair of
+//! a socket of ours and an address of the peer is a route.
+//!
+//! What waits, and where:
+//!
+//! - [`Endpoint::send`] waits while as many messages or bytes are under way as
+//!   [`Quotas`](cloudburst_proto::Quotas) allow; [`Endpoint::try_send`] says
+//!   [`TrySendError::Full`] instead.
+//! - Questions to the driver (connect, statistics, paths, ...) wait for one of 256 places. Keys that
+//!   are set before those set last were taken replace them. So the driver's queue is bounded by
+//!   what those who put something there hold.
+//! - What has arrived waits for [`Endpoint::recv`] in an inbox of
+//!   [`Config::inbox_messages`] and [`Config::inbox_bytes`]. When it is full, or
+//!   half of its bytes are, those who came by themselves are told to try later; they do until their
+//!   message's time is over. What does not fit all the same is dropped and counted
+//!   ([`SocketStatistics::inbox_overflows`]), although its sender was told that it
+//!   arrived. Replies go to whoever waits for them and need no room.
 
-#![cfg_attr(not(any(feature = "std", test)), no_std)]
+mod bind;
+pub mod blocking;
+mod commands;
+mod config;
+mod driver;
+mod endpoint;
+mod error;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod icmp;
+mod outgoing;
+mod ports;
+mod requests;
+mod socket;
+mod statistics;
+mod timer;
 
-pub mod code;
-#[cfg(feature = "tokio")]
-pub mod net;
-#[cfg(feature = "std")]
-pub mod protocol;
-pub mod wire;
+pub use self::{
+    config::Config,
+    endpoint::{Endpoint, Received},
+    error::{BindError, Closed, ConnectError, ReplyError, RequestError, SendError, TrySendError},
+    outgoing::Sending,
+    ports::{Ports, PortsError, Remotes, RemotesError},
+    statistics::{CompletionHistogram, SocketStatistics, Statistics},
+};
 
-#[cfg(feature = "tokio")]
-pub use net::{Config, Endpoint, Ports, Received, Remotes, Sending, blocking};
-#[cfg(feature = "tokio")]
-pub use protocol::{
-    Keyring, PeerId, Receipt, Undelivered,
+pub use cloudburst_code as code;
+pub use cloudburst_proto::{
+    self as protocol, Keyring, PeerId, Receipt, Undelivered,
     packet::{Key, KeyError, KeyringError},
 };
 
-#[cfg(all(doctest, feature = "tokio"))]
+#[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -4,7 +4,7 @@
 #![no_main]
 
 #[allow(dead_code, reason = "each target uses a part of it")]
-#[path = "../../../cloudburst/tests/support/mod.rs"]
+#[path = "../../../cloudburst/crates/code/tests/support/mod.rs"]
 mod support;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| support::checks::decoder(input));

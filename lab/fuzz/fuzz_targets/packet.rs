@@ -3,7 +3,7 @@
 #![no_main]
 
 #[allow(dead_code, reason = "the seeds are for the replay of the corpus")]
-#[path = "../../../cloudburst/tests/support/packet.rs"]
+#[path = "../../../cloudburst/crates/proto/tests/support/packet.rs"]
 mod packet;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| packet::check(input));

@@ -200,8 +200,8 @@ pub fn peeling_operations(n: usize, packets: &[SymbolSet]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use cloudburst::{
-        code::{Decoder, Received, Shape},
+    use cloudburst_code::{
+        Decoder, Received, Shape,
         wire::{Header, Row},
     };
     use rand::RngExt;

@@ -1,7 +1,7 @@
 //! C3: header overhead (Cloudburst §IV-A), from what the crate puts on the wire.
 
-use cloudburst::{
-    code::{MAX_BLOCK_SYMBOLS, Shape},
+use cloudburst_code::{
+    MAX_BLOCK_SYMBOLS, Shape,
     wire::{Code, HEADER_BYTES, Header, Row},
 };
 use flow_report::{Axis, Plot, Series, Table};

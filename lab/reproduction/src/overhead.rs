@@ -3,7 +3,7 @@
 //! On the real wire: headers come from the crate's [`Encoder`] and go to its
 //! [`Decoder`]. Symbols have one byte, so that it is the code that takes time.
 
-use cloudburst::code::{Decoder, Encoder, PaperDegree, Received, Schedule, Shape};
+use cloudburst_code::{Decoder, Encoder, PaperDegree, Received, Schedule, Shape};
 use flow_report::Summary;
 use rand::{Rng, RngExt};
 use serde::{Serialize, Serializer};
@@ -206,7 +206,7 @@ fn send(cell: Cell, seed: u64, trial: u64) -> Packets {
     let encoder =
         Encoder::new(message, shape, cell.schedule.1, trial as u8, row_seed).expect(INVARIANT);
     let mut decoder = Decoder::for_shape(&shape);
-    let mut datagram = [0; cloudburst::wire::HEADER_BYTES + 1];
+    let mut datagram = [0; cloudburst_code::wire::HEADER_BYTES + 1];
     let mut received = 0;
     for sequence in 0.. {
         let lost = match cell.loss {

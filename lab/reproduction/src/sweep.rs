@@ -1,7 +1,7 @@
 //! The experiment behind both halves of Cloudburst's figure 7: messages of `n`
 //! symbols, packets of fixed degree `d`, decoded as they come.
 
-use cloudburst::code::PaperDegree;
+use cloudburst_code::PaperDegree;
 use flow_report::Summary;
 use rand::{Rng, RngExt};
 

@@ -2,14 +2,11 @@
 
 use std::time::Duration;
 
-use cloudburst::{
-    code::{MAX_BLOCK_SYMBOLS, PaperDegree, Schedule, Shape},
-    protocol::{
-        self, DEFAULT_INITIAL_ROUND_TRIP,
-        envelope::{ENVELOPE_BYTES, MAX_ENVELOPED_BYTES},
-        packet,
-    },
-    wire::HEADER_BYTES,
+use cloudburst_code::{MAX_BLOCK_SYMBOLS, PaperDegree, Schedule, Shape, wire::HEADER_BYTES};
+use cloudburst_proto::{
+    self as protocol, DEFAULT_INITIAL_ROUND_TRIP,
+    envelope::{ENVELOPE_BYTES, MAX_ENVELOPED_BYTES},
+    packet,
 };
 use serde::{Deserialize, Serialize};
 

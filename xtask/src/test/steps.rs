@@ -109,8 +109,6 @@ fn lints(project: &Project) -> Step {
         "clippy",
         "--workspace",
         "--all-targets",
-        // The command's, which the library does without by default.
-        "--features=cloudburst-fec/cli",
         "--locked",
         "--",
         "-Dwarnings",
@@ -122,7 +120,7 @@ fn lints(project: &Project) -> Step {
 fn lints_without_std(project: &Project) -> Step {
     let clippy = cargo(project).args([
         "clippy",
-        "--package=cloudburst-fec",
+        "--package=cloudburst-code",
         "--no-default-features",
         "--locked",
         "--",
@@ -133,7 +131,7 @@ fn lints_without_std(project: &Project) -> Step {
 
 fn documentation(project: &Project) -> Step {
     let doc = cargo(project)
-        .args(["doc", "--workspace", "--features=cloudburst-fec/cli"])
+        .args(["doc", "--workspace"])
         .args(["--no-deps", "--locked"])
         .env("RUSTDOCFLAGS", "-Dwarnings");
     command_step("docs", "documentation", doc)
@@ -141,13 +139,7 @@ fn documentation(project: &Project) -> Step {
 
 fn tests(project: &Project) -> Step {
     let target = project.target.clone();
-    let tests = cargo(project).args([
-        "test",
-        "--workspace",
-        "--features=cloudburst-fec/cli",
-        "--locked",
-        "--no-fail-fast",
-    ]);
+    let tests = cargo(project).args(["test", "--workspace", "--locked", "--no-fail-fast"]);
     step("tests", "tests", move || run_tests(tests, &target))
 }
 

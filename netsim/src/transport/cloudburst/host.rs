@@ -2,10 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use cloudburst::{
-    protocol::{Endpoint, PeerId, SendId, Time, packet},
-    wire,
-};
+use cloudburst_code::wire;
+use cloudburst_proto::{Endpoint, PeerId, SendId, Time, packet};
 
 use super::{Tag, ways::Ways};
 use crate::{

@@ -7,7 +7,7 @@
 mod host;
 mod ways;
 
-use cloudburst::protocol::{Event, Kind as MessageKind, SendError, Time};
+use cloudburst_proto::{Event, Kind as MessageKind, SendError, Time};
 
 use self::{host::Host, ways::Ways};
 use super::flow::FlowFigures;
@@ -26,7 +26,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Cloudburst {
     settings: Settings,
-    config: cloudburst::protocol::Config,
+    config: cloudburst_proto::Config,
     priority: u8,
     seed: u64,
     hosts: Vec<Option<Box<Host>>>,
@@ -129,9 +129,9 @@ impl Cloudburst {
             self.count_arrival(Tag(label.message), &packet);
         }
         let ecn = match (packet.has(flag::CE), packet.has(flag::ECT)) {
-            (true, _) => cloudburst::protocol::Ecn::CongestionExperienced,
-            (false, true) => cloudburst::protocol::Ecn::Capable,
-            (false, false) => cloudburst::protocol::Ecn::NotCapable,
+            (true, _) => cloudburst_proto::Ecn::CongestionExperienced,
+            (false, true) => cloudburst_proto::Ecn::Capable,
+            (false, false) => cloudburst_proto::Ecn::NotCapable,
         };
         let route = self.ways.route(label.from, label.way);
         let now = now(network);
@@ -231,8 +231,7 @@ impl Cloudburst {
             for chunk in seed.chunks_mut(4) {
                 chunk.copy_from_slice(&random.bits().to_le_bytes());
             }
-            let endpoint =
-                cloudburst::protocol::Endpoint::new(self.config.clone(), seed, now(network));
+            let endpoint = cloudburst_proto::Endpoint::new(self.config.clone(), seed, now(network));
             // The scenario's check has built the same configuration.
             let endpoint = endpoint.unwrap_or_else(|error| panic!("{error}"));
             *host = Some(Box::new(Host::new(endpoint)));
@@ -279,7 +278,7 @@ impl Cloudburst {
                 packet.seq = network.datagrams.insert(label, datagram);
                 packet.bytes = HEADER_BYTES + datagram.len() as u16;
                 packet.to = to;
-                let is_capable = transmit.ecn != cloudburst::protocol::Ecn::NotCapable;
+                let is_capable = transmit.ecn != cloudburst_proto::Ecn::NotCapable;
                 packet.set(flag::ECT, is_capable);
                 packet.set_priority(self.priority);
                 let id = network.slab.insert(packet);

@@ -5,7 +5,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
 };
 
-use cloudburst::protocol::{Route, SocketId};
+use cloudburst_proto::{Route, SocketId};
 use splitter_policy::balance::{Ecmp, PathSet};
 
 use crate::{

@@ -1,0 +1,260 @@
+//! `cloudburst send`: a file, as messages.
+
+use std::{
+    collections::VecDeque,
+    io::{self, IsTerminal as _, Read},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, bail, ensure};
+use cloudburst::{Endpoint, PeerId, RequestError};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+use super::{CLOSE_WITHIN, Signals, print, print_json};
+use crate::{
+    cli::{ExitCode, SendArgs},
+    summary::ratio,
+    transfer::{Answer, Chunk, MAX_DATA_BYTES},
+};
+
+pub(crate) async fn run(args: &SendArgs, as_json: bool) -> anyhow::Result<ExitCode> {
+    let mut signals = Signals::listen()?;
+    let source = Source::open(args)?;
+    let (endpoint, peer) = args
+        .endpoint
+        .connect(&args.begin.ports, &args.peer.peer)
+        .await?;
+    let mut transfer = Transfer {
+        endpoint: &endpoint,
+        peer,
+        timeout: args.timeout.0,
+        window_bytes: window(args),
+        under_way: VecDeque::new(),
+        bytes: 0,
+        stored: None,
+        bar: bar(source.total, as_json),
+    };
+    let start = Instant::now();
+    let blake3 = tokio::select! {
+        result = transfer.run(source, args.chunk.0.min(MAX_DATA_BYTES)) => result?,
+        signal = signals.next() => bail!("{signal}: the file was not sent completely"),
+    };
+    let seconds = start.elapsed().as_secs_f64();
+    let bytes = transfer.bytes;
+    let statistics = endpoint.statistics().await?.protocol;
+    let (symbols, symbols_sent) = (statistics.symbols_delivered, statistics.symbols_sent);
+    if as_json {
+        print_json(&json!({
+            "bytes": bytes,
+            "seconds": seconds,
+            "blake3": blake3.to_hex().as_str(),
+            "symbols": symbols,
+            "symbols_sent": symbols_sent,
+        }))?;
+    } else {
+        let mbit_per_s = bytes as f64 * 8e-6 / seconds;
+        let overhead = ratio(symbols_sent, symbols) - 1.0;
+        print(format_args!(
+            "stored: {bytes} bytes in {seconds:.2} s, {mbit_per_s:.1} Mbit/s; {:.1} % more packets than the file has",
+            overhead * 100.0
+        ))?;
+    }
+    endpoint.close(CLOSE_WITHIN).await;
+    Ok(ExitCode::Ok)
+}
+
+/// As much under way as can be delivered in a fraction of the time that a message is tried for.
+fn window(args: &SendArgs) -> usize {
+    let options = &args.endpoint;
+    let bytes_per_s = options.rate.0 as f64 / 8.0 * options.share.0;
+    ((bytes_per_s * 2.0) as usize).clamp(args.chunk.0, 64 << 20)
+}
+
+/// What is sent.
+struct Source {
+    reader: Box<dyn Read + Send>,
+    name: String,
+    total: Option<u64>,
+}
+
+impl Source {
+    fn open(args: &SendArgs) -> anyhow::Result<Self> {
+        let name_of = |file: &Path| file.file_name().map(|it| it.to_string_lossy().into_owned());
+        if args.file == Path::new("-") {
+            return Ok(Self {
+                reader: Box::new(io::stdin()),
+                name: args.name.clone().unwrap_or_else(|| "stdin".to_owned()),
+                total: None,
+            });
+        }
+        let shown = args.file.display();
+        let file = std::fs::File::open(&args.file);
+        let file = file.with_context(|| format!("cannot read {shown}"))?;
+        let metadata = file
+            .metadata()
+            .with_context(|| format!("cannot read {shown}"))?;
+        if metadata.is_dir() {
+            bail!("{shown} is a directory; send its files, or `tar c {shown} | cloudburst send -`");
+        }
+        let name = args.name.clone().or_else(|| name_of(&args.file));
+        Ok(Self {
+            // Of a device or a pipe the length is not known.
+            total: metadata.is_file().then_some(metadata.len()),
+            reader: Box::new(file),
+            name: name.unwrap_or_else(|| "unnamed".to_owned()),
+        })
+    }
+}
+
+struct Transfer<'a> {
+    endpoint: &'a Endpoint,
+    peer: PeerId,
+    timeout: Duration,
+    window_bytes: usize,
+    under_way: VecDeque<(usize, Request)>,
+    bytes: u64,
+    /// What the receiver says that it has stored.
+    stored: Option<(u64, blake3::Hash)>,
+    bar: ProgressBar,
+}
+
+/// A piece on its way, and the answer to it.
+type Request = JoinHandle<Result<Vec<u8>, RequestError>>;
+
+/// The peer does not have the file as it was sent.
+#[derive(Debug, thiserror::Error)]
+enum NotStored {
+    #[error("the peer refuses the file: {0}")]
+    Refused(String),
+    #[error(
+        "the peer has received a part of the file, but does not say within {0:?} that it is stored: \
+         it is slow (see --timeout), or no `cloudburst recv` or `cloudburst serve --mode files` of this version"
+    )]
+    Silent(Duration),
+    #[error("the peer has taken each part of the file, but does not say that the whole is stored")]
+    Incomplete,
+    #[error(
+        "the peer has stored {bytes} bytes of digest {blake3}, which is not what was sent: {sent} bytes of digest {sent_blake3}"
+    )]
+    Different {
+        bytes: u64,
+        blake3: blake3::Hash,
+        sent: u64,
+        sent_blake3: blake3::Hash,
+    },
+}
+
+impl Transfer<'_> {
+    /// Returns the file's digest when the receiver has stored the same.
+    async fn run(&mut self, source: Source, chunk_bytes: usize) -> anyhow::Result<blake3::Hash> {
+        let mut id = [0; 8];
+        getrandom::fill(&mut id)
+            .map_err(io::Error::other)
+            .context("cannot draw random numbers")?;
+        let Source {
+            mut reader, name, ..
+        } = source;
+        let mut hasher = blake3::Hasher::new();
+        let mut offset = 0;
+        loop {
+            // Reading may block for long, at a terminal or a pipe.
+            let read = tokio::task::spawn_blocking(move || {
+                let mut data = Vec::with_capacity(chunk_bytes);
+                let result = reader
+                    .by_ref()
+                    .take(chunk_bytes as u64)
+                    .read_to_end(&mut data);
+                result.map(|_| (reader, data))
+            });
+            let (after, data) = read.await?.context("cannot read what is to be sent")?;
+            reader = after;
+            hasher.update(&data);
+            let is_last = data.len() < chunk_bytes;
+            let chunk = Chunk {
+                transfer: u64::from_be_bytes(id),
+                offset,
+                // What a file's length was at first may not be what it has in the end.
+                total: is_last.then_some(offset + data.len() as u64),
+                name: &name,
+                data: &data,
+            };
+            self.send(chunk).await?;
+            offset += data.len() as u64;
+            if is_last {
+                break;
+            }
+        }
+        self.wait_until(0).await?;
+        self.bar.finish_and_clear();
+        let (sent, sent_blake3) = (offset, hasher.finalize());
+        let (bytes, blake3) = self.stored.ok_or(NotStored::Incomplete)?;
+        let different = NotStored::Different {
+            bytes,
+            blake3,
+            sent,
+            sent_blake3,
+        };
+        ensure!((bytes, blake3) == (sent, sent_blake3), different);
+        Ok(blake3)
+    }
+
+    async fn send(&mut self, chunk: Chunk<'_>) -> anyhow::Result<()> {
+        let bytes = chunk.data.len();
+        self.wait_until(self.window_bytes.saturating_sub(bytes))
+            .await?;
+        let (endpoint, peer, timeout) = (self.endpoint.clone(), self.peer, self.timeout);
+        let message = chunk.to_message();
+        let request = async move { endpoint.request(peer, message, timeout).await };
+        self.under_way.push_back((bytes, tokio::spawn(request)));
+        Ok(())
+    }
+
+    /// Waits until no more than so many bytes are under way.
+    async fn wait_until(&mut self, bytes: usize) -> anyhow::Result<()> {
+        let mut sum: usize = self.under_way.iter().map(|(bytes, _)| bytes).sum();
+        while sum > bytes || (bytes == 0 && !self.under_way.is_empty()) {
+            let Some((first, request)) = self.under_way.pop_front() else {
+                break;
+            };
+            let answer = match request.await? {
+                Ok(answer) => Answer::parse(&answer)?,
+                Err(RequestError::TimedOut {
+                    after,
+                    delivered: true,
+                }) => return Err(NotStored::Silent(after).into()),
+                Err(error) => {
+                    let told = format!("cannot send to the peer, after {} bytes", self.bytes);
+                    return Err(error).context(told);
+                }
+            };
+            match answer {
+                Answer::Taken => {}
+                Answer::Stored { bytes, blake3 } => self.stored = Some((bytes, blake3)),
+                Answer::Refused(why) => return Err(NotStored::Refused(why).into()),
+            }
+            sum -= first;
+            self.bytes += first as u64;
+            self.bar.set_position(self.bytes);
+        }
+        Ok(())
+    }
+}
+
+fn bar(total: Option<u64>, as_json: bool) -> ProgressBar {
+    if as_json || !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = match total {
+        Some(total) => ProgressBar::new(total),
+        None => ProgressBar::no_length(),
+    };
+    let style = "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+    bar.enable_steady_tick(Duration::from_millis(200));
+    match ProgressStyle::with_template(style) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}

@@ -1,0 +1,94 @@
+//! `cloudburst serve`: answers until it is told to end.
+
+use std::pin::pin;
+
+use cloudburst::{Closed, Endpoint, Received};
+
+use super::{CLOSE_WITHIN, Signals};
+use crate::{
+    cli::{ExitCode, ServeArgs, ServeMode},
+    intake::{Intake, Output},
+    metrics,
+    transfer::Files,
+    values::MAX_MESSAGE_BYTES,
+};
+
+/// Requests that are answered at a time.
+const CONCURRENCY: usize = 4_096;
+
+pub(crate) async fn run(args: &ServeArgs, as_json: bool) -> anyhow::Result<ExitCode> {
+    let mut signals = Signals::listen()?;
+    // Whatever can refuse comes before anything is bound.
+    let files = match args.mode {
+        ServeMode::Files => Some(Files::new(&args.output)?),
+        _ => None,
+    };
+    let endpoint = args.endpoint.bind(&args.listen.ports).await?;
+    metrics::serve(&endpoint, args.metrics)?;
+    if args.endpoint.key_file.is_none() {
+        tracing::warn!("no key: anybody may send, read and forge; see `cloudburst keygen`");
+    }
+    tracing::info!(addresses = ?endpoint.local_addrs(), mode = ?args.mode, "serving");
+    let mut serving = pin!(serve(&endpoint, args.mode, files));
+    let signal = tokio::select! {
+        signal = signals.next() => signal,
+        error = &mut serving => return Err(error),
+    };
+    tracing::info!(signal, "ending");
+    let statistics = endpoint.statistics().await?.protocol;
+    // To stop serving would cancel replies that are on their way; the end of the endpoint ends it.
+    tokio::join!(endpoint.close(CLOSE_WITHIN), serving);
+    if as_json {
+        super::print_json(&serde_json::json!({
+            "messages_received": statistics.messages_received,
+            "messages_delivered": statistics.messages_delivered,
+            "messages_undelivered": statistics.messages_undelivered,
+        }))?;
+    }
+    Ok(ExitCode::Ok)
+}
+
+/// Serves until something is wrong.
+async fn serve(endpoint: &Endpoint, mode: ServeMode, files: Option<Files>) -> anyhow::Error {
+    match (mode, files) {
+        (ServeMode::Files, Some(files)) => write(endpoint, files).await,
+        (ServeMode::Size, _) => {
+            let reply = |request: Received| std::future::ready(Some(as_asked(&request.message)));
+            endpoint.serve(CONCURRENCY, reply).await;
+        }
+        _ => {
+            let reply = |request: Received| std::future::ready(Some(request.message));
+            endpoint.serve(CONCURRENCY, reply).await;
+        }
+    }
+    Closed.into()
+}
+
+/// As many bytes as the request's first four say.
+fn as_asked(request: &[u8]) -> Vec<u8> {
+    let bytes = request
+        .first_chunk()
+        .map(|bytes| u32::from_be_bytes(*bytes));
+    vec![0x5a; (bytes.unwrap_or(1) as usize).clamp(1, MAX_MESSAGE_BYTES)]
+}
+
+/// Until the endpoint is closed.
+async fn write(endpoint: &Endpoint, files: Files) {
+    let mut intake = Intake::new(endpoint, Output::Directory(files));
+    let tidied = intake.tidied();
+    tokio::select! {
+        () = take_all(&mut intake) => {}
+        () = tidied => {}
+    }
+}
+
+/// Whoever sends is told what fails, and others go on.
+async fn take_all(intake: &mut Intake) {
+    loop {
+        match intake.next().await {
+            Err(error) if error.is::<Closed>() => break,
+            Err(error) => tracing::warn!(error = format!("{error:#}"), "a file is not stored"),
+            Ok(_) => {}
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The erasure code: an [`Encoder`] and a [`Decoder`] for one message.
+//!
+//! ```
+//! use cloudburst_code::{Decoder, Encoder, Received, Schedule, Shape};
+//!
+//! let message = [7; 10_000];
+//! let shape = Shape::fitting(message.len(), 1440)?;
+//! let encoder = Encoder::new(&message, shape, Schedule::Default, 1, 42)?;
+//! let mut decoder = Decoder::for_shape(&shape);
+//!
+//! let mut datagram = vec![0; encoder.datagram_bytes()];
+//! for sequence in 0.. {
+//!     encoder.write(sequence..sequence + 1, &mut datagram)?;
+//!     // The network loses every third.
+//!     if sequence % 3 != 0 && decoder.receive(&datagram) == Ok(Received::Complete) {
+//!         break;
+//!     }
+//! }
+//! assert_eq!(decoder.message(), Some(&message[..]));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![cfg_attr(not(any(feature = "std", test)), no_std)]
+
+mod block;
+mod cauchy;
+mod decoder;
+mod encoder;
+mod gf256;
+mod kernel;
+mod recovery;
+mod schedule;
+mod shape;
+mod spread;
+pub mod wire;
+
+pub use self::{
+    block::Block,
+    decoder::{Decoder, Memory, Received, Refused},
+    encoder::{EncodeError, Encoder},
+    kernel::Simd,
+    schedule::{PaperDegree, Schedule, default_row},
+    shape::{MAX_BLOCK_SYMBOLS, MAX_BLOCKS, MAX_MESSAGE_BYTES, Shape, ShapeError},
+};
+
+#[cfg(all(doctest, feature = "std"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,370 @@
+//! What an endpoint is told before it starts.
+
+use core::time::Duration;
+
+use super::packet::Keyring;
+use cloudburst_code::{MAX_MESSAGE_BYTES, PaperDegree, Schedule};
+
+/// Shortest time that a message may be tried for.
+const MIN_LIFETIME: Duration = Duration::from_millis(10);
+/// Longest: receivers remember at least for so long what they have handed over.
+pub const MAX_LIFETIME: Duration = Duration::from_secs(60);
+/// What the link carries, in bits per second, unless it is said: 1 Gbit/s, as most hosts' do.
+///
+/// A rate is a promise and no probe. Where the link carries more, messages of many datagrams take
+/// longer than they had to. Where the way to the peer carries less, the first messages lose what
+/// is too much, until the peer is seen to receive less, and others on the link suffer meanwhile.
+/// A lower default would be kinder there and hold back everybody else, whom nothing tells.
+pub const DEFAULT_LINK_BITS_PER_S: u64 = 1_000_000_000;
+/// The round trip to a peer of which nothing is known, unless it is said: a first message is helped
+/// along after some milliseconds, whether its receiver is far away or not.
+pub const DEFAULT_INITIAL_ROUND_TRIP: Duration = Duration::from_millis(5);
+/// The shortest and the longest that may be said.
+const INITIAL_ROUND_TRIPS: [Duration; 2] = [Duration::from_micros(10), Duration::from_secs(1)];
+/// Datagrams that every path carries (RFC 9000 §14).
+pub const MIN_DATAGRAM_BYTES: usize = 1_200;
+/// The longest datagram that is tried.
+pub const MAX_DATAGRAM_BYTES: usize = 9_000;
+
+/// Settings of an [`Endpoint`](super::Endpoint).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// What the wire speaks. Default [`Mode::Native`].
+    pub mode: Mode,
+    /// Keys shared with all peers. Default none: then datagrams are neither
+    /// encrypted nor authenticated, and only accidents are noticed.
+    pub keys: Keyring,
+    /// What the host's link carries, in bits per second: state it. Default
+    /// [`DEFAULT_LINK_BITS_PER_S`], 1 Gbit/s, which has the reasons.
+    pub link_bits_per_s: u64,
+    /// The share of the link that may be used, above 0 and at most 1 (§III-B's
+    /// *r*). Default 1.
+    pub share: f64,
+    /// The round trip to a peer that nothing was heard of yet, 10 us to 1 s; measured ones take its
+    /// place. Mode [`Mode::Native`] alone waits so long before it helps a message along that has
+    /// lost symbols. Too short, and first messages are asked about, or sent more of, before an
+    /// answer can be there; too long, and what a first message loses costs it this time, which
+    /// inside a data centre is all of it. Default [`DEFAULT_INITIAL_ROUND_TRIP`], 5 ms.
+    pub initial_round_trip: Duration,
+    /// How source symbols are summed up. Default [`Schedule::Mds`]: no symbol is sent in vain,
+    /// at some microseconds more per message than [`Schedule::Default`] takes.
+    pub schedule: Schedule,
+    /// The longest message that is sent or taken, in bytes. Default 4 MiB.
+    pub max_message_bytes: usize,
+    /// What a message may cost before it is given up.
+    pub budget: Budget,
+    /// Datagrams' lengths.
+    pub datagrams: Datagrams,
+    /// What others may take up here.
+    pub quotas: Quotas,
+    /// Takes messages only from addresses that have shown a token. It costs the
+    /// first message of a peer a round trip and keeps a recorded message from
+    /// being taken once more after this endpoint has been restarted. Default false.
+    pub require_validation: bool,
+    /// Whether ports of ours that do not deliver are given up for others
+    /// ([`Event::ReplacePort`](super::Event::ReplacePort)). It finds a way around a link that is
+    /// dead, or loses much, where networks choose links by ports; a firewall on the way that
+    /// allows certain ports only is a reason against it. Default true. An endpoint on sockets
+    /// keeps ports that were named ([`Ports::Range`](crate::Ports::Range)) in any case.
+    pub replace_ports: bool,
+}
+
+/// What the wire speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// 64-bit message ids, paths, security: `docs/src/reference/cloudburst-wire.md`.
+    #[default]
+    Native,
+    /// The paper's 12-byte header and nothing else: no keys, no tokens, no
+    /// integrity check, no estimates, no replies; messages of up to 64 symbols,
+    /// 256 of them under way to a peer, and one endpoint per IP address. For
+    /// comparison: a message may arrive twice or, if the network delays some
+    /// datagrams by much more than others, be spoilt by one long gone. See
+    /// [`Config::paper`] and the end of `docs/src/reference/cloudburst-wire.md`.
+    Paper,
+}
+
+/// What a message may cost its sender.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Budget {
+    /// Symbols, as a multiple of what the message has, and so many more.
+    /// Default 8 times and 64.
+    pub symbols_factor: f64,
+    /// See [`Self::symbols_factor`].
+    pub symbols_extra: u32,
+    /// Time. Default 10 s, at most [`MAX_LIFETIME`].
+    pub lifetime: Duration,
+}
+
+/// Lengths of datagrams, as UDP payload in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Datagrams {
+    /// What is sent before anything is known. Default 1,200, which every path
+    /// on the internet carries (RFC 9000 §14).
+    pub initial: usize,
+    /// What is tried for (RFC 8899). Default 1,452: Ethernet's 1,500 less IPv6 and UDP.
+    pub most: usize,
+}
+
+/// What others may take up at an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Quotas {
+    /// Peers in all. Default 16,384.
+    pub peers: usize,
+    /// Of these, peers whose address is not validated. Default 1,024.
+    pub unvalidated_peers: usize,
+    /// Incomplete messages in all. Default 65,536.
+    pub messages: usize,
+    /// Incomplete messages of a peer. Default 16,384.
+    pub peer_messages: usize,
+    /// Memory of incomplete messages in all, in bytes. Default 256 MiB.
+    pub bytes: usize,
+    /// The same for a peer. Default 64 MiB.
+    pub peer_bytes: usize,
+    /// The same for all peers together whose address is not validated. Default 8 MiB.
+    pub unvalidated_bytes: usize,
+    /// Answers (stop, have, busy, pong, challenge) per second to an IP address. Default 100,000.
+    pub answers_per_s: u32,
+    /// Outgoing messages that wait for their turn or for a stop. Default 16,384.
+    pub outgoing_messages: usize,
+    /// Their bytes. Default 256 MiB.
+    pub outgoing_bytes: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Native,
+            keys: Keyring::default(),
+            link_bits_per_s: DEFAULT_LINK_BITS_PER_S,
+            share: 1.0,
+            initial_round_trip: DEFAULT_INITIAL_ROUND_TRIP,
+            schedule: Schedule::Mds,
+            max_message_bytes: 4 << 20,
+            budget: Budget::default(),
+            datagrams: Datagrams::default(),
+            quotas: Quotas::default(),
+            require_validation: false,
+            replace_ports: true,
+        }
+    }
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            symbols_factor: 8.0,
+            symbols_extra: 64,
+            lifetime: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Budget {
+    /// For a message of `n` symbols.
+    pub(super) fn symbols(&self, n: usize) -> u32 {
+        let most = self.symbols_factor * n as f64;
+        (most as u32).saturating_add(self.symbols_extra)
+    }
+}
+
+impl Default for Datagrams {
+    fn default() -> Self {
+        Self {
+            initial: MIN_DATAGRAM_BYTES,
+            most: 1_452,
+        }
+    }
+}
+
+impl Default for Quotas {
+    fn default() -> Self {
+        Self {
+            peers: 16_384,
+            unvalidated_peers: 1_024,
+            messages: 65_536,
+            peer_messages: 16_384,
+            bytes: 256 << 20,
+            peer_bytes: 64 << 20,
+            unvalidated_bytes: 8 << 20,
+            answers_per_s: 100_000,
+            outgoing_messages: 16_384,
+            outgoing_bytes: 256 << 20,
+        }
+    }
+}
+
+/// What is wrong with a [`Config`].
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// Nothing could be sent.
+    #[error("link_bits_per_s is {0}; at least 8,000 are needed")]
+    Link(u64),
+    /// No share of anything.
+    #[error("share is {0}; it must be above 0 and at most 1")]
+    Share(f64),
+    /// Nothing comes back so fast, or nobody waits so long.
+    #[error("initial_round_trip is {0:?}; it must be 10 us to 1 s")]
+    InitialRoundTrip(Duration),
+    /// No message, or one that no header can state.
+    #[error("max_message_bytes is {given}; it must be 1 to {most}")]
+    MaxMessage {
+        /// Bytes asked for.
+        given: usize,
+        /// Bytes possible.
+        most: usize,
+    },
+    /// A message could not be sent even once, or for longer than receivers remember.
+    #[error(
+        "the budget is {symbols_factor} times the symbols for {lifetime:?}; it must be at least 2 times, for 10 ms to 60 s"
+    )]
+    Budget {
+        /// As given.
+        symbols_factor: f64,
+        /// As given.
+        lifetime: Duration,
+    },
+    /// Datagrams too short for a header, or longer than any link's.
+    #[error(
+        "datagrams of {initial} to {most} bytes; it must be 256 to 9,000, the first not above the second"
+    )]
+    Datagrams {
+        /// As given.
+        initial: usize,
+        /// As given.
+        most: usize,
+    },
+    /// A quota that lets nothing in.
+    #[error("the quota {0} is 0")]
+    Quota(&'static str),
+    /// The paper's format has no place for keys.
+    #[error("mode paper knows no keys; take them out or choose mode native")]
+    PaperKeys,
+    /// The paper's format has no place for tokens.
+    #[error("mode paper knows no tokens; take require_validation out or choose mode native")]
+    PaperValidation,
+}
+
+impl Config {
+    /// What the paper describes (§III-B, §IV-A): its format, its code with degree
+    /// 5, and datagrams that fill an Ethernet frame: symbols of 1,460 bytes.
+    pub fn paper() -> Self {
+        Self {
+            mode: Mode::Paper,
+            schedule: Schedule::Paper(PaperDegree::Fixed),
+            datagrams: Datagrams {
+                initial: 1_472,
+                most: 1_472,
+            },
+            ..Self::default()
+        }
+    }
+
+    /// Looks for mistakes.
+    ///
+    /// # Errors
+    ///
+    /// The first one.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        if self.link_bits_per_s < 8_000 {
+            return Err(ConfigError::Link(self.link_bits_per_s));
+        }
+        if !(self.share > 0.0 && self.share <= 1.0) {
+            return Err(ConfigError::Share(self.share));
+        }
+        let [least, longest] = INITIAL_ROUND_TRIPS;
+        if !(least..=longest).contains(&self.initial_round_trip) {
+            return Err(ConfigError::InitialRoundTrip(self.initial_round_trip));
+        }
+        let most = MAX_MESSAGE_BYTES - super::envelope::ENVELOPE_BYTES;
+        let given = self.max_message_bytes;
+        if given == 0 || given > most {
+            return Err(ConfigError::MaxMessage { given, most });
+        }
+        let Budget {
+            symbols_factor,
+            lifetime,
+            ..
+        } = self.budget;
+        if symbols_factor.is_nan()
+            || symbols_factor < 2.0
+            || lifetime < MIN_LIFETIME
+            || lifetime > MAX_LIFETIME
+        {
+            return Err(ConfigError::Budget {
+                symbols_factor,
+                lifetime,
+            });
+        }
+        let Datagrams { initial, most } = self.datagrams;
+        if initial < 256 || initial > most || most > MAX_DATAGRAM_BYTES {
+            return Err(ConfigError::Datagrams { initial, most });
+        }
+        if self.mode == Mode::Paper && !self.keys.is_empty() {
+            return Err(ConfigError::PaperKeys);
+        }
+        if self.mode == Mode::Paper && self.require_validation {
+            return Err(ConfigError::PaperValidation);
+        }
+        self.quotas.validate()
+    }
+
+    /// What may be sent, in bytes per second.
+    pub(super) fn bytes_per_s(&self) -> f64 {
+        self.link_bits_per_s as f64 / 8.0 * self.share
+    }
+}
+
+impl Quotas {
+    /// Whether another outgoing message of `bytes` may wait, besides so many of
+    /// `held` bytes.
+    pub(super) fn hold(&self, messages: usize, held: usize, bytes: usize) -> bool {
+        messages < self.outgoing_messages && held + bytes <= self.outgoing_bytes
+    }
+
+    fn validate(&self) -> Result<(), ConfigError> {
+        let all = [
+            ("peers", self.peers),
+            ("unvalidated_peers", self.unvalidated_peers),
+            ("messages", self.messages),
+            ("peer_messages", self.peer_messages),
+            ("bytes", self.bytes),
+            ("peer_bytes", self.peer_bytes),
+            ("unvalidated_bytes", self.unvalidated_bytes),
+            ("answers_per_s", self.answers_per_s as usize),
+            ("outgoing_messages", self.outgoing_messages),
+            ("outgoing_bytes", self.outgoing_bytes),
+        ];
+        match all.iter().find(|(_, quota)| *quota == 0) {
+            Some((name, _)) => Err(ConfigError::Quota(name)),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_trip_is_assumed_within_bounds() {
+        let validate = |initial_round_trip| {
+            let config = Config {
+                initial_round_trip,
+                ..Config::default()
+            };
+            config.validate()
+        };
+        let [least, longest] = INITIAL_ROUND_TRIPS;
+        assert_eq!(validate(least), Ok(()));
+        assert_eq!(validate(longest), Ok(()));
+        for wrong in [least / 2, longest * 2] {
+            assert_eq!(validate(wrong), Err(ConfigError::InitialRoundTrip(wrong)));
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! What goes in and out of an endpoint besides datagrams.
+
+use core::{net::SocketAddr, time::Duration};
+
+/// One of the host's sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SocketId(pub u16);
+
+/// A way to a peer: from a socket of ours to an address of its.
+///
+/// Networks that spread by hash (ECMP) choose the path from both ports, so that
+/// several routes to the same machine are likely to take several paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Route {
+    /// Our end.
+    pub socket: SocketId,
+    /// The other end.
+    pub remote: SocketAddr,
+}
+
+/// Most routes to a peer that are worth having.
+const MAX_ROUTES: usize = 256;
+
+impl Route {
+    /// All pairs of a socket and an address that it `reaches`, 256 at most; those first that share
+    /// neither with the one before: whoever takes the first few takes several of both.
+    pub fn between(
+        sockets: impl Iterator<Item = SocketId> + Clone,
+        remotes: &[SocketAddr],
+        reaches: impl Fn(SocketId, SocketAddr) -> bool,
+    ) -> Vec<Self> {
+        let diagonals = 0..remotes.len();
+        diagonals
+            .flat_map(|shift| {
+                let at = move |index: usize| remotes[(index + shift) % remotes.len()];
+                (0..)
+                    .zip(sockets.clone())
+                    .map(move |(index, socket)| (socket, at(index)))
+            })
+            .filter(|&(socket, remote)| reaches(socket, remote))
+            .map(|(socket, remote)| Self { socket, remote })
+            .take(MAX_ROUTES)
+            .collect()
+    }
+}
+
+/// Somebody messages are exchanged with. It stays valid after the peer is gone,
+/// and then stands for nobody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PeerId {
+    pub(super) index: u32,
+    pub(super) generation: u32,
+}
+
+/// What a message is to its receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Itself.
+    Message,
+    /// Something to be answered by a [`Kind::Reply`].
+    Request,
+    /// The answer to a request.
+    Reply {
+        /// The request's [`SendId::as_u64`].
+        to: u64,
+    },
+}
+
+/// A message that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SendId {
+    pub(super) peer: PeerId,
+    pub(super) message: u64,
+}
+
+impl SendId {
+    /// The message's number on the wire, which a reply to it refers to. Peers'
+    /// numbers begin at random, so that two of them hardly ever have the same.
+    /// With mode paper only its lowest 8 bits are sent.
+    pub const fn as_u64(self) -> u64 {
+        self.message
+    }
+
+    /// Whom it was sent to.
+    pub const fn peer(self) -> PeerId {
+        self.peer
+    }
+}
+
+/// The network's explicit notice of congestion (RFC 3168 §5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ecn {
+    /// Takes no part in it, or nothing is known.
+    #[default]
+    NotCapable,
+    /// May be marked.
+    Capable,
+    /// Was marked on the way.
+    CongestionExperienced,
+}
+
+/// Datagrams to be sent now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// By which way.
+    pub route: Route,
+    /// Bytes at the beginning of the buffer.
+    pub bytes: usize,
+    /// Length of each datagram but perhaps the last.
+    pub segment_bytes: usize,
+    /// How they are to be marked.
+    pub ecn: Ecn,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum Event {
+    /// A whole message arrived. It comes once.
+    Received {
+        /// From whom.
+        peer: PeerId,
+        /// Its sender's number for it: what a reply refers to. With mode paper
+        /// the lowest 8 bits of that.
+        id: u64,
+        /// What it is.
+        kind: Kind,
+        /// What it says.
+        message: Vec<u8>,
+    },
+    /// The receiver has it.
+    Delivered {
+        /// Which.
+        id: SendId,
+        /// What it took.
+        receipt: Receipt,
+    },
+    /// It was given up. Unless the failure says otherwise the receiver may have
+    /// it all the same.
+    Undelivered {
+        /// Which.
+        id: SendId,
+        /// Why.
+        failure: Undelivered,
+    },
+    /// What goes by a socket does not arrive, while by others to the same address it does: a
+    /// network that spreads by ports leads it somewhere bad. Bind another socket at the same
+    /// address, on a port that the system chooses, and call
+    /// [`port_replaced`](super::Endpoint::port_replaced). Whoever cannot does nothing, or sets
+    /// [`Config::replace_ports`](super::Config::replace_ports) to false.
+    ///
+    /// It comes 64 times at most, and then once a minute; of a socket whose ports are never good,
+    /// ever more seldom, at last every ten minutes.
+    ReplacePort {
+        /// Which.
+        socket: SocketId,
+    },
+    /// A route to a peer did not deliver, while others to the same address did, and another pair
+    /// of ports that was not in use has taken its place. For who wants to tell.
+    RouteReplaced {
+        /// Whose.
+        peer: PeerId,
+        /// The route that did not deliver.
+        from: Route,
+        /// The one that is tried instead.
+        to: Route,
+    },
+    /// Nothing is known of a peer any more; its id stands for nobody.
+    PeerGone {
+        /// Who.
+        peer: PeerId,
+    },
+}
+
+/// What the delivery of a message took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Receipt {
+    /// From the call of send until the stop arrived.
+    pub completion: Duration,
+    /// Source symbols of the message.
+    pub symbols: u32,
+    /// Symbols sent until the stop arrived.
+    pub sent: u32,
+    /// Symbols that the receiver took until it was complete. With mode paper,
+    /// whose stop does not say so, as many as the message has.
+    pub needed: u32,
+    /// Paths that carried a symbol.
+    pub paths: u16,
+}
+
+/// A message that was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("message given up: {reason}; {sent} symbols were sent for {symbols}{}", Have(.have))]
+#[non_exhaustive]
+pub struct Undelivered {
+    /// Why.
+    pub reason: Reason,
+    /// Source symbols of the message.
+    pub symbols: u32,
+    /// Symbols sent.
+    pub sent: u32,
+    /// Symbols the receiver said it had, if it said so.
+    pub have: Option<u32>,
+}
+
+struct Have<'a>(&'a Option<u32>);
+
+impl core::fmt::Display for Have<'_> {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self.0 {
+            Some(have) => write!(formatter, ", the receiver had {have}"),
+            None => write!(formatter, ", the receiver said nothing"),
+        }
+    }
+}
+
+/// Why a message was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Reason {
+    /// As many symbols as the budget allows were sent.
+    #[error("the budget of symbols is spent")]
+    BudgetSpent,
+    /// The budget of time is over.
+    #[error("the time is over")]
+    TimedOut,
+    /// The network says of every route that nobody is there.
+    #[error("no route reaches the peer")]
+    Unreachable,
+    /// The receiver has no room, to the end.
+    #[error("the receiver has no room")]
+    Busy,
+    /// The receiver will never take it: it is longer than it takes.
+    #[error("the receiver refuses it")]
+    Refused,
+    /// The receiver no longer knows what became of it.
+    #[error("the receiver no longer knows what became of it")]
+    Stale,
+    /// [`cancel`](super::Endpoint::cancel) was called.
+    #[error("cancelled")]
+    Cancelled,
+}
+
+/// Why a message cannot be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// There is nothing to send.
+    #[error("an empty message cannot be sent")]
+    Empty,
+    /// Longer than the configuration or, with mode paper, its format allows.
+    #[error("the message has {given} bytes; at most {most} can be sent")]
+    TooLarge {
+        /// Bytes of the message.
+        given: usize,
+        /// Bytes allowed.
+        most: usize,
+    },
+    /// More messages or bytes wait than the quota allows: wait for one to be
+    /// delivered and try again.
+    #[error("{messages} messages of {bytes} bytes wait already; wait for a delivery and try again")]
+    Full {
+        /// Messages that wait.
+        messages: usize,
+        /// Their bytes.
+        bytes: usize,
+    },
+    /// There is no such peer, or no longer.
+    #[error("the peer is not known, or no longer")]
+    NoPeer,
+    /// The paper's format has no place for what a message is.
+    #[error("mode paper knows no requests and replies; send a message or choose mode native")]
+    PaperKind,
+}
+
+/// Why there is nobody to send to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// No way to it.
+    #[error("a peer needs at least one route")]
+    NoRoute,
+    /// As many peers as the quota allows are known.
+    #[error("{0} peers are known, as many as the quota allows")]
+    TooManyPeers(usize),
+}
+
+/// What is known of a path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct PathReport {
+    /// Its number.
+    pub path: u16,
+    /// The way it takes.
+    pub route: Route,
+    /// Whether it delivers.
+    pub health: Health,
+    /// Datagrams sent.
+    pub sent: u64,
+    /// Datagrams that arrived, as far as the peer has told.
+    pub delivered: u64,
+    /// The share of datagrams that is lost of late, 0 to 1.
+    pub loss: f64,
+    /// Time to the peer and back, smoothed, without queueing at the peer's host.
+    pub rtt: Option<Duration>,
+    /// How much later datagrams arrive by it than by the fastest path.
+    pub lag: Option<Duration>,
+    /// The longest datagram that is known to get through, in bytes.
+    pub datagram_bytes: usize,
+}
+
+/// Whether a path delivers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Health {
+    /// Nothing is known yet.
+    Unknown,
+    /// It does.
+    Good,
+    /// It did, and does no longer: it gets probes only.
+    Dead,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_routes_differ_in_both_ends() {
+        let remotes = [1, 2].map(|port| SocketAddr::from(([192, 0, 2, 1], port)));
+        let sockets = (0..3).map(SocketId);
+        let routes = Route::between(sockets.clone(), &remotes, |_, _| true);
+        let ends: Vec<_> = routes
+            .iter()
+            .map(|route| (route.socket.0, route.remote.port()))
+            .collect();
+        assert_eq!(ends, [(0, 1), (1, 2), (2, 1), (0, 2), (1, 1), (2, 2)]);
+        let some = Route::between(sockets, &remotes, |socket, _| socket.0 == 1);
+        assert_eq!(some.len(), 2);
+        let many = Route::between((0..1_000).map(SocketId), &remotes, |_, _| true);
+        assert_eq!(many.len(), MAX_ROUTES);
+    }
+}

@@ -1,0 +1,370 @@
+//! A message of ours, until the receiver has it or we give it up.
+
+mod answers;
+
+use core::time::Duration;
+
+use super::{
+    config::{Budget, Config},
+    envelope::{self, ENVELOPE_BYTES, Envelope},
+    estimate::{Loss, RoundTrip},
+    event::{Kind, Reason, Receipt, SendId, Undelivered},
+    packet::{self, MIN_SYMBOL_BYTES},
+    paths::Spread,
+    time::Time,
+    timers::Alarm,
+};
+use cloudburst_code::{EncodeError, Encoder, Schedule, Shape, ShapeError};
+
+/// Longest pause between two questions for what the receiver has.
+const ASK_PAUSE: Duration = Duration::from_millis(500);
+
+/// What it costs to send all of a message through one bottleneck where losses are uneven, in
+/// times that one waits for its stop.
+const SPREAD_COST: f64 = 0.25;
+
+/// The reserve is this part of a message at most.
+const MOST_RESERVE: u32 = 4;
+
+/// Answers without news after the last symbol that the budget allows.
+const LAST_HAVES: u8 = 4;
+/// Symbols that a message begins with if nobody may be there.
+const OPENING_SYMBOLS: u32 = 2;
+/// A message under way.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) id: SendId,
+    /// The message and its envelope.
+    bytes: Vec<u8>,
+    shape: Shape,
+    /// Counts how often the message was cut anew.
+    generation: u8,
+    accepted_at: Time,
+    /// Symbols sent of this generation, and of all before.
+    sent: u32,
+    sent_before: u32,
+    /// Symbols that are to be sent for now.
+    goal: u32,
+    budget: u32,
+    ends: Time,
+    /// Symbols that follow the first burst before the stop can be there, in case that
+    /// much of it was lost in one place.
+    reserve: u32,
+    /// Where its symbols went, if losses are uneven.
+    pub(super) spread: Option<Spread>,
+    /// Bursts after the first, and the reserve.
+    tails: u8,
+    asks: u8,
+    /// Answers without news when the budget was spent.
+    last_haves: u8,
+    /// Bursts in a row of which nothing was heard, and when the next may be sent.
+    stalls: u8,
+    again_at: Time,
+    /// Times in a row that the receiver had no room.
+    busies: u8,
+    have: Option<u32>,
+    /// Whether all was sent a second time for want of a token.
+    was_again: bool,
+    is_busy: bool,
+    /// Whether the receiver said so when it last said anything.
+    was_busy: bool,
+    /// It waits until something is heard of the peer: nobody may be there.
+    is_opening: bool,
+    /// Paths that carried a symbol, a bit for each.
+    paths: u64,
+    /// When the last symbol sent should be there.
+    pub(super) expected: Time,
+    /// Whether it is among those to be sent.
+    pub(super) is_queued: bool,
+    pub(super) alarm: Alarm,
+}
+
+/// What is to be done for a message whose time has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Symbols are to be sent.
+    Send,
+    /// The receiver is to be asked what it has.
+    Ask,
+    /// It is given up.
+    GiveUp(Reason),
+    Wait,
+}
+
+impl Outgoing {
+    /// `bytes` is memory that is used again.
+    pub(super) fn new(
+        now: Time,
+        id: SendId,
+        (kind, message): (Kind, &[u8]),
+        mut bytes: Vec<u8>,
+        symbol_bytes: usize,
+        config: &Config,
+    ) -> Result<Self, ShapeError> {
+        let shape = shape(message.len() + ENVELOPE_BYTES, symbol_bytes)?;
+        bytes.clear();
+        bytes.extend_from_slice(message);
+        envelope(kind, id).append_to(&mut bytes);
+        Ok(Self {
+            id,
+            bytes,
+            shape,
+            generation: 0,
+            accepted_at: now,
+            sent: 0,
+            sent_before: 0,
+            goal: 0,
+            budget: config.budget.symbols(shape.symbols()),
+            reserve: 0,
+            spread: None,
+            ends: now + config.budget.lifetime,
+            tails: 0,
+            asks: 0,
+            last_haves: 0,
+            stalls: 0,
+            again_at: now,
+            busies: 0,
+            have: None,
+            was_again: false,
+            is_busy: false,
+            was_busy: false,
+            is_opening: false,
+            paths: 0,
+            expected: now,
+            is_queued: false,
+            alarm: Alarm::default(),
+        })
+    }
+
+    pub(super) fn symbols(&self) -> u32 {
+        self.shape.symbols() as u32
+    }
+
+    /// Bytes of memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(super) fn into_memory(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// Whether nobody can have anything of it.
+    pub(super) fn is_unsent(&self) -> bool {
+        self.sent_before + self.sent == 0
+    }
+
+    /// Symbols to be sent now.
+    pub(super) fn remaining(&self) -> u32 {
+        self.goal.saturating_sub(self.sent)
+    }
+
+    pub(super) fn symbol_bytes(&self) -> usize {
+        self.shape.symbol_bytes()
+    }
+
+    pub(super) fn encoder(&self, schedule: Schedule) -> Result<Encoder<'_>, EncodeError> {
+        let number = self.id.message;
+        // Rows must not fit the same losses badly in one message after the other.
+        let seed = (number ^ number >> 16 ^ u64::from(self.generation) << 8) as u16;
+        Encoder::new(&self.bytes, self.shape, schedule, self.generation, seed)
+    }
+
+    /// Numbers of the next symbols, `count` at most.
+    pub(super) fn next(&self, count: u32) -> core::ops::Range<u32> {
+        self.sent..self.sent + count.min(self.remaining())
+    }
+
+    /// Symbols were sent by a path.
+    pub(super) fn note_sent(&mut self, count: u32, path: u16, group: usize) {
+        self.sent += count;
+        if let Some(spread) = &mut self.spread {
+            spread.add(group, count);
+        }
+        self.paths |= 1 << (path % 64);
+    }
+
+    /// Asks for the first burst: what is needed if `loss` goes on.
+    pub(super) fn begin(&mut self, loss: &Loss, patience: Duration) {
+        let n = self.symbols();
+        let redundancy = loss.redundancy(n);
+        self.reserve = loss
+            .reserve(n)
+            .saturating_sub(redundancy)
+            .min(n.div_ceil(MOST_RESERVE));
+        if self.reserve > 0 {
+            let cost = patience.mul_f64(SPREAD_COST) / n;
+            self.spread = Some(Spread::new(cost));
+        }
+        self.want(n + redundancy);
+    }
+
+    /// Asks for little: nobody may be there.
+    pub(super) fn open(&mut self) {
+        self.is_opening = true;
+        self.want(OPENING_SYMBOLS.min(self.symbols()));
+    }
+
+    /// Somebody is there: asks for the rest of the first burst, if that has waited.
+    pub(super) fn go_on(&mut self, loss: &Loss, patience: Duration) -> bool {
+        let waited = core::mem::take(&mut self.is_opening);
+        if waited {
+            self.begin(loss, patience);
+            self.goal = self.goal.saturating_sub(self.sent).max(self.sent);
+        }
+        waited
+    }
+
+    pub(super) fn accepted_at(&self) -> Time {
+        self.accepted_at
+    }
+
+    /// Asks for so many symbols more, within the budget.
+    fn want(&mut self, more: u32) {
+        let left = self.budget.saturating_sub(self.sent_before);
+        self.goal = self.sent.saturating_add(more).min(left);
+    }
+
+    fn is_spent(&self) -> bool {
+        self.sent_before + self.sent >= self.budget
+    }
+
+    /// The time of the alarm has come.
+    pub(super) fn attend(&mut self, now: Time) -> Step {
+        if now >= self.ends {
+            let reason = if self.was_busy {
+                Reason::Busy
+            } else {
+                Reason::TimedOut
+            };
+            return Step::GiveUp(reason);
+        }
+        if self.remaining() > 0 {
+            return if self.is_queued {
+                Step::Wait
+            } else {
+                Step::Send
+            };
+        }
+        if self.is_opening {
+            return Step::Wait;
+        }
+        let reserve = core::mem::take(&mut self.reserve);
+        if reserve > 0 && !self.is_busy {
+            self.want(reserve);
+            if self.remaining() > 0 {
+                return Step::Send;
+            }
+        }
+        let n = self.symbols();
+        // From here on it is worth while to know what is missing (§III-D).
+        let enough = 2 * n + 16;
+        if self.sent < enough && !self.is_spent() && !self.is_busy {
+            let batch = (n.div_ceil(8) << self.tails.min(4)).min(enough - self.sent);
+            self.tails += 1;
+            self.want(batch);
+            return Step::Send;
+        }
+        if self.is_spent() {
+            if self.last_haves >= LAST_HAVES {
+                return Step::GiveUp(Reason::BudgetSpent);
+            }
+        } else if core::mem::take(&mut self.is_busy) {
+            // One finds out whether there is room now.
+            self.want(1);
+            return Step::Send;
+        }
+        self.asks = self.asks.saturating_add(1);
+        Step::Ask
+    }
+
+    /// When it has to be looked at again, if nothing is heard.
+    pub(super) fn next_look(&self, now: Time, round_trip: &RoundTrip) -> Time {
+        let patience = round_trip.patience();
+        let pause = if self.remaining() > 0 || self.is_opening {
+            // Its turn comes by the pacer's leave, or with the peer's first word.
+            return self.ends;
+        } else if self.asks > 0 {
+            (patience * (1 << self.asks.min(10))).min(ASK_PAUSE)
+        } else if self.reserve > 0 || self.spread.is_some() {
+            // What was lost together is worth a guess before the stop is overdue.
+            patience / 3
+        } else if self.tails > 0 {
+            patience / 2
+        } else {
+            patience
+        };
+        // What is in the queues now takes its time; round trips were measured with what was in
+        // them then.
+        let soonest = self.expected + round_trip.least();
+        (now + pause).max(soonest).min(self.ends)
+    }
+
+    /// Whether nothing is known to have arrived.
+    pub(super) fn is_unheard_of(&self) -> bool {
+        self.have.is_none_or(|have| have == 0)
+    }
+
+    /// Cuts it anew, for datagrams that are shorter. What the receiver has of
+    /// it is of no use any more.
+    pub(super) fn cut_anew(
+        &mut self,
+        symbol_bytes: usize,
+        (loss, patience): (&Loss, Duration),
+        budget: &Budget,
+    ) -> Result<(), ShapeError> {
+        self.shape = shape(self.bytes.len(), symbol_bytes)?;
+        self.generation = self.generation.wrapping_add(1);
+        self.sent_before += core::mem::take(&mut self.sent);
+        (self.tails, self.asks, self.have) = (0, 0, None);
+        self.budget = budget.symbols(self.shape.symbols());
+        if self.is_opening {
+            self.open();
+        } else {
+            self.begin(loss, patience);
+        }
+        Ok(())
+    }
+
+    pub(super) fn receipt(&self, now: Time, needed: u32) -> Receipt {
+        Receipt {
+            completion: now.since(self.accepted_at),
+            symbols: self.symbols(),
+            sent: self.sent_before + self.sent,
+            needed,
+            paths: self.paths.count_ones() as u16,
+        }
+    }
+
+    pub(super) fn failure(&self, reason: Reason) -> Undelivered {
+        Undelivered {
+            reason,
+            symbols: self.symbols(),
+            sent: self.sent_before + self.sent,
+            have: self.have,
+        }
+    }
+}
+
+fn envelope(kind: Kind, id: SendId) -> Envelope {
+    let (kind, correlation) = match kind {
+        Kind::Message => (envelope::Kind::Message, 0),
+        Kind::Request => (envelope::Kind::Request, id.message),
+        Kind::Reply { to } => (envelope::Kind::Reply, to),
+    };
+    Envelope { kind, correlation }
+}
+
+/// How a message is cut for datagrams that hold symbols of up to `symbol_bytes`.
+fn shape(message_bytes: usize, symbol_bytes: usize) -> Result<Shape, ShapeError> {
+    let shape = Shape::fitting(message_bytes, symbol_bytes)?;
+    if shape.symbol_bytes() < MIN_SYMBOL_BYTES {
+        return Shape::new(message_bytes, MIN_SYMBOL_BYTES);
+    }
+    Ok(shape)
+}
+
+/// Symbols that fit into datagrams of this length.
+pub(super) fn symbol_bytes(datagram_bytes: usize, sealed: bool) -> usize {
+    packet::symbol_bytes(datagram_bytes, sealed).unwrap_or(MIN_SYMBOL_BYTES)
+}

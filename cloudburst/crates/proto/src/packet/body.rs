@@ -1,0 +1,203 @@
+//! What a datagram is about: reading any body, and writing those that are no
+//! answers.
+
+use super::{
+    answer::{Busy, Challenge, Have, Pong, Stop},
+    field::{NoRoom, Reader, Writer, Written},
+    header::{Kind, Malformed},
+    report::Reports,
+    size::{MIN_QUESTION_BYTES, MIN_SYMBOL_BYTES, SYMBOL_OVERHEAD},
+    token::TOKEN_BYTES,
+};
+
+/// A body that is well-formed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body<'d> {
+    /// Part of a message.
+    Symbol(Symbol<'d>),
+    /// No more of a message, please.
+    Stop(Stop, Reports<'d>),
+    /// What do you have of a message?
+    Ask(Ask),
+    /// So much.
+    Have(Have, Reports<'d>),
+    /// There is no room for a message now.
+    Busy(Busy, Reports<'d>),
+    /// Are you there?
+    Ping(Ping),
+    /// Yes.
+    Pong(Pong, Reports<'d>),
+    /// Show that you receive at your address.
+    Challenge(Challenge),
+    /// What a challenge brought.
+    Token(TokenBody),
+}
+
+/// Part of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Symbol<'d> {
+    /// The message's number, counted by its sender in its session.
+    pub message: u64,
+    /// The code's header and the symbol, as
+    /// [`Decoder::receive`](cloudburst_code::Decoder::receive) takes them.
+    pub code: &'d [u8],
+}
+
+/// Asks what has arrived of a message. The answer is [`Have`] or [`Stop`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// The message's number.
+    pub message: u64,
+}
+
+/// Asks for a [`Pong`]: whether a path works, and for datagrams of which size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ping {
+    /// Comes back.
+    pub nonce: u64,
+}
+
+/// Brings back the token of a [`Challenge`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenBody {
+    /// As it was given.
+    pub token: [u8; TOKEN_BYTES],
+    /// The lowest number of a message that is still under way: a receiver that
+    /// has just started must take nothing older, for it may be replayed.
+    pub oldest: u64,
+}
+
+impl<'d> Body<'d> {
+    /// Reads an opened body of this kind. `own` is the session of whoever reads:
+    /// answers must be to it.
+    ///
+    /// # Errors
+    ///
+    /// See [`Malformed`].
+    pub fn parse(kind: Kind, body: &'d [u8], own: u64) -> Result<Self, Malformed> {
+        let reader = &mut Reader::new(kind, body);
+        if kind.is_answer() {
+            let asker = reader.u64()?;
+            if asker != own {
+                return Err(Malformed::OtherSession(asker));
+            }
+        }
+        Ok(match kind {
+            Kind::Symbol => Self::Symbol(Symbol::read(reader)?),
+            Kind::Stop => Self::Stop(Stop::read(reader)?, reader.reports()?),
+            Kind::Ask => Self::Ask(Ask::read(reader)?),
+            Kind::Have => Self::Have(Have::read(reader)?, reader.reports()?),
+            Kind::Busy => Self::Busy(Busy::read(reader)?, reader.reports()?),
+            Kind::Ping => Self::Ping(Ping::read(reader)?),
+            Kind::Pong => Self::Pong(Pong::read(reader)?, reader.reports()?),
+            Kind::Challenge => Self::Challenge(Challenge::read(reader)?),
+            Kind::Token => Self::Token(TokenBody::read(reader)?),
+        })
+    }
+}
+
+impl<'d> Symbol<'d> {
+    /// Writes the body around what `code` writes: header and symbol of the
+    /// [`Encoder`](cloudburst_code::Encoder), to all of the `code_bytes` that it is
+    /// given. This way nothing is copied. Symbols below
+    /// [`MIN_SYMBOL_BYTES`] are refused where they arrive.
+    ///
+    /// # Errors
+    ///
+    /// If there is no room, or what `code` returns.
+    pub fn write_with<E: From<NoRoom>>(
+        message: u64,
+        out: &mut [u8],
+        code_bytes: usize,
+        code: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<Written, E> {
+        let mut writer = Writer::new(Kind::Symbol, out, code_bytes.saturating_add(8))?;
+        writer.put(&message.to_be_bytes());
+        code(writer.take(code_bytes))?;
+        Ok(writer.finish())
+    }
+
+    /// Writes the body.
+    ///
+    /// # Errors
+    ///
+    /// If there is no room.
+    pub fn write(&self, out: &mut [u8]) -> Result<Written, NoRoom> {
+        Self::write_with(self.message, out, self.code.len(), |room| {
+            room.copy_from_slice(self.code);
+            Ok(())
+        })
+    }
+
+    fn read(reader: &mut Reader<'d>) -> Result<Self, Malformed> {
+        reader.at_least(SYMBOL_OVERHEAD + MIN_SYMBOL_BYTES)?;
+        let (message, code) = (reader.u64()?, reader.rest());
+        Ok(Self { message, code })
+    }
+}
+
+impl Ask {
+    /// Writes the body and zeros to the end of `out`: the answer will not be
+    /// longer than what it answers.
+    ///
+    /// # Errors
+    ///
+    /// If `out` is shorter than [`MIN_QUESTION_BYTES`].
+    pub fn write(&self, out: &mut [u8]) -> Result<Written, NoRoom> {
+        write_padded(Kind::Ask, self.message, out)
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        reader.at_least(MIN_QUESTION_BYTES)?;
+        let message = reader.u64()?;
+        Ok(Self { message })
+    }
+}
+
+impl Ping {
+    /// Writes the body and zeros to the end of `out`, whose length is what is
+    /// tried out.
+    ///
+    /// # Errors
+    ///
+    /// If `out` is shorter than [`MIN_QUESTION_BYTES`].
+    pub fn write(&self, out: &mut [u8]) -> Result<Written, NoRoom> {
+        write_padded(Kind::Ping, self.nonce, out)
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        reader.at_least(MIN_QUESTION_BYTES)?;
+        let nonce = reader.u64()?;
+        Ok(Self { nonce })
+    }
+}
+
+fn write_padded(kind: Kind, number: u64, out: &mut [u8]) -> Result<Written, NoRoom> {
+    let mut writer = Writer::new(kind, out, MIN_QUESTION_BYTES)?;
+    writer.put(&number.to_be_bytes());
+    writer.fill();
+    Ok(writer.finish())
+}
+
+impl TokenBody {
+    /// Writes the body: [`MIN_QUESTION_BYTES`].
+    ///
+    /// # Errors
+    ///
+    /// If there is no room.
+    pub fn write(&self, out: &mut [u8]) -> Result<Written, NoRoom> {
+        let mut writer = Writer::new(Kind::Token, out, MIN_QUESTION_BYTES)?;
+        writer.put(&self.token);
+        writer.put(&self.oldest.to_be_bytes());
+        Ok(writer.finish())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let body = Self {
+            token: reader.array()?,
+            oldest: reader.u64()?,
+        };
+        reader.end()?;
+        Ok(body)
+    }
+}

@@ -1,0 +1,400 @@
+//! Laws of all kinds of datagrams together.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const SESSION: u64 = 0x0102_0304_0506_0708;
+const ASKER: u64 = 0x1112_1314_1516_1718;
+
+fn keys(count: u8) -> Keyring {
+    let key = |id: u8| Key::new(id.try_into().expect("from 1"), [id; SECRET_BYTES]);
+    Keyring::new((1..=count).map(key)).expect("few that differ")
+}
+
+fn stamp(sequence: u64) -> Stamp {
+    let (path, sent_us) = (3, 4);
+    Stamp {
+        path,
+        sent_us,
+        sequence,
+    }
+}
+
+/// A body and the reports that go with it.
+#[derive(Clone, Debug)]
+enum Sent {
+    Symbol(u64, Vec<u8>),
+    Stop(Stop),
+    Ask(Ask),
+    Have(Have),
+    Busy(Busy),
+    Ping(Ping),
+    Pong(Pong),
+    Challenge(Challenge),
+    Token(TokenBody),
+}
+
+impl Sent {
+    fn write(&self, reports: &[Report], out: &mut [u8]) -> Result<Written, NoRoom> {
+        let reports = reports.iter().copied();
+        match self {
+            Self::Symbol(message, code) => {
+                let message = *message;
+                Symbol { message, code }.write(out)
+            }
+            Self::Stop(stop) => stop.write(ASKER, reports, out),
+            Self::Ask(ask) => ask.write(out),
+            Self::Have(have) => have.write(ASKER, reports, out),
+            Self::Busy(busy) => busy.write(ASKER, reports, out),
+            Self::Ping(ping) => ping.write(out),
+            Self::Pong(pong) => pong.write(ASKER, reports, out),
+            Self::Challenge(challenge) => challenge.write(ASKER, out),
+            Self::Token(token) => token.write(out),
+        }
+    }
+
+    /// Whether that is what was read, with the first of the reports.
+    fn is(&self, body: &Body<'_>, reports: &[Report]) -> bool {
+        let first =
+            |read: &Reports<'_>| Iterator::eq(*read, reports.iter().copied().take(read.len()));
+        match (self, body) {
+            (Self::Symbol(message, code), Body::Symbol(read)) => {
+                (*message, &code[..]) == (read.message, read.code)
+            }
+            (Self::Stop(sent), Body::Stop(read, reports)) => sent == read && first(reports),
+            (Self::Ask(sent), Body::Ask(read)) => sent == read,
+            (Self::Have(sent), Body::Have(read, reports)) => sent == read && first(reports),
+            (Self::Busy(sent), Body::Busy(read, reports)) => sent == read && first(reports),
+            (Self::Ping(sent), Body::Ping(read)) => sent == read,
+            (Self::Pong(sent), Body::Pong(read, reports)) => sent == read && first(reports),
+            (Self::Challenge(sent), Body::Challenge(read)) => sent == read,
+            (Self::Token(sent), Body::Token(read)) => sent == read,
+            _ => false,
+        }
+    }
+}
+
+fn echoes() -> impl Strategy<Value = Echo> {
+    any::<(u16, u32, u32)>().prop_map(|(path, sent_us, hold_us)| Echo {
+        path,
+        sent_us,
+        hold_us,
+    })
+}
+
+fn all_reports() -> impl Strategy<Value = Vec<Report>> {
+    let report =
+        any::<(u16, u32, u32, u32)>().prop_map(|(path, received, highest, delay_us)| Report {
+            path,
+            received,
+            highest,
+            delay_us,
+        });
+    proptest::collection::vec(report, 0..8)
+}
+
+fn answers() -> impl Strategy<Value = Sent> {
+    use proptest::sample::select;
+    let outcome = select(vec![Outcome::Delivered, Outcome::Stale, Outcome::Refused]);
+    let reason = select(vec![
+        BusyReason::Memory,
+        BusyReason::Messages,
+        BusyReason::Peers,
+    ]);
+    let state = proptest::option::of(any::<u32>());
+    let numbers = any::<(u64, u16, u32, [u8; TOKEN_BYTES])>();
+    (0..5, outcome, reason, state, echoes(), numbers).prop_map(
+        |(kind, outcome, reason, missing, echo, (message, small, spread_us, token))| match kind {
+            0 => Sent::Stop(Stop {
+                message,
+                outcome,
+                echo,
+                needed: small,
+                spread_us,
+            }),
+            1 => Sent::Have(Have {
+                message,
+                echo,
+                state: missing.map_or(State::Unknown, |missing| State::UnderWay { missing }),
+            }),
+            2 => Sent::Busy(Busy {
+                message,
+                echo,
+                retry_after_ms: small,
+                reason,
+            }),
+            3 => Sent::Pong(Pong {
+                nonce: message,
+                echo,
+                datagram_bytes: small,
+            }),
+            _ => Sent::Challenge(Challenge { token }),
+        },
+    )
+}
+
+fn bodies() -> impl Strategy<Value = Sent> {
+    let symbols = (
+        any::<u64>(),
+        proptest::collection::vec(any::<u8>(), 76..300),
+    );
+    let symbols = symbols.prop_map(|(message, mut code)| {
+        code[8] = message as u8;
+        Sent::Symbol(message, code)
+    });
+    let tokens = any::<([u8; TOKEN_BYTES], u64)>();
+    prop_oneof![
+        2 => symbols,
+        3 => answers(),
+        1 => any::<u64>().prop_map(|message| Sent::Ask(Ask { message })),
+        1 => any::<u64>().prop_map(|nonce| Sent::Ping(Ping { nonce })),
+        1 => tokens.prop_map(|(token, oldest)| Sent::Token(TokenBody { token, oldest })),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn datagrams_come_back(sent in bodies(), reports in all_reports(), count in 0u8..3, room in 400usize..600) {
+        let keys = keys(count);
+        let mut datagram = vec![0xee; room];
+        let written = keys
+            .sealer(SESSION)
+            .write(stamp(9), &mut datagram, |body| sent.write(&reports, body))
+            .unwrap();
+        datagram.truncate(written);
+        let header = Header::parse(&datagram).unwrap();
+        prop_assert_eq!((header.path, header.sent_us, header.sequence), (3, 4, 9));
+        let opener = keys.opener(header.key_id, header.session).unwrap();
+        let body = opener.open(&header, &mut datagram).unwrap();
+        let body = Body::parse(header.kind, body, ASKER).unwrap();
+        prop_assert!(sent.is(&body, &reports), "{:?} became {:?}", sent, body);
+    }
+
+    #[test]
+    fn a_changed_bit_is_refused(
+        sent in bodies(), bit: proptest::sample::Index, count in proptest::sample::select(vec![0, 2]),
+    ) {
+        prop_assume!(count > 0 || !matches!(sent, Sent::Symbol(..)));
+        let keys = keys(count);
+        let mut datagram = [0; 400];
+        let written = keys
+            .sealer(SESSION)
+            .write(stamp(9), &mut datagram, |body| sent.write(&[], body))
+            .unwrap();
+        let datagram = &mut datagram[..written];
+        let bit = bit.index(8 * datagram.len());
+        datagram[bit / 8] ^= 1 << (bit % 8);
+        let before = datagram.to_vec();
+        let Ok(header) = Header::parse(datagram) else { return Ok(()) };
+        let opener = keys.opener(header.key_id, header.session);
+        prop_assert!(opener.and_then(|opener| opener.open(&header, datagram).map(drop)).is_err());
+        prop_assert_eq!(&datagram[..], &before[..]);
+    }
+
+    #[test]
+    fn no_bytes_panic(kind in proptest::sample::select(&Kind::ALL[..]), mut bytes: Vec<u8>) {
+        let _ = Body::parse(kind, &bytes, 0);
+        if let Ok(header) = Header::parse(&bytes) {
+            for keys in [keys(0), keys(2)] {
+                if let Ok(opener) = keys.opener(header.key_id, header.session) {
+                    let _ = opener.open(&header, &mut bytes);
+                }
+            }
+        }
+    }
+
+    /// Bodies that are right but for a byte or their end.
+    #[test]
+    fn no_spoilt_body_panics(sent in bodies(), reports in all_reports(), at: proptest::sample::Index, byte: u8) {
+        let mut body = [0; 400];
+        let written = sent.write(&reports, &mut body).unwrap();
+        let _ = Body::parse(written.kind(), &body[..at.index(written.bytes())], ASKER);
+        body[at.index(written.bytes())] = byte;
+        let _ = Body::parse(written.kind(), &body[..written.bytes()], ASKER);
+    }
+
+    /// The 1x rule: the shortest datagram that is answered has room for every answer.
+    #[test]
+    fn no_answer_is_longer_than_its_question(
+        answer in answers(), reports in all_reports(), count in 0u8..2, more in 0usize..100,
+    ) {
+        let sealer = keys(count).sealer(SESSION);
+        let least = symbol_datagram_bytes(MIN_SYMBOL_BYTES, sealer.is_sealing())
+            .min(question_datagram_bytes(sealer.is_sealing()));
+        let mut out = [0; 1_500];
+        let written = sealer
+            .write(stamp(0), &mut out[..least + more], |body| answer.write(&reports, body))
+            .unwrap();
+        prop_assert!(written <= least + more);
+    }
+
+    #[test]
+    fn where_there_is_no_room_nothing_is_written(sent in bodies(), count in 0u8..2, room in 0usize..200) {
+        let sealer = keys(count).sealer(SESSION);
+        let mut out = vec![0; room];
+        if let Ok(written) = sealer.write(stamp(0), &mut out, |body| sent.write(&[], body)) {
+            prop_assert!(written <= room);
+        }
+    }
+}
+
+#[test]
+fn as_many_reports_are_written_as_fit() {
+    let reports = [Report::default(); 9];
+    let pong = Pong {
+        nonce: 1,
+        echo: Echo::default(),
+        datagram_bytes: 2,
+    };
+    let mut out = [0; 1_500];
+    for (room, fitting) in [(0, 0), (13, 0), (14, 1), (14 * 9 - 1, 8), (14 * 10, 9)] {
+        let room = &mut out[..Pong::MIN_BYTES + room];
+        let written = pong.write(ASKER, reports, room).unwrap();
+        let parsed = Body::parse(Kind::Pong, &out[..written.bytes()], ASKER).unwrap();
+        let Body::Pong(_, read) = parsed else {
+            panic!("{parsed:?}");
+        };
+        assert_eq!(read.len(), fitting);
+    }
+}
+
+#[test]
+fn answers_to_others_are_refused() {
+    let mut body = [0; 48];
+    let challenge = Challenge {
+        token: [0; TOKEN_BYTES],
+    };
+    challenge.write(ASKER, &mut body).unwrap();
+    let parsed = Body::parse(Kind::Challenge, &body, SESSION);
+    assert_eq!(parsed, Err(Malformed::OtherSession(ASKER)));
+}
+
+#[test]
+fn bodies_that_are_none_are_refused() {
+    let length = |kind, bytes| Err(Malformed::Length { kind, bytes });
+    let zeros = [0; 100];
+    for (kind, bytes) in [
+        (Kind::Symbol, 83),
+        (Kind::Stop, Stop::MIN_BYTES - 1),
+        (Kind::Stop, Stop::MIN_BYTES + 1),
+        (Kind::Ask, 47),
+        (Kind::Have, Have::MIN_BYTES - 1),
+        (Kind::Busy, Busy::MIN_BYTES + 13),
+        (Kind::Ping, 47),
+        (Kind::Pong, 7),
+        (Kind::Challenge, 49),
+        (Kind::Token, 49),
+    ] {
+        assert_eq!(Body::parse(kind, &zeros[..bytes], 0), length(kind, bytes));
+    }
+    for (kind, at, bytes) in [
+        (Kind::Stop, 16, Stop::MIN_BYTES),
+        (Kind::Have, 26, Have::MIN_BYTES),
+        (Kind::Busy, 28, Busy::MIN_BYTES),
+    ] {
+        let mut unknown = zeros;
+        unknown[at] = 3;
+        let parsed = Body::parse(kind, &unknown[..bytes], 0);
+        assert_eq!(parsed, Err(Malformed::Code { kind, code: 3 }));
+    }
+}
+
+#[test]
+fn who_has_keys_takes_nothing_plain_and_the_other_way_round() {
+    let (none, some) = (keys(0), keys(2));
+    assert_eq!(some.opener(0, 1).unwrap_err(), OpenError::Unsealed);
+    assert_eq!(none.opener(1, 1).unwrap_err(), OpenError::Sealed(1));
+    assert_eq!(some.opener(3, 1).unwrap_err(), OpenError::UnknownKey(3));
+    assert_eq!(some.sealer(1).key_id(), 1);
+    assert_eq!(some.opener(2, 1).unwrap().key_id(), 2);
+}
+
+/// Symbols have their datagram to themselves; whatever else is written there needs its check.
+#[test]
+fn only_symbols_go_without_a_check() {
+    let sealer = keys(0).sealer(SESSION);
+    let code = [0; 76];
+    let symbol = Symbol {
+        message: 0,
+        code: &code,
+    };
+    let mut datagram = [0; 24 + 8 + 76];
+    let written = sealer.write_symbol(stamp(0), &mut datagram, |body| symbol.write(body));
+    assert_eq!(written, Ok(datagram.len()));
+    // It fills what it is given.
+    let ask = Ask { message: 1 };
+    let written = sealer.write_symbol(stamp(0), &mut datagram, |body| ask.write(body));
+    assert!(written.is_err());
+
+    let written = sealer.write(stamp(0), &mut datagram, |body| ask.write(body));
+    assert_eq!(written, Ok(datagram.len()));
+    let (checked, stated) = datagram.split_last_chunk().unwrap();
+    assert_eq!(check(checked), *stated);
+    let header = Header::parse(&datagram).unwrap();
+    let opener = keys(0).opener(0, SESSION).unwrap();
+    datagram[70] ^= 1;
+    let refused = opener.open(&header, &mut datagram);
+    assert_eq!(refused, Err(OpenError::Damaged));
+    let refused = opener.open(&header, &mut datagram[..31]);
+    assert_eq!(refused, Err(OpenError::Truncated(31)));
+}
+
+/// A session goes on while the keys are changed under it.
+#[test]
+fn keys_are_changed_without_a_gap() {
+    let (old, new) = (keys(1), keys(2));
+    let opener = old.opener(1, SESSION).unwrap();
+    drop(old);
+    let mut datagram = [0; 72 + TAG_BYTES];
+    let ask = Ask { message: 1 };
+    let sealer = new.sealer(SESSION);
+    sealer
+        .write(stamp(0), &mut datagram, |body| ask.write(body))
+        .unwrap();
+    let header = Header::parse(&datagram).unwrap();
+    assert!(opener.open(&header, &mut datagram).is_ok());
+    let other = Header {
+        session: SESSION + 1,
+        ..header
+    };
+    let refused = opener.open(&other, &mut datagram);
+    assert_eq!(refused, Err(OpenError::OtherSession));
+}
+
+/// The encoder writes into the datagram, and the decoder reads from it.
+#[test]
+fn a_message_goes_through_the_code() {
+    use cloudburst_code::{Block, Decoder, Encoder, Memory, Received, Schedule, Shape};
+    let message = [7; 1_000];
+    let shape = Shape::new(message.len(), 64).unwrap();
+    let number = 0x1_0000_00ff;
+    let encoder = Encoder::new(&message, shape, Schedule::Default, number as u8, 1).unwrap();
+    let memory = Memory::of(&shape);
+    let mut decoder = Decoder::new(vec![0; memory.bytes], vec![Block::default(); memory.blocks]);
+    let keys = keys(1);
+    let (sealer, opener) = (keys.sealer(SESSION), keys.opener(1, SESSION).unwrap());
+    let mut datagram = vec![0; symbol_datagram_bytes(64, true)];
+    let mut last = Received::More;
+    for sequence in 0..16 {
+        let written = sealer
+            .write_symbol(stamp(sequence.into()), &mut datagram, |body| {
+                Symbol::write_with(number, body, encoder.datagram_bytes(), |room| {
+                    encoder
+                        .write(sequence..sequence + 1, room)
+                        .expect("as long as it takes");
+                    Ok::<_, NoRoom>(())
+                })
+            })
+            .unwrap();
+        assert_eq!(written, datagram.len());
+        let header = Header::parse(&datagram).unwrap();
+        let body = opener.open(&header, &mut datagram).unwrap();
+        let Ok(Body::Symbol(symbol)) = Body::parse(header.kind, body, 0) else {
+            panic!("{header:?}");
+        };
+        last = decoder.receive(symbol.code).unwrap();
+    }
+    assert_eq!(last, Received::Complete);
+    assert_eq!(decoder.message(), Some(&message[..]));
+}

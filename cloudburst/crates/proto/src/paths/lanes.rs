@@ -1,0 +1,83 @@
+//! How a message is spread over bottlenecks.
+
+use core::time::Duration;
+
+use super::MAX_PATHS;
+
+/// How much of a message each bottleneck has been given, and what that costs: a queue that
+/// overflows loses all of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spread {
+    symbols: [u16; MAX_PATHS],
+    cost: Duration,
+}
+
+impl Spread {
+    /// `cost` is that of a symbol more through the same bottleneck.
+    pub(crate) const fn new(cost: Duration) -> Self {
+        Self {
+            symbols: [0; MAX_PATHS],
+            cost,
+        }
+    }
+
+    pub(crate) fn add(&mut self, group: usize, symbols: u32) {
+        let sum = u32::from(self.symbols[group]) + symbols;
+        self.symbols[group] = sum.min(u16::MAX.into()) as u16;
+    }
+
+    pub(super) fn cost(&self, group: usize) -> Duration {
+        self.cost * self.symbols[group].into()
+    }
+}
+
+/// Bottlenecks side by side: when the first datagram is through, and how much later the
+/// next, in ns.
+pub(super) struct Lanes {
+    list: [Option<(f64, f64)>; MAX_PATHS],
+    count: usize,
+}
+
+impl Lanes {
+    pub(super) const fn new() -> Self {
+        Self {
+            list: [None; MAX_PATHS],
+            count: 0,
+        }
+    }
+
+    pub(super) fn add(&mut self, group: usize, first: Duration, each: Duration) {
+        let first = first.as_nanos() as f64;
+        let lane = &mut self.list[group];
+        self.count = self.count.max(group + 1);
+        match lane {
+            Some((earliest, _)) => *earliest = earliest.min(first),
+            None => *lane = Some((first, each.as_nanos().max(1) as f64)),
+        }
+    }
+
+    /// How many of `count` datagrams should go through the bottleneck that is first: the
+    /// others take their share of those that are not through before theirs.
+    pub(super) fn share(&self, group: usize, count: u32) -> u32 {
+        let Some((first, each)) = self.list[group] else {
+            return 1;
+        };
+        let mut end = f64::INFINITY;
+        // Ways that are not through with one by the end do not take part, which may make it
+        // earlier for the others; each round takes out one at least.
+        for _ in 0..self.count {
+            let lanes = self.list[..self.count].iter().flatten();
+            let (rate, load) = lanes
+                .filter(|(first, _)| *first <= end)
+                .fold((0.0, f64::from(count)), |(rate, load), (first, each)| {
+                    (rate + 1.0 / each, load + first / each - 1.0)
+                });
+            if rate == 0.0 || load / rate >= end {
+                break;
+            }
+            end = load / rate;
+        }
+        let through = ((end - first) / each).round() + 1.0;
+        (through as u32).clamp(1, count.max(1))
+    }
+}

@@ -1,0 +1,377 @@
+//! Which ways are kept, and which are given up for others.
+
+use core::time::Duration;
+
+use super::{MAX_PATHS, Paths};
+use crate::{
+    blame::Others,
+    bottleneck::Bottleneck,
+    config::Datagrams,
+    event::{Route, SocketId},
+    path::Path,
+    time::Time,
+};
+
+/// Routes that are kept for when others do not deliver.
+pub(super) const MAX_SPARE: usize = 192;
+/// Nothing has come for so long by a way that makes room for one that something comes by,
+const QUIET: Duration = Duration::from_secs(2);
+/// and by one that is dead, and forgotten.
+const GONE: Duration = Duration::from_secs(30);
+
+impl Paths {
+    /// A number for another way, as long as there are any: none is used twice.
+    pub(super) fn next_number(&mut self) -> Option<u16> {
+        self.next_id = self.next_id.checked_add(1)?;
+        // Number 0 is that of datagrams that belong to no way.
+        Some(self.next_id)
+    }
+
+    /// A bottleneck for a way of which nothing is known: at `index`, whose own it may take over,
+    /// or at the end.
+    pub(super) fn fresh_group(&mut self, now: Time, index: Option<usize>) -> usize {
+        let others = self.list.iter().enumerate();
+        let others = others.filter(|(other, _)| Some(*other) != index);
+        let used = others.fold(0_u64, |used, (_, path)| used | 1 << path.group);
+        let own = index.map(|index| self.list[index].group);
+        let own = own.filter(|group| used >> group & 1 == 0);
+        // Others are fewer than there are bits.
+        let group = own.unwrap_or(used.trailing_ones() as usize);
+        match self.bottlenecks.get_mut(group) {
+            Some(bottleneck) => *bottleneck = Bottleneck::new(now),
+            None => self.bottlenecks.push(Bottleneck::new(now)),
+        }
+        group
+    }
+
+    /// Looks at what has become of each way lately. Whether any is to be given up.
+    pub(crate) fn look(&mut self, now: Time, patience: Duration) -> bool {
+        let mut any = false;
+        for index in 0..self.list.len() {
+            let path = &self.list[index];
+            // Only of the dead it matters.
+            let (others, loss) = if path.is_dead() {
+                (self.others(now, index), self.loss_of_others(index))
+            } else {
+                (Others::Quiet, 0.0)
+            };
+            let blame = self.list[index].blame(now, others, loss);
+            if blame.is_window_full(now) {
+                let loss = self.loss_of_others(index);
+                self.list[index]
+                    .blame(now, others, loss)
+                    .close_window(now, loss);
+            }
+            any |= self.list[index].is_to_blame(now, patience);
+        }
+        any
+    }
+
+    /// What becomes of datagrams that go to the same address by other ways.
+    fn others(&self, now: Time, index: usize) -> Others {
+        let ip = self.list[index].route.remote.ip();
+        let others = self.list.iter().enumerate();
+        let others = others.filter(|(other, path)| *other != index && path.route.remote.ip() == ip);
+        let mut known = Others::Dead;
+        for (_, path) in others {
+            match path.as_other(now) {
+                Others::Deliver => return Others::Deliver,
+                Others::Quiet => known = Others::Quiet,
+                Others::Dead => {}
+            }
+        }
+        known
+    }
+
+    /// The share that the middle one of the others loses; all, if there is no other.
+    fn loss_of_others(&self, index: usize) -> f64 {
+        let ip = self.list[index].route.remote.ip();
+        let mut shares = [1.0; MAX_PATHS];
+        let mut count = 0;
+        for (other, path) in self.list.iter().enumerate() {
+            if other != index && path.is_good() && path.route.remote.ip() == ip {
+                shares[count] = path.loss();
+                count += 1;
+            }
+        }
+        shares[..count].sort_unstable_by(f64::total_cmp);
+        shares[count / 2]
+    }
+
+    /// Keeps a route for later, if there is no room for it now.
+    pub(super) fn keep(&mut self, route: Route) {
+        if self.spare.len() < MAX_SPARE && !self.spare.contains(&route) {
+            self.spare.push_back(route);
+        }
+    }
+
+    pub(crate) fn has_spare(&self) -> bool {
+        !self.spare.is_empty()
+    }
+
+    /// Gives up a way for a route that is not in use; that one is kept in its place.
+    pub(crate) fn exchange(
+        &mut self,
+        now: Time,
+        index: usize,
+        datagrams: &Datagrams,
+    ) -> Option<Route> {
+        let route = self.spare.pop_front()?;
+        self.spare.push_back(self.list[index].route);
+        self.renew(now, index, route, datagrams);
+        Some(route)
+    }
+
+    /// How many ways lead over a socket, and how many of them are to be given up; and whether
+    /// some over another socket deliver to the same addresses.
+    pub(crate) fn census(
+        &self,
+        now: Time,
+        socket: SocketId,
+        patience: Duration,
+    ) -> (usize, usize, bool) {
+        let over = |path: &&Path| path.route.socket == socket;
+        let ways = self.list.iter().filter(over);
+        let bad = |path: &&Path| path.is_to_blame(now, patience);
+        let is_same = |path: &Path| {
+            let mut bad = self.list.iter().filter(over).filter(bad);
+            bad.any(|bad| bad.route.remote.ip() == path.route.remote.ip())
+        };
+        let elsewhere = self.list.iter().any(|path| {
+            path.route.socket != socket && path.as_other(now) == Others::Deliver && is_same(path)
+        });
+        (ways.clone().count(), ways.filter(bad).count(), elsewhere)
+    }
+
+    /// A socket has another port: ways over it begin anew. Whether there are any.
+    pub(crate) fn renew_socket(
+        &mut self,
+        now: Time,
+        socket: SocketId,
+        datagrams: &Datagrams,
+    ) -> bool {
+        let mut any = false;
+        for index in 0..self.list.len() {
+            let route = self.list[index].route;
+            if route.socket == socket {
+                self.renew(now, index, route, datagrams);
+                any = true;
+            }
+        }
+        any
+    }
+
+    fn renew(&mut self, now: Time, index: usize, route: Route, datagrams: &Datagrams) {
+        let id = self.next_number();
+        let group = self.fresh_group(now, Some(index));
+        self.list[index] = self.list[index].renewed(id, route, group, now, datagrams);
+    }
+
+    /// A datagram of a peer that came by itself came by this way, which answers and messages
+    /// take, too. Whether others have changed for that.
+    pub(crate) fn arrived(&mut self, now: Time, route: Route, datagrams: &Datagrams) -> bool {
+        if let Some(path) = self.list.iter_mut().find(|path| path.route == route) {
+            path.arrived_at = now;
+            return false;
+        }
+        if self.list.len() < MAX_PATHS {
+            self.add(now, route, datagrams);
+            return false;
+        }
+        // The peer may have given up ports of its own: then nothing comes by them any more.
+        let quietest = (0..self.list.len()).min_by_key(|&index| self.list[index].arrived_at);
+        let quietest = quietest.filter(|&it| now.since(self.list[it].arrived_at) >= QUIET);
+        match (quietest, self.next_number()) {
+            (Some(index), Some(id)) => {
+                let group = self.fresh_group(now, Some(index));
+                self.list[index] = Path::new(id, route, group, now, datagrams);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Forgets ways that nothing comes by and nothing gets through. Whether there were any.
+    pub(crate) fn forget_gone(&mut self, now: Time) -> bool {
+        let before = self.list.len();
+        let is_gone = |path: &Path| path.is_dead() && now.since(path.arrived_at) >= GONE;
+        if self.list.iter().all(is_gone) {
+            return false;
+        }
+        self.list.retain(|path| !is_gone(path));
+        self.clear_unused(now);
+        self.list.len() < before
+    }
+
+    /// What was learnt of bottlenecks that no way leads through any more must not be compared
+    /// with others.
+    pub(super) fn clear_unused(&mut self, now: Time) {
+        let used = self
+            .list
+            .iter()
+            .fold(0_u64, |used, path| used | 1 << path.group);
+        for (group, bottleneck) in self.bottlenecks.iter_mut().enumerate() {
+            if used >> group & 1 == 0 {
+                *bottleneck = Bottleneck::new(now);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::packet::Report;
+
+    const PATIENCE: Duration = Duration::from_millis(20);
+
+    fn route(socket: u16, port: u16) -> Route {
+        Route {
+            socket: SocketId(socket),
+            remote: ([192, 0, 2, 1], port).into(),
+        }
+    }
+
+    fn paths(sockets: u16, ports: u16) -> Paths {
+        let mut paths = Paths::default();
+        for socket in 0..sockets {
+            for port in 0..ports {
+                paths.add(Time::ZERO, route(socket, 7 + port), &Datagrams::default());
+            }
+        }
+        paths
+    }
+
+    /// A ping by each way that is due, of which those that `delivers` are told of at once.
+    fn ping(paths: &mut Paths, now: Time, delivers: impl Fn(Route) -> bool) {
+        for index in 0..paths.list.len() {
+            let path = paths.get_mut(index);
+            if path.due(now, PATIENCE, 1_200).is_none() {
+                continue;
+            }
+            let sequence = path.take_sequence(now);
+            if delivers(path.route) {
+                let report = Report {
+                    path: path.id,
+                    received: sequence as u32 + 1,
+                    highest: sequence as u32,
+                    delay_us: 9,
+                };
+                paths.hear(now, &report);
+            }
+        }
+        for path in paths.iter_mut() {
+            path.judge(now, PATIENCE);
+        }
+    }
+
+    /// How many of the ways are to be given up after so long.
+    fn blamed(paths: &mut Paths, delivers: impl Fn(Route) -> bool, millis: u64) -> usize {
+        let mut now = Time::ZERO;
+        for _ in 0..millis / 10 {
+            now = now + Duration::from_millis(10);
+            ping(paths, now, &delivers);
+            paths.look(now, PATIENCE);
+        }
+        let now = now + PATIENCE;
+        let paths = paths.iter();
+        paths.filter(|path| path.is_to_blame(now, PATIENCE)).count()
+    }
+
+    #[test]
+    fn who_does_not_deliver_is_blamed_unless_nobody_does() {
+        let odd = |route: Route| route.socket.0 % 2 == 1;
+        assert_eq!(blamed(&mut paths(8, 1), odd, 3_000), 4);
+        assert_eq!(blamed(&mut paths(8, 1), odd, 900), 0, "it is too early");
+        assert_eq!(blamed(&mut paths(8, 1), |_| false, 30_000), 0);
+        assert_eq!(blamed(&mut paths(8, 1), |_| true, 30_000), 0);
+    }
+
+    #[test]
+    fn one_address_says_nothing_of_another() {
+        let mut paths = paths(2, 1);
+        let mut other = route(2, 7);
+        other.remote.set_ip([198, 51, 100, 1].into());
+        assert!(paths.add(Time::ZERO, other, &Datagrams::default()));
+        assert_eq!(blamed(&mut paths, |route| route != other, 5_000), 0);
+    }
+
+    #[test]
+    fn routes_for_which_there_is_no_room_are_kept_for_later() {
+        let mut paths = paths(16, 16);
+        assert_eq!((paths.list.len(), paths.spare.len()), (64, MAX_SPARE));
+        let before = paths.list[5].route;
+        let mut seen = HashSet::from([before]);
+        for _ in 0..MAX_SPARE {
+            let new = paths.exchange(Time::ZERO, 5, &Datagrams::default());
+            assert!(
+                seen.insert(new.unwrap()),
+                "all others come before the first"
+            );
+        }
+        let new = paths.exchange(Time::ZERO, 5, &Datagrams::default());
+        assert_eq!(new, Some(before));
+        assert_eq!((paths.list.len(), paths.spare.len()), (64, MAX_SPARE));
+    }
+
+    #[test]
+    fn numbers_and_memory_outlast_any_number_of_ports() {
+        let mut paths = paths(16, 4);
+        let mut ids: HashSet<u16> = paths.iter().map(|path| path.id).collect();
+        let mut numbers = HashSet::new();
+        for round in 0..20_000_u64 {
+            let now = Time::ZERO + Duration::from_secs(round);
+            let socket = SocketId((round % 16) as u16);
+            for path in paths.iter_mut().filter(|it| it.route.socket == socket) {
+                // It is what datagrams are sealed with.
+                assert!(numbers.insert((path.id, path.take_sequence(now))));
+            }
+            assert!(paths.renew_socket(now, socket, &Datagrams::default()));
+            let over = paths.iter().filter(|it| it.route.socket == socket);
+            for path in over {
+                // None is used twice, until there are no more: then counting goes on.
+                assert!(ids.insert(path.id) || ids.len() == usize::from(u16::MAX));
+            }
+            assert!(paths.bottlenecks.len() <= MAX_PATHS);
+            let groups: HashSet<usize> = paths.iter().map(|path| path.group).collect();
+            assert_eq!(groups.len(), 64);
+        }
+        assert_eq!(ids.len(), usize::from(u16::MAX));
+    }
+
+    #[test]
+    fn ports_that_a_peer_has_given_up_make_room() {
+        let mut paths = Paths::default();
+        let datagrams = Datagrams::default();
+        for port in 0..2_000 {
+            let now = Time::ZERO + Duration::from_millis(100 * u64::from(port));
+            paths.arrived(now, route(0, port), &datagrams);
+            assert_eq!(
+                paths
+                    .list
+                    .iter()
+                    .filter(|it| it.route.remote.port() == port)
+                    .count(),
+                1
+            );
+            assert!(paths.list.len() <= MAX_PATHS);
+        }
+        // Many at once displace none that something came by lately.
+        let now = Time::ZERO + Duration::from_secs(1_000);
+        for port in 10_000..20_000 {
+            paths.arrived(now, route(0, port), &datagrams);
+        }
+        assert!(
+            paths
+                .list
+                .iter()
+                .all(|it| (10_000..10_064).contains(&it.route.remote.port()))
+        );
+        paths.list.iter_mut().skip(1).for_each(Path::die);
+        assert!(!paths.forget_gone(now));
+        assert!(paths.forget_gone(now + GONE));
+        assert_eq!(paths.list.len(), 1);
+    }
+}

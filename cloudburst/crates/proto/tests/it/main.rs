@@ -1,0 +1,8 @@
+//! The state machine as a host sees it: whole courses in virtual time, corpora and the book's vectors.
+
+#[path = "../../../../../lab/fuzz/corpus.rs"]
+mod corpus;
+mod endpoint_corpus;
+mod packet_corpus;
+mod virtual_time;
+mod wire_page;

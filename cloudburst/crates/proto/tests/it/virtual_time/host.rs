@@ -1,0 +1,162 @@
+//! A host: an endpoint, its clock and what the harness knows of it.
+
+use std::collections::BTreeMap;
+
+use cloudburst_proto::{Endpoint, PeerId, SendId, SocketId, Time};
+
+use super::{
+    accounts::Accounts,
+    keys,
+    path::{Link, SECOND},
+    random::Random,
+    scenario::{HostPlan, Scenario},
+};
+
+/// For how long a port is read from that was given up.
+const GRACE_NS: u64 = 3 * SECOND;
+
+pub(crate) struct Host {
+    pub(crate) plan: HostPlan,
+    pub(crate) endpoint: Endpoint,
+    /// How often it was started anew.
+    pub(crate) incarnation: u32,
+    pub(crate) clock: Clock,
+    /// By host: peers that were connected to, and peers that messages came from.
+    pub(crate) connected: BTreeMap<usize, PeerId>,
+    pub(crate) heard: BTreeMap<usize, PeerId>,
+    /// Of messages under way.
+    pub(crate) ids: BTreeMap<u64, SendId>,
+    pub(crate) accounts: Accounts,
+    pub(crate) egress: Link,
+    pub(crate) ingress: Option<Link>,
+    pub(crate) mute: bool,
+    pub(crate) unreachable: bool,
+    /// By socket: how often it was given another port, and until when the one before is read from.
+    pub(crate) ports: Vec<(u16, u64)>,
+    /// Nobody is told of its ports beforehand, so that it may choose others.
+    pub(crate) may_change_ports: bool,
+    /// Only the latest timer counts.
+    pub(crate) timer: Option<(u64, u64)>,
+    pub(crate) timers_set: u64,
+    /// Timeouts in a row after which nothing was done and another was due at once.
+    pub(crate) spins: u32,
+    seed: [u8; 32],
+}
+
+impl Host {
+    pub(crate) fn new(scenario: &Scenario, number: usize) -> Self {
+        let plan = scenario.hosts[number].clone();
+        let seed = Random::of(scenario.seed, 1_000 + number as u64).seed();
+        let mut clock = Clock {
+            ahead_ns: i128::from(plan.clock_ahead_ns),
+            drift_ppm: plan.drift_ppm,
+            told: 0,
+        };
+        let mut config = plan.config.clone();
+        config.keys = keys::ring(plan.key);
+        let endpoint = Endpoint::new(config, seed, clock.tell(0)).expect("it is a valid one");
+        Self {
+            // As a socket's buffer and a queueing discipline.
+            egress: Link::new(plan.config.link_bits_per_s, 4_000_000),
+            ingress: plan.ingress.map(|(rate, fifo)| Link::new(rate, fifo)),
+            accounts: Accounts::new(&plan.config),
+            plan,
+            endpoint,
+            incarnation: 0,
+            clock,
+            connected: BTreeMap::new(),
+            heard: BTreeMap::new(),
+            ids: BTreeMap::new(),
+            mute: false,
+            unreachable: false,
+            ports: vec![(0, 0); scenario.hosts[number].sockets.into()],
+            may_change_ports: scenario.sends.iter().all(|send| send.to != number),
+            timer: None,
+            timers_set: 0,
+            spins: 0,
+            seed,
+        }
+    }
+
+    /// Whether datagrams for a port of a socket are read.
+    pub(crate) fn reads(&self, now: u64, socket: SocketId, ports: u16) -> bool {
+        let (current, until) = self.ports[usize::from(socket.0)];
+        ports == current || ports + 1 == current && now < until
+    }
+
+    /// A socket is given another port.
+    pub(crate) fn change_port(&mut self, now: u64, socket: SocketId) {
+        let (current, until) = &mut self.ports[usize::from(socket.0)];
+        *current += 1;
+        *until = now + GRACE_NS;
+    }
+
+    pub(crate) fn restart(&mut self, now: u64, same_seed: bool) {
+        self.incarnation += 1;
+        if !same_seed {
+            self.seed[..4].copy_from_slice(&self.incarnation.to_le_bytes());
+        }
+        let mut config = self.plan.config.clone();
+        config.keys = keys::ring(self.plan.key);
+        let now = self.clock.tell(now);
+        self.endpoint = Endpoint::new(config, self.seed, now).expect("it was a valid one");
+        self.accounts = Accounts::new(&self.plan.config);
+        self.connected.clear();
+        self.heard.clear();
+        self.ids.clear();
+        self.timer = None;
+        self.spins = 0;
+    }
+}
+
+/// What a host thinks the time is.
+pub(crate) struct Clock {
+    ahead_ns: i128,
+    drift_ppm: u64,
+    told: u64,
+}
+
+impl Clock {
+    /// Never earlier than before: the host sees to that.
+    pub(crate) fn tell(&mut self, now: u64) -> Time {
+        let drifted = i128::from(now) + i128::from(now) * i128::from(self.drift_ppm) / 1_000_000;
+        let time = u64::try_from(drifted + self.ahead_ns).unwrap_or(0);
+        self.told = self.told.max(time);
+        Time::from_nanos(self.told)
+    }
+
+    /// What it told last.
+    pub(crate) fn told(&self) -> Time {
+        Time::from_nanos(self.told)
+    }
+
+    /// When it will tell this.
+    pub(crate) fn when(&self, time: Time) -> u64 {
+        let drifted = (i128::from(time.as_nanos()) - self.ahead_ns).max(0);
+        let scale = 1_000_000 + i128::from(self.drift_ppm);
+        let now = (drifted * 1_000_000 + scale - 1) / scale;
+        u64::try_from(now).unwrap_or(u64::MAX)
+    }
+
+    pub(crate) fn jump(&mut self, ns: i128) {
+        self.ahead_ns += ns;
+    }
+}
+
+#[test]
+fn a_clock_tells_when_it_will_tell_a_time() {
+    let mut clock = Clock {
+        ahead_ns: 12_345_678_901,
+        drift_ppm: 70,
+        told: 0,
+    };
+    for now in [0, 1, 999_999, 123_456_789_012] {
+        let told = clock.tell(now);
+        let when = clock.when(told);
+        assert!(when <= now && now - when <= 1, "{now} {when}");
+    }
+    let before = clock.tell(200_000_000_000);
+    clock.jump(-5_000_000);
+    assert_eq!(clock.tell(200_001_000_000), before);
+    assert!(clock.tell(200_006_000_000) > before);
+}

@@ -1,0 +1,330 @@
+//! What a host does after every call: takes events and datagrams until there are
+//! no more, and sets its timer.
+
+use cloudburst_proto::{Ecn, Event, Health, Kind, Receipt, Route, SocketId, Undelivered};
+
+use super::{
+    ledger::Fate,
+    network::Parcel,
+    path::{MICRO, MILLI},
+    world::{Happening, World, describe},
+};
+
+/// Calls of `poll_transmit` at one moment before it counts as endless.
+const MOST_CALLS: u32 = 100_000;
+/// How long after its lifetime a message's end may be told: a probe timeout or so.
+const SLACK_NS: u64 = 400 * MILLI;
+const UNREACHABLE_NS: u64 = 300 * MICRO;
+
+impl World {
+    /// Says whether anything was done.
+    pub(crate) fn service(&mut self, number: usize) -> bool {
+        let mut worked = false;
+        for call in 0.. {
+            assert!(
+                call < MOST_CALLS,
+                "host {number} has no end of datagrams at {}",
+                self.now
+            );
+            while let Some(event) = self.hosts[number].endpoint.poll_event() {
+                worked = true;
+                self.event(number, event);
+            }
+            if !self.transmit(number) {
+                break;
+            }
+            worked = true;
+        }
+        // Without datagrams there may be events all the same.
+        while let Some(event) = self.hosts[number].endpoint.poll_event() {
+            worked = true;
+            self.event(number, event);
+        }
+        let host = &mut self.hosts[number];
+        host.accounts.check(&host.endpoint.statistics());
+        self.set_timer(number);
+        worked
+    }
+
+    fn set_timer(&mut self, number: usize) {
+        let host = &mut self.hosts[number];
+        let Some(deadline) = host.endpoint.next_deadline() else {
+            host.timer = None;
+            return;
+        };
+        let due = host.clock.when(deadline).max(self.now + 1);
+        if host.timer.is_some_and(|(at, _)| at == due) {
+            return;
+        }
+        host.timers_set += 1;
+        host.timer = Some((due, host.timers_set));
+        if due == u64::MAX {
+            return;
+        }
+        let late = self.random.below(host.plan.timer_slack_ns + 1);
+        let happening = Happening::Timer {
+            host: number,
+            number: host.timers_set,
+        };
+        self.queue.push(due + late, happening);
+    }
+
+    /// One train of datagrams, if there is one.
+    fn transmit(&mut self, number: usize) -> bool {
+        let host = &mut self.hosts[number];
+        let now = host.clock.tell(self.now);
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let out = &mut buffer[..host.plan.buffer_bytes];
+        let Some(transmit) = host.endpoint.poll_transmit(now, out) else {
+            self.buffer = buffer;
+            return false;
+        };
+        assert!(
+            transmit.bytes > 0 && transmit.bytes <= out.len(),
+            "{transmit:?}"
+        );
+        assert!(transmit.segment_bytes > 0, "{transmit:?}");
+        let mut too_big = None;
+        for segment in out[..transmit.bytes].chunks(transmit.segment_bytes) {
+            if !self.put_out(number, transmit.route, transmit.ecn, segment) {
+                too_big = Some(segment.len());
+            }
+        }
+        self.buffer = buffer;
+        if let Some(bytes) = too_big {
+            let host = &mut self.hosts[number];
+            host.endpoint.handle_too_big(now, transmit.route, bytes);
+        }
+        true
+    }
+
+    /// Says whether it fitted.
+    fn put_out(&mut self, number: usize, route: Route, ecn: Ecn, segment: &[u8]) -> bool {
+        let host = &mut self.hosts[number];
+        assert!(
+            route.socket.0 < host.plan.sockets,
+            "{route:?} is no socket of host {number}"
+        );
+        host.accounts.give_out(self.now, route.remote.ip(), segment);
+        self.log.numbers(&[self.now, 3, number as u64]);
+        self.log.bytes(segment);
+        self.log.say(
+            self.now,
+            format_args!("host {number} sends {}", describe(segment, route.remote)),
+        );
+        let parcel = Parcel {
+            from: self.address(number, route.socket.0),
+            to: route.remote,
+            ecn,
+            bytes: segment.to_vec(),
+        };
+        if let Some(captured) = &mut self.captured {
+            captured.push(parcel.clone());
+        }
+        if self
+            .network
+            .is_told_too_big(parcel.from, parcel.to, segment.len())
+        {
+            return false;
+        }
+        if !self.hosts[number].mute {
+            self.travel(number, route, parcel);
+        }
+        true
+    }
+
+    fn travel(&mut self, from: usize, route: Route, mut parcel: Parcel) {
+        let Some((to, ..)) = self.scenario.owner(parcel.to) else {
+            return;
+        };
+        if self.hosts[to].unreachable {
+            let incarnation = self.hosts[from].incarnation;
+            let host = from;
+            self.queue.push(
+                self.now + UNREACHABLE_NS,
+                Happening::Unreachable {
+                    host,
+                    incarnation,
+                    route,
+                },
+            );
+            return;
+        }
+        let Some(queued) = self.hosts[from].egress.carry(self.now, parcel.bytes.len()) else {
+            return;
+        };
+        let direction = usize::from(from > to);
+        let arrivals = self
+            .network
+            .carry(self.now + queued, direction, &mut parcel);
+        for at in arrivals.into_iter().flatten() {
+            self.queue.push(at, Happening::Arrive(parcel.clone()));
+        }
+    }
+
+    fn event(&mut self, number: usize, event: Event) {
+        match event {
+            Event::Received {
+                peer,
+                id,
+                kind,
+                message,
+            } => self.received(number, peer, id, kind, &message),
+            Event::Delivered { id, receipt } => {
+                self.hosts[number].accounts.delivered += 1;
+                self.delivered(number, id.as_u64(), receipt);
+            }
+            Event::Undelivered { id, failure } => {
+                self.hosts[number].accounts.undelivered += 1;
+                self.undelivered(number, id.as_u64(), failure);
+            }
+            Event::PeerGone { peer } => {
+                let host = &mut self.hosts[number];
+                host.connected.retain(|_, known| *known != peer);
+                host.heard.retain(|_, known| *known != peer);
+                self.log.numbers(&[self.now, 6, number as u64]);
+                self.log
+                    .say(self.now, format_args!("host {number} loses {peer:?}"));
+            }
+            Event::ReplacePort { socket } => self.replace_port(number, socket),
+            Event::RouteReplaced { .. } => {
+                self.log.numbers(&[self.now, 9, number as u64]);
+                self.log
+                    .say(self.now, format_args!("host {number}: {event:?}"));
+            }
+        }
+    }
+
+    fn replace_port(&mut self, number: usize, socket: SocketId) {
+        let host = &mut self.hosts[number];
+        assert!(socket.0 < host.plan.sockets, "{socket:?} is none of its");
+        if !host.may_change_ports {
+            return;
+        }
+        host.change_port(self.now, socket);
+        let now = host.clock.tell(self.now);
+        host.endpoint.port_replaced(now, socket);
+        self.log
+            .numbers(&[self.now, 10, number as u64, socket.0.into()]);
+        self.log.say(
+            self.now,
+            format_args!("host {number} gives socket {} another port", socket.0),
+        );
+    }
+
+    fn received(
+        &mut self,
+        number: usize,
+        peer: cloudburst_proto::PeerId,
+        id: u64,
+        kind: Kind,
+        message: &[u8],
+    ) {
+        let host = &mut self.hosts[number];
+        host.accounts.received += 1;
+        self.log.numbers(&[self.now, 7, number as u64, id]);
+        self.log.bytes(message);
+        self.log.say(
+            self.now,
+            format_args!("host {number} takes {kind:?} {id}, {} bytes", message.len()),
+        );
+        let incarnation = host.incarnation;
+        let ledger = &mut self.ledger;
+        let Some(index) = ledger.hand_over(self.now, number, incarnation, id, kind, message) else {
+            return;
+        };
+        let from = self.ledger.messages[index].from;
+        let host = &mut self.hosts[number];
+        host.heard.insert(from, peer);
+        if kind == Kind::Request {
+            self.to_come += 1;
+            let think = host.plan.think_ns;
+            self.queue.push(
+                self.now + think,
+                Happening::Reply {
+                    host: number,
+                    incarnation,
+                    peer,
+                    to_host: from,
+                    to: id,
+                },
+            );
+        }
+    }
+
+    fn delivered(&mut self, number: usize, id: u64, receipt: Receipt) {
+        let index = self.end(number, id, Fate::Delivered(receipt));
+        let host = &self.hosts[number];
+        let message = &self.ledger.messages[index];
+        let same_seed = self.scenario.restarts_with_same_seed(number) && host.incarnation > 0;
+        let is_lax = same_seed || self.scenario.is_credulous();
+        assert!(
+            message.handed_over > 0 || is_lax,
+            "told to be delivered, and never handed over: {message:?}"
+        );
+        let symbols = receipt.symbols;
+        assert!(symbols >= 1 && receipt.paths >= 1, "{receipt:?}");
+        assert!(
+            receipt.sent <= self.most_symbols(number, symbols),
+            "over budget: {receipt:?}"
+        );
+        assert!(is_lax || receipt.needed <= receipt.sent, "{receipt:?}");
+    }
+
+    fn undelivered(&mut self, number: usize, id: u64, failure: Undelivered) {
+        let index = self.end(number, id, Fate::Undelivered(failure));
+        let message = &self.ledger.messages[index];
+        assert!(
+            failure.sent <= self.most_symbols(number, failure.symbols),
+            "over budget: {failure:?}"
+        );
+        assert!(
+            message.cancelled || failure.reason != cloudburst_proto::Reason::Cancelled,
+            "nobody cancelled {message:?}"
+        );
+    }
+
+    /// The common part: exactly once, and in time.
+    fn end(&mut self, number: usize, id: u64, fate: Fate) -> usize {
+        let host = &mut self.hosts[number];
+        let now = host.clock.tell(self.now).as_nanos();
+        let index = self.ledger.find(number, host.incarnation, id);
+        self.log.numbers(&[self.now, 8, number as u64, id]);
+        self.log.say(
+            self.now,
+            format_args!("host {number} hears of {id}: {fate:?}"),
+        );
+        self.ledger.resolve(self.now, index, fate);
+        host.ids.remove(&id);
+        let took = now - self.ledger.messages[index].accepted_by_clock;
+        let most = host.plan.config.budget.lifetime.as_nanos() as u64
+            + SLACK_NS
+            + self.scenario.jumps_ns(number);
+        assert!(
+            took <= most,
+            "told {took} ns after it was accepted: {fate:?}"
+        );
+        index
+    }
+
+    fn most_symbols(&self, number: usize, symbols: u32) -> u32 {
+        let budget = &self.hosts[number].plan.config.budget;
+        (budget.symbols_factor * f64::from(symbols)) as u32 + budget.symbols_extra
+    }
+
+    /// Paths of a host to another that are in a state.
+    pub(crate) fn paths_that_are(&self, host: usize, to: usize, health: Health) -> usize {
+        let at = &self.hosts[host];
+        let peer = at.connected.get(&to).or_else(|| at.heard.get(&to));
+        let paths = peer
+            .into_iter()
+            .flat_map(|peer| at.endpoint.paths(at.clock.told(), *peer));
+        paths.filter(|path| path.health == health).count()
+    }
+
+    /// A socket's, with the port that it has now.
+    pub(crate) fn address(&self, host: usize, socket: u16) -> std::net::SocketAddr {
+        let (ports, _) = self.hosts[host].ports[usize::from(socket)];
+        self.scenario.address_of(host, SocketId(socket), ports)
+    }
+}

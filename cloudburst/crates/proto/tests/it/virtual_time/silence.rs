@@ -1,0 +1,139 @@
+//! What somebody costs who may not be there.
+
+use std::time::Duration;
+
+use cloudburst_proto::Reason;
+
+use super::{
+    path::{Impairments, Loss, MILLI, SECOND},
+    run::{Outcome, run},
+    scenario::{Fault, Scenario, SendPlan},
+};
+
+/// 12 messages of 79 datagrams or so, one each second.
+fn long(seed: u64) -> Scenario {
+    let scenario = Scenario::plain(seed).messages(12, 93_000, SECOND);
+    scenario.lifetime(Duration::from_millis(800))
+}
+
+/// Symbols sent for each message that was given up.
+fn sent(outcome: &Outcome) -> Vec<u32> {
+    let messages = outcome.ledger().messages.iter();
+    let failures = messages.filter_map(|message| message.undelivered());
+    failures.map(|failure| failure.sent).collect()
+}
+
+#[test]
+fn who_is_silent_is_sent_all_of_one_message_only() {
+    let fault = Fault::Mute {
+        host: 1,
+        mute: true,
+    };
+    let sent = sent(&run(long(1).fault(0, fault)));
+    assert_eq!(sent.len(), 12);
+    assert!(sent[0] > 79, "nothing is known of it yet: {sent:?}");
+    assert!(sent[1..].iter().all(|&it| it <= 2), "{sent:?}");
+}
+
+#[test]
+fn who_is_said_not_to_be_there_is_sent_little() {
+    let fault = Fault::Unreachable {
+        host: 1,
+        unreachable: true,
+    };
+    let outcome = run(long(2).fault(0, fault));
+    let sent = sent(&outcome);
+    assert_eq!(outcome.reasons(), [Reason::Unreachable; 12]);
+    assert!(sent[1..].iter().all(|&it| it <= 2), "{sent:?}");
+}
+
+/// Messages of a minute, the first of which has not ended.
+#[test]
+fn a_second_of_silence_is_enough() {
+    let fault = Fault::Mute {
+        host: 1,
+        mute: true,
+    };
+    let scenario = Scenario::plain(3).messages(12, 93_000, 200 * MILLI);
+    let scenario = scenario.lifetime(Duration::from_secs(10)).fault(0, fault);
+    let sent = sent(&run(scenario));
+    assert!(sent[..5].iter().all(|&it| it > 79), "{sent:?}");
+    assert!(sent[7..].iter().all(|&it| it <= 2), "{sent:?}");
+}
+
+#[test]
+fn all_goes_on_with_the_first_word() {
+    for lifetime in [800, 10_000] {
+        let mute = |mute| Fault::Mute { host: 1, mute };
+        let scenario = Scenario::plain(4)
+            .messages(30, 93_000, 300 * MILLI)
+            .lifetime(Duration::from_millis(lifetime))
+            .fault(0, mute(true))
+            .fault(5 * SECOND, mute(false));
+        let outcome = run(scenario);
+        let later = outcome.ledger().messages.iter();
+        let later = later.filter(|it| it.accepted > 5 * SECOND - lifetime / 2 * MILLI);
+        for message in later {
+            let receipt = message.receipt();
+            assert!(receipt.is_some(), "{message:?}");
+            if message.accepted > 6 * SECOND {
+                let took = message.ended - message.accepted;
+                assert!(took < 100 * MILLI, "{took} ns: {message:?}");
+            }
+        }
+    }
+}
+
+/// It answers by another session, and has forgotten ours.
+#[test]
+fn who_has_begun_anew_is_found_again() {
+    for key in [None, Some(2)] {
+        let restart = Fault::Restart {
+            host: 1,
+            same_seed: false,
+        };
+        let mute = |mute| Fault::Mute { host: 1, mute };
+        let mut scenario = long(5)
+            .fault(2_500 * MILLI, mute(true))
+            .fault(6_400 * MILLI, restart)
+            .fault(6_500 * MILLI, mute(false));
+        scenario.hosts.iter_mut().for_each(|host| host.key = key);
+        let outcome = run(scenario);
+        for (number, message) in outcome.ledger().messages.iter().enumerate() {
+            let is_lost = (3..=6).contains(&number);
+            assert_eq!(
+                message.receipt().is_none(),
+                is_lost,
+                "{number}: {message:?}"
+            );
+        }
+    }
+}
+
+/// Long pauses, and losses at the end of each conversation, are no reason for doubt.
+#[test]
+fn who_answers_is_not_doubted() {
+    let mut slowest: [f64; 2] = [0.0; 2];
+    for (pause, slowest) in [50, 20_000].into_iter().zip(&mut slowest) {
+        let mut scenario = Scenario::plain(6).impaired(Impairments::losing(Loss::Each(0.2)));
+        for number in 0..60 {
+            let at = number * pause * MILLI;
+            scenario.sends.push(SendPlan::new(at, 20_000));
+            // What is cancelled is not answered.
+            let cancelled = SendPlan {
+                cancel_after: Some(MILLI / 2),
+                ..SendPlan::new(at + 40 * MILLI, 93_000)
+            };
+            scenario.sends.push(cancelled);
+        }
+        scenario.sends.sort_by_key(|send| send.at);
+        let outcome = run(scenario);
+        let messages = outcome.ledger().messages.iter();
+        let arrived = messages.filter(|it| it.bytes == 20_000).map(|message| {
+            let arrived = message.arrived.expect("it was delivered");
+            (arrived - message.accepted) as f64 / 1e6
+        });
+        *slowest = arrived.fold(0.0, f64::max);
+    }
+    assert!(slowest[1] < slowest[0] + 8.0, "{slowest:?} ms");
+}

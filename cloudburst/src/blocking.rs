@@ -1,0 +1,301 @@
+//! The same without an async runtime of one's own.
+//!
+//! ```no_run
+//! use cloudburst::{Config, blocking};
+//!
+//! # fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let endpoint = blocking::Endpoint::bind(Config::client())?;
+//! let peer = endpoint.connect(["192.0.2.7:4433".parse()?])?;
+//! endpoint.send(peer, "made to arrive soon")?;
+//! endpoint.close(std::time::Duration::from_secs(1));
+//! # Ok(())
+//! # }
+//! ```
+
+use std::{
+    future::Future,
+    io,
+    net::SocketAddr,
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
+
+use tokio::{
+    runtime::{Builder, Handle},
+    sync::oneshot,
+};
+
+use super::{
+    BindError, Closed, Config, ConnectError, Received, ReplyError, RequestError, SendError,
+    Statistics, TrySendError,
+};
+use cloudburst_proto::{Keyring, PathReport, PeerId, Receipt};
+
+/// An [`Endpoint`](super::Endpoint) with a thread of its own. Operations block the thread
+/// that calls; several threads may share one by reference.
+///
+/// Dropping it ends it at once: what is under way is cancelled.
+///
+/// # Panics
+///
+/// Each operation, when called within a runtime of tokio: use the async endpoint there.
+#[derive(Debug)]
+pub struct Endpoint {
+    inner: super::Endpoint,
+    runtime: Handle,
+    /// Dropped, it ends the thread.
+    _stop: oneshot::Sender<()>,
+}
+
+impl Endpoint {
+    /// See [`Endpoint::bind`](super::Endpoint::bind).
+    ///
+    /// # Errors
+    ///
+    /// A [`BindError`].
+    pub fn bind(config: Config) -> Result<Self, BindError> {
+        let system = |what| move |source| BindError::System { what, source };
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(system("start a runtime"))?;
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel();
+        let (bound, result) = mpsc::channel();
+        let run = move || {
+            runtime.block_on(async {
+                if bound.send(super::Endpoint::bind(config).await).is_ok() {
+                    let _: Result<(), _> = stopped.await;
+                }
+            });
+        };
+        thread::Builder::new()
+            .name("cloudburst".to_owned())
+            .spawn(run)
+            .map_err(system("start a thread"))?;
+        let gone = |_| io::Error::other("the thread ended early");
+        let inner = result.recv().map_err(gone).map_err(system("start"))??;
+        Ok(Self {
+            inner,
+            runtime: handle,
+            _stop: stop,
+        })
+    }
+
+    fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
+    }
+
+    /// See [`Endpoint::local_addrs`](super::Endpoint::local_addrs).
+    pub fn local_addrs(&self) -> Vec<SocketAddr> {
+        self.inner.local_addrs()
+    }
+
+    /// See [`Endpoint::connect`](super::Endpoint::connect).
+    ///
+    /// # Errors
+    ///
+    /// A [`ConnectError`].
+    pub fn connect(
+        &self,
+        remotes: impl IntoIterator<Item = SocketAddr>,
+    ) -> Result<PeerId, ConnectError> {
+        self.wait(self.inner.connect(remotes))
+    }
+
+    /// See [`Endpoint::send`](super::Endpoint::send).
+    ///
+    /// # Errors
+    ///
+    /// A [`SendError`].
+    pub fn send(&self, peer: PeerId, message: impl Into<Vec<u8>>) -> Result<Receipt, SendError> {
+        self.wait(self.inner.send(peer, message))
+    }
+
+    /// See [`Endpoint::enqueue`](super::Endpoint::enqueue).
+    ///
+    /// # Errors
+    ///
+    /// A [`SendError`].
+    pub fn enqueue(&self, peer: PeerId, message: impl Into<Vec<u8>>) -> Result<Sending, SendError> {
+        let sending = self.wait(self.inner.enqueue(peer, message))?;
+        Ok(self.sending(sending))
+    }
+
+    /// See [`Endpoint::try_send`](super::Endpoint::try_send).
+    ///
+    /// # Errors
+    ///
+    /// A [`TrySendError`].
+    pub fn try_send(
+        &self,
+        peer: PeerId,
+        message: impl Into<Vec<u8>>,
+    ) -> Result<Sending, TrySendError> {
+        let sending = self.inner.try_send(peer, message)?;
+        Ok(self.sending(sending))
+    }
+
+    fn sending(&self, inner: super::Sending) -> Sending {
+        Sending {
+            inner,
+            runtime: self.runtime.clone(),
+        }
+    }
+
+    /// See [`Endpoint::request`](super::Endpoint::request).
+    ///
+    /// # Errors
+    ///
+    /// A [`RequestError`].
+    pub fn request(
+        &self,
+        peer: PeerId,
+        message: impl Into<Vec<u8>>,
+        timeout: Duration,
+    ) -> Result<Vec<u8>, RequestError> {
+        self.wait(self.inner.request(peer, message, timeout))
+    }
+
+    /// See [`Endpoint::reply`](super::Endpoint::reply).
+    ///
+    /// # Errors
+    ///
+    /// A [`ReplyError`].
+    pub fn reply(
+        &self,
+        request: &Received,
+        message: impl Into<Vec<u8>>,
+    ) -> Result<Receipt, ReplyError> {
+        self.wait(self.inner.reply(request, message))
+    }
+
+    /// Hands every message and request that arrives to `handler`, and sends what it returns as
+    /// the reply, if the message was a request. Handlers run on threads of their own, at most
+    /// `concurrency` of them, and 512 in any case.
+    ///
+    /// It ends when another thread [closes](Self::close) the endpoint, which waits for what is
+    /// being handled.
+    ///
+    /// ```no_run
+    /// # fn example(endpoint: cloudburst::blocking::Endpoint) {
+    /// endpoint.serve(4, |request| Some(request.message)); // echo
+    /// # }
+    /// ```
+    pub fn serve<F>(&self, concurrency: usize, handler: F)
+    where
+        F: Fn(Received) -> Option<Vec<u8>> + Send + Sync + 'static,
+    {
+        let handler = Arc::new(handler);
+        let on_a_thread = move |request| {
+            let handler = Arc::clone(&handler);
+            async move {
+                let handled = tokio::task::spawn_blocking(move || handler(request));
+                // One that panics ends alone.
+                handled.await.ok().flatten()
+            }
+        };
+        self.wait(self.inner.serve(concurrency, on_a_thread));
+    }
+
+    /// See [`Endpoint::recv`](super::Endpoint::recv).
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`].
+    pub fn recv(&self) -> Result<Received, Closed> {
+        self.wait(self.inner.recv())
+    }
+
+    /// The next message or request, or nothing if none arrives for so long.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`].
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<Received>, Closed> {
+        let received = async { tokio::time::timeout(timeout, self.inner.recv()).await };
+        self.wait(received).ok().transpose()
+    }
+
+    /// See [`Endpoint::statistics`](super::Endpoint::statistics).
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`].
+    pub fn statistics(&self) -> Result<Statistics, Closed> {
+        self.wait(self.inner.statistics())
+    }
+
+    /// See [`Endpoint::peers`](super::Endpoint::peers).
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`].
+    pub fn peers(&self) -> Result<Vec<PeerId>, Closed> {
+        self.wait(self.inner.peers())
+    }
+
+    /// See [`Endpoint::paths`](super::Endpoint::paths).
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`].
+    pub fn paths(&self, peer: PeerId) -> Result<Vec<PathReport>, Closed> {
+        self.wait(self.inner.paths(peer))
+    }
+
+    /// See [`Endpoint::set_keys`](super::Endpoint::set_keys).
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`].
+    pub fn set_keys(&self, keys: Keyring) -> Result<(), Closed> {
+        self.inner.set_keys(keys)
+    }
+
+    /// See [`Endpoint::forget`](super::Endpoint::forget).
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`].
+    pub fn forget(&self, peer: PeerId) -> Result<(), Closed> {
+        self.wait(self.inner.forget(peer))
+    }
+
+    /// See [`Endpoint::close`](super::Endpoint::close).
+    pub fn close(&self, within: Duration) {
+        self.wait(self.inner.close(within));
+    }
+}
+
+/// A message under way; see [`Endpoint::enqueue`].
+///
+/// Dropping it cancels the message: the peer may have it or get it all the same.
+/// [`detach`](Self::detach) lets it go its way.
+#[derive(Debug)]
+#[must_use = "dropping it cancels the message; call wait or detach"]
+pub struct Sending {
+    inner: super::Sending,
+    runtime: Handle,
+}
+
+impl Sending {
+    /// Waits until the peer has the message, or it was given up.
+    ///
+    /// # Errors
+    ///
+    /// A [`SendError`].
+    ///
+    /// # Panics
+    ///
+    /// Within a runtime of tokio.
+    pub fn wait(self) -> Result<Receipt, SendError> {
+        self.runtime.block_on(self.inner)
+    }
+
+    /// The message is sent as long as its budget allows, and nobody asks what became of it.
+    pub fn detach(self) {
+        self.inner.detach();
+    }
+}

@@ -1,0 +1,215 @@
+//! What handles ask the driver for.
+//!
+//! The channel has no bound of its own, for whoever drops a future cannot wait to say so. What is
+//! in it is bounded by what those hold who put it there, which they wait for beforehand:
+//!
+//! - a message the [`Permit`] that its quota gives; and its cancellation comes once for each;
+//! - a question one of [`QUESTIONS`] places, until the driver takes it;
+//! - keys, the one place that there is: those that the driver has not taken yet are replaced.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+
+use super::{
+    Closed, ConnectError, SendError, Statistics,
+    outgoing::{Permit, ReplySender},
+};
+use cloudburst_proto::{Keyring, Kind, PathReport, PeerId, Receipt};
+
+/// Questions that wait for the driver at a time; others wait for one of them.
+const QUESTIONS: usize = 256;
+
+/// What the driver is asked for.
+#[derive(Debug)]
+pub(super) enum Command {
+    /// A message.
+    Send(Send),
+    /// Nobody waits for the message, or for the reply to it.
+    Cancel(u64),
+    /// Something to be answered. The permit is the place it takes in the queue.
+    Ask(Question, OwnedSemaphorePermit),
+    /// There are other keys.
+    TakeKeys,
+    /// A request was handled, while the endpoint closes.
+    Handled,
+}
+
+/// A message to be sent, with the room it takes. Replies of an endpoint that closes take none.
+#[derive(Debug)]
+pub(super) struct Send {
+    pub(super) ticket: u64,
+    pub(super) peer: PeerId,
+    pub(super) kind: Kind,
+    pub(super) message: Vec<u8>,
+    pub(super) permit: Option<Permit>,
+    pub(super) done: oneshot::Sender<Result<Receipt, SendError>>,
+    pub(super) reply: Option<ReplySender>,
+}
+
+/// What the driver answers.
+#[derive(Debug)]
+pub(super) enum Question {
+    Connect {
+        remotes: Vec<SocketAddr>,
+        done: oneshot::Sender<Result<PeerId, ConnectError>>,
+    },
+    Forget {
+        peer: PeerId,
+        done: oneshot::Sender<()>,
+    },
+    Statistics(oneshot::Sender<Statistics>),
+    Peers(oneshot::Sender<Vec<PeerId>>),
+    Paths {
+        peer: PeerId,
+        done: oneshot::Sender<Vec<PathReport>>,
+    },
+    Close {
+        within: Duration,
+        done: oneshot::Sender<()>,
+    },
+}
+
+/// Where commands are put.
+#[derive(Clone, Debug)]
+pub(super) struct Commands {
+    queue: mpsc::UnboundedSender<Command>,
+    places: Arc<Semaphore>,
+    keys: Arc<Mutex<Option<Keyring>>>,
+}
+
+/// Where the driver takes them from.
+#[derive(Debug)]
+pub(super) struct Taken {
+    queue: mpsc::UnboundedReceiver<Command>,
+    places: Arc<Semaphore>,
+    keys: Arc<Mutex<Option<Keyring>>>,
+}
+
+pub(super) fn channel() -> (Commands, Taken) {
+    let (queue, taken) = mpsc::unbounded_channel();
+    let places = Arc::new(Semaphore::new(QUESTIONS));
+    let keys = Arc::default();
+    let commands = Commands {
+        queue,
+        places: Arc::clone(&places),
+        keys: Arc::clone(&keys),
+    };
+    let taken = Taken {
+        queue: taken,
+        places,
+        keys,
+    };
+    (commands, taken)
+}
+
+impl Commands {
+    /// A driver that is gone drops the message, which whoever waits for it takes for closed.
+    pub(super) fn send(&self, send: Send) {
+        let _ = self.queue.send(Command::Send(send));
+    }
+
+    /// To be called once at most for each message.
+    pub(super) fn cancel(&self, ticket: u64) {
+        // A driver that is gone has cancelled everything.
+        let _ = self.queue.send(Command::Cancel(ticket));
+    }
+
+    pub(super) fn handled(&self) {
+        let _ = self.queue.send(Command::Handled);
+    }
+
+    /// Waits for a place, and for the answer.
+    pub(super) async fn ask<T>(
+        &self,
+        question: impl FnOnce(oneshot::Sender<T>) -> Question,
+    ) -> Result<T, Closed> {
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        let place = place.map_err(|_| Closed)?;
+        let (done, answer) = oneshot::channel();
+        let command = Command::Ask(question(done), place);
+        self.queue.send(command).map_err(|_| Closed)?;
+        answer.await.map_err(|_| Closed)
+    }
+
+    pub(super) fn set_keys(&self, keys: Keyring) -> Result<(), Closed> {
+        let is_told = lock(&self.keys).replace(keys).is_some();
+        if is_told && !self.queue.is_closed() {
+            return Ok(());
+        }
+        self.queue.send(Command::TakeKeys).map_err(|_| Closed)
+    }
+}
+
+impl Taken {
+    pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Command>> {
+        self.queue.poll_recv(context)
+    }
+
+    pub(super) fn keys(&self) -> Option<Keyring> {
+        lock(&self.keys).take()
+    }
+}
+
+impl Drop for Taken {
+    /// Nobody waits for a place at an endpoint whose driver is gone.
+    fn drop(&mut self) {
+        self.places.close();
+    }
+}
+
+/// Keys are replaced as a whole: there is no half of a ring to be found.
+fn lock(keys: &Mutex<Option<Keyring>>) -> MutexGuard<'_, Option<Keyring>> {
+    keys.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future as _;
+
+    use super::*;
+
+    #[test]
+    fn questions_wait_for_a_place() {
+        let (commands, mut taken) = channel();
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        let mut asked: Vec<_> = (0..QUESTIONS + 10)
+            .map(|_| Box::pin(commands.ask(Question::Peers)))
+            .collect();
+        for asked in &mut asked {
+            assert!(asked.as_mut().poll(&mut context).is_pending());
+        }
+        // Those who have gone leave their question behind, and no more than has a place.
+        drop(asked);
+        let mut waiting = Vec::new();
+        while let Poll::Ready(command) = taken.poll_next(&mut context) {
+            waiting.push(command);
+        }
+        assert_eq!(waiting.len(), QUESTIONS);
+        drop(taken);
+        let mut late = Box::pin(commands.ask(Question::Peers));
+        let late = late.as_mut().poll(&mut context);
+        assert!(matches!(late, Poll::Ready(Err(Closed))));
+    }
+
+    #[test]
+    fn keys_that_nobody_has_taken_are_replaced() {
+        let (commands, mut taken) = channel();
+        for _ in 0..100 {
+            commands.set_keys(Keyring::default()).unwrap();
+        }
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        assert!(taken.poll_next(&mut context).is_ready());
+        assert!(taken.keys().is_some());
+        assert!(taken.poll_next(&mut context).is_pending());
+        commands.set_keys(Keyring::default()).unwrap();
+        assert!(taken.poll_next(&mut context).is_ready());
+        drop(taken);
+        assert_eq!(commands.set_keys(Keyring::default()), Err(Closed));
+    }
+}

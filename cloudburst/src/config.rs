@@ -1,0 +1,158 @@
+//! What an endpoint on sockets is told before it starts.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::{BindError, Ports, ports::MAX_PORTS};
+use cloudburst_proto as protocol;
+
+/// Settings of an [`Endpoint`](super::Endpoint).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// Keys, rate, budget, quotas: what does not depend on sockets.
+    pub protocol: protocol::Config,
+    /// Addresses to bind. On a machine with several interfaces, one of each lets
+    /// messages take all of them, and lets answers come from the address that was
+    /// asked. Default: all addresses, of IPv4 and, where the machine has it, of IPv6;
+    /// the system then chooses the address that datagrams come from.
+    pub local: Vec<IpAddr>,
+    /// Ports to bind at each address: more ports, more routes, more paths where
+    /// the network spreads by ports. Default 16 that the system chooses.
+    pub ports: Ports,
+    /// Differentiated services code point of what is sent (RFC 2474), 0 to 63.
+    /// Default 0.
+    pub dscp: u8,
+    /// Buffer that the kernel is asked for, each way and each socket, in bytes.
+    /// Default 4 MiB; what it gives less is warned of once.
+    pub socket_buffer_bytes: usize,
+    /// Messages that have arrived and may wait for
+    /// [`recv`](super::Endpoint::recv). Default 16,384.
+    pub inbox_messages: usize,
+    /// Their bytes. Default 256 MiB.
+    pub inbox_bytes: usize,
+}
+
+impl Config {
+    /// For those who begin: 16 ports that the system chooses.
+    pub fn client() -> Self {
+        Self {
+            protocol: protocol::Config::default(),
+            local: vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()],
+            ports: Ports::default(),
+            dscp: 0,
+            socket_buffer_bytes: 4 << 20,
+            inbox_messages: 16_384,
+            inbox_bytes: 256 << 20,
+        }
+    }
+
+    /// For those who are to be found at a port.
+    pub fn server(port: u16) -> Self {
+        Self {
+            ports: Ports::one(port),
+            ..Self::client()
+        }
+    }
+
+    /// The same with other local addresses.
+    #[must_use]
+    pub fn with_local(mut self, local: impl IntoIterator<Item = IpAddr>) -> Self {
+        self.local = local.into_iter().collect();
+        self
+    }
+
+    /// The same with other ports.
+    #[must_use]
+    pub fn with_ports(mut self, ports: Ports) -> Self {
+        self.ports = ports;
+        self
+    }
+
+    /// The same with other settings of the protocol.
+    #[must_use]
+    pub fn with_protocol(mut self, protocol: protocol::Config) -> Self {
+        self.protocol = protocol;
+        self
+    }
+
+    pub(super) fn validate(&self) -> Result<(), BindError> {
+        self.protocol.validate()?;
+        if self.dscp > 63 {
+            return Err(BindError::Dscp(self.dscp));
+        }
+        let sockets = self.ports.count() * self.local.len();
+        if sockets == 0 || self.ports.count() > usize::from(MAX_PORTS) || sockets > MAX_SOCKETS {
+            return Err(BindError::Sockets {
+                addresses: self.local.len(),
+                ports: self.ports.clone(),
+                most: MAX_SOCKETS,
+            });
+        }
+        self.check_overlap()?;
+        for (name, value) in [
+            ("inbox_messages", self.inbox_messages),
+            ("inbox_bytes", self.inbox_bytes),
+            ("socket_buffer_bytes", self.socket_buffer_bytes),
+        ] {
+            if value == 0 {
+                return Err(BindError::Zero(name));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Config {
+    /// The system would say of the second that somebody else has its port.
+    fn check_overlap(&self) -> Result<(), BindError> {
+        let is_fixed = matches!(self.ports, Ports::Range(_));
+        for (index, &first) in self.local.iter().enumerate() {
+            let overlaps = |second: &&IpAddr| {
+                let is_all = first.is_unspecified() || second.is_unspecified();
+                first == **second || is_fixed && is_all && first.is_ipv4() == second.is_ipv4()
+            };
+            if let Some(&second) = self.local[index + 1..].iter().find(overlaps) {
+                return Err(BindError::Overlap { first, second });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Default for Config {
+    /// [`Config::client`].
+    fn default() -> Self {
+        Self::client()
+    }
+}
+
+/// Each costs a descriptor and, on Linux, a task that hears of unreachable routes.
+const MAX_SOCKETS: usize = 1_024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_valid_and_mistakes_are_told() {
+        Config::client().validate().unwrap();
+        Config::server(4433).validate().unwrap();
+        let told = |change: fn(&mut Config)| {
+            let mut config = Config::client();
+            change(&mut config);
+            config.validate().unwrap_err().to_string()
+        };
+        assert!(told(|it| it.dscp = 64).contains("64"));
+        assert!(told(|it| it.local.clear()).contains("no local address"));
+        assert!(told(|it| it.local.push(Ipv4Addr::UNSPECIFIED.into())).contains("0.0.0.0 alone"));
+        let overlapping = |it: &mut Config| {
+            it.ports = Ports::one(4433);
+            it.local.push(Ipv4Addr::LOCALHOST.into());
+        };
+        assert!(told(overlapping).contains("0.0.0.0 and 127.0.0.1 overlap"));
+        assert!(told(|it| it.ports = Ports::Any(0)).contains("any:0"));
+        assert!(told(|it| it.ports = Ports::Any(700)).contains("any:700"));
+        assert!(told(|it| it.inbox_bytes = 0).contains("inbox_bytes"));
+        assert!(told(|it| it.protocol.share = 2.0).contains("share is 2"));
+    }
+}

@@ -1,0 +1,397 @@
+//! The task that owns the state machine and the sockets.
+//!
+//! It decides nothing: it carries datagrams, time, commands and events between the
+//! system, the state machine and the handles, in rounds, until there is nothing
+//! left to carry. No lock and, but for a message's own memory, no allocation, unless a port is
+//! replaced.
+
+mod datagrams;
+mod renewal;
+
+use std::{
+    collections::VecDeque,
+    future::Future,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::{mpsc, oneshot};
+
+pub(super) use self::{
+    datagrams::Io,
+    renewal::{LocalAddresses, Renewal},
+};
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use super::icmp::Notice;
+use super::{
+    Closed, ConnectError, Received, SendError, Statistics,
+    commands::{Command, Question, Send, Taken},
+    outgoing::Outgoing,
+    socket::Socket,
+};
+use cloudburst_proto::{
+    Endpoint as Machine, Event, Kind, PeerId, Route, SendError as MachineSendError, SocketId, Time,
+};
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Driver {
+    pub(super) machine: Machine,
+    pub(super) sockets: Vec<Socket>,
+    pub(super) renewal: Renewal,
+    /// The moment that the protocol's time counts from.
+    pub(super) start: Instant,
+    pub(super) commands: Taken,
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub(super) notices: mpsc::Receiver<Notice>,
+    pub(super) inbox: Inbox,
+    pub(super) statistics: Statistics,
+    pub(super) io: Io,
+    pub(super) outgoing: Outgoing,
+    /// Messages that the protocol had no room for, though there was room for them here.
+    pub(super) parked: VecDeque<Send>,
+    pub(super) closing: Option<Closing>,
+    /// Requests that are being handled, and may be answered yet.
+    pub(super) handling: Arc<AtomicUsize>,
+    /// When a message last came: its sender may not have heard that it did.
+    pub(super) last_received: Option<Time>,
+}
+
+/// Where messages go.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    pub(super) messages: mpsc::Sender<Received>,
+    pub(super) bytes: Arc<AtomicUsize>,
+    pub(super) most_bytes: usize,
+}
+
+impl Inbox {
+    /// How many messages may arrive. Of those under way nobody knows how long
+    /// they are, so that half of the bytes are theirs.
+    fn room(&self) -> usize {
+        if self.bytes.load(Ordering::Relaxed) > self.most_bytes / 2 {
+            return 0;
+        }
+        self.messages.capacity()
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Closing {
+    deadline: Time,
+    done: Vec<oneshot::Sender<()>>,
+}
+
+/// Commands until datagrams are received again.
+const COMMANDS_A_ROUND: usize = 64;
+/// Rounds until other tasks of the runtime get their turn.
+const ROUNDS_A_TURN: usize = 32;
+/// How long an endpoint that closes goes on to answer after the last message.
+const LINGER: Duration = Duration::from_millis(100);
+
+impl Future for Driver {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        for _ in 0..ROUNDS_A_TURN {
+            // Before the replies are taken that were put there before it came to none.
+            let is_handling = this.handling.load(Ordering::SeqCst) > 0;
+            let (mut is_busy, is_waiting) = match this.take_commands(context) {
+                Commands::Taken { any, all } => (any, is_handling || !all),
+                Commands::NoHandles => return Poll::Ready(()),
+            };
+            is_busy |= this.take_notices(context);
+            this.machine.set_host_room(this.room());
+            is_busy |= this.receive(context);
+            is_busy |= this.tell_time();
+            is_busy |= this.transmit(context);
+            is_busy |= this.take_events();
+            if this.is_closed(is_waiting) {
+                return Poll::Ready(());
+            }
+            if !is_busy && !this.is_time(context) {
+                return Poll::Pending;
+            }
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+enum Commands {
+    /// Any, and all there were?
+    Taken {
+        any: bool,
+        all: bool,
+    },
+    NoHandles,
+}
+
+impl Driver {
+    fn now(&self) -> Time {
+        Time::ZERO + self.start.elapsed()
+    }
+
+    /// How many messages may arrive. Nobody is left to take what arrives at the end.
+    fn room(&self) -> usize {
+        match self.closing {
+            Some(_) => 0,
+            None => self.inbox.room(),
+        }
+    }
+
+    fn take_commands(&mut self, context: &mut Context<'_>) -> Commands {
+        for taken in 0..COMMANDS_A_ROUND {
+            match self.commands.poll_next(context) {
+                Poll::Ready(Some(command)) => self.obey(command),
+                Poll::Ready(None) => return Commands::NoHandles,
+                Poll::Pending => {
+                    return Commands::Taken {
+                        any: taken > 0,
+                        all: true,
+                    };
+                }
+            }
+        }
+        Commands::Taken {
+            any: true,
+            all: false,
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        let now = self.now();
+        match command {
+            Command::Send(send) => self.send(now, send),
+            Command::Cancel(ticket) => self.cancel(now, ticket),
+            Command::Ask(question, place) => {
+                drop(place);
+                self.answer(now, question);
+            }
+            Command::TakeKeys => {
+                if let Some(keys) = self.commands.keys() {
+                    self.machine.set_keys(keys);
+                }
+            }
+            // That may have been what the end waited for: it is looked at in each round.
+            Command::Handled => {}
+        }
+    }
+
+    /// Those who asked may be gone: then nobody is told.
+    fn answer(&mut self, now: Time, question: Question) {
+        match question {
+            Question::Connect { remotes, done } => {
+                let _ = done.send(self.connect(now, &remotes));
+            }
+            Question::Forget { peer, done } => {
+                self.machine.forget(now, peer);
+                let _ = done.send(());
+            }
+            Question::Statistics(done) => {
+                let _ = done.send(self.statistics());
+            }
+            Question::Peers(done) => {
+                let _ = done.send(self.machine.peers().collect());
+            }
+            Question::Paths { peer, done } => {
+                let _ = done.send(self.machine.paths(now, peer).collect());
+            }
+            Question::Close { within, done } => {
+                let closing = self.closing.get_or_insert_with(|| Closing {
+                    deadline: now + within,
+                    done: Vec::new(),
+                });
+                closing.deadline = closing.deadline.min(now + within);
+                closing.done.push(done);
+            }
+        }
+    }
+
+    fn send(&mut self, now: Time, send: Send) {
+        if self.closing.is_some() && !matches!(send.kind, Kind::Reply { .. }) {
+            let _ = send.done.send(Err(SendError::Closed(Closed)));
+            return;
+        }
+        match self.machine.send(now, send.peer, send.kind, &send.message) {
+            Ok(id) => {
+                let Send {
+                    ticket,
+                    permit,
+                    done,
+                    reply,
+                    ..
+                } = send;
+                self.outgoing.insert(id, ticket, done, permit, reply);
+            }
+            // Something will be resolved, and make room.
+            Err(MachineSendError::Full { .. }) if !self.outgoing.is_empty() => {
+                self.parked.push_back(send);
+            }
+            Err(error) => {
+                if let Some(reply) = send.reply {
+                    let _ = reply.send(Err(error.into()));
+                }
+                let _ = send.done.send(Err(SendError::Refused(error)));
+            }
+        }
+    }
+
+    fn cancel(&mut self, now: Time, ticket: u64) {
+        self.parked.retain(|parked| parked.ticket != ticket);
+        if let Some(id) = self.outgoing.forget(ticket) {
+            self.machine.cancel(now, id);
+        }
+    }
+
+    fn connect(&mut self, now: Time, remotes: &[SocketAddr]) -> Result<PeerId, ConnectError> {
+        let reaches =
+            |socket: SocketId, remote| self.sockets[usize::from(socket.0)].reaches(remote);
+        let sockets = (0..self.sockets.len() as u16).map(SocketId);
+        let routes = Route::between(sockets, remotes, reaches);
+        match remotes.first() {
+            Some(&remote) if routes.is_empty() => Err(ConnectError::NoSocket { remote }),
+            _ => Ok(self.machine.connect(now, &routes)?),
+        }
+    }
+
+    fn statistics(&self) -> Statistics {
+        let mut statistics = self.statistics.clone();
+        statistics.protocol = self.machine.statistics();
+        statistics.sockets.sockets = self.sockets.len() as u64;
+        let plain = self.sockets.iter().filter(|it| it.segments() == 1).count();
+        statistics.sockets.plain_now = plain as u64;
+        statistics
+    }
+
+    fn tell_time(&mut self) -> bool {
+        let now = self.now();
+        self.close_retired(now);
+        let is_time = self.machine.next_deadline().is_some_and(|it| it <= now);
+        if is_time {
+            self.machine.handle_timeout(now);
+        }
+        is_time
+    }
+
+    fn take_events(&mut self) -> bool {
+        let mut is_busy = false;
+        while let Some(event) = self.machine.poll_event() {
+            is_busy = true;
+            match event {
+                Event::Received {
+                    peer,
+                    id,
+                    kind,
+                    message,
+                } => self.deliver(peer, id, kind, message),
+                Event::Delivered { id, receipt } => {
+                    self.statistics.completion.record(receipt.completion);
+                    self.outgoing.resolve(id, Ok(receipt));
+                    self.unpark();
+                }
+                Event::Undelivered { id, failure } => {
+                    self.outgoing
+                        .resolve(id, Err(SendError::Undelivered(failure)));
+                    self.unpark();
+                }
+                Event::PeerGone { peer } => self.outgoing.peer_gone(peer),
+                Event::ReplacePort { socket } => self.replace_port(socket),
+                Event::RouteReplaced { from, to, .. } => self.tell_route(from, to),
+            }
+        }
+        is_busy
+    }
+
+    /// Tries those that wait for room, until one has to wait on. To try only one would leave
+    /// the others for good if that is refused and nothing else is under way.
+    fn unpark(&mut self) {
+        let now = self.now();
+        while let Some(send) = self.parked.pop_front() {
+            let others = self.parked.len();
+            self.send(now, send);
+            if self.parked.len() > others {
+                break;
+            }
+        }
+    }
+
+    fn deliver(&mut self, peer: PeerId, id: u64, kind: Kind, message: Vec<u8>) {
+        let now = self.now();
+        self.last_received = Some(now);
+        let request = match kind {
+            Kind::Reply { to } => return self.outgoing.reply(to, message),
+            Kind::Request => Some(id),
+            Kind::Message => None,
+        };
+        let bytes = message.len();
+        let before = self.inbox.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let received = Received {
+            peer,
+            message,
+            request,
+        };
+        // A single message always has room, so that one longer than the inbox gets through.
+        let has_room = before == 0 || before + bytes <= self.inbox.most_bytes;
+        if !has_room || self.inbox.messages.try_send(received).is_err() {
+            self.inbox.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.statistics.sockets.inbox_overflows += 1;
+        }
+    }
+
+    /// Whether all is over after [`Question::Close`]; then those who asked are told. `is_waiting`:
+    /// there may be replies yet.
+    fn is_closed(&mut self, is_waiting: bool) -> bool {
+        let now = self.now();
+        let Some(closing) = &mut self.closing else {
+            return false;
+        };
+        let is_still = !is_waiting && self.outgoing.is_empty() && self.parked.is_empty();
+        let lingers = self
+            .last_received
+            .is_some_and(|last| now.since(last) < LINGER);
+        let is_over = is_still && !lingers || now >= closing.deadline;
+        if is_over {
+            for done in closing.done.drain(..) {
+                let _ = done.send(());
+            }
+        }
+        is_over
+    }
+
+    /// Whether the next deadline has come; if not, the task will be woken then.
+    fn is_time(&mut self, context: &mut Context<'_>) -> bool {
+        let now = self.now();
+        let closing = self.closing.as_ref().map(|closing| {
+            let lingered = self.last_received.map(|last| last + LINGER);
+            let lingered = lingered.filter(|it| *it > now && self.outgoing.is_empty());
+            lingered.unwrap_or(Time::NEVER).min(closing.deadline)
+        });
+        let blocked = self.io.retry_at(now);
+        // What waits for a full socket cannot be hurried by the protocol's deadline.
+        let protocol = match blocked {
+            Some(_) => None,
+            None => self.machine.next_deadline(),
+        };
+        let retired = self.renewal.next_close();
+        let deadline = [protocol, closing, blocked, retired]
+            .into_iter()
+            .flatten()
+            .min();
+        match self.io.timer.poll(context, now, deadline) {
+            Ok(is_time) => is_time,
+            Err(error) => {
+                tracing::error!(%error, "cannot set a timer; polling instead");
+                context.waker().wake_by_ref();
+                false
+            }
+        }
+    }
+}

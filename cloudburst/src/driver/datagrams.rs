@@ -1,0 +1,266 @@
+//! Datagrams, between the sockets and the state machine.
+
+use std::{
+    io,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use super::super::icmp::{Notice, What};
+use super::{
+    super::{
+        socket::{Buffers, TRAIN_BYTES, Train},
+        timer::Timer,
+    },
+    Driver,
+};
+use cloudburst_proto::{MAX_DATAGRAM_BYTES, Route, SocketId, Time};
+
+/// Memory and time of the sockets.
+#[derive(Debug)]
+pub(in super::super) struct Io {
+    pub(super) timer: Timer,
+    receive: Buffers,
+    transmit: Vec<u8>,
+    /// Datagrams in `transmit` that are being sent.
+    train: Option<(SocketId, Train)>,
+    /// The next, which goes another way.
+    next: Option<(SocketId, Train)>,
+    /// Since when they have waited for their socket.
+    blocked_since: Option<Time>,
+}
+
+/// Trains that are sent until datagrams are received again: a stop that is not read in time costs
+/// symbols that nobody needs.
+const TRAINS_A_ROUND: usize = 2;
+/// How long a full socket is waited for before its datagrams are dropped.
+const BLOCKED_AT_MOST: Duration = Duration::from_millis(5);
+/// Where the runtime's word on whether a socket can be written to is not to be relied on.
+const BLOCKED_RETRY: Duration = Duration::from_micros(500);
+
+impl Io {
+    pub(in super::super) fn new() -> io::Result<Self> {
+        Ok(Self {
+            timer: Timer::new()?,
+            receive: Buffers::new(),
+            // Behind a train that is full there is room for the next.
+            transmit: vec![0; 2 * TRAIN_BYTES],
+            train: None,
+            next: None,
+            blocked_since: None,
+        })
+    }
+
+    /// When a full socket is tried again; nothing if none is waited for.
+    pub(super) fn retry_at(&self, now: Time) -> Option<Time> {
+        self.blocked_since.map(|_| now + BLOCKED_RETRY)
+    }
+}
+
+impl Driver {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub(super) fn take_notices(&mut self, context: &mut Context<'_>) -> bool {
+        let mut is_busy = false;
+        while let Poll::Ready(Some(Notice { route, what })) = self.notices.poll_recv(context) {
+            is_busy = true;
+            let now = self.now();
+            match what {
+                What::Unreachable => {
+                    self.statistics.sockets.unreachable += 1;
+                    self.machine.handle_unreachable(now, route);
+                }
+                What::TooBig { mtu } => {
+                    self.statistics.sockets.too_big += 1;
+                    // RFC 791, RFC 8200 and RFC 768: headers of IP and UDP.
+                    let headers = if route.remote.is_ipv4() { 28 } else { 48 };
+                    let longest = (mtu as usize).saturating_sub(headers);
+                    self.machine.handle_too_big(now, route, longest + 1);
+                }
+            }
+        }
+        is_busy
+    }
+
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    pub(super) fn take_notices(&mut self, _: &mut Context<'_>) -> bool {
+        false
+    }
+
+    /// One call for each socket that has something.
+    pub(super) fn receive(&mut self, context: &mut Context<'_>) -> bool {
+        let mut is_busy = false;
+        let sockets = (0..).map(SocketId).zip(&self.sockets);
+        let retired = self.renewal.retired.iter();
+        for (id, socket) in sockets.chain(retired.map(|it| (it.id, &it.socket))) {
+            if socket.io().poll_recv_ready(context).is_pending() {
+                continue;
+            }
+            match socket.receive(&mut self.io.receive) {
+                Ok(filled) => {
+                    is_busy = true;
+                    self.statistics.sockets.receive_calls += 1;
+                    let now = Time::ZERO + self.start.elapsed();
+                    for (remote, ecn, datagram) in self.io.receive.datagrams(filled) {
+                        let route = Route { socket: id, remote };
+                        self.machine.handle_datagram(now, route, ecn, datagram);
+                    }
+                }
+                // Readiness is forgotten with this answer: ask for the next.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    is_busy |= socket.io().poll_recv_ready(context).is_ready();
+                }
+                // A notice that its task has read, or will.
+                Err(_) => {
+                    is_busy = true;
+                    self.statistics.sockets.receive_errors += 1;
+                }
+            }
+        }
+        is_busy
+    }
+
+    pub(super) fn transmit(&mut self, context: &mut Context<'_>) -> bool {
+        for sent in 0..TRAINS_A_ROUND {
+            let now = self.now();
+            if !self.couple(now) || !self.send_train(context, now) {
+                return sent > 0;
+            }
+        }
+        true
+    }
+
+    /// Makes a train ready, of all that goes the same way next: a call of the system for many
+    /// datagrams costs little more than one for few. False if there is nothing to send.
+    fn couple(&mut self, now: Time) -> bool {
+        if self.io.train.is_some() {
+            return true;
+        }
+        let next = self.io.next.take();
+        let Some((id, mut train)) = next.or_else(|| self.next_train(now, 0)) else {
+            return false;
+        };
+        let is_whole =
+            |train: &Train| (train.end - train.offset).is_multiple_of(train.segment_bytes);
+        while is_whole(&train)
+            && train.end - train.offset + train.segment_bytes <= TRAIN_BYTES
+            && train.end + MAX_DATAGRAM_BYTES <= self.io.transmit.len()
+            && let Some((other, more)) = self.next_train(now, train.end)
+        {
+            let is_alike = (other, more.remote, more.segment_bytes, more.ecn)
+                == (id, train.remote, train.segment_bytes, train.ecn);
+            if !is_alike || more.end - train.offset > TRAIN_BYTES {
+                self.io.next = Some((other, more));
+                break;
+            }
+            train.end = more.end;
+        }
+        self.io.train = Some((id, train));
+        true
+    }
+
+    /// What the protocol wants to be sent next, written at `start` of the buffer.
+    fn next_train(&mut self, now: Time, start: usize) -> Option<(SocketId, Train)> {
+        let room = &mut self.io.transmit[start..];
+        let most = room.len().min(TRAIN_BYTES);
+        let transmit = self.machine.poll_transmit(now, &mut room[..most])?;
+        let train = Train {
+            remote: transmit.route.remote,
+            ecn: transmit.ecn,
+            segment_bytes: transmit.segment_bytes.max(1),
+            offset: start,
+            end: start + transmit.bytes,
+        };
+        Some((transmit.route.socket, train))
+    }
+
+    /// Sends what waits in the buffer; false if the socket is full.
+    fn send_train(&mut self, context: &mut Context<'_>, now: Time) -> bool {
+        let mut retries = 0;
+        while let Some((id, mut train)) = self.io.train.take() {
+            let Some(socket) = self.sockets.get_mut(usize::from(id.0)) else {
+                break;
+            };
+            let rest = train.end - train.offset;
+            let step = match socket.send(&train, &self.io.transmit) {
+                Ok(bytes) => {
+                    self.statistics.sockets.send_calls += 1;
+                    retries = 0;
+                    bytes
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if self.waits_for(context, now, id) {
+                        self.io.train = Some((id, train));
+                        return false;
+                    }
+                    let datagrams = rest.div_ceil(train.segment_bytes);
+                    self.statistics.sockets.send_drops += datagrams as u64;
+                    rest
+                }
+                Err(_) if retries == 0 => {
+                    // It may tell of an earlier datagram, of offload or of neither.
+                    retries = 1;
+                    0
+                }
+                Err(_) if socket.segments() > 1 && rest > train.segment_bytes => {
+                    socket.stop_offload();
+                    0
+                }
+                Err(error) => {
+                    let route = Route {
+                        socket: id,
+                        remote: train.remote,
+                    };
+                    self.cannot_send(now, route, rest.min(train.segment_bytes), &error);
+                    rest.min(train.segment_bytes)
+                }
+            };
+            train.offset += step;
+            self.io.blocked_since = None;
+            if train.offset < train.end {
+                self.io.train = Some((id, train));
+            }
+        }
+        true
+    }
+
+    /// Whether a socket that is full is worth waiting for any longer.
+    fn waits_for(&mut self, context: &mut Context<'_>, now: Time, id: SocketId) -> bool {
+        let since = *self.io.blocked_since.get_or_insert_with(|| {
+            self.statistics.sockets.send_waits += 1;
+            now
+        });
+        // After an error of the socket the runtime may call it writable for good; then,
+        // and when this wakes nobody, the timer does.
+        let _ = self.sockets[usize::from(id.0)]
+            .io()
+            .poll_send_ready(context);
+        now.since(since) < BLOCKED_AT_MOST
+    }
+
+    fn cannot_send(&mut self, now: Time, route: Route, bytes: usize, error: &io::Error) {
+        use io::ErrorKind::{
+            AddrNotAvailable, HostUnreachable, NetworkDown, NetworkUnreachable, PermissionDenied,
+        };
+        let counters = &mut self.statistics.sockets;
+        match error.kind() {
+            _ if quinn_udp::is_msg_size_err(error) => {
+                counters.too_big += 1;
+                self.machine.handle_too_big(now, route, bytes);
+                if let Some(socket) = self.sockets.get_mut(usize::from(route.socket.0)) {
+                    socket.retry_offload();
+                }
+            }
+            // A packet filter refuses by EPERM.
+            AddrNotAvailable | HostUnreachable | NetworkDown | NetworkUnreachable
+            | PermissionDenied => {
+                counters.unreachable += 1;
+                self.machine.handle_unreachable(now, route);
+            }
+            _ => {
+                counters.send_errors += 1;
+                tracing::debug!(%error, remote = %route.remote, bytes, "cannot send");
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Ports that are given up for others.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use super::super::bind::Watchers;
+use super::super::socket::Socket;
+use super::Driver;
+use cloudburst_proto::{Route, SocketId, Time};
+
+/// How long a socket is read from after its port was given up: what was sent to it before the
+/// peer knew of the other may be under way for so long.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// How sockets are bound, and those whose port was given up of late.
+#[derive(Debug)]
+pub(in super::super) struct Renewal {
+    pub(in super::super) dscp: u8,
+    pub(in super::super) buffer_bytes: usize,
+    /// What handles tell, by the sockets' numbers.
+    pub(in super::super) addresses: Arc<LocalAddresses>,
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub(in super::super) watchers: Watchers,
+    /// The oldest first. Few at a time: the protocol bounds how many ports it gives up.
+    pub(super) retired: Vec<Retired>,
+}
+
+/// A socket whose port was given up.
+#[derive(Debug)]
+pub(super) struct Retired {
+    /// The number of the one that has taken its place.
+    pub(super) id: SocketId,
+    pub(super) socket: Socket,
+    until: Time,
+}
+
+impl Renewal {
+    pub(in super::super) fn new(
+        (dscp, buffer_bytes): (u8, usize),
+        addresses: Arc<LocalAddresses>,
+        #[cfg(any(target_os = "linux", target_os = "android"))] watchers: Watchers,
+    ) -> Self {
+        Self {
+            dscp,
+            buffer_bytes,
+            addresses,
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            watchers,
+            retired: Vec::new(),
+        }
+    }
+
+    /// When the next socket is closed.
+    pub(super) fn next_close(&self) -> Option<Time> {
+        self.retired.first().map(|retired| retired.until)
+    }
+}
+
+impl Driver {
+    /// Binds another port in place of a socket's, as the protocol asks.
+    pub(super) fn replace_port(&mut self, id: SocketId) {
+        let now = self.now();
+        let index = usize::from(id.0);
+        let Some(old) = self.sockets.get_mut(index) else {
+            return;
+        };
+        let before = old.local();
+        let any_port = SocketAddr::new(before.ip(), 0);
+        let renewal = &mut self.renewal;
+        let new = match Socket::bind(any_port, renewal.dscp, renewal.buffer_bytes) {
+            Ok(new) => new,
+            Err(error) => {
+                self.statistics.sockets.replace_errors += 1;
+                tracing::debug!(port = before.port(), %error, "a port that delivers nothing stays");
+                return;
+            }
+        };
+        tracing::debug!(
+            address = %before.ip(),
+            from = before.port(),
+            to = new.local().port(),
+            "replacing a port that delivers nothing"
+        );
+        renewal.addresses.set(index, new.local());
+        // What the network says of the port before is not about this one.
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        renewal.watchers.replace(id, new.io());
+        let retired = Retired {
+            id,
+            socket: std::mem::replace(old, new),
+            until: now + GRACE,
+        };
+        renewal.retired.push(retired);
+        self.machine.port_replaced(now, id);
+    }
+
+    pub(super) fn tell_route(&self, from: Route, to: Route) {
+        let port = |route: Route| {
+            let socket = self.sockets.get(usize::from(route.socket.0));
+            socket.map_or(0, |socket| socket.local().port())
+        };
+        tracing::debug!(
+            from = port(from),
+            from_remote = %from.remote,
+            to = port(to),
+            to_remote = %to.remote,
+            "replacing a route that delivers nothing"
+        );
+    }
+
+    /// Closes sockets whose port was given up long enough ago.
+    pub(super) fn close_retired(&mut self, now: Time) {
+        self.renewal.retired.retain(|retired| retired.until > now);
+    }
+}
+
+/// Addresses of the sockets, which change with their ports.
+#[derive(Debug)]
+pub(in super::super) struct LocalAddresses(RwLock<Vec<SocketAddr>>);
+
+impl LocalAddresses {
+    pub(in super::super) fn of(sockets: &[Socket]) -> Self {
+        Self(RwLock::new(sockets.iter().map(Socket::local).collect()))
+    }
+
+    /// An address is whole whoever has panicked.
+    pub(in super::super) fn all(&self) -> Vec<SocketAddr> {
+        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        all.clone()
+    }
+
+    fn set(&self, index: usize, address: SocketAddr) {
+        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = all.get_mut(index) {
+            *known = address;
+        }
+    }
+}

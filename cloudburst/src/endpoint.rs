@@ -1,0 +1,356 @@
+//! The handle that users hold.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::sync::{Mutex, mpsc, oneshot, watch};
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use super::bind::Watchers;
+use super::{
+    BindError, Closed, Config, ConnectError, Ports, SendError, Sending, Statistics, TrySendError,
+    bind::bind_sockets,
+    commands::{self, Commands, Question, Send},
+    driver::{Driver, Inbox, Io, LocalAddresses, Renewal},
+    outgoing::{Outgoing, Permit, ReplySender, Room},
+};
+use cloudburst_proto::{
+    self as protocol, Keyring, Kind, PathReport, PeerId, Receipt, SendError as MachineSendError,
+    Time,
+};
+
+/// An endpoint on UDP sockets. A handle, cheap to clone; see the [module](super).
+///
+/// When the last handle and the last [`Sending`] are dropped, the endpoint ends at
+/// once and what is under way is cancelled; [`close`](Self::close) waits for it.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    pub(super) shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) commands: Commands,
+    next_ticket: AtomicU64,
+    pub(super) room: Room,
+    most_bytes: usize,
+    inbox: Mutex<mpsc::Receiver<Received>>,
+    inbox_bytes: Arc<AtomicUsize>,
+    pub(super) closing: watch::Sender<bool>,
+    /// Requests that [`Endpoint::serve`] is handling.
+    pub(super) handling: Arc<AtomicUsize>,
+    local_addrs: Arc<LocalAddresses>,
+}
+
+/// A message that arrived.
+#[derive(Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Received {
+    /// From whom.
+    pub peer: PeerId,
+    /// What it says.
+    pub message: Vec<u8>,
+    pub(super) request: Option<u64>,
+}
+
+impl Received {
+    /// Whether its sender waits for a [`reply`](Endpoint::reply).
+    pub const fn is_request(&self) -> bool {
+        self.request.is_some()
+    }
+}
+
+impl Endpoint {
+    /// Binds sockets and starts the driver on the runtime of tokio that this is called in.
+    ///
+    /// # Errors
+    ///
+    /// A [`BindError`] when the settings are wrong or a port cannot be had.
+    ///
+    /// # Panics
+    ///
+    /// Without a runtime, or in one without input and output enabled.
+    pub async fn bind(config: Config) -> Result<Self, BindError> {
+        config.validate()?;
+        let sockets = bind_sockets(&config)?;
+        let system = |what| move |source| BindError::System { what, source };
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed)
+            .map_err(std::io::Error::other)
+            .map_err(system("draw random numbers"))?;
+        let local_addrs = Arc::new(LocalAddresses::of(&sockets));
+        let (commands, taken) = commands::channel();
+        let (inbox, arrived) = mpsc::channel(config.inbox_messages.min(MAX_INBOX));
+        let inbox_bytes = Arc::new(AtomicUsize::new(0));
+        let shared = Arc::new(Shared {
+            commands,
+            next_ticket: AtomicU64::new(0),
+            room: Room::new(&config.protocol.quotas),
+            most_bytes: config.protocol.max_message_bytes,
+            inbox: Mutex::new(arrived),
+            inbox_bytes: Arc::clone(&inbox_bytes),
+            closing: watch::Sender::new(false),
+            handling: Arc::default(),
+            local_addrs: Arc::clone(&local_addrs),
+        });
+        let room = shared.room.clone();
+        let mut protocol = config.protocol;
+        // Whoever named ports is to be found there.
+        protocol.replace_ports &= matches!(config.ports, Ports::Any(_));
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        let (watchers, notices) = Watchers::start(&sockets);
+        let renewal = Renewal::new(
+            (config.dscp, config.socket_buffer_bytes),
+            local_addrs,
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            watchers,
+        );
+        let driver = Driver {
+            machine: protocol::Endpoint::new(protocol, seed, Time::ZERO)?,
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            notices,
+            sockets,
+            renewal,
+            start: Instant::now(),
+            commands: taken,
+            inbox: Inbox {
+                messages: inbox,
+                bytes: inbox_bytes,
+                most_bytes: config.inbox_bytes,
+            },
+            statistics: Statistics::default(),
+            io: Io::new().map_err(system("make a timer"))?,
+            outgoing: Outgoing::default(),
+            parked: Default::default(),
+            closing: None,
+            handling: Arc::clone(&shared.handling),
+            last_received: None,
+        };
+        // The driver yields by itself, after more work than the runtime would let it do.
+        tokio::spawn(tokio::task::unconstrained(async move {
+            let _closes = CloseOnDrop(room);
+            driver.await;
+        }));
+        Ok(Self { shared })
+    }
+
+    /// Addresses of the sockets as they are now, with the ports that the system chose, by the
+    /// sockets' numbers ([`Route::socket`](protocol::Route::socket)).
+    ///
+    /// A port that the system chose, and that does not deliver while others do, is given up for
+    /// another; see [`protocol::Config::replace_ports`].
+    pub fn local_addrs(&self) -> Vec<SocketAddr> {
+        self.shared.local_addrs.all()
+    }
+
+    /// A peer at these addresses, whom messages can be sent to. Nothing is sent yet.
+    ///
+    /// Each pair of a socket of ours and one of the addresses is a route; more routes
+    /// make it likelier that some avoid whatever is slow.
+    ///
+    /// # Errors
+    ///
+    /// A [`ConnectError`] when there is no route.
+    pub async fn connect(
+        &self,
+        remotes: impl IntoIterator<Item = SocketAddr>,
+    ) -> Result<PeerId, ConnectError> {
+        let remotes: Vec<SocketAddr> = remotes.into_iter().collect();
+        if remotes.is_empty() {
+            return Err(ConnectError::NoAddress);
+        }
+        let is_nobody = |remote: &&SocketAddr| remote.port() == 0 || remote.ip().is_unspecified();
+        if let Some(&remote) = remotes.iter().find(is_nobody) {
+            return Err(ConnectError::NotAnAddress { remote });
+        }
+        self.shared
+            .commands
+            .ask(|done| Question::Connect { remotes, done })
+            .await?
+    }
+
+    /// Sends a message and waits until the peer has it.
+    ///
+    /// It waits for room first, while as much is under way as
+    /// [`Quotas`](protocol::Quotas) allow. Dropping the future cancels the message; the
+    /// peer may have it or get it all the same.
+    ///
+    /// # Errors
+    ///
+    /// A [`SendError`] when it was not taken, or was given up.
+    pub async fn send(
+        &self,
+        peer: PeerId,
+        message: impl Into<Vec<u8>>,
+    ) -> Result<Receipt, SendError> {
+        self.enqueue(peer, message).await?.await
+    }
+
+    /// Waits for room and starts to send a message; what is returned waits for its delivery.
+    ///
+    /// # Errors
+    ///
+    /// A [`SendError`] when it is not taken.
+    pub async fn enqueue(
+        &self,
+        peer: PeerId,
+        message: impl Into<Vec<u8>>,
+    ) -> Result<Sending, SendError> {
+        let message = self.check(message.into())?;
+        let permit = Some(self.shared.room.wait(message.len()).await?);
+        Ok(self.start(peer, Kind::Message, message, permit, None).0)
+    }
+
+    /// Starts to send a message if there is room.
+    ///
+    /// # Errors
+    ///
+    /// [`TrySendError::Full`], which gives the message back, when there is none.
+    pub fn try_send(
+        &self,
+        peer: PeerId,
+        message: impl Into<Vec<u8>>,
+    ) -> Result<Sending, TrySendError> {
+        let message = self.check(message.into())?;
+        let permit = self.shared.room.try_take(message.len())?;
+        if permit.is_none() {
+            return Err(TrySendError::Full { message });
+        }
+        Ok(self.start(peer, Kind::Message, message, permit, None).0)
+    }
+
+    /// The next message or request that arrives. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`] when none will come any more.
+    pub async fn recv(&self) -> Result<Received, Closed> {
+        let received = self.shared.inbox.lock().await.recv().await.ok_or(Closed)?;
+        let bytes = received.message.len();
+        self.shared.inbox_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        Ok(received)
+    }
+
+    /// What was counted since the start.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`].
+    pub async fn statistics(&self) -> Result<Statistics, Closed> {
+        self.shared.commands.ask(Question::Statistics).await
+    }
+
+    /// Everybody known now: those connected to, and those who sent something.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`].
+    pub async fn peers(&self) -> Result<Vec<PeerId>, Closed> {
+        self.shared.commands.ask(Question::Peers).await
+    }
+
+    /// What is known of the paths to a peer; nothing if there is no such peer.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`].
+    pub async fn paths(&self, peer: PeerId) -> Result<Vec<PathReport>, Closed> {
+        self.shared
+            .commands
+            .ask(|done| Question::Paths { peer, done })
+            .await
+    }
+
+    /// Replaces the keys. What peers seal with a key that is still there goes on.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`].
+    pub fn set_keys(&self, keys: Keyring) -> Result<(), Closed> {
+        self.shared.commands.set_keys(keys)
+    }
+
+    /// Forgets a peer: what is under way to it is given up
+    /// ([`Reason::Cancelled`](protocol::Reason::Cancelled)), what is incomplete of it dropped, and
+    /// its memory freed. A request that it has not answered yet
+    /// ends with [`RequestError::PeerGone`](super::RequestError::PeerGone). To forget somebody
+    /// who is not known is nothing.
+    ///
+    /// Those who came by themselves are forgotten after two minutes of silence; those
+    /// [connected](Self::connect) to never are but by this. Let some seconds pass after the last
+    /// message: what is still on its way from a peer comes as from somebody new, and may be taken
+    /// once more.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`].
+    pub async fn forget(&self, peer: PeerId) -> Result<(), Closed> {
+        let question = |done| Question::Forget { peer, done };
+        self.shared.commands.ask(question).await
+    }
+
+    /// Takes no new messages, waits until those under way are delivered or given up,
+    /// requests that [`serve`](Self::serve) is handling are answered and
+    /// peers have heard what has arrived here, but not longer than `within`, and ends.
+    /// Everything that waits on this endpoint then gets [`Closed`].
+    ///
+    /// Meanwhile [`reply`](Self::reply) still sends, and others who want to send something here
+    /// are told to try later.
+    pub async fn close(&self, within: Duration) {
+        self.shared.closing.send_replace(true);
+        self.shared.room.close();
+        // An endpoint that is closed already is what was asked for.
+        let close = |done| Question::Close { within, done };
+        let _ = self.shared.commands.ask(close).await;
+    }
+
+    pub(super) fn check(&self, message: Vec<u8>) -> Result<Vec<u8>, MachineSendError> {
+        let (given, most) = (message.len(), self.shared.most_bytes);
+        match given {
+            0 => Err(MachineSendError::Empty),
+            _ if given > most => Err(MachineSendError::TooLarge { given, most }),
+            _ => Ok(message),
+        }
+    }
+
+    pub(super) fn start(
+        &self,
+        peer: PeerId,
+        kind: Kind,
+        message: Vec<u8>,
+        permit: Option<Permit>,
+        reply: Option<ReplySender>,
+    ) -> (Sending, u64) {
+        let ticket = self.shared.next_ticket.fetch_add(1, Ordering::Relaxed);
+        let (done, result) = oneshot::channel();
+        let commands = &self.shared.commands;
+        commands.send(Send {
+            ticket,
+            peer,
+            kind,
+            message,
+            permit,
+            done,
+            reply,
+        });
+        (Sending::new(ticket, result, commands.clone()), ticket)
+    }
+}
+
+/// The channel sets aside a little memory for what it may hold.
+const MAX_INBOX: usize = 1 << 20;
+
+/// Nobody waits for room at an endpoint whose driver is gone, for whatever reason.
+struct CloseOnDrop(Room);
+
+impl Drop for CloseOnDrop {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}

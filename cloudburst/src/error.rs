@@ -1,0 +1,246 @@
+//! What can go wrong, for each operation.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
+
+use super::Ports;
+use cloudburst_proto::{self as protocol, ConfigError, Undelivered};
+
+/// Why an endpoint cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BindError {
+    /// The protocol's settings are wrong.
+    #[error("the settings are wrong: {0}")]
+    Config(#[from] ConfigError),
+    /// No code point.
+    #[error("dscp is {0}; it must be 0 to 63")]
+    Dscp(u8),
+    /// No sockets, or too many.
+    #[error("{}; 1 to {most} sockets are possible, 1 to 256 for each address", sockets(.addresses, .ports))]
+    Sockets {
+        /// Local addresses.
+        addresses: usize,
+        /// Ports of each.
+        ports: Ports,
+        /// Sockets in all.
+        most: usize,
+    },
+    /// A setting that must be above 0.
+    #[error("{0} is 0; it must be above")]
+    Zero(&'static str),
+    /// Two local addresses of which one would keep the other from being bound.
+    #[error(
+        "the local addresses {first} and {second} overlap: give each address once, and {} alone", unspecified(.first)
+    )]
+    Overlap {
+        /// Of both.
+        first: IpAddr,
+        /// Of both.
+        second: IpAddr,
+    },
+    /// Somebody else has the port.
+    #[error(
+        "cannot bind UDP {address}: another process has it; stop that process or choose another port (`ss -lunp` shows who it is)"
+    )]
+    InUse {
+        /// What was asked for.
+        address: SocketAddr,
+    },
+    /// No address of this machine.
+    #[error(
+        "cannot bind UDP {address}: no interface of this machine has that address; choose one that `ip address` shows, or 0.0.0.0"
+    )]
+    NotLocal {
+        /// What was asked for.
+        address: SocketAddr,
+    },
+    /// A port that needs a privilege.
+    #[error(
+        "cannot bind UDP {address}: not permitted; choose a port of 1024 or above, or grant CAP_NET_BIND_SERVICE"
+    )]
+    NotPermitted {
+        /// What was asked for.
+        address: SocketAddr,
+    },
+    /// Anything else that a socket does not do.
+    #[error("cannot {what} UDP {address}: {source}")]
+    Socket {
+        /// What was tried.
+        what: &'static str,
+        /// On which address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The system lacks what the driver needs.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+fn unspecified(of_family: &IpAddr) -> IpAddr {
+    match of_family {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
+fn sockets(addresses: &usize, ports: &Ports) -> String {
+    match addresses {
+        0 => "no local address is given".to_owned(),
+        _ => format!("ports {ports} at {addresses} local addresses"),
+    }
+}
+
+impl BindError {
+    pub(super) fn at(address: SocketAddr, what: &'static str, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::AddrInUse => Self::InUse { address },
+            io::ErrorKind::AddrNotAvailable => Self::NotLocal { address },
+            io::ErrorKind::PermissionDenied => Self::NotPermitted { address },
+            _ => Self::Socket {
+                what,
+                address,
+                source,
+            },
+        }
+    }
+
+    /// Whether something that is not ours is in the way.
+    pub fn is_in_use(&self) -> bool {
+        matches!(self, Self::InUse { .. })
+    }
+
+    /// Whether a privilege is missing.
+    pub fn is_not_permitted(&self) -> bool {
+        matches!(self, Self::NotPermitted { .. })
+    }
+}
+
+/// The endpoint is closed: by [`close`](super::Endpoint::close), or its runtime has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the endpoint is closed; bind another")]
+pub struct Closed;
+
+/// Why there is nobody to send to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// Nothing was given.
+    #[error("no address of the peer is given; give at least one")]
+    NoAddress,
+    /// No socket of ours can send there.
+    #[error(
+        "no socket of this endpoint can send to {remote}: none is bound to an address of its family; add one to Config::local"
+    )]
+    NoSocket {
+        /// The first address.
+        remote: SocketAddr,
+    },
+    /// An address that nobody can have.
+    #[error("{remote} is no address to send to: neither the address nor the port may be 0")]
+    NotAnAddress {
+        /// Which.
+        remote: SocketAddr,
+    },
+    /// The state machine has no room.
+    #[error(transparent)]
+    Protocol(#[from] protocol::ConnectError),
+    /// See [`Closed`].
+    #[error(transparent)]
+    Closed(#[from] Closed),
+}
+
+/// Why a message was not delivered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// It was not sent.
+    #[error(transparent)]
+    Refused(#[from] protocol::SendError),
+    /// It was sent, and given up.
+    #[error(transparent)]
+    Undelivered(#[from] Undelivered),
+    /// See [`Closed`]. The message may have arrived.
+    #[error(transparent)]
+    Closed(#[from] Closed),
+}
+
+/// Why a message was not taken at once.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrySendError {
+    /// As much is under way as the quota allows.
+    #[error(
+        "as many messages or bytes are under way as quotas.outgoing_messages and quotas.outgoing_bytes allow; wait for a delivery, or use send, which waits"
+    )]
+    Full {
+        /// The message, given back.
+        message: Vec<u8>,
+    },
+    /// It never can be.
+    #[error(transparent)]
+    Refused(#[from] protocol::SendError),
+    /// See [`Closed`].
+    #[error(transparent)]
+    Closed(#[from] Closed),
+}
+
+/// Why there is no reply.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// The request was not sent.
+    #[error("the request was not sent: {0}")]
+    Refused(#[from] protocol::SendError),
+    /// The request was given up.
+    #[error("no reply: {0}")]
+    Undelivered(#[from] Undelivered),
+    /// Nothing came in time.
+    #[error("no reply within {after:?}; {}", if *.delivered { "the request was delivered: the peer is slow, does not answer, or its reply is lost" } else { "nothing was heard of the request: is the peer there, with the same key?" })]
+    TimedOut {
+        /// How long it was waited for.
+        after: Duration,
+        /// Whether the peer has the request.
+        delivered: bool,
+    },
+    /// The peer has the request, and was forgotten before it answered: by
+    /// [`forget`](super::Endpoint::forget), or because nothing was heard of it for two minutes.
+    #[error(
+        "no reply: the request was delivered, but the peer was forgotten before its reply came; connect to it again to ask once more"
+    )]
+    PeerGone,
+    /// See [`Closed`].
+    #[error(transparent)]
+    Closed(#[from] Closed),
+}
+
+impl From<SendError> for RequestError {
+    fn from(error: SendError) -> Self {
+        match error {
+            SendError::Refused(error) => Self::Refused(error),
+            SendError::Undelivered(error) => Self::Undelivered(error),
+            SendError::Closed(error) => Self::Closed(error),
+        }
+    }
+}
+
+/// Why a reply was not delivered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplyError {
+    /// The message does not ask for one.
+    #[error("the message is no request, so nobody waits for a reply; use send")]
+    NotARequest,
+    /// As with any message.
+    #[error(transparent)]
+    Send(#[from] SendError),
+}

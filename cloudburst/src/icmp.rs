@@ -1,0 +1,140 @@
+//! What the network says of datagrams it could not deliver.
+//!
+//! A socket that is not connected hears of it through its error queue alone
+//! (IP_RECVERR, ip(7)), where each notice bears the address that the datagram went
+//! to. The runtime wakes readers and writers for datagrams, not for errors: so each
+//! socket has a task that does nothing else, and that sleeps while all is well.
+
+use std::{
+    io::{self, IoSliceMut},
+    net::SocketAddr,
+    os::fd::AsRawFd as _,
+    sync::Arc,
+};
+
+use nix::{
+    libc,
+    sys::socket::{ControlMessageOwned, MsgFlags, SockaddrLike as _, SockaddrStorage, recvmsg},
+};
+use tokio::{io::Interest, net::UdpSocket, sync::mpsc};
+
+use cloudburst_proto::{Route, SocketId};
+
+/// A notice about a datagram of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Notice {
+    pub(super) route: Route,
+    pub(super) what: What,
+}
+
+/// What it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// Nobody is there.
+    Unreachable,
+    /// Longest IP packet that a link on the way carries, in bytes.
+    TooBig { mtu: u32 },
+}
+
+/// Tells of all notices, until the runtime ends.
+pub(super) async fn watch(id: SocketId, socket: Arc<UdpSocket>, notices: mpsc::Sender<Notice>) {
+    while socket.ready(Interest::ERROR).await.is_ok() {
+        while let Ok(found) = socket.try_io(Interest::ERROR, || read(&socket)) {
+            let Some((remote, what)) = found else {
+                continue;
+            };
+            let route = Route { socket: id, remote };
+            // A flood of notices (they are easy to forge) must not displace what we do.
+            let _ = notices.try_send(Notice { route, what });
+        }
+    }
+}
+
+/// One notice; none if it is of no use. [`io::ErrorKind::WouldBlock`] when there are no more.
+fn read(socket: &UdpSocket) -> io::Result<Option<(SocketAddr, What)>> {
+    let mut payload = [0; 1];
+    let mut payload = [IoSliceMut::new(&mut payload)];
+    // The error is one of several control messages: time stamp, traffic class and more.
+    let mut control = [0; 512];
+    let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
+    let message =
+        recvmsg::<SockaddrStorage>(socket.as_raw_fd(), &mut payload, Some(&mut control), flags)?;
+    let Some(remote) = message.address.as_ref().and_then(address) else {
+        return Ok(None);
+    };
+    let mut cmsgs = message.cmsgs()?;
+    let what = cmsgs.find_map(|cmsg| match cmsg {
+        ControlMessageOwned::Ipv4RecvErr(error, _) => what(&error),
+        ControlMessageOwned::Ipv6RecvErr(error, _) => what(&error),
+        _ => None,
+    });
+    Ok(what.map(|what| (remote, what)))
+}
+
+fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {
+    match storage.family()? {
+        nix::sys::socket::AddressFamily::Inet => {
+            Some(SocketAddr::V4((*storage.as_sockaddr_in()?).into()))
+        }
+        nix::sys::socket::AddressFamily::Inet6 => {
+            Some(SocketAddr::V6((*storage.as_sockaddr_in6()?).into()))
+        }
+        _ => None,
+    }
+}
+
+/// Only what comes from the network: local errors are the answer of the call itself.
+fn what(error: &libc::sock_extended_err) -> Option<What> {
+    match (error.ee_origin, error.ee_type, error.ee_code) {
+        // RFC 792, RFC 4443: fragmentation needed, packet too big.
+        (libc::SO_EE_ORIGIN_ICMP, 3, 4) | (libc::SO_EE_ORIGIN_ICMP6, 2, _) => {
+            Some(What::TooBig { mtu: error.ee_info })
+        }
+        (libc::SO_EE_ORIGIN_ICMP, 3, _) | (libc::SO_EE_ORIGIN_ICMP6, 1, _) => {
+            Some(What::Unreachable)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_closed_port_is_told_with_its_address() {
+        for local in ["127.0.0.1:0", "[::1]:0"] {
+            let local: SocketAddr = local.parse().unwrap();
+            let Ok(mut socket) = super::super::socket::Socket::bind(local, 0, 65_536) else {
+                println!("skipped: no {local} here");
+                continue;
+            };
+            let closed = std::net::UdpSocket::bind(local)
+                .unwrap()
+                .local_addr()
+                .unwrap();
+            let (notices, mut heard) = mpsc::channel(4);
+            tokio::spawn(watch(SocketId(3), Arc::clone(socket.io()), notices));
+
+            socket.io().writable().await.unwrap();
+            let train = super::super::socket::Train {
+                remote: closed,
+                ecn: cloudburst_proto::Ecn::NotCapable,
+                segment_bytes: 5,
+                offset: 0,
+                end: 5,
+            };
+            socket.send(&train, b"hello").unwrap();
+            let heard = tokio::time::timeout(std::time::Duration::from_secs(5), heard.recv());
+            let route = Route {
+                socket: SocketId(3),
+                remote: closed,
+            };
+            let expected = Notice {
+                route,
+                what: What::Unreachable,
+            };
+            assert_eq!(heard.await.unwrap(), Some(expected));
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Messages on their way out: the room they take, and the handle to wait by.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, oneshot};
+
+use super::{Closed, RequestError, SendError, commands::Commands};
+use cloudburst_proto::{PeerId, Quotas, Receipt, SendId};
+
+/// Room for messages under way. Those who wait for it are served in their order.
+#[derive(Clone, Debug)]
+pub(super) struct Room {
+    messages: Arc<Semaphore>,
+    bytes: Arc<Semaphore>,
+    most_bytes: usize,
+}
+
+/// Room that a message takes until it is delivered or given up.
+#[derive(Debug)]
+pub(super) struct Permit {
+    _message: OwnedSemaphorePermit,
+    _bytes: OwnedSemaphorePermit,
+}
+
+impl Room {
+    pub(super) fn new(quotas: &Quotas) -> Self {
+        let most = Semaphore::MAX_PERMITS.min(u32::MAX as usize);
+        let most_bytes = quotas.outgoing_bytes.min(most);
+        Self {
+            messages: Arc::new(Semaphore::new(quotas.outgoing_messages.min(most))),
+            bytes: Arc::new(Semaphore::new(most_bytes)),
+            most_bytes,
+        }
+    }
+
+    /// Waits for room. May be dropped at any time.
+    pub(super) async fn wait(&self, bytes: usize) -> Result<Permit, Closed> {
+        let messages = Arc::clone(&self.messages).acquire_owned();
+        let message = messages.await.map_err(|_| Closed)?;
+        let bytes = Arc::clone(&self.bytes).acquire_many_owned(self.units(bytes));
+        Ok(Permit {
+            _message: message,
+            _bytes: bytes.await.map_err(|_| Closed)?,
+        })
+    }
+
+    /// Nothing if there is no room now.
+    pub(super) fn try_take(&self, bytes: usize) -> Result<Option<Permit>, Closed> {
+        let take = || {
+            let message = Arc::clone(&self.messages).try_acquire_owned()?;
+            let bytes = Arc::clone(&self.bytes).try_acquire_many_owned(self.units(bytes))?;
+            Ok(Permit {
+                _message: message,
+                _bytes: bytes,
+            })
+        };
+        match take() {
+            Ok(permit) => Ok(Some(permit)),
+            Err(TryAcquireError::NoPermits) => Ok(None),
+            Err(TryAcquireError::Closed) => Err(Closed),
+        }
+    }
+
+    /// Whoever waits is told that there is nothing to wait for.
+    pub(super) fn close(&self) {
+        self.messages.close();
+        self.bytes.close();
+    }
+
+    /// A message longer than all the room there is takes all of it.
+    fn units(&self, bytes: usize) -> u32 {
+        bytes.min(self.most_bytes) as u32
+    }
+}
+
+/// A message under way. It resolves when the peer has the message, or when it was given up.
+///
+/// Dropping it cancels the message: the peer may have it or get it all the same.
+/// [`detach`](Self::detach) lets it go its way.
+#[must_use = "dropping it cancels the message; await it, or call detach"]
+pub struct Sending {
+    ticket: u64,
+    result: oneshot::Receiver<Result<Receipt, SendError>>,
+    /// Nothing once there is nothing to cancel.
+    commands: Option<Commands>,
+}
+
+impl Sending {
+    pub(super) fn new(
+        ticket: u64,
+        result: oneshot::Receiver<Result<Receipt, SendError>>,
+        commands: Commands,
+    ) -> Self {
+        Self {
+            ticket,
+            result,
+            commands: Some(commands),
+        }
+    }
+
+    /// The message is sent as long as its budget allows, and nobody asks what became of it.
+    pub fn detach(mut self) {
+        self.commands = None;
+    }
+}
+
+impl Future for Sending {
+    type Output = Result<Receipt, SendError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let result = ready!(Pin::new(&mut self.result).poll(context));
+        self.commands = None;
+        Poll::Ready(result.unwrap_or(Err(SendError::Closed(Closed))))
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        if let Some(commands) = self.commands.take() {
+            commands.cancel(self.ticket);
+        }
+    }
+}
+
+impl fmt::Debug for Sending {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Sending")
+            .field("ticket", &self.ticket)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where a reply goes.
+pub(super) type ReplySender = oneshot::Sender<Result<Vec<u8>, RequestError>>;
+
+/// What the driver knows of messages under way.
+#[derive(Debug, Default)]
+pub(super) struct Outgoing {
+    messages: HashMap<SendId, Message>,
+    /// Requests that have no reply yet, delivered or not, by their id on the wire.
+    requests: HashMap<u64, (u64, ReplySender)>,
+    tickets: HashMap<u64, SendId>,
+}
+
+/// One that the protocol has taken.
+#[derive(Debug)]
+struct Message {
+    ticket: u64,
+    done: oneshot::Sender<Result<Receipt, SendError>>,
+    _permit: Option<Permit>,
+}
+
+impl Outgoing {
+    pub(super) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    pub(super) fn insert(
+        &mut self,
+        id: SendId,
+        ticket: u64,
+        done: oneshot::Sender<Result<Receipt, SendError>>,
+        permit: Option<Permit>,
+        reply: Option<ReplySender>,
+    ) {
+        if let Some(reply) = reply {
+            self.requests.insert(id.as_u64(), (ticket, reply));
+        }
+        self.tickets.insert(ticket, id);
+        let message = Message {
+            ticket,
+            done,
+            _permit: permit,
+        };
+        self.messages.insert(id, message);
+    }
+
+    /// The message's end. What waits for it may be gone.
+    pub(super) fn resolve(&mut self, id: SendId, result: Result<Receipt, SendError>) {
+        let Some(message) = self.messages.remove(&id) else {
+            return;
+        };
+        match (&result, self.requests.contains_key(&id.as_u64())) {
+            // The ticket still stands for the reply that is waited for.
+            (Ok(_), true) => {}
+            (Err(error), true) => {
+                if let Some((_, reply)) = self.requests.remove(&id.as_u64()) {
+                    let _ = reply.send(Err(error.clone().into()));
+                }
+                self.tickets.remove(&message.ticket);
+            }
+            (_, false) => {
+                self.tickets.remove(&message.ticket);
+            }
+        }
+        let _ = message.done.send(result);
+    }
+
+    /// A reply to a request. Nobody waits for one that comes late or twice.
+    pub(super) fn reply(&mut self, to: u64, message: Vec<u8>) {
+        if let Some((ticket, reply)) = self.requests.remove(&to) {
+            self.tickets.remove(&ticket);
+            let _ = reply.send(Ok(message));
+        }
+    }
+
+    /// Nothing is known of a peer any more: whoever waits for a reply of its is told. Messages
+    /// have been given up by then.
+    pub(super) fn peer_gone(&mut self, peer: PeerId) {
+        let tickets = &self.tickets;
+        let requests = self.requests.extract_if(|_, (ticket, _)| {
+            let id = tickets.get(ticket);
+            id.is_some_and(|id| id.peer() == peer)
+        });
+        let gone: Vec<_> = requests.map(|(_, request)| request).collect();
+        for (ticket, reply) in gone {
+            self.tickets.remove(&ticket);
+            let _ = reply.send(Err(RequestError::PeerGone));
+        }
+    }
+
+    /// Nobody waits any more: which message is to be cancelled, if it is still under way?
+    pub(super) fn forget(&mut self, ticket: u64) -> Option<SendId> {
+        let id = self.tickets.remove(&ticket)?;
+        self.requests.remove(&id.as_u64());
+        self.messages.contains_key(&id).then_some(id)
+    }
+}

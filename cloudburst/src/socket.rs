@@ -1,0 +1,316 @@
+//! One UDP socket: offload, ECN, DSCP, and what is done where the system has none of it.
+
+use std::{
+    io::{self, IoSliceMut},
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use quinn_udp::{EcnCodepoint, RecvMeta, UdpSockRef, UdpSocketState};
+use tokio::{io::Interest, net::UdpSocket};
+
+use super::BindError;
+use cloudburst_proto::Ecn;
+
+/// Longest train of datagrams that goes through one call: what a UDP length
+/// field can state less headers (IPv6).
+pub(super) const TRAIN_BYTES: usize = 65_487;
+/// The kernel joins at most so much into one buffer (GRO).
+const RECEIVE_BYTES: usize = 1 << 16;
+/// Buffers for one call of receive: half a mebibyte stays in the second-level cache.
+const RECEIVE_BUFFERS: usize = 8;
+
+/// A bound socket.
+#[derive(Debug)]
+pub(super) struct Socket {
+    io: Arc<UdpSocket>,
+    state: UdpSocketState,
+    local: SocketAddr,
+    dscp: u8,
+    /// Offload failed on this socket, with our own call of the system.
+    is_plain: bool,
+}
+
+/// Datagrams to one address, of which those before `offset` have been sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Train {
+    pub(super) remote: SocketAddr,
+    pub(super) ecn: Ecn,
+    pub(super) segment_bytes: usize,
+    pub(super) offset: usize,
+    pub(super) end: usize,
+}
+
+impl Socket {
+    /// Binds and prepares a socket. Needs a runtime of tokio.
+    pub(super) fn bind(
+        address: SocketAddr,
+        dscp: u8,
+        buffer_bytes: usize,
+    ) -> Result<Self, BindError> {
+        let error = |what| move |source| BindError::at(address, what, source);
+        let bare = bare(address, buffer_bytes).map_err(error("bind"))?;
+        let io = UdpSocket::from_std(bare).map_err(error("watch"))?;
+        let local = io.local_addr().map_err(error("name"))?;
+        let state = UdpSocketState::new(UdpSockRef::from(&io)).map_err(error("prepare"))?;
+        without_time_stamps(&io).map_err(error("prepare"))?;
+        state
+            .enable_transport_errors(UdpSockRef::from(&io))
+            .map_err(error("hear of unreachable addresses on"))?;
+        if dscp != 0 && !cfg!(any(target_os = "linux", target_os = "android")) {
+            let source = io::Error::new(io::ErrorKind::Unsupported, "only done on Linux");
+            return Err(error("set the DSCP of")(source));
+        }
+        Ok(Self {
+            io: Arc::new(io),
+            state,
+            local,
+            dscp,
+            is_plain: false,
+        })
+    }
+
+    pub(super) const fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    pub(super) fn io(&self) -> &Arc<UdpSocket> {
+        &self.io
+    }
+
+    /// The smaller of the kernel's two buffers, in bytes.
+    pub(super) fn buffer_bytes(&self) -> io::Result<usize> {
+        let socket = socket2::SockRef::from(&*self.io);
+        let smaller = socket.recv_buffer_size()?.min(socket.send_buffer_size()?);
+        // Linux doubles what is asked for, for its own book-keeping, and tells that.
+        Ok(if cfg!(target_os = "linux") {
+            smaller / 2
+        } else {
+            smaller
+        })
+    }
+
+    /// Whether a datagram can go from here to there.
+    pub(super) fn reaches(&self, remote: SocketAddr) -> bool {
+        let local = self.local.ip();
+        local.is_ipv4() == remote.is_ipv4() && (!local.is_loopback() || remote.ip().is_loopback())
+    }
+
+    /// Datagrams that one call sends.
+    pub(super) fn segments(&self) -> usize {
+        if self.is_plain {
+            1
+        } else {
+            self.state.max_gso_segments()
+        }
+    }
+
+    /// Sends as much of the train as goes into one call, and says how many bytes that was.
+    pub(super) fn send(&mut self, train: &Train, bytes: &[u8]) -> io::Result<usize> {
+        let rest = &bytes[train.offset..train.end];
+        let most = self.segments().max(1) * train.segment_bytes;
+        let contents = &rest[..rest.len().min(most)];
+        self.io.try_io(Interest::WRITABLE, || {
+            if self.dscp == 0 {
+                self.send_by_quinn(train, contents)
+            } else {
+                marked::send(&self.io, train, contents, self.dscp)
+            }
+        })?;
+        Ok(contents.len())
+    }
+
+    fn send_by_quinn(&self, train: &Train, contents: &[u8]) -> io::Result<()> {
+        let transmit = quinn_udp::Transmit {
+            destination: train.remote,
+            ecn: match train.ecn {
+                Ecn::NotCapable => None,
+                Ecn::Capable => Some(EcnCodepoint::Ect0),
+                Ecn::CongestionExperienced => Some(EcnCodepoint::Ce),
+            },
+            contents,
+            segment_size: (contents.len() > train.segment_bytes).then_some(train.segment_bytes),
+            src_ip: None,
+        };
+        self.state.try_send(UdpSockRef::from(&*self.io), &transmit)
+    }
+
+    /// Segmentation failed, as it may at any time (EIO or EINVAL: another device,
+    /// checksums off, IPsec): from now on a call for each datagram.
+    pub(super) fn stop_offload(&mut self) {
+        self.is_plain = true;
+    }
+
+    /// A datagram was longer than the interface takes. A train of such datagrams fails just as
+    /// where there is no segmentation at all, so that it may have been given up for nothing.
+    pub(super) fn retry_offload(&mut self) {
+        if self.segments() == 1
+            && let Ok(state) = UdpSocketState::new(UdpSockRef::from(&*self.io))
+            && without_time_stamps(&self.io).is_ok()
+        {
+            self.state = state;
+            self.is_plain = false;
+        }
+    }
+
+    /// Receives into some of the buffers, and says into how many.
+    pub(super) fn receive(&self, buffers: &mut Buffers) -> io::Result<usize> {
+        let Buffers { memory, metas } = buffers;
+        let mut rest = memory.chunks_mut(RECEIVE_BYTES);
+        let mut slices: [IoSliceMut<'_>; RECEIVE_BUFFERS] =
+            std::array::from_fn(|_| IoSliceMut::new(rest.next().unwrap_or_default()));
+        self.io.try_io(Interest::READABLE, || {
+            self.state
+                .recv(UdpSockRef::from(&*self.io), &mut slices, metas)
+        })
+    }
+}
+
+/// Memory that datagrams are received into, the same all the time.
+#[derive(Debug)]
+pub(super) struct Buffers {
+    memory: Vec<u8>,
+    metas: [RecvMeta; RECEIVE_BUFFERS],
+}
+
+impl Buffers {
+    pub(super) fn new() -> Self {
+        Self {
+            memory: vec![0; RECEIVE_BUFFERS * RECEIVE_BYTES],
+            metas: [RecvMeta::default(); RECEIVE_BUFFERS],
+        }
+    }
+
+    /// Each datagram in the first `filled` buffers, with its sender and mark.
+    pub(super) fn datagrams(
+        &mut self,
+        filled: usize,
+    ) -> impl Iterator<Item = (SocketAddr, Ecn, &mut [u8])> {
+        self.memory
+            .chunks_mut(RECEIVE_BYTES)
+            .zip(&self.metas)
+            .take(filled)
+            .flat_map(|(buffer, meta)| {
+                let ecn = match meta.ecn {
+                    None => Ecn::NotCapable,
+                    Some(EcnCodepoint::Ce) => Ecn::CongestionExperienced,
+                    Some(_) => Ecn::Capable,
+                };
+                buffer[..meta.len]
+                    .chunks_mut(meta.stride.max(1))
+                    .map(move |datagram| (meta.addr, ecn, datagram))
+            })
+    }
+}
+
+fn bare(address: SocketAddr, buffer_bytes: usize) -> io::Result<std::net::UdpSocket> {
+    let domain = socket2::Domain::for_address(address);
+    let socket = socket2::Socket::new(domain, socket2::Type::DGRAM, Some(socket2::Protocol::UDP))?;
+    if matches!(address.ip(), IpAddr::V6(_)) {
+        // IPv4 has sockets of its own: one address of a peer, one way to write it.
+        socket.set_only_v6(true)?;
+    }
+    // As much as the system gives; the caller looks and warns.
+    let _ = socket.set_recv_buffer_size(buffer_bytes);
+    let _ = socket.set_send_buffer_size(buffer_bytes);
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
+/// quinn-udp 0.6.3 asks for time stamps, which take the room in its buffer for
+/// control messages that ECN would need beside GRO. We have no use for them.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn without_time_stamps(io: &UdpSocket) -> io::Result<()> {
+    use nix::sys::socket::{setsockopt, sockopt};
+    Ok(setsockopt(io, sockopt::ReceiveTimestampns, &false)?)
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn without_time_stamps(_: &UdpSocket) -> io::Result<()> {
+    Ok(())
+}
+
+/// quinn-udp states the whole octet of traffic class with each datagram, with no
+/// code point, which outweighs what is set for the socket. So with a code point we
+/// call the system ourselves.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod marked {
+    use std::io::{self, IoSlice};
+
+    use nix::libc;
+    use socket2::{MsgHdr, SockAddr, SockRef};
+    use tokio::net::UdpSocket;
+
+    use super::Train;
+    use cloudburst_proto::Ecn;
+
+    pub(super) fn send(io: &UdpSocket, train: &Train, contents: &[u8], dscp: u8) -> io::Result<()> {
+        let ecn = match train.ecn {
+            Ecn::NotCapable => 0b00,
+            Ecn::Capable => 0b10,
+            Ecn::CongestionExperienced => 0b11,
+        };
+        let class = i32::from(dscp << 2 | ecn);
+        let mut control = Control {
+            bytes: [0; 64],
+            len: 0,
+        };
+        match train.remote.is_ipv4() {
+            true => control.push(libc::IPPROTO_IP, libc::IP_TOS, &class.to_ne_bytes()),
+            false => control.push(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &class.to_ne_bytes()),
+        }
+        if contents.len() > train.segment_bytes {
+            let segment = train.segment_bytes as u16;
+            control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &segment.to_ne_bytes());
+        }
+        let (remote, contents) = (SockAddr::from(train.remote), [IoSlice::new(contents)]);
+        let message = MsgHdr::new()
+            .with_addr(&remote)
+            .with_buffers(&contents)
+            .with_control(&control.bytes[..control.len]);
+        loop {
+            match SockRef::from(io).sendmsg(&message, 0) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result.map(drop),
+            }
+        }
+    }
+
+    /// Control messages as cmsg(3) lays them out: length, level, type, data, each
+    /// message at a multiple of the length's size.
+    struct Control {
+        bytes: [u8; 64],
+        len: usize,
+    }
+
+    impl Control {
+        fn push(&mut self, level: i32, kind: i32, data: &[u8]) {
+            const LENGTH: usize = size_of::<usize>();
+            const HEADER: usize = LENGTH + 8;
+            let message = &mut self.bytes[self.len..];
+            message[..LENGTH].copy_from_slice(&(HEADER + data.len()).to_ne_bytes());
+            message[LENGTH..LENGTH + 4].copy_from_slice(&level.to_ne_bytes());
+            message[LENGTH + 4..HEADER].copy_from_slice(&kind.to_ne_bytes());
+            message[HEADER..HEADER + data.len()].copy_from_slice(data);
+            self.len += HEADER + data.len().next_multiple_of(LENGTH);
+        }
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+mod marked {
+    use std::io;
+
+    use tokio::net::UdpSocket;
+
+    use super::Train;
+
+    pub(super) fn send(_: &UdpSocket, _: &Train, _: &[u8], _: u8) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+#[cfg(test)]
+#[path = "socket_tests.rs"]
+mod tests;

@@ -1,0 +1,127 @@
+//! What the driver has counted, beside the protocol.
+
+use std::time::Duration;
+
+use cloudburst_proto as protocol;
+
+/// Counters of an endpoint.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// The protocol's.
+    pub protocol: protocol::Statistics,
+    /// The sockets'.
+    pub sockets: SocketStatistics,
+    /// Completion of the messages that were delivered.
+    pub completion: CompletionHistogram,
+}
+
+/// Counters of an endpoint's sockets. All only ever grow but those that say *now*.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SocketStatistics {
+    /// Sockets bound.
+    pub sockets: u64,
+    /// Sockets on which segmentation offload failed or never was: a call for each datagram.
+    pub plain_now: u64,
+    /// Calls that sent.
+    pub send_calls: u64,
+    /// Calls that received.
+    pub receive_calls: u64,
+    /// Times that a socket's buffer was full and sending waited.
+    pub send_waits: u64,
+    /// Datagrams dropped because a socket's buffer stayed full.
+    pub send_drops: u64,
+    /// Datagrams that the system did not send, for another reason than those below.
+    pub send_errors: u64,
+    /// Calls of receive that failed.
+    pub receive_errors: u64,
+    /// Datagrams longer than a link on the way, as far as we were told.
+    pub too_big: u64,
+    /// Notices that nobody is there, or that there is no way.
+    pub unreachable: u64,
+    /// Ports that were to be given up for others and were kept, as none could be bound.
+    pub replace_errors: u64,
+    /// Messages dropped because the inbox was full: call recv more often.
+    pub inbox_overflows: u64,
+}
+
+/// Buckets to each doubling of time: bounds are 41 % apart.
+const PER_OCTAVE: u32 = 2;
+/// Upper bound of the first bucket: 2^13 ns = 8 µs.
+const FIRST_LOG2: u32 = 13;
+/// To 2^36 ns = 69 s, more than any message may take.
+const OCTAVES: u32 = 23;
+const BUCKETS: usize = (OCTAVES * PER_OCTAVE) as usize + 2;
+
+/// How many messages took how long.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CompletionHistogram {
+    counts: [u64; BUCKETS],
+    sum: Duration,
+}
+
+impl Default for CompletionHistogram {
+    fn default() -> Self {
+        Self {
+            counts: [0; BUCKETS],
+            sum: Duration::ZERO,
+        }
+    }
+}
+
+impl CompletionHistogram {
+    pub(super) fn record(&mut self, completion: Duration) {
+        let index = (0..BUCKETS - 1).find(|&index| completion <= bound(index));
+        self.counts[index.unwrap_or(BUCKETS - 1)] += 1;
+        self.sum += completion;
+    }
+
+    /// The time of all together.
+    pub const fn sum(&self) -> Duration {
+        self.sum
+    }
+
+    /// Each bucket's upper bound, none for the last, and count.
+    pub fn buckets(&self) -> impl Iterator<Item = (Option<Duration>, u64)> + '_ {
+        let bound = |index| (index < BUCKETS - 1).then(|| bound(index));
+        let counts = self.counts.iter().enumerate();
+        counts.map(move |(index, &count)| (bound(index), count))
+    }
+}
+
+fn bound(index: usize) -> Duration {
+    let index = index as u32;
+    let whole = 1_u64 << (FIRST_LOG2 + index / PER_OCTAVE);
+    let nanos = match index % PER_OCTAVE {
+        0 => whole,
+        // Times the square root of 2.
+        _ => (whole as f64 * std::f64::consts::SQRT_2) as u64,
+    };
+    Duration::from_nanos(nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_completion_falls_below_its_bound() {
+        let mut histogram = CompletionHistogram::default();
+        for nanos in [0, 8_192, 8_193, 1_000_000, 60_000_000_000, 1 << 40] {
+            histogram.record(Duration::from_nanos(nanos));
+        }
+        let buckets: Vec<_> = histogram.buckets().collect();
+        assert_eq!(buckets[0], (Some(Duration::from_nanos(8_192)), 2));
+        assert_eq!(buckets[1].1, 1);
+        assert_eq!(buckets.last(), Some(&(None, 1)));
+        assert_eq!(buckets.iter().map(|it| it.1).sum::<u64>(), 6);
+        assert!(
+            buckets
+                .windows(2)
+                .all(|two| two[1].0.is_none() || two[0].0 < two[1].0)
+        );
+        let longest = buckets[BUCKETS - 2].0.unwrap();
+        assert!(longest > protocol::MAX_LIFETIME, "{longest:?}");
+    }
+}

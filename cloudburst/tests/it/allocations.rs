@@ -1,0 +1,88 @@
+//! What a message allocates does not depend on how many datagrams it takes.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+};
+
+use cloudburst::{Config, Endpoint, Ports, protocol::PeerId};
+
+/// Counts what each thread asks for; all of this test is on one.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    // A thread that ends may allocate after its locals are gone.
+    let _ = ALLOCATIONS.try_with(|it| it.set(it.get() + 1));
+}
+
+// SAFETY: all is left to the system's allocator; what counts allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promises are those that the system's allocator asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.realloc(pointer, layout, bytes) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const MESSAGES: u64 = 100;
+
+/// Allocations of both ends for a message, and datagrams that one takes, once all has been in use.
+async fn cost(client: &Endpoint, server: &Endpoint, peer: PeerId, bytes: usize) -> (f64, f64) {
+    let mut before = (0, 0);
+    for number in 0..2 * MESSAGES {
+        if number == MESSAGES {
+            let sent = client.statistics().await.unwrap().protocol.datagrams_sent;
+            before = (ALLOCATIONS.get(), sent);
+        }
+        let (sent, received) = tokio::join!(client.send(peer, vec![7; bytes]), server.recv());
+        sent.unwrap();
+        assert_eq!(received.unwrap().message.len(), bytes);
+    }
+    let allocations = ALLOCATIONS.get() - before.0;
+    let sent = client.statistics().await.unwrap().protocol.datagrams_sent - before.1;
+    let per_message = |it: u64| it as f64 / MESSAGES as f64;
+    (per_message(allocations), per_message(sent))
+}
+
+#[tokio::test]
+async fn a_datagram_allocates_nothing() {
+    let config = Config::client()
+        .with_local([[127, 0, 0, 1].into()])
+        .with_ports(Ports::Any(2));
+    let client = Endpoint::bind(config.clone()).await.unwrap();
+    let server = Endpoint::bind(config).await.unwrap();
+    let peer = client.connect(server.local_addrs().to_vec()).await.unwrap();
+    let (few, few_datagrams) = cost(&client, &server, peer, 2_000).await;
+    let (many, many_datagrams) = cost(&client, &server, peer, 70_000).await;
+    println!("{few} for {few_datagrams} datagrams, {many} for {many_datagrams}");
+    assert!(many_datagrams > few_datagrams + 40.0);
+    let a_datagram = (many - few) / (many_datagrams - few_datagrams);
+    assert!(
+        a_datagram < 0.05,
+        "{a_datagram} allocations a datagram; {few} to {many} a message"
+    );
+}

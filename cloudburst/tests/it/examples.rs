@@ -1,0 +1,66 @@
+//! The examples run as they are and end by themselves.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// `cargo test` builds examples into the directory beside the tests' own; with `--test` it
+/// does not.
+fn example(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let profile = test.parent().and_then(Path::parent).unwrap();
+    let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
+    let example = profile.join("examples").join(file);
+    if !example.exists() {
+        let built = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--example", name])
+            .arg("--target-dir")
+            .arg(profile.parent().unwrap())
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .status();
+        assert!(built.unwrap().success(), "{name} is not built");
+    }
+    example
+}
+
+fn run(name: &str) -> String {
+    let mut child = Command::new(example(name))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > deadline {
+            let _ = child.kill();
+            panic!("{name} does not end");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{name}: {}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn ping() {
+    assert_eq!(run("ping").lines().count(), 5);
+}
+
+#[test]
+fn request_response() {
+    assert!(run("request_response").contains("burst: many at once"));
+}
+
+#[test]
+fn records() {
+    assert!(run("records").contains("records, the first is"));
+}
+
+#[test]
+fn two_interfaces() {
+    let told = run("two_interfaces");
+    assert_eq!(told.lines().count(), 8, "{told}");
+    assert!(told.lines().all(|line| line.contains("Good")), "{told}");
+}

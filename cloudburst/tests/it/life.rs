@@ -1,0 +1,103 @@
+//! How an endpoint begins and ends.
+
+use std::time::{Duration, Instant};
+
+use cloudburst::{Endpoint, Ports, RequestError, SendError};
+
+use super::{SOON, config, pair, patterned, within};
+
+#[tokio::test]
+async fn a_port_is_bound_once() {
+    let first = Endpoint::bind(config(1)).await.unwrap();
+    let port = first.local_addrs()[0].port();
+    let again = config(1).with_ports(Ports::one(port));
+    let error = Endpoint::bind(again.clone()).await.unwrap_err();
+    assert!(error.is_in_use(), "{error}");
+    // After close it is free.
+    first.close(SOON).await;
+    within(async {
+        while Endpoint::bind(again.clone()).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn close_waits_for_what_is_under_way() {
+    let (client, server, peer) = pair(config(4), config(1)).await;
+    let sending = client.enqueue(peer, patterned(200_000)).await.unwrap();
+    client.close(SOON).await;
+    within(sending).await.unwrap();
+    assert_eq!(
+        within(server.recv()).await.unwrap().message,
+        patterned(200_000)
+    );
+    let after = client.send(peer, "too late").await.unwrap_err();
+    assert!(matches!(after, SendError::Closed(_)), "{after}");
+    assert!(client.recv().await.is_err());
+}
+
+#[tokio::test]
+async fn close_waits_for_replies_that_are_being_made() {
+    let (client, server, peer) = pair(config(4), config(1)).await;
+    let serving = tokio::spawn({
+        let server = server.clone();
+        async move {
+            let slow = |request: cloudburst::Received| async {
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                Some(request.message)
+            };
+            server.serve(4, slow).await;
+        }
+    });
+    let request = |message: &'static str| {
+        let client = client.clone();
+        tokio::spawn(async move { client.request(peer, message, SOON).await })
+    };
+    let asked = request("in time");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let start = Instant::now();
+    let (late, ()) = tokio::join!(
+        async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let brief = Duration::from_millis(100);
+            client.request(peer, "too late", brief).await
+        },
+        within(server.close(SOON)),
+    );
+    assert!(start.elapsed() > Duration::from_millis(150), "it waited");
+    assert_eq!(within(asked).await.unwrap().unwrap(), b"in time");
+    // It was never taken, so that its sender may try elsewhere.
+    assert!(
+        matches!(
+            late,
+            Err(RequestError::TimedOut {
+                delivered: false,
+                ..
+            })
+        ),
+        "{late:?}"
+    );
+    within(serving).await.unwrap();
+}
+
+#[tokio::test]
+async fn close_waits_no_longer_than_it_may() {
+    let (client, server, peer) = pair(config(4), config(1)).await;
+    tokio::spawn({
+        let server = server.clone();
+        async move {
+            server
+                .serve(4, |_| std::future::pending::<Option<Vec<u8>>>())
+                .await;
+        }
+    });
+    let asked = tokio::spawn(async move { client.request(peer, "?", SOON).await });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let start = Instant::now();
+    server.close(Duration::from_millis(200)).await;
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    asked.abort();
+}

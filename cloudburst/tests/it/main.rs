@@ -1,0 +1,59 @@
+//! Endpoints on loopback, as users have them.
+
+mod allocations;
+mod examples;
+mod life;
+mod messages;
+mod peers;
+#[cfg(target_os = "linux")]
+mod ports;
+mod requests;
+mod room;
+mod without_async;
+
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
+    time::Duration,
+};
+
+use cloudburst::{Config, Endpoint, PeerId, Ports, protocol};
+use tokio::time::timeout;
+
+const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const SOON: Duration = Duration::from_secs(5);
+
+fn config(ports: u16) -> Config {
+    Config::client()
+        .with_local([LOCALHOST])
+        .with_ports(Ports::Any(ports))
+}
+
+fn with_protocol(ports: u16, change: impl FnOnce(&mut protocol::Config)) -> Config {
+    let mut config = config(ports);
+    change(&mut config.protocol);
+    config
+}
+
+/// A client with four ports and a server with one, and who the server is to the client.
+async fn pair(client: Config, server: Config) -> (Endpoint, Endpoint, PeerId) {
+    let client = Endpoint::bind(client).await.unwrap();
+    let server = Endpoint::bind(server).await.unwrap();
+    let remotes = server.local_addrs().to_vec();
+    let peer = client.connect(remotes).await.unwrap();
+    (client, server, peer)
+}
+
+async fn within<T>(future: impl Future<Output = T>) -> T {
+    timeout(SOON, future).await.expect("it takes no longer")
+}
+
+fn patterned(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|it| (it % 251) as u8).collect()
+}
+
+/// A peer whose datagrams go nowhere.
+fn silent() -> (UdpSocket, SocketAddr) {
+    let socket = UdpSocket::bind((LOCALHOST, 0)).unwrap();
+    let address = socket.local_addr().unwrap();
+    (socket, address)
+}

@@ -1,0 +1,178 @@
+//! Whom one can talk to.
+
+use std::{net::SocketAddr, num::NonZeroU8, time::Duration};
+
+use cloudburst::{
+    ConnectError, Endpoint, Key, Keyring, Ports, RequestError, SendError, protocol::Reason,
+};
+use tokio::time::timeout;
+
+use super::{SOON, config, pair, patterned, silent, with_protocol, within};
+
+fn keys(secret: u8) -> Keyring {
+    Keyring::new([Key::new(NonZeroU8::MIN, [secret; 32])]).unwrap()
+}
+
+#[tokio::test]
+async fn keys_must_match() {
+    let keyed = |secret| with_protocol(2, |it| it.keys = keys(secret));
+    let (client, server, peer) = pair(keyed(1), keyed(1)).await;
+    let (sent, received) = tokio::join!(within(client.send(peer, "sealed")), within(server.recv()));
+    sent.unwrap();
+    assert_eq!(received.unwrap().message, b"sealed");
+
+    let mut config = keyed(2);
+    config.protocol.budget.lifetime = Duration::from_millis(300);
+    let (client, server, peer) = pair(config, keyed(1)).await;
+    let error = within(client.send(peer, "sealed")).await.unwrap_err();
+    let SendError::Undelivered(failure) = error else {
+        panic!("{error}");
+    };
+    assert!(
+        matches!(failure.reason, Reason::TimedOut | Reason::BudgetSpent),
+        "{failure}"
+    );
+    let refused = server.statistics().await.unwrap().protocol.refused;
+    assert!(refused.not_authentic > 0, "{refused:?}");
+    // Nothing of it came through.
+    assert!(
+        timeout(Duration::from_millis(50), server.recv())
+            .await
+            .is_err()
+    );
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_closed_port_is_told_soon() {
+    let (socket, address) = silent();
+    drop(socket);
+    let client = Endpoint::bind(config(4)).await.unwrap();
+    let peer = client.connect([address]).await.unwrap();
+    let error = within(client.send(peer, patterned(20_000)))
+        .await
+        .unwrap_err();
+    let SendError::Undelivered(failure) = error else {
+        panic!("{error}");
+    };
+    assert_eq!(failure.reason, Reason::Unreachable);
+    assert!(client.statistics().await.unwrap().sockets.unreachable > 0);
+}
+
+#[tokio::test]
+async fn addresses_that_cannot_be_are_refused() {
+    let client = Endpoint::bind(config(1)).await.unwrap();
+    let connect = |remotes: Vec<SocketAddr>| client.connect(remotes);
+    assert_eq!(connect(vec![]).await.unwrap_err(), ConnectError::NoAddress);
+    let nobody = connect(vec![SocketAddr::from(([0; 4], 9))])
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(nobody, ConnectError::NotAnAddress { .. }),
+        "{nobody}"
+    );
+    let far = connect(vec!["192.0.2.1:9".parse().unwrap()])
+        .await
+        .unwrap_err();
+    assert!(matches!(far, ConnectError::NoSocket { .. }), "{far}");
+}
+
+#[tokio::test]
+async fn a_server_that_comes_back_is_found_again() {
+    let (client, server, peer) = pair(config(4), config(1)).await;
+    within(client.send(peer, "before")).await.unwrap();
+    let port = server.local_addrs()[0].port();
+    server.close(SOON).await;
+    drop(server);
+    let failed = within(client.send(peer, "meanwhile")).await;
+    assert!(failed.is_err(), "{failed:?}");
+
+    let again = config(1).with_ports(Ports::one(port));
+    let server = within(async {
+        loop {
+            match Endpoint::bind(again.clone()).await {
+                Ok(server) => return server,
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    })
+    .await;
+    // Routes that were found dead are tried again now and then.
+    within(async {
+        while client.send(peer, "after").await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    assert_eq!(within(server.recv()).await.unwrap().message, b"after");
+}
+
+#[tokio::test]
+async fn a_peer_that_is_forgotten_stands_for_nobody() {
+    let (client, server, peer) = pair(config(2), config(1)).await;
+    within(client.send(peer, "before")).await.unwrap();
+    assert_eq!(within(server.recv()).await.unwrap().message, b"before");
+    let (_socket, address) = silent();
+    let other = client.connect([address]).await.unwrap();
+    let sending = client.enqueue(other, "nobody reads this").await.unwrap();
+    for peer in [peer, other, other] {
+        client.forget(peer).await.unwrap();
+    }
+    assert!(client.peers().await.unwrap().is_empty());
+    let error = within(sending).await.unwrap_err();
+    let SendError::Undelivered(failure) = error else {
+        panic!("{error}");
+    };
+    assert_eq!(failure.reason, Reason::Cancelled);
+    let error = client.send(peer, "after").await.unwrap_err();
+    assert!(error.to_string().contains("not known"), "{error}");
+    // The same address is somebody new.
+    let again = client.connect(server.local_addrs().to_vec()).await.unwrap();
+    assert_ne!(again, peer);
+    within(client.send(again, "again")).await.unwrap();
+    assert_eq!(within(server.recv()).await.unwrap().message, b"again");
+    assert_eq!(client.statistics().await.unwrap().protocol.peers_now, 1);
+}
+
+#[tokio::test]
+async fn a_request_to_who_is_forgotten_ends() {
+    let (client, server, peer) = pair(config(2), config(1)).await;
+    let (_socket, address) = silent();
+    let other = client.connect([address]).await.unwrap();
+    let asks = client.request(peer, "are you there?", 10 * SOON);
+    let asks_other = client.request(other, "and you?", 10 * SOON);
+    let forgets = async {
+        // It is delivered, and nobody answers.
+        let request = within(server.recv()).await.unwrap();
+        while client
+            .statistics()
+            .await
+            .unwrap()
+            .protocol
+            .messages_delivered
+            == 0
+        {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        client.forget(peer).await.unwrap();
+        request
+    };
+    let ((answered, request), asks_other) = tokio::join!(
+        async {
+            let (answered, request) = tokio::join!(within(asks), forgets);
+            // Who asked somebody else waits on, until that one is forgotten, too.
+            client.forget(other).await.unwrap();
+            (answered, request)
+        },
+        within(asks_other)
+    );
+    assert_eq!(answered, Err(RequestError::PeerGone));
+    let Err(RequestError::Undelivered(failure)) = asks_other else {
+        panic!("{asks_other:?}");
+    };
+    assert_eq!(failure.reason, Reason::Cancelled);
+    // A reply that comes after all is nobody's.
+    let _ = timeout(Duration::from_millis(200), server.reply(&request, "late")).await;
+    let again = client.connect(server.local_addrs().to_vec()).await.unwrap();
+    within(client.send(again, "again")).await.unwrap();
+}
