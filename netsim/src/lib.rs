@@ -41,6 +41,6 @@ pub use self::{
     outcome::{FlowRecord, Outcome, PathRecord, Totals},
     scenario::*,
     simulation::run,
-    size_distribution::{Distribution, DistributionError, names as distribution_names},
+    size_distribution::{SizeDistribution, SizeDistributionError, distribution_names},
     summary::{ClassSummary, Manifest, PathSummary},
 };

@@ -6,15 +6,15 @@ use thiserror::Error;
 
 /// A distribution of sizes. Two points of the same size are an atom.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Distribution {
+pub struct SizeDistribution {
     points: Vec<(f64, f64)>,
 }
 
 /// Why a distribution cannot be used.
 #[derive(Debug, Error, PartialEq, Eq)]
-pub enum DistributionError {
+pub enum SizeDistributionError {
     /// It is neither built in nor a file.
-    #[error("there is no such distribution, and the file {path} cannot be read ({reason}); built in are {}", names().join(", "))]
+    #[error("there is no such distribution, and the file {path} cannot be read ({reason}); built in are {}", distribution_names().join(", "))]
     Unknown {
         /// What was tried.
         path: String,
@@ -85,21 +85,21 @@ const BUILT_IN: &[(&str, &str)] = built_in![
 ];
 
 /// Names of the distributions that are built in.
-pub fn names() -> Vec<&'static str> {
+pub fn distribution_names() -> Vec<&'static str> {
     BUILT_IN.iter().map(|(name, _)| *name).collect()
 }
 
-impl Distribution {
+impl SizeDistribution {
     /// One that is built in, or a file of `directory`.
     ///
     /// # Errors
     /// When there is none, or when it is no distribution.
-    pub fn load(name: &str, directory: &Path) -> Result<Self, DistributionError> {
+    pub fn load(name: &str, directory: &Path) -> Result<Self, SizeDistributionError> {
         if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
             return Self::parse(text);
         }
         let path = directory.join(name);
-        let text = fs::read_to_string(&path).map_err(|error| DistributionError::Unknown {
+        let text = fs::read_to_string(&path).map_err(|error| SizeDistributionError::Unknown {
             path: path.display().to_string(),
             reason: error.to_string(),
         })?;
@@ -110,7 +110,7 @@ impl Distribution {
     ///
     /// # Errors
     /// When it is no distribution.
-    pub fn parse(text: &str) -> Result<Self, DistributionError> {
+    pub fn parse(text: &str) -> Result<Self, SizeDistributionError> {
         let mut reader = csv::ReaderBuilder::new()
             .comment(Some(b'#'))
             .has_headers(false)
@@ -119,7 +119,7 @@ impl Distribution {
             .from_reader(text.as_bytes());
         let mut points: Vec<(f64, f64)> = Vec::new();
         for (index, record) in reader.records().enumerate() {
-            let record = record.map_err(|error| DistributionError::Line {
+            let record = record.map_err(|error| SizeDistributionError::Line {
                 line: error.position().map_or(0, csv::Position::line),
             })?;
             let line = record.position().map_or(0, csv::Position::line);
@@ -135,7 +135,7 @@ impl Distribution {
         }
         match points.last() {
             Some((_, last)) if *last == 1.0 => Ok(Self { points }),
-            last => Err(DistributionError::Short {
+            last => Err(SizeDistributionError::Short {
                 last: last.map_or(0.0, |it| it.1).to_string(),
             }),
         }
@@ -176,12 +176,12 @@ impl Distribution {
     }
 }
 
-fn point(record: &csv::StringRecord, line: u64) -> Result<(f64, f64), DistributionError> {
+fn point(record: &csv::StringRecord, line: u64) -> Result<(f64, f64), SizeDistributionError> {
     let number = |column| record.get(column).and_then(|it| it.parse::<f64>().ok());
     let (Some(size), Some(cdf), 2) = (number(0), number(1), record.len()) else {
-        return Err(DistributionError::Line { line });
+        return Err(SizeDistributionError::Line { line });
     };
-    let range = |what, value: f64, must| DistributionError::Range {
+    let range = |what, value: f64, must| SizeDistributionError::Range {
         line,
         what,
         value: value.to_string(),
@@ -196,9 +196,14 @@ fn point(record: &csv::StringRecord, line: u64) -> Result<(f64, f64), Distributi
     Ok((size, cdf))
 }
 
-fn rises(line: u64, what: &'static str, before: f64, value: f64) -> Result<(), DistributionError> {
+fn rises(
+    line: u64,
+    what: &'static str,
+    before: f64,
+    value: f64,
+) -> Result<(), SizeDistributionError> {
     if value < before {
-        return Err(DistributionError::Falls {
+        return Err(SizeDistributionError::Falls {
             line,
             what,
             value: value.to_string(),
@@ -215,7 +220,7 @@ mod tests {
     #[test]
     fn all_that_are_built_in_are_distributions_with_the_means_they_state() {
         for (name, text) in BUILT_IN {
-            let distribution = Distribution::parse(text).expect(name);
+            let distribution = SizeDistribution::parse(text).expect(name);
             let stated = text
                 .lines()
                 .find_map(|it| it.strip_prefix("# mean(linear)="));
@@ -230,7 +235,7 @@ mod tests {
 
     #[test]
     fn sizes_lie_on_the_lines_and_atoms_at_their_points() {
-        let it = Distribution::parse("10,0\n10,0.5\n20,0.5\n30,1").expect("rises to 1");
+        let it = SizeDistribution::parse("10,0\n10,0.5\n20,0.5\n30,1").expect("rises to 1");
         assert_eq!(it.at(0.25), 10);
         assert_eq!(it.at(0.75), 25);
         assert_eq!(it.at(1.0), 30);
@@ -242,7 +247,7 @@ mod tests {
     #[test]
     fn what_is_none_is_refused_with_line_and_reason() {
         let told = |text: &str| {
-            Distribution::parse(text)
+            SizeDistribution::parse(text)
                 .map(|_| ())
                 .map_err(|it| it.to_string())
         };
@@ -259,7 +264,7 @@ mod tests {
         assert!(error("1,nan\n2,1").starts_with("line 1: the probability is NaN"));
         assert!(error("a,b").starts_with("line 1 is not"));
         assert!(error("1,0,0").starts_with("line 1 is not"));
-        let missing = Distribution::load("no_such", Path::new("/nowhere"));
+        let missing = SizeDistribution::load("no_such", Path::new("/nowhere"));
         let told = missing.expect_err("there is none").to_string();
         assert!(told.contains("web_search_xpass") && told.contains("/nowhere/no_such"));
     }

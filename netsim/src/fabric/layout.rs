@@ -1,6 +1,6 @@
 //! Which port is where: numbers of ports, and what a link leads to.
 
-use crate::scenario::Fabric;
+use crate::scenario::FabricSettings;
 
 /// What a link leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    pub(crate) fn new(fabric: &Fabric) -> Self {
+    pub(crate) fn new(fabric: &FabricSettings) -> Self {
         Self {
             leaves: usize::from(fabric.leaves),
             spines: usize::from(fabric.spines),

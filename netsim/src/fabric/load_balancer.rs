@@ -9,7 +9,7 @@ use splitter_policy::balance::{
 
 use crate::{
     engine::random::{Purpose, Random},
-    scenario::{Balance, Policy},
+    scenario::{BalanceSettings, BalancingPolicy},
 };
 
 /// What is asked of a policy: where this packet goes.
@@ -56,22 +56,27 @@ pub(crate) enum Choice {
 
 impl Choice {
     /// `slowest_rtt_ns` is the round trip between hosts over the slowest path, idle.
-    pub(crate) fn new(balance: &Balance, leaves: usize, slowest_rtt_ns: u64, seed: u64) -> Self {
+    pub(crate) fn new(
+        balance: &BalanceSettings,
+        leaves: usize,
+        slowest_rtt_ns: u64,
+        seed: u64,
+    ) -> Self {
         let mut random = Random::new(seed, Purpose::Policy, 0);
         let seed = u64::from(random.bits()) << 32 | u64::from(random.bits());
         match balance.policy {
-            Policy::Ecmp => Self::Ecmp(Hosted::new(Ecmp { seed }, vec![(); leaves])),
-            Policy::Rps => Self::Rps(Hosted::new(Rps { seed }, vec![(); leaves])),
-            Policy::Drb => Self::Drb(Hosted::new(Drb { seed }, vec![(); leaves])),
-            Policy::Presto => {
+            BalancingPolicy::Ecmp => Self::Ecmp(Hosted::new(Ecmp { seed }, vec![(); leaves])),
+            BalancingPolicy::Rps => Self::Rps(Hosted::new(Rps { seed }, vec![(); leaves])),
+            BalancingPolicy::Drb => Self::Drb(Hosted::new(Drb { seed }, vec![(); leaves])),
+            BalancingPolicy::Presto => {
                 let cell_bytes = balance.presto_cell_bytes;
                 Self::Presto(Hosted::new(Presto { cell_bytes, seed }, vec![(); leaves]))
             }
-            Policy::LetFlow => {
+            BalancingPolicy::LetFlow => {
                 let gap_ns = ns(balance.letflow_gap_us);
                 Self::LetFlow(Hosted::new(LetFlow { gap_ns, seed }, vec![(); leaves]))
             }
-            Policy::Tr | Policy::TrGuarded => {
+            BalancingPolicy::Tr | BalancingPolicy::TrGuarded => {
                 // Of the slowest path, lest flows there seem to pause between windows (A-T7).
                 let timeout_ns = balance.tr.timeout_us.map_or(slowest_rtt_ns, ns);
                 let short_flows = vec![ShortFlows::new(timeout_ns); leaves];
@@ -131,7 +136,7 @@ impl<B: Balancer> Hosted<B> {
     }
 }
 
-fn tr(balance: &Balance, seed: u64) -> Tr {
+fn tr(balance: &BalanceSettings, seed: u64) -> Tr {
     let balance = balance.resolved();
     let settings = &balance.tr;
     let letter = Tr::paper();

@@ -93,15 +93,15 @@ fn four_paths(usable: u16) -> PathTable {
     table
 }
 
-fn choice(policy: Policy) -> Choice {
-    let balance = Balance {
+fn choice(policy: BalancingPolicy) -> Choice {
+    let balance = BalanceSettings {
         policy,
-        ..Balance::default()
+        ..BalanceSettings::default()
     };
     Choice::new(&balance, 1, 48_000, 1)
 }
 
-fn spread(policy: Policy, flow: impl Fn(u32) -> u32) -> [u32; 4] {
+fn spread(policy: BalancingPolicy, flow: impl Fn(u32) -> u32) -> [u32; 4] {
     let (mut choice, table) = (choice(policy), four_paths(0b1011));
     let mut counts = [0; 4];
     for packet in 0..3000 {
@@ -115,7 +115,11 @@ fn spread(policy: Policy, flow: impl Fn(u32) -> u32) -> [u32; 4] {
 
 #[test]
 fn flows_spread_over_what_works() {
-    for policy in [Policy::Ecmp, Policy::LetFlow, Policy::Presto] {
+    for policy in [
+        BalancingPolicy::Ecmp,
+        BalancingPolicy::LetFlow,
+        BalancingPolicy::Presto,
+    ] {
         let counts = spread(policy, |packet| packet);
         assert_eq!(counts[2], 0, "{policy:?} {counts:?}");
         let even = counts.iter().filter(|it| (900..1100).contains(*it)).count();
@@ -125,12 +129,12 @@ fn flows_spread_over_what_works() {
 
 #[test]
 fn packets_of_a_flow_spread_or_stay() {
-    for policy in [Policy::Rps, Policy::Drb] {
+    for policy in [BalancingPolicy::Rps, BalancingPolicy::Drb] {
         let counts = spread(policy, |_| 7);
         let even = counts.iter().filter(|it| (900..1100).contains(*it)).count();
         assert_eq!(even, 3, "{policy:?} {counts:?}");
     }
-    for policy in [Policy::Ecmp, Policy::LetFlow] {
+    for policy in [BalancingPolicy::Ecmp, BalancingPolicy::LetFlow] {
         let counts = spread(policy, |_| 7);
         assert!(counts.contains(&3000), "{policy:?} {counts:?}");
     }
@@ -139,7 +143,7 @@ fn packets_of_a_flow_spread_or_stay() {
 /// The directions of a flow are flows of their own.
 #[test]
 fn acks_go_their_own_way() {
-    let (mut choice, table) = (choice(Policy::Ecmp), four_paths(0b1111));
+    let (mut choice, table) = (choice(BalancingPolicy::Ecmp), four_paths(0b1111));
     let mut path = |flow, reverse| {
         let question = Question::new(0, flow, reverse, 40, 0);
         choice.choose(&question, &table.between(0, 0, 0))

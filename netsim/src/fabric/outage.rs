@@ -3,7 +3,7 @@
 use splitter_policy::balance::PathId;
 
 use super::Network;
-use crate::scenario::{Fabric, Outage};
+use crate::scenario::{FabricSettings, Outage};
 
 /// What changes, and when.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ struct Step {
 
 impl Outages {
     /// Of the fabric that `network` was built from: what is down from the start stays so.
-    pub(crate) fn new(fabric: &Fabric, network: &Network) -> Self {
+    pub(crate) fn new(fabric: &FabricSettings, network: &Network) -> Self {
         let reason = |failed| u32::from(failed);
         let reasons = network.ports.iter().map(|it| Reasons {
             down: reason(it.failed),

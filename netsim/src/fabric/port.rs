@@ -55,7 +55,7 @@ impl Port {
     pub(crate) fn new(
         bits_per_second: u64,
         propagation_ns: u32,
-        settings: &crate::scenario::Port,
+        settings: &crate::scenario::PortSettings,
         is_switch: bool,
     ) -> Self {
         // Rounded: exact for 1, 10, 25, 40, 100, 200 and 400 Gbit/s.
@@ -154,10 +154,10 @@ mod tests {
 
     /// 1 Gbit/s, 10 us, 4 packets of 1500 B, marks above 2.
     fn port() -> Port {
-        let settings = crate::scenario::Port {
+        let settings = crate::scenario::PortSettings {
             buffer_bytes: 6_000,
             ecn_bytes: Some(3_000),
-            ..crate::scenario::Port::default()
+            ..crate::scenario::PortSettings::default()
         };
         Port::new(1_000_000_000, 10_000, &settings, true)
     }
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn fractions_of_nanoseconds_add_up() {
-        let settings = crate::scenario::Port::default();
+        let settings = crate::scenario::PortSettings::default();
         let mut port = Port::new(100_000_000_000, 0, &settings, true);
         for _ in 0..1000 {
             port.accept(0, 40, false);

@@ -7,7 +7,7 @@
 use crate::{
     engine::packet::{Kind, NONE, Packet, Slab, flag},
     fabric::Ends,
-    scenario::{Discipline, Port as Settings},
+    scenario::{Discipline, PortSettings},
 };
 
 /// Queues of a port.
@@ -40,7 +40,7 @@ struct Queue {
 const QUANTUM_BYTES: u64 = 1500;
 
 impl Scheduler {
-    pub(crate) fn new(settings: &Settings, event: u32) -> Self {
+    pub(crate) fn new(settings: &PortSettings, event: u32) -> Self {
         let buffer_bytes = u64::from(settings.buffer_bytes);
         let mark = |bytes: Option<u32>| bytes.map_or(u64::MAX, u64::from);
         let mut queues: Vec<Queue> = Vec::new();
@@ -241,7 +241,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::Queue as QueueSettings;
+    use crate::scenario::QueueSettings;
 
     fn packet(slab: &mut Slab, flow: u32, seq: u32, priority: u8) -> u32 {
         let mut packet = Packet::new(Kind::Data);
@@ -251,12 +251,12 @@ mod tests {
         slab.insert(packet)
     }
 
-    fn settings(discipline: Discipline, weights: &[u32]) -> Settings {
+    fn settings(discipline: Discipline, weights: &[u32]) -> PortSettings {
         let queue = weights.iter().map(|weight| QueueSettings {
             weight: *weight,
             ..QueueSettings::default()
         });
-        Settings {
+        PortSettings {
             buffer_bytes: 15_000,
             ecn_bytes: Some(4_500),
             discipline,

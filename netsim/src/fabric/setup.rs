@@ -21,8 +21,8 @@ use crate::{
         random::{Purpose, Random},
     },
     scenario::{
-        Balance, Discipline, Fabric, FarAgeing, FarKnowledge, Policy, Port as PortSettings,
-        Scenario,
+        BalanceSettings, BalancingPolicy, Discipline, FabricSettings, FarAgeing, FarKnowledge,
+        PortSettings, Scenario,
     },
 };
 
@@ -80,7 +80,10 @@ impl Network {
                 seed,
             ),
             knows_far: scenario.balance.tr.far == FarKnowledge::Exact
-                && matches!(scenario.balance.policy, Policy::Tr | Policy::TrGuarded),
+                && matches!(
+                    scenario.balance.policy,
+                    BalancingPolicy::Tr | BalancingPolicy::TrGuarded
+                ),
             layout,
             ports,
         }
@@ -111,7 +114,7 @@ fn scheduler_for(
 
 /// What leaves know of paths before anything was sent.
 fn path_table(scenario: &Scenario, layout: &Layout, ports: &[Port]) -> PathTable {
-    let Balance { weighted, tr, .. } = &scenario.balance;
+    let BalanceSettings { weighted, tr, .. } = &scenario.balance;
     let ageing = match tr.ageing {
         FarAgeing::Never => Ageing::Never,
         FarAgeing::Drains => Ageing::Drains,
@@ -173,7 +176,7 @@ struct Link {
 
 impl Spines {
     /// Slow and failed ones are drawn apart, so that another number of one leaves the other alone.
-    pub(crate) fn draw(fabric: &Fabric, seed: u64) -> Self {
+    pub(crate) fn draw(fabric: &FabricSettings, seed: u64) -> Self {
         let spines = usize::from(fabric.spines);
         let (mut extra_ns, mut failed) = (vec![0; spines], vec![false; spines]);
         if let Some(slow) = &fabric.slow {
@@ -192,7 +195,7 @@ impl Spines {
         Self { extra_ns, failed }
     }
 
-    fn link(&self, fabric: &Fabric, behind: Node) -> Link {
+    fn link(&self, fabric: &FabricSettings, behind: Node) -> Link {
         let delay_ns = fabric.link_delay_us * 1000.0;
         let (spine, leaf) = match behind {
             Node::Spine { spine, from } => (spine, from),

@@ -6,9 +6,9 @@ use splitter_policy::balance::Tr;
 /// How leaves choose among paths.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Balance {
+pub struct BalanceSettings {
     /// The policy.
-    pub policy: Policy,
+    pub policy: BalancingPolicy,
     /// Paths get shares by their rate under `ecmp`, `rps` and `letflow`; otherwise equal ones.
     pub weighted: bool,
     /// A longer silence ends a flowlet of `letflow`, in microseconds.
@@ -19,11 +19,11 @@ pub struct Balance {
     pub tr: TrSettings,
 }
 
-impl Default for Balance {
+impl Default for BalanceSettings {
     /// The papers' settings.
     fn default() -> Self {
         Self {
-            policy: Policy::default(),
+            policy: BalancingPolicy::default(),
             weighted: false,
             letflow_gap_us: 500.0,
             presto_cell_bytes: 65_536,
@@ -32,12 +32,12 @@ impl Default for Balance {
     }
 }
 
-impl Balance {
+impl BalanceSettings {
     /// With guard and slack of `tr_guarded` written out, so that a manifest tells them and a result
     /// is not taken for that of other defaults.
     pub(crate) fn resolved(&self) -> Self {
         let mut balance = self.clone();
-        if self.policy == Policy::TrGuarded {
+        if self.policy == BalancingPolicy::TrGuarded {
             let us = |ns: u64| ns as f64 / 1e3;
             let tr = &mut balance.tr;
             tr.guard_us.get_or_insert(us(Tr::DEFAULT_GUARD_NS));
@@ -50,7 +50,7 @@ impl Balance {
 /// Balancing policies: those of `splitter_policy::balance`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Policy {
+pub enum BalancingPolicy {
     /// A path for each flow, by hash.
     #[default]
     Ecmp,

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// Settings of `control = "cloudburst"`: messages go by Cloudburst's own state machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Cloudburst {
+pub struct CloudburstSettings {
     /// What endpoints speak.
     pub mode: CloudburstMode,
     /// How symbols are summed up; without it `uniform` in mode `paper` and `mds` in mode `native`.
@@ -36,7 +36,7 @@ pub struct Cloudburst {
     pub decode_ns: u64,
 }
 
-impl Default for Cloudburst {
+impl Default for CloudburstSettings {
     /// The product's mode. Times are those of `Mds` with many losses as measured on one thread (AMD
     /// EPYC, AVX-512), rounded up: 10.9 us for 20 sums of 64 symbols, 14.7 us for a message of 64.
     fn default() -> Self {
@@ -102,7 +102,7 @@ const DATAGRAM_BYTES: usize = 1_472;
 /// The application asks a second time after this; the paper does not say when.
 const LIFETIME: Duration = Duration::from_secs(10);
 
-impl Cloudburst {
+impl CloudburstSettings {
     pub(crate) fn resolved_schedule(&self) -> CloudburstSchedule {
         self.schedule.unwrap_or(match self.mode {
             CloudburstMode::Paper => CloudburstSchedule::Uniform,

@@ -1,7 +1,7 @@
 //! Experiments: scenarios that can run.
 
-use super::{Scenario, Transport};
-use crate::size_distribution::Distribution;
+use super::{Scenario, TransportSettings};
+use crate::size_distribution::SizeDistribution;
 
 /// A scenario that has been read and checked, with one scheme and one seed: it can run.
 #[derive(Clone, Debug)]
@@ -14,12 +14,12 @@ pub struct Experiment {
     pub seed: u64,
     pub(crate) scenario: Scenario,
     /// Sizes of messages, for each traffic that has a distribution.
-    pub(crate) distributions: Vec<Option<Distribution>>,
+    pub(crate) distributions: Vec<Option<SizeDistribution>>,
 }
 
 impl Experiment {
     /// What carries background traffic, or the rest.
-    pub(crate) fn transport(&self, background: bool) -> &Transport {
+    pub(crate) fn transport(&self, background: bool) -> &TransportSettings {
         let own = self.scenario.background_transport.as_ref();
         own.filter(|_| background)
             .unwrap_or(&self.scenario.transport)

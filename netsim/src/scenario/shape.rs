@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Balance, Outage, Traffic, Transport};
+use super::{BalanceSettings, Outage, Traffic, TransportSettings};
 
 /// A scenario: fabric, queues, balancing, transport and traffic.
 ///
@@ -25,22 +25,22 @@ pub struct Scenario {
     #[serde(default = "classes")]
     pub classes_bytes: Vec<u64>,
     /// Switches, hosts and links.
-    pub fabric: Fabric,
+    pub fabric: FabricSettings,
     /// How leaves choose among paths.
     #[serde(default)]
-    pub balance: Balance,
+    pub balance: BalanceSettings,
     /// Ports of switches.
     #[serde(default)]
-    pub port: Port,
+    pub port: PortSettings,
     /// Ports of hosts; without it as those of switches.
     #[serde(default)]
-    pub host_port: Option<Port>,
+    pub host_port: Option<PortSettings>,
     /// Senders and receivers.
     #[serde(default)]
-    pub transport: Transport,
+    pub transport: TransportSettings,
     /// Senders and receivers of background traffic; without it as those of the rest.
     #[serde(default)]
-    pub background_transport: Option<Transport>,
+    pub background_transport: Option<TransportSettings>,
     /// What is sent.
     pub traffic: Vec<Traffic>,
     /// Named changes to the keys above, to be compared: `--scheme NAME` lays one over the rest of
@@ -52,7 +52,7 @@ pub struct Scenario {
 /// A leaf-spine fabric: each leaf has a link to each spine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Fabric {
+pub struct FabricSettings {
     /// Leaf switches.
     pub leaves: u16,
     /// Spine switches: as many paths between two leaves.
@@ -67,7 +67,7 @@ pub struct Fabric {
     pub link_delay_us: f64,
     /// Paths made slow, drawn at random.
     #[serde(default)]
-    pub slow: Option<Slow>,
+    pub slow: Option<SlowPaths>,
     /// How many paths, drawn at random, do not work at all. Policies know.
     #[serde(default)]
     pub failed: u16,
@@ -82,7 +82,7 @@ pub struct Fabric {
 /// Slow paths.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Slow {
+pub struct SlowPaths {
     /// How many of the spines.
     pub paths: u16,
     /// Their round-trip propagation time between hosts, as a multiple of that of others. What is
@@ -113,7 +113,7 @@ pub struct PathChange {
 /// A port: its buffer, and the order in which packets leave.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Port {
+pub struct PortSettings {
     /// Bytes that the port holds; what comes on top is dropped.
     pub buffer_bytes: u32,
     /// Packets that find more bytes than this waiting are marked (ECN); without it none are.
@@ -121,12 +121,12 @@ pub struct Port {
     /// The order in which packets leave.
     pub discipline: Discipline,
     /// Queues of the disciplines `priority` and `wrr`, the most urgent first.
-    pub queue: Vec<Queue>,
+    pub queue: Vec<QueueSettings>,
     /// A buffer that all ports of a switch share.
-    pub shared: Option<Shared>,
+    pub shared: Option<SharedBufferSettings>,
 }
 
-impl Default for Port {
+impl Default for PortSettings {
     /// 250 packets of 1,500 bytes, marked above 65, first come first served.
     fn default() -> Self {
         Self {
@@ -157,7 +157,7 @@ pub enum Discipline {
 /// One queue of a port.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Queue {
+pub struct QueueSettings {
     /// Share of the port under `wrr`.
     pub weight: u32,
     /// Bytes that the queue holds; without it as many as the port.
@@ -166,7 +166,7 @@ pub struct Queue {
     pub ecn_bytes: Option<u32>,
 }
 
-impl Default for Queue {
+impl Default for QueueSettings {
     fn default() -> Self {
         Self {
             weight: 1,
@@ -180,7 +180,7 @@ impl Default for Queue {
 /// and Hahne 1998).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Shared {
+pub struct SharedBufferSettings {
     /// Bytes that the switch holds.
     pub buffer_bytes: u64,
     /// Share of what is free that a port may take.

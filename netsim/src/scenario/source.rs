@@ -5,8 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Policy, Scenario, ScenarioError, Sizes, Traffic, embedded};
-use crate::size_distribution::Distribution;
+use super::{BalancingPolicy, Scenario, ScenarioError, Sizes, Traffic, embedded};
+use crate::size_distribution::SizeDistribution;
 
 /// What goes before the keys of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -99,7 +99,7 @@ impl Source {
         name: &str,
     ) -> Result<Scenario, ScenarioError> {
         let Some(changes) = scenario.schemes.get(name) else {
-            let policy = toml::Value::String(name.to_owned()).try_into::<Policy>();
+            let policy = toml::Value::String(name.to_owned()).try_into::<BalancingPolicy>();
             let Ok(policy) = policy else {
                 let known: Vec<&str> = scenario.schemes.keys().map(String::as_str).collect();
                 return Err(ScenarioError::UnknownScheme {
@@ -127,12 +127,12 @@ impl Source {
     pub(crate) fn distributions(
         &self,
         scenario: &Scenario,
-    ) -> Result<Vec<Option<Distribution>>, ScenarioError> {
+    ) -> Result<Vec<Option<SizeDistribution>>, ScenarioError> {
         let load = |(index, traffic): (usize, &Traffic)| match traffic {
             Traffic::Poisson {
                 sizes: Sizes::Distribution(name),
                 ..
-            } => Distribution::load(name, &self.directory)
+            } => SizeDistribution::load(name, &self.directory)
                 .map(Some)
                 .map_err(|error| ScenarioError::Value {
                     file: self.file.clone(),

@@ -19,7 +19,7 @@ pub enum Traffic {
         /// How many there are.
         messages: u32,
         /// Who sends to whom.
-        hosts: Hosts,
+        hosts: TrafficPattern,
         /// The receiver sends this first, and the message is the answer to it.
         #[serde(default)]
         request_bytes: Option<u64>,
@@ -33,7 +33,7 @@ pub enum Traffic {
         /// How large each is.
         bytes: u64,
         /// Who sends to whom.
-        hosts: Hosts,
+        hosts: TrafficPattern,
         /// Priority of the packets.
         #[serde(default)]
         priority: u8,
@@ -91,7 +91,7 @@ pub enum Sizes {
 /// Who sends to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "pattern", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Hosts {
+pub enum TrafficPattern {
     /// So many hosts, drawn at random, send to the others.
     Split {
         /// How many send.

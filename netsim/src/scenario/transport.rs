@@ -2,16 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Cloudburst;
+use super::CloudburstSettings;
 
 /// Senders and receivers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Transport {
+pub struct TransportSettings {
     /// What decides the size of the window.
-    pub control: Control,
+    pub control: CongestionControl,
     /// What decides which segments to send again.
-    pub recovery: Recovery,
+    pub recovery: LossRecovery,
     /// Segments sent at once at the start.
     pub initial_window: u32,
     /// No window grows beyond this, in segments.
@@ -40,17 +40,17 @@ pub struct Transport {
     /// Added to the priority of the traffic.
     pub priority: u8,
     /// A bound on what a host sends by this transport (QJump).
-    pub pace: Option<Pace>,
+    pub pace: Option<PaceSettings>,
     /// Settings of the control `cloudburst`, which takes nothing else here but `priority`.
-    pub cloudburst: Cloudburst,
+    pub cloudburst: CloudburstSettings,
 }
 
-impl Default for Transport {
+impl Default for TransportSettings {
     /// DCTCP in the papers' ns-2 mode.
     fn default() -> Self {
         Self {
-            control: Control::Dctcp,
-            recovery: Recovery::NewReno,
+            control: CongestionControl::Dctcp,
+            recovery: LossRecovery::NewReno,
             initial_window: 10,
             max_window: 4096,
             dupack_threshold: 3,
@@ -65,7 +65,7 @@ impl Default for Transport {
             subflows: 1,
             priority: 0,
             pace: None,
-            cloudburst: Cloudburst::default(),
+            cloudburst: CloudburstSettings::default(),
         }
     }
 }
@@ -73,7 +73,7 @@ impl Default for Transport {
 /// A bound on what a host sends, all its flows together, ACKs not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Pace {
+pub struct PaceSettings {
     /// So many bytes, headers included,
     pub bytes: u64,
     /// in each stretch of so many microseconds.
@@ -83,7 +83,7 @@ pub struct Pace {
 /// Congestion control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Control {
+pub enum CongestionControl {
     /// Slow start and congestion avoidance (RFC 5681); half the window at a loss.
     Reno,
     /// Reno that follows the share of marked packets (RFC 8257).
@@ -97,7 +97,7 @@ pub enum Control {
 /// Loss recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Recovery {
+pub enum LossRecovery {
     /// By duplicate and partial ACKs alone (RFC 6582): the papers' ns-2 mode.
     #[serde(rename = "newreno")]
     NewReno,

@@ -1,6 +1,6 @@
 //! Congestion windows, in integers: fractions of a segment are counted in 2^-20ths.
 
-use crate::scenario::{Control, Transport};
+use crate::scenario::{CongestionControl, TransportSettings};
 
 /// One segment.
 pub(crate) const ONE: u64 = 1 << SHIFT;
@@ -9,7 +9,7 @@ const SHIFT: u32 = 20;
 /// How much a sender may have under way, and what changes that.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
-    control: Control,
+    control: CongestionControl,
     size: u64,
     threshold: u64,
     max: u64,
@@ -30,7 +30,7 @@ struct Dctcp {
 }
 
 impl Window {
-    pub(crate) fn new(settings: &Transport) -> Self {
+    pub(crate) fn new(settings: &TransportSettings) -> Self {
         let max = u64::from(settings.max_window) * ONE;
         Self {
             control: settings.control,
@@ -66,7 +66,7 @@ impl Window {
     /// `segments` were acknowledged. In congestion avoidance each adds `coupled`, or as much as
     /// makes one segment a round trip.
     pub(crate) fn grow(&mut self, segments: u32, coupled: Option<u64>) {
-        if self.control == Control::Fixed {
+        if self.control == CongestionControl::Fixed {
             return;
         }
         for _ in 0..segments {
@@ -83,7 +83,7 @@ impl Window {
     /// An ACK came, marked or not; segments below `una` are acknowledged, `next` is sent next.
     /// Returns whether the window may grow for it.
     pub(crate) fn on_echo(&mut self, marked: bool, una: u32, next: u32, recovering: bool) -> bool {
-        if self.control != Control::Dctcp {
+        if self.control != CongestionControl::Dctcp {
             return true;
         }
         let it = &mut self.dctcp;
@@ -116,14 +116,14 @@ impl Window {
         if !again {
             self.set_threshold(in_flight);
         }
-        if self.control != Control::Fixed {
+        if self.control != CongestionControl::Fixed {
             self.size = ONE;
         }
     }
 
     /// A segment has left the network, or has not: NewReno's inflation (RFC 6582 §3.2).
     pub(crate) fn inflate(&mut self, segments: i64) {
-        if self.control != Control::Fixed {
+        if self.control != CongestionControl::Fixed {
             let size = self.size.saturating_add_signed(segments * ONE as i64);
             self.size = size.clamp(ONE, self.max);
         }
@@ -131,7 +131,7 @@ impl Window {
 
     /// The end of a recovery.
     pub(crate) fn back_to_threshold(&mut self) {
-        if self.control != Control::Fixed {
+        if self.control != CongestionControl::Fixed {
             self.size = self.threshold.min(self.max);
         }
     }
@@ -145,16 +145,16 @@ impl Window {
 mod tests {
     use super::*;
 
-    fn window(control: Control) -> Window {
-        Window::new(&Transport {
+    fn window(control: CongestionControl) -> Window {
+        Window::new(&TransportSettings {
             control,
-            ..Transport::default()
+            ..TransportSettings::default()
         })
     }
 
     #[test]
     fn slow_start_doubles_and_avoidance_adds_one() {
-        let mut window = window(Control::Reno);
+        let mut window = window(CongestionControl::Reno);
         window.grow(10, None);
         assert_eq!(window.segments(), 20);
         window.on_loss(20);
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn dctcp_follows_the_share_of_marks() {
-        let mut window = window(Control::Dctcp);
+        let mut window = window(CongestionControl::Dctcp);
         let (mut una, mut next) = (0, 100);
         for _ in 0..200 {
             for ack in 0..100 {
@@ -194,9 +194,9 @@ mod tests {
     #[test]
     fn a_first_mark_costs_what_is_assumed_of_the_share() {
         let after_a_mark = |dctcp_initial_alpha| {
-            let mut window = Window::new(&Transport {
+            let mut window = Window::new(&TransportSettings {
                 dctcp_initial_alpha,
-                ..Transport::default()
+                ..TransportSettings::default()
             });
             window.grow(90, None);
             assert!(!window.on_echo(true, 1, 100, false));
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_fixed_window_stays() {
-        let mut window = window(Control::Fixed);
+        let mut window = window(CongestionControl::Fixed);
         window.grow(5, None);
         window.on_loss(2);
         window.on_timeout(2, false);

@@ -24,7 +24,7 @@ use crate::{
     engine::packet::{Kind, NONE, Packet, flag},
     fabric::Network,
     message::Message,
-    scenario::{Control, Scenario, Transport},
+    scenario::{CongestionControl, Scenario, TransportSettings},
 };
 
 /// All hosts.
@@ -35,7 +35,7 @@ pub(crate) struct Hosts {
     /// Messages that have arrived and that nobody has looked at yet.
     pub(crate) finished: Vec<u32>,
     /// Of the rest, and of the background.
-    settings: [Transport; 2],
+    settings: [TransportSettings; 2],
     pacers: [Option<Pacer>; 2],
     pub(crate) cloudburst: Option<Box<Cloudburst>>,
 }
@@ -44,8 +44,8 @@ impl Hosts {
     pub(crate) fn new(scenario: &Scenario, seed: u64) -> Self {
         let transport = &scenario.transport;
         let background = scenario.background_transport.as_ref();
-        let settings = [transport, background.unwrap_or(transport)].map(Transport::clone);
-        let has_endpoints = transport.control == Control::Cloudburst;
+        let settings = [transport, background.unwrap_or(transport)].map(TransportSettings::clone);
+        let has_endpoints = transport.control == CongestionControl::Cloudburst;
         Self {
             flows: Vec::new(),
             messages: Vec::new(),
@@ -56,7 +56,7 @@ impl Hosts {
         }
     }
 
-    fn settings(&self, message: u32) -> &Transport {
+    fn settings(&self, message: u32) -> &TransportSettings {
         &self.settings[self.messages[message as usize].transport()]
     }
 
@@ -65,7 +65,7 @@ impl Hosts {
         let number = self.messages.len() as u32;
         let request = message.request_bytes;
         self.messages.push(message);
-        if self.settings(number).control == Control::Cloudburst {
+        if self.settings(number).control == CongestionControl::Cloudburst {
             let message = &self.messages[number as usize];
             if let Some(cloudburst) = &mut self.cloudburst {
                 cloudburst.start(network, number, message);
@@ -144,7 +144,7 @@ impl Hosts {
     pub(crate) fn check_complete(&self, number: u32) -> Result<(), String> {
         let message = &self.messages[number as usize];
         let settings = self.settings(number);
-        if settings.control == Control::Cloudburst {
+        if settings.control == CongestionControl::Cloudburst {
             let is_done = self
                 .cloudburst
                 .as_ref()

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::scenario::Pace;
+use crate::scenario::PaceSettings;
 
 /// Holds packets back so that no more leave a host in an epoch than is allowed. Order stays.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(super) struct Pacer {
 }
 
 impl Pacer {
-    pub(super) fn new(pace: Pace) -> Self {
+    pub(super) fn new(pace: PaceSettings) -> Self {
         Self {
             bytes: pace.bytes,
             epoch_ns: ((pace.every_us * 1000.0) as u64).max(1),
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn an_epoch_has_room_for_so_many_bytes() {
-        let mut pacer = Pacer::new(Pace {
+        let mut pacer = Pacer::new(PaceSettings {
             bytes: 3_000,
             every_us: 10.0,
         });

@@ -3,7 +3,7 @@
 use super::{flow::Flow, sender::Segment};
 use crate::{
     engine::packet::{Kind, Packet, flag},
-    scenario::{Control, Transport},
+    scenario::{CongestionControl, TransportSettings},
 };
 
 /// The packet of a segment.
@@ -11,7 +11,7 @@ pub(super) fn data(
     flow: &Flow,
     number: u32,
     segment: Segment,
-    settings: &Transport,
+    settings: &TransportSettings,
     now: u32,
 ) -> Packet {
     let payload = if segment.number == flow.short.0 {
@@ -26,14 +26,14 @@ pub(super) fn data(
     packet.stamp = now;
     packet.bytes = settings.header_bytes + payload;
     packet.to = flow.to;
-    packet.set(flag::ECT, settings.control == Control::Dctcp);
+    packet.set(flag::ECT, settings.control == CongestionControl::Dctcp);
     packet.set(flag::RETRANSMITTED, segment.again);
     packet.set_priority(priority(flow, segment.number, settings));
     packet
 }
 
 /// PIAS: the further into the flow, the less urgent.
-fn priority(flow: &Flow, segment: u32, settings: &Transport) -> u8 {
+fn priority(flow: &Flow, segment: u32, settings: &TransportSettings) -> u8 {
     let position = u64::from(segment) * u64::from(settings.mss_bytes);
     let passed = settings.pias_bytes.iter().filter(|it| position >= **it);
     flow.priority + passed.count() as u8

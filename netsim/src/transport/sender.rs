@@ -2,7 +2,7 @@
 //! out. It knows nothing of packets or of the network.
 
 use super::{bitset::Bitset, congestion_control::Window, retransmission_timeout::Rto};
-use crate::scenario::{Recovery, Transport};
+use crate::scenario::{LossRecovery, TransportSettings};
 
 /// An acknowledgement.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ pub(crate) struct Sender {
     fresh: u32,
     pub(crate) window: Window,
     pub(crate) rto: Rto,
-    recovery: Recovery,
+    recovery: LossRecovery,
     threshold: u32,
     duplicates: u32,
     /// In fast recovery, until `recover` is acknowledged.
@@ -67,7 +67,7 @@ struct Scoreboard {
 }
 
 impl Sender {
-    pub(crate) fn new(segments: u32, settings: &Transport) -> Self {
+    pub(crate) fn new(segments: u32, settings: &TransportSettings) -> Self {
         Self {
             segments,
             una: 0,
@@ -94,8 +94,8 @@ impl Sender {
     #[inline]
     pub(crate) fn poll(&mut self) -> Option<Segment> {
         match self.recovery {
-            Recovery::NewReno => self.poll_newreno(),
-            Recovery::Sack => self.poll_sack(),
+            LossRecovery::NewReno => self.poll_newreno(),
+            LossRecovery::Sack => self.poll_sack(),
         }
     }
 
@@ -116,9 +116,9 @@ impl Sender {
             .window
             .on_echo(ack.marked, self.una, self.next, self.recovering);
         let tells_more = match self.recovery {
-            Recovery::NewReno => true,
+            LossRecovery::NewReno => true,
             // What says nothing new is no duplicate ACK (RFC 6675 §2).
-            Recovery::Sack => self.sack.on_ack(ack, self.una),
+            LossRecovery::Sack => self.sack.on_ack(ack, self.una),
         };
         if new {
             self.on_progress(acked, coupled, may_grow);
@@ -161,7 +161,7 @@ impl Sender {
             self.window.back_to_threshold();
             return;
         }
-        if self.recovery == Recovery::NewReno {
+        if self.recovery == LossRecovery::NewReno {
             // A partial ACK: the next one is lost as well (RFC 6582 §3.2 step 3).
             self.resend = true;
             self.window.inflate(1 - i64::from(acked));
@@ -171,19 +171,19 @@ impl Sender {
     fn on_duplicate(&mut self) {
         self.duplicates += 1;
         if self.recovering {
-            if self.recovery == Recovery::NewReno {
+            if self.recovery == LossRecovery::NewReno {
                 self.window.inflate(1);
             }
             return;
         }
         let lost = self.duplicates >= self.threshold
-            || (self.recovery == Recovery::Sack && self.sack.lost_below() > self.una);
+            || (self.recovery == LossRecovery::Sack && self.sack.lost_below() > self.una);
         if lost && self.may_recover() {
             self.recovering = true;
             self.recover = self.fresh;
             self.resend = true;
             self.window.on_loss(self.in_flight());
-            if self.recovery == Recovery::NewReno {
+            if self.recovery == LossRecovery::NewReno {
                 self.window.inflate(i64::from(self.threshold));
             }
         }
@@ -192,9 +192,9 @@ impl Sender {
     /// Whether duplicate ACKs tell of a loss.
     fn may_recover(&self) -> bool {
         match self.recovery {
-            Recovery::NewReno => self.recover == 0 || self.una > self.recover,
+            LossRecovery::NewReno => self.recover == 0 || self.una > self.recover,
             // With SACK they cannot be of what was sent twice.
-            Recovery::Sack => self.una >= self.recover,
+            LossRecovery::Sack => self.una >= self.recover,
         }
     }
 

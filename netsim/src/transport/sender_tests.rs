@@ -1,13 +1,13 @@
 //! Loss recovery, segment by segment.
 
 use super::*;
-use crate::scenario::Control;
+use crate::scenario::CongestionControl;
 
-fn sender(recovery: Recovery, segments: u32) -> Sender {
-    let settings = Transport {
-        control: Control::Reno,
+fn sender(recovery: LossRecovery, segments: u32) -> Sender {
+    let settings = TransportSettings {
+        control: CongestionControl::Reno,
         recovery,
-        ..Transport::default()
+        ..TransportSettings::default()
     };
     Sender::new(segments, &settings)
 }
@@ -35,7 +35,7 @@ fn new(numbers: std::ops::Range<u32>) -> Vec<(u32, bool)> {
 
 #[test]
 fn the_initial_window_goes_at_once_and_slow_start_sends_two_an_ack() {
-    let mut sender = sender(Recovery::NewReno, 100);
+    let mut sender = sender(LossRecovery::NewReno, 100);
     assert_eq!(sent(&mut sender), new(0..10));
     assert_eq!(ack(&mut sender, 1, 0), new(10..12));
     assert_eq!(ack(&mut sender, 3, 2), new(12..16));
@@ -44,7 +44,7 @@ fn the_initial_window_goes_at_once_and_slow_start_sends_two_an_ack() {
 /// RFC 6582 §3.2, with segments 0 and 5 of ten lost.
 #[test]
 fn newreno_sends_again_at_the_third_duplicate_and_at_partial_acks() {
-    let mut sender = sender(Recovery::NewReno, 100);
+    let mut sender = sender(LossRecovery::NewReno, 100);
     sent(&mut sender);
     // Limited transmit (RFC 3042).
     assert_eq!(ack(&mut sender, 0, 1), new(10..11));
@@ -68,7 +68,7 @@ fn newreno_sends_again_at_the_third_duplicate_and_at_partial_acks() {
 /// RFC 6675 with the same losses: both holes are known before anything is sent again.
 #[test]
 fn sack_sends_again_what_is_lost_and_nothing_else() {
-    let mut sender = sender(Recovery::Sack, 100);
+    let mut sender = sender(LossRecovery::Sack, 100);
     sent(&mut sender);
     let mut again = Vec::new();
     for trigger in [1, 2, 3, 4, 6, 7, 8, 9, 10, 11] {
@@ -88,7 +88,7 @@ fn sack_sends_again_what_is_lost_and_nothing_else() {
 
 #[test]
 fn after_a_timeout_everything_goes_again_from_the_first_missing() {
-    let mut sender = sender(Recovery::NewReno, 12);
+    let mut sender = sender(LossRecovery::NewReno, 12);
     sent(&mut sender);
     sender.on_timeout();
     assert_eq!(sent(&mut sender), [(0, true)]);
@@ -106,7 +106,7 @@ fn after_a_timeout_everything_goes_again_from_the_first_missing() {
 
 #[test]
 fn sack_skips_what_arrived_before_a_timeout() {
-    let mut sender = sender(Recovery::Sack, 10);
+    let mut sender = sender(LossRecovery::Sack, 10);
     sent(&mut sender);
     for trigger in [3, 7] {
         assert_eq!(ack(&mut sender, 0, trigger), []);
@@ -126,7 +126,7 @@ fn sack_skips_what_arrived_before_a_timeout() {
 
 #[test]
 fn a_lost_tail_takes_a_timeout_and_each_one_doubles() {
-    let mut sender = sender(Recovery::NewReno, 2);
+    let mut sender = sender(LossRecovery::NewReno, 2);
     sent(&mut sender);
     assert_eq!(ack(&mut sender, 1, 0), []);
     let first = sender.rto.timeout_ns();
@@ -141,7 +141,7 @@ fn a_lost_tail_takes_a_timeout_and_each_one_doubles() {
 /// recovery after the other.
 #[test]
 fn what_was_sent_again_in_vain_starts_no_further_recovery() {
-    let mut sender = sender(Recovery::NewReno, 200);
+    let mut sender = sender(LossRecovery::NewReno, 200);
     sent(&mut sender);
     // Segment 0 comes after 1, 2 and 3: nothing is lost.
     for trigger in 1..=3 {
@@ -171,7 +171,7 @@ fn what_was_sent_again_in_vain_starts_no_further_recovery() {
 /// RFC 6675 §2: a duplicate ACK tells of a segment that was not known to have arrived.
 #[test]
 fn with_sack_what_came_twice_is_no_duplicate() {
-    let mut sender = sender(Recovery::Sack, 100);
+    let mut sender = sender(LossRecovery::Sack, 100);
     sent(&mut sender);
     ack(&mut sender, 4, 3);
     for trigger in [0, 1, 2, 3, 0, 1] {

@@ -3,14 +3,14 @@
 use splitter_policy::balance::MAX_PATHS;
 
 use super::{Checked, below, in_range, require};
-use crate::scenario::Fabric;
+use crate::scenario::FabricSettings;
 
 /// More ports than this have no number in a packet.
 const MAX_PORTS: usize = u16::MAX as usize;
 /// What a leaf knows of its paths to another takes some 600 bytes.
 const MAX_PAIRS: usize = 250_000;
 
-pub(super) fn check_fabric(fabric: &Fabric) -> Checked {
+pub(super) fn check_fabric(fabric: &FabricSettings) -> Checked {
     for (key, value) in [
         ("fabric.leaves", fabric.leaves),
         ("fabric.spines", fabric.spines),

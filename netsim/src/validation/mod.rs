@@ -19,8 +19,8 @@ use crate::{
     engine::{event_queue::HORIZON_NS, packet::PRIORITIES},
     fabric::{Network, outage::Outages},
     scenario::{
-        Balance, Control, Experiment, Overrides, Scenario, ScenarioError, Sizes, Source, Traffic,
-        Transport,
+        BalanceSettings, CongestionControl, Experiment, Overrides, Scenario, ScenarioError, Sizes,
+        Source, Traffic, TransportSettings,
     },
     workload::{Workload, messages_per_second},
 };
@@ -77,7 +77,7 @@ fn check(scenario: &Scenario) -> Checked {
     check_transport("transport", &scenario.transport)?;
     if let Some(transport) = &scenario.background_transport {
         check_transport("background_transport", transport)?;
-        let is_cloudburst = transport.control == Control::Cloudburst;
+        let is_cloudburst = transport.control == CongestionControl::Cloudburst;
         require(!is_cloudburst, "background_transport.control", || {
             "bulk is no traffic for Cloudburst; take `dctcp` or `reno`".to_owned()
         })?;
@@ -168,7 +168,7 @@ fn check_experiment(experiment: &Experiment) -> Checked {
     })
 }
 
-fn check_balance(balance: &Balance) -> Checked {
+fn check_balance(balance: &BalanceSettings) -> Checked {
     let us = |key: &str, value: Option<f64>| {
         value.map_or(Ok(()), |it| {
             in_range(&format!("balance.{key}"), it, 0.0, 1e9)
@@ -213,6 +213,6 @@ fn require(holds: bool, key: &str, problem: impl FnOnce() -> String) -> Checked 
     })
 }
 
-fn full_packet(transport: &Transport) -> u32 {
+fn full_packet(transport: &TransportSettings) -> u32 {
     u32::from(transport.mss_bytes) + u32::from(transport.header_bytes)
 }

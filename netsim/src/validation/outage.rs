@@ -1,12 +1,12 @@
 //! Checks of links that fail during the run.
 
 use super::{Checked, below, in_range, require};
-use crate::scenario::Fabric;
+use crate::scenario::FabricSettings;
 
 /// As long as a run lasts at most.
 const MOST_US: f64 = 1e9;
 
-pub(super) fn check_outages(fabric: &Fabric) -> Checked {
+pub(super) fn check_outages(fabric: &FabricSettings) -> Checked {
     for (index, outage) in fabric.outage.iter().enumerate() {
         let key = |name: &str| format!("fabric.outage[{index}].{name}");
         below(&key("spine"), outage.spine, fabric.spines, "spines")?;

@@ -3,10 +3,10 @@
 use super::{Checked, full_packet, in_range, require};
 use crate::{
     engine::packet::PRIORITIES,
-    scenario::{Discipline, Port, Transport},
+    scenario::{Discipline, PortSettings, TransportSettings},
 };
 
-pub(super) fn check_port(key: &str, port: &Port, transport: &Transport) -> Checked {
+pub(super) fn check_port(key: &str, port: &PortSettings, transport: &TransportSettings) -> Checked {
     let packet = full_packet(transport);
     let holds_one = |key: &str, bytes: u32| {
         require(bytes >= packet, &format!("{key} = {bytes}"), || {

@@ -1,13 +1,13 @@
 //! What must hold of what a scenario says of messages.
 
 use super::{Checked, Problem, below, check_priority, in_range, require};
-use crate::scenario::{Fabric, Hosts, Sizes, Traffic};
+use crate::scenario::{FabricSettings, Sizes, Traffic, TrafficPattern};
 
 const MAX_MESSAGES: u32 = 10_000_000;
 /// In segments of the least size it still has a number for each.
 const MAX_MESSAGE_BYTES: u64 = 100_000_000_000;
 
-pub(super) fn check_traffic(key: &str, traffic: &Traffic, fabric: &Fabric) -> Checked {
+pub(super) fn check_traffic(key: &str, traffic: &Traffic, fabric: &FabricSettings) -> Checked {
     match traffic {
         Traffic::Poisson {
             sizes,
@@ -115,15 +115,15 @@ fn check_sizes(key: &str, sizes: &Sizes) -> Checked {
     }
 }
 
-fn check_hosts(key: &str, hosts: Hosts, fabric: &Fabric) -> Checked {
+fn check_hosts(key: &str, hosts: TrafficPattern, fabric: &FabricSettings) -> Checked {
     let count = host_count(fabric);
     match hosts {
-        Hosts::Split { senders } => require(
+        TrafficPattern::Split { senders } => require(
             senders > 0 && senders < count,
             &format!("{key}.hosts.senders = {senders}"),
             || format!("of {count} hosts at least one must send and one receive"),
         ),
-        Hosts::Leaves { from, to } => {
+        TrafficPattern::Leaves { from, to } => {
             below(&format!("{key}.hosts.from"), from, fabric.leaves, "leaves")?;
             below(&format!("{key}.hosts.to"), to, fabric.leaves, "leaves")?;
             require(
@@ -132,10 +132,10 @@ fn check_hosts(key: &str, hosts: Hosts, fabric: &Fabric) -> Checked {
                 || "a host does not send to itself, and its leaf has no other".to_owned(),
             )
         }
-        Hosts::All => require(count > 1, &format!("{key}.hosts"), || {
+        TrafficPattern::All => require(count > 1, &format!("{key}.hosts"), || {
             "there is one host, and nobody to send to".to_owned()
         }),
-        Hosts::OtherLeaves => require(fabric.leaves > 1, &format!("{key}.hosts"), || {
+        TrafficPattern::OtherLeaves => require(fabric.leaves > 1, &format!("{key}.hosts"), || {
             "there is one leaf, and nobody behind another".to_owned()
         }),
     }
@@ -145,6 +145,6 @@ fn check_bytes(key: &str, bytes: u64) -> Checked {
     in_range(key, bytes as f64, 1.0, MAX_MESSAGE_BYTES as f64)
 }
 
-fn host_count(fabric: &Fabric) -> u16 {
+fn host_count(fabric: &FabricSettings) -> u16 {
     fabric.leaves.saturating_mul(fabric.hosts_per_leaf)
 }

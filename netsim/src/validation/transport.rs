@@ -3,7 +3,9 @@
 use super::{Checked, Problem, check_priority, full_packet, in_range, require};
 use crate::{
     engine::packet::PRIORITIES,
-    scenario::{CloudburstMode, CloudburstSchedule, Control, Scenario, Transport},
+    scenario::{
+        CloudburstMode, CloudburstSchedule, CongestionControl, Scenario, TransportSettings,
+    },
 };
 
 const MIN_MSS_BYTES: f64 = 64.0;
@@ -13,7 +15,7 @@ const MAX_WINDOW: u32 = 100_000;
 /// A round takes all of them, and a message seldom has more symbols.
 const MAX_WAYS: u8 = 64;
 
-pub(super) fn check_transport(table: &str, transport: &Transport) -> Checked {
+pub(super) fn check_transport(table: &str, transport: &TransportSettings) -> Checked {
     let it = transport;
     let at_least_one = |key: &str, value: u64| {
         require(value > 0, &format!("{table}.{key} = 0"), || {
@@ -102,7 +104,7 @@ pub(super) fn check_transport(table: &str, transport: &Transport) -> Checked {
     check_cloudburst(table, it)
 }
 
-fn check_cloudburst(table: &str, transport: &Transport) -> Checked {
+fn check_cloudburst(table: &str, transport: &TransportSettings) -> Checked {
     let it = &transport.cloudburst;
     let key = |key: &str| format!("{table}.cloudburst.{key}");
     in_range(&key("share"), it.share, 1e-6, 1.0)?;
@@ -126,7 +128,7 @@ fn check_cloudburst(table: &str, transport: &Transport) -> Checked {
         &key("schedule"),
         || "the paper's codes are for mode `paper`: they end at 64 symbols".to_owned(),
     )?;
-    if transport.control != Control::Cloudburst {
+    if transport.control != CongestionControl::Cloudburst {
         return Ok(());
     }
     let config = it.config(1_000_000_000, 1);
@@ -150,7 +152,7 @@ fn check_cloudburst(table: &str, transport: &Transport) -> Checked {
 pub(super) fn check_length(key: &str, bytes: u64, scenario: &Scenario) -> Checked {
     let transport = &scenario.transport;
     let most = transport.cloudburst.max_message_bytes();
-    let fits = transport.control != Control::Cloudburst || bytes <= most;
+    let fits = transport.control != CongestionControl::Cloudburst || bytes <= most;
     require(fits, &format!("{key} = {bytes}"), || {
         format!(
             "Cloudburst carries messages of up to {most} bytes in this mode; take smaller ones, or set background_transport for bulk"

@@ -2,7 +2,7 @@
 
 use crate::{
     engine::random::Random,
-    scenario::{Fabric, Hosts},
+    scenario::{FabricSettings, TrafficPattern},
 };
 
 /// Senders, and whom they send to.
@@ -16,13 +16,13 @@ pub(crate) struct Pairs {
 }
 
 impl Pairs {
-    pub(crate) fn new(fabric: &Fabric, hosts: Hosts, random: &mut Random) -> Self {
+    pub(crate) fn new(fabric: &FabricSettings, hosts: TrafficPattern, random: &mut Random) -> Self {
         let count = host_count(fabric);
         let of_leaf = |leaf: u16| {
             (leaf * fabric.hosts_per_leaf..(leaf + 1) * fabric.hosts_per_leaf).collect()
         };
         let (senders, receivers) = match hosts {
-            Hosts::Split { senders } => {
+            TrafficPattern::Split { senders } => {
                 let mut all = random.sample(count, count).into_iter().map(|it| it as u16);
                 let mut chosen: Vec<u16> = all.by_ref().take(usize::from(senders)).collect();
                 chosen.sort_unstable();
@@ -30,8 +30,8 @@ impl Pairs {
                 others.sort_unstable();
                 (chosen, others)
             }
-            Hosts::Leaves { from, to } => (of_leaf(from), of_leaf(to)),
-            Hosts::All | Hosts::OtherLeaves => {
+            TrafficPattern::Leaves { from, to } => (of_leaf(from), of_leaf(to)),
+            TrafficPattern::All | TrafficPattern::OtherLeaves => {
                 let all: Vec<u16> = (0..count as u16).collect();
                 (all.clone(), all)
             }
@@ -39,17 +39,17 @@ impl Pairs {
         Self {
             senders,
             receivers,
-            other_leaves: hosts == Hosts::OtherLeaves,
+            other_leaves: hosts == TrafficPattern::OtherLeaves,
             hosts_per_leaf: fabric.hosts_per_leaf,
         }
     }
 
     /// How many send.
-    pub(crate) fn sender_count(fabric: &Fabric, hosts: Hosts) -> usize {
+    pub(crate) fn sender_count(fabric: &FabricSettings, hosts: TrafficPattern) -> usize {
         match hosts {
-            Hosts::Split { senders } => usize::from(senders),
-            Hosts::Leaves { .. } => usize::from(fabric.hosts_per_leaf),
-            Hosts::All | Hosts::OtherLeaves => host_count(fabric),
+            TrafficPattern::Split { senders } => usize::from(senders),
+            TrafficPattern::Leaves { .. } => usize::from(fabric.hosts_per_leaf),
+            TrafficPattern::All | TrafficPattern::OtherLeaves => host_count(fabric),
         }
     }
 
@@ -71,7 +71,7 @@ impl Pairs {
 }
 
 /// All hosts that are not at the leaf of `to`, a host of each leaf in turn.
-pub(crate) fn in_turn_without(fabric: &Fabric, to: u16) -> Vec<u16> {
+pub(crate) fn in_turn_without(fabric: &FabricSettings, to: u16) -> Vec<u16> {
     let leaves = (0..fabric.leaves).filter(|leaf| *leaf != to / fabric.hosts_per_leaf);
     let leaves: Vec<u16> = leaves.collect();
     (0..fabric.hosts_per_leaf)
@@ -83,6 +83,6 @@ pub(crate) fn in_turn_without(fabric: &Fabric, to: u16) -> Vec<u16> {
         .collect()
 }
 
-fn host_count(fabric: &Fabric) -> usize {
+fn host_count(fabric: &FabricSettings) -> usize {
     usize::from(fabric.leaves) * usize::from(fabric.hosts_per_leaf)
 }

@@ -255,7 +255,7 @@ fn schemes_change_what_they_name_and_nothing_else() {
     assert_eq!(one.fabric.leaves, plain.fabric.leaves);
     assert_ne!(one.transport.control, plain.transport.control);
     assert_eq!(one.transport.recovery, plain.transport.recovery);
-    assert_eq!(rps.balance.policy, netsim::Policy::Rps);
+    assert_eq!(rps.balance.policy, netsim::BalancingPolicy::Rps);
 }
 
 #[test]

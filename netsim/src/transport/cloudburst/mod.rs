@@ -19,13 +19,13 @@ use crate::{
     },
     fabric::Network,
     message::Message,
-    scenario::{Cloudburst as Settings, LEAST_BYTES, Scenario},
+    scenario::{CloudburstSettings, LEAST_BYTES, Scenario},
 };
 
 /// All hosts' endpoints, and the messages that they carry.
 #[derive(Debug)]
 pub(crate) struct Cloudburst {
-    settings: Settings,
+    settings: CloudburstSettings,
     config: cloudburst_proto::Config,
     priority: u8,
     seed: u64,

@@ -11,7 +11,7 @@ use splitter_policy::balance::{Ecmp, PathSet};
 use crate::{
     engine::random::{Purpose, Random},
     fabric::Network,
-    scenario::{Cloudburst as Settings, Routing},
+    scenario::{CloudburstSettings, Routing},
 };
 
 /// What is chosen once and stays.
@@ -35,7 +35,7 @@ const ALIAS_SHIFT: u32 = 16;
 const FIRST_PORT: u16 = 5_000;
 
 impl Ways {
-    pub(super) fn new(settings: &Settings, spines: u16, seed: u64) -> Self {
+    pub(super) fn new(settings: &CloudburstSettings, spines: u16, seed: u64) -> Self {
         let mut random = Random::new(seed, Purpose::Ways, 0);
         let ecmp_seed = u64::from(random.bits()) << 32 | u64::from(random.bits());
         Self {
@@ -132,9 +132,9 @@ mod tests {
     #[test]
     fn addresses_tell_hosts_and_ways() {
         for one_way in [false, true] {
-            let settings = Settings {
+            let settings = CloudburstSettings {
                 one_way,
-                ..Settings::default()
+                ..CloudburstSettings::default()
             };
             let ways = Ways::new(&settings, 4, 1);
             for (host, way) in [(0, 0), (65_535, 3), (300, 1)] {
