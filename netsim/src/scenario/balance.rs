@@ -1,26 +1,26 @@
-//! What a scenario file says of balancing.
+//! Keys of `[balance]`: the load-balancing policy and its settings.
 
 use serde::{Deserialize, Serialize};
 use splitter_policy::balance::Tr;
 
-/// How leaves choose among paths.
+/// The load-balancing policy of leaves, and its settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BalanceSettings {
-    /// The policy.
+    /// Policy by which leaves choose.
     pub policy: BalancingPolicy,
     /// Paths get shares by their rate under `ecmp`, `rps` and `letflow`; otherwise equal ones.
     pub weighted: bool,
     /// A longer silence ends a flowlet of `letflow`, in microseconds.
     pub letflow_gap_us: f64,
-    /// What a cell of `presto` holds at most.
+    /// Bytes that a cell of `presto` holds at most.
     pub presto_cell_bytes: u32,
     /// Settings of `tr` and `tr_guarded`.
     pub tr: TrSettings,
 }
 
 impl Default for BalanceSettings {
-    /// The papers' settings.
+    /// Returns the settings of the papers.
     fn default() -> Self {
         Self {
             policy: BalancingPolicy::default(),
@@ -33,8 +33,8 @@ impl Default for BalanceSettings {
 }
 
 impl BalanceSettings {
-    /// With guard and slack of `tr_guarded` written out, so that a manifest tells them and a result
-    /// is not taken for that of other defaults.
+    /// Writes guard and slack of `tr_guarded` out, so that a manifest states them and a result is
+    /// not taken for that of other defaults.
     pub(crate) fn resolved(&self) -> Self {
         let mut balance = self.clone();
         if self.policy == BalancingPolicy::TrGuarded {
@@ -47,7 +47,7 @@ impl BalanceSettings {
     }
 }
 
-/// Balancing policies: those of `splitter_policy::balance`.
+/// Load-balancing policies: those of `splitter_policy::balance`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BalancingPolicy {
@@ -65,11 +65,11 @@ pub enum BalancingPolicy {
     LetFlow,
     /// Traffic-aware rerouting, to the letter of its paper.
     Tr,
-    /// The same with guard and slack.
+    /// TR with guard and slack.
     TrGuarded,
 }
 
-/// Settings of TR.
+/// Settings of `tr` and `tr_guarded`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TrSettings {
@@ -84,7 +84,7 @@ pub struct TrSettings {
     /// A short flow counts on a path until it is silent for so long, in microseconds; without it
     /// the round-trip time of the slowest path.
     pub timeout_us: Option<f64>,
-    /// What becomes of what was heard of spines' ports.
+    /// Ageing of what ACKs have reported of spines' ports.
     pub ageing: FarAgeing,
     /// How leaves know what waits at spines' ports.
     pub far: FarKnowledge,
@@ -106,11 +106,11 @@ impl Default for TrSettings {
     }
 }
 
-/// What becomes of what was heard of spines' ports when nothing new is heard.
+/// Ageing of reported backlogs: what becomes of them while nothing new is reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FarAgeing {
-    /// It stays as it is: the paper's way.
+    /// It stays as it is, as in the paper.
     #[default]
     Never,
     /// It drains at the rate of the line.
@@ -124,7 +124,7 @@ pub enum FarKnowledge {
     /// By ACKs that come from there, in steps of 1/32 of the buffer.
     #[default]
     Acks,
-    /// Exactly, and at once: what no switch can, but what tells how much better knowledge would
+    /// Exactly, and at once: what no switch can, but what shows how much better knowledge would
     /// help.
     Exact,
 }

@@ -1,11 +1,11 @@
-//! The scenarios that are built in.
+//! Built-in scenarios, embedded in the binary.
 
 /// A scenario that is built in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Embedded {
-    /// What it is called.
+    /// Name of the scenario.
     pub name: &'static str,
-    /// The file.
+    /// Text of its file.
     pub text: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! What may be wrong with a scenario.
+//! Errors of scenarios: unreadable, misshapen, or out of range.
 
 use thiserror::Error;
 
@@ -11,27 +11,27 @@ pub enum ScenarioError {
          `netsim list` shows those that are"
     )]
     Unreadable {
-        /// What was asked for.
+        /// Name or path that was given.
         file: String,
-        /// What the system said.
+        /// Message of the operating system.
         reason: String,
     },
     /// It is not TOML, a key is unknown or missing, or a value has another type.
     #[error("{file}: {reason}")]
     Shape {
-        /// The file.
+        /// Name of the file.
         file: String,
-        /// What the parser said, with line and key.
+        /// Message of the parser, with line and key.
         reason: String,
     },
     /// A value that cannot be.
     #[error("{file}: {key}: {problem}")]
     Value {
-        /// The file.
+        /// Name of the file.
         file: String,
         /// The key and its value.
         key: String,
-        /// What is wrong with it, and what to do.
+        /// Problem of the value, and its remedy.
         problem: String,
     },
     /// There is no such scheme.
@@ -39,9 +39,9 @@ pub enum ScenarioError {
         "{file}: there is no scheme {scheme:?}; the file has [{known}], and balancing policies are schemes too"
     )]
     UnknownScheme {
-        /// The file.
+        /// Name of the file.
         file: String,
-        /// What was asked for.
+        /// Name or path that was given.
         scheme: String,
         /// Those of the file.
         known: String,

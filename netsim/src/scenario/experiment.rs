@@ -6,11 +6,11 @@ use crate::size_distribution::SizeDistribution;
 /// A scenario that has been read and checked, with one scheme and one seed: it can run.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// What it is called: that of the file, without its ending.
+    /// Name of the scenario: that of the file, without its ending.
     pub name: String,
     /// The scheme that was laid over the file.
     pub scheme: Option<String>,
-    /// What random numbers are drawn with.
+    /// Seed of the random numbers.
     pub seed: u64,
     pub(crate) scenario: Scenario,
     /// Sizes of messages, for each traffic that has a distribution.
@@ -18,7 +18,7 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    /// What carries background traffic, or the rest.
+    /// Returns the transport of background traffic, or of the rest.
     pub(crate) fn transport(&self, background: bool) -> &TransportSettings {
         let own = self.scenario.background_transport.as_ref();
         own.filter(|_| background)

@@ -7,11 +7,16 @@ mod cloudburst;
 mod embedded;
 mod error;
 mod experiment;
+mod fabric;
 mod outage;
-mod shape;
+mod port;
 mod source;
 mod traffic;
 mod transport;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
 
 pub use self::{
     balance::*,
@@ -19,9 +24,63 @@ pub use self::{
     embedded::{Embedded, embedded},
     error::ScenarioError,
     experiment::Experiment,
+    fabric::*,
     outage::Outage,
-    shape::*,
+    port::*,
     source::{Overrides, Source},
     traffic::*,
     transport::*,
 };
+
+/// A scenario: fabric, queues, balancing, transport and traffic.
+///
+/// Every field is a key of the file, under the same name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Purpose of the scenario, in a sentence.
+    pub about: String,
+    /// Seed of the random numbers; `--seed` goes before it.
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// End of the run, in simulated milliseconds, whatever is still in flight. Without it the run
+    /// ends when all messages have arrived.
+    #[serde(default)]
+    pub until_ms: Option<f64>,
+    /// Size classes that completion times are reported for: the largest of each but the last, in
+    /// bytes.
+    #[serde(default = "classes")]
+    pub classes_bytes: Vec<u64>,
+    /// Switches, hosts and links.
+    pub fabric: FabricSettings,
+    /// How leaves choose among paths.
+    #[serde(default)]
+    pub balance: BalanceSettings,
+    /// Ports of leaves and spines.
+    #[serde(default)]
+    pub port: PortSettings,
+    /// Ports of hosts; without it as those of switches.
+    #[serde(default)]
+    pub host_port: Option<PortSettings>,
+    /// Senders and receivers of messages.
+    #[serde(default)]
+    pub transport: TransportSettings,
+    /// Senders and receivers of background traffic; without it as those of the rest.
+    #[serde(default)]
+    pub background_transport: Option<TransportSettings>,
+    /// Messages that hosts send.
+    pub traffic: Vec<Traffic>,
+    /// Named changes to the keys above, to be compared: `--scheme NAME` lays one over the rest of
+    /// the file.
+    #[serde(default, skip_serializing)]
+    pub schemes: BTreeMap<String, toml::Table>,
+}
+
+/// TR's, section Large-scale evaluation.
+fn classes() -> Vec<u64> {
+    vec![100_000, 1_000_000]
+}
+
+fn one() -> u64 {
+    1
+}

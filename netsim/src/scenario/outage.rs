@@ -1,4 +1,4 @@
-//! What a scenario file says of links that fail during the run.
+//! Keys of `[[fabric.outage]]`: links that fail during the run.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,12 +13,12 @@ pub struct Outage {
     /// Only its link to this leaf, from 0; without it those to all.
     #[serde(default)]
     pub leaf: Option<u16>,
-    /// When, in microseconds from the start of the run.
+    /// Time of the failure, in microseconds from the start of the run.
     pub at_us: f64,
-    /// When they work again; without it never.
+    /// Time at which they work again; without it never.
     #[serde(default)]
     pub back_us: Option<f64>,
-    /// So much later policies know, in microseconds, of the failure as of the return.
+    /// Delay after which policies know, in microseconds, of the failure as of the return.
     #[serde(default)]
     pub known_after_us: f64,
 }

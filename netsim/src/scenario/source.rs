@@ -1,4 +1,4 @@
-//! Where a scenario comes from, and what is laid over it before it runs.
+//! Sources of scenarios, and what is laid over their files before a run.
 
 use std::{
     fs,
@@ -8,12 +8,12 @@ use std::{
 use super::{BalancingPolicy, Scenario, ScenarioError, Sizes, Traffic, embedded};
 use crate::size_distribution::SizeDistribution;
 
-/// What goes before the keys of a file.
+/// Values that go before the keys of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overrides {
     /// One of the file's schemes, or a balancing policy.
     pub scheme: Option<String>,
-    /// Another seed.
+    /// Seed instead of the file's.
     pub seed: Option<u64>,
     /// Another load of all traffic that has one.
     pub load: Option<f64>,
@@ -25,9 +25,9 @@ pub struct Overrides {
 #[derive(Clone, Debug)]
 pub struct Source {
     pub(crate) name: String,
-    /// For messages.
+    /// File name, for messages.
     pub(crate) file: String,
-    /// Where other files are looked for.
+    /// Directory in which other files are looked for.
     directory: PathBuf,
     text: String,
 }
@@ -71,7 +71,7 @@ impl Source {
         }
     }
 
-    /// What the scenario is called.
+    /// Returns the name of the scenario.
     pub fn name(&self) -> &str {
         &self.name
     }

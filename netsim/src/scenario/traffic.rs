@@ -1,8 +1,8 @@
-//! What a scenario file says of what is sent.
+//! Keys of `[[traffic]]`: Poisson arrivals, background flows, incast and single messages.
 
 use serde::{Deserialize, Serialize};
 
-/// Something that sends.
+/// A source of traffic.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Traffic {
@@ -27,7 +27,7 @@ pub enum Traffic {
         #[serde(default)]
         priority: u8,
     },
-    /// Each sender keeps one message under way, to a receiver drawn anew each time. Runs as long
+    /// Each sender keeps one message in flight, to a receiver drawn again each time. Runs as long
     /// as something else does, and is left out of completion times.
     Background {
         /// How large each is.
@@ -38,18 +38,18 @@ pub enum Traffic {
         #[serde(default)]
         priority: u8,
     },
-    /// Many to one, all at once.
+    /// Incast: many senders to one receiver, all at once.
     Incast {
         /// How many send; the first hosts of the leaves other than the receiver's, in turn.
         senders: u16,
-        /// Which host receives.
+        /// Number of the host that receives.
         to: u16,
-        /// What each sends.
+        /// Bytes that each sends.
         bytes: u64,
-        /// When, in microseconds.
+        /// Start time in microseconds.
         #[serde(default)]
         at_us: f64,
-        /// How often.
+        /// Number of times that it happens.
         #[serde(default = "one_u32")]
         rounds: u32,
         /// How far apart, in microseconds.
@@ -59,15 +59,15 @@ pub enum Traffic {
         #[serde(default)]
         priority: u8,
     },
-    /// One message.
+    /// One message between two hosts.
     Message {
-        /// Which host sends.
+        /// Number of the host that sends.
         from: u16,
-        /// Which host receives.
+        /// Number of the host that receives.
         to: u16,
         /// How large it is.
         bytes: u64,
-        /// When, in microseconds.
+        /// Start time in microseconds.
         #[serde(default)]
         at_us: f64,
         /// Priority of the packets.
@@ -76,15 +76,16 @@ pub enum Traffic {
     },
 }
 
-/// Sizes of messages.
+/// The sizes of messages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Sizes {
-    /// All the same.
+    /// One size for all.
     Fixed(u64),
     /// One of these, each as likely.
     OneOf(Vec<u64>),
-    /// A distribution: the name of one that is built in, or a CSV file beside the scenario.
+    /// An empirical distribution: the name of one that is built in, or a CSV file in the scenario's
+    /// directory.
     Distribution(String),
 }
 
@@ -94,7 +95,7 @@ pub enum Sizes {
 pub enum TrafficPattern {
     /// So many hosts, drawn at random, send to the others.
     Split {
-        /// How many send.
+        /// Number of hosts that send.
         senders: u16,
     },
     /// All hosts of one leaf send to those of another.

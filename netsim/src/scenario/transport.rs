@@ -1,16 +1,16 @@
-//! What a scenario file says of senders and receivers.
+//! Keys of `[transport]`: congestion control, loss recovery, timeouts and priorities.
 
 use serde::{Deserialize, Serialize};
 
 use super::CloudburstSettings;
 
-/// Senders and receivers.
+/// The transport of hosts: its congestion control, loss recovery and priorities.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TransportSettings {
-    /// What decides the size of the window.
+    /// Congestion control: it decides the size of the window.
     pub control: CongestionControl,
-    /// What decides which segments to send again.
+    /// Loss recovery: it decides which segments to retransmit.
     pub recovery: LossRecovery,
     /// Segments sent at once at the start.
     pub initial_window: u32,
@@ -80,7 +80,7 @@ pub struct PaceSettings {
     pub every_us: f64,
 }
 
-/// Congestion control.
+/// Congestion control of flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CongestionControl {
@@ -90,11 +90,11 @@ pub enum CongestionControl {
     Dctcp,
     /// No control: a window that stays as it is (pFabric's at line rate).
     Fixed,
-    /// No flows at all: Cloudburst's state machine, which sends coded datagrams over several ways.
+    /// No flows at all: Cloudburst's state machine, which sends coded datagrams over several paths.
     Cloudburst,
 }
 
-/// Loss recovery.
+/// Loss recovery of flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LossRecovery {

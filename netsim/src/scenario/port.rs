@@ -1,0 +1,85 @@
+//! Keys of `[port]` and `[host_port]`: buffers, ECN marking, queueing disciplines.
+
+use serde::{Deserialize, Serialize};
+
+/// A port: its buffer, and the order in which packets leave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PortSettings {
+    /// Bytes that the port holds; what comes on top is dropped.
+    pub buffer_bytes: u32,
+    /// Packets that find more bytes than this waiting are marked (ECN); without it none are.
+    pub ecn_bytes: Option<u32>,
+    /// The order in which packets leave.
+    pub discipline: Discipline,
+    /// Queues of the disciplines `priority` and `wrr`, the most urgent first.
+    pub queue: Vec<QueueSettings>,
+    /// A buffer that all ports of a switch share.
+    pub shared: Option<SharedBufferSettings>,
+}
+
+impl Default for PortSettings {
+    /// 250 packets of 1,500 bytes, marked above 65, first come first served.
+    fn default() -> Self {
+        Self {
+            buffer_bytes: 375_000,
+            ecn_bytes: Some(97_500),
+            discipline: Discipline::Fifo,
+            queue: Vec::new(),
+            shared: None,
+        }
+    }
+}
+
+/// The order in which packets leave a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Discipline {
+    /// First come, first served.
+    #[default]
+    Fifo,
+    /// Strict priority among queues.
+    Priority,
+    /// Deficit round robin among queues, by weight.
+    Wrr,
+    /// Shortest remaining flow first; the longest remaining is dropped first (pFabric).
+    Pfabric,
+}
+
+/// One queue of a port.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct QueueSettings {
+    /// Share of the port under `wrr`.
+    pub weight: u32,
+    /// Bytes that the queue holds; without it as many as the port.
+    pub buffer_bytes: Option<u32>,
+    /// Marks above this; without it the queue does not mark.
+    pub ecn_bytes: Option<u32>,
+}
+
+impl Default for QueueSettings {
+    fn default() -> Self {
+        Self {
+            weight: 1,
+            buffer_bytes: None,
+            ecn_bytes: None,
+        }
+    }
+}
+
+/// A buffer shared by the ports of a switch: a port may hold `alpha` times what is free (Choudhury
+/// and Hahne 1998).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SharedBufferSettings {
+    /// Bytes that the switch holds.
+    pub buffer_bytes: u64,
+    /// Share of what is free that a port may take.
+    #[serde(default = "one_f64")]
+    pub alpha: f64,
+}
+
+fn one_f64() -> f64 {
+    1.0
+}
