@@ -10,12 +10,12 @@ use crate::{
     scenario::Experiment,
     transport::{
         Hosts,
-        flow::{Flow, FlowFigures},
+        flow::{Flow, FlowStats},
         segments,
     },
 };
 
-/// A run's figures.
+/// A run's stats.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// What ran.
@@ -112,12 +112,12 @@ impl Outcome {
         took: Duration,
     ) -> Self {
         let is_measured = |it: &&Message| measured[usize::from(it.origin)];
-        let figures = by_message(hosts);
+        let stats = by_message(hosts);
         let mss = |it: &Message| experiment.transport(it.is_background).mss_bytes;
         let mut flows: Vec<FlowRecord> = Vec::new();
-        for (message, figures) in hosts.messages.iter().zip(figures) {
+        for (message, stats) in hosts.messages.iter().zip(stats) {
             if is_measured(&message) {
-                flows.push(record(flows.len() as u32, message, figures, mss(message)));
+                flows.push(record(flows.len() as u32, message, stats, mss(message)));
             }
         }
         let background = hosts.messages.iter().filter(|it| !is_measured(it));
@@ -148,50 +148,50 @@ impl Outcome {
 
 /// Of a message.
 #[derive(Clone, Copy, Default)]
-struct Figures {
-    sum: FlowFigures,
+struct MessageStats {
+    sum: FlowStats,
     out_of_order: u32,
     /// 0 unless it is coded.
     symbols: u32,
 }
 
-/// Figures of all flows of each message.
-fn by_message(hosts: &Hosts) -> Vec<Figures> {
-    let mut all = vec![Figures::default(); hosts.messages.len()];
+/// MessageStats of all flows of each message.
+fn by_message(hosts: &Hosts) -> Vec<MessageStats> {
+    let mut all = vec![MessageStats::default(); hosts.messages.len()];
     if let Some(cloudburst) = &hosts.cloudburst {
-        for (number, figures) in (0..).zip(&mut all) {
-            if let Some((sum, symbols)) = cloudburst.figures(number) {
-                (figures.sum, figures.symbols) = (sum, symbols);
+        for (number, stats) in (0..).zip(&mut all) {
+            if let Some((sum, symbols)) = cloudburst.stats(number) {
+                (stats.sum, stats.symbols) = (sum, symbols);
             }
         }
     }
     for Flow {
         message,
-        figures,
+        stats,
         receiver,
         ..
     } in &hosts.flows
     {
-        let Figures {
+        let MessageStats {
             sum, out_of_order, ..
         } = &mut all[*message as usize];
-        sum.sent += figures.sent;
-        sum.again += figures.again;
-        sum.timeouts += figures.timeouts;
-        sum.arrived += figures.arrived;
-        sum.marked += figures.marked;
-        sum.queued_ns += figures.queued_ns;
+        sum.sent += stats.sent;
+        sum.retransmitted += stats.retransmitted;
+        sum.timeouts += stats.timeouts;
+        sum.arrived += stats.arrived;
+        sum.marked += stats.marked;
+        sum.queued_ns += stats.queued_ns;
         *out_of_order += receiver.out_of_order;
     }
     all
 }
 
-fn record(number: u32, message: &Message, figures: Figures, mss: u16) -> FlowRecord {
-    let Figures {
-        sum: figures,
+fn record(number: u32, message: &Message, stats: MessageStats, mss: u16) -> FlowRecord {
+    let MessageStats {
+        sum: stats,
         out_of_order,
         symbols,
-    } = figures;
+    } = stats;
     let is_coded = symbols > 0;
     FlowRecord {
         flow: number,
@@ -203,20 +203,20 @@ fn record(number: u32, message: &Message, figures: Figures, mss: u16) -> FlowRec
         fct_ns: message
             .is_finished()
             .then(|| message.end_ns - message.start_ns),
-        sent: figures.sent,
-        retransmitted: figures.again,
-        timeouts: figures.timeouts,
-        arrived: figures.arrived,
+        sent: stats.sent,
+        retransmitted: stats.retransmitted,
+        timeouts: stats.timeouts,
+        arrived: stats.arrived,
         out_of_order,
-        marked: figures.marked,
-        queued_ns: figures.queued_ns,
+        marked: stats.marked,
+        queued_ns: stats.queued_ns,
         segments: if is_coded {
             symbols
         } else {
             segments(message.bytes, mss)
         },
         needed: if is_coded {
-            figures.arrived
+            stats.arrived
         } else {
             message.needed
         },

@@ -73,7 +73,7 @@ impl Simulation {
         self.await_next_message(start);
         let only_background = self.unfinished == 0;
         let mut events = 0u64;
-        while let Some(id) = self.network.wheel.pop(&self.network.slab) {
+        while let Some(id) = self.network.events.pop(&self.network.slab) {
             if self.network.now() >= self.until_ns {
                 break;
             }
@@ -129,7 +129,7 @@ impl Simulation {
         let waits = self
             .workload
             .next_ns()
-            .is_some_and(|at| network.wheel.push(event, at));
+            .is_some_and(|at| network.events.push(event, at));
         if !waits {
             network.slab.remove(event);
         }

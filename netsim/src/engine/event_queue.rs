@@ -34,7 +34,7 @@ const LOOK_AHEAD: usize = 8;
 
 /// Events in order of time.
 #[derive(Debug)]
-pub(crate) struct Wheel {
+pub(crate) struct EventQueue {
     now: u64,
     /// Those of the bucket that time is in.
     current: Bucket,
@@ -44,7 +44,7 @@ pub(crate) struct Wheel {
     chunks: Chunks,
 }
 
-impl Wheel {
+impl EventQueue {
     pub(crate) fn new() -> Self {
         Self {
             now: 0,
@@ -336,7 +336,7 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_a_heap(steps in prop::collection::vec((delays(), 0..3usize), 1..300)) {
-            let (mut wheel, mut slab) = (Wheel::new(), Slab::new());
+            let (mut wheel, mut slab) = (EventQueue::new(), Slab::new());
             let mut heap = BinaryHeap::new();
             for (number, (delay, pops)) in steps.into_iter().enumerate() {
                 let number = number as u32;
@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn what_lies_beyond_the_horizon_never_happens() {
-        let (mut wheel, mut slab) = (Wheel::new(), Slab::new());
+        let (mut wheel, mut slab) = (EventQueue::new(), Slab::new());
         let id = slab.insert(Packet::new(Kind::Timer));
         assert!(!wheel.push(id, HORIZON_NS));
         assert!(wheel.push(id, HORIZON_NS - 1));

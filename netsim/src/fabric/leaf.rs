@@ -4,7 +4,7 @@ use splitter_policy::balance::{PathId, ttl::Scale};
 
 use super::{
     Network,
-    load_balancer::Question,
+    load_balancer::PathQuery,
     port::{FIFO, Port},
     scheduler::Scheduler,
 };
@@ -14,26 +14,26 @@ impl Network {
     /// The spine over which a leaf sends a packet to another one.
     #[inline]
     pub(super) fn balance(&mut self, leaf: usize, to_leaf: usize, id: u32) -> usize {
-        let now_ns = self.wheel.now();
+        let now_ns = self.events.now();
         let packet = &self.slab[id];
         if packet.kind() == Kind::Datagram {
             return usize::from(self.datagrams.label(packet.seq).spine);
         }
         let reverse = packet.kind() == Kind::Ack;
-        let question = Question::new(leaf, packet.flow, reverse, packet.bytes, now_ns);
-        if !self.schedulers.is_empty() && self.choice.looks_at_backlog() {
+        let query = PathQuery::new(leaf, packet.flow, reverse, packet.bytes, now_ns);
+        if !self.schedulers.is_empty() && self.load_balancer.uses_backlog() {
             self.look_at_queues(leaf);
         }
-        if self.knows_far {
+        if self.knows_spine_queues {
             self.look_at_spines(leaf, to_leaf);
         }
         let paths = self.paths.between(leaf, to_leaf, now_ns);
-        self.choice.choose(&question, &paths).index()
+        self.load_balancer.choose(&query, &paths).index()
     }
 
     /// Ports that do not serve in order of arrival know when they are free only as they go.
     fn look_at_queues(&mut self, leaf: usize) {
-        let now_ns = self.wheel.now();
+        let now_ns = self.events.now();
         for path in PathId::all().take(self.layout.spines) {
             let port = &self.ports[self.layout.uplink(leaf, path.index())];
             let backlog_ns = backlog_ns(port, &self.schedulers, now_ns);
@@ -44,7 +44,7 @@ impl Network {
 
     /// What waits at spines' ports this moment.
     fn look_at_spines(&mut self, leaf: usize, to_leaf: usize) {
-        let now_ns = self.wheel.now();
+        let now_ns = self.events.now();
         for spine in 0..self.layout.spines {
             let port = &self.ports[self.layout.spine_port(spine, to_leaf)];
             let backlog_ns = backlog_ns(port, &self.schedulers, now_ns);
@@ -56,7 +56,7 @@ impl Network {
     /// the way that data take in the other direction (TR, A-T2).
     pub(super) fn stamp(&mut self, spine: usize, from_leaf: usize, id: u32) {
         let number = self.layout.spine_port(spine, from_leaf);
-        let backlog_ns = backlog_ns(&self.ports[number], &self.schedulers, self.wheel.now());
+        let backlog_ns = backlog_ns(&self.ports[number], &self.schedulers, self.events.now());
         let level = self.scale(number).level(backlog_ns);
         self.slab[id].set_far(level);
     }
@@ -65,14 +65,14 @@ impl Network {
     pub(super) fn learn(&mut self, leaf: usize, spine: usize, id: u32) {
         let packet = &self.slab[id];
         // An ACK goes against its flow, so it comes from where the flow's data go to.
-        let from = self.ends[packet.flow as usize].to;
+        let from = self.flow_info[packet.flow as usize].to;
         let from_leaf = usize::from(self.leaf_of[usize::from(from)]);
-        if self.knows_far {
+        if self.knows_spine_queues {
             return;
         }
         let scale = self.scale(self.layout.spine_port(spine, from_leaf));
         let backlog_ns = scale.backlog_ns(packet.far());
-        let now_ns = self.wheel.now();
+        let now_ns = self.events.now();
         self.paths
             .learn([leaf, spine, from_leaf], backlog_ns, now_ns);
     }

@@ -14,7 +14,7 @@ use crate::{
 
 /// What is asked of a policy: where this packet goes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Question {
+pub(crate) struct PathQuery {
     /// The leaf that asks.
     pub(crate) leaf: usize,
     /// Where the policy keeps what it knows of the flow. Each flow and direction is balanced at one
@@ -24,7 +24,7 @@ pub(crate) struct Question {
     pub(crate) packet: Packet,
 }
 
-impl Question {
+impl PathQuery {
     /// About a packet of a flow; `reverse` is an ACK, which is of a flow of its own (A-T10).
     #[inline]
     pub(crate) fn new(leaf: usize, flow: u32, reverse: bool, bytes: u16, now_ns: u64) -> Self {
@@ -45,16 +45,16 @@ impl Question {
 /// The policy of all leaves, and its state. An arm for each, so that the compiler sees the policy
 /// and what it asks of the paths as one piece.
 #[derive(Debug)]
-pub(crate) enum Choice {
-    Ecmp(Hosted<Ecmp>),
-    Rps(Hosted<Rps>),
-    Drb(Hosted<Drb>),
-    Presto(Hosted<Presto>),
-    LetFlow(Hosted<LetFlow>),
-    Tr(Hosted<Tr>),
+pub(crate) enum LoadBalancer {
+    Ecmp(BalancerState<Ecmp>),
+    Rps(BalancerState<Rps>),
+    Drb(BalancerState<Drb>),
+    Presto(BalancerState<Presto>),
+    LetFlow(BalancerState<LetFlow>),
+    Tr(BalancerState<Tr>),
 }
 
-impl Choice {
+impl LoadBalancer {
     /// `slowest_rtt_ns` is the round trip between hosts over the slowest path, idle.
     pub(crate) fn new(
         balance: &BalanceSettings,
@@ -65,49 +65,57 @@ impl Choice {
         let mut random = Random::new(seed, Purpose::Policy, 0);
         let seed = u64::from(random.bits()) << 32 | u64::from(random.bits());
         match balance.policy {
-            BalancingPolicy::Ecmp => Self::Ecmp(Hosted::new(Ecmp { seed }, vec![(); leaves])),
-            BalancingPolicy::Rps => Self::Rps(Hosted::new(Rps { seed }, vec![(); leaves])),
-            BalancingPolicy::Drb => Self::Drb(Hosted::new(Drb { seed }, vec![(); leaves])),
+            BalancingPolicy::Ecmp => {
+                Self::Ecmp(BalancerState::new(Ecmp { seed }, vec![(); leaves]))
+            }
+            BalancingPolicy::Rps => Self::Rps(BalancerState::new(Rps { seed }, vec![(); leaves])),
+            BalancingPolicy::Drb => Self::Drb(BalancerState::new(Drb { seed }, vec![(); leaves])),
             BalancingPolicy::Presto => {
                 let cell_bytes = balance.presto_cell_bytes;
-                Self::Presto(Hosted::new(Presto { cell_bytes, seed }, vec![(); leaves]))
+                Self::Presto(BalancerState::new(
+                    Presto { cell_bytes, seed },
+                    vec![(); leaves],
+                ))
             }
             BalancingPolicy::LetFlow => {
                 let gap_ns = ns(balance.letflow_gap_us);
-                Self::LetFlow(Hosted::new(LetFlow { gap_ns, seed }, vec![(); leaves]))
+                Self::LetFlow(BalancerState::new(
+                    LetFlow { gap_ns, seed },
+                    vec![(); leaves],
+                ))
             }
             BalancingPolicy::Tr | BalancingPolicy::TrGuarded => {
                 // Of the slowest path, lest flows there seem to pause between windows (A-T7).
                 let timeout_ns = balance.tr.timeout_us.map_or(slowest_rtt_ns, ns);
                 let short_flows = vec![ShortFlows::new(timeout_ns); leaves];
-                Self::Tr(Hosted::new(tr(balance, seed), short_flows))
+                Self::Tr(BalancerState::new(tr(balance, seed), short_flows))
             }
         }
     }
 
     /// Whether it matters what waits at ports.
     #[inline]
-    pub(crate) fn looks_at_backlog(&self) -> bool {
+    pub(crate) fn uses_backlog(&self) -> bool {
         matches!(self, Self::Tr(_))
     }
 
     /// The spine that the packet goes over.
     #[inline]
-    pub(crate) fn choose(&mut self, question: &Question, paths: &impl Paths) -> PathId {
+    pub(crate) fn choose(&mut self, query: &PathQuery, paths: &impl Paths) -> PathId {
         match self {
-            Self::Ecmp(it) => it.choose(question, paths),
-            Self::Rps(it) => it.choose(question, paths),
-            Self::Drb(it) => it.choose(question, paths),
-            Self::Presto(it) => it.choose(question, paths),
-            Self::LetFlow(it) => it.choose(question, paths),
-            Self::Tr(it) => it.choose(question, paths),
+            Self::Ecmp(it) => it.choose(query, paths),
+            Self::Rps(it) => it.choose(query, paths),
+            Self::Drb(it) => it.choose(query, paths),
+            Self::Presto(it) => it.choose(query, paths),
+            Self::LetFlow(it) => it.choose(query, paths),
+            Self::Tr(it) => it.choose(query, paths),
         }
     }
 }
 
 /// A policy with what it remembers.
 #[derive(Debug)]
-pub(crate) struct Hosted<B: Balancer> {
+pub(crate) struct BalancerState<B: Balancer> {
     policy: B,
     /// By leaf: the flows of a leaf share its uplinks, wherever they go to.
     shared: Vec<B::Shared>,
@@ -115,7 +123,7 @@ pub(crate) struct Hosted<B: Balancer> {
     flows: Vec<B::Flow>,
 }
 
-impl<B: Balancer> Hosted<B> {
+impl<B: Balancer> BalancerState<B> {
     fn new(policy: B, shared: Vec<B::Shared>) -> Self {
         Self {
             policy,
@@ -125,8 +133,8 @@ impl<B: Balancer> Hosted<B> {
     }
 
     #[inline]
-    fn choose(&mut self, question: &Question, paths: &impl Paths) -> PathId {
-        let Question { leaf, slot, packet } = question;
+    fn choose(&mut self, query: &PathQuery, paths: &impl Paths) -> PathId {
+        let PathQuery { leaf, slot, packet } = query;
         if *slot >= self.flows.len() {
             self.flows.resize(slot + 1, B::Flow::default());
         }

@@ -36,12 +36,12 @@ fn golden_vectors_are_replayed() {
                 table.learn([0, path.index(), 0], view.far_backlog_ns, packet.now_ns);
             }
             let next = slots.len();
-            let question = Question {
+            let query = PathQuery {
                 leaf: 0,
                 slot: *slots.entry(packet.flow_hash).or_insert(next),
                 packet,
             };
-            let path = choice.choose(&question, &table.between(0, 0, packet.now_ns));
+            let path = choice.choose(&query, &table.between(0, 0, packet.now_ns));
             assert_eq!(path, step.choice, "{}, packet {number}", case.name);
         }
     }
@@ -49,17 +49,20 @@ fn golden_vectors_are_replayed() {
 }
 
 /// With the settings of the vectors, which scenarios cannot all express.
-fn hosted(policy: &vectors::Policy) -> Option<Choice> {
+fn hosted(policy: &vectors::Policy) -> Option<LoadBalancer> {
     let shared = vec![(); 1];
     Some(match *policy {
-        vectors::Policy::Ecmp(policy) => Choice::Ecmp(Hosted::new(policy, shared)),
-        vectors::Policy::Rps(policy) => Choice::Rps(Hosted::new(policy, shared)),
-        vectors::Policy::Drb(policy) => Choice::Drb(Hosted::new(policy, shared)),
-        vectors::Policy::Presto(policy) => Choice::Presto(Hosted::new(policy, shared)),
-        vectors::Policy::LetFlow(policy) => Choice::LetFlow(Hosted::new(policy, shared)),
-        vectors::Policy::Tr(policy, timeout_ns) => {
-            Choice::Tr(Hosted::new(policy, vec![ShortFlows::new(timeout_ns)]))
+        vectors::Policy::Ecmp(policy) => LoadBalancer::Ecmp(BalancerState::new(policy, shared)),
+        vectors::Policy::Rps(policy) => LoadBalancer::Rps(BalancerState::new(policy, shared)),
+        vectors::Policy::Drb(policy) => LoadBalancer::Drb(BalancerState::new(policy, shared)),
+        vectors::Policy::Presto(policy) => LoadBalancer::Presto(BalancerState::new(policy, shared)),
+        vectors::Policy::LetFlow(policy) => {
+            LoadBalancer::LetFlow(BalancerState::new(policy, shared))
         }
+        vectors::Policy::Tr(policy, timeout_ns) => LoadBalancer::Tr(BalancerState::new(
+            policy,
+            vec![ShortFlows::new(timeout_ns)],
+        )),
         vectors::Policy::Placement(_) => return None,
     })
 }
@@ -93,12 +96,12 @@ fn four_paths(usable: u16) -> PathTable {
     table
 }
 
-fn choice(policy: BalancingPolicy) -> Choice {
+fn choice(policy: BalancingPolicy) -> LoadBalancer {
     let balance = BalanceSettings {
         policy,
         ..BalanceSettings::default()
     };
-    Choice::new(&balance, 1, 48_000, 1)
+    LoadBalancer::new(&balance, 1, 48_000, 1)
 }
 
 fn spread(policy: BalancingPolicy, flow: impl Fn(u32) -> u32) -> [u32; 4] {
@@ -106,8 +109,8 @@ fn spread(policy: BalancingPolicy, flow: impl Fn(u32) -> u32) -> [u32; 4] {
     let mut counts = [0; 4];
     for packet in 0..3000 {
         let now_ns = u64::from(packet);
-        let question = Question::new(0, flow(packet), false, 1500, now_ns);
-        let path = choice.choose(&question, &table.between(0, 0, now_ns));
+        let query = PathQuery::new(0, flow(packet), false, 1500, now_ns);
+        let path = choice.choose(&query, &table.between(0, 0, now_ns));
         counts[path.index()] += 1;
     }
     counts
@@ -145,8 +148,8 @@ fn packets_of_a_flow_spread_or_stay() {
 fn acks_go_their_own_way() {
     let (mut choice, table) = (choice(BalancingPolicy::Ecmp), four_paths(0b1111));
     let mut path = |flow, reverse| {
-        let question = Question::new(0, flow, reverse, 40, 0);
-        choice.choose(&question, &table.between(0, 0, 0))
+        let query = PathQuery::new(0, flow, reverse, 40, 0);
+        choice.choose(&query, &table.between(0, 0, 0))
     };
     let apart = (0..100).filter(|flow| path(*flow, true) != path(*flow, false));
     assert!(apart.count() > 50);

@@ -15,20 +15,20 @@ use splitter_policy::balance::{
 
 use self::{
     layout::{Layout, Node},
-    load_balancer::Choice,
+    load_balancer::LoadBalancer,
     path_table::PathTable,
     port::{FIFO, Port, Verdict},
     scheduler::Scheduler,
 };
 use crate::engine::{
     datagram::Datagrams,
-    event_queue::Wheel,
+    event_queue::EventQueue,
     packet::{Kind, Slab, flag},
 };
 
 /// What switches know of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ends {
+pub(crate) struct FlowInfo {
     /// The host that sends its data.
     pub(crate) from: u16,
     /// The host that receives them.
@@ -54,14 +54,14 @@ pub(crate) struct Counters {
 #[derive(Debug)]
 pub(crate) struct Network {
     pub(crate) slab: Slab,
-    pub(crate) wheel: Wheel,
+    pub(crate) events: EventQueue,
     /// What packets of that kind carry.
     pub(crate) datagrams: Datagrams,
     pub(crate) layout: Layout,
     pub(crate) ports: Vec<Port>,
     pub(crate) counters: Counters,
     /// By flow.
-    pub(crate) ends: Vec<Ends>,
+    pub(crate) flow_info: Vec<FlowInfo>,
     behind: Vec<Node>,
     leaf_of: Vec<u16>,
     schedulers: Vec<Scheduler>,
@@ -69,9 +69,9 @@ pub(crate) struct Network {
     paths: PathTable,
     /// What levels of spines' ports mean, from the first of these ports on.
     scales: Vec<Scale>,
-    choice: Choice,
+    load_balancer: LoadBalancer,
     /// Leaves know spines' ports without being told.
-    knows_far: bool,
+    knows_spine_queues: bool,
 }
 
 /// The memory that the ports of a switch share.
@@ -85,7 +85,7 @@ struct SharedBuffer {
 
 impl SharedBuffer {
     /// What a port may hold.
-    fn room(&self) -> u64 {
+    fn port_limit(&self) -> u64 {
         self.bytes.saturating_sub(self.used) * self.alpha / 1024
     }
 }
@@ -94,7 +94,7 @@ impl Network {
     /// The time.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
-        self.wheel.now()
+        self.events.now()
     }
 
     /// A host sends a packet.
@@ -147,11 +147,11 @@ impl Network {
             }
             Node::OwnPort => {
                 self.counters.hops -= 1;
-                let from = self.ends[packet.flow as usize].from;
+                let from = self.flow_info[packet.flow as usize].from;
                 self.layout.host_port(usize::from(from))
             }
             Node::LeafFromSpine { leaf, spine } => {
-                if packet.kind() == Kind::Ack && self.choice.looks_at_backlog() {
+                if packet.kind() == Kind::Ack && self.load_balancer.uses_backlog() {
                     self.learn(usize::from(leaf), usize::from(spine), id);
                 }
                 self.layout.down_port(to)
@@ -168,7 +168,7 @@ impl Network {
                 }
             }
             Node::Spine { spine, from } => {
-                if packet.kind() == Kind::Ack && self.choice.looks_at_backlog() {
+                if packet.kind() == Kind::Ack && self.load_balancer.uses_backlog() {
                     self.stamp(usize::from(spine), usize::from(from), id);
                 }
                 let to_leaf = usize::from(self.leaf_of[to]);
@@ -226,7 +226,7 @@ impl Network {
 
     #[inline(always)]
     fn transmit(&mut self, number: usize, id: u32) {
-        let now = self.wheel.now();
+        let now = self.events.now();
         let port = &mut self.ports[number];
         if port.scheduler != FIFO {
             self.enqueue(number, id);
@@ -263,9 +263,10 @@ impl Network {
         let scheduler = &mut self.schedulers[port.scheduler as usize];
         let shared = self.layout.switch_of(number);
         let shared = shared.and_then(|switch| self.shared.get_mut(switch));
-        let room = shared.as_ref().map_or(u64::MAX, |it| it.room());
+        let shared_limit = shared.as_ref().map_or(u64::MAX, |it| it.port_limit());
         let before = scheduler.bytes();
-        let (dropped, marked) = scheduler.enqueue(&mut self.slab, &self.ends, id, room);
+        let (dropped, marked) =
+            scheduler.enqueue(&mut self.slab, &self.flow_info, id, shared_limit);
         if let Some(shared) = shared {
             shared.used = shared.used - before + scheduler.bytes();
         }
@@ -277,7 +278,7 @@ impl Network {
             }
             if packet.counts_waiting() && port.is_switch() {
                 // Completed when it leaves.
-                packet.aux = packet.aux.wrapping_sub(self.wheel.now() as u32);
+                packet.aux = packet.aux.wrapping_sub(self.events.now() as u32);
             }
         }
         if let Some(dropped) = dropped {
@@ -290,14 +291,14 @@ impl Network {
     /// Sends what is next if the transmitter is idle, and makes sure that it is asked again while
     /// something waits.
     fn send_next(&mut self, number: usize) {
-        let now = self.wheel.now();
+        let now = self.events.now();
         let port = &mut self.ports[number];
         let scheduler = &mut self.schedulers[port.scheduler as usize];
         if scheduler.pending {
             return;
         }
         if port.free_at_ns() <= now
-            && let Some(id) = scheduler.dequeue(&mut self.slab, &self.ends)
+            && let Some(id) = scheduler.dequeue(&mut self.slab, &self.flow_info)
         {
             let packet = &mut self.slab[id];
             packet.link = number as u16;
@@ -324,7 +325,7 @@ impl Network {
     #[inline(always)]
     fn schedule(&mut self, id: u32, at: u64) {
         // The horizon is 18 minutes, and validation of scenarios ends runs well before.
-        let taken = self.wheel.push(id, at);
+        let taken = self.events.push(id, at);
         debug_assert!(taken, "an event at {at} ns lies beyond the horizon");
     }
 

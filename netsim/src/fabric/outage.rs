@@ -98,12 +98,12 @@ impl Outages {
             }
         }
         if step.is_known {
-            self.tell(step.spine, network);
+            self.announce(step.spine, network);
         }
     }
 
     /// Which paths over a spine policies think to work.
-    fn tell(&self, spine: usize, network: &mut Network) {
+    fn announce(&self, spine: usize, network: &mut Network) {
         let Some(path) = PathId::new(spine) else {
             return;
         };

@@ -6,7 +6,7 @@
 
 use crate::{
     engine::packet::{Kind, NONE, Packet, Slab, flag},
-    fabric::Ends,
+    fabric::FlowInfo,
     scenario::{Discipline, PortSettings},
 };
 
@@ -71,19 +71,19 @@ impl Scheduler {
         self.bytes
     }
 
-    /// Puts a packet into its queue. `room` is what a shared buffer leaves to the port. Returns what
+    /// Puts a packet into its queue. `shared_limit` is what a shared buffer leaves to the port. Returns what
     /// is dropped for it: the packet itself, one that waited, or nothing; and whether it was marked.
     pub(crate) fn enqueue(
         &mut self,
         slab: &mut Slab,
-        ends: &[Ends],
+        flow_info: &[FlowInfo],
         id: u32,
-        room: u64,
+        shared_limit: u64,
     ) -> (Option<u32>, bool) {
         let Packet { bytes, .. } = slab[id];
         let bytes = u64::from(bytes);
         let index = usize::from(slab[id].priority()).min(self.queues.len() - 1);
-        let limit = self.buffer_bytes.min(room);
+        let limit = self.buffer_bytes.min(shared_limit);
         let queue = &mut self.queues[index];
         let marks = queue.bytes > queue.mark_bytes || self.bytes > self.mark_bytes;
         let full = self.bytes + bytes > limit || queue.bytes + bytes > queue.buffer_bytes;
@@ -92,8 +92,10 @@ impl Scheduler {
             if self.discipline != Discipline::Pfabric {
                 return (Some(id), false);
             }
-            let worst = queue.worst(slab, ends);
-            if worst.is_none_or(|worst| remaining(slab, ends, worst) <= remaining(slab, ends, id)) {
+            let worst = queue.worst(slab, flow_info);
+            if worst.is_none_or(|worst| {
+                remaining(slab, flow_info, worst) <= remaining(slab, flow_info, id)
+            }) {
                 return (Some(id), false);
             }
             if let Some(worst) = worst {
@@ -109,7 +111,7 @@ impl Scheduler {
     }
 
     /// The packet that leaves next.
-    pub(crate) fn dequeue(&mut self, slab: &mut Slab, ends: &[Ends]) -> Option<u32> {
+    pub(crate) fn dequeue(&mut self, slab: &mut Slab, flow_info: &[FlowInfo]) -> Option<u32> {
         if self.bytes == 0 {
             return None;
         }
@@ -120,7 +122,7 @@ impl Scheduler {
             }
             Discipline::Wrr => self.next_in_turn(slab),
             Discipline::Pfabric => {
-                let best = self.queues[0].best(slab, ends)?;
+                let best = self.queues[0].best(slab, flow_info)?;
                 self.queues[0].unlink(slab, best);
                 best
             }
@@ -158,10 +160,10 @@ impl Scheduler {
 }
 
 /// Segments from this one to the end of its flow: pFabric's priority. ACKs go before all data.
-fn remaining(slab: &Slab, ends: &[Ends], id: u32) -> u32 {
+fn remaining(slab: &Slab, flow_info: &[FlowInfo], id: u32) -> u32 {
     let packet = &slab[id];
     match packet.kind() {
-        Kind::Data => ends[packet.flow as usize]
+        Kind::Data => flow_info[packet.flow as usize]
             .segments
             .saturating_sub(packet.seq),
         _ => 0,
@@ -224,8 +226,10 @@ impl Queue {
 
     /// The earliest packet of the flow that is nearest to its end (pFabric §4.1: a flow's packets
     /// must not overtake each other).
-    fn best(&self, slab: &Slab, ends: &[Ends]) -> Option<u32> {
-        let nearest = self.ids(slab).min_by_key(|id| remaining(slab, ends, *id))?;
+    fn best(&self, slab: &Slab, flow_info: &[FlowInfo]) -> Option<u32> {
+        let nearest = self
+            .ids(slab)
+            .min_by_key(|id| remaining(slab, flow_info, *id))?;
         let same = |id: &u32| {
             slab[*id].flow == slab[nearest].flow && slab[*id].kind() == slab[nearest].kind()
         };
@@ -233,8 +237,9 @@ impl Queue {
     }
 
     /// The last of the packets that are farthest from the end of their flow.
-    fn worst(&self, slab: &Slab, ends: &[Ends]) -> Option<u32> {
-        self.ids(slab).max_by_key(|id| remaining(slab, ends, *id))
+    fn worst(&self, slab: &Slab, flow_info: &[FlowInfo]) -> Option<u32> {
+        self.ids(slab)
+            .max_by_key(|id| remaining(slab, flow_info, *id))
     }
 }
 
@@ -265,8 +270,8 @@ mod tests {
         }
     }
 
-    fn drain(scheduler: &mut Scheduler, slab: &mut Slab, ends: &[Ends]) -> Vec<u32> {
-        std::iter::from_fn(|| scheduler.dequeue(slab, ends)).collect()
+    fn drain(scheduler: &mut Scheduler, slab: &mut Slab, flow_info: &[FlowInfo]) -> Vec<u32> {
+        std::iter::from_fn(|| scheduler.dequeue(slab, flow_info)).collect()
     }
 
     #[test]
@@ -308,25 +313,28 @@ mod tests {
     #[test]
     fn pfabric_sends_the_nearest_and_drops_the_farthest() {
         let mut slab = Slab::new();
-        let ends = [3, 100].map(|segments| Ends {
+        let flow_info = [3, 100].map(|segments| FlowInfo {
             segments,
-            ..Ends::default()
+            ..FlowInfo::default()
         });
         let mut scheduler = Scheduler::new(&settings(Discipline::Pfabric, &[]), NONE);
         let long: Vec<u32> = (0..10).map(|seq| packet(&mut slab, 1, seq, 0)).collect();
         for id in &long {
-            assert_eq!(scheduler.enqueue(&mut slab, &ends, *id, u64::MAX).0, None);
+            assert_eq!(
+                scheduler.enqueue(&mut slab, &flow_info, *id, u64::MAX).0,
+                None
+            );
         }
         let short = [packet(&mut slab, 0, 0, 0), packet(&mut slab, 0, 1, 0)];
-        let victims = short.map(|id| scheduler.enqueue(&mut slab, &ends, id, u64::MAX).0);
+        let victims = short.map(|id| scheduler.enqueue(&mut slab, &flow_info, id, u64::MAX).0);
         assert_eq!(victims, [Some(long[0]), Some(long[1])]);
         let late = packet(&mut slab, 1, 0, 0);
         assert_eq!(
-            scheduler.enqueue(&mut slab, &ends, late, u64::MAX).0,
+            scheduler.enqueue(&mut slab, &flow_info, late, u64::MAX).0,
             Some(late)
         );
         // Segment 1 is nearer to the end, but segment 0 of its flow leaves first.
-        let order = drain(&mut scheduler, &mut slab, &ends);
+        let order = drain(&mut scheduler, &mut slab, &flow_info);
         assert_eq!(order[..3], [short[0], short[1], long[2]]);
     }
 

@@ -8,7 +8,7 @@ use splitter_policy::{
 use super::{
     Counters, Network, SharedBuffer,
     layout::{Layout, Node},
-    load_balancer::Choice,
+    load_balancer::LoadBalancer,
     path_table::{Path, PathTable},
     port::{FIFO, Port},
     scheduler::Scheduler,
@@ -16,7 +16,7 @@ use super::{
 use crate::{
     engine::{
         datagram::Datagrams,
-        event_queue::Wheel,
+        event_queue::EventQueue,
         packet::{Kind, Packet, Slab},
         random::{Purpose, Random},
     },
@@ -56,10 +56,10 @@ impl Network {
         let switches = layout.leaves + layout.spines;
         Self {
             slab,
-            wheel: Wheel::new(),
+            events: EventQueue::new(),
             datagrams: Datagrams::default(),
             counters: Counters::default(),
-            ends: Vec::new(),
+            flow_info: Vec::new(),
             behind: (0..layout.ports())
                 .map(|it| layout.node_behind(it))
                 .chain([Node::OwnPort])
@@ -73,13 +73,13 @@ impl Network {
             scales: (0..layout.spines * layout.leaves)
                 .map(|it| Scale::new(ports[layout.spine_port(0, 0) + it].buffer_ns()))
                 .collect(),
-            choice: Choice::new(
+            load_balancer: LoadBalancer::new(
                 &scenario.balance,
                 layout.leaves,
                 slowest_rtt_ns(&layout, &ports),
                 seed,
             ),
-            knows_far: scenario.balance.tr.far == FarKnowledge::Exact
+            knows_spine_queues: scenario.balance.tr.far == FarKnowledge::Exact
                 && matches!(
                     scenario.balance.policy,
                     BalancingPolicy::Tr | BalancingPolicy::TrGuarded

@@ -8,7 +8,7 @@ const SHIFT: u32 = 20;
 
 /// How much a sender may have under way, and what changes that.
 #[derive(Clone, Debug)]
-pub(crate) struct Window {
+pub(crate) struct CongestionWindow {
     control: CongestionControl,
     size: u64,
     threshold: u64,
@@ -29,7 +29,7 @@ struct Dctcp {
     reduced_until: u32,
 }
 
-impl Window {
+impl CongestionWindow {
     pub(crate) fn new(settings: &TransportSettings) -> Self {
         let max = u64::from(settings.max_window) * ONE;
         Self {
@@ -145,8 +145,8 @@ impl Window {
 mod tests {
     use super::*;
 
-    fn window(control: CongestionControl) -> Window {
-        Window::new(&TransportSettings {
+    fn window(control: CongestionControl) -> CongestionWindow {
+        CongestionWindow::new(&TransportSettings {
             control,
             ..TransportSettings::default()
         })
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn a_first_mark_costs_what_is_assumed_of_the_share() {
         let after_a_mark = |dctcp_initial_alpha| {
-            let mut window = Window::new(&TransportSettings {
+            let mut window = CongestionWindow::new(&TransportSettings {
                 dctcp_initial_alpha,
                 ..TransportSettings::default()
             });

@@ -31,7 +31,7 @@ pub(crate) struct Flow {
     /// The segment that is not full, and its bytes of data.
     pub(crate) short: (u32, u16),
     pub(crate) timer: Timer,
-    pub(crate) figures: FlowFigures,
+    pub(crate) stats: FlowStats,
 }
 
 /// The timer of a flow. It is not moved with each ACK: when its event comes too early it is put in
@@ -58,11 +58,11 @@ impl Default for Timer {
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FlowFigures {
+pub(crate) struct FlowStats {
     /// Segments sent, those sent again included.
     pub(crate) sent: u32,
     /// Segments sent again.
-    pub(crate) again: u32,
+    pub(crate) retransmitted: u32,
     /// Timeouts.
     pub(crate) timeouts: u32,
     /// Segments that arrived.

@@ -2,13 +2,13 @@
 
 use super::{
     Hosts,
-    flow::{Flow, FlowFigures, Role, Timer},
+    flow::{Flow, FlowStats, Role, Timer},
     receiver::Receiver,
     sender::Sender,
 };
 use crate::{
     engine::packet::NONE,
-    fabric::{Ends, Network},
+    fabric::{FlowInfo, Network},
     message::Pool,
 };
 
@@ -67,9 +67,9 @@ impl Hosts {
             closed: false,
             short,
             timer: Timer::default(),
-            figures: FlowFigures::default(),
+            stats: FlowStats::default(),
         });
-        network.ends.push(Ends {
+        network.flow_info.push(FlowInfo {
             from,
             to,
             segments: all,

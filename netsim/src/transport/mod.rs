@@ -132,7 +132,7 @@ impl Hosts {
         flow.timer.event = NONE;
         network.slab.remove(id);
         flow.sender.on_timeout();
-        flow.figures.timeouts += 1;
+        flow.stats.timeouts += 1;
         self.transmit(network, number);
         self.restart_timer(network, number);
     }
@@ -180,9 +180,9 @@ impl Hosts {
         let packet = &mut network.slab[id];
         let segment = packet.seq;
         let marked = packet.has(flag::CE);
-        flow.figures.arrived += 1;
-        flow.figures.marked += u32::from(marked);
-        flow.figures.queued_ns += u64::from(packet.aux);
+        flow.stats.arrived += 1;
+        flow.stats.marked += u32::from(marked);
+        flow.stats.queued_ns += u64::from(packet.aux);
         let again = packet.has(flag::RETRANSMITTED);
         let new = flow.receiver.on_segment(segment, again);
 
@@ -226,7 +226,7 @@ impl Hosts {
         it.end_ns = network.now();
         self.finished.push(message);
         let flows = it.first_flow as usize..it.first_flow as usize + usize::from(it.flows);
-        it.needed = self.flows[flows].iter().map(|it| it.figures.arrived).sum();
+        it.needed = self.flows[flows].iter().map(|it| it.stats.arrived).sum();
         // Copies that are late have nothing left to do (RepFlow).
         if it.flows > 1 && flow.role == Role::Whole {
             let first = it.first_flow as usize;
@@ -267,10 +267,10 @@ impl Hosts {
                     number,
                     segment,
                     &self.settings[usize::from(flow.transport)],
-                    network.wheel.now() as u32,
+                    network.events.now() as u32,
                 ));
-                flow.figures.sent += 1;
-                flow.figures.again += u32::from(segment.again);
+                flow.stats.sent += 1;
+                flow.stats.retransmitted += u32::from(segment.again);
                 match &mut self.pacers[usize::from(flow.transport)] {
                     None => network.inject(usize::from(flow.from), id),
                     Some(pacer) => {
@@ -335,7 +335,7 @@ impl Hosts {
 }
 
 fn put_timer(network: &mut Network, flow: &mut Flow, id: u32) {
-    if !network.wheel.push(id, flow.timer.event_ns) {
+    if !network.events.push(id, flow.timer.event_ns) {
         flow.timer.event = NONE;
         network.slab.remove(id);
     }

@@ -1,7 +1,7 @@
 //! The sending half of a flow, as a state machine: ACKs and timeouts go in, segment numbers come
 //! out. It knows nothing of packets or of the network.
 
-use super::{bitset::Bitset, congestion_control::Window, retransmission_timeout::Rto};
+use super::{bitset::Bitset, congestion_control::CongestionWindow, retransmission_timeout::Rto};
 use crate::scenario::{LossRecovery, TransportSettings};
 
 /// An acknowledgement.
@@ -38,7 +38,7 @@ pub(crate) struct Sender {
     next: u32,
     /// The first that was never sent.
     fresh: u32,
-    pub(crate) window: Window,
+    pub(crate) window: CongestionWindow,
     pub(crate) rto: Rto,
     recovery: LossRecovery,
     threshold: u32,
@@ -73,7 +73,7 @@ impl Sender {
             una: 0,
             next: 0,
             fresh: 0,
-            window: Window::new(settings),
+            window: CongestionWindow::new(settings),
             rto: Rto::new(settings.rto_min_us * 1000),
             recovery: settings.recovery,
             threshold: settings.dupack_threshold,

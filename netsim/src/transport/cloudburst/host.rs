@@ -143,7 +143,7 @@ impl Host {
         let mut event = Packet::new(Kind::Wake);
         event.to = number;
         let id = network.slab.insert(event);
-        if network.wheel.push(id, at_ns) {
+        if network.events.push(id, at_ns) {
             self.wake = Wake { event: id, at_ns };
         } else {
             network.slab.remove(id);

@@ -10,7 +10,7 @@ mod ways;
 use cloudburst_proto::{Event, Kind as MessageKind, SendError, Time};
 
 use self::{host::Host, ways::Ways};
-use super::flow::FlowFigures;
+use super::flow::FlowStats;
 use crate::{
     engine::{
         datagram::Label,
@@ -54,7 +54,7 @@ struct Carried {
     coding_ns: u64,
     is_asked_for: bool,
     is_done: bool,
-    figures: FlowFigures,
+    stats: FlowStats,
 }
 
 /// A message as it is on the wire: the number in front of its content.
@@ -166,9 +166,9 @@ impl Cloudburst {
     }
 
     /// Figures of a message, and how many symbols it has.
-    pub(crate) fn figures(&self, message: u32) -> Option<(FlowFigures, u32)> {
+    pub(crate) fn stats(&self, message: u32) -> Option<(FlowStats, u32)> {
         let it = self.carried.get(message as usize)?;
-        Some((it.figures, it.symbols))
+        Some((it.stats, it.symbols))
     }
 
     fn count_arrival(&mut self, tag: Tag, packet: &Packet) {
@@ -176,10 +176,10 @@ impl Cloudburst {
         if tag.is_request() || carried.is_done {
             return;
         }
-        let figures = &mut carried.figures;
-        figures.arrived += 1;
-        figures.marked += u32::from(packet.has(flag::CE));
-        figures.queued_ns += u64::from(packet.aux);
+        let stats = &mut carried.stats;
+        stats.arrived += 1;
+        stats.marked += u32::from(packet.has(flag::CE));
+        stats.queued_ns += u64::from(packet.aux);
     }
 
     /// Hands a message to the endpoint of its sender, which is returned.
@@ -266,7 +266,7 @@ impl Cloudburst {
             for datagram in self.sending[..transmit.bytes].chunks(transmit.segment_bytes) {
                 let tag = host.tag(self.settings.mode, (to, self.ways.alias(way)), datagram);
                 if let Some(tag) = tag.filter(|it| !it.is_request()) {
-                    self.carried[tag.message() as usize].figures.sent += 1;
+                    self.carried[tag.message() as usize].stats.sent += 1;
                 }
                 let label = Label {
                     from: number,
@@ -304,7 +304,7 @@ impl Cloudburst {
         let has_come = carried.is_done || (tag.is_request() && carried.is_asked_for);
         if !has_come {
             // It was given up, or mixed up with another one (A-C1): the application asks again.
-            carried.figures.timeouts += 1;
+            carried.stats.timeouts += 1;
             self.send(network, tag);
         }
         if let Some(tag) = again {
