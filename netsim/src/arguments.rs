@@ -1,4 +1,4 @@
-//! The command line.
+//! The arguments of `netsim`, from which help and parser come.
 
 use std::path::PathBuf;
 
@@ -44,7 +44,7 @@ pub(crate) struct OverrideArguments {
     /// A scheme of the scenario, or a balancing policy.
     #[arg(long)]
     scheme: Option<String>,
-    /// What random numbers are drawn with, instead of the scenario's.
+    /// Seed of the random numbers, instead of the scenario's.
     #[arg(long)]
     seed: Option<u64>,
     /// Load instead of the scenario's, a share of the senders' links.

@@ -1,4 +1,4 @@
-//! `netsim`: runs scenarios.
+//! The command `netsim`, which runs scenarios.
 
 mod arguments;
 mod commands;

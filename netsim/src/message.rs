@@ -15,15 +15,15 @@ pub(crate) struct Message {
     pub(crate) origin: u16,
     /// How large it is.
     pub(crate) bytes: u64,
-    /// The receiver asks for it first, with so many bytes.
+    /// Bytes of the request that the receiver sends first, if it does.
     pub(crate) request_bytes: Option<u64>,
     /// It is of background traffic.
     pub(crate) is_background: bool,
     /// Segments that had arrived when it was complete.
     pub(crate) needed: u32,
-    /// When the message, or the request for it, was due.
+    /// Start time: when the message, or the request for it, was due.
     pub(crate) start_ns: u64,
-    /// When its last byte arrived; [`UNFINISHED`] before.
+    /// Arrival of its last byte; [`UNFINISHED`] before.
     pub(crate) end_ns: u64,
     /// The first of its flows.
     pub(crate) first_flow: u32,

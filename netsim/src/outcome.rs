@@ -1,4 +1,4 @@
-//! What a run came to.
+//! Records of a run: its flows, its links and its totals.
 
 use std::time::Duration;
 
@@ -15,26 +15,26 @@ use crate::{
     },
 };
 
-/// A run's stats.
+/// The result of one run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What ran.
+    /// Name of the scenario.
     pub scenario: String,
     /// The scheme that was laid over the scenario.
     pub scheme: Option<String>,
-    /// What random numbers were drawn with.
+    /// Seed of the random numbers.
     pub seed: u64,
     /// All messages but those in the background, in the order in which they started.
     pub flows: Vec<FlowRecord>,
     /// Links between leaves and spines.
     pub paths: Vec<PathRecord>,
-    /// Sums over everything.
+    /// Sums over all flows and links.
     pub totals: Totals,
     /// Time that the run took, which is not part of what is the same on every machine.
     pub took: Duration,
 }
 
-/// A message.
+/// The record of one message, or flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FlowRecord {
     /// From 0, in the order in which they started.
@@ -45,19 +45,20 @@ pub struct FlowRecord {
     pub from: u16,
     /// The host that received.
     pub to: u16,
-    /// Bytes without headers.
+    /// Size in bytes, without headers.
     pub bytes: u64,
-    /// When it was due.
+    /// Start time: when the message was due.
     pub start_ns: u64,
-    /// From then until its last byte had arrived; nothing if the run ended before.
+    /// Flow completion time, from the start until its last byte had arrived; nothing if the run
+    /// ended before.
     pub fct_ns: Option<u64>,
-    /// Segments sent.
+    /// Segments that were sent.
     pub sent: u32,
-    /// Segments among these that had been sent before.
+    /// Segments among these that were retransmitted.
     pub retransmitted: u32,
-    /// Timeouts.
+    /// Retransmission timeouts of the flow.
     pub timeouts: u32,
-    /// Segments that arrived.
+    /// Segments that arrived, duplicates included.
     pub arrived: u32,
     /// Segments that arrived after one that was sent later.
     pub out_of_order: u32,
@@ -87,7 +88,7 @@ pub struct PathRecord {
 /// Sums over everything that happened, background included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
-    /// When the run ended.
+    /// End of the run, in simulated time.
     pub end_ns: u64,
     /// Links passed by packets.
     pub hops: u64,
@@ -95,7 +96,7 @@ pub struct Totals {
     pub injected: u64,
     /// Packets that hosts received.
     pub delivered: u64,
-    /// Packets lost.
+    /// Packets that were dropped.
     pub dropped: u64,
     /// Messages that had not arrived when the run ended.
     pub unfinished: u64,
@@ -146,7 +147,7 @@ impl Outcome {
     }
 }
 
-/// Of a message.
+/// Counters of one message, over all of its flows.
 #[derive(Clone, Copy, Default)]
 struct MessageStats {
     sum: FlowStats,

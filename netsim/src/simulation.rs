@@ -39,7 +39,7 @@ struct Simulation {
     hosts: Hosts,
     workload: Workload,
     outages: Outages,
-    /// Traffic that is measured, by its place in the scenario.
+    /// Traffic that is measured, by its index in the scenario.
     measured: Vec<bool>,
     unfinished: usize,
     until_ns: u64,
@@ -159,7 +159,7 @@ impl Simulation {
     }
 }
 
-/// What fails here is a mistake of the simulator's own: figures of such a run are worth nothing.
+/// Panics on a defect of the simulator itself: the results of such a run are worth nothing.
 fn must_hold(check: Result<(), String>) {
     if let Err(problem) = check {
         panic!("{problem}");

@@ -1,10 +1,11 @@
-//! Distributions of message sizes: points of a cumulative distribution function, joined by lines.
+//! Empirical distributions of message sizes: points of a cumulative distribution function, joined
+//! by lines.
 
 use std::{fs, path::Path};
 
 use thiserror::Error;
 
-/// A distribution of sizes. Two points of the same size are an atom.
+/// An empirical distribution (CDF) of message sizes. Two points of the same size are an atom.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SizeDistribution {
     points: Vec<(f64, f64)>,
@@ -16,9 +17,9 @@ pub enum SizeDistributionError {
     /// It is neither built in nor a file.
     #[error("there is no such distribution, and the file {path} cannot be read ({reason}); built in are {}", distribution_names().join(", "))]
     Unknown {
-        /// What was tried.
+        /// Path that was tried.
         path: String,
-        /// What the system said.
+        /// Message of the operating system.
         reason: String,
     },
     /// A line does not hold two numbers.
@@ -32,11 +33,11 @@ pub enum SizeDistributionError {
     Falls {
         /// Which one, from 1.
         line: u64,
-        /// Which column.
+        /// Name of the column.
         what: &'static str,
-        /// What is there.
+        /// Value that is there.
         value: String,
-        /// What is above it.
+        /// Value in the line above it.
         before: String,
     },
     /// A value that cannot be.
@@ -44,17 +45,17 @@ pub enum SizeDistributionError {
     Range {
         /// Which one, from 1.
         line: u64,
-        /// Which column.
+        /// Name of the column.
         what: &'static str,
-        /// What is there.
+        /// Value that is there.
         value: String,
-        /// What may be there.
+        /// Values that may be there.
         must: &'static str,
     },
     /// The last probability is not 1.
     #[error("the distribution ends at {last} instead of 1")]
     Short {
-        /// The last probability.
+        /// Value of the last probability.
         last: String,
     },
 }
@@ -246,12 +247,12 @@ mod tests {
 
     #[test]
     fn what_is_none_is_refused_with_line_and_reason() {
-        let told = |text: &str| {
+        let message = |text: &str| {
             SizeDistribution::parse(text)
                 .map(|_| ())
                 .map_err(|it| it.to_string())
         };
-        let error = |text: &str| told(text).expect_err("it is none");
+        let error = |text: &str| message(text).expect_err("it is none");
         assert_eq!(
             error("1,0\n2,0.9"),
             "the distribution ends at 0.9 instead of 1"
@@ -265,7 +266,7 @@ mod tests {
         assert!(error("a,b").starts_with("line 1 is not"));
         assert!(error("1,0,0").starts_with("line 1 is not"));
         let missing = SizeDistribution::load("no_such", Path::new("/nowhere"));
-        let told = missing.expect_err("there is none").to_string();
-        assert!(told.contains("web_search_xpass") && told.contains("/nowhere/no_such"));
+        let message = missing.expect_err("there is none").to_string();
+        assert!(message.contains("web_search_xpass") && message.contains("/nowhere/no_such"));
     }
 }

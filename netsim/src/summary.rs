@@ -1,4 +1,4 @@
-//! A run in a few figures.
+//! Statistics of one run, by size class.
 
 use flow_report::{Summary, Table};
 use serde::{Deserialize, Serialize};
@@ -12,21 +12,21 @@ use crate::{
 /// for byte.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The scenario's name.
+    /// Name of the scenario.
     pub scenario: String,
     /// The scheme that was laid over it.
     pub scheme: Option<String>,
-    /// What random numbers were drawn with.
+    /// Seed of the random numbers.
     pub seed: u64,
     /// The version of the simulator.
     pub version: String,
     /// All settings, defaults included.
     pub settings: Scenario,
-    /// Flows by size.
+    /// Flows by size class.
     pub classes: Vec<ClassSummary>,
     /// Links between leaves and spines.
     pub paths: PathSummary,
-    /// Sums over everything.
+    /// Sums over all flows and links.
     pub totals: Totals,
 }
 
@@ -35,19 +35,19 @@ pub struct Manifest {
 pub struct ClassSummary {
     /// Its name: the bounds of sizes.
     pub class: String,
-    /// Flows that completed.
+    /// Number of flows that completed.
     pub flows: usize,
     /// Flows that had not when the run ended; they are in none of the times.
     pub unfinished: usize,
-    /// Completion time, in microseconds: the mean,
+    /// Mean flow completion time, in microseconds.
     pub mean_us: Option<f64>,
-    /// the median,
+    /// Median flow completion time, in microseconds.
     pub p50_us: Option<f64>,
-    /// the 95th percentile,
+    /// 95th percentile of flow completion times, in microseconds.
     pub p95_us: Option<f64>,
-    /// the 99th percentile,
+    /// 99th percentile of flow completion times, in microseconds.
     pub p99_us: Option<f64>,
-    /// and the longest.
+    /// Longest flow completion time, in microseconds.
     pub max_us: Option<f64>,
     /// Mean over flows of bytes by completion time, in Mbit/s.
     pub goodput_mbps: Option<f64>,
@@ -57,7 +57,7 @@ pub struct ClassSummary {
     pub out_of_order_percent: Option<f64>,
     /// Segments that arrived marked, of those that arrived, in percent.
     pub marked_percent: Option<f64>,
-    /// Timeouts.
+    /// Number of retransmission timeouts.
     pub timeouts: u64,
     /// Mean time that a segment spent in queues of switches, in microseconds.
     pub queued_us: Option<f64>,
@@ -70,12 +70,12 @@ pub struct ClassSummary {
 /// How evenly paths were used.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathSummary {
-    /// Share of time that the links between leaves and spines were sending: the mean,
+    /// Mean share of time that the links between leaves and spines were sending.
     pub mean_utilisation: f64,
-    /// the standard deviation among the uplinks of a leaf, which is what balancing is about (root of
-    /// the mean variance over leaves),
+    /// Standard deviation among the uplinks of a leaf, which is what load balancing is about: the
+    /// root of the mean variance over leaves.
     pub deviation: f64,
-    /// and the largest.
+    /// Largest share of time that one of these links was sending.
     pub max_utilisation: f64,
     /// Packets lost on them.
     pub drops: u64,
@@ -162,7 +162,7 @@ fn classes(bounds: &[u64], flows: &[FlowRecord]) -> Vec<ClassSummary> {
     classes
 }
 
-/// For people.
+/// Writes a size for people.
 fn bytes(bytes: u64) -> String {
     match bytes {
         0..1_000 => format!("{bytes} B"),

@@ -21,14 +21,14 @@ use crate::{
     summary::{ClassSummary, Manifest},
 };
 
-/// What to run.
+/// A plan of runs: schemes, loads and seeds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Schemes; nothing stands for the file as it is.
     pub schemes: Vec<Option<String>>,
     /// Loads; nothing stands for those of the file.
     pub loads: Vec<Option<f64>>,
-    /// Seeds.
+    /// Seeds of the runs.
     pub seeds: Vec<u64>,
     /// Another number of messages.
     pub messages: Option<u32>,
@@ -43,9 +43,9 @@ pub enum SweepError {
     /// A file cannot be written.
     #[error("cannot write {path}: {source}")]
     Write {
-        /// Which one.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Message of the operating system.
         source: io::Error,
     },
 }
@@ -59,7 +59,7 @@ pub struct SweepRow {
     pub load: Option<f64>,
     /// The class of sizes.
     pub class: String,
-    /// How many seeds.
+    /// Number of seeds in the mean.
     pub seeds: usize,
     /// Flows, over all seeds.
     pub flows: usize,
@@ -69,7 +69,7 @@ pub struct SweepRow {
     pub mean_us: Option<Estimate>,
     /// 99th percentile of completion times in microseconds.
     pub p99_us: Option<Estimate>,
-    /// Goodput in Mbit/s.
+    /// Mean goodput of a flow in Mbit/s.
     pub goodput_mbps: Option<Estimate>,
     /// Segments sent again, in percent.
     pub retransmitted_percent: Option<Estimate>,
@@ -112,7 +112,7 @@ impl Plan {
         self.schemes.len() * self.loads.len() * self.seeds.len()
     }
 
-    /// Whether there is nothing to run.
+    /// Returns whether there is nothing to run.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -262,7 +262,7 @@ fn row(runs: &[(Overrides, Manifest)], key: &Overrides, class: &str) -> SweepRow
     }
 }
 
-/// For people.
+/// Builds a table for people.
 pub fn table(rows: &[SweepRow]) -> Table {
     let mut table = Table::new([
         "scheme",

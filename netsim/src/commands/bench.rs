@@ -1,4 +1,4 @@
-//! `netsim bench`.
+//! The command `netsim bench`: events a second.
 
 use std::fs;
 
@@ -17,11 +17,11 @@ struct Speed {
     seed: u64,
     flows: usize,
     hops: u64,
-    /// Of the processor: others on the machine do not count.
+    /// Processor time of this process: others on the machine do not count.
     seconds: f64,
     /// Links passed by packets, a second on one core.
     hops_per_s: f64,
-    /// The most memory that the process had at a time; nothing where the system does not tell.
+    /// The most memory that the process had at a time; nothing where the system does not report it.
     rss_mb: Option<f64>,
 }
 

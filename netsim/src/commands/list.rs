@@ -1,4 +1,4 @@
-//! `netsim list`.
+//! The command `netsim list`: built-in scenarios.
 
 use anyhow::Result;
 use flow_report::Table;

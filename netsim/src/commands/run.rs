@@ -1,4 +1,4 @@
-//! `netsim run`.
+//! The command `netsim run`: one run.
 
 use std::{fs, path::Path};
 
@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: &Run) -> Result<()> {
     }
     print(&manifest.table().to_text())?;
     print(&sentence(&manifest))?;
-    // How long it took is nobody's result.
+    // How long it took is no result.
     let seconds = outcome.took.as_secs_f64();
     let rate = outcome.totals.hops as f64 / seconds / 1e6;
     eprintln!("{seconds:.2} s, {rate:.1} million hops a second.");

@@ -1,4 +1,4 @@
-//! `netsim sweep`.
+//! The command `netsim sweep`: many runs.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! Datagrams under way, byte for byte, for transports that look into what they receive.
+//! Contents of datagrams in flight, for transports that look into what they receive.
 //!
 //! What the simulator lets such a transport send is nearly all zeros, and so are sums of it. A
 //! datagram is kept without its first long run of zeros and without those at its end, and comes out
@@ -7,7 +7,7 @@
 /// Zeros are looked for in steps of so many bytes.
 const STEP: usize = 16;
 
-/// All datagrams that are under way.
+/// The datagrams that are in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Datagrams {
     entries: Vec<Entry>,
@@ -18,14 +18,14 @@ pub(crate) struct Datagrams {
 #[derive(Debug, Default)]
 struct Entry {
     label: Label,
-    /// What is in front of the zeros, and what is behind them.
+    /// The bytes in front of the zeros, then those behind them.
     kept: Vec<u8>,
     front: usize,
     behind_at: usize,
     bytes: usize,
 }
 
-/// What is known of a datagram without looking into it.
+/// The metadata of a datagram, known without looking into it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Label {
     /// The host that sent it.
@@ -63,7 +63,7 @@ impl Datagrams {
         id
     }
 
-    /// What is known of it.
+    /// Returns the label of a datagram.
     #[inline]
     pub(crate) fn label(&self, id: u32) -> Label {
         self.entries[id as usize].label
@@ -88,7 +88,7 @@ impl Datagrams {
         self.free.push(id);
     }
 
-    /// How many are under way; for checks.
+    /// Counts the datagrams in flight; for checks.
     pub(crate) fn count(&self) -> u64 {
         (self.entries.len() - self.free.len()) as u64
     }

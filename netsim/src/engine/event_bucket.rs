@@ -6,13 +6,13 @@ use super::packet::NONE;
 pub(crate) const BITS: u32 = 8;
 const SLOTS: usize = 1 << BITS;
 
-/// When an entry of the slab is due.
+/// An event: an entry of the slab, and the time at which it is due.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Event {
-    /// In ns, modulo 2^32: whoever holds it knows the rest.
+    /// Due time in ns, modulo 2^32: the level that holds it knows the rest.
     pub(crate) time: u32,
-    /// The entry.
+    /// The entry of the slab.
     pub(crate) id: u32,
 }
 
@@ -30,10 +30,10 @@ impl Event {
 /// in which events were put in stays that in which they come out.
 #[derive(Debug)]
 pub(crate) struct Bucket {
-    /// In order from `next` on.
+    /// Events in order, from `next` on.
     sorted: Vec<Event>,
     next: usize,
-    /// As they came.
+    /// Events in the order in which they came.
     unsorted: Vec<Event>,
     late: Late,
 }
@@ -166,7 +166,7 @@ impl Late {
         self.count += 1;
     }
 
-    /// There are some.
+    /// Returns the first slot with events, of which there are some.
     fn first_slot(&self) -> usize {
         let word = self.occupied.iter().position(|it| *it != 0).unwrap_or(0);
         word * 64 + self.occupied[word].trailing_zeros() as usize

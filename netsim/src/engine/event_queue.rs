@@ -1,6 +1,6 @@
-//! A timing wheel of three levels that hands events out by time, and among those of the same
-//! nanosecond in the order in which they were put in: exactly what a heap of (time, number) does,
-//! at a constant cost.
+//! The event queue: a hierarchical timing wheel (a calendar queue) of three levels. It hands events
+//! out by time, and among those of the same nanosecond in the order in which they were put in:
+//! exactly what a heap of (time, number) does, at a constant cost.
 //!
 //! The near level has a bucket for each 2^8 ns, the middle one for each 2^10 of these, the far one
 //! for each 2^11 of those. When time enters a bucket of an upper level, its events move one level
@@ -29,10 +29,10 @@ const MIDDLE_BITS: u32 = 11;
 const FAR_SHIFT: u32 = MIDDLE_SHIFT + MIDDLE_BITS;
 const FAR_BITS: u32 = 11;
 
-/// So many events ahead a packet is asked for: as long as memory takes.
+/// Prefetch distance in events: as far ahead as memory takes.
 const LOOK_AHEAD: usize = 8;
 
-/// Events in order of time.
+/// The event queue of a run: pending events in order of time.
 #[derive(Debug)]
 pub(crate) struct EventQueue {
     now: u64,
@@ -56,7 +56,7 @@ impl EventQueue {
         }
     }
 
-    /// When the event that was handed out last was due.
+    /// Returns the simulated time: when the event that was handed out last was due.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         self.now
@@ -154,7 +154,7 @@ impl EventQueue {
 struct Level {
     mask: u64,
     lists: Box<[List]>,
-    /// A bit a bucket, and above it a bit a word of those.
+    /// Bitmap of the buckets that have events, and above it one of its words.
     occupied: Box<[u64]>,
     words: u64,
 }
@@ -266,7 +266,7 @@ impl Chunks {
         }
     }
 
-    /// Puts an event into the last chunk of a list. Returns whether there was one with room.
+    /// Puts an event into the last chunk of a list. Returns whether that had space.
     #[inline(always)]
     fn append(&mut self, list: List, event: Event) -> bool {
         // `NONE` is beyond all chunks.

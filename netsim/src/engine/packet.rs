@@ -10,15 +10,15 @@ use splitter_policy::balance::ttl::Level;
 /// The end of a list, and "no packet".
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// What an entry of the slab stands for.
+/// The kind of an entry of the slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// In no list but the free one.
+    /// An entry that is free.
     Free,
-    /// A segment.
+    /// A data segment of a flow.
     Data,
-    /// A cumulative acknowledgement.
+    /// A cumulative acknowledgement (ACK).
     Ack,
     /// The retransmission timer of `flow`.
     Timer,
@@ -26,9 +26,10 @@ pub(crate) enum Kind {
     PortFree,
     /// The next message of the workload is due.
     Start,
-    /// What another transport than the simulator's own sends; `seq` is its place among datagrams.
+    /// A datagram of another transport than the simulator's own; `seq` is its index among
+    /// datagrams.
     Datagram,
-    /// Host `to` has asked to be called at this time.
+    /// A wake-up that host `to` has asked for.
     Wake,
 }
 
@@ -40,12 +41,12 @@ pub(crate) struct Packet {
     pub(crate) next: u32,
     /// The flow it belongs to.
     pub(crate) flow: u32,
-    /// Data: the segment's number. Ack: the first segment still missing. Datagram: its place among
+    /// Data: the segment's number. Ack: the first segment still missing. Datagram: its index among
     /// datagrams.
     pub(crate) seq: u32,
     /// Data, datagrams: ns spent queued in switches so far. Ack: the segment that made the receiver answer.
     pub(crate) aux: u32,
-    /// When the sender sent it, in ns modulo 2^32; an ACK echoes it (RFC 7323).
+    /// Time stamp of the sender, in ns modulo 2^32; an ACK echoes it (RFC 7323).
     pub(crate) stamp: u32,
     /// On the wire, headers included.
     pub(crate) bytes: u16,
@@ -60,7 +61,7 @@ pub(crate) struct Packet {
 
 /// Bits of a packet's flags.
 pub(crate) mod flag {
-    /// ECN-capable transport.
+    /// ECN-capable transport (RFC 3168).
     pub(crate) const ECT: u8 = 1;
     /// Data: congestion experienced. Ack: the echo of it.
     pub(crate) const CE: u8 = 2;
@@ -105,19 +106,19 @@ impl Packet {
         }
     }
 
-    /// Whether it is told how long it waits in switches.
+    /// Returns whether queueing delay in switches is added up in it.
     #[inline]
     pub(crate) fn counts_waiting(&self) -> bool {
         matches!(self.kind(), Kind::Data | Kind::Datagram)
     }
 
-    /// How full the spine's port was, as an ACK tells in 5 bits of its TTL (TR, A-T2). The rest of
-    /// the TTL has no part here: hosts look at nothing of it.
+    /// Returns how full the spine's port was, as an ACK carries it in 5 bits of its TTL (TR, A-T2).
+    /// The rest of the TTL has no part here: hosts look at nothing of it.
     pub(crate) fn far(&self) -> Level {
         Level::new(self.kind_and_far >> FAR_SHIFT).unwrap_or_default()
     }
 
-    /// Writes that.
+    /// Writes the level that [`far`](Self::far) reads.
     pub(crate) fn set_far(&mut self, level: Level) {
         self.kind_and_far = (self.kind_and_far & KIND_MASK) | (level.number() << FAR_SHIFT);
     }

@@ -4,12 +4,12 @@
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
-/// What a stream is for.
+/// The consumer that a random stream belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Sizes of messages.
+    /// Sizes of the messages.
     Sizes,
-    /// When messages start.
+    /// Start times of messages.
     Arrivals,
     /// Which hosts send and receive.
     Hosts,
@@ -17,9 +17,9 @@ pub(crate) enum Purpose {
     Paths,
     /// Choices of the balancing policy.
     Policy,
-    /// What keeps itself going: which host the next background message goes to.
+    /// Background traffic: which host the next message goes to.
     Background,
-    /// Which of several ways a datagram or a message takes.
+    /// Paths that datagrams and messages of Cloudburst take.
     Ways,
     /// Seeds of endpoints: sessions, ids and rows of codes.
     Endpoints,
@@ -30,7 +30,7 @@ pub(crate) enum Purpose {
 pub(crate) struct Random(ChaCha8Rng);
 
 impl Random {
-    /// `part` tells streams of the same purpose apart.
+    /// Opens a stream; `part` distinguishes those of the same purpose.
     pub(crate) fn new(seed: u64, purpose: Purpose, part: u64) -> Self {
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -51,7 +51,7 @@ impl Random {
         ((u64::from(self.bits()) * u64::from(bound)) >> 32) as u32
     }
 
-    /// In (0, 1]. 53 bits, exact.
+    /// Draws from (0, 1], with 53 bits, exactly.
     pub(crate) fn unit(&mut self) -> f64 {
         ((self.0.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }

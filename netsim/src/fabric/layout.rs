@@ -1,26 +1,26 @@
-//! Which port is where: numbers of ports, and what a link leads to.
+//! The layout of a leaf-spine fabric: numbers of ports, and the nodes that links lead to.
 
 use crate::scenario::FabricSettings;
 
-/// What a link leads to.
+/// The node at the far end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Node {
     /// The port of the host itself, which has held the packet back.
     OwnPort,
-    /// A host.
+    /// A host's end of its link.
     Host,
     /// A leaf, from one of its hosts.
     LeafFromHost(u16),
     /// A leaf, from a spine.
     LeafFromSpine {
-        /// Which leaf.
+        /// Number of the leaf.
         leaf: u16,
-        /// Which spine.
+        /// Number of the spine.
         spine: u16,
     },
-    /// A spine.
+    /// A spine, from a leaf.
     Spine {
-        /// Which spine.
+        /// Number of the spine.
         spine: u16,
         /// The leaf that sends.
         from: u16,
@@ -91,7 +91,7 @@ impl Layout {
         }
     }
 
-    /// What the link that starts at `port` leads to.
+    /// Returns the node that the link starting at `port` leads to.
     pub(crate) fn node_behind(&self, port: usize) -> Node {
         let hosts = self.hosts();
         let uplinks = self.leaves * self.spines;
@@ -114,7 +114,7 @@ impl Layout {
         }
     }
 
-    /// For people.
+    /// Names the link for people: `leaf0->spine1`.
     pub(crate) fn name(&self, port: usize) -> String {
         match self.node_behind(port) {
             Node::LeafFromHost(leaf) => format!("host{port}->leaf{leaf}"),

@@ -42,7 +42,7 @@ impl Network {
         }
     }
 
-    /// What waits at spines' ports this moment.
+    /// Reads the queues of spines' ports as they are now.
     fn look_at_spines(&mut self, leaf: usize, to_leaf: usize) {
         let now_ns = self.events.now();
         for spine in 0..self.layout.spines {
@@ -53,7 +53,7 @@ impl Network {
     }
 
     /// The spine writes into an ACK how full its port is towards the leaf that the ACK comes from:
-    /// the way that data take in the other direction (TR, A-T2).
+    /// the path of data in the other direction (TR, A-T2).
     pub(super) fn stamp(&mut self, spine: usize, from_leaf: usize, id: u32) {
         let number = self.layout.spine_port(spine, from_leaf);
         let backlog_ns = backlog_ns(&self.ports[number], &self.schedulers, self.events.now());

@@ -1,4 +1,4 @@
-//! A leaf's choice of uplink: hosts the policies of `splitter_policy::balance`.
+//! Load balancing: a leaf's choice of uplink. Hosts the policies of `splitter_policy::balance`.
 //!
 //! The policy decides with the very code that a kernel program runs. This is its shell: it knows
 //! what belongs to a leaf and what to a flow, and hands both over with the packet.
@@ -12,15 +12,15 @@ use crate::{
     scenario::{BalanceSettings, BalancingPolicy},
 };
 
-/// What is asked of a policy: where this packet goes.
+/// A query to a policy: over which path does this packet go?
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PathQuery {
-    /// The leaf that asks.
+    /// The leaf that sends the packet up.
     pub(crate) leaf: usize,
-    /// Where the policy keeps what it knows of the flow. Each flow and direction is balanced at one
+    /// The index of the flow's state in the policy. Each flow and direction is balanced at one
     /// leaf, so the number names the leaf's entry for it too.
     pub(crate) slot: usize,
-    /// The packet.
+    /// The packet to be balanced.
     pub(crate) packet: Packet,
 }
 
@@ -42,8 +42,8 @@ impl PathQuery {
     }
 }
 
-/// The policy of all leaves, and its state. An arm for each, so that the compiler sees the policy
-/// and what it asks of the paths as one piece.
+/// The load balancer of all leaves: a policy and its state. An arm for each policy, so that the
+/// compiler sees the policy and its view of the paths as one piece.
 #[derive(Debug)]
 pub(crate) enum LoadBalancer {
     Ecmp(BalancerState<Ecmp>),
@@ -93,7 +93,7 @@ impl LoadBalancer {
         }
     }
 
-    /// Whether it matters what waits at ports.
+    /// Returns whether the policy looks at queue lengths.
     #[inline]
     pub(crate) fn uses_backlog(&self) -> bool {
         matches!(self, Self::Tr(_))
@@ -119,7 +119,7 @@ pub(crate) struct BalancerState<B: Balancer> {
     policy: B,
     /// By leaf: the flows of a leaf share its uplinks, wherever they go to.
     shared: Vec<B::Shared>,
-    /// By slot.
+    /// State of flows, by slot.
     flows: Vec<B::Flow>,
 }
 

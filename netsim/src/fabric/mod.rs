@@ -26,7 +26,7 @@ use crate::engine::{
     packet::{Kind, Slab, flag},
 };
 
-/// What switches know of a flow.
+/// Facts about a flow that switches use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FlowInfo {
     /// The host that sends its data.
@@ -37,7 +37,7 @@ pub(crate) struct FlowInfo {
     pub(crate) segments: u32,
 }
 
-/// What happened to packets.
+/// Counters of all packets, for the check of conservation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     /// Handed to the port of a host.
@@ -46,7 +46,7 @@ pub(crate) struct Counters {
     pub(crate) delivered: u64,
     /// Lost at a port.
     pub(crate) dropped: u64,
-    /// Links passed.
+    /// Links that packets passed.
     pub(crate) hops: u64,
 }
 
@@ -55,43 +55,43 @@ pub(crate) struct Counters {
 pub(crate) struct Network {
     pub(crate) slab: Slab,
     pub(crate) events: EventQueue,
-    /// What packets of that kind carry.
+    /// Contents of packets of the kind `Datagram`.
     pub(crate) datagrams: Datagrams,
     pub(crate) layout: Layout,
     pub(crate) ports: Vec<Port>,
     pub(crate) counters: Counters,
-    /// By flow.
+    /// Facts about flows, by number.
     pub(crate) flow_info: Vec<FlowInfo>,
     behind: Vec<Node>,
     leaf_of: Vec<u16>,
     schedulers: Vec<Scheduler>,
     shared: Vec<SharedBuffer>,
     paths: PathTable,
-    /// What levels of spines' ports mean, from the first of these ports on.
+    /// Scales of the levels that ACKs carry: of spines' ports, from the first of these ports on.
     scales: Vec<Scale>,
     load_balancer: LoadBalancer,
-    /// Leaves know spines' ports without being told.
+    /// Leaves know the queues of spines' ports without ACKs.
     knows_spine_queues: bool,
 }
 
-/// The memory that the ports of a switch share.
+/// The shared buffer of a switch.
 #[derive(Clone, Debug, Default)]
 struct SharedBuffer {
     bytes: u64,
     used: u64,
-    /// In 1024ths.
+    /// Factor of the dynamic threshold, in 1024ths.
     alpha: u64,
 }
 
 impl SharedBuffer {
-    /// What a port may hold.
+    /// Returns what a port may hold: the dynamic threshold (Choudhury and Hahne 1998).
     fn port_limit(&self) -> u64 {
         self.bytes.saturating_sub(self.used) * self.alpha / 1024
     }
 }
 
 impl Network {
-    /// The time.
+    /// Returns the simulated time in ns.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         self.events.now()
@@ -192,7 +192,7 @@ impl Network {
         self.send_next(port);
     }
 
-    /// Whether all packets are accounted for. In words, if not.
+    /// Checks that all packets are accounted for; an error says which are not.
     ///
     /// # Errors
     /// When packets were lost or made up.
@@ -200,26 +200,26 @@ impl Network {
         let datagrams = self.slab.count(Kind::Datagram);
         if datagrams != self.datagrams.count() {
             return Err(format!(
-                "{datagrams} datagrams are under way, but {} are kept",
+                "{datagrams} datagrams are in flight, but {} are kept",
                 self.datagrams.count()
             ));
         }
-        let under_way = self.slab.count(Kind::Data) + self.slab.count(Kind::Ack) + datagrams;
+        let in_flight = self.slab.count(Kind::Data) + self.slab.count(Kind::Ack) + datagrams;
         let Counters {
             injected,
             delivered,
             dropped,
             ..
         } = self.counters;
-        if injected != delivered + dropped + under_way {
+        if injected != delivered + dropped + in_flight {
             return Err(format!(
                 "{injected} packets were sent, but {delivered} were delivered, {dropped} dropped \
-                 and {under_way} are under way"
+                 and {in_flight} are in flight"
             ));
         }
         let queued: u64 = self.schedulers.iter().map(|it| it.count(&self.slab)).sum();
-        if queued > under_way {
-            return Err(format!("{queued} packets wait of {under_way} under way"));
+        if queued > in_flight {
+            return Err(format!("{queued} packets wait of {in_flight} in flight"));
         }
         Ok(())
     }
@@ -288,8 +288,8 @@ impl Network {
         self.send_next(number);
     }
 
-    /// Sends what is next if the transmitter is idle, and makes sure that it is asked again while
-    /// something waits.
+    /// Sends the next packet if the transmitter is idle, and schedules another look while something
+    /// waits.
     fn send_next(&mut self, number: usize) {
         let now = self.events.now();
         let port = &mut self.ports[number];

@@ -1,14 +1,14 @@
-//! Links that fail while a run is under way, and come back.
+//! Link failures during a run, and the recovery of links.
 
 use splitter_policy::balance::PathId;
 
 use super::Network;
 use crate::scenario::{FabricSettings, Outage};
 
-/// What changes, and when.
+/// The link failures and recoveries of a run.
 #[derive(Debug)]
 pub(crate) struct Outages {
-    /// In order of time.
+    /// Changes in order of time.
     steps: Vec<Step>,
     next: usize,
     /// By port: how many reasons there are for it to be down, and how many of them policies know.
@@ -33,7 +33,8 @@ struct Step {
 }
 
 impl Outages {
-    /// Of the fabric that `network` was built from: what is down from the start stays so.
+    /// Plans the outages of the fabric that `network` was built from: links down from the start
+    /// stay so.
     pub(crate) fn new(fabric: &FabricSettings, network: &Network) -> Self {
         let reason = |failed| u32::from(failed);
         let reasons = network.ports.iter().map(|it| Reasons {
@@ -50,7 +51,7 @@ impl Outages {
         }
     }
 
-    /// When something changes next.
+    /// Returns the time of the next change.
     #[inline]
     pub(crate) fn next_ns(&self) -> u64 {
         self.steps.get(self.next).map_or(u64::MAX, |it| it.at_ns)
@@ -102,7 +103,7 @@ impl Outages {
         }
     }
 
-    /// Which paths over a spine policies think to work.
+    /// Announces to policies which paths over a spine work.
     fn announce(&self, spine: usize, network: &mut Network) {
         let Some(path) = PathId::new(spine) else {
             return;

@@ -1,5 +1,5 @@
-//! What leaves know of paths: how long they are, what waits at their own ports, and what ACKs have
-//! told of the backlog behind spines.
+//! The path table of leaves: propagation delays, the backlog of their own ports, and the backlog
+//! behind spines that ACKs have reported.
 //!
 //! With more than two leaves a spine's port depends on the destination, so backlogs are kept for
 //! each (leaf, spine, destination's leaf) and not for each uplink as the paper's text says (A-T2).
@@ -16,12 +16,12 @@ pub(crate) struct PathTable {
     leaves: usize,
     /// By leaf, then destination's leaf.
     pairs: Vec<Pair>,
-    /// By leaf.
+    /// Uplinks of each leaf.
     uplinks: Vec<Uplinks>,
     ageing: Ageing,
 }
 
-/// What a leaf knows of its paths to another one.
+/// The paths from one leaf to another.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(crate) struct Pair {
@@ -35,23 +35,23 @@ pub(crate) struct Pair {
     usable: PathSet,
 }
 
-/// When each uplink of a leaf will have sent what it holds, in whole ns.
+/// Times at which each uplink of a leaf will have sent what it holds, in whole ns.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Uplinks {
     free_at_ns: [u64; MAX_PATHS],
 }
 
-/// What never changes of a path.
+/// The constants of a path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Path {
-    /// Of both links together.
+    /// Propagation delay of both links together.
     pub(crate) propagation_ns: u32,
     /// Its share of what is spread by weight.
     pub(crate) weight: u32,
-    /// What a byte takes on both links.
+    /// Transmission time of a byte on both links.
     pub(crate) service: ServiceTime,
-    /// Both links work.
+    /// Both links of the path work.
     pub(crate) usable: bool,
 }
 
@@ -161,7 +161,7 @@ impl Pair {
     }
 }
 
-/// The paths between two leaves as they are now. What a policy does not ask for is not computed.
+/// The paths between two leaves as they are now, computed as a policy reads them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PathsBetween<'a> {
     pair: &'a Pair,
@@ -212,7 +212,7 @@ impl Paths for PathsBetween<'_> {
 
 #[cfg(test)]
 impl PathTable {
-    /// To replay cases in which paths fail under way.
+    /// Replays cases in which paths fail meanwhile.
     pub(crate) fn set_usable(&mut self, usable: PathSet) {
         for pair in &mut self.pairs {
             pair.usable = usable;

@@ -1,4 +1,4 @@
-//! A port that serves in order of arrival.
+//! A switch or host port with one FIFO queue, a buffer and ECN marking.
 //!
 //! When packets leave in the order in which they came, a packet's departure is known the moment it
 //! arrives: the end of what is before it, plus its own time on the wire. So such a port is a single
@@ -9,7 +9,7 @@
 /// at 100 Gbit/s.
 pub(crate) const PS: u64 = 1000;
 
-/// What became of a packet.
+/// The fate of a packet at a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It is at the other end at this time, after a wait; the mark says congestion.
@@ -25,7 +25,7 @@ pub(crate) enum Verdict {
     Dropped,
 }
 
-/// State and figures of a port.
+/// The state and the counters of a port.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(crate) struct Port {
@@ -37,13 +37,13 @@ pub(crate) struct Port {
     pub(crate) propagation_ns: u32,
     /// Which of the schedulers, when it does not serve in order of arrival.
     pub(crate) scheduler: u32,
-    /// Packets lost here.
+    /// Packets dropped at this port.
     pub(crate) drops: u32,
-    /// Bytes sent.
+    /// Bytes sent by this port.
     pub(crate) sent_bytes: u64,
-    /// Packets marked here.
+    /// Packets marked (ECN) at this port.
     pub(crate) marks: u32,
-    /// Packets vanish here.
+    /// The link has failed: packets are lost.
     pub(crate) failed: bool,
     is_switch: bool,
 }
@@ -138,7 +138,7 @@ impl Port {
         8_000_000_000_000 / u64::from(self.ps_per_byte)
     }
 
-    /// Whether it belongs to a switch, and not to a host.
+    /// Returns whether the port belongs to a switch, and not to a host.
     pub(crate) fn is_switch(&self) -> bool {
         self.is_switch
     }

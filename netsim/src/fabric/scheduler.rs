@@ -1,5 +1,5 @@
-//! Ports whose packets do not leave in the order in which they came: strict priority, weighted
-//! turns, pFabric, and every port of a switch with a shared buffer.
+//! Queueing disciplines of ports that do not serve in order of arrival: strict priority, deficit
+//! round robin, pFabric, and every port of a switch with a shared buffer.
 //!
 //! Such a port keeps real queues, chained through the packets, and one event of its own: the end of
 //! a transmission while something waits.
@@ -18,7 +18,7 @@ pub(crate) struct Scheduler {
     bytes: u64,
     buffer_bytes: u64,
     mark_bytes: u64,
-    /// Whose turn it is under `wrr`.
+    /// The queue that `wrr` serves now.
     turn: usize,
     /// The event of the port, and whether it is pending.
     pub(crate) event: u32,
@@ -71,8 +71,9 @@ impl Scheduler {
         self.bytes
     }
 
-    /// Puts a packet into its queue. `shared_limit` is what a shared buffer leaves to the port. Returns what
-    /// is dropped for it: the packet itself, one that waited, or nothing; and whether it was marked.
+    /// Puts a packet into its queue. `shared_limit` is what a shared buffer leaves to the port.
+    /// Returns the packet that is dropped for it: the packet itself, one that waited, or nothing;
+    /// and whether it was marked.
     pub(crate) fn enqueue(
         &mut self,
         slab: &mut Slab,

@@ -112,7 +112,7 @@ fn scheduler_for(
     schedulers.len() as u32 - 1
 }
 
-/// What leaves know of paths before anything was sent.
+/// Builds the path table as it is before anything was sent.
 fn path_table(scenario: &Scenario, layout: &Layout, ports: &[Port]) -> PathTable {
     let BalanceSettings { weighted, tr, .. } = &scenario.balance;
     let ageing = match tr.ageing {
@@ -146,7 +146,7 @@ fn path_table(scenario: &Scenario, layout: &Layout, ports: &[Port]) -> PathTable
     )
 }
 
-/// Of an idle fabric, between hosts at different leaves.
+/// Computes the longest round trip between hosts of different leaves in an idle fabric.
 fn slowest_rtt_ns(layout: &Layout, ports: &[Port]) -> u64 {
     let slowest = |ports: &[Port]| ports.iter().map(|it| it.propagation_ns).max().unwrap_or(0);
     let hosts = 2 * layout.hosts();
@@ -160,7 +160,7 @@ fn slowest_rtt_ns(layout: &Layout, ports: &[Port]) -> u64 {
     links.map(|it| 2 * u64::from(slowest(it))).iter().sum()
 }
 
-/// What was drawn for the spines.
+/// The spines that were drawn to be slow or failed.
 #[derive(Debug)]
 pub(crate) struct Spines {
     extra_ns: Vec<u64>,

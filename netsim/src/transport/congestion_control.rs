@@ -1,12 +1,13 @@
-//! Congestion windows, in integers: fractions of a segment are counted in 2^-20ths.
+//! Congestion control: the congestion window under Reno and DCTCP, in integers: fractions of a
+//! segment are counted in 2^-20ths.
 
 use crate::scenario::{CongestionControl, TransportSettings};
 
-/// One segment.
+/// One segment, in units of the window.
 pub(crate) const ONE: u64 = 1 << SHIFT;
 const SHIFT: u32 = 20;
 
-/// How much a sender may have under way, and what changes that.
+/// The congestion window: how much a sender may have in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct CongestionWindow {
     control: CongestionControl,
@@ -48,12 +49,12 @@ impl CongestionWindow {
         }
     }
 
-    /// Whole segments.
+    /// Returns the window in whole segments.
     pub(crate) fn segments(&self) -> u32 {
         (self.size >> SHIFT) as u32
     }
 
-    /// With fractions.
+    /// Returns the window with fractions of a segment.
     pub(crate) fn size(&self) -> u64 {
         self.size
     }
@@ -104,16 +105,16 @@ impl CongestionWindow {
         !marked
     }
 
-    /// Segments are taken to be lost: half of what is under way (RFC 5681 eqn 4).
+    /// Reduces the window after a loss to half of what is in flight (RFC 5681 eqn 4).
     pub(crate) fn on_loss(&mut self, in_flight: u32) {
         self.set_threshold(in_flight);
         self.back_to_threshold();
     }
 
     /// The retransmission timer went off: start over with one segment. The threshold stays where it
-    /// is when the same segment was already sent again by the timer (RFC 5681 §3.1).
-    pub(crate) fn on_timeout(&mut self, in_flight: u32, again: bool) {
-        if !again {
+    /// is when the same segment was already retransmitted by the timer (RFC 5681 §3.1).
+    pub(crate) fn on_timeout(&mut self, in_flight: u32, is_retransmission: bool) {
+        if !is_retransmission {
             self.set_threshold(in_flight);
         }
         if self.control != CongestionControl::Fixed {

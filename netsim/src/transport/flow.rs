@@ -3,7 +3,7 @@
 use super::{receiver::Receiver, sender::Sender};
 use crate::engine::packet::NONE;
 
-/// What a flow carries.
+/// The role of a flow: what it carries of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// A whole message, or a copy of one.
@@ -38,11 +38,11 @@ pub(crate) struct Flow {
 /// again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timer {
-    /// When the sender's patience ends.
+    /// Time at which the retransmission timeout expires.
     pub(crate) deadline_ns: u64,
-    /// The pending event.
+    /// Number of the pending event.
     pub(crate) event: u32,
-    /// When that comes.
+    /// Time of the pending event.
     pub(crate) event_ns: u64,
 }
 
@@ -56,16 +56,16 @@ impl Default for Timer {
     }
 }
 
-/// What is counted.
+/// Counters of one flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FlowStats {
     /// Segments sent, those sent again included.
     pub(crate) sent: u32,
-    /// Segments sent again.
+    /// Segments that were retransmitted.
     pub(crate) retransmitted: u32,
-    /// Timeouts.
+    /// Retransmission timeouts of the flow.
     pub(crate) timeouts: u32,
-    /// Segments that arrived.
+    /// Segments that arrived, duplicates included.
     pub(crate) arrived: u32,
     /// Segments that arrived marked.
     pub(crate) marked: u32,

@@ -1,4 +1,4 @@
-//! Messages become flows: one, copies of it, or subflows.
+//! Flow set-up: a message becomes one flow, copies of it (RepFlow), or subflows (MPTCP).
 
 use super::{
     Hosts,

@@ -1,4 +1,5 @@
-//! Hosts: they carry messages by flows.
+//! Hosts and their transport: flows with congestion control, loss recovery and timers, or
+//! Cloudburst's endpoints.
 
 mod bitset;
 mod cloudburst;
@@ -27,14 +28,14 @@ use crate::{
     scenario::{CongestionControl, Scenario, TransportSettings},
 };
 
-/// All hosts.
+/// The hosts of a fabric.
 #[derive(Debug)]
 pub(crate) struct Hosts {
     pub(crate) flows: Vec<Flow>,
     pub(crate) messages: Vec<Message>,
-    /// Messages that have arrived and that nobody has looked at yet.
+    /// Messages that have arrived since the simulation last looked.
     pub(crate) finished: Vec<u32>,
-    /// Of the rest, and of the background.
+    /// Settings of the rest, and of the background.
     settings: [TransportSettings; 2],
     pacers: [Option<Pacer>; 2],
     pub(crate) cloudburst: Option<Box<Cloudburst>>,
@@ -117,7 +118,7 @@ impl Hosts {
         let number = network.slab[id].flow;
         let flow = &mut self.flows[number as usize];
         let is_stale = flow.timer.event != id;
-        if is_stale || flow.closed || !flow.sender.is_waiting() {
+        if is_stale || flow.closed || !flow.sender.awaits_ack() {
             if !is_stale {
                 flow.timer.event = NONE;
             }
@@ -137,7 +138,7 @@ impl Hosts {
         self.restart_timer(network, number);
     }
 
-    /// Whether a message that has arrived did so with all its segments. In words, if not.
+    /// Checks that a message which has arrived did so with all its segments.
     ///
     /// # Errors
     /// When it was declared complete without.
@@ -183,8 +184,8 @@ impl Hosts {
         flow.stats.arrived += 1;
         flow.stats.marked += u32::from(marked);
         flow.stats.queued_ns += u64::from(packet.aux);
-        let again = packet.has(flag::RETRANSMITTED);
-        let new = flow.receiver.on_segment(segment, again);
+        let is_retransmission = packet.has(flag::RETRANSMITTED);
+        let new = flow.receiver.on_segment(segment, is_retransmission);
 
         // The packet turns around and becomes the ACK of it.
         let mut ack = Packet::new(Kind::Ack);
@@ -270,7 +271,7 @@ impl Hosts {
                     network.events.now() as u32,
                 ));
                 flow.stats.sent += 1;
-                flow.stats.retransmitted += u32::from(segment.again);
+                flow.stats.retransmitted += u32::from(segment.is_retransmission);
                 match &mut self.pacers[usize::from(flow.transport)] {
                     None => network.inject(usize::from(flow.from), id),
                     Some(pacer) => {
@@ -297,7 +298,7 @@ impl Hosts {
 
     fn restart_timer(&mut self, network: &mut Network, number: u32) {
         let flow = &mut self.flows[number as usize];
-        if !flow.sender.is_waiting() {
+        if !flow.sender.awaits_ack() {
             return;
         }
         flow.timer.deadline_ns = network.now() + flow.sender.rto.timeout_ns();
@@ -312,8 +313,8 @@ impl Hosts {
         }
     }
 
-    /// What each acknowledged segment may add to the window of a subflow, so that all together
-    /// take no more than one flow on the best path would (RFC 6356 §3).
+    /// Computes what each acknowledged segment may add to the window of a subflow, so that all
+    /// together take no more than one flow on the best path would (RFC 6356 §3).
     fn coupled_increase(&self, number: u32) -> Option<u64> {
         let flow = &self.flows[number as usize];
         if flow.role != Role::Part {

@@ -22,7 +22,7 @@ impl Pacer {
         }
     }
 
-    /// When a packet may leave.
+    /// Returns the time at which a packet may leave.
     pub(super) fn leave(&mut self, host: u16, now_ns: u64, bytes: u16) -> u64 {
         let (start_ns, used) = self.hosts.entry(host).or_insert((now_ns, 0));
         if now_ns >= *start_ns + self.epoch_ns {
@@ -49,7 +49,7 @@ mod tests {
         assert_eq!([leave(1, 0), leave(1, 5), leave(1, 6)], [0, 5, 10_000]);
         assert_eq!(leave(2, 6), 6, "of another host");
         assert_eq!([leave(1, 7), leave(1, 8)], [10_000, 20_000]);
-        // After a pause the epoch begins anew, and nobody gets two at once.
+        // After a pause the epoch begins again, and no host gets two at once.
         assert_eq!(
             [leave(1, 90_000), leave(1, 90_000), leave(1, 90_000)],
             [90_000, 90_000, 100_000]

@@ -1,4 +1,4 @@
-//! The receiving half of a flow.
+//! The receiving half of a flow: reassembly and cumulative ACKs.
 
 use super::bitset::Bitset;
 
@@ -10,15 +10,15 @@ pub(crate) struct Receiver {
     /// The first that is beyond all that came.
     beyond: u32,
     ahead: Bitset,
-    /// Segments that came after one that was sent later, and were not sent again.
+    /// Segments that came after one that was sent later, and were not retransmitted.
     pub(crate) out_of_order: u32,
 }
 
 impl Receiver {
     /// Takes a segment; returns whether it is new.
     #[inline]
-    pub(crate) fn on_segment(&mut self, number: u32, again: bool) -> bool {
-        if number < self.beyond && !again {
+    pub(crate) fn on_segment(&mut self, number: u32, is_retransmission: bool) -> bool {
+        if number < self.beyond && !is_retransmission {
             self.out_of_order += 1;
         }
         self.beyond = self.beyond.max(number + 1);

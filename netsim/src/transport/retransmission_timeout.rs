@@ -1,4 +1,4 @@
-//! The retransmission timeout (RFC 6298), in ns.
+//! The retransmission timeout (RTO) by RFC 6298, in ns.
 
 /// No timeout is longer.
 const MAX_NS: u64 = 60_000_000_000;
@@ -43,7 +43,7 @@ impl Rto {
         self.backoff = (self.backoff + 1).min(16);
     }
 
-    /// Whether the timer went off since the last round trip.
+    /// Returns whether the timer expired since the last round trip.
     pub(crate) fn is_backed_off(&self) -> bool {
         self.backoff > 0
     }

@@ -1,4 +1,4 @@
-//! What segments look like on the wire.
+//! Segments as packets, with their priority (PIAS).
 
 use super::{flow::Flow, sender::Segment};
 use crate::{
@@ -27,7 +27,7 @@ pub(super) fn data(
     packet.bytes = settings.header_bytes + payload;
     packet.to = flow.to;
     packet.set(flag::ECT, settings.control == CongestionControl::Dctcp);
-    packet.set(flag::RETRANSMITTED, segment.again);
+    packet.set(flag::RETRANSMITTED, segment.is_retransmission);
     packet.set_priority(priority(flow, segment.number, settings));
     packet
 }

@@ -1,10 +1,10 @@
-//! The sending half of a flow, as a state machine: ACKs and timeouts go in, segment numbers come
-//! out. It knows nothing of packets or of the network.
+//! Loss recovery: the sending half of a flow, with fast retransmit and fast recovery (NewReno, SACK), as
+//! a state machine. ACKs and timeouts go in, segment numbers come out. It knows nothing of packets or of the network.
 
 use super::{bitset::Bitset, congestion_control::CongestionWindow, retransmission_timeout::Rto};
 use crate::scenario::{LossRecovery, TransportSettings};
 
-/// An acknowledgement.
+/// An acknowledgement that a sender receives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ack {
     /// The first segment that is missing.
@@ -21,10 +21,10 @@ pub(crate) struct Ack {
 /// A segment to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
-    /// Its number.
+    /// Number of the segment.
     pub(crate) number: u32,
     /// It was sent before.
-    pub(crate) again: bool,
+    pub(crate) is_retransmission: bool,
 }
 
 /// Sending half of a flow.
@@ -34,7 +34,7 @@ pub(crate) struct Sender {
     pub(crate) segments: u32,
     /// The first that is not acknowledged.
     una: u32,
-    /// The next to be sent; after a timeout, to be sent again.
+    /// The next to be sent; after a timeout, to be retransmitted.
     next: u32,
     /// The first that was never sent.
     fresh: u32,
@@ -43,18 +43,18 @@ pub(crate) struct Sender {
     recovery: LossRecovery,
     threshold: u32,
     duplicates: u32,
-    /// In fast recovery, until `recover` is acknowledged.
+    /// The sender is in fast recovery, until `recover` is acknowledged.
     recovering: bool,
-    /// What was sent when a recovery or a timeout began ends before this. Until more than that is
-    /// acknowledged, duplicate ACKs start no recovery: they may be of what was sent twice (RFC 6582
-    /// §3.2 step 2). 0 before the first.
+    /// First segment beyond what was sent when a recovery or a timeout began. Until more than that
+    /// is acknowledged, duplicate ACKs start no recovery: they may be of what was sent twice (RFC
+    /// 6582 §3.2 step 2). 0 before the first.
     recover: u32,
-    /// The first missing segment is to be sent again, whatever the window says.
-    resend: bool,
+    /// The first missing segment is to be retransmitted, whatever the window says.
+    retransmit_first: bool,
     sack: Scoreboard,
 }
 
-/// What is known of segments beyond the first missing one (RFC 6675).
+/// Scoreboard of segments beyond the first missing one (RFC 6675).
 #[derive(Debug, Default)]
 struct Scoreboard {
     received: Bitset,
@@ -62,7 +62,7 @@ struct Scoreboard {
     highest: [u32; 3],
     /// Below this all that is missing counts as lost since a timeout.
     timed_out: u32,
-    /// Below this all that was lost has been sent again (`HighRxt`).
+    /// Below this all that was lost has been retransmitted (`HighRxt`).
     resent: u32,
 }
 
@@ -80,13 +80,13 @@ impl Sender {
             duplicates: 0,
             recovering: false,
             recover: 0,
-            resend: false,
+            retransmit_first: false,
             sack: Scoreboard::default(),
         }
     }
 
     /// Something waits for an acknowledgement.
-    pub(crate) fn is_waiting(&self) -> bool {
+    pub(crate) fn awaits_ack(&self) -> bool {
         self.una < self.fresh
     }
 
@@ -99,7 +99,7 @@ impl Sender {
         }
     }
 
-    /// Whether [`poll`](Self::poll) would send a new segment if there was one.
+    /// Returns whether [`poll`](Self::poll) would send a new segment if there was one.
     pub(crate) fn wants_segments(&self) -> bool {
         self.next == self.segments && self.in_flight() < self.window.segments()
     }
@@ -122,7 +122,7 @@ impl Sender {
         };
         if new {
             self.on_progress(acked, coupled, may_grow);
-        } else if tells_more && self.is_waiting() {
+        } else if tells_more && self.awaits_ack() {
             self.on_duplicate();
         }
         new
@@ -135,9 +135,9 @@ impl Sender {
         self.rto.back_off();
         self.duplicates = 0;
         self.recovering = false;
-        self.resend = false;
+        self.retransmit_first = false;
         self.recover = self.fresh;
-        // Go back: what was under way is sent again as the window opens, unless it is known to
+        // Go back: what was in flight is retransmitted as the window opens, unless it is known to
         // have arrived.
         self.next = self.una;
         self.sack.timed_out = self.fresh;
@@ -163,7 +163,7 @@ impl Sender {
         }
         if self.recovery == LossRecovery::NewReno {
             // A partial ACK: the next one is lost as well (RFC 6582 §3.2 step 3).
-            self.resend = true;
+            self.retransmit_first = true;
             self.window.inflate(1 - i64::from(acked));
         }
     }
@@ -181,7 +181,7 @@ impl Sender {
         if lost && self.may_recover() {
             self.recovering = true;
             self.recover = self.fresh;
-            self.resend = true;
+            self.retransmit_first = true;
             self.window.on_loss(self.in_flight());
             if self.recovery == LossRecovery::NewReno {
                 self.window.inflate(i64::from(self.threshold));
@@ -189,7 +189,7 @@ impl Sender {
         }
     }
 
-    /// Whether duplicate ACKs tell of a loss.
+    /// Returns whether duplicate ACKs indicate a loss.
     fn may_recover(&self) -> bool {
         match self.recovery {
             LossRecovery::NewReno => self.recover == 0 || self.una > self.recover,
@@ -199,10 +199,10 @@ impl Sender {
     }
 
     fn poll_newreno(&mut self) -> Option<Segment> {
-        if std::mem::take(&mut self.resend) {
+        if std::mem::take(&mut self.retransmit_first) {
             return Some(Segment {
                 number: self.una,
-                again: true,
+                is_retransmission: true,
             });
         }
         // Limited transmit: the first duplicates let new segments go (RFC 3042).
@@ -216,9 +216,12 @@ impl Sender {
         }
         let number = self.next;
         self.next += 1;
-        let again = number < self.fresh;
+        let is_retransmission = number < self.fresh;
         self.fresh = self.fresh.max(self.next);
-        Some(Segment { number, again })
+        Some(Segment {
+            number,
+            is_retransmission,
+        })
     }
 
     fn poll_sack(&mut self) -> Option<Segment> {
@@ -227,18 +230,18 @@ impl Sender {
             return self.poll_newreno();
         }
         // The first missing segment goes at once (RFC 6675 §5 step 4.3).
-        if std::mem::take(&mut self.resend) {
-            return Some(self.send_again(self.una));
+        if std::mem::take(&mut self.retransmit_first) {
+            return Some(self.retransmit(self.una));
         }
         if self.pipe() >= self.window.segments() {
             return None;
         }
-        // RFC 6675 NextSeg() rule 1: the first lost one that was not sent again.
+        // RFC 6675 NextSeg() rule 1: the first lost one that was not retransmitted.
         let after_timeout = self.sack.timed_out > self.una;
         if (self.recovering || after_timeout)
             && let Some(number) = self.sack.next_lost(self.una)
         {
-            return Some(self.send_again(number));
+            return Some(self.retransmit(number));
         }
         // Rule 2: something new.
         if self.fresh < self.segments {
@@ -247,7 +250,7 @@ impl Sender {
             self.next = self.fresh;
             return Some(Segment {
                 number,
-                again: false,
+                is_retransmission: false,
             });
         }
         // Rule 3: what is missing below the highest that arrived.
@@ -257,22 +260,22 @@ impl Sender {
                 .received
                 .first_missing(self.sack.resent.max(self.una));
             if number < self.sack.highest[0] {
-                return Some(self.send_again(number));
+                return Some(self.retransmit(number));
             }
         }
         None
     }
 
-    fn send_again(&mut self, number: u32) -> Segment {
+    fn retransmit(&mut self, number: u32) -> Segment {
         self.sack.resent = number + 1;
         self.next = self.fresh;
         Segment {
             number,
-            again: true,
+            is_retransmission: true,
         }
     }
 
-    /// Segments thought to be under way (RFC 6675 `SetPipe`).
+    /// Segments thought to be in flight (RFC 6675 `SetPipe`).
     fn pipe(&self) -> u32 {
         let edge = self.sack.edge().clamp(self.una, self.fresh);
         let resent = self.sack.resent.clamp(self.una, edge);
@@ -282,7 +285,7 @@ impl Sender {
 }
 
 impl Scoreboard {
-    /// Returns whether the ACK tells of a segment that was not known to have arrived.
+    /// Returns whether the ACK reports a segment that was not known to have arrived.
     fn on_ack(&mut self, ack: Ack, una: u32) -> bool {
         let new = ack.trigger >= una && self.received.insert(ack.trigger);
         if new {
@@ -297,7 +300,7 @@ impl Scoreboard {
         new
     }
 
-    /// What is missing below has three above it that arrived (RFC 6675 `IsLost`).
+    /// Segments missing below have three above them that arrived (RFC 6675 `IsLost`).
     fn lost_below(&self) -> u32 {
         self.highest[2]
     }

@@ -14,7 +14,7 @@ fn sender(recovery: LossRecovery, segments: u32) -> Sender {
 
 fn sent(sender: &mut Sender) -> Vec<(u32, bool)> {
     std::iter::from_fn(|| sender.poll())
-        .map(|it| (it.number, it.again))
+        .map(|it| (it.number, it.is_retransmission))
         .collect()
 }
 
@@ -49,7 +49,7 @@ fn newreno_sends_again_at_the_third_duplicate_and_at_partial_acks() {
     // Limited transmit (RFC 3042).
     assert_eq!(ack(&mut sender, 0, 1), new(10..11));
     assert_eq!(ack(&mut sender, 0, 2), new(11..12));
-    // Twelve are under way: the threshold becomes 6, the window 9.
+    // Twelve are in flight: the threshold becomes 6, the window 9.
     assert_eq!(ack(&mut sender, 0, 3), [(0, true)]);
     assert_eq!(sender.window.segments(), 9);
     for trigger in [4, 6, 7] {
@@ -65,7 +65,7 @@ fn newreno_sends_again_at_the_third_duplicate_and_at_partial_acks() {
     assert_eq!(sender.window.segments(), 6);
 }
 
-/// RFC 6675 with the same losses: both holes are known before anything is sent again.
+/// RFC 6675 with the same losses: both holes are known before anything is retransmitted.
 #[test]
 fn sack_sends_again_what_is_lost_and_nothing_else() {
     let mut sender = sender(LossRecovery::Sack, 100);
@@ -98,10 +98,10 @@ fn after_a_timeout_everything_goes_again_from_the_first_missing() {
         assert_eq!(ack(&mut sender, 1, trigger).len(), usize::from(trigger < 7));
     }
     assert!(!sender.recovering);
-    // What arrived is not sent again.
+    // What arrived is not retransmitted.
     assert_eq!(ack(&mut sender, 10, 4), new(10..12));
     assert_eq!(ack(&mut sender, 12, 11), []);
-    assert!(!sender.is_waiting());
+    assert!(!sender.awaits_ack());
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_lost_tail_takes_a_timeout_and_each_one_doubles() {
     sender.on_timeout();
     assert_eq!(sender.rto.timeout_ns(), 2 * first);
     assert_eq!(sent(&mut sender), [(1, true)]);
-    assert!(sender.is_waiting());
+    assert!(sender.awaits_ack());
 }
 
 /// RFC 6582 §3.2 step 2. Reordering alone makes a sender send a whole window again; the duplicate
@@ -154,7 +154,7 @@ fn what_was_sent_again_in_vain_starts_no_further_recovery() {
     }
     assert!(!sender.recovering);
     let window = sender.window.segments();
-    // All that was sent again arrives, in vain.
+    // All that was retransmitted arrives, in vain.
     for trigger in 1..recover {
         ack(&mut sender, recover, trigger);
     }
@@ -168,7 +168,7 @@ fn what_was_sent_again_in_vain_starts_no_further_recovery() {
     assert!(sender.recovering);
 }
 
-/// RFC 6675 §2: a duplicate ACK tells of a segment that was not known to have arrived.
+/// RFC 6675 §2: a duplicate ACK reports a segment that was not known to have arrived.
 #[test]
 fn with_sack_what_came_twice_is_no_duplicate() {
     let mut sender = sender(LossRecovery::Sack, 100);

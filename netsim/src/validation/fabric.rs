@@ -1,4 +1,4 @@
-//! What must hold of what a scenario says of switches and links.
+//! Checks of the keys of switches and links.
 
 use splitter_policy::balance::MAX_PATHS;
 
@@ -7,7 +7,7 @@ use crate::scenario::FabricSettings;
 
 /// More ports than this have no number in a packet.
 const MAX_PORTS: usize = u16::MAX as usize;
-/// What a leaf knows of its paths to another takes some 600 bytes.
+/// Limit of the path table: a pair of leaves takes some 600 bytes.
 const MAX_PAIRS: usize = 250_000;
 
 pub(super) fn check_fabric(fabric: &FabricSettings) -> Checked {

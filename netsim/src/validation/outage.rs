@@ -3,7 +3,7 @@
 use super::{Checked, below, in_range, require};
 use crate::scenario::FabricSettings;
 
-/// As long as a run lasts at most.
+/// Longest time that a run may last.
 const MOST_US: f64 = 1e9;
 
 pub(super) fn check_outages(fabric: &FabricSettings) -> Checked {

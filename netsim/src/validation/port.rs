@@ -1,4 +1,4 @@
-//! What must hold of what a scenario says of ports.
+//! Checks of the keys of ports.
 
 use super::{Checked, full_packet, in_range, require};
 use crate::{
@@ -39,10 +39,10 @@ pub(super) fn check_port(key: &str, port: &PortSettings, transport: &TransportSe
     }
     if let Some(shared) = &port.shared {
         in_range(&format!("{key}.shared.alpha"), shared.alpha, 0.001, 1024.0)?;
-        let room = shared.buffer_bytes as f64 * shared.alpha;
+        let limit = shared.buffer_bytes as f64 * shared.alpha;
         in_range(
             &format!("{key}.shared.buffer_bytes * alpha"),
-            room,
+            limit,
             f64::from(packet),
             1e12,
         )?;

@@ -1,10 +1,10 @@
-//! What must hold of what a scenario says of messages.
+//! Checks of the keys of traffic.
 
 use super::{Checked, Problem, below, check_priority, in_range, require};
 use crate::scenario::{FabricSettings, Sizes, Traffic, TrafficPattern};
 
 const MAX_MESSAGES: u32 = 10_000_000;
-/// In segments of the least size it still has a number for each.
+/// Longest message: in segments of the least size each still has a number.
 const MAX_MESSAGE_BYTES: u64 = 100_000_000_000;
 
 pub(super) fn check_traffic(key: &str, traffic: &Traffic, fabric: &FabricSettings) -> Checked {
@@ -133,10 +133,10 @@ fn check_hosts(key: &str, hosts: TrafficPattern, fabric: &FabricSettings) -> Che
             )
         }
         TrafficPattern::All => require(count > 1, &format!("{key}.hosts"), || {
-            "there is one host, and nobody to send to".to_owned()
+            "there is one host, and no receiver".to_owned()
         }),
         TrafficPattern::OtherLeaves => require(fabric.leaves > 1, &format!("{key}.hosts"), || {
-            "there is one leaf, and nobody behind another".to_owned()
+            "there is one leaf, and no receiver at another".to_owned()
         }),
     }
 }

@@ -1,4 +1,4 @@
-//! What must hold of what a scenario says of hosts.
+//! Checks of the keys of hosts.
 
 use super::{Checked, Problem, check_priority, full_packet, in_range, require};
 use crate::{
@@ -148,7 +148,7 @@ fn check_cloudburst(table: &str, transport: &TransportSettings) -> Checked {
     )
 }
 
-/// What a traffic with Cloudburst may send.
+/// Checks that Cloudburst can carry a message of that size.
 pub(super) fn check_length(key: &str, bytes: u64, scenario: &Scenario) -> Checked {
     let transport = &scenario.transport;
     let most = transport.cloudburst.max_message_bytes();

@@ -1,4 +1,4 @@
-//! What is sent, by whom and when.
+//! The workload: which messages are sent, by whom and when.
 
 mod pairs;
 
@@ -11,10 +11,10 @@ use crate::{
     scenario::{Experiment, Sizes, Traffic},
 };
 
-/// Messages to come.
+/// The messages of a run that are still to come.
 #[derive(Debug)]
 pub(crate) struct Workload {
-    /// In the order in which they are due.
+    /// Messages in the order in which they are due.
     due: Vec<Message>,
     next: usize,
     background: Vec<Background>,
@@ -22,7 +22,7 @@ pub(crate) struct Workload {
     pub(crate) measured: usize,
 }
 
-/// One sender that keeps one message under way.
+/// One sender that keeps one message in flight.
 #[derive(Debug)]
 struct Background {
     origin: u16,
@@ -65,12 +65,12 @@ impl Workload {
         }
     }
 
-    /// When the next message is due.
+    /// Returns the time at which the next message is due.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         self.due.get(self.next).map(|it| it.start_ns)
     }
 
-    /// When the last message is due; 0 without any.
+    /// Returns the time at which the last message is due; 0 without any.
     pub(crate) fn last_ns(&self) -> u64 {
         self.due.last().map_or(0, |it| it.start_ns)
     }
@@ -87,7 +87,7 @@ impl Workload {
         self.background.iter_mut().map(|it| it.next(0)).collect()
     }
 
-    /// What follows when a message has arrived.
+    /// Returns the message that follows one which has arrived.
     pub(crate) fn after(&mut self, message: &Message, now_ns: u64) -> Option<Message> {
         let same = |it: &&mut Background| it.origin == message.origin && it.from == message.from;
         self.background

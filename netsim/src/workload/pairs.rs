@@ -1,4 +1,4 @@
-//! Who sends to whom.
+//! Pairs of senders and receivers, by traffic pattern.
 
 use crate::{
     engine::random::Random,
@@ -44,7 +44,7 @@ impl Pairs {
         }
     }
 
-    /// How many send.
+    /// Counts the hosts that send.
     pub(crate) fn sender_count(fabric: &FabricSettings, hosts: TrafficPattern) -> usize {
         match hosts {
             TrafficPattern::Split { senders } => usize::from(senders),
@@ -53,12 +53,12 @@ impl Pairs {
         }
     }
 
-    /// A sender.
+    /// Draws one of the senders.
     pub(crate) fn sender(&self, random: &mut Random) -> u16 {
         self.senders[random.below(self.senders.len() as u32) as usize]
     }
 
-    /// Somebody that `from` may send to. The scenario's check makes sure that there is one.
+    /// Draws a host that `from` may send to. The scenario's check makes sure that there is one.
     pub(crate) fn receiver(&self, from: u16, random: &mut Random) -> u16 {
         loop {
             let to = self.receivers[random.below(self.receivers.len() as u32) as usize];
