@@ -21,11 +21,11 @@
 //! ```
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use reproduction::tr::leaf::{Leaf, PATHS};
-use splitter_policy::balance::{
+use flow_balance::{
     Balancer, Drb, Ecmp, LetFlow, Packet, PathId, Paths, Placement, Presto, Rps, ShortFlows, Tr,
     Turns,
 };
+use reproduction::tr::leaf::{Leaf, PATHS};
 
 const PACKETS: u64 = 10_000;
 

@@ -1,25 +1,25 @@
-//! The policies of `splitter_policy::balance` as the kernel runs them: they choose
+//! The policies of `flow_balance` as the kernel runs them: they choose
 //! there as on every other host.
 
 #[allow(dead_code, reason = "the benchmark uses the other part of it")]
 #[path = "support/balancers.rs"]
 mod balancers;
 #[expect(dead_code, reason = "here another host replays them")]
-#[path = "../../crates/splitter-policy/tests/support/balance_vectors.rs"]
+#[path = "../../crates/balance/tests/support/balance_vectors.rs"]
 mod vectors;
 
 use std::collections::BTreeSet;
 
 use aya::include_bytes_aligned;
 use balancers::{Balancer, PROGRAMS, Settings, question};
+use flow_balance::ShortFlows;
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Root;
-use splitter_policy::balance::ShortFlows;
 use vectors::{Case, Policy};
 
 static OBJECT: &[u8] = include_bytes_aligned!("../../benches/bpf/balancers.o");
 
-const VECTORS: &str = include_str!("../../crates/splitter-policy/tests/balance_vectors.txt");
+const VECTORS: &str = include_str!("../../crates/balance/tests/balance_vectors.txt");
 
 const XDP_PASS: u32 = 2;
 

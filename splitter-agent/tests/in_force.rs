@@ -9,13 +9,13 @@ mod site;
 use std::time::Instant;
 
 use daemon::Daemon;
+use flow_balance::ServiceTime;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use site::{Connection, Site, on_site};
 use splitter_agent::kernel::{Dataplane, Pins};
 use splitter_config::Config;
 use splitter_policy::config::Config as Policy;
-use splitter_policy::drain::ServiceTime;
 
 /// What the kernel program reads.
 fn policy(site: &Site) -> Policy {

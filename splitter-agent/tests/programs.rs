@@ -11,6 +11,7 @@ mod loaded;
 mod support;
 
 use borders::{Borders, TABLE_SIZE};
+use flow_balance::ServiceTime;
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Root;
 use loaded::Loaded;
@@ -18,7 +19,6 @@ use splitter_agent::kernel::{Object, PROGRAM};
 use splitter_config::PacketLog;
 use splitter_policy::config::{Config, TunnelUse, Unit};
 use splitter_policy::counters::FlowEvent;
-use splitter_policy::drain::ServiceTime;
 use splitter_policy::dscp::Dscp;
 use splitter_policy::flow::{Class, FlowKey, Tunnel};
 use splitter_policy::packet::{Network, Refusal, TcpFlags, Transport};

@@ -5,8 +5,8 @@ use std::time::Duration;
 use aya::include_bytes_aligned;
 use criterion::BenchmarkGroup;
 use criterion::measurement::WallTime;
-use splitter_policy::balance::{MAX_PATHS, Packet, PathView, ShortFlows, Snapshot, Tr};
-use splitter_policy::drain::ServiceTime;
+use flow_balance::ServiceTime;
+use flow_balance::{MAX_PATHS, Packet, PathView, ShortFlows, Snapshot, Tr};
 
 use super::case::{FEWEST_RUNS, thread_time};
 

@@ -61,12 +61,12 @@ use criterion::measurement::WallTime;
 use criterion::{
     BenchmarkGroup, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
 };
+use flow_balance::ServiceTime;
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Root;
 use loaded::Loaded;
 use splitter_policy::config::Config;
 use splitter_policy::counters::{Counters, FlowEvent};
-use splitter_policy::drain::ServiceTime;
 use splitter_policy::flow::{Class, Tunnel};
 use splitter_policy::packet::Refusal;
 use support::packet::{Packet, Upper};

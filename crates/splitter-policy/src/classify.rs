@@ -28,14 +28,15 @@
 mod packet;
 mod verdict;
 
-use crate::balance::ActiveFlows;
 use crate::config::{Config, Unit};
 use crate::counters::FlowEvent;
-use crate::drain::{Tunnels, VirtualQueue};
+use crate::drain::Tunnels;
 use crate::flow::{Class, FlowEntry, Tunnel};
 use crate::models::Models;
 use crate::packet::TcpFlags;
 use crate::share::{Ride, Sent};
+use flow_balance::ActiveFlows;
+use flow_balance::VirtualQueue;
 pub use packet::FlowPacket;
 pub use verdict::Verdict;
 

@@ -1,10 +1,10 @@
 //! What an operator sets, in the shape that the kernel programs read.
 
-use crate::drain::ServiceTime;
 use crate::dscp::Dscp;
 use crate::flow::{Class, Tunnel};
 use crate::steer::MarkBits;
 use crate::table::Layout;
+use flow_balance::ServiceTime;
 
 /// What the threshold counts.
 #[repr(transparent)]

@@ -21,16 +21,14 @@
 //! - [`counters`] and [`histogram`]: what is counted, under which name,
 //! - [`config`]: what an operator can set.
 //!
-//! [`balance`] stands beside it: which of several paths a packet takes. The
+//! [`flow_balance`] stands beside it: which of several paths a packet takes. The
 //! policy `share` places long flows with it.
 #![no_std]
-#![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
 #![deny(unsafe_code)]
 
 #[cfg(test)]
 extern crate std;
 
-pub mod balance;
 #[allow(unsafe_code, reason = "the one room that touches raw packet memory")]
 pub mod buffer;
 pub mod classify;

@@ -20,15 +20,15 @@
 //! [`Config::cap_ns`], or before it has sent as much again as made it long: while
 //! it waits it is in the way of short flows. So it never overtakes itself.
 
-use crate::balance::{
-    ActiveFlows, Activity, Balancer as _, Packet, PathId, PathSet, PathView, Paths, PlacedFlow,
-    Placement, Turns,
-};
 use crate::classify::{FlowPacket, exceeds_threshold};
 use crate::config::Config;
 use crate::counters::FlowEvent;
-use crate::drain::{ServiceTime, VirtualQueue};
 use crate::flow::{Class, FlowEntry, Tunnel};
+use flow_balance::{
+    ActiveFlows, Activity, Balancer as _, Packet, PathId, PathSet, PathView, Paths, PlacedFlow,
+    Placement, Turns,
+};
+use flow_balance::{ServiceTime, VirtualQueue};
 
 /// Decides for flows in shared tunnels. A host may run each apart from the rest,
 /// which a verifier thanks it for: [`SharedTunnels`] is all there is to it.

@@ -5,7 +5,7 @@
 //! lists of queued packets are chained through the entries themselves: nothing is allocated for a
 //! packet once the slab has grown to what is in flight.
 
-use splitter_policy::balance::ttl::Level;
+use flow_balance::ttl::Level;
 
 /// The end of a list, and "no packet".
 pub(crate) const NONE: u32 = u32::MAX;

@@ -1,6 +1,6 @@
 //! How leaves choose paths, and what they know of queues behind them.
 
-use splitter_policy::balance::{PathId, ttl::Scale};
+use flow_balance::{PathId, ttl::Scale};
 
 use super::{
     Network,

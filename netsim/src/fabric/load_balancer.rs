@@ -1,9 +1,9 @@
-//! Load balancing: a leaf's choice of uplink. Hosts the policies of `splitter_policy::balance`.
+//! Load balancing: a leaf's choice of uplink. Hosts the policies of `flow_balance`.
 //!
 //! The policy decides with the very code that a kernel program runs. This is its shell: it knows
 //! what belongs to a leaf and what to a flow, and hands both over with the packet.
 
-use splitter_policy::balance::{
+use flow_balance::{
     Balancer, Drb, Ecmp, LetFlow, Packet, PathId, Paths, Presto, Rps, ShortFlows, Tr,
 };
 

@@ -2,20 +2,17 @@
 
 use std::collections::HashMap;
 
-use splitter_policy::{
-    balance::{Ageing, PathSet, Paths as _},
-    drain::ServiceTime,
-};
+use flow_balance::{Ageing, PathSet, Paths as _, ServiceTime};
 
 use super::*;
 use crate::fabric::path_table::{Path, PathTable};
 
-/// The golden vectors of `splitter-policy`, which every host has to replay.
+/// The golden vectors of `flow-balance`, which every host has to replay.
 #[expect(dead_code, reason = "here another host replays them")]
-#[path = "../../../crates/splitter-policy/tests/support/balance_vectors.rs"]
+#[path = "../../../crates/balance/tests/support/balance_vectors.rs"]
 mod vectors;
 
-const VECTORS: &str = include_str!("../../../crates/splitter-policy/tests/balance_vectors.txt");
+const VECTORS: &str = include_str!("../../../crates/balance/tests/balance_vectors.txt");
 
 #[test]
 fn golden_vectors_are_replayed() {

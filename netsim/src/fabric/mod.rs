@@ -9,9 +9,7 @@ pub(crate) mod port;
 pub(crate) mod scheduler;
 mod setup;
 
-use splitter_policy::balance::{
-    Balancer as _, Ecmp, Packet as Asked, PathId, PathSet, Paths as _, ttl::Scale,
-};
+use flow_balance::{Balancer as _, Ecmp, Packet as Asked, PathId, PathSet, Paths as _, ttl::Scale};
 
 use self::{
     layout::{Layout, Node},

@@ -1,6 +1,6 @@
 //! Link failures during a run, and the recovery of links.
 
-use splitter_policy::balance::PathId;
+use flow_balance::PathId;
 
 use super::Network;
 use crate::scenario::{FabricSettings, Outage};

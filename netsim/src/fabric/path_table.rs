@@ -5,10 +5,7 @@
 //! each (leaf, spine, destination's leaf) and not for each uplink as the paper's text says (A-T2).
 //! What a policy reads for a packet lies side by side, as it looks at all paths.
 
-use splitter_policy::{
-    balance::{Ageing, FarTable, MAX_PATHS, PathId, PathSet, PathView, Paths},
-    drain::ServiceTime,
-};
+use flow_balance::{Ageing, FarTable, MAX_PATHS, PathId, PathSet, PathView, Paths, ServiceTime};
 
 /// Paths between all leaves.
 #[derive(Debug)]

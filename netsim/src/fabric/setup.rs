@@ -1,9 +1,6 @@
 //! Builds a network out of a scenario.
 
-use splitter_policy::{
-    balance::{Ageing, ttl::Scale},
-    drain::ServiceTime,
-};
+use flow_balance::{Ageing, ServiceTime, ttl::Scale};
 
 use super::{
     Counters, Network, SharedBuffer,

@@ -1,7 +1,7 @@
 //! Keys of `[balance]`: the load-balancing policy and its settings.
 
+use flow_balance::Tr;
 use serde::{Deserialize, Serialize};
-use splitter_policy::balance::Tr;
 
 /// The load-balancing policy of leaves, and its settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,7 +47,7 @@ impl BalanceSettings {
     }
 }
 
-/// Load-balancing policies: those of `splitter_policy::balance`.
+/// Load-balancing policies: those of `flow_balance`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BalancingPolicy {

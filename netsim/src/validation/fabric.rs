@@ -1,6 +1,6 @@
 //! Checks of the keys of switches and links.
 
-use splitter_policy::balance::MAX_PATHS;
+use flow_balance::MAX_PATHS;
 
 use super::{Checked, below, in_range, require};
 use crate::scenario::FabricSettings;

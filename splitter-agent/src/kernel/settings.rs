@@ -1,9 +1,9 @@
 //! From what the operator wrote to what the kernel programs read.
 
+use flow_balance::ServiceTime;
 use splitter_advise::ThresholdUnit;
 use splitter_config::{Config, Protocol, TunnelPolicy, Tunnels};
 use splitter_policy::config::{Config as Policy, Marking, Protocols, TunnelUse, Unit};
-use splitter_policy::drain::ServiceTime;
 use splitter_policy::dscp::Dscp;
 
 /// IPv4 and TCP headers without options; what an MTU leaves is a full segment.

@@ -4,7 +4,7 @@
 use aya::maps::{Array, MapData};
 use aya::programs::{TestRun as _, TestRunOptions, Xdp};
 use aya::{Ebpf, Pod};
-use splitter_policy::balance::{MAX_PATHS, Packet, PathId, Paths, ShortFlows};
+use flow_balance::{MAX_PATHS, Packet, PathId, Paths, ShortFlows};
 
 #[path = "../../../splitter-ebpf/src/bin/balancers/question.rs"]
 mod question;

@@ -1,6 +1,6 @@
 use super::*;
-use crate::drain::ServiceTime;
 use crate::models::TunnelModels;
+use flow_balance::ServiceTime;
 use proptest::prelude::*;
 use std::vec::Vec;
 

@@ -3,7 +3,6 @@
 use super::{Clock, Outcome, Splitter, Treated};
 use crate::classify::{FlowPacket, exceeds_threshold, note_sent_short};
 use crate::counters::FlowEvent;
-use crate::drain::VirtualQueue;
 use crate::dscp::Field;
 use crate::flow::{Class, FlowKey, Tunnel};
 use crate::fragments::Known;
@@ -13,6 +12,7 @@ use crate::packet::{Network, TransportHeader, is_v4, parse_plain_v4, parse_plain
 use crate::share::Ride;
 use crate::steer::Steer;
 use crate::table::{Line, Memory, Opened, Rank, Slot, Steady};
+use flow_balance::VirtualQueue;
 
 impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
     /// The cases that most packets are: a plain segment of a known flow that is in

@@ -340,7 +340,7 @@ proptest! {
         seeds: [u64; 4],
     ) {
         use crate::config::{TunnelUse, Unit};
-        use crate::drain::ServiceTime;
+        use flow_balance::ServiceTime;
         let config = Config {
             threshold: if in_bytes { 5_000 } else { 6 },
             unit: if in_bytes { Unit::BYTES } else { Unit::PACKETS },

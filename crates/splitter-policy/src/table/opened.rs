@@ -2,14 +2,14 @@
 
 use super::owner::{Owner, moments_between};
 use super::record::Record;
-use crate::balance::ActiveFlows;
 use crate::classify::{FlowPacket, note_sent_long, note_sent_short};
 use crate::config::Config;
-use crate::drain::VirtualQueue;
 use crate::flow::{Class, FlowEntry};
 use crate::models::Models;
 use crate::share::Ride;
 use crate::split::Clock;
+use flow_balance::ActiveFlows;
+use flow_balance::VirtualQueue;
 
 /// A flow's slot, held for one packet.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
 //! What must hold for any bytes whatever; the fuzz targets and the replay of
 //! their corpora run these.
 
+use flow_balance::ServiceTime;
 use splitter_policy::buffer::{Buffer, RawBuffer};
 use splitter_policy::config::{Config, Protocols, TunnelUse, Unit};
 use splitter_policy::counters::{Counters, FlowEvent};
-use splitter_policy::drain::ServiceTime;
 use splitter_policy::dscp::Dscp;
 use splitter_policy::flow::{Class, Tunnel};
 use splitter_policy::packet::{Network, Refusal, Transport, parse_plain_v4, parse_plain_v6};

@@ -3,9 +3,9 @@
 
 use std::time::Instant;
 
+use flow_balance::{Balancer, Drb, Ecmp, LetFlow, Presto, Rps, ShortFlows, Tr};
 use flow_report::{Axis, Plot, Series, Table};
 use serde_json::json;
-use splitter_policy::balance::{Balancer, Drb, Ecmp, LetFlow, Presto, Rps, ShortFlows, Tr};
 
 use super::leaf::Leaf;
 use crate::figure::{Check, Figure};

@@ -2,9 +2,9 @@
 
 use std::hint::black_box;
 
-use splitter_policy::{
-    balance::{Ageing, Balancer, FarTable, MAX_PATHS, Packet, PathId, PathSet, PathView, Paths},
-    drain::{ServiceTime, VirtualQueue},
+use flow_balance::{
+    Ageing, Balancer, FarTable, MAX_PATHS, Packet, PathId, PathSet, PathView, Paths, ServiceTime,
+    VirtualQueue,
 };
 
 /// Paths of the leaf.

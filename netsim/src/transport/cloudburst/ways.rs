@@ -6,7 +6,7 @@ use std::{
 };
 
 use cloudburst_proto::{Route, SocketId};
-use splitter_policy::balance::{Ecmp, PathSet};
+use flow_balance::{Ecmp, PathSet};
 
 use crate::{
     engine::random::{Purpose, Random},

@@ -1,4 +1,4 @@
-//! The balancers of `splitter_policy::balance`, hosted by the kernel: a program
+//! The balancers of `flow_balance`, hosted by the kernel: a program
 //! for each, to see that it chooses there as everywhere, and what that costs.
 //!
 //! What a balancer is asked, user space writes into a map. Flows are kept in a
@@ -13,11 +13,11 @@ use aya_ebpf::bindings::xdp_action::{XDP_ABORTED, XDP_PASS};
 use aya_ebpf::btf_maps::{Array, HashMap};
 use aya_ebpf::macros::{btf_map, xdp};
 use aya_ebpf::programs::XdpContext;
-use question::{Question, Settings};
-use splitter_policy::balance::{
+use flow_balance::{
     Balancer, Drb, DrbFlow, Ecmp, LetFlow, LetFlowFlow, PathId, Presto, PrestoFlow, Rps, RpsFlow,
     ShortFlows, Tr, TrFlow,
 };
+use question::{Question, Settings};
 
 #[btf_map]
 static QUESTION: Array<Question, 1> = Array::new();

@@ -2,8 +2,8 @@
 //! them, and all settings there are. User space writes it, whose side includes
 //! this file by path.
 
-use splitter_policy::balance::{MAX_PATHS, Packet, PathId, PathSet, PathView, Paths};
-use splitter_policy::drain::ServiceTime;
+use flow_balance::ServiceTime;
+use flow_balance::{MAX_PATHS, Packet, PathId, PathSet, PathView, Paths};
 
 /// One question; the value of the map `QUESTION`.
 #[repr(C)]

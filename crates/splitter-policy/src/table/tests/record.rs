@@ -3,12 +3,12 @@
 use super::*;
 use crate::classify::{FlowPacket, classify};
 use crate::config::{TunnelUse, Unit};
-use crate::drain::ServiceTime;
 use crate::flow::{Class, FlowEntry};
 use crate::models::TunnelModels;
 use crate::packet::TcpFlags;
 use crate::share::Ride;
 use crate::split::Clock;
+use flow_balance::ServiceTime;
 use proptest::prelude::*;
 
 fn entries() -> impl Strategy<Value = FlowEntry> {

@@ -67,7 +67,7 @@ impl Balancer for Presto {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::balance::{PathView, Snapshot};
+    use crate::{PathView, Snapshot};
 
     #[test]
     fn a_cell_holds_64_kb() {

@@ -23,11 +23,11 @@
 //! A host implements [`Paths`] for what it has, a table of queues or a map of
 //! the kernel, as seen towards the packet's destination, and keeps a
 //! [`Balancer::Flow`] for each flow. It finds the parts for that here:
-//! [`VirtualQueue`](crate::drain::VirtualQueue) for the backlog of its own
+//! [`VirtualQueue`](crate::VirtualQueue) for the backlog of its own
 //! ports, [`FarTable`] and [`ttl`] for that of the next switches.
 //!
 //! ```
-//! use splitter_policy::balance::{Balancer, Packet, PathView, Snapshot, Tr, TrFlow, ShortFlows};
+//! use flow_balance::{Balancer, Packet, PathView, Snapshot, Tr, TrFlow, ShortFlows};
 //!
 //! let slow = PathView { propagation_ns: 175_000, ..PathView::default() };
 //! let busy = PathView { propagation_ns: 50_000, local_backlog_ns: 12_000, ..PathView::default() };
@@ -39,6 +39,12 @@
 //! let path = Tr::paper().choose(&mut short_flows, &mut flow, &paths, &packet);
 //! assert_eq!(path.index(), 2);
 //! ```
+#![no_std]
+#![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
+#![deny(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
 
 mod active_flows;
 mod arithmetic;
@@ -54,6 +60,7 @@ mod short_flows;
 mod spray;
 mod tr;
 pub mod ttl;
+mod virtual_queue;
 
 pub use active_flows::{ActiveFlows, Activity};
 pub use ecmp::Ecmp;
@@ -66,6 +73,7 @@ pub use set::{LastPath, MAX_PATHS, PathId, PathSet};
 pub use short_flows::{Presence, ShortFlows};
 pub use spray::{Drb, DrbFlow, Rps, RpsFlow};
 pub use tr::{Tr, TrFlow};
+pub use virtual_queue::{ServiceTime, VirtualQueue};
 
 /// What a balancer looks at in a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

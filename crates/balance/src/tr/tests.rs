@@ -1,6 +1,6 @@
 use super::*;
-use crate::balance::{PathView, Snapshot};
-use crate::drain::ServiceTime;
+use crate::ServiceTime;
+use crate::{PathView, Snapshot};
 use proptest::prelude::*;
 use std::vec::Vec;
 

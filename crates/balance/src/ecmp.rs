@@ -40,7 +40,7 @@ impl Balancer for Ecmp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::balance::{PathSet, PathView, Snapshot};
+    use crate::{PathSet, PathView, Snapshot};
 
     #[test]
     fn a_failed_path_moves_its_own_flows_alone() {

@@ -15,11 +15,11 @@
 
 use std::collections::HashMap;
 
-use splitter_policy::balance::{
+use flow_balance::ServiceTime;
+use flow_balance::{
     Balancer, Drb, Ecmp, LetFlow, Packet, PathId, PathSet, PathView, Paths, Placement, Presto, Rps,
     ShortFlows, Snapshot, Tr, Turns,
 };
-use splitter_policy::drain::ServiceTime;
 
 /// A policy with its settings.
 #[derive(Clone, Copy, Debug)]

@@ -57,7 +57,7 @@ impl Balancer for LetFlow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::balance::{MAX_PATHS, PathSet, PathView, Snapshot};
+    use crate::{MAX_PATHS, PathSet, PathView, Snapshot};
 
     const LETFLOW: LetFlow = LetFlow {
         gap_ns: 500_000,

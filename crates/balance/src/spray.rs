@@ -77,7 +77,7 @@ impl Balancer for Drb {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::balance::{MAX_PATHS, PathSet, PathView, Snapshot};
+    use crate::{MAX_PATHS, PathSet, PathView, Snapshot};
 
     const PACKET: Packet = Packet {
         now_ns: 0,

@@ -302,8 +302,8 @@ impl LastPath {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::balance::random::mix;
-    use crate::balance::{PathView, Snapshot};
+    use crate::random::mix;
+    use crate::{PathView, Snapshot};
     use proptest::prelude::*;
     use std::vec::Vec;
 

@@ -9,13 +9,13 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use proptest::prelude::*;
-use splitter_policy::balance::ttl::{Initial, Scale};
-use splitter_policy::balance::{
+use flow_balance::ttl::{Initial, Scale};
+use flow_balance::{
     Ageing, Balancer, FarTable, MAX_PATHS, Packet, PathId, PathSet, PathView, Paths, ShortFlows,
     Tr, TrFlow,
 };
-use splitter_policy::drain::{ServiceTime, VirtualQueue};
+use flow_balance::{ServiceTime, VirtualQueue};
+use proptest::prelude::*;
 
 const SPINES: usize = 10;
 const LINK_BIT_PER_S: u64 = 1_000_000_000;

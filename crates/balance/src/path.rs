@@ -2,7 +2,7 @@
 
 use super::arithmetic::{min, saturating_add, select};
 use super::{MAX_PATHS, PathId, PathSet};
-use crate::drain::ServiceTime;
+use crate::ServiceTime;
 
 /// What is known of a path now, towards one destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
-use splitter_policy::balance::Paths as _;
+use flow_balance::Paths as _;
 use vectors::{Case, Policy, parse};
 
 #[test]
@@ -73,7 +73,7 @@ fn write_vectors() {
 
 const HEADER: &str = "\
 # What each policy chooses; the format is told in support/balance_vectors.rs.
-# Written by `cargo test -p splitter-policy --test balance_vectors -- --ignored`.
+# Written by `cargo test -p flow-balance --test balance_vectors -- --ignored`.
 ";
 
 const SCENARIOS: [(&str, &str, Fabric); 10] = [

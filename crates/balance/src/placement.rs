@@ -117,7 +117,7 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::balance::{PathView, Snapshot};
+    use crate::{PathView, Snapshot};
     use proptest::prelude::*;
     use std::vec::Vec;
 

@@ -70,7 +70,7 @@ impl FarTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drain::{ServiceTime, VirtualQueue};
+    use crate::{ServiceTime, VirtualQueue};
     use proptest::prelude::*;
 
     proptest! {

@@ -3,7 +3,7 @@
 //! Flows of 1.5 MB arrive at random; each is placed once and gets its part of the
 //! path's rate until it has ended. That is what elastic flows come to, without their losses.
 
-use splitter_policy::balance::{
+use flow_balance::{
     Balancer as _, Packet, PathId, PathView, PlacedFlow, Placement, Snapshot, Turns,
 };
 
