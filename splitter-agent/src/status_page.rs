@@ -8,8 +8,8 @@ use std::hash::BuildHasher as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flow_telemetry::Page;
-use flow_telemetry::page::{Field, Format, Layout, Status, StatusFuture, Table};
+use flow_telemetry::StatusPage;
+use flow_telemetry::page::{Field, Format, Layout, Status, StatusFuture, StatusTable};
 use serde::Serialize;
 use serde_json::{Value, json};
 use splitter_advise::ThresholdUnit;
@@ -35,7 +35,7 @@ const NOTE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What fills the page. Clones share one state.
 #[derive(Clone, Debug)]
-pub struct StatusPage(Arc<Inner>);
+pub struct StatusSource(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -53,7 +53,7 @@ struct Looks {
     last: Option<(Value, Instant, Duration)>,
 }
 
-impl StatusPage {
+impl StatusSource {
     /// Shows what `monitor` watches, and `health` says of the tunnels. Needs a running tokio runtime.
     ///
     /// # Errors
@@ -77,8 +77,8 @@ impl StatusPage {
     }
 
     /// The page, for the endpoint.
-    pub fn page(&self) -> Page {
-        Page::new(LAYOUT, self.clone())
+    pub fn page(&self) -> StatusPage {
+        StatusPage::new(LAYOUT, self.clone())
     }
 
     /// Notes totals from time to time, so that whoever looks sees rates at once and completion
@@ -114,7 +114,7 @@ impl Looks {
     }
 }
 
-impl Status for StatusPage {
+impl Status for StatusSource {
     fn status(&self) -> StatusFuture<'_> {
         Box::pin(async {
             let inner = Arc::clone(&self.0);
@@ -263,7 +263,7 @@ const LAYOUT: Layout = Layout {
         Field::new("interval_s", "Rates over", Format::Seconds),
     ],
     tables: &[
-        Table {
+        StatusTable {
             key: "classes",
             caption: "Classes",
             note: "A class whose tunnel is dead goes into the other one, or by the main table.",
@@ -278,7 +278,7 @@ const LAYOUT: Layout = Layout {
                 Field::detail("bytes", "Bytes", Format::Bytes),
             ],
         },
-        Table {
+        StatusTable {
             key: "tunnels",
             caption: "Tunnels",
             note: "All that their devices carry, split or not.",
@@ -296,7 +296,7 @@ const LAYOUT: Layout = Layout {
                 Field::detail("loss_ratio", "Loss", Format::Share),
             ],
         },
-        Table {
+        StatusTable {
             key: "completion",
             caption: "Completion times",
             note: "From a flow's first packet to its first FIN or RST at this border: of the \
@@ -313,7 +313,7 @@ const LAYOUT: Layout = Layout {
                 Field::new("p99_s", "p99", Format::Seconds),
             ],
         },
-        Table {
+        StatusTable {
             key: "flows",
             caption: "Flows",
             note: "The fifty fastest. Addresses are shown only where the configuration says so.",
@@ -330,7 +330,7 @@ const LAYOUT: Layout = Layout {
                 Field::detail("idle_s", "Idle", Format::Seconds),
             ],
         },
-        Table {
+        StatusTable {
             key: "table",
             caption: "Flow table",
             note: "",

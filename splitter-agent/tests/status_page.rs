@@ -13,8 +13,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use browser::{Browser, PROGRAM};
-use flow_telemetry::page::{Field, Format, Layout, Status, StatusFuture, Table};
-use flow_telemetry::{Endpoint, Metrics, Page, Readiness, Server};
+use flow_telemetry::page::{Field, Format, Layout, Status, StatusFuture, StatusTable};
+use flow_telemetry::{Metrics, MetricsEndpoint, Readiness, Server, StatusPage};
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Program;
 use nix::sys::signal::Signal;
@@ -238,7 +238,7 @@ const LAYOUT: Layout = Layout {
     title: "all formats",
     about: "",
     facts: &[Field::new("fact", "Fact", Format::Seconds)],
-    tables: &[Table {
+    tables: &[StatusTable {
         key: "rows",
         caption: "Rows",
         note: "",
@@ -303,7 +303,8 @@ fn page_and_script_write_values_alike() {
     let server = Server::bind(([127, 0, 0, 1], 0).into()).expect("a port");
     let address = server.local_addr();
     let metrics = Metrics::new("test").expect("a name");
-    let endpoint = Endpoint::new(metrics, Readiness::new()).with_page(Page::new(LAYOUT, Values));
+    let endpoint =
+        MetricsEndpoint::new(metrics, Readiness::new()).with_page(StatusPage::new(LAYOUT, Values));
     // Ends with the process.
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -19,7 +19,7 @@ const STUDENT_95: [f64; 30] = [
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
     2.052, 2.048, 2.045, 2.042,
 ];
-/// The same for more degrees of freedom: the normal distribution's.
+/// Two-sided 95 % quantile of the normal distribution, for more degrees of freedom.
 const NORMAL_95: f64 = 1.96;
 
 impl Estimate {

@@ -1,6 +1,6 @@
-//! What demo, benchmarks, simulator and reproduction print with: [summary statistics](Summary) of
-//! samples, [confidence intervals](Estimate), [tables](Table), [plots](Plot) as SVG, and [pages](Page) that hold all of it in one
-//! HTML file without references to anything outside.
+//! Reports of measurements: [summary statistics](Summary) of samples, [confidence
+//! intervals](Estimate), [tables](Table), [plots](Plot) as SVG, and [pages](Page) that hold all of
+//! it in one HTML file without references to anything outside.
 //!
 //! Colours come from the page's style sheet, so plots and tables follow the reader's light or dark
 //! theme; a plot written to a file of its own carries that style sheet with it.

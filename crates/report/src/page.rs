@@ -81,7 +81,7 @@ impl Page {
         self.part(html! { h2 { (text) } })
     }
 
-    /// Adds a paragraph.
+    /// Adds a paragraph of text.
     pub fn text(self, text: &str) -> Self {
         self.part(html! { p { (text) } })
     }
@@ -91,18 +91,18 @@ impl Page {
         self.part(html! { p.note { (text) } })
     }
 
-    /// Adds a list.
+    /// Adds a list of items.
     pub fn list<T: AsRef<str>>(self, items: impl IntoIterator<Item = T>) -> Self {
         let items: Vec<T> = items.into_iter().collect();
         self.part(html! { ul { @for item in &items { li { (item.as_ref()) } } } })
     }
 
-    /// Adds a table.
+    /// Adds a table of figures.
     pub fn table(self, table: &Table) -> Self {
         self.part(table.to_markup())
     }
 
-    /// Adds a plot.
+    /// Adds a plot in SVG.
     pub fn plot(self, plot: &Plot) -> Self {
         self.part(html! { figure { (plot.to_markup()) } })
     }

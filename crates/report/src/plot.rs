@@ -15,9 +15,9 @@ const HEIGHT: f64 = 380.0;
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 16.0;
 const BOTTOM: f64 = 52.0;
-/// Room for title and legend.
+/// Height of title and legend.
 const TOP: f64 = 64.0;
-/// What a letter of the legend is wide, about.
+/// Width of a letter of the legend, about.
 const LETTER: f64 = 7.2;
 /// From one line of the legend to the next; two fit.
 const LEGEND_LINE: f64 = 14.0;
@@ -101,7 +101,7 @@ impl Series {
         }
     }
 
-    /// Separate points.
+    /// Points that are not joined.
     pub fn points(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         Self {
             name: name.into(),
@@ -122,7 +122,7 @@ impl Plot {
         }
     }
 
-    /// Adds a series.
+    /// Adds a series of points.
     pub fn with(mut self, series: Series) -> Self {
         self.series.push(series);
         self

@@ -56,8 +56,8 @@ impl Scale {
         }
     }
 
-    /// Where a value lies: 0 at the lower end, 1 at the upper. Nothing for a value that cannot be
-    /// shown.
+    /// Maps a value to its position: 0 at the lower end, 1 at the upper. Nothing for a value that
+    /// cannot be shown.
     pub(crate) fn position(&self, value: f64) -> Option<f64> {
         let position = match self.kind {
             Kind::Linear => (value - self.low) / (self.high - self.low),
@@ -116,7 +116,7 @@ fn nice_step(range: f64) -> f64 {
     factor.unwrap_or(10.0) * power
 }
 
-/// As many decimals as a step of that size needs, and thousands as `10k`.
+/// Writes a value with as many decimals as a step of that size needs, and thousands as `10k`.
 fn label(value: f64, step: f64) -> String {
     if value.abs() >= 10_000.0 {
         return format!("{}k", value / 1_000.0);

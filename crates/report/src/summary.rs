@@ -21,7 +21,7 @@ impl Summary {
         Self { sorted }
     }
 
-    /// Counts the samples.
+    /// Returns the number of samples.
     pub fn count(&self) -> usize {
         self.sorted.len()
     }

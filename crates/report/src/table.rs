@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, presets};
 use maud::{Markup, html};
 
-/// A table whose first column names things and whose other columns hold figures.
+/// A table whose first column names things and whose other columns hold numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
     header: Vec<String>,
@@ -19,7 +19,7 @@ impl Table {
         }
     }
 
-    /// Adds a row.
+    /// Adds a row of cells.
     pub fn row<T: Into<String>>(&mut self, cells: impl IntoIterator<Item = T>) -> &mut Self {
         self.rows.push(cells.into_iter().map(Into::into).collect());
         self

@@ -11,7 +11,7 @@
 //! - [`docs`] holds a page of documentation to what a live scrape shows.
 //!
 //! ```no_run
-//! use flow_telemetry::{Endpoint, Metrics, Readiness, Server};
+//! use flow_telemetry::{MetricsEndpoint, Metrics, Readiness, Server};
 //! use prometheus_client::metrics::counter::Counter;
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,7 +26,7 @@
 //! )?;
 //!
 //! let readiness = Readiness::waiting_for("attach", "the program is being loaded");
-//! let endpoint = Endpoint::new(metrics, readiness.clone());
+//! let endpoint = MetricsEndpoint::new(metrics, readiness.clone());
 //! let serving = tokio::spawn(server.serve(endpoint, async {
 //!     let _ = tokio::signal::ctrl_c().await;
 //! }));
@@ -46,10 +46,10 @@ mod registry;
 mod server;
 
 pub use names::{Kind, NameError};
-pub use page::Page;
+pub use page::StatusPage;
 pub use readiness::Readiness;
 pub use registry::{Descriptor, Metrics};
-pub use server::{BindError, Endpoint, Server};
+pub use server::{ListenError, MetricsEndpoint, Server};
 
 /// The library that metrics and collectors are written with, so that its
 /// version has one owner.

@@ -12,21 +12,21 @@
 
 use prometheus_client::{metrics::MetricType, registry::Unit};
 
-/// What a metric is, as its `# TYPE` line says.
+/// The kind of a metric, as its `# TYPE` line says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Only rises, and starts at 0 with the process or the map it lives in.
     Counter,
-    /// Rises and falls.
+    /// Value that rises and falls.
     Gauge,
-    /// Observations counted in buckets.
+    /// Histogram: observations counted in buckets.
     Histogram,
     /// Constant 1; what matters is in its labels.
     Info,
 }
 
 impl Kind {
-    /// The word in the `# TYPE` line.
+    /// Returns the type as the `# TYPE` line has it.
     pub fn as_str(self) -> &'static str {
         match self {
             Kind::Counter => "counter",
@@ -36,14 +36,14 @@ impl Kind {
         }
     }
 
-    /// Reads the word of a `# TYPE` line.
-    pub fn from_word(word: &str) -> Option<Self> {
+    /// Parses the type of a `# TYPE` line.
+    pub fn parse_type(name: &str) -> Option<Self> {
         [Kind::Counter, Kind::Gauge, Kind::Histogram, Kind::Info]
             .into_iter()
-            .find(|kind| kind.as_str() == word)
+            .find(|kind| kind.as_str() == name)
     }
 
-    /// What the exposition format appends to the family's name in each sample
+    /// Returns the suffix that the exposition format appends to the family's name in each sample
     /// and a user therefore takes as part of the name.
     pub(crate) fn suffix(self) -> &'static str {
         match self {
@@ -76,7 +76,7 @@ impl Kind {
 /// A name that breaks one of the [rules](self).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// Rule 1.
+    /// Rule 1: names are in snake_case.
     #[error(
         "metric name `{name}` is not snake_case; use lower-case ASCII letters, digits and single underscores, starting with a letter"
     )]
@@ -84,14 +84,14 @@ pub enum NameError {
         /// The name as it was given.
         name: String,
     },
-    /// Rule 2.
+    /// Rule 2: the prefix is added to every name.
     #[error(
         "metric name `{name}` repeats the prefix `{prefix}_`, which is added to every name; leave it out"
     )]
     RepeatsPrefix {
         /// The name as it was given.
         name: String,
-        /// The registry's prefix.
+        /// Prefix of the registry.
         prefix: String,
     },
     /// Rule 3: the ending that the kind asks for is missing.
@@ -99,7 +99,7 @@ pub enum NameError {
     MissingSuffix {
         /// The name as it was given.
         name: String,
-        /// What the metric is.
+        /// Kind of the metric.
         kind: Kind,
     },
     /// Rules 3 and 5: the ending belongs to another kind or to the format.
@@ -107,17 +107,17 @@ pub enum NameError {
     ReservedSuffix {
         /// The name as it was given.
         name: String,
-        /// What the metric is.
+        /// Kind of the metric.
         kind: Kind,
         /// The ending that is reserved.
         suffix: &'static str,
     },
-    /// Rule 4.
+    /// Rule 4: quantities come in base units.
     #[error("metric name `{name}` carries the unit `{unit}`; convert the values and use `{base}`")]
     NotBaseUnit {
         /// The name as it was given.
         name: String,
-        /// The unit found.
+        /// Unit that the name carries.
         unit: &'static str,
         /// The unit to use.
         base: &'static str,

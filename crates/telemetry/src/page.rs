@@ -1,10 +1,10 @@
-//! The page for people: what a program shows at `/`, and at `/status.json` for programs.
+//! The status page: what a program shows to people at `/`, and to programs at `/status.json`.
 //!
-//! A binary says [what there is to show](Layout) and [reads it](Status) when somebody looks. The
+//! A program declares [what there is to show](Layout) and [reads it](Status) on request. The
 //! page is one HTML file that refers to nothing outside of itself: its rows are there without
 //! JavaScript, and with it they follow `/status.json`. Both write numbers [alike](Format).
 //!
-//! Whoever reaches the endpoint can read all of it: leave out what they must not know.
+//! All who reach the endpoint can read all of it: leave out what they must not know.
 
 mod format;
 mod html;
@@ -18,43 +18,43 @@ pub(crate) use html::{CONTENT_SECURITY_POLICY, document};
 
 use crate::Readiness;
 
-/// Reads what the page shows, when somebody looks.
+/// Reads what the page shows, on request.
 ///
 /// The answer is a JSON object with the keys that the [`Layout`] names: the facts at the top, and
 /// for each table a list of objects. More keys do no harm; what is missing shows as not known.
 /// `ready` and `readiness` are added by the endpoint. The implementation bounds how much it tells
 /// (what is longer than 256 KiB is not served) and how often it looks.
 pub trait Status: fmt::Debug + Send + Sync + 'static {
-    /// Reads it now; an error says in words what could not be read.
+    /// Reads the status now; an error says what could not be read.
     fn status(&self) -> StatusFuture<'_>;
 }
 
-/// What [`Status::status`] returns.
+/// The future that [`Status::status`] returns.
 pub type StatusFuture<'s> = Pin<Box<dyn Future<Output = Result<Value, String>> + Send + 's>>;
 
-/// What there is to show.
+/// The layout of a status page: its values and tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     /// Heading of the page.
     pub title: &'static str,
     /// A sentence on what the reader sees.
     pub about: &'static str,
-    /// Single values.
+    /// Single values above the tables.
     pub facts: &'static [Field],
     /// Tables, in their order on the page.
-    pub tables: &'static [Table],
+    pub tables: &'static [StatusTable],
 }
 
 /// A list of objects, shown as a table.
 #[derive(Clone, Copy, Debug)]
-pub struct Table {
+pub struct StatusTable {
     /// The key of the list.
     pub key: &'static str,
     /// Heading of the table.
     pub caption: &'static str,
-    /// What the reader should know about it; may be empty.
+    /// Note to the reader; may be empty.
     pub note: &'static str,
-    /// What stands there when the list is empty.
+    /// Text in place of an empty list.
     pub empty: &'static str,
     /// Columns; the first one names the row.
     pub columns: &'static [Field],
@@ -65,7 +65,7 @@ pub struct Table {
 pub struct Field {
     /// Its key in the object.
     pub key: &'static str,
-    /// What the reader knows it by.
+    /// Label that the reader knows it by.
     pub label: &'static str,
     /// How it is written.
     pub format: Format,
@@ -95,12 +95,12 @@ impl Field {
 
 /// A layout and what fills it.
 #[derive(Clone, Debug)]
-pub struct Page {
+pub struct StatusPage {
     layout: Layout,
     status: Arc<dyn Status>,
 }
 
-impl Page {
+impl StatusPage {
     /// The page of that layout, with what `status` reads.
     pub fn new(layout: Layout, status: impl Status) -> Self {
         Self {
@@ -109,7 +109,7 @@ impl Page {
         }
     }
 
-    /// What `/status.json` answers.
+    /// Returns the answer to `/status.json`.
     pub(crate) async fn json(&self, readiness: &Readiness) -> Result<String, String> {
         let text = self.read(readiness).await?.to_string();
         if text.len() > MAX_STATUS_BYTES {
@@ -122,7 +122,7 @@ impl Page {
         Ok(text)
     }
 
-    /// What `/` answers, with what is known now.
+    /// Returns the answer to `/`, with what is known now.
     pub(crate) async fn html(&self, readiness: &Readiness) -> String {
         document(&self.layout, &self.read(readiness).await)
     }
@@ -138,5 +138,6 @@ impl Page {
     }
 }
 
-/// What a browser on a bad line still takes in a second, and fifty flows need a tenth of.
+/// Largest status document: a browser on a bad line still takes it in a second, and fifty flows
+/// need a tenth of it.
 const MAX_STATUS_BYTES: usize = 256 * 1024;

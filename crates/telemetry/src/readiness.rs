@@ -1,4 +1,4 @@
-//! Whether the process can do its work now, and if not, why.
+//! Readiness probe: can the process do its work now, and if not, why?
 
 use std::{
     collections::BTreeMap,
@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// A shared handle on what `/ready` answers.
+/// The readiness of a program: a shared handle on what the probe `/ready` answers.
 ///
 /// Each part of a program speaks for itself under its own name, and the whole is
 /// ready when no part objects. Clones share one state.
@@ -48,7 +48,7 @@ impl Readiness {
         self.lock().remove(part);
     }
 
-    /// Whether no part objects.
+    /// Returns whether no part objects.
     pub fn is_ready(&self) -> bool {
         self.lock().is_empty()
     }

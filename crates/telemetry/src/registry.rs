@@ -64,7 +64,7 @@ impl Metrics {
         Ok(metric)
     }
 
-    /// Registers what is read when somebody scrapes.
+    /// Registers a collector, which is read at each scrape.
     ///
     /// `descriptors` are those that the collector encodes with: listing them
     /// here reserves their names. The collector may block (it runs on a thread

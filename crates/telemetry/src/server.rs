@@ -27,17 +27,17 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::{Metrics, Page, Readiness, page::CONTENT_SECURITY_POLICY};
+use crate::{Metrics, Readiness, StatusPage, page::CONTENT_SECURITY_POLICY};
 
-/// Why an address cannot be listened on.
+/// Reasons why an address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
-pub enum BindError {
+pub enum ListenError {
     /// Another process listens there.
     #[error(
         "cannot serve metrics on {address}: another process listens on it; stop that process or choose another address (`ss -ltnp` shows who it is)"
     )]
     InUse {
-        /// What was asked for.
+        /// Address that was asked for.
         address: SocketAddr,
     },
     /// The address is not one of this machine's.
@@ -45,7 +45,7 @@ pub enum BindError {
         "cannot serve metrics on {address}: no interface of this machine has that address; choose one that `ip address` shows, or 127.0.0.1"
     )]
     NotLocal {
-        /// What was asked for.
+        /// Address that was asked for.
         address: SocketAddr,
     },
     /// The port needs a privilege that the process has not.
@@ -53,31 +53,31 @@ pub enum BindError {
         "cannot serve metrics on {address}: not permitted; choose a port of 1024 or above, or grant CAP_NET_BIND_SERVICE"
     )]
     NotPermitted {
-        /// What was asked for.
+        /// Address that was asked for.
         address: SocketAddr,
     },
-    /// Anything else.
+    /// Any other error of the system.
     #[error("cannot serve metrics on {address}: {source}")]
     Other {
-        /// What was asked for.
+        /// Address that was asked for.
         address: SocketAddr,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
 
-/// What is served: the metrics and the readiness of one program, and a page for people.
+/// The endpoint of one program: its metrics, its readiness and its status page.
 #[derive(Clone, Debug)]
-pub struct Endpoint {
+pub struct MetricsEndpoint {
     metrics: Arc<Metrics>,
     readiness: Readiness,
-    page: Option<Page>,
+    page: Option<StatusPage>,
     /// One collection at a time, however many scrape: collectors walk kernel
     /// maps, and a second walk beside the first helps nobody.
     collecting: Arc<Semaphore>,
 }
 
-impl Endpoint {
+impl MetricsEndpoint {
     /// Serves `metrics`, complete by now, and `readiness`, which may change.
     pub fn new(metrics: Metrics, readiness: Readiness) -> Self {
         Self {
@@ -91,7 +91,7 @@ impl Endpoint {
     /// Shows `page` at `/`, and what fills it at `/status.json`. Without one `/` is a list of what
     /// is served.
     #[must_use]
-    pub fn with_page(mut self, page: Page) -> Self {
+    pub fn with_page(mut self, page: StatusPage) -> Self {
         self.page = Some(page);
         self
     }
@@ -111,8 +111,8 @@ impl Server {
     /// Listens on `address`; port 0 lets the system choose one.
     ///
     /// # Errors
-    /// A [`BindError`] with the address, what was wrong and what to do.
-    pub fn bind(address: SocketAddr) -> Result<Self, BindError> {
+    /// A [`ListenError`] with the address, what was wrong and what to do.
+    pub fn bind(address: SocketAddr) -> Result<Self, ListenError> {
         let listen = || {
             let listener = TcpListener::bind(address)?;
             listener.set_nonblocking(true)?;
@@ -120,14 +120,14 @@ impl Server {
             Ok(Self { listener, address })
         };
         listen().map_err(|source: io::Error| match source.kind() {
-            io::ErrorKind::AddrInUse => BindError::InUse { address },
-            io::ErrorKind::AddrNotAvailable => BindError::NotLocal { address },
-            io::ErrorKind::PermissionDenied => BindError::NotPermitted { address },
-            _ => BindError::Other { address, source },
+            io::ErrorKind::AddrInUse => ListenError::InUse { address },
+            io::ErrorKind::AddrNotAvailable => ListenError::NotLocal { address },
+            io::ErrorKind::PermissionDenied => ListenError::NotPermitted { address },
+            _ => ListenError::Other { address, source },
         })
     }
 
-    /// Where it listens, with the port that the system chose.
+    /// Returns the address it listens on, with the port that the system chose.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
@@ -140,7 +140,7 @@ impl Server {
     /// logged and ends nothing but itself.
     pub async fn serve(
         self,
-        endpoint: Endpoint,
+        endpoint: MetricsEndpoint,
         shutdown: impl Future<Output = ()>,
     ) -> io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
@@ -190,7 +190,7 @@ async fn accept(
 
 async fn connection(
     stream: TcpStream,
-    endpoint: Endpoint,
+    endpoint: MetricsEndpoint,
     mut stopping: watch::Receiver<()>,
     _slot: OwnedSemaphorePermit,
 ) {
@@ -225,7 +225,7 @@ async fn connection(
     }
 }
 
-async fn respond(request: &Request<Incoming>, endpoint: &Endpoint) -> Response<Full<Bytes>> {
+async fn respond(request: &Request<Incoming>, endpoint: &MetricsEndpoint) -> Response<Full<Bytes>> {
     if request.method() != Method::GET {
         let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "only GET is served here\n");
         response
@@ -253,14 +253,14 @@ fn ready(readiness: &Readiness) -> Response<Full<Bytes>> {
     text(status, format!("{readiness}\n"))
 }
 
-async fn status_page(page: &Page, endpoint: &Endpoint) -> Response<Full<Bytes>> {
+async fn status_page(page: &StatusPage, endpoint: &MetricsEndpoint) -> Response<Full<Bytes>> {
     match timeout(COLLECTION_TIMEOUT, page.html(&endpoint.readiness)).await {
         Ok(html) => respond_with(StatusCode::OK, HTML, html),
         Err(_) => text(StatusCode::SERVICE_UNAVAILABLE, TOO_SLOW),
     }
 }
 
-async fn status(page: &Page, endpoint: &Endpoint) -> Response<Full<Bytes>> {
+async fn status(page: &StatusPage, endpoint: &MetricsEndpoint) -> Response<Full<Bytes>> {
     let (status, body) = match timeout(COLLECTION_TIMEOUT, page.json(&endpoint.readiness)).await {
         Ok(Ok(json)) => (StatusCode::OK, json),
         Ok(Err(problem)) => (
@@ -275,7 +275,7 @@ async fn status(page: &Page, endpoint: &Endpoint) -> Response<Full<Bytes>> {
     respond_with(status, JSON, body)
 }
 
-async fn scrape(endpoint: &Endpoint) -> Response<Full<Bytes>> {
+async fn scrape(endpoint: &MetricsEndpoint) -> Response<Full<Bytes>> {
     match timeout(COLLECTION_TIMEOUT, collect(endpoint)).await {
         Ok(Some(exposition)) => respond_with(StatusCode::OK, OPEN_METRICS, exposition),
         Ok(None) => text(
@@ -286,7 +286,7 @@ async fn scrape(endpoint: &Endpoint) -> Response<Full<Bytes>> {
     }
 }
 
-async fn collect(endpoint: &Endpoint) -> Option<String> {
+async fn collect(endpoint: &MetricsEndpoint) -> Option<String> {
     let permit = Arc::clone(&endpoint.collecting)
         .acquire_owned()
         .await
@@ -311,7 +311,7 @@ async fn collect(endpoint: &Endpoint) -> Option<String> {
     }
 }
 
-fn index(endpoint: &Endpoint) -> String {
+fn index(endpoint: &MetricsEndpoint) -> String {
     let name = endpoint.metrics.prefix();
     format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>{name}</title>\

@@ -8,8 +8,8 @@ use std::{
 };
 
 use flow_telemetry::{
-    BindError, Descriptor, Endpoint, Kind, Metrics, Page, Readiness, Server, docs,
-    page::{Field, Format, Layout, Status, StatusFuture, Table as PageTable},
+    Descriptor, Kind, ListenError, Metrics, MetricsEndpoint, Readiness, Server, StatusPage, docs,
+    page::{Field, Format, Layout, Status, StatusFuture, StatusTable},
     prometheus_client::{collector::Collector, encoding::DescriptorEncoder},
 };
 use serde_json::{Value, json};
@@ -157,7 +157,7 @@ const LAYOUT: Layout = Layout {
     title: "a test",
     about: "Nothing of importance",
     facts: &[Field::new("age_s", "Age", Format::Seconds)],
-    tables: &[PageTable {
+    tables: &[StatusTable {
         key: "rows",
         caption: "Rows",
         note: "",
@@ -233,7 +233,7 @@ async fn shutting_down_does_not_wait_for_idle_clients() {
 fn a_port_in_use_is_refused_with_a_remedy() {
     let first = Server::bind(([127, 0, 0, 1], 0).into()).unwrap();
     let error = Server::bind(first.local_addr()).unwrap_err();
-    assert!(matches!(error, BindError::InUse { .. }));
+    assert!(matches!(error, ListenError::InUse { .. }));
     let message = error.to_string();
     assert!(message.contains(&first.local_addr().to_string()));
     assert!(message.contains("choose another"));
@@ -243,7 +243,7 @@ fn a_port_in_use_is_refused_with_a_remedy() {
 fn an_address_of_another_machine_is_refused() {
     // 192.0.2.0/24 is set aside for documentation (RFC 5737).
     let error = Server::bind(([192, 0, 2, 1], 0).into()).unwrap_err();
-    assert!(matches!(error, BindError::NotLocal { .. }), "{error}");
+    assert!(matches!(error, ListenError::NotLocal { .. }), "{error}");
 }
 
 struct Running {
@@ -254,15 +254,17 @@ struct Running {
 
 impl Running {
     fn start(metrics: Metrics, readiness: Readiness) -> Self {
-        Self::serve(Endpoint::new(metrics, readiness))
+        Self::serve(MetricsEndpoint::new(metrics, readiness))
     }
 
     fn start_with(status: Fixed, readiness: Readiness) -> Self {
         let metrics = Metrics::new("test").unwrap();
-        Self::serve(Endpoint::new(metrics, readiness).with_page(Page::new(LAYOUT, status)))
+        Self::serve(
+            MetricsEndpoint::new(metrics, readiness).with_page(StatusPage::new(LAYOUT, status)),
+        )
     }
 
-    fn serve(endpoint: Endpoint) -> Self {
+    fn serve(endpoint: MetricsEndpoint) -> Self {
         let server = Server::bind(([127, 0, 0, 1], 0).into()).unwrap();
         let address = server.local_addr();
         let (stop, stopped) = oneshot::channel();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use caps::Capability;
-use flow_telemetry::{Endpoint, Readiness, Server};
+use flow_telemetry::{MetricsEndpoint, Readiness, Server};
 use splitter_agent::agent::Agent;
 use splitter_agent::control::{Call, Socket};
 use splitter_agent::health::{Guard, SharedReport};
@@ -15,7 +15,7 @@ use splitter_agent::instance::{AttachedInterface, BroughtUp, Instance, Owner};
 use splitter_agent::metrics::registry;
 use splitter_agent::monitor::Monitor;
 use splitter_agent::privileges::{drop_unneeded, names};
-use splitter_agent::status_page::StatusPage;
+use splitter_agent::status_page::StatusSource;
 use splitter_config::ConfigFile;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
@@ -78,7 +78,7 @@ struct Watching {
     attached: Vec<AttachedInterface>,
     /// None where nobody wants the tunnels watched.
     guard: Option<Guard>,
-    page: StatusPage,
+    page: StatusSource,
     readiness: Readiness,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<std::io::Result<()>>,
@@ -106,9 +106,9 @@ impl Watching {
         let health = guard
             .as_ref()
             .map_or_else(SharedReport::default, Guard::report);
-        let page = StatusPage::new(config, Arc::clone(&monitor), health.clone())?;
+        let page = StatusSource::new(config, Arc::clone(&monitor), health.clone())?;
         let metrics = registry(Arc::clone(&monitor), health)?;
-        let endpoint = Endpoint::new(metrics, readiness.clone()).with_page(page.page());
+        let endpoint = MetricsEndpoint::new(metrics, readiness.clone()).with_page(page.page());
         tracing::info!(
             address = %server.local_addr(),
             "serving /metrics, /live, /ready and the status page"

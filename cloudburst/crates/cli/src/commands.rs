@@ -58,7 +58,7 @@ fn exit_code(error: &anyhow::Error) -> ExitCode {
 }
 
 fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<ExitCode> {
-    use flow_telemetry::BindError as MetricsError;
+    use flow_telemetry::ListenError;
 
     if crate::options::is_configuration(cause) {
         return Some(ExitCode::Configuration);
@@ -77,9 +77,9 @@ fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<ExitCode> {
     if let Some(error) = cause.downcast_ref::<io::Error>() {
         return (error.kind() == io::ErrorKind::PermissionDenied).then_some(ExitCode::NotPermitted);
     }
-    match cause.downcast_ref::<MetricsError>()? {
-        MetricsError::InUse { .. } => Some(ExitCode::Conflict),
-        MetricsError::NotPermitted { .. } => Some(ExitCode::NotPermitted),
+    match cause.downcast_ref::<ListenError>()? {
+        ListenError::InUse { .. } => Some(ExitCode::Conflict),
+        ListenError::NotPermitted { .. } => Some(ExitCode::NotPermitted),
         _ => None,
     }
 }

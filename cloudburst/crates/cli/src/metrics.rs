@@ -12,7 +12,7 @@ use cloudburst::{
     protocol::{Health, PathReport},
 };
 use flow_telemetry::{
-    Endpoint as HttpEndpoint, Metrics, NameError, Readiness, Server,
+    Metrics, MetricsEndpoint, NameError, Readiness, Server,
     prometheus_client::{
         collector::Collector,
         encoding::{DescriptorEncoder, NoLabelSet},
@@ -39,7 +39,7 @@ pub(crate) fn serve(endpoint: &Endpoint, address: Option<SocketAddr>) -> anyhow:
     );
     let metrics = registry(endpoint.clone())?;
     let page = status_page::page(endpoint.clone());
-    let endpoint = HttpEndpoint::new(metrics, Readiness::new()).with_page(page);
+    let endpoint = MetricsEndpoint::new(metrics, Readiness::new()).with_page(page);
     tokio::spawn(async move {
         if let Err(error) = server.serve(endpoint, std::future::pending()).await {
             tracing::error!(%error, "metrics are not served any more");

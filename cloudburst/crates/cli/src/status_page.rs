@@ -8,16 +8,16 @@ use cloudburst::{
     protocol::{Health, PathReport},
 };
 use flow_telemetry::{
-    Page,
-    page::{Field, Format, Layout, Status, StatusFuture, Table},
+    StatusPage,
+    page::{Field, Format, Layout, Status, StatusFuture, StatusTable},
 };
 use serde_json::{Value, json};
 
 use crate::metrics::{PATHS, mean, read};
 
 /// The page of an endpoint.
-pub(crate) fn page(endpoint: Endpoint) -> Page {
-    Page::new(LAYOUT, EndpointStatus(endpoint))
+pub(crate) fn page(endpoint: Endpoint) -> StatusPage {
+    StatusPage::new(LAYOUT, EndpointStatus(endpoint))
 }
 
 #[derive(Debug)]
@@ -94,7 +94,7 @@ const LAYOUT: Layout = Layout {
         Field::new("received_bytes", "Received", Format::Bytes),
     ],
     tables: &[
-        Table {
+        StatusTable {
             key: "paths",
             caption: "Paths",
             note: "Means over the first, second and further paths of all peers.",
@@ -109,7 +109,7 @@ const LAYOUT: Layout = Layout {
                 Field::detail("lag_s", "Behind the fastest", Format::Seconds),
             ],
         },
-        Table {
+        StatusTable {
             key: "refused",
             caption: "Not taken",
             note: "Datagrams and messages that were refused, by reason.",

@@ -5,53 +5,53 @@ use std::collections::BTreeSet;
 use super::{DocumentedFamily, Family};
 use crate::names::Kind;
 
-/// Where page and scrape disagree.
+/// A mismatch between the metrics page and a scrape.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
     /// The scrape shows a family that the page does not have.
     #[error("`{name}` is exposed but not documented; add a row for it")]
     Undocumented {
-        /// The family.
+        /// Name of the family.
         name: String,
     },
     /// The page has a family that the scrape does not show.
     #[error("`{name}` is documented (line {line}) but not exposed; remove the row or expose it")]
     NotExposed {
-        /// The family.
+        /// Name of the family.
         name: String,
-        /// The row's line.
+        /// Line of the row.
         line: usize,
     },
     /// The page has two rows for one family.
     #[error("`{name}` is documented twice, again on line {line}")]
     DocumentedTwice {
-        /// The family.
+        /// Name of the family.
         name: String,
         /// The second row's line.
         line: usize,
     },
-    /// The types differ.
+    /// The types of a family differ.
     #[error("`{name}` is documented as {} (line {line}) but exposed as {}", documented.as_str(), live.as_str())]
     Kind {
-        /// The family.
+        /// Name of the family.
         name: String,
-        /// The row's line.
+        /// Line of the row.
         line: usize,
-        /// On the page.
+        /// Type or unit on the page.
         documented: Kind,
-        /// In the scrape.
+        /// Type or unit in the scrape.
         live: Kind,
     },
     /// The units differ, or the page leaves out one that the scrape declares.
     #[error("`{name}` is documented in {documented:?} (line {line}) but exposed in `{live}`")]
     Unit {
-        /// The family.
+        /// Name of the family.
         name: String,
-        /// The row's line.
+        /// Line of the row.
         line: usize,
-        /// On the page.
+        /// Type or unit on the page.
         documented: Option<String>,
-        /// In the scrape.
+        /// Type or unit in the scrape.
         live: String,
     },
     /// The label names differ.
@@ -59,13 +59,13 @@ pub enum Mismatch {
         "`{name}` is documented with the labels {documented:?} (line {line}) but exposed with {live:?}"
     )]
     Labels {
-        /// The family.
+        /// Name of the family.
         name: String,
-        /// The row's line.
+        /// Line of the row.
         line: usize,
-        /// On the page, sorted.
+        /// Label names on the page, sorted.
         documented: Vec<String>,
-        /// In the scrape, sorted.
+        /// Label names in the scrape, sorted.
         live: Vec<String>,
     },
     /// A label has a value that is not in the page's list.
@@ -73,18 +73,18 @@ pub enum Mismatch {
         "`{name}` is exposed with {label}=\"{value}\", which its row (line {line}) does not list"
     )]
     LabelValue {
-        /// The family.
+        /// Name of the family.
         name: String,
-        /// The row's line.
+        /// Line of the row.
         line: usize,
-        /// The label.
+        /// Name of the label.
         label: String,
         /// The value that is not listed.
         value: String,
     },
 }
 
-/// Every disagreement between page and scrape; none when they agree.
+/// Compares page and scrape, and returns every mismatch.
 ///
 /// A family without samples (nothing of that reason happened yet) is compared by
 /// name, type and unit only. A unit on the page that the scrape does not declare

@@ -1,4 +1,4 @@
-//! Reads OpenMetrics text back into families.
+//! Parses an exposition (OpenMetrics text) into metric families.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,16 +7,16 @@ use crate::names::{self, Kind};
 /// A metric family as a scrape shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Family {
-    /// As a user queries it: with prefix, unit, and `_total` or `_info`.
+    /// Full name, as a user queries it: with prefix, unit, and `_total` or `_info`.
     pub name: String,
-    /// From the `# TYPE` line.
+    /// Kind by the `# TYPE` line.
     pub kind: Kind,
-    /// From the `# HELP` line.
+    /// Text of the `# HELP` line.
     pub help: String,
-    /// From the `# UNIT` line, else the base unit that the name ends in.
+    /// Unit by the `# UNIT` line, else the base unit that the name ends in.
     pub unit: Option<String>,
-    /// In the order of the exposition. Those of a histogram carry their
-    /// `_bucket`, `_sum` or `_count` in [`Sample::name`].
+    /// Samples in the order of the exposition. Those of a histogram carry their `_bucket`, `_sum`
+    /// or `_count` in [`Sample::name`].
     pub samples: Vec<Sample>,
 }
 
@@ -32,8 +32,8 @@ pub struct Sample {
 }
 
 impl Family {
-    /// Label names over all samples, without those that the format itself adds
-    /// (`le` of a histogram).
+    /// Returns the label names over all samples, without those that the format itself adds (`le` of
+    /// a histogram).
     pub fn labels(&self) -> BTreeSet<&str> {
         self.samples
             .iter()
@@ -43,7 +43,7 @@ impl Family {
             .collect()
     }
 
-    /// Values that `label` takes.
+    /// Returns the values that `label` takes.
     pub fn label_values(&self, label: &str) -> BTreeSet<&str> {
         self.samples
             .iter()
@@ -52,8 +52,8 @@ impl Family {
             .collect()
     }
 
-    /// Value of the first sample that carries all of `labels`; for a histogram
-    /// its number of observations.
+    /// Returns the value of the first sample that carries all of `labels`; for a histogram its
+    /// number of observations.
     pub fn value(&self, labels: &[(&str, &str)]) -> Option<f64> {
         let wanted = match self.kind {
             Kind::Histogram => format!("{}_count", self.name),
@@ -77,27 +77,27 @@ pub enum ExpositionError {
     /// A line that is neither metadata nor a sample.
     #[error("line {line}: cannot read `{text}` as {expected}")]
     BadLine {
-        /// Counted from 1.
+        /// Number of the line, counted from 1.
         line: usize,
-        /// The line.
+        /// Text of the line.
         text: String,
-        /// What stands there in a right exposition.
+        /// Form that the line should have.
         expected: &'static str,
     },
     /// A sample of a family that no `# TYPE` line announced before it.
     #[error("line {line}: sample `{name}` belongs to no family announced above it")]
     Unannounced {
-        /// Counted from 1.
+        /// Number of the line, counted from 1.
         line: usize,
-        /// The sample's name.
+        /// Name of the sample.
         name: String,
     },
-    /// The same family is announced twice.
+    /// Two `# TYPE` lines for one family.
     #[error("line {line}: family `{name}` is announced twice")]
     Repeated {
-        /// Counted from 1.
+        /// Number of the line, counted from 1.
         line: usize,
-        /// The family's name.
+        /// Name of the family.
         name: String,
     },
     /// The text is cut off.
@@ -187,7 +187,7 @@ fn read_metadata<'t>(
             help.insert(name, rest);
         }
         "TYPE" => {
-            let kind = Kind::from_word(rest)
+            let kind = Kind::parse_type(rest)
                 .ok_or_else(|| at.is_not("a counter, gauge, histogram or info"))?;
             if families.iter().any(|known| known.bare_name == name) {
                 return Err(ExpositionError::Repeated {

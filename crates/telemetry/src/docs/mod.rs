@@ -1,4 +1,4 @@
-//! Holds a page of documentation to a live scrape.
+//! Compares a page of documentation with a live scrape.
 //!
 //! ```
 //! use flow_telemetry::docs;

@@ -6,17 +6,17 @@ use crate::names::{self, Kind};
 /// A row of the page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentedFamily {
-    /// As a user queries it.
+    /// Full name, as a user queries it.
     pub name: String,
-    /// From the `type` column.
+    /// Kind by the `type` column.
     pub kind: Kind,
-    /// From the `unit` column; none for a dash.
+    /// Unit by the `unit` column; none for a dash.
     pub unit: Option<String>,
-    /// From the `labels` column; empty for a dash.
+    /// Labels by the `labels` column; empty for a dash.
     pub labels: Vec<DocumentedLabel>,
-    /// From the `meaning` column.
+    /// Text of the `meaning` column.
     pub meaning: String,
-    /// Where the row stands on the page, counted from 1.
+    /// Line of the row on the page, counted from 1.
     pub line: usize,
 }
 
@@ -24,7 +24,7 @@ pub struct DocumentedFamily {
 /// values `` `class` (short, long) ``.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentedLabel {
-    /// The label's name.
+    /// Name of the label.
     pub name: String,
     /// The only values it takes; empty when the page leaves them open.
     pub values: Vec<String>,
@@ -36,19 +36,19 @@ pub enum PageError {
     /// A row with more or fewer cells than the header.
     #[error("line {line}: a row of the metrics table has {found} cells; it needs {COLUMNS:?}")]
     Columns {
-        /// Counted from 1.
+        /// Number of the line, counted from 1.
         line: usize,
-        /// How many there are.
+        /// Number of cells that it has.
         found: usize,
     },
     /// A cell that is not what its column asks for.
     #[error("line {line}: `{cell}` is not {expected}")]
     Cell {
-        /// Counted from 1.
+        /// Number of the line, counted from 1.
         line: usize,
-        /// The cell's text.
+        /// Text of the cell.
         cell: String,
-        /// What stands there in a right table.
+        /// Form that the cell should have.
         expected: &'static str,
     },
     /// No table with the right header.
@@ -102,7 +102,7 @@ fn row(line: usize, cells: &[&str]) -> Result<DocumentedFamily, PageError> {
             .filter(|name| names::check_snake_case(name).is_ok())
             .ok_or_else(|| is_not(name, "a metric's name in back-quotes"))?
             .to_owned(),
-        kind: Kind::from_word(kind)
+        kind: Kind::parse_type(kind)
             .ok_or_else(|| is_not(kind, "counter, gauge, histogram or info"))?,
         unit: (!is_dash(unit)).then(|| unit.to_owned()),
         labels: parse_labels(labels).ok_or_else(|| {

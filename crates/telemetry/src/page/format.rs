@@ -5,9 +5,9 @@ use serde_json::Value;
 /// How a value is written. What is not known (`null`) is a dash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// As it is.
+    /// Text as it is.
     Text,
-    /// As it is, coloured where it is one of the words for good and bad that the page knows.
+    /// Text as it is, coloured where it is a state that the page knows as good or bad.
     State,
     /// A whole number: 1,234,567.
     Count,
@@ -15,7 +15,7 @@ pub enum Format {
     Rate,
     /// Bits per second: 12.3 Mbit/s.
     BitsPerSecond,
-    /// Bytes: 12.3 MB.
+    /// Bytes with three digits: 12.3 MB.
     Bytes,
     /// Seconds: 3.24 ms, 4.21 s, 3 min 20 s.
     Seconds,
@@ -24,7 +24,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The value in words.
+    /// Writes the value for people.
     pub fn write(self, value: &Value) -> String {
         match (self, value) {
             (_, Value::Null) => NOT_KNOWN.to_owned(),
@@ -37,7 +37,7 @@ impl Format {
         }
     }
 
-    /// The number in words; one below zero, or none at all, is not known.
+    /// Writes the number for people; one below zero, or none at all, is not known.
     pub fn number(self, number: f64) -> String {
         if !number.is_finite() || number < 0.0 {
             return NOT_KNOWN.to_owned();
@@ -55,7 +55,7 @@ impl Format {
         }
     }
 
-    /// Whether it is written to the right, so that digits stand below each other.
+    /// Returns whether it is aligned to the right, so that digits stand below each other.
     pub fn is_number(self) -> bool {
         !matches!(self, Self::Text | Self::State)
     }

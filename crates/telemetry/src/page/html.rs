@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::Value;
 
-use super::{Field, Layout, Table};
+use super::{Field, Layout, StatusTable};
 
 const STYLE: &str = include_str!("status.css");
 const SCRIPT: &str = include_str!("status.js");
@@ -92,7 +92,7 @@ fn fact_markup(fact: &Field, values: &Value) -> Markup {
     }
 }
 
-fn table_markup(table: &Table, values: &Value) -> Markup {
+fn table_markup(table: &StatusTable, values: &Value) -> Markup {
     let none = Vec::new();
     let rows = values[table.key].as_array().unwrap_or(&none);
     let heading = format!("heading-{}", table.key);
@@ -119,7 +119,7 @@ fn table_markup(table: &Table, values: &Value) -> Markup {
     }
 }
 
-fn row_markup(table: &Table, row: &Value) -> Markup {
+fn row_markup(table: &StatusTable, row: &Value) -> Markup {
     html! {
         tr {
             @for (index, column) in table.columns.iter().enumerate() {
@@ -157,7 +157,7 @@ mod tests {
         title: "A & B",
         about: "What is shown",
         facts: &[Field::new("age_s", "Age", Format::Seconds)],
-        tables: &[Table {
+        tables: &[StatusTable {
             key: "rows",
             caption: "Rows",
             note: "",
