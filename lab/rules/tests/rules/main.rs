@@ -1,0 +1,3 @@
+//! The rules of CONTRIBUTING.md that a program can hold.
+
+mod reading;
