@@ -1,0 +1,185 @@
+//! Rules: arrows point down only, between packages and between the modules of a crate; no product
+//! links a proof, and no library a command's dependencies.
+
+use std::collections::BTreeSet;
+
+use workspace_rules::{Cycle, Workspace, cargo};
+
+use crate::{assert_none, read, workspace};
+
+/// Packages from the bottom up: each uses only those above it in this list. Proofs come last.
+const ORDER: [&str; 26] = [
+    // Decisions: no_std, no I/O, no clock.
+    "flow-balance",
+    "splitter-policy",
+    "cloudburst-code",
+    // What commands and daemons share.
+    "flow-report",
+    "flow-telemetry",
+    "flow-cli",
+    // Messages: machine, sockets, command.
+    "cloudburst-proto",
+    "cloudburst-fec",
+    "cloudburst-cli",
+    // The simulator hosts the machine and the policies.
+    "flow-netsim",
+    // The border router, from the kernel up.
+    "splitter-netlink",
+    "splitter-advise",
+    "splitter-config",
+    "splitter-datapath",
+    "splitter-health",
+    "splitter-steering",
+    "splitter-agent",
+    // Proofs, which no product links.
+    "flow-testbed",
+    "paper-machine",
+    "splitter-demo",
+    "vm-guest",
+    "msgbench",
+    "reproduction",
+    "benches",
+    "workspace-rules",
+    "xtask",
+];
+
+/// Packages that are proofs or tools without lying under `lab/`.
+const TOOLS: [&str; 2] = ["benches", "xtask"];
+
+/// What only commands need; a library that links it makes everybody else compile it.
+const OF_COMMANDS: [&str; 7] = [
+    "anyhow",
+    "clap",
+    "clap_complete",
+    "clap_mangen",
+    "comfy-table",
+    "indicatif",
+    "ratatui",
+];
+
+/// Libraries that applications link, which no command's dependencies may reach.
+const LIBRARIES: [&str; 3] = ["cloudburst-code", "cloudburst-proto", "cloudburst-fec"];
+
+/// Products that link a proof until what they show with it has moved there.
+const UNFINISHED: [&str; 1] = ["splitter-agent"];
+
+/// Crates whose modules do not need each other in a circle. Each joins when that holds, and none leaves.
+const FINISHED: [&str; 4] = [
+    "flow-netsim",
+    "flow-telemetry",
+    "splitter-advise",
+    "splitter-netlink",
+];
+
+#[test]
+fn packages_use_only_what_stands_below_them() {
+    let workspace = workspace();
+    let rank = |name: &str| ORDER.iter().position(|other| *other == name);
+    let mut wrong = Vec::new();
+    for package in workspace.packages.values() {
+        let Some(own) = rank(&package.name) else {
+            wrong.push(format!("{} has no place in the order", package.name));
+            continue;
+        };
+        for used in package.linked() {
+            let is_above = rank(used).is_some_and(|used| used > own);
+            if is_above && !UNFINISHED.contains(&package.name.as_str()) {
+                wrong.push(format!(
+                    "{} uses {used}, which stands above it",
+                    package.name
+                ));
+            }
+        }
+    }
+    assert_none("arrows that point up", &wrong);
+}
+
+#[test]
+fn proofs_are_never_published() {
+    let workspace = workspace();
+    let wrong: Vec<_> = workspace
+        .published()
+        .filter(|package| package.is_of_the_lab() || TOOLS.contains(&package.name.as_str()))
+        .map(|package| package.name.clone())
+        .collect();
+    assert_none("proofs without `publish = false`", &wrong);
+}
+
+/// All packages that one is compiled with, for this system.
+fn tree(package: &str) -> BTreeSet<String> {
+    let tree = cargo(&[
+        "tree",
+        "--offline",
+        "--locked",
+        "--edges=normal",
+        "--prefix=none",
+        "--format={p}",
+        "--package",
+        package,
+    ]);
+    let tree = tree.unwrap();
+    let names = tree
+        .lines()
+        .filter_map(|line| line.split_whitespace().next());
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn no_product_links_a_proof() {
+    let workspace = workspace();
+    let mut wrong = Vec::new();
+    for package in workspace.published() {
+        let linked = tree(&package.name);
+        let proofs = linked.iter().filter(|name| is_proof(&workspace, name));
+        if !UNFINISHED.contains(&package.name.as_str()) {
+            wrong.extend(proofs.map(|proof| format!("{} links {proof}", package.name)));
+        }
+    }
+    assert_none("products that link proofs", &wrong);
+}
+
+fn is_proof(workspace: &Workspace, name: &str) -> bool {
+    workspace
+        .packages
+        .get(name)
+        .is_some_and(|package| !package.is_published)
+}
+
+#[test]
+fn no_library_links_what_commands_need() {
+    let workspace = workspace();
+    let mut wrong = Vec::new();
+    for library in LIBRARIES {
+        if !workspace.packages.contains_key(library) {
+            continue;
+        }
+        let linked = tree(library);
+        let of_commands = OF_COMMANDS.iter().filter(|name| linked.contains(**name));
+        wrong.extend(of_commands.map(|name| format!("{library} links {name}")));
+    }
+    assert_none("libraries with a command's dependencies", &wrong);
+}
+
+#[test]
+fn modules_of_products_do_not_need_each_other_in_a_circle() {
+    let workspace = workspace();
+    let mut wrong = Vec::new();
+    for package in workspace.published() {
+        for root in &package.roots {
+            let arrows = workspace_rules::module_arrows(&read(&workspace.root, root));
+            for Cycle(modules) in workspace_rules::cycles(&arrows) {
+                println!("{}: {}", root.display(), modules.join(", "));
+                if !FINISHED.contains(&package.name.as_str()) {
+                    continue;
+                }
+                wrong.push(format!("{}: {}", root.display(), modules.join(", ")));
+                for (from, to) in &arrows {
+                    let inside = |name: &String| modules.contains(name);
+                    let to = to.iter().filter(|(to, _)| inside(to) && inside(from));
+                    wrong.extend(to.map(|(to, file)| format!("    {from} -> {to} ({file})")));
+                }
+            }
+        }
+    }
+    assert_none("modules that need each other", &wrong);
+}

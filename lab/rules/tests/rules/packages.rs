@@ -1,0 +1,105 @@
+//! Rule: a package carries what somebody who finds it in a registry needs.
+//!
+//! That each compiles from what is in its archive is a step of `cargo xtask test`.
+
+use std::path::Path;
+
+use workspace_rules::{Package, Workspace};
+
+use crate::{assert_none, workspace};
+
+#[test]
+fn packages_carry_their_licences() {
+    let workspace = workspace();
+    let mut wrong = Vec::new();
+    for package in workspace.published() {
+        for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
+            let file = workspace.root.join(&package.directory).join(licence);
+            let own = std::fs::read(file).ok();
+            let of_the_workspace = std::fs::read(workspace.root.join(licence)).ok();
+            if own.is_none() || own != of_the_workspace {
+                let directory = package.directory.display();
+                wrong.push(format!(
+                    "{directory} has no {licence}: link it to the workspace's"
+                ));
+            }
+        }
+    }
+    assert_none("packages without licence texts", &wrong);
+}
+
+#[test]
+fn packages_say_where_they_come_from() {
+    let workspace = workspace();
+    let mut wrong = Vec::new();
+    for package in workspace.published() {
+        let manifest = &package.manifest;
+        let fields = [
+            ("description", manifest.description.is_some()),
+            ("license", manifest.license.is_some()),
+            ("repository", manifest.repository.is_some()),
+            ("rust-version", manifest.rust_version.is_some()),
+            ("keywords", !manifest.keywords.is_empty()),
+            ("categories", !manifest.categories.is_empty()),
+        ];
+        let missing = fields.iter().filter(|(_, is_there)| !is_there);
+        wrong.extend(missing.map(|(field, _)| format!("{}: no {field}", package.name)));
+    }
+    assert_none("fields that a registry shows", &wrong);
+}
+
+#[test]
+fn all_packages_promise_one_oldest_compiler() {
+    let workspace = workspace();
+    let versions = workspace.packages.values();
+    let mut versions: Vec<_> = versions
+        .map(|package| &package.manifest.rust_version)
+        .collect();
+    versions.sort();
+    versions.dedup();
+    assert_eq!(versions.len(), 1, "{versions:?}");
+}
+
+/// Crates with a README and settings for docs.rs. Each joins when that holds, and none leaves.
+const FINISHED: [&str; 0] = [];
+
+#[test]
+fn packages_introduce_themselves() {
+    let workspace = workspace();
+    let mut wrong = Vec::new();
+    for package in workspace.published() {
+        let faults = faults(&workspace, package);
+        println!("{}: {}", package.name, faults.join(", "));
+        if FINISHED.contains(&package.name.as_str()) {
+            wrong.extend(
+                faults
+                    .iter()
+                    .map(|fault| format!("{}: {fault}", package.name)),
+            );
+        }
+    }
+    assert_none("packages that do not introduce themselves", &wrong);
+}
+
+fn faults(workspace: &Workspace, package: &Package) -> Vec<&'static str> {
+    let manifest = &package.manifest;
+    let mut faults = Vec::new();
+    let readme = manifest.readme.as_deref().map(Path::new);
+    match readme.map(|readme| workspace.root.join(&package.directory).join(readme)) {
+        Some(readme) if readme.is_file() => {}
+        _ => faults.push("no README"),
+    }
+    if package.library.is_some() {
+        let metadata = manifest.metadata.as_ref();
+        if metadata
+            .and_then(|metadata| metadata.pointer("/docs/rs"))
+            .is_none()
+        {
+            faults.push("no [package.metadata.docs.rs]");
+        }
+        if manifest.documentation.is_none() {
+            faults.push("no documentation");
+        }
+    }
+    faults
+}

@@ -1,0 +1,71 @@
+//! Rule: somebody who knows the field finds things by the field's words.
+//!
+//! Each term stands in a public item's name, or in the first line of its documentation, in the file
+//! where a stranger should land.
+
+use std::collections::BTreeMap;
+
+use workspace_rules::Item;
+
+use crate::{assert_none, crates, workspace};
+
+/// Terms of textbooks and RFCs, each with the beginning of the path where it should be found.
+const TERMS: [(&str, &str); 5] = [
+    ("leaf-spine", "netsim/src/"),
+    ("load balanc", "netsim/src/"),
+    ("5-tuple", "crates/splitter-policy/src/"),
+    ("DSCP", "crates/splitter-policy/src/dscp.rs"),
+    ("Prometheus", "crates/telemetry/src/"),
+];
+
+#[test]
+fn terms_of_the_field_are_found_where_they_belong() {
+    let workspace = workspace();
+    let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for package in workspace.packages.values() {
+        for krate in crates(&workspace, package) {
+            for item in workspace_rules::public_items(&krate) {
+                let Item {
+                    name,
+                    place,
+                    first_line,
+                } = item;
+                let file = place.split(':').next().unwrap_or_default().to_owned();
+                let text = format!("{} {first_line}", words(&name)).to_lowercase();
+                files.entry(file).or_default().push(text);
+            }
+        }
+    }
+    let mut wrong = Vec::new();
+    for (term, place) in TERMS {
+        let term = term.to_lowercase();
+        let found = |place: &str| {
+            let texts = files.iter().filter(|(file, _)| file.starts_with(place));
+            texts
+                .flat_map(|(file, texts)| texts.iter().map(move |text| (file, text)))
+                .find(|(_, text)| text.contains(&term))
+                .map(|(file, _)| file)
+        };
+        if found(place).is_none() {
+            let elsewhere = found("").map_or("nowhere".to_owned(), |file| format!("in {file}"));
+            wrong.push(format!("`{term}` not in {place}, but {elsewhere}"));
+        }
+    }
+    assert_none("terms that a stranger would not find", &wrong);
+}
+
+/// `FlowTable` and `flow_table` as words.
+fn words(name: &str) -> String {
+    let mut words = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() {
+            words.push(' ');
+        }
+        words.push(if letter == '_' || letter == ':' {
+            ' '
+        } else {
+            letter
+        });
+    }
+    words.split_whitespace().collect::<Vec<_>>().join(" ")
+}
