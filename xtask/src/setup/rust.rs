@@ -16,7 +16,7 @@ use crate::{
 pub(super) const MINIMUM_VERSION: &str = env!("CARGO_PKG_RUST_VERSION");
 
 /// Targets without an operating system on which the `no_std` crates are to build.
-const BARE_TARGETS: [&str; 4] = [
+pub(crate) const BARE_TARGETS: [&str; 4] = [
     "thumbv7em-none-eabihf",
     "riscv32imac-unknown-none-elf",
     "wasm32-unknown-unknown",

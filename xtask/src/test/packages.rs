@@ -3,11 +3,18 @@
 use anyhow::Result;
 
 use super::libtest::Tally;
-use crate::{project::Project, setup::MinimumToolchain};
+use crate::{
+    project::Project,
+    setup::{BARE_TARGETS, MinimumToolchain},
+};
 
 /// Crates that need no operating system, and where they are to build. The policy counts in atomic
 /// numbers of 64 bits, which the smallest processors lack.
-const WITHOUT_STD: [(&str, &[&str]); 1] = [("splitter-policy", &["x86_64-unknown-none"])];
+const WITHOUT_STD: [(&str, &[&str]); 3] = [
+    ("cloudburst-code", &BARE_TARGETS),
+    ("flow-balance", &["x86_64-unknown-none"]),
+    ("splitter-policy", &["x86_64-unknown-none"]),
+];
 
 /// Checks each of these crates for its targets.
 pub(super) fn check_bare_targets(project: &Project) -> Result<Tally> {
