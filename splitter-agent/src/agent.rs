@@ -230,7 +230,7 @@ impl Agent {
         })?;
         if missed > 0.02 {
             advice.notes.push(format!(
-                "{:.0} % of the flows ended unseen (started afresh or evicted before a sweep); a shorter flows.sweep_s sees more",
+                "{:.0} % of the flows ended unseen (started afresh or evicted before a sweep); a shorter flows.sweep_interval_s sees more",
                 missed * 100.0
             ));
         }

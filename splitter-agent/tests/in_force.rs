@@ -46,9 +46,9 @@ fn model_of_the_tunnels_follows_every_change() {
         for (key, value) in [
             ("long.rate_mbit", "40"),
             ("short.rate_mbit", "60"),
-            ("demotion.guard_us", "700"),
-            ("demotion.cap_ms", "90"),
-            ("demotion.long_queue_ms", "8"),
+            ("handover.drain_margin_us", "700"),
+            ("handover.max_wait_ms", "90"),
+            ("handover.long_queue_ms", "8"),
         ] {
             assert_eq!(site.json(&["set", key, value])["applied"], true, "{key}");
         }
@@ -78,7 +78,7 @@ fn model_of_the_tunnels_follows_every_change() {
         connection.send(200_000);
 
         // The file takes it back, and brings its own.
-        site.configure("[demotion]\nlong_queue_ms = 3");
+        site.configure("[handover]\nlong_queue_ms = 3");
         assert_eq!(site.json(&["reload"])["applied"], true);
         let reloaded = Policy {
             long_queue_ns: 3_000_000,

@@ -171,12 +171,12 @@ fn what_is_wrong_is_refused_as_a_whole() {
         let daemon = site.run();
         let right = std::fs::read_to_string(site.config()).expect("a file");
         // The threshold alone would be right.
-        let text = format!("{right}\n[demotion]\ncap_ms = 0\nzebra = 1\n")
+        let text = format!("{right}\n[handover]\nmax_wait_ms = 0\nzebra = 1\n")
             .replace("table_size = 4096", "table_size = 4096\nthreshold = 70");
         std::fs::write(site.config(), text).expect("a file");
         let words = [
-            "demotion.cap_ms = 0: this is out of range",
-            "demotion.zebra = 1: unknown key",
+            "handover.max_wait_ms = 0: this is out of range",
+            "handover.zebra = 1: unknown key",
             "splitter.toml:",
         ];
         refused(site, &["reload"], 3, &words);
@@ -217,9 +217,9 @@ fn what_is_wrong_is_refused_as_a_whole() {
                 "flows.threshold = 0: a threshold of 0 would make every packet long",
             ),
             (
-                &["set", "threshold", "60", "cap_ms", "0"],
+                &["set", "threshold", "60", "max_wait_ms", "0"],
                 3,
-                "demotion.cap_ms = 0: this is out of range",
+                "handover.max_wait_ms = 0: this is out of range",
             ),
             (
                 &["set", "table_size", "32"],
@@ -358,7 +358,7 @@ fn automatic_threshold_starts_in_its_bounds_and_is_handed_on() {
 #[test]
 fn advice_needs_flows_that_have_ended() {
     on_site(|site| {
-        site.configure("[flows]\nsweep_s = 1\ntable_size = 4096\n");
+        site.configure("[flows]\nsweep_interval_s = 1\ntable_size = 4096\n");
         let daemon = site.run();
         let advice = site.json(&["advise"]);
         assert_eq!(

@@ -144,7 +144,7 @@ impl SplitterScheme {
     pub fn sharing(mut self, shape_percent: u32) -> Self {
         let configuration = format!(
             "policy = 'share'\n[share]\nshape_percent = {shape_percent}\n\
-             # The queues are the splitter's own, whose length it knows.\n[demotion]\n"
+             # The queues are the splitter's own, whose length it knows.\n[handover]\n"
         );
         let sharing: toml::Table = configuration.parse().expect("a valid constant");
         self.configuration.extend(sharing);

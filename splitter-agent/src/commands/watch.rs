@@ -69,7 +69,7 @@ pub(super) async fn sweep(
     mut in_force: watch::Receiver<Arc<Instance>>,
 ) -> &'static str {
     loop {
-        let pause = in_force.borrow_and_update().config().flows.sweep;
+        let pause = in_force.borrow_and_update().config().flows.sweep_interval;
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             Ok(()) = in_force.changed() => continue,

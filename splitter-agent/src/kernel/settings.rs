@@ -31,11 +31,11 @@ pub fn policy_settings(config: &Config, lan_mtu: u32, exact_match: bool, usable:
         threshold: config.first_threshold().into(),
         unit,
         idle_timeout_ns: nanoseconds(config.flows.idle_timeout),
-        guard_ns: nanoseconds(config.demotion.guard).max(shaper_slack_ns(config)),
-        cap_ns: nanoseconds(config.demotion.cap),
+        guard_ns: nanoseconds(config.handover.drain_margin).max(shaper_slack_ns(config)),
+        cap_ns: nanoseconds(config.handover.max_wait),
         short_service: ServiceTime::from_bits_per_second(short_rate * short_percent / 100),
         long_service: ServiceTime::from_bits_per_second(long_rate),
-        long_queue_ns: nanoseconds(config.demotion.long_queue),
+        long_queue_ns: nanoseconds(config.handover.long_queue),
         segment_bytes: u16::try_from(lan_mtu.saturating_sub(HEADER_BYTES)).unwrap_or(u16::MAX),
         marking: if config.shadow {
             Marking::SHADOW
@@ -51,8 +51,8 @@ pub fn policy_settings(config: &Config, lan_mtu: u32, exact_match: bool, usable:
         } else {
             Dscp::LEGACY_BITS
         },
-        short_mark_aside: config.marks.short_aside.policy(),
-        long_mark_aside: config.marks.long_aside.policy(),
+        short_mark_aside: config.marks.short_on_long.policy(),
+        long_mark_aside: config.marks.long_on_short.policy(),
         usable,
         mark_bits: config.mark_bits().unwrap_or_default(),
     }

@@ -112,7 +112,7 @@ fn rule_conflict(message: &RuleMessage, config: &Config) -> Option<Conflict> {
         );
     }
     let marks = config.marks;
-    let aside = [marks.short_aside, marks.long_aside];
+    let aside = [marks.short_on_long, marks.long_on_short];
     let aside = aside.into_iter().filter(|_| config.is_shared());
     let catches = [marks.short, marks.long]
         .into_iter()

@@ -255,8 +255,8 @@ fn expectations<'c>(config: &'c Config, placement: &Placement) -> Vec<(Dscp, Vec
     let mut list = vec![(marks.short, placement.short), (marks.long, placement.long)];
     if config.is_shared() {
         list.extend([
-            (marks.short_aside, placement.long),
-            (marks.long_aside, placement.short),
+            (marks.short_on_long, placement.long),
+            (marks.long_on_short, placement.short),
         ]);
     }
     if let Ok(none) = Dscp::try_from(0)

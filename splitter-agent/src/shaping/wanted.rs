@@ -138,7 +138,7 @@ fn pieces(config: &Config, classes: &Classes, queue_bytes: u32) -> Vec<Piece> {
         pieces.push(queue(minor, "bfifo", queue_bytes));
     }
     let marks = config.marks;
-    let of_short = [marks.short, marks.short_aside].map(|mark| (mark, id(SHORT)));
+    let of_short = [marks.short, marks.short_on_long].map(|mark| (mark, id(SHORT)));
     let mut chosen = match config.mark_bits() {
         Some(mark_bits) => Chosen {
             mark_bits,

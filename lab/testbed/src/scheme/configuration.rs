@@ -35,7 +35,7 @@ pub(super) fn configuration(
         flows: Flows {
             threshold: scheme.threshold,
         },
-        demotion: Demotion {
+        handover: Handover {
             long_queue_ms: queue_ms(rates_mbit[1]),
         },
         attach: Attach {
@@ -59,7 +59,7 @@ struct Configuration {
     short: Tunnel,
     long: Tunnel,
     flows: Flows,
-    demotion: Demotion,
+    handover: Handover,
     attach: Attach,
     metrics: Metrics,
 }
@@ -78,7 +78,7 @@ struct Flows {
 }
 
 #[derive(Serialize)]
-struct Demotion {
+struct Handover {
     long_queue_ms: u32,
 }
 
@@ -120,13 +120,13 @@ mod tests {
             gateways: [Ipv4Addr::new(10, 9, 0, 2), Ipv4Addr::new(10, 9, 1, 2)],
             gateways_ipv6: None,
         };
-        let extra: toml::Table = "[flows]\nthreshold = 7\n[demotion]\ncap_ms = 9"
+        let extra: toml::Table = "[flows]\nthreshold = 7\n[handover]\nmax_wait_ms = 9"
             .parse()
             .expect("TOML");
         let text = configuration(Path::new("/x"), &border, [100, 50], &scheme(extra));
         let table: toml::Table = text.parse().expect("it wrote TOML");
         assert_eq!(table["flows"]["threshold"].as_integer(), Some(7));
-        assert_eq!(table["demotion"]["cap_ms"].as_integer(), Some(9));
+        assert_eq!(table["handover"]["max_wait_ms"].as_integer(), Some(9));
         assert_eq!(table["long"]["rate_mbit"].as_integer(), Some(50));
         assert_eq!(table["long"]["gateway"][0].as_str(), Some("10.9.1.2"));
         assert_eq!(table["bpffs"].as_str(), Some("/x/bpf"));

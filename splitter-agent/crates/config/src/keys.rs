@@ -128,14 +128,20 @@ pub const KEYS: &[Key] = &[
     key("flows.idle_timeout_s", Set, |it| {
         json!(it.flows.idle_timeout.as_secs())
     }),
-    key("flows.sweep_s", Set, |it| json!(it.flows.sweep.as_secs())),
+    key("flows.sweep_interval_s", Set, |it| {
+        json!(it.flows.sweep_interval.as_secs())
+    }),
     key("flows.table_size", Restart(TABLE), |it| {
         json!(it.flows.table_size)
     }),
-    key("demotion.guard_us", Set, |it| micros(it.demotion.guard)),
-    key("demotion.cap_ms", Set, |it| millis(it.demotion.cap)),
-    key("demotion.long_queue_ms", Set, |it| {
-        millis(it.demotion.long_queue)
+    key("handover.drain_margin_us", Set, |it| {
+        micros(it.handover.drain_margin)
+    }),
+    key("handover.max_wait_ms", Set, |it| {
+        millis(it.handover.max_wait)
+    }),
+    key("handover.long_queue_ms", Set, |it| {
+        millis(it.handover.long_queue)
     }),
     key("share.shape_percent", Reload, |it| {
         json!(it.share.shape_percent)
@@ -158,10 +164,12 @@ pub const KEYS: &[Key] = &[
     key("advise.rtt_ms", Set, |it| millis(it.advise.rtt)),
     key("marks.short", Reload, |it| json!(it.marks.short)),
     key("marks.long", Reload, |it| json!(it.marks.long)),
-    key("marks.short_aside", Reload, |it| {
-        json!(it.marks.short_aside)
+    key("marks.short_on_long", Reload, |it| {
+        json!(it.marks.short_on_long)
     }),
-    key("marks.long_aside", Reload, |it| json!(it.marks.long_aside)),
+    key("marks.long_on_short", Reload, |it| {
+        json!(it.marks.long_on_short)
+    }),
     key("marks.match", Reload, |it| json!(it.marks.matching)),
     key("steering.mode", Restart(STEERING), |it| {
         json!(it.steering.mode)
@@ -329,7 +337,7 @@ mod tests {
     fn keys_are_found_with_and_without_their_section() {
         let name = |given| Key::named(given).map(|key| key.name);
         assert_eq!(name("threshold"), Ok("flows.threshold"));
-        assert_eq!(name("demotion.cap_ms"), Ok("demotion.cap_ms"));
+        assert_eq!(name("handover.max_wait_ms"), Ok("handover.max_wait_ms"));
         assert_eq!(
             name("treshold").unwrap_err(),
             "treshold: unknown key; did you mean flows.threshold?"

@@ -86,7 +86,7 @@ pub struct Config {
     /// What is long, and how many flows are remembered.
     pub flows: Flows,
     /// When a flow that has become long changes tunnels.
-    pub demotion: Demotion,
+    pub handover: Handover,
     /// What the recommended threshold is looked for with.
     pub advise: Advise,
     /// How tunnels are shared; matters only with the policy `share`.
@@ -128,20 +128,20 @@ pub struct Flows {
     /// A flow that was silent for so long starts afresh. Default 30 s.
     pub idle_timeout: Duration,
     /// How often the agent frees the entries of flows that have ended. Default 5 s.
-    pub sweep: Duration,
+    pub sweep_interval: Duration,
     /// Flows held, for each of IPv4 and IPv6. Default 1,048,576.
     pub table_size: NonZeroU32,
 }
 
 /// When a long flow may change tunnels without being reordered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Demotion {
+pub struct Handover {
     /// Slack above the computed drain time, or the gap to wait for where no rate is known.
-    /// Default 500 us with `short.rate_mbit`, 10 ms without; never more than the cap.
-    pub guard: Duration,
+    /// Default 500 us with `short.rate_mbit`, 10 ms without; never more than the longest wait.
+    pub drain_margin: Duration,
     /// A flow is moved after so long at the latest. Default 200 ms with both rates, else 12 ms:
     /// then a flow that never pauses is moved by this alone.
-    pub cap: Duration,
+    pub max_wait: Duration,
     /// How much traffic the queue in front of the long tunnel holds at least; matters only where
     /// both rates are known. Default 5 ms.
     pub long_queue: Duration,
@@ -190,9 +190,9 @@ pub struct Marks {
     /// Mark of long flows; where tunnels are shared, of those in the long tunnel. Default 2.
     pub long: Dscp,
     /// Mark of short flows in the long tunnel, where that is shared. Default 5.
-    pub short_aside: Dscp,
+    pub short_on_long: Dscp,
     /// Mark of long flows in the short tunnel, where that is shared. Default 3.
-    pub long_aside: Dscp,
+    pub long_on_short: Dscp,
     /// How rules match the mark. Default `auto`.
     #[serde(rename = "match")]
     pub matching: DscpMatch,
@@ -298,7 +298,7 @@ impl Config {
     /// The marks that rules send into the long tunnel.
     #[must_use]
     pub fn long_tunnel_marks(&self) -> Vec<Dscp> {
-        let aside = self.is_shared().then_some(self.marks.short_aside);
+        let aside = self.is_shared().then_some(self.marks.short_on_long);
         std::iter::once(self.marks.long).chain(aside).collect()
     }
 

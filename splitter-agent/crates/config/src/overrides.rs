@@ -155,12 +155,12 @@ mod tests {
                 "flows.threshold = \"\"\" 1 unit = 'bytes'\"\"\": ",
             ),
             (
-                ("cap_ms", "0"),
-                "demotion.cap_ms = 0: this is out of range; give ",
+                ("max_wait_ms", "0"),
+                "handover.max_wait_ms = 0: this is out of range; give ",
             ),
             (
-                ("guard_us", "200001"),
-                "demotion.guard_us = 200001: the guard of 200001 us is longer than the cap",
+                ("drain_margin_us", "200001"),
+                "handover.drain_margin_us = 200001: the drain margin of 200001 us is longer than the longest wait",
             ),
             (
                 ("thresold", "3"),

@@ -15,7 +15,7 @@ use super::leaf::{
 };
 use super::tunnels::{devices_differ, families_agree, tunnels};
 use super::{
-    Advise, AttachMode, Config, Demotion, Flows, InvalidValue, Metrics, Mistake, PacketLog,
+    Advise, AttachMode, Config, Flows, Handover, InvalidValue, Metrics, Mistake, PacketLog,
     Protocol, Routes, RulePriority, Threshold, TunnelPolicy, Tunnels,
 };
 
@@ -83,8 +83,8 @@ fn sections(document: &Document<'_>) -> Option<Config> {
     let rates = Rates::of(short.as_ref(), long.as_ref());
     threshold_can_be_found(document, &flows, rates);
     let share = share::share(&document.section("share"));
-    let defaults = DemotionDefaults::new(rates, policy, share.queue);
-    let demotion = demotion(&document.section("demotion"), &defaults);
+    let defaults = HandoverDefaults::new(rates, policy, share.queue);
+    let handover = handover(&document.section("handover"), &defaults);
     let advise = advise(&document.section("advise"), flows.unit);
     let marks = marks::marks(&document.section("marks"), policy);
     let steering = steering::steering(&document.section("steering"));
@@ -108,7 +108,7 @@ fn sections(document: &Document<'_>) -> Option<Config> {
         short: short?,
         long: long?,
         flows,
-        demotion,
+        handover,
         advise,
         share,
         marks,
@@ -168,7 +168,7 @@ fn flows(section: &Section<'_, '_>) -> Flows {
         let seconds = integer(value, 1..=MAX_IDLE_TIMEOUT_S, "seconds (the default is 30)")?;
         Ok(Duration::from_secs(seconds.into()))
     });
-    let sweep = section.optional("sweep_s", |value| {
+    let sweep = section.optional("sweep_interval_s", |value| {
         let seconds = integer(value, 1..=MAX_SWEEP_S, "seconds (the default is 5)")?;
         Ok(Duration::from_secs(seconds.into()))
     });
@@ -179,7 +179,7 @@ fn flows(section: &Section<'_, '_>) -> Flows {
             .unwrap_or_default(),
         protocols: protocols(section),
         idle_timeout: idle_timeout.unwrap_or(IDLE_TIMEOUT),
-        sweep: sweep.unwrap_or(SWEEP),
+        sweep_interval: sweep.unwrap_or(SWEEP),
         table_size: table_size.unwrap_or(TABLE_SIZE),
     }
 }
@@ -244,72 +244,79 @@ fn threshold_can_be_found(document: &Document<'_>, flows: &Flows, rates: Rates) 
     section.contradiction("threshold", problem.to_owned(), remedy);
 }
 
-/// What a demotion is without its section.
-struct DemotionDefaults {
-    guard: Duration,
-    cap: Duration,
+/// What a handover is without its section.
+struct HandoverDefaults {
+    drain_margin: Duration,
+    max_wait: Duration,
     long_queue: Duration,
     knows_short_rate: bool,
 }
 
-impl DemotionDefaults {
+impl HandoverDefaults {
     /// `queue` is what the agent's own queues hold.
     fn new(rates: Rates, policy: TunnelPolicy, queue: Duration) -> Self {
-        let guard = match rates.short {
+        let drain_margin = match rates.short {
             true => GUARD_WITH_RATE,
             false => GUARD_WITHOUT_RATE,
         };
-        let cap = match rates.both {
+        let max_wait = match rates.both {
             true => CAP_WITH_RATES,
             false => CAP_WITHOUT_RATES,
         };
-        let (cap, long_queue) = match policy {
-            TunnelPolicy::Dedicated => (cap, LONG_QUEUE),
+        let (max_wait, long_queue) = match policy {
+            TunnelPolicy::Dedicated => (max_wait, LONG_QUEUE),
             // A little less than all, for what a packet's header takes.
             TunnelPolicy::Share => (CAP_SHARED, queue * 9 / 10),
         };
         Self {
-            guard,
-            cap,
+            drain_margin,
+            max_wait,
             long_queue,
             knows_short_rate: rates.short,
         }
     }
 }
 
-fn demotion(section: &Section<'_, '_>, defaults: &DemotionDefaults) -> Demotion {
-    let guard = section.optional("guard_us", |value| {
-        let guard = integer(value, 0..=MAX_GUARD_US, "microseconds")?;
-        if guard == 0 && !defaults.knows_short_rate {
+fn handover(section: &Section<'_, '_>, defaults: &HandoverDefaults) -> Handover {
+    let drain_margin = section.optional("drain_margin_us", |value| {
+        let drain_margin = integer(value, 0..=MAX_GUARD_US, "microseconds")?;
+        if drain_margin == 0 && !defaults.knows_short_rate {
             return Err(InvalidValue::new(
                 "without short.rate_mbit this is the gap to wait for, and any packet follows a gap of 0",
-                "set short.rate_mbit, or leave guard_us out (then it is 10000)",
+                "set short.rate_mbit, or leave drain_margin_us out (then it is 10000)",
             ));
         }
-        Ok(Duration::from_micros(guard.into()))
+        Ok(Duration::from_micros(drain_margin.into()))
     });
-    let cap = section.optional("cap_ms", |value| {
-        let cap = integer(value, 1..=MAX_CAP_MS, "milliseconds")?;
-        Ok(Duration::from_millis(cap.into()))
+    let max_wait = section.optional("max_wait_ms", |value| {
+        let max_wait = integer(value, 1..=MAX_CAP_MS, "milliseconds")?;
+        Ok(Duration::from_millis(max_wait.into()))
     });
     let long_queue = section.optional("long_queue_ms", |value| {
         let queue = integer(value, 0..=MAX_CAP_MS, "milliseconds (the default is 5)")?;
         Ok(Duration::from_millis(queue.into()))
     });
-    let demotion = Demotion {
-        guard: guard.unwrap_or_else(|| defaults.guard.min(cap.unwrap_or(defaults.cap))),
-        cap: cap.unwrap_or(defaults.cap),
+    let handover = Handover {
+        drain_margin: drain_margin.unwrap_or_else(|| {
+            defaults
+                .drain_margin
+                .min(max_wait.unwrap_or(defaults.max_wait))
+        }),
+        max_wait: max_wait.unwrap_or(defaults.max_wait),
         long_queue: long_queue.unwrap_or(defaults.long_queue),
     };
-    if demotion.guard > demotion.cap {
-        let (guard_us, cap_ms) = (demotion.guard.as_micros(), demotion.cap.as_millis());
+    if handover.drain_margin > handover.max_wait {
+        let (drain_margin_us, max_wait_ms) = (
+            handover.drain_margin.as_micros(),
+            handover.max_wait.as_millis(),
+        );
         section.contradiction(
-            "guard_us",
-            format!("the guard of {guard_us} us is longer than the cap of {cap_ms} ms, so only the cap would ever count"),
-            "make guard_us smaller or cap_ms larger",
+            "drain_margin_us",
+            format!("the drain margin of {drain_margin_us} us is longer than the longest wait of {max_wait_ms} ms, so only that would ever count"),
+            "make drain_margin_us smaller or max_wait_ms larger",
         );
     }
-    demotion
+    handover
 }
 
 fn advise(section: &Section<'_, '_>, unit: ThresholdUnit) -> Advise {

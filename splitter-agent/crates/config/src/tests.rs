@@ -46,8 +46,8 @@ fn smallest_configuration_has_the_defaults() {
     let config = Config::parse(SMALLEST, "splitter.toml").unwrap();
     assert_eq!(config.flows.threshold.fixed(), Some(40));
     assert_eq!(config.flows.idle_timeout, Duration::from_secs(30));
-    assert_eq!(config.demotion.guard, Duration::from_millis(10));
-    assert_eq!(config.demotion.cap, Duration::from_millis(12));
+    assert_eq!(config.handover.drain_margin, Duration::from_millis(10));
+    assert_eq!(config.handover.max_wait, Duration::from_millis(12));
     assert_eq!((config.marks.short.get(), config.marks.long.get()), (4, 2));
     assert_eq!(config.routes.destinations, None);
     assert_eq!(
@@ -61,18 +61,18 @@ fn smallest_configuration_has_the_defaults() {
 }
 
 #[test]
-fn demotion_waits_as_long_as_the_rates_allow() {
-    let short = with("short", "rate_mbit = 100").unwrap().demotion;
-    assert_eq!(short.guard, Duration::from_micros(500));
-    assert_eq!(short.cap, Duration::from_millis(12));
+fn handover_waits_as_long_as_the_rates_allow() {
+    let short = with("short", "rate_mbit = 100").unwrap().handover;
+    assert_eq!(short.drain_margin, Duration::from_micros(500));
+    assert_eq!(short.max_wait, Duration::from_millis(12));
 
-    let long = with("long", "rate_mbit = 100").unwrap().demotion;
-    assert_eq!(long.guard, Duration::from_millis(10));
-    assert_eq!(long.cap, Duration::from_millis(12));
+    let long = with("long", "rate_mbit = 100").unwrap().handover;
+    assert_eq!(long.drain_margin, Duration::from_millis(10));
+    assert_eq!(long.max_wait, Duration::from_millis(12));
 
-    let both = Config::parse(EXAMPLE, "example").unwrap().demotion;
-    assert_eq!(both.guard, Duration::from_micros(500));
-    assert_eq!(both.cap, Duration::from_millis(200));
+    let both = Config::parse(EXAMPLE, "example").unwrap().handover;
+    assert_eq!(both.drain_margin, Duration::from_micros(500));
+    assert_eq!(both.max_wait, Duration::from_millis(200));
 }
 
 #[test]
@@ -97,8 +97,8 @@ fn automatic_threshold_starts_within_its_bounds() {
 
 #[test]
 fn gap_is_never_longer_than_the_cap() {
-    let demotion = with("demotion", "cap_ms = 4").unwrap().demotion;
-    assert_eq!(demotion.guard, Duration::from_millis(4));
+    let handover = with("handover", "max_wait_ms = 4").unwrap().handover;
+    assert_eq!(handover.drain_margin, Duration::from_millis(4));
 }
 
 #[test]

@@ -175,11 +175,11 @@ fn several_tunnels_leave_the_model_of_queues_little_to_go_by() {
         "device = 'b'\nrate_mbit = 100",
     ];
     let both = config(&known, "").unwrap();
-    assert_eq!(both.demotion.guard, Duration::from_micros(500));
-    assert_eq!(both.demotion.cap, Duration::from_millis(12));
+    assert_eq!(both.handover.drain_margin, Duration::from_micros(500));
+    assert_eq!(both.handover.max_wait, Duration::from_millis(12));
     let one = config(&["device = 'a'\nrate_mbit = 300", "device = 'b'"], "").unwrap();
     assert_eq!(one.short.slowest_rate_mbit(), None);
-    assert_eq!(one.demotion.guard, Duration::from_millis(10));
+    assert_eq!(one.handover.drain_margin, Duration::from_millis(10));
     let auto = config(&known, "[flows]\nthreshold = 'auto'")
         .unwrap_err()
         .to_string();

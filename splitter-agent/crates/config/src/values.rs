@@ -76,9 +76,9 @@ impl Dscp {
     pub const LONG: Self = Self(Policy::DEFAULT_LONG_MARK);
 
     /// The default mark of short flows in the long tunnel, where that is shared.
-    pub const SHORT_ASIDE: Self = Self(Policy::DEFAULT_SHORT_MARK_ASIDE);
+    pub const SHORT_ON_LONG: Self = Self(Policy::DEFAULT_SHORT_MARK_ASIDE);
     /// The default mark of long flows in the short tunnel, where that is shared.
-    pub const LONG_ASIDE: Self = Self(Policy::DEFAULT_LONG_MARK_ASIDE);
+    pub const LONG_ON_SHORT: Self = Self(Policy::DEFAULT_LONG_MARK_ASIDE);
 
     /// The code point as a number.
     #[must_use]

@@ -18,8 +18,8 @@ pub(super) fn marks(section: &Section<'_, '_>, policy: TunnelPolicy) -> Marks {
     let marks = Marks {
         short: mark("short", Dscp::SHORT),
         long: mark("long", Dscp::LONG),
-        short_aside: mark("short_aside", Dscp::SHORT_ASIDE),
-        long_aside: mark("long_aside", Dscp::LONG_ASIDE),
+        short_on_long: mark("short_on_long", Dscp::SHORT_ON_LONG),
+        long_on_short: mark("long_on_short", Dscp::LONG_ON_SHORT),
         matching: section
             .optional("match", |value| word(DscpMatch::WORDS, value))
             .unwrap_or_default(),
@@ -56,8 +56,8 @@ impl Marks {
         let remedy = "give marks that differ in their low three bits, long's not all zero (the \
                       defaults are 4 and 2), or match = \"dscp\" on Linux 6.13 and later";
         let is_shared = policy == TunnelPolicy::Share;
-        let selected = [("long", self.long), ("short_aside", self.short_aside)];
-        let others = [("short", self.short), ("long_aside", self.long_aside)];
+        let selected = [("long", self.long), ("short_on_long", self.short_on_long)];
+        let others = [("short", self.short), ("long_on_short", self.long_on_short)];
         let used = if is_shared { 2 } else { 1 };
         for (name, mark) in selected.into_iter().take(used) {
             if mark.legacy_tos() == 0 {
@@ -87,8 +87,8 @@ fn all_differ(section: &Section<'_, '_>, marks: Marks) {
     let named = [
         ("short", marks.short),
         ("long", marks.long),
-        ("short_aside", marks.short_aside),
-        ("long_aside", marks.long_aside),
+        ("short_on_long", marks.short_on_long),
+        ("long_on_short", marks.long_on_short),
     ];
     for (index, (key, mark)) in named.into_iter().enumerate() {
         let earlier = named[..index].iter().find(|(_, other)| *other == mark);

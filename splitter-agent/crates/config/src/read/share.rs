@@ -78,7 +78,12 @@ pub(super) fn check(document: &Document<'_>, config: &Config) {
         }
     }
     let marks = config.marks;
-    let ours = [marks.short, marks.long, marks.short_aside, marks.long_aside];
+    let ours = [
+        marks.short,
+        marks.long,
+        marks.short_on_long,
+        marks.long_on_short,
+    ];
     if let Some(queue) = config.share.cloudburst
         && ours.contains(&queue.dscp)
     {

@@ -51,8 +51,8 @@ fn marks_fit(document: &Document<'_>, config: &Config) {
     let mut named = vec![("short", marks.short), ("long", marks.long)];
     if config.is_shared() {
         named.extend([
-            ("short_aside", marks.short_aside),
-            ("long_aside", marks.long_aside),
+            ("short_on_long", marks.short_on_long),
+            ("long_on_short", marks.long_on_short),
         ]);
     }
     if let Some((name, mark)) = named.iter().find(|(_, mark)| !bits.hold(mark.policy())) {

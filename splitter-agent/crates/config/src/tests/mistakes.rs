@@ -86,7 +86,7 @@ fn wrong_types_and_ranges() {
         ("flows", "protocols = []", "nothing would be split; "),
         ("flows", "table_size = 15", "from 16 to 16777216 flows"),
         ("flows", "table_size = 16777217", "out of range"),
-        ("flows", "sweep_s = 3601", "from 1 to 3600 seconds"),
+        ("flows", "sweep_interval_s = 3601", "from 1 to 3600 seconds"),
         (
             "flows",
             "threshold = 'automatic'",
@@ -109,17 +109,21 @@ fn wrong_types_and_ranges() {
             "min = 1001",
             "advise.min = 1001: the lowest threshold, 1001, is above the highest, 1000; ",
         ),
-        ("demotion", "cap_ms = 0", "out of range"),
-        ("demotion", "guard_us = 0", "any packet follows a gap of 0"),
+        ("handover", "max_wait_ms = 0", "out of range"),
         (
-            "demotion",
-            "guard_us = 12001",
-            "demotion.guard_us = 12001: the guard of 12001 us is longer than the cap of 12 ms",
+            "handover",
+            "drain_margin_us = 0",
+            "any packet follows a gap of 0",
         ),
         (
-            "demotion",
-            "cap_ms = 4\nguard_us = 4001",
-            "demotion.guard_us = 4001: the guard of 4001 us is longer than the cap of 4 ms",
+            "handover",
+            "drain_margin_us = 12001",
+            "handover.drain_margin_us = 12001: the drain margin of 12001 us is longer than the longest wait of 12 ms",
+        ),
+        (
+            "handover",
+            "max_wait_ms = 4\ndrain_margin_us = 4001",
+            "handover.drain_margin_us = 4001: the drain margin of 4001 us is longer than the longest wait of 4 ms",
         ),
         ("marks", "short = 64", "give a whole number from 0 to 63"),
         (

@@ -18,8 +18,8 @@ fn sharing_has_defaults_of_its_own() {
     assert_eq!(config.share.cloudburst, None);
     let long = config.long.only().unwrap();
     assert_eq!(config.bits_per_second(long), Some(38_800_000));
-    assert_eq!(config.demotion.cap, Duration::from_millis(5));
-    assert_eq!(config.demotion.long_queue, Duration::from_millis(18));
+    assert_eq!(config.handover.max_wait, Duration::from_millis(5));
+    assert_eq!(config.handover.long_queue, Duration::from_millis(18));
     let config = with("", "").unwrap();
     assert!(!config.is_shared(), "as in the paper");
 }
@@ -36,23 +36,23 @@ fn sharing_without_a_rate_is_refused() {
 
 #[test]
 fn sharing_takes_four_marks() {
-    let told = mistake(&sharing("[marks]\nshort_aside = 2\n"));
+    let told = mistake(&sharing("[marks]\nshort_on_long = 2\n"));
     assert!(
         told.contains("must differ from marks.long, which is 2, too"),
         "{told}"
     );
-    let told = mistake(&sharing("[marks]\nlong_aside = 0\n"));
+    let told = mistake(&sharing("[marks]\nlong_on_short = 0\n"));
     assert!(
         told.contains("0 is for packets that are not split"),
         "{told}"
     );
-    let told = mistake(&sharing("[marks]\nmatch = \"tos\"\nshort_aside = 12\n"));
+    let told = mistake(&sharing("[marks]\nmatch = \"tos\"\nshort_on_long = 12\n"));
     assert!(
-        told.contains("4 (short) and 12 (short_aside) are the same"),
+        told.contains("4 (short) and 12 (short_on_long) are the same"),
         "{told}"
     );
     // Not used, so not looked at.
-    assert!(with("marks", "short_aside = 2").is_ok());
+    assert!(with("marks", "short_on_long = 2").is_ok());
 }
 
 #[test]
