@@ -16,7 +16,7 @@ use splitter_policy::counters::{Counters, FlowEvent};
 use splitter_policy::flow::{Class, Tunnel};
 use splitter_policy::forward::Fallback;
 use splitter_policy::histogram::{Histogram, upper_bound_ns};
-use splitter_policy::packet::Refusal;
+use splitter_policy::refusal::Refusal;
 
 use crate::figures::{ChangeResult, ChangeSource, ControlResult};
 use crate::health::SharedReport;

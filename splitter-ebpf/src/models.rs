@@ -7,12 +7,13 @@ use core::mem::MaybeUninit;
 
 use aya_ebpf::btf_maps::{Array, PerCpuArray};
 use aya_ebpf::macros::btf_map;
-use splitter_policy::classify::FlowPacket;
+use splitter_policy::flow_packet::FlowPacket;
 use splitter_policy::config::Config;
-use splitter_policy::drain::Tunnels;
+use splitter_policy::dedicated::Tunnels;
 use splitter_policy::flow::{FlowEntry, Tunnel};
 use splitter_policy::models::Models;
-use splitter_policy::share::{Ride, Sent, SharedTunnels, Sharing};
+use splitter_policy::egress::Ride;
+use splitter_policy::share::{Sent, SharedTunnels, Sharing};
 
 use crate::pipeline::{SETTINGS, entry};
 

@@ -68,7 +68,7 @@ use loaded::Loaded;
 use splitter_policy::config::Config;
 use splitter_policy::counters::{Counters, FlowEvent};
 use splitter_policy::flow::{Class, Tunnel};
-use splitter_policy::packet::Refusal;
+use splitter_policy::refusal::Refusal;
 use support::packet::{Packet, Upper};
 
 static YARDSTICK: &[u8] = include_bytes_aligned!("../../bpf/yardstick.o");

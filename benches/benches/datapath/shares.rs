@@ -4,7 +4,7 @@ use std::fs;
 
 use splitter_policy::config::Config;
 use splitter_policy::flow::{Class, Tunnel};
-use splitter_policy::packet::Refusal;
+use splitter_policy::refusal::Refusal;
 
 use super::case::{RUNS_OF_A_TICK, TICK_NS};
 use super::loaded::{Loaded, now_ns};

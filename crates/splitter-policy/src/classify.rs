@@ -9,7 +9,7 @@
 //! for a whole retransmission time-out. So a long flow stays in the short
 //! tunnel until its last packet there must have drained:
 //!
-//! - when the tunnels' rates are known, leaky buckets ([`crate::drain`]) say
+//! - when the tunnels' rates are known, leaky buckets ([`crate::dedicated`]) say
 //!   when that is, and how late a packet that enters the long tunnel now would
 //!   leave it: it is enough that it leaves later;
 //!   [`Config::guard_ns`] is added for what the buckets do not see;
@@ -25,19 +25,19 @@
 //! All this is where each class has a tunnel of its own. [`crate::share`] tells
 //! what becomes of flows where both tunnels carry both.
 
-mod packet;
 mod verdict;
 
-use crate::config::{Config, Unit};
+use crate::config::Config;
 use crate::counters::FlowEvent;
-use crate::drain::Tunnels;
+use crate::dedicated;
+use crate::egress::Ride;
 use crate::flow::{Class, FlowEntry, Tunnel};
+use crate::flow_packet::FlowPacket;
 use crate::models::Models;
 use crate::packet::TcpFlags;
-use crate::share::{Ride, Sent};
+use crate::share::Sent;
 use flow_balance::ActiveFlows;
 use flow_balance::VirtualQueue;
-pub use packet::FlowPacket;
 pub use verdict::Verdict;
 
 /// Counts `packet` in `entry`, decides, and notes in `models` where it goes.
@@ -69,7 +69,7 @@ pub fn classify(
     entry.last_seen_ns = now_ns;
 
     let became_long = entry.class() == Class::Short
-        && exceeds_threshold(entry.packets, entry.bytes, config)
+        && config.exceeds_threshold(entry.packets, entry.bytes)
         && (packet.carries_data() || !config.is_shared());
     if became_long {
         entry.long_since_ns = now_ns.max(1);
@@ -83,7 +83,7 @@ pub fn classify(
         };
         models.send(config, entry, &sent)
     } else {
-        send(entry, packet.bytes, config, models, now_ns)
+        dedicated::send(entry, packet.bytes, config, models.dedicated(), now_ns)
     };
     let Ride {
         moved,
@@ -155,35 +155,7 @@ pub fn precision(
 #[inline(always)]
 fn turns_long(entry: &FlowEntry, packet: FlowPacket, config: &Config) -> bool {
     let (packets, bytes) = (entry.packets + packet.segments, entry.bytes + packet.bytes);
-    exceeds_threshold(packets, bytes, config)
-}
-
-/// Moves a flow if it may, and puts the packet into the tunnel that it uses.
-#[inline(always)]
-fn send(
-    entry: &mut FlowEntry,
-    bytes: u64,
-    config: &Config,
-    models: &mut impl Models,
-    now_ns: u64,
-) -> Ride {
-    let mut moved = None;
-    if let Some(tunnels) = models.dedicated() {
-        moved = may_move(entry, config, tunnels, now_ns);
-        if moved.is_some() {
-            entry.flags |= FlowEntry::MOVED;
-        }
-        note_sent(entry, bytes, config, tunnels, now_ns);
-    }
-    if entry.class() == Class::Long && entry.tunnel() == Tunnel::Long {
-        entry.flags |= FlowEntry::PLACED;
-    }
-    let tunnel = entry.tunnel();
-    Ride {
-        moved,
-        rides: tunnel.own_class(),
-        tunnel,
-    }
+    config.exceeds_threshold(packets, bytes)
 }
 
 #[inline(always)]
@@ -192,7 +164,7 @@ fn first_tunnel(config: &Config, models: &mut impl Models, now_ns: u64) -> Tunne
         return models.start(config, now_ns);
     }
     match models.dedicated() {
-        Some(tunnels) if starts_aside(config, tunnels, now_ns) => Tunnel::Long,
+        Some(tunnels) if dedicated::starts_aside(config, tunnels, now_ns) => Tunnel::Long,
         _ => Tunnel::Short,
     }
 }
@@ -222,106 +194,6 @@ fn fresh_start(
         Some(FlowEvent::RestartedSyn)
     } else {
         None
-    }
-}
-
-#[inline(always)]
-pub(crate) fn exceeds_threshold(packets: u64, bytes: u64, config: &Config) -> bool {
-    let count = if config.unit == Unit::BYTES {
-        bytes
-    } else {
-        packets
-    };
-    count > config.threshold
-}
-
-/// Why this packet may be the flow's first in the long tunnel, if it may.
-#[inline(always)]
-fn may_move(
-    entry: &FlowEntry,
-    config: &Config,
-    tunnels: &Tunnels,
-    now_ns: u64,
-) -> Option<FlowEvent> {
-    if entry.class() == Class::Short || entry.tunnel() == Tunnel::Long {
-        return None;
-    }
-    // Without a model of the short tunnel only a silence tells. With one, the
-    // packet's own time in the long tunnel is still no argument: a token bucket
-    // may let a first packet pass at once.
-    let leaves_ns = if config.short_service.is_known() {
-        tunnels.long.next_start_ns(now_ns)
-    } else {
-        now_ns
-    };
-    if leaves_ns >= entry.drained_ns + config.guard_ns {
-        Some(FlowEvent::MovedDrained)
-    } else if now_ns >= entry.long_since_ns + config.cap_ns {
-        Some(FlowEvent::MovedAtCap)
-    } else {
-        None
-    }
-}
-
-/// Whether a new flow had better start in the long tunnel: a long flow is still
-/// in the short one, and the wait there is the longer one by a margin.
-#[inline(always)]
-fn starts_aside(config: &Config, tunnels: &Tunnels, now_ns: u64) -> bool {
-    /// Less than this is not worth a change: some eight full packets at
-    /// 100 Mbit/s.
-    const MARGIN_NS: u64 = 1_000_000;
-    config.short_service.is_known()
-        && config.long_service.is_known()
-        && now_ns < tunnels.occupied_until_ns
-        && tunnels.short.next_start_ns(now_ns) > tunnels.long.next_start_ns(now_ns) + MARGIN_NS
-}
-
-/// Puts the packet into the modelled queue of its tunnel.
-#[inline(always)]
-fn note_sent(
-    entry: &mut FlowEntry,
-    bytes: u64,
-    config: &Config,
-    tunnels: &mut Tunnels,
-    now_ns: u64,
-) {
-    /// A long flow that sent nothing for so long does not occupy a tunnel.
-    const OCCUPATION_NS: u64 = 2_000_000;
-    match entry.tunnel() {
-        Tunnel::Short if config.short_service.is_known() => {
-            entry.drained_ns = note_sent_short(bytes, config, tunnels, now_ns);
-            if entry.class() == Class::Long {
-                tunnels.occupied_until_ns = now_ns + OCCUPATION_NS;
-            }
-        }
-        Tunnel::Short => entry.drained_ns = now_ns,
-        Tunnel::Long => note_sent_long(bytes, config, tunnels, now_ns),
-    }
-}
-
-/// Puts a packet into the modelled queue of the short tunnel; when it will have
-/// left.
-#[inline(always)]
-pub(crate) fn note_sent_short(
-    bytes: u64,
-    config: &Config,
-    tunnels: &mut Tunnels,
-    now_ns: u64,
-) -> u64 {
-    // Beyond the cap a backlog decides nothing, and a sender who makes the
-    // model believe in one must not do so for longer.
-    let (service, limit_ns) = (config.short_service, config.cap_ns);
-    tunnels.short.send_within(bytes, now_ns, service, limit_ns)
-}
-
-/// Puts a packet into the modelled queue of the long tunnel.
-#[inline(always)]
-pub(crate) fn note_sent_long(bytes: u64, config: &Config, tunnels: &mut Tunnels, now_ns: u64) {
-    if config.long_service.is_known() {
-        let limit_ns = config.long_queue_ns;
-        let _ = tunnels
-            .long
-            .send_within(bytes, now_ns, config.long_service, limit_ns);
     }
 }
 

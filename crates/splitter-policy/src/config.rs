@@ -2,8 +2,7 @@
 
 use crate::dscp::Dscp;
 use crate::flow::{Class, Tunnel};
-use crate::steer::MarkBits;
-use crate::table::Layout;
+use crate::fwmark::MarkBits;
 use flow_balance::ServiceTime;
 
 /// What the threshold counts.
@@ -73,7 +72,7 @@ pub struct TunnelUse(u8);
 impl TunnelUse {
     /// One for short flows and one for long ones, as in the paper.
     pub const DEDICATED: Self = Self(0);
-    /// Both carry both classes, short flows first ([`crate::share`]).
+    /// Both carry both classes, short flows first.
     pub const SHARED: Self = Self(1);
 }
 
@@ -163,6 +162,17 @@ impl Config {
     /// See [`Config::long_mark_aside`].
     pub const DEFAULT_LONG_MARK_ASIDE: Dscp = Dscp::new(3).unwrap();
 
+    /// A flow with these counts is long: what `unit` names of them is above the threshold.
+    #[inline(always)]
+    pub const fn exceeds_threshold(&self, packets: u64, bytes: u64) -> bool {
+        let count = if self.unit.0 == Unit::BYTES.0 {
+            bytes
+        } else {
+            packets
+        };
+        count > self.threshold
+    }
+
     /// Whether both tunnels carry both classes.
     #[inline(always)]
     pub const fn is_shared(&self) -> bool {
@@ -211,51 +221,6 @@ impl Config {
         let mask = self.match_mask.value();
         mark.value() & mask == own.value() & mask
     }
-}
-
-/// How `CLOCK_MONOTONIC` follows from the kernel's tick count, to a tick.
-///
-/// The tick count is the one clock that a program reads without a call. The
-/// agent measures both numbers when it loads the programs.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TickClock {
-    /// Length of a tick: 1, 3.333, 4 or 10 ms, as the kernel was built.
-    pub tick_ns: u64,
-    /// What to add; wraps, because ticks start before zero.
-    pub offset_ns: u64,
-}
-
-impl TickClock {
-    /// `CLOCK_MONOTONIC` when the tick count is `ticks`.
-    #[inline(always)]
-    pub const fn at(&self, ticks: u64) -> u64 {
-        ticks
-            .wrapping_mul(self.tick_ns)
-            .wrapping_add(self.offset_ns)
-    }
-}
-
-/// All that the kernel programs are told: the value of the settings map.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
-    /// The policy's settings.
-    pub config: Config,
-    /// The host's tick clock.
-    pub clock: TickClock,
-    /// The flow table's sizes and seeds.
-    pub layout: Layout,
-}
-
-/// Both clocks read at once; what the calibration program leaves behind.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClockReading {
-    /// The kernel's tick count.
-    pub ticks: u64,
-    /// `CLOCK_MONOTONIC`.
-    pub monotonic_ns: u64,
 }
 
 impl Default for Config {

@@ -3,7 +3,7 @@
 use crate::flow::{Class, Tunnel};
 use crate::forward::Fallback;
 use crate::histogram::Histogram;
-use crate::packet::Refusal;
+use crate::refusal::Refusal;
 
 /// Something that happened to a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -139,6 +139,10 @@ fn v6_bytes(halves: [u64; 2]) -> [u8; 16] {
     bytes
 }
 
+/// What the hash is keyed with; drawn at load, so that nobody outside can tell
+/// which flows meet in a group.
+pub type Seeds = [u64; 4];
+
 /// When a flow passed a tap, and how much of it: 32 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -247,7 +251,7 @@ impl Tunnel {
     }
 }
 
-/// What is known of a flow; [`crate::table`] keeps it in fewer bytes.
+/// What is known of a flow; the flow table keeps it in fewer bytes.
 ///
 /// Times are nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 //! a while under the packet's name, so that the later ones are counted in the
 //! same flow and marked for the same tunnel.
 
+use crate::flow::Seeds;
 use crate::packet::{Addresses, Network, TcpFlags, TransportHeader};
-use crate::table::Seeds;
 
 /// How many fragmented packets are remembered; the oldest are forgotten first,
 /// and what is left of them passes untreated.

@@ -1,15 +1,16 @@
 //! What the headers of a frame say, as far as splitting goes.
 
 use crate::buffer::Buffer;
-use crate::classify::FlowPacket;
 use crate::config::{Config, Protocols};
 use crate::dscp::Field;
 use crate::flow::FlowKey;
+use crate::flow_packet::FlowPacket;
 use crate::fragments::{Fragments, Known};
 use crate::packet::{
-    Fragment, Network, Refusal, TransportHeader, ethertype, parse_esp, parse_gre, parse_ipv4,
-    parse_ipv6, parse_plain_v4, parse_plain_v6, parse_tcp, parse_udp, protocol, skip_vlan_tags,
+    Fragment, Network, TransportHeader, ethertype, parse_esp, parse_gre, parse_ipv4, parse_ipv6,
+    parse_plain_v4, parse_plain_v6, parse_tcp, parse_udp, protocol, skip_vlan_tags,
 };
+use crate::refusal::Refusal;
 
 /// A frame, read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@
 //! - [`classify`](mod@classify): short or long, and when a long flow may change tunnels,
 //! - [`share`]: which tunnel a flow takes where both carry both classes,
 //! - [`models`]: where the host keeps what it models of the tunnels,
-//! - [`drain`]: when what was sent into a tunnel will have left it,
+//! - [`dedicated`]: when what was sent into a tunnel will have left it,
 //! - [`fragments`]: which flow a fragment without ports is of,
 //! - [`steer`]: gives the packet the mark that the kernel routes by,
 //! - [`dscp`]: rewrites it where it is the DSCP,
@@ -32,18 +32,23 @@ extern crate std;
 #[allow(unsafe_code, reason = "the one room that touches raw packet memory")]
 pub mod buffer;
 pub mod classify;
+pub mod clock;
 pub mod config;
 pub mod counters;
-pub mod drain;
+pub mod dedicated;
 pub mod dscp;
+pub mod egress;
 pub mod flow;
+pub mod flow_packet;
 pub mod forward;
 pub mod fragments;
+pub mod fwmark;
 pub mod headers;
 pub mod histogram;
 pub mod models;
 pub mod packet;
-mod refusal;
+pub mod refusal;
+pub mod settings;
 pub mod share;
 pub mod split;
 pub mod steer;

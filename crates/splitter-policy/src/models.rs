@@ -3,11 +3,12 @@
 //! The values may be shared by several CPUs, which overwrite each other's
 //! updates now and then: they steer, and do not account.
 
-use crate::classify::FlowPacket;
 use crate::config::Config;
-use crate::drain::Tunnels;
+use crate::dedicated::Tunnels;
+use crate::egress::Ride;
 use crate::flow::{FlowEntry, Tunnel};
-use crate::share::{Ride, Sent, SharedTunnels, Sharing};
+use crate::flow_packet::FlowPacket;
+use crate::share::{Sent, SharedTunnels, Sharing};
 
 /// Where a host keeps the models, and how it asks them.
 pub trait Models: Sharing {

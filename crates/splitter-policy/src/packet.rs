@@ -19,7 +19,7 @@ mod transport;
 use crate::buffer::Buffer;
 pub(crate) use crate::packet::plain::is_v4;
 pub use crate::packet::plain::{parse_plain_v4, parse_plain_v6};
-pub use crate::refusal::Refusal;
+use crate::refusal::Refusal;
 use transport::TCP_BYTES;
 pub use transport::{TcpFlags, Transport, TransportHeader};
 pub(crate) use transport::{parse_esp, parse_gre, parse_tcp, parse_udp};

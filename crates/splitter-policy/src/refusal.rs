@@ -18,7 +18,7 @@ pub enum Refusal {
     TruncatedIpv6,
     /// The version field of the IPv6 header is not 6.
     MalformedIpv6,
-    /// More IPv6 extension headers than [`MAX_EXTENSION_HEADERS`](crate::packet::MAX_EXTENSION_HEADERS).
+    /// More IPv6 extension headers than the parser follows (six).
     TooManyExtensionHeaders,
     /// A fragment other than the first: it carries no ports.
     LaterFragment,

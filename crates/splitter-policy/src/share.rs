@@ -15,15 +15,16 @@
 //! one that acknowledges and then ends is short, however long that took. If that is on
 //! the tunnel where it is, it changes class at once: strict priority lets
 //! nothing in the long class overtake what waits in the short one. Else it
-//! waits for what [`crate::classify`](mod@crate::classify) asks of a change
+//! waits for what [`crate::dedicated`] asks of a change
 //! of tunnels, and stays where it is if that does not come within
 //! [`Config::cap_ns`], or before it has sent as much again as made it long: while
 //! it waits it is in the way of short flows. So it never overtakes itself.
 
-use crate::classify::{FlowPacket, exceeds_threshold};
 use crate::config::Config;
 use crate::counters::FlowEvent;
+use crate::egress::Ride;
 use crate::flow::{Class, FlowEntry, Tunnel};
+use crate::flow_packet::FlowPacket;
 use flow_balance::{
     ActiveFlows, Activity, Balancer as _, Packet, PathId, PathSet, PathView, Paths, PlacedFlow,
     Placement, Turns,
@@ -68,47 +69,6 @@ pub struct Sent {
     pub now_ns: u64,
 }
 
-/// Where a packet goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ride {
-    /// What became of its flow with it, if anything.
-    pub moved: Option<FlowEvent>,
-    /// The class.
-    pub rides: Class,
-    /// The tunnel.
-    pub tunnel: Tunnel,
-}
-
-impl Ride {
-    /// In a tunnel that has one class, of a flow that goes on as it did.
-    #[inline(always)]
-    pub const fn in_own(tunnel: Tunnel) -> Self {
-        Self {
-            moved: None,
-            rides: tunnel.own_class(),
-            tunnel,
-        }
-    }
-}
-
-impl Ride {
-    /// As a number, for hosts that hand it on in plain data.
-    #[inline(always)]
-    pub const fn to_bits(self) -> u64 {
-        self.tunnel as u64 | (self.rides as u64) << 1 | FlowEvent::code(self.moved) << 2
-    }
-
-    /// What the number says.
-    #[inline(always)]
-    pub const fn from_bits(bits: u64) -> Self {
-        Self {
-            moved: FlowEvent::from_code(bits >> 2),
-            rides: Class::numbered(bits >> 1),
-            tunnel: Tunnel::numbered(bits),
-        }
-    }
-}
-
 /// What waits in front of each tunnel, as this border models it, and what was
 /// chosen lately. The values of the short tunnel come first.
 #[repr(C)]
@@ -121,7 +81,7 @@ pub struct SharedTunnels {
     /// What flows that started will bring.
     expected: [VirtualQueue; 2],
     /// The flows that were placed and go on.
-    active: [ActiveFlows; 2],
+    pub(crate) active: [ActiveFlows; 2],
     /// Where the next long flow goes.
     turns: Turns,
 }
@@ -359,7 +319,7 @@ impl Paths for TwoPaths<'_> {
 #[inline(always)]
 fn has_waited_enough(config: &Config, entry: &FlowEntry, now_ns: u64) -> bool {
     now_ns >= entry.long_since_ns + config.cap_ns
-        || exceeds_threshold(entry.packets / 2, entry.bytes / 2, config)
+        || config.exceeds_threshold(entry.packets / 2, entry.bytes / 2)
 }
 
 #[inline(always)]
@@ -385,6 +345,3 @@ const fn service(config: &Config, tunnel: Tunnel) -> ServiceTime {
         Tunnel::Long => config.long_service,
     }
 }
-
-#[cfg(test)]
-mod tests;

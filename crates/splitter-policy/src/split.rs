@@ -14,27 +14,20 @@
 
 mod plain;
 
-use crate::classify::{FlowPacket, Precision, Verdict, classify, precision};
+use crate::classify::{Precision, Verdict, classify, precision};
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::counters::{Counters, FlowEvent};
 use crate::dscp::{Dscp, Field};
+use crate::egress::Ride;
 use crate::flow::{Class, FlowEntry, Tunnel};
+use crate::flow_packet::FlowPacket;
 use crate::fragments::{Fragments, Known};
 use crate::headers::{Headers, Segment};
 use crate::models::Models;
-use crate::packet::Refusal;
-use crate::share::Ride;
+use crate::refusal::Refusal;
 use crate::steer::Steer;
 use crate::table::{Held, Memory, Table};
-
-/// Time since boot, `CLOCK_MONOTONIC`.
-pub trait Clock {
-    /// To a clock tick (1 to 10 ms), in about a nanosecond.
-    fn coarse_ns(&self) -> u64;
-
-    /// To the nanosecond, at the price of some tens of them.
-    fn precise_ns(&self) -> u64;
-}
 
 /// What became of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,7 +163,10 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
         let coarse_ns = self.clock.coarse_ns();
         let timing = &self.counters.timing;
         let in_haste = || timing.is_used_up(coarse_ns);
-        let Some(opened) = self.table.claim(&key, coarse_ns, self.config, in_haste) else {
+        let Some(opened) = self
+            .table
+            .claim(&key, coarse_ns, self.config.idle_timeout_ns, in_haste)
+        else {
             if packet.flags.opens() {
                 self.counters.count_event(FlowEvent::Untracked);
             }

@@ -34,14 +34,13 @@ mod tags;
 mod tidy;
 mod word;
 
-use crate::config::Config;
 use crate::flow::{FlowKey, FlowKeyV4, FlowKeyV6};
 use line::Tagged;
 pub use line::{Line, Rank};
-pub use opened::{Held, Opened, Steady};
+pub use opened::{Held, Opened};
 use owner::Owner;
+pub use place::Layout;
 use place::Place;
-pub use place::{Layout, Seeds};
 pub use record::Record;
 pub use slot::{Group, GroupV4, GroupV6, Slot, SlotV4, SlotV6};
 pub use tags::Tags;
@@ -150,10 +149,10 @@ impl<'a, M: Memory> Table<'a, M> {
         &self,
         key: &FlowKey,
         now_ns: u64,
-        config: &Config,
+        idle_timeout_ns: u64,
         in_haste: impl Fn() -> bool,
     ) -> Option<Opened<'a>> {
-        let rank = Rank::new(now_ns, config);
+        let rank = Rank::new(now_ns, idle_timeout_ns);
         on_line!(self, key, line => {
             let chosen = line.choose(&rank, in_haste);
             let [chosen] = self.memory.forget_origin([chosen])?;

@@ -6,7 +6,7 @@ mod support;
 use splitter_policy::config::{Config, Protocols};
 use splitter_policy::counters::FlowEvent;
 use splitter_policy::flow::{Class, Tunnel};
-use splitter_policy::packet::Refusal;
+use splitter_policy::refusal::Refusal;
 use splitter_policy::split::Outcome;
 use support::host::Host;
 use support::packet::{Extension, Fragment, Ip, Packet, Upper};

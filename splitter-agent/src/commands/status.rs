@@ -12,7 +12,7 @@ use splitter_config::{Config, Overrides, SteeringMode};
 use splitter_policy::counters::{Counters, FlowEvent};
 use splitter_policy::flow::{Class, Tunnel};
 use splitter_policy::forward::Fallback;
-use splitter_policy::packet::Refusal;
+use splitter_policy::refusal::Refusal;
 
 use super::{count, print, print_json};
 

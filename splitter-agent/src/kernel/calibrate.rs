@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use aya::maps::{Array, MapData};
 use aya::programs::{ProgramError, TestRun as _, TestRunOptions, Xdp};
-use splitter_policy::config::{ClockReading, TickClock};
+use splitter_policy::clock::{ClockReading, TickClock};
 use thiserror::Error;
 
 use super::shapes::Shape;

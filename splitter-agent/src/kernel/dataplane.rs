@@ -5,8 +5,9 @@ use std::fmt;
 use aya::maps::{Array, Map, MapData, PerCpuArray};
 use splitter_config::{AttachMode, SteeringMode};
 use splitter_netlink::Family;
-use splitter_policy::config::{Config as Policy, Settings};
+use splitter_policy::config::Config as Policy;
 use splitter_policy::counters::Counters;
+use splitter_policy::settings::Settings;
 use splitter_policy::table::GROUP_FLOWS;
 
 use super::attach::attach;

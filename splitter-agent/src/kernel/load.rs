@@ -7,8 +7,11 @@ use aya::maps::{Array, Map};
 use aya::programs::{ProgramError, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader};
 use splitter_config::{PacketLog, SteeringMode};
-use splitter_policy::config::{Config as Policy, Settings, TickClock};
-use splitter_policy::table::{Layout, Seeds};
+use splitter_policy::clock::TickClock;
+use splitter_policy::config::Config as Policy;
+use splitter_policy::flow::Seeds;
+use splitter_policy::settings::Settings;
+use splitter_policy::table::Layout;
 
 use super::error::{map_errno, map_error, program_errno, typed};
 use super::names::{

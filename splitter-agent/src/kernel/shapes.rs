@@ -1,9 +1,10 @@
 //! Tells aya that the shapes of `splitter-policy` are plain data.
 
-use splitter_policy::config::{ClockReading, Settings};
+use splitter_policy::clock::ClockReading;
 use splitter_policy::counters::Counters;
 use splitter_policy::flow::{FlowKeyV6, TapEntry};
 use splitter_policy::forward::Mac;
+use splitter_policy::settings::Settings;
 
 /// A value shared with the kernel programs.
 #[repr(transparent)]

@@ -6,7 +6,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use netlink_packet_route::route::RouteHeader;
 use splitter_config::{Config, Dscp, DscpMatch, TableId, Tunnel};
 use splitter_netlink::{Family, InterfaceName, Interfaces, NoSuchInterface};
-use splitter_policy::steer::MarkBits;
+use splitter_policy::fwmark::MarkBits;
 
 use super::item::{Item, NextHop, Route, Rule, Selector};
 use crate::health::{Placement, Seat};

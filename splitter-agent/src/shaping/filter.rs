@@ -4,7 +4,7 @@
 //! wherever that is, so that it works on devices with and without Ethernet header.
 
 use splitter_config::Dscp;
-use splitter_policy::steer::MarkBits;
+use splitter_policy::fwmark::MarkBits;
 
 /// An instruction: code, jumps for true and false, operand (`struct sock_filter`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use splitter_config::PacketLog;
 use splitter_policy::config::Config;
 use splitter_policy::counters::{Counters, FlowEvent};
 use splitter_policy::flow::{Class, Tunnel};
-use splitter_policy::packet::Refusal;
+use splitter_policy::refusal::Refusal;
 use splitter_policy::split::Outcome;
 
 use super::loaded::Loaded;

@@ -8,10 +8,12 @@ use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions, TestRunResult
 use aya::{Ebpf, EbpfLoader, Pod};
 use nix::time::{ClockId, clock_gettime};
 use splitter_agent::kernel::FlowTables;
-use splitter_policy::config::{Config, Settings, TickClock};
+use splitter_policy::clock::TickClock;
+use splitter_policy::config::Config;
 use splitter_policy::counters::Counters;
 use splitter_policy::flow::{FlowEntry, FlowKey, FlowKeyV6, TapEntry, Tunnel};
 use splitter_policy::forward::{Mac, target};
+use splitter_policy::settings::Settings;
 use splitter_policy::table::Layout;
 
 /// The splitter's maps and those of its programs that were asked for.

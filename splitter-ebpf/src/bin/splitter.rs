@@ -8,7 +8,7 @@ use aya_ebpf::macros::{btf_map, classifier, xdp};
 use aya_ebpf::programs::{TcContext, XdpContext};
 use splitter_ebpf::frame::Frame;
 use splitter_ebpf::{clock, pipeline, redirect, verdict_log};
-use splitter_policy::config::ClockReading;
+use splitter_policy::clock::ClockReading;
 use splitter_policy::flow::{FlowKey, FlowKeyV6, TapEntry};
 use splitter_policy::packet::{Network, Transport};
 use splitter_policy::split::Outcome;

@@ -1,4 +1,7 @@
+mod shared;
+
 use super::*;
+use crate::config::Unit;
 use crate::models::TunnelModels;
 use flow_balance::ServiceTime;
 use proptest::prelude::*;

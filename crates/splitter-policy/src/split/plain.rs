@@ -1,18 +1,29 @@
 //! The short cut for what most packets are.
 
-use super::{Clock, Outcome, Splitter, Treated};
-use crate::classify::{FlowPacket, exceeds_threshold, note_sent_short};
+use super::{Outcome, Splitter, Treated};
+use crate::clock::Clock;
 use crate::counters::FlowEvent;
+use crate::dedicated::{note_sent_long, note_sent_short};
 use crate::dscp::Field;
+use crate::egress::Ride;
 use crate::flow::{Class, FlowKey, Tunnel};
+use crate::flow_packet::FlowPacket;
 use crate::fragments::Known;
 use crate::headers::Segment;
 use crate::models::Models;
 use crate::packet::{Network, TransportHeader, is_v4, parse_plain_v4, parse_plain_v6};
-use crate::share::Ride;
 use crate::steer::Steer;
-use crate::table::{Line, Memory, Opened, Rank, Slot, Steady};
-use flow_balance::VirtualQueue;
+use crate::table::{Line, Memory, Opened, Rank, Slot};
+use flow_balance::{ActiveFlows, VirtualQueue};
+
+/// A packet that changes nothing about its flow but counts and times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Steady {
+    /// Its flow is of this class, and in the tunnel for that.
+    Own(Class),
+    /// Its flow is long and was placed in one of two shared tunnels.
+    Placed(Ride),
+}
 
 impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
     /// The cases that most packets are: a plain segment of a known flow that is in
@@ -58,7 +69,7 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
             return Some(self.send_own(frame, field, Class::Short, packet));
         }
         let steady = match line.find() {
-            Some(opened) => self.count_known(&opened, packet, coarse_ns)?,
+            Some(opened) => self.count_steady(&opened, packet, coarse_ns)?,
             None => {
                 self.count_first(line, packet, coarse_ns)?;
                 Steady::Own(Class::Short)
@@ -128,20 +139,60 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
         true
     }
 
+    /// Counts a packet of a flow that is not in transition: it is long and stays
+    /// in its tunnel, or stays short, and neither begins nor ends. `None`, and
+    /// nothing changed, when it may be.
+    ///
+    /// This is what most packets pass through. It says and keeps what
+    /// [`classify`](crate::classify::classify) would, and reads the precise clock
+    /// where [`precision`](crate::classify::precision) needs that.
     #[inline(always)]
-    fn count_known(
+    pub(super) fn count_steady(
         &mut self,
         opened: &Opened<'_>,
         packet: FlowPacket,
-        coarse_ns: u64,
+        now_ns: u64,
     ) -> Option<Steady> {
-        opened.count_steady(
-            packet,
-            self.config,
-            &mut self.models,
-            &self.clock,
-            coarse_ns,
-        )
+        let config = self.config;
+        let is_idle = opened.may_be_idle(config.idle_timeout_ns, now_ns);
+        if is_idle || packet.flags.opens() || packet.flags.closes() {
+            return None;
+        }
+        let (packets, bytes) = (packet.segments, packet.bytes);
+        let is_shared = config.is_shared();
+        if opened.is_settled(is_shared) {
+            opened.count_settled(packets, bytes, now_ns);
+            if is_shared {
+                let last_seen_ns = opened.last_seen_ns(now_ns);
+                let is_first = ActiveFlows::is_first_of_window(last_seen_ns, now_ns);
+                let ride =
+                    self.models
+                        .send_placed(config, opened.tunnel(), packet, is_first, now_ns);
+                return Some(Steady::Placed(ride));
+            }
+            if config.long_service.is_known()
+                && let Some(tunnels) = self.models.dedicated()
+            {
+                note_sent_long(bytes, config, tunnels, now_ns);
+            }
+            return Some(Steady::Own(Class::Long));
+        }
+        if is_shared || !opened.is_plainly_short() {
+            return None;
+        }
+        let is_long = |packets, bytes| config.exceeds_threshold(packets, bytes);
+        let counted = opened.counted_short(packets, bytes, is_long)?;
+        let (mut now_ns, mut drained_ns) = (now_ns, now_ns);
+        if config.short_service.is_known()
+            && let Some(tunnels) = self.models.dedicated()
+        {
+            if VirtualQueue::needs_precise_time(bytes) {
+                now_ns = self.clock.precise_ns();
+            }
+            drained_ns = note_sent_short(bytes, config, tunnels, now_ns);
+        }
+        opened.store_short(counted, drained_ns, now_ns);
+        Some(Steady::Own(Class::Short))
     }
 
     /// Counts the first packet of a flow that goes into the short tunnel. It says
@@ -154,12 +205,12 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
         coarse_ns: u64,
     ) -> Option<()> {
         let config = self.config;
-        let turns_long = exceeds_threshold(packet.segments, packet.bytes, config);
+        let turns_long = config.exceeds_threshold(packet.segments, packet.bytes);
         if config.is_shared() || packet.flags.closes() || turns_long {
             return None;
         }
         let timing = &self.counters.timing;
-        let chosen = line.choose_at_home(&Rank::new(coarse_ns, config));
+        let chosen = line.choose_at_home(&Rank::new(coarse_ns, config.idle_timeout_ns));
         if !Rank::suffices(chosen, || timing.is_used_up(coarse_ns)) {
             return None;
         }
@@ -183,7 +234,7 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
             Some(tunnels) => note_sent_short(packet.bytes, config, tunnels, now_ns),
             None => now_ns,
         };
-        opened.store_first(packet, drained_ns, now_ns);
+        opened.store_first(packet.segments, packet.bytes, drained_ns, now_ns);
         if opened.has_evicted {
             self.count_evicted(coarse_ns);
         }
@@ -191,3 +242,6 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
         Some(())
     }
 }
+
+#[cfg(test)]
+mod tests;

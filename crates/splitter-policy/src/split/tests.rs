@@ -6,7 +6,7 @@ use etherparse::PacketBuilder;
 use proptest::prelude::*;
 use std::vec::Vec;
 
-struct FixedClock(u64);
+pub(super) struct FixedClock(pub(super) u64);
 
 impl Clock for FixedClock {
     fn coarse_ns(&self) -> u64 {

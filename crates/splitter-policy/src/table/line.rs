@@ -2,7 +2,6 @@
 
 use super::owner::{CLOCK_SKEW_MOMENTS, Owner, moments_between};
 use super::{FINISHED_LINGER_NS, GROUP_SLOTS, Group, Held, Memory, Opened, Slot};
-use crate::config::Config;
 
 /// The home line of a flow in its group.
 #[derive(Debug)]
@@ -180,10 +179,10 @@ impl Rank {
 
     /// Of slots at a time.
     #[inline(always)]
-    pub const fn new(now_ns: u64, config: &Config) -> Self {
+    pub const fn new(now_ns: u64, idle_timeout_ns: u64) -> Self {
         Self {
             now_ns,
-            idle_age: moments_between(config.idle_timeout_ns) + CLOCK_SKEW_MOMENTS,
+            idle_age: moments_between(idle_timeout_ns) + CLOCK_SKEW_MOMENTS,
         }
     }
 

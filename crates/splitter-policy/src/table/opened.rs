@@ -1,15 +1,8 @@
 //! A flow's slot, held for one packet.
 
 use super::owner::{Owner, moments_between};
-use super::record::Record;
-use crate::classify::{FlowPacket, note_sent_long, note_sent_short};
-use crate::config::Config;
-use crate::flow::{Class, FlowEntry};
-use crate::models::Models;
-use crate::share::Ride;
-use crate::split::Clock;
-use flow_balance::ActiveFlows;
-use flow_balance::VirtualQueue;
+use super::record::{Counted, Record};
+use crate::flow::{FlowEntry, Tunnel};
 
 /// A flow's slot, held for one packet.
 #[derive(Debug)]
@@ -50,15 +43,6 @@ impl Held {
     pub(super) const fn index(&self) -> usize {
         self.index as usize
     }
-}
-
-/// A packet that changed nothing about its flow but counts and times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Steady {
-    /// Its flow is of this class, and in the tunnel for that.
-    Own(Class),
-    /// Its flow is long and was placed in one of two shared tunnels.
-    Placed(Ride),
 }
 
 impl<'a> Opened<'a> {
@@ -119,64 +103,67 @@ impl<'a> Opened<'a> {
         self.record.unpack(self.owner, now_ns)
     }
 
-    /// Counts a packet of a flow that is not in transition: it is long and stays
-    /// in its tunnel, or stays short, and neither begins nor ends. `None`, and
-    /// nothing changed, when it may be.
-    ///
-    /// This is what most packets pass through. It says and keeps what
-    /// [`classify`](crate::classify::classify) would, and reads the precise clock
-    /// where [`precision`](crate::classify::precision) needs that.
+    /// The flow may have been silent for `idle_timeout_ns`, to the table's own precision.
     #[inline(always)]
-    pub fn count_steady(
+    pub(crate) const fn may_be_idle(&self, idle_timeout_ns: u64, now_ns: u64) -> bool {
+        let age = moments_between(idle_timeout_ns);
+        self.owner.is_as_old_as(age, now_ns)
+    }
+
+    /// The flow is long and stays in its tunnel: the long one, unless tunnels are shared.
+    #[inline(always)]
+    pub(crate) const fn is_settled(&self, is_shared: bool) -> bool {
+        self.owner.is_settled(is_shared)
+    }
+
+    /// The flow is short, in the short tunnel, and has sent little.
+    #[inline(always)]
+    pub(crate) const fn is_plainly_short(&self) -> bool {
+        self.owner.is_plainly_short()
+    }
+
+    /// The tunnel that the flow uses now.
+    #[inline(always)]
+    pub(crate) const fn tunnel(&self) -> Tunnel {
+        self.owner.tunnel()
+    }
+
+    /// The time of the flow's last packet, up to 17 ms too early.
+    #[inline(always)]
+    pub(crate) const fn last_seen_ns(&self, now_ns: u64) -> u64 {
+        self.owner.last_seen_ns(now_ns)
+    }
+
+    /// Counts a packet of a flow that is settled, and keeps when it came.
+    #[inline(always)]
+    pub(crate) fn count_settled(&self, packets: u64, bytes: u64, now_ns: u64) {
+        self.record.count_wide(self.owner, packets, bytes, now_ns);
+    }
+
+    /// The counts of a plainly short flow with a packet more; `None` when `is_long` says so
+    /// of them, or when they outgrow their bits.
+    #[inline(always)]
+    pub(crate) fn counted_short(
         &self,
-        packet: FlowPacket,
-        config: &Config,
-        models: &mut impl Models,
-        clock: &impl Clock,
-        now_ns: u64,
-    ) -> Option<Steady> {
-        let owner = self.owner;
-        let is_idle = owner.is_as_old_as(moments_between(config.idle_timeout_ns), now_ns);
-        if is_idle || packet.flags.opens() || packet.flags.closes() {
-            return None;
-        }
-        let is_shared = config.is_shared();
-        if owner.is_settled(is_shared) {
-            self.record.count_wide(owner, packet, now_ns);
-            if is_shared {
-                let is_first = ActiveFlows::is_first_of_window(owner.last_seen_ns(now_ns), now_ns);
-                let ride = models.send_placed(config, owner.tunnel(), packet, is_first, now_ns);
-                return Some(Steady::Placed(ride));
-            }
-            if config.long_service.is_known()
-                && let Some(tunnels) = models.dedicated()
-            {
-                note_sent_long(packet.bytes, config, tunnels, now_ns);
-            }
-            return Some(Steady::Own(Class::Long));
-        }
-        if is_shared || !owner.is_plainly_short() {
-            return None;
-        }
-        let counts = self.record.counted_narrow(packet, config)?;
-        let (mut now_ns, mut drained_ns) = (now_ns, now_ns);
-        if config.short_service.is_known()
-            && let Some(tunnels) = models.dedicated()
-        {
-            if VirtualQueue::needs_precise_time(packet.bytes) {
-                now_ns = clock.precise_ns();
-            }
-            drained_ns = note_sent_short(packet.bytes, config, tunnels, now_ns);
-        }
-        self.record.set_narrow(owner, counts, drained_ns, now_ns);
-        Some(Steady::Own(Class::Short))
+        packets: u64,
+        bytes: u64,
+        is_long: impl Fn(u64, u64) -> bool,
+    ) -> Option<Counted> {
+        self.record.counted_narrow(packets, bytes, is_long)
+    }
+
+    /// Keeps the counts of a plainly short flow, and when its packets drain.
+    #[inline(always)]
+    pub(crate) fn store_short(&self, counted: Counted, drained_ns: u64, now_ns: u64) {
+        self.record
+            .set_narrow(self.owner, counted, drained_ns, now_ns);
     }
 
     /// Keeps what is known of a short flow with its first packet.
     #[inline(always)]
-    pub fn store_first(&self, packet: FlowPacket, drained_ns: u64, now_ns: u64) {
+    pub fn store_first(&self, packets: u64, bytes: u64, drained_ns: u64, now_ns: u64) {
         self.record
-            .set_first(self.owner, packet, drained_ns, now_ns);
+            .set_first(self.owner, packets, bytes, drained_ns, now_ns);
     }
 
     /// Keeps what is known of the flow now.

@@ -1,11 +1,7 @@
 //! Where in the table a flow belongs.
 
 use super::{GROUP_FLOWS, GROUP_SLOTS, Slot, SlotV4, SlotV6};
-use crate::flow::{FlowKey, FlowKeyV4, FlowKeyV6};
-
-/// What the hash is keyed with; drawn at load, so that nobody outside can tell
-/// which flows meet in a group.
-pub type Seeds = [u64; 4];
+use crate::flow::{FlowKey, FlowKeyV4, FlowKeyV6, Seeds};
 
 /// How flows are spread over the tables of both families; 40 bytes, a part of
 /// the settings map.

@@ -18,13 +18,11 @@
 
 use super::Word;
 use super::owner::{MOMENT_BITS, Owner, WITHIN_MOMENT, moment};
-use crate::classify::{FlowPacket, exceeds_threshold};
-use crate::config::Config;
 use crate::flow::FlowEntry;
 
 /// Both words of a narrow record without its times.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Counted {
+pub(crate) struct Counted {
     first: u64,
     second: u64,
 }
@@ -81,13 +79,13 @@ impl Record {
 
     /// Counts a packet in a wide record; a count that would overflow stops.
     #[inline(always)]
-    pub(super) fn count_wide(&self, owner: Owner, packet: FlowPacket, now_ns: u64) {
+    pub(super) fn count_wide(&self, owner: Owner, packets: u64, bytes: u64, now_ns: u64) {
         let (first, second) = (self.first.get(), self.second.get());
-        let counted = first.wrapping_add(packet.segments << PACKETS_SHIFT);
+        let counted = first.wrapping_add(packets << PACKETS_SHIFT);
         if counted > first {
             self.first.set(counted);
         }
-        let counted = second.wrapping_add(packet.bytes);
+        let counted = second.wrapping_add(bytes);
         if (counted ^ second) & START_HIGH == 0 {
             self.second.set(counted);
         }
@@ -97,12 +95,17 @@ impl Record {
     /// What a narrow record counts with this packet; `None` when the flow would
     /// become long or outgrow it.
     #[inline(always)]
-    pub(super) fn counted_narrow(&self, packet: FlowPacket, config: &Config) -> Option<Counted> {
+    pub(super) fn counted_narrow(
+        &self,
+        packets: u64,
+        bytes: u64,
+        is_long: impl Fn(u64, u64) -> bool,
+    ) -> Option<Counted> {
         let (first, second) = (self.first.get(), self.second.get());
-        let packets = (first >> PACKETS_SHIFT & NARROW_PACKETS) + packet.segments;
-        let bytes = (second & NARROW_BYTES) + packet.bytes;
+        let packets = (first >> PACKETS_SHIFT & NARROW_PACKETS) + packets;
+        let bytes = (second & NARROW_BYTES) + bytes;
         let outgrows = packets > NARROW_PACKETS || bytes > NARROW_BYTES;
-        if exceeds_threshold(packets, bytes, config) || outgrows {
+        if is_long(packets, bytes) || outgrows {
             return None;
         }
         Some(Counted {
@@ -122,11 +125,18 @@ impl Record {
 
     /// The same of a flow of which this is the first packet.
     #[inline(always)]
-    pub(super) fn set_first(&self, owner: Owner, packet: FlowPacket, drained_ns: u64, now_ns: u64) {
+    pub(super) fn set_first(
+        &self,
+        owner: Owner,
+        packets: u64,
+        bytes: u64,
+        drained_ns: u64,
+        now_ns: u64,
+    ) {
         let start = now_ns >> START_UNIT_BITS;
         let counted = Counted {
-            first: start & START_LOW | packet.segments << PACKETS_SHIFT,
-            second: (start >> 24) << 48 | packet.bytes,
+            first: start & START_LOW | packets << PACKETS_SHIFT,
+            second: (start >> 24) << 48 | bytes,
         };
         self.set_narrow(owner, counted, drained_ns, now_ns);
     }

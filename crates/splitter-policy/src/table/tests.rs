@@ -1,12 +1,12 @@
 //! What the tests of the table share: its memory on the host, and flows.
 
 mod flood;
-mod record;
+pub(crate) mod record;
 mod room;
 mod same;
 
 use super::*;
-use crate::flow::{FlowKeyV4, FlowKeyV6};
+use crate::flow::{FlowKeyV4, FlowKeyV6, Seeds};
 use crate::fragments::Known;
 use crate::packet::protocol;
 use std::collections::HashMap;
@@ -14,6 +14,7 @@ use std::sync::Mutex;
 use std::vec::Vec;
 
 const SECOND: u64 = 1_000_000_000;
+const IDLE_TIMEOUT_NS: u64 = 30 * SECOND;
 
 /// The tables' memory on the host.
 pub(crate) struct Groups {
@@ -71,7 +72,7 @@ impl Memory for Groups {
 struct Bench {
     layout: Layout,
     groups: Groups,
-    config: Config,
+    idle_timeout_ns: u64,
     now_ns: u64,
     in_haste: bool,
     untracked: u64,
@@ -84,7 +85,7 @@ impl Bench {
         Self {
             groups: Groups::new(&layout),
             layout,
-            config: Config::default(),
+            idle_timeout_ns: IDLE_TIMEOUT_NS,
             now_ns: 1_000 * SECOND,
             in_haste: false,
             untracked: 0,
@@ -98,7 +99,7 @@ impl Bench {
             memory: &self.groups,
             layout: &self.layout,
         };
-        let claim = || table.claim(key, self.now_ns, &self.config, || self.in_haste);
+        let claim = || table.claim(key, self.now_ns, self.idle_timeout_ns, || self.in_haste);
         let Some(opened) = table.find(key).or_else(claim) else {
             self.untracked += 1;
             return 0;

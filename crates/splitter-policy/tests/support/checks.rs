@@ -7,7 +7,8 @@ use splitter_policy::config::{Config, Protocols, TunnelUse, Unit};
 use splitter_policy::counters::{Counters, FlowEvent};
 use splitter_policy::dscp::Dscp;
 use splitter_policy::flow::{Class, Tunnel};
-use splitter_policy::packet::{Network, Refusal, Transport, parse_plain_v4, parse_plain_v6};
+use splitter_policy::packet::{Network, Transport, parse_plain_v4, parse_plain_v6};
+use splitter_policy::refusal::Refusal;
 use splitter_policy::split::Outcome;
 
 use super::host::Host;

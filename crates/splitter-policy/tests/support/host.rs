@@ -3,12 +3,13 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
+use splitter_policy::clock::Clock;
 use splitter_policy::config::Config;
 use splitter_policy::counters::Counters;
 use splitter_policy::flow::{FlowEntry, FlowKey};
 use splitter_policy::fragments::Known;
 use splitter_policy::models::TunnelModels;
-use splitter_policy::split::{Clock, Outcome, Splitter};
+use splitter_policy::split::{Outcome, Splitter};
 use splitter_policy::steer::Steer;
 use splitter_policy::table::{
     GROUP_SLOTS, Group, GroupV4, GroupV6, Layout, Memory, Slot, Table, Tags, Word,

@@ -7,9 +7,8 @@ use etherparse::{
     SlicedPacket, TcpHeaderSlice, UdpHeaderSlice,
 };
 use splitter_policy::flow::FlowKey;
-use splitter_policy::packet::{
-    Fragment, MAX_EXTENSION_HEADERS, MAX_VLAN_TAGS, Network, Refusal, Transport,
-};
+use splitter_policy::packet::{Fragment, MAX_EXTENSION_HEADERS, MAX_VLAN_TAGS, Network, Transport};
+use splitter_policy::refusal::Refusal;
 
 /// Panics where the parser and etherparse say different things of a frame.
 ///

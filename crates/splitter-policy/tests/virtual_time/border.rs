@@ -5,9 +5,10 @@ use std::collections::BinaryHeap;
 use std::{cmp::Reverse, ops::Range};
 
 use flow_balance::ServiceTime;
-use splitter_policy::classify::{FlowPacket, Verdict, classify};
+use splitter_policy::classify::{Verdict, classify};
 use splitter_policy::config::{Config, TunnelUse};
 use splitter_policy::flow::{Class, FlowEntry, Tunnel};
+use splitter_policy::flow_packet::FlowPacket;
 use splitter_policy::models::TunnelModels;
 use splitter_policy::packet::TcpFlags;
 

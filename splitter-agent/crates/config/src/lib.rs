@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use serde::{Serialize, Serializer};
 use splitter_advise::ThresholdUnit;
 use splitter_netlink::{Family, InterfaceName};
-use splitter_policy::steer::MarkBits;
+use splitter_policy::fwmark::MarkBits;
 
 mod difference;
 mod document;

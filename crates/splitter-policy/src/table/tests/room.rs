@@ -34,7 +34,7 @@ fn young_flows_give_way_oldest_first_and_protected_ones_never() {
     assert!((0..6).all(|number| bench.known()[&flow(number)] == PROTECTED_PACKETS));
 
     // Who is silent for long enough gives way after all.
-    bench.now_ns += bench.config.idle_timeout_ns + SECOND;
+    bench.now_ns += bench.idle_timeout_ns + SECOND;
     assert_eq!(bench.packet(&flow(9)), 1);
     assert_eq!(bench.evicted, 1, "an idle flow is not evicted, it is over");
 }

@@ -26,10 +26,9 @@ fn protocols_and_families_do_not_mix() {
 fn claims_of_several_cpus_never_meet() {
     let layout = Layout::for_flows(256, seeds(9));
     let groups = Groups::new(&layout);
-    let config = Config::default();
     std::thread::scope(|scope| {
         for cpu in 0..2 {
-            let (groups, layout, config) = (&groups, &layout, &config);
+            let (groups, layout) = (&groups, &layout);
             scope.spawn(move || {
                 let table = Table {
                     memory: groups,
@@ -37,7 +36,7 @@ fn claims_of_several_cpus_never_meet() {
                 };
                 for number in 0..200_000u64 {
                     let key = random_v4(number % 2_000 * 2 + cpu);
-                    let claim = || table.claim(&key, SECOND, config, || false);
+                    let claim = || table.claim(&key, SECOND, IDLE_TIMEOUT_NS, || false);
                     if let Some(opened) = table.find(&key).or_else(claim) {
                         let mut entry = opened.entry(SECOND);
                         entry.packets += 1;

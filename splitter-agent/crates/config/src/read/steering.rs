@@ -1,6 +1,6 @@
 //! How packets get into the tunnel of their class.
 
-use splitter_policy::steer::MarkBits;
+use splitter_policy::fwmark::MarkBits;
 
 use super::super::document::{Document, Section};
 use super::super::leaf::{integer, word};

@@ -1,8 +1,14 @@
-use super::*;
+//! Laws of two tunnels that carry both classes.
+
 use crate::classify::{Verdict, classify};
-use crate::config::TunnelUse;
+use crate::config::{Config, TunnelUse};
+use crate::counters::FlowEvent;
+use crate::flow::{Class, FlowEntry, Tunnel};
+use crate::flow_packet::FlowPacket;
 use crate::models::TunnelModels;
 use crate::packet::TcpFlags;
+use crate::share::*;
+use flow_balance::ServiceTime;
 use proptest::prelude::*;
 use std::vec::Vec;
 

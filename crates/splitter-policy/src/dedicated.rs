@@ -1,0 +1,141 @@
+//! Leaky buckets that tell when what was sent into a tunnel has left it.
+//!
+//! A bucket models a FIFO that drains at the tunnel's rate. It sees only what
+//! this border sends. Where it cannot know, each bucket errs to the side that
+//! keeps a flow in order: the short tunnel's drains late, the long one's early.
+
+use crate::config::Config;
+use crate::counters::FlowEvent;
+use crate::egress::Ride;
+use crate::flow::{Class, FlowEntry, Tunnel};
+use flow_balance::VirtualQueue;
+
+/// Both tunnels as this border models them; the one value of the tunnels map.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tunnels {
+    /// In front of the short tunnel; never too early.
+    pub short: VirtualQueue,
+    /// In front of the long tunnel; never too late.
+    pub long: VirtualQueue,
+    /// Until when a long flow is taken to be still in the short tunnel.
+    pub occupied_until_ns: u64,
+}
+
+/// Moves a flow if it may, and puts the packet into the tunnel that it uses.
+#[inline(always)]
+pub(crate) fn send(
+    entry: &mut FlowEntry,
+    bytes: u64,
+    config: &Config,
+    tunnels: Option<&mut Tunnels>,
+    now_ns: u64,
+) -> Ride {
+    let mut moved = None;
+    if let Some(tunnels) = tunnels {
+        moved = may_move(entry, config, tunnels, now_ns);
+        if moved.is_some() {
+            entry.flags |= FlowEntry::MOVED;
+        }
+        note_sent(entry, bytes, config, tunnels, now_ns);
+    }
+    if entry.class() == Class::Long && entry.tunnel() == Tunnel::Long {
+        entry.flags |= FlowEntry::PLACED;
+    }
+    let tunnel = entry.tunnel();
+    Ride {
+        moved,
+        rides: tunnel.own_class(),
+        tunnel,
+    }
+}
+
+/// Why this packet may be the flow's first in the long tunnel, if it may.
+#[inline(always)]
+fn may_move(
+    entry: &FlowEntry,
+    config: &Config,
+    tunnels: &Tunnels,
+    now_ns: u64,
+) -> Option<FlowEvent> {
+    if entry.class() == Class::Short || entry.tunnel() == Tunnel::Long {
+        return None;
+    }
+    // Without a model of the short tunnel only a silence tells. With one, the
+    // packet's own time in the long tunnel is still no argument: a token bucket
+    // may let a first packet pass at once.
+    let leaves_ns = if config.short_service.is_known() {
+        tunnels.long.next_start_ns(now_ns)
+    } else {
+        now_ns
+    };
+    if leaves_ns >= entry.drained_ns + config.guard_ns {
+        Some(FlowEvent::MovedDrained)
+    } else if now_ns >= entry.long_since_ns + config.cap_ns {
+        Some(FlowEvent::MovedAtCap)
+    } else {
+        None
+    }
+}
+
+/// Whether a new flow had better start in the long tunnel: a long flow is still
+/// in the short one, and the wait there is the longer one by a margin.
+#[inline(always)]
+pub(crate) fn starts_aside(config: &Config, tunnels: &Tunnels, now_ns: u64) -> bool {
+    /// Less than this is not worth a change: some eight full packets at
+    /// 100 Mbit/s.
+    const MARGIN_NS: u64 = 1_000_000;
+    config.short_service.is_known()
+        && config.long_service.is_known()
+        && now_ns < tunnels.occupied_until_ns
+        && tunnels.short.next_start_ns(now_ns) > tunnels.long.next_start_ns(now_ns) + MARGIN_NS
+}
+
+/// Puts the packet into the modelled queue of its tunnel.
+#[inline(always)]
+fn note_sent(
+    entry: &mut FlowEntry,
+    bytes: u64,
+    config: &Config,
+    tunnels: &mut Tunnels,
+    now_ns: u64,
+) {
+    /// A long flow that sent nothing for so long does not occupy a tunnel.
+    const OCCUPATION_NS: u64 = 2_000_000;
+    match entry.tunnel() {
+        Tunnel::Short if config.short_service.is_known() => {
+            entry.drained_ns = note_sent_short(bytes, config, tunnels, now_ns);
+            if entry.class() == Class::Long {
+                tunnels.occupied_until_ns = now_ns + OCCUPATION_NS;
+            }
+        }
+        Tunnel::Short => entry.drained_ns = now_ns,
+        Tunnel::Long => note_sent_long(bytes, config, tunnels, now_ns),
+    }
+}
+
+/// Puts a packet into the modelled queue of the short tunnel; when it will have
+/// left.
+#[inline(always)]
+pub(crate) fn note_sent_short(
+    bytes: u64,
+    config: &Config,
+    tunnels: &mut Tunnels,
+    now_ns: u64,
+) -> u64 {
+    // Beyond the cap a backlog decides nothing, and a sender who makes the
+    // model believe in one must not do so for longer.
+    let (service, limit_ns) = (config.short_service, config.cap_ns);
+    tunnels.short.send_within(bytes, now_ns, service, limit_ns)
+}
+
+/// Puts a packet into the modelled queue of the long tunnel.
+#[inline(always)]
+pub(crate) fn note_sent_long(bytes: u64, config: &Config, tunnels: &mut Tunnels, now_ns: u64) {
+    if config.long_service.is_known() {
+        let limit_ns = config.long_queue_ns;
+        let _ = tunnels
+            .long
+            .send_within(bytes, now_ns, config.long_service, limit_ns);
+    }
+}

@@ -1,0 +1,17 @@
+//! The settings map: all that the agent hands to the kernel programs.
+
+use crate::clock::TickClock;
+use crate::config::Config;
+use crate::table::Layout;
+
+/// All that the kernel programs are told: the value of the settings map.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// The policy's settings.
+    pub config: Config,
+    /// The host's tick clock.
+    pub clock: TickClock,
+    /// The flow table's sizes and seeds.
+    pub layout: Layout,
+}
