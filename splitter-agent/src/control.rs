@@ -11,7 +11,7 @@
 //! A line has at most [`MAX_LINE_BYTES`]. Requests of other versions are refused by name, so that
 //! a command and an agent of different builds tell each other so.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use splitter_advise::Advice;
@@ -29,12 +29,6 @@ pub const VERSION: u32 = 1;
 /// The longest line that either end takes, its end included. Every key of a configuration with a
 /// hundred prefixes fits in.
 pub const MAX_LINE_BYTES: usize = 64 * 1024;
-
-/// Where the agent of the instance with this directory listens.
-#[must_use]
-pub fn path(directory: &Path) -> PathBuf {
-    directory.join("control.sock")
-}
 
 /// What an agent can be asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

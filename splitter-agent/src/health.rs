@@ -1,11 +1,12 @@
 //! Whether the tunnels are alive, and where each class goes while one is not.
 //!
 //! Policy and protocol are pure: [`Machine`] decides when a tunnel is dead and when it may be
-//! trusted again, [`TunnelWatch`] which evidence counts, [`Placement::choose`] which tunnel carries
+//! trusted again, [`TunnelWatch`] which evidence counts, [`choose`] which tunnel carries
 //! which class, [`Prober`] and [`Responder`] what the echo between two borders says. They know no
 //! socket and no clock. Around them, [`Guard`] is the loop of the agent that sends, listens and
 //! carries out, and [`Report`] is what others see of it.
 
+mod choose;
 mod guard;
 mod key;
 mod life;
@@ -25,15 +26,15 @@ mod tell;
 mod watch;
 mod wire;
 
+pub use choose::{Graded, choose};
 pub use guard::{Guard, GuardError};
 pub use key::{KeyError, ProbeKey};
 pub use machine::{Cause, Change, Condition, Grade, Machine, Timing};
 pub use measure::Measure;
-pub use placement::{Graded, Placement, Seat};
+pub use placement::{Placement, Seat};
 pub use prober::Prober;
 pub use report::{ClassReport, Move, Report, SharedReport, TunnelReport};
 pub use responder::{REPLIES_PER_SECOND, Responder};
 pub use socket::SocketError;
-pub(crate) use tell::in_a_row;
 pub use watch::{ABSENT_AFTER_REFUSAL, Evidence, LinkState, PeerPresence, TunnelWatch};
 pub use wire::{DATAGRAM_BYTES, Nonce, Refusal};

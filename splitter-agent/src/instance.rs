@@ -32,7 +32,8 @@ pub use self::lock::Lock;
 pub use self::plan::{Attachment, AttachmentAction, Plan, PolicyAction, ProgramAction};
 pub use self::redirect::{ByStack, Redirect};
 pub use self::state::{Owner, State};
-pub(crate) use self::state::{remove_if_there, write_private};
+pub use self::state::{control_socket, health_report};
+
 pub use self::up::BroughtUp;
 use splitter_config::{Config, DscpMatch, Threshold};
 use splitter_netlink::{InterfaceName, Interfaces, Netlink};

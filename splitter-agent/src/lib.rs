@@ -6,6 +6,7 @@ mod clock;
 pub mod control;
 pub mod doctor;
 pub mod figures;
+mod files;
 pub mod flows;
 pub mod health;
 pub mod instance;

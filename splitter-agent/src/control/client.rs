@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{Answer, AnswerLine, AnyLine, MAX_LINE_BYTES, Refusal, Request, RequestLine, VERSION};
+use crate::instance::control_socket;
 
 /// Longer than applying a configuration may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -58,7 +59,7 @@ pub enum ControlError {
 /// [`ControlError::Refused`] when the agent did nothing, with its reason; the others when it did
 /// not answer.
 pub fn ask(directory: &Path, request: Request) -> Result<Answer, ControlError> {
-    let path = super::path(directory);
+    let path = control_socket(directory);
     let failed = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
             ControlError::NotRunning { path: path.clone() }
@@ -115,7 +116,7 @@ mod tests {
         let error = ask(directory.path(), Request::Show {}).unwrap_err();
         assert!(matches!(error, ControlError::NotRunning { .. }), "{error}");
         // A socket that a killed agent has left.
-        drop(std::os::unix::net::UnixListener::bind(super::super::path(directory.path())).unwrap());
+        drop(std::os::unix::net::UnixListener::bind(control_socket(directory.path())).unwrap());
         let error = ask(directory.path(), Request::Show {}).unwrap_err();
         assert!(matches!(error, ControlError::NotRunning { .. }), "{error}");
     }

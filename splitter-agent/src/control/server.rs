@@ -18,6 +18,7 @@ use tokio::time::timeout;
 
 use super::{Answer, AnswerLine, MAX_LINE_BYTES, Reason, Refusal, Request, VERSION, parse_request};
 use crate::figures::{ControlResult, Figures};
+use crate::instance::control_socket;
 
 /// Whoever may write to a socket may speak to the agent.
 const PRIVATE: u32 = 0o600;
@@ -78,7 +79,7 @@ impl Socket {
     /// # Errors
     /// When the directory cannot be written to, or the path is longer than a socket's may be.
     pub fn bind(directory: &Path) -> Result<Self, BindError> {
-        let path = super::path(directory);
+        let path = control_socket(directory);
         match listen_at(&path) {
             Ok(listener) => Ok(Self { listener, path }),
             Err(source) => Err(BindError { path, source }),
@@ -268,16 +269,13 @@ mod tests {
         test(directory.path(), &figures);
         drop(stop);
         thread.join().unwrap();
-        assert!(
-            !super::super::path(directory.path()).exists(),
-            "it is removed"
-        );
+        assert!(!control_socket(directory.path()).exists(), "it is removed");
     }
 
     #[test]
     fn answers_come_line_by_line_and_each_is_counted() {
         with_server(|directory, figures| {
-            let path = super::super::path(directory);
+            let path = control_socket(directory);
             let mode = std::fs::metadata(&path).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600);
 
@@ -305,7 +303,7 @@ mod tests {
     #[test]
     fn a_line_without_end_is_cut_off() {
         with_server(|directory, figures| {
-            let mut client = Client::connect(super::super::path(directory)).unwrap();
+            let mut client = Client::connect(control_socket(directory)).unwrap();
             // The other end may hang up before all of it is written.
             let _ = client.write_all(&vec![b'x'; 4 * MAX_LINE_BYTES]);
             let mut answer = String::new();

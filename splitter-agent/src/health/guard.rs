@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 use flow_telemetry::Readiness;
 use futures_util::future::select_all;
 use splitter_config::Config;
-use splitter_netlink::{Netlink, NetlinkError};
+use splitter_netlink::{Netlink, NetlinkError, list_names};
 use splitter_policy::flow::Class;
 use tokio::sync::watch;
 use tokio::time::sleep_until;
 
+use super::choose::{Graded, choose};
 use super::key::{KeyError, ProbeKey};
 use super::life::look_for_life;
 use super::line::Line;
@@ -21,11 +22,11 @@ use super::links::LinkNews;
 use super::machine::Condition;
 use super::mover::Mover;
 use super::next_hops::find_next_hops;
-use super::placement::{Graded, Placement, Seat};
+use super::placement::{Placement, Seat};
 use super::report::{Report, SharedReport};
 use super::socket::SocketError;
 use super::subject::{Subject, line, subjects, timing};
-use super::tell::{class_report, complain, in_a_row, tell_evidence, told, tunnel_report};
+use super::tell::{class_report, complain, tell_evidence, told, tunnel_report};
 use super::watch::{LinkState, PeerPresence};
 use super::wire::{DATAGRAM_BYTES, Nonce};
 use crate::instance::{Instance, Lock};
@@ -179,7 +180,7 @@ impl Guard {
         }
         if !placement.is_home() {
             let Placement { short, long, out } = placement;
-            let without = match in_a_row(out) {
+            let without = match list_names(out) {
                 none if none.is_empty() => none,
                 devices => format!(", without {devices}"),
             };
@@ -341,7 +342,7 @@ impl Guard {
             device: &line.device,
             grade: line.watch.grade(now),
         });
-        let wanted = Placement::choose(&graded.collect::<Vec<_>>());
+        let wanted = choose(&graded.collect::<Vec<_>>());
         mover.settle(wanted, now, &self.lines).await
     }
 

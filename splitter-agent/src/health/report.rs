@@ -2,19 +2,19 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroU8;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
-use splitter_netlink::InterfaceName;
+use splitter_netlink::{InterfaceName, list_names};
 
 use super::machine::Condition;
 use super::placement::Seat;
-use super::tell::in_a_row;
 use super::watch::Evidence;
 use super::wire::Refusal;
-use crate::instance::{InstanceError, remove_if_there, write_private};
+use crate::files::{FileError, write_private};
+use crate::instance::health_report;
 
 /// How many moves are remembered.
 const MOVES: usize = 20;
@@ -116,7 +116,7 @@ impl Move {
         }
         let part = |verb: &str, devices: &[InterfaceName]| match devices {
             [] => None,
-            devices => Some(format!("{verb} {}", in_a_row(devices))),
+            devices => Some(format!("{verb} {}", list_names(devices))),
         };
         let parts = [part("leaves", &self.left), part("takes up", &self.taken_up)];
         let parts: Vec<_> = parts.into_iter().flatten().collect();
@@ -132,15 +132,7 @@ impl Report {
     /// The report of the instance whose directory this is, if there is one that can be read.
     #[must_use]
     pub fn read(directory: &Path) -> Option<Self> {
-        serde_json::from_slice(&std::fs::read(file(directory)).ok()?).ok()
-    }
-
-    /// Removes the file.
-    ///
-    /// # Errors
-    /// When it is there and cannot be removed.
-    pub(crate) fn remove(directory: &Path) -> Result<(), InstanceError> {
-        remove_if_there(&file(directory))
+        serde_json::from_slice(&std::fs::read(health_report(directory)).ok()?).ok()
     }
 
     /// Whether an agent is watching now.
@@ -186,12 +178,12 @@ impl SharedReport {
         report.moves.push_back(moved);
     }
 
-    pub(super) fn write(&self, directory: &Path) -> Result<(), InstanceError> {
+    pub(super) fn write(&self, directory: &Path) -> Result<(), FileError> {
         let report = Report {
             written_unix_ms: unix_ms(),
             ..self.snapshot()
         };
-        write_private(&file(directory), &report)
+        write_private(&health_report(directory), &report)
     }
 
     fn lock(&self) -> MutexGuard<'_, Report> {
@@ -206,10 +198,6 @@ pub(super) fn unix_ms() -> u64 {
     since.map_or(0, |since| {
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
     })
-}
-
-fn file(directory: &Path) -> PathBuf {
-    directory.join("health.json")
 }
 
 #[cfg(test)]
@@ -247,7 +235,5 @@ mod tests {
         assert_eq!(read.refused, [0, 1, 0, 0, 0, 0]);
         std::fs::write(directory.path().join("health.json"), "{").unwrap();
         assert!(Report::read(directory.path()).is_none());
-        Report::remove(directory.path()).unwrap();
-        Report::remove(directory.path()).unwrap();
     }
 }

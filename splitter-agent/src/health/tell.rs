@@ -131,16 +131,6 @@ fn stands(line: &Line) -> String {
     format!("{} is {}, {cause}", line.device, condition.name())
 }
 
-/// Devices as a person lists them.
-pub(crate) fn in_a_row(devices: &[InterfaceName]) -> String {
-    let names: Vec<_> = devices.iter().map(InterfaceName::as_str).collect();
-    match &names[..] {
-        [] => String::new(),
-        [only] => (*only).to_owned(),
-        [first @ .., last] => format!("{} and {last}", first.join(", ")),
-    }
-}
-
 pub(super) fn class_report(class: Class) -> ClassReport {
     ClassReport {
         class: class.name().to_owned(),

@@ -3,9 +3,8 @@
 use splitter_config::SteeringMode;
 use splitter_netlink::NetlinkError;
 
-use super::{Instance, InstanceError, Lock, State, others};
-use crate::control;
-use crate::health::Report;
+use super::{Instance, InstanceError, Lock, State, control_socket, health_report, others};
+use crate::files::remove_if_there;
 use crate::kernel::{Dataplane, program_kind};
 use crate::routes::{self, Footprint, Item};
 use crate::shaping;
@@ -54,10 +53,10 @@ impl Instance {
         let shaping = shaping::restore_all(&self.netlink, &found).await;
         removed.extend(routes?.iter().map(ToString::to_string));
         removed.extend(shaping?);
-        Report::remove(&directory)?;
+        remove_if_there(&health_report(&directory))?;
         State::remove(&directory)?;
         // One that a killed agent has left; a running one would hold the lock.
-        let _ = std::fs::remove_file(control::path(&directory));
+        let _ = std::fs::remove_file(control_socket(&directory));
         Ok(removed)
     }
 

@@ -7,6 +7,7 @@ use splitter_config::SteeringMode;
 use splitter_netlink::{InterfaceName, NetlinkError, NoSuchInterface};
 use thiserror::Error;
 
+use crate::files::FileError;
 use crate::kernel::KernelError;
 use crate::privileges::MissingCapabilities;
 use crate::routes;
@@ -40,15 +41,8 @@ pub enum InstanceError {
         shared: String,
     },
     /// The lock or state could not be used.
-    #[error("cannot {action} {}: {source}{}", path.display(), remedy(source))]
-    File {
-        /// What was tried.
-        action: &'static str,
-        /// On which file.
-        path: PathBuf,
-        /// The reason.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// The state file is not ours to read.
     #[error("cannot understand {}: {source}; `splitter down` works without it once it is deleted", path.display())]
     State {
@@ -111,28 +105,12 @@ pub enum InstanceError {
     Kernel(#[from] KernelError),
 }
 
-/// What is to be done where the system's word alone does not say it.
-fn remedy(source: &io::Error) -> &'static str {
-    match source.kind() {
-        io::ErrorKind::PermissionDenied => {
-            "; run this as the user to whom that belongs, or set `runtime_dir` to a directory that you may write to"
-        }
-        io::ErrorKind::StorageFull => {
-            "; free some space there, or set `runtime_dir` to another file system"
-        }
-        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::NotADirectory => {
-            "; set `runtime_dir` to a directory that can be written to, such as /run/splitter"
-        }
-        _ => "",
-    }
-}
-
 impl InstanceError {
     /// Whether missing rights are the reason.
     pub fn is_not_permitted(&self) -> bool {
         match self {
             Self::NotPermitted(_) => true,
-            Self::File { source, .. } => source.kind() == io::ErrorKind::PermissionDenied,
+            Self::File(error) => error.source.kind() == io::ErrorKind::PermissionDenied,
             Self::Netlink(error) | Self::Shape(ShapeError::Netlink(error)) => {
                 error.is_permission_denied()
             }
@@ -163,30 +141,5 @@ impl InstanceError {
             Self::Shape(error) => matches!(error, ShapeError::Foreign { .. }),
             _ => false,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn file_that_may_not_be_written_is_told_with_what_to_do() {
-        let told = |kind: io::ErrorKind| {
-            let error = InstanceError::File {
-                action: "make the directory",
-                path: "/run/splitter/default".into(),
-                source: kind.into(),
-            };
-            error.to_string()
-        };
-        let denied = told(io::ErrorKind::PermissionDenied);
-        assert_eq!(
-            denied,
-            "cannot make the directory /run/splitter/default: permission denied; run this as the \
-             user to whom that belongs, or set `runtime_dir` to a directory that you may write to"
-        );
-        assert!(told(io::ErrorKind::StorageFull).ends_with("to another file system"));
-        assert!(told(io::ErrorKind::Interrupted).ends_with("operation interrupted"));
     }
 }

@@ -9,9 +9,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
 use super::InstanceError;
-
-/// Whoever may open a file may lock it, and so keep the agent from starting.
-pub(super) const PRIVATE: u32 = 0o600;
+use crate::files::{FileError, PRIVATE};
 
 /// Held for as long as the value lives; the kernel releases it when the
 /// process dies.
@@ -25,11 +23,7 @@ impl Lock {
     pub(super) fn acquire(directory: &Path) -> Result<Self, InstanceError> {
         let failed = |action, path: &Path| {
             let path = path.to_owned();
-            move |source| InstanceError::File {
-                action,
-                path,
-                source,
-            }
+            move |source| FileError::new(action, path, source)
         };
         DirBuilder::new()
             .recursive(true)
@@ -57,7 +51,7 @@ impl Lock {
                     holder: in_words(pid.trim()),
                 });
             }
-            Err((_, errno)) => return Err(failed("lock", &path)(errno.into())),
+            Err((_, errno)) => return Err(failed("lock", &path)(errno.into()).into()),
         };
         // For the message above only; the lock itself is the kernel's. A full disk must not keep
         // anybody from taking the instance down.

@@ -6,6 +6,7 @@ use splitter_config::Config;
 
 use super::InstanceError;
 use super::state::{State, current_network};
+use crate::files::FileError;
 use crate::routes::Footprint;
 
 /// Refuses a configuration whose tables or rule priorities another instance has, as far as its
@@ -13,11 +14,7 @@ use crate::routes::Footprint;
 pub(super) fn check(config: &Config) -> Result<(), InstanceError> {
     let footprint = Footprint::of(config);
     let network = current_network();
-    let failed = |source| InstanceError::File {
-        action: "list",
-        path: config.runtime_dir.clone(),
-        source,
-    };
+    let failed = |source| FileError::new("list", &config.runtime_dir, source);
     let entries = match std::fs::read_dir(&config.runtime_dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         entries => entries.map_err(failed)?,

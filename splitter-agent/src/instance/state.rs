@@ -1,15 +1,14 @@
 //! What an instance leaves on disk for whoever takes it down.
 
-use std::fs::OpenOptions;
-use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use splitter_config::Config;
 
 use super::InstanceError;
-use super::lock::PRIVATE;
+use crate::files::{FileError, remove_if_there, write_private};
 use crate::health::Placement;
 use crate::kernel::Object;
 use crate::routes::Footprint;
@@ -97,13 +96,7 @@ impl State {
         let text = match std::fs::read(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => {
-                return Err(InstanceError::File {
-                    action: "read",
-                    path,
-                    source,
-                });
-            }
+            Err(source) => return Err(FileError::new("read", path, source).into()),
         };
         serde_json::from_slice(&text)
             .map(Some)
@@ -113,63 +106,11 @@ impl State {
     /// Replaces the file in one step: a crash leaves the old or the new. What it says already is not
     /// written again, so that a full disk does not hinder repairs.
     pub(super) fn write(&self, directory: &Path) -> Result<(), InstanceError> {
-        write_private(&file(directory), self)
+        Ok(write_private(&file(directory), self)?)
     }
 
     pub(super) fn remove(directory: &Path) -> Result<(), InstanceError> {
-        remove_if_there(&file(directory))
-    }
-}
-
-/// Writes a value into a file that its owner alone may read, in one step. What it says already is
-/// not written again.
-pub(crate) fn write_private(path: &Path, value: &impl Serialize) -> Result<(), InstanceError> {
-    let new = path.with_extension("json.new");
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |source| InstanceError::File {
-            action: "write",
-            path,
-            source,
-        }
-    };
-    let text = serde_json::to_vec_pretty(value).map_err(|source| InstanceError::State {
-        path: path.to_owned(),
-        source,
-    })?;
-    if std::fs::read(path).is_ok_and(|old| old == text) {
-        return Ok(());
-    }
-    let write = || {
-        // One that a crash has left keeps its mode.
-        match std::fs::remove_file(&new) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(PRIVATE)
-            .open(&new)?
-            .write_all(&text)
-    };
-    write().map_err(|source| {
-        // Half of it is of no use, and takes room.
-        let _ = std::fs::remove_file(&new);
-        failed(&new)(source)
-    })?;
-    std::fs::rename(&new, path).map_err(failed(path))
-}
-
-/// Removes a file; one that is not there counts as removed.
-pub(crate) fn remove_if_there(path: &Path) -> Result<(), InstanceError> {
-    match std::fs::remove_file(path) {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(InstanceError::File {
-            action: "remove",
-            path: path.to_owned(),
-            source,
-        }),
-        _ => Ok(()),
+        Ok(remove_if_there(&file(directory))?)
     }
 }
 
@@ -181,4 +122,16 @@ pub(super) fn current_network() -> Option<u64> {
 
 fn file(directory: &Path) -> PathBuf {
     directory.join("state.json")
+}
+
+/// The path of the control socket of the instance whose directory this is.
+#[must_use]
+pub fn control_socket(directory: &Path) -> PathBuf {
+    directory.join("control.sock")
+}
+
+/// The path of the health report of the instance whose directory this is.
+#[must_use]
+pub fn health_report(directory: &Path) -> PathBuf {
+    directory.join("health.json")
 }

@@ -9,13 +9,14 @@ use serde::Serialize;
 use splitter_config::{Config, Dscp, Tunnel};
 use splitter_netlink::{
     Address, Family, Interface, InterfaceName, Interfaces, Netlink, NetlinkError, NoSuchInterface,
+    list_names,
 };
 
 use super::apply::Applied;
 use super::plan::{Plan, PlanError, plan_placed};
 use super::probe::{Answer, Carried, Question, ask, candidates, inside};
 use super::wanted::{destinations, longest_destination, tunnels_of};
-use crate::health::{Placement, in_a_row};
+use crate::health::Placement;
 
 const TABLE_MAIN: u32 = RouteHeader::RT_TABLE_MAIN as u32;
 const TABLE_LOCAL: u32 = 255;
@@ -65,7 +66,7 @@ pub enum VerifyError {
         "a packet from {} to {} with the mark {} that arrives at {} would leave by {actual} (table \
          {table}) and not by {}; look for a rule in front of ours with `ip rule`, or for what has \
          taken the device's route away",
-        .probe.source, .probe.destination, .probe.dscp, .probe.interface, in_a_row(&.probe.devices)
+        .probe.source, .probe.destination, .probe.dscp, .probe.interface, list_names(&.probe.devices)
     )]
     WrongWay {
         /// The question, with the devices that it should leave by.
@@ -80,7 +81,7 @@ pub enum VerifyError {
         "a packet from {} to {} with the mark {} that arrives at {} would be dropped and not leave by \
          {}: {source}; look for an `unreachable` or `blackhole` route or a rule in front of ours, \
          and at rp_filter",
-        .probe.source, .probe.destination, .probe.dscp, .probe.interface, in_a_row(&.probe.devices)
+        .probe.source, .probe.destination, .probe.dscp, .probe.interface, list_names(&.probe.devices)
     )]
     Dropped {
         /// The question, with the devices that it should leave by.

@@ -25,7 +25,7 @@ pub use interfaces::{
     Address, DeviceTraffic, Interface, Interfaces, NoSuchInterface, ParentDevice, VlanDevice, Xdp,
     XdpMode,
 };
-pub use names::{Family, InterfaceName, InvalidInterfaceName};
+pub use names::{Family, InterfaceName, InvalidInterfaceName, list_names};
 pub use neighbours::NeighbourState;
 
 /// The kernel answers within microseconds; this only bounds the wait when something is broken.

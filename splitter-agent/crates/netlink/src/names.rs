@@ -93,3 +93,14 @@ impl InvalidInterfaceName {
     /// The advice that goes with every such error.
     pub const REMEDY: &str = "give a name as `ip link` shows it";
 }
+
+/// A list of interface names as a person writes it: "wan0, wan1 and wan2".
+#[must_use]
+pub fn list_names(names: &[InterfaceName]) -> String {
+    let names: Vec<_> = names.iter().map(InterfaceName::as_str).collect();
+    match &names[..] {
+        [] => String::new(),
+        [only] => (*only).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
