@@ -15,10 +15,10 @@ use aya::programs::tc::{
 };
 use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType};
 use nix::net::if_::if_nametoindex;
+use splitter_netlink::clsact::{self, BpfFilter};
 
 use super::error::{program_errno, program_error};
 use super::raw::{self, Pinned};
-use super::tc::{self, Filter};
 use super::{AttachedMode, KernelError, Pins};
 
 const INGRESS: TcAttachType = TcAttachType::Ingress;
@@ -63,7 +63,7 @@ fn attach_filter(
         source,
     };
     // Noted first, for whoever takes down what an agent that was killed here has left.
-    if tc::has_clsact(index).map_err(failed)? {
+    if clsact::has_clsact(index).map_err(failed)? {
         remove_note(&pins.made_clsact(interface))?;
     } else {
         write_note(&pins.made_clsact(interface))?;
@@ -95,7 +95,7 @@ pub(super) fn attached_mode(
             Some(AttachedMode::Tcx)
         }
         Pinned::Program(_) => {
-            let filters = tc::ingress_filters(index).ok()?;
+            let filters = clsact::ingress_filters(index).ok()?;
             let ours = filters.iter().any(|it| it.program_id == Some(program_id));
             ours.then_some(AttachedMode::Clsact)
         }
@@ -124,7 +124,7 @@ pub(super) fn detach(pins: &Pins, interface: &str) -> Result<(), KernelError> {
     let made = pins.made_clsact(interface);
     if made.exists() {
         if let Ok(index) = if_nametoindex(interface) {
-            tc::remove_unused_clsact(index)
+            clsact::remove_unused_clsact(index)
                 .or_else(unless_gone)
                 .map_err(failed)?;
         }
@@ -139,7 +139,7 @@ fn remove_filters(interface: &str, program_id: u32) -> io::Result<()> {
         return Ok(());
     };
     for filter in
-        tc::ingress_filters(index).or_else(|error| unless_gone(error).map(|()| Vec::new()))?
+        clsact::ingress_filters(index).or_else(|error| unless_gone(error).map(|()| Vec::new()))?
     {
         if filter.program_id == Some(program_id) {
             filter.remove(index).or_else(unless_gone)?;
@@ -182,7 +182,7 @@ pub(super) fn hand_over(
             let Ok(index) = if_nametoindex(interface) else {
                 return Ok(());
             };
-            for filter in tc::ingress_filters(index).map_err(failed)? {
+            for filter in clsact::ingress_filters(index).map_err(failed)? {
                 if filter.program_id == Some(old) {
                     replace_filter(interface, &filter, new)?;
                 }
@@ -195,7 +195,7 @@ pub(super) fn hand_over(
 
 fn replace_filter(
     interface: &str,
-    filter: &Filter,
+    filter: &BpfFilter,
     new: &mut SchedClassifier,
 ) -> Result<(), KernelError> {
     let failed = |source| KernelError::TrafficControl {

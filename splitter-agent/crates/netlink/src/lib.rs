@@ -14,6 +14,7 @@ use rtnetlink::packet_core::{
 use rtnetlink::sys::AsyncSocket as _;
 use tokio::task::JoinHandle;
 
+pub mod clsact;
 mod features;
 mod interfaces;
 mod names;
