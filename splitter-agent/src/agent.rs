@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use splitter_advise::{Advice, Decision, Follower, Question, Traffic, advise};
 use splitter_config::{Config, ConfigFile, Overrides, Threshold, Tunnels};
+use splitter_steering::Placement;
 use tokio::sync::watch;
 
 use self::change::refusal;
 use crate::control::{Answer, Call, Peer, Reason, Refusal, Request, Shown};
 use crate::figures::{ChangeResult, ChangeSource};
-use crate::health::Placement;
 use crate::instance::{AttachedInterface, Instance, InstanceError, Lock, Owner};
 use crate::monitor::Monitor;
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use splitter_agent::overview::SortBy;
-use splitter_agent::tap::TapPoint;
 use splitter_config::DEFAULT_PATH;
+use splitter_datapath::tap::TapPoint;
 
 /// Gives short TCP flows a WAN tunnel of their own.
 ///

@@ -6,12 +6,12 @@ use anyhow::Context as _;
 use serde::Serialize;
 use serde_json::json;
 use splitter_agent::control::{Answer, ControlError, Reason, Request, ask};
-use splitter_agent::health::GuardError;
+use splitter_agent::failover::GuardError;
 use splitter_agent::instance::InstanceError;
 use splitter_agent::privileges::MissingCapabilities;
-use splitter_agent::routes::PlanError;
 use splitter_config::{Config, ConfigError, ConfigFile, Overrides, SetError};
 use splitter_netlink::NetlinkError;
+use splitter_steering::routes::PlanError;
 
 use crate::cli::{Cli, ExitCode};
 

@@ -36,12 +36,12 @@ pub use self::state::{control_socket, health_report};
 
 pub use self::up::BroughtUp;
 use splitter_config::{Config, DscpMatch, Threshold};
+use splitter_datapath::{Dataplane, Object, Pins, policy_settings};
 use splitter_netlink::{InterfaceName, Interfaces, Netlink};
+use splitter_steering::Placement;
+use splitter_steering::{routes, shaping};
 
-use crate::health::Placement;
-use crate::kernel::{Dataplane, Object, Pins, policy_settings};
 use crate::privileges::check_capabilities;
-use crate::{routes, shaping};
 
 /// An instance as configured, whether it is up or not.
 pub struct Instance {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use flow_telemetry::{Descriptor, Kind, Metrics, NameError};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use splitter_datapath::{AttachedMode, Dataplane, KernelError};
 use splitter_netlink::Family;
 use splitter_policy::config::Unit;
 use splitter_policy::counters::{Counters, FlowEvent};
@@ -18,9 +19,8 @@ use splitter_policy::forward::Fallback;
 use splitter_policy::histogram::{Histogram, upper_bound_ns};
 use splitter_policy::refusal::Refusal;
 
+use crate::failover::SharedReport;
 use crate::figures::{ChangeResult, ChangeSource, ControlResult};
-use crate::health::SharedReport;
-use crate::kernel::{AttachedMode, Dataplane, KernelError};
 use crate::monitor::Monitor;
 
 /// The registry of an instance.

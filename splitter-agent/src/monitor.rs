@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use splitter_advise::{FlowSize, Sample, Sizes, ThresholdUnit};
+use splitter_datapath::flows::{Census, Swept, sweep};
+use splitter_datapath::{AttachedMode, Dataplane, KernelError, Pins};
 use splitter_policy::counters::FlowEvent;
 use splitter_policy::flow::FlowEntry;
 
 use crate::figures::Figures;
-use crate::flows::{Census, Swept, sweep};
-use crate::kernel::{AttachedMode, Dataplane, KernelError, Pins};
 
 /// The running instance, shared between the sweeper and the scrapes.
 ///

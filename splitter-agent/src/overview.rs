@@ -11,11 +11,11 @@ mod observer;
 
 use serde::Serialize;
 use splitter_config::Config;
+use splitter_datapath::flows::Census;
 use splitter_netlink::{DeviceTraffic, Family, Interface};
 use splitter_policy::flow::{Class, Tunnel};
+use splitter_steering::Seat;
 
-use crate::flows::Census;
-use crate::health::Seat;
 use crate::instance::AttachedInterface;
 
 pub use completion::{Completion, Period};

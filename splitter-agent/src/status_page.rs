@@ -18,7 +18,7 @@ use splitter_netlink::NetlinkError;
 use tokio::sync::{Mutex, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::health::SharedReport;
+use crate::failover::SharedReport;
 use crate::instance::{AttachedInterface, Instance};
 use crate::monitor::Monitor;
 use crate::overview::{Filter, Flow, ObserveError, Observer, Overview, Selection, SortBy};

@@ -20,8 +20,8 @@ use flow_testbed::require::Requirement::{File, Program};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::Signal;
 use site::{Connection, Site, on_site, within};
-use splitter_agent::kernel::Object;
 use splitter_config::PacketLog;
+use splitter_datapath::Object;
 
 /// How long it may take to notice and mend: the agent looks every second.
 const MENDED: Duration = Duration::from_secs(10);

@@ -13,8 +13,8 @@ use flow_balance::ServiceTime;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use site::{Connection, Site, on_site};
-use splitter_agent::kernel::{Dataplane, Pins};
 use splitter_config::Config;
+use splitter_datapath::{Dataplane, Pins};
 use splitter_policy::config::Config as Policy;
 
 /// What the kernel program reads.

@@ -7,11 +7,11 @@ mod router;
 use flow_testbed::require;
 use flow_testbed::require::Requirement::{Program, Root};
 use router::{DESTINATIONS, TUNNELS, config, device, everything, inside, router, up};
-use splitter_agent::health::{Placement, Seat};
-use splitter_agent::routes::{
+use splitter_config::Config;
+use splitter_steering::routes::{
     Action, Footprint, PlanError, plan, plan_move, plan_placed, remove_all,
 };
-use splitter_config::Config;
+use splitter_steering::{Placement, Seat};
 
 #[test]
 fn class_of_a_dead_tunnel_is_moved_in_one_step_and_back() {

@@ -8,8 +8,8 @@ use flow_testbed::require::Requirement::{Program, Root};
 use router::{
     DESTINATIONS, TUNNELS, config, device, everything, inside, router, up, up_and_verified,
 };
-use splitter_agent::routes::{Action, Footprint, PlanError, VerifyError, plan, remove_all};
 use splitter_config::Config;
+use splitter_steering::routes::{Action, Footprint, PlanError, VerifyError, plan, remove_all};
 
 #[test]
 fn marked_packets_take_their_tunnels() {

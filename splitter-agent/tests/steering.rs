@@ -24,8 +24,8 @@ use flow_testbed::topology::{LAN, TUNNELS};
 use leaving::leaves_by;
 use nix::sys::signal::Signal;
 use site::{Connection, Site, on_site, stderr, stdout};
-use splitter_agent::kernel::Object;
 use splitter_config::PacketLog;
+use splitter_datapath::Object;
 
 /// Some ten packets, of which none makes a flow long.
 const FEW_BYTES: usize = 10_000;

@@ -8,8 +8,8 @@ use aya::EbpfLoader;
 use aya::programs::{SchedClassifier, Xdp};
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Root;
-use splitter_agent::kernel::Object;
 use splitter_config::PacketLog;
+use splitter_datapath::Object;
 
 /// A fifth of what the kernel allows (`BPF_COMPLEXITY_LIMIT_INSNS`).
 const LIMIT: u32 = 200_000;

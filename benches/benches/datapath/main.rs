@@ -72,7 +72,8 @@ use splitter_policy::refusal::Refusal;
 use support::packet::{Packet, Upper};
 
 static YARDSTICK: &[u8] = include_bytes_aligned!("../../bpf/yardstick.o");
-static SHIPPED: &[u8] = include_bytes_aligned!("../../../splitter-agent/bpf/splitter.o");
+static SHIPPED: &[u8] =
+    include_bytes_aligned!("../../../splitter-agent/crates/datapath/bpf/splitter.o");
 
 /// The configuration's default.
 const TABLE_SIZE: u32 = 1 << 20;

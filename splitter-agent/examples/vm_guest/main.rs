@@ -10,12 +10,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
+use network::Network;
 use nix::kmod::init_module;
 use nix::mount::{MsFlags, mount};
 use nix::sys::reboot::{RebootMode, reboot};
 use serde::Serialize;
-
-use network::Network;
 
 /// What a line of results begins with, among whatever else lands on the console.
 const MARKER: &str = "VM-TEST ";

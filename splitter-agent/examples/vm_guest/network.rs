@@ -24,8 +24,8 @@ use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 use nix::sched::{CloneFlags, setns, unshare};
 use rtnetlink::{Handle, LinkUnspec, LinkVeth, LinkVlan, RouteMessageBuilder};
 use socket2::{Domain, Protocol, Socket, Type};
-use splitter_agent::kernel::Object;
 use splitter_config::PacketLog;
+use splitter_datapath::Object;
 
 pub(crate) const LAN: &str = "lan0";
 /// What the border's tunnels are made of.

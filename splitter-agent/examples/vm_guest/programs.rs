@@ -5,8 +5,8 @@ use anyhow::{Context as _, Result, bail};
 use aya::programs::tc::qdisc_add_clsact;
 use aya::programs::{Program, ProgramError, SchedClassifier, TcAttachType, Xdp, XdpMode};
 use aya::{Ebpf, EbpfLoader};
-use splitter_agent::kernel::Object;
 use splitter_config::PacketLog;
+use splitter_datapath::Object;
 
 use super::agent::expected_hook;
 use super::network::{LAN, Network, remove_clsact};

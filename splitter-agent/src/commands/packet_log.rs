@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use aya_log::EbpfLogger;
-use splitter_agent::kernel::Dataplane;
 use splitter_config::{Config, PacketLog};
+use splitter_datapath::Dataplane;
 use tokio::task::JoinHandle;
 
 /// How often the kernel's log is emptied; it holds 128 KiB.

@@ -10,7 +10,7 @@ use caps::Capability;
 use flow_telemetry::{MetricsEndpoint, Readiness, Server};
 use splitter_agent::agent::Agent;
 use splitter_agent::control::{Call, Socket};
-use splitter_agent::health::{Guard, SharedReport};
+use splitter_agent::failover::{Guard, SharedReport};
 use splitter_agent::instance::{AttachedInterface, BroughtUp, Instance, Owner};
 use splitter_agent::metrics::registry;
 use splitter_agent::monitor::Monitor;

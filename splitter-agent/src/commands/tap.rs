@@ -5,10 +5,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use flow_report::Table;
 use serde_json::json;
-use splitter_agent::kernel::Object;
 use splitter_agent::privileges::check_capabilities;
-use splitter_agent::tap::{CAPACITY, Tap, TappedFlow, Taps};
 use splitter_config::PacketLog;
+use splitter_datapath::Object;
+use splitter_datapath::tap::{CAPACITY, Tap, TappedFlow, Taps};
 use splitter_netlink::Netlink;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
 use flow_report::Table;
-use splitter_agent::health::{Report, TunnelReport};
+use splitter_agent::failover::{Report, TunnelReport};
 
 use super::print;
 

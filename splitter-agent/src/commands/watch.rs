@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use flow_telemetry::Readiness;
 use splitter_agent::agent::Agent;
-use splitter_agent::health::Guard;
+use splitter_agent::failover::Guard;
 use splitter_agent::instance::{Instance, Lock};
 use splitter_agent::monitor::Monitor;
 use tokio::sync::watch;

@@ -3,11 +3,11 @@
 use std::net::IpAddr;
 
 use splitter_config::{Config, Tunnel};
+use splitter_health::ProbeKey;
 use splitter_netlink::{Family, Interfaces, Netlink, NetlinkError};
 
 use super::Check;
 use super::network::is_on_link;
-use crate::health::ProbeKey;
 
 pub(super) async fn examine(
     netlink: &Netlink,

@@ -7,11 +7,11 @@ use caps::{CapSet, Capability};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use nix::sys::utsname::uname;
 use splitter_config::Config;
+use splitter_datapath::mount_command;
 use splitter_netlink::{Family, Netlink};
+use splitter_steering::routes::supports_exact_dscp;
 
 use super::Check;
-use crate::kernel::mount_command;
-use crate::routes::supports_exact_dscp;
 
 /// The oldest kernel that the programs are tested on.
 const TESTED_KERNEL: (u32, u32) = (6, 1);

@@ -10,9 +10,9 @@ use splitter_netlink::{
     Address, DeviceFeatures, Family, Interface, InterfaceName, Interfaces, Netlink, NetlinkError,
     device_features,
 };
+use splitter_steering::routes::{PlanError, hindrances, plan};
 
 use super::{Check, redirect, xdp};
-use crate::routes::{PlanError, hindrances, plan};
 
 pub(super) async fn examine(
     netlink: &Netlink,

@@ -3,10 +3,10 @@
 use std::fs;
 
 use splitter_config::{AttachMode, Config};
+use splitter_datapath::{Dataplane, OtherProgram, Pins, other_program_remedy};
 use splitter_netlink::{DeviceFeatures, Interface};
 
 use super::Check;
-use crate::kernel::{Dataplane, OtherProgram, Pins, other_program_remedy};
 
 /// The numbers of the programs of this instance; `None` where the caller may not look.
 pub(super) fn ours(config: &Config) -> Option<Vec<u32>> {

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 use splitter_config::{Config, SteeringMode};
+use splitter_datapath::{AttachedMode, Dataplane, Pins};
 use splitter_netlink::{InterfaceName, Interfaces, XdpMode};
 
 use super::{Instance, InstanceError};
-use crate::kernel::{AttachedMode, Dataplane, Pins};
 
 /// The program on one interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use splitter_config::{AttachMode, SteeringMode};
+use splitter_datapath::{Dataplane, Pins};
 use splitter_netlink::Xdp;
 
 use super::{Instance, InstanceError, State};
-use crate::kernel::{Dataplane, Pins};
 
 /// What to take back when bringing up fails.
 pub(super) struct Undo {

@@ -1,13 +1,14 @@
 //! Taking an instance down.
 
 use splitter_config::SteeringMode;
+use splitter_datapath::{Dataplane, program_kind};
 use splitter_netlink::NetlinkError;
+use splitter_steering::routes;
+use splitter_steering::routes::{Footprint, Item};
+use splitter_steering::shaping;
 
 use super::{Instance, InstanceError, Lock, State, control_socket, health_report, others};
 use crate::files::remove_if_there;
-use crate::kernel::{Dataplane, program_kind};
-use crate::routes::{self, Footprint, Item};
-use crate::shaping;
 
 impl Instance {
     /// Takes the instance down and restores what it found, also after a crash.

@@ -4,14 +4,14 @@ use std::io;
 use std::path::PathBuf;
 
 use splitter_config::SteeringMode;
+use splitter_datapath::KernelError;
 use splitter_netlink::{InterfaceName, NetlinkError, NoSuchInterface};
+use splitter_steering::routes;
+use splitter_steering::shaping::ShapeError;
 use thiserror::Error;
 
 use crate::files::FileError;
-use crate::kernel::KernelError;
 use crate::privileges::MissingCapabilities;
-use crate::routes;
-use crate::shaping::ShapeError;
 
 /// Bringing an instance up or down, or looking at it, failed.
 #[derive(Debug, Error)]

@@ -9,9 +9,9 @@ use splitter_netlink::{
     device_features,
 };
 use splitter_policy::flow::Tunnel as Home;
+use splitter_steering::routes::{PassedOver, passed_over};
 
 use super::Instance;
-use crate::routes::{PassedOver, passed_over};
 
 /// Something that an operator should know.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! What kernel programs an earlier agent has left.
 
+use splitter_datapath::{Dataplane, Object};
+
 use super::{Instance, InstanceError, State};
-use crate::kernel::{Dataplane, Object};
 
 /// The programs that are pinned.
 pub(super) enum Loaded {

@@ -3,11 +3,11 @@
 use std::io;
 
 use splitter_config::Config;
+use splitter_steering::routes::Footprint;
 
 use super::InstanceError;
 use super::state::{State, current_network};
 use crate::files::FileError;
-use crate::routes::Footprint;
 
 /// Refuses a configuration whose tables or rule priorities another instance has, as far as its
 /// state is under the same `runtime_dir`. One in another network namespace is not in the way.

@@ -4,11 +4,11 @@ use std::sync::{Arc, PoisonError};
 
 use splitter_config::Config;
 use splitter_policy::config::Config as Policy;
+use splitter_steering::Placement;
+use splitter_steering::routes;
 use tokio::sync::watch;
 
 use super::{Instance, InstanceError, Lock, State};
-use crate::health::Placement;
-use crate::routes;
 
 impl Instance {
     /// The same instance under another configuration: its classes are where they are, and nobody

@@ -4,14 +4,14 @@ use std::fmt;
 
 use serde::Serialize;
 use splitter_config::{AttachMode, Config, SteeringMode};
+use splitter_datapath::{AttachedMode, Dataplane, KernelError, OtherProgram, Pins, program_kind};
 use splitter_netlink::{Family, InterfaceName, Interfaces};
 use splitter_policy::config::Config as Policy;
 use splitter_policy::table::{GROUP_FLOWS, GroupV4, GroupV6, Layout, Tags};
+use splitter_steering::{routes, shaping};
 
 use super::redirect::Redirect;
 use super::{InstanceError, Loaded, attached_mode};
-use crate::kernel::{AttachedMode, Dataplane, KernelError, OtherProgram, Pins, program_kind};
-use crate::{routes, shaping};
 
 /// Everything that bringing an instance up does, in order.
 #[derive(Debug, Serialize)]

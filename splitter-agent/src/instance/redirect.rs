@@ -4,14 +4,13 @@ use std::fmt;
 
 use serde::Serialize;
 use splitter_config::{AttachMode, SteeringMode};
+use splitter_datapath::Targets;
 use splitter_netlink::{Interface, InterfaceName, Interfaces, takes_redirected};
 use splitter_policy::flow::Tunnel;
 use splitter_policy::forward::target;
+use splitter_steering::{Placement, routes::tunnels_of};
 
 use super::{Instance, InstanceError, Loaded};
-use crate::health::Placement;
-use crate::kernel::Targets;
-use crate::routes::tunnels_of;
 
 /// What is redirected, and what is not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

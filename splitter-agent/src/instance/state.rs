@@ -6,13 +6,12 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use splitter_config::Config;
+use splitter_datapath::Object;
+use splitter_steering::shaping::Found;
+use splitter_steering::{Placement, routes::Footprint};
 
 use super::InstanceError;
 use crate::files::{FileError, remove_if_there, write_private};
-use crate::health::Placement;
-use crate::kernel::Object;
-use crate::routes::Footprint;
-use crate::shaping::Found;
 
 /// Who brought an instance up, and so takes it down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,5 +1,6 @@
 //! Bringing an instance up.
 
+use splitter_datapath::{Dataplane, LoadOptions};
 use splitter_netlink::Interfaces;
 use splitter_policy::config::Config as Policy;
 
@@ -8,7 +9,6 @@ use super::loaded::Loaded;
 use super::{
     AttachedInterface, AttachmentAction, Instance, InstanceError, Lock, Owner, Plan, State,
 };
-use crate::kernel::{Dataplane, LoadOptions};
 
 /// What was done to bring an instance up.
 #[derive(Debug)]

@@ -4,10 +4,12 @@
 use std::fmt;
 
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use splitter_health::Refusal;
 use splitter_policy::flow::Class;
+use splitter_steering::{Placement, Seat};
 
 use super::{SplitterCollector, counters_by};
-use crate::health::{Placement, Refusal, Report, Seat, TunnelReport};
+use crate::failover::{Report, TunnelReport};
 
 impl SplitterCollector {
     pub(super) fn encode_tunnels(

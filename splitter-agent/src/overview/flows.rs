@@ -7,8 +7,7 @@ use std::net::IpAddr;
 
 use clap::ValueEnum;
 use serde::Serialize;
-
-use crate::flows::FlowRow;
+use splitter_datapath::flows::FlowRow;
 
 /// Flows whose counts are remembered from one look to the next: those that were active last.
 const REMEMBERED: usize = 32_768;

@@ -4,10 +4,12 @@ use std::fmt;
 use std::path::PathBuf;
 
 use serde::Serialize;
+use splitter_health::Condition;
 use splitter_netlink::InterfaceName;
 use splitter_policy::flow::Class;
+use splitter_steering::Seat;
 
-use crate::health::{Condition, Report, Seat, SharedReport};
+use crate::failover::{Report, SharedReport};
 use crate::instance::State;
 
 /// Whoever probes the tunnels.

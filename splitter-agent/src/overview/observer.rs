@@ -4,19 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use splitter_config::Config;
+use splitter_datapath::clock::monotonic_ns;
+use splitter_datapath::flows;
+use splitter_datapath::flows::Census;
+use splitter_datapath::{Dataplane, KernelError};
 use splitter_netlink::{DeviceTraffic, Family, Interfaces, Netlink, NetlinkError};
 use splitter_policy::counters::Counters;
 use splitter_policy::flow::Class;
+use splitter_steering::{Placement, Seat};
 use thiserror::Error;
 
 use super::flows::{Collector, Earlier};
 use super::history::{History, Totals};
 use super::{Flow, Found, FoundTunnel, HealthSource, LinkState, Overview, Selection, TunnelHealth};
-use crate::clock::monotonic_ns;
-use crate::flows::{self, Census};
-use crate::health::{Placement, Seat};
 use crate::instance::attached_among;
-use crate::kernel::{Dataplane, KernelError};
 
 /// Looks again and again, and remembers what rates are computed from.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ fn found() -> Found {
     Found {
         attached: vec![AttachedInterface {
             interface: InterfaceName::try_from("lan0".to_owned()).expect("a name"),
-            mode: crate::kernel::AttachedMode::Native,
+            mode: splitter_datapath::AttachedMode::Native,
         }],
         census: Census {
             short: 3,

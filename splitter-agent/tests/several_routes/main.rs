@@ -13,11 +13,11 @@ use flow_testbed::namespace::Namespace;
 use flow_testbed::require;
 use flow_testbed::require::Requirement::{Program, Root};
 use router::{everything, inside, up};
-use splitter_agent::health::Placement;
-use splitter_agent::routes::{
+use splitter_config::Config;
+use splitter_steering::Placement;
+use splitter_steering::routes::{
     Footprint, Item, Plan, VerifyError, hindrances, plan, plan_move, plan_placed, remove_all,
 };
-use splitter_config::Config;
 
 const SHORT: &str = "10401";
 const LONG: &str = "10402";

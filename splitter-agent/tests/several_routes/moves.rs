@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use flow_testbed::require;
 use flow_testbed::require::Requirement::{Program, Root};
-use splitter_agent::health::{Placement, Seat};
-use splitter_agent::routes::{Action, Plan, plan_move};
+use splitter_steering::routes::{Action, Plan, plan_move};
+use splitter_steering::{Placement, Seat};
 
 use super::router::{everything, inside};
 use super::{LONG, SHORT, go, placement, router_with, several, share, spread, table};

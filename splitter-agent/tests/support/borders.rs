@@ -1,7 +1,7 @@
 //! A border in the kernel and one on the host, which must do the same.
 
-use splitter_agent::kernel::{Object, PROGRAM};
 use splitter_config::PacketLog;
+use splitter_datapath::{Object, PROGRAM};
 use splitter_policy::config::Config;
 use splitter_policy::counters::{Counters, FlowEvent};
 use splitter_policy::flow::{Class, Tunnel};

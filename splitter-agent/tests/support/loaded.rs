@@ -7,7 +7,7 @@ use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray};
 use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions, TestRunResult, Xdp};
 use aya::{Ebpf, EbpfLoader, Pod};
 use nix::time::{ClockId, clock_gettime};
-use splitter_agent::kernel::FlowTables;
+use splitter_datapath::FlowTables;
 use splitter_policy::clock::TickClock;
 use splitter_policy::config::Config;
 use splitter_policy::counters::Counters;

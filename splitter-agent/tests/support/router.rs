@@ -1,9 +1,9 @@
 //! A router between a site and two tunnels, and what it does with packets.
 
 use flow_testbed::namespace::Namespace;
-use splitter_agent::routes::{Applied, Verification, plan};
 use splitter_config::Config;
 use splitter_netlink::Netlink;
+use splitter_steering::routes::{Applied, Verification, plan};
 
 pub(crate) const TUNNELS: &str = "
 lan = ['lan']

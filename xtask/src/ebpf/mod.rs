@@ -241,13 +241,13 @@ const OBJECTS: &[Object] = &[
         program: "splitter",
         profile: "release",
         feature: None,
-        committed: "splitter-agent/bpf/splitter.o",
+        committed: "splitter-agent/crates/datapath/bpf/splitter.o",
     },
     Object {
         program: "splitter",
         profile: "release",
         feature: Some("log"),
-        committed: "splitter-agent/bpf/splitter-log.o",
+        committed: "splitter-agent/crates/datapath/bpf/splitter-log.o",
     },
     Object {
         program: "yardstick",
@@ -263,7 +263,7 @@ const OBJECTS: &[Object] = &[
     },
 ];
 
-const RECORD: &str = "splitter-agent/bpf/toolchain.json";
+const RECORD: &str = "splitter-agent/crates/datapath/bpf/toolchain.json";
 
 /// Little-endian, which all that the agent is built for is.
 const TARGET: &str = "bpfel-unknown-none";

@@ -10,7 +10,7 @@ use super::report::Outcome;
 use crate::project::Project;
 
 /// The file, within the tree.
-const PATH: &str = "splitter-agent/bpf/verifier.json";
+const PATH: &str = "splitter-agent/crates/datapath/bpf/verifier.json";
 
 /// By how much a count may exceed what is recorded: kernels of a series differ a little.
 const ALLOWED_PERCENT: u64 = 10;

@@ -3,8 +3,8 @@
 use anyhow::Result;
 use flow_report::Table;
 use flow_telemetry::page::Format;
-use splitter_agent::health::Seat;
 use splitter_agent::overview::{ClassRow, Overview, Period};
+use splitter_steering::Seat;
 
 use super::super::{count, print, print_json};
 

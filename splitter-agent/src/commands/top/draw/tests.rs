@@ -4,11 +4,11 @@ use std::time::Duration;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::KeyCode;
-use splitter_agent::flows::FlowRow;
-use splitter_agent::health::Seat;
 use splitter_agent::overview::{
     ClassRow, Completion, Filter, Selection, TableRow, TunnelHealth, TunnelRow,
 };
+use splitter_datapath::flows::FlowRow;
+use splitter_steering::Seat;
 
 use super::*;
 

@@ -1,0 +1,245 @@
+//! The loaded programs and maps of one instance.
+
+use std::fmt;
+
+use aya::maps::{Array, Map, MapData, PerCpuArray};
+use splitter_config::{AttachMode, SteeringMode};
+use splitter_netlink::Family;
+use splitter_policy::config::Config as Policy;
+use splitter_policy::counters::Counters;
+use splitter_policy::settings::Settings;
+use splitter_policy::table::GROUP_FLOWS;
+
+use super::attach::attach;
+use super::error::{map_error, program_error, typed};
+use super::names::{COUNTERS, FLOWS_V4, FLOWS_V6, SETTINGS};
+use super::program::Program;
+use super::program::program_name;
+use super::shapes::Shape;
+use super::targets::TargetMaps;
+use super::{
+    AttachedMode, FlowTables, KernelError, LoadOptions, Object, Pins, Targets, ingress, load,
+};
+
+/// The maps of one instance, opened. The programs live on in their pins.
+pub struct Dataplane {
+    pins: Pins,
+    steering: SteeringMode,
+    targets: Option<TargetMaps>,
+    settings: Array<MapData, Shape<Settings>>,
+    counters: PerCpuArray<MapData, Shape<Counters>>,
+    flows_v4: MapData,
+    flows_v6: MapData,
+}
+
+impl Dataplane {
+    /// Loads `object`, tells it its settings and pins it; attaches nothing.
+    ///
+    /// # Errors
+    /// See [`KernelError`]. Whatever was pinned before the failure is removed.
+    pub fn load(object: &Object, pins: &Pins, options: &LoadOptions) -> Result<Self, KernelError> {
+        // Of an agent that was killed here: the program, which is pinned last, is not there.
+        pins.remove()?;
+        pins.prepare()?;
+        load::load(object, pins, options).inspect_err(|_| {
+            // The first error is the one to tell; pins that stay are found by
+            // the next `up` or `down`.
+            let _ = pins.remove();
+        })?;
+        Self::open(pins)?.ok_or(KernelError::Missing {
+            kind: "program",
+            name: program_name(options.steering),
+        })
+    }
+
+    /// Opens what an earlier agent pinned; `None` when there is nothing.
+    ///
+    /// # Errors
+    /// When pins exist but cannot be used.
+    pub fn open(pins: &Pins) -> Result<Option<Self>, KernelError> {
+        let Some(steering) = pins.pinned() else {
+            return Ok(None);
+        };
+        let targets = match steering {
+            SteeringMode::Redirect => Some(TargetMaps::open(pins)?),
+            SteeringMode::Dscp | SteeringMode::Mark => None,
+        };
+        let open = |name| {
+            MapData::from_pin(pins.map(name)).map_err(|source| KernelError::Map { name, source })
+        };
+        Ok(Some(Self {
+            steering,
+            targets,
+            settings: typed(SETTINGS, Array::try_from(Map::Array(open(SETTINGS)?)))?,
+            counters: typed(
+                COUNTERS,
+                PerCpuArray::try_from(Map::PerCpuArray(open(COUNTERS)?)),
+            )?,
+            flows_v4: open(FLOWS_V4)?,
+            flows_v6: open(FLOWS_V6)?,
+            pins: pins.clone(),
+        }))
+    }
+
+    /// Where it is pinned.
+    pub fn pins(&self) -> &Pins {
+        &self.pins
+    }
+
+    /// How its program gets packets into their tunnel.
+    pub fn steering(&self) -> SteeringMode {
+        self.steering
+    }
+
+    /// What is known of where packets are redirected to; nothing where none are.
+    ///
+    /// # Errors
+    /// When the maps cannot be read.
+    pub fn targets(&self) -> Result<Targets, KernelError> {
+        let read = self.targets.as_ref().map(TargetMaps::read);
+        read.unwrap_or_else(|| Ok(Targets::default()))
+    }
+
+    /// Changes that.
+    ///
+    /// # Errors
+    /// When the maps cannot be written.
+    pub fn set_targets(&mut self, wanted: &Targets) -> Result<(), KernelError> {
+        match &mut self.targets {
+            Some(maps) => maps.write(wanted),
+            None => Ok(()),
+        }
+    }
+
+    /// The settings in force.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn policy(&self) -> Result<Policy, KernelError> {
+        Ok(self.settings()?.config)
+    }
+
+    /// Changes the settings; flows keep what is known of them.
+    ///
+    /// # Errors
+    /// When the map cannot be written.
+    pub fn set_policy(&mut self, policy: Policy) -> Result<(), KernelError> {
+        let mut settings = self.settings()?;
+        settings.config = policy;
+        self.settings
+            .set(0, Shape(settings), 0)
+            .map_err(map_error(SETTINGS))
+    }
+
+    /// Attaches the program to an interface and pins the link.
+    ///
+    /// # Errors
+    /// See [`KernelError`]; [`AttachMode::Native`] never falls back.
+    pub fn attach(
+        &self,
+        interface: &str,
+        index: u32,
+        mode: AttachMode,
+    ) -> Result<AttachedMode, KernelError> {
+        let attached = match Program::from_pin(&self.pins, self.steering)? {
+            Program::Xdp(mut program, name) => attach(&mut program, name, interface, index, mode)?,
+            Program::Ingress(mut program) => {
+                return ingress::attach(&mut program, &self.pins, interface, index);
+            }
+        };
+        let path = self.pins.link(interface);
+        // A link whose interface has gone is of no use any more.
+        let _ = std::fs::remove_file(&path);
+        attached
+            .link
+            .pin(&path)
+            .map_err(|source| KernelError::PinObject { path, source })?;
+        Ok(attached.mode)
+    }
+
+    /// Detaches the program from an interface, if it is attached.
+    ///
+    /// # Errors
+    /// When the pin cannot be removed.
+    pub fn detach(&self, interface: &str) -> Result<(), KernelError> {
+        if self.steering == SteeringMode::Mark {
+            return ingress::detach(&self.pins, interface);
+        }
+        let path = self.pins.link(interface);
+        match std::fs::remove_file(&path) {
+            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                Err(KernelError::Pin { path, source })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// How a program of ours in traffic control is attached to an interface, if it is; one of
+    /// another type shows in what the kernel tells of the interface.
+    pub fn attached_ingress(
+        pins: &Pins,
+        interface: &str,
+        index: u32,
+        program_id: u32,
+    ) -> Option<AttachedMode> {
+        ingress::attached_mode(pins, interface, index, program_id)
+    }
+
+    /// The kernel's id of the split program.
+    ///
+    /// # Errors
+    /// When the pinned program cannot be opened.
+    pub fn program_id(&self) -> Result<u32, KernelError> {
+        let program = Program::from_pin(&self.pins, self.steering)?;
+        program
+            .id()
+            .map_err(program_error(program_name(self.steering)))
+    }
+
+    /// Everything counted so far, on all CPUs.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn counters(&self) -> Result<Counters, KernelError> {
+        let per_cpu = self.counters.get(&0, 0).map_err(map_error(COUNTERS))?;
+        let mut sum = Counters::ZERO;
+        per_cpu.iter().for_each(|counters| sum.add(&counters.0));
+        Ok(sum)
+    }
+
+    /// Maps the flow tables.
+    ///
+    /// # Errors
+    /// When they cannot be mapped.
+    pub fn tables(&self) -> Result<FlowTables, KernelError> {
+        let layout = self.settings()?.layout;
+        FlowTables::map(self.flows_v4.fd(), self.flows_v6.fd(), layout)
+            .map_err(|source| KernelError::Mapping { source })
+    }
+
+    /// How many flows the table of a family is made for.
+    ///
+    /// # Errors
+    /// When the settings cannot be read.
+    pub fn table_capacity(&self, family: Family) -> Result<u32, KernelError> {
+        let layout = self.settings()?.layout;
+        let groups = match family {
+            Family::V4 => layout.groups_v4,
+            Family::V6 => layout.groups_v6,
+        };
+        Ok(groups * GROUP_FLOWS)
+    }
+
+    fn settings(&self) -> Result<Settings, KernelError> {
+        let settings = self.settings.get(&0, 0).map_err(map_error(SETTINGS))?;
+        Ok(settings.0)
+    }
+}
+
+impl fmt::Debug for Dataplane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dataplane")
+            .field("pins", &self.pins)
+            .finish_non_exhaustive()
+    }
+}

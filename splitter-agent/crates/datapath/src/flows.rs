@@ -1,0 +1,260 @@
+//! The flow table as people and metrics see it, and the sweep that keeps it tidy.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use serde::Serialize;
+use splitter_netlink::Family;
+use splitter_policy::counters::FlowEvent;
+use splitter_policy::flow::{Class, FlowEntry, FlowKey};
+use splitter_policy::packet::protocol;
+use splitter_policy::table::Found;
+
+use crate::{Dataplane, KernelError, clock::monotonic_ns};
+
+/// A flow in words and seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct FlowRow {
+    /// Source address.
+    pub source: IpAddr,
+    /// "tcp", "udp", "esp" or "gre".
+    pub protocol: &'static str,
+    /// Source port of TCP and UDP.
+    pub source_port: Option<u16>,
+    /// Destination address.
+    pub destination: IpAddr,
+    /// Destination port of TCP and UDP.
+    pub destination_port: Option<u16>,
+    /// SPI of ESP; key or call of GRE, 0 without one.
+    pub identifier: Option<u32>,
+    /// "short" or "long".
+    pub class: &'static str,
+    /// The tunnel in use, "short" or "long"; a long flow changes late.
+    pub tunnel: &'static str,
+    /// Packets so far.
+    pub packets: u64,
+    /// Bytes so far, Ethernet headers included.
+    pub bytes: u64,
+    /// Seconds since the first packet.
+    pub age_s: f64,
+    /// Seconds since the last packet.
+    pub idle_s: f64,
+    /// Whether a FIN or RST has passed.
+    pub finished: bool,
+}
+
+impl FlowRow {
+    fn new(key: &FlowKey, entry: &FlowEntry, now_ns: u64) -> Self {
+        let (source, destination) = key.addresses();
+        let (source_port, destination_port) = key.ports();
+        let has_ports = matches!(key.protocol(), protocol::TCP | protocol::UDP);
+        Self {
+            source,
+            protocol: protocol_name(key.protocol()),
+            source_port: has_ports.then_some(source_port),
+            destination,
+            destination_port: has_ports.then_some(destination_port),
+            identifier: (!has_ports)
+                .then(|| u32::from(source_port) << 16 | u32::from(destination_port)),
+            class: entry.class().name(),
+            tunnel: entry.tunnel().name(),
+            packets: entry.packets,
+            bytes: entry.bytes,
+            age_s: seconds_between(entry.first_seen_ns, now_ns),
+            idle_s: seconds_between(entry.last_seen_ns, now_ns),
+            finished: entry.is_finished(),
+        }
+    }
+}
+
+/// How many flows there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Census {
+    /// Short flows that are neither finished nor idle.
+    pub short: u64,
+    /// Long flows that are neither finished nor idle.
+    pub long: u64,
+    /// Entries in the IPv4 table, whatever their state.
+    pub entries_v4: u64,
+    /// Entries in the IPv6 table, whatever their state.
+    pub entries_v6: u64,
+}
+
+impl Census {
+    /// Entries in the table of a family.
+    pub const fn entries(&self, family: Family) -> u64 {
+        match family {
+            Family::V4 => self.entries_v4,
+            Family::V6 => self.entries_v6,
+        }
+    }
+
+    fn count(&mut self, record: &Found, now_ns: u64, idle_timeout_ns: u64) {
+        match record.key {
+            FlowKey::V4(_) => self.entries_v4 += 1,
+            FlowKey::V6(_) => self.entries_v6 += 1,
+        }
+        let entry = &record.entry;
+        if entry.is_finished() || entry.is_idle(now_ns, idle_timeout_ns) {
+            return;
+        }
+        match entry.class() {
+            Class::Short => self.short += 1,
+            Class::Long => self.long += 1,
+        }
+    }
+}
+
+/// A page of the flow table.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Listing {
+    /// How many there are in all.
+    pub census: Census,
+    /// Those with the most packets first.
+    pub flows: Vec<FlowRow>,
+}
+
+/// The `limit` flows with the most packets, and the census of all.
+///
+/// # Errors
+/// When the table cannot be read.
+pub fn list(dataplane: &Dataplane, limit: usize) -> Result<Listing, KernelError> {
+    let now_ns = monotonic_ns();
+    let idle_timeout_ns = dataplane.policy()?.idle_timeout_ns;
+    let (mut census, mut records) = (Census::default(), Vec::new());
+    dataplane.tables()?.for_each(now_ns, |found| {
+        census.count(found, now_ns, idle_timeout_ns);
+        records.push(*found);
+        // Twice the page is kept, so that sorting costs little and memory is bounded.
+        if records.len() >= limit.saturating_mul(2).max(1_024) {
+            keep_largest(&mut records, limit);
+        }
+    });
+    keep_largest(&mut records, limit);
+    let flows = records
+        .iter()
+        .map(|found| FlowRow::new(&found.key, &found.entry, now_ns))
+        .collect();
+    Ok(Listing { census, flows })
+}
+
+/// Walks over all flows, in no order, and counts them.
+///
+/// # Errors
+/// When the table cannot be read.
+pub fn each(dataplane: &Dataplane, mut visit: impl FnMut(FlowRow)) -> Result<Census, KernelError> {
+    let now_ns = monotonic_ns();
+    let idle_timeout_ns = dataplane.policy()?.idle_timeout_ns;
+    let mut census = Census::default();
+    dataplane.tables()?.for_each(now_ns, |found| {
+        census.count(found, now_ns, idle_timeout_ns);
+        visit(FlowRow::new(&found.key, &found.entry, now_ns));
+    });
+    Ok(census)
+}
+
+/// What a sweep found and did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// What is left.
+    pub census: Census,
+    /// How many slots were freed.
+    pub freed: u64,
+    /// Flows that started afresh in a slot that was theirs, so far: their earlier size is lost.
+    pub restarted: u64,
+}
+
+/// Frees what flows that are idle or finished take up, each shown to `ended`, and counts the others.
+///
+/// The kernel decides about idle flows on its own whenever a packet comes, and
+/// takes their slots for new ones: a sweep only keeps the table short and its
+/// clock from wrapping.
+///
+/// # Errors
+/// When the table cannot be read.
+pub fn sweep(
+    dataplane: &Dataplane,
+    mut ended: impl FnMut(&FlowEntry),
+) -> Result<Swept, KernelError> {
+    let now_ns = monotonic_ns();
+    let idle_timeout_ns = dataplane.policy()?.idle_timeout_ns;
+    let mut swept = Swept::default();
+    dataplane
+        .tables()?
+        .sweep(now_ns, idle_timeout_ns, |found, is_freed| {
+            if is_freed {
+                swept.freed += 1;
+                ended(&found.entry);
+            } else {
+                swept.census.count(found, now_ns, idle_timeout_ns);
+            }
+        });
+    let counters = dataplane.counters()?;
+    swept.restarted =
+        counters.events(FlowEvent::RestartedIdle) + counters.events(FlowEvent::RestartedSyn);
+    Ok(swept)
+}
+
+fn keep_largest(records: &mut Vec<Found>, limit: usize) {
+    records.sort_by_key(|record| std::cmp::Reverse(record.entry.packets));
+    records.truncate(limit);
+}
+
+fn seconds_between(earlier_ns: u64, now_ns: u64) -> f64 {
+    Duration::from_nanos(now_ns.saturating_sub(earlier_ns)).as_secs_f64()
+}
+
+/// What most flows are, so that only others say what they are.
+const TCP: &str = "tcp";
+
+fn protocol_name(number: u8) -> &'static str {
+    match number {
+        protocol::UDP => "udp",
+        protocol::ESP => "esp",
+        protocol::GRE => "gre",
+        _ => TCP,
+    }
+}
+
+/// `SOURCE:PORT -> DESTINATION:PORT` of TCP; others name their protocol behind that, and ESP and
+/// GRE their SPI or key.
+impl fmt::Display for FlowRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (source, destination) = (self.source, self.destination);
+        match (self.source_port, self.destination_port) {
+            (Some(from), Some(to)) => write!(f, "{source}:{from} -> {destination}:{to}")?,
+            _ => write!(f, "{source} -> {destination}")?,
+        }
+        if self.protocol != TCP {
+            write!(f, " {}", self.protocol)?;
+        }
+        match self.identifier {
+            Some(identifier) => write!(f, " {identifier:#010x}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use splitter_policy::flow::FlowKeyV4;
+
+    #[test]
+    fn flows_are_called_by_what_their_protocol_has() {
+        let name = |protocol: u8| {
+            let key = FlowKey::V4(FlowKeyV4 {
+                source: u32::from_ne_bytes([10, 0, 0, 1]),
+                destination: u32::from_ne_bytes([10, 0, 1, 1]),
+                ports: u32::from_ne_bytes([0, 80, 1, 187]),
+                protocol: protocol.into(),
+            });
+            FlowRow::new(&key, &FlowEntry::default(), 0).to_string()
+        };
+        assert_eq!(name(protocol::TCP), "10.0.0.1:80 -> 10.0.1.1:443");
+        assert_eq!(name(protocol::UDP), "10.0.0.1:80 -> 10.0.1.1:443 udp");
+        assert_eq!(name(protocol::ESP), "10.0.0.1 -> 10.0.1.1 esp 0x005001bb");
+        assert_eq!(name(protocol::GRE), "10.0.0.1 -> 10.0.1.1 gre 0x005001bb");
+    }
+}

@@ -1,0 +1,44 @@
+//! The kernel half: the programs, their maps and links, as typed values.
+//!
+//! Everything is pinned below `<bpffs>/splitter/<instance>`, so that packets
+//! are split on while no agent runs and the next agent finds what there is.
+
+mod attach;
+mod calibrate;
+pub mod clock;
+mod dataplane;
+mod error;
+pub mod flows;
+mod foreign_xdp;
+mod ingress;
+mod load;
+mod names;
+mod object;
+mod pins;
+mod program;
+mod raw;
+mod replace;
+mod settings;
+mod shapes;
+mod tables;
+pub mod tap;
+mod targets;
+mod tc;
+
+pub use attach::AttachedMode;
+pub use calibrate::CalibrationError;
+pub use dataplane::Dataplane;
+pub use error::KernelError;
+pub use error::mount_command;
+pub use foreign_xdp::remedy as other_program_remedy;
+pub use foreign_xdp::{Member, OtherProgram};
+pub use load::LoadOptions;
+pub use object::{Object, PROGRAM};
+pub use pins::Pins;
+pub use program::{program_kind, program_name};
+pub use settings::policy_settings;
+pub(crate) use shapes::Shape;
+pub use tables::FlowTables;
+pub use targets::Targets;
+pub use tc::TcHook;
+pub(crate) use tc::{Clsact, Position, attach as attach_tc};

@@ -1,0 +1,63 @@
+//! The compiled kernel programs, embedded.
+
+use std::borrow::Cow;
+use std::io;
+use std::path::PathBuf;
+
+use aya::include_bytes_aligned;
+use sha2::{Digest as _, Sha256};
+use splitter_config::{PacketLog, SteeringMode};
+
+use super::program::program_name;
+
+/// Name of the program that splits unless something else is asked for.
+pub const PROGRAM: &str = program_name(SteeringMode::Dscp);
+
+/// A directory whose objects take the place of the embedded ones; how a freshly
+/// built object is tested before it is committed.
+const OVERRIDE_VARIABLE: &str = "SPLITTER_EBPF_OBJECT_DIR";
+
+/// One build of the kernel programs.
+#[derive(Clone, Debug)]
+pub struct Object {
+    bytes: Cow<'static, [u8]>,
+    level: PacketLog,
+}
+
+impl Object {
+    /// The build that logs as much as `level` asks for: without any logging
+    /// code when it is off.
+    ///
+    /// # Errors
+    /// Only when `SPLITTER_EBPF_OBJECT_DIR` names a directory without the object.
+    pub fn for_level(level: PacketLog) -> io::Result<Self> {
+        let (name, embedded): (_, &'static [u8]) = match level {
+            PacketLog::Off => ("splitter.o", include_bytes_aligned!("../bpf/splitter.o")),
+            _ => (
+                "splitter-log.o",
+                include_bytes_aligned!("../bpf/splitter-log.o"),
+            ),
+        };
+        let bytes = match std::env::var_os(OVERRIDE_VARIABLE) {
+            Some(directory) => std::fs::read(PathBuf::from(directory).join(name))?.into(),
+            None => embedded.into(),
+        };
+        Ok(Self { bytes, level })
+    }
+
+    /// The ELF file.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// SHA-256 of the file and the log level, which is fixed when it is loaded;
+    /// by it a running instance is recognised as being of this build.
+    pub fn digest(&self) -> String {
+        Sha256::new_with_prefix(&self.bytes)
+            .chain_update(self.level.as_str())
+            .finalize()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
+    }
+}

@@ -1,0 +1,21 @@
+//! Liveness of tunnels as pure state machines.
+//!
+//! [`Machine`] decides when a tunnel is dead and when it may be trusted again, [`TunnelWatch`] which
+//! evidence counts, [`Prober`] and [`Responder`] what the echo between two borders says. They know
+//! no socket and no clock.
+
+mod key;
+mod machine;
+mod measure;
+mod prober;
+mod responder;
+mod watch;
+mod wire;
+
+pub use key::{KeyError, ProbeKey};
+pub use machine::{Cause, Change, Condition, Grade, Machine, Timing};
+pub use measure::{LOST_AFTER, Measure};
+pub use prober::Prober;
+pub use responder::{REPLIES_PER_SECOND, Responder};
+pub use watch::{ABSENT_AFTER_REFUSAL, Evidence, LinkState, PeerPresence, TunnelWatch};
+pub use wire::{DATAGRAM_BYTES, Nonce, Refusal};

@@ -1,0 +1,200 @@
+//! Loss, round-trip time and jitter of one tunnel, from the fate of its probes.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// An answer that takes longer counts as lost.
+pub const LOST_AFTER: Duration = Duration::from_secs(3);
+
+/// More probes than can be sent in [`LOST_AFTER`]; a bound on memory.
+const MAX_OUTSTANDING: usize = 512;
+
+/// Over how many probes the share of lost ones is taken.
+const WINDOW: u32 = 100;
+
+/// What is known of a tunnel.
+#[derive(Debug, Clone, Default)]
+pub struct Measure {
+    outstanding: VecDeque<Sent>,
+    sent: u64,
+    lost: u64,
+    /// The fates of the last probes that are settled, the newest in the lowest bit, 1 for lost.
+    window: u128,
+    settled: u32,
+    last_round_trip: Option<Duration>,
+    /// Smoothed.
+    round_trip: Option<Duration>,
+    jitter: Duration,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    sequence: u64,
+    at: Duration,
+    answered: bool,
+}
+
+impl Measure {
+    /// A probe was sent.
+    pub(super) fn sent(&mut self, sequence: u64, now: Duration) {
+        self.settle(now);
+        if self.outstanding.len() == MAX_OUTSTANDING {
+            self.settle_first();
+        }
+        self.sent += 1;
+        self.outstanding.push_back(Sent {
+            sequence,
+            at: now,
+            answered: false,
+        });
+    }
+
+    /// An answer came. False if it answers nothing that is outstanding, or answers it again.
+    pub(super) fn answered(&mut self, sequence: u64, now: Duration) -> bool {
+        let mut outstanding = self.outstanding.iter_mut();
+        let Some(probe) = outstanding.find(|it| it.sequence == sequence && !it.answered) else {
+            return false;
+        };
+        probe.answered = true;
+        let round_trip = now.saturating_sub(probe.at);
+        if let Some(last) = self.last_round_trip {
+            // RFC 3550 §6.4.1, with the round trip for the transit time: the sender's clock is the
+            // only one there is.
+            let difference = round_trip.abs_diff(last);
+            self.jitter = (self.jitter * 15 + difference) / 16;
+        }
+        self.last_round_trip = Some(round_trip);
+        // RFC 6298 §2.3.
+        self.round_trip = Some(match self.round_trip {
+            Some(smoothed) => (smoothed * 7 + round_trip) / 8,
+            None => round_trip,
+        });
+        self.settle(now);
+        true
+    }
+
+    /// Decides the fate of what is old enough.
+    pub(super) fn settle(&mut self, now: Duration) {
+        while let Some(first) = self.outstanding.front() {
+            let is_late = now.saturating_sub(first.at) >= LOST_AFTER;
+            if !first.answered && !is_late {
+                return;
+            }
+            self.settle_first();
+        }
+    }
+
+    fn settle_first(&mut self) {
+        if let Some(first) = self.outstanding.pop_front() {
+            self.lost += u64::from(!first.answered);
+            self.window = self.window << 1 | u128::from(!first.answered);
+            self.settled = (self.settled + 1).min(WINDOW);
+        }
+    }
+
+    /// Probes that were sent.
+    #[must_use]
+    pub fn sent_total(&self) -> u64 {
+        self.sent
+    }
+
+    /// Probes that were not answered in time.
+    #[must_use]
+    pub fn lost_total(&self) -> u64 {
+        self.lost
+    }
+
+    /// The lost share of the last 100 probes, 0 to 1; `None` before any is settled.
+    #[must_use]
+    pub fn loss(&self) -> Option<f64> {
+        let recent = self.window & ((1 << self.settled) - 1);
+        (self.settled > 0).then(|| f64::from(recent.count_ones()) / f64::from(self.settled))
+    }
+
+    /// The smoothed round-trip time; `None` before the first answer.
+    #[must_use]
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.round_trip
+    }
+
+    /// The smoothed difference between one round trip and the next; `None` before the first
+    /// answer.
+    #[must_use]
+    pub fn jitter(&self) -> Option<Duration> {
+        self.round_trip.map(|_| self.jitter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(milliseconds: u64) -> Duration {
+        Duration::from_millis(milliseconds)
+    }
+
+    /// Sends a probe every 100 ms; each takes what `fate` says, or is lost.
+    fn run(count: u64, fate: impl Fn(u64) -> Option<Duration>) -> Measure {
+        let mut measure = Measure::default();
+        for sequence in 1..=count {
+            let now = ms(100 * sequence);
+            measure.sent(sequence, now);
+            if let Some(round_trip) = fate(sequence) {
+                assert!(measure.answered(sequence, now + round_trip));
+            }
+        }
+        measure.settle(ms(100 * count) + LOST_AFTER);
+        measure
+    }
+
+    #[test]
+    fn every_fourth_lost_is_a_quarter() {
+        let measure = run(400, |sequence| (sequence % 4 != 0).then_some(ms(20)));
+        assert_eq!((measure.sent_total(), measure.lost_total()), (400, 100));
+        assert_eq!(measure.loss(), Some(0.25));
+        assert_eq!(measure.round_trip(), Some(ms(20)));
+        assert_eq!(measure.jitter(), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn only_the_last_hundred_count_for_the_share() {
+        let measure = run(300, |sequence| (sequence > 200).then_some(ms(1)));
+        assert_eq!(measure.loss(), Some(0.0));
+        assert_eq!(measure.lost_total(), 200);
+        assert_eq!(run(0, |_| None).loss(), None);
+        assert_eq!(run(3, |_| None).loss(), Some(1.0));
+    }
+
+    #[test]
+    fn jitter_tends_to_the_mean_difference() {
+        // 20 and 24 ms by turns: each differs from the one before by 4 ms.
+        let measure = run(400, |sequence| Some(ms(20 + 4 * (sequence % 2))));
+        let jitter = measure.jitter().unwrap();
+        assert!((ms(3)..=ms(4)).contains(&jitter), "{jitter:?}");
+        let round_trip = measure.round_trip().unwrap();
+        assert!((ms(21)..=ms(23)).contains(&round_trip), "{round_trip:?}");
+    }
+
+    #[test]
+    fn answers_count_once_and_only_if_asked_for() {
+        let mut measure = Measure::default();
+        measure.sent(1, ms(0));
+        assert!(!measure.answered(2, ms(1)));
+        assert!(measure.answered(1, ms(1)));
+        assert!(!measure.answered(1, ms(2)));
+        measure.sent(2, ms(100));
+        measure.settle(ms(100) + LOST_AFTER);
+        assert!(!measure.answered(2, ms(101) + LOST_AFTER));
+        assert_eq!(measure.lost_total(), 1);
+    }
+
+    #[test]
+    fn memory_is_bounded_at_any_rate() {
+        let mut measure = Measure::default();
+        for sequence in 0..10_000 {
+            measure.sent(sequence, ms(1));
+        }
+        assert_eq!(measure.outstanding.len(), MAX_OUTSTANDING);
+        assert_eq!(measure.lost_total(), 10_000 - MAX_OUTSTANDING as u64);
+    }
+}

@@ -1,0 +1,131 @@
+//! The routing policy that steers the two classes: rules by mark, and a table for each tunnel.
+//!
+//! Everything is one [`Plan`]: the difference between what the configuration wants and what the
+//! kernel has. Each rule and route carries [`PROTOCOL`], so that what is ours is known by looking
+//! at it, also after a crash and without a state file. Nothing else is ever changed.
+//!
+//! For each LAN interface and each family that all tunnels carry, three rules:
+//!
+//! ```text
+//! 1000: from all iif eth0 lookup main suppress_prefixlength 0   specific routes come first
+//! 1001: from all iif eth0 dscp 2 lookup 10402                   long flows
+//! 1002: from all iif eth0 lookup 10401                          short flows and the rest
+//! ```
+//!
+//! With `steering.mode = "mark"` the second selects `fwmark` instead. Where the tunnels are shared there is another 1001, for the mark of short flows in the long
+//! tunnel.
+//!
+//! Where destinations are configured, the first suppresses up to the longest of their prefixes,
+//! so that the way to another interface of the site, which is more specific, stays. When the long
+//! tunnel's device goes away its routes go with it, and the lookup falls through to the short
+//! tunnel. A class with several tunnels has routes with a next hop for each that is alive, and
+//! their weights. While all of them are dead the routes in its table have the next hops of the
+//! other class ([`Placement`](crate::Placement)); rules stay as they are.
+
+use serde::{Deserialize, Serialize};
+use splitter_config::{Config, RulePriority, TableId};
+use splitter_netlink::InterfaceName;
+
+mod apply;
+mod conflict;
+mod item;
+mod matching;
+mod message;
+mod passed_over;
+mod plan;
+mod probe;
+mod snapshot;
+mod spread;
+mod verify;
+mod wanted;
+
+pub use apply::{Applied, ApplyError, Undone, remove_all};
+pub use conflict::Conflict;
+pub use item::{Item, NextHop, Route, Rule, Selector};
+pub use matching::supports_exact_dscp;
+pub use passed_over::{PassedOver, passed_over};
+pub use plan::{Action, Plan, PlanError, Replacement, plan, plan_move, plan_placed};
+pub use spread::{Hindrance, hindrances};
+pub use verify::{Probe, Verification, VerifyError};
+pub use wanted::tunnels_of;
+
+/// The number in the protocol field of our rules and routes (`proto 94` in `ip rule` and
+/// `ip route`). It is not in iproute2's `rt_protos`, and no routing daemon uses it.
+pub const PROTOCOL: u8 = 94;
+
+/// Where an instance's rules and routes are found. Kept with the instance's state, it lets
+/// `down` and the next plan clean up after a configuration that has changed since.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Footprint {
+    /// Interfaces that the rules select.
+    pub lan: Vec<InterfaceName>,
+    /// The tables that hold the routes.
+    pub tables: [TableId; 2],
+    /// The first of the three priorities of the rules.
+    pub rule_priority: RulePriority,
+}
+
+impl Footprint {
+    /// Where an instance with this configuration puts its rules and routes.
+    #[must_use]
+    pub fn of(config: &Config) -> Self {
+        Self {
+            lan: config.lan.clone(),
+            tables: [config.short.table, config.long.table],
+            rule_priority: config.routes.rule_priority,
+        }
+    }
+
+    /// Whether something with our protocol number belongs to this instance.
+    fn contains(&self, item: &Item) -> bool {
+        match item {
+            Item::Rule(rule) => {
+                self.has_priority(rule.priority) && self.lan.contains(&rule.interface)
+            }
+            Item::Route(route) => self.has_table(route.table),
+        }
+    }
+
+    /// What two instances both claim, in words; each would remove what the other one has there.
+    pub fn shared_with(&self, other: &Self) -> Option<String> {
+        let mut tables = self.tables.iter();
+        if let Some(table) = tables.find(|table| other.has_table(table.get())) {
+            return Some(format!("table {table}"));
+        }
+        let mut priorities = self.rule_priority.specific()..=self.rule_priority.short();
+        let priority = priorities.find(|priority| other.has_priority(*priority))?;
+        Some(format!("rule priority {priority}"))
+    }
+
+    fn has_priority(&self, priority: u32) -> bool {
+        (self.rule_priority.specific()..=self.rule_priority.short()).contains(&priority)
+    }
+
+    fn has_table(&self, table: u32) -> bool {
+        self.tables.iter().any(|own| own.get() == table)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn footprint(tables: [u32; 2], priority: u32) -> Footprint {
+        Footprint {
+            lan: Vec::new(),
+            tables: tables.map(|table| table.try_into().unwrap()),
+            rule_priority: priority.try_into().unwrap(),
+        }
+    }
+
+    #[test]
+    fn footprints_share_tables_and_overlapping_priorities() {
+        let own = footprint([1, 2], 1000);
+        let shared = |tables, priority| own.shared_with(&footprint(tables, priority));
+        assert_eq!(shared([3, 1], 2000).as_deref(), Some("table 1"));
+        assert_eq!(shared([3, 4], 998).as_deref(), Some("rule priority 1000"));
+        assert_eq!(shared([3, 4], 1002).as_deref(), Some("rule priority 1002"));
+        assert_eq!(shared([3, 4], 997), None);
+        assert_eq!(shared([3, 4], 1003), None);
+    }
+}

@@ -1,0 +1,330 @@
+//! Making sure that marked packets really take the intended tunnel.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use ipnet::IpNet;
+use netlink_packet_route::route::RouteHeader;
+use serde::Serialize;
+use splitter_config::{Config, Dscp, Tunnel};
+use splitter_netlink::{
+    Address, Family, Interface, InterfaceName, Interfaces, Netlink, NetlinkError, NoSuchInterface,
+    list_names,
+};
+
+use super::apply::Applied;
+use super::plan::{Plan, PlanError, plan_placed};
+use super::probe::{Answer, Carried, Question, ask, candidates, inside};
+use super::wanted::{destinations, longest_destination, tunnels_of};
+use crate::Placement;
+
+const TABLE_MAIN: u32 = RouteHeader::RT_TABLE_MAIN as u32;
+const TABLE_LOCAL: u32 = 255;
+
+/// What was asked and found to be right.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Verification {
+    /// The questions that were answered as they should be.
+    pub probes: Vec<Probe>,
+    /// What could not be asked, and why.
+    pub skipped: Vec<String>,
+}
+
+/// One question: which way would this packet go?
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Probe {
+    /// Where it arrives.
+    pub interface: InterfaceName,
+    /// Its source, an address of the site.
+    pub source: IpAddr,
+    /// Its destination, behind the tunnels.
+    pub destination: IpAddr,
+    /// Its mark, in its DSCP or beside it.
+    pub dscp: Dscp,
+    /// The devices that it may leave by.
+    pub devices: Vec<InterfaceName>,
+}
+
+/// Why packets would not go where they should.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VerifyError {
+    /// The kernel does not tell.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+    /// An interface has gone.
+    #[error(transparent)]
+    NoSuchInterface(#[from] NoSuchInterface),
+    /// What the kernel has cannot be compared any more.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The kernel took the plan but does not have what it says.
+    #[error("the kernel does not show what was just added; still to be done are:\n{0}")]
+    NotInPlace(Plan),
+    /// The packet would leave by other devices.
+    #[error(
+        "a packet from {} to {} with the mark {} that arrives at {} would leave by {actual} (table \
+         {table}) and not by {}; look for a rule in front of ours with `ip rule`, or for what has \
+         taken the device's route away",
+        .probe.source, .probe.destination, .probe.dscp, .probe.interface, list_names(&.probe.devices)
+    )]
+    WrongWay {
+        /// The question, with the devices that it should leave by.
+        probe: Probe,
+        /// The devices that it would leave by.
+        actual: String,
+        /// The table that decided so.
+        table: u32,
+    },
+    /// The packet would not be forwarded at all.
+    #[error(
+        "a packet from {} to {} with the mark {} that arrives at {} would be dropped and not leave by \
+         {}: {source}; look for an `unreachable` or `blackhole` route or a rule in front of ours, \
+         and at rp_filter",
+        .probe.source, .probe.destination, .probe.dscp, .probe.interface, list_names(&.probe.devices)
+    )]
+    Dropped {
+        /// The question, with the devices that it should leave by.
+        probe: Probe,
+        /// What the kernel said.
+        source: Box<NetlinkError>,
+    },
+    /// This host is not a router.
+    #[error(
+        "{family} forwarding is off on {interface}, so nothing would be routed; switch it on with \
+         `sysctl {key}=1`"
+    )]
+    NotForwarding {
+        /// The interface.
+        interface: InterfaceName,
+        /// The family.
+        family: Family,
+        /// The kernel parameter.
+        key: &'static str,
+    },
+}
+
+impl Applied {
+    /// Checks that the kernel has all that was planned, and asks it for each LAN interface and
+    /// destination which way it would send packets with each mark of ours and with none. Does
+    /// not roll back by itself: whoever gets the error calls [`roll_back`](Self::roll_back).
+    ///
+    /// # Errors
+    /// With the first packet that would go the wrong way.
+    pub async fn verify(
+        &self,
+        netlink: &Netlink,
+        config: &Config,
+    ) -> Result<Verification, VerifyError> {
+        let placement = &self.plan.placement;
+        let now = plan_placed(netlink, config, placement, &[]).await?;
+        if !now.is_in_place() {
+            return Err(VerifyError::NotInPlace(now));
+        }
+        let mut verification = Verification::default();
+        let interfaces = netlink.interfaces().await?;
+        for family in config.families() {
+            let addresses = netlink.addresses(family).await?;
+            for name in &config.lan {
+                let lan = Lan {
+                    name,
+                    interface: interfaces.named(name)?,
+                    family,
+                    placement,
+                };
+                let nets = destinations(config, family);
+                if nets.is_empty() || !lan.forwards(config, &mut verification)? {
+                    continue;
+                }
+                let Some(source) = site_address(&addresses, lan.interface.index) else {
+                    let reason = format!("{family} from {name}: it has no {family} address");
+                    verification.skipped.push(reason);
+                    continue;
+                };
+                for net in nets {
+                    lan.probe(
+                        netlink,
+                        config,
+                        &interfaces,
+                        source,
+                        &net,
+                        &mut verification,
+                    )
+                    .await?;
+                }
+            }
+        }
+        Ok(verification)
+    }
+}
+
+struct Lan<'a> {
+    name: &'a InterfaceName,
+    interface: &'a Interface,
+    family: Family,
+    placement: &'a Placement,
+}
+
+impl Lan<'_> {
+    /// Whether packets that arrive here are forwarded. They must be where the configuration names
+    /// next hops of the family; a point-to-point tunnel may well be used for one family only.
+    fn forwards(
+        &self,
+        config: &Config,
+        verification: &mut Verification,
+    ) -> Result<bool, VerifyError> {
+        let (directory, key) = match self.family {
+            Family::V4 => ("ipv4", "net.ipv4.ip_forward"),
+            Family::V6 => ("ipv6", "net.ipv6.conf.all.forwarding"),
+        };
+        let path = Path::new("/proc/sys/net")
+            .join(directory)
+            .join("conf")
+            .join(self.name.as_str())
+            .join("forwarding");
+        let is_off = std::fs::read_to_string(path).is_ok_and(|text| text.trim() == "0");
+        if !is_off {
+            return Ok(true);
+        }
+        let (interface, family) = (self.name.clone(), self.family);
+        if config.names_next_hops(family) || family == Family::V4 {
+            return Err(VerifyError::NotForwarding {
+                interface,
+                family,
+                key,
+            });
+        }
+        verification
+            .skipped
+            .push(format!("{family} from {interface}: {key} is off"));
+        Ok(false)
+    }
+
+    /// Asks with each mark for the first address of `net` that our rules are meant to decide on.
+    async fn probe(
+        &self,
+        netlink: &Netlink,
+        config: &Config,
+        interfaces: &Interfaces,
+        source: IpAddr,
+        net: &IpNet,
+        verification: &mut Verification,
+    ) -> Result<(), VerifyError> {
+        let longest = longest_destination(config, self.family);
+        for destination in candidates(net) {
+            let question = |dscp: Dscp| Question {
+                arrives_at: self.interface.index,
+                source,
+                destination,
+                mark: match config.mark_bits() {
+                    Some(bits) => Carried::Beside(bits.of(dscp.policy())),
+                    None => Carried::Dscp(dscp),
+                },
+            };
+            let first = ask(netlink, question(config.marks.short)).await;
+            if first
+                .as_ref()
+                .is_ok_and(|answer| is_none_of_ours(answer, longest))
+            {
+                continue;
+            }
+            for (dscp, tunnels) in expectations(config, self.placement) {
+                let probe = Probe {
+                    interface: self.name.clone(),
+                    source,
+                    destination,
+                    dscp,
+                    devices: tunnels.iter().map(|it| it.device.clone()).collect(),
+                };
+                let answer = ask(netlink, question(dscp)).await;
+                verification.probes.push(judge(probe, answer, interfaces)?);
+            }
+            return Ok(());
+        }
+        verification.skipped.push(format!(
+            "{net} from {}: the main table has a more specific route for each address tried",
+            self.name
+        ));
+        Ok(())
+    }
+}
+
+/// Which mark should leave by which tunnels: those of ours, and none. Where no tunnel is alive
+/// the main table decides, and what that says is not ours to judge.
+fn expectations<'c>(config: &'c Config, placement: &Placement) -> Vec<(Dscp, Vec<&'c Tunnel>)> {
+    let marks = config.marks;
+    let mut list = vec![(marks.short, placement.short), (marks.long, placement.long)];
+    if config.is_shared() {
+        list.extend([
+            (marks.short_on_long, placement.long),
+            (marks.long_on_short, placement.short),
+        ]);
+    }
+    if let Ok(none) = Dscp::try_from(0)
+        && list.iter().all(|(dscp, _)| *dscp != none)
+    {
+        list.push((none, placement.short));
+    }
+    let tunnels = |(dscp, seat)| (dscp, tunnels_of(config, placement, seat));
+    let all = list.into_iter().map(tunnels);
+    all.filter(|(_, tunnels)| !tunnels.is_empty()).collect()
+}
+
+/// Whether an address is the router's own, or has a specific route that is meant to win.
+fn is_none_of_ours(answer: &Answer, longest_destination: u8) -> bool {
+    let specific = answer.table == TABLE_MAIN && answer.prefix_length > longest_destination;
+    answer.table == TABLE_LOCAL || specific
+}
+
+fn judge(
+    probe: Probe,
+    answer: Result<Answer, NetlinkError>,
+    interfaces: &Interfaces,
+) -> Result<Probe, VerifyError> {
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(source @ NetlinkError::Refused { .. }) => {
+            return Err(VerifyError::Dropped {
+                probe,
+                source: source.into(),
+            });
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let names = answer.devices.iter();
+    let mut names: Vec<_> = names.filter_map(|it| interfaces.name_of(*it)).collect();
+    let mut wanted: Vec<_> = probe.devices.iter().map(InterfaceName::as_str).collect();
+    names.sort_unstable();
+    wanted.sort_unstable();
+    if names == wanted {
+        return Ok(probe);
+    }
+    let actual = match names.is_empty() {
+        true => "no device".to_owned(),
+        false => names.join(" and "),
+    };
+    Err(VerifyError::WrongWay {
+        probe,
+        actual,
+        table: answer.table,
+    })
+}
+
+/// An address in the site's subnet that is not one of the router's own, which the kernel would
+/// refuse as a source.
+fn site_address(addresses: &[Address], interface: u32) -> Option<IpAddr> {
+    let is_own = |address: &IpAddr| addresses.iter().any(|own| own.address == *address);
+    addresses
+        .iter()
+        .filter(|own| own.interface == interface && !is_link_local(own.address))
+        .filter_map(|own| IpNet::new(own.address, own.prefix_length).ok())
+        .flat_map(|net| inside(&net))
+        .find(|address| !is_own(address))
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    }
+}

@@ -1,0 +1,201 @@
+//! What the configuration wants the kernel to have.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use netlink_packet_route::route::RouteHeader;
+use splitter_config::{Config, Dscp, DscpMatch, TableId, Tunnel};
+use splitter_netlink::{Family, InterfaceName, Interfaces, NoSuchInterface};
+use splitter_policy::fwmark::MarkBits;
+
+use super::item::{Item, NextHop, Route, Rule, Selector};
+use crate::{Placement, Seat};
+
+/// Everything wanted, in the order in which it is safe to add: routes before the rules that use
+/// them, and the rule for specific routes before the one that would send them to a tunnel.
+pub(super) fn items(
+    config: &Config,
+    placement: &Placement,
+    interfaces: &Interfaces,
+    matching: Matching,
+) -> Result<Vec<Item>, NoSuchInterface> {
+    for lan in &config.lan {
+        interfaces.named(lan)?;
+    }
+    if config.shadow {
+        return Ok(Vec::new());
+    }
+    let mut items = all_routes(config, placement, interfaces)?;
+    for family in config.families() {
+        for lan in &config.lan {
+            items.extend(
+                rules(config, lan, family, matching)
+                    .into_iter()
+                    .map(Item::Rule),
+            );
+        }
+    }
+    Ok(items)
+}
+
+/// The routes of both tables. A class without a tunnel has none, so that its packets fall through
+/// to the next rule and in the end to the main table. The device of a tunnel that carries nothing
+/// need not be there.
+pub(super) fn all_routes(
+    config: &Config,
+    placement: &Placement,
+    interfaces: &Interfaces,
+) -> Result<Vec<Item>, NoSuchInterface> {
+    let mut items = Vec::new();
+    if config.shadow {
+        // Its tunnels need not exist yet.
+        return Ok(items);
+    }
+    for (table, seat) in [
+        (config.short.table, placement.short),
+        (config.long.table, placement.long),
+    ] {
+        let tunnels = tunnels_of(config, placement, seat);
+        let routes = routes(config, table, &tunnels, interfaces)?;
+        items.extend(routes.into_iter().map(Item::Route));
+    }
+    Ok(items)
+}
+
+/// The tunnels that carry a class in this seat, in the order of the configuration: the kernel gives
+/// each a range of hash values in this order, so that a tunnel that leaves and comes back finds its
+/// flows again.
+pub fn tunnels_of<'c>(config: &'c Config, placement: &Placement, seat: Seat) -> Vec<&'c Tunnel> {
+    let Some(home) = seat.tunnel() else {
+        return Vec::new();
+    };
+    let tunnels = config.tunnels_of(home).iter();
+    tunnels
+        .filter(|it| placement.uses(home, &it.device))
+        .collect()
+}
+
+/// How rules will match the mark: what [`DscpMatch`] came to on this kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Matching {
+    Exact,
+    Legacy,
+    /// By these bits of the kernel's mark.
+    Beside(MarkBits),
+}
+
+impl From<Matching> for DscpMatch {
+    fn from(matching: Matching) -> Self {
+        match matching {
+            // Of a mark beside the packet all bits are looked at, too.
+            Matching::Exact | Matching::Beside(_) => Self::Dscp,
+            Matching::Legacy => Self::Tos,
+        }
+    }
+}
+
+/// The prefixes of a family that lead into the tunnels.
+pub(super) fn destinations(config: &Config, family: Family) -> Vec<IpNet> {
+    match &config.routes.destinations {
+        Some(list) => list
+            .iter()
+            .filter(|net| Family::of(net) == family)
+            .copied()
+            .collect(),
+        None => vec![everything(family)],
+    }
+}
+
+/// The length of the longest of those prefixes. What the main table knows more specifically, such
+/// as another interface of the site, stays with the main table.
+pub(super) fn longest_destination(config: &Config, family: Family) -> u8 {
+    let nets = destinations(config, family);
+    nets.iter().map(IpNet::prefix_len).max().unwrap_or(0)
+}
+
+/// The prefix that all addresses of a family have.
+pub(super) fn everything(family: Family) -> IpNet {
+    match family {
+        Family::V4 => Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0).into(),
+        Family::V6 => Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 0).into(),
+    }
+}
+
+fn routes(
+    config: &Config,
+    table: TableId,
+    tunnels: &[&Tunnel],
+    interfaces: &Interfaces,
+) -> Result<Vec<Route>, NoSuchInterface> {
+    let is_alone = tunnels.len() == 1;
+    let mut routes = Vec::new();
+    for family in config.families() {
+        let hop = |tunnel: &&Tunnel| {
+            let device = interfaces.named(&tunnel.device)?;
+            Ok(NextHop {
+                gateway: tunnel.gateway.of(family),
+                device: device.name.clone(),
+                device_index: device.index,
+                weight: if is_alone {
+                    1
+                } else {
+                    tunnel.weight.get().into()
+                },
+            })
+        };
+        let next_hops: Vec<_> = tunnels.iter().map(hop).collect::<Result<_, _>>()?;
+        if next_hops.is_empty() {
+            continue;
+        }
+        let destinations = destinations(config, family).into_iter();
+        routes.extend(destinations.map(|destination| Route {
+            destination,
+            table: table.get(),
+            next_hops: next_hops.clone(),
+        }));
+    }
+    Ok(routes)
+}
+
+fn rules(config: &Config, lan: &InterfaceName, family: Family, matching: Matching) -> Vec<Rule> {
+    if destinations(config, family).is_empty() {
+        return Vec::new();
+    }
+    let priority = config.routes.rule_priority;
+    let rule = |priority, selector, table: u32| Rule {
+        family,
+        priority,
+        interface: lan.clone(),
+        selector,
+        table,
+        suppressed: None,
+    };
+    let specific = Rule {
+        suppressed: Some(longest_destination(config, family)),
+        ..rule(
+            priority.specific(),
+            Selector::Any,
+            RouteHeader::RT_TABLE_MAIN.into(),
+        )
+    };
+    let short = rule(priority.short(), Selector::Any, config.short.table.get());
+    let long = |mark| {
+        let selector = selector(mark, family, matching);
+        rule(priority.long(), selector, config.long.table.get())
+    };
+    let long = config.long_tunnel_marks().into_iter().map(long);
+    [specific, short].into_iter().chain(long).collect()
+}
+
+/// IPv4 rules see three bits of the mark and refuse others; IPv6 rules have always seen all six.
+pub(super) fn selector(dscp: Dscp, family: Family, matching: Matching) -> Selector {
+    match (matching, family) {
+        (Matching::Beside(bits), _) => Selector::Mark {
+            value: bits.of(dscp.policy()),
+            mask: bits.mask(),
+        },
+        (Matching::Exact, _) => Selector::Dscp(dscp),
+        (Matching::Legacy, Family::V4) => Selector::Tos(dscp.legacy_tos()),
+        (Matching::Legacy, Family::V6) => Selector::Tos(dscp.tos()),
+    }
+}

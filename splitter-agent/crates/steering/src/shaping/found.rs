@@ -1,0 +1,170 @@
+//! What a device has in front of it, ours or not.
+
+use std::fmt;
+
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::tc::TcMessage;
+use serde::{Deserialize, Serialize};
+use splitter_config::{Config, Tunnel};
+use splitter_netlink::{InterfaceName, Netlink, NetlinkError};
+
+use super::wanted::id;
+use super::{Piece, What, handle_text};
+
+const ROOT: u32 = u32::MAX;
+
+/// Kinds without classes of their own, which their options describe whole, so that the same can
+/// be made again. `tbf` has one class, whose queue is looked at apart.
+const REPEATABLE: [&str; 11] = [
+    "tbf", "fq", "fq_codel", "codel", "pie", "fq_pie", "pfifo", "bfifo", "sfq", "cake", "mq",
+];
+
+/// The root that a device had before it was shaped, to be put back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// The device.
+    pub device: InterfaceName,
+    /// Its root, or nothing where that was the kernel's own choice.
+    pub root: Option<FoundRoot>,
+}
+
+/// A root that somebody had chosen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundRoot {
+    /// Such as `tbf`.
+    pub kind: String,
+    /// Its number.
+    pub handle: u32,
+    /// Its options, in the kernel's bytes.
+    pub options: Vec<u8>,
+}
+
+/// Everything in front of a device.
+#[derive(Debug, Default)]
+pub(super) struct Snapshot {
+    pieces: Vec<Piece>,
+}
+
+impl Snapshot {
+    pub(super) async fn take(netlink: &Netlink, device: u32) -> Result<Self, NetlinkError> {
+        let index = device.cast_signed();
+        let mut snapshot = Self::default();
+        let ask = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::with_index(index));
+        for answer in netlink.list("list the qdiscs", ask).await? {
+            if let RouteNetlinkMessage::NewQueueDiscipline(message) = answer
+                && message.header.index == index
+            {
+                snapshot.add(What::Qdisc, &message);
+            }
+        }
+        if !snapshot.has_our_root() {
+            return Ok(snapshot);
+        }
+        let ask = RouteNetlinkMessage::GetTrafficClass(TcMessage::with_index(index));
+        for answer in netlink.list("list the classes of a qdisc", ask).await? {
+            if let RouteNetlinkMessage::NewTrafficClass(message) = answer {
+                snapshot.add(What::Class, &message);
+            }
+        }
+        let mut message = TcMessage::with_index(index);
+        message.header.parent = id(0).into();
+        let ask = RouteNetlinkMessage::GetTrafficFilter(message);
+        for answer in netlink.list("list the filters of a qdisc", ask).await? {
+            if let RouteNetlinkMessage::NewTrafficFilter(message) = answer {
+                snapshot.add(What::Filter, &message);
+            }
+        }
+        Ok(snapshot)
+    }
+
+    fn add(&mut self, what: What, message: &TcMessage) {
+        let piece = Piece::from_message(what, message);
+        // The kernel lists a chain of filters before the filters in it.
+        let is_whole = |piece: &Piece| what != What::Filter || !piece.essence.is_empty();
+        self.pieces.extend(piece.filter(is_whole));
+    }
+
+    /// Whether all that is wanted is there, and nothing else below our root.
+    pub(super) fn has(&self, wanted: &[Piece]) -> bool {
+        let ours = || self.pieces.iter().filter(|piece| !is_ingress(piece));
+        ours().count() == wanted.len()
+            && wanted
+                .iter()
+                .all(|piece| ours().any(|it| it.is_like(piece)))
+    }
+
+    pub(super) fn has_our_root(&self) -> bool {
+        self.root()
+            .is_some_and(|root| root.handle == id(0) && root.kind == "htb")
+    }
+
+    /// What is to be put back later; the error says why that could not be done.
+    pub(super) fn found(&self, device: &InterfaceName) -> Result<Found, String> {
+        let chosen = self.root().filter(|root| root.handle != 0);
+        if let Some(root) = chosen {
+            let number = handle_text(root.handle);
+            let below = self
+                .pieces
+                .iter()
+                .find(|it| it.parent >> 16 == root.handle >> 16);
+            let is_plain = root.kind == "mq" || below.is_none();
+            if !REPEATABLE.contains(&root.kind.as_str()) || !is_plain {
+                return Err(format!("qdisc {} {number}", root.kind));
+            }
+        }
+        Ok(Found {
+            device: device.clone(),
+            root: chosen.map(|root| FoundRoot {
+                kind: root.kind.clone(),
+                handle: root.handle,
+                options: root.options.clone(),
+            }),
+        })
+    }
+
+    fn root(&self) -> Option<&Piece> {
+        self.pieces
+            .iter()
+            .find(|piece| piece.what == What::Qdisc && piece.parent == ROOT)
+    }
+}
+
+/// Programs at the device's own hooks (`clsact`) are none of our business.
+fn is_ingress(piece: &Piece) -> bool {
+    const INGRESS: u32 = 0xffff_fff1;
+    piece.what == What::Qdisc && piece.parent == INGRESS
+}
+
+impl Found {
+    /// What to go by when nothing was noted: the kernel's own choice for each shared tunnel.
+    pub fn defaults(config: &Config) -> Vec<Self> {
+        let default = |tunnel: &Tunnel| Self {
+            device: tunnel.device.clone(),
+            root: None,
+        };
+        let tunnels = config.tunnels();
+        tunnels.map(|(_, tunnel)| default(tunnel)).collect()
+    }
+
+    /// The piece that puts a chosen root back.
+    pub(super) fn piece(&self) -> Option<Piece> {
+        let root = self.root.as_ref()?;
+        Some(Piece {
+            what: What::Qdisc,
+            parent: ROOT,
+            handle: root.handle,
+            kind: root.kind.clone(),
+            options: root.options.clone(),
+            essence: root.options.clone(),
+        })
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.root {
+            Some(root) => write!(f, "qdisc {} {}", root.kind, handle_text(root.handle)),
+            None => f.write_str("the default qdisc"),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The difference between how tunnels are shaped and how they are to be.
+
+use std::fmt;
+
+use serde::Serialize;
+use splitter_config::Config;
+use splitter_netlink::{InterfaceName, Interfaces, Netlink};
+
+use super::ShapeError;
+use super::found::{Found, Snapshot};
+use super::wanted::{Shape, shapes};
+
+/// What has to be done, device by device.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Plan {
+    /// Every step, and what stays.
+    pub actions: Vec<Action>,
+}
+
+/// What becomes of a device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "action", rename_all = "lowercase")]
+pub enum Action {
+    /// It is shaped as wanted.
+    Keep {
+        /// How.
+        shape: Shape,
+        /// What it had before.
+        found: Found,
+    },
+    /// It is shaped.
+    Shape {
+        /// How.
+        shape: Shape,
+        /// What it has now, or had before another shape of ours.
+        found: Found,
+    },
+    /// It is shared no more and gets back what it had.
+    Restore {
+        /// What it had.
+        found: Found,
+    },
+}
+
+/// Compares what `config` wants with what the kernel has. Changes nothing. `previous` is what the
+/// same instance found before it shaped.
+///
+/// # Errors
+/// When a device is missing, has a root that could not be put back, or the kernel does not tell.
+pub async fn plan(
+    netlink: &Netlink,
+    config: &Config,
+    interfaces: &Interfaces,
+    previous: &[Found],
+) -> Result<Plan, ShapeError> {
+    let mut actions = Vec::new();
+    let shapes = shapes(config, interfaces)?;
+    for found in previous {
+        let is_wanted = shapes.iter().any(|shape| shape.device == found.device);
+        // A device that has gone took everything along.
+        let Ok(interface) = interfaces.named(&found.device) else {
+            continue;
+        };
+        if !is_wanted
+            && Snapshot::take(netlink, interface.index)
+                .await?
+                .has_our_root()
+        {
+            actions.push(Action::Restore {
+                found: found.clone(),
+            });
+        }
+    }
+    for shape in shapes {
+        let now = Snapshot::take(netlink, shape.index).await?;
+        let before = previous.iter().find(|found| found.device == shape.device);
+        let found = if now.has_our_root() {
+            let default = || Found {
+                device: shape.device.clone(),
+                root: None,
+            };
+            before.cloned().unwrap_or_else(default)
+        } else {
+            now.found(&shape.device)
+                .map_err(|found| ShapeError::Foreign {
+                    device: shape.device.clone(),
+                    found,
+                })?
+        };
+        actions.push(if now.has(&shape.pieces) {
+            Action::Keep { shape, found }
+        } else {
+            Action::Shape { shape, found }
+        });
+    }
+    Ok(Plan { actions })
+}
+
+impl Plan {
+    /// Whether the kernel has all that is wanted, and nothing else of ours.
+    #[must_use]
+    pub fn is_in_place(&self) -> bool {
+        let is_kept = |action: &Action| matches!(action, Action::Keep { .. });
+        self.actions.iter().all(is_kept)
+    }
+
+    /// Whether a device is shaped, or will be.
+    pub fn shapes(&self, device: &InterfaceName) -> bool {
+        self.found().any(|found| found.device == *device)
+    }
+
+    /// What has to be remembered to be put back.
+    pub fn found(&self) -> impl Iterator<Item = &Found> {
+        self.actions.iter().filter_map(|action| match action {
+            Action::Keep { found, .. } | Action::Shape { found, .. } => Some(found),
+            Action::Restore { .. } => None,
+        })
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Keep { shape, .. } => write!(f, "= {shape}"),
+            Self::Shape { shape, found } => write!(f, "+ {shape} (in place of {found})"),
+            Self::Restore { found } => write!(f, "- shaping of {} (back to {found})", found.device),
+        }
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for action in &self.actions {
+            writeln!(f, "{action}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,402 @@
+//! The loop that watches the tunnels: it sends what is due, takes what comes, asks the kernel, and
+//! has the classes moved. What any of it means is decided elsewhere.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use flow_telemetry::Readiness;
+use futures_util::future::select_all;
+use splitter_config::Config;
+use splitter_health::{
+    Condition, DATAGRAM_BYTES, KeyError, LinkState, Nonce, PeerPresence, ProbeKey,
+};
+use splitter_netlink::{Netlink, NetlinkError, list_names};
+use splitter_policy::flow::Class;
+use splitter_steering::{Placement, Seat};
+use tokio::sync::watch;
+use tokio::time::sleep_until;
+
+use super::announce::{class_report, complain, tell_evidence, told, tunnel_report};
+use super::choose::{Graded, choose};
+use super::link_events::LinkNews;
+use super::liveness::look_for_life;
+use super::monitored_tunnel::Line;
+use super::next_hops::find_next_hops;
+use super::report::{Report, SharedReport};
+use super::socket::SocketError;
+use super::spec::{Subject, line, subjects, timing};
+use super::switch::Mover;
+use crate::instance::{Instance, Lock};
+
+/// How often devices are looked at without news of them, which can get lost.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// How often the report is written when nothing happens.
+const WRITE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How many datagrams are taken in one go, so that a flood of them does not keep from judging.
+const DRAIN_LIMIT: usize = 64;
+
+/// A pause in the loop that is longer than this was no listening.
+const STALL: Duration = Duration::from_millis(50);
+
+/// The part of readiness that this speaks for.
+const TUNNELS: &str = "tunnels";
+
+/// Watches the tunnels of one instance.
+#[derive(Debug)]
+pub struct Guard {
+    config: Config,
+    /// What this agent proves to the peer with; none without a peer.
+    identity: Option<(ProbeKey, Nonce)>,
+    /// One for each tunnel, in the order of the configuration.
+    lines: Vec<Line>,
+    netlink: Netlink,
+    news: LinkNews,
+    presence: PeerPresence,
+    start: Instant,
+    looked: Duration,
+    written: Duration,
+    report: SharedReport,
+}
+
+/// Why the tunnels cannot be watched.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GuardError {
+    /// There is no key.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// A socket cannot be had.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// The kernel does not tell.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+}
+
+impl Guard {
+    /// Prepares everything that can fail for reasons that will not pass: the key, and the sockets
+    /// of the devices that are there. Changes nothing.
+    ///
+    /// # Errors
+    /// See [`GuardError`].
+    pub async fn new(config: &Config) -> Result<Self, GuardError> {
+        let key_file = config.health.key_file.as_deref();
+        let identity = key_file.map(ProbeKey::load).transpose()?;
+        let identity = identity.map(|key| (key, Nonce::random()));
+        let mut guard = Self {
+            lines: subjects(config)
+                .into_iter()
+                .map(|it| line(it, identity.as_ref()))
+                .collect(),
+            config: config.clone(),
+            identity,
+            netlink: Netlink::connect()?,
+            news: LinkNews::listen()?,
+            presence: PeerPresence::Unconfirmed,
+            start: Instant::now(),
+            looked: Duration::ZERO,
+            written: Duration::ZERO,
+            report: SharedReport::default(),
+        };
+        guard.report_all(&Placement::HOME, None);
+        let now = guard.now();
+        guard.look_at_links(now).await;
+        for line in &mut guard.lines {
+            match line.open(now, guard.start, &guard.report) {
+                // An address may come later, another process on the port will not go.
+                Err(error) if error.source.kind() == io::ErrorKind::AddrInUse => {
+                    return Err(error.into());
+                }
+                Err(error) => complain(line, &error),
+                Ok(()) => {}
+            }
+        }
+        Ok(guard)
+    }
+
+    /// What others see of it.
+    #[must_use]
+    pub fn report(&self) -> SharedReport {
+        self.report.clone()
+    }
+
+    /// Watches the tunnels of an instance that is up, for ever.
+    pub async fn run(
+        mut self,
+        mut in_force: watch::Receiver<Arc<Instance>>,
+        lock: &Lock,
+        readiness: &Readiness,
+    ) -> &'static str {
+        let instance = Arc::clone(&in_force.borrow_and_update());
+        let placement = instance.placement().unwrap_or_default();
+        let directory = instance.config().instance_dir();
+        self.begin(&placement);
+        find_next_hops(&self.config, &self.lines, &self.netlink).await;
+        let mut mover = Mover::new(in_force.clone(), lock, self.report.clone(), placement);
+        let mut listening_since = self.now();
+        loop {
+            let wake = self.wake();
+            let slept = self.now();
+            let event = self.next_event(wake).await;
+            let mut woken = self.now();
+            let missed = slept.saturating_sub(listening_since) + woken.saturating_sub(wake);
+            if missed > STALL {
+                self.lines.iter_mut().for_each(|it| it.watch.excuse(missed));
+            }
+            listening_since = woken;
+            let has_news = matches!(event, Event::Links);
+            if let Event::Datagram(index, received, buffer) = event {
+                self.take(index, received, &buffer, woken);
+            }
+            self.drain(woken);
+            if in_force.has_changed().unwrap_or(false) {
+                let instance = Arc::clone(&in_force.borrow_and_update());
+                let placement = mover.current().clone();
+                self.go_by(instance.config(), &placement).await;
+                woken = self.now();
+            }
+            if has_news || woken.saturating_sub(self.looked) >= LOOK_INTERVAL {
+                self.look_at_links(woken).await;
+                find_next_hops(&self.config, &self.lines, &self.netlink).await;
+            }
+            let has_changed = self.tick(woken).await;
+            let has_moved = self.settle(&mut mover, woken).await;
+            self.tell_readiness(&mover, readiness);
+            self.report_all(mover.current(), mover.problem());
+            self.write(&directory, has_changed || has_moved, woken);
+        }
+    }
+
+    /// Starts from where an earlier agent had left the classes: a tunnel that it did not use has to
+    /// prove itself first.
+    fn begin(&mut self, placement: &Placement) {
+        for index in 0..self.lines.len() {
+            self.begin_with(index, placement);
+        }
+        if !placement.is_home() {
+            let Placement { short, long, out } = placement;
+            let without = match list_names(out) {
+                none if none.is_empty() => none,
+                devices => format!(", without {devices}"),
+            };
+            tracing::warn!(
+                "an earlier agent has left the short class in {short} and the long class in {long}{without}"
+            );
+        }
+    }
+
+    fn begin_with(&mut self, index: usize, placement: &Placement) {
+        let now = self.now();
+        let line = &mut self.lines[index];
+        let Subject { home, tunnel, .. } = &line.subject;
+        let is_used = placement.uses(*home, &tunnel.device);
+        let by = tunnel.watched_by();
+        tracing::info!(device = %line.device, "watching the {} tunnel by {by}", home.name());
+        let timing = timing(&self.config.health);
+        line.watch.restart(timing, !is_used, now);
+    }
+
+    /// Goes by another configuration from now on. A tunnel of which that says something else is
+    /// watched from the start; what is known of the others stays.
+    async fn go_by(&mut self, config: &Config, placement: &Placement) {
+        self.config = config.clone();
+        let mut before = std::mem::take(&mut self.lines);
+        let mut others = Vec::new();
+        for subject in subjects(config) {
+            match before.iter().position(|it| it.subject == subject) {
+                Some(known) => self.lines.push(before.swap_remove(known)),
+                None => {
+                    others.push(self.lines.len());
+                    self.lines.push(line(subject, self.identity.as_ref()));
+                }
+            }
+        }
+        drop(before);
+        if others.is_empty() {
+            return;
+        }
+        // Whoever answered on the old sockets ends before there are new ones.
+        tokio::task::yield_now().await;
+        let now = self.now();
+        self.look_at_links(now).await;
+        for index in others {
+            self.begin_with(index, placement);
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn wake(&self) -> Duration {
+        let now = self.now();
+        let deadlines = self.lines.iter().map(|line| match line.watch.link_state() {
+            LinkState::Up(_) => line.watch.deadline(now),
+            // Nothing is sent into a device that is down.
+            LinkState::Down(_) | LinkState::Absent => self.looked + LOOK_INTERVAL,
+        });
+        let soonest = deadlines.min().unwrap_or(now);
+        soonest.min(self.looked + LOOK_INTERVAL).max(now)
+    }
+
+    async fn next_event(&mut self, wake: Duration) -> Event {
+        let receive = |(index, line)| Box::pin(receive(index, line));
+        let datagrams = select_all(self.lines.iter().enumerate().map(receive));
+        tokio::select! {
+            (event, ..) = datagrams => event,
+            () = self.news.next() => Event::Links,
+            () = sleep_until((self.start + wake).into()) => Event::Time,
+        }
+    }
+
+    /// What has come already is taken before silence is judged.
+    fn drain(&mut self, now: Duration) {
+        let mut buffer = [0; DATAGRAM_BYTES + 1];
+        for index in 0..self.lines.len() {
+            for _ in 0..DRAIN_LIMIT {
+                let Some(received) = self.lines[index].try_receive(&mut buffer) else {
+                    break;
+                };
+                self.take(index, received, &buffer, now);
+            }
+        }
+    }
+
+    fn take(&mut self, index: usize, received: io::Result<usize>, buffer: &[u8], now: Duration) {
+        let line = &mut self.lines[index];
+        let length = match received {
+            Ok(length) => length.min(buffer.len()),
+            Err(error) => return line.failed(&error, now),
+        };
+        match line.watch.receive(&buffer[..length], now) {
+            Ok(change) => {
+                line.echoed(now);
+                if self.presence == PeerPresence::Unconfirmed {
+                    self.presence = PeerPresence::Confirmed;
+                    tracing::info!(device = %line.device, "the peer answers probes");
+                }
+                if let Some(change) = change {
+                    told(line, change);
+                }
+            }
+            Err(refusal) => self.report.refused(refusal),
+        }
+    }
+
+    async fn look_at_links(&mut self, now: Duration) {
+        self.looked = now;
+        for line in &mut self.lines {
+            let link = match self.netlink.interface(&line.device).await {
+                Ok(Some(found)) if found.is_up && found.has_carrier => LinkState::Up(found.index),
+                Ok(Some(found)) => LinkState::Down(found.index),
+                Ok(None) => LinkState::Absent,
+                Err(error) => {
+                    tracing::debug!(device = %line.device, %error, "cannot look at the tunnel");
+                    continue;
+                }
+            };
+            if let Some(change) = line.watch.link(link, now) {
+                told(line, change);
+            }
+        }
+    }
+
+    /// Sends, asks and judges. True if a tunnel's condition changed.
+    async fn tick(&mut self, now: Duration) -> bool {
+        let before = self.conditions();
+        for line in &mut self.lines {
+            if let Err(error) = line.open(now, self.start, &self.report) {
+                complain(line, &error);
+            }
+            if let Some(probe) = line.watch.due(now) {
+                if let Some(probe) = probe {
+                    line.send(&probe, now);
+                }
+                look_for_life(line, &self.netlink, self.presence, now).await;
+            }
+            if let Some(change) = line.watch.tick(now) {
+                told(line, change);
+            }
+            tell_evidence(line, self.presence, now);
+        }
+        self.conditions() != before
+    }
+
+    fn conditions(&self) -> Vec<Condition> {
+        let lines = self.lines.iter();
+        lines.map(|it| it.watch.machine().condition()).collect()
+    }
+
+    async fn settle(&mut self, mover: &mut Mover<'_>, now: Duration) -> bool {
+        // It routes nothing.
+        if self.config.shadow {
+            return false;
+        }
+        let graded = self.lines.iter().map(|line| Graded {
+            home: line.subject.home,
+            device: &line.device,
+            grade: line.watch.grade(now),
+        });
+        let wanted = choose(&graded.collect::<Vec<_>>());
+        mover.settle(wanted, now, &self.lines).await
+    }
+
+    fn tell_readiness(&self, mover: &Mover<'_>, readiness: &Readiness) {
+        let Placement { short, long, .. } = *mover.current();
+        match mover.problem() {
+            _ if self.config.shadow => readiness.ok(TUNNELS),
+            Some(problem) => readiness.fail(TUNNELS, problem),
+            None if short == Seat::Main || long == Seat::Main => {
+                readiness.fail(TUNNELS, "no tunnel is alive; packets follow the main table");
+            }
+            None => readiness.ok(TUNNELS),
+        }
+    }
+
+    fn report_all(&mut self, placement: &Placement, problem: Option<&str>) {
+        let now = self.now();
+        let weighed = self.lines.iter().zip(self.config.tunnels());
+        let tunnels = weighed.map(|(line, (home, tunnel))| {
+            let is_used = placement.uses(home, &tunnel.device) && !self.config.shadow;
+            tunnel_report(line, tunnel.weight, is_used, self.presence, now)
+        });
+        let tunnels = tunnels.collect();
+        self.report.change(|report: &mut Report| {
+            report.tunnels = tunnels;
+            report.problem = problem.map(str::to_owned);
+            if report.classes.is_empty() {
+                report.classes = Class::ALL.map(class_report).into();
+            }
+            for (class, told) in Class::ALL.into_iter().zip(&mut report.classes) {
+                told.tunnel = placement.of(class);
+            }
+        });
+    }
+
+    fn write(&mut self, directory: &Path, at_once: bool, now: Duration) {
+        let is_due = now.saturating_sub(self.written) >= WRITE_INTERVAL;
+        if !at_once && !is_due {
+            return;
+        }
+        self.written = now;
+        if let Err(error) = self.report.write(directory) {
+            tracing::debug!(%error, "`splitter status` will not know the tunnels' health");
+        }
+    }
+}
+
+async fn receive(index: usize, line: &Line) -> Event {
+    let mut buffer = [0; DATAGRAM_BYTES + 1];
+    let received = line.receive(&mut buffer).await;
+    Event::Datagram(index, received, buffer)
+}
+
+enum Event {
+    Datagram(usize, io::Result<usize>, [u8; DATAGRAM_BYTES + 1]),
+    Links,
+    Time,
+}

@@ -1,0 +1,54 @@
+//! Signs of life besides the peer's answers to probes.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use splitter_health::{Evidence, PeerPresence};
+use splitter_netlink::{NeighbourState, Netlink, NetlinkError};
+
+use super::announce::told;
+use super::monitored_tunnel::Line;
+
+/// Where echo does not decide: asks the next hop, or takes the link's word.
+pub(super) async fn look_for_life(
+    line: &mut Line,
+    netlink: &Netlink,
+    presence: PeerPresence,
+    now: Duration,
+) {
+    if line.watch.evidence(presence, now) == Evidence::Echo {
+        return;
+    }
+    let (Some(index), Some(neighbour)) = (line.watch.link_state().index(), line.neighbour) else {
+        let change = line.watch.alive(presence, now);
+        return change.into_iter().for_each(|change| told(line, change));
+    };
+    let is_alive = match ask_neighbour(netlink, index, neighbour).await {
+        Ok(state) => {
+            line.watch.asks_neighbour(state != NeighbourState::Fixed);
+            matches!(state, NeighbourState::Reachable | NeighbourState::Fixed)
+        }
+        Err(error) => {
+            // Not to be able to ask is no reason to give a tunnel up.
+            if !std::mem::replace(&mut line.has_complained, true) {
+                tracing::warn!(%error, "the link alone tells whether {} is alive", line.device);
+            }
+            line.watch.asks_neighbour(false);
+            true
+        }
+    };
+    if is_alive && let Some(change) = line.watch.alive(presence, now) {
+        told(line, change);
+    }
+}
+
+/// What the neighbour has answered since it was asked last, and asks again.
+async fn ask_neighbour(
+    netlink: &Netlink,
+    index: u32,
+    neighbour: IpAddr,
+) -> Result<NeighbourState, NetlinkError> {
+    let state = netlink.neighbour(index, neighbour).await?;
+    netlink.solicit(index, neighbour, state).await?;
+    Ok(state)
+}

@@ -1,0 +1,243 @@
+//! One tunnel's sockets around its [`TunnelWatch`]: what is sent and received, and when a socket is
+//! made anew.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use splitter_config::Dscp;
+use splitter_health::{
+    Cause, DATAGRAM_BYTES, Evidence, LOST_AFTER, LinkState, Nonce, ProbeKey, Prober, Responder,
+    TunnelWatch,
+};
+use splitter_netlink::InterfaceName;
+use tokio::net::UdpSocket;
+use tokio::task::JoinHandle;
+
+use super::report::SharedReport;
+use super::socket::{Binding, ResponderSocket, SocketError};
+use super::spec::Subject;
+
+/// How soon a socket that could not be had is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// After an error that a socket does not get over by itself, so that it does not spin.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// One tunnel, its sockets and what was last told of it.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) subject: Subject,
+    pub(super) device: InterfaceName,
+    /// The next hop that is asked when the peer's echo does not decide.
+    pub(super) neighbour: Option<IpAddr>,
+    pub(super) watch: TunnelWatch,
+    pub(super) last_cause: Cause,
+    pub(super) last_evidence: Option<Evidence>,
+    pub(super) has_complained: bool,
+    far: Option<Far>,
+}
+
+/// The other border, where one is configured.
+#[derive(Debug)]
+struct Far {
+    peer: IpAddr,
+    port: u16,
+    dscp: Dscp,
+    responder: Arc<Mutex<Responder>>,
+    sockets: Option<Sockets>,
+    /// When a socket was last tried to be opened.
+    tried: Option<Duration>,
+    problem: String,
+    last_echo: Duration,
+}
+
+#[derive(Debug)]
+struct Sockets {
+    index: u32,
+    prober: UdpSocket,
+    responding: JoinHandle<()>,
+}
+
+impl Drop for Sockets {
+    fn drop(&mut self) {
+        self.responding.abort();
+    }
+}
+
+impl Line {
+    pub(super) fn new(
+        subject: Subject,
+        identity: Option<&(ProbeKey, Nonce)>,
+        watch: impl FnOnce(Option<Prober>, bool) -> TunnelWatch,
+    ) -> Self {
+        let gateway = subject.tunnel.gateway;
+        let neighbour = gateway.v4.map(IpAddr::V4).or(gateway.v6.map(IpAddr::V6));
+        let peer = subject.tunnel.peer;
+        let far = peer.zip(identity).map(|(peer, (key, nonce))| Far {
+            peer,
+            port: subject.health.port.get(),
+            dscp: subject.mark,
+            responder: Arc::new(Mutex::new(Responder::new(key.clone(), *nonce))),
+            sockets: None,
+            tried: None,
+            problem: String::new(),
+            last_echo: Duration::ZERO,
+        });
+        let prober = far
+            .as_ref()
+            .and(identity)
+            .map(|(key, nonce)| Prober::new(key.clone(), subject.number, *nonce));
+        Self {
+            device: subject.tunnel.device.clone(),
+            neighbour,
+            watch: watch(prober, neighbour.is_some()),
+            last_cause: Cause::Answer,
+            last_evidence: None,
+            has_complained: false,
+            far,
+            subject,
+        }
+    }
+
+    /// Sends a probe. What the socket refuses is lost, which silence will tell.
+    pub(super) fn send(&mut self, probe: &[u8], now: Duration) {
+        let sockets = self.far.as_ref().and_then(|far| far.sockets.as_ref());
+        let Some(sockets) = sockets else { return };
+        match sockets.prober.try_send(probe) {
+            Ok(_) => {}
+            Err(error) => self.failed(&error, now),
+        }
+    }
+
+    /// Waits for a datagram, for ever where there is no socket.
+    pub(super) async fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.far.as_ref().and_then(|far| far.sockets.as_ref()) {
+            Some(sockets) => sockets.prober.recv(buffer).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// A datagram that is there already.
+    pub(super) fn try_receive(&self, buffer: &mut [u8]) -> Option<io::Result<usize>> {
+        let sockets = self.far.as_ref()?.sockets.as_ref()?;
+        match sockets.prober.try_recv(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            received => Some(received),
+        }
+    }
+
+    /// The peer answered.
+    pub(super) fn echoed(&mut self, now: Duration) {
+        if let Some(far) = &mut self.far {
+            far.last_echo = now;
+        }
+    }
+
+    /// The socket reported an error: the peer's host refuses, or the socket has become useless.
+    pub(super) fn failed(&mut self, error: &io::Error, now: Duration) {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => self.watch.refused(now),
+            io::ErrorKind::WouldBlock => {}
+            _ => tracing::debug!(device = %self.device, %error, "cannot probe"),
+        }
+    }
+
+    /// Opens sockets where the device is up and they are missing or the device's number is another
+    /// one; and makes the prober's anew when nothing has come for long, for its source address was
+    /// chosen when it was opened.
+    ///
+    /// # Errors
+    /// When a socket cannot be had; it is tried again later.
+    pub(super) fn open(
+        &mut self,
+        now: Duration,
+        start: Instant,
+        report: &SharedReport,
+    ) -> Result<(), SocketError> {
+        let LinkState::Up(index) = self.watch.link_state() else {
+            return Ok(());
+        };
+        let Some(far) = &mut self.far else {
+            return Ok(());
+        };
+        let binding = Binding {
+            device: self.device.clone(),
+            index,
+            dscp: far.dscp,
+        };
+        let was_tried_lately = far.tried.is_some_and(|at| now.saturating_sub(at) < RETRY);
+        match &mut far.sockets {
+            Some(sockets) if sockets.index == index => {
+                let tried = far.tried.unwrap_or_default();
+                let silent_since = far.last_echo.max(tried);
+                if now.saturating_sub(silent_since) >= LOST_AFTER {
+                    far.tried = Some(now);
+                    sockets.prober = binding.prober(far.peer, far.port)?;
+                }
+                Ok(())
+            }
+            None if was_tried_lately => Ok(()),
+            _ => {
+                far.tried = Some(now);
+                far.sockets = None;
+                let prober = binding.prober(far.peer, far.port)?;
+                let responder = binding.responder(far.peer, far.port)?;
+                let state = Arc::clone(&far.responder);
+                let responding = respond(responder, state, start, report.clone());
+                far.sockets = Some(Sockets {
+                    index,
+                    prober,
+                    responding: tokio::spawn(responding),
+                });
+                far.problem.clear();
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether this problem is told for the first time.
+    pub(super) fn is_news(&mut self, problem: &str) -> bool {
+        let Some(far) = &mut self.far else {
+            return false;
+        };
+        let is_news = far.problem != problem;
+        problem.clone_into(&mut far.problem);
+        is_news
+    }
+}
+
+/// Answers probes for ever. It runs beside the loop that judges the tunnels, so that a wait there
+/// does not look like a dead tunnel from the other side.
+async fn respond(
+    socket: ResponderSocket,
+    responder: Arc<Mutex<Responder>>,
+    start: Instant,
+    report: SharedReport,
+) {
+    let mut buffer = [0; DATAGRAM_BYTES + 1];
+    loop {
+        let request = match socket.receive(&mut buffer).await {
+            Ok(request) => request,
+            Err(error) => {
+                tracing::debug!(%error, "cannot receive probes");
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        let answer = {
+            let mut responder = responder.lock().unwrap_or_else(PoisonError::into_inner);
+            let bytes = &buffer[..request.length.min(buffer.len())];
+            responder.answer(bytes, request.source.ip(), start.elapsed())
+        };
+        match answer {
+            Ok(reply) => {
+                if let Err(error) = socket.reply(request, &reply) {
+                    tracing::debug!(%error, "cannot answer a probe");
+                }
+            }
+            Err(refusal) => report.refused(refusal),
+        }
+    }
+}

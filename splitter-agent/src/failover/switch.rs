@@ -1,0 +1,109 @@
+//! Carries out where the classes are to go, and tells it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use splitter_policy::flow::Class;
+use splitter_steering::Placement;
+use tokio::sync::watch;
+
+use super::announce::moved;
+use super::monitored_tunnel::Line;
+use super::report::SharedReport;
+use crate::instance::{Instance, Lock};
+
+/// How soon a move that failed is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Moves the classes of one instance.
+pub(super) struct Mover<'a> {
+    in_force: watch::Receiver<Arc<Instance>>,
+    lock: &'a Lock,
+    report: SharedReport,
+    current: Placement,
+    failed: Option<Failure>,
+}
+
+struct Failure {
+    wanted: Placement,
+    problem: String,
+    at: Duration,
+}
+
+impl<'a> Mover<'a> {
+    pub(super) fn new(
+        in_force: watch::Receiver<Arc<Instance>>,
+        lock: &'a Lock,
+        report: SharedReport,
+        current: Placement,
+    ) -> Self {
+        Self {
+            in_force,
+            lock,
+            report,
+            current,
+            failed: None,
+        }
+    }
+
+    /// Sees to it that the classes are where they should be; `lines` tell why they are moved. True
+    /// if something was moved.
+    pub(super) async fn settle(
+        &mut self,
+        wanted: Placement,
+        now: Duration,
+        lines: &[Line],
+    ) -> bool {
+        if wanted == self.current {
+            self.failed = None;
+            return false;
+        }
+        let failed_lately =
+            |failure: &Failure| failure.wanted == wanted && now.saturating_sub(failure.at) < RETRY;
+        if self.failed.as_ref().is_some_and(failed_lately) {
+            return false;
+        }
+        match Instance::place_in_force(&self.in_force, self.lock, &wanted).await {
+            Ok(plan) => {
+                tracing::debug!("routes changed:\n{plan}");
+                let before = std::mem::replace(&mut self.current, wanted);
+                self.failed = None;
+                for class in Class::ALL {
+                    self.tell(class, &before, lines);
+                }
+                true
+            }
+            Err(error) => {
+                let problem = format!("cannot move classes: {error}");
+                let is_news = self.failed.as_ref().is_none_or(|it| it.problem != problem);
+                if is_news {
+                    tracing::error!("{problem}; trying again every second");
+                }
+                self.failed = Some(Failure {
+                    wanted,
+                    problem,
+                    at: now,
+                });
+                false
+            }
+        }
+    }
+
+    /// Where the classes are.
+    pub(super) fn current(&self) -> &Placement {
+        &self.current
+    }
+
+    /// Why they are not where they should be.
+    pub(super) fn problem(&self) -> Option<&str> {
+        self.failed.as_ref().map(|failure| &*failure.problem)
+    }
+
+    fn tell(&self, class: Class, before: &Placement, lines: &[Line]) {
+        let Some(moved) = moved(lines, class, before, &self.current) else {
+            return;
+        };
+        tracing::warn!("{}", moved.in_words());
+        self.report.moved(moved);
+    }
+}
