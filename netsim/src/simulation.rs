@@ -57,7 +57,7 @@ impl Simulation {
         Self {
             outages: Outages::new(&scenario.fabric, &network),
             network,
-            hosts: Hosts::new(scenario, experiment.seed),
+            hosts: Hosts::new(experiment),
             measured: scenario.traffic.iter().map(is_measured).collect(),
             unfinished: workload.measured,
             until_ns: scenario.until_ms.map_or(u64::MAX, |ms| (ms * 1e6) as u64),

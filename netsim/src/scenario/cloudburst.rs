@@ -63,7 +63,8 @@ fn us(duration: Duration) -> f64 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CloudburstMode {
-    /// The paper's format and Algorithm 1, without a bound on what is sent.
+    /// The paper's format and Algorithm 1, without a bound on what is sent; see
+    /// [`Source::with_paper_machine`](super::Source::with_paper_machine).
     Paper,
     /// The format and the rules of this project.
     #[default]
@@ -133,10 +134,7 @@ impl CloudburstSettings {
 
     /// What an endpoint is told, at a host with such a link in a network of so many hosts.
     pub(crate) fn config(&self, link_bits_per_s: u64, hosts: usize) -> protocol::Config {
-        let mut config = match self.mode {
-            CloudburstMode::Paper => protocol::Config::paper(),
-            CloudburstMode::Native => protocol::Config::default(),
-        };
+        let mut config = protocol::Config::default();
         config.schedule = match self.resolved_schedule() {
             CloudburstSchedule::Uniform => Schedule::Paper(PaperDegree::Uniform),
             CloudburstSchedule::Fixed => Schedule::Paper(PaperDegree::Fixed),

@@ -1,6 +1,6 @@
 //! Experiments: scenarios that can run.
 
-use super::{Scenario, TransportSettings};
+use super::{CloudburstMode, CongestionControl, Scenario, StartMachine, TransportSettings};
 use crate::size_distribution::SizeDistribution;
 
 /// A scenario that has been read and checked, with one scheme and one seed: it can run.
@@ -15,6 +15,8 @@ pub struct Experiment {
     pub(crate) scenario: Scenario,
     /// Sizes of messages, for each traffic that has a distribution.
     pub(crate) distributions: Vec<Option<SizeDistribution>>,
+    /// Machine of hosts in mode `paper`, if there is one.
+    pub(crate) paper_machine: Option<StartMachine>,
 }
 
 impl Experiment {
@@ -23,6 +25,13 @@ impl Experiment {
         let own = self.scenario.background_transport.as_ref();
         own.filter(|_| background)
             .unwrap_or(&self.scenario.transport)
+    }
+
+    /// Whether hosts run the paper's machine, which has to be given.
+    pub(crate) fn needs_paper_machine(&self) -> bool {
+        let transport = &self.scenario.transport;
+        transport.control == CongestionControl::Cloudburst
+            && transport.cloudburst.mode == CloudburstMode::Paper
     }
 
     /// All settings, defaults included, without the schemes that were not taken.

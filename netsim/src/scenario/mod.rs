@@ -27,7 +27,7 @@ pub use self::{
     fabric::*,
     outage::Outage,
     port::*,
-    source::{Overrides, Source},
+    source::{Overrides, Source, StartMachine},
     traffic::*,
     transport::*,
 };

@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use cloudburst_proto::{Config, Machine, Time};
+
 use super::{BalancingPolicy, Scenario, ScenarioError, Sizes, Traffic, embedded};
 use crate::size_distribution::SizeDistribution;
 
@@ -21,6 +23,9 @@ pub struct Overrides {
     pub messages: Option<u32>,
 }
 
+/// Starts a host's state machine: with settings that were checked, from a seed, at a time.
+pub type StartMachine = fn(Config, [u8; 32], Time) -> Box<dyn Machine>;
+
 /// The text of a scenario and where it comes from.
 #[derive(Clone, Debug)]
 pub struct Source {
@@ -30,6 +35,8 @@ pub struct Source {
     /// Directory in which other files are looked for.
     directory: PathBuf,
     text: String,
+    /// Machine of hosts in mode `paper`, if there is one.
+    pub(crate) paper_machine: Option<StartMachine>,
 }
 
 impl Source {
@@ -46,6 +53,7 @@ impl Source {
                 file: format!("{}.toml (built in)", known.name),
                 directory: PathBuf::from("."),
                 text: known.text.to_owned(),
+                paper_machine: None,
             });
         }
         let text = fs::read_to_string(path).map_err(|error| ScenarioError::Unreadable {
@@ -58,6 +66,7 @@ impl Source {
             file: name_or_path.to_owned(),
             directory: path.parent().unwrap_or(Path::new(".")).to_owned(),
             text,
+            paper_machine: None,
         })
     }
 
@@ -68,7 +77,16 @@ impl Source {
             file: name.to_owned(),
             directory: PathBuf::from("."),
             text: text.to_owned(),
+            paper_machine: None,
         }
+    }
+
+    /// Runs hosts whose `cloudburst.mode` is `paper` with this machine: the simulator has none,
+    /// for it is there for the paper's figures alone.
+    #[must_use]
+    pub fn with_paper_machine(mut self, start: StartMachine) -> Self {
+        self.paper_machine = Some(start);
+        self
     }
 
     /// Returns the name of the scenario.

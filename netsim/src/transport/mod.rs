@@ -25,7 +25,7 @@ use crate::{
     engine::packet::{Kind, NONE, Packet, flag},
     fabric::Network,
     message::Message,
-    scenario::{CongestionControl, Scenario, TransportSettings},
+    scenario::{CongestionControl, Experiment, TransportSettings},
 };
 
 /// The hosts of a fabric.
@@ -42,7 +42,8 @@ pub(crate) struct Hosts {
 }
 
 impl Hosts {
-    pub(crate) fn new(scenario: &Scenario, seed: u64) -> Self {
+    pub(crate) fn new(experiment: &Experiment) -> Self {
+        let scenario = &experiment.scenario;
         let transport = &scenario.transport;
         let background = scenario.background_transport.as_ref();
         let settings = [transport, background.unwrap_or(transport)].map(TransportSettings::clone);
@@ -53,7 +54,7 @@ impl Hosts {
             finished: Vec::new(),
             pacers: settings.each_ref().map(|it| it.pace.map(Pacer::new)),
             settings,
-            cloudburst: has_endpoints.then(|| Box::new(Cloudburst::new(scenario, seed))),
+            cloudburst: has_endpoints.then(|| Box::new(Cloudburst::new(experiment))),
         }
     }
 

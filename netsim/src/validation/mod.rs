@@ -63,7 +63,14 @@ impl Source {
             seed: scenario.seed,
             scenario,
             distributions,
+            paper_machine: self.paper_machine,
         };
+        if experiment.needs_paper_machine() && self.paper_machine.is_none() {
+            return Err(problem(
+                "transport.cloudburst.mode = \"paper\"".to_owned(),
+                "the paper's machine is not part of netsim; `cargo xtask reproduce` runs it, or set mode = \"native\"".to_owned(),
+            ));
+        }
         check_experiment(&experiment).map_err(|it| problem(it.key, it.problem))?;
         Ok(experiment)
     }

@@ -41,6 +41,7 @@ fn all_that_lie_in_the_directory_are_built_in_and_run_with_each_scheme() {
     assert_eq!(names, files);
     for name in names {
         let source = Source::find(&name).expect("it is built in");
+        let source = source.with_paper_machine(paper_machine::simulated);
         let schemes = source.scenario().expect("it is right").schemes.into_keys();
         for scheme in schemes.map(Some).chain([None]) {
             let overrides = Overrides {
@@ -387,4 +388,20 @@ fn transports_and_the_rest_are_checked_too() {
         .expect_err("there is none")
         .to_string();
     assert!(missing.contains("no-such-scenario") && missing.contains("netsim list"));
+}
+
+/// The laboratory has it, and the message says so.
+#[test]
+fn mode_paper_needs_a_machine_that_is_given() {
+    let source = Source::find("cloudburst-testbed").expect("it is built in");
+    let overrides = Overrides {
+        scheme: Some("cloudburst".to_owned()),
+        ..Overrides::default()
+    };
+    let error = source.experiment(&overrides).expect_err("it has none");
+    let told = error.to_string();
+    assert!(told.contains("cloudburst.mode = \"paper\""), "{told}");
+    assert!(told.contains("cargo xtask reproduce"), "{told}");
+    let source = source.with_paper_machine(paper_machine::simulated);
+    assert!(source.experiment(&overrides).is_ok());
 }

@@ -5,7 +5,9 @@ use netsim::{Outcome, Overrides, Source};
 
 /// Runs the text of a scenario, which must be right.
 pub(crate) fn outcome(text: &str) -> Outcome {
-    let experiment = Source::from_text("test", text).experiment(&Overrides::default());
+    let experiment = Source::from_text("test", text)
+        .with_paper_machine(paper_machine::simulated)
+        .experiment(&Overrides::default());
     let experiment = experiment.unwrap_or_else(|error| panic!("{error}"));
     netsim::run(&experiment)
 }

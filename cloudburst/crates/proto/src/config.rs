@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::packet::Keyring;
-use cloudburst_code::{MAX_MESSAGE_BYTES, PaperDegree, Schedule};
+use cloudburst_code::{MAX_MESSAGE_BYTES, Schedule};
 
 /// Shortest time that a message may be tried for.
 const MIN_LIFETIME: Duration = Duration::from_millis(10);
@@ -30,8 +30,6 @@ pub const MAX_DATAGRAM_BYTES: usize = 9_000;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// What the wire speaks. Default [`Mode::Native`].
-    pub mode: Mode,
     /// Keys shared with all peers. Default none: then datagrams are neither
     /// encrypted nor authenticated, and only accidents are noticed.
     pub keys: Keyring,
@@ -42,8 +40,7 @@ pub struct Config {
     /// *r*). Default 1.
     pub share: f64,
     /// The round trip to a peer that nothing was heard of yet, 10 us to 1 s; measured ones take its
-    /// place. Mode [`Mode::Native`] alone waits so long before it helps a message along that has
-    /// lost symbols. Too short, and first messages are asked about, or sent more of, before an
+    /// place. A message that has lost symbols waits so long before it is helped along. Too short, and first messages are asked about, or sent more of, before an
     /// answer can be there; too long, and what a first message loses costs it this time, which
     /// inside a data centre is all of it. Default [`DEFAULT_INITIAL_ROUND_TRIP`], 5 ms.
     pub initial_round_trip: Duration,
@@ -68,21 +65,6 @@ pub struct Config {
     /// allows certain ports only is a reason against it. Default true. An endpoint on sockets
     /// keeps ports that were named ([`Ports::Range`](crate::Ports::Range)) in any case.
     pub replace_ports: bool,
-}
-
-/// What the wire speaks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// 64-bit message ids, paths, security: `docs/src/reference/cloudburst-wire.md`.
-    #[default]
-    Native,
-    /// The paper's 12-byte header and nothing else: no keys, no tokens, no
-    /// integrity check, no estimates, no replies; messages of up to 64 symbols,
-    /// 256 of them under way to a peer, and one endpoint per IP address. For
-    /// comparison: a message may arrive twice or, if the network delays some
-    /// datagrams by much more than others, be spoilt by one long gone. See
-    /// [`Config::paper`] and the end of `docs/src/reference/cloudburst-wire.md`.
-    Paper,
 }
 
 /// What a message may cost its sender.
@@ -138,7 +120,6 @@ pub struct Quotas {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            mode: Mode::Native,
             keys: Keyring::default(),
             link_bits_per_s: DEFAULT_LINK_BITS_PER_S,
             share: 1.0,
@@ -165,8 +146,8 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// For a message of `n` symbols.
-    pub(super) fn symbols(&self, n: usize) -> u32 {
+    /// Returns how many symbols may be sent of a message that has `n`.
+    pub fn symbols(&self, n: usize) -> u32 {
         let most = self.symbols_factor * n as f64;
         (most as u32).saturating_add(self.symbols_extra)
     }
@@ -242,29 +223,9 @@ pub enum ConfigError {
     /// A quota that lets nothing in.
     #[error("the quota {0} is 0")]
     Quota(&'static str),
-    /// The paper's format has no place for keys.
-    #[error("mode paper knows no keys; take them out or choose mode native")]
-    PaperKeys,
-    /// The paper's format has no place for tokens.
-    #[error("mode paper knows no tokens; take require_validation out or choose mode native")]
-    PaperValidation,
 }
 
 impl Config {
-    /// What the paper describes (§III-B, §IV-A): its format, its code with degree
-    /// 5, and datagrams that fill an Ethernet frame: symbols of 1,460 bytes.
-    pub fn paper() -> Self {
-        Self {
-            mode: Mode::Paper,
-            schedule: Schedule::Paper(PaperDegree::Fixed),
-            datagrams: Datagrams {
-                initial: 1_472,
-                most: 1_472,
-            },
-            ..Self::default()
-        }
-    }
-
     /// Looks for mistakes.
     ///
     /// # Errors
@@ -305,17 +266,11 @@ impl Config {
         if initial < 256 || initial > most || most > MAX_DATAGRAM_BYTES {
             return Err(ConfigError::Datagrams { initial, most });
         }
-        if self.mode == Mode::Paper && !self.keys.is_empty() {
-            return Err(ConfigError::PaperKeys);
-        }
-        if self.mode == Mode::Paper && self.require_validation {
-            return Err(ConfigError::PaperValidation);
-        }
         self.quotas.validate()
     }
 
-    /// What may be sent, in bytes per second.
-    pub(super) fn bytes_per_s(&self) -> f64 {
+    /// Returns what may be sent, in bytes per second.
+    pub fn bytes_per_s(&self) -> f64 {
         self.link_bits_per_s as f64 / 8.0 * self.share
     }
 }

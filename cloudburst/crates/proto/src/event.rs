@@ -52,6 +52,13 @@ pub struct PeerId {
     pub(super) generation: u32,
 }
 
+impl PeerId {
+    /// Names a peer, for a [`Machine`](super::Machine) that keeps its own.
+    pub const fn new(index: u32, generation: u32) -> Self {
+        Self { index, generation }
+    }
+}
+
 /// What a message is to its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
@@ -74,9 +81,13 @@ pub struct SendId {
 }
 
 impl SendId {
+    /// Names a message, for a [`Machine`](super::Machine) that numbers its own.
+    pub const fn new(peer: PeerId, message: u64) -> Self {
+        Self { peer, message }
+    }
+
     /// The message's number on the wire, which a reply to it refers to. Peers'
     /// numbers begin at random, so that two of them hardly ever have the same.
-    /// With mode paper only its lowest 8 bits are sent.
     pub const fn as_u64(self) -> u64 {
         self.message
     }
@@ -119,8 +130,7 @@ pub enum Event {
     Received {
         /// From whom.
         peer: PeerId,
-        /// Its sender's number for it: what a reply refers to. With mode paper
-        /// the lowest 8 bits of that.
+        /// Its sender's number for it: what a reply refers to.
         id: u64,
         /// What it is.
         kind: Kind,
@@ -172,7 +182,7 @@ pub enum Event {
 }
 
 /// What the delivery of a message took.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Receipt {
     /// From the call of send until the stop arrived.
@@ -181,8 +191,7 @@ pub struct Receipt {
     pub symbols: u32,
     /// Symbols sent until the stop arrived.
     pub sent: u32,
-    /// Symbols that the receiver took until it was complete. With mode paper,
-    /// whose stop does not say so, as many as the message has.
+    /// Symbols that the receiver took until it was complete.
     pub needed: u32,
     /// Paths that carried a symbol.
     pub paths: u16,
@@ -201,6 +210,18 @@ pub struct Undelivered {
     pub sent: u32,
     /// Symbols the receiver said it had, if it said so.
     pub have: Option<u32>,
+}
+
+impl Undelivered {
+    /// Says that a message was given up after so many symbols, of which the receiver said nothing.
+    pub const fn new(reason: Reason, symbols: u32, sent: u32) -> Self {
+        Self {
+            reason,
+            symbols,
+            sent,
+            have: None,
+        }
+    }
 }
 
 struct Have<'a>(&'a Option<u32>);
@@ -248,7 +269,7 @@ pub enum SendError {
     /// There is nothing to send.
     #[error("an empty message cannot be sent")]
     Empty,
-    /// Longer than the configuration or, with mode paper, its format allows.
+    /// It is longer than the configuration or the format allows.
     #[error("the message has {given} bytes; at most {most} can be sent")]
     TooLarge {
         /// Bytes of the message.
@@ -268,9 +289,9 @@ pub enum SendError {
     /// There is no such peer, or no longer.
     #[error("the peer is not known, or no longer")]
     NoPeer,
-    /// The paper's format has no place for what a message is.
-    #[error("mode paper knows no requests and replies; send a message or choose mode native")]
-    PaperKind,
+    /// The machine carries messages only, neither requests nor replies.
+    #[error("this machine knows no requests and replies; send a message")]
+    Unsupported,
 }
 
 /// Why there is nobody to send to.
@@ -307,6 +328,23 @@ pub struct PathReport {
     pub lag: Option<Duration>,
     /// The longest datagram that is known to get through, in bytes.
     pub datagram_bytes: usize,
+}
+
+impl PathReport {
+    /// Reports a path of which nothing is known yet.
+    pub const fn new(path: u16, route: Route) -> Self {
+        Self {
+            path,
+            route,
+            health: Health::Unknown,
+            sent: 0,
+            delivered: 0,
+            loss: 0.0,
+            rtt: None,
+            lag: None,
+            datagram_bytes: 0,
+        }
+    }
 }
 
 /// Whether a path delivers.

@@ -112,15 +112,6 @@ impl Incoming {
         Some(opened.map(|(envelope, message)| (kind(envelope), message)))
     }
 
-    /// What was decoded, once it is complete: a message without an envelope.
-    pub(super) fn message(&self) -> Option<&[u8]> {
-        self.decoder.message()
-    }
-
-    pub(super) fn shape(&self) -> &Shape {
-        &self.shape
-    }
-
     /// It was spoilt: begins again.
     pub(super) fn restart(&mut self) {
         self.decoder.reset();

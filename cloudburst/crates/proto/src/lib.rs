@@ -29,11 +29,11 @@ mod estimate;
 mod event;
 mod inbound;
 mod incoming;
+mod machine;
 mod native;
 mod outgoing;
 mod pacer;
 pub mod packet;
-mod paper;
 mod path;
 mod paths;
 mod peer;
@@ -50,13 +50,14 @@ mod window;
 pub use self::{
     config::{
         Budget, Config, ConfigError, DEFAULT_INITIAL_ROUND_TRIP, DEFAULT_LINK_BITS_PER_S,
-        Datagrams, MAX_DATAGRAM_BYTES, MAX_LIFETIME, MIN_DATAGRAM_BYTES, Mode, Quotas,
+        Datagrams, MAX_DATAGRAM_BYTES, MAX_LIFETIME, MIN_DATAGRAM_BYTES, Quotas,
     },
     endpoint::Endpoint,
     event::{
         ConnectError, Ecn, Event, Health, Kind, PathReport, PeerId, Reason, Receipt, Route,
         SendError, SendId, SocketId, Transmit, Undelivered,
     },
+    machine::Machine,
     packet::Keyring,
     statistics::{Refusals, Statistics},
     time::Time,

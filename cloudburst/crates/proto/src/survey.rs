@@ -19,7 +19,7 @@ const LEAST_DELAY_US: i32 = 300;
 /// And how much of it must be answered: what a full queue turned away delays nobody.
 const LEAST_ANSWERED_PERCENT: usize = 75;
 /// Ways that the train has delayed by this much of what it was delayed itself share its queue.
-const SHARED_PERCENT: i32 = 60;
+const SHARED_PERCENT: i64 = 60;
 /// And to be long enough.
 const ENOUGH_DELAY_US: i32 = 1_500;
 /// When the ways are surveyed again, at the soonest and at last: less and less often,
@@ -183,9 +183,9 @@ impl Survey {
         }
         let mut shares = [false; MAX_PATHS];
         for (path, shares) in (0..self.found.len()).zip(&mut shares) {
-            *shares = train
-                .zip(delayed(path))
-                .is_some_and(|(train, own)| 100 * own > SHARED_PERCENT * train);
+            *shares = train.zip(delayed(path)).is_some_and(|(train, own)| {
+                100 * i64::from(own) > SHARED_PERCENT * i64::from(train)
+            });
         }
         // What is missing of one train, as pings get lost, the next may tell: it joins a group.
         let known = self.found.iter().zip(shares);

@@ -62,11 +62,6 @@ impl Alarm {
         }
     }
 
-    /// The same, unless it is due earlier already.
-    pub(super) fn set_sooner<K: Ord + Copy>(&mut self, due: Time, key: K, timers: &mut Timers<K>) {
-        self.set(due.min(self.due), key, timers);
-    }
-
     /// The timers have told of it: whether it is due now. If it is later, it is
     /// put there again.
     pub(super) fn is_due<K: Ord + Copy>(

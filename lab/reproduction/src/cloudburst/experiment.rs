@@ -33,7 +33,8 @@ impl Experiment {
     ///
     /// When the scenario is wrong or a manifest cannot be written.
     pub fn run(&self, directory: &Path, jobs: usize) -> Result<Runs> {
-        let source = Source::from_text(self.name, &self.text()?);
+        let source = Source::from_text(self.name, &self.text()?)
+            .with_paper_machine(paper_machine::simulated);
         let plan = Plan {
             schemes: self.schemes.iter().map(|it| Some(it.0.clone())).collect(),
             loads: vec![None],
@@ -171,7 +172,8 @@ mod tests {
             seeds: 1,
             messages: None,
         };
-        let source = Source::from_text("test", &experiment.text().unwrap());
+        let source = Source::from_text("test", &experiment.text().unwrap())
+            .with_paper_machine(paper_machine::simulated);
         let overrides = netsim::Overrides {
             scheme: Some("slow".to_owned()),
             ..Default::default()

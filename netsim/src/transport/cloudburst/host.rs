@@ -2,20 +2,18 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use cloudburst_code::wire;
-use cloudburst_proto::{Endpoint, PeerId, SendId, Time, packet};
+use cloudburst_proto::{Machine, PeerId, SendId, Time};
 
 use super::{Tag, ways::Ways};
 use crate::{
     engine::packet::{Kind, NONE, Packet},
     fabric::Network,
-    scenario::CloudburstMode,
 };
 
 /// A host: its endpoint, which knows nothing of the simulator.
 #[derive(Debug)]
 pub(super) struct Host {
-    pub(super) endpoint: Endpoint,
+    pub(super) endpoint: Box<dyn Machine>,
     /// By host and alias.
     peers: HashMap<(u16, u8), PeerId>,
     under_way: HashMap<SendId, UnderWay>,
@@ -55,7 +53,7 @@ impl Wake {
 }
 
 impl Host {
-    pub(super) fn new(endpoint: Endpoint) -> Self {
+    pub(super) fn new(endpoint: Box<dyn Machine>) -> Self {
         Self {
             endpoint,
             peers: HashMap::new(),
@@ -106,26 +104,8 @@ impl Host {
     }
 
     /// The message that a datagram carries a symbol of.
-    pub(super) fn tag(
-        &self,
-        mode: CloudburstMode,
-        peer: (u16, u8),
-        datagram: &[u8],
-    ) -> Option<Tag> {
-        let number = match mode {
-            CloudburstMode::Paper => match wire::Header::parse(datagram) {
-                Ok((header, symbol)) if !symbol.is_empty() => u64::from(header.id),
-                _ => return None,
-            },
-            CloudburstMode::Native => {
-                let header = packet::Header::parse(datagram).ok()?;
-                if header.kind != packet::Kind::Symbol {
-                    return None;
-                }
-                let body = datagram.get(packet::HEADER_BYTES..)?;
-                u64::from_be_bytes(*body.first_chunk()?)
-            }
-        };
+    pub(super) fn tag(&self, peer: (u16, u8), datagram: &[u8]) -> Option<Tag> {
+        let number = self.endpoint.message_of(datagram)?;
         self.on_wire.get(&(peer, number))?.front().copied()
     }
 

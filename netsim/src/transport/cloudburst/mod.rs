@@ -7,7 +7,7 @@
 mod host;
 mod ways;
 
-use cloudburst_proto::{Event, Kind as MessageKind, SendError, Time};
+use cloudburst_proto::{Endpoint, Event, Kind as MessageKind, Machine, SendError, Time};
 
 use self::{host::Host, ways::Ways};
 use super::flow::FlowStats;
@@ -19,7 +19,7 @@ use crate::{
     },
     fabric::Network,
     message::Message,
-    scenario::{CloudburstSettings, LEAST_BYTES, Scenario},
+    scenario::{CloudburstSettings, Experiment, LEAST_BYTES, StartMachine},
 };
 
 /// All hosts' endpoints, and the messages that they carry.
@@ -27,6 +27,7 @@ use crate::{
 pub(crate) struct Cloudburst {
     settings: CloudburstSettings,
     config: cloudburst_proto::Config,
+    start_machine: StartMachine,
     priority: u8,
     seed: u64,
     hosts: Vec<Option<Box<Host>>>,
@@ -83,12 +84,16 @@ const HEADER_BYTES: u16 = 28;
 const BUFFER_BYTES: usize = 1 << 16;
 
 impl Cloudburst {
-    pub(crate) fn new(scenario: &Scenario, seed: u64) -> Self {
+    pub(crate) fn new(experiment: &Experiment) -> Self {
+        let (scenario, seed) = (&experiment.scenario, experiment.seed);
+        let paper = experiment.paper_machine;
+        let paper = paper.filter(|_| experiment.needs_paper_machine());
         let settings = scenario.transport.cloudburst.clone();
         let fabric = &scenario.fabric;
         let hosts = usize::from(fabric.leaves) * usize::from(fabric.hosts_per_leaf);
         Self {
             config: settings.config((fabric.host_gbps * 1e9) as u64, hosts),
+            start_machine: paper.unwrap_or(start_endpoint),
             priority: scenario.transport.priority,
             seed,
             hosts: std::iter::repeat_with(|| None).take(hosts).collect(),
@@ -231,9 +236,7 @@ impl Cloudburst {
             for chunk in seed.chunks_mut(4) {
                 chunk.copy_from_slice(&random.bits().to_le_bytes());
             }
-            let endpoint = cloudburst_proto::Endpoint::new(self.config.clone(), seed, now(network));
-            // The scenario's check has built the same configuration.
-            let endpoint = endpoint.unwrap_or_else(|error| panic!("{error}"));
+            let endpoint = (self.start_machine)(self.config.clone(), seed, now(network));
             *host = Some(Box::new(Host::new(endpoint)));
         }
     }
@@ -264,7 +267,7 @@ impl Cloudburst {
             let (to, way) = self.ways.ends(&transmit.route);
             let spine = self.ways.spine(network, number, to, way);
             for datagram in self.sending[..transmit.bytes].chunks(transmit.segment_bytes) {
-                let tag = host.tag(self.settings.mode, (to, self.ways.alias(way)), datagram);
+                let tag = host.tag((to, self.ways.alias(way)), datagram);
                 if let Some(tag) = tag.filter(|it| !it.is_request()) {
                     self.carried[tag.message() as usize].stats.sent += 1;
                 }
@@ -342,6 +345,13 @@ impl Cloudburst {
         let at_ns = network.now() + carried.coding_ns;
         self.arrived.push((tag.message(), at_ns));
     }
+}
+
+/// Starts the product's machine.
+fn start_endpoint(config: cloudburst_proto::Config, seed: [u8; 32], now: Time) -> Box<dyn Machine> {
+    // The scenario's check has built the same configuration.
+    let endpoint = Endpoint::new(config, seed, now).unwrap_or_else(|error| panic!("{error}"));
+    Box::new(endpoint)
 }
 
 fn now(network: &Network) -> Time {

@@ -1,4 +1,4 @@
-//! The machine of [`Mode::Native`](super::Mode::Native).
+//! The state machine behind [`Endpoint`](super::Endpoint).
 
 mod answers;
 mod control;

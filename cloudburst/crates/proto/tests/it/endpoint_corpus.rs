@@ -3,15 +3,17 @@
 #[path = "../support/endpoint.rs"]
 mod endpoint;
 
-use crate::corpus;
+use crate::{corpus, machines};
 
 use std::collections::BTreeMap;
 
 #[test]
 fn the_corpus_of_endpoints_holds_what_must_hold() {
     for (name, input) in corpus::read("endpoint") {
-        println!("endpoint/{name}");
-        endpoint::check(&input);
+        if input.first().is_some_and(|options| machines::run(*options)) {
+            println!("endpoint/{name}");
+            endpoint::check(&input);
+        }
     }
 }
 
@@ -34,8 +36,11 @@ fn any_bytes_will_do() {
     for seed in seeds().into_values() {
         for _ in 0..50 {
             let mut input = seed.clone();
+            // Drawn for all seeds, so that each is followed by the same bytes wherever it is run.
             input.extend((0..200).map(|_| any()));
-            endpoint::check(&input);
+            if machines::run(input[0]) {
+                endpoint::check(&input);
+            }
         }
     }
 }

@@ -3,6 +3,9 @@
 #[path = "../../../../../lab/fuzz/corpus.rs"]
 mod corpus;
 mod endpoint_corpus;
+mod machines;
 mod packet_corpus;
+#[path = "../support/simulation/mod.rs"]
+mod simulation;
 mod virtual_time;
 mod wire_page;

@@ -9,9 +9,11 @@ use std::{
 };
 
 use cloudburst_proto::{
-    Config, Ecn, Endpoint, Event, Keyring, Kind, Mode, PeerId, Route, SendId, SocketId, Time,
+    Config, Ecn, Event, Keyring, Kind, Machine, PeerId, Route, SendId, SocketId, Time,
     packet::{self, Header, Key},
 };
+
+use crate::machines;
 
 /// So that no input takes long.
 const MOST_OPERATIONS: usize = 400;
@@ -69,7 +71,7 @@ struct Scene {
 }
 
 struct End {
-    endpoint: Endpoint,
+    endpoint: Box<dyn Machine>,
     config: Config,
     peers: Vec<PeerId>,
     sent: Vec<SendId>,
@@ -116,14 +118,14 @@ impl End {
             config.link_bits_per_s = 1_000_000;
         }
         // One end only: formats that do not match.
-        if options & 64 != 0 || options & 128 != 0 && number == 0 {
-            config.mode = Mode::Paper;
+        let is_paper = options & 64 != 0 || options & 128 != 0 && number == 0;
+        if is_paper {
             config.keys = Keyring::default();
             config.require_validation = false;
         }
-        let endpoint = Endpoint::new(config.clone(), [number as u8; 32], Time::ZERO);
+        let seed = [number as u8; 32];
         Self {
-            endpoint: endpoint.expect("it is a valid one"),
+            endpoint: machines::start(is_paper, config.clone(), seed, Time::ZERO),
             config,
             peers: Vec::new(),
             sent: Vec::new(),

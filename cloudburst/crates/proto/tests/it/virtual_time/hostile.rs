@@ -8,7 +8,7 @@ use cloudburst_proto::{
     packet::{VERSION, check},
 };
 
-use super::{
+use crate::simulation::{
     network::Parcel,
     path::{MICRO, MILLI, SECOND},
     random::Random,

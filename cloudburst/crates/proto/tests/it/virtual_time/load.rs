@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cloudburst_proto::{Reason, SendError};
 
-use super::{
+use crate::simulation::{
     path::{Impairments, Loss, MICRO, MILLI, Path, SECOND},
     run::run,
     scenario::{Fault, HostPlan, Scenario, SendPlan},
@@ -28,7 +28,7 @@ fn more_than_may_wait() {
     let scenario = Scenario::plain(2)
         .messages(50, 1_000, 0)
         .configured(|config| config.quotas.outgoing_messages = 20);
-    let mut world = super::world::World::new(scenario);
+    let mut world = crate::simulation::world::World::new(scenario);
     world.run_until(0);
     assert_eq!(world.ledger.messages.len(), 20);
     let is_full = |error: &SendError| matches!(error, SendError::Full { messages: 20, .. });

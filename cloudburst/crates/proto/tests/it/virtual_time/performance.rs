@@ -10,7 +10,7 @@ use std::{net::SocketAddr, time::Instant};
 
 use cloudburst_proto::{Config, Endpoint, Kind, Route, SocketId, Time};
 
-use super::{
+use crate::simulation::{
     ledger::Message,
     path::{Impairments, Loss, MICRO, Path, SECOND},
     random::Random,

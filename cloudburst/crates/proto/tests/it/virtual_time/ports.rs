@@ -2,7 +2,7 @@
 
 use cloudburst_proto::Health;
 
-use super::{
+use crate::simulation::{
     path::{Impairments, Loss, MILLI, SECOND},
     scenario::{Fault, HostPlan, Scenario, SendPlan},
     world::World,
@@ -96,7 +96,7 @@ fn trouble_without_end_has_its_bounds() {
     // What is given up is forgotten at the other end, too.
     let paths = &world.hosts[1];
     let peer = paths.heard[&0];
-    let known = paths.endpoint.paths(paths.clock.told(), peer).count();
+    let known = paths.endpoint.paths(paths.clock.told(), peer).len();
     assert!(known <= 64, "{known} paths are kept");
     world.finish().all_delivered();
 }
@@ -138,7 +138,7 @@ fn pairs_are_exchanged_while_there_are_others() {
         let from = world.address(0, path.route.socket.0);
         world.network.choose(from, path.route.remote) == BAD
     };
-    let (bad, all) = (paths.filter(over).count(), 64);
+    let (bad, all) = (paths.into_iter().filter(over).count(), 64);
     assert!(bad <= all / 20, "{bad} of {all} pairs lead there still");
     let statistics = host.endpoint.statistics();
     assert!(statistics.routes_replaced >= 8, "{statistics:?}");

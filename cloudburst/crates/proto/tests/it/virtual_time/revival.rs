@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{
+use crate::simulation::{
     path::{Impairments, MILLI, SECOND},
     scenario::{Scenario, SendPlan},
     world::World,

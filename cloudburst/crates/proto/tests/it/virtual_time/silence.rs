@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cloudburst_proto::Reason;
 
-use super::{
+use crate::simulation::{
     path::{Impairments, Loss, MILLI, SECOND},
     run::{Outcome, run},
     scenario::{Fault, Scenario, SendPlan},

@@ -4,13 +4,11 @@ use std::time::Duration;
 
 use cloudburst_proto::Reason;
 
-use super::{
-    super::{
-        path::{MILLI, SECOND},
-        run::run,
-        scenario::Fault,
-    },
-    mixed,
+use super::mixed;
+use crate::simulation::{
+    path::{MILLI, SECOND},
+    run::run,
+    scenario::Fault,
 };
 
 #[test]

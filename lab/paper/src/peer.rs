@@ -5,52 +5,47 @@ use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
 
-use super::{
-    super::{
-        event::{Health, PathReport, Route, SendId},
-        incoming::Incoming,
-        paths::MAX_PATHS,
-        time::Time,
-        timers::Alarm,
-    },
-    ids::Ids,
-};
+use cloudburst_proto::{Health, PathReport, Route, SendId, Time};
+
+use crate::{ids::Ids, incoming::Incoming, timers::Alarm};
 use cloudburst_code::Shape;
 
+/// Routes to a peer, at most.
+const MAX_PATHS: usize = 64;
 /// How much longer an id rests than receivers remember it: not all symbols take
 /// the same time.
 const MARGIN: u32 = 2;
 
 #[derive(Debug)]
-pub(super) struct Peer {
+pub(crate) struct Peer {
     /// Whether it was connected to: then it stays, and there is somebody.
-    pub(super) is_ours: bool,
-    pub(super) ways: Vec<Way>,
-    pub(super) ids: Ids,
+    pub(crate) is_ours: bool,
+    pub(crate) ways: Vec<Way>,
+    pub(crate) ids: Ids,
     /// The number of the next message for it.
-    pub(super) next_message: u64,
+    pub(crate) next_message: u64,
     /// Our messages for it that have not ended.
-    pub(super) outgoing: usize,
+    pub(crate) outgoing: usize,
     /// Of these, those that go on when it is heard from: more must not be sent
     /// to its address before.
-    pub(super) parked: Vec<SendId>,
+    pub(crate) parked: Vec<SendId>,
     /// Its messages, by the address and id that they come with.
-    pub(super) arrivals: HashMap<(IpAddr, u8), Arrival, FixedState>,
+    pub(crate) arrivals: HashMap<(IpAddr, u8), Arrival, FixedState>,
     /// Of these, incomplete ones and their memory.
-    pub(super) incoming: usize,
-    pub(super) incoming_bytes: usize,
-    pub(super) round_trip: Option<Duration>,
-    pub(super) heard_at: Time,
-    pub(super) alarm: Alarm,
+    pub(crate) incoming: usize,
+    pub(crate) incoming_bytes: usize,
+    pub(crate) round_trip: Option<Duration>,
+    pub(crate) heard_at: Time,
+    pub(crate) alarm: Alarm,
 }
 
 /// A route, and what became of it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Way {
-    pub(super) route: Route,
-    pub(super) sent: u64,
+pub(crate) struct Way {
+    pub(crate) route: Route,
+    pub(crate) sent: u64,
     /// The network says that nobody is there.
-    pub(super) is_unreachable: bool,
+    pub(crate) is_unreachable: bool,
     is_heard: bool,
 }
 
@@ -60,7 +55,7 @@ pub(super) struct Way {
     clippy::large_enum_variant,
     reason = "a box for each message would have to be allocated"
 )]
-pub(super) enum Arrival {
+pub(crate) enum Arrival {
     UnderWay(Incoming),
     /// It was handed over; its last symbol came at this time.
     Done {
@@ -70,7 +65,7 @@ pub(super) enum Arrival {
 }
 
 impl Peer {
-    pub(super) fn new(now: Time, is_ours: bool, first_message: u64) -> Self {
+    pub(crate) fn new(now: Time, is_ours: bool, first_message: u64) -> Self {
         Self {
             is_ours,
             ways: Vec::new(),
@@ -88,7 +83,7 @@ impl Peer {
     }
 
     /// Whether it is new, and there is room.
-    pub(super) fn add_way(&mut self, route: Route) -> bool {
+    pub(crate) fn add_way(&mut self, route: Route) -> bool {
         let is_known = self.ways.iter().any(|way| way.route == route);
         if is_known || self.ways.len() == MAX_PATHS {
             return false;
@@ -103,7 +98,7 @@ impl Peer {
     }
 
     /// A datagram came from there.
-    pub(super) fn heard(&mut self, now: Time, route: Route) {
+    pub(crate) fn heard(&mut self, now: Time, route: Route) {
         self.heard_at = now;
         if let Some(way) = self.ways.iter_mut().find(|way| way.route == route) {
             way.is_unreachable = false;
@@ -112,26 +107,26 @@ impl Peer {
     }
 
     /// The first way from this on that somebody is at.
-    pub(super) fn way_from(&self, first: usize) -> Option<usize> {
+    pub(crate) fn way_from(&self, first: usize) -> Option<usize> {
         let mut ways = self.ways.iter().skip(first);
         ways.position(|way| !way.is_unreachable)
             .map(|index| first + index)
     }
 
     /// Ways that a round takes.
-    pub(super) fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         self.ways.iter().filter(|way| !way.is_unreachable).count()
     }
 
     /// How long an id rests whose message was stopped (A-C1: max(2 RTT, 10 ms)),
     /// if the receiver remembers it for `memory` after its last symbol.
-    pub(super) fn quarantine(&self, memory: Duration) -> Duration {
+    pub(crate) fn quarantine(&self, memory: Duration) -> Duration {
         let round_trip = self.round_trip.unwrap_or_default();
         (round_trip * 2).max(memory * MARGIN)
     }
 
     /// A message was stopped so long after it could be complete.
-    pub(super) fn learn_round_trip(&mut self, sample: Duration) {
+    pub(crate) fn learn_round_trip(&mut self, sample: Duration) {
         let smoothed = self
             .round_trip
             .map_or(sample, |before| (before * 7 + sample) / 8);
@@ -139,25 +134,19 @@ impl Peer {
         self.round_trip = Some(smoothed.max(sample));
     }
 
-    pub(super) fn reports(&self, datagram_bytes: usize) -> impl Iterator<Item = PathReport> + '_ {
-        self.ways
-            .iter()
-            .zip(1..)
-            .map(move |(way, path)| PathReport {
-                path,
-                route: way.route,
-                health: match (way.is_unreachable, way.is_heard) {
-                    (true, _) => Health::Dead,
-                    (false, true) => Health::Good,
-                    (false, false) => Health::Unknown,
-                },
-                sent: way.sent,
-                // The format does not tell.
-                delivered: 0,
-                loss: 0.0,
-                rtt: self.round_trip,
-                lag: None,
-                datagram_bytes,
-            })
+    pub(crate) fn reports(&self, datagram_bytes: usize) -> impl Iterator<Item = PathReport> + '_ {
+        self.ways.iter().zip(1..).map(move |(way, path)| {
+            // The format tells no more.
+            let mut report = PathReport::new(path, way.route);
+            report.health = match (way.is_unreachable, way.is_heard) {
+                (true, _) => Health::Dead,
+                (false, true) => Health::Good,
+                (false, false) => Health::Unknown,
+            };
+            report.sent = way.sent;
+            report.rtt = self.round_trip;
+            report.datagram_bytes = datagram_bytes;
+            report
+        })
     }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use cloudburst_proto::{Endpoint, PeerId, SendId, SocketId, Time};
+use cloudburst_proto::{Machine, PeerId, SendId, SocketId, Time};
+
+use crate::machines;
 
 use super::{
     accounts::Accounts,
@@ -17,7 +19,7 @@ const GRACE_NS: u64 = 3 * SECOND;
 
 pub(crate) struct Host {
     pub(crate) plan: HostPlan,
-    pub(crate) endpoint: Endpoint,
+    pub(crate) endpoint: Box<dyn Machine>,
     /// How often it was started anew.
     pub(crate) incarnation: u32,
     pub(crate) clock: Clock,
@@ -54,12 +56,12 @@ impl Host {
         };
         let mut config = plan.config.clone();
         config.keys = keys::ring(plan.key);
-        let endpoint = Endpoint::new(config, seed, clock.tell(0)).expect("it is a valid one");
+        let endpoint = machines::start(plan.is_paper, config, seed, clock.tell(0));
         Self {
             // As a socket's buffer and a queueing discipline.
             egress: Link::new(plan.config.link_bits_per_s, 4_000_000),
             ingress: plan.ingress.map(|(rate, fifo)| Link::new(rate, fifo)),
-            accounts: Accounts::new(&plan.config),
+            accounts: Accounts::new(&plan),
             plan,
             endpoint,
             incarnation: 0,
@@ -99,8 +101,8 @@ impl Host {
         let mut config = self.plan.config.clone();
         config.keys = keys::ring(self.plan.key);
         let now = self.clock.tell(now);
-        self.endpoint = Endpoint::new(config, self.seed, now).expect("it was a valid one");
-        self.accounts = Accounts::new(&self.plan.config);
+        self.endpoint = machines::start(self.plan.is_paper, config, self.seed, now);
+        self.accounts = Accounts::new(&self.plan);
         self.connected.clear();
         self.heard.clear();
         self.ids.clear();

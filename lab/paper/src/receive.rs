@@ -2,15 +2,13 @@
 
 use core::time::Duration;
 
-use super::{
-    super::{
-        event::{Ecn, Event, Kind, PeerId, Route, SendId},
-        incoming::{Incoming, Taken, memory_bytes, shape_of},
-        room::Held,
-        time::Time,
-    },
+use cloudburst_proto::{Ecn, Event, Kind, PeerId, Route, SendId, Time};
+
+use crate::{
     IDLE, Paper,
+    incoming::{Incoming, Taken, memory_bytes, shape_of},
     peer::Arrival,
+    room::Held,
 };
 use cloudburst_code::{
     Shape,
@@ -53,7 +51,7 @@ impl Paper {
             return;
         };
         let user = peer.ids.user(stop.id);
-        let meant = user.map(|message| SendId { peer: id, message });
+        let meant = user.map(|message| SendId::new(id, message));
         let meant = meant.filter(|id| {
             self.outgoing
                 .get(id)
@@ -77,7 +75,7 @@ impl Paper {
             .outgoing
             .get(&id)
             .and_then(|outgoing| outgoing.round_trip(now));
-        if let Some(peer) = self.peers.get_mut(&id.peer)
+        if let Some(peer) = self.peers.get_mut(&id.peer())
             && let Some(sample) = sample
         {
             peer.learn_round_trip(sample);
@@ -201,7 +199,7 @@ impl Paper {
         {
             return false;
         }
-        let incoming = Incoming::new(now, &symbol.header, symbol.shape, &mut self.pool);
+        let incoming = Incoming::new(now, symbol.shape, &mut self.pool);
         peer.incoming += 1;
         peer.incoming_bytes += bytes;
         if !peer.is_ours {
@@ -253,7 +251,7 @@ impl Paper {
     }
 
     /// Forgets what has arrived of a message.
-    pub(super) fn drop_arrival(&mut self, id: PeerId, key: (core::net::IpAddr, u8)) {
+    pub(crate) fn drop_arrival(&mut self, id: PeerId, key: (core::net::IpAddr, u8)) {
         let Some(peer) = self.peers.get_mut(&id) else {
             return;
         };

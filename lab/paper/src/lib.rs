@@ -1,14 +1,27 @@
-//! The machine of [`Mode::Paper`](super::Mode::Paper): Algorithm 1 and its receiver (Cloudburst §III-B).
+//! Algorithm 1 and its receiver (Cloudburst §III-B), on the paper's 12-byte header and nothing else.
 //!
-//! It shares with the native machine what is not of the format: pacing, quotas,
-//! what addresses may be sent, decoders and their memory.
+//! It is there to measure the paper's figures anew: no keys, no tokens, no integrity check, no
+//! estimates, no replies; messages of up to 64 symbols, 256 of them under way to a peer, and one
+//! endpoint per IP address. A message may arrive twice or, if the network delays some datagrams by
+//! much more than others, be spoilt by one long gone. The end of
+//! `docs/src/reference/cloudburst-wire.md` has the format.
+//!
+//! Nothing of the product depends on it, and it shares no state machine with it: its figures stay
+//! as they are while the product changes.
 
+mod address;
 mod ids;
+mod incoming;
+mod machine;
 mod outgoing;
+mod pacer;
 mod peer;
 mod receive;
+mod room;
 mod rounds;
+mod spare;
 mod timeouts;
+mod timers;
 mod transmit;
 
 use core::{net::IpAddr, time::Duration};
@@ -17,29 +30,75 @@ use std::{
     collections::{BTreeMap, BinaryHeap, HashMap, VecDeque},
 };
 
+use cloudburst_code::{MAX_BLOCK_SYMBOLS, PaperDegree, Schedule, wire::HEADER_BYTES};
+use cloudburst_proto::{
+    Config, ConfigError, ConnectError, Endpoint, Event, Kind, Machine, PathReport, PeerId, Reason,
+    Route, SendError, SendId, SocketId, Statistics, Time,
+};
 use foldhash::fast::FixedState;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use self::{
+use crate::{
+    address::Addresses,
+    incoming::Pool,
     outgoing::{MAX_BYTES, Outgoing},
+    pacer::Pacer,
     peer::Peer,
+    spare::Spare,
+    timers::Timers,
     transmit::Stop,
 };
-use super::{
-    address::Addresses,
-    config::Config,
-    event::{
-        ConnectError, Event, Kind, PathReport, PeerId, Reason, Route, SendError, SendId, SocketId,
-    },
-    incoming::Pool,
-    pacer::Pacer,
-    spare::Spare,
-    statistics::Statistics,
-    time::Time,
-    timers::Timers,
-};
-use cloudburst_code::{MAX_BLOCK_SYMBOLS, wire::HEADER_BYTES};
+
+/// Returns what the paper describes (§III-B, §IV-A): its code with degree 5, and datagrams that
+/// fill an Ethernet frame: symbols of 1,460 bytes.
+pub fn config() -> Config {
+    let mut config = Config::default();
+    config.schedule = Schedule::Paper(PaperDegree::Fixed);
+    (config.datagrams.initial, config.datagrams.most) = (1_472, 1_472);
+    config
+}
+
+/// Says why the paper's machine cannot start.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum PaperError {
+    /// A setting is wrong for any machine.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The paper's format has no place for keys.
+    #[error("the paper's format knows no keys; take them out")]
+    Keys,
+    /// The paper's format has no place for tokens.
+    #[error("the paper's format knows no tokens; take require_validation out")]
+    Validation,
+}
+
+/// Starts the paper's machine or the product's, for who compares them.
+///
+/// # Errors
+///
+/// If a setting is wrong.
+pub fn start(
+    is_paper: bool,
+    config: Config,
+    seed: [u8; 32],
+    now: Time,
+) -> Result<Box<dyn Machine>, PaperError> {
+    Ok(if is_paper {
+        Box::new(Paper::new(config, seed, now)?)
+    } else {
+        Box::new(Endpoint::new(config, seed, now)?)
+    })
+}
+
+/// Starts the paper's machine for a simulated host.
+///
+/// # Panics
+///
+/// If a setting is wrong: who simulates has checked them.
+pub fn simulated(config: Config, seed: [u8; 32], now: Time) -> Box<dyn Machine> {
+    start(true, config, seed, now).unwrap_or_else(|error| panic!("{error}"))
+}
 
 /// Completed messages are remembered until nothing has come of them for so long
 /// (`reproduction.md` A-C1), or longer if rounds are far apart.
@@ -52,10 +111,10 @@ const MEMORY_WAYS: u32 = 16;
 /// An incomplete message of which nothing has come for so long is forgotten (A-C15).
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Sends and receives messages; [`Endpoint`](super::Endpoint) says what its
-/// methods do.
+/// Sends and receives messages as the paper says; [`Machine`](cloudburst_proto::Machine) says what
+/// its methods do.
 #[derive(Debug)]
-pub(crate) struct Paper {
+pub struct Paper {
     config: Config,
     random: Xoshiro256PlusPlus,
     /// In the order in which they came to be known.
@@ -96,8 +155,23 @@ enum Due {
 }
 
 impl Paper {
-    /// `config` is a valid one.
-    pub(crate) fn new(config: Config, seed: [u8; 32], now: Time) -> Self {
+    /// Starts an endpoint; `seed` decides all that is random.
+    ///
+    /// # Errors
+    ///
+    /// If a setting is wrong, or one that the paper's format has no place for.
+    pub fn new(config: Config, seed: [u8; 32], now: Time) -> Result<Self, PaperError> {
+        config.validate()?;
+        if !config.keys.is_empty() {
+            return Err(PaperError::Keys);
+        }
+        if config.require_validation {
+            return Err(PaperError::Validation);
+        }
+        Ok(Self::with_valid(config, seed, now))
+    }
+
+    fn with_valid(config: Config, seed: [u8; 32], now: Time) -> Self {
         let mut random = Xoshiro256PlusPlus::from_seed(seed);
         let hash_seed = random.next_u64();
         let quotas = &config.quotas;
@@ -127,7 +201,7 @@ impl Paper {
         }
     }
 
-    pub(crate) fn connect(&mut self, now: Time, routes: &[Route]) -> Result<PeerId, ConnectError> {
+    fn connect(&mut self, now: Time, routes: &[Route]) -> Result<PeerId, ConnectError> {
         if routes.is_empty() {
             return Err(ConnectError::NoRoute);
         }
@@ -155,7 +229,7 @@ impl Paper {
     }
 
     /// Not if the address is that of another peer: who answers from there is that one.
-    pub(crate) fn add_route(&mut self, _now: Time, id: PeerId, route: Route) -> bool {
+    fn add_route(&mut self, _now: Time, id: PeerId, route: Route) -> bool {
         let Some(peer) = self.peers.get_mut(&id) else {
             return false;
         };
@@ -163,14 +237,14 @@ impl Paper {
         *owner == id && peer.add_way(route)
     }
 
-    pub(crate) fn remove_socket(&mut self, _now: Time, socket: SocketId) {
+    fn remove_socket(&mut self, _now: Time, socket: SocketId) {
         for peer in self.peers.values_mut() {
             peer.ways.retain(|way| way.route.socket != socket);
         }
         self.stops.retain(|stop| stop.route.socket != socket);
     }
 
-    pub(crate) fn send(
+    fn send(
         &mut self,
         now: Time,
         peer: PeerId,
@@ -186,11 +260,12 @@ impl Paper {
             return Err(SendError::TooLarge { given, most });
         }
         if kind != Kind::Message {
-            return Err(SendError::PaperKind);
+            return Err(SendError::Unsupported);
         }
         let held = self.statistics.outgoing_bytes_now as usize;
         let quotas = &self.config.quotas;
-        if !quotas.hold(self.outgoing.len(), held, given) {
+        let is_full = self.outgoing.len() >= quotas.outgoing_messages;
+        if is_full || held + given > quotas.outgoing_bytes {
             return Err(SendError::Full {
                 messages: self.outgoing.len(),
                 bytes: held,
@@ -199,10 +274,7 @@ impl Paper {
         let Some(known) = self.peers.get_mut(&peer) else {
             return Err(SendError::NoPeer);
         };
-        let id = SendId {
-            peer,
-            message: known.next_message,
-        };
+        let id = SendId::new(peer, known.next_message);
         let mut outgoing = Outgoing::new(now, id, message, self.spare.take(), &self.config)
             .map_err(|_| SendError::TooLarge { given, most })?;
         known.next_message += 1;
@@ -224,7 +296,7 @@ impl Paper {
         format.min(self.config.max_message_bytes)
     }
 
-    pub(crate) fn cancel(&mut self, now: Time, id: SendId) {
+    fn cancel(&mut self, now: Time, id: SendId) {
         self.give_up(now, id, Reason::Cancelled);
     }
 
@@ -246,12 +318,13 @@ impl Paper {
         self.statistics.outgoing_now -= 1;
         self.statistics.outgoing_bytes_now -= outgoing.bytes() as u64;
         let memory = self.memory();
-        if let Some(peer) = self.peers.get_mut(&id.peer) {
+        if let Some(peer) = self.peers.get_mut(&id.peer()) {
             peer.outgoing -= 1;
             if outgoing.is_started() {
                 let free_at = now + peer.quarantine(memory) + longer;
                 if peer.ids.release(outgoing.code(), free_at) {
-                    self.timers.add(free_at, Due::Id(id.peer, outgoing.code()));
+                    self.timers
+                        .add(free_at, Due::Id(id.peer(), outgoing.code()));
                 }
             }
         }
@@ -266,42 +339,39 @@ impl Paper {
         self.pacer.time_of(bytes).max(LEAST_MEMORY)
     }
 
-    pub(crate) fn set_host_room(&mut self, messages: usize) {
+    fn set_host_room(&mut self, messages: usize) {
         self.host_room = messages;
     }
 
-    pub(crate) fn poll_event(&mut self) -> Option<Event> {
+    fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    pub(crate) fn next_deadline(&self) -> Option<Time> {
+    fn next_deadline(&self) -> Option<Time> {
         let timers = self.timers.next();
         let sending = self.next_transmit();
         timers.into_iter().chain(sending).min()
     }
 
-    pub(crate) fn statistics(&self) -> Statistics {
-        Statistics {
-            peers_now: self.peers.len() as u64,
-            ..self.statistics
-        }
+    fn statistics(&self) -> Statistics {
+        let mut statistics = self.statistics;
+        statistics.peers_now = self.peers.len() as u64;
+        statistics
     }
 
-    pub(crate) fn peers(&self) -> impl Iterator<Item = PeerId> + '_ {
+    fn peers(&self) -> impl Iterator<Item = PeerId> + '_ {
         self.peers.keys().copied()
     }
 
-    pub(crate) fn paths(&self, peer: PeerId) -> impl Iterator<Item = PathReport> + '_ {
+    fn paths(&self, peer: PeerId) -> impl Iterator<Item = PathReport> + '_ {
         let datagram_bytes = self.config.datagrams.initial;
         let peer = self.peers.get(&peer).into_iter();
         peer.flat_map(move |peer| peer.reports(datagram_bytes))
     }
 
     fn add_peer(&mut self, now: Time, is_ours: bool) -> PeerId {
-        let id = PeerId {
-            index: self.peers_so_far as u32,
-            generation: (self.peers_so_far >> 32) as u32,
-        };
+        let generation = (self.peers_so_far >> 32) as u32;
+        let id = PeerId::new(self.peers_so_far as u32, generation);
         self.peers_so_far += 1;
         self.unvalidated += usize::from(!is_ours);
         // Far from the end: numbers do not wrap.

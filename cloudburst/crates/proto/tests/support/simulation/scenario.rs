@@ -6,7 +6,7 @@ use std::{
 };
 
 use cloudburst_code::{PaperDegree, Schedule};
-use cloudburst_proto::{Config, Mode, SocketId};
+use cloudburst_proto::{Config, SocketId};
 
 use super::path::{Impairments, MICRO, MILLI, Mtu, Path};
 
@@ -35,6 +35,8 @@ pub(crate) struct Scenario {
 #[derive(Clone, Debug)]
 pub(crate) struct HostPlan {
     pub(crate) config: Config,
+    /// It runs the paper's machine.
+    pub(crate) is_paper: bool,
     pub(crate) key: Option<u8>,
     pub(crate) sockets: u16,
     /// How far its clock is ahead at first.
@@ -113,6 +115,7 @@ impl HostPlan {
     pub(crate) fn new() -> Self {
         Self {
             config: Config::default(),
+            is_paper: false,
             key: None,
             sockets: 4,
             clock_ahead_ns: 0,
@@ -220,9 +223,7 @@ impl Scenario {
     }
 
     pub(crate) fn is_paper(&self) -> bool {
-        self.hosts
-            .iter()
-            .any(|host| host.config.mode == Mode::Paper)
+        self.hosts.iter().any(|host| host.is_paper)
     }
 
     fn corrupts(&self) -> bool {
@@ -238,7 +239,7 @@ impl Scenario {
     /// Hosts that speak the paper's format.
     pub(crate) fn paper(mut self) -> Self {
         for host in &mut self.hosts {
-            host.config.mode = Mode::Paper;
+            host.is_paper = true;
             host.config.schedule = Schedule::Paper(PaperDegree::Fixed);
         }
         self

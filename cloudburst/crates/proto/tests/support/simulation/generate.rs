@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use cloudburst_code::{PaperDegree, Schedule};
-use cloudburst_proto::Mode;
 
 use super::{
     path::{Impairments, Link, Loss, MICRO, MILLI, Mtu, Path, SECOND, Spell},
@@ -108,7 +107,7 @@ impl Scenario {
             host.key = key;
             host.config.budget.lifetime = lifetime;
             if paper {
-                host.config.mode = Mode::Paper;
+                host.is_paper = true;
             }
             host.config.require_validation = require_validation;
             if !is_kind && random.chance(0.1) {
@@ -244,7 +243,7 @@ impl Scenario {
             }
             _ => Fault::Keys {
                 host,
-                keys: if self.hosts[host].config.mode == Mode::Paper {
+                keys: if self.hosts[host].is_paper {
                     vec![]
                 } else {
                     random.pick(&[[7, 8], [8, 7], [8, 9]]).to_vec()

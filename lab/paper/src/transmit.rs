@@ -3,14 +3,9 @@
 use core::time::Duration;
 use std::cmp::Reverse;
 
-use super::{
-    super::{
-        address::Verdict,
-        event::{Ecn, Reason, Route, SendId, Transmit},
-        time::Time,
-    },
-    Paper, outgoing,
-};
+use cloudburst_proto::{Ecn, Reason, Route, SendId, Time, Transmit};
+
+use crate::{Paper, address::Verdict, outgoing};
 use cloudburst_code::{Shape, wire::HEADER_BYTES};
 
 /// Stops that wait to be sent, at most.
@@ -26,14 +21,14 @@ const GRACE_ROUND_TRIPS: u32 = 4;
 
 /// A stop that waits to be sent.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stop {
-    pub(super) route: Route,
+pub(crate) struct Stop {
+    pub(crate) route: Route,
     datagram: [u8; HEADER_BYTES],
 }
 
 impl Paper {
     /// Says stop for a message, unless too many stops wait.
-    pub(super) fn stop(&mut self, route: Route, id: u8, shape: &Shape) {
+    pub(crate) fn stop(&mut self, route: Route, id: u8, shape: &Shape) {
         if self.stops.len() >= MAX_WAITING {
             self.statistics.refused.answers_capped += 1;
             return;
@@ -60,7 +55,7 @@ impl Paper {
     }
 
     /// When something may be sent again.
-    pub(super) fn next_transmit(&self) -> Option<Time> {
+    pub(crate) fn next_transmit(&self) -> Option<Time> {
         if !self.stops.is_empty() {
             return Some(Time::ZERO);
         }
@@ -101,7 +96,7 @@ impl Paper {
         out: &mut [u8],
     ) -> Option<Transmit> {
         let outgoing = self.outgoing.get_mut(&id)?;
-        let peer = self.peers.get_mut(&id.peer)?;
+        let peer = self.peers.get_mut(&id.peer())?;
         // A way may have gone since the round began.
         let way = peer
             .way_from(outgoing.next_way)
@@ -137,7 +132,7 @@ impl Paper {
     /// Plans what comes after a symbol on this way: the round's next, the next
     /// round, or nothing more.
     fn go_on(&mut self, now: Time, round: u64, way: usize, id: SendId) {
-        let Some(peer) = self.peers.get(&id.peer) else {
+        let Some(peer) = self.peers.get(&id.peer()) else {
             return;
         };
         let Some(outgoing) = self.outgoing.get_mut(&id) else {

@@ -2,14 +2,11 @@
 
 use core::time::Duration;
 
-use super::{
-    super::{
-        config::Config,
-        event::{Reason, Receipt, SendId, Undelivered},
-        time::Time,
-        timers::{Alarm, Timers},
-    },
+use cloudburst_proto::{Config, Reason, Receipt, SendId, Time, Undelivered};
+
+use crate::{
     Due,
+    timers::{Alarm, Timers},
 };
 use cloudburst_code::{
     EncodeError, Encoder, Schedule, Shape, ShapeError,
@@ -17,10 +14,10 @@ use cloudburst_code::{
 };
 
 /// The longest message that a header with a set of bits can state.
-pub(super) const MAX_BYTES: usize = (1 << 17) - 1;
+pub(crate) const MAX_BYTES: usize = (1 << 17) - 1;
 
 #[derive(Debug)]
-pub(super) struct Outgoing {
+pub(crate) struct Outgoing {
     id: SendId,
     bytes: Vec<u8>,
     shape: Shape,
@@ -33,10 +30,10 @@ pub(super) struct Outgoing {
     /// completed it was sent no earlier.
     enough_at: Time,
     /// When the round under way was due, and which way it has come to.
-    pub(super) round_at: Time,
-    pub(super) next_way: usize,
+    pub(crate) round_at: Time,
+    pub(crate) next_way: usize,
     /// What a round counts for while it is in the rounds.
-    pub(super) round_bytes: usize,
+    pub(crate) round_bytes: usize,
     /// Ways that carried a symbol, a bit for each.
     ways: u64,
     alarm: Alarm,
@@ -44,7 +41,7 @@ pub(super) struct Outgoing {
 
 impl Outgoing {
     /// `bytes` is memory that is used again.
-    pub(super) fn new(
+    pub(crate) fn new(
         now: Time,
         id: SendId,
         message: &[u8],
@@ -73,48 +70,48 @@ impl Outgoing {
     }
 
     /// Its 8-bit id on the wire.
-    pub(super) fn code(&self) -> u8 {
-        self.id.message as u8
+    pub(crate) fn code(&self) -> u8 {
+        self.id.as_u64() as u8
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    pub(super) fn into_memory(self) -> Vec<u8> {
+    pub(crate) fn into_memory(self) -> Vec<u8> {
         self.bytes
     }
 
-    pub(super) fn datagram_bytes(&self) -> usize {
+    pub(crate) fn datagram_bytes(&self) -> usize {
         HEADER_BYTES + self.shape.symbol_bytes()
     }
 
-    pub(super) fn symbols(&self) -> u32 {
+    pub(crate) fn symbols(&self) -> u32 {
         self.shape.symbols() as u32
     }
 
-    pub(super) fn start(&mut self, now: Time) {
+    pub(crate) fn start(&mut self, now: Time) {
         self.is_started = true;
         (self.round_at, self.next_way) = (now, 0);
     }
 
-    pub(super) fn is_started(&self) -> bool {
+    pub(crate) fn is_started(&self) -> bool {
         self.is_started
     }
 
-    pub(super) fn is_spent(&self) -> bool {
+    pub(crate) fn is_spent(&self) -> bool {
         self.sent >= self.budget
     }
 
     /// Writes the next symbol's datagram to the beginning of `out`.
-    pub(super) fn write(&self, schedule: Schedule, out: &mut [u8]) -> Result<usize, EncodeError> {
+    pub(crate) fn write(&self, schedule: Schedule, out: &mut [u8]) -> Result<usize, EncodeError> {
         // Rows must not fit the same losses badly in one message after the other.
-        let seed = (self.id.message ^ self.id.message >> 16) as u16;
+        let seed = (self.id.as_u64() ^ self.id.as_u64() >> 16) as u16;
         let encoder = Encoder::new(&self.bytes, self.shape, schedule, self.code(), seed)?;
         encoder.write(self.sent..self.sent + 1, out)
     }
 
-    pub(super) fn note_sent(&mut self, now: Time, way: usize) {
+    pub(crate) fn note_sent(&mut self, now: Time, way: usize) {
         self.sent += 1;
         self.ways |= 1 << (way % 64);
         if self.sent == self.symbols() {
@@ -123,52 +120,48 @@ impl Outgoing {
     }
 
     /// Whether a stop can be about this message.
-    pub(super) fn is_meant(&self, stop: &Header) -> bool {
+    pub(crate) fn is_meant(&self, stop: &Header) -> bool {
         self.sent >= self.symbols() && *stop == self::stop(self.code(), &self.shape)
     }
 
     /// Its alarm is for the end of its time.
-    pub(super) fn set_alarm(&mut self, timers: &mut Timers<Due>) {
+    pub(crate) fn set_alarm(&mut self, timers: &mut Timers<Due>) {
         self.alarm.set(self.ends, Due::Message(self.id), timers);
     }
 
     /// All that the budget allows has been sent: waits so long for a stop, at most.
-    pub(super) fn wait_for_stop(&mut self, now: Time, grace: Duration, timers: &mut Timers<Due>) {
+    pub(crate) fn wait_for_stop(&mut self, now: Time, grace: Duration, timers: &mut Timers<Due>) {
         self.ends = self.ends.min(now + grace);
         self.set_alarm(timers);
     }
 
-    pub(super) fn is_due(&mut self, now: Time, timers: &mut Timers<Due>) -> bool {
+    pub(crate) fn is_due(&mut self, now: Time, timers: &mut Timers<Due>) -> bool {
         self.alarm.is_due(now, Due::Message(self.id), timers)
     }
 
     /// No less than the round trip of the symbol that completed it.
-    pub(super) fn round_trip(&self, now: Time) -> Option<Duration> {
+    pub(crate) fn round_trip(&self, now: Time) -> Option<Duration> {
         (self.sent >= self.symbols()).then(|| now.since(self.enough_at))
     }
 
-    pub(super) fn receipt(&self, now: Time) -> Receipt {
-        Receipt {
-            completion: now.since(self.accepted_at),
-            symbols: self.symbols(),
-            sent: self.sent,
-            needed: self.symbols(),
-            paths: self.ways.count_ones() as u16,
-        }
+    pub(crate) fn receipt(&self, now: Time) -> Receipt {
+        let mut receipt = Receipt::default();
+        receipt.completion = now.since(self.accepted_at);
+        receipt.symbols = self.symbols();
+        receipt.sent = self.sent;
+        // Its stop does not say how many the receiver took.
+        receipt.needed = self.symbols();
+        receipt.paths = self.ways.count_ones() as u16;
+        receipt
     }
 
-    pub(super) fn failure(&self, reason: Reason) -> Undelivered {
-        Undelivered {
-            reason,
-            symbols: self.symbols(),
-            sent: self.sent,
-            have: None,
-        }
+    pub(crate) fn failure(&self, reason: Reason) -> Undelivered {
+        Undelivered::new(reason, self.symbols(), self.sent)
     }
 }
 
 /// The header that says stop: that of a symbol which is the sum of nothing.
-pub(super) fn stop(id: u8, shape: &Shape) -> Header {
+pub(crate) fn stop(id: u8, shape: &Shape) -> Header {
     Header {
         id,
         block_symbols: shape.symbols() as u8,

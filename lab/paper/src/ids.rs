@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 
-use super::super::time::Time;
+use cloudburst_proto::Time;
 
 /// Which ids are in use, and which rest.
 ///
 /// A message's id is the lowest 8 bits of its number, so that each id is used
 /// after all others were. A message whose id is in use or rests waits for it.
 #[derive(Debug, Default)]
-pub(super) struct Ids {
+pub(crate) struct Ids {
     /// One for each id; none before the first message.
     slots: Vec<Slot>,
 }
@@ -26,7 +26,7 @@ struct Slot {
 
 impl Ids {
     /// Whether the message has its id now; if not, it waits.
-    pub(super) fn take_or_wait(&mut self, now: Time, message: u64) -> bool {
+    pub(crate) fn take_or_wait(&mut self, now: Time, message: u64) -> bool {
         if self.slots.is_empty() {
             let slot = Slot {
                 user: None,
@@ -45,7 +45,7 @@ impl Ids {
     }
 
     /// The message with this id has ended. Whether another one waits for it.
-    pub(super) fn release(&mut self, id: u8, free_at: Time) -> bool {
+    pub(crate) fn release(&mut self, id: u8, free_at: Time) -> bool {
         let Some(slot) = self.slots.get_mut(usize::from(id)) else {
             return false;
         };
@@ -55,7 +55,7 @@ impl Ids {
     }
 
     /// Gives an id to the first that waits for it and `is_alive`, if it is free.
-    pub(super) fn pass_on(
+    pub(crate) fn pass_on(
         &mut self,
         now: Time,
         id: u8,
@@ -75,18 +75,18 @@ impl Ids {
     }
 
     /// Until when an id rests or has rested, if it is not in use.
-    pub(super) fn free_at(&self, id: u8) -> Option<Time> {
+    pub(crate) fn free_at(&self, id: u8) -> Option<Time> {
         let slot = self.slots.get(usize::from(id))?;
         slot.user.is_none().then_some(slot.free_at)
     }
 
     /// The number of the message that has this id.
-    pub(super) fn user(&self, id: u8) -> Option<u64> {
+    pub(crate) fn user(&self, id: u8) -> Option<u64> {
         self.slots.get(usize::from(id))?.user
     }
 
     /// Whether a message with this id ended not long ago.
-    pub(super) fn rests(&self, now: Time, id: u8) -> bool {
+    pub(crate) fn rests(&self, now: Time, id: u8) -> bool {
         self.free_at(id).is_some_and(|free_at| free_at > now)
     }
 }

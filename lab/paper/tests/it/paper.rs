@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use cloudburst_proto::{Mode, Reason};
+use cloudburst_proto::Reason;
 
-use super::{
+use crate::simulation::{
     path::{Impairments, Loss, MICRO, MILLI, Path, SECOND},
     run::run,
     scenario::{Fault, Scenario, SendPlan},
@@ -107,7 +107,7 @@ fn generated_scenarios_deliver() {
 fn modes_that_do_not_match() {
     for paper in [0, 1] {
         let mut scenario = data_centre(7).lifetime(Duration::from_millis(500));
-        scenario.hosts[1 - paper].config.mode = Mode::Native;
+        scenario.hosts[1 - paper].is_paper = false;
         for number in 0..40 {
             let from = (number % 2) as usize;
             scenario.sends.push(SendPlan {
@@ -143,4 +143,17 @@ fn quotas_hold() {
     let outcome = run(scenario);
     assert!(outcome.statistics(1).peers_now <= 1);
     assert!(outcome.delivered() > 10);
+}
+
+/// Both have sent far more than they have received when they are to answer.
+#[test]
+fn both_begin_at_once() {
+    let mut scenario = Scenario::plain(29).messages(2, 150_000, 0);
+    (scenario.sends[1].from, scenario.sends[1].to) = (1, 0);
+    for host in &mut scenario.hosts {
+        host.is_paper = true;
+        host.config.link_bits_per_s = 1_000_000_000;
+    }
+    scenario.paths = vec![Path::new(5_000_000, 20_000, 50 * MICRO)];
+    run(scenario).all_delivered();
 }

@@ -2,15 +2,9 @@
 
 use core::{net::IpAddr, time::Duration};
 
-use super::{
-    super::{
-        config::MAX_LIFETIME,
-        event::{Event, PeerId, Reason, Route, SendId},
-        time::Time,
-    },
-    Due, IDLE, Paper,
-    peer::Arrival,
-};
+use cloudburst_proto::{Event, MAX_LIFETIME, PeerId, Reason, Route, SendId, Time};
+
+use crate::{Due, IDLE, Paper, peer::Arrival};
 
 /// How often a peer with messages that are remembered is looked after.
 const EXPIRY_PAUSE: Duration = Duration::from_secs(1);
@@ -47,14 +41,14 @@ impl Paper {
         let Some(peer) = self.peers.get_mut(&id) else {
             return;
         };
-        let is_alive = |message| self.outgoing.contains_key(&SendId { peer: id, message });
+        let is_alive = |message| self.outgoing.contains_key(&SendId::new(id, message));
         if let Some(message) = peer.ids.pass_on(now, code, is_alive) {
-            self.start(now, SendId { peer: id, message });
+            self.start(now, SendId::new(id, message));
         }
     }
 
     /// Sets the peer's alarm for what may be due next.
-    pub(super) fn look_after(&mut self, now: Time, id: PeerId) {
+    pub(crate) fn look_after(&mut self, now: Time, id: PeerId) {
         let Some(peer) = self.peers.get_mut(&id) else {
             return;
         };
@@ -104,7 +98,7 @@ impl Paper {
 
     /// Forgets a peer and all that is under way to it and from it.
     pub(crate) fn forget_peer(&mut self, now: Time, id: PeerId) {
-        let messages = self.outgoing.keys().filter(|message| message.peer == id);
+        let messages = self.outgoing.keys().filter(|message| message.peer() == id);
         let mut messages: Vec<SendId> = messages.copied().collect();
         messages.sort_unstable();
         for message in messages {
@@ -148,7 +142,7 @@ impl Paper {
         for way in &mut peer.ways {
             way.is_unreachable = false;
         }
-        let messages = self.outgoing.keys().filter(|message| message.peer == id);
+        let messages = self.outgoing.keys().filter(|message| message.peer() == id);
         let mut messages: Vec<SendId> = messages.copied().collect();
         messages.sort_unstable();
         for message in messages {

@@ -1,12 +1,12 @@
-//! [`Mode::Paper`]: Algorithm 1, ids that rest, stops that are lost.
+//! Algorithm 1, ids that rest, stops that are lost.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use super::{
-    super::*,
-    tests::{Pair, message},
-};
+use cloudburst_proto::*;
+use paper_machine::{Paper, PaperError};
+
+use crate::pair::{Pair, message};
 use cloudburst_code::{
     PaperDegree, Schedule,
     wire::{HEADER_BYTES, Header, Row},
@@ -43,7 +43,7 @@ fn is_stop(datagram: &[u8]) -> bool {
 fn message_arrives_in_a_round_trip_and_is_sent_until_the_stop() {
     for schedule in schedules() {
         for bytes in [1, 100, 5_000, 93_440] {
-            let mut config = Config::paper();
+            let mut config = paper_machine::config();
             config.schedule = schedule;
             let (mut pair, peer) = Pair::new(&config, 4);
             let sent = message(bytes);
@@ -66,7 +66,7 @@ fn message_arrives_in_a_round_trip_and_is_sent_until_the_stop() {
 /// Every datagram is a header that this crate's decoder takes, and a symbol.
 #[test]
 fn datagrams_are_the_bare_header_and_the_symbol() {
-    let (mut pair, peer) = Pair::new(&Config::paper(), 2);
+    let (mut pair, peer) = Pair::new(&paper_machine::config(), 2);
     pair.send(peer, 5_000);
     let mut stops = 0;
     pair.run(Duration::from_millis(100), |from, datagram| {
@@ -87,7 +87,7 @@ fn datagrams_are_the_bare_header_and_the_symbol() {
 /// A round takes (1/r) x paths x packet / link (A-C6).
 #[test]
 fn rounds_keep_the_rate() {
-    let mut config = Config::paper();
+    let mut config = paper_machine::config();
     config.link_bits_per_s = 100_000_000;
     config.share = 0.5;
     let (mut pair, peer) = Pair::new(&config, 5);
@@ -99,7 +99,7 @@ fn rounds_keep_the_rate() {
     });
     // 50 Mbit/s for 40 ms are 250 kB.
     assert!((240_000..280_000).contains(&bytes), "{bytes}");
-    let paths: Vec<_> = pair.ends[0].paths(pair.now, peer).collect();
+    let paths: Vec<_> = pair.ends[0].paths(pair.now, peer);
     let sent: Vec<_> = paths.iter().map(|path| path.sent).collect();
     let (least, most) = (sent.iter().min().unwrap(), sent.iter().max().unwrap());
     assert!(most - least <= 1, "{sent:?}");
@@ -108,7 +108,7 @@ fn rounds_keep_the_rate() {
 #[test]
 fn losses_are_made_up_for() {
     for schedule in schedules() {
-        let mut config = Config::paper();
+        let mut config = paper_machine::config();
         config.schedule = schedule;
         let (mut pair, peer) = Pair::new(&config, 4);
         let mut count = 0;
@@ -130,7 +130,7 @@ fn losses_are_made_up_for() {
 /// The receiver says stop again for every later symbol, and hands over once (A-C16).
 #[test]
 fn lost_stops_are_said_again() {
-    let (mut pair, peer) = Pair::new(&Config::paper(), 4);
+    let (mut pair, peer) = Pair::new(&paper_machine::config(), 4);
     pair.send(peer, 20_000);
     let mut stops = 0;
     pair.run(Duration::from_millis(300), |_, datagram| {
@@ -146,7 +146,7 @@ fn lost_stops_are_said_again() {
 
 #[test]
 fn the_budget_ends_what_no_stop_ends() {
-    let (mut pair, peer) = Pair::new(&Config::paper(), 4);
+    let (mut pair, peer) = Pair::new(&paper_machine::config(), 4);
     pair.send(peer, 20_000);
     pair.run(Duration::from_secs(2), |_, datagram| is_stop(datagram));
     let events = pair.events(0);
@@ -161,7 +161,7 @@ fn the_budget_ends_what_no_stop_ends() {
 /// All messages are alike, so that nothing but time tells an id's users apart.
 #[test]
 fn ids_are_used_again_after_a_rest() {
-    let (mut pair, peer) = Pair::new(&Config::paper(), 4);
+    let (mut pair, peer) = Pair::new(&paper_machine::config(), 4);
     const MESSAGES: usize = 2_000;
     for _ in 0..MESSAGES {
         pair.send(peer, 3_000);
@@ -196,7 +196,7 @@ fn ids_are_used_again_after_a_rest() {
 
 #[test]
 fn what_has_been_given_up_does_not_get_into_what_comes_after() {
-    let (mut pair, peer) = Pair::new(&Config::paper(), 1);
+    let (mut pair, peer) = Pair::new(&paper_machine::config(), 1);
     // Half of a message arrives; after it there are 255 others, and then its id's next user.
     let id = pair.send(peer, 40_000);
     let mut count = 0;
@@ -231,7 +231,7 @@ fn what_has_been_given_up_does_not_get_into_what_comes_after() {
 
 #[test]
 fn what_the_format_cannot_say_is_refused() {
-    let (mut pair, peer) = Pair::new(&Config::paper(), 1);
+    let (mut pair, peer) = Pair::new(&paper_machine::config(), 1);
     let now = pair.now;
     let mut send = |kind, bytes| pair.ends[0].send(now, peer, kind, &message(bytes));
     assert_eq!(send(Kind::Message, 0), Err(SendError::Empty));
@@ -240,18 +240,19 @@ fn what_the_format_cannot_say_is_refused() {
         most: 93_440,
     };
     assert_eq!(send(Kind::Message, 93_441), Err(too_large));
-    assert_eq!(send(Kind::Request, 10), Err(SendError::PaperKind));
-    assert_eq!(send(Kind::Reply { to: 1 }, 10), Err(SendError::PaperKind));
+    assert_eq!(send(Kind::Request, 10), Err(SendError::Unsupported));
+    assert_eq!(send(Kind::Reply { to: 1 }, 10), Err(SendError::Unsupported));
     assert!(send(Kind::Message, 93_440).is_ok());
-    let mut config = Config::paper();
+    let mut config = paper_machine::config();
     config.require_validation = true;
-    assert_eq!(config.validate(), Err(ConfigError::PaperValidation));
+    let refused = Paper::new(config, [1; 32], now).unwrap_err();
+    assert_eq!(refused, PaperError::Validation);
 }
 
 /// Who has not been connected to gets no more than three times what it sent.
 #[test]
 fn answers_go_to_who_asked() {
-    let (mut pair, peer) = Pair::new(&Config::paper(), 2);
+    let (mut pair, peer) = Pair::new(&paper_machine::config(), 2);
     pair.send(peer, 1_000);
     let mut symbols = 0;
     pair.run(Duration::from_millis(20), |_, datagram| {
@@ -278,11 +279,12 @@ fn answers_go_to_who_asked() {
 
 #[test]
 fn unreachable_peer_is_told_at_once() {
-    let (mut pair, peer) = Pair::new(&Config::paper(), 2);
+    let (mut pair, peer) = Pair::new(&paper_machine::config(), 2);
     let now = pair.now;
     pair.send(peer, 2_000);
     let routes: Vec<_> = pair.ends[0]
         .paths(now, peer)
+        .into_iter()
         .map(|path| path.route)
         .collect();
     pair.ends[0].handle_unreachable(now, routes[0]);
@@ -299,12 +301,13 @@ fn unreachable_peer_is_told_at_once() {
 #[test]
 fn the_modes_refuse_each_other() {
     for schedule in schedules() {
-        let mut paper = Config::paper();
+        let mut paper = paper_machine::config();
         paper.schedule = schedule;
         paper.budget.lifetime = Duration::from_millis(500);
         let mut native = Config::default();
         native.budget.lifetime = Duration::from_millis(500);
-        for configs in [[&paper, &native], [&native, &paper]] {
+        let (paper, native) = ((true, &paper), (false, &native));
+        for configs in [[paper, native], [native, paper]] {
             let (mut pair, peer) = Pair::of(configs, 4);
             for bytes in [1, 5_000, 70_000] {
                 pair.send(peer, bytes);

@@ -6,9 +6,9 @@ use std::{
 };
 
 use cloudburst_code::wire;
-use cloudburst_proto::{Config, Mode, Statistics};
+use cloudburst_proto::{Config, Statistics};
 
-use super::path::MILLI;
+use super::{path::MILLI, scenario::HostPlan};
 
 /// What may be sent on top of the rate within any window.
 const BURST_BYTES: u64 = 128 << 10;
@@ -17,6 +17,7 @@ const WINDOW_NS: u64 = 100 * MILLI;
 /// Of one incarnation of a host.
 pub(crate) struct Accounts {
     limits: Config,
+    is_paper: bool,
     window_bytes: u64,
     recent: VecDeque<(u64, u64)>,
     recent_bytes: u64,
@@ -41,10 +42,12 @@ struct Exchange {
 }
 
 impl Accounts {
-    pub(crate) fn new(config: &Config) -> Self {
+    pub(crate) fn new(plan: &HostPlan) -> Self {
+        let config = &plan.config;
         let per_s = config.link_bits_per_s as f64 / 8.0 * config.share;
         Self {
             limits: config.clone(),
+            is_paper: plan.is_paper,
             window_bytes: (per_s / 10.0) as u64 + BURST_BYTES,
             recent: VecDeque::new(),
             recent_bytes: 0,
@@ -70,8 +73,7 @@ impl Accounts {
         self.bytes_received += datagram.len() as u64;
         let exchange = self.addresses.entry(from).or_default();
         exchange.bytes_in += datagram.len() as u64;
-        exchange.is_trusted |=
-            self.limits.mode == Mode::Native && is_answer(Mode::Native, datagram);
+        exchange.is_trusted |= !self.is_paper && is_answer(false, datagram);
     }
 
     pub(crate) fn give_out(&mut self, now: u64, to: IpAddr, datagram: &[u8]) {
@@ -87,7 +89,7 @@ impl Accounts {
             exchange.bytes_in
         );
         // Answers are no longer than what they answer, and wait for nothing.
-        if !is_answer(self.limits.mode, datagram) {
+        if !is_answer(self.is_paper, datagram) {
             self.check_rate(now, bytes);
         }
     }
@@ -167,8 +169,8 @@ impl Accounts {
 /// Only who got something can say this. In the native format the kind is in the
 /// lower half of the first byte: stop, have, busy, pong, token. In the paper's
 /// a stop is a header alone, which proves nothing.
-fn is_answer(mode: Mode, datagram: &[u8]) -> bool {
-    if mode == Mode::Paper {
+fn is_answer(is_paper: bool, datagram: &[u8]) -> bool {
+    if is_paper {
         return datagram.len() == wire::HEADER_BYTES;
     }
     let kind = datagram.first().map_or(0, |first| first & 15);

@@ -1,0 +1,192 @@
+//! What is sent to addresses, so that nobody is made to flood another.
+
+use core::{net::IpAddr, time::Duration};
+use std::collections::{HashMap, VecDeque};
+
+use foldhash::fast::FixedState;
+
+use cloudburst_proto::Time;
+
+/// An address that has not shown a token is sent no more than this many times
+/// what came from it (RFC 9000 §8.1).
+pub(crate) const AMPLIFICATION: u64 = 3;
+/// For how long an address is believed that has shown a token.
+const VALID_FOR: Duration = Duration::from_secs(3_600);
+
+/// What is known of the addresses that datagrams come from.
+#[derive(Debug)]
+pub(crate) struct Addresses {
+    known: HashMap<IpAddr, Address, FixedState>,
+    /// In the order in which they came.
+    order: VecDeque<IpAddr>,
+    most: usize,
+    answers_per_s: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Address {
+    received: u64,
+    sent: u64,
+    valid_until: Time,
+    /// Answers that may still be sent, at this time.
+    answers: f64,
+    answers_at: Time,
+}
+
+/// Whether something may be sent to an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Go,
+    /// It would be more than three times what came from there.
+    Amplifies,
+    /// More answers than the quota allows.
+    Capped,
+}
+
+impl Addresses {
+    pub(crate) fn new(most: usize, answers_per_s: u32, seed: u64) -> Self {
+        Self {
+            known: HashMap::with_hasher(FixedState::with_seed(seed)),
+            order: VecDeque::new(),
+            most,
+            answers_per_s,
+        }
+    }
+
+    /// A datagram came.
+    pub(crate) fn received(&mut self, now: Time, ip: IpAddr, bytes: usize) {
+        let answers = f64::from(self.answers_per_s);
+        if !self.known.contains_key(&ip) {
+            self.make_room(now);
+            self.order.push_back(ip);
+        }
+        let address = self.known.entry(ip).or_insert(Address {
+            received: 0,
+            sent: 0,
+            valid_until: Time::ZERO,
+            answers,
+            answers_at: now,
+        });
+        address.received += bytes as u64;
+    }
+
+    /// Forgets the oldest, unless it has shown a token; with nothing received
+    /// it is sent nothing, so that forgetting is safe.
+    fn make_room(&mut self, now: Time) {
+        if self.known.len() < self.most {
+            return;
+        }
+        for _ in 0..self.order.len() {
+            let Some(oldest) = self.order.pop_front() else {
+                return;
+            };
+            let is_valid = self
+                .known
+                .get(&oldest)
+                .is_some_and(|address| address.valid_until > now);
+            // Of those believed, a few are moved to the back for each newcomer.
+            if !is_valid || self.known.len() >= 2 * self.most {
+                self.known.remove(&oldest);
+                return;
+            }
+            self.order.push_back(oldest);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_valid(&self, now: Time, ip: IpAddr) -> bool {
+        self.known
+            .get(&ip)
+            .is_some_and(|address| address.valid_until > now)
+    }
+
+    /// It has shown a token, or we chose it ourselves.
+    pub(crate) fn validate(&mut self, now: Time, ip: IpAddr) {
+        self.received(now, ip, 0);
+        if let Some(address) = self.known.get_mut(&ip) {
+            address.valid_until = now + VALID_FOR;
+        }
+    }
+
+    /// Bytes that may be sent to it.
+    pub(crate) fn room(&self, now: Time, ip: IpAddr) -> u64 {
+        match self.known.get(&ip) {
+            None => 0,
+            Some(address) if address.valid_until > now => u64::MAX,
+            Some(address) => (address.received * AMPLIFICATION).saturating_sub(address.sent),
+        }
+    }
+
+    /// Something was sent there because of what came from there. What our user sends to a peer
+    /// of its own choice does not count: two that send to each other at once would both have
+    /// used up what they may answer with.
+    pub(crate) fn sent(&mut self, ip: IpAddr, bytes: usize) {
+        if let Some(address) = self.known.get_mut(&ip) {
+            address.sent += bytes as u64;
+        }
+    }
+
+    /// Whether an answer of `bytes` may go there; if so it counts.
+    pub(crate) fn answer(&mut self, now: Time, ip: IpAddr, bytes: usize) -> Verdict {
+        if self.room(now, ip) < bytes as u64 {
+            return Verdict::Amplifies;
+        }
+        let most = f64::from(self.answers_per_s);
+        let Some(address) = self.known.get_mut(&ip) else {
+            return Verdict::Amplifies;
+        };
+        let earned = now.since(address.answers_at).as_secs_f64() * most;
+        address.answers = (address.answers + earned).min(most);
+        address.answers_at = address.answers_at.max(now);
+        if address.answers < 1.0 {
+            return Verdict::Capped;
+        }
+        address.answers -= 1.0;
+        address.sent += bytes as u64;
+        Verdict::Go
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IP: IpAddr = IpAddr::V4(core::net::Ipv4Addr::LOCALHOST);
+
+    #[test]
+    fn three_times_and_no_more() {
+        let mut addresses = Addresses::new(10, 1_000, 1);
+        assert_eq!(addresses.answer(Time::ZERO, IP, 1), Verdict::Amplifies);
+        addresses.received(Time::ZERO, IP, 100);
+        assert_eq!(addresses.answer(Time::ZERO, IP, 200), Verdict::Go);
+        assert_eq!(addresses.answer(Time::ZERO, IP, 101), Verdict::Amplifies);
+        assert_eq!(addresses.answer(Time::ZERO, IP, 100), Verdict::Go);
+        addresses.validate(Time::ZERO, IP);
+        assert_eq!(addresses.room(Time::ZERO, IP), u64::MAX);
+        assert_eq!(addresses.room(Time::ZERO + VALID_FOR, IP), 0);
+    }
+
+    #[test]
+    fn answers_are_capped() {
+        let mut addresses = Addresses::new(10, 2, 1);
+        addresses.received(Time::ZERO, IP, 1_000);
+        assert_eq!(addresses.answer(Time::ZERO, IP, 1), Verdict::Go);
+        assert_eq!(addresses.answer(Time::ZERO, IP, 1), Verdict::Go);
+        assert_eq!(addresses.answer(Time::ZERO, IP, 1), Verdict::Capped);
+        let later = Time::ZERO + Duration::from_millis(500);
+        assert_eq!(addresses.answer(later, IP, 1), Verdict::Go);
+        assert_eq!(addresses.answer(later, IP, 1), Verdict::Capped);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_the_valid_stay() {
+        let mut addresses = Addresses::new(10, 1, 1);
+        addresses.validate(Time::ZERO, IP);
+        for number in 0..1_000u32 {
+            addresses.received(Time::ZERO, core::net::Ipv4Addr::from_bits(number).into(), 1);
+            assert!(addresses.known.len() <= 10);
+            assert_eq!(addresses.order.len(), addresses.known.len());
+        }
+        assert!(addresses.is_valid(Time::ZERO, IP));
+    }
+}

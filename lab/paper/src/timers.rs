@@ -1,0 +1,113 @@
+//! When something is due.
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use cloudburst_proto::Time;
+
+/// Times at which keys are due. A key may be in it several times: who is told
+/// of one looks whether anything is really due.
+#[derive(Debug)]
+pub(crate) struct Timers<K> {
+    heap: BinaryHeap<Reverse<(Time, K)>>,
+}
+
+impl<K: Ord + Copy> Timers<K> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            heap: BinaryHeap::new(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, at: Time, key: K) {
+        self.heap.push(Reverse((at, key)));
+    }
+
+    pub(crate) fn next(&self) -> Option<Time> {
+        self.heap.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// One that is due, if there is one.
+    pub(crate) fn pop(&mut self, now: Time) -> Option<K> {
+        if self.next()? > now {
+            return None;
+        }
+        self.heap.pop().map(|Reverse((_, key))| key)
+    }
+}
+
+/// An entity's next time, and how it gets into [`Timers`] no more often than needed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Alarm {
+    /// When it is due; [`Time::NEVER`] if it is not.
+    due: Time,
+    /// The earliest time at which the timers will tell of it.
+    told: Time,
+}
+
+impl Default for Alarm {
+    fn default() -> Self {
+        Self {
+            due: Time::NEVER,
+            told: Time::NEVER,
+        }
+    }
+}
+
+impl Alarm {
+    pub(crate) fn set<K: Ord + Copy>(&mut self, due: Time, key: K, timers: &mut Timers<K>) {
+        self.due = due;
+        if due < self.told {
+            self.told = due;
+            timers.add(due, key);
+        }
+    }
+
+    /// The same, unless it is due earlier already.
+    pub(crate) fn set_sooner<K: Ord + Copy>(&mut self, due: Time, key: K, timers: &mut Timers<K>) {
+        self.set(due.min(self.due), key, timers);
+    }
+
+    /// The timers have told of it: whether it is due now. If it is later, it is
+    /// put there again.
+    pub(crate) fn is_due<K: Ord + Copy>(
+        &mut self,
+        now: Time,
+        key: K,
+        timers: &mut Timers<K>,
+    ) -> bool {
+        if self.told <= now {
+            self.told = Time::NEVER;
+        }
+        if self.due <= now {
+            self.due = Time::NEVER;
+            return true;
+        }
+        if self.due < self.told {
+            self.told = self.due;
+            timers.add(self.due, key);
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::time::Duration;
+
+    #[test]
+    fn tells_each_time_once() {
+        let at = |millis| Time::ZERO + Duration::from_millis(millis);
+        let mut timers = Timers::new();
+        let mut alarm = Alarm::default();
+        alarm.set(at(10), 'a', &mut timers);
+        alarm.set(at(20), 'a', &mut timers);
+        assert_eq!(timers.next(), Some(at(10)));
+        assert_eq!(timers.pop(at(9)), None);
+        assert_eq!(timers.pop(at(10)), Some('a'));
+        assert!(!alarm.is_due(at(10), 'a', &mut timers));
+        assert_eq!(timers.pop(at(20)), Some('a'));
+        assert!(alarm.is_due(at(20), 'a', &mut timers));
+        assert_eq!(timers.next(), None);
+    }
+}

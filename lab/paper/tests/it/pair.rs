@@ -1,0 +1,110 @@
+//! Two endpoints and a perfect network between them.
+
+use core::time::Duration;
+
+use cloudburst_proto::{Config, Ecn, Event, Kind, Machine, PeerId, Route, SendId, SocketId, Time};
+
+use crate::machines;
+
+const ONE_WAY: Duration = Duration::from_millis(1);
+
+pub(crate) struct Pair {
+    pub(crate) now: Time,
+    pub(crate) ends: [Box<dyn Machine>; 2],
+    /// Datagrams under way: when, to whom, by which route, what.
+    wire: Vec<(Time, usize, Route, Vec<u8>)>,
+}
+
+fn address(end: usize, socket: u16) -> std::net::SocketAddr {
+    ([10, 0, 0, end as u8], 1_000 + socket).into()
+}
+
+impl Pair {
+    /// Two ends with the paper's machine.
+    pub(crate) fn new(config: &Config, sockets: u16) -> (Self, PeerId) {
+        Self::of([(true, config); 2], sockets)
+    }
+
+    /// Each end with the paper's machine or the product's.
+    pub(crate) fn of(ends: [(bool, &Config); 2], sockets: u16) -> (Self, PeerId) {
+        let now = Time::from_nanos(1_000_000);
+        let end = |number: usize| {
+            let seed = [number as u8 + 1; 32];
+            let (is_paper, config) = ends[number];
+            machines::start(is_paper, config.clone(), seed, now)
+        };
+        let mut pair = Self {
+            now,
+            ends: [end(0), end(1)],
+            wire: Vec::new(),
+        };
+        let routes: Vec<_> = (0..sockets)
+            .map(|socket| Route {
+                socket: SocketId(socket),
+                remote: address(1, 0),
+            })
+            .collect();
+        let peer = pair.ends[0].connect(now, &routes).unwrap();
+        (pair, peer)
+    }
+
+    /// Sends such a [`message`] from the first end to the other.
+    pub(crate) fn send(&mut self, peer: PeerId, bytes: usize) -> SendId {
+        let message = message(bytes);
+        self.ends[0]
+            .send(self.now, peer, Kind::Message, &message)
+            .unwrap()
+    }
+
+    /// Runs until nothing is due within `limit`; loses what `lost` says.
+    pub(crate) fn run(&mut self, limit: Duration, mut lost: impl FnMut(usize, &[u8]) -> bool) {
+        let end = self.now + limit;
+        let mut out = vec![0; 65_536];
+        loop {
+            for from in 0..2 {
+                while let Some(transmit) = self.ends[from].poll_transmit(self.now, &mut out) {
+                    for datagram in out[..transmit.bytes].chunks(transmit.segment_bytes) {
+                        if lost(from, datagram) {
+                            continue;
+                        }
+                        let source = transmit.route.socket.0;
+                        let to_socket = transmit.route.remote.port() - 1_000;
+                        let route = Route {
+                            socket: SocketId(to_socket),
+                            remote: address(from, source),
+                        };
+                        self.wire
+                            .push((self.now + ONE_WAY, 1 - from, route, datagram.to_vec()));
+                    }
+                }
+            }
+            let arrivals = self.wire.iter().map(|(at, ..)| *at);
+            let deadlines = self.ends.iter().filter_map(|end| end.next_deadline());
+            let Some(next) = arrivals.chain(deadlines).min() else {
+                return;
+            };
+            if next > end {
+                self.now = end;
+                return;
+            }
+            self.now = self.now.max(next);
+            let (due, later): (Vec<_>, Vec<_>) =
+                self.wire.drain(..).partition(|(at, ..)| *at <= self.now);
+            self.wire = later;
+            for (_, to, route, mut datagram) in due {
+                self.ends[to].handle_datagram(self.now, route, Ecn::NotCapable, &mut datagram);
+            }
+            for end in &mut self.ends {
+                end.handle_timeout(self.now);
+            }
+        }
+    }
+
+    pub(crate) fn events(&mut self, end: usize) -> Vec<Event> {
+        std::iter::from_fn(|| self.ends[end].poll_event()).collect()
+    }
+}
+
+pub(crate) fn message(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|index| (index * 31 % 251) as u8).collect()
+}
