@@ -1,5 +1,8 @@
 //! Tunnels that die, lose packets and come back, between two real agents.
 
+#[allow(dead_code, reason = "each test uses a part of it")]
+#[path = "support/claims.rs"]
+mod claims;
 #[path = "support/daemon.rs"]
 mod daemon;
 #[allow(dead_code, reason = "each test uses a part of it")]
@@ -14,11 +17,12 @@ mod site;
 
 use std::time::{Duration, Instant};
 
+use claims::{FAILOVER_IN_TIME, FLAPPING_MOVES_LITTLE, LOSSY_STAYS_UP};
 use flow_testbed::claim;
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Program;
 use nix::sys::signal::Signal;
-use pair::{QUICK, cut_at, hold_on_pair, mend_at, on_pair};
+use pair::{QUICK, cut_at, decide_on_pair, mend_at, on_pair};
 use pauses::{FAILOVER, PERIOD, longest_pause};
 use serde_json::Value;
 use site::Connection;
@@ -32,7 +36,7 @@ fn number(value: &Value) -> f64 {
 #[test]
 fn class_of_a_dead_tunnel_moves_within_a_second_and_returns() {
     require!(Program("nft"));
-    hold_on_pair("a class leaves a dead tunnel in time", |pair| {
+    decide_on_pair(&FAILOVER_IN_TIME, |pair| {
         let site = pair.site;
         let before = site.routing();
         let (near, far) = pair.run(QUICK);
@@ -166,7 +170,7 @@ fn packets_follow_the_main_table_when_both_tunnels_are_dead() {
 #[test]
 fn lossy_tunnels_keep_their_classes() {
     require!(Program("nft"));
-    hold_on_pair("a lossy tunnel keeps its class", |pair| {
+    decide_on_pair(&LOSSY_STAYS_UP, |pair| {
         let (near, _far) = pair.run(QUICK);
         pair.wait_for_echo();
         for device in ["tun0", "tun1"] {
@@ -193,63 +197,60 @@ fn lossy_tunnels_keep_their_classes() {
 #[test]
 fn next_hop_and_link_tell_where_there_is_no_peer() {
     require!(Program("nft"));
-    hold_on_pair(
-        "a class leaves a dead tunnel in time without a peer",
-        |pair| {
-            let site = pair.site;
-            pair.configure(false, QUICK);
-            // As on a real link, where addresses are resolved.
-            for device in ["tun0", "tun1"] {
-                site.border()
-                    .run(&format!("ip neigh flush nud permanent dev {device}"))
-                    .expect("root");
-            }
-            let daemon = site.run();
-            site.wait_for("the next hops to be asked", || {
-                let tunnels = pair.health()["tunnels"].clone();
-                let asked = |index: usize| tunnels[index]["evidence"] == "neighbour";
-                (asked(0) && asked(1)).then_some(())
-            });
-            let (client, server) = (&site.topology.client, &site.topology.server);
-            let pause = longest_pause([client, server], || {
-                std::thread::sleep(Duration::from_millis(500));
-                pair.cut("tun0", "drop").expect("it was tried");
-                std::thread::sleep(Duration::from_millis(1_500));
-            });
-            assert!(pause > PERIOD * 10, "nothing was cut");
-            claim!(pause <= FAILOVER, "{pause:?}\n{}", daemon.log());
-            pair.wait_for_seats("long", "long");
-            pair.mend("tun0");
-            pair.wait_for_seats("short", "long");
+    decide_on_pair(&FAILOVER_IN_TIME, |pair| {
+        let site = pair.site;
+        pair.configure(false, QUICK);
+        // As on a real link, where addresses are resolved.
+        for device in ["tun0", "tun1"] {
+            site.border()
+                .run(&format!("ip neigh flush nud permanent dev {device}"))
+                .expect("root");
+        }
+        let daemon = site.run();
+        site.wait_for("the next hops to be asked", || {
+            let tunnels = pair.health()["tunnels"].clone();
+            let asked = |index: usize| tunnels[index]["evidence"] == "neighbour";
+            (asked(0) && asked(1)).then_some(())
+        });
+        let (client, server) = (&site.topology.client, &site.topology.server);
+        let pause = longest_pause([client, server], || {
+            std::thread::sleep(Duration::from_millis(500));
+            pair.cut("tun0", "drop").expect("it was tried");
+            std::thread::sleep(Duration::from_millis(1_500));
+        });
+        assert!(pause > PERIOD * 10, "nothing was cut");
+        claim!(pause <= FAILOVER, "{pause:?}\n{}", daemon.log());
+        pair.wait_for_seats("long", "long");
+        pair.mend("tun0");
+        pair.wait_for_seats("short", "long");
 
-            // A link that goes down is known at once.
-            let pause = longest_pause([client, server], || {
-                std::thread::sleep(Duration::from_millis(500));
-                pair.far()
-                    .run("ip link set tun0 down")
-                    .expect("it is there");
-                std::thread::sleep(Duration::from_millis(800));
-            });
-            claim!(
-                pause <= Duration::from_millis(400),
-                "{pause:?}\n{}",
-                daemon.log()
-            );
-            let health = pair.health();
-            let reason = health["moves"]
-                .as_array()
-                .and_then(|moves| moves.last())
-                .expect("a move");
-            assert_eq!(reason["reason"], "tun0 is down, link down");
-            Ok(())
-        },
-    );
+        // A link that goes down is known at once.
+        let pause = longest_pause([client, server], || {
+            std::thread::sleep(Duration::from_millis(500));
+            pair.far()
+                .run("ip link set tun0 down")
+                .expect("it is there");
+            std::thread::sleep(Duration::from_millis(800));
+        });
+        claim!(
+            pause <= Duration::from_millis(400),
+            "{pause:?}\n{}",
+            daemon.log()
+        );
+        let health = pair.health();
+        let reason = health["moves"]
+            .as_array()
+            .and_then(|moves| moves.last())
+            .expect("a move");
+        assert_eq!(reason["reason"], "tun0 is down, link down");
+        Ok(())
+    });
 }
 
 #[test]
 fn tunnel_that_goes_down_and_up_a_hundred_times_takes_few_moves() {
     require!(Program("nft"));
-    hold_on_pair("a flapping tunnel takes few moves", |pair| {
+    decide_on_pair(&FLAPPING_MOVES_LITTLE, |pair| {
         let site = pair.site;
         let before = site.routing();
         let (near, far) = pair.run(QUICK);
@@ -296,7 +297,7 @@ fn tunnel_that_goes_down_and_up_a_hundred_times_takes_few_moves() {
 #[test]
 fn device_that_is_deleted_and_made_anew_gets_its_class_back() {
     require!(Program("nft"));
-    hold_on_pair("a class leaves a deleted device in time", |pair| {
+    decide_on_pair(&FAILOVER_IN_TIME, |pair| {
         let site = pair.site;
         let (near, _far) = pair.run(QUICK);
         pair.wait_for_echo();

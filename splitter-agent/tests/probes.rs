@@ -1,5 +1,8 @@
 //! Probes between two real agents: what counts as one, and what is made of their absence.
 
+#[allow(dead_code, reason = "each test uses a part of it")]
+#[path = "support/claims.rs"]
+mod claims;
 #[path = "support/daemon.rs"]
 mod daemon;
 #[allow(dead_code, reason = "each test uses a part of it")]
@@ -12,41 +15,39 @@ mod site;
 use std::net::UdpSocket;
 use std::time::Duration;
 
+use claims::PEER_MAY_END;
 use flow_testbed::claim;
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Program;
 use nix::sys::signal::Signal;
-use pair::{QUICK, hold_on_pair, on_pair};
+use pair::{QUICK, decide_on_pair, on_pair};
 use site::stderr;
 
 #[test]
 fn peer_whose_agent_ends_does_not_condemn_the_tunnels() {
     require!(Program("nft"));
-    hold_on_pair(
-        "a peer whose agent ends does not condemn the tunnels",
-        |pair| {
-            let (near, far) = pair.run(QUICK);
-            pair.wait_for_echo();
-            far.end(Signal::SIGKILL);
-            std::thread::sleep(Duration::from_secs(4));
-            let health = pair.health();
-            for tunnel in [0, 1] {
-                let told = &health["tunnels"][tunnel];
-                claim!(told["condition"] == "up", "{health}");
-                claim!(told["evidence"] == "link", "{health}");
-            }
-            let moves = health["moves"].as_array().map(Vec::len);
-            claim!(moves == Some(0), "{health}");
-            assert!(
-                near.log().contains("its agent does not run"),
-                "{}",
-                near.log()
-            );
-            let _far = pair.run_far();
-            pair.wait_for_echo();
-            Ok(())
-        },
-    );
+    decide_on_pair(&PEER_MAY_END, |pair| {
+        let (near, far) = pair.run(QUICK);
+        pair.wait_for_echo();
+        far.end(Signal::SIGKILL);
+        std::thread::sleep(Duration::from_secs(4));
+        let health = pair.health();
+        for tunnel in [0, 1] {
+            let told = &health["tunnels"][tunnel];
+            claim!(told["condition"] == "up", "{health}");
+            claim!(told["evidence"] == "link", "{health}");
+        }
+        let moves = health["moves"].as_array().map(Vec::len);
+        claim!(moves == Some(0), "{health}");
+        assert!(
+            near.log().contains("its agent does not run"),
+            "{}",
+            near.log()
+        );
+        let _far = pair.run_far();
+        pair.wait_for_echo();
+        Ok(())
+    });
 }
 
 #[test]

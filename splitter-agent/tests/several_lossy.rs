@@ -1,5 +1,8 @@
 //! Tunnels that lose packets among others of their class: they stay, and so do their flows.
 
+#[allow(dead_code, reason = "each test uses a part of it")]
+#[path = "support/claims.rs"]
+mod claims;
 #[path = "support/daemon.rs"]
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod daemon;
@@ -21,10 +24,11 @@ mod two_each;
 
 use std::time::{Duration, Instant};
 
+use claims::LOSSY_STAYS_UP;
 use flow_testbed::claim;
 use flow_testbed::require;
 use flow_testbed::require::Requirement::{NftRule, Program};
-use pair::{cut_at, hold_on_pair, mend_at};
+use pair::{cut_at, decide_on_pair, mend_at};
 use several::{COUNTS, Flows, Seen, share_of};
 use two_each::{in_use, run_both, told_of_tunnels};
 
@@ -37,7 +41,7 @@ const MEANWHILE: Duration = Duration::from_secs(8);
 #[test]
 fn lossy_tunnels_among_several_keep_their_flows() {
     require!(Program("nft"), NftRule(COUNTS));
-    hold_on_pair("a lossy tunnel keeps its flows", |pair| {
+    decide_on_pair(&LOSSY_STAYS_UP, |pair| {
         let site = pair.site;
         let (near, far) = run_both(pair);
         let home = site.routing();

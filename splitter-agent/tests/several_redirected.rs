@@ -1,5 +1,8 @@
 //! Several tunnels for a class that packets are redirected into: by weight, and past a dead one.
 
+#[allow(dead_code, reason = "each test uses a part of it")]
+#[path = "support/claims.rs"]
+mod claims;
 #[path = "support/daemon.rs"]
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod daemon;
@@ -23,11 +26,12 @@ mod two_each;
 
 use std::time::Duration;
 
+use claims::FAILOVER_IN_TIME;
 use flow_testbed::claim;
 use flow_testbed::require;
 use flow_testbed::require::Requirement::{NftRule, Program};
 use nix::sys::signal::Signal;
-use pair::{cut_at, hold_on_pair, mend_at};
+use pair::{cut_at, decide_on_pair, mend_at};
 use redirected::{be_redirectable, fallbacks, redirected};
 use several::{COUNTS, Flows, Seen, families, main_share_of, sections};
 use site::{on_site, stdout};
@@ -96,7 +100,7 @@ const ALL_SHORT: &str =
 #[test]
 fn redirected_flows_leave_a_dead_tunnel_within_a_second_and_return() {
     require!(Program("nft"), NftRule(COUNTS));
-    hold_on_pair("redirected flows leave a dead tunnel in time", |pair| {
+    decide_on_pair(&FAILOVER_IN_TIME, |pair| {
         let site = pair.site;
         two_for_each(site);
         be_redirectable(site, &ALL);

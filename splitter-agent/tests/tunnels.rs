@@ -1,5 +1,8 @@
 //! Several tunnels for a class, between two sites with real agents and real connections.
 
+#[allow(dead_code, reason = "each test uses a part of it")]
+#[path = "support/claims.rs"]
+mod claims;
 #[path = "support/daemon.rs"]
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod daemon;
@@ -21,11 +24,12 @@ mod two_each;
 
 use std::time::Duration;
 
+use claims::FAILOVER_IN_TIME;
 use flow_testbed::claim;
 use flow_testbed::require;
 use flow_testbed::require::Requirement::{NftRule, Program};
 use nix::sys::signal::Signal;
-use pair::{cut_at, hold_on_pair, mend_at, on_pair};
+use pair::{cut_at, decide_on_pair, mend_at, on_pair};
 use pauses::FAILOVER;
 use serde_json::Value;
 use several::{COUNTS, Flows, Kind, Seen, add_tunnel, families, sections, share_of};
@@ -93,7 +97,7 @@ fn flows_are_spread_by_weight_and_keep_their_tunnel() {
 #[test]
 fn dead_tunnel_leaves_its_class_within_a_second_and_its_flows_go_on_by_the_others() {
     require!(Program("nft"), NftRule(COUNTS));
-    hold_on_pair("a tunnel leaves its class in time", |pair| {
+    decide_on_pair(&FAILOVER_IN_TIME, |pair| {
         let (near, _far) = run_both(pair);
         let site = pair.site;
         let home = site.routing();
@@ -174,7 +178,7 @@ fn dead_tunnel_leaves_its_class_within_a_second_and_its_flows_go_on_by_the_other
 #[test]
 fn class_goes_to_the_other_ones_survivors_only_when_all_its_tunnels_are_dead() {
     require!(Program("nft"), NftRule(COUNTS));
-    hold_on_pair("a class leaves its last tunnel in time", |pair| {
+    decide_on_pair(&FAILOVER_IN_TIME, |pair| {
         let (near, far) = run_both(pair);
         let site = pair.site;
         let home = site.routing();
@@ -248,7 +252,7 @@ fn agent_after_a_killed_one_leaves_dead_tunnels_out() {
 #[test]
 fn device_of_one_tunnel_that_is_deleted_leaves_the_others_their_class() {
     require!(Program("nft"), NftRule(COUNTS));
-    hold_on_pair("a class goes on without a device in time", |pair| {
+    decide_on_pair(&FAILOVER_IN_TIME, |pair| {
         let (near, _far) = run_both(pair);
         let site = pair.site;
         let pauses = pauses_of(site, 16, || {

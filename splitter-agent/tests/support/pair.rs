@@ -2,9 +2,9 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use flow_testbed::attempts;
 use flow_testbed::namespace::Namespace;
 use flow_testbed::require::skip;
+use flow_testbed::timed::{Claim, decide};
 use flow_testbed::topology::{GENERATOR, LAN, TUNNELS};
 use serde_json::Value;
 
@@ -33,9 +33,12 @@ pub(crate) fn on_pair(test: impl FnOnce(&Pair) + Send) {
     });
 }
 
-/// Tries a claim about time on two such sites, each time on fresh ones.
-pub(crate) fn hold_on_pair(claim: &str, attempt: impl Fn(&Pair) -> Result<(), String> + Sync) {
-    attempts::hold(claim, || {
+/// Decides a claim about time on two such sites.
+pub(crate) fn decide_on_pair(
+    claim: &Claim,
+    attempt: impl FnOnce(&Pair) -> Result<(), String> + Send,
+) {
+    decide(claim, || {
         let mut held = Ok(());
         on_pair(|pair| held = attempt(pair));
         held

@@ -1,0 +1,58 @@
+//! Laws about real time that tests in namespaces claim, each with its twin in virtual time.
+
+use std::time::Duration;
+
+use flow_testbed::timed::{Bounds, Claim};
+
+/// A class or a flow that leaves a dead tunnel within a second.
+pub(crate) const FAILOVER_IN_TIME: Claim = Claim {
+    law: "a class leaves a dead tunnel within a second",
+    twin: "silence_makes_a_suspect_and_then_a_dead_tunnel",
+    bounds: Bounds::DEFAULT,
+};
+
+/// A tunnel that loses packets stays up.
+pub(crate) const LOSSY_STAYS_UP: Claim = Claim {
+    law: "a lossy tunnel keeps its class",
+    twin: "lossy_links_never_go_down",
+    bounds: Bounds::DEFAULT,
+};
+
+/// A tunnel that flaps takes few moves.
+pub(crate) const FLAPPING_MOVES_LITTLE: Claim = Claim {
+    law: "a flapping tunnel takes few moves",
+    twin: "link_that_flaps_a_hundred_times_takes_one_turn",
+    bounds: Bounds::DEFAULT,
+};
+
+/// A peer that ends its agent leaves the tunnels up.
+pub(crate) const PEER_MAY_END: Claim = Claim {
+    law: "a peer whose agent ends does not condemn the tunnels",
+    twin: "peer_whose_agent_ended_leaves_the_judgement_to_the_neighbour",
+    bounds: Bounds::DEFAULT,
+};
+
+/// Flows that turn long are placed as often as the rates say.
+pub(crate) const PLACED_BY_RATE: Claim = Claim {
+    law: "long flows are placed by rate, and none in a dead tunnel",
+    twin: "long_flows_are_placed_by_rate_and_none_in_a_tunnel_that_is_down",
+    bounds: Bounds {
+        // A flow is placed in the 30 ms that it pauses.
+        late: Duration::from_millis(15),
+        ..Bounds::DEFAULT
+    },
+};
+
+/// A flow that is handed over keeps its order.
+pub(crate) const HANDED_OVER_IN_ORDER: Claim = Claim {
+    law: "a hand-over keeps a flow in order",
+    twin: "no_packet_reaches_the_far_border_out_of_order",
+    bounds: Bounds::PACKETS,
+};
+
+/// Cloudburst leaves the long class its part.
+pub(crate) const CLOUDBURST_LEAVES_THE_REST: Claim = Claim {
+    law: "Cloudburst without end leaves three quarters to the long class",
+    twin: "cloudburst_takes_its_quarter_at_most_and_nothing_of_other_classes",
+    bounds: Bounds::PACKETS,
+};
