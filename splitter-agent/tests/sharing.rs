@@ -2,6 +2,9 @@
 //! real border between two sites.
 
 #[allow(dead_code, reason = "each test uses a part of it")]
+#[path = "support/claims.rs"]
+mod claims;
+#[allow(dead_code, reason = "each test uses a part of it")]
 #[path = "support/daemon.rs"]
 mod daemon;
 #[allow(dead_code, reason = "each test uses a part of it")]
@@ -18,9 +21,11 @@ use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use claims::{CLOUDBURST_LEAVES_THE_REST, PLACED_BY_RATE};
+use flow_testbed::claim;
+use flow_testbed::timed::decide;
 use flow_testbed::topology::TUNNELS;
-use flow_testbed::{attempts, claim};
-use pair::{Pair, QUICK, hold_on_pair};
+use pair::{Pair, QUICK, decide_on_pair};
 use queues::{Sent, sent_by};
 use serde_json::Value;
 use site::{Connection, Site, on_site};
@@ -139,7 +144,7 @@ fn share_unequal(site: &Site, long_mbit: i64, more: &str) {
 
 #[test]
 fn long_flows_are_placed_by_rate_and_none_in_a_dead_tunnel() {
-    hold_on_pair("long flows are placed by rate", |pair| {
+    decide_on_pair(&PLACED_BY_RATE, |pair| {
         let (near, _far) = share_probed(pair);
         let site = pair.site;
         // A machine that stands still may pass for a dead tunnel, and for flows that never pause.
@@ -218,51 +223,51 @@ fn burst_is_cut_to_a_few_packets_where_marks_steer() {
 }
 
 fn burst_is_cut(steering: &str) {
-    const BURST: u64 = 300;
-    attempts::hold("a burst is cut", || {
-        let mut held = Ok(());
-        on_site(|site| {
-            let cloudburst = format!("cloudburst_dscp = {CLOUDBURST_DSCP}\n");
-            site.configure(&format!("{SHARE}{cloudburst}{steering}"));
-            assert!(site.splitter(&["up"]).status.success());
-            let burster = Burster::new(site);
-            held = cut(site, &burster, BURST);
-            assert!(site.splitter(&["down"]).status.success());
-        });
-        held
+    /// At a quarter of the tunnel it lasts for 0.4 s: nobody sends so slowly.
+    const BURST: u64 = 1_000;
+    on_site(|site| {
+        let cloudburst = format!("cloudburst_dscp = {CLOUDBURST_DSCP}\n");
+        site.configure(&format!("{SHARE}{cloudburst}{steering}"));
+        assert!(site.splitter(&["up"]).status.success());
+        cut(site, &Burster::new(site), BURST);
+        assert!(site.splitter(&["down"]).status.success());
     });
 
-    fn cut(site: &Site, burster: &Burster, burst: u64) -> Result<(), String> {
+    fn cut(site: &Site, burster: &Burster, burst: u64) {
         let classes = [SHORT, LONG, CLOUDBURST];
         let of = |class| sent_by(site.border(), TUNNELS[0], class);
         let before = classes.map(of);
         let start = Instant::now();
-        burster.send(usize::try_from(burst).expect("few"));
+        let mut received = 0;
+        // In parts, for the receiver's buffer holds no more than some hundred.
+        for _ in 0..burst / 100 {
+            burster.send(100);
+            received += burster.received();
+        }
         let took = start.elapsed();
         site.wait_for("all to be sent or dropped", || {
             let seen = of(CLOUDBURST).since(before[2]);
             (seen.packets + seen.dropped == burst).then_some(())
         });
-        std::thread::sleep(Duration::from_millis(20));
-        let received = burster.received();
         let [short, long, own] = [0, 1, 2].map(|it| of(classes[it]).since(before[it]));
+        site.wait_for("what has left to arrive", || {
+            received += burster.received();
+            (received >= own.packets).then_some(())
+        });
         println!("{received} of {burst} in {took:?}: {own:?}, short {short:?}, long {long:?}");
         assert_eq!(own.packets, received, "what left arrived");
         assert!(received >= 4, "the queue holds four");
+        assert!(own.dropped > 0, "that was no burst: it took {took:?}");
         assert_eq!((short.dropped, long.dropped), (0, 0));
         assert!(long.packets < 20, "it queued with long flows: {long:?}");
-        // Four wait, HTB's burst has three, and a quarter of the tunnel leaves meanwhile.
+        // Four wait, HTB's burst has three, and a quarter of the tunnel leaves meanwhile, however
+        // long that takes.
         let per_second = 97_000_000.0 * 0.25 / 8.0 / FRAME_BYTES as f64;
         let most = 12.0 + took.as_secs_f64() * per_second;
         assert!(
             (received as f64) < most,
             "{received} and not {most} at most"
         );
-        claim!(
-            received < burst / 3,
-            "{received} of {burst} in {took:?}: sent too slowly to be a burst"
-        );
-        Ok(())
     }
 }
 
@@ -277,7 +282,7 @@ fn cloudburst_without_end_takes_its_share_where_marks_steer() {
 }
 
 fn flood_takes_its_share(steering: &str) {
-    attempts::hold("other classes do not suffer", || {
+    decide(&CLOUDBURST_LEAVES_THE_REST, || {
         let mut held = Ok(());
         on_site(|site| {
             // So much slower that a flow starts in the other one, with what is not split.
@@ -291,6 +296,7 @@ fn flood_takes_its_share(steering: &str) {
     });
 }
 
+/// What classes take and who drops holds at any time; what TCP makes of the rest is claimed.
 fn share_with_flood(site: &Site) -> Result<(), String> {
     let burster = Burster::new(site);
     let mut bulk = Connection::open(&site.topology);
@@ -300,8 +306,9 @@ fn share_with_flood(site: &Site) -> Result<(), String> {
     let mut short = Connection::between(from, to);
     let classes = [SHORT, LONG, CLOUDBURST];
     let of = |class| sent_by(site.border(), TUNNELS[0], class);
+    let at_first = of(SHORT);
     let ended = AtomicBool::new(false);
-    let (sent, took, round_trips) = std::thread::scope(|scope| {
+    let (sent, took) = std::thread::scope(|scope| {
         scope.spawn(|| {
             while !ended.load(Ordering::Relaxed) {
                 burster.send(20);
@@ -309,46 +316,41 @@ fn share_with_flood(site: &Site) -> Result<(), String> {
             }
         });
         let asking = scope.spawn(|| {
-            let mut round_trips = Vec::new();
             // It stays below the threshold.
             for _ in 0..15 {
-                let start = Instant::now();
                 short.send(1_000);
                 short.answer(1_000);
-                round_trips.push(start.elapsed());
-                std::thread::sleep(Duration::from_millis(20));
             }
-            round_trips.sort_unstable();
-            round_trips
         });
-        std::thread::sleep(Duration::from_millis(50));
-        let (before, start) = (classes.map(of), Instant::now());
+        // The counters are read within the time that is measured, so that it is never too short.
+        let start = Instant::now();
+        let before = classes.map(of);
         bulk.send(6_000_000);
-        let took = start.elapsed();
         let sent = [0, 1, 2].map(|it| of(classes[it]).since(before[it]));
-        let round_trips = asking.join().expect("no panic");
+        let took = start.elapsed();
+        asking.join().expect("no panic");
         ended.store(true, Ordering::Relaxed);
-        (sent, took, round_trips)
+        (sent, took)
     });
-    let [in_short, in_long, own] = sent;
-    let median = round_trips[round_trips.len() / 2];
-    println!("{took:?}: {own:?}, long {in_long:?}, short {in_short:?}, round trip {median:?}");
+    let [_, in_long, own] = sent;
+    println!("{took:?}: {own:?}, long {in_long:?}");
     for connection in [&bulk, &short] {
         assert_eq!(site.flow_from(connection.port())["tunnel"], "short");
     }
     assert_eq!(site.flow_from(short.port())["class"], "short");
     // A quarter of the tunnel, and what it may have saved up.
     let quarter = 0.25 * 97_000_000.0 / 8.0 * took.as_secs_f64();
-    assert!((own.bytes as f64) < 1.05 * quarter + 20_000.0, "{own:?}");
-    claim!(own.dropped > own.packets, "that was no flood: {own:?}");
+    assert!((own.bytes as f64) < quarter + 20_000.0, "{own:?}");
+    let in_short = of(SHORT).since(at_first);
     assert_eq!(in_short.dropped, 0, "{in_short:?}");
+    assert!(
+        in_short.packets >= 15,
+        "short packets queue apart: {in_short:?}"
+    );
+    assert!(in_long.bytes > 6_000_000, "so do long ones: {in_long:?}");
+    claim!(own.dropped > own.packets, "that was no flood: {own:?}");
     // Three quarters are left for the long class.
     let share = in_long.bytes as f64 / (in_long.bytes + own.bytes) as f64;
     claim!(share > 0.65, "the long class had {share:.2}: {sent:?}");
-    // In the queue of the long class it would wait for 20 ms.
-    claim!(
-        median < Duration::from_millis(8),
-        "round trips took {round_trips:?}"
-    );
     Ok(())
 }
