@@ -10,8 +10,6 @@ use std::time::{Duration, Instant};
 
 use aya::programs::{SchedClassifier, TcAttachType};
 use daemon::Daemon;
-use flow_testbed::attempts;
-use flow_testbed::claim;
 use flow_testbed::namespace::Namespace;
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -19,8 +17,6 @@ use site::{BINARY, Connection, Site, on_site, output, stderr, stdout};
 
 /// 35 packets, which the tunnel takes about 4 ms to carry.
 const BYTES: usize = 50_000;
-/// By how much an application may be later than the wire.
-const SLACK_MS: f64 = 25.0;
 
 /// `splitter tap` at a border.
 struct Tap {
@@ -71,14 +67,10 @@ fn milliseconds(from: &Value, to: &Value) -> f64 {
 
 #[test]
 fn completion_between_borders_is_what_the_application_sees() {
-    attempts::hold("the completion time is the application's", || {
-        let mut held = Ok(());
-        on_site(|site| held = is_what_the_application_sees(site));
-        held
-    });
+    on_site(is_what_the_application_sees);
 }
 
-fn is_what_the_application_sees(site: &Site) -> Result<(), String> {
+fn is_what_the_application_sees(site: &Site) {
     let [near, far] = site.topology.borders.each_ref().map(|it| &it.namespace);
     let before = site.routing();
     let sending = Tap::start(site, near, &["tun0:egress"]);
@@ -102,19 +94,15 @@ fn is_what_the_application_sees(site: &Site) -> Result<(), String> {
     );
     assert!(sent["bytes"].as_u64() > Some(BYTES as u64), "{sent}");
     let completion_ms = milliseconds(&sent["first_ns"], &received["last_ns"]);
-    let late_ms = application_ms - completion_ms;
-    claim!(
-        (0.0..SLACK_MS).contains(&late_ms),
-        "{completion_ms} ms on the wire, {application_ms} ms for the application"
-    );
-    // The rate of the tunnel allows no less.
+    // From the first packet's way into the tunnel to the last one's way out: the application has
+    // begun before and ends after, and the tunnel's rate allows no less, however late the machine is.
+    let least_ms = BYTES as f64 * 8.0 / 100e3 * 0.9;
     assert!(
-        completion_ms > BYTES as f64 * 8.0 / 100e3 * 0.9,
-        "{completion_ms}"
+        (least_ms..=application_ms).contains(&completion_ms),
+        "{completion_ms} ms on the wire, {application_ms} ms for the application"
     );
     assert_eq!(site.routing(), before, "the taps are gone");
     assert_eq!(attached(near), 0);
-    Ok(())
 }
 
 #[test]
