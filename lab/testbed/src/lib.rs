@@ -3,7 +3,6 @@
 //! Everything happens in [anonymous network namespaces](namespace::Namespace): the kernel removes
 //! them, and all that was made in them, when the last process that holds them ends, however it ends.
 
-pub mod attempts;
 mod cpu;
 pub mod demo;
 pub mod experiment;
