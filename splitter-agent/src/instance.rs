@@ -20,8 +20,8 @@ mod up;
 
 use std::sync::Arc;
 
-use splitter_policy::config::Config as Policy;
-use splitter_policy::flow::Tunnel;
+use splitter_policy::config::PolicyConfig;
+use splitter_policy::flow::TunnelRole;
 
 pub use self::attached::AttachedInterface;
 pub(crate) use self::attached::attached_among;
@@ -124,7 +124,7 @@ impl Instance {
         if let Some(mut dataplane) = self.open()? {
             let threshold = threshold.into();
             let policy = dataplane.policy()?;
-            dataplane.set_policy(Policy {
+            dataplane.set_policy(PolicyConfig {
                 threshold,
                 ..policy
             })?;
@@ -175,7 +175,7 @@ impl Instance {
 
     /// A threshold that is `auto` stays where an agent has moved it, as far as the bounds allow:
     /// also for the next agent.
-    fn keep_automatic_threshold(&self, wanted: &mut Policy, present: &Policy) {
+    fn keep_automatic_threshold(&self, wanted: &mut PolicyConfig, present: &PolicyConfig) {
         let Config { flows, advise, .. } = &self.config;
         if flows.threshold == Threshold::Auto && wanted.unit == present.unit {
             let bounds = (advise.min.get().into(), advise.max.get().into());
@@ -187,7 +187,7 @@ impl Instance {
     /// of their own are used whatever their state is: the programs know of no others for the
     /// class, and the rules fall through when its routes go.
     fn usable_tunnels(&self, interfaces: &Interfaces, placement: &Placement) -> u8 {
-        let is_usable = |home: Tunnel| {
+        let is_usable = |home: TunnelRole| {
             let is_alive = |device: &InterfaceName| {
                 let interface = interfaces.named(device);
                 let is_up = interface.is_ok_and(|it| it.is_up && it.has_carrier);
@@ -196,7 +196,7 @@ impl Instance {
             let mut tunnels = self.config.tunnels_of(home).iter();
             !self.config.is_shared() || tunnels.any(|it| is_alive(&it.device))
         };
-        u8::from(is_usable(Tunnel::Short)) | u8::from(is_usable(Tunnel::Long)) << 1
+        u8::from(is_usable(TunnelRole::Short)) | u8::from(is_usable(TunnelRole::Long)) << 1
     }
 
     fn smallest_lan_mtu(&self, interfaces: &Interfaces) -> Result<u32, InstanceError> {

@@ -14,10 +14,10 @@ use splitter_datapath::{AttachedMode, Dataplane, KernelError};
 use splitter_netlink::Family;
 use splitter_policy::config::Unit;
 use splitter_policy::counters::{Counters, FlowEvent};
-use splitter_policy::flow::{Class, Tunnel};
+use splitter_policy::flow::{Class, TunnelRole};
 use splitter_policy::forward::Fallback;
 use splitter_policy::histogram::{Histogram, upper_bound_ns};
-use splitter_policy::refusal::Refusal;
+use splitter_policy::pass_reason::PassReason;
 
 use crate::failover::SharedReport;
 use crate::figures::{ChangeResult, ChangeSource, ControlResult};
@@ -128,7 +128,7 @@ impl SplitterCollector {
         encoder: &mut DescriptorEncoder<'_>,
         counters: &Counters,
     ) -> fmt::Result {
-        type Count = fn(&Counters, Class, Tunnel) -> u64;
+        type Count = fn(&Counters, Class, TunnelRole) -> u64;
         let families = [
             (&self.families.packets, Counters::packets as Count),
             (&self.families.bytes, Counters::bytes),
@@ -136,7 +136,7 @@ impl SplitterCollector {
         for (family, count) in families {
             let mut family = family.encode(encoder)?;
             for class in Class::ALL {
-                for tunnel in Tunnel::ALL {
+                for tunnel in TunnelRole::ALL {
                     let labels = [("class", class.name()), ("tunnel", tunnel.name())];
                     family
                         .encode_family(&labels)?
@@ -186,10 +186,10 @@ impl SplitterCollector {
             &families.demotions,
             "reason",
             [
-                ("drained", events(FlowEvent::MovedDrained)),
-                ("cap", events(FlowEvent::MovedAtCap)),
-                ("stayed", events(FlowEvent::Stayed)),
-                ("stayed_at_cap", events(FlowEvent::StayedAtCap)),
+                ("drained", events(FlowEvent::HandedOverDrained)),
+                ("cap", events(FlowEvent::HandedOverAtMaxWait)),
+                ("stayed", events(FlowEvent::KeptTunnel)),
+                ("stayed_at_cap", events(FlowEvent::KeptTunnelAtMaxWait)),
             ],
         )?;
         counters_by(
@@ -226,7 +226,7 @@ impl SplitterCollector {
             encoder,
             &families.passed,
             "reason",
-            Refusal::ALL.map(|reason| (reason.name(), counters.passed(reason))),
+            PassReason::ALL.map(|reason| (reason.name(), counters.passed(reason))),
         )?;
         counter(encoder, &families.redirected, counters.redirected)?;
         counters_by(

@@ -13,7 +13,7 @@ use serde::Serialize;
 use splitter_config::Config;
 use splitter_datapath::flows::Census;
 use splitter_netlink::{DeviceTraffic, Family, Interface};
-use splitter_policy::flow::{Class, Tunnel};
+use splitter_policy::flow::{Class, TunnelRole};
 use splitter_steering::Seat;
 
 use crate::instance::AttachedInterface;
@@ -200,8 +200,8 @@ impl Overview {
 }
 
 fn class_row(class: Class, now: &Totals, basis: Option<&Totals>, found: &Found) -> ClassRow {
-    let sum = |count: fn(&Totals, Class, Tunnel) -> u64, totals: &Totals| {
-        Tunnel::ALL
+    let sum = |count: fn(&Totals, Class, TunnelRole) -> u64, totals: &Totals| {
+        TunnelRole::ALL
             .map(|tunnel| count(totals, class, tunnel))
             .iter()
             .sum::<u64>()
@@ -225,7 +225,7 @@ fn class_row(class: Class, now: &Totals, basis: Option<&Totals>, found: &Found) 
 
 /// `counted` is what the device had counted earlier and now, and the seconds between.
 fn tunnel_row(
-    home: Tunnel,
+    home: TunnelRole,
     tunnel: &splitter_config::Tunnel,
     counted: Option<((DeviceTraffic, DeviceTraffic), f64)>,
     found: FoundTunnel,

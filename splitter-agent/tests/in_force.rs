@@ -15,10 +15,10 @@ use serde_json::Value;
 use site::{Connection, Site, on_site};
 use splitter_config::Config;
 use splitter_datapath::{Dataplane, Pins};
-use splitter_policy::config::Config as Policy;
+use splitter_policy::config::PolicyConfig;
 
 /// What the kernel program reads.
-fn policy(site: &Site) -> Policy {
+fn policy(site: &Site) -> PolicyConfig {
     let text = std::fs::read_to_string(site.config()).expect("a file");
     let config = Config::parse(&text, "test").expect("it is right");
     let pins = Pins::new(&config.bpffs, &config.pin_dir());
@@ -37,8 +37,11 @@ fn model_of_the_tunnels_follows_every_change() {
         let first = policy(site);
         assert_eq!(first.long_service, carrying(100));
         assert_eq!(
-            (first.guard_ns, first.cap_ns),
-            (Policy::DEFAULT_GUARD_NS, Policy::DEFAULT_CAP_NS)
+            (first.drain_margin_ns, first.max_wait_ns),
+            (
+                PolicyConfig::DEFAULT_DRAIN_MARGIN_NS,
+                PolicyConfig::DEFAULT_MAX_WAIT_NS
+            )
         );
         let mut connection = Connection::open(&site.topology);
         connection.send(200_000);
@@ -60,15 +63,15 @@ fn model_of_the_tunnels_follows_every_change() {
             ServiceTime::from_bits_per_second(60_000_000 * 97 / 100)
         );
         assert_eq!(
-            (set.guard_ns, set.cap_ns, set.long_queue_ns),
+            (set.drain_margin_ns, set.max_wait_ns, set.long_queue_ns),
             (700_000, 90_000_000, 8_000_000)
         );
         assert_eq!(
-            Policy {
+            PolicyConfig {
                 long_service: first.long_service,
                 short_service: first.short_service,
-                guard_ns: first.guard_ns,
-                cap_ns: first.cap_ns,
+                drain_margin_ns: first.drain_margin_ns,
+                max_wait_ns: first.max_wait_ns,
                 long_queue_ns: first.long_queue_ns,
                 ..set
             },
@@ -80,7 +83,7 @@ fn model_of_the_tunnels_follows_every_change() {
         // The file takes it back, and brings its own.
         site.configure("[handover]\nlong_queue_ms = 3");
         assert_eq!(site.json(&["reload"])["applied"], true);
-        let reloaded = Policy {
+        let reloaded = PolicyConfig {
             long_queue_ns: 3_000_000,
             ..first
         };
@@ -97,8 +100,11 @@ fn model_of_the_tunnels_follows_every_change() {
             (ServiceTime::UNKNOWN, ServiceTime::UNKNOWN)
         );
         assert_eq!(
-            (blind.guard_ns, blind.cap_ns),
-            (Policy::DEFAULT_GAP_NS, Policy::DEFAULT_BLIND_CAP_NS)
+            (blind.drain_margin_ns, blind.max_wait_ns),
+            (
+                PolicyConfig::DEFAULT_GAP_NS,
+                PolicyConfig::DEFAULT_BLIND_MAX_WAIT_NS
+            )
         );
         connection.send(200_000);
         let flows = site.json(&["flows"]);

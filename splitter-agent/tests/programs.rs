@@ -17,12 +17,12 @@ use flow_testbed::require::Requirement::Root;
 use loaded::Loaded;
 use splitter_config::PacketLog;
 use splitter_datapath::{Object, PROGRAM};
-use splitter_policy::config::{Config, TunnelUse, Unit};
+use splitter_policy::config::{PolicyConfig, TunnelUse, Unit};
 use splitter_policy::counters::FlowEvent;
 use splitter_policy::dscp::Dscp;
-use splitter_policy::flow::{Class, FlowKey, Tunnel};
+use splitter_policy::flow::{Class, FlowKey, TunnelRole};
 use splitter_policy::packet::{Network, TcpFlags, Transport};
-use splitter_policy::refusal::Refusal;
+use splitter_policy::pass_reason::PassReason;
 use splitter_policy::split::Outcome;
 use support::packet::{Ip, Packet, Upper};
 use support::shapes::{every_shape, every_shape_with};
@@ -32,10 +32,10 @@ const SHORTEST_FRAME: usize = 14;
 
 /// Flows change tunnels as soon as they are long, so that the times of the two
 /// borders' clocks, which differ, decide nothing.
-fn eager() -> Config {
-    Config {
-        guard_ns: 0,
-        ..Config::default()
+fn eager() -> PolicyConfig {
+    PolicyConfig {
+        drain_margin_ns: 0,
+        ..PolicyConfig::default()
     }
 }
 
@@ -47,8 +47,8 @@ fn every_shape_comes_out_as_on_the_host() {
     borders.compare();
     // Not vacuous: both families were split and most refusals met.
     assert_eq!(borders.host.flows().len(), 2);
-    let met = |reason: &&Refusal| borders.host.counters.passed(**reason) > 0;
-    assert_eq!(Refusal::ALL.iter().filter(met).count(), 9);
+    let met = |reason: &&PassReason| borders.host.counters.passed(**reason) > 0;
+    assert_eq!(PassReason::ALL.iter().filter(met).count(), 9);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn every_shape_comes_out_of_the_logging_build_as_on_the_host() {
 #[test]
 fn every_shape_comes_out_as_on_the_host_with_marks_for_legacy_rules() {
     require!(Root);
-    let mut borders = Borders::new(Config {
+    let mut borders = Borders::new(PolicyConfig {
         match_mask: Dscp::LEGACY_BITS,
         unit: Unit::BYTES,
         threshold: 3_000,
@@ -104,11 +104,11 @@ fn a_truncated_frame_passes_unchanged() {
 fn every_shape_comes_out_as_on_the_host_where_tunnels_are_shared() {
     require!(Root);
     let service = ServiceTime::from_bits_per_second(100_000_000);
-    let mut borders = Borders::new(Config {
+    let mut borders = Borders::new(PolicyConfig {
         tunnel_use: TunnelUse::SHARED,
         threshold: 3,
         // Neither clock lets a flow wait: it is placed with its first long packet.
-        cap_ns: 0,
+        max_wait_ns: 0,
         short_service: service,
         long_service: service,
         ..eager()
@@ -117,9 +117,9 @@ fn every_shape_comes_out_as_on_the_host_where_tunnels_are_shared() {
     borders.compare();
     let counters = borders.kernel.counters();
     let placed = [
-        FlowEvent::Stayed,
-        FlowEvent::MovedDrained,
-        FlowEvent::StayedAtCap,
+        FlowEvent::KeptTunnel,
+        FlowEvent::HandedOverDrained,
+        FlowEvent::KeptTunnelAtMaxWait,
     ];
     let placed: u64 = placed.into_iter().map(|event| counters.events(event)).sum();
     assert_eq!(placed, 2, "one flow of each family");
@@ -134,9 +134,17 @@ fn packet_forty_one_is_the_first_that_is_marked_long() {
         for number in 1..=60 {
             let (outcome, marked) = borders.split(&frame, "flow");
             let (class, tunnel, mark) = if number <= 40 {
-                (Class::Short, Tunnel::Short, Config::DEFAULT_SHORT_MARK)
+                (
+                    Class::Short,
+                    TunnelRole::Short,
+                    PolicyConfig::DEFAULT_SHORT_MARK,
+                )
             } else {
-                (Class::Long, Tunnel::Long, Config::DEFAULT_LONG_MARK)
+                (
+                    Class::Long,
+                    TunnelRole::Long,
+                    PolicyConfig::DEFAULT_LONG_MARK,
+                )
             };
             assert_eq!(outcome, Outcome::Split { class, tunnel }, "packet {number}");
             assert_eq!(dscp(&marked), mark, "packet {number}");
@@ -144,37 +152,43 @@ fn packet_forty_one_is_the_first_that_is_marked_long() {
         borders.compare();
         let counters = borders.kernel.counters();
         assert_eq!(counters.events(FlowEvent::BecameLong), 1);
-        assert_eq!(counters.events(FlowEvent::MovedDrained), 1);
+        assert_eq!(counters.events(FlowEvent::HandedOverDrained), 1);
     }
 }
 
 #[test]
 fn a_long_flow_stays_in_the_short_tunnel_until_the_guard_has_passed() {
     require!(Root);
-    let patient = Config {
-        guard_ns: 3_600_000_000_000,
-        cap_ns: 3_600_000_000_000,
-        ..Config::default()
+    let patient = PolicyConfig {
+        drain_margin_ns: 3_600_000_000_000,
+        max_wait_ns: 3_600_000_000_000,
+        ..PolicyConfig::default()
     };
     let mut borders = Borders::new(patient);
     let frame = Packet::tcp_v4().bytes();
     for _ in 0..60 {
         let (_, marked) = borders.split(&frame, "flow");
-        assert_eq!(dscp(&marked), Config::DEFAULT_SHORT_MARK);
+        assert_eq!(dscp(&marked), PolicyConfig::DEFAULT_SHORT_MARK);
     }
     let held = borders.kernel.counters();
-    assert_eq!(held.packets(Class::Long, Tunnel::Short), 20);
+    assert_eq!(held.packets(Class::Long, TunnelRole::Short), 20);
 
     // The settings are read anew for each packet.
-    let no_cap = Config {
-        cap_ns: 0,
+    let no_cap = PolicyConfig {
+        max_wait_ns: 0,
         ..patient
     };
     borders.kernel.set(no_cap);
     borders.host.config = no_cap;
     let (_, marked) = borders.split(&frame, "flow");
-    assert_eq!(dscp(&marked), Config::DEFAULT_LONG_MARK);
-    assert_eq!(borders.kernel.counters().events(FlowEvent::MovedAtCap), 1);
+    assert_eq!(dscp(&marked), PolicyConfig::DEFAULT_LONG_MARK);
+    assert_eq!(
+        borders
+            .kernel
+            .counters()
+            .events(FlowEvent::HandedOverAtMaxWait),
+        1
+    );
     borders.compare();
 }
 
@@ -206,7 +220,7 @@ fn a_flow_ends_with_fin_and_starts_afresh_with_syn() {
 fn a_forged_long_mark_is_overridden() {
     require!(Root);
     let mut borders = Borders::new(eager());
-    let forged = Config::DEFAULT_LONG_MARK.value() << 2 | 0b01;
+    let forged = PolicyConfig::DEFAULT_LONG_MARK.value() << 2 | 0b01;
     let mut overridden = 0;
     for shape in every_shape_with(forged) {
         let before = borders.host.counters.marks_overridden;
@@ -215,7 +229,7 @@ fn a_forged_long_mark_is_overridden() {
             continue;
         };
         if matches!(outcome, Outcome::Passed(_)) {
-            let short = Config::DEFAULT_SHORT_MARK.applied_to(forged);
+            let short = PolicyConfig::DEFAULT_SHORT_MARK.applied_to(forged);
             assert_eq!(network.traffic_class, short, "{}", shape.name);
             assert_eq!(borders.host.counters.marks_overridden, before + 1);
             overridden += 1;
@@ -248,18 +262,18 @@ fn a_flood_of_new_flows_leaves_long_ones_as_they_are() {
             let frame = flow(number | 1 << 30);
             let mut marked = vec![0; frame.len()];
             kernel.run_xdp(PROGRAM, &frame, Some(&mut marked), 10);
-            assert_eq!(dscp(&marked), Config::DEFAULT_SHORT_MARK);
+            assert_eq!(dscp(&marked), PolicyConfig::DEFAULT_SHORT_MARK);
         }
     }
     let kept = long.iter().filter(|frame| {
         let mut marked = vec![0; frame.len()];
         kernel.run_xdp(PROGRAM, frame, Some(&mut marked), 1);
         let entry = kernel.flow(&key(frame));
-        dscp(&marked) == Config::DEFAULT_LONG_MARK && entry.is_some_and(|it| it.packets == 61)
+        dscp(&marked) == PolicyConfig::DEFAULT_LONG_MARK && entry.is_some_and(|it| it.packets == 61)
     });
     assert!(kept.count() as u32 >= LONG * 99 / 100);
     let counters = kernel.counters();
-    let untracked = counters.passed(Refusal::TableFull);
+    let untracked = counters.passed(PassReason::TableFull);
     assert!(untracked < u64::from(FLOOD) / 100, "{untracked}");
     assert!(counters.events(FlowEvent::Evicted) > 0);
 }
@@ -278,16 +292,16 @@ fn flow(host: u32) -> Vec<u8> {
 #[test]
 fn an_aggregate_in_many_buffers_counts_as_its_segments() {
     require!(Root);
-    let mut borders = Borders::new(Config {
+    let mut borders = Borders::new(PolicyConfig {
         segment_bytes: 1_460,
         ..eager()
     });
     let mut aggregate = Packet::tcp_v4();
     aggregate.payload_bytes = 65_535 - 40;
     let (outcome, marked) = borders.split(&aggregate.bytes(), "aggregate");
-    let (class, tunnel) = (Class::Long, Tunnel::Long);
+    let (class, tunnel) = (Class::Long, TunnelRole::Long);
     assert_eq!(outcome, Outcome::Split { class, tunnel });
-    assert_eq!(dscp(&marked), Config::DEFAULT_LONG_MARK);
+    assert_eq!(dscp(&marked), PolicyConfig::DEFAULT_LONG_MARK);
     assert_eq!(borders.kernel.counters().packets(class, tunnel), 45);
     assert_eq!(borders.kernel.counters().bytes(class, tunnel), 65_549);
     borders.compare();

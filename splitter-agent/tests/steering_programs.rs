@@ -17,9 +17,9 @@ use flow_testbed::require::Requirement::{Program, Root};
 use loaded::Loaded;
 use splitter_config::{PacketLog, SteeringMode};
 use splitter_datapath::{Object, program_name};
-use splitter_policy::config::{Config, Marking};
+use splitter_policy::config::{Marking, PolicyConfig};
 use splitter_policy::dscp::Dscp;
-use splitter_policy::flow::Tunnel;
+use splitter_policy::flow::TunnelRole;
 use splitter_policy::forward::Fallback;
 use splitter_policy::fwmark::MarkBits;
 use splitter_policy::packet::{Network, TcpFlags};
@@ -34,10 +34,10 @@ const XDP_REDIRECT: u32 = 4;
 const TABLE_SIZE: u32 = 4_096;
 
 /// Flows change tunnels as soon as they are long.
-fn eager() -> Config {
-    Config {
-        guard_ns: 0,
-        ..Config::default()
+fn eager() -> PolicyConfig {
+    PolicyConfig {
+        drain_margin_ns: 0,
+        ..PolicyConfig::default()
     }
 }
 
@@ -48,7 +48,7 @@ fn marks_come_out_as_on_the_host_and_packets_and_other_bits_as_they_came() {
         let object = Object::for_level(level).expect("is embedded");
         let mut kernel = Loaded::new(object.bytes(), TABLE_SIZE);
         kernel.load_classifier(MARK);
-        let config = Config {
+        let config = PolicyConfig {
             mark_bits: MarkBits::new(0x00ff_0000).expect("one run"),
             ..eager()
         };
@@ -86,7 +86,7 @@ fn a_shadow_marks_nothing_beside_packets() {
     let object = Object::for_level(PacketLog::Off).expect("is embedded");
     let mut kernel = Loaded::new(object.bytes(), TABLE_SIZE);
     kernel.load_classifier(MARK);
-    kernel.set(Config {
+    kernel.set(PolicyConfig {
         mark_bits: MarkBits::new(0x3f).expect("one run"),
         marking: Marking::SHADOW,
         ..eager()
@@ -161,7 +161,7 @@ impl Redirecting {
             let mut kernel = Loaded::new(object.bytes(), TABLE_SIZE);
             kernel.load_xdp(REDIRECT);
             kernel.set(eager());
-            for (device, tunnel) in [("wan0", Tunnel::Short), ("wan1", Tunnel::Long)] {
+            for (device, tunnel) in [("wan0", TunnelRole::Short), ("wan1", TunnelRole::Long)] {
                 let index = nix::net::if_::if_nametoindex(device).expect("it is there");
                 kernel.redirect_into(index, tunnel);
             }
@@ -238,11 +238,11 @@ fn each_class_is_put_into_its_tunnel_with_one_hop_less() {
         assert!(
             short
                 .iter()
-                .all(|it| *it == (Config::DEFAULT_SHORT_MARK, SHORT_HOP))
+                .all(|it| *it == (PolicyConfig::DEFAULT_SHORT_MARK, SHORT_HOP))
         );
         assert!(
             long.iter()
-                .all(|it| *it == (Config::DEFAULT_LONG_MARK, LONG_HOP))
+                .all(|it| *it == (PolicyConfig::DEFAULT_LONG_MARK, LONG_HOP))
         );
     }
     assert_eq!(router.kernel.counters().redirected, 120);
@@ -361,7 +361,7 @@ fn what_routing_says_decides() {
 fn a_shadow_redirects_nothing() {
     require!(Root, Program("ip"));
     let mut router = Redirecting::new();
-    router.kernel.set(Config {
+    router.kernel.set(PolicyConfig {
         marking: Marking::SHADOW,
         ..eager()
     });

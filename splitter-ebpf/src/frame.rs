@@ -4,7 +4,7 @@ use aya_ebpf::EbpfContext as _;
 use aya_ebpf::helpers::bpf_xdp_get_buff_len;
 use aya_ebpf::programs::{TcContext, XdpContext};
 use splitter_policy::buffer::{Buffer, BufferMut, RawBuffer};
-use splitter_policy::config::Config;
+use splitter_policy::config::PolicyConfig;
 use splitter_policy::dscp::{Dscp, Field};
 use splitter_policy::steer::Steer;
 
@@ -65,7 +65,7 @@ impl BufferMut for Frame<'_, XdpContext> {
 
 impl Steer for Frame<'_, TcContext> {
     #[inline(always)]
-    fn foreign_mark(&self, config: &Config, _: &Field) -> Dscp {
+    fn foreign_mark(&self, config: &PolicyConfig, _: &Field) -> Dscp {
         // SAFETY: the context is the one that the kernel passed to the program.
         config
             .mark_bits
@@ -73,7 +73,7 @@ impl Steer for Frame<'_, TcContext> {
     }
 
     #[inline(always)]
-    fn steer(&mut self, config: &Config, _: &Field, mark: Dscp) -> Option<()> {
+    fn steer(&mut self, config: &PolicyConfig, _: &Field, mark: Dscp) -> Option<()> {
         // SAFETY: as above.
         let found = unsafe { (*self.context.skb.skb).mark };
         let wanted = config.mark_bits.applied_to(found, mark);

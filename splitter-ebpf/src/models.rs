@@ -8,20 +8,20 @@ use core::mem::MaybeUninit;
 use aya_ebpf::btf_maps::{Array, PerCpuArray};
 use aya_ebpf::macros::btf_map;
 use splitter_policy::flow_packet::FlowPacket;
-use splitter_policy::config::Config;
-use splitter_policy::dedicated::Tunnels;
-use splitter_policy::flow::{FlowEntry, Tunnel};
+use splitter_policy::config::PolicyConfig;
+use splitter_policy::dedicated::DedicatedQueues;
+use splitter_policy::flow::{FlowEntry, TunnelRole};
 use splitter_policy::models::Models;
 use splitter_policy::egress::Ride;
-use splitter_policy::share::{Sent, SharedTunnels, Sharing};
+use splitter_policy::share::{Sent, SharedQueues, Sharing};
 
 use crate::pipeline::{SETTINGS, entry};
 
 #[btf_map]
-static TUNNELS: Array<Tunnels, 1> = Array::new();
+static TUNNELS: Array<DedicatedQueues, 1> = Array::new();
 
 #[btf_map]
-static SHARED: Array<SharedTunnels, 1> = Array::new();
+static SHARED: Array<SharedQueues, 1> = Array::new();
 
 /// What is asked and answered, besides the flow's entry. What is asked is written
 /// before it is read.
@@ -41,7 +41,7 @@ pub struct KernelModels;
 
 impl Models for KernelModels {
     #[inline(always)]
-    fn dedicated(&mut self) -> Option<&mut Tunnels> {
+    fn dedicated(&mut self) -> Option<&mut DedicatedQueues> {
         // SAFETY: the one value of an array map, made of integers. Another CPU may
         // change it at the same time; the model then misses a packet.
         TUNNELS
@@ -52,20 +52,20 @@ impl Models for KernelModels {
 
 impl Sharing for KernelModels {
     #[inline(always)]
-    fn start(&mut self, _: &Config, now_ns: u64) -> Tunnel {
+    fn start(&mut self, _: &PolicyConfig, now_ns: u64) -> TunnelRole {
         share_start(now_ns);
         answer().tunnel
     }
 
     #[inline(always)]
-    fn choose(&mut self, _: &Config, now_ns: u64) -> Tunnel {
+    fn choose(&mut self, _: &PolicyConfig, now_ns: u64) -> TunnelRole {
         share_choose(now_ns);
         answer().tunnel
     }
 
     /// The entry is the one that [`entry`] has for both.
     #[inline(always)]
-    fn send(&mut self, _: &Config, _: &mut FlowEntry, sent: &Sent) -> Ride {
+    fn send(&mut self, _: &PolicyConfig, _: &mut FlowEntry, sent: &Sent) -> Ride {
         if let Some(exchange) = exchange() {
             exchange.sent.write(*sent);
         }
@@ -76,8 +76,8 @@ impl Sharing for KernelModels {
     #[inline(always)]
     fn send_placed(
         &mut self,
-        config: &Config,
-        tunnel: Tunnel,
+        config: &PolicyConfig,
+        tunnel: TunnelRole,
         packet: FlowPacket,
         is_first_of_window: bool,
         now_ns: u64,
@@ -90,7 +90,7 @@ impl Sharing for KernelModels {
 }
 
 /// Where everything goes when a map is not there, which the kernel rules out.
-const NOWHERE: Ride = Ride::in_own(Tunnel::Short);
+const NOWHERE: Ride = Ride::in_own(TunnelRole::Short);
 
 /// See [`Sharing::start`].
 #[inline(never)]
@@ -150,7 +150,7 @@ fn exchange() -> Option<&'static mut Exchange> {
 }
 
 #[inline(always)]
-fn shared() -> Option<&'static mut SharedTunnels> {
+fn shared() -> Option<&'static mut SharedQueues> {
     // SAFETY: the one value of an array map, made of integers. Another CPU may
     // change it at the same time; the model then misses a packet, or a turn.
     SHARED.get_ptr_mut(0).map(|shared| unsafe { &mut *shared })

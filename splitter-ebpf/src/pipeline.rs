@@ -20,7 +20,7 @@ use splitter_policy::settings::Settings;
 use splitter_policy::counters::Counters;
 use splitter_policy::flow::FlowEntry;
 use splitter_policy::headers::Headers;
-use splitter_policy::refusal::Refusal;
+use splitter_policy::pass_reason::PassReason;
 use splitter_policy::split::{Decided, Outcome, Splitter, Treated};
 use splitter_policy::steer::Steer;
 use splitter_policy::table::{Held, Table};
@@ -248,7 +248,7 @@ pub extern "C" fn keep() -> u64 {
     };
     if let Ok(segment) = &headers.segment {
         let kept = splitter.keep(segment, held, entry, decided);
-        handed.treated = Treated::to_bits(kept.ok_or(Refusal::TableFull));
+        handed.treated = Treated::to_bits(kept.ok_or(PassReason::TableFull));
     }
     0
 }

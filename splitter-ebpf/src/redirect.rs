@@ -6,7 +6,7 @@ use aya_ebpf::btf_maps::{DevMapHash, HashMap, PerCpuArray};
 use aya_ebpf::helpers::bpf_fib_lookup;
 use aya_ebpf::macros::btf_map;
 use aya_ebpf::programs::XdpContext;
-use splitter_policy::flow::Tunnel;
+use splitter_policy::flow::TunnelRole;
 use splitter_policy::forward::{Fallback, Lookup, Mac, target};
 
 use crate::frame::Frame;
@@ -28,7 +28,7 @@ static LOOKUP: PerCpuArray<Lookup, 1> = PerCpuArray::new();
 
 /// Whether the frame leaves by a tunnel; else the stack forwards it.
 #[inline(always)]
-pub fn redirect(context: &XdpContext, tunnel: Tunnel) -> bool {
+pub fn redirect(context: &XdpContext, tunnel: TunnelRole) -> bool {
     !is_shadow() && redirect_frame(context.as_ptr().cast(), tunnel as u64) == REDIRECTED
 }
 
@@ -43,7 +43,7 @@ pub extern "C" fn redirect_frame(context: *mut xdp_md, tunnel: u64) -> u64 {
     let Some(counters) = counters() else {
         return 0;
     };
-    match forward(&context, Tunnel::numbered(tunnel)) {
+    match forward(&context, TunnelRole::numbered(tunnel)) {
         Ok(()) => {
             counters.redirected += 1;
             REDIRECTED
@@ -56,7 +56,7 @@ pub extern "C" fn redirect_frame(context: *mut xdp_md, tunnel: u64) -> u64 {
 }
 
 #[inline(always)]
-fn forward(context: &XdpContext, tunnel: Tunnel) -> Result<(), Fallback> {
+fn forward(context: &XdpContext, tunnel: TunnelRole) -> Result<(), Fallback> {
     // SAFETY: the context is the one that the kernel passed to the program.
     let device = unsafe { (*context.ctx).ingress_ifindex };
     let own = own_address(device).ok_or(Fallback::NotOurs)?;

@@ -73,15 +73,15 @@ pub fn write<C: Context + EbpfContext>(_: &C, _: Outcome) {}
 #[inline(always)]
 pub fn write<C: Context + EbpfContext>(context: &C, outcome: Outcome) {
     use aya_log_ebpf::debug;
-    use splitter_policy::flow::{Class, Tunnel};
+    use splitter_policy::flow::{Class, TunnelRole};
 
     match outcome {
         Outcome::Split { class, tunnel } => {
             let verdict = match (class, tunnel) {
-                (Class::Short, Tunnel::Short) => "short",
-                (Class::Short, Tunnel::Long) => "short, started in the long tunnel",
-                (Class::Long, Tunnel::Short) => "long, still in the short tunnel",
-                (Class::Long, Tunnel::Long) => "long",
+                (Class::Short, TunnelRole::Short) => "short",
+                (Class::Short, TunnelRole::Long) => "short, started in the long tunnel",
+                (Class::Long, TunnelRole::Short) => "long, still in the short tunnel",
+                (Class::Long, TunnelRole::Long) => "long",
             };
             write_flow(context, verdict);
         }

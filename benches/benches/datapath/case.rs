@@ -5,7 +5,7 @@ use std::time::Duration;
 use criterion::BenchmarkGroup;
 use criterion::measurement::WallTime;
 use nix::time::{ClockId, clock_gettime};
-use splitter_policy::config::Config;
+use splitter_policy::config::PolicyConfig;
 use splitter_policy::counters::Counters;
 
 use super::loaded::Loaded;
@@ -22,7 +22,7 @@ pub(super) const TICK_NS: u64 = 4_000_000;
 pub(super) struct Case {
     pub(super) name: &'static str,
     pub(super) program: &'static str,
-    pub(super) config: Config,
+    pub(super) config: PolicyConfig,
     pub(super) frame: Vec<u8>,
     pub(super) runs_before: u32,
     /// After which the next port makes it another.
@@ -39,9 +39,9 @@ impl Case {
         Self {
             name,
             program,
-            config: Config {
-                guard_ns: 0,
-                ..Config::default()
+            config: PolicyConfig {
+                drain_margin_ns: 0,
+                ..PolicyConfig::default()
             },
             frame: full_segment().bytes(),
             runs_before: 1_000,

@@ -65,10 +65,10 @@ use flow_balance::ServiceTime;
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Root;
 use loaded::Loaded;
-use splitter_policy::config::Config;
+use splitter_policy::config::PolicyConfig;
 use splitter_policy::counters::{Counters, FlowEvent};
-use splitter_policy::flow::{Class, Tunnel};
-use splitter_policy::refusal::Refusal;
+use splitter_policy::flow::{Class, TunnelRole};
+use splitter_policy::pass_reason::PassReason;
 use support::packet::{Packet, Upper};
 
 static YARDSTICK: &[u8] = include_bytes_aligned!("../../bpf/yardstick.o");
@@ -141,7 +141,7 @@ fn yardstick(criterion: &mut Criterion) {
     }
     let mut shipped = loaded(SHIPPED, &["split"]);
     let case = Case {
-        counts: Some(|counters| counters.packets(Class::Long, Tunnel::Long)),
+        counts: Some(|counters| counters.packets(Class::Long, TunnelRole::Long)),
         frame: marked_long(full_segment()),
         ..Case::new("shipped_known_flow_marked", "split")
     };
@@ -150,11 +150,11 @@ fn yardstick(criterion: &mut Criterion) {
 }
 
 fn cases() -> Vec<Case> {
-    let never_long = Config {
+    let never_long = PolicyConfig {
         threshold: u64::MAX,
-        ..Config::default()
+        ..PolicyConfig::default()
     };
-    let rated = Config {
+    let rated = PolicyConfig {
         short_service: ServiceTime::from_bits_per_second(1_000_000_000),
         ..never_long
     };
@@ -168,8 +168,8 @@ fn cases() -> Vec<Case> {
         payload_bytes: 1_440,
         ..Packet::tcp_v6()
     };
-    let long: fn(&Counters) -> u64 = |counters| counters.packets(Class::Long, Tunnel::Long);
-    let short: fn(&Counters) -> u64 = |counters| counters.packets(Class::Short, Tunnel::Short);
+    let long: fn(&Counters) -> u64 = |counters| counters.packets(Class::Long, TunnelRole::Long);
+    let short: fn(&Counters) -> u64 = |counters| counters.packets(Class::Short, TunnelRole::Short);
     vec![
         Case::new("bare_pass", "bare_pass"),
         Case {
@@ -196,7 +196,7 @@ fn cases() -> Vec<Case> {
             ..Case::new("ipv6_known", "split_unmarked")
         },
         Case {
-            counts: Some(|counters| counters.passed(Refusal::Udp)),
+            counts: Some(|counters| counters.passed(PassReason::Udp)),
             frame: datagram.bytes(),
             ..Case::new("non_tcp", "split_unmarked")
         },
@@ -228,7 +228,7 @@ fn new_flows(names: [&'static str; 2], table_size: u32) -> [Case; 2] {
     let case = |name, program| {
         let case = Case::new(name, program);
         Case {
-            config: Config {
+            config: PolicyConfig {
                 idle_timeout_ns: 1,
                 ..case.config
             },
@@ -280,7 +280,7 @@ fn next_port(frame: &mut [u8]) {
 }
 
 fn marked_long(packet: Packet) -> Vec<u8> {
-    let traffic_class = Config::DEFAULT_LONG_MARK.applied_to(0);
+    let traffic_class = PolicyConfig::DEFAULT_LONG_MARK.applied_to(0);
     Packet {
         traffic_class,
         ..packet

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use splitter_policy::config::Config;
-use splitter_policy::flow::{Class, Tunnel};
-use splitter_policy::refusal::Refusal;
+use splitter_policy::config::PolicyConfig;
+use splitter_policy::flow::{Class, TunnelRole};
+use splitter_policy::pass_reason::PassReason;
 
 use super::case::{RUNS_OF_A_TICK, TICK_NS};
 use super::loaded::{Loaded, now_ns};
@@ -50,7 +50,7 @@ fn long_flows_kept_percent() -> f64 {
     let mut kept = 0;
     loaded.tables().for_each(now_ns(), |found| {
         let entry = &found.entry;
-        let is_long = entry.class() == Class::Long && entry.tunnel() == Tunnel::Long;
+        let is_long = entry.class() == Class::Long && entry.tunnel() == TunnelRole::Long;
         let is_whole = entry.packets >= u64::from(PACKETS_BEFORE) + of_each;
         kept += u32::from(is_long && is_whole);
     });
@@ -69,17 +69,17 @@ fn untracked_percent() -> f64 {
             let input = frame.clone();
             loaded.run_xdp("split_random", &input, Some(&mut frame), RUNS_OF_A_TICK);
         }
-        loaded.counters().passed(Refusal::TableFull)
+        loaded.counters().passed(PassReason::TableFull)
     };
     let before = run();
     let untracked = run() - before;
     100.0 * untracked as f64 / f64::from(TICKS * RUNS_OF_A_TICK)
 }
 
-fn eager() -> Config {
-    Config {
-        guard_ns: 0,
-        ..Config::default()
+fn eager() -> PolicyConfig {
+    PolicyConfig {
+        drain_margin_ns: 0,
+        ..PolicyConfig::default()
     }
 }
 

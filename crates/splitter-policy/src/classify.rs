@@ -12,9 +12,9 @@
 //! - when the tunnels' rates are known, leaky buckets ([`crate::dedicated`]) say
 //!   when that is, and how late a packet that enters the long tunnel now would
 //!   leave it: it is enough that it leaves later;
-//!   [`Config::guard_ns`] is added for what the buckets do not see;
-//! - when not, after a silence of [`Config::guard_ns`];
-//! - and after [`Config::cap_ns`] in any case, counted apart.
+//!   [`PolicyConfig::drain_margin_ns`] is added for what the buckets do not see;
+//! - when not, after a silence of [`PolicyConfig::drain_margin_ns`];
+//! - and after [`PolicyConfig::max_wait_ns`] in any case, counted apart.
 //!
 //! The cost is that the first packets of a long flow that follow the threshold
 //! still load the short tunnel. With known rates these are a handful while the
@@ -27,11 +27,11 @@
 
 mod verdict;
 
-use crate::config::Config;
+use crate::config::PolicyConfig;
 use crate::counters::FlowEvent;
 use crate::dedicated;
 use crate::egress::Ride;
-use crate::flow::{Class, FlowEntry, Tunnel};
+use crate::flow::{Class, FlowEntry, TunnelRole};
 use crate::flow_packet::FlowPacket;
 use crate::models::Models;
 use crate::packet::TcpFlags;
@@ -48,7 +48,7 @@ pub use verdict::Verdict;
 pub fn classify(
     entry: &mut FlowEntry,
     packet: FlowPacket,
-    config: &Config,
+    config: &PolicyConfig,
     models: &mut impl Models,
     now_ns: u64,
 ) -> Verdict {
@@ -57,8 +57,8 @@ pub fn classify(
         *entry = FlowEntry {
             first_seen_ns: now_ns,
             flags: match first_tunnel(config, models, now_ns) {
-                Tunnel::Short => 0,
-                Tunnel::Long => FlowEntry::MOVED,
+                TunnelRole::Short => 0,
+                TunnelRole::Long => FlowEntry::MOVED,
             },
             ..FlowEntry::default()
         };
@@ -113,7 +113,7 @@ pub enum Precision {
 }
 
 /// How exact [`classify`] wants `now_ns` for this packet, where a long flow is
-/// taken to be in the short tunnel until `occupied_until_ns`.
+/// taken to be in the short tunnel until `long_on_short_until_ns`.
 ///
 /// Reading a precise clock costs more than the rest of the path, so it is read
 /// around a change of tunnel, for full packets into a short tunnel whose drain
@@ -124,14 +124,14 @@ pub enum Precision {
 pub fn precision(
     entry: &FlowEntry,
     packet: FlowPacket,
-    config: &Config,
-    occupied_until_ns: u64,
+    config: &PolicyConfig,
+    long_on_short_until_ns: u64,
     coarse_ns: u64,
 ) -> Precision {
     let is_rated = config.short_service.is_known();
     let is_full = VirtualQueue::needs_precise_time(packet.bytes);
     if entry.packets == 0 {
-        let may_start_aside = coarse_ns < occupied_until_ns;
+        let may_start_aside = coarse_ns < long_on_short_until_ns;
         if is_rated && (is_full || may_start_aside) {
             return Precision::Needed;
         }
@@ -153,29 +153,29 @@ pub fn precision(
 }
 
 #[inline(always)]
-fn turns_long(entry: &FlowEntry, packet: FlowPacket, config: &Config) -> bool {
+fn turns_long(entry: &FlowEntry, packet: FlowPacket, config: &PolicyConfig) -> bool {
     let (packets, bytes) = (entry.packets + packet.segments, entry.bytes + packet.bytes);
     config.exceeds_threshold(packets, bytes)
 }
 
 #[inline(always)]
-fn first_tunnel(config: &Config, models: &mut impl Models, now_ns: u64) -> Tunnel {
+fn first_tunnel(config: &PolicyConfig, models: &mut impl Models, now_ns: u64) -> TunnelRole {
     if config.is_shared() {
         return models.start(config, now_ns);
     }
     match models.dedicated() {
-        Some(tunnels) if dedicated::starts_aside(config, tunnels, now_ns) => Tunnel::Long,
-        _ => Tunnel::Short,
+        Some(tunnels) if dedicated::starts_aside(config, tunnels, now_ns) => TunnelRole::Long,
+        _ => TunnelRole::Short,
     }
 }
 
 /// Whether the flow stays in its tunnel from now on.
 #[inline(always)]
-const fn is_settled(entry: &FlowEntry, config: &Config) -> bool {
+const fn is_settled(entry: &FlowEntry, config: &PolicyConfig) -> bool {
     if config.is_shared() {
         entry.is_placed()
     } else {
-        matches!(entry.tunnel(), Tunnel::Long)
+        matches!(entry.tunnel(), TunnelRole::Long)
     }
 }
 
@@ -183,7 +183,7 @@ const fn is_settled(entry: &FlowEntry, config: &Config) -> bool {
 fn fresh_start(
     entry: &FlowEntry,
     flags: TcpFlags,
-    config: &Config,
+    config: &PolicyConfig,
     now_ns: u64,
 ) -> Option<FlowEvent> {
     if entry.packets == 0 {

@@ -1,7 +1,7 @@
 //! What an operator sets, in the shape that the kernel programs read.
 
 use crate::dscp::Dscp;
-use crate::flow::{Class, Tunnel};
+use crate::flow::{Class, TunnelRole};
 use crate::fwmark::MarkBits;
 use flow_balance::ServiceTime;
 
@@ -79,7 +79,7 @@ impl TunnelUse {
 /// Settings of the policy; 72 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct PolicyConfig {
     /// A flow is long once it has counted more than this.
     pub threshold: u64,
     /// A flow that was silent for so long starts afresh (paper §II-B: 30 s).
@@ -87,9 +87,9 @@ pub struct Config {
     /// How much later than its drain a flow may change tunnels: the longest by
     /// which the short tunnel's path may lag behind the long one's. Without a
     /// known rate it is the gap that has to pass.
-    pub guard_ns: u64,
+    pub drain_margin_ns: u64,
     /// A long flow changes tunnels after so long at the latest.
-    pub cap_ns: u64,
+    pub max_wait_ns: u64,
     /// Of the short tunnel.
     pub short_service: ServiceTime,
     /// Of the long tunnel.
@@ -115,11 +115,11 @@ pub struct Config {
     /// three where only the legacy ToS selector exists.
     pub match_mask: Dscp,
     /// Where the tunnels are shared: the mark of the short class in the long
-    /// flows' tunnel; [`Config::short_mark`] is then that in the other.
-    pub short_mark_aside: Dscp,
+    /// flows' tunnel; [`PolicyConfig::short_mark`] is then that in the other.
+    pub short_on_long_mark: Dscp,
     /// The same of the long class in the short flows' tunnel, where
-    /// [`Config::long_mark`] is that in the other.
-    pub long_mark_aside: Dscp,
+    /// [`PolicyConfig::long_mark`] is that in the other.
+    pub long_on_short_mark: Dscp,
     /// Which tunnels forward packets, as far as is known: bit 0 stands for the
     /// short one, bit 1 for the long one.
     pub usable: u8,
@@ -127,7 +127,7 @@ pub struct Config {
     pub mark_bits: MarkBits,
 }
 
-impl Config {
+impl PolicyConfig {
     /// The paper's threshold is never given; 40 packets is the upper end of
     /// what it calls the typical size of an RPC (§III-B).
     pub const DEFAULT_THRESHOLD: u64 = 40;
@@ -138,29 +138,29 @@ impl Config {
     pub const DEFAULT_GAP_NS: u64 = 10_000_000;
     /// What the model of a drain does not see: the burst of a token bucket, two
     /// full packets at 50 Mbit/s, and jitter between the border's CPUs.
-    pub const DEFAULT_GUARD_NS: u64 = 500_000;
+    pub const DEFAULT_DRAIN_MARGIN_NS: u64 = 500_000;
     /// Where both rates are known: long enough for several drains, short
     /// against any long flow.
-    pub const DEFAULT_CAP_NS: u64 = 200_000_000;
+    pub const DEFAULT_MAX_WAIT_NS: u64 = 200_000_000;
     /// Where not both are: a flow that never pauses is moved by the cap alone,
     /// and each millisecond that it stays is one more in every short flow's way.
     /// Longer than the gap, so that what ends just after the threshold is spared.
-    pub const DEFAULT_BLIND_CAP_NS: u64 = 12_000_000;
+    pub const DEFAULT_BLIND_MAX_WAIT_NS: u64 = 12_000_000;
     /// Where tunnels are shared, a flow that could not change until then stays
     /// where it is, in order; until then it is in the way of short ones.
-    pub const DEFAULT_SHARED_CAP_NS: u64 = 5_000_000;
+    pub const DEFAULT_SHARED_MAX_WAIT_NS: u64 = 5_000_000;
     /// What any queue worth its name holds.
     pub const DEFAULT_QUEUE_NS: u64 = 5_000_000;
     /// DSCP 4 and 2, ToS 0x10 and 0x08: the classic low-delay and throughput
     /// bits, which differ within the three bits that legacy ToS rules see.
     pub const DEFAULT_SHORT_MARK: Dscp = Dscp::new(4).unwrap();
-    /// See [`Config::DEFAULT_SHORT_MARK`].
+    /// See [`PolicyConfig::DEFAULT_SHORT_MARK`].
     pub const DEFAULT_LONG_MARK: Dscp = Dscp::new(2).unwrap();
 
-    /// See [`Config::short_mark_aside`].
-    pub const DEFAULT_SHORT_MARK_ASIDE: Dscp = Dscp::new(5).unwrap();
-    /// See [`Config::long_mark_aside`].
-    pub const DEFAULT_LONG_MARK_ASIDE: Dscp = Dscp::new(3).unwrap();
+    /// See [`PolicyConfig::short_on_long_mark`].
+    pub const DEFAULT_SHORT_ON_LONG_MARK: Dscp = Dscp::new(5).unwrap();
+    /// See [`PolicyConfig::long_on_short_mark`].
+    pub const DEFAULT_LONG_ON_SHORT_MARK: Dscp = Dscp::new(3).unwrap();
 
     /// A flow with these counts is long: what `unit` names of them is above the threshold.
     #[inline(always)]
@@ -182,12 +182,12 @@ impl Config {
     /// The mark of packets that ride in a class of a tunnel; of a tunnel that is
     /// not shared, in its own.
     #[inline(always)]
-    pub const fn mark(&self, rides: Class, tunnel: Tunnel) -> Dscp {
+    pub const fn mark(&self, rides: Class, tunnel: TunnelRole) -> Dscp {
         match (rides, tunnel) {
-            (Class::Short, Tunnel::Short) => self.short_mark,
-            (Class::Long, Tunnel::Long) => self.long_mark,
-            (Class::Short, Tunnel::Long) => self.short_mark_aside,
-            (Class::Long, Tunnel::Short) => self.long_mark_aside,
+            (Class::Short, TunnelRole::Short) => self.short_mark,
+            (Class::Long, TunnelRole::Long) => self.long_mark,
+            (Class::Short, TunnelRole::Long) => self.short_on_long_mark,
+            (Class::Long, TunnelRole::Short) => self.long_on_short_mark,
         }
     }
 
@@ -199,9 +199,9 @@ impl Config {
             return self.selects(self.long_mark, mark);
         }
         self.selects(self.long_mark, mark)
-            || self.selects(self.short_mark_aside, mark)
+            || self.selects(self.short_on_long_mark, mark)
             || mark.value() == self.short_mark.value()
-            || mark.value() == self.long_mark_aside.value()
+            || mark.value() == self.long_on_short_mark.value()
     }
 
     /// The mark of packets that are not split but came with one that
@@ -223,13 +223,13 @@ impl Config {
     }
 }
 
-impl Default for Config {
+impl Default for PolicyConfig {
     fn default() -> Self {
         Self {
             threshold: Self::DEFAULT_THRESHOLD,
             idle_timeout_ns: Self::DEFAULT_IDLE_TIMEOUT_NS,
-            guard_ns: Self::DEFAULT_GAP_NS,
-            cap_ns: Self::DEFAULT_BLIND_CAP_NS,
+            drain_margin_ns: Self::DEFAULT_GAP_NS,
+            max_wait_ns: Self::DEFAULT_BLIND_MAX_WAIT_NS,
             short_service: ServiceTime::UNKNOWN,
             long_service: ServiceTime::UNKNOWN,
             long_queue_ns: Self::DEFAULT_QUEUE_NS,
@@ -241,8 +241,8 @@ impl Default for Config {
             short_mark: Self::DEFAULT_SHORT_MARK,
             long_mark: Self::DEFAULT_LONG_MARK,
             match_mask: Dscp::ALL_BITS,
-            short_mark_aside: Self::DEFAULT_SHORT_MARK_ASIDE,
-            long_mark_aside: Self::DEFAULT_LONG_MARK_ASIDE,
+            short_on_long_mark: Self::DEFAULT_SHORT_ON_LONG_MARK,
+            long_on_short_mark: Self::DEFAULT_LONG_ON_SHORT_MARK,
             usable: 0b11,
             mark_bits: MarkBits::NONE,
         }

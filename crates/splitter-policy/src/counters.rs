@@ -1,9 +1,9 @@
 //! What the kernel programs count; one such value per CPU.
 
-use crate::flow::{Class, Tunnel};
+use crate::flow::{Class, TunnelRole};
 use crate::forward::Fallback;
 use crate::histogram::Histogram;
-use crate::refusal::Refusal;
+use crate::pass_reason::PassReason;
 
 /// Something that happened to a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,21 +18,21 @@ pub enum FlowEvent {
     /// It counted more than the threshold.
     BecameLong = 3,
     /// It changed tunnels: its last packet in the one before had drained.
-    MovedDrained = 4,
+    HandedOverDrained = 4,
     /// It changed to the long tunnel because the cap was reached, and may have
     /// overtaken itself.
-    MovedAtCap = 5,
+    HandedOverAtMaxWait = 5,
     /// It was forgotten for a new flow before it was over.
     Evicted = 6,
     /// Its SYN found no room, or passed the table by in a flood; without one, it is not
     /// known to be a flow.
     Untracked = 7,
     /// Tunnels are shared: it was placed on the tunnel that it was in.
-    Stayed = 8,
+    KeptTunnel = 8,
     /// Tunnels are shared: it was to change to the other one, could not without
     /// overtaking itself until the cap, or until it had sent as much again as made it
     /// long, and stayed where it was.
-    StayedAtCap = 9,
+    KeptTunnelAtMaxWait = 9,
 }
 
 impl FlowEvent {
@@ -56,12 +56,12 @@ impl FlowEvent {
             1 => Self::RestartedIdle,
             2 => Self::RestartedSyn,
             3 => Self::BecameLong,
-            4 => Self::MovedDrained,
-            5 => Self::MovedAtCap,
+            4 => Self::HandedOverDrained,
+            5 => Self::HandedOverAtMaxWait,
             6 => Self::Evicted,
             7 => Self::Untracked,
-            8 => Self::Stayed,
-            9 => Self::StayedAtCap,
+            8 => Self::KeptTunnel,
+            9 => Self::KeptTunnelAtMaxWait,
             _ => return None,
         })
     }
@@ -73,7 +73,7 @@ impl FlowEvent {
 pub struct Counters {
     packets: [u64; 4],
     bytes: [u64; 4],
-    passed: [u64; Refusal::ALL.len()],
+    passed: [u64; PassReason::ALL.len()],
     events: [u64; FlowEvent::COUNT],
     finished: [u64; 2],
     /// Packets that were not split but carried a mark that stands for those that
@@ -96,7 +96,7 @@ impl Counters {
     pub const ZERO: Self = Self {
         packets: [0; 4],
         bytes: [0; 4],
-        passed: [0; Refusal::ALL.len()],
+        passed: [0; PassReason::ALL.len()],
         events: [0; FlowEvent::COUNT],
         finished: [0; 2],
         marks_overridden: 0,
@@ -110,7 +110,7 @@ impl Counters {
 
     /// Counts `packets` with `bytes` of a class that go into a tunnel.
     #[inline(always)]
-    pub fn count_sent(&mut self, class: Class, tunnel: Tunnel, packets: u64, bytes: u64) {
+    pub fn count_sent(&mut self, class: Class, tunnel: TunnelRole, packets: u64, bytes: u64) {
         // Verifiers before Linux 6.10 forget the bounds of what is made by `|`,
         // as this sum is; the compiler must not drop the check below that
         // tells them.
@@ -134,7 +134,7 @@ impl Counters {
 
     /// Counts a packet that passes untreated.
     #[inline(always)]
-    pub fn count_passed(&mut self, reason: Refusal) {
+    pub fn count_passed(&mut self, reason: PassReason) {
         if let Some(count) = self.passed.get_mut(reason as usize) {
             *count += 1;
         }
@@ -168,17 +168,17 @@ impl Counters {
     }
 
     /// Packets of a class that went into a tunnel.
-    pub const fn packets(&self, class: Class, tunnel: Tunnel) -> u64 {
+    pub const fn packets(&self, class: Class, tunnel: TunnelRole) -> u64 {
         self.packets[sent_index(class, tunnel)]
     }
 
     /// Bytes of a class that went into a tunnel.
-    pub const fn bytes(&self, class: Class, tunnel: Tunnel) -> u64 {
+    pub const fn bytes(&self, class: Class, tunnel: TunnelRole) -> u64 {
         self.bytes[sent_index(class, tunnel)]
     }
 
     /// Packets that passed untreated for a reason.
-    pub const fn passed(&self, reason: Refusal) -> u64 {
+    pub const fn passed(&self, reason: PassReason) -> u64 {
         self.passed[reason as usize]
     }
 
@@ -272,7 +272,7 @@ impl Allowance {
 }
 
 #[inline(always)]
-const fn sent_index(class: Class, tunnel: Tunnel) -> usize {
+const fn sent_index(class: Class, tunnel: TunnelRole) -> usize {
     class as usize * 2 + tunnel as usize
 }
 
@@ -283,13 +283,13 @@ mod tests {
     #[test]
     fn each_count_is_its_own_and_cpus_add_up() {
         let (mut one, mut other) = (Counters::ZERO, Counters::ZERO);
-        for reason in Refusal::ALL {
+        for reason in PassReason::ALL {
             one.count_passed(reason);
         }
-        one.count_sent(Class::Long, Tunnel::Short, 2, 3_000);
-        other.count_sent(Class::Long, Tunnel::Long, 1, 1_500);
+        one.count_sent(Class::Long, TunnelRole::Short, 2, 3_000);
+        other.count_sent(Class::Long, TunnelRole::Long, 1, 1_500);
         other.count_finished(Class::Short, 4_000);
-        other.count_event(FlowEvent::MovedAtCap);
+        other.count_event(FlowEvent::HandedOverAtMaxWait);
         other.redirected += 1;
         for reason in Fallback::ALL {
             other.count_fallback(reason);
@@ -297,13 +297,17 @@ mod tests {
         one.add(&other);
         one.add(&other);
 
-        assert!(Refusal::ALL.iter().all(|&reason| one.passed(reason) == 1));
-        assert_eq!(one.packets(Class::Long, Tunnel::Short), 2);
-        assert_eq!(one.bytes(Class::Long, Tunnel::Long), 3_000);
-        assert_eq!(one.packets(Class::Short, Tunnel::Short), 0);
+        assert!(
+            PassReason::ALL
+                .iter()
+                .all(|&reason| one.passed(reason) == 1)
+        );
+        assert_eq!(one.packets(Class::Long, TunnelRole::Short), 2);
+        assert_eq!(one.bytes(Class::Long, TunnelRole::Long), 3_000);
+        assert_eq!(one.packets(Class::Short, TunnelRole::Short), 0);
         assert_eq!(one.finished(Class::Short), 2);
         assert_eq!(one.completion(Class::Short).sum_ns, 8_000);
-        assert_eq!(one.events(FlowEvent::MovedAtCap), 2);
+        assert_eq!(one.events(FlowEvent::HandedOverAtMaxWait), 2);
         assert_eq!(one.events(FlowEvent::Started), 0);
         assert_eq!(one.redirected, 2);
         let is_own = |&reason: &Fallback| one.fallbacks(reason) == 2;

@@ -4,22 +4,22 @@
 //! this border sends. Where it cannot know, each bucket errs to the side that
 //! keeps a flow in order: the short tunnel's drains late, the long one's early.
 
-use crate::config::Config;
+use crate::config::PolicyConfig;
 use crate::counters::FlowEvent;
 use crate::egress::Ride;
-use crate::flow::{Class, FlowEntry, Tunnel};
+use crate::flow::{Class, FlowEntry, TunnelRole};
 use flow_balance::VirtualQueue;
 
 /// Both tunnels as this border models them; the one value of the tunnels map.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tunnels {
+pub struct DedicatedQueues {
     /// In front of the short tunnel; never too early.
     pub short: VirtualQueue,
     /// In front of the long tunnel; never too late.
     pub long: VirtualQueue,
     /// Until when a long flow is taken to be still in the short tunnel.
-    pub occupied_until_ns: u64,
+    pub long_on_short_until_ns: u64,
 }
 
 /// Moves a flow if it may, and puts the packet into the tunnel that it uses.
@@ -27,8 +27,8 @@ pub struct Tunnels {
 pub(crate) fn send(
     entry: &mut FlowEntry,
     bytes: u64,
-    config: &Config,
-    tunnels: Option<&mut Tunnels>,
+    config: &PolicyConfig,
+    tunnels: Option<&mut DedicatedQueues>,
     now_ns: u64,
 ) -> Ride {
     let mut moved = None;
@@ -39,7 +39,7 @@ pub(crate) fn send(
         }
         note_sent(entry, bytes, config, tunnels, now_ns);
     }
-    if entry.class() == Class::Long && entry.tunnel() == Tunnel::Long {
+    if entry.class() == Class::Long && entry.tunnel() == TunnelRole::Long {
         entry.flags |= FlowEntry::PLACED;
     }
     let tunnel = entry.tunnel();
@@ -54,11 +54,11 @@ pub(crate) fn send(
 #[inline(always)]
 fn may_move(
     entry: &FlowEntry,
-    config: &Config,
-    tunnels: &Tunnels,
+    config: &PolicyConfig,
+    tunnels: &DedicatedQueues,
     now_ns: u64,
 ) -> Option<FlowEvent> {
-    if entry.class() == Class::Short || entry.tunnel() == Tunnel::Long {
+    if entry.class() == Class::Short || entry.tunnel() == TunnelRole::Long {
         return None;
     }
     // Without a model of the short tunnel only a silence tells. With one, the
@@ -69,10 +69,10 @@ fn may_move(
     } else {
         now_ns
     };
-    if leaves_ns >= entry.drained_ns + config.guard_ns {
-        Some(FlowEvent::MovedDrained)
-    } else if now_ns >= entry.long_since_ns + config.cap_ns {
-        Some(FlowEvent::MovedAtCap)
+    if leaves_ns >= entry.drained_ns + config.drain_margin_ns {
+        Some(FlowEvent::HandedOverDrained)
+    } else if now_ns >= entry.long_since_ns + config.max_wait_ns {
+        Some(FlowEvent::HandedOverAtMaxWait)
     } else {
         None
     }
@@ -81,13 +81,13 @@ fn may_move(
 /// Whether a new flow had better start in the long tunnel: a long flow is still
 /// in the short one, and the wait there is the longer one by a margin.
 #[inline(always)]
-pub(crate) fn starts_aside(config: &Config, tunnels: &Tunnels, now_ns: u64) -> bool {
+pub(crate) fn starts_aside(config: &PolicyConfig, tunnels: &DedicatedQueues, now_ns: u64) -> bool {
     /// Less than this is not worth a change: some eight full packets at
     /// 100 Mbit/s.
     const MARGIN_NS: u64 = 1_000_000;
     config.short_service.is_known()
         && config.long_service.is_known()
-        && now_ns < tunnels.occupied_until_ns
+        && now_ns < tunnels.long_on_short_until_ns
         && tunnels.short.next_start_ns(now_ns) > tunnels.long.next_start_ns(now_ns) + MARGIN_NS
 }
 
@@ -96,21 +96,21 @@ pub(crate) fn starts_aside(config: &Config, tunnels: &Tunnels, now_ns: u64) -> b
 fn note_sent(
     entry: &mut FlowEntry,
     bytes: u64,
-    config: &Config,
-    tunnels: &mut Tunnels,
+    config: &PolicyConfig,
+    tunnels: &mut DedicatedQueues,
     now_ns: u64,
 ) {
     /// A long flow that sent nothing for so long does not occupy a tunnel.
     const OCCUPATION_NS: u64 = 2_000_000;
     match entry.tunnel() {
-        Tunnel::Short if config.short_service.is_known() => {
+        TunnelRole::Short if config.short_service.is_known() => {
             entry.drained_ns = note_sent_short(bytes, config, tunnels, now_ns);
             if entry.class() == Class::Long {
-                tunnels.occupied_until_ns = now_ns + OCCUPATION_NS;
+                tunnels.long_on_short_until_ns = now_ns + OCCUPATION_NS;
             }
         }
-        Tunnel::Short => entry.drained_ns = now_ns,
-        Tunnel::Long => note_sent_long(bytes, config, tunnels, now_ns),
+        TunnelRole::Short => entry.drained_ns = now_ns,
+        TunnelRole::Long => note_sent_long(bytes, config, tunnels, now_ns),
     }
 }
 
@@ -119,19 +119,24 @@ fn note_sent(
 #[inline(always)]
 pub(crate) fn note_sent_short(
     bytes: u64,
-    config: &Config,
-    tunnels: &mut Tunnels,
+    config: &PolicyConfig,
+    tunnels: &mut DedicatedQueues,
     now_ns: u64,
 ) -> u64 {
     // Beyond the cap a backlog decides nothing, and a sender who makes the
     // model believe in one must not do so for longer.
-    let (service, limit_ns) = (config.short_service, config.cap_ns);
+    let (service, limit_ns) = (config.short_service, config.max_wait_ns);
     tunnels.short.send_within(bytes, now_ns, service, limit_ns)
 }
 
 /// Puts a packet into the modelled queue of the long tunnel.
 #[inline(always)]
-pub(crate) fn note_sent_long(bytes: u64, config: &Config, tunnels: &mut Tunnels, now_ns: u64) {
+pub(crate) fn note_sent_long(
+    bytes: u64,
+    config: &PolicyConfig,
+    tunnels: &mut DedicatedQueues,
+    now_ns: u64,
+) {
     if config.long_service.is_known() {
         let limit_ns = config.long_queue_ns;
         let _ = tunnels

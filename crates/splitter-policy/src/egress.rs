@@ -1,7 +1,7 @@
 //! Where a packet leaves: its tunnel, and the queue class in front of that.
 
 use crate::counters::FlowEvent;
-use crate::flow::{Class, Tunnel};
+use crate::flow::{Class, TunnelRole};
 
 /// Where a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,13 +11,13 @@ pub struct Ride {
     /// The class.
     pub rides: Class,
     /// The tunnel.
-    pub tunnel: Tunnel,
+    pub tunnel: TunnelRole,
 }
 
 impl Ride {
     /// In a tunnel that has one class, of a flow that goes on as it did.
     #[inline(always)]
-    pub const fn in_own(tunnel: Tunnel) -> Self {
+    pub const fn in_own(tunnel: TunnelRole) -> Self {
         Self {
             moved: None,
             rides: tunnel.own_class(),
@@ -37,7 +37,7 @@ impl Ride {
         Self {
             moved: FlowEvent::from_code(bits >> 2),
             rides: Class::numbered(bits >> 1),
-            tunnel: Tunnel::numbered(bits),
+            tunnel: TunnelRole::numbered(bits),
         }
     }
 }

@@ -171,7 +171,7 @@ pub enum Class {
 /// leave without overtaking itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Tunnel {
+pub enum TunnelRole {
     /// The short tunnel.
     Short = 0,
     /// The long tunnel.
@@ -194,10 +194,10 @@ impl Class {
 
     /// The tunnel that is for it, unless that is shared.
     #[inline(always)]
-    pub const fn own_tunnel(self) -> Tunnel {
+    pub const fn own_tunnel(self) -> TunnelRole {
         match self {
-            Self::Short => Tunnel::Short,
-            Self::Long => Tunnel::Long,
+            Self::Short => TunnelRole::Short,
+            Self::Long => TunnelRole::Long,
         }
     }
 
@@ -210,7 +210,7 @@ impl Class {
     }
 }
 
-impl Tunnel {
+impl TunnelRole {
     /// Both tunnels, in the order of their counters.
     pub const ALL: [Self; 2] = [Self::Short, Self::Long];
 
@@ -294,11 +294,11 @@ impl FlowEntry {
 
     /// The tunnel that the flow uses now.
     #[inline(always)]
-    pub const fn tunnel(&self) -> Tunnel {
+    pub const fn tunnel(&self) -> TunnelRole {
         if self.flags & Self::MOVED == 0 {
-            Tunnel::Short
+            TunnelRole::Short
         } else {
-            Tunnel::Long
+            TunnelRole::Long
         }
     }
 

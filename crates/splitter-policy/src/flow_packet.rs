@@ -1,6 +1,6 @@
 //! What classification looks at in a packet.
 
-use crate::config::Config;
+use crate::config::PolicyConfig;
 use crate::packet::TcpFlags;
 
 /// What classification looks at in a packet.
@@ -21,7 +21,12 @@ impl FlowPacket {
     /// A packet with `payload_bytes` of TCP payload, counted as so many
     /// segments as the sender's stack made of it.
     #[inline(always)]
-    pub const fn new(bytes: u64, payload_bytes: u64, flags: TcpFlags, config: &Config) -> Self {
+    pub const fn new(
+        bytes: u64,
+        payload_bytes: u64,
+        flags: TcpFlags,
+        config: &PolicyConfig,
+    ) -> Self {
         let segment_bytes = config.segment_bytes as u64;
         let is_aggregate = segment_bytes != 0 && payload_bytes > segment_bytes;
         let segments = if is_aggregate {

@@ -7,7 +7,7 @@
 
 use crate::buffer::{Buffer, BufferMut};
 use crate::dscp::updated_checksum;
-use crate::flow::Tunnel;
+use crate::flow::TunnelRole;
 use crate::packet::{ethertype, protocol};
 
 /// Why a packet that was split goes by the network stack.
@@ -96,7 +96,7 @@ impl Fallback {
 /// rule of ours says so (`suppress_prefixlength`): what it finds then may be the way
 /// of everybody else, which happens to lead through the other class' device.
 #[inline(always)]
-pub const fn target(device: u32, tunnel: Tunnel) -> u32 {
+pub const fn target(device: u32, tunnel: TunnelRole) -> u32 {
     device << 1 | tunnel as u32
 }
 

@@ -29,7 +29,7 @@ impl MarkBits {
     }
 
     /// Whether there is room for the number of a mark.
-    pub const fn hold(self, mark: Dscp) -> bool {
+    pub const fn fits(self, mark: Dscp) -> bool {
         (mark.value() as u64 * self.lowest() as u64) & !(self.0 as u64) == 0
     }
 
@@ -79,10 +79,10 @@ mod tests {
             let after = bits.applied_to(before, mark);
             prop_assert_eq!(after & !mask, before & !mask);
             prop_assert_eq!(after & mask, bits.of(mark));
-            if bits.hold(mark) {
+            if bits.fits(mark) {
                 prop_assert_eq!(bits.read(after), mark);
             }
-            prop_assert_eq!(bits.hold(mark), number.checked_ilog2().is_none_or(|top| top < mask.count_ones()));
+            prop_assert_eq!(bits.fits(mark), number.checked_ilog2().is_none_or(|top| top < mask.count_ones()));
         }
     }
 

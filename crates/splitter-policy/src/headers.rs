@@ -1,7 +1,7 @@
 //! What the headers of a frame say, as far as splitting goes.
 
 use crate::buffer::Buffer;
-use crate::config::{Config, Protocols};
+use crate::config::{PolicyConfig, Protocols};
 use crate::dscp::Field;
 use crate::flow::FlowKey;
 use crate::flow_packet::FlowPacket;
@@ -10,7 +10,7 @@ use crate::packet::{
     Fragment, Network, TransportHeader, ethertype, parse_esp, parse_gre, parse_ipv4, parse_ipv6,
     parse_plain_v4, parse_plain_v6, parse_tcp, parse_udp, protocol, skip_vlan_tags,
 };
-use crate::refusal::Refusal;
+use crate::pass_reason::PassReason;
 
 /// A frame, read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct Headers {
     /// Where its mark is, if it is an IP packet.
     pub mark: Option<Field>,
     /// What of it is to be split, or why nothing is.
-    pub segment: Result<Segment, Refusal>,
+    pub segment: Result<Segment, PassReason>,
 }
 
 /// A packet that is split.
@@ -35,10 +35,10 @@ impl Headers {
     #[inline(always)]
     pub fn read<B: Buffer + ?Sized, K: Known + ?Sized>(
         frame: &B,
-        config: &Config,
+        config: &PolicyConfig,
         fragments: &Fragments<'_, K>,
     ) -> Self {
-        let mut read = Self::without_mark(Refusal::NotIp);
+        let mut read = Self::without_mark(PassReason::NotIp);
         Self::read_to(frame, config, fragments, |headers| read = headers);
         read
     }
@@ -49,7 +49,7 @@ impl Headers {
     #[inline(always)]
     pub fn read_to<B: Buffer + ?Sized, K: Known + ?Sized>(
         frame: &B,
-        config: &Config,
+        config: &PolicyConfig,
         fragments: &Fragments<'_, K>,
         hand_on: impl FnOnce(Self),
     ) {
@@ -62,7 +62,7 @@ impl Headers {
                 let network = parse_ipv6(frame, offset);
                 Self::read_transport_to(frame, network, config, fragments, hand_on);
             }
-            Ok(_) => hand_on(Self::without_mark(Refusal::NotIp)),
+            Ok(_) => hand_on(Self::without_mark(PassReason::NotIp)),
             Err(refusal) => hand_on(Self::without_mark(refusal)),
         }
     }
@@ -70,8 +70,8 @@ impl Headers {
     #[inline(always)]
     fn read_transport_to<B: Buffer + ?Sized, K: Known + ?Sized>(
         frame: &B,
-        network: Result<Network, Refusal>,
-        config: &Config,
+        network: Result<Network, PassReason>,
+        config: &PolicyConfig,
         fragments: &Fragments<'_, K>,
         hand_on: impl FnOnce(Self),
     ) {
@@ -92,7 +92,7 @@ impl Headers {
     #[inline(always)]
     pub fn read_plain_to<B: Buffer + ?Sized>(
         frame: &B,
-        config: &Config,
+        config: &PolicyConfig,
         hand_on: impl FnOnce(Self),
     ) -> bool {
         let headers = |network: &Network, header: &TransportHeader| Self {
@@ -109,7 +109,7 @@ impl Headers {
         true
     }
 
-    const fn without_mark(refusal: Refusal) -> Self {
+    const fn without_mark(refusal: PassReason) -> Self {
         Self {
             mark: None,
             segment: Err(refusal),
@@ -120,7 +120,7 @@ impl Headers {
 /// An IP packet whose transport is to be read.
 struct Packet<'a, K: ?Sized> {
     network: &'a Network,
-    config: &'a Config,
+    config: &'a PolicyConfig,
     fragments: &'a Fragments<'a, K>,
 }
 
@@ -131,24 +131,24 @@ impl<K: Known + ?Sized> Packet<'_, K> {
         if let Fragment::Later(identification) = network.fragment {
             return match self.fragments.header_of_later(network, identification) {
                 Some(header) => hand_on(self.split(&header)),
-                None => hand_on(self.refused(Refusal::LaterFragment)),
+                None => hand_on(self.refused(PassReason::LaterFragment)),
             };
         }
         match network.protocol {
             protocol::TCP => self.conclude(parse_tcp(frame, network), None, hand_on),
             protocol::UDP => {
-                let refusal = refused_unless(split.contain(Protocols::UDP), Refusal::Udp);
+                let refusal = refused_unless(split.contain(Protocols::UDP), PassReason::Udp);
                 self.conclude(parse_udp(frame, network), refusal, hand_on);
             }
             protocol::ESP => {
-                let refusal = refused_unless(split.contain(Protocols::ESP), Refusal::Esp);
+                let refusal = refused_unless(split.contain(Protocols::ESP), PassReason::Esp);
                 self.conclude(parse_esp(frame, network), refusal, hand_on);
             }
             protocol::GRE => {
-                let refusal = refused_unless(split.contain(Protocols::GRE), Refusal::Gre);
+                let refusal = refused_unless(split.contain(Protocols::GRE), PassReason::Gre);
                 self.conclude(parse_gre(frame, network), refusal, hand_on);
             }
-            _ => hand_on(self.refused(Refusal::OtherProtocol)),
+            _ => hand_on(self.refused(PassReason::OtherProtocol)),
         }
     }
 
@@ -156,8 +156,8 @@ impl<K: Known + ?Sized> Packet<'_, K> {
     #[inline(always)]
     fn conclude(
         &self,
-        header: Result<TransportHeader, Refusal>,
-        refusal: Option<Refusal>,
+        header: Result<TransportHeader, PassReason>,
+        refusal: Option<PassReason>,
         hand_on: impl FnOnce(Headers),
     ) {
         match (header, refusal) {
@@ -181,7 +181,7 @@ impl<K: Known + ?Sized> Packet<'_, K> {
     }
 
     #[inline(always)]
-    const fn refused(&self, refusal: Refusal) -> Headers {
+    const fn refused(&self, refusal: PassReason) -> Headers {
         Headers {
             mark: Some(Field::of(self.network)),
             segment: Err(refusal),
@@ -190,13 +190,17 @@ impl<K: Known + ?Sized> Packet<'_, K> {
 }
 
 #[inline(always)]
-const fn refused_unless(is_split: bool, refusal: Refusal) -> Option<Refusal> {
+const fn refused_unless(is_split: bool, refusal: PassReason) -> Option<PassReason> {
     if is_split { None } else { Some(refusal) }
 }
 
 impl Segment {
     #[inline(always)]
-    pub(crate) const fn new(network: &Network, header: &TransportHeader, config: &Config) -> Self {
+    pub(crate) const fn new(
+        network: &Network,
+        header: &TransportHeader,
+        config: &PolicyConfig,
+    ) -> Self {
         let bytes = network.frame_bytes as u64;
         // UDP comes in aggregates only where its socket asked for that.
         let packet = if header.protocol == protocol::TCP && network.fragment.is_whole() {

@@ -47,7 +47,7 @@ pub mod headers;
 pub mod histogram;
 pub mod models;
 pub mod packet;
-pub mod refusal;
+pub mod pass_reason;
 pub mod settings;
 pub mod share;
 pub mod split;

@@ -3,52 +3,52 @@
 //! The values may be shared by several CPUs, which overwrite each other's
 //! updates now and then: they steer, and do not account.
 
-use crate::config::Config;
-use crate::dedicated::Tunnels;
+use crate::config::PolicyConfig;
+use crate::dedicated::DedicatedQueues;
 use crate::egress::Ride;
-use crate::flow::{FlowEntry, Tunnel};
+use crate::flow::{FlowEntry, TunnelRole};
 use crate::flow_packet::FlowPacket;
-use crate::share::{Sent, SharedTunnels, Sharing};
+use crate::share::{Sent, SharedQueues, Sharing};
 
 /// Where a host keeps the models, and how it asks them.
 pub trait Models: Sharing {
     /// Of tunnels that have one class each. `None` only where a kernel program
     /// finds no map, which cannot be.
-    fn dedicated(&mut self) -> Option<&mut Tunnels>;
+    fn dedicated(&mut self) -> Option<&mut DedicatedQueues>;
 }
 
 /// Both models in one place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TunnelModels {
+pub struct HostQueues {
     /// Of tunnels that have one class each.
-    pub dedicated: Tunnels,
+    pub dedicated: DedicatedQueues,
     /// Of tunnels that carry both.
-    pub shared: SharedTunnels,
+    pub shared: SharedQueues,
 }
 
-impl Models for TunnelModels {
-    fn dedicated(&mut self) -> Option<&mut Tunnels> {
+impl Models for HostQueues {
+    fn dedicated(&mut self) -> Option<&mut DedicatedQueues> {
         Some(&mut self.dedicated)
     }
 }
 
-impl Sharing for TunnelModels {
-    fn start(&mut self, config: &Config, now_ns: u64) -> Tunnel {
+impl Sharing for HostQueues {
+    fn start(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole {
         self.shared.start(config, now_ns)
     }
 
-    fn choose(&mut self, config: &Config, now_ns: u64) -> Tunnel {
+    fn choose(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole {
         self.shared.choose(config, now_ns)
     }
 
-    fn send(&mut self, config: &Config, entry: &mut FlowEntry, sent: &Sent) -> Ride {
+    fn send(&mut self, config: &PolicyConfig, entry: &mut FlowEntry, sent: &Sent) -> Ride {
         self.shared.send(config, entry, sent)
     }
 
     fn send_placed(
         &mut self,
-        config: &Config,
-        tunnel: Tunnel,
+        config: &PolicyConfig,
+        tunnel: TunnelRole,
         packet: FlowPacket,
         is_first_of_window: bool,
         now_ns: u64,
@@ -60,32 +60,32 @@ impl Sharing for TunnelModels {
 
 impl<M: Models> Models for &mut M {
     #[inline(always)]
-    fn dedicated(&mut self) -> Option<&mut Tunnels> {
+    fn dedicated(&mut self) -> Option<&mut DedicatedQueues> {
         (**self).dedicated()
     }
 }
 
 impl<M: Sharing> Sharing for &mut M {
     #[inline(always)]
-    fn start(&mut self, config: &Config, now_ns: u64) -> Tunnel {
+    fn start(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole {
         (**self).start(config, now_ns)
     }
 
     #[inline(always)]
-    fn choose(&mut self, config: &Config, now_ns: u64) -> Tunnel {
+    fn choose(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole {
         (**self).choose(config, now_ns)
     }
 
     #[inline(always)]
-    fn send(&mut self, config: &Config, entry: &mut FlowEntry, sent: &Sent) -> Ride {
+    fn send(&mut self, config: &PolicyConfig, entry: &mut FlowEntry, sent: &Sent) -> Ride {
         (**self).send(config, entry, sent)
     }
 
     #[inline(always)]
     fn send_placed(
         &mut self,
-        config: &Config,
-        tunnel: Tunnel,
+        config: &PolicyConfig,
+        tunnel: TunnelRole,
         packet: FlowPacket,
         is_first_of_window: bool,
         now_ns: u64,

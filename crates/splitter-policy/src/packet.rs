@@ -19,7 +19,7 @@ mod transport;
 use crate::buffer::Buffer;
 pub(crate) use crate::packet::plain::is_v4;
 pub use crate::packet::plain::{parse_plain_v4, parse_plain_v6};
-use crate::refusal::Refusal;
+use crate::pass_reason::PassReason;
 use transport::TCP_BYTES;
 pub use transport::{TcpFlags, Transport, TransportHeader};
 pub(crate) use transport::{parse_esp, parse_gre, parse_tcp, parse_udp};
@@ -116,24 +116,24 @@ impl Network {
     /// Reads the headers up to the transport.
     ///
     /// # Errors
-    /// The [`Refusal`] that fits; the frame is then to be passed on unchanged.
+    /// The [`PassReason`] that fits; the frame is then to be passed on unchanged.
     #[inline(always)]
-    pub fn parse<B: Buffer + ?Sized>(frame: &B) -> Result<Self, Refusal> {
+    pub fn parse<B: Buffer + ?Sized>(frame: &B) -> Result<Self, PassReason> {
         let (ethertype, offset) = skip_vlan_tags(frame)?;
         match ethertype {
             ethertype::IPV4 => parse_ipv4(frame, offset),
             ethertype::IPV6 => parse_ipv6(frame, offset),
-            _ => Err(Refusal::NotIp),
+            _ => Err(PassReason::NotIp),
         }
     }
 }
 
 /// The EtherType behind at most [`MAX_VLAN_TAGS`] tags, and where its payload starts.
 #[inline(always)]
-pub(crate) fn skip_vlan_tags<B: Buffer + ?Sized>(frame: &B) -> Result<(u16, usize), Refusal> {
+pub(crate) fn skip_vlan_tags<B: Buffer + ?Sized>(frame: &B) -> Result<(u16, usize), PassReason> {
     let header = frame
         .read::<ETHERNET_BYTES>(0)
-        .ok_or(Refusal::TruncatedEthernet)?;
+        .ok_or(PassReason::TruncatedEthernet)?;
     let mut ethertype = u16::from_be_bytes([header[12], header[13]]);
     let mut offset = ETHERNET_BYTES;
     for _ in 0..MAX_VLAN_TAGS {
@@ -142,31 +142,34 @@ pub(crate) fn skip_vlan_tags<B: Buffer + ?Sized>(frame: &B) -> Result<(u16, usiz
         }
         let tag = frame
             .read::<VLAN_BYTES>(offset)
-            .ok_or(Refusal::TruncatedEthernet)?;
+            .ok_or(PassReason::TruncatedEthernet)?;
         ethertype = u16::from_be_bytes([tag[2], tag[3]]);
         offset += VLAN_BYTES;
     }
     if ethertype::is_vlan(ethertype) {
-        return Err(Refusal::TooManyVlanTags);
+        return Err(PassReason::TooManyVlanTags);
     }
     Ok((ethertype, offset))
 }
 
 #[inline(always)]
-pub(crate) fn parse_ipv4<B: Buffer + ?Sized>(frame: &B, offset: usize) -> Result<Network, Refusal> {
+pub(crate) fn parse_ipv4<B: Buffer + ?Sized>(
+    frame: &B,
+    offset: usize,
+) -> Result<Network, PassReason> {
     let header = frame
         .read::<IPV4_BYTES>(offset)
-        .ok_or(Refusal::TruncatedIpv4)?;
+        .ok_or(PassReason::TruncatedIpv4)?;
     let header_bytes = usize::from(header[0] & 0x0f) * 4;
     let total_bytes = usize::from(u16::from_be_bytes([header[2], header[3]]));
     // A total length of 0 marks an aggregate beyond 64 KiB (BIG TCP).
     let total_is_sane = total_bytes >= header_bytes || total_bytes == 0;
     if header[0] >> 4 != 4 || header_bytes < IPV4_BYTES || !total_is_sane {
-        return Err(Refusal::MalformedIpv4);
+        return Err(PassReason::MalformedIpv4);
     }
     let transport_offset = offset + header_bytes;
     if header_bytes > IPV4_BYTES && frame.read::<1>(transport_offset - 1).is_none() {
-        return Err(Refusal::TruncatedIpv4);
+        return Err(PassReason::TruncatedIpv4);
     }
     let identification = u16::from_ne_bytes([header[4], header[5]]);
     let fragment_offset = u16::from_be_bytes([header[6] & 0x1f, header[7]]);
@@ -186,11 +189,16 @@ pub(crate) fn parse_ipv4<B: Buffer + ?Sized>(frame: &B, offset: usize) -> Result
 }
 
 #[inline(always)]
-pub(crate) fn parse_ipv6<B: Buffer + ?Sized>(frame: &B, offset: usize) -> Result<Network, Refusal> {
-    let header = frame.read::<8>(offset).ok_or(Refusal::TruncatedIpv6)?;
-    let addresses = frame.read::<32>(offset + 8).ok_or(Refusal::TruncatedIpv6)?;
+pub(crate) fn parse_ipv6<B: Buffer + ?Sized>(
+    frame: &B,
+    offset: usize,
+) -> Result<Network, PassReason> {
+    let header = frame.read::<8>(offset).ok_or(PassReason::TruncatedIpv6)?;
+    let addresses = frame
+        .read::<32>(offset + 8)
+        .ok_or(PassReason::TruncatedIpv6)?;
     if header[0] >> 4 != 6 {
-        return Err(Refusal::MalformedIpv6);
+        return Err(PassReason::MalformedIpv6);
     }
     let payload_bytes = usize::from(u16::from_be_bytes([header[4], header[5]]));
     let extensions = skip_extension_headers(frame, offset + IPV6_BYTES, header[6])?;
@@ -249,7 +257,7 @@ fn skip_extension_headers<B: Buffer + ?Sized>(
     frame: &B,
     start: usize,
     next_header: u8,
-) -> Result<Extensions, Refusal> {
+) -> Result<Extensions, PassReason> {
     let mut found = Extensions {
         end: start,
         protocol: next_header,
@@ -259,7 +267,9 @@ fn skip_extension_headers<B: Buffer + ?Sized>(
         if !protocol::is_extension(found.protocol) || found.fragment.is_later() {
             return Ok(found);
         }
-        let header = frame.read::<8>(found.end).ok_or(Refusal::TruncatedIpv6)?;
+        let header = frame
+            .read::<8>(found.end)
+            .ok_or(PassReason::TruncatedIpv6)?;
         if found.protocol == protocol::FRAGMENT {
             let position = u16::from_be_bytes([header[2], header[3]]);
             let identification = u32::from_ne_bytes([header[4], header[5], header[6], header[7]]);
@@ -271,12 +281,12 @@ fn skip_extension_headers<B: Buffer + ?Sized>(
             // no header to find anything behind.
             frame
                 .read::<1>(found.end - 1)
-                .ok_or(Refusal::TruncatedIpv6)?;
+                .ok_or(PassReason::TruncatedIpv6)?;
         }
         found.protocol = header[0];
     }
     if protocol::is_extension(found.protocol) && !found.fragment.is_later() {
-        return Err(Refusal::TooManyExtensionHeaders);
+        return Err(PassReason::TooManyExtensionHeaders);
     }
     Ok(found)
 }

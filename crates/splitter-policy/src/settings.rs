@@ -1,7 +1,7 @@
 //! The settings map: all that the agent hands to the kernel programs.
 
 use crate::clock::TickClock;
-use crate::config::Config;
+use crate::config::PolicyConfig;
 use crate::table::Layout;
 
 /// All that the kernel programs are told: the value of the settings map.
@@ -9,7 +9,7 @@ use crate::table::Layout;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// The policy's settings.
-    pub config: Config,
+    pub config: PolicyConfig,
     /// The host's tick clock.
     pub clock: TickClock,
     /// The flow table's sizes and seeds.

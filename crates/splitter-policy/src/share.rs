@@ -17,13 +17,13 @@
 //! nothing in the long class overtake what waits in the short one. Else it
 //! waits for what [`crate::dedicated`] asks of a change
 //! of tunnels, and stays where it is if that does not come within
-//! [`Config::cap_ns`], or before it has sent as much again as made it long: while
+//! [`PolicyConfig::max_wait_ns`], or before it has sent as much again as made it long: while
 //! it waits it is in the way of short flows. So it never overtakes itself.
 
-use crate::config::Config;
+use crate::config::PolicyConfig;
 use crate::counters::FlowEvent;
 use crate::egress::Ride;
-use crate::flow::{Class, FlowEntry, Tunnel};
+use crate::flow::{Class, FlowEntry, TunnelRole};
 use crate::flow_packet::FlowPacket;
 use flow_balance::{
     ActiveFlows, Activity, Balancer as _, Packet, PathId, PathSet, PathView, Paths, PlacedFlow,
@@ -32,24 +32,24 @@ use flow_balance::{
 use flow_balance::{ServiceTime, VirtualQueue};
 
 /// Decides for flows in shared tunnels. A host may run each apart from the rest,
-/// which a verifier thanks it for: [`SharedTunnels`] is all there is to it.
+/// which a verifier thanks it for: [`SharedQueues`] is all there is to it.
 pub trait Sharing {
     /// The tunnel that a flow starts in.
-    fn start(&mut self, config: &Config, now_ns: u64) -> Tunnel;
+    fn start(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole;
 
     /// The tunnel for a flow that turns long: where [`Placement`] has it.
-    fn choose(&mut self, config: &Config, now_ns: u64) -> Tunnel;
+    fn choose(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole;
 
     /// Sends a packet of a flow that is counted already.
-    fn send(&mut self, config: &Config, entry: &mut FlowEntry, sent: &Sent) -> Ride;
+    fn send(&mut self, config: &PolicyConfig, entry: &mut FlowEntry, sent: &Sent) -> Ride;
 
     /// The same of a flow that was placed in `tunnel` before and goes on. Of its
     /// entry no more is needed than whether the packet is its first of a window of
     /// [`ActiveFlows`].
     fn send_placed(
         &mut self,
-        config: &Config,
-        tunnel: Tunnel,
+        config: &PolicyConfig,
+        tunnel: TunnelRole,
         packet: FlowPacket,
         is_first_of_window: bool,
         now_ns: u64,
@@ -62,7 +62,7 @@ pub struct Sent {
     /// Its size and kind.
     pub packet: FlowPacket,
     /// What was chosen for its flow, if it is that one's first long packet.
-    pub chosen: Option<Tunnel>,
+    pub chosen: Option<TunnelRole>,
     /// Whether it is the first of its flow in a window of [`ActiveFlows`].
     pub is_first_of_window: bool,
     /// When.
@@ -73,7 +73,7 @@ pub struct Sent {
 /// chosen lately. The values of the short tunnel come first.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SharedTunnels {
+pub struct SharedQueues {
     /// In the short class; never too early.
     short: [VirtualQueue; 2],
     /// In the long class, as if it had the tunnel alone; never too late.
@@ -97,12 +97,12 @@ const HEAD_START_NS: u64 = 1_000_000;
 const ROUND_TRIPS: u64 = 4;
 const FULL_PACKET_BYTES: u64 = 1_514;
 
-impl Sharing for SharedTunnels {
+impl Sharing for SharedQueues {
     /// Where its packets will have left the soonest, or nearly so.
     #[inline(always)]
-    fn start(&mut self, config: &Config, now_ns: u64) -> Tunnel {
+    fn start(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole {
         let next = self.next(config, now_ns);
-        let [of_short, of_long] = Tunnel::ALL.map(|tunnel| {
+        let [of_short, of_long] = TunnelRole::ALL.map(|tunnel| {
             let (index, service) = (tunnel as usize, service(config, tunnel));
             let starts_ns = self.expected[index]
                 .next_start_ns(now_ns)
@@ -116,9 +116,9 @@ impl Sharing for SharedTunnels {
             starts_ns + waits_ns + turn_ns + service.of(EXPECTED_BYTES)
         });
         let soonest = if of_long < of_short {
-            Tunnel::Long
+            TunnelRole::Long
         } else {
-            Tunnel::Short
+            TunnelRole::Short
         };
         let tunnel = usable(config, soonest);
         let service = service(config, tunnel);
@@ -127,7 +127,7 @@ impl Sharing for SharedTunnels {
     }
 
     #[inline(always)]
-    fn choose(&mut self, config: &Config, now_ns: u64) -> Tunnel {
+    fn choose(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole {
         let packet = Packet {
             now_ns,
             bytes: FULL_PACKET_BYTES as u32,
@@ -142,7 +142,7 @@ impl Sharing for SharedTunnels {
     }
 
     #[inline(always)]
-    fn send(&mut self, config: &Config, entry: &mut FlowEntry, sent: &Sent) -> Ride {
+    fn send(&mut self, config: &PolicyConfig, entry: &mut FlowEntry, sent: &Sent) -> Ride {
         let Sent { packet, now_ns, .. } = *sent;
         let moved = self.place(config, entry, sent);
         if entry.is_placed() {
@@ -162,8 +162,8 @@ impl Sharing for SharedTunnels {
     #[inline(always)]
     fn send_placed(
         &mut self,
-        config: &Config,
-        tunnel: Tunnel,
+        config: &PolicyConfig,
+        tunnel: TunnelRole,
         packet: FlowPacket,
         is_first_of_window: bool,
         now_ns: u64,
@@ -189,10 +189,15 @@ impl Sharing for SharedTunnels {
     }
 }
 
-impl SharedTunnels {
+impl SharedQueues {
     /// Places a long flow, or changes its tunnel if it waits for that.
     #[inline(always)]
-    fn place(&mut self, config: &Config, entry: &mut FlowEntry, sent: &Sent) -> Option<FlowEvent> {
+    fn place(
+        &mut self,
+        config: &PolicyConfig,
+        entry: &mut FlowEntry,
+        sent: &Sent,
+    ) -> Option<FlowEvent> {
         if entry.class() == Class::Short || entry.is_placed() || !sent.packet.carries_data() {
             return None;
         }
@@ -201,12 +206,12 @@ impl SharedTunnels {
         let there = here.other();
         let leaves_ns = self.long[there as usize].next_start_ns(now_ns);
         let how = if sent.chosen == Some(here) {
-            FlowEvent::Stayed
-        } else if leaves_ns >= entry.drained_ns + config.guard_ns {
+            FlowEvent::KeptTunnel
+        } else if leaves_ns >= entry.drained_ns + config.drain_margin_ns {
             entry.flags ^= FlowEntry::MOVED;
-            FlowEvent::MovedDrained
+            FlowEvent::HandedOverDrained
         } else if has_waited_enough(config, entry, now_ns) {
-            FlowEvent::StayedAtCap
+            FlowEvent::KeptTunnelAtMaxWait
         } else {
             return None;
         };
@@ -218,13 +223,13 @@ impl SharedTunnels {
     #[inline(always)]
     fn note_placed(
         &mut self,
-        tunnel: Tunnel,
+        tunnel: TunnelRole,
         entry: &FlowEntry,
         sent: &Sent,
         moved: Option<FlowEvent>,
     ) {
         let now_ns = sent.now_ns;
-        if let Some(FlowEvent::StayedAtCap) = moved {
+        if let Some(FlowEvent::KeptTunnelAtMaxWait) = moved {
             self.active[tunnel.other() as usize].note(Activity::ENDS, now_ns);
             self.active[tunnel as usize].note(Activity::ENTERS, now_ns);
         }
@@ -239,7 +244,7 @@ impl SharedTunnels {
 
     /// Where the next long flow goes, as things are.
     #[inline(always)]
-    fn next(&mut self, config: &Config, now_ns: u64) -> Tunnel {
+    fn next(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole {
         let (turns, paths) = self.turns_and_paths(config, now_ns);
         let best = Placement::default().best(paths.candidates(), &paths);
         tunnel(turns.next(best))
@@ -248,7 +253,13 @@ impl SharedTunnels {
     /// Puts a packet into the modelled queue of the short class; when it will
     /// have left. More than the queue holds, for it must not seem to drain too early.
     #[inline(always)]
-    fn note_short(&mut self, config: &Config, tunnel: Tunnel, bytes: u64, now_ns: u64) -> u64 {
+    fn note_short(
+        &mut self,
+        config: &PolicyConfig,
+        tunnel: TunnelRole,
+        bytes: u64,
+        now_ns: u64,
+    ) -> u64 {
         let (service, limit_ns) = (service(config, tunnel).cautious(), 2 * config.long_queue_ns);
         self.short[tunnel as usize].send_within(bytes, now_ns, service, limit_ns)
     }
@@ -256,7 +267,7 @@ impl SharedTunnels {
     #[inline(always)]
     fn turns_and_paths<'a>(
         &'a mut self,
-        config: &'a Config,
+        config: &'a PolicyConfig,
         now_ns: u64,
     ) -> (&'a mut Turns, TwoPaths<'a>) {
         let Self {
@@ -283,14 +294,14 @@ struct TwoPaths<'a> {
     /// Of either class.
     queues: [&'a [VirtualQueue; 2]; 2],
     active: &'a [ActiveFlows; 2],
-    config: &'a Config,
+    config: &'a PolicyConfig,
     now_ns: u64,
 }
 
 impl Paths for TwoPaths<'_> {
     #[inline(always)]
     fn known(&self) -> PathSet {
-        PathSet::first(Tunnel::ALL.len())
+        PathSet::first(TunnelRole::ALL.len())
     }
 
     #[inline(always)]
@@ -317,20 +328,20 @@ impl Paths for TwoPaths<'_> {
 /// the threshold counts. A flow that grows from round trip to round trip has paused
 /// by then, unless the path is so short that it never does.
 #[inline(always)]
-fn has_waited_enough(config: &Config, entry: &FlowEntry, now_ns: u64) -> bool {
-    now_ns >= entry.long_since_ns + config.cap_ns
+fn has_waited_enough(config: &PolicyConfig, entry: &FlowEntry, now_ns: u64) -> bool {
+    now_ns >= entry.long_since_ns + config.max_wait_ns
         || config.exceeds_threshold(entry.packets / 2, entry.bytes / 2)
 }
 
 #[inline(always)]
-const fn tunnel(path: PathId) -> Tunnel {
-    Tunnel::numbered(path.index() as u64)
+const fn tunnel(path: PathId) -> TunnelRole {
+    TunnelRole::numbered(path.index() as u64)
 }
 
 /// The tunnel for packets that are meant for this one: the other if only that
 /// forwards them.
 #[inline(always)]
-const fn usable(config: &Config, tunnel: Tunnel) -> Tunnel {
+const fn usable(config: &PolicyConfig, tunnel: TunnelRole) -> TunnelRole {
     if config.usable == 1 << tunnel.other() as u8 {
         tunnel.other()
     } else {
@@ -339,9 +350,9 @@ const fn usable(config: &Config, tunnel: Tunnel) -> Tunnel {
 }
 
 #[inline(always)]
-const fn service(config: &Config, tunnel: Tunnel) -> ServiceTime {
+const fn service(config: &PolicyConfig, tunnel: TunnelRole) -> ServiceTime {
     match tunnel {
-        Tunnel::Short => config.short_service,
-        Tunnel::Long => config.long_service,
+        TunnelRole::Short => config.short_service,
+        TunnelRole::Long => config.long_service,
     }
 }

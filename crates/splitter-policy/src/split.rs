@@ -16,16 +16,16 @@ mod plain;
 
 use crate::classify::{Precision, Verdict, classify, precision};
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::PolicyConfig;
 use crate::counters::{Counters, FlowEvent};
 use crate::dscp::{Dscp, Field};
 use crate::egress::Ride;
-use crate::flow::{Class, FlowEntry, Tunnel};
+use crate::flow::{Class, FlowEntry, TunnelRole};
 use crate::flow_packet::FlowPacket;
 use crate::fragments::{Fragments, Known};
 use crate::headers::{Headers, Segment};
 use crate::models::Models;
-use crate::refusal::Refusal;
+use crate::pass_reason::PassReason;
 use crate::steer::Steer;
 use crate::table::{Held, Memory, Table};
 
@@ -37,10 +37,10 @@ pub enum Outcome {
         /// The class of its flow.
         class: Class,
         /// The tunnel that its mark selects.
-        tunnel: Tunnel,
+        tunnel: TunnelRole,
     },
     /// It passes untreated.
-    Passed(Refusal),
+    Passed(PassReason),
 }
 
 /// What is decided of a packet: its flow's class, and where it goes.
@@ -51,7 +51,7 @@ pub struct Treated {
     /// The class that it rides in.
     pub rides: Class,
     /// In this tunnel.
-    pub tunnel: Tunnel,
+    pub tunnel: TunnelRole,
 }
 
 impl Treated {
@@ -60,7 +60,7 @@ impl Treated {
 
     /// As a number, for hosts that hand it on in plain data.
     #[inline(always)]
-    pub const fn to_bits(treated: Result<Self, Refusal>) -> u64 {
+    pub const fn to_bits(treated: Result<Self, PassReason>) -> u64 {
         match treated {
             Ok(Self {
                 class,
@@ -76,14 +76,14 @@ impl Treated {
     /// # Errors
     /// The refusal that it says.
     #[inline(always)]
-    pub const fn from_bits(bits: u64) -> Result<Self, Refusal> {
+    pub const fn from_bits(bits: u64) -> Result<Self, PassReason> {
         if bits & Self::REFUSED != 0 {
-            return Err(Refusal::numbered(bits >> Self::REFUSAL_SHIFT));
+            return Err(PassReason::numbered(bits >> Self::REFUSAL_SHIFT));
         }
         Ok(Self {
             class: Class::numbered(bits),
             rides: Class::numbered(bits >> 1),
-            tunnel: Tunnel::numbered(bits >> 2),
+            tunnel: TunnelRole::numbered(bits >> 2),
         })
     }
 }
@@ -99,7 +99,7 @@ pub struct Decided {
 /// A splitter in its host: the kernel program or a test.
 pub struct Splitter<'a, M, C, T> {
     /// What the operator set.
-    pub config: &'a Config,
+    pub config: &'a PolicyConfig,
     /// The host's flows.
     pub table: Table<'a, M>,
     /// The host's clock.
@@ -137,16 +137,16 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
     /// # Errors
     /// When there is no room for its flow.
     #[inline(always)]
-    pub fn treat(&mut self, segment: &Segment) -> Result<Treated, Refusal> {
+    pub fn treat(&mut self, segment: &Segment) -> Result<Treated, PassReason> {
         let mut held = self.find(segment);
         if held.is_none() {
             held = self.claim(segment);
         }
         let mut entry = FlowEntry::default();
         let decided = self.decide(segment, &held, &mut entry);
-        let decided = decided.ok_or(Refusal::TableFull)?;
+        let decided = decided.ok_or(PassReason::TableFull)?;
         self.keep(segment, &held, &entry, &decided)
-            .ok_or(Refusal::TableFull)
+            .ok_or(PassReason::TableFull)
     }
 
     /// The first step of [`Splitter::treat`]: finds the flow's slot, if it has one.
@@ -226,8 +226,14 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
     #[inline(always)]
     fn time_of(&mut self, entry: &FlowEntry, packet: FlowPacket, coarse_ns: u64) -> u64 {
         let tunnels = self.models.dedicated();
-        let occupied_until_ns = tunnels.map_or(0, |tunnels| tunnels.occupied_until_ns);
-        let is_precise = match precision(entry, packet, self.config, occupied_until_ns, coarse_ns) {
+        let long_on_short_until_ns = tunnels.map_or(0, |tunnels| tunnels.long_on_short_until_ns);
+        let is_precise = match precision(
+            entry,
+            packet,
+            self.config,
+            long_on_short_until_ns,
+            coarse_ns,
+        ) {
             Precision::Coarse => false,
             Precision::Preferred => self.counters.timing.take(coarse_ns),
             Precision::Needed => true,
@@ -276,7 +282,7 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
         &mut self,
         frame: &mut B,
         field: Option<Field>,
-        treated: Result<Treated, Refusal>,
+        treated: Result<Treated, PassReason>,
     ) -> Outcome {
         match (field, treated) {
             (Some(field), Ok(treated)) => {
@@ -295,7 +301,7 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
                 self.pass(refusal)
             }
             // What is not IP has no flow.
-            (None, Ok(_)) => self.pass(Refusal::NotIp),
+            (None, Ok(_)) => self.pass(PassReason::NotIp),
         }
     }
 
@@ -317,7 +323,7 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
     }
 
     #[inline(always)]
-    fn pass(&mut self, refusal: Refusal) -> Outcome {
+    fn pass(&mut self, refusal: PassReason) -> Outcome {
         self.counters.count_passed(refusal);
         Outcome::Passed(refusal)
     }

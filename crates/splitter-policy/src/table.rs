@@ -45,7 +45,7 @@ pub use record::Record;
 pub use slot::{Group, GroupV4, GroupV6, Slot, SlotV4, SlotV6};
 pub use tags::Tags;
 #[cfg(not(target_arch = "bpf"))]
-pub use tidy::{Found, is_over};
+pub use tidy::{StoredFlow, is_expired};
 pub use word::Word;
 
 /// Slots of a group.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use splitter_policy::config::Config;
+use splitter_policy::config::PolicyConfig;
 use support::checks;
 use support::shapes::simple_shapes_with;
 
@@ -63,7 +63,7 @@ fn write_seeds() {
 fn seeds() -> [(&'static str, BTreeMap<String, Vec<u8>>); 2] {
     // What is not TCP is touched only when it carries the long mark; the ECN
     // bits must never be.
-    let traffic_class = Config::DEFAULT_LONG_MARK.value() << 2 | 0b01;
+    let traffic_class = PolicyConfig::DEFAULT_LONG_MARK.value() << 2 | 0b01;
     let shapes = simple_shapes_with(traffic_class);
     let frames = shapes.into_iter().map(|shape| (shape.name, shape.frame));
     let parser: BTreeMap<_, _> = frames.collect();

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use splitter_policy::dscp::Dscp;
 use splitter_policy::flow::FlowKey;
 use splitter_policy::packet::{Network, Transport, TransportHeader};
-use splitter_policy::refusal::Refusal;
+use splitter_policy::pass_reason::PassReason;
 use support::packet::{Extension, Fragment, Ip, Packet, Upper};
 use support::shapes::every_shape;
 use support::{checks, oracle};
@@ -34,14 +34,14 @@ fn a_frame_cut_anywhere_is_refused_or_read_the_same() {
 #[test]
 fn each_refusal_is_the_one_that_its_name_says() {
     let expected = [
-        ("arp", Refusal::NotIp),
-        ("vlan_arp", Refusal::NotIp),
-        ("mpls", Refusal::NotIp),
-        ("three_tags", Refusal::TooManyVlanTags),
-        ("v6_seven_extensions", Refusal::TooManyExtensionHeaders),
-        ("v4_impossible_header_length", Refusal::MalformedIpv4),
-        ("v4_later_fragment_tcp", Refusal::LaterFragment),
-        ("qinq_v6_hop_later_fragment_udp", Refusal::LaterFragment),
+        ("arp", PassReason::NotIp),
+        ("vlan_arp", PassReason::NotIp),
+        ("mpls", PassReason::NotIp),
+        ("three_tags", PassReason::TooManyVlanTags),
+        ("v6_seven_extensions", PassReason::TooManyExtensionHeaders),
+        ("v4_impossible_header_length", PassReason::MalformedIpv4),
+        ("v4_later_fragment_tcp", PassReason::LaterFragment),
+        ("qinq_v6_hop_later_fragment_udp", PassReason::LaterFragment),
     ];
     let shapes = every_shape();
     for (name, refusal) in expected {
@@ -76,7 +76,7 @@ proptest! {
             return Ok(());
         };
         if packet.is_later_fragment() {
-            prop_assert_eq!(found, Err(Refusal::LaterFragment));
+            prop_assert_eq!(found, Err(PassReason::LaterFragment));
             return Ok(());
         }
         let Ok(Transport::Tcp(tcp)) = found else {
@@ -165,9 +165,9 @@ fn check_cuts(frame: &[u8], needed_bytes: usize) {
 
 /// What was seen of a packet, had its frame only `length` bytes.
 fn shortened(
-    (network, transport): (Network, Result<Transport, Refusal>),
+    (network, transport): (Network, Result<Transport, PassReason>),
     length: usize,
-) -> (Network, Result<Transport, Refusal>) {
+) -> (Network, Result<Transport, PassReason>) {
     let missing = network.frame_bytes.saturating_sub(length);
     let network = Network {
         frame_bytes: network.frame_bytes - missing,

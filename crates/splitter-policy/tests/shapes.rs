@@ -3,10 +3,10 @@
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod support;
 
-use splitter_policy::config::{Config, Protocols};
+use splitter_policy::config::{PolicyConfig, Protocols};
 use splitter_policy::counters::FlowEvent;
-use splitter_policy::flow::{Class, Tunnel};
-use splitter_policy::refusal::Refusal;
+use splitter_policy::flow::{Class, TunnelRole};
+use splitter_policy::pass_reason::PassReason;
 use splitter_policy::split::Outcome;
 use support::host::Host;
 use support::packet::{Extension, Fragment, Ip, Packet, Upper};
@@ -15,19 +15,19 @@ const THRESHOLD: u64 = 3;
 const ALL: Protocols = Protocols::UDP.with(Protocols::ESP).with(Protocols::GRE);
 const SHORT: Outcome = Outcome::Split {
     class: Class::Short,
-    tunnel: Tunnel::Short,
+    tunnel: TunnelRole::Short,
 };
 const LONG: Outcome = Outcome::Split {
     class: Class::Long,
-    tunnel: Tunnel::Long,
+    tunnel: TunnelRole::Long,
 };
 
 fn host(protocols: Protocols) -> Host {
-    let config = Config {
+    let config = PolicyConfig {
         threshold: THRESHOLD,
-        guard_ns: 0,
+        drain_margin_ns: 0,
         protocols,
-        ..Config::default()
+        ..PolicyConfig::default()
     };
     Host::new(config, 64)
 }
@@ -48,10 +48,10 @@ fn packets(upper: &Upper) -> [Packet; 2] {
 #[test]
 fn each_protocol_is_split_where_it_is_switched_on_and_nowhere_else() {
     let cases = [
-        (Upper::udp(1), Protocols::UDP, Refusal::Udp),
-        (Upper::Esp(7), Protocols::ESP, Refusal::Esp),
-        (Upper::Gre(Some(7)), Protocols::GRE, Refusal::Gre),
-        (Upper::Gre(None), Protocols::GRE, Refusal::Gre),
+        (Upper::udp(1), Protocols::UDP, PassReason::Udp),
+        (Upper::Esp(7), Protocols::ESP, PassReason::Esp),
+        (Upper::Gre(Some(7)), Protocols::GRE, PassReason::Gre),
+        (Upper::Gre(None), Protocols::GRE, PassReason::Gre),
     ];
     for (upper, protocol, refusal) in cases {
         for packet in packets(&upper) {
@@ -145,7 +145,7 @@ fn later_fragments_follow_the_flow_of_the_first() {
         let first = |id| fragment(&ip, id, Fragment::FIRST);
         let later = |id| fragment(&ip, id, Fragment::LATER);
         // It came before the one with the ports.
-        let unknown = Outcome::Passed(Refusal::LaterFragment);
+        let unknown = Outcome::Passed(PassReason::LaterFragment);
         assert_eq!(send(&mut host, &later(1)), unknown);
         assert_eq!(send(&mut host, &first(1)), SHORT);
         assert_eq!(send(&mut host, &later(1)), SHORT);
@@ -174,7 +174,7 @@ fn a_large_datagram_is_one_packet() {
         ..packet
     };
     assert_eq!(send(&mut host, &packet), SHORT);
-    let counted = host.counters.packets(Class::Short, Tunnel::Short);
+    let counted = host.counters.packets(Class::Short, TunnelRole::Short);
     assert_eq!(counted, 1);
 }
 
@@ -183,7 +183,7 @@ fn fragments_of_what_is_not_split_are_not_remembered() {
     let mut host = host(Protocols::NONE);
     let first = fragment(&Ip::v4(), 1, Fragment::FIRST);
     let later = fragment(&Ip::v4(), 1, Fragment::LATER);
-    assert_eq!(send(&mut host, &first), Outcome::Passed(Refusal::Udp));
+    assert_eq!(send(&mut host, &first), Outcome::Passed(PassReason::Udp));
     let outcome = send(&mut host, &later);
-    assert_eq!(outcome, Outcome::Passed(Refusal::LaterFragment));
+    assert_eq!(outcome, Outcome::Passed(PassReason::LaterFragment));
 }

@@ -13,7 +13,7 @@ use nix::sys::utsname::uname;
 use nix::time::{ClockId, clock_settime};
 use nix::unistd::Pid;
 use serde_json::Value;
-use splitter_policy::config::Config;
+use splitter_policy::config::PolicyConfig;
 use splitter_policy::dscp::Dscp;
 
 use super::Row;
@@ -70,7 +70,10 @@ pub(crate) fn expected_hook() -> Result<&'static str> {
 fn split(network: &Network, mode: &'static str, tunnels: [Tunnel; 2]) -> Result<Vec<&'static str>> {
     configure("dscp", mode, tunnels)?;
     bring_up(mode)?;
-    let marks = [Config::DEFAULT_SHORT_MARK, Config::DEFAULT_LONG_MARK];
+    let marks = [
+        PolicyConfig::DEFAULT_SHORT_MARK,
+        PolicyConfig::DEFAULT_LONG_MARK,
+    ];
     send_both_classes(network, marks, tunnels)?;
     Ok(vec![mode])
 }
@@ -97,7 +100,10 @@ fn redirect(network: &Network) -> Result<Vec<&'static str>> {
     let _receiving = network.receive_redirected()?;
     configure("redirect", "native", CABLES)?;
     bring_up("native")?;
-    let marks = [Config::DEFAULT_SHORT_MARK, Config::DEFAULT_LONG_MARK];
+    let marks = [
+        PolicyConfig::DEFAULT_SHORT_MARK,
+        PolicyConfig::DEFAULT_LONG_MARK,
+    ];
     send_both_classes(network, marks, CABLES)?;
     let told = json(&["status"])?;
     let redirected = told["redirected"]["packets"].as_u64().unwrap_or(0);

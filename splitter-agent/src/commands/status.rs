@@ -10,9 +10,9 @@ use splitter_agent::instance::{AttachedInterface, Instance, Owner, State};
 use splitter_config::{Config, Overrides, SteeringMode};
 use splitter_datapath::flows::{FlowRow, Listing, list};
 use splitter_policy::counters::{Counters, FlowEvent};
-use splitter_policy::flow::{Class, Tunnel};
+use splitter_policy::flow::{Class, TunnelRole};
 use splitter_policy::forward::Fallback;
-use splitter_policy::refusal::Refusal;
+use splitter_policy::pass_reason::PassReason;
 
 use super::{count, print, print_json};
 
@@ -154,7 +154,7 @@ fn health(config: &Config, up: bool) -> Option<Report> {
 fn traffic(counters: &Counters) -> Vec<Traffic> {
     let pairs = Class::ALL
         .into_iter()
-        .flat_map(|class| Tunnel::ALL.map(|tunnel| (class, tunnel)));
+        .flat_map(|class| TunnelRole::ALL.map(|tunnel| (class, tunnel)));
     pairs
         .map(|(class, tunnel)| Traffic {
             class: class.name(),
@@ -169,10 +169,10 @@ fn flow_counts(counters: &Counters) -> Flows {
     Flows {
         started: counters.events(FlowEvent::Started),
         became_long: counters.events(FlowEvent::BecameLong),
-        moved_drained: counters.events(FlowEvent::MovedDrained),
-        moved_at_cap: counters.events(FlowEvent::MovedAtCap),
-        stayed: counters.events(FlowEvent::Stayed),
-        stayed_at_cap: counters.events(FlowEvent::StayedAtCap),
+        moved_drained: counters.events(FlowEvent::HandedOverDrained),
+        moved_at_cap: counters.events(FlowEvent::HandedOverAtMaxWait),
+        stayed: counters.events(FlowEvent::KeptTunnel),
+        stayed_at_cap: counters.events(FlowEvent::KeptTunnelAtMaxWait),
         finished_short: counters.finished(Class::Short),
         finished_long: counters.finished(Class::Long),
     }
@@ -204,7 +204,7 @@ fn redirected(config: &Config, counters: &Counters) -> Option<Redirected> {
 }
 
 fn passed(counters: &Counters) -> Vec<Passed> {
-    let all = Refusal::ALL.into_iter().map(|reason| Passed {
+    let all = PassReason::ALL.into_iter().map(|reason| Passed {
         reason: reason.name(),
         packets: counters.passed(reason),
     });

@@ -2,14 +2,14 @@
 
 use splitter_health::Grade;
 use splitter_netlink::InterfaceName;
-use splitter_policy::flow::Tunnel;
+use splitter_policy::flow::TunnelRole;
 use splitter_steering::{Placement, Seat};
 
 /// A tunnel, and what it may be used for.
 #[derive(Debug, Clone, Copy)]
 pub struct Graded<'a> {
     /// The class that it is for.
-    pub home: Tunnel,
+    pub home: TunnelRole,
     /// Its device.
     pub device: &'a InterfaceName,
     /// What it may be used for.
@@ -22,14 +22,14 @@ pub struct Graded<'a> {
 /// that are as good as the best of them.
 #[must_use]
 pub fn choose(tunnels: &[Graded<'_>]) -> Placement {
-    let best = |home: Tunnel| {
+    let best = |home: TunnelRole| {
         let own = tunnels.iter().filter(|it| it.home == home);
         own.map(|it| it.grade).max().unwrap_or(Grade::Unusable)
     };
-    let seat = |home: Tunnel| {
+    let seat = |home: TunnelRole| {
         let other = match home {
-            Tunnel::Short => Tunnel::Long,
-            Tunnel::Long => Tunnel::Short,
+            TunnelRole::Short => TunnelRole::Long,
+            TunnelRole::Long => TunnelRole::Short,
         };
         [Grade::Usable, Grade::LastResort]
             .into_iter()
@@ -39,7 +39,7 @@ pub fn choose(tunnels: &[Graded<'_>]) -> Placement {
             })
             .map_or(Seat::Main, Seat::of)
     };
-    let (short, long) = (seat(Tunnel::Short), seat(Tunnel::Long));
+    let (short, long) = (seat(TunnelRole::Short), seat(TunnelRole::Long));
     let carries = |it: &&Graded<'_>| {
         let is_used = [short, long].contains(&Seat::of(it.home));
         is_used && it.grade == best(it.home)
@@ -63,9 +63,9 @@ mod tests {
     }
 
     fn choose(short: &[Grade], long: &[Grade]) -> Placement {
-        let homes = short.iter().map(|it| (Tunnel::Short, *it));
+        let homes = short.iter().map(|it| (TunnelRole::Short, *it));
         let all: Vec<_> = homes
-            .chain(long.iter().map(|it| (Tunnel::Long, *it)))
+            .chain(long.iter().map(|it| (TunnelRole::Long, *it)))
             .collect();
         let devices: Vec<_> = (0..all.len()).map(device).collect();
         let graded = all
@@ -116,7 +116,9 @@ mod tests {
             ..Placement::HOME
         };
         assert_eq!(two, expected);
-        assert!(two.uses(Tunnel::Short, &device(0)) && !two.uses(Tunnel::Short, &device(1)));
+        assert!(
+            two.uses(TunnelRole::Short, &device(0)) && !two.uses(TunnelRole::Short, &device(1))
+        );
         let survivors = choose(&[Unusable, LastResort], &[Usable, Unusable, Usable]);
         assert_eq!((survivors.short, survivors.long), (Seat::Long, Seat::Long));
         assert_eq!(survivors.out, out(&[0, 1, 3]));

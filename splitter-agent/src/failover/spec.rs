@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use splitter_config::{Config, Dscp, Health, Tunnel};
 use splitter_health::{Nonce, ProbeKey, Timing, TunnelWatch};
-use splitter_policy::flow::Tunnel as Home;
+use splitter_policy::flow::TunnelRole;
 
 use super::monitored_tunnel::Line;
 
@@ -13,7 +13,7 @@ use super::monitored_tunnel::Line;
 pub(super) struct Subject {
     /// Its place among all tunnels, by which the peer's answers are told apart.
     pub(super) number: u8,
-    pub(super) home: Home,
+    pub(super) home: TunnelRole,
     pub(super) tunnel: Tunnel,
     /// The mark that probes bear: that of the tunnel's own class.
     pub(super) mark: Dscp,
@@ -33,8 +33,8 @@ pub(super) fn subjects(config: &Config) -> Vec<Subject> {
             ..tunnel.clone()
         },
         mark: match home {
-            Home::Short => config.marks.short,
-            Home::Long => config.marks.long,
+            TunnelRole::Short => config.marks.short,
+            TunnelRole::Long => config.marks.long,
         },
         health: config.health.clone(),
     });

@@ -8,7 +8,7 @@ use splitter_netlink::{
     DeviceFeatures, Family, Interface, Interfaces, Netlink, NetlinkError, VlanDevice,
     device_features,
 };
-use splitter_policy::flow::Tunnel as Home;
+use splitter_policy::flow::TunnelRole;
 use splitter_steering::routes::{PassedOver, passed_over};
 
 use super::Instance;
@@ -151,12 +151,12 @@ fn the_first(mut hints: Vec<Hint>) -> Vec<Hint> {
 fn other_way(route: &PassedOver, interfaces: &Interfaces, config: &Config) -> Option<Hint> {
     let devices = route.devices.iter();
     let devices: Vec<_> = devices.filter_map(|it| interfaces.name_of(*it)).collect();
-    let is_led_past = |class: &Home| {
+    let is_led_past = |class: &TunnelRole| {
         let own: Vec<_> = config.tunnels_of(*class).iter().collect();
         let is_own = |device: &&str| own.iter().any(|it| it.device.as_str() == *device);
         !devices.iter().all(is_own)
     };
-    let classes = Home::ALL.into_iter().filter(is_led_past);
+    let classes = TunnelRole::ALL.into_iter().filter(is_led_past);
     let classes: Vec<_> = classes.map(|class| class.name()).collect();
     if devices.is_empty() || classes.is_empty() {
         return None;

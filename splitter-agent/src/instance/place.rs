@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use splitter_config::Config;
-use splitter_policy::config::Config as Policy;
+use splitter_policy::config::PolicyConfig;
 use splitter_steering::Placement;
 use splitter_steering::routes;
 use tokio::sync::watch;
@@ -91,7 +91,7 @@ impl Instance {
         let interfaces = self.netlink.interfaces().await?;
         let usable = self.usable_tunnels(&interfaces, placement);
         let policy = dataplane.policy()?;
-        Ok(dataplane.set_policy(Policy { usable, ..policy })?)
+        Ok(dataplane.set_policy(PolicyConfig { usable, ..policy })?)
     }
 
     pub(super) fn placement_with(&self, state: Option<&State>) -> Placement {

@@ -6,7 +6,7 @@ use serde::Serialize;
 use splitter_config::{AttachMode, Config, SteeringMode};
 use splitter_datapath::{AttachedMode, Dataplane, KernelError, OtherProgram, Pins, program_kind};
 use splitter_netlink::{Family, InterfaceName, Interfaces};
-use splitter_policy::config::Config as Policy;
+use splitter_policy::config::PolicyConfig;
 use splitter_policy::table::{GROUP_FLOWS, GroupV4, GroupV6, Layout, Tags};
 use splitter_steering::{routes, shaping};
 
@@ -33,7 +33,7 @@ pub struct Plan {
     /// Memory that the kernel sets aside for the flow tables, in bytes.
     pub table_bytes: u64,
     #[serde(skip)]
-    pub(super) policy: Policy,
+    pub(super) policy: PolicyConfig,
 }
 
 /// What happens to the kernel programs.
@@ -110,7 +110,7 @@ pub(super) struct Inputs<'a> {
     pub(super) interfaces: &'a Interfaces,
     pub(super) loaded: &'a Loaded,
     pub(super) pins: &'a Pins,
-    pub(super) policy: Policy,
+    pub(super) policy: PolicyConfig,
     pub(super) redirect: Option<Redirect>,
 }
 

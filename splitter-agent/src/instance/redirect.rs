@@ -6,7 +6,7 @@ use serde::Serialize;
 use splitter_config::{AttachMode, SteeringMode};
 use splitter_datapath::Targets;
 use splitter_netlink::{Interface, InterfaceName, Interfaces, takes_redirected};
-use splitter_policy::flow::Tunnel;
+use splitter_policy::flow::TunnelRole;
 use splitter_policy::forward::target;
 use splitter_steering::{Placement, routes::tunnels_of};
 
@@ -85,10 +85,10 @@ impl Instance {
                 None => redirect.into.push(tunnel.device.clone()),
             }
         }
-        for class in Tunnel::ALL {
+        for class in TunnelRole::ALL {
             let seat = match class {
-                Tunnel::Short => placement.short,
-                Tunnel::Long => placement.long,
+                TunnelRole::Short => placement.short,
+                TunnelRole::Long => placement.long,
             };
             let tunnels = tunnels_of(config, placement, seat).into_iter();
             let devices = tunnels.map(|it| &it.device);

@@ -2,7 +2,7 @@
 
 use splitter_datapath::{Dataplane, LoadOptions};
 use splitter_netlink::Interfaces;
-use splitter_policy::config::Config as Policy;
+use splitter_policy::config::PolicyConfig;
 
 use super::detach::Undo;
 use super::loaded::Loaded;
@@ -110,7 +110,7 @@ impl Instance {
     fn programs(
         &self,
         loaded: Loaded,
-        policy: Policy,
+        policy: PolicyConfig,
         on_the_way: &State,
         before: Option<&State>,
     ) -> Result<Dataplane, InstanceError> {
@@ -141,12 +141,12 @@ impl Instance {
         Ok(dataplane)
     }
 
-    fn load(&self, policy: Policy) -> Result<Dataplane, InstanceError> {
+    fn load(&self, policy: PolicyConfig) -> Result<Dataplane, InstanceError> {
         let options = self.load_options(policy);
         Ok(Dataplane::load(&self.object, &self.pins, &options)?)
     }
 
-    fn replace(&self, policy: Policy) -> Result<Dataplane, InstanceError> {
+    fn replace(&self, policy: PolicyConfig) -> Result<Dataplane, InstanceError> {
         let options = self.load_options(policy);
         let dataplane = Dataplane::replace(&self.object, &self.pins, &options)?;
         tracing::warn!(
@@ -155,7 +155,7 @@ impl Instance {
         Ok(dataplane)
     }
 
-    fn load_options(&self, policy: Policy) -> LoadOptions {
+    fn load_options(&self, policy: PolicyConfig) -> LoadOptions {
         LoadOptions {
             table_size: self.config.flows.table_size.get(),
             steering: self.config.steering.mode,

@@ -35,9 +35,9 @@ fn found() -> Found {
 
 fn totals(at_ms: u64, packets: u64, sent_bytes: u64) -> Totals {
     let mut counters = Counters::ZERO;
-    counters.count_sent(Class::Short, Tunnel::Short, packets, packets * 500);
-    counters.count_sent(Class::Long, Tunnel::Short, packets, packets * 1_000);
-    counters.count_sent(Class::Long, Tunnel::Long, packets, packets * 1_000);
+    counters.count_sent(Class::Short, TunnelRole::Short, packets, packets * 500);
+    counters.count_sent(Class::Long, TunnelRole::Short, packets, packets * 1_000);
+    counters.count_sent(Class::Long, TunnelRole::Long, packets, packets * 1_000);
     for _ in 0..packets / 10 {
         counters.count_finished(Class::Short, 3_000_000);
     }

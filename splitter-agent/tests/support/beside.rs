@@ -2,7 +2,7 @@
 //! them.
 
 use splitter_policy::buffer::Buffer;
-use splitter_policy::config::Config;
+use splitter_policy::config::PolicyConfig;
 use splitter_policy::dscp::{Dscp, Field};
 use splitter_policy::steer::Steer;
 
@@ -22,11 +22,11 @@ impl Buffer for Beside<'_> {
 }
 
 impl Steer for Beside<'_> {
-    fn foreign_mark(&self, config: &Config, _: &Field) -> Dscp {
+    fn foreign_mark(&self, config: &PolicyConfig, _: &Field) -> Dscp {
         config.mark_bits.read(self.mark)
     }
 
-    fn steer(&mut self, config: &Config, _: &Field, mark: Dscp) -> Option<()> {
+    fn steer(&mut self, config: &PolicyConfig, _: &Field, mark: Dscp) -> Option<()> {
         self.mark = config.mark_bits.applied_to(self.mark, mark);
         Some(())
     }

@@ -2,10 +2,10 @@
 
 use splitter_config::PacketLog;
 use splitter_datapath::{Object, PROGRAM};
-use splitter_policy::config::Config;
+use splitter_policy::config::PolicyConfig;
 use splitter_policy::counters::{Counters, FlowEvent};
-use splitter_policy::flow::{Class, Tunnel};
-use splitter_policy::refusal::Refusal;
+use splitter_policy::flow::{Class, TunnelRole};
+use splitter_policy::pass_reason::PassReason;
 use splitter_policy::split::Outcome;
 
 use super::loaded::Loaded;
@@ -22,11 +22,11 @@ pub(crate) struct Borders {
 }
 
 impl Borders {
-    pub(crate) fn new(config: Config) -> Self {
+    pub(crate) fn new(config: PolicyConfig) -> Self {
         Self::with_log(PacketLog::Off, config)
     }
 
-    pub(crate) fn with_log(level: PacketLog, config: Config) -> Self {
+    pub(crate) fn with_log(level: PacketLog, config: PolicyConfig) -> Self {
         let object = Object::for_level(level).expect("is embedded");
         let mut kernel = Loaded::new(object.bytes(), TABLE_SIZE);
         kernel.load_xdp(PROGRAM);
@@ -70,17 +70,17 @@ fn counts(counters: &Counters) -> Vec<(String, u64)> {
         FlowEvent::RestartedIdle,
         FlowEvent::RestartedSyn,
         FlowEvent::BecameLong,
-        FlowEvent::MovedDrained,
-        FlowEvent::MovedAtCap,
+        FlowEvent::HandedOverDrained,
+        FlowEvent::HandedOverAtMaxWait,
         FlowEvent::Evicted,
         FlowEvent::Untracked,
-        FlowEvent::Stayed,
-        FlowEvent::StayedAtCap,
+        FlowEvent::KeptTunnel,
+        FlowEvent::KeptTunnelAtMaxWait,
     ];
     let mut counts = Vec::new();
     let mut note = |name: String, count| counts.push((name, count));
     for class in Class::ALL {
-        for tunnel in Tunnel::ALL {
+        for tunnel in TunnelRole::ALL {
             let name = format!("{class:?} to {tunnel:?}");
             note(format!("{name} packets"), counters.packets(class, tunnel));
             note(format!("{name} bytes"), counters.bytes(class, tunnel));
@@ -89,7 +89,7 @@ fn counts(counters: &Counters) -> Vec<(String, u64)> {
         let completions = counters.completion(class).buckets.iter().sum();
         note(format!("{class:?} completions"), completions);
     }
-    for reason in Refusal::ALL {
+    for reason in PassReason::ALL {
         note(reason.name().to_owned(), counters.passed(reason));
     }
     for event in EVENTS {

@@ -9,9 +9,9 @@ use aya::{Ebpf, EbpfLoader, Pod};
 use nix::time::{ClockId, clock_gettime};
 use splitter_datapath::FlowTables;
 use splitter_policy::clock::TickClock;
-use splitter_policy::config::Config;
+use splitter_policy::config::PolicyConfig;
 use splitter_policy::counters::Counters;
-use splitter_policy::flow::{FlowEntry, FlowKey, FlowKeyV6, TapEntry, Tunnel};
+use splitter_policy::flow::{FlowEntry, FlowKey, FlowKeyV6, TapEntry, TunnelRole};
 use splitter_policy::forward::{Mac, target};
 use splitter_policy::settings::Settings;
 use splitter_policy::table::Layout;
@@ -71,12 +71,12 @@ impl Loaded {
 
     /// Tells the splitter its settings. Its coarse clock stands still from now
     /// on, which no test here takes long enough to notice.
-    pub(crate) fn set(&mut self, config: Config) {
+    pub(crate) fn set(&mut self, config: PolicyConfig) {
         self.pass_time(config, 0);
     }
 
     /// The same so much later than before, or than now.
-    pub(crate) fn pass_time(&mut self, config: Config, step_ns: u64) {
+    pub(crate) fn pass_time(&mut self, config: PolicyConfig, step_ns: u64) {
         let now_ns = self.now_ns.max(now_ns()) + step_ns;
         self.now_ns = now_ns;
         let clock = TickClock {
@@ -148,7 +148,7 @@ impl Loaded {
     }
 
     /// Lets packets for a tunnel be redirected into a device.
-    pub(crate) fn redirect_into(&mut self, device: u32, tunnel: Tunnel) {
+    pub(crate) fn redirect_into(&mut self, device: u32, tunnel: TunnelRole) {
         let map = self.ebpf.map_mut("TARGETS").expect("is in the object");
         let mut targets = DevMapHash::try_from(map).expect("is a map of devices");
         let inserted = targets.insert(target(device, tunnel), device, None, 0);

@@ -2,7 +2,7 @@ mod shared;
 
 use super::*;
 use crate::config::Unit;
-use crate::models::TunnelModels;
+use crate::models::HostQueues;
 use flow_balance::ServiceTime;
 use proptest::prelude::*;
 use std::vec::Vec;
@@ -15,17 +15,17 @@ const SECOND: u64 = 1_000_000_000;
 
 /// One flow in front of one border, driven packet by packet.
 struct Bench {
-    config: Config,
+    config: PolicyConfig,
     entry: FlowEntry,
-    models: TunnelModels,
+    models: HostQueues,
 }
 
 impl Bench {
-    fn new(config: Config) -> Self {
+    fn new(config: PolicyConfig) -> Self {
         Self {
             config,
             entry: FlowEntry::default(),
-            models: TunnelModels::default(),
+            models: HostQueues::default(),
         }
     }
 
@@ -54,20 +54,20 @@ impl Bench {
 }
 
 /// Moves a flow as soon as it is long.
-fn eager() -> Config {
-    Config {
-        guard_ns: 0,
-        ..Config::default()
+fn eager() -> PolicyConfig {
+    PolicyConfig {
+        drain_margin_ns: 0,
+        ..PolicyConfig::default()
     }
 }
 
-fn with_rates(megabits: u64) -> Config {
+fn with_rates(megabits: u64) -> PolicyConfig {
     let service = ServiceTime::from_bits_per_second(megabits * 1_000_000);
-    Config {
-        guard_ns: 0,
+    PolicyConfig {
+        drain_margin_ns: 0,
         short_service: service,
         long_service: service,
-        ..Config::default()
+        ..PolicyConfig::default()
     }
 }
 
@@ -90,7 +90,7 @@ fn packet_threshold_plus_one_is_the_first_long_one() {
 
 #[test]
 fn bytes_can_be_counted_instead() {
-    let config = Config {
+    let config = PolicyConfig {
         threshold: 10 * FULL_FRAME,
         unit: Unit::BYTES,
         ..eager()
@@ -102,7 +102,7 @@ fn bytes_can_be_counted_instead() {
 
 #[test]
 fn segments_of_an_aggregate_count_one_each() {
-    let config = Config {
+    let config = PolicyConfig {
         segment_bytes: 1_460,
         ..eager()
     };
@@ -120,7 +120,7 @@ fn segments_of_an_aggregate_count_one_each() {
         &mut entry,
         aggregate,
         &config,
-        &mut TunnelModels::default(),
+        &mut HostQueues::default(),
         SECOND,
     );
     assert_eq!((entry.packets, verdict.class), (42, Class::Long));
@@ -130,13 +130,16 @@ fn segments_of_an_aggregate_count_one_each() {
 fn an_idle_flow_starts_afresh_on_its_next_packet() {
     let mut bench = Bench::new(eager());
     bench.stream(50, SECOND, MICROSECOND);
-    assert_eq!(bench.entry.tunnel(), Tunnel::Long);
+    assert_eq!(bench.entry.tunnel(), TunnelRole::Long);
     let last_ns = bench.entry.last_seen_ns;
 
     let almost = bench.packet(DATA, last_ns + 30 * SECOND - 1);
     assert_eq!((almost.class, almost.start), (Class::Long, None));
     let after = bench.packet(DATA, bench.entry.last_seen_ns + 30 * SECOND);
-    assert_eq!((after.class, after.tunnel), (Class::Short, Tunnel::Short));
+    assert_eq!(
+        (after.class, after.tunnel),
+        (Class::Short, TunnelRole::Short)
+    );
     assert_eq!(after.start, Some(FlowEvent::RestartedIdle));
     assert_eq!(bench.entry.packets, 1);
 }
@@ -177,37 +180,47 @@ fn completion_is_told_once_from_first_packet_to_first_fin() {
 
 #[test]
 fn without_a_rate_a_flow_moves_at_the_first_gap() {
-    let mut bench = Bench::new(Config {
-        cap_ns: Config::DEFAULT_CAP_NS,
-        ..Config::default()
+    let mut bench = Bench::new(PolicyConfig {
+        max_wait_ns: PolicyConfig::DEFAULT_MAX_WAIT_NS,
+        ..PolicyConfig::default()
     });
     let burst = bench.stream(60, SECOND, MICROSECOND);
-    assert!(burst.iter().all(|verdict| verdict.tunnel == Tunnel::Short));
+    assert!(
+        burst
+            .iter()
+            .all(|verdict| verdict.tunnel == TunnelRole::Short)
+    );
     assert_eq!(burst[59].class, Class::Long);
 
-    let early = bench.packet(DATA, bench.entry.last_seen_ns + Config::DEFAULT_GAP_NS - 1);
+    let early = bench.packet(
+        DATA,
+        bench.entry.last_seen_ns + PolicyConfig::DEFAULT_GAP_NS - 1,
+    );
     assert_eq!(early.moved, None);
-    let late = bench.packet(DATA, bench.entry.last_seen_ns + Config::DEFAULT_GAP_NS);
+    let late = bench.packet(
+        DATA,
+        bench.entry.last_seen_ns + PolicyConfig::DEFAULT_GAP_NS,
+    );
     assert_eq!(
         (late.tunnel, late.moved),
-        (Tunnel::Long, Some(FlowEvent::MovedDrained))
+        (TunnelRole::Long, Some(FlowEvent::HandedOverDrained))
     );
     let next = bench.packet(DATA, bench.entry.last_seen_ns);
-    assert_eq!((next.tunnel, next.moved), (Tunnel::Long, None));
+    assert_eq!((next.tunnel, next.moved), (TunnelRole::Long, None));
 }
 
 #[test]
 fn the_cap_moves_a_flow_that_never_pauses() {
-    let mut bench = Bench::new(Config::default());
+    let mut bench = Bench::new(PolicyConfig::default());
     let verdicts = bench.stream(3_000, SECOND, 100 * MICROSECOND);
     let moved = verdicts
         .iter()
         .position(|verdict| verdict.moved.is_some())
         .expect("moves");
-    assert_eq!(verdicts[moved].moved, Some(FlowEvent::MovedAtCap));
+    assert_eq!(verdicts[moved].moved, Some(FlowEvent::HandedOverAtMaxWait));
     assert_eq!(
         moved as u64,
-        40 + Config::DEFAULT_BLIND_CAP_NS / (100 * MICROSECOND)
+        40 + PolicyConfig::DEFAULT_BLIND_MAX_WAIT_NS / (100 * MICROSECOND)
     );
 }
 
@@ -215,19 +228,23 @@ fn the_cap_moves_a_flow_that_never_pauses() {
 fn with_a_rate_a_paced_flow_moves_at_once_and_a_burst_when_it_has_drained() {
     // At 10 Mbit/s into a tunnel of 100: nothing waits.
     let paced = Bench::new(with_rates(100)).stream(60, SECOND, 1_200 * MICROSECOND);
-    assert_eq!(paced[40].tunnel, Tunnel::Long);
+    assert_eq!(paced[40].tunnel, TunnelRole::Long);
 
     // 60 packets within 60 us need 7.2 ms to leave.
     let mut bench = Bench::new(with_rates(100));
     let burst = bench.stream(60, SECOND, MICROSECOND);
-    assert!(burst.iter().all(|verdict| verdict.tunnel == Tunnel::Short));
+    assert!(
+        burst
+            .iter()
+            .all(|verdict| verdict.tunnel == TunnelRole::Short)
+    );
     assert_eq!(
         bench.packet(DATA, SECOND + 7 * MILLISECOND).tunnel,
-        Tunnel::Short
+        TunnelRole::Short
     );
     assert_eq!(
         bench.packet(DATA, SECOND + 8 * MILLISECOND).tunnel,
-        Tunnel::Long
+        TunnelRole::Long
     );
 }
 
@@ -250,11 +267,11 @@ fn other_flows_in_the_short_tunnel_are_waited_for() {
         .send(FULL_FRAME, now_ns, service);
     assert_eq!(
         bench.packet(DATA, now_ns + MILLISECOND).tunnel,
-        Tunnel::Short
+        TunnelRole::Short
     );
     assert_eq!(
         bench.packet(DATA, now_ns + 4 * MILLISECOND).tunnel,
-        Tunnel::Long
+        TunnelRole::Long
     );
 }
 
@@ -328,9 +345,9 @@ fn precise_time_is_asked_for_only_where_it_matters() {
 #[test]
 fn a_rate_of_the_long_tunnel_alone_does_not_replace_the_gap() {
     let service = ServiceTime::from_bits_per_second(100_000_000);
-    let mut bench = Bench::new(Config {
+    let mut bench = Bench::new(PolicyConfig {
         long_service: service,
-        ..Config::default()
+        ..PolicyConfig::default()
     });
     // A backlog in the long tunnel as long as the gap.
     bench
@@ -349,7 +366,10 @@ fn new_flows_start_aside_while_a_long_one_occupies_the_short_tunnel() {
     let now_ns = bench.entry.last_seen_ns + MICROSECOND;
     bench.entry = FlowEntry::default();
     let aside = bench.packet(DATA, now_ns);
-    assert_eq!((aside.class, aside.tunnel), (Class::Short, Tunnel::Long));
+    assert_eq!(
+        (aside.class, aside.tunnel),
+        (Class::Short, TunnelRole::Long)
+    );
     assert_eq!(aside.moved, None, "it has not changed, it started there");
 
     // A burst of short flows alone is no reason.
@@ -357,7 +377,7 @@ fn new_flows_start_aside_while_a_long_one_occupies_the_short_tunnel() {
     bench.stream(40, SECOND, MICROSECOND);
     let now_ns = bench.entry.last_seen_ns + MICROSECOND;
     bench.entry = FlowEntry::default();
-    assert_eq!(bench.packet(DATA, now_ns).tunnel, Tunnel::Short);
+    assert_eq!(bench.packet(DATA, now_ns).tunnel, TunnelRole::Short);
 }
 
 proptest! {
@@ -366,14 +386,14 @@ proptest! {
     fn no_flood_makes_the_model_of_the_short_tunnel_believe_in_more_than_the_cap(
         frames in proptest::collection::vec((1u64..70_000, 0u64..100), 1..300),
     ) {
-        let mut bench = Bench::new(Config { threshold: u64::MAX, ..with_rates(10) });
+        let mut bench = Bench::new(PolicyConfig { threshold: u64::MAX, ..with_rates(10) });
         let mut now_ns = SECOND;
         for (bytes, gap_ns) in frames {
             now_ns += gap_ns;
             let packet = FlowPacket { segments: 1, bytes, flags: DATA, payload_bytes: 1_448 };
             classify(&mut bench.entry, packet, &bench.config, &mut bench.models, now_ns);
             let wait_ns = bench.models.dedicated.short.next_start_ns(now_ns) - now_ns;
-            prop_assert!(wait_ns <= bench.config.cap_ns);
+            prop_assert!(wait_ns <= bench.config.max_wait_ns);
         }
     }
 
@@ -381,20 +401,20 @@ proptest! {
     fn class_is_monotone_in_count(
         gaps in proptest::collection::vec(0u64..2 * MILLISECOND, 1..200),
         threshold in 1u64..100,
-        guard_ns in 0u64..5 * MILLISECOND,
+        drain_margin_ns in 0u64..5 * MILLISECOND,
         rate in 0u64..200,
     ) {
-        let config = Config { guard_ns, threshold, ..with_rates(rate) };
+        let config = PolicyConfig { drain_margin_ns, threshold, ..with_rates(rate) };
         let mut bench = Bench::new(config);
         let mut now_ns = SECOND;
-        let mut before = (Class::Short, Tunnel::Short);
+        let mut before = (Class::Short, TunnelRole::Short);
         for (index, gap) in gaps.into_iter().enumerate() {
             now_ns += gap;
             let verdict = bench.packet(DATA, now_ns);
             let expected = if index as u64 + 1 > threshold { Class::Long } else { Class::Short };
             prop_assert_eq!(verdict.class, expected);
             prop_assert!((verdict.class, verdict.tunnel) >= before, "never back without a restart");
-            prop_assert!(verdict.tunnel == Tunnel::Short || verdict.class == Class::Long);
+            prop_assert!(verdict.tunnel == TunnelRole::Short || verdict.class == Class::Long);
             before = (verdict.class, verdict.tunnel);
         }
     }
@@ -407,7 +427,7 @@ proptest! {
     ) {
         let config = with_rates(100);
         let mut entries = [FlowEntry::default(); 3];
-        let mut models = TunnelModels::default();
+        let mut models = HostQueues::default();
         let mut free_ns = [0u64; 2];
         let mut last_arrival_ns = [0u64; 3];
         let mut now_ns = SECOND;
@@ -417,7 +437,7 @@ proptest! {
             let verdict = classify(&mut entries[flow], packet, &config, &mut models, now_ns);
             let free = &mut free_ns[verdict.tunnel as usize];
             *free = (*free).max(now_ns) + FULL_FRAME * 80;
-            prop_assert!(*free >= last_arrival_ns[flow] || verdict.moved == Some(FlowEvent::MovedAtCap));
+            prop_assert!(*free >= last_arrival_ns[flow] || verdict.moved == Some(FlowEvent::HandedOverAtMaxWait));
             last_arrival_ns[flow] = *free;
         }
     }

@@ -1,7 +1,7 @@
 //! What classification says of a packet.
 
 use crate::counters::FlowEvent;
-use crate::flow::{Class, Tunnel};
+use crate::flow::{Class, TunnelRole};
 
 /// What is to be done with a packet, and what happened to its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub struct Verdict {
     /// The flow's class, this packet counted.
     pub class: Class,
     /// Where this packet goes.
-    pub tunnel: Tunnel,
+    pub tunnel: TunnelRole,
     /// The class that it rides in there: the tunnel's own, if that has one.
     pub rides: Class,
     /// Why the flow starts afresh with this packet, if it does.
@@ -45,7 +45,7 @@ impl Verdict {
     pub(crate) const fn from_bits(bits: u64, completed_ns: u64) -> Self {
         Self {
             class: Class::numbered(bits),
-            tunnel: Tunnel::numbered(bits >> 1),
+            tunnel: TunnelRole::numbered(bits >> 1),
             rides: Class::numbered(bits >> 3),
             became_long: bits & 4 != 0,
             start: FlowEvent::from_code(bits >> 8 & 0xff),

@@ -1,6 +1,6 @@
 //! What follows the IP header, and what tells flows apart there.
 
-use super::{Network, Refusal, protocol};
+use super::{Network, PassReason, protocol};
 use crate::buffer::Buffer;
 
 pub(super) const TCP_BYTES: usize = 20;
@@ -67,11 +67,11 @@ impl Transport {
     /// Reads the transport header that `network` leads to.
     ///
     /// # Errors
-    /// The [`Refusal`] that fits; the frame is then to be passed on untreated.
+    /// The [`PassReason`] that fits; the frame is then to be passed on untreated.
     #[inline(always)]
-    pub fn parse<B: Buffer + ?Sized>(frame: &B, network: &Network) -> Result<Self, Refusal> {
+    pub fn parse<B: Buffer + ?Sized>(frame: &B, network: &Network) -> Result<Self, PassReason> {
         if network.fragment.is_later() {
-            return Err(Refusal::LaterFragment);
+            return Err(PassReason::LaterFragment);
         }
         match network.protocol {
             protocol::TCP => parse_tcp(frame, network).map(Self::Tcp),
@@ -87,17 +87,17 @@ impl Transport {
 pub(crate) fn parse_tcp<B: Buffer + ?Sized>(
     frame: &B,
     network: &Network,
-) -> Result<TransportHeader, Refusal> {
+) -> Result<TransportHeader, PassReason> {
     let header = read::<TCP_BYTES, B>(frame, network)?;
     // Apart, so that it is one load.
     let ports = read::<4, B>(frame, network)?;
     let header_bytes = usize::from(header[12] >> 4) * 4;
     let end = network.transport_offset + header_bytes;
     if header_bytes > TCP_BYTES && frame.read::<1>(end - 1).is_none() {
-        return Err(Refusal::TruncatedTransport);
+        return Err(PassReason::TruncatedTransport);
     }
     if header_bytes < TCP_BYTES || end > network.frame_bytes {
-        return Err(Refusal::MalformedTcp);
+        return Err(PassReason::MalformedTcp);
     }
     Ok(TransportHeader {
         protocol: protocol::TCP,
@@ -111,7 +111,7 @@ pub(crate) fn parse_tcp<B: Buffer + ?Sized>(
 pub(crate) fn parse_udp<B: Buffer + ?Sized>(
     frame: &B,
     network: &Network,
-) -> Result<TransportHeader, Refusal> {
+) -> Result<TransportHeader, PassReason> {
     let header = read::<UDP_BYTES, B>(frame, network)?;
     let ports = [header[0], header[1], header[2], header[3]];
     Ok(without_flags(network, protocol::UDP, ports, UDP_BYTES))
@@ -121,7 +121,7 @@ pub(crate) fn parse_udp<B: Buffer + ?Sized>(
 pub(crate) fn parse_esp<B: Buffer + ?Sized>(
     frame: &B,
     network: &Network,
-) -> Result<TransportHeader, Refusal> {
+) -> Result<TransportHeader, PassReason> {
     let spi = read::<4, B>(frame, network)?;
     Ok(without_flags(network, protocol::ESP, spi, spi.len()))
 }
@@ -130,7 +130,7 @@ pub(crate) fn parse_esp<B: Buffer + ?Sized>(
 pub(crate) fn parse_gre<B: Buffer + ?Sized>(
     frame: &B,
     network: &Network,
-) -> Result<TransportHeader, Refusal> {
+) -> Result<TransportHeader, PassReason> {
     const HEADER_BYTES: usize = 4;
     const CHECKSUM: u8 = 0x80;
     const KEY: u8 = 0x20;
@@ -142,7 +142,7 @@ pub(crate) fn parse_gre<B: Buffer + ?Sized>(
     if flags & KEY != 0 {
         let checksum_bytes = usize::from(flags & CHECKSUM) / 32;
         let offset = network.transport_offset + HEADER_BYTES + checksum_bytes;
-        key = frame.read(offset).ok_or(Refusal::TruncatedTransport)?;
+        key = frame.read(offset).ok_or(PassReason::TruncatedTransport)?;
         if version & 7 == ENHANCED {
             key = [0, 0, key[2], key[3]];
         }
@@ -154,10 +154,10 @@ pub(crate) fn parse_gre<B: Buffer + ?Sized>(
 fn read<const N: usize, B: Buffer + ?Sized>(
     frame: &B,
     network: &Network,
-) -> Result<[u8; N], Refusal> {
+) -> Result<[u8; N], PassReason> {
     frame
         .read(network.transport_offset)
-        .ok_or(Refusal::TruncatedTransport)
+        .ok_or(PassReason::TruncatedTransport)
 }
 
 #[inline(always)]

@@ -6,7 +6,7 @@ use crate::counters::FlowEvent;
 use crate::dedicated::{note_sent_long, note_sent_short};
 use crate::dscp::Field;
 use crate::egress::Ride;
-use crate::flow::{Class, FlowKey, Tunnel};
+use crate::flow::{Class, FlowKey, TunnelRole};
 use crate::flow_packet::FlowPacket;
 use crate::fragments::Known;
 use crate::headers::Segment;
@@ -117,7 +117,7 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
     ) -> bool {
         const ADMITTED: u64 = 8;
         let config = self.config;
-        let number = self.counters.packets(Class::Short, Tunnel::Short);
+        let number = self.counters.packets(Class::Short, TunnelRole::Short);
         if config.is_shared() || number.is_multiple_of(ADMITTED) || !line.is_ruled_out() {
             return false;
         }
@@ -127,7 +127,7 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
             };
             // Where new flows may start aside, what follows a packet that passed by might
             // overtake it.
-            let may_start_aside = coarse_ns < tunnels.occupied_until_ns;
+            let may_start_aside = coarse_ns < tunnels.long_on_short_until_ns;
             if may_start_aside || VirtualQueue::needs_precise_time(packet.bytes) {
                 return false;
             }
@@ -217,7 +217,7 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
         let mut tunnels = None;
         if config.short_service.is_known() {
             let known = self.models.dedicated()?;
-            let may_start_aside = coarse_ns < known.occupied_until_ns;
+            let may_start_aside = coarse_ns < known.long_on_short_until_ns;
             if may_start_aside || VirtualQueue::needs_precise_time(packet.bytes) {
                 return None;
             }

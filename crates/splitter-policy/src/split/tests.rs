@@ -1,5 +1,5 @@
 use super::*;
-use crate::models::TunnelModels;
+use crate::models::HostQueues;
 use crate::table::tests::Groups;
 use crate::table::{GROUP_SLOTS, Layout};
 use etherparse::PacketBuilder;
@@ -19,10 +19,10 @@ impl Clock for FixedClock {
 }
 
 struct Border {
-    config: Config,
+    config: PolicyConfig,
     layout: Layout,
     groups: Groups,
-    models: TunnelModels,
+    models: HostQueues,
     counters: Counters,
     now_ns: u64,
 }
@@ -32,13 +32,13 @@ impl Border {
         // One group.
         let layout = Layout::for_flows(4, [3, 5, 7, 11]);
         Self {
-            config: Config {
-                guard_ns: 0,
-                ..Config::default()
+            config: PolicyConfig {
+                drain_margin_ns: 0,
+                ..PolicyConfig::default()
             },
             layout,
             groups: Groups::new(&layout),
-            models: TunnelModels::default(),
+            models: HostQueues::default(),
             counters: Counters::ZERO,
             now_ns: 1_000_000_000,
         }
@@ -112,7 +112,7 @@ fn a_flood_passes_the_table_by_and_what_goes_on_gets_in() {
     };
     let short = Outcome::Split {
         class: Class::Short,
-        tunnel: Tunnel::Short,
+        tunnel: TunnelRole::Short,
     };
     for _ in 0..30 {
         assert_eq!(at_one_time(&mut border, 1), short);
@@ -131,8 +131,8 @@ fn a_flood_passes_the_table_by_and_what_goes_on_gets_in() {
     let admitted = border.counters.events(FlowEvent::Started) - started;
     assert!((100..160).contains(&admitted), "{admitted}");
     assert_eq!(evicted(&border) - before, admitted);
-    let passed_by = border.counters.packets(Class::Short, Tunnel::Short);
-    assert_eq!(border.counters.passed(Refusal::TableFull), 0);
+    let passed_by = border.counters.packets(Class::Short, TunnelRole::Short);
+    assert_eq!(border.counters.passed(PassReason::TableFull), 0);
 
     // The one that was there still counts every packet.
     for _ in 30..40 {
@@ -146,7 +146,7 @@ fn a_flood_passes_the_table_by_and_what_goes_on_gets_in() {
         }
     ));
     assert_eq!(
-        border.counters.packets(Class::Short, Tunnel::Short) - passed_by,
+        border.counters.packets(Class::Short, TunnelRole::Short) - passed_by,
         10
     );
     // Of one that goes on, 8 packets at most are missed.
@@ -164,7 +164,7 @@ fn a_shadow_counts_the_same_and_changes_nothing() {
     let frames = || {
         let mut frames: Vec<_> = (0..60).map(|_| tcp_frame(0xb8, 5_000)).collect();
         // One that comes with the mark of long flows.
-        frames.push(udp_frame(Config::DEFAULT_LONG_MARK.value() << 2));
+        frames.push(udp_frame(PolicyConfig::DEFAULT_LONG_MARK.value() << 2));
         frames
     };
     let (mut splits, mut shadow) = (Border::new(), Border::new());
@@ -175,7 +175,7 @@ fn a_shadow_counts_the_same_and_changes_nothing() {
         assert_eq!(seen, before);
         assert_ne!(split, before);
     }
-    assert!(shadow.counters.packets(Class::Long, Tunnel::Long) > 0);
+    assert!(shadow.counters.packets(Class::Long, TunnelRole::Long) > 0);
     // Where nothing is routed by marks, none is forged.
     assert_eq!(core::mem::take(&mut splits.counters.marks_overridden), 1);
     assert_eq!(shadow.counters, splits.counters);
@@ -188,9 +188,9 @@ fn short_then_long_is_marked_and_counted_by_class_and_tunnel() {
         let mut frame = tcp_frame(0b1011_1010, 1_000);
         let outcome = border.split(&mut frame);
         let (class, tunnel, mark) = if index < 40 {
-            (Class::Short, Tunnel::Short, 4)
+            (Class::Short, TunnelRole::Short, 4)
         } else {
-            (Class::Long, Tunnel::Long, 2)
+            (Class::Long, TunnelRole::Long, 2)
         };
         assert_eq!(outcome, Outcome::Split { class, tunnel });
         assert_eq!(
@@ -199,12 +199,15 @@ fn short_then_long_is_marked_and_counted_by_class_and_tunnel() {
             "the host's mark is overridden, ECN stays"
         );
     }
-    assert_eq!(border.counters.packets(Class::Short, Tunnel::Short), 40);
-    assert_eq!(border.counters.packets(Class::Long, Tunnel::Long), 10);
-    assert_eq!(border.counters.bytes(Class::Long, Tunnel::Long), 10 * 74);
+    assert_eq!(border.counters.packets(Class::Short, TunnelRole::Short), 40);
+    assert_eq!(border.counters.packets(Class::Long, TunnelRole::Long), 10);
+    assert_eq!(
+        border.counters.bytes(Class::Long, TunnelRole::Long),
+        10 * 74
+    );
     assert_eq!(border.counters.events(FlowEvent::Started), 1);
     assert_eq!(border.counters.events(FlowEvent::BecameLong), 1);
-    assert_eq!(border.counters.events(FlowEvent::MovedDrained), 1);
+    assert_eq!(border.counters.events(FlowEvent::HandedOverDrained), 1);
 }
 
 #[test]
@@ -218,10 +221,10 @@ fn a_full_table_lets_packets_pass_as_short() {
     let mut frame = tcp_frame(0x08, 99);
     assert_eq!(
         border.split(&mut frame),
-        Outcome::Passed(Refusal::TableFull)
+        Outcome::Passed(PassReason::TableFull)
     );
     assert_eq!(frame[15], 0x10, "a forged long mark does not survive");
-    assert_eq!(border.counters.passed(Refusal::TableFull), 1);
+    assert_eq!(border.counters.passed(PassReason::TableFull), 1);
     assert_eq!(border.counters.events(FlowEvent::Evicted), 0);
     // Flows that are in the table are served as before.
     assert!(matches!(
@@ -236,7 +239,7 @@ fn what_is_not_split_passes_unchanged_but_for_a_forged_long_mark() {
     for tos in [0x00, 0x10, 0xb8, 0x28] {
         let mut frame = udp_frame(tos);
         let before = frame.clone();
-        assert_eq!(border.split(&mut frame), Outcome::Passed(Refusal::Udp));
+        assert_eq!(border.split(&mut frame), Outcome::Passed(PassReason::Udp));
         assert_eq!(frame, before, "ToS {tos:#x}");
     }
     let mut forged = udp_frame(0x08);
@@ -279,7 +282,7 @@ impl Clock for TickingClock {
 }
 
 impl Border {
-    fn splitter(&mut self) -> Splitter<'_, Groups, TickingClock, &mut TunnelModels> {
+    fn splitter(&mut self) -> Splitter<'_, Groups, TickingClock, &mut HostQueues> {
         Splitter {
             config: &self.config,
             table: Table {
@@ -341,13 +344,13 @@ proptest! {
     ) {
         use crate::config::{TunnelUse, Unit};
         use flow_balance::ServiceTime;
-        let config = Config {
+        let config = PolicyConfig {
             threshold: if in_bytes { 5_000 } else { 6 },
             unit: if in_bytes { Unit::BYTES } else { Unit::PACKETS },
             short_service: ServiceTime::from_bits_per_second(short_rate * 100_000_000),
             long_service: ServiceTime::from_bits_per_second(long_rate * 100_000_000),
             tunnel_use: if is_shared { TunnelUse::SHARED } else { TunnelUse::DEDICATED },
-            ..Config::default()
+            ..PolicyConfig::default()
         };
         let [mut short, mut whole] = [(); 2].map(|()| {
             let mut border = Border::new();

@@ -200,10 +200,10 @@ impl Rank {
         let owner = record.owner();
         let age = owner.age_moments(self.now_ns);
         let is_finished = owner.finished_bit();
-        let is_over = exceeds(age, self.idle_age) | is_finished & exceeds(age, LINGER_AGE);
+        let is_expired = exceeds(age, self.idle_age) | is_finished & exceeds(age, LINGER_AGE);
         let is_young = is_finished | record.young_bit(owner);
         let is_free = 1 - owner.occupied_bit();
-        let kind = is_young | (is_over | is_free) << 1;
+        let kind = is_young | (is_expired | is_free) << 1;
         let rank = kind << 32 | age << Self::INDEX_BITS;
         // What is being claimed by another CPU ranks lowest.
         (rank * (1 - owner.claimed_bit())) | index as u64

@@ -2,7 +2,7 @@
 
 use super::owner::{Owner, moments_between};
 use super::record::{Counted, Record};
-use crate::flow::{FlowEntry, Tunnel};
+use crate::flow::{FlowEntry, TunnelRole};
 
 /// A flow's slot, held for one packet.
 #[derive(Debug)]
@@ -124,7 +124,7 @@ impl<'a> Opened<'a> {
 
     /// The tunnel that the flow uses now.
     #[inline(always)]
-    pub(crate) const fn tunnel(&self) -> Tunnel {
+    pub(crate) const fn tunnel(&self) -> TunnelRole {
         self.owner.tunnel()
     }
 

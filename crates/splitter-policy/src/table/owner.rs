@@ -1,6 +1,6 @@
 //! The word that says whose a slot is, and moments, in which it tells time.
 
-use crate::flow::{FlowKey, Tunnel};
+use crate::flow::{FlowKey, TunnelRole};
 use crate::packet::protocol;
 
 /// The word that says whose a slot is, and in which state. It changes in one
@@ -96,8 +96,8 @@ impl Owner {
     }
 
     #[inline(always)]
-    pub(super) const fn tunnel(self) -> Tunnel {
-        Tunnel::numbered(self.0 / Self::MOVED)
+    pub(super) const fn tunnel(self) -> TunnelRole {
+        TunnelRole::numbered(self.0 / Self::MOVED)
     }
 
     /// Whether the flow is short, in the short tunnel, and its record narrow.

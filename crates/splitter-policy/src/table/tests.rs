@@ -124,9 +124,9 @@ impl Bench {
         known
     }
 
-    fn clear_marks(&self) {
+    fn clear_overflow(&self) {
         for group in &self.groups.v4 {
-            group.clear_marks(&self.layout);
+            group.clear_overflow(&self.layout);
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::flow::{FlowEntry, FlowKey};
 
 /// A flow found in a slot.
 #[derive(Clone, Copy, Debug)]
-pub struct Found {
+pub struct StoredFlow {
     /// Its 5-tuple.
     pub key: FlowKey,
     /// What is known of it.
@@ -16,7 +16,7 @@ pub struct Found {
 
 impl<S: Slot> Group<S> {
     /// The flow in a slot, if there is one and it stays while it is read.
-    pub fn read(&self, index: usize, now_ns: u64) -> Option<Found> {
+    pub fn read(&self, index: usize, now_ns: u64) -> Option<StoredFlow> {
         let slot = self.slot(index);
         let owner = slot.record().owner();
         if !owner.is_occupied() {
@@ -24,12 +24,12 @@ impl<S: Slot> Group<S> {
         }
         let (key, entry) = (slot.key(owner), slot.record().unpack(owner, now_ns));
         let is_same = slot.record().owner().differs(owner) == 0;
-        is_same.then_some(Found { key, entry, owner })
+        is_same.then_some(StoredFlow { key, entry, owner })
     }
 
     /// Frees the slot that `found` was read from, unless a packet came since;
     /// whether it did.
-    pub fn release(&self, index: usize, found: &Found) -> bool {
+    pub fn remove(&self, index: usize, found: &StoredFlow) -> bool {
         let free = Owner(0).with_mark_of(found.owner);
         exchange(self.slot(index), found.owner, free)
     }
@@ -39,7 +39,7 @@ impl<S: Slot> Group<S> {
     ///
     /// A flow that is displaced in the instant between is not found again: it
     /// starts afresh, and its old slot runs out.
-    pub fn clear_marks(&self, layout: &Layout) {
+    pub fn clear_overflow(&self, layout: &Layout) {
         let mut lines_with_displaced = 0u32;
         for (index, slot) in self.slots().iter().enumerate() {
             let owner = slot.record().owner();
@@ -63,7 +63,7 @@ impl<S: Slot> Group<S> {
 }
 
 /// Whether a flow may be forgotten: it is idle, or finished and quiet.
-pub const fn is_over(entry: &FlowEntry, now_ns: u64, idle_timeout_ns: u64) -> bool {
+pub const fn is_expired(entry: &FlowEntry, now_ns: u64, idle_timeout_ns: u64) -> bool {
     entry.is_idle(now_ns, idle_timeout_ns)
         || (entry.is_finished() && entry.is_idle(now_ns, FINISHED_LINGER_NS))
 }

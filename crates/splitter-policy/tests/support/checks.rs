@@ -3,12 +3,12 @@
 
 use flow_balance::ServiceTime;
 use splitter_policy::buffer::{Buffer, RawBuffer};
-use splitter_policy::config::{Config, Protocols, TunnelUse, Unit};
+use splitter_policy::config::{PolicyConfig, Protocols, TunnelUse, Unit};
 use splitter_policy::counters::{Counters, FlowEvent};
 use splitter_policy::dscp::Dscp;
-use splitter_policy::flow::{Class, Tunnel};
+use splitter_policy::flow::{Class, TunnelRole};
 use splitter_policy::packet::{Network, Transport, parse_plain_v4, parse_plain_v6};
-use splitter_policy::refusal::Refusal;
+use splitter_policy::pass_reason::PassReason;
 use splitter_policy::split::Outcome;
 
 use super::host::Host;
@@ -56,7 +56,7 @@ pub(crate) fn parser(frame: &[u8]) {
     oracle::compare(frame);
 }
 
-type Parsed = Result<(Network, Result<Transport, Refusal>), Refusal>;
+type Parsed = Result<(Network, Result<Transport, PassReason>), PassReason>;
 
 /// All that the parser says of a frame.
 pub(crate) fn parse<B: Buffer + ?Sized>(frame: &B) -> Parsed {
@@ -66,9 +66,9 @@ pub(crate) fn parse<B: Buffer + ?Sized>(frame: &B) -> Parsed {
 /// A border set up as `choices` says, and how long it waits between packets.
 fn host(choices: u8) -> (Host, u64) {
     let is_chosen = |bit: u32| choices & (1 << bit) != 0;
-    let mut config = Config {
+    let mut config = PolicyConfig {
         threshold: THRESHOLD,
-        ..Config::default()
+        ..PolicyConfig::default()
     };
     if is_chosen(0) {
         (config.unit, config.threshold) = (Unit::BYTES, 3_000);
@@ -85,7 +85,7 @@ fn host(choices: u8) -> (Host, u64) {
         config.segment_bytes = 1_460;
     }
     if is_chosen(4) {
-        config.guard_ns = 0;
+        config.drain_margin_ns = 0;
     }
     if is_chosen(1) && is_chosen(4) {
         config.tunnel_use = TunnelUse::SHARED;
@@ -130,7 +130,7 @@ fn split_once(host: &mut Host, frame: &[u8]) {
 }
 
 /// A split packet carries the mark of its tunnel and is counted there alone.
-fn check_split(host: &Host, before: &Counters, marked: &[u8], class: Class, tunnel: Tunnel) {
+fn check_split(host: &Host, before: &Counters, marked: &[u8], class: Class, tunnel: TunnelRole) {
     let marks = Class::ALL.map(|rides| Some(host.config.mark(rides, tunnel)));
     let may_ride_long = class == Class::Long;
     if host.config.is_shared() {
@@ -138,10 +138,10 @@ fn check_split(host: &Host, before: &Counters, marked: &[u8], class: Class, tunn
         assert!(may_ride_long || dscp(marked) == marks[0]);
     } else {
         assert_eq!(dscp(marked), marks[tunnel.own_class() as usize]);
-        assert!(may_ride_long || tunnel == Tunnel::Short);
+        assert!(may_ride_long || tunnel == TunnelRole::Short);
     }
     for counted_class in Class::ALL {
-        for counted_tunnel in Tunnel::ALL {
+        for counted_tunnel in TunnelRole::ALL {
             let of = |counters: &Counters| {
                 let packets = counters.packets(counted_class, counted_tunnel);
                 (packets, counters.bytes(counted_class, counted_tunnel))
@@ -155,7 +155,7 @@ fn check_split(host: &Host, before: &Counters, marked: &[u8], class: Class, tunn
             }
         }
     }
-    for reason in Refusal::ALL {
+    for reason in PassReason::ALL {
         assert_eq!(host.counters.passed(reason), before.passed(reason));
     }
     assert_eq!(host.counters.marks_overridden, before.marks_overridden);
@@ -164,10 +164,10 @@ fn check_split(host: &Host, before: &Counters, marked: &[u8], class: Class, tunn
 
 /// A packet that passes is counted under its reason alone, and changed only if
 /// it came with a mark that stands for packets that are split.
-fn check_passed(host: &Host, before: Counters, frame: &[u8], marked: &[u8], reason: Refusal) {
+fn check_passed(host: &Host, before: Counters, frame: &[u8], marked: &[u8], reason: PassReason) {
     let mut expected = before;
     expected.count_passed(reason);
-    if reason == Refusal::TableFull && opens(frame) {
+    if reason == PassReason::TableFull && opens(frame) {
         expected.count_event(FlowEvent::Untracked);
     }
     if frame == marked {

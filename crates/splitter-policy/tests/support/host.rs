@@ -4,11 +4,11 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use splitter_policy::clock::Clock;
-use splitter_policy::config::Config;
+use splitter_policy::config::PolicyConfig;
 use splitter_policy::counters::Counters;
 use splitter_policy::flow::{FlowEntry, FlowKey};
 use splitter_policy::fragments::Known;
-use splitter_policy::models::TunnelModels;
+use splitter_policy::models::HostQueues;
 use splitter_policy::split::{Outcome, Splitter};
 use splitter_policy::steer::Steer;
 use splitter_policy::table::{
@@ -17,10 +17,10 @@ use splitter_policy::table::{
 
 /// A border with a clock that its user moves.
 pub(crate) struct Host {
-    pub(crate) config: Config,
+    pub(crate) config: PolicyConfig,
     pub(crate) counters: Counters,
     pub(crate) now_ns: u64,
-    models: TunnelModels,
+    models: HostQueues,
     layout: Layout,
     groups: Groups,
 }
@@ -35,7 +35,7 @@ struct Groups {
 
 impl Host {
     /// A border whose tables are made for so many flows.
-    pub(crate) fn new(config: Config, flows: u32) -> Self {
+    pub(crate) fn new(config: PolicyConfig, flows: u32) -> Self {
         let layout = Layout::for_flows(
             flows,
             [3, 5, 7, 11].map(|n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
@@ -44,7 +44,7 @@ impl Host {
             config,
             counters: Counters::ZERO,
             now_ns: 1_000_000_000,
-            models: TunnelModels::default(),
+            models: HostQueues::default(),
             layout,
             groups: Groups {
                 v4: (0..layout.groups_v4).map(|_| Group::default()).collect(),

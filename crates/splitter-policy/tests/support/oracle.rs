@@ -8,7 +8,7 @@ use etherparse::{
 };
 use splitter_policy::flow::FlowKey;
 use splitter_policy::packet::{Fragment, MAX_EXTENSION_HEADERS, MAX_VLAN_TAGS, Network, Transport};
-use splitter_policy::refusal::Refusal;
+use splitter_policy::pass_reason::PassReason;
 
 /// Panics where the parser and etherparse say different things of a frame.
 ///
@@ -23,14 +23,14 @@ pub(crate) fn compare(frame: &[u8]) -> bool {
         return false;
     }
     if sliced.link_exts.len() > MAX_VLAN_TAGS {
-        assert_eq!(Network::parse(frame), Err(Refusal::TooManyVlanTags));
+        assert_eq!(Network::parse(frame), Err(PassReason::TooManyVlanTags));
         return true;
     }
     match &sliced.net {
         Some(NetSlice::Ipv4(ip)) => compare_v4(frame, ip),
         Some(NetSlice::Ipv6(ip)) => compare_v6(frame, ip),
         Some(NetSlice::Arp(_)) | None => {
-            assert_eq!(Network::parse(frame), Err(Refusal::NotIp));
+            assert_eq!(Network::parse(frame), Err(PassReason::NotIp));
             true
         }
     }
@@ -80,7 +80,10 @@ fn compare_v6(frame: &[u8], ip: &Ipv6Slice<'_>) -> bool {
         count += 1;
     }
     if count > MAX_EXTENSION_HEADERS {
-        assert_eq!(Network::parse(frame), Err(Refusal::TooManyExtensionHeaders));
+        assert_eq!(
+            Network::parse(frame),
+            Err(PassReason::TooManyExtensionHeaders)
+        );
         return true;
     }
     let header = ip.header();
@@ -123,9 +126,9 @@ impl Seen<'_> {
 
     /// Etherparse leaves the transport of first fragments alone; their headers
     /// are read here with its header types.
-    fn compare_transport(&self, network: &Network, found: Result<Transport, Refusal>) {
+    fn compare_transport(&self, network: &Network, found: Result<Transport, PassReason>) {
         if self.fragment.is_later() {
-            assert_eq!(found, Err(Refusal::LaterFragment));
+            assert_eq!(found, Err(PassReason::LaterFragment));
             return;
         }
         match self.payload.ip_number {
@@ -138,13 +141,13 @@ impl Seen<'_> {
             // be read.
             IpNumber::ENCAPSULATING_SECURITY_PAYLOAD | IpNumber::GRE => {
                 let is_ours = matches!(found, Ok(Transport::Esp(_) | Transport::Gre(_)));
-                assert!(is_ours || found == Err(Refusal::TruncatedTransport));
+                assert!(is_ours || found == Err(PassReason::TruncatedTransport));
             }
             _ => assert_eq!(found, Ok(Transport::Other)),
         }
     }
 
-    fn compare_udp(&self, network: &Network, found: Result<Transport, Refusal>) {
+    fn compare_udp(&self, network: &Network, found: Result<Transport, PassReason>) {
         let payload = self.payload.payload;
         let header = UdpHeaderSlice::from_slice(payload).expect("looked at before");
         let Ok(Transport::Udp(segment)) = found else {
@@ -156,7 +159,7 @@ impl Seen<'_> {
         assert_eq!(key.ports(), ports);
     }
 
-    fn compare_tcp(&self, network: &Network, found: Result<Transport, Refusal>) {
+    fn compare_tcp(&self, network: &Network, found: Result<Transport, PassReason>) {
         let payload = self.payload.payload;
         let Ok(header) = TcpHeaderSlice::from_slice(payload) else {
             found.expect_err("etherparse refuses the TCP header");

@@ -6,10 +6,10 @@ use std::{cmp::Reverse, ops::Range};
 
 use flow_balance::ServiceTime;
 use splitter_policy::classify::{Verdict, classify};
-use splitter_policy::config::{Config, TunnelUse};
-use splitter_policy::flow::{Class, FlowEntry, Tunnel};
+use splitter_policy::config::{PolicyConfig, TunnelUse};
+use splitter_policy::flow::{Class, FlowEntry, TunnelRole};
 use splitter_policy::flow_packet::FlowPacket;
-use splitter_policy::models::TunnelModels;
+use splitter_policy::models::HostQueues;
 use splitter_policy::packet::TcpFlags;
 
 use crate::shaper::{Packet, Queue, Shaper};
@@ -34,14 +34,14 @@ pub(crate) enum Resumption {
 pub(crate) struct Departure {
     pub(crate) packet: Packet,
     pub(crate) left_ns: u64,
-    pub(crate) tunnel: Tunnel,
+    pub(crate) tunnel: TunnelRole,
 }
 
 /// Both tunnels of a border, and the policy in front of them.
 pub(crate) struct Border {
-    pub(crate) config: Config,
+    pub(crate) config: PolicyConfig,
     pub(crate) rates_mbit: [u64; 2],
-    models: TunnelModels,
+    models: HostQueues,
     entries: Vec<FlowEntry>,
     pub(crate) shapers: [Shaper; 2],
     /// When the processor is away, in order.
@@ -66,10 +66,10 @@ impl Border {
             TunnelUse::SHARED,
             rates_mbit,
             flows,
-            Config {
-                guard_ns: Config::DEFAULT_GUARD_NS.max(slack_ns),
-                cap_ns: Config::DEFAULT_SHARED_CAP_NS,
-                ..Config::default()
+            PolicyConfig {
+                drain_margin_ns: PolicyConfig::DEFAULT_DRAIN_MARGIN_NS.max(slack_ns),
+                max_wait_ns: PolicyConfig::DEFAULT_SHARED_MAX_WAIT_NS,
+                ..PolicyConfig::default()
             },
         )
     }
@@ -80,15 +80,20 @@ impl Border {
             TunnelUse::DEDICATED,
             rates_mbit,
             flows,
-            Config {
-                guard_ns: Config::DEFAULT_GUARD_NS,
-                cap_ns: Config::DEFAULT_CAP_NS,
-                ..Config::default()
+            PolicyConfig {
+                drain_margin_ns: PolicyConfig::DEFAULT_DRAIN_MARGIN_NS,
+                max_wait_ns: PolicyConfig::DEFAULT_MAX_WAIT_NS,
+                ..PolicyConfig::default()
             },
         )
     }
 
-    fn new(tunnel_use: TunnelUse, rates_mbit: [u64; 2], flows: usize, config: Config) -> Self {
+    fn new(
+        tunnel_use: TunnelUse,
+        rates_mbit: [u64; 2],
+        flows: usize,
+        config: PolicyConfig,
+    ) -> Self {
         let rates = rates_mbit.map(|it| it * 1_000_000);
         let [short_service, long_service] = rates.map(ServiceTime::from_bits_per_second);
         // As the agent has it: a queue that is not ours is taken to drain late.
@@ -97,18 +102,18 @@ impl Border {
             _ => ServiceTime::from_bits_per_second(rates[0] * 97 / 100),
         };
         Self {
-            config: Config {
+            config: PolicyConfig {
                 tunnel_use,
                 short_service,
                 long_service,
                 long_queue_ns: match tunnel_use {
                     TunnelUse::SHARED => QUEUE_NS,
-                    _ => Config::DEFAULT_QUEUE_NS,
+                    _ => PolicyConfig::DEFAULT_QUEUE_NS,
                 },
                 ..config
             },
             rates_mbit,
-            models: TunnelModels::default(),
+            models: HostQueues::default(),
             entries: vec![FlowEntry::default(); flows],
             shapers: rates.map(|rate| Shaper::new(rate, QUEUE_NS)),
             away: Vec::new(),
@@ -176,7 +181,7 @@ impl Border {
     }
 
     fn fire(&mut self, now_ns: u64) {
-        for tunnel in Tunnel::ALL {
+        for tunnel in TunnelRole::ALL {
             self.transmit(tunnel, now_ns);
         }
     }
@@ -204,7 +209,7 @@ impl Border {
         self.transmit(verdict.tunnel, now_ns);
     }
 
-    fn transmit(&mut self, tunnel: Tunnel, now_ns: u64) {
+    fn transmit(&mut self, tunnel: TunnelRole, now_ns: u64) {
         for packet in self.shapers[tunnel as usize].run(now_ns) {
             let departure = Departure {
                 packet,

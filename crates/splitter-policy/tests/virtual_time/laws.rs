@@ -1,7 +1,7 @@
 //! Laws that hold on a processor that is always there.
 
 use splitter_policy::counters::FlowEvent;
-use splitter_policy::flow::{Class, Tunnel};
+use splitter_policy::flow::{Class, TunnelRole};
 
 use crate::border::{Border, MICROSECOND, MILLISECOND, SECOND};
 use crate::shaper::{Packet, Queue, Shaper};
@@ -37,7 +37,7 @@ fn no_packet_reaches_the_far_border_out_of_order() {
         for (_, late) in seen.overtaken {
             // Where each class has a tunnel of its own, the cap counts more than order.
             let mut events = border.verdicts.iter().filter(|it| it.1 == late.packet.flow);
-            let at_cap = events.any(|it| it.2.moved == Some(FlowEvent::MovedAtCap));
+            let at_cap = events.any(|it| it.2.moved == Some(FlowEvent::HandedOverAtMaxWait));
             assert!(at_cap && !border.config.is_shared(), "{name}: {late:?}");
         }
         assert!(
@@ -45,7 +45,9 @@ fn no_packet_reaches_the_far_border_out_of_order() {
             "{name}: packets are lost"
         );
         let events = border.verdicts.iter().filter_map(|it| it.2.moved);
-        moved += events.filter(|it| *it == FlowEvent::MovedDrained).count();
+        moved += events
+            .filter(|it| *it == FlowEvent::HandedOverDrained)
+            .count();
     });
     assert!(moved > 100, "only {moved} flows changed tunnels");
 }
@@ -72,13 +74,13 @@ fn hand_over_happens_once_and_at_the_cap_at_the_latest() {
                 continue;
             };
             // The first packet from then on is handed over or stays for good, if none was before.
-            let cap_ns = turned.0 + border.config.cap_ns;
-            match (own.iter().find(|it| it.0 >= cap_ns), decided.first()) {
+            let max_wait_ns = turned.0 + border.config.max_wait_ns;
+            match (own.iter().find(|it| it.0 >= max_wait_ns), decided.first()) {
                 (Some(first), Some(decided)) => {
                     assert!(decided.0 <= first.0, "{name}: {decided:?}")
                 }
                 // It started in the tunnel of its class, and has nowhere to go.
-                (Some(_), None) => assert_eq!(tunnels, [Tunnel::Long], "{name}"),
+                (Some(_), None) => assert_eq!(tunnels, [TunnelRole::Long], "{name}"),
                 (None, _) => {}
             }
         }
@@ -173,7 +175,7 @@ fn place(border: &mut Border) -> usize {
     (0..20)
         .map(last)
         .inspect(|it| assert_eq!(it.2.class, Class::Long))
-        .filter(|it| it.2.tunnel == Tunnel::Short)
+        .filter(|it| it.2.tunnel == TunnelRole::Short)
         .count()
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use splitter_netlink::Family;
-use splitter_policy::flow::Tunnel as Home;
+use splitter_policy::flow::TunnelRole;
 
 use super::document::{Document, Section};
 use super::leaf::{absolute_path, address, boolean, integer};
@@ -127,7 +127,7 @@ pub(super) fn peer(section: &Section<'_, '_>) -> Option<IpAddr> {
 
 pub(super) fn peers_have_a_key(document: &Document<'_>, config: &Config) {
     let health = document.section("health");
-    let places = Home::ALL
+    let places = TunnelRole::ALL
         .into_iter()
         .flat_map(|class| places(document, class));
     let mut tunnels = places.zip(config.tunnels());

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use splitter_advise::ThresholdUnit;
 use splitter_netlink::InterfaceName;
-use splitter_policy::config::Config as Policy;
-use splitter_policy::flow::Tunnel;
+use splitter_policy::config::PolicyConfig;
+use splitter_policy::flow::TunnelRole;
 
 use super::document::{Document, Section};
 use super::health::{health, peers_have_a_key};
@@ -29,8 +29,8 @@ const MAX_TABLE_SIZE: u32 = 1 << 24;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Beyond a day the kernel's coarse clock could wrap round between two packets.
 const MAX_IDLE_TIMEOUT_S: u32 = 86_400;
-const GUARD_WITH_RATE: Duration = Duration::from_nanos(Policy::DEFAULT_GUARD_NS);
-const GUARD_WITHOUT_RATE: Duration = Duration::from_nanos(Policy::DEFAULT_GAP_NS);
+const GUARD_WITH_RATE: Duration = Duration::from_nanos(PolicyConfig::DEFAULT_DRAIN_MARGIN_NS);
+const GUARD_WITHOUT_RATE: Duration = Duration::from_nanos(PolicyConfig::DEFAULT_GAP_NS);
 const SWEEP: Duration = Duration::from_secs(5);
 const MAX_SWEEP_S: u32 = 3_600;
 const ADVISED_PACKETS: [u32; 2] = [10, 1_000];
@@ -38,9 +38,9 @@ const ADVISED_BYTES: [u32; 2] = [15_000, 1_500_000];
 const ADVISE_PERIOD: Duration = Duration::from_secs(60);
 const RTT: Duration = Duration::from_millis(20);
 const MAX_GUARD_US: u32 = 10_000_000;
-const CAP_WITH_RATES: Duration = Duration::from_nanos(Policy::DEFAULT_CAP_NS);
-const CAP_WITHOUT_RATES: Duration = Duration::from_nanos(Policy::DEFAULT_BLIND_CAP_NS);
-const CAP_SHARED: Duration = Duration::from_nanos(Policy::DEFAULT_SHARED_CAP_NS);
+const CAP_WITH_RATES: Duration = Duration::from_nanos(PolicyConfig::DEFAULT_MAX_WAIT_NS);
+const CAP_WITHOUT_RATES: Duration = Duration::from_nanos(PolicyConfig::DEFAULT_BLIND_MAX_WAIT_NS);
+const CAP_SHARED: Duration = Duration::from_nanos(PolicyConfig::DEFAULT_SHARED_MAX_WAIT_NS);
 const LONG_QUEUE: Duration = Duration::from_millis(5);
 const MAX_CAP_MS: u32 = 60_000;
 const METRICS_ADDRESS: &str = "127.0.0.1:9461";
@@ -77,8 +77,8 @@ fn sections(document: &Document<'_>) -> Option<Config> {
         .unwrap_or_default();
     let lan = lan(&top);
     let shadow = top.optional("shadow", boolean).unwrap_or_default();
-    let short = tunnels(document, Tunnel::Short);
-    let long = tunnels(document, Tunnel::Long);
+    let short = tunnels(document, TunnelRole::Short);
+    let long = tunnels(document, TunnelRole::Long);
     let flows = flows(&document.section("flows"));
     let rates = Rates::of(short.as_ref(), long.as_ref());
     threshold_can_be_found(document, &flows, rates);

@@ -6,7 +6,7 @@ use std::num::{NonZeroU8, NonZeroU32};
 
 use serde::Serialize;
 use splitter_netlink::{Family, InterfaceName};
-use splitter_policy::flow::Tunnel as Home;
+use splitter_policy::flow::TunnelRole;
 
 use super::document::{Document, Section};
 use super::health::peer;
@@ -104,22 +104,22 @@ impl<'a> IntoIterator for &'a Tunnels {
 impl Config {
     /// The tunnels of a class.
     #[must_use]
-    pub fn tunnels_of(&self, class: Home) -> &Tunnels {
+    pub fn tunnels_of(&self, class: TunnelRole) -> &Tunnels {
         match class {
-            Home::Short => &self.short,
-            Home::Long => &self.long,
+            TunnelRole::Short => &self.short,
+            TunnelRole::Long => &self.long,
         }
     }
 
     /// All tunnels with the class that they are for, the short ones first.
-    pub fn tunnels(&self) -> impl Iterator<Item = (Home, &Tunnel)> {
+    pub fn tunnels(&self) -> impl Iterator<Item = (TunnelRole, &Tunnel)> {
         let of = |class| self.tunnels_of(class).iter().map(move |it| (class, it));
-        Home::ALL.into_iter().flat_map(of)
+        TunnelRole::ALL.into_iter().flat_map(of)
     }
 
     /// What a tunnel is called: by its class where it is the only one of that.
     #[must_use]
-    pub fn name_of(&self, class: Home, tunnel: &Tunnel) -> String {
+    pub fn name_of(&self, class: TunnelRole, tunnel: &Tunnel) -> String {
         let name = class.name();
         match self.tunnels_of(class).are_several() {
             true => format!("the {name} tunnel {}", tunnel.device),
@@ -129,11 +129,11 @@ impl Config {
 }
 
 /// Reads the tunnels of a class.
-pub(super) fn tunnels(document: &Document<'_>, class: Home) -> Option<Tunnels> {
+pub(super) fn tunnels(document: &Document<'_>, class: TunnelRole) -> Option<Tunnels> {
     let section = document.section(class.name());
     let default = match class {
-        Home::Short => TableId::SHORT,
-        Home::Long => TableId::LONG,
+        TunnelRole::Short => TableId::SHORT,
+        TunnelRole::Long => TableId::LONG,
     };
     let table = section
         .optional("table", |value| {
@@ -154,7 +154,10 @@ pub(super) fn tunnels(document: &Document<'_>, class: Home) -> Option<Tunnels> {
 }
 
 /// Where each tunnel of a class stands in the document, in the order of [`Tunnels::iter`].
-pub(super) fn places<'d, 't>(document: &'d Document<'t>, class: Home) -> Vec<Section<'d, 't>> {
+pub(super) fn places<'d, 't>(
+    document: &'d Document<'t>,
+    class: TunnelRole,
+) -> Vec<Section<'d, 't>> {
     let section = document.section(class.name());
     match section.tables("tunnels", list_name(class)) {
         Some(listed) => listed,
@@ -162,10 +165,10 @@ pub(super) fn places<'d, 't>(document: &'d Document<'t>, class: Home) -> Vec<Sec
     }
 }
 
-const fn list_name(class: Home) -> &'static str {
+const fn list_name(class: TunnelRole) -> &'static str {
     match class {
-        Home::Short => "short.tunnels",
-        Home::Long => "long.tunnels",
+        TunnelRole::Short => "short.tunnels",
+        TunnelRole::Long => "long.tunnels",
     }
 }
 
@@ -343,7 +346,7 @@ pub(super) fn families_agree(document: &Document<'_>, config: &Config) {
 
 /// Where each tunnel stands in the document, in the order of [`Config::tunnels`].
 pub(super) fn all_places<'d, 't>(document: &'d Document<'t>) -> Vec<Section<'d, 't>> {
-    let classes = Home::ALL.into_iter();
+    let classes = TunnelRole::ALL.into_iter();
     classes.flat_map(|class| places(document, class)).collect()
 }
 

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
 use splitter_netlink::InvalidInterfaceName;
-use splitter_policy::config::Config as Policy;
+use splitter_policy::config::PolicyConfig;
 use splitter_policy::dscp as policy;
 
 /// Why a value is refused and what would be accepted.
@@ -71,14 +71,14 @@ pub struct Dscp(policy::Dscp);
 impl Dscp {
     /// The default mark of short flows. Distinct from [`Dscp::LONG`] in the three bits that
     /// rules of kernels before Linux 6.13 can see.
-    pub const SHORT: Self = Self(Policy::DEFAULT_SHORT_MARK);
+    pub const SHORT: Self = Self(PolicyConfig::DEFAULT_SHORT_MARK);
     /// The default mark of long flows.
-    pub const LONG: Self = Self(Policy::DEFAULT_LONG_MARK);
+    pub const LONG: Self = Self(PolicyConfig::DEFAULT_LONG_MARK);
 
     /// The default mark of short flows in the long tunnel, where that is shared.
-    pub const SHORT_ON_LONG: Self = Self(Policy::DEFAULT_SHORT_MARK_ASIDE);
+    pub const SHORT_ON_LONG: Self = Self(PolicyConfig::DEFAULT_SHORT_ON_LONG_MARK);
     /// The default mark of long flows in the short tunnel, where that is shared.
-    pub const LONG_ON_SHORT: Self = Self(Policy::DEFAULT_LONG_MARK_ASIDE);
+    pub const LONG_ON_SHORT: Self = Self(PolicyConfig::DEFAULT_LONG_ON_SHORT_MARK);
 
     /// The code point as a number.
     #[must_use]

@@ -5,7 +5,7 @@ use std::fmt;
 use aya::maps::{Array, Map, MapData, PerCpuArray};
 use splitter_config::{AttachMode, SteeringMode};
 use splitter_netlink::Family;
-use splitter_policy::config::Config as Policy;
+use splitter_policy::config::PolicyConfig;
 use splitter_policy::counters::Counters;
 use splitter_policy::settings::Settings;
 use splitter_policy::table::GROUP_FLOWS;
@@ -115,7 +115,7 @@ impl Dataplane {
     ///
     /// # Errors
     /// When the map cannot be read.
-    pub fn policy(&self) -> Result<Policy, KernelError> {
+    pub fn policy(&self) -> Result<PolicyConfig, KernelError> {
         Ok(self.settings()?.config)
     }
 
@@ -123,7 +123,7 @@ impl Dataplane {
     ///
     /// # Errors
     /// When the map cannot be written.
-    pub fn set_policy(&mut self, policy: Policy) -> Result<(), KernelError> {
+    pub fn set_policy(&mut self, policy: PolicyConfig) -> Result<(), KernelError> {
         let mut settings = self.settings()?;
         settings.config = policy;
         self.settings

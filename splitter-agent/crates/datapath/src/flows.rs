@@ -9,7 +9,7 @@ use splitter_netlink::Family;
 use splitter_policy::counters::FlowEvent;
 use splitter_policy::flow::{Class, FlowEntry, FlowKey};
 use splitter_policy::packet::protocol;
-use splitter_policy::table::Found;
+use splitter_policy::table::StoredFlow;
 
 use crate::{Dataplane, KernelError, clock::monotonic_ns};
 
@@ -90,7 +90,7 @@ impl Census {
         }
     }
 
-    fn count(&mut self, record: &Found, now_ns: u64, idle_timeout_ns: u64) {
+    fn count(&mut self, record: &StoredFlow, now_ns: u64, idle_timeout_ns: u64) {
         match record.key {
             FlowKey::V4(_) => self.entries_v4 += 1,
             FlowKey::V6(_) => self.entries_v6 += 1,
@@ -196,7 +196,7 @@ pub fn sweep(
     Ok(swept)
 }
 
-fn keep_largest(records: &mut Vec<Found>, limit: usize) {
+fn keep_largest(records: &mut Vec<StoredFlow>, limit: usize) {
     records.sort_by_key(|record| std::cmp::Reverse(record.entry.packets));
     records.truncate(limit);
 }

@@ -8,7 +8,7 @@ use aya::programs::{ProgramError, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader};
 use splitter_config::{PacketLog, SteeringMode};
 use splitter_policy::clock::TickClock;
-use splitter_policy::config::Config as Policy;
+use splitter_policy::config::PolicyConfig;
 use splitter_policy::flow::Seeds;
 use splitter_policy::settings::Settings;
 use splitter_policy::table::Layout;
@@ -32,7 +32,7 @@ pub struct LoadOptions {
     /// What the kernel program logs.
     pub packet_log: PacketLog,
     /// What it is told.
-    pub policy: Policy,
+    pub policy: PolicyConfig,
 }
 
 /// Loads `object`, tells it its settings and pins programs and maps.

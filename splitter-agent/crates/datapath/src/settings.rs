@@ -3,7 +3,7 @@
 use flow_balance::ServiceTime;
 use splitter_advise::ThresholdUnit;
 use splitter_config::{Config, Protocol, TunnelPolicy, Tunnels};
-use splitter_policy::config::{Config as Policy, Marking, Protocols, TunnelUse, Unit};
+use splitter_policy::config::{Marking, PolicyConfig, Protocols, TunnelUse, Unit};
 use splitter_policy::dscp::Dscp;
 
 /// IPv4 and TCP headers without options; what an MTU leaves is a full segment.
@@ -16,7 +16,12 @@ const CAUTIOUS_PERCENT: u64 = 97;
 /// The policy's settings for a configuration, on interfaces whose smallest MTU
 /// is `lan_mtu`, with rules that match marks exactly or by the legacy bits, and
 /// with a bit set in `usable` for each tunnel that is up.
-pub fn policy_settings(config: &Config, lan_mtu: u32, exact_match: bool, usable: u8) -> Policy {
+pub fn policy_settings(
+    config: &Config,
+    lan_mtu: u32,
+    exact_match: bool,
+    usable: u8,
+) -> PolicyConfig {
     let unit = match config.flows.unit {
         ThresholdUnit::Packets => Unit::PACKETS,
         ThresholdUnit::Bytes => Unit::BYTES,
@@ -27,12 +32,12 @@ pub fn policy_settings(config: &Config, lan_mtu: u32, exact_match: bool, usable:
         // What leaves is what the agent's own shaper lets out.
         TunnelPolicy::Share => (TunnelUse::SHARED, 100),
     };
-    Policy {
+    PolicyConfig {
         threshold: config.first_threshold().into(),
         unit,
         idle_timeout_ns: nanoseconds(config.flows.idle_timeout),
-        guard_ns: nanoseconds(config.handover.drain_margin).max(shaper_slack_ns(config)),
-        cap_ns: nanoseconds(config.handover.max_wait),
+        drain_margin_ns: nanoseconds(config.handover.drain_margin).max(shaper_slack_ns(config)),
+        max_wait_ns: nanoseconds(config.handover.max_wait),
         short_service: ServiceTime::from_bits_per_second(short_rate * short_percent / 100),
         long_service: ServiceTime::from_bits_per_second(long_rate),
         long_queue_ns: nanoseconds(config.handover.long_queue),
@@ -51,8 +56,8 @@ pub fn policy_settings(config: &Config, lan_mtu: u32, exact_match: bool, usable:
         } else {
             Dscp::LEGACY_BITS
         },
-        short_mark_aside: config.marks.short_on_long.policy(),
-        long_mark_aside: config.marks.long_on_short.policy(),
+        short_on_long_mark: config.marks.short_on_long.policy(),
+        long_on_short_mark: config.marks.long_on_short.policy(),
         usable,
         mark_bits: config.mark_bits().unwrap_or_default(),
     }

@@ -10,7 +10,9 @@ use std::ptr::NonNull;
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use splitter_policy::flow::{FlowEntry, FlowKey};
-use splitter_policy::table::{Found, GROUP_SLOTS, Group, Layout, Slot, SlotV4, SlotV6, is_over};
+use splitter_policy::table::{
+    GROUP_SLOTS, Group, Layout, Slot, SlotV4, SlotV6, StoredFlow, is_expired,
+};
 
 /// Both families' tables, mapped.
 #[derive(Debug)]
@@ -34,7 +36,7 @@ impl FlowTables {
     }
 
     /// Walks over all flows. Flows that come or go meanwhile may be missed.
-    pub fn for_each(&self, now_ns: u64, mut visit: impl FnMut(&Found)) {
+    pub fn for_each(&self, now_ns: u64, mut visit: impl FnMut(&StoredFlow)) {
         self.v4.for_each(now_ns, |_, _, found| visit(found));
         self.v6.for_each(now_ns, |_, _, found| visit(found));
     }
@@ -50,8 +52,13 @@ impl FlowTables {
 
     /// Frees the slots of flows that are over, and shows each flow to `visit`, with
     /// whether its slot was freed.
-    pub fn sweep(&self, now_ns: u64, idle_timeout_ns: u64, mut visit: impl FnMut(&Found, bool)) {
-        let may_free = |found: &Found| is_over(&found.entry, now_ns, idle_timeout_ns);
+    pub fn sweep(
+        &self,
+        now_ns: u64,
+        idle_timeout_ns: u64,
+        mut visit: impl FnMut(&StoredFlow, bool),
+    ) {
+        let may_free = |found: &StoredFlow| is_expired(&found.entry, now_ns, idle_timeout_ns);
         self.v4.sweep(&self.layout, now_ns, may_free, &mut visit);
         self.v6.sweep(&self.layout, now_ns, may_free, &mut visit);
     }
@@ -91,7 +98,7 @@ impl<S: Slot> Mapped<S> {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.groups) }
     }
 
-    fn for_each(&self, now_ns: u64, mut visit: impl FnMut(&Group<S>, usize, &Found)) {
+    fn for_each(&self, now_ns: u64, mut visit: impl FnMut(&Group<S>, usize, &StoredFlow)) {
         for group in self.groups() {
             for index in 0..GROUP_SLOTS {
                 if let Some(found) = group.read(index, now_ns) {
@@ -113,15 +120,15 @@ impl<S: Slot> Mapped<S> {
         &self,
         layout: &Layout,
         now_ns: u64,
-        may_free: impl Fn(&Found) -> bool,
-        mut visit: impl FnMut(&Found, bool),
+        may_free: impl Fn(&StoredFlow) -> bool,
+        mut visit: impl FnMut(&StoredFlow, bool),
     ) {
         self.for_each(now_ns, |group, index, found| {
-            let is_freed = may_free(found) && group.release(index, found);
+            let is_freed = may_free(found) && group.remove(index, found);
             visit(found, is_freed);
         });
         for group in self.groups() {
-            group.clear_marks(layout);
+            group.clear_overflow(layout);
         }
     }
 }

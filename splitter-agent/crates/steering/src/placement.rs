@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use splitter_netlink::InterfaceName;
-use splitter_policy::flow::{Class, Tunnel};
+use splitter_policy::flow::{Class, TunnelRole};
 
 /// Where the packets of a class go: to the tunnels of one of the classes, as long as one of them
 /// is alive.
@@ -35,20 +35,20 @@ impl Seat {
 
     /// The tunnel, if it is one.
     #[must_use]
-    pub const fn tunnel(self) -> Option<Tunnel> {
+    pub const fn tunnel(self) -> Option<TunnelRole> {
         match self {
-            Self::Short => Some(Tunnel::Short),
-            Self::Long => Some(Tunnel::Long),
+            Self::Short => Some(TunnelRole::Short),
+            Self::Long => Some(TunnelRole::Long),
             Self::Main => None,
         }
     }
 
     /// Into the tunnels of a class.
     #[must_use]
-    pub const fn of(tunnel: Tunnel) -> Self {
+    pub const fn of(tunnel: TunnelRole) -> Self {
         match tunnel {
-            Tunnel::Short => Self::Short,
-            Tunnel::Long => Self::Long,
+            TunnelRole::Short => Self::Short,
+            TunnelRole::Long => Self::Long,
         }
     }
 }
@@ -100,7 +100,7 @@ impl Placement {
 
     /// Whether a tunnel carries packets: those of its own class, of the other one or both.
     #[must_use]
-    pub fn uses(&self, home: Tunnel, device: &InterfaceName) -> bool {
+    pub fn uses(&self, home: TunnelRole, device: &InterfaceName) -> bool {
         let seat = Seat::of(home);
         (self.short == seat || self.long == seat) && !self.out.contains(device)
     }

@@ -1,11 +1,11 @@
 //! Laws of two tunnels that carry both classes.
 
 use crate::classify::{Verdict, classify};
-use crate::config::{Config, TunnelUse};
+use crate::config::{PolicyConfig, TunnelUse};
 use crate::counters::FlowEvent;
-use crate::flow::{Class, FlowEntry, Tunnel};
+use crate::flow::{Class, FlowEntry, TunnelRole};
 use crate::flow_packet::FlowPacket;
-use crate::models::TunnelModels;
+use crate::models::HostQueues;
 use crate::packet::TcpFlags;
 use crate::share::*;
 use flow_balance::ServiceTime;
@@ -19,8 +19,8 @@ const ACK: TcpFlags = TcpFlags(0x10);
 
 /// Flows in front of one border.
 struct Bench {
-    config: Config,
-    models: TunnelModels,
+    config: PolicyConfig,
+    models: HostQueues,
 }
 
 impl Bench {
@@ -28,17 +28,17 @@ impl Bench {
         let [first, second] =
             rates_mbit.map(|rate| ServiceTime::from_bits_per_second(rate * 1_000_000));
         Self {
-            config: Config {
+            config: PolicyConfig {
                 tunnel_use: TunnelUse::SHARED,
                 threshold: 10,
-                guard_ns: 500 * MICROSECOND,
-                cap_ns: 10 * MILLISECOND,
+                drain_margin_ns: 500 * MICROSECOND,
+                max_wait_ns: 10 * MILLISECOND,
                 short_service: first,
                 long_service: second,
                 long_queue_ns: 18 * MILLISECOND,
-                ..Config::default()
+                ..PolicyConfig::default()
             },
-            models: TunnelModels::default(),
+            models: HostQueues::default(),
         }
     }
 
@@ -48,7 +48,7 @@ impl Bench {
     }
 
     /// Sends full packets, `gap_ns` apart, until the flow is placed; how and where.
-    fn until_placed(&mut self, start_ns: u64, gap_ns: u64) -> (FlowEvent, Tunnel) {
+    fn until_placed(&mut self, start_ns: u64, gap_ns: u64) -> (FlowEvent, TunnelRole) {
         let mut entry = FlowEntry::default();
         for number in 0..10_000 {
             let verdict = self.send(&mut entry, 1_448, start_ns + number * gap_ns);
@@ -70,7 +70,7 @@ fn short_flows_are_spread_and_ride_in_the_short_class() {
         .collect();
     assert!(firsts.iter().all(|it| it.rides == Class::Short));
     let tunnels: Vec<_> = firsts.iter().map(|it| it.tunnel).collect();
-    use Tunnel::{Long, Short};
+    use TunnelRole::{Long, Short};
     assert_eq!(tunnels, [Short, Long, Short, Long]);
 }
 
@@ -78,7 +78,7 @@ fn short_flows_are_spread_and_ride_in_the_short_class() {
 fn short_flows_prefer_the_faster_tunnel() {
     let mut bench = Bench::new([40, 100]);
     let of_long = (0..70)
-        .filter(|_| bench.send(&mut FlowEntry::default(), 100, SECOND).tunnel == Tunnel::Long)
+        .filter(|_| bench.send(&mut FlowEntry::default(), 100, SECOND).tunnel == TunnelRole::Long)
         .count();
     assert!(
         (48..=52).contains(&of_long),
@@ -93,7 +93,7 @@ fn flow_that_is_placed_where_it_is_changes_class_at_once() {
     let verdicts: Vec<_> = (0..12)
         .map(|_| bench.send(&mut entry, 1_448, SECOND))
         .collect();
-    assert_eq!(verdicts[10].moved, Some(FlowEvent::Stayed));
+    assert_eq!(verdicts[10].moved, Some(FlowEvent::KeptTunnel));
     assert!(verdicts[..10].iter().all(|it| it.rides == Class::Short));
     assert!(verdicts[10..].iter().all(|it| it.rides == Class::Long));
     assert!(verdicts.iter().all(|it| it.tunnel == verdicts[0].tunnel));
@@ -105,8 +105,11 @@ fn flow_starts_where_the_next_long_one_is_to_go_and_stays_there() {
     let placed: Vec<_> = (1..=4)
         .map(|round| bench.until_placed(SECOND * round, 5 * MILLISECOND))
         .collect();
-    use FlowEvent::Stayed;
-    let [here, there] = [(Stayed, Tunnel::Short), (Stayed, Tunnel::Long)];
+    use FlowEvent::KeptTunnel;
+    let [here, there] = [
+        (KeptTunnel, TunnelRole::Short),
+        (KeptTunnel, TunnelRole::Long),
+    ];
     assert_eq!(placed, [here, there, here, there]);
 }
 
@@ -120,8 +123,11 @@ fn flow_that_pauses_changes_to_the_tunnel_whose_turn_it_is() {
             bench.until_placed(SECOND * round, 5 * MILLISECOND)
         })
         .collect();
-    use FlowEvent::MovedDrained;
-    let [here, there] = [(MovedDrained, Tunnel::Short), (MovedDrained, Tunnel::Long)];
+    use FlowEvent::HandedOverDrained;
+    let [here, there] = [
+        (HandedOverDrained, TunnelRole::Short),
+        (HandedOverDrained, TunnelRole::Long),
+    ];
     assert_eq!(placed, [here, there, here, there]);
 }
 
@@ -132,7 +138,7 @@ fn flow_that_never_pauses_stays_at_the_cap_and_counts_where_it_is() {
     // Another one that has just started is in its way.
     bench.send(&mut FlowEntry::default(), 100, SECOND);
     let first = bench.until_placed(SECOND, gap_ns);
-    assert_eq!(first, (FlowEvent::StayedAtCap, Tunnel::Long));
+    assert_eq!(first, (FlowEvent::KeptTunnelAtMaxWait, TunnelRole::Long));
     let active = bench.models.shared.active.map(|it| it.count(SECOND));
     assert_eq!(active, [0, 1]);
 }
@@ -165,25 +171,37 @@ fn pure_acknowledgements_are_short_whatever_their_flow_is() {
 fn tunnel_that_is_down_is_left_out() {
     let mut bench = Bench::new([100, 100]);
     let mut entry = FlowEntry::default();
-    assert_eq!(bench.send(&mut entry, 100, SECOND).tunnel, Tunnel::Short);
+    assert_eq!(
+        bench.send(&mut entry, 100, SECOND).tunnel,
+        TunnelRole::Short
+    );
     bench.config.usable = 0b10;
-    assert_eq!(bench.send(&mut entry, 100, SECOND).tunnel, Tunnel::Long);
+    assert_eq!(bench.send(&mut entry, 100, SECOND).tunnel, TunnelRole::Long);
     for round in 2..6 {
         assert_eq!(
             bench.until_placed(SECOND * round, MILLISECOND).1,
-            Tunnel::Long
+            TunnelRole::Long
         );
     }
     bench.config.usable = 0b11;
-    assert_eq!(bench.send(&mut entry, 100, SECOND).tunnel, Tunnel::Short);
+    assert_eq!(
+        bench.send(&mut entry, 100, SECOND).tunnel,
+        TunnelRole::Short
+    );
     // Without any it is as if all were usable.
     bench.config.usable = 0;
-    assert_eq!(bench.send(&mut entry, 100, SECOND).tunnel, Tunnel::Short);
+    assert_eq!(
+        bench.send(&mut entry, 100, SECOND).tunnel,
+        TunnelRole::Short
+    );
 }
 
 #[test]
 fn lone_long_flow_goes_to_the_faster_tunnel() {
-    for (rates, faster) in [([100, 40], Tunnel::Short), ([40, 100], Tunnel::Long)] {
+    for (rates, faster) in [
+        ([100, 40], TunnelRole::Short),
+        ([40, 100], TunnelRole::Long),
+    ] {
         let mut bench = Bench::new(rates);
         for round in 1..6 {
             let placed = bench.until_placed(SECOND * round, 5 * MILLISECOND);
@@ -202,7 +220,7 @@ fn long_flows_at_once_are_placed_in_proportion_to_rates() {
             bench.send(flow, 1_448, now_ns);
         }
     }
-    let first = flows.iter().filter(|it| it.tunnel() == Tunnel::Short);
+    let first = flows.iter().filter(|it| it.tunnel() == TunnelRole::Short);
     assert_eq!(first.count(), 25);
 }
 
@@ -282,7 +300,7 @@ proptest! {
     ) {
         let mut bench = Bench::new(rates);
         // What a full packet in front of it may cost at 40 Mbit/s comes on top.
-        bench.config.guard_ns = 1_000 * MICROSECOND;
+        bench.config.drain_margin_ns = 1_000 * MICROSECOND;
         let service = [bench.config.short_service, bench.config.long_service];
         let mut entries = [FlowEntry::default(); 5];
         let mut numbers = [0; 5];
@@ -314,7 +332,7 @@ fn flows_that_wait_for_a_tunnel_are_seen_by_those_that_follow() {
     let mut bench = Bench::new([100, 100]);
     let config = bench.config;
     let chosen = [0; 6].map(|_| bench.models.choose(&config, SECOND));
-    let of_long = chosen.iter().filter(|it| **it == Tunnel::Long);
+    let of_long = chosen.iter().filter(|it| **it == TunnelRole::Long);
     assert_eq!(of_long.count(), 3, "{chosen:?}");
     let active = bench.models.shared.active.map(|it| it.count(SECOND));
     assert_eq!(active, [3, 3], "none has been placed yet");
@@ -342,7 +360,7 @@ fn end_of_a_flow_that_was_silent_takes_no_other_off() {
 #[test]
 fn flow_that_waits_is_in_the_short_class_for_no_more_than_made_it_long() {
     let mut bench = Bench::new([100, 100]);
-    bench.config.cap_ns = SECOND;
+    bench.config.max_wait_ns = SECOND;
     bench.send(&mut FlowEntry::default(), 100, SECOND);
     let mut entry = FlowEntry::default();
     let rides: Vec<_> = (0..30)

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::classify::classify;
-use crate::config::{Config, TunnelUse, Unit};
+use crate::config::{PolicyConfig, TunnelUse, Unit};
 use crate::counters::Counters;
-use crate::models::TunnelModels;
+use crate::models::HostQueues;
 use crate::packet::TcpFlags;
 use crate::split::tests::FixedClock;
 use crate::table::tests::Groups;
@@ -27,20 +27,20 @@ proptest! {
         is_shared: bool,
         carries_data: bool,
     ) {
-        let config = Config {
+        let config = PolicyConfig {
             threshold,
             unit: if in_bytes { Unit::BYTES } else { Unit::PACKETS },
             short_service: ServiceTime::from_bits_per_second(short_rate * 100_000_000),
             long_service: ServiceTime::from_bits_per_second(long_rate * 100_000_000),
             tunnel_use: if is_shared { TunnelUse::SHARED } else { TunnelUse::DEDICATED },
-            ..Config::default()
+            ..PolicyConfig::default()
         };
         let packet = FlowPacket { segments, bytes, flags: TcpFlags(0x10), payload_bytes: carries_data.into() };
         // Counts that saturate are another matter.
         prop_assume!(entry.packets < 1 << 39 && entry.bytes < 1 << 47);
         let (steady, whole) = (packed(&entry), packed(&entry));
         let now_ns = NOW_NS + later_ns;
-        let (mut models, mut models_whole) = (TunnelModels::default(), TunnelModels::default());
+        let (mut models, mut models_whole) = (HostQueues::default(), HostQueues::default());
         let (layout, mut counters) = (Layout::for_flows(4, [3, 5, 7, 11]), Counters::ZERO);
         let groups = Groups::new(&layout);
         let mut splitter = Splitter {

@@ -47,7 +47,7 @@ fn a_displaced_flow_is_found_until_its_home_has_room_and_after() {
         .iter()
         .for_each(|key| bench.packets(key, PROTECTED_PACKETS));
     // With eight flows in eight slots some are displaced.
-    bench.clear_marks();
+    bench.clear_overflow();
     for key in &flows {
         assert_eq!(bench.packet(key), PROTECTED_PACKETS + 1);
     }
@@ -62,9 +62,9 @@ fn a_displaced_flow_is_found_until_its_home_has_room_and_after() {
     // When all are gone, so are the marks.
     for index in 0..GROUP_SLOTS {
         let found = bench.groups.v4[0].read(index, bench.now_ns).expect("full");
-        assert!(bench.groups.v4[0].release(index, &found));
+        assert!(bench.groups.v4[0].remove(index, &found));
     }
-    bench.clear_marks();
+    bench.clear_overflow();
     let group = &bench.groups.v4[0];
     assert!((0..GROUP_SLOTS).all(|index| group.slot(index).record().owner() == Owner(0)));
 }
@@ -82,6 +82,6 @@ fn a_packet_in_between_keeps_a_slot_from_being_freed() {
         .expect("is there");
     bench.now_ns += SECOND;
     bench.packet(&key);
-    assert!(!bench.groups.v4[0].release(index, &found));
+    assert!(!bench.groups.v4[0].remove(index, &found));
     assert_eq!(bench.packet(&key), 3);
 }

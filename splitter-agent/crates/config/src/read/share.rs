@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use splitter_policy::flow::Tunnel as Home;
+use splitter_policy::flow::TunnelRole;
 
 use super::super::document::{Document, Section};
 use super::super::leaf::integer;
@@ -60,7 +60,10 @@ pub(super) fn check(document: &Document<'_>, config: &Config) {
     }
     // Which of several the kernel's hash takes is not known, and so neither is what waits there.
     let is_several = |class| config.tunnels_of(class).are_several();
-    for class in Home::ALL.into_iter().filter(|class| is_several(*class)) {
+    for class in TunnelRole::ALL
+        .into_iter()
+        .filter(|class| is_several(*class))
+    {
         document.section(class.name()).contradiction(
             "tunnels",
             "policy = \"share\" shapes a single tunnel for each class, and these are several"

@@ -55,7 +55,7 @@ fn marks_fit(document: &Document<'_>, config: &Config) {
             ("long_on_short", marks.long_on_short),
         ]);
     }
-    if let Some((name, mark)) = named.iter().find(|(_, mark)| !bits.hold(mark.policy())) {
+    if let Some((name, mark)) = named.iter().find(|(_, mark)| !bits.fits(mark.policy())) {
         let width = bits.mask().count_ones();
         document.section("steering").contradiction(
             "mark_mask",

@@ -3,7 +3,7 @@
 /// Why a packet is left as it is. Each becomes a counter of that name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Refusal {
+pub enum PassReason {
     /// The frame ends within the Ethernet header or a VLAN tag.
     TruncatedEthernet,
     /// More than two VLAN tags (802.1Q and QinQ are understood).
@@ -38,7 +38,7 @@ pub enum Refusal {
     TableFull,
 }
 
-impl Refusal {
+impl PassReason {
     /// All refusals, in the order of their counters.
     pub const ALL: [Self; 16] = [
         Self::TruncatedEthernet,
