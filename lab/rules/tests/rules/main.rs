@@ -3,6 +3,7 @@
 mod arrows;
 mod docs;
 mod packages;
+mod packaging;
 mod reading;
 mod size;
 mod terms;
