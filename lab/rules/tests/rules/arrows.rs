@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use workspace_rules::{Cycle, Workspace, cargo};
+use workspace_rules::cargo;
 
-use crate::{assert_none, read, workspace};
+use crate::{WORKSPACE, assert_none, crates_of};
 
 /// Packages from the bottom up: each uses only those above it in this list. Proofs come last.
 const ORDER: [&str; 26] = [
@@ -73,10 +73,9 @@ const FINISHED: [&str; 4] = [
 
 #[test]
 fn packages_use_only_what_stands_below_them() {
-    let workspace = workspace();
     let rank = |name: &str| ORDER.iter().position(|other| *other == name);
     let mut wrong = Vec::new();
-    for package in workspace.packages.values() {
+    for package in WORKSPACE.packages.values() {
         let Some(own) = rank(&package.name) else {
             wrong.push(format!("{} has no place in the order", package.name));
             continue;
@@ -96,8 +95,7 @@ fn packages_use_only_what_stands_below_them() {
 
 #[test]
 fn proofs_are_never_published() {
-    let workspace = workspace();
-    let wrong: Vec<_> = workspace
+    let wrong: Vec<_> = WORKSPACE
         .published()
         .filter(|package| package.is_of_the_lab() || TOOLS.contains(&package.name.as_str()))
         .map(|package| package.name.clone())
@@ -126,11 +124,10 @@ fn tree(package: &str) -> BTreeSet<String> {
 
 #[test]
 fn no_product_links_a_proof() {
-    let workspace = workspace();
     let mut wrong = Vec::new();
-    for package in workspace.published() {
+    for package in WORKSPACE.published() {
         let linked = tree(&package.name);
-        let proofs = linked.iter().filter(|name| is_proof(&workspace, name));
+        let proofs = linked.iter().filter(|name| is_proof(name));
         if !UNFINISHED.contains(&package.name.as_str()) {
             wrong.extend(proofs.map(|proof| format!("{} links {proof}", package.name)));
         }
@@ -138,8 +135,8 @@ fn no_product_links_a_proof() {
     assert_none("products that link proofs", &wrong);
 }
 
-fn is_proof(workspace: &Workspace, name: &str) -> bool {
-    workspace
+fn is_proof(name: &str) -> bool {
+    WORKSPACE
         .packages
         .get(name)
         .is_some_and(|package| !package.is_published)
@@ -147,10 +144,9 @@ fn is_proof(workspace: &Workspace, name: &str) -> bool {
 
 #[test]
 fn no_library_links_what_commands_need() {
-    let workspace = workspace();
     let mut wrong = Vec::new();
     for library in LIBRARIES {
-        if !workspace.packages.contains_key(library) {
+        if !WORKSPACE.packages.contains_key(library) {
             continue;
         }
         let linked = tree(library);
@@ -162,21 +158,13 @@ fn no_library_links_what_commands_need() {
 
 #[test]
 fn modules_of_products_do_not_need_each_other_in_a_circle() {
-    let workspace = workspace();
     let mut wrong = Vec::new();
-    for package in workspace.published() {
-        for root in &package.roots {
-            let arrows = workspace_rules::module_arrows(&read(&workspace.root, root));
-            for Cycle(modules) in workspace_rules::cycles(&arrows) {
-                println!("{}: {}", root.display(), modules.join(", "));
-                if !FINISHED.contains(&package.name.as_str()) {
-                    continue;
-                }
-                wrong.push(format!("{}: {}", root.display(), modules.join(", ")));
-                for (from, to) in &arrows {
-                    let inside = |name: &String| modules.contains(name);
-                    let to = to.iter().filter(|(to, _)| inside(to) && inside(from));
-                    wrong.extend(to.map(|(to, file)| format!("    {from} -> {to} ({file})")));
+    for package in WORKSPACE.published() {
+        for krate in crates_of(&package.name) {
+            for circle in &krate.circles {
+                println!("{}:\n    {}", krate.root, circle.join("\n    "));
+                if FINISHED.contains(&package.name.as_str()) {
+                    wrong.push(format!("{}: {}", krate.root, circle.join(", ")));
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use workspace_rules::Item;
 
-use crate::{assert_none, crates, workspace};
+use crate::{WORKSPACE, assert_none, crates_of};
 
 /// Beginnings of what is no sentence without the item's name before it.
 const REFUSED: [&str; 9] = [
@@ -16,13 +16,12 @@ const FINISHED: [&str; 4] = ["benches", "cloudburst-cli", "workspace-rules", "xt
 
 #[test]
 fn first_lines_are_sentences_that_stand_alone() {
-    let workspace = workspace();
     let mut wrong = Vec::new();
-    for package in workspace.packages.values() {
+    for package in WORKSPACE.packages.values() {
         let mut faults = Vec::new();
-        for krate in crates(&workspace, package) {
-            for item in workspace_rules::public_items(&krate) {
-                if let Some(reason) = fault(&item) {
+        for krate in crates_of(&package.name) {
+            for item in &krate.public_items {
+                if let Some(reason) = fault(item) {
                     let Item {
                         name,
                         place,

@@ -4,19 +4,18 @@
 
 use std::path::Path;
 
-use workspace_rules::{Package, Workspace};
+use workspace_rules::Package;
 
-use crate::{assert_none, workspace};
+use crate::{WORKSPACE, assert_none};
 
 #[test]
 fn packages_carry_their_licences() {
-    let workspace = workspace();
     let mut wrong = Vec::new();
-    for package in workspace.published() {
+    for package in WORKSPACE.published() {
         for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
-            let file = workspace.root.join(&package.directory).join(licence);
+            let file = WORKSPACE.root.join(&package.directory).join(licence);
             let own = std::fs::read(file).ok();
-            let of_the_workspace = std::fs::read(workspace.root.join(licence)).ok();
+            let of_the_workspace = std::fs::read(WORKSPACE.root.join(licence)).ok();
             if own.is_none() || own != of_the_workspace {
                 let directory = package.directory.display();
                 wrong.push(format!(
@@ -30,9 +29,8 @@ fn packages_carry_their_licences() {
 
 #[test]
 fn packages_say_where_they_come_from() {
-    let workspace = workspace();
     let mut wrong = Vec::new();
-    for package in workspace.published() {
+    for package in WORKSPACE.published() {
         let manifest = &package.manifest;
         let fields = [
             ("description", manifest.description.is_some()),
@@ -50,8 +48,7 @@ fn packages_say_where_they_come_from() {
 
 #[test]
 fn all_packages_promise_one_oldest_compiler() {
-    let workspace = workspace();
-    let versions = workspace.packages.values();
+    let versions = WORKSPACE.packages.values();
     let mut versions: Vec<_> = versions
         .map(|package| &package.manifest.rust_version)
         .collect();
@@ -65,10 +62,9 @@ const FINISHED: [&str; 0] = [];
 
 #[test]
 fn packages_introduce_themselves() {
-    let workspace = workspace();
     let mut wrong = Vec::new();
-    for package in workspace.published() {
-        let faults = faults(&workspace, package);
+    for package in WORKSPACE.published() {
+        let faults = faults(package);
         println!("{}: {}", package.name, faults.join(", "));
         if FINISHED.contains(&package.name.as_str()) {
             wrong.extend(
@@ -81,11 +77,11 @@ fn packages_introduce_themselves() {
     assert_none("packages that do not introduce themselves", &wrong);
 }
 
-fn faults(workspace: &Workspace, package: &Package) -> Vec<&'static str> {
+fn faults(package: &Package) -> Vec<&'static str> {
     let manifest = &package.manifest;
     let mut faults = Vec::new();
     let readme = manifest.readme.as_deref().map(Path::new);
-    match readme.map(|readme| workspace.root.join(&package.directory).join(readme)) {
+    match readme.map(|readme| WORKSPACE.root.join(&package.directory).join(readme)) {
         Some(readme) if readme.is_file() => {}
         _ => faults.push("no README"),
     }

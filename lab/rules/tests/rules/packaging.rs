@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
 use flow_testbed::require::Requirement::Program;
 
-use crate::{assert_none, workspace};
+use crate::{WORKSPACE, assert_none};
 
 #[track_caller]
 fn succeeds(command: &mut Command) {
@@ -21,7 +21,7 @@ fn succeeds(command: &mut Command) {
 #[test]
 fn systemd_takes_the_units() {
     flow_testbed::require!(Program("systemd-analyze"));
-    let units = workspace().root.join("packaging/systemd");
+    let units = WORKSPACE.root.join("packaging/systemd");
     for unit in fs::read_dir(units).unwrap() {
         let unit = unit.unwrap();
         let text = fs::read_to_string(unit.path()).unwrap();
@@ -41,7 +41,7 @@ fn systemd_takes_the_units() {
 #[test]
 fn prometheus_takes_the_rules() {
     flow_testbed::require!(Program("promtool"));
-    let directory = workspace().root.join("packaging/prometheus");
+    let directory = WORKSPACE.root.join("packaging/prometheus");
     for (kind, file) in [
         ("rules", "splitter.rules.yml"),
         ("config", "prometheus.yml"),
@@ -53,7 +53,7 @@ fn prometheus_takes_the_rules() {
 
 #[test]
 fn rules_name_metrics_and_labels_that_are_documented() {
-    let root = workspace().root;
+    let root = &WORKSPACE.root;
     let page = fs::read_to_string(root.join("docs/src/reference/metrics.md")).unwrap();
     let rules = fs::read_to_string(root.join("packaging/prometheus/splitter.rules.yml")).unwrap();
     let wrong: Vec<_> = metrics(&rules)
@@ -84,7 +84,7 @@ fn metrics(rules: &str) -> BTreeSet<String> {
 
 #[test]
 fn the_book_includes_files_that_exist() {
-    let root = workspace().root;
+    let root = &WORKSPACE.root;
     let mut wrong = Vec::new();
     let mut count = 0;
     each_page(&root.join("docs/src"), &mut |page, text| {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use workspace_rules::Item;
 
-use crate::{assert_none, crates, workspace};
+use crate::{CRATES, assert_none};
 
 /// Terms of textbooks and RFCs, each with the beginning of the path where it should be found.
 const TERMS: [(&str, &str); 5] = [
@@ -20,21 +20,16 @@ const TERMS: [(&str, &str); 5] = [
 
 #[test]
 fn terms_of_the_field_are_found_where_they_belong() {
-    let workspace = workspace();
-    let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for package in workspace.packages.values() {
-        for krate in crates(&workspace, package) {
-            for item in workspace_rules::public_items(&krate) {
-                let Item {
-                    name,
-                    place,
-                    first_line,
-                } = item;
-                let file = place.split(':').next().unwrap_or_default().to_owned();
-                let text = format!("{} {first_line}", words(&name)).to_lowercase();
-                files.entry(file).or_default().push(text);
-            }
-        }
+    let mut files: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for Item {
+        name,
+        place,
+        first_line,
+    } in CRATES.iter().flat_map(|krate| &krate.public_items)
+    {
+        let file = place.split(':').next().unwrap_or_default();
+        let text = format!("{} {first_line}", words(name)).to_lowercase();
+        files.entry(file).or_default().push(text);
     }
     let mut wrong = Vec::new();
     for (term, place) in TERMS {
