@@ -229,7 +229,8 @@ mod tests {
         one.enter(|| TcpStream::connect("192.0.2.2:7"))??;
         let took = begun.elapsed();
         assert!(took >= 2 * delay, "{took:?}");
-        assert!(took < 6 * delay, "{took:?}");
+        // Lost packets would be sent again after a second.
+        assert!(took < 40 * delay, "{took:?}");
         assert!(two.device_counters("right")?.sent_packets >= 1);
 
         drop(line);
