@@ -5,7 +5,9 @@
 mod bench;
 mod command;
 mod demo;
+mod dist;
 mod ebpf;
+mod elf;
 mod msgbench;
 mod project;
 mod reproduction;
@@ -34,7 +36,9 @@ enum Task {
     Setup(setup::Arguments),
     /// Build the kernel programs from source into the objects that are committed.
     BuildEbpf(ebpf::Arguments),
-    /// Run every check that continuous integration runs.
+    /// Build the products' programs as they are shipped: stripped, with line tables beside them.
+    Dist(dist::Arguments),
+    /// Run every check that continuous integration runs, or some of them.
     Test(test::Arguments),
     /// Load, attach and try the kernel programs and the agent on other kernels, under qemu.
     VmTest(vm_test::Arguments),
@@ -71,6 +75,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
     match arguments.task {
         Task::Setup(arguments) => setup::task(&arguments),
         Task::BuildEbpf(arguments) => ebpf::task(&project, &arguments),
+        Task::Dist(arguments) => dist::task(&project, &arguments),
         Task::Test(arguments) => test::task(&project, &arguments),
         Task::VmTest(arguments) => vm_test::task(&project, &arguments),
         Task::Demo(arguments) => demo::task(&project, &arguments),

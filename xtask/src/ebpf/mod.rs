@@ -3,7 +3,6 @@
 
 mod pair;
 mod record;
-mod sections;
 
 use std::{
     fs,
@@ -17,6 +16,7 @@ pub(crate) use self::pair::{Pair, bpf_linker_version};
 use self::{pair::Tools, record::Record};
 use crate::{
     command::{self, Run},
+    elf,
     project::{Project, cargo_home},
     setup::{self, Outcome, Purpose},
 };
@@ -105,7 +105,7 @@ fn compare(project: &Project, built: &[PathBuf]) -> Result<Verdict> {
     let mut stale = Vec::new();
     for (object, fresh) in OBJECTS.iter().zip(built) {
         let committed = read(&project.root.join(object.committed))?;
-        let differences = sections::differences(&committed, &read(fresh)?)
+        let differences = elf::differences(&committed, &read(fresh)?)
             .with_context(|| format!("cannot compare {}", object.committed))?;
         if !differences.is_empty() {
             stale.push(format!("{}: {}", object.committed, differences.join(", ")));
@@ -191,7 +191,7 @@ fn strip(tools: &Tools, from: &Path, to: &Path) -> Result<()> {
         .arg("-o")
         .args([to, from])
         .run()?;
-    let missing = sections::missing(&read(to)?, &[".BTF", ".BTF.ext"])?;
+    let missing = elf::missing(&read(to)?, &[".BTF", ".BTF.ext"])?;
     if !missing.is_empty() {
         bail!(
             "{} lacks the sections {}: the kernel would refuse it; check the linker flags",

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use object::{Object, ObjectSection, read::elf::ElfFile64};
 
 /// Names of the sections that differ, each with how; empty for equal objects.
-pub(super) fn differences(committed: &[u8], fresh: &[u8]) -> Result<Vec<String>> {
+pub(crate) fn differences(committed: &[u8], fresh: &[u8]) -> Result<Vec<String>> {
     if committed == fresh {
         return Ok(Vec::new());
     }
@@ -20,7 +20,7 @@ pub(super) fn differences(committed: &[u8], fresh: &[u8]) -> Result<Vec<String>>
 }
 
 /// Which of `names` the object does not have.
-pub(super) fn missing<'n>(object: &[u8], names: &[&'n str]) -> Result<Vec<&'n str>> {
+pub(crate) fn missing<'n>(object: &[u8], names: &[&'n str]) -> Result<Vec<&'n str>> {
     let sections = sections(object)?;
     let lacks = |name: &&&str| !sections.keys().any(|(found, _)| found == **name);
     Ok(names.iter().filter(lacks).copied().collect())
