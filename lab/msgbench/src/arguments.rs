@@ -13,7 +13,7 @@ use msgbench::{
 };
 
 /// Measures how long small messages take over four paths: TCP, MPTCP, QUIC and others answer the
-/// same requests in network namespaces, taking turns. Needs root.
+/// same requests in network namespaces, in rotation. Needs root.
 #[derive(Debug, Parser)]
 #[command(bin_name = "cargo xtask msgbench", after_help = schemes_help())]
 pub(crate) struct Arguments {
@@ -23,10 +23,11 @@ pub(crate) struct Arguments {
     /// Less of everything, for a look in under a minute; other options still count.
     #[arg(long)]
     quick: bool,
-    /// What goes on meanwhile: idle, loss1, loss5, dead, bulk3, bulk4, incast. Default: all.
+    /// Conditions during the measurement: idle, loss1, loss5, dead, bulk3, bulk4, incast. Default:
+    /// all.
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     scenarios: Option<Vec<Scenario>>,
-    /// What is compared, see below. Default: all.
+    /// Schemes to compare, see below. Default: all.
     #[arg(long, value_delimiter = ',', value_name = "NAME,...", value_parser = parse_scheme_name)]
     schemes: Option<Vec<String>>,
     /// Sizes of messages in kB (1,000 bytes). Default: 5,10,20,50,93.
@@ -43,7 +44,7 @@ pub(crate) struct Arguments {
     /// Rounds, each with other arrivals; results are medians over them. Default: 3.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: Option<u64>,
-    /// What the first round's random numbers are drawn with.
+    /// Seed of the first round's random numbers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Messages a second, of all sizes together.
@@ -57,7 +58,7 @@ pub(crate) struct Arguments {
     pub(crate) out: PathBuf,
 }
 
-/// What is measured unless said otherwise.
+/// Defaults of a campaign, full or quick.
 struct Defaults {
     scenarios: &'static [Scenario],
     schemes: Option<&'static [&'static str]>,
@@ -86,7 +87,7 @@ const QUICK: Defaults = Defaults {
 };
 
 impl Arguments {
-    /// What these arguments ask for.
+    /// Builds the campaign that the arguments ask for.
     pub(crate) fn campaign(&self) -> Result<Campaign> {
         let defaults = if self.quick { QUICK } else { FULL };
         let scenarios = self.scenarios.clone();
@@ -109,7 +110,7 @@ impl Arguments {
         })
     }
 
-    /// What was asked for must be possible; of all, what is not is left out.
+    /// Selects schemes: those named must be possible; of all, those that are not are left out.
     fn schemes(&self, defaults: &Defaults) -> Result<Vec<Arc<dyn Scheme>>> {
         let default = defaults
             .schemes

@@ -1,4 +1,4 @@
-//! All measurements, with the schemes taking turns.
+//! All measurements, schemes in rotation.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,17 +13,17 @@ use crate::{
     workload::Workload,
 };
 
-/// What is to be measured.
+/// A campaign: all that is to be measured.
 pub struct Campaign {
     /// Round-trip times, without queues.
     pub rtts: Vec<Duration>,
-    /// What goes on meanwhile.
+    /// Conditions on the paths meanwhile.
     pub scenarios: Vec<Scenario>,
-    /// What is compared.
+    /// Schemes that are compared.
     pub schemes: Vec<Arc<dyn Scheme>>,
     /// Rounds; in each, every scheme gets the same messages.
     pub seeds: Vec<u64>,
-    /// The messages.
+    /// Workload of messages to send.
     pub workload: Workload,
     /// Rate of each path.
     pub rate_mbit: u32,
@@ -34,11 +34,11 @@ pub struct Campaign {
 pub struct Round {
     /// Round-trip time without queues.
     pub rtt: Duration,
-    /// What was going on.
+    /// Conditions on the paths meanwhile.
     pub scenario: Scenario,
-    /// The scheme's name.
+    /// Name of the scheme.
     pub scheme: &'static str,
-    /// What was measured.
+    /// Result of the measurement.
     pub measurement: Measurement,
 }
 
@@ -83,8 +83,8 @@ impl Campaign {
                 rig.check_paths()?;
                 for scenario in &self.scenarios {
                     let arrivals = self.workload.arrivals(*scenario, *seed);
-                    let turns = self.schemes.iter().cycle();
-                    for scheme in turns.skip(number).take(self.schemes.len()) {
+                    let rotation = self.schemes.iter().cycle();
+                    for scheme in rotation.skip(number).take(self.schemes.len()) {
                         let (scenario, scheme_name) = (*scenario, scheme.name());
                         observer.begins(&format!(
                             "{scheme_name}, {}, RTT {}",
@@ -123,7 +123,7 @@ impl Campaign {
     }
 }
 
-/// In ms, as people write it.
+/// Writes a round-trip time in ms for people.
 fn text(rtt: Duration) -> String {
     format!("{} ms", rtt.as_secs_f64() * 1e3)
 }

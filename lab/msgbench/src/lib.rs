@@ -2,7 +2,7 @@
 //!
 //! All of it runs on one machine: a [rig](rig::Rig) of network namespaces with four shaped paths, a
 //! [workload](workload::Workload) that is the same for every [scheme](scheme::Scheme), and
-//! [measurements](measurement::Cell) in which the schemes take turns.
+//! [measurements](measurement::Cell) of the schemes in rotation.
 
 pub mod campaign;
 pub mod measurement;

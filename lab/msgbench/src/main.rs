@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::arguments::Arguments;
 
-/// As shells tell of a program that Ctrl-C has ended.
+/// Exit code by which shells report that Ctrl-C has ended a program.
 const INTERRUPTED: u8 = 130;
 /// One Ctrl-C may arrive twice, from the terminal and from a program in between.
 const INTERRUPT_PAUSE: Duration = Duration::from_secs(1);
@@ -68,10 +68,10 @@ fn run(arguments: &Arguments, cancel: &CancellationToken) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What was measured, in a sentence or two.
+/// Describes the campaign in a sentence or two.
 fn about(campaign: &Campaign) -> String {
     format!(
-        "4 paths of {} Mbit/s, {} messages a second; {} s of each scheme in each of {} rounds, taking turns.",
+        "4 paths of {} Mbit/s, {} messages a second; {} s of each scheme in each of {} rounds, in rotation.",
         campaign.rate_mbit,
         campaign.workload.per_second,
         campaign.workload.length.as_secs_f64(),

@@ -43,43 +43,43 @@ const BULK_LEAD_ROUND_TRIPS: u32 = 100;
 /// From the start of the clock's thread to the first arrival.
 const LEAD: Duration = Duration::from_millis(20);
 
-/// What is to be measured.
+/// One cell of a campaign, to be measured.
 pub struct Cell<'a> {
-    /// Where.
+    /// Rig that the messages cross.
     pub rig: &'a Rig,
     /// The rig's round-trip time.
     pub rtt: Duration,
-    /// By what.
+    /// Scheme that carries the messages.
     pub scheme: &'a Arc<dyn Scheme>,
-    /// Under what circumstances.
+    /// Conditions on the paths.
     pub scenario: Scenario,
-    /// Which messages.
+    /// Messages, with their sizes and start times.
     pub arrivals: &'a [Arrival],
 }
 
-/// What was measured.
+/// The result of one measurement.
 #[derive(Clone, Debug)]
 pub struct Measurement {
-    /// What became of each message.
+    /// Results of each message.
     pub messages: Vec<Message>,
     /// CPU time of all servers.
     pub server_cpu: Duration,
     /// Bytes that the paths have carried from servers to client, headers, repair and acknowledgements
     /// included; `None` where bulk transfers add theirs.
     pub wire_bytes: Option<u64>,
-    /// What bulk transfers have carried, where there were any.
+    /// Goodput of bulk transfers, if there were any.
     pub bulk_mbit_per_s: Option<f64>,
 }
 
-/// What became of a message.
+/// The result of one message.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// Its size.
+    /// Size of the message.
     pub bytes: u32,
     /// From when its request was due to its last byte; `None` when it had failed or taken more than
     /// [`LIMIT`].
     pub completion: Option<Duration>,
-    /// What coding it took.
+    /// Packets that coding took, for schemes that code.
     pub coding: Option<Arc<OnceLock<Coding>>>,
 }
 
@@ -168,7 +168,7 @@ impl Cell<'_> {
     }
 }
 
-/// What is counted, at one moment.
+/// The counters of the rig at one time.
 struct State {
     at: Instant,
     server_cpu: Duration,
@@ -184,7 +184,7 @@ async fn warm_up(client: &dyn Client) -> Result<()> {
             answer.map(|_| ())
         })
         .await
-        .context("messages fail also when nothing is in their way")
+        .context("messages fail also when nothing impairs them")
 }
 
 /// Sends every request when it is due, whatever became of those before it, and waits for all.

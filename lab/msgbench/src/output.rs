@@ -15,10 +15,10 @@ use crate::{
 
 /// Points of a cumulative distribution.
 const CURVE_POINTS: usize = 200;
-/// Where all plots are on one page.
+/// File that holds all plots on one page.
 const PAGE: &str = "index.html";
 
-/// What belongs on one plot: everything measured under the same circumstances.
+/// A group of rows for one plot: everything measured under the same conditions.
 #[derive(Clone, Debug)]
 struct Group<'a> {
     scenario: Scenario,
@@ -89,7 +89,7 @@ impl Group<'_> {
         format!("{}-{}ms-{what}.svg", self.scenario.name(), self.rtt_ms)
     }
 
-    /// In the order in which they come up.
+    /// Returns the schemes in the order in which they come up.
     fn schemes(&self) -> Vec<&'static str> {
         let mut schemes: Vec<_> = self.rows.iter().map(|row| row.scheme).collect();
         schemes.dedup();
@@ -153,7 +153,7 @@ impl Group<'_> {
         plot
     }
 
-    /// All seeds together.
+    /// Plots the empirical distribution (CDF) of completion times, all seeds together.
     fn distribution_plot(&self, rounds: &[Round], size: u32) -> Plot {
         let mut plot = Plot::new(
             format!("{} kB ({})", kilobytes(size), self.title()),

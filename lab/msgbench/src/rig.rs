@@ -47,12 +47,12 @@ const LAN: &str = "lan0";
 /// The only device of a host.
 const HOST_DEVICE: &str = "eth0";
 
-/// What the FIFO before a path holds.
+/// Buffer of the FIFO before a path.
 const QUEUE_BYTES: u32 = 100_000;
-/// What a path sends at once: two packets, as little as the shaper can do.
+/// Burst of a path: two packets, as little as the shaper can do.
 const BURST_BYTES: u32 = 3_100;
 
-/// What the rig looks like.
+/// Settings of the rig.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RigOptions {
     /// Rate of each path in Mbit/s.
@@ -64,9 +64,9 @@ pub struct RigOptions {
 /// The sites and what joins them, alive as long as this value.
 #[derive(Debug)]
 pub struct Rig {
-    /// Where clients live.
+    /// Namespace of the clients.
     pub client: Namespace,
-    /// Where servers live.
+    /// Namespace of the servers.
     pub server: Namespace,
     router_a: Namespace,
     router_b: Namespace,
@@ -74,12 +74,12 @@ pub struct Rig {
     _delay: Option<DelayLine>,
 }
 
-/// What a path has carried in one direction since the rig was built.
+/// Traffic that a path has carried in one direction since the rig was built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
-    /// Bytes, headers included.
+    /// Bytes that it carried, headers included.
     pub bytes: u64,
-    /// Packets.
+    /// Packets that it carried.
     pub packets: u64,
 }
 
@@ -98,14 +98,14 @@ pub mod addresses {
         [11, 12, 13, 14].map(|host| Ipv4Addr::new(10, 1, 0, host))
     }
 
-    /// What each host that the server stands for listens on.
+    /// Returns the addresses of the hosts that the server stands for.
     pub fn servers() -> [Ipv4Addr; SERVERS] {
         [21, 22, 23, 24, 25, 26, 27, 28].map(|host| Ipv4Addr::new(10, 2, 0, host))
     }
 }
 
 impl Rig {
-    /// What building a rig takes.
+    /// Checks that the machine can build a rig.
     ///
     /// # Errors
     /// The first thing that is lacking, with what helps.
@@ -130,7 +130,7 @@ impl Rig {
         ]
     }
 
-    /// Builds the rig.
+    /// Builds the rig in namespaces of its own.
     ///
     /// # Errors
     /// The first step that failed; all that was made until then is gone.
@@ -168,8 +168,8 @@ impl Rig {
         Ok(rig)
     }
 
-    /// What each path has carried in a direction; packets lost at its end count, those that its
-    /// queue had no room for do not.
+    /// Reads the traffic that each path has carried in a direction; packets lost at its end count,
+    /// those that its queue dropped do not.
     ///
     /// # Errors
     /// When a counter cannot be read.
@@ -257,12 +257,12 @@ impl Rig {
     }
 }
 
-/// Where packets go.
+/// The direction in which packets go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// Requests.
+    /// Requests, from clients to servers.
     ToServer,
-    /// Answers.
+    /// Answers, from servers to clients.
     ToClient,
 }
 

@@ -1,4 +1,4 @@
-//! What is going on while messages are sent.
+//! Scenarios: conditions on the paths while messages are sent.
 
 use std::str::FromStr;
 
@@ -6,11 +6,11 @@ use serde::Serialize;
 
 use crate::rig::Impairment;
 
-/// What is going on while messages are sent.
+/// A scenario: the conditions on the paths while messages are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scenario {
-    /// Nothing else.
+    /// Idle paths, without impairment.
     Idle,
     /// Every path loses 1% of all packets.
     Loss1,
@@ -38,7 +38,7 @@ impl Scenario {
         Self::Incast,
     ];
 
-    /// As the command line and the results call it.
+    /// Returns the name for command line and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -51,7 +51,7 @@ impl Scenario {
         }
     }
 
-    /// What it is, for people.
+    /// Describes the scenario for people.
     pub fn about(self) -> &'static str {
         match self {
             Self::Idle => "nothing else on the paths",
@@ -64,7 +64,7 @@ impl Scenario {
         }
     }
 
-    /// What is wrong with the paths.
+    /// Returns the impairment of the paths, if there is one.
     pub fn impairment(self) -> Option<Impairment> {
         match self {
             Self::Loss1 => Some(Impairment::Loss { per_mille: 10 }),

@@ -1,4 +1,4 @@
-//! The ways to get messages across that are compared.
+//! The transport schemes that are compared.
 //!
 //! To add one: write `scheme/<name>.rs` with a type that is a [`Scheme`], and add it to [`all`].
 
@@ -27,22 +27,22 @@ use futures_util::future::LocalBoxFuture;
 
 use crate::rig::Rig;
 
-/// What a request takes on the way to the server, whatever size of answer it asks for.
+/// Size of a request to the server, whatever size of answer it asks for.
 pub const REQUEST_BYTES: usize = 1_500;
 
-/// A way to get messages across.
+/// A scheme: a transport of messages.
 ///
 /// Server and client live on threads of their own, in namespaces of their own, each with a
 /// single-threaded runtime in a [`LocalSet`](tokio::task::LocalSet): use `spawn_local` at will, and
 /// start no threads, for the server's CPU time is its thread's.
 pub trait Scheme: Send + Sync {
-    /// As the command line and the results call it.
+    /// Returns the name for command line and results.
     fn name(&self) -> &'static str;
 
-    /// What it is, in a line.
+    /// Describes the scheme in a line.
     fn about(&self) -> &'static str;
 
-    /// What it takes beyond what the rig does.
+    /// Returns requirements beyond those of the rig.
     fn requirements(&self) -> Vec<Requirement> {
         Vec::new()
     }
@@ -67,7 +67,7 @@ pub trait Scheme: Send + Sync {
     fn connect(&self, address: Ipv4Addr) -> LocalBoxFuture<'_, Result<Rc<dyn Client>>>;
 }
 
-/// What sends the requests of a scheme to one server.
+/// The client of a scheme, which sends requests to one server.
 pub trait Client {
     /// Asks for a message of `bytes` bytes and waits until all of it is there. The caller gives up
     /// by dropping the future.
@@ -82,7 +82,7 @@ pub struct Answer {
     pub coding: Option<Arc<OnceLock<Coding>>>,
 }
 
-/// What it took to get a coded message across.
+/// Packets that a coded message took.
 #[derive(Clone, Copy, Debug)]
 pub struct Coding {
     /// Packets that the message would take without coding.

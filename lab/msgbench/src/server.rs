@@ -1,4 +1,4 @@
-//! A scheme's server on a thread of its own, so that its CPU time can be told.
+//! A scheme's server on a thread of its own, so that its CPU time can be measured.
 
 use std::{net::Ipv4Addr, sync::Arc, thread::JoinHandle, time::Duration};
 
@@ -18,7 +18,8 @@ use crate::scheme::Scheme;
 
 /// A server that answers until this value is dropped.
 pub struct Server {
-    /// Whoever wants to know the CPU time sends where to. The thread ends when this is gone.
+    /// Requests for the CPU time, each with a channel for the answer. The thread ends when this is
+    /// gone.
     questions: Option<mpsc::UnboundedSender<oneshot::Sender<Duration>>>,
     thread: Option<JoinHandle<Result<(), NamespaceError>>>,
 }
@@ -53,7 +54,7 @@ impl Server {
         let thread = namespace.spawn(move || {
             match runtime::Builder::new_current_thread().enable_all().build() {
                 Ok(runtime) => LocalSet::new().block_on(&runtime, work()),
-                // It is not ready then, and that is told below.
+                // It is not ready then, and that is reported below.
                 Err(error) => eprintln!("cannot make a runtime: {error}"),
             }
         })?;

@@ -1,4 +1,4 @@
-//! What the measurements say.
+//! Statistics of the measurements: mean and percentiles of completion times.
 
 use std::time::Duration;
 
@@ -11,30 +11,30 @@ use crate::{
     scenario::Scenario,
 };
 
-/// What one scheme does with messages of one size in one scenario. Of several seeds, times are
-/// medians of each seed's value, `max_us` is the highest, and counts are sums. A message that failed
-/// counts as one that took 5 s.
+/// The results of one scheme with messages of one size in one scenario. Over several seeds, times
+/// are medians of each seed's value, `max_us` is the highest, and counts are sums. A message that
+/// failed counts as one that took 5 s.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// What was going on.
+    /// Conditions on the paths meanwhile.
     pub scenario: Scenario,
     /// Round-trip time without queues.
     pub rtt_ms: f64,
-    /// The scheme's name.
+    /// Name of the scheme.
     pub scheme: &'static str,
-    /// Bytes.
+    /// Size of the messages in bytes.
     pub size: u32,
     /// How many were asked for.
     pub messages: usize,
     /// How many had not arrived after 5 s.
     pub failures: usize,
-    /// Completion time.
+    /// Mean completion time of a message.
     pub mean_us: f64,
-    /// Completion time.
+    /// Median completion time of a message.
     pub p50_us: f64,
-    /// Completion time.
+    /// 99th percentile of completion times.
     pub p99_us: f64,
-    /// Completion time.
+    /// Longest completion time of a message.
     pub max_us: f64,
     /// Packets sent for each packet of the message, for schemes that code.
     pub sent_per_n: Option<f64>,
@@ -45,7 +45,7 @@ pub struct Row {
     /// Bytes on the paths towards the client for each byte of a message that arrived, over all
     /// sizes; `None` where there was other traffic.
     pub wire_bytes_per_byte: Option<f64>,
-    /// What bulk transfers got beside the messages, both directions of all paths together.
+    /// Goodput of bulk transfers next to the messages, both directions of all paths together.
     pub bulk_mbit_per_s: Option<f64>,
 }
 
@@ -67,7 +67,7 @@ pub fn rows(rounds: &[Round], sizes: &[u32]) -> Vec<Row> {
     rows
 }
 
-/// What the rounds are of: by round-trip time, by scenario, and by scheme as listed.
+/// Returns the keys of the rounds: by round-trip time, by scenario, and by scheme as listed.
 pub(crate) fn keys(rounds: &[Round]) -> Vec<Key> {
     let mut keys: Vec<Key> = Vec::new();
     for round in rounds {

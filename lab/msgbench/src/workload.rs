@@ -13,7 +13,7 @@ use crate::{rig::SERVERS, scenario::Scenario};
 pub struct Workload {
     /// Mean arrivals in a second, of all sizes together.
     pub per_second: f64,
-    /// Sizes in bytes.
+    /// Sizes of messages in bytes.
     pub sizes: Vec<u32>,
     /// For how long messages arrive.
     pub length: Duration,
@@ -22,7 +22,7 @@ pub struct Workload {
 /// A message to be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// When, counted from the start.
+    /// Start time, counted from the start of the round.
     pub at: Duration,
     /// Which of the servers is asked.
     pub server: usize,

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 type TestResult = Result<(), Box<dyn Error>>;
 
-/// What every rig needs; see [`Rig::requirements`].
+/// Returns early where a rig cannot be built; see [`Rig::require`].
 macro_rules! require_rig {
     () => {
         require!(Root, Program("ip"), Program("tc"), Program("nft"), Program("ethtool") => Ok(()));

@@ -1,4 +1,4 @@
-//! Cloudburst's figures `C4` to `C11` (its §V), simulated anew with `netsim`, whose hosts run the
+//! Cloudburst's figures `C4` to `C11` (its §V), simulated with `netsim`, whose hosts run the
 //! state machine that the library drives sockets with.
 //!
 //! What the paper leaves open is in comments of the scenarios. Runs are kept as those of
@@ -24,9 +24,9 @@ use crate::{
 pub struct Effort {
     /// Seeds of the testbed's runs.
     pub testbed_seeds: u64,
-    /// Messages of each.
+    /// Messages in each run.
     pub testbed_messages: u32,
-    /// What switches of the testbed hold, in kB.
+    /// Buffers of the testbed's switches, in kB.
     pub buffers: Vec<u32>,
     /// Numbers of concurrent flows in the incast.
     pub incasts: Vec<u32>,
@@ -34,7 +34,7 @@ pub struct Effort {
     pub incast_seeds: u64,
     /// Seeds of the large fabric's runs.
     pub large_seeds: u64,
-    /// Messages of each.
+    /// Messages in each run.
     pub large_messages: u32,
     /// Shares of the link in an oversubscribed fabric, in tenths.
     pub shares: Vec<u32>,

@@ -92,8 +92,7 @@ fn by_degree(sweep: &Sweep) -> Table {
     table
 }
 
-/// What a degree beyond the recommended one saves, which the paper says is
-/// nothing.
+/// Compares degrees beyond the recommended one, which save nothing by the paper.
 fn gains(sweep: &Sweep) -> Table {
     let mut table = Table::new(["n", "d = 5", "best d", "there", "saved"]);
     for n in SYMBOLS {

@@ -12,7 +12,7 @@ use crate::{
 /// chance makes smaller ones.
 const SIGNIFICANT: f64 = 3.0;
 
-/// What operations at degree 10 may be of those at degree 5.
+/// Most operations at degree 10, of those at degree 5.
 const MOST_GROWTH: f64 = 1.5;
 
 /// The figure from a sweep.
@@ -88,7 +88,7 @@ fn growth(sweep: &Sweep, n: usize, accounting: Accounting) -> f64 {
     mean(*DEGREES.end()) / mean(RECOMMENDED_DEGREE)
 }
 
-/// Where operations do not grow with n; at degree 1 there may be none at all.
+/// Finds where operations do not grow with n; at degree 1 there may be none at all.
 fn falls_in_n(sweep: &Sweep, accounting: Accounting) -> Option<String> {
     let mut falls = Vec::new();
     for degree in DEGREES {
@@ -106,8 +106,8 @@ fn falls_in_n(sweep: &Sweep, accounting: Accounting) -> Option<String> {
     (!falls.is_empty()).then(|| falls.join(", "))
 }
 
-/// Where operations fall with the degree by more than chance explains, for each
-/// n the deepest fall.
+/// Finds where operations fall with the degree by more than chance explains, for each n the deepest
+/// fall.
 fn falls_in_degree(sweep: &Sweep, accounting: Accounting) -> Option<String> {
     let mut falls = Vec::new();
     for n in SYMBOLS {
@@ -150,7 +150,7 @@ fn by_degree(sweep: &Sweep, accounting: Accounting) -> Table {
     table
 }
 
-/// What each way of counting makes of the paper's sentence.
+/// Judges the paper's sentence by each accounting.
 fn by_accounting(sweep: &Sweep) -> Table {
     let mut table = Table::new([
         "counted",

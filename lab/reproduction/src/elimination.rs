@@ -29,7 +29,7 @@ impl SymbolSet {
         self.words[symbol / 64] |= 1 << (symbol % 64);
     }
 
-    /// Whether the symbol is there.
+    /// Returns whether the symbol is there.
     pub fn contains(&self, symbol: usize) -> bool {
         self.words[symbol / 64] >> (symbol % 64) & 1 != 0
     }
@@ -42,18 +42,18 @@ impl SymbolSet {
             .sum()
     }
 
-    /// Whether there is none.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.lowest().is_none()
     }
 
-    /// The lowest symbol.
+    /// Returns the lowest symbol.
     pub fn lowest(&self) -> Option<usize> {
         let word = self.words.iter().position(|word| *word != 0)?;
         Some(word * 64 + self.words[word].trailing_zeros() as usize)
     }
 
-    /// What is in this one and in `other`.
+    /// Returns the intersection with `other`.
     pub fn and(&self, other: &Self) -> Self {
         let both = self.words.iter().zip(&other.words).map(|(a, b)| a & b);
         Self {
@@ -104,7 +104,7 @@ impl Elimination {
         self.rank
     }
 
-    /// Whether all symbols follow from the packets.
+    /// Returns whether all symbols follow from the packets.
     pub fn is_complete(&self) -> bool {
         self.rank == self.n
     }
@@ -159,7 +159,7 @@ impl Elimination {
     }
 }
 
-/// What it takes to compute the symbols, in XOR operations on whole symbols.
+/// Cost of computing the symbols, in XOR operations on whole symbols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Solution {
     /// If each operation on a row that was of use is done on its payload too.
@@ -267,7 +267,7 @@ mod tests {
         assert!(SymbolSet::new(130).is_empty());
     }
 
-    /// The same rows complete a message here and in the crate's decoder.
+    /// Rows that complete a message here do so in the crate's decoder.
     #[test]
     fn agrees_with_the_decoder_on_the_wire() {
         for n in [1, 2, 3, 7, 8, 33, 64] {

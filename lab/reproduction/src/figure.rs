@@ -1,4 +1,4 @@
-//! A figure measured anew: its table, its files, and how it compares.
+//! A reproduced figure: its table, its files, and how it compares.
 
 use std::{fs, path::Path};
 
@@ -10,19 +10,19 @@ use serde_json::Value;
 /// One claim of the paper held against what was measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Check {
-    /// What is compared.
+    /// Quantity that is compared.
     pub what: String,
-    /// What the paper says or its figure shows.
+    /// Value that the paper states or its figure shows.
     pub paper: String,
-    /// What counts as reproduced.
+    /// Band that counts as reproduced.
     pub band: String,
-    /// What was measured.
+    /// Value that was measured here.
     pub ours: String,
-    /// Whether that lies in the band.
+    /// The value lies in the band.
     pub holds: bool,
     /// By how much it does not.
     pub miss: Option<String>,
-    /// What was measured is the contrary of what the paper says, by more than chance.
+    /// The measurement contradicts the paper, by more than chance.
     pub refuted: bool,
 }
 
@@ -30,11 +30,11 @@ pub struct Check {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// All checks hold.
+    /// All of the checks hold.
     Reproduced,
-    /// Some do not.
+    /// Some checks do not hold.
     Outside,
-    /// Of some the contrary was measured.
+    /// Some checks are contradicted by the measurement.
     Refuted,
 }
 
@@ -72,18 +72,18 @@ impl Check {
     }
 }
 
-/// What one id of the reproduction yields.
+/// The result of one id of the reproduction.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
-    /// As in `C1`.
+    /// Id of the figure, as in `C1`.
     pub id: &'static str,
-    /// What the paper shows there.
+    /// Subject of the paper's figure.
     pub title: &'static str,
-    /// What else there is to know: why a check misses, what a second mode does.
+    /// Notes: why a check misses, what a second mode does.
     pub note: String,
-    /// What was compared.
+    /// Checks against the paper.
     pub checks: Vec<Check>,
-    /// What was measured, a row each.
+    /// Rows of what was measured.
     pub rows: Vec<Value>,
     /// The fields of a row, in the order of the CSV file.
     #[serde(skip)]
@@ -99,19 +99,19 @@ pub struct Figure {
 /// A figure in a line, for scripts: the same fields whatever was measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Item<'a> {
-    /// As in `C1`.
+    /// Id of the figure, as in `C1`.
     pub id: &'a str,
-    /// What the paper says.
+    /// Statement of the paper.
     pub paper: String,
-    /// What was measured.
+    /// Value that was measured here.
     pub ours: String,
-    /// What counts as reproduced.
+    /// Band that counts as reproduced.
     pub band: String,
     /// How it came out.
     pub verdict: Verdict,
     /// By how much checks miss, and what else there is to know.
     pub note: String,
-    /// Whether all checks hold.
+    /// All of the checks hold.
     pub holds: bool,
     #[serde(flatten)]
     #[expect(missing_docs, reason = "the figure itself")]
@@ -119,7 +119,7 @@ pub struct Item<'a> {
 }
 
 impl Figure {
-    /// Whether all checks hold.
+    /// Returns whether all checks hold.
     pub fn holds(&self) -> bool {
         self.checks.iter().all(|it| it.holds)
     }
@@ -176,7 +176,7 @@ impl Figure {
         missed.chain(note).collect::<Vec<_>>().join(" ")
     }
 
-    /// What was compared, as a table.
+    /// Builds a table of the checks.
     pub fn checks_table(&self) -> Table {
         let mut checks = Table::new(["check", "paper", "band", "ours", "verdict"]);
         for check in &self.checks {
@@ -191,7 +191,7 @@ impl Figure {
         checks
     }
 
-    /// For the terminal.
+    /// Writes the figure for the terminal.
     pub fn to_text(&self) -> String {
         let checks = self.checks_table();
         let mut text = format!("{}: {} ({})\n", self.id, self.title, self.verdict());

@@ -19,9 +19,9 @@ const UDP_HEADER: usize = 8;
 pub struct Fields {
     /// The set of symbols.
     pub bits: u32,
-    /// Which message.
+    /// Number of the message.
     pub id: u32,
-    /// Number of symbols.
+    /// Number of symbols in it.
     pub symbols: u32,
     /// Length of the message.
     pub size: u32,
@@ -86,7 +86,7 @@ impl Fields {
     }
 }
 
-/// What an Ethernet frame leaves for a symbol.
+/// Returns the bytes that an Ethernet frame leaves for a symbol.
 fn symbol_bytes() -> usize {
     MTU - IPV4_HEADER - UDP_HEADER - HEADER_BYTES
 }
@@ -182,7 +182,7 @@ fn checks() -> Vec<Check> {
     ]
 }
 
-/// What the crate sends as one block.
+/// Returns the longest message that the crate sends as one block.
 fn longest_block(symbol_bytes: usize) -> usize {
     let fits = |bytes: &usize| Shape::new(*bytes, symbol_bytes).is_ok_and(|it| it.blocks() == 1);
     (1..)

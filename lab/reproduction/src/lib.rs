@@ -1,10 +1,10 @@
-//! The papers' figures, measured anew and held against what the papers print.
+//! The papers' figures, measured again and held against what the papers print.
 //!
 //! - [`computation`], [`coding`], [`header`]: Cloudburst's choice of its code's
 //!   parameters (§IV-A), by the ids `C1`, `C2` and `C3`.
 //! - [`cloudburst`]: its evaluation (§V), `C4` to `C11`, simulated.
 //! - [`tr`]: TR's figures, `T1` to `T16`, simulated.
-//! - [`ns3`]: the simulator beside ns-3.
+//! - [`ns3`]: the simulator next to ns-3.
 //! - [`overhead`]: how many packets a message takes until it can be decoded, on
 //!   the wire that `cloudburst` speaks.
 

@@ -1,4 +1,4 @@
-//! Measures the papers' figures anew. `cargo xtask` builds and calls it.
+//! Reproduces the papers' figures. `cargo xtask` builds and calls it.
 
 use std::{cell::OnceCell, path::PathBuf, process::ExitCode, str::FromStr, thread};
 
@@ -15,7 +15,7 @@ use reproduction::{
     tr::{Effort, Simulated},
 };
 
-/// Measures the papers' figures anew.
+/// Reproduces the papers' figures.
 #[derive(Parser)]
 #[command(bin_name = "cargo xtask")]
 struct Arguments {
@@ -25,7 +25,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Measure figures of the papers anew and hold them against what is printed there.
+    /// Reproduce figures of the papers and hold them against what is printed there.
     Reproduce(Reproduce),
     /// Measure how many packets a message takes until it can be decoded.
     CodecOverhead(CodecOverhead),
@@ -45,7 +45,7 @@ struct Ns3 {
 
 #[derive(clap::Args)]
 struct Reproduce {
-    /// What to measure: C1 to C11 (Cloudburst), T1 to T16 (TR), or all. Default: all.
+    /// Figures to measure: C1 to C11 (Cloudburst), T1 to T16 (TR), or all. Default: all.
     ids: Vec<Id>,
     /// Directory for index.html, and CSV and SVG files for each figure. Runs of the simulator that
     /// lie there, of the same settings, are not run again.
@@ -84,7 +84,7 @@ struct CodecOverhead {
     /// Messages for each schedule, size and loss.
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
     trials: u64,
-    /// What random numbers are drawn with.
+    /// Seed of the random numbers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

@@ -1,4 +1,4 @@
-//! The simulator beside ns-3: the same fabric, transport and flows in both.
+//! The simulator next to ns-3: the same fabric, transport and flows in both.
 //!
 //! Single flows without loss must take as long, and a congested link must take far less processor
 //! time. `netsim/ns3/dctcp.cc` is the other side; it is compiled here, against the distribution's
@@ -40,7 +40,7 @@ const HOSTS_PER_LEAF: u16 = 8;
 const HEADER_BYTES: u32 = 42;
 const PACKET_BYTES: u32 = 1_460 + HEADER_BYTES;
 
-/// What came out.
+/// The results of both simulators.
 #[derive(Debug, Serialize)]
 pub struct Comparison {
     /// Flows one at a time.
@@ -52,28 +52,28 @@ pub struct Comparison {
 /// A flow that had the fabric to itself.
 #[derive(Debug, Serialize)]
 pub struct Alone {
-    /// Its size.
+    /// Size of the message.
     pub bytes: u64,
     /// Completion time in the simulator, in microseconds,
     pub netsim_us: f64,
-    /// and in ns-3.
+    /// Completion time in ns-3, in microseconds.
     pub ns3_us: f64,
     /// By how much the former is longer.
     pub percent_off: f64,
-    /// Within the band.
+    /// The results lie in the band.
     pub holds: bool,
 }
 
 /// Many flows over one link at a load of 0.8.
 #[derive(Debug, Serialize)]
 pub struct Shared {
-    /// How many.
+    /// Number of flows in it.
     pub flows: usize,
     /// Links passed by packets, in the simulator.
     pub hops: u64,
     /// Mean completion time in the simulator, in microseconds,
     pub netsim_us: f64,
-    /// and in ns-3.
+    /// Completion time in ns-3, in microseconds.
     pub ns3_us: f64,
     /// Time of the simulator,
     pub netsim_seconds: f64,
@@ -106,12 +106,12 @@ pub fn compare(directory: &Path) -> Result<std::result::Result<Comparison, Strin
 }
 
 impl Comparison {
-    /// Whether everything is as it must be.
+    /// Returns whether all results are in their bands.
     pub fn holds(&self) -> bool {
         self.shared.holds && self.alone.iter().all(|it| it.holds)
     }
 
-    /// For people.
+    /// Writes the comparison for people.
     pub fn to_text(&self) -> String {
         let mut table = Table::new(["flow", "netsim us", "ns-3 us", "off", ""]);
         let verdict = |holds| if holds { "holds" } else { "outside" };
@@ -201,7 +201,7 @@ fn simulate(traffic: &str) -> Result<Outcome> {
     let mark = MARK_PACKETS * PACKET_BYTES;
     // A host's own queue is long, and does not mark.
     let text = format!(
-        "about = \"The simulator beside ns-3\"
+        "about = \"The simulator next to ns-3\"
          fabric = {{ leaves = 2, spines = 1, hosts_per_leaf = {HOSTS_PER_LEAF}, host_gbps = {GBPS},
            uplink_gbps = {GBPS}, link_delay_us = {DELAY_US} }}
          port = {{ buffer_bytes = {buffer}, ecn_bytes = {mark} }}
@@ -218,7 +218,7 @@ fn times_us(outcome: &Outcome) -> Vec<f64> {
     times.map(|ns| ns as f64 / 1e3).collect()
 }
 
-/// What the compiler is called with; in words, if something is missing.
+/// Returns the compiler's arguments, or says what is missing.
 fn flags() -> std::result::Result<Vec<String>, String> {
     let missing =
         "ns-3 is not here; on Debian and Ubuntu `cargo xtask setup --only ns3` installs it";
@@ -232,8 +232,8 @@ fn flags() -> std::result::Result<Vec<String>, String> {
             Ok(text.split_whitespace().map(str::to_owned).collect())
         }
         Ok(found) => {
-            let told = String::from_utf8_lossy(&found.stderr);
-            let first = told.lines().next().unwrap_or_default();
+            let stderr = String::from_utf8_lossy(&found.stderr);
+            let first = stderr.lines().next().unwrap_or_default();
             Err(format!("{missing} (pkg-config: {first})"))
         }
         Err(error) => Err(format!("{missing} (pkg-config: {error})")),
@@ -297,8 +297,8 @@ impl<'a> Ns3<'a> {
             .output()
             .with_context(|| format!("cannot run {}", program.display()))?;
         if !ran.status.success() {
-            let told = String::from_utf8_lossy(&ran.stderr);
-            bail!("ns-3 failed ({}): {}", ran.status, told.trim());
+            let stderr = String::from_utf8_lossy(&ran.stderr);
+            bail!("ns-3 failed ({}): {}", ran.status, stderr.trim());
         }
         parse(&String::from_utf8_lossy(&ran.stdout), ours.flows.len())
     }
@@ -319,9 +319,9 @@ fn parse(text: &str, flows: usize) -> Result<(Vec<f64>, f64)> {
         }
     }
     if times_us.len() != flows {
-        bail!("ns-3 told of {} flows instead of {flows}", times_us.len());
+        bail!("ns-3 reported {} flows instead of {flows}", times_us.len());
     }
-    Ok((times_us, seconds.context("ns-3 did not tell its time")?))
+    Ok((times_us, seconds.context("ns-3 did not report its time")?))
 }
 
 #[cfg(test)]

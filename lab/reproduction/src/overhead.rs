@@ -13,7 +13,7 @@ use crate::trials;
 /// Source symbols a message has.
 pub const SYMBOLS: [usize; 5] = [4, 8, 16, 32, 64];
 
-/// What happens to packets.
+/// Loss patterns that packets meet.
 pub const LOSSES: [Loss; 6] = [
     Loss::Percent(0),
     Loss::Percent(1),
@@ -65,9 +65,9 @@ impl std::fmt::Display for Loss {
 /// One schedule, one size, one kind of loss.
 #[derive(Clone, Copy, Debug)]
 pub struct Cell {
-    /// One of [`SCHEDULES`].
+    /// Schedule, one of [`SCHEDULES`].
     pub schedule: (&'static str, Schedule),
-    /// Source symbols.
+    /// Source symbols of a message.
     pub n: usize,
     /// Which packets are lost.
     pub loss: Loss,
@@ -84,10 +84,10 @@ pub fn cells() -> Vec<Cell> {
     cells
 }
 
-/// What was measured in a cell: packets sent until the message was complete,
-/// and packets received above the number of source symbols.
+/// Overhead measured in a cell: packets sent until the message was complete, and packets received
+/// above the number of source symbols.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "the type's documentation tells them all")]
+#[expect(missing_docs, reason = "the type's documentation names them all")]
 pub struct Overhead {
     pub schedule: &'static str,
     pub n: usize,
@@ -106,7 +106,7 @@ pub struct Overhead {
 /// Excess that a schedule should not exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Goal {
-    /// At the median.
+    /// Excess at the median.
     pub p50: usize,
     /// At the 99th percentile.
     pub p99: usize,
@@ -138,7 +138,7 @@ impl Overhead {
         })
     }
 
-    /// Whether the goal is met, if there is one.
+    /// Returns whether the goal is met, if there is one.
     pub fn meets_goal(&self) -> Option<bool> {
         self.goal().map(|goal| {
             self.excess_p50 <= goal.p50

@@ -17,7 +17,7 @@ pub fn write(figures: &[Figure], directory: &Path) -> Result<()> {
     for it in figures {
         verdicts.row([it.id, it.title, &it.verdict().to_string()]);
     }
-    let mut page = Page::new("The papers' figures, measured anew")
+    let mut page = Page::new("The papers' figures, reproduced")
         .text(
             "Reproduced: all checks lie in their bands. Outside: some do not. Refuted: of some the contrary \
              of what the paper says was measured, with the whole 95 % confidence interval.",

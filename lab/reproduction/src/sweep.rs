@@ -13,16 +13,16 @@ use crate::{
 /// Source symbols of a message.
 pub const SYMBOLS: [usize; 7] = [8, 16, 32, 64, 128, 256, 512];
 
-/// Degrees.
+/// Degrees that are measured.
 pub const DEGREES: std::ops::RangeInclusive<usize> = 1..=10;
 
 /// The degree that the paper recommends, which is the crate's.
 pub const RECOMMENDED_DEGREE: usize = PaperDegree::DEGREE as usize;
 
-/// What was measured for one `n` and `d`.
+/// Measurements for one `n` and `d`.
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
-    /// Source symbols.
+    /// Source symbols of a message.
     pub n: usize,
     /// Picks, with replacement, that make a packet's set.
     pub degree: usize,
@@ -32,14 +32,14 @@ pub struct Cell {
     operations: [Summary; Accounting::ALL.len()],
 }
 
-/// What counts as an XOR operation.
+/// Ways to count XOR operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accounting {
     /// Rows first, payloads last: each symbol is the sum of so many packets.
     Sums,
     /// Every operation on a row is done on its payload at once.
     Elimination,
-    /// The same, and so for packets that turn out to be of no use.
+    /// Elimination, and so for packets that turn out to be of no use.
     EveryPacket,
     /// Peeling as far as it goes, then elimination of what is left.
     Peeling,
@@ -105,7 +105,7 @@ impl Sweep {
         SYMBOLS.len() * DEGREES.count()
     }
 
-    /// All cells.
+    /// Returns all of the cells.
     pub fn cells(&self) -> &[Cell] {
         &self.cells
     }
@@ -143,7 +143,7 @@ fn measure(n: usize, degree: usize, trials: u64, seed: u64) -> Cell {
 
 /// One message that was decoded.
 struct Decoded {
-    /// Packets until then.
+    /// Packets until it was decoded.
     needed: u64,
     /// XOR operations, by [`Accounting`].
     operations: [u64; Accounting::ALL.len()],

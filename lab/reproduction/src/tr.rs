@@ -1,5 +1,5 @@
 //! TR's figures, `T1` to `T16` (Zhang et al., Journal of Cloud Computing 10:37, 2021), simulated
-//! anew with `netsim`.
+//! with `netsim`.
 //!
 //! Figures of one experiment share its runs. Each run's manifest lies in `runs/` of the output
 //! directory, so that what was interrupted goes on where it was. The paper's set-up leaves much
@@ -31,13 +31,13 @@ pub struct Effort {
     pub motivation_seeds: u64,
     /// Seeds where the model is held against the simulator.
     pub model_seeds: u64,
-    /// Seeds for thresholds.
+    /// Seeds of the threshold experiment.
     pub threshold_seeds: u64,
     /// Flows of each run there.
     pub threshold_flows: u32,
     /// Loads in the large fabric.
     pub loads: Vec<f64>,
-    /// Seeds there.
+    /// Seeds of the large experiment.
     pub large_seeds: u64,
     /// Flows of each run there under Web Search; other workloads have more or fewer.
     pub large_flows: u32,

@@ -53,7 +53,7 @@ fn figures_leave_files_and_verdicts() {
     }
 }
 
-/// What scripts read of every item.
+/// Checks what scripts read of every item.
 #[track_caller]
 fn assert_item(item: &Value) {
     for field in ["id", "paper", "ours", "band", "note"] {

@@ -1,7 +1,7 @@
 //! Bulk transfers on given paths.
 //!
 //! One TCP cubic connection for each path and direction, which sends as much as it can. Their path
-//! is told by the server's port.
+//! is known by the server's port.
 
 use std::{
     io,

@@ -1,4 +1,4 @@
-//! Whether the rig's routers do what switches do.
+//! Checks that the rig's routers hash flows as switches do.
 
 use std::{
     io,
@@ -18,9 +18,9 @@ const PACKETS: u16 = 64;
 const CONNECTIONS: u16 = 16;
 /// No two checks use the same ports.
 const FIRST_PORT: u16 = 20_000;
-/// Nobody listens here.
+/// The discard port, on which no server listens.
 const CLOSED_PORT: u16 = 9;
-/// In which even a busy machine brings a packet across the rig, without the delay line.
+/// Time in which even a busy machine brings a packet across the rig, without the delay line.
 const CROSSING: Duration = Duration::from_millis(20);
 
 /// How many packets each path has carried.
@@ -40,9 +40,9 @@ pub enum PathCheckError {
     /// One 5-tuple was spread.
     #[error("packets of one {protocol} 5-tuple took several paths ({spread:?}) {direction:?}")]
     Torn {
-        /// TCP or UDP.
+        /// Name of the protocol, TCP or UDP.
         protocol: &'static str,
-        /// Where they went.
+        /// Direction of the packets.
         direction: Direction,
         /// How many packets each path has carried.
         spread: Spread,
@@ -50,7 +50,7 @@ pub enum PathCheckError {
     /// Many 5-tuples left a path unused, or took it all.
     #[error("packets of {PACKETS} 5-tuples did not take all paths ({spread:?}) {direction:?}")]
     Uneven {
-        /// Where they went.
+        /// Direction of the packets.
         direction: Direction,
         /// How many packets each path has carried.
         spread: Spread,
@@ -158,7 +158,7 @@ fn reconnect(namespace: &Namespace, own: Ipv4Addr, to: Ipv4Addr) -> Result<(), P
             match socket.connect(&SocketAddr::from((to, CLOSED_PORT)).into()) {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                 Err(error) => return Err(error),
-                Ok(()) => return Err(io::Error::other("somebody listens on the discard port")),
+                Ok(()) => return Err(io::Error::other("a server listens on the discard port")),
             }
         }
         Ok(())

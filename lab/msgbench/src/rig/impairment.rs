@@ -1,10 +1,10 @@
-//! What is wrong with the paths.
+//! Impairments of paths: packet loss and black holes.
 
 use flow_testbed::namespace::NamespaceError;
 
 use super::{PATH_DEVICES, Rig};
 
-/// What is wrong with the paths.
+/// An impairment of paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Impairment {
     /// Every path loses so many packets of a thousand, in both directions, independently.
@@ -12,15 +12,15 @@ pub enum Impairment {
         /// Packets of a thousand.
         per_mille: u32,
     },
-    /// A path loses everything in both directions, and nobody is told.
+    /// A black hole: a path loses everything in both directions, unannounced.
     Dead {
-        /// Its index.
+        /// Index of the path.
         path: usize,
     },
 }
 
 impl Rig {
-    /// Impairs the paths in this way and no other; `None` heals them.
+    /// Impairs the paths like this only; `None` heals them.
     ///
     /// # Errors
     /// When `nft` fails.

@@ -17,7 +17,7 @@ pub(super) fn mark(path: usize) -> usize {
 }
 
 impl Rig {
-    /// Makes the routers hash anew: `seed` tells which ports lead to which path. The two directions
+    /// Makes the routers hash again: `seed` decides which ports lead to which path. The two directions
     /// of a connection are independent, as in real networks.
     ///
     /// # Errors

@@ -9,21 +9,21 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
 };
 
-/// What the server is called in its certificate.
+/// Name of the server in its certificate.
 pub(super) const SERVER_NAME: &str = "server.test";
 
 /// Signed by itself, and new in every process.
 static CERTIFICATE: LazyLock<Result<CertifiedKey<KeyPair>, rcgen::Error>> =
     LazyLock::new(|| rcgen::generate_simple_self_signed([SERVER_NAME.to_owned()]));
 
-/// What a server shows, and what it proves that with.
+/// Returns the server's certificate chain and private key.
 pub(super) fn own() -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
     let certified = certified()?;
     let key = PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der());
     Ok((vec![certified.cert.der().clone()], key.into()))
 }
 
-/// What a client trusts.
+/// Returns the certificate store of clients.
 pub(super) fn trusted() -> Result<Arc<RootCertStore>> {
     let mut roots = RootCertStore::empty();
     roots.add(certified()?.cert.der().clone())?;

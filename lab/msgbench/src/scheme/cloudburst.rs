@@ -32,7 +32,7 @@ const LENGTH_BYTES: usize = 4;
 /// Messages over many ports.
 #[derive(Default)]
 pub(super) struct Cloudburst {
-    notes: Arc<Notes>,
+    receipts: Arc<Receipts>,
 }
 
 impl Scheme for Cloudburst {
@@ -48,10 +48,10 @@ impl Scheme for Cloudburst {
         let config = Config::server(PORT).with_local([address.into()]);
         let bound = Endpoint::bind(config).now_or_never();
         let endpoint = bound.context("binding takes its time")??;
-        let notes = Arc::clone(&self.notes);
+        let receipts = Arc::clone(&self.receipts);
         Ok(Box::pin(async move {
             while let Ok(received) = endpoint.recv().await {
-                spawn_local(answer(endpoint.clone(), received, Arc::clone(&notes)));
+                spawn_local(answer(endpoint.clone(), received, Arc::clone(&receipts)));
             }
         }))
     }
@@ -61,27 +61,27 @@ impl Scheme for Cloudburst {
             let config = Config::client().with_local([Ipv4Addr::UNSPECIFIED.into()]);
             let endpoint = Endpoint::bind(config).await?;
             let peer = endpoint.connect([(address, PORT).into()]).await?;
-            let notes = Arc::clone(&self.notes);
-            Ok(Rc::new(Asker {
+            let receipts = Arc::clone(&self.receipts);
+            Ok(Rc::new(CloudburstClient {
                 endpoint,
                 peer,
-                notes,
+                receipts,
             }) as Rc<dyn Client>)
         })
     }
 }
 
-/// What asks one server.
-struct Asker {
+/// The client of one server.
+struct CloudburstClient {
     endpoint: Endpoint,
     peer: PeerId,
-    notes: Arc<Notes>,
+    receipts: Arc<Receipts>,
 }
 
-impl Client for Asker {
+impl Client for CloudburstClient {
     fn request(&self, bytes: u32) -> LocalBoxFuture<'_, Result<Answer>> {
         Box::pin(async move {
-            let (number, coding) = self.notes.open();
+            let (number, coding) = self.receipts.open();
             let mut request = vec![0; REQUEST_BYTES];
             let (first, rest) = request.split_at_mut(NUMBER_BYTES);
             first.copy_from_slice(&number.to_be_bytes());
@@ -94,14 +94,14 @@ impl Client for Asker {
     }
 }
 
-/// Sends what is asked for, and notes what it took. An answer that does not get there is missed
+/// Sends what is asked for, and keeps the receipt. An answer that does not get there is missed
 /// by the client, who counts it.
-async fn answer(endpoint: Endpoint, received: Received, notes: Arc<Notes>) {
+async fn answer(endpoint: Endpoint, received: Received, receipts: Arc<Receipts>) {
     let Some((number, bytes)) = parse(&received.message) else {
         return;
     };
     if let Ok(receipt) = endpoint.reply(&received, vec![0; bytes as usize]).await {
-        notes.close(number, &receipt);
+        receipts.close(number, &receipt);
     }
 }
 
@@ -111,15 +111,14 @@ fn parse(request: &[u8]) -> Option<(u64, u32)> {
     Some((u64::from_be_bytes(*number), u32::from_be_bytes(*length)))
 }
 
-/// What the server tells the client beside the network, for they are one process: its receipts,
-/// by the numbers of the requests.
+/// Receipts that the server hands to the client outside of the network, for they are one process, by the numbers of the requests.
 #[derive(Default)]
-struct Notes {
+struct Receipts {
     next: AtomicU64,
     open: Mutex<HashMap<u64, Arc<OnceLock<Coding>>>>,
 }
 
-impl Notes {
+impl Receipts {
     fn open(&self) -> (u64, Arc<OnceLock<Coding>>) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let coding = Arc::default();

@@ -1,8 +1,8 @@
-//! Multipath QUIC (noq).
+//! Multipath QUIC, by noq.
 //!
 //! One connection with a path from each of the client's addresses, as for [MPTCP](super::mptcp).
 //! A message is a stream. The path to send on is noq's choice: it fills one path's congestion window
-//! before it takes the next, so that most data takes one path while that has room.
+//! before it takes the next, so that most data takes one path while that has capacity.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -28,7 +28,7 @@ use crate::rig::{PATHS, addresses};
 const PORT: u16 = 7_002;
 /// One more than the rig has: the connection starts on one that hashing chooses.
 const CONNECTION_PATHS: u32 = PATHS as u32 + 1;
-/// In which the server must have told the connection ids that further paths need.
+/// Time in which the server must have announced the connection ids that further paths need.
 const PATH_LIMIT: Duration = Duration::from_secs(2);
 const PATH_RETRY: Duration = Duration::from_millis(5);
 /// After which a path is given up. What was sent on it goes over the others then, and not before: noq
@@ -37,7 +37,7 @@ const PATH_RETRY: Duration = Duration::from_millis(5);
 const PATH_IDLE_LIMIT: Duration = Duration::from_millis(500);
 const PATH_KEEP_ALIVE: Duration = Duration::from_millis(100);
 
-/// Multipath QUIC.
+/// The scheme of multipath QUIC.
 pub(super) struct NoqMultipath;
 
 impl Scheme for NoqMultipath {
@@ -72,8 +72,8 @@ impl Scheme for NoqMultipath {
             let connection = connecting.await?;
             let mut paths = Vec::new();
             for own in addresses::pinned() {
-                let opening = open_path(&connection, FourTuple::new(server, Some(own.into())));
-                let opened = timeout(PATH_LIMIT, opening).await;
+                let open = open_path(&connection, FourTuple::new(server, Some(own.into())));
+                let opened = timeout(PATH_LIMIT, open).await;
                 paths.push(opened.with_context(|| format!("no path from {own} in time"))??);
             }
             Ok(Rc::new(Multipath {

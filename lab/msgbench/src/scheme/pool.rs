@@ -10,7 +10,7 @@ const RETRY: Duration = Duration::from_millis(100);
 
 type Open<T> = Box<dyn Fn(usize) -> LocalBoxFuture<'static, io::Result<T>>>;
 
-/// Connections of the kind `T`. A request takes the one that has rested longest, and waits in turn
+/// Connections of the kind `T`. A request takes the one that was idle longest, and waits in order
 /// while there is none. A connection on which a request fails, or is given up, is replaced.
 pub(super) struct Pool<T> {
     shared: Rc<Shared<T>>,
@@ -31,7 +31,7 @@ pub(super) struct Lease<T: 'static> {
 }
 
 impl<T: 'static> Pool<T> {
-    /// Opens `count` connections at once. `open` is told the index of the one to be opened.
+    /// Opens `count` connections at once. `open` gets the index of the one to be opened.
     pub(super) async fn open<F>(
         count: usize,
         open: impl Fn(usize) -> F + 'static,
@@ -74,7 +74,7 @@ impl<T> Shared<T> {
 }
 
 impl<T> Lease<T> {
-    /// What was taken, or nothing after it was given back.
+    /// Returns the connection that was taken, or an error after it was given back.
     pub(super) fn connection(&mut self) -> io::Result<&mut T> {
         let connection = self.connection.as_mut();
         connection.ok_or_else(|| io::Error::other("the connection was given back"))

@@ -1,7 +1,7 @@
-//! QUIC (quinn).
+//! QUIC over one path, by quinn.
 //!
 //! ECMP by ports pins a connection to a path, so the client has several, each with a UDP port of its
-//! own. A message is a stream, and takes the connection with the fewest messages under way.
+//! own. A message is a stream, and takes the connection with the fewest messages in flight.
 
 use std::{
     cell::{Cell, RefCell},
@@ -25,7 +25,7 @@ const PORT: u16 = 7_001;
 const CONNECTIONS: usize = 8;
 /// How long to wait before trying to open a connection again.
 const RETRY: Duration = Duration::from_millis(100);
-/// After which opening a connection is tried from another port.
+/// Time after which opening a connection is tried from another port.
 const CONNECT_LIMIT: Duration = Duration::from_millis(1_500);
 
 /// QUIC over several connections.
@@ -56,47 +56,47 @@ impl Scheme for Quic {
         Box::pin(async move {
             let config = ClientConfig::with_root_certificates(certificate::trusted()?)?;
             let server = SocketAddr::from((address, PORT));
-            let lines = (0..CONNECTIONS).map(|_| Line::open(server, config.clone()));
-            let lines = try_join_all(lines).await?;
-            Ok(Rc::new(Lines(lines)) as Rc<dyn Client>)
+            let slots = (0..CONNECTIONS).map(|_| ConnectionSlot::open(server, config.clone()));
+            let slots = try_join_all(slots).await?;
+            Ok(Rc::new(QuicClient(slots)) as Rc<dyn Client>)
         })
     }
 }
 
-/// The client's connections.
-struct Lines(Vec<Rc<Line>>);
+/// Connections of the client.
+struct QuicClient(Vec<Rc<ConnectionSlot>>);
 
 /// One connection, replaced when a request on it was given up.
-struct Line {
+struct ConnectionSlot {
     server: SocketAddr,
     config: ClientConfig,
     current: RefCell<Rc<(Endpoint, Connection)>>,
-    under_way: Cell<usize>,
+    in_flight: Cell<usize>,
 }
 
-impl Client for Lines {
+impl Client for QuicClient {
     fn request(&self, bytes: u32) -> LocalBoxFuture<'_, Result<Answer>> {
         Box::pin(async move {
-            let lines = self.0.iter();
-            let line = lines
-                .min_by_key(|line| line.under_way.get())
+            let slots = self.0.iter();
+            let slot = slots
+                .min_by_key(|slot| slot.in_flight.get())
                 .context("there are no connections")?;
-            let mut use_of_line = UseOfLine::new(line);
-            ask(&use_of_line.connection.1, bytes).await?;
-            use_of_line.succeeded = true;
+            let mut guard = SlotGuard::new(slot);
+            ask(&guard.connection.1, bytes).await?;
+            guard.succeeded = true;
             Ok(Answer::default())
         })
     }
 }
 
-impl Line {
+impl ConnectionSlot {
     async fn open(server: SocketAddr, config: ClientConfig) -> Result<Rc<Self>> {
         let connection = connect(server, config.clone()).await?;
         Ok(Rc::new(Self {
             server,
             config,
             current: RefCell::new(Rc::new(connection)),
-            under_way: Cell::new(0),
+            in_flight: Cell::new(0),
         }))
     }
 
@@ -111,30 +111,30 @@ impl Line {
     }
 }
 
-/// Keeps count of a line's messages, and replaces its connection unless all went well.
-struct UseOfLine {
-    line: Rc<Line>,
+/// Keeps count of a slot's messages, and replaces its connection unless all went well.
+struct SlotGuard {
+    slot: Rc<ConnectionSlot>,
     connection: Rc<(Endpoint, Connection)>,
     succeeded: bool,
 }
 
-impl UseOfLine {
-    fn new(line: &Rc<Line>) -> Self {
-        line.under_way.set(line.under_way.get() + 1);
+impl SlotGuard {
+    fn new(slot: &Rc<ConnectionSlot>) -> Self {
+        slot.in_flight.set(slot.in_flight.get() + 1);
         Self {
-            line: Rc::clone(line),
-            connection: Rc::clone(&*line.current.borrow()),
+            slot: Rc::clone(slot),
+            connection: Rc::clone(&*slot.current.borrow()),
             succeeded: false,
         }
     }
 }
 
-impl Drop for UseOfLine {
+impl Drop for SlotGuard {
     fn drop(&mut self) {
-        self.line.under_way.set(self.line.under_way.get() - 1);
+        self.slot.in_flight.set(self.slot.in_flight.get() - 1);
         if !self.succeeded {
-            let line = Rc::clone(&self.line);
-            spawn_local(line.replace(Rc::clone(&self.connection)));
+            let slot = Rc::clone(&self.slot);
+            spawn_local(slot.replace(Rc::clone(&self.connection)));
         }
     }
 }

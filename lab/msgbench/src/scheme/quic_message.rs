@@ -1,4 +1,5 @@
-//! What QUIC schemes share, whichever library they use: sockets, and a message as a stream has it.
+//! Parts that QUIC schemes share, whichever library they use: sockets, and a message as a stream
+//! has it.
 //!
 //! A request starts with the length that the answer is to have. The rest of both is zeros.
 
@@ -11,9 +12,9 @@ use socket2::SockRef;
 
 use super::REQUEST_BYTES;
 
-/// As quinn's documentation advises: the default holds some 100 packets.
+/// Socket buffers as quinn's documentation advises: the default holds some 100 packets.
 const SOCKET_BUFFER_BYTES: usize = 2 << 20;
-/// What all payload consists of.
+/// Zeros, of which all payload consists.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
 /// A socket with buffers that do not overflow.

@@ -29,11 +29,11 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(5);
 /// Two numbers of 4 bytes.
 const HEAD_BYTES: usize = 8;
 
-/// What all payload consists of.
+/// Zeros, of which all payload consists.
 static ZEROS: [u8; 128 * 1024] = [0; 128 * 1024];
 
 thread_local! {
-    /// Where received payload is thrown.
+    /// Buffer into which received payload is discarded.
     static DISCARD: RefCell<Vec<u8>> = RefCell::new(vec![0; 256 * 1024]);
 }
 

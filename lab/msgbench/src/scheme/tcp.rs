@@ -45,7 +45,7 @@ pub(super) const BBR_8: TcpPool = TcpPool {
     connections: 8,
 };
 
-/// The same with 32.
+/// BBR with 32 connections.
 pub(super) const BBR_32: TcpPool = TcpPool {
     name: "tcp_bbr_32",
     about: "TCP bbr, a pool of 32 connections",
@@ -88,7 +88,7 @@ impl Scheme for TcpPool {
 
 type Connecting = LocalBoxFuture<'static, Result<Rc<dyn Client>>>;
 
-/// Another way to use connections of the usual kind, by what a client does when it gets ready.
+/// Another use of connections of the usual kind, by what a client does when it gets ready.
 pub(super) struct OverCubic {
     pub(super) name: &'static str,
     pub(super) about: &'static str,

@@ -2,7 +2,7 @@
 //!
 //! A request that takes longer than most is sent again on another connection, which may take another
 //! path, and the first answer wins (Dean and Barroso, The Tail at Scale, 2013). Connections that lost
-//! are closed, for HTTP/1.1 knows no other way to stop an answer.
+//! are closed, for HTTP/1.1 has no other means to stop an answer.
 
 use std::{
     cell::{Cell, RefCell},
@@ -22,13 +22,13 @@ use super::{
 };
 
 const CONNECTIONS: usize = 32;
-/// Until there are completions to go by.
-const FIRST_PATIENCE: Duration = Duration::from_millis(50);
-/// Of how many completions most is meant, and how many make a beginning.
-const REMEMBERED: usize = 128;
-const ENOUGH: usize = 20;
-/// The share of requests that are expected to be done when one is sent again.
-const PATIENCE_PERCENT: usize = 95;
+/// Hedging delay until there are enough completions.
+const INITIAL_HEDGING_DELAY: Duration = Duration::from_millis(50);
+/// Completions that the hedging delay is taken from, at most and at least.
+const SAMPLES: usize = 128;
+const LEAST_SAMPLES: usize = 20;
+/// Percentile of completion times after which a request is sent again.
+const HEDGING_PERCENTILE: usize = 95;
 /// How often a request is sent at most.
 const ATTEMPTS: u32 = 4;
 /// How many requests may be sent again for each request, and how many of those may be saved up.
@@ -66,12 +66,13 @@ impl Client for Hedged {
             let begun = Instant::now();
             let budget = self.budget.get() + BUDGET_PER_REQUEST;
             self.budget.set(budget.min(BUDGET_LIMIT));
-            let patience = patience(&self.recent.borrow());
-            let attempts = (0..ATTEMPTS).map(|attempt| self.attempt(patience * attempt, bytes));
+            let hedging_delay = hedging_delay(&self.recent.borrow());
+            let attempts =
+                (0..ATTEMPTS).map(|attempt| self.attempt(hedging_delay * attempt, bytes));
             let (answer, _) = select_ok(attempts).await?;
             let mut recent = self.recent.borrow_mut();
             recent.push_back(begun.elapsed());
-            if recent.len() > REMEMBERED {
+            if recent.len() > SAMPLES {
                 recent.pop_front();
             }
             Ok(answer)
@@ -97,14 +98,14 @@ impl Hedged {
     }
 }
 
-/// How long to wait before a request is sent again.
-fn patience(recent: &VecDeque<Duration>) -> Duration {
-    if recent.len() < ENOUGH {
-        return FIRST_PATIENCE;
+/// Returns the hedging delay: how long to wait before a request is sent again.
+fn hedging_delay(recent: &VecDeque<Duration>) -> Duration {
+    if recent.len() < LEAST_SAMPLES {
+        return INITIAL_HEDGING_DELAY;
     }
     let mut sorted: Vec<Duration> = recent.iter().copied().collect();
     sorted.sort_unstable();
-    sorted[(sorted.len() - 1) * PATIENCE_PERCENT / 100]
+    sorted[(sorted.len() - 1) * HEDGING_PERCENTILE / 100]
 }
 
 #[cfg(test)]
@@ -112,9 +113,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patience_is_what_most_requests_take() {
+    fn hedging_delay_is_what_most_requests_take() {
         let recent = |count| (1..=count).map(Duration::from_millis).collect();
-        assert_eq!(patience(&recent(19)), FIRST_PATIENCE);
-        assert_eq!(patience(&recent(101)), Duration::from_millis(96));
+        assert_eq!(hedging_delay(&recent(19)), INITIAL_HEDGING_DELAY);
+        assert_eq!(hedging_delay(&recent(101)), Duration::from_millis(96));
     }
 }

@@ -15,7 +15,7 @@ use super::{
 
 /// Connections that carry a message together.
 const STRIPES: u32 = 8;
-/// How many messages can be under way at once. With fewer, messages wait for those that wait for a
+/// How many messages can be in flight at once. With fewer, messages wait for those that wait for a
 /// retransmission timer.
 const BUNDLES: usize = 16;
 

@@ -4,7 +4,7 @@ use flow_report::{Axis, Plot, Series};
 
 use super::{
     Effort,
-    experiment::{Experiment, P99, as_they_are, figure, over, told},
+    experiment::{Experiment, P99, as_they_are, figure, over, percent_text},
 };
 use crate::{
     figure::Figure,
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// As the paper names them, and ours.
+/// Design choices as the paper names them, and ours.
 const CHOICES: [(&str, &str); 7] = [
     ("dctcp", "DCTCP"),
     ("fec-one-path", "A"),
@@ -35,7 +35,7 @@ pub fn experiment(effort: &Effort) -> Experiment {
     }
 }
 
-/// `C4`: figures 9 to 11.
+/// Builds `C4`: figures 9 to 11.
 pub fn tails(runs: &Runs) -> Figure {
     let [a, b, c, d] = [
         "fec-one-path",
@@ -83,8 +83,8 @@ pub fn tails(runs: &Runs) -> Figure {
         Band::less(0.0, 1.0).check("D / B, all sizes", "D before B", factor(d, b, &every)),
         Band::less(0.0, 1.0).check("B / A, all sizes", "B before A", factor(b, a, &every)),
     ];
-    let extra =
-        ["cloudburst-halves", "cloudburst-native"].map(|it| told(change(it, "dctcp", &every)));
+    let extra = ["cloudburst-halves", "cloudburst-native"]
+        .map(|it| percent_text(change(it, "dctcp", &every)));
     let note = format!(
         "99th percentiles at 2,000 requests a second. With sums of halves of the symbols in place of one to five, D is at {} \
          against DCTCP over all sizes; this project's own mode at {}.",

@@ -5,7 +5,7 @@ use netsim::Manifest;
 
 use super::{
     Effort,
-    experiment::{Experiment, as_they_are, figure, told},
+    experiment::{Experiment, as_they_are, figure, percent_text},
 };
 use crate::{
     figure::{Check, Figure},
@@ -40,7 +40,7 @@ fn name(scheme: &str, flows: u32) -> String {
     format!("{scheme}-{flows}")
 }
 
-/// `C8`: figure 15.
+/// Builds `C8`: figure 15, incast.
 pub fn incast(runs: &Runs, effort: &Effort) -> Figure {
     // From the start of all to the end of the last (§V-C).
     let metric: Metric = |it| all(it).max_us;
@@ -93,7 +93,7 @@ pub fn incast(runs: &Runs, effort: &Effort) -> Figure {
     }
     let note = format!(
         "Time until the last flow has arrived, mean over runs of one incast each. This project's own mode against DCTCP with {most} flows: {}; R² of its line {}.",
-        told(percent(against("cloudburst-native", "dctcp", most))),
+        percent_text(percent(against("cloudburst-native", "dctcp", most))),
         fit("cloudburst-native").map_or_else(String::new, |it| format!("{:.3}", it.mean)),
     );
     let plot = Plot::new(
@@ -135,7 +135,7 @@ const FAILURES: [&str; 14] = [
     "unknown-native-3",
 ];
 
-/// `C9`: figure 16.
+/// Builds `C9`: figure 16, broken paths.
 pub fn failures(runs: &Runs) -> Figure {
     let metric: Metric = |it| all(it).p99_us;
     let against = |one, other| runs.ratio(one, other, &[None], metric);
@@ -151,7 +151,7 @@ pub fn failures(runs: &Runs) -> Figure {
     ] {
         checks.push(Band::more(0.99, f64::INFINITY).check(what, "grows", against(one, other)));
     }
-    let unknown = |one, other| told(percent(against(one, other)));
+    let unknown = |one, other| percent_text(percent(against(one, other)));
     let unfinished = |it: &Manifest| Some(it.totals.unfinished as f64);
     let lost: f64 = FAILURES
         .iter()

@@ -11,16 +11,16 @@ use crate::{
     tr::runs::{COLUMNS, Metric, Runs},
 };
 
-/// What is run.
+/// An experiment: the schemes to run.
 #[derive(Clone, Debug)]
 pub struct Experiment {
     /// Names it, and its directory.
     pub name: &'static str,
-    /// The scenario's name.
+    /// Name of the scenario.
     pub scenario: &'static str,
     /// A name, the scheme of the scenario that it begins with, and a table laid over that.
     pub schemes: Vec<(String, &'static str, String)>,
-    /// How many seeds.
+    /// Number of the seeds.
     pub seeds: u64,
     /// Another number of messages.
     pub messages: Option<u32>,
@@ -151,7 +151,7 @@ pub fn figure(
 }
 
 /// A change, for a note.
-pub(super) fn told(change: Option<Estimate>) -> String {
+pub(super) fn percent_text(change: Option<Estimate>) -> String {
     change.map_or_else(|| "nothing".to_owned(), |it| format!("{} %", it.to_text(1)))
 }
 

@@ -5,7 +5,7 @@ use netsim::Manifest;
 
 use super::{
     Effort,
-    experiment::{Experiment, P99, SIZES, as_they_are, figure, over, told},
+    experiment::{Experiment, P99, SIZES, as_they_are, figure, over, percent_text},
 };
 use crate::{
     figure::{Check, Figure},
@@ -27,7 +27,7 @@ const SCHEMES: [&str; 6] = [
 const SMALLEST: usize = 0;
 const LARGEST: usize = 4;
 
-/// Each scheme.
+/// Returns the experiment, with each scheme.
 pub fn experiment(effort: &Effort) -> Experiment {
     Experiment {
         name: "cloudburst-large",
@@ -38,7 +38,7 @@ pub fn experiment(effort: &Effort) -> Experiment {
     }
 }
 
-/// `C10`: figure 17.
+/// Builds `C10`: figure 17, the large fabric.
 pub fn tails(runs: &Runs) -> Figure {
     let at = |one, other, size: usize| runs.ratio(one, other, &[None], P99[size]);
     let change = |one, other| percent(over(runs, one, other, &P99));
@@ -89,10 +89,10 @@ pub fn tails(runs: &Runs) -> Figure {
          mode: {} against DCTCP, {} against pFabric, {} against Cloudburst's. 93 kB: pFabric {} us, Cloudburst {}, ours {}. \
          ExpressPass is not built.",
         waits("dctcp"),
-        told(change("cloudburst", "dctcp-modern")),
-        told(change("cloudburst-native", "dctcp")),
-        told(change("cloudburst-native", "pfabric")),
-        told(change("cloudburst-native", "cloudburst")),
+        percent_text(change("cloudburst", "dctcp-modern")),
+        percent_text(change("cloudburst-native", "dctcp")),
+        percent_text(change("cloudburst-native", "pfabric")),
+        percent_text(change("cloudburst-native", "cloudburst")),
         us("pfabric", LARGEST),
         us("cloudburst", LARGEST),
         us("cloudburst-native", LARGEST),
@@ -143,7 +143,7 @@ fn name(tenths: u32) -> String {
     format!("cloudburst-{:.1}", share(tenths))
 }
 
-/// `C11`: figure 18.
+/// Builds `C11`: figure 18, shares of the rate.
 pub fn shares(runs: &Runs, effort: &Effort) -> Figure {
     let relative = |tenths: u32| over(runs, &name(tenths), "dctcp", &P99);
     let means: Vec<(u32, f64)> = effort

@@ -4,7 +4,7 @@ use flow_report::{Axis, Plot, Series};
 
 use super::{
     Effort,
-    experiment::{Experiment, SIZES, against_extreme, figure, told},
+    experiment::{Experiment, SIZES, against_extreme, figure, percent_text},
 };
 use crate::{
     figure::Figure,
@@ -55,7 +55,8 @@ pub fn rate_experiments(effort: &Effort) -> Vec<Experiment> {
     RATES.map(experiment).to_vec()
 }
 
-/// Whether they wait for timeouts depends on what switches hold, which the paper does not say.
+/// Schemes compared by buffer. Timeouts depend on the buffers of switches, which the paper does not
+/// say.
 const AGAINST: [&str; 3] = ["dctcp", "pias", "cloudburst"];
 
 /// DCTCP, PIAS and Cloudburst at 2,000 requests a second, by what a switch holds.
@@ -82,7 +83,7 @@ fn with_buffer(scheme: &str, kilobytes: u32) -> String {
     format!("{scheme}-{kilobytes}")
 }
 
-/// `C5`: figure 12.
+/// Builds `C5`: figure 12, means.
 pub fn means(runs: &[Runs]) -> Figure {
     let metric: Metric = |it| all(it).mean_us;
     let mut checks = Vec::new();
@@ -114,7 +115,7 @@ pub fn means(runs: &[Runs]) -> Figure {
         replicated(2),
     ));
     let ours = |place: usize| {
-        told(percent(runs[place].ratio(
+        percent_text(percent(runs[place].ratio(
             "cloudburst-native",
             "pias",
             &[None],
@@ -140,7 +141,7 @@ pub fn means(runs: &[Runs]) -> Figure {
     )
 }
 
-/// `C6`: figure 13.
+/// Builds `C6`: figure 13, 99th percentiles.
 pub fn tails(runs: &[Runs], buffers: &Runs, effort: &Effort) -> Figure {
     let metric: Metric = |it| all(it).p99_us;
     let most = &runs[2];
@@ -165,12 +166,12 @@ pub fn tails(runs: &[Runs], buffers: &Runs, effort: &Effort) -> Figure {
     ];
     let ms = |scheme: &str| {
         let value = |it: &u32| buffers.value(&with_buffer(scheme, *it), None, metric);
-        let told: Vec<String> = effort
+        let texts: Vec<String> = effort
             .buffers
             .iter()
             .map(|it| value(it).map_or_else(String::new, |it| format!("{:.1}", it.mean / 1e3)))
             .collect();
-        told.join(", ")
+        texts.join(", ")
     };
     let kilobytes: Vec<String> = effort.buffers.iter().map(u32::to_string).collect();
     let note = format!(
@@ -181,9 +182,9 @@ pub fn tails(runs: &[Runs], buffers: &Runs, effort: &Effort) -> Figure {
         ms("dctcp"),
         ms("pias"),
         ms("cloudburst"),
-        told(against("cloudburst-halves", "dctcp")),
-        told(against("cloudburst-native", "dctcp")),
-        told(against("cloudburst-native", "pias")),
+        percent_text(against("cloudburst-halves", "dctcp")),
+        percent_text(against("cloudburst-native", "dctcp")),
+        percent_text(against("cloudburst-native", "pias")),
     );
     let by_buffer = Plot::new(
         "99th percentile by what a switch holds, 2,000 requests a second",

@@ -1,10 +1,10 @@
-//! What the paper claims of a number, and how ours stands to it.
+//! Bands: the paper's claim of a number, and how ours stands to it.
 
 use flow_report::Estimate;
 
 use crate::figure::Check;
 
-/// What counts as reproduced, and what would be the contrary.
+/// A band that counts as reproduced, and what would be the contrary.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Band {
     low: f64,
@@ -13,7 +13,7 @@ pub struct Band {
     unit: Unit,
 }
 
-/// Where the contrary of a claim begins.
+/// Limit beyond which a claim is contradicted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Contrary {
     Above(f64),
@@ -25,9 +25,9 @@ enum Contrary {
 /// How numbers are printed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Unit {
-    /// A factor.
+    /// A factor between two.
     Times,
-    /// Percent.
+    /// A difference in percent.
     Percent,
 }
 

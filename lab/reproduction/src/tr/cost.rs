@@ -1,5 +1,5 @@
-//! What TR costs a switch: `T15`, in place of the processor and memory of a software switch
-//! (figure 15).
+//! Cost of TR in a switch: `T15`, in place of the processor and memory of a software switch (figure
+//! 15).
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::figure::{Check, Figure};
 const DECISIONS: u32 = 100_000;
 const ROUNDS: usize = 15;
 
-/// What a policy costs.
+/// Cost of one policy.
 struct Cost {
     scheme: &'static str,
     ns: f64,

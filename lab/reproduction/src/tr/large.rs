@@ -11,7 +11,7 @@ use super::{
 };
 use crate::figure::{Check, Figure};
 
-/// As the paper orders them, and ours.
+/// Schemes as the paper orders them, and ours.
 const SCHEMES: [&str; 7] = [
     "ecmp",
     "rps",
@@ -25,10 +25,10 @@ const BASE: &str = "letflow";
 
 /// A workload of the paper.
 struct Workload {
-    /// As the paper calls it.
+    /// Name that the paper gives it.
     name: &'static str,
     scenario: &'static str,
-    /// Names the runs.
+    /// Name of the runs.
     runs: &'static str,
     /// Percent of [`Effort::large_flows`]. The larger flows are on average, the longer a run of so
     /// many takes, and the fewer are short.
@@ -62,7 +62,7 @@ const WORKLOADS: [Workload; 4] = [
     },
 ];
 
-/// What is changed, one thing at a time, to see what makes large flows slow under TR to the letter.
+/// Changes, one at a time, that show what makes large flows slow under TR to the letter.
 const CAUSES: [(&str, &str); 7] = [
     ("letflow", "balance.policy = \"letflow\""),
     ("TR to the letter", "balance.policy = \"tr\""),
@@ -104,7 +104,7 @@ pub fn experiments(effort: &Effort) -> Vec<Experiment> {
     WORKLOADS.iter().map(experiment).collect()
 }
 
-/// What makes large flows slow, under Web Search.
+/// Experiment on what makes large flows slow, under Web Search.
 pub fn causes(effort: &Effort) -> Experiment {
     let schemes = CAUSES.map(|(name, changes)| (name.to_owned(), changes.to_owned()));
     Experiment {
@@ -259,7 +259,7 @@ fn causes_table(runs: &Runs) -> Table {
     table
 }
 
-/// `T14`: all flows.
+/// Builds `T14`: means of all flows.
 pub fn all_mean(runs: &[Runs], effort: &Effort) -> Figure {
     let metric: Metric = |it| all(it).mean_us;
     let mut checks = Vec::new();

@@ -24,7 +24,7 @@ pub struct Leaf<Flow> {
     random: u64,
 }
 
-/// What is known of paths.
+/// The paths as a leaf knows them.
 #[derive(Debug)]
 struct Ports {
     uplinks: [VirtualQueue; MAX_PATHS],

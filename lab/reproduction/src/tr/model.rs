@@ -12,22 +12,22 @@ use super::{
 };
 use crate::figure::{Check, Figure};
 
-/// What the model is asked for.
+/// Input of the paper's model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Model {
-    /// `N`.
+    /// Number of flows, `N`.
     pub flows: f64,
-    /// `S`, in packets.
+    /// Flow size `S`, in packets.
     pub packets: u32,
-    /// `n_g` and `n_b`.
+    /// Good and bad paths, `n_g` and `n_b`.
     pub paths: (f64, f64),
     /// `d_g` and `d_b`, in seconds.
     pub delays: (f64, f64),
-    /// `B`, in packets.
+    /// Buffer `B`, in packets.
     pub buffer: f64,
-    /// `t`, in seconds.
+    /// Transmission time `t` of a packet, in seconds.
     pub packet_time: f64,
-    /// `H`.
+    /// Duplicate ACK threshold `H`.
     pub dupacks: u32,
 }
 
@@ -95,7 +95,7 @@ impl Model {
     }
 }
 
-/// Of data in each.
+/// Bytes of data in each packet.
 const PACKET_BYTES: u32 = 1_460;
 const SIZES: [u32; 6] = [100_000, 150_000, 200_000, 250_000, 300_000, 350_000];
 const FLOWS: [u32; 4] = [10, 20, 30, 40];
@@ -143,7 +143,7 @@ fn name(scheme: &str, flows: u32, bytes: u32) -> String {
     format!("{scheme}-{flows}-{bytes}")
 }
 
-/// `T5`: figure 6(a).
+/// Builds `T5`: figure 6(a), over sizes.
 pub fn over_sizes(runs: &Runs) -> Figure {
     let mut checks = Vec::new();
     let values = [(100_000, 3.24, 2.89), (350_000, 11.3, 10.1)];
@@ -169,7 +169,7 @@ pub fn over_sizes(runs: &Runs) -> Figure {
     )
 }
 
-/// `T6`: figure 6(b).
+/// Builds `T6`: figure 6(b), over numbers of flows.
 pub fn over_flows(runs: &Runs) -> Figure {
     let points = FLOWS.map(|flows| (f64::from(flows), flows, SIZE));
     let checks = common_checks(runs, &points);
@@ -243,12 +243,12 @@ fn exact(what: &str, expected: f64, ours: f64) -> Check {
     )
 }
 
-/// In microseconds.
+/// Simulated completion time in microseconds.
 fn simulated(runs: &Runs, scheme: &str, (_, flows, bytes): &Point) -> Option<Estimate> {
     runs.value(&name(scheme, *flows, *bytes), None, |it| all(it).mean_us)
 }
 
-/// In milliseconds.
+/// Modelled completion time in milliseconds.
 fn modelled(scheme: &str, (_, flows, bytes): &Point) -> f64 {
     let model = Model::motivation(*flows, *bytes);
     1e3 * if scheme == "rps" {

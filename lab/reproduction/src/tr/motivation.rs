@@ -12,7 +12,7 @@ use super::{
 };
 use crate::figure::{Check, Figure};
 
-/// As the paper orders them.
+/// Schemes as the paper orders them.
 const SCHEMES: [&str; 6] = ["ecmp", "rps", "drb", "presto", "letflow", "tr"];
 
 const FEW_FLOWS: &str = "100 flows of a heavy-tailed distribution a run: one or two elephants decide what \
@@ -42,7 +42,7 @@ fn name(scheme: &str, ratio: f64) -> String {
     format!("{scheme}-{ratio:?}")
 }
 
-/// `T1`: figure 2(a).
+/// Builds `T1`: figure 2(a), queueing delay.
 pub fn queueing(runs: &Runs, effort: &Effort) -> Figure {
     let metric: Metric = |it| short(it).queued_us;
     let against = |other| over_ratios(runs, effort, "rps", other, metric);
@@ -66,7 +66,7 @@ pub fn queueing(runs: &Runs, effort: &Effort) -> Figure {
     )
 }
 
-/// `T2`: figure 2(b).
+/// Builds `T2`: figure 2(b), retransmissions.
 pub fn retransmissions(runs: &Runs, effort: &Effort) -> Figure {
     let metric: Metric = |it| short(it).retransmitted_percent;
     let worst = worst(effort);
@@ -99,7 +99,7 @@ pub fn retransmissions(runs: &Runs, effort: &Effort) -> Figure {
     )
 }
 
-/// `T3`: figure 2(c).
+/// Builds `T3`: figure 2(c), short flows.
 pub fn short_flows(runs: &Runs, effort: &Effort) -> Figure {
     let metric: Metric = |it| short(it).mean_us;
     let at = |ratio, other| runs.ratio(&name("rps", ratio), &name(other, ratio), &[None], metric);
@@ -139,7 +139,7 @@ pub fn short_flows(runs: &Runs, effort: &Effort) -> Figure {
     )
 }
 
-/// `T4`: figure 3.
+/// Builds `T4`: figure 3, long flows.
 pub fn long_flows(runs: &Runs, effort: &Effort) -> Figure {
     let deviation: Metric = |it| Some(it.paths.deviation / it.paths.mean_utilisation);
     let goodput: Metric = |it| long(it).goodput_mbps;
@@ -193,7 +193,7 @@ pub fn long_flows(runs: &Runs, effort: &Effort) -> Figure {
     figure("T4", "long flows, figure 3", checks, plots, runs)
 }
 
-/// `T7`: figure 7.
+/// Builds `T7`: figure 7, short flows under TR.
 pub fn tr_short(runs: &Runs, effort: &Effort) -> Figure {
     let (mean, tail): (Metric, Metric) = (|it| short(it).mean_us, |it| short(it).p99_us);
     let (least, worst) = (effort.ratios[0], worst(effort));
@@ -262,7 +262,7 @@ pub fn tr_short(runs: &Runs, effort: &Effort) -> Figure {
     figure("T7", "TR and short flows, figure 7", checks, plots, runs)
 }
 
-/// `T8`: figure 8.
+/// Builds `T8`: figure 8, long flows under TR.
 pub fn tr_long(runs: &Runs, effort: &Effort) -> Figure {
     let goodput: Metric = |it| long(it).goodput_mbps;
     let worst = worst(effort);

@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 pub struct Experiment {
     /// Names it, and its directory.
     pub name: &'static str,
-    /// The scenario's name.
+    /// Name of the scenario.
     pub scenario: &'static str,
     /// Names, and the tables that are laid over the scenario.
     pub schemes: Vec<(String, String)>,
     /// Loads; none stands for that of the scenario.
     pub loads: Vec<f64>,
-    /// How many seeds.
+    /// Number of the seeds.
     pub seeds: u64,
     /// Another number of messages.
     pub messages: Option<u32>,
@@ -62,13 +62,13 @@ impl Experiment {
     }
 }
 
-/// What is read off a run.
+/// A value that is read off a run.
 pub type Metric = fn(&Manifest) -> Option<f64>;
 
-/// What ran.
+/// The runs of an experiment.
 #[derive(Clone, Debug)]
 pub struct Runs {
-    /// The experiment's name.
+    /// Name of the experiment.
     pub name: &'static str,
     runs: Vec<(Overrides, Manifest)>,
 }
@@ -195,12 +195,12 @@ pub fn short(manifest: &Manifest) -> &ClassSummary {
     &manifest.classes[0]
 }
 
-/// The next one.
+/// Returns the class of medium flows.
 pub fn medium(manifest: &Manifest) -> &ClassSummary {
     &manifest.classes[1]
 }
 
-/// All flows.
+/// Returns the class of all flows.
 pub fn all(manifest: &Manifest) -> &ClassSummary {
     &manifest.classes[manifest.classes.len() - 1]
 }

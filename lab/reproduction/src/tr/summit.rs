@@ -14,7 +14,7 @@ use crate::figure::Figure;
 /// TR against one other scheme in one place of a figure.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// For people.
+    /// Name of the comparison, for people.
     pub name: String,
     /// TR's value as a share of the other's, seed by seed.
     pub ratios: Vec<f64>,
@@ -26,7 +26,7 @@ struct Summit {
     of_a_run: Option<Estimate>,
     /// The values of it.
     shares: Vec<f64>,
-    /// Where it is most often, in words.
+    /// Cell in which it is most often.
     place: String,
     /// The smallest of the cells' means over seeds, and its cell.
     of_means: Option<(Estimate, String)>,
@@ -72,7 +72,7 @@ impl Summit {
     }
 }
 
-/// `T16`.
+/// Builds `T16`: the abstract's figures.
 pub fn figure(motivation: &Runs, large: &[Runs], effort: &Effort) -> Figure {
     let summit = |metric: Metric| {
         let mut cells = motivation::cells(motivation, effort, metric);
@@ -118,7 +118,7 @@ pub fn figure(motivation: &Runs, large: &[Runs], effort: &Effort) -> Figure {
         title: "largest gains, abstract",
         note: format!(
             "The largest of T7, T8, T10 and T11, over all schemes, asymmetries, loads and workloads, of means over \
-             seeds. The paper tells of no repetition, so that what the largest of single runs comes to is told, too: \
+             seeds. The paper mentions no repetition, so that the largest of single runs is shown, too: \
              mean and interval over {} sets of one run of each.{}{}",
             mean.shares.len().min(tail.shares.len()),
             mean.note("Short mean"),

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::figure::{Check, Figure};
 
-/// In bytes; the paper recommends the third.
+/// Thresholds in bytes; the paper recommends the third.
 const THRESHOLDS: [u64; 5] = [10_000, 50_000, 100_000, 500_000, 1_000_000];
 const RECOMMENDED: u64 = THRESHOLDS[2];
 
@@ -53,7 +53,7 @@ fn name(workload: &str, threshold: u64) -> String {
     )
 }
 
-/// `T9`.
+/// Builds `T9`: the threshold of short flows.
 pub fn figure(runs: &Runs) -> Figure {
     let metrics: [(&str, Metric); 3] = [
         ("short mean", |it| short(it).mean_us),
