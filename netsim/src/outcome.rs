@@ -34,7 +34,7 @@ pub struct Outcome {
     pub took: Duration,
 }
 
-/// The record of one message, or flow.
+/// The record of one message, or flow: its flow completion time (FCT) and its counters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FlowRecord {
     /// From 0, in the order in which they started.

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// The readiness of a program: a shared handle on what the probe `/ready` answers.
+/// A readiness probe: the shared handle on what `/ready` answers.
 ///
 /// Each part of a program speaks for itself under its own name, and the whole is
 /// ready when no part objects. Clones share one state.

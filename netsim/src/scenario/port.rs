@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A port: its buffer, and the order in which packets leave.
+/// A port: its buffer, its ECN marking, and the queueing discipline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PortSettings {

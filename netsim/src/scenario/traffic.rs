@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A source of traffic.
+/// A source of traffic: Poisson arrivals, background flows, incast, or one message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Traffic {

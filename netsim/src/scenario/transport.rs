@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::CloudburstSettings;
 
-/// The transport of hosts: its congestion control, loss recovery and priorities.
+/// The transport of hosts: congestion control, loss recovery, retransmission timeout, priorities.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TransportSettings {
@@ -80,7 +80,7 @@ pub struct PaceSettings {
     pub every_us: f64,
 }
 
-/// Congestion control of flows.
+/// Congestion control of flows: Reno, DCTCP, a fixed window, or Cloudburst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CongestionControl {
@@ -94,7 +94,7 @@ pub enum CongestionControl {
     Cloudburst,
 }
 
-/// Loss recovery of flows.
+/// Loss recovery of flows: fast retransmit by duplicate ACKs (NewReno), or SACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LossRecovery {
