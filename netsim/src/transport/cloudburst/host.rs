@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use cloudburst_proto::{Machine, PeerId, SendId, Time};
 
-use super::{Tag, ways::Ways};
+use super::{Tag, endpoint_paths::Ways};
 use crate::{
     engine::packet::{Kind, NONE, Packet},
     fabric::Network,

@@ -4,12 +4,12 @@
 //! are zeros behind a number that tells them apart, so that what is decoded can be checked and
 //! datagrams under way take little memory.
 
+mod endpoint_paths;
 mod host;
-mod ways;
 
 use cloudburst_proto::{Endpoint, Event, Kind as MessageKind, Machine, SendError, Time};
 
-use self::{host::Host, ways::Ways};
+use self::{endpoint_paths::Ways, host::Host};
 use super::flow::FlowStats;
 use crate::{
     engine::{
