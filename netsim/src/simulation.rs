@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::{
-    engine::packet::{Kind, Packet},
+    engine::packet::{EntryKind, Packet},
     fabric::{Network, outage::Outages},
     outcome::Outcome,
     scenario::{Experiment, Traffic},
@@ -69,7 +69,7 @@ impl Simulation {
         for message in self.workload.background() {
             self.hosts.start(&mut self.network, message);
         }
-        let start = self.network.slab.insert(Packet::new(Kind::Start));
+        let start = self.network.slab.insert(Packet::new(EntryKind::Start));
         self.await_next_message(start);
         let only_background = self.unfinished == 0;
         let mut events = 0u64;
@@ -100,15 +100,15 @@ impl Simulation {
     fn handle(&mut self, id: u32) {
         let network = &mut self.network;
         match network.slab[id].kind() {
-            Kind::Data | Kind::Ack | Kind::Datagram => {
+            EntryKind::Data | EntryKind::Ack | EntryKind::Datagram => {
                 if let Some(id) = network.arrive(id) {
                     self.hosts.receive(network, id);
                 }
             }
-            Kind::Timer => self.hosts.on_timer(network, id),
-            Kind::Wake => self.hosts.wake(network, id),
-            Kind::PortFree => network.port_free(id),
-            Kind::Start => {
+            EntryKind::Timer => self.hosts.on_timer(network, id),
+            EntryKind::Wake => self.hosts.wake(network, id),
+            EntryKind::PortFree => network.port_free(id),
+            EntryKind::Start => {
                 while self
                     .workload
                     .next_ns()
@@ -120,7 +120,9 @@ impl Simulation {
                 }
                 self.await_next_message(id);
             }
-            Kind::Free => debug_assert!(false, "entry {id} was freed while it was in the wheel"),
+            EntryKind::Free => {
+                debug_assert!(false, "entry {id} was freed while it was in the wheel")
+            }
         }
     }
 

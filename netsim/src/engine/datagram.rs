@@ -30,9 +30,9 @@ struct Entry {
 pub(crate) struct Label {
     /// The host that sent it.
     pub(crate) from: u16,
-    /// Which of its ways it goes.
-    pub(crate) way: u8,
-    /// The spine that this way leads over; of no meaning within a leaf.
+    /// Index of the sender's path that it takes.
+    pub(crate) path: u8,
+    /// The spine that this path leads over; of no meaning within a leaf.
     pub(crate) spine: u8,
     /// The message that it is part of; [`NONE`](super::packet::NONE) for what is part of none.
     pub(crate) message: u32,
@@ -109,7 +109,7 @@ mod tests {
             // Mostly zeros, as they are in runs; then anything.
             let runs = runs.iter().flat_map(|(byte, count)| vec![byte % 2 * byte; *count]);
             let datagram: Vec<u8> = runs.chain(others).collect();
-            let label = Label { from: 3, way: 1, spine: 2, message: 7 };
+            let label = Label { from: 3, path: 1, spine: 2, message: 7 };
             let mut datagrams = Datagrams::default();
             datagrams.insert(Label::default(), &[0; 40]);
             let id = datagrams.insert(label, &datagram);

@@ -321,7 +321,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::engine::packet::{Kind, Packet};
+    use crate::engine::packet::{EntryKind, Packet};
 
     fn delays() -> impl Strategy<Value = u64> {
         prop_oneof![
@@ -341,7 +341,7 @@ mod tests {
             for (number, (delay, pops)) in steps.into_iter().enumerate() {
                 let number = number as u32;
                 let at = wheel.now() + delay;
-                let mut packet = Packet::new(Kind::Data);
+                let mut packet = Packet::new(EntryKind::Data);
                 packet.flow = number;
                 let id = slab.insert(packet);
                 if wheel.push(id, at) {
@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn what_lies_beyond_the_horizon_never_happens() {
         let (mut wheel, mut slab) = (EventQueue::new(), Slab::new());
-        let id = slab.insert(Packet::new(Kind::Timer));
+        let id = slab.insert(Packet::new(EntryKind::Timer));
         assert!(!wheel.push(id, HORIZON_NS));
         assert!(wheel.push(id, HORIZON_NS - 1));
         assert_eq!(wheel.pop(&slab), Some(id));

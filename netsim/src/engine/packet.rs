@@ -13,7 +13,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// The kind of an entry of the slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum EntryKind {
     /// An entry that is free.
     Free,
     /// A data segment of a flow.
@@ -78,7 +78,7 @@ const KIND_MASK: u8 = 0b111;
 const FAR_SHIFT: u8 = 3;
 
 impl Packet {
-    pub(crate) fn new(kind: Kind) -> Self {
+    pub(crate) fn new(kind: EntryKind) -> Self {
         Self {
             next: NONE,
             flow: NONE,
@@ -93,23 +93,23 @@ impl Packet {
         }
     }
 
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> EntryKind {
         match self.kind_and_far & KIND_MASK {
-            1 => Kind::Data,
-            2 => Kind::Ack,
-            3 => Kind::Timer,
-            4 => Kind::PortFree,
-            5 => Kind::Start,
-            6 => Kind::Datagram,
-            7 => Kind::Wake,
-            _ => Kind::Free,
+            1 => EntryKind::Data,
+            2 => EntryKind::Ack,
+            3 => EntryKind::Timer,
+            4 => EntryKind::PortFree,
+            5 => EntryKind::Start,
+            6 => EntryKind::Datagram,
+            7 => EntryKind::Wake,
+            _ => EntryKind::Free,
         }
     }
 
     /// Returns whether queueing delay in switches is added up in it.
     #[inline]
     pub(crate) fn counts_waiting(&self) -> bool {
-        matches!(self.kind(), Kind::Data | Kind::Datagram)
+        matches!(self.kind(), EntryKind::Data | EntryKind::Datagram)
     }
 
     /// Returns how full the spine's port was, as an ACK carries it in 5 bits of its TTL (TR, A-T2).
@@ -178,14 +178,14 @@ impl Slab {
     pub(crate) fn remove(&mut self, id: u32) {
         self.used -= 1;
         let entry = &mut self.entries[id as usize];
-        debug_assert_ne!(entry.kind(), Kind::Free, "entry {id} is freed twice");
-        entry.kind_and_far = Kind::Free as u8;
+        debug_assert_ne!(entry.kind(), EntryKind::Free, "entry {id} is freed twice");
+        entry.kind_and_far = EntryKind::Free as u8;
         entry.next = self.free;
         self.free = id;
     }
 
     /// Entries of a kind; for checks, it looks at all of them.
-    pub(crate) fn count(&self, kind: Kind) -> u64 {
+    pub(crate) fn count(&self, kind: EntryKind) -> u64 {
         self.entries.iter().filter(|it| it.kind() == kind).count() as u64
     }
 }
@@ -216,13 +216,13 @@ mod tests {
 
     #[test]
     fn packed_fields_do_not_touch_each_other() {
-        let mut packet = Packet::new(Kind::Ack);
+        let mut packet = Packet::new(EntryKind::Ack);
         packet.set(flag::ECT, true);
         packet.set_priority(5);
         packet.set_far(Level::new(31).expect("the highest"));
         packet.set(flag::CE, true);
         packet.set(flag::ECT, false);
-        assert_eq!(packet.kind(), Kind::Ack);
+        assert_eq!(packet.kind(), EntryKind::Ack);
         assert_eq!((packet.far().number(), packet.priority()), (31, 5));
         assert!(packet.has(flag::CE) && !packet.has(flag::ECT));
     }
@@ -230,11 +230,14 @@ mod tests {
     #[test]
     fn entries_are_used_again() {
         let mut slab = Slab::new();
-        let first = slab.insert(Packet::new(Kind::Data));
-        let second = slab.insert(Packet::new(Kind::Ack));
+        let first = slab.insert(Packet::new(EntryKind::Data));
+        let second = slab.insert(Packet::new(EntryKind::Ack));
         slab.remove(first);
-        assert_eq!(slab.insert(Packet::new(Kind::Timer)), first);
-        assert_eq!(slab[second].kind(), Kind::Ack);
-        assert_eq!((slab.count(Kind::Timer), slab.count(Kind::Data)), (1, 0));
+        assert_eq!(slab.insert(Packet::new(EntryKind::Timer)), first);
+        assert_eq!(slab[second].kind(), EntryKind::Ack);
+        assert_eq!(
+            (slab.count(EntryKind::Timer), slab.count(EntryKind::Data)),
+            (1, 0)
+        );
     }
 }

@@ -19,8 +19,8 @@ pub(crate) enum Purpose {
     Policy,
     /// Background traffic: which host the next message goes to.
     Background,
-    /// Paths that datagrams and messages of Cloudburst take.
-    Ways,
+    /// Spines that the paths of endpoints lead over.
+    EndpointPaths,
     /// Seeds of endpoints: sessions, ids and rows of codes.
     Endpoints,
 }

@@ -8,7 +8,7 @@ use super::{
     port::{FIFO, Port},
     scheduler::Scheduler,
 };
-use crate::engine::packet::Kind;
+use crate::engine::packet::EntryKind;
 
 impl Network {
     /// The spine over which a leaf sends a packet to another one.
@@ -16,10 +16,10 @@ impl Network {
     pub(super) fn balance(&mut self, leaf: usize, to_leaf: usize, id: u32) -> usize {
         let now_ns = self.events.now();
         let packet = &self.slab[id];
-        if packet.kind() == Kind::Datagram {
+        if packet.kind() == EntryKind::Datagram {
             return usize::from(self.datagrams.label(packet.seq).spine);
         }
-        let reverse = packet.kind() == Kind::Ack;
+        let reverse = packet.kind() == EntryKind::Ack;
         let query = PathQuery::new(leaf, packet.flow, reverse, packet.bytes, now_ns);
         if !self.schedulers.is_empty() && self.load_balancer.uses_backlog() {
             self.look_at_queues(leaf);

@@ -9,7 +9,7 @@ pub(crate) mod port;
 pub(crate) mod scheduler;
 mod setup;
 
-use flow_balance::{Balancer as _, Ecmp, Packet as Asked, PathId, PathSet, Paths as _, ttl::Scale};
+use flow_balance::{Balancer as _, Ecmp, Packet, PathId, PathSet, Paths as _, ttl::Scale};
 
 use self::{
     layout::{Layout, Node},
@@ -21,7 +21,7 @@ use self::{
 use crate::engine::{
     datagram::Datagrams,
     event_queue::EventQueue,
-    packet::{Kind, Slab, flag},
+    packet::{EntryKind, Slab, flag},
 };
 
 /// Facts about a flow that switches use.
@@ -122,7 +122,7 @@ impl Network {
     pub(crate) fn ecmp_path(&self, from: u16, to: u16, ecmp: Ecmp, flow_hash: u64) -> PathId {
         let [leaf, to_leaf] = [from, to].map(|host| usize::from(self.leaf_of[usize::from(host)]));
         let paths = self.paths.between(leaf, to_leaf, self.now());
-        let packet = Asked {
+        let packet = Packet {
             now_ns: self.now(),
             bytes: 0,
             flow_hash,
@@ -149,7 +149,7 @@ impl Network {
                 self.layout.host_port(usize::from(from))
             }
             Node::LeafFromSpine { leaf, spine } => {
-                if packet.kind() == Kind::Ack && self.load_balancer.uses_backlog() {
+                if packet.kind() == EntryKind::Ack && self.load_balancer.uses_backlog() {
                     self.learn(usize::from(leaf), usize::from(spine), id);
                 }
                 self.layout.down_port(to)
@@ -166,7 +166,7 @@ impl Network {
                 }
             }
             Node::Spine { spine, from } => {
-                if packet.kind() == Kind::Ack && self.load_balancer.uses_backlog() {
+                if packet.kind() == EntryKind::Ack && self.load_balancer.uses_backlog() {
                     self.stamp(usize::from(spine), usize::from(from), id);
                 }
                 let to_leaf = usize::from(self.leaf_of[to]);
@@ -195,14 +195,15 @@ impl Network {
     /// # Errors
     /// When packets were lost or made up.
     pub(crate) fn check_conservation(&self) -> Result<(), String> {
-        let datagrams = self.slab.count(Kind::Datagram);
+        let datagrams = self.slab.count(EntryKind::Datagram);
         if datagrams != self.datagrams.count() {
             return Err(format!(
                 "{datagrams} datagrams are in flight, but {} are kept",
                 self.datagrams.count()
             ));
         }
-        let in_flight = self.slab.count(Kind::Data) + self.slab.count(Kind::Ack) + datagrams;
+        let in_flight =
+            self.slab.count(EntryKind::Data) + self.slab.count(EntryKind::Ack) + datagrams;
         let Counters {
             injected,
             delivered,
@@ -331,7 +332,7 @@ impl Network {
     fn drop(&mut self, id: u32) {
         self.counters.dropped += 1;
         let packet = &self.slab[id];
-        if packet.kind() == Kind::Datagram {
+        if packet.kind() == EntryKind::Datagram {
             self.datagrams.remove(packet.seq);
         }
         self.slab.remove(id);

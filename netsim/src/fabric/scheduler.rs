@@ -5,7 +5,7 @@
 //! a transmission while something waits.
 
 use crate::{
-    engine::packet::{Kind, NONE, Packet, Slab, flag},
+    engine::packet::{EntryKind, NONE, Packet, Slab, flag},
     fabric::FlowInfo,
     scenario::{Discipline, PortSettings},
 };
@@ -164,7 +164,7 @@ impl Scheduler {
 fn remaining(slab: &Slab, flow_info: &[FlowInfo], id: u32) -> u32 {
     let packet = &slab[id];
     match packet.kind() {
-        Kind::Data => flow_info[packet.flow as usize]
+        EntryKind::Data => flow_info[packet.flow as usize]
             .segments
             .saturating_sub(packet.seq),
         _ => 0,
@@ -250,7 +250,7 @@ mod tests {
     use crate::scenario::QueueSettings;
 
     fn packet(slab: &mut Slab, flow: u32, seq: u32, priority: u8) -> u32 {
-        let mut packet = Packet::new(Kind::Data);
+        let mut packet = Packet::new(EntryKind::Data);
         (packet.flow, packet.seq, packet.bytes) = (flow, seq, 1500);
         packet.set_priority(priority);
         packet.set(flag::ECT, true);

@@ -14,7 +14,7 @@ use crate::{
     engine::{
         datagram::Datagrams,
         event_queue::EventQueue,
-        packet::{Kind, Packet, Slab},
+        packet::{EntryKind, Packet, Slab},
         random::{Purpose, Random},
     },
     scenario::{
@@ -102,7 +102,7 @@ fn scheduler_for(
     if settings.discipline == Discipline::Fifo && settings.shared.is_none() {
         return FIFO;
     }
-    let mut event = Packet::new(Kind::PortFree);
+    let mut event = Packet::new(EntryKind::PortFree);
     event.link = number as u16;
     let event = slab.insert(event);
     schedulers.push(Scheduler::new(settings, event));

@@ -1,4 +1,4 @@
-//! What a scenario file says of Cloudburst's endpoints.
+//! Keys of `[transport.cloudburst]`: the endpoints of Cloudburst.
 
 use std::time::Duration;
 
@@ -14,21 +14,21 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CloudburstSettings {
-    /// What endpoints speak.
+    /// Format and rules that endpoints speak.
     pub mode: CloudburstMode,
     /// How symbols are summed up; without it `uniform` in mode `paper` and `mds` in mode `native`.
     pub schedule: Option<CloudburstSchedule>,
-    /// Ways to each peer, a pair of ports each; without it as many as there are spines.
-    pub ways: Option<u8>,
-    /// How ways become paths.
+    /// Number of paths to each peer, a pair of ports each; without it as many as there are spines.
+    pub paths: Option<u8>,
+    /// Mapping of endpoints' paths to spines.
     pub routing: Routing,
-    /// A message takes one of the ways, drawn at random, instead of all.
-    pub one_way: bool,
-    /// Ways that lead over broken links are not taken: routing has learnt of the failure.
+    /// A message takes one of the paths, drawn at random, instead of all.
+    pub single_path: bool,
+    /// Paths avoid broken links: routing has learnt of the failure.
     pub avoids_failed: bool,
     /// The share of the host's link that is sent at (Algorithm 1's *r*).
     pub share: f64,
-    /// What endpoints in mode `native` take a round trip to be before they have measured it, in us.
+    /// Round-trip time that endpoints in mode `native` assume before they have measured it, in us.
     pub initial_round_trip_us: f64,
     /// Time to encode a symbol, in ns. Sending hides it for all but the first.
     pub encode_ns: u64,
@@ -43,9 +43,9 @@ impl Default for CloudburstSettings {
         Self {
             mode: CloudburstMode::Native,
             schedule: None,
-            ways: None,
+            paths: None,
             routing: Routing::Explicit,
-            one_way: false,
+            single_path: false,
             avoids_failed: true,
             share: 1.0,
             initial_round_trip_us: us(DEFAULT_INITIAL_ROUND_TRIP),
@@ -59,7 +59,7 @@ fn us(duration: Duration) -> f64 {
     duration.as_nanos() as f64 / 1e3
 }
 
-/// What Cloudburst's endpoints speak.
+/// The format and the rules that Cloudburst's endpoints speak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CloudburstMode {
@@ -85,18 +85,18 @@ pub enum CloudburstSchedule {
     Mds,
 }
 
-/// How ways become paths.
+/// The mapping of endpoints' paths to spines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Routing {
-    /// Each way a path of its own, in turn (XPath).
+    /// Each path takes a spine of its own, in rotation (XPath).
     #[default]
     Explicit,
-    /// Leaves hash ports, so that several ways may share a path.
+    /// Leaves hash ports (ECMP), so that several paths may share a spine.
     Ecmp,
 }
 
-/// Bytes that tell messages apart; shorter ones are filled up.
+/// Bytes that distinguish messages; shorter ones are filled up.
 pub(crate) const LEAST_BYTES: u64 = 4;
 /// UDP payload of a full Ethernet frame under IPv4.
 const DATAGRAM_BYTES: usize = 1_472;
@@ -132,7 +132,7 @@ impl CloudburstSettings {
         Shape::fitting(bytes, symbol_bytes).map_or(1, |it| it.symbols() as u32)
     }
 
-    /// What an endpoint is told, at a host with such a link in a network of so many hosts.
+    /// Returns the configuration of an endpoint at a host with such a link, in a network of so many hosts.
     pub(crate) fn config(&self, link_bits_per_s: u64, hosts: usize) -> protocol::Config {
         let mut config = protocol::Config::default();
         config.schedule = match self.resolved_schedule() {
@@ -155,7 +155,7 @@ impl CloudburstSettings {
         let quotas = &mut config.quotas;
         quotas.peers = quotas.peers.max(hosts * usize::from(u8::MAX));
         quotas.unvalidated_peers = quotas.unvalidated_peers.max(quotas.peers);
-        // Whoever has more to send than this is not slowed down by memory here.
+        // Applications that have more to send than this are not slowed down by memory here.
         (quotas.outgoing_messages, quotas.outgoing_bytes) = (usize::MAX, usize::MAX / 2);
         config
     }

@@ -27,7 +27,7 @@ impl Experiment {
             .unwrap_or(&self.scenario.transport)
     }
 
-    /// Whether hosts run the paper's machine, which has to be given.
+    /// Returns whether hosts run the paper's machine, which has to be given.
     pub(crate) fn needs_paper_machine(&self) -> bool {
         let transport = &self.scenario.transport;
         transport.control == CongestionControl::Cloudburst

@@ -22,7 +22,7 @@ use self::{
     sender::Ack,
 };
 use crate::{
-    engine::packet::{Kind, NONE, Packet, flag},
+    engine::packet::{EntryKind, NONE, Packet, flag},
     fabric::Network,
     message::Message,
     scenario::{CongestionControl, Experiment, TransportSettings},
@@ -84,8 +84,8 @@ impl Hosts {
     #[inline]
     pub(crate) fn receive(&mut self, network: &mut Network, id: u32) {
         match network.slab[id].kind() {
-            Kind::Data => self.on_data(network, id),
-            Kind::Datagram => {
+            EntryKind::Data => self.on_data(network, id),
+            EntryKind::Datagram => {
                 if let Some(cloudburst) = &mut self.cloudburst {
                     cloudburst.receive(network, id);
                 }
@@ -189,7 +189,7 @@ impl Hosts {
         let new = flow.receiver.on_segment(segment, is_retransmission);
 
         // The packet turns around and becomes the ACK of it.
-        let mut ack = Packet::new(Kind::Ack);
+        let mut ack = Packet::new(EntryKind::Ack);
         ack.flow = number;
         ack.seq = flow.receiver.missing();
         ack.aux = segment;
@@ -305,7 +305,7 @@ impl Hosts {
         flow.timer.deadline_ns = network.now() + flow.sender.rto.timeout_ns();
         // A pending event that comes in time will do; a later one becomes stale.
         if flow.timer.event == NONE || flow.timer.event_ns > flow.timer.deadline_ns {
-            let mut event = Packet::new(Kind::Timer);
+            let mut event = Packet::new(EntryKind::Timer);
             event.flow = number;
             let id = network.slab.insert(event);
             flow.timer.event = id;

@@ -2,7 +2,7 @@
 
 use super::{flow::Flow, sender::Segment};
 use crate::{
-    engine::packet::{Kind, Packet, flag},
+    engine::packet::{EntryKind, Packet, flag},
     scenario::{CongestionControl, TransportSettings},
 };
 
@@ -19,7 +19,7 @@ pub(super) fn data(
     } else {
         settings.mss_bytes
     };
-    let mut packet = Packet::new(Kind::Data);
+    let mut packet = Packet::new(EntryKind::Data);
     packet.flow = number;
     packet.seq = segment.number;
     packet.aux = 0;

@@ -13,7 +13,7 @@ const MAX_PACKET_BYTES: u32 = 9_216;
 /// 100,000 segments: far beyond any bandwidth-delay product here.
 const MAX_WINDOW: u32 = 100_000;
 /// A round takes all of them, and a message seldom has more symbols.
-const MAX_WAYS: u8 = 64;
+const MAX_PATHS: u8 = 64;
 
 pub(super) fn check_transport(table: &str, transport: &TransportSettings) -> Checked {
     let it = transport;
@@ -116,8 +116,8 @@ fn check_cloudburst(table: &str, transport: &TransportSettings) -> Checked {
     )?;
     in_range(&key("encode_ns"), it.encode_ns as f64, 0.0, 1e9)?;
     in_range(&key("decode_ns"), it.decode_ns as f64, 0.0, 1e9)?;
-    if let Some(ways) = it.ways {
-        in_range(&key("ways"), f64::from(ways), 1.0, f64::from(MAX_WAYS))?;
+    if let Some(paths) = it.paths {
+        in_range(&key("paths"), f64::from(paths), 1.0, f64::from(MAX_PATHS))?;
     }
     let is_paper_code = matches!(
         it.schedule,

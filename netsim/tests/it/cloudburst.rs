@@ -94,9 +94,9 @@ fn the_papers_sender_goes_on_until_it_hears_stop() {
     assert!(flow.sent <= flow.needed + late as u32 + 6, "{flow:?}");
 }
 
-/// A lonely way is as wide as its path.
+/// An endpoint's only path is as wide as its spine.
 #[test]
-fn several_ways_share_a_message_and_one_way_does_not() {
+fn several_paths_share_a_message_and_one_path_does_not() {
     let used = |transport: &str| {
         let outcome = outcome(&with(transport, &message(90_000, 0, 4)));
         let up = outcome
@@ -106,10 +106,10 @@ fn several_ways_share_a_message_and_one_way_does_not() {
         up.filter(|it| it.utilisation > 0.01).count()
     };
     assert_eq!(used("mode = 'paper'"), 4);
-    assert_eq!(used("mode = 'paper', ways = 2"), 2);
-    assert_eq!(used("mode = 'paper', one_way = true"), 1);
+    assert_eq!(used("mode = 'paper', paths = 2"), 2);
+    assert_eq!(used("mode = 'paper', single_path = true"), 1);
     assert!((1..=4).contains(&used("mode = 'paper', routing = 'ecmp'")));
-    assert!((2..=4).contains(&used("mode = 'paper', routing = 'ecmp', ways = 16")));
+    assert!((2..=4).contains(&used("mode = 'paper', routing = 'ecmp', paths = 16")));
 }
 
 #[test]
@@ -197,13 +197,13 @@ fn scenario() -> impl Strategy<Value = String> {
     );
     let transport = prop_oneof![
         Just("mode = 'paper'"),
-        Just("mode = 'paper', one_way = true"),
+        Just("mode = 'paper', single_path = true"),
         Just("mode = 'paper', schedule = 'fixed', share = 0.5"),
         Just("mode = 'paper', schedule = 'default', avoids_failed = false"),
-        Just("mode = 'paper', routing = 'ecmp', ways = 7"),
+        Just("mode = 'paper', routing = 'ecmp', paths = 7"),
         Just("mode = 'native'"),
-        Just("mode = 'native', schedule = 'default', ways = 2"),
-        Just("mode = 'native', one_way = true"),
+        Just("mode = 'native', schedule = 'default', paths = 2"),
+        Just("mode = 'native', single_path = true"),
     ];
     let ports = prop_oneof![
         Just("discipline = 'fifo', buffer_bytes = 9000"),

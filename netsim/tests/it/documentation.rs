@@ -11,7 +11,7 @@ fabric = { leaves = 2, spines = 2, hosts_per_leaf = 2, host_gbps = 1, uplink_gbp
   slow = { paths = 1, rtt_ratio = 2 }, path = [{ spine = 0, leaf = 0, extra_delay_us = 1, gbps = 1 }],
   outage = [{ spine = 0, leaf = 0, at_us = 1, back_us = 2, known_after_us = 1 }] }
 port = { shared = { buffer_bytes = 100_000 }, discipline = 'wrr', queue = [{}] }
-transport = { pace = { bytes = 1500, every_us = 1 }, cloudburst = { ways = 1, schedule = 'mds' } }
+transport = { pace = { bytes = 1500, every_us = 1 }, cloudburst = { paths = 1, schedule = 'mds' } }
 background_transport = {}
 traffic = [
   { kind = 'poisson', sizes = 1, load = 0.1, messages = 1, hosts = { pattern = 'split', senders = 1 } },

@@ -1,4 +1,4 @@
-//! Links that fail while a run is under way, and come back.
+//! Link failures during a run, and recovery.
 
 use crate::support::{error, outcome};
 use netsim::Outcome;

@@ -288,7 +288,7 @@ fn what_is_said_of_cloudburst_is_checked() {
     let paper = "transport = { control = 'cloudburst', cloudburst = { mode = 'paper' } }";
     let cloudburst = |text: &str| format!("transport.cloudburst = {{ {text} }}");
     for (text, told) in [
-        (cloudburst("ways = 0"), "transport.cloudburst.ways = 0"),
+        (cloudburst("paths = 0"), "transport.cloudburst.paths = 0"),
         (cloudburst("share = 0"), "transport.cloudburst.share = 0"),
         (
             cloudburst("share = 1.5"),

@@ -158,7 +158,7 @@ pub fn failures(runs: &Runs) -> Figure {
         .filter_map(|it| runs.largest(it, unfinished))
         .sum();
     let note = format!(
-        "99th percentiles at 2,000 requests a second; ways lead over paths that work. Where endpoints do not know which do not, \
+        "99th percentiles at 2,000 requests a second; paths lead over links that work. Where endpoints do not know which do not, \
          1, 2 and 3 broken paths cost {}, {} and {}. This project's own mode: 3 broken {}; where it has to find out, {}. \
          Messages that did not arrive: {lost}.",
         unknown("unknown-1", "cloudburst-0"),

@@ -1,12 +1,12 @@
-//! An endpoint at a host, and what it has under way.
+//! A host's endpoint, and the messages that it has in flight.
 
 use std::collections::{HashMap, VecDeque};
 
 use cloudburst_proto::{Machine, PeerId, SendId, Time};
 
-use super::{Tag, endpoint_paths::Ways};
+use super::{Tag, endpoint_paths::EndpointPaths};
 use crate::{
-    engine::packet::{Kind, NONE, Packet},
+    engine::packet::{EntryKind, NONE, Packet},
     fabric::Network,
 };
 
@@ -16,7 +16,7 @@ pub(super) struct Host {
     pub(super) endpoint: Box<dyn Machine>,
     /// By host and alias.
     peers: HashMap<(u16, u8), PeerId>,
-    under_way: HashMap<SendId, UnderWay>,
+    in_flight: HashMap<SendId, InFlight>,
     /// By peer and the number on the wire; of several messages with one number the first is being
     /// sent.
     on_wire: HashMap<Numbered, VecDeque<Tag>>,
@@ -29,7 +29,7 @@ pub(super) struct Host {
 type Numbered = ((u16, u8), u64);
 
 #[derive(Clone, Copy, Debug)]
-struct UnderWay {
+struct InFlight {
     tag: Tag,
     numbers: [Numbered; 2],
 }
@@ -42,7 +42,7 @@ pub(super) struct Wake {
 }
 
 impl Wake {
-    /// Whether this event is the pending one, which it is no more.
+    /// Takes the pending event; returns whether it is this one.
     pub(super) fn take(&mut self, event: u32) -> bool {
         let is_pending = self.event == event;
         if is_pending {
@@ -57,7 +57,7 @@ impl Host {
         Self {
             endpoint,
             peers: HashMap::new(),
-            under_way: HashMap::new(),
+            in_flight: HashMap::new(),
             on_wire: HashMap::new(),
             waiting: VecDeque::new(),
             wake: Wake {
@@ -68,12 +68,12 @@ impl Host {
     }
 
     /// A host under one of its addresses.
-    pub(super) fn peer(&mut self, now: Time, to: u16, alias: u8, ways: &Ways) -> PeerId {
+    pub(super) fn peer(&mut self, now: Time, to: u16, alias: u8, paths: &EndpointPaths) -> PeerId {
         let Self {
             endpoint, peers, ..
         } = self;
         *peers.entry((to, alias)).or_insert_with(|| {
-            let connected = endpoint.connect(now, &ways.routes(to, alias));
+            let connected = endpoint.connect(now, &paths.routes(to, alias));
             // There is a route, and quotas are for more peers than there are hosts.
             connected.unwrap_or_else(|error| panic!("{error}"))
         })
@@ -83,7 +83,7 @@ impl Host {
     pub(super) fn sent(&mut self, id: SendId, peer: (u16, u8), tag: Tag) {
         // Mode paper has room for 8 bits of it.
         let numbers = [id.as_u64(), id.as_u64() & 0xff].map(|number| (peer, number));
-        self.under_way.insert(id, UnderWay { tag, numbers });
+        self.in_flight.insert(id, InFlight { tag, numbers });
         for number in numbers {
             self.on_wire.entry(number).or_default().push_back(tag);
         }
@@ -91,7 +91,7 @@ impl Host {
 
     /// A message of ours has been delivered or given up.
     pub(super) fn ended(&mut self, id: SendId) -> Option<Tag> {
-        let UnderWay { tag, numbers } = self.under_way.remove(&id)?;
+        let InFlight { tag, numbers } = self.in_flight.remove(&id)?;
         for number in numbers {
             if let Some(tags) = self.on_wire.get_mut(&number) {
                 tags.retain(|it| *it != tag);
@@ -120,7 +120,7 @@ impl Host {
         if self.wake.event != NONE && self.wake.at_ns <= at_ns {
             return;
         }
-        let mut event = Packet::new(Kind::Wake);
+        let mut event = Packet::new(EntryKind::Wake);
         event.to = number;
         let id = network.slab.insert(event);
         if network.events.push(id, at_ns) {

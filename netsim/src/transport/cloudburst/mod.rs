@@ -2,19 +2,19 @@
 //!
 //! What goes in and out of it are real datagrams with real symbols in them. The contents of messages
 //! are zeros behind a number that tells them apart, so that what is decoded can be checked and
-//! datagrams under way take little memory.
+//! datagrams in flight take little memory.
 
 mod endpoint_paths;
 mod host;
 
-use cloudburst_proto::{Endpoint, Event, Kind as MessageKind, Machine, SendError, Time};
+use cloudburst_proto::{Endpoint, Event, Kind, Machine, SendError, Time};
 
-use self::{endpoint_paths::Ways, host::Host};
+use self::{endpoint_paths::EndpointPaths, host::Host};
 use super::flow::FlowStats;
 use crate::{
     engine::{
         datagram::Label,
-        packet::{Kind, NONE, Packet, flag},
+        packet::{EntryKind, NONE, Packet, flag},
         random::{Purpose, Random},
     },
     fabric::Network,
@@ -31,12 +31,12 @@ pub(crate) struct Cloudburst {
     priority: u8,
     seed: u64,
     hosts: Vec<Option<Box<Host>>>,
-    ways: Ways,
+    paths: EndpointPaths,
     /// By message; those of other transports are empty.
-    carried: Vec<Carried>,
+    transfers: Vec<Transfer>,
     /// Messages that have arrived, and when they are decoded.
     pub(super) arrived: Vec<(u32, u64)>,
-    /// What is sent: zeros, but for the number in front.
+    /// Content of messages: zeros, but for the number in front.
     content: Vec<u8>,
     /// For datagrams that are sent, and for one that is received.
     sending: Vec<u8>,
@@ -45,7 +45,7 @@ pub(crate) struct Cloudburst {
 
 /// A message of Cloudburst's.
 #[derive(Clone, Debug, Default)]
-struct Carried {
+struct Transfer {
     from: u16,
     to: u16,
     bytes: u64,
@@ -97,8 +97,8 @@ impl Cloudburst {
             priority: scenario.transport.priority,
             seed,
             hosts: std::iter::repeat_with(|| None).take(hosts).collect(),
-            ways: Ways::new(&settings, fabric.spines, seed),
-            carried: Vec::new(),
+            paths: EndpointPaths::new(&settings, fabric.spines, seed),
+            transfers: Vec::new(),
             arrived: Vec::new(),
             content: Vec::new(),
             sending: vec![0; BUFFER_BYTES],
@@ -110,16 +110,16 @@ impl Cloudburst {
     /// A message is due: it is sent, or asked for.
     pub(super) fn start(&mut self, network: &mut Network, number: u32, message: &Message) {
         let index = number as usize;
-        if self.carried.len() <= index {
-            self.carried.resize(index + 1, Carried::default());
+        if self.transfers.len() <= index {
+            self.transfers.resize(index + 1, Transfer::default());
         }
-        self.carried[index] = Carried {
+        self.transfers[index] = Transfer {
             from: message.from,
             to: message.to,
             bytes: message.bytes.max(LEAST_BYTES),
             request_bytes: message.request_bytes.map(|it| it.max(LEAST_BYTES)),
             symbols: self.settings.symbols(message.bytes.max(LEAST_BYTES)),
-            ..Carried::default()
+            ..Transfer::default()
         };
         let host = self.send(network, Tag::new(number, message.request_bytes.is_some()));
         self.serve(network, host);
@@ -138,7 +138,7 @@ impl Cloudburst {
             (false, true) => cloudburst_proto::Ecn::Capable,
             (false, false) => cloudburst_proto::Ecn::NotCapable,
         };
-        let route = self.ways.route(label.from, label.way);
+        let route = self.paths.route(label.from, label.path);
         let now = now(network);
         self.prepare(network, packet.to);
         if let Some(host) = &mut self.hosts[usize::from(packet.to)] {
@@ -163,25 +163,25 @@ impl Cloudburst {
         self.serve(network, number);
     }
 
-    /// Whether a message counts as arrived.
+    /// Returns whether a message counts as arrived.
     pub(super) fn is_done(&self, message: u32) -> bool {
-        self.carried
+        self.transfers
             .get(message as usize)
             .is_some_and(|it| it.is_done)
     }
 
     /// Figures of a message, and how many symbols it has.
     pub(crate) fn stats(&self, message: u32) -> Option<(FlowStats, u32)> {
-        let it = self.carried.get(message as usize)?;
+        let it = self.transfers.get(message as usize)?;
         Some((it.stats, it.symbols))
     }
 
     fn count_arrival(&mut self, tag: Tag, packet: &Packet) {
-        let carried = &mut self.carried[tag.message() as usize];
-        if tag.is_request() || carried.is_done {
+        let transfer = &mut self.transfers[tag.message() as usize];
+        if tag.is_request() || transfer.is_done {
             return;
         }
-        let stats = &mut carried.stats;
+        let stats = &mut transfer.stats;
         stats.arrived += 1;
         stats.marked += u32::from(packet.has(flag::CE));
         stats.queued_ns += u64::from(packet.aux);
@@ -189,22 +189,23 @@ impl Cloudburst {
 
     /// Hands a message to the endpoint of its sender, which is returned.
     fn send(&mut self, network: &mut Network, tag: Tag) -> u16 {
-        let carried = &mut self.carried[tag.message() as usize];
+        let transfer = &mut self.transfers[tag.message() as usize];
         let (from, to, bytes) = if tag.is_request() {
             (
-                carried.to,
-                carried.from,
-                carried.request_bytes.unwrap_or(LEAST_BYTES),
+                transfer.to,
+                transfer.from,
+                transfer.request_bytes.unwrap_or(LEAST_BYTES),
             )
         } else {
-            (carried.from, carried.to, carried.bytes)
+            (transfer.from, transfer.to, transfer.bytes)
         };
         let symbols = if tag.is_request() {
             self.settings.symbols(bytes)
         } else {
-            carried.symbols
+            transfer.symbols
         };
-        carried.coding_ns += self.settings.encode_ns + u64::from(symbols) * self.settings.decode_ns;
+        transfer.coding_ns +=
+            self.settings.encode_ns + u64::from(symbols) * self.settings.decode_ns;
         self.prepare(network, from);
         let (now, bytes) = (now(network), bytes as usize);
         if self.content.len() < bytes {
@@ -214,11 +215,11 @@ impl Cloudburst {
         let Some(host) = &mut self.hosts[usize::from(from)] else {
             return from;
         };
-        let alias = self.ways.draw_alias();
-        let peer = host.peer(now, to, alias, &self.ways);
+        let alias = self.paths.draw_alias();
+        let peer = host.peer(now, to, alias, &self.paths);
         match host
             .endpoint
-            .send(now, peer, MessageKind::Message, &self.content[..bytes])
+            .send(now, peer, Kind::Message, &self.content[..bytes])
         {
             Ok(id) => host.sent(id, (to, alias), tag),
             Err(SendError::Full { .. }) => host.waiting.push_back(tag),
@@ -251,7 +252,7 @@ impl Cloudburst {
             let Some(event) = host.endpoint.poll_event() else {
                 break;
             };
-            self.attend(network, number, event);
+            self.handle_event(network, number, event);
         }
         if let Some(host) = &mut self.hosts[usize::from(number)] {
             host.set_wake(network, number);
@@ -264,20 +265,20 @@ impl Cloudburst {
             return;
         };
         while let Some(transmit) = host.endpoint.poll_transmit(now, &mut self.sending) {
-            let (to, way) = self.ways.ends(&transmit.route);
-            let spine = self.ways.spine(network, number, to, way);
+            let (to, path) = self.paths.ends(&transmit.route);
+            let spine = self.paths.spine(network, number, to, path);
             for datagram in self.sending[..transmit.bytes].chunks(transmit.segment_bytes) {
-                let tag = host.tag((to, self.ways.alias(way)), datagram);
+                let tag = host.tag((to, self.paths.alias(path)), datagram);
                 if let Some(tag) = tag.filter(|it| !it.is_request()) {
-                    self.carried[tag.message() as usize].stats.sent += 1;
+                    self.transfers[tag.message() as usize].stats.sent += 1;
                 }
                 let label = Label {
                     from: number,
-                    way,
+                    path,
                     spine,
                     message: tag.map_or(NONE, |it| it.0),
                 };
-                let mut packet = Packet::new(Kind::Datagram);
+                let mut packet = Packet::new(EntryKind::Datagram);
                 packet.seq = network.datagrams.insert(label, datagram);
                 packet.bytes = HEADER_BYTES + datagram.len() as u16;
                 packet.to = to;
@@ -290,7 +291,7 @@ impl Cloudburst {
         }
     }
 
-    fn attend(&mut self, network: &mut Network, number: u16, event: Event) {
+    fn handle_event(&mut self, network: &mut Network, number: u16, event: Event) {
         let ended = match event {
             Event::Received { message, .. } => return self.take(network, number, &message),
             Event::Delivered { id, .. } | Event::Undelivered { id, .. } => id,
@@ -303,11 +304,11 @@ impl Cloudburst {
             return;
         };
         let again = host.waiting.pop_front();
-        let carried = &mut self.carried[tag.message() as usize];
-        let has_come = carried.is_done || (tag.is_request() && carried.is_asked_for);
+        let transfer = &mut self.transfers[tag.message() as usize];
+        let has_come = transfer.is_done || (tag.is_request() && transfer.is_asked_for);
         if !has_come {
             // It was given up, or mixed up with another one (A-C1): the application asks again.
-            carried.stats.timeouts += 1;
+            transfer.stats.timeouts += 1;
             self.send(network, tag);
         }
         if let Some(tag) = again {
@@ -321,28 +322,28 @@ impl Cloudburst {
             return;
         };
         let tag = Tag(u32::from_le_bytes(*tag));
-        let Some(carried) = self.carried.get_mut(tag.message() as usize) else {
+        let Some(transfer) = self.transfers.get_mut(tag.message() as usize) else {
             return;
         };
         let (to, bytes) = if tag.is_request() {
-            (carried.from, carried.request_bytes.unwrap_or(0))
+            (transfer.from, transfer.request_bytes.unwrap_or(0))
         } else {
-            (carried.to, carried.bytes)
+            (transfer.to, transfer.bytes)
         };
         // With mode paper symbols of a message long gone may spoil another (A-C1).
         let is_whole = content.len() as u64 == bytes && zeros.iter().all(|it| *it == 0);
-        if to != number || !is_whole || carried.is_done {
+        if to != number || !is_whole || transfer.is_done {
             return;
         }
         if tag.is_request() {
-            if !std::mem::replace(&mut carried.is_asked_for, true) {
+            if !std::mem::replace(&mut transfer.is_asked_for, true) {
                 // The sender of the answer is this host, which is served anyway.
                 self.send(network, Tag::new(tag.message(), false));
             }
             return;
         }
-        carried.is_done = true;
-        let at_ns = network.now() + carried.coding_ns;
+        transfer.is_done = true;
+        let at_ns = network.now() + transfer.coding_ns;
         self.arrived.push((tag.message(), at_ns));
     }
 }
