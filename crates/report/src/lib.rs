@@ -18,6 +18,7 @@
 //! assert!(html.contains("<svg"));
 //! ```
 
+mod colours;
 mod estimate;
 mod page;
 mod plot;

@@ -6,7 +6,7 @@
 use maud::{Markup, PreEscaped, html};
 
 use crate::{
-    page::COLOURS,
+    colours::COLOURS,
     scale::{Kind, Scale, Tick},
 };
 
