@@ -30,7 +30,7 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Those of the crate.
+    /// Returns the fields of the crate's header.
     pub fn on_the_wire() -> Self {
         let zero = Header {
             id: 0,
