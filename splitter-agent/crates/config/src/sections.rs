@@ -1,0 +1,54 @@
+//! The sections of the file, each with its keys and the rules that hold between them.
+
+mod advise;
+mod attach;
+mod flows;
+mod handover;
+mod health;
+mod log;
+mod marks;
+mod metrics;
+mod routes;
+mod share;
+mod steering;
+mod tunnel;
+mod tunnels;
+
+pub use advise::Advise;
+pub use attach::{Attach, AttachMode};
+pub use flows::{Flows, Protocol};
+pub use handover::Handover;
+pub use health::Health;
+pub use log::{Log, PacketLog};
+pub use marks::{DscpMatch, Marks};
+pub use metrics::Metrics;
+pub use routes::Routes;
+pub use share::{CloudburstQueue, Share};
+pub use steering::{Steering, SteeringMode};
+pub(crate) use tunnel::LISTED_EXAMPLE;
+pub use tunnel::{Gateways, Tunnel};
+pub use tunnels::{MAX_TUNNELS, Tunnels};
+
+use crate::Config;
+use crate::config::Given;
+use crate::source::Source;
+
+/// Holds the keys of single sections against each other; sections that lack a required key are
+/// left out.
+pub(crate) const WITHIN: &[fn(&Source<'_>, &Given)] = &[
+    flows::threshold_can_be_found,
+    handover::margin_is_within_the_wait,
+    advise::bounds_are_in_order,
+    marks::are_told_apart,
+    health::times_agree,
+];
+
+/// Holds the sections against each other.
+pub(crate) const ACROSS: &[fn(&Source<'_>, &Config)] = &[
+    tunnels::devices_differ,
+    tunnels::families_agree,
+    health::peers_have_a_key,
+    share::tunnels_can_be_shaped,
+    share::cloudburst_has_its_own_mark,
+    steering::mode_is_possible,
+];

@@ -1,0 +1,141 @@
+//! `[share]`: how the agent shapes tunnels that both classes share.
+
+use std::time::Duration;
+
+use splitter_policy::flow::TunnelRole;
+
+use super::tunnels::all_places;
+use crate::Config;
+use crate::declare::section;
+use crate::key::Change::Reload;
+use crate::key::key;
+use crate::kind::{milliseconds, whole};
+use crate::source::Source;
+use crate::values::Dscp;
+
+/// What the queue of each class holds unless a file says otherwise.
+pub(super) const QUEUE: Duration = Duration::from_millis(20);
+
+section! {
+    /// Says how tunnels are shaped with policy = "share"; see docs.
+    pub struct Share, GivenShare {
+        /// Each tunnel is shaped to so much of its rate_mbit. Packets must queue here and not
+        /// behind, or priority decides nothing.
+        shape_percent: u32 = key(
+            "shape_percent",
+            Reload,
+            whole(50..=100).unit("percent", "%"),
+        )
+        .default(97)
+        .trade_off("More than the tunnel really carries, and priority is lost.");
+
+        /// The queue of each class holds so much traffic, at that rate.
+        queue: Duration = key("queue_ms", Reload, milliseconds(1..=1_000))
+            .default(QUEUE)
+            .trade_off("Longer: fewer drops, later feedback to senders.");
+
+        /// Cloudburst's datagrams, known by this DSCP, have a tiny queue of their own.
+        cloudburst_dscp: Option<Dscp> = key("cloudburst_dscp", Reload, whole(1..=63))
+            .optional("off")
+            .also("none of `[marks]`")
+            .examples(&["44"])
+            .off()
+            .trade_off("Cloudburst §III-C.");
+
+        /// That queue holds so many packets.
+        cloudburst_packets: u32 = key(
+            "cloudburst_packets",
+            Reload,
+            whole(1..=1_000).unit("packets", "packets"),
+        )
+        .default(4)
+        .off()
+        .trade_off("The rest is dropped, as Cloudburst wants it.");
+
+        /// That queue gets so much of a tunnel at most.
+        cloudburst_percent: u32 = key(
+            "cloudburst_percent",
+            Reload,
+            whole(1..=90).unit("percent", "%"),
+        )
+        .default(25)
+        .off()
+        .trade_off("More: a burst of datagrams takes more from the flows beside it.");
+    }
+}
+
+/// The queue of a few packets that Cloudburst's datagrams get (Cloudburst §III-C).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CloudburstQueue {
+    /// The mark of the datagrams.
+    pub dscp: Dscp,
+    /// The queue holds so many packets.
+    pub packets: u32,
+    /// The queue gets so much of a tunnel at most, in percent.
+    pub percent: u32,
+}
+
+impl Share {
+    /// Returns the queue for Cloudburst's datagrams, where they have one.
+    #[must_use]
+    pub fn cloudburst(&self) -> Option<CloudburstQueue> {
+        Some(CloudburstQueue {
+            dscp: self.cloudburst_dscp?,
+            packets: self.cloudburst_packets,
+            percent: self.cloudburst_percent,
+        })
+    }
+}
+
+/// Sharing needs a single tunnel of known rate for each class.
+pub(super) fn tunnels_can_be_shaped(source: &Source<'_>, config: &Config) {
+    if !config.is_shared() {
+        return;
+    }
+    // Which of several the kernel's hash takes is not known, and so neither is what waits there.
+    let is_several = |class| config.tunnels_of(class).are_several();
+    for class in TunnelRole::ALL
+        .into_iter()
+        .filter(|class| is_several(*class))
+    {
+        source.section(class.name()).contradiction(
+            "tunnels",
+            "policy = \"share\" shapes a single tunnel for each class, and these are several"
+                .to_owned(),
+            "leave one of them, or set policy = \"dedicated\"",
+        );
+    }
+    for (place, (class, tunnel)) in all_places(source).iter().zip(config.tunnels()) {
+        if tunnel.rate_mbit.is_none() && !is_several(class) {
+            place.contradiction(
+                "rate_mbit",
+                "policy = \"share\" shapes the tunnel, for which its rate must be known".to_owned(),
+                "give the rate in Mbit/s, or set policy = \"dedicated\"",
+            );
+        }
+    }
+}
+
+/// The mark of Cloudburst's datagrams is none that the splitter writes.
+pub(super) fn cloudburst_has_its_own_mark(source: &Source<'_>, config: &Config) {
+    let marks = &config.marks;
+    let ours = [
+        marks.short,
+        marks.long,
+        marks.short_on_long,
+        marks.long_on_short,
+    ];
+    if let Some(queue) = config.share.cloudburst()
+        && config.is_shared()
+        && ours.contains(&queue.dscp)
+    {
+        source.section("share").contradiction(
+            "cloudburst_dscp",
+            format!(
+                "{} is one of the marks that the splitter writes itself",
+                queue.dscp
+            ),
+            "give the DSCP that Cloudburst's datagrams carry, which is none of those under [marks]",
+        );
+    }
+}
