@@ -1,0 +1,266 @@
+//! The tunnels of a class: one that `[short]` or `[long]` describes, or several that
+//! `[[short.tunnels]]` or `[[long.tunnels]]` list.
+
+use std::num::{NonZeroU8, NonZeroU32};
+
+use serde_json::{Value as Json, json};
+use splitter_netlink::Family;
+use splitter_policy::flow::TunnelRole;
+
+use super::Tunnel;
+use crate::config::Given;
+use crate::declare::Section as _;
+use crate::key::Change::Reload;
+use crate::key::{Declaration, Key, key};
+use crate::kind::{Kind, Refusals, Value, whole};
+use crate::source::{Section, Source};
+use crate::values::TableId;
+use crate::{declare, schema};
+
+mod rules;
+#[cfg(test)]
+mod tests;
+
+pub(in crate::sections) use rules::{devices_differ, families_agree};
+
+/// How many tunnels a class has at most.
+pub const MAX_TUNNELS: usize = 16;
+
+/// The tunnels of a class, and the table that their routes are in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tunnels {
+    /// The routing table that the agent fills for the class.
+    pub table: TableId,
+    /// At least one.
+    list: Vec<Tunnel>,
+}
+
+/// The keys of a tunnel that may stand in the section of its class.
+const OWN_KEYS: [&str; 4] = ["device", "gateway", "rate_mbit", "peer"];
+
+const MEANS_NONE: &str = "table 0 means \"unspecified\" to the kernel";
+const OTHER_TABLE: &str = "give the number of a table that nothing else uses, such as 10401";
+
+/// Both classes have the key; only the default differs.
+fn table(class: TunnelRole) -> Declaration<impl Kind<Value = TableId>, TableId> {
+    key(
+        "table",
+        Reload,
+        whole(1..=u32::MAX).except(0, MEANS_NONE, OTHER_TABLE),
+    )
+    .default(TableId::of(class))
+    .also("not 253 to 255; another one for each class")
+    .doc(&["The agent fills this routing table; it must be empty or absent."])
+    .trade_off("Routes of others in it would be lost in the agent's.")
+}
+
+fn list() -> Declaration<impl Kind<Value = Vec<Tunnel>>, Vec<Tunnel>> {
+    key("tunnels", Reload, TunnelList)
+        .derived("the class has one tunnel, by the keys above", |_| {
+            Vec::new()
+        })
+        .doc(&[
+            "Instead of device, gateway, rate_mbit and peer, a class may list up to 16 tunnels",
+            "with keys of their own, here or under `[long]`. Each flow has one of them, and each",
+            "tunnel as many flows as its weight says: 1 to 255, 1 if left out. Set the sysctls",
+            "net.ipv4.fib_multipath_hash_policy and net.ipv6.fib_multipath_hash_policy to 1 for",
+            "that. Several tunnels in a class are refused with policy = \"share\".",
+        ])
+        .trade_off(
+            "[Several tunnels](../how-to/several-tunnels.md) for the class; then only `table` \
+             stands here. A list of one is the same as none. More are refused with [`policy = \
+             \"share\"`](../explanation/share.md#one-tunnel-for-each-class).",
+        )
+}
+
+impl declare::Section for Tunnels {
+    type Given = Option<Self>;
+
+    const DOC: &'static [&'static str] =
+        &["Each class has a tunnel to the other site, or several, on devices of their own."];
+
+    fn read(section: &Section<'_, '_>) -> Option<Self> {
+        let class = class_of(section.name());
+        let table = table(class).read(section).unwrap_or(TableId::of(class));
+        let list = match section.tables("tunnels", list_name(class)) {
+            None => vec![tunnel(section)?],
+            Some(listed) => {
+                for key in OWN_KEYS {
+                    refuse_beside_list(section, key);
+                }
+                several(section, &listed)?
+            }
+        };
+        Some(Self { table, list })
+    }
+
+    fn complete(given: &Option<Self>, _: &Given) -> Option<Self> {
+        given.clone()
+    }
+
+    fn keys(section: &'static str) -> Vec<Key<Self>> {
+        let own = Tunnel::keys(section).into_iter();
+        let own = own.filter(|key| !key.is_listed);
+        let mut keys: Vec<_> = own.map(|key| key.inside("", Self::only)).collect();
+        keys.insert(2, table(class_of(section)).row(|it: &Self| &it.table));
+        keys.push(list().row(|it: &Self| &it.list));
+        keys
+    }
+}
+
+fn class_of(section: &str) -> TunnelRole {
+    let named = |class: &TunnelRole| class.name() == section;
+    TunnelRole::ALL
+        .into_iter()
+        .find(named)
+        .unwrap_or(TunnelRole::Short)
+}
+
+const fn list_name(class: TunnelRole) -> &'static str {
+    match class {
+        TunnelRole::Short => "short.tunnels",
+        TunnelRole::Long => "long.tunnels",
+    }
+}
+
+fn tunnel(section: &Section<'_, '_>) -> Option<Tunnel> {
+    Tunnel::complete(&Tunnel::read(section), &Given::default())
+}
+
+fn several(section: &Section<'_, '_>, listed: &[Section<'_, '_>]) -> Option<Vec<Tunnel>> {
+    let tunnels: Vec<_> = listed.iter().map(tunnel).collect();
+    if tunnels.is_empty() {
+        section.contradiction(
+            "tunnels",
+            "the list names no tunnel".to_owned(),
+            "name one with its device, or leave the key out and give the section a device",
+        );
+        return None;
+    }
+    if tunnels.len() > MAX_TUNNELS {
+        section.contradiction(
+            "tunnels",
+            format!("these are {} tunnels", tunnels.len()),
+            "give a class at most 16",
+        );
+        return None;
+    }
+    let mut tunnels = tunnels.into_iter().collect::<Option<Vec<_>>>()?;
+    // The only one has all flows, whatever its weight.
+    if let [only] = &mut tunnels[..] {
+        only.weight = NonZeroU8::MIN;
+    }
+    Some(tunnels)
+}
+
+fn refuse_beside_list(section: &Section<'_, '_>, key: &'static str) {
+    if section.get(key).is_some() {
+        section.contradiction(
+            key,
+            "the tunnels of this class are listed, each with keys of its own".to_owned(),
+            "move the key to one of them, or remove the list",
+        );
+    }
+}
+
+/// Finds where each tunnel of a class stands in the source, in the order of [`Tunnels::iter`].
+pub(super) fn places<'s, 't>(source: &'s Source<'t>, class: TunnelRole) -> Vec<Section<'s, 't>> {
+    let section = source.section(class.name());
+    match section.tables("tunnels", list_name(class)) {
+        Some(listed) => listed,
+        None => vec![section],
+    }
+}
+
+/// Finds where each tunnel stands in the source, in the order of [`Config::tunnels`].
+pub(super) fn all_places<'s, 't>(source: &'s Source<'t>) -> Vec<Section<'s, 't>> {
+    let classes = TunnelRole::ALL.into_iter();
+    classes.flat_map(|class| places(source, class)).collect()
+}
+
+/// The kind of the list of tunnels. `Tunnels` reads it, as each table is a section of its own.
+struct TunnelList;
+
+impl Kind for TunnelList {
+    type Value = Vec<Tunnel>;
+
+    fn read(&self, _: &Value<'_>, _: &mut Refusals) -> Option<Vec<Tunnel>> {
+        None
+    }
+
+    /// Writes nothing of a single tunnel, whose keys stand in the section of the class.
+    fn write(&self, tunnels: &Vec<Tunnel>) -> Json {
+        let keys = Tunnel::keys("");
+        let table = |tunnel: &Tunnel| -> Json {
+            let keys = keys.iter().map(|key| (key.name.clone(), key.value(tunnel)));
+            Json::Object(keys.filter(|(_, value)| !value.is_null()).collect())
+        };
+        match tunnels.len() > 1 {
+            true => tunnels.iter().map(table).collect(),
+            false => Json::Null,
+        }
+    }
+
+    fn values(&self) -> String {
+        format!("1 to {MAX_TUNNELS} tunnels")
+    }
+
+    fn schema(&self) -> Json {
+        let table = schema::table(&Tunnel::keys(""));
+        json!({ "anyOf": [
+            table,
+            { "type": "array", "items": table, "minItems": 1, "maxItems": MAX_TUNNELS },
+        ] })
+    }
+}
+
+impl Tunnels {
+    /// Iterates over all of them, in the order of the file.
+    pub fn iter(&self) -> std::slice::Iter<'_, Tunnel> {
+        self.list.iter()
+    }
+
+    /// Returns the tunnel, if there is one alone.
+    #[must_use]
+    pub fn only(&self) -> Option<&Tunnel> {
+        match &self.list[..] {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+
+    /// Tells whether flows are spread over more than one.
+    #[must_use]
+    pub fn are_several(&self) -> bool {
+        self.list.len() > 1
+    }
+
+    /// Returns what every one of them carries at least, if all state their rate.
+    #[must_use]
+    pub fn slowest_rate_mbit(&self) -> Option<NonZeroU32> {
+        let rates: Option<Vec<_>> = self.iter().map(|it| it.rate_mbit).collect();
+        rates?.into_iter().min()
+    }
+
+    /// Tells whether packets of `family` can be sent over each of them.
+    #[must_use]
+    pub fn carry(&self, family: Family) -> bool {
+        self.iter()
+            .all(|it| it.gateway.carries(family) && !self.cannot_be_one_of_several(it, family))
+    }
+
+    /// Linux makes one route of several for IPv6 only of those with a next hop
+    /// (`rt6_qualify_for_ecmp`).
+    pub fn cannot_be_one_of_several(&self, tunnel: &Tunnel, family: Family) -> bool {
+        family == Family::V6 && self.are_several() && tunnel.gateway.v6.is_none()
+    }
+}
+
+impl<'a> IntoIterator for &'a Tunnels {
+    type Item = &'a Tunnel;
+    type IntoIter = std::slice::Iter<'a, Tunnel>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
