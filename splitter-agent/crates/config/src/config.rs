@@ -1,0 +1,284 @@
+//! The keys above all sections, the list of the sections, and what follows from them together.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value as Json};
+use splitter_advise::ThresholdUnit;
+use splitter_netlink::{Family, InterfaceName};
+use splitter_policy::flow::TunnelRole;
+use splitter_policy::fwmark::MarkBits;
+
+use crate::declare::{Section as _, section};
+use crate::diagnostic::{ConfigError, Diagnostic};
+use crate::key::Change::{Reload, Restart, Set};
+use crate::key::key;
+use crate::kind::{boolean, enumeration, instance_name, interface, list, path, word};
+use crate::sections::{
+    ACROSS, Advise, Attach, Flows, Handover, Health, Log, Marks, Metrics, Routes, Share, Steering,
+    SteeringMode, Tunnel, Tunnels, WITHIN,
+};
+use crate::source::Source;
+use crate::values::{Dscp, InstanceName};
+use crate::{ConfigFile, keys};
+
+const MOVES: &str =
+    "end the agent (and run `splitter down`) under the old value, then start it under the new one";
+const LAN: &str = "name the interfaces that face the site, such as lan = [\"eth0\"]";
+
+section! {
+    /// Everything that one instance of the splitter is configured with.
+    pub struct Config, Given {
+        /// Pins of this instance live under `<bpffs>/splitter/<name>`, its lock and state under
+        /// `<runtime_dir>/<name>`.
+        name: InstanceName = key("name", Restart(MOVES), instance_name())
+            .default(InstanceName::default())
+            .trade_off(
+                "A second instance needs another name, other interfaces, tables, priorities and \
+                 metrics address.",
+            );
+
+        /// Instances keep their lock and state in this directory.
+        runtime_dir: PathBuf = key("runtime_dir", Restart(MOVES), path())
+            .default(PathBuf::from(Config::DEFAULT_RUNTIME_DIR))
+            .trade_off("Clear it only while the instance is down.");
+
+        /// The BPF file system is mounted here.
+        bpffs: PathBuf = key("bpffs", Restart(MOVES), path())
+            .default(PathBuf::from("/sys/fs/bpf"))
+            .trade_off("Another one is needed [without root](../how-to/privileges.md).");
+
+        /// Tunnels serve the classes in one of these ways. "dedicated": one carries short flows,
+        /// the other long ones. "share": both carry both; short flows have priority on each,
+        /// which the agent shapes for that, and long flows are placed where there is capacity.
+        /// Needs both rate_mbit, and a single tunnel for each class.
+        policy: TunnelPolicy = key("policy", Reload, word())
+            .default(TunnelPolicy::Dedicated)
+            .trade_off(
+                "With `share` [long flows lose nothing](../explanation/share.md), but rates must \
+                 be known.",
+            );
+
+        /// These interfaces face the site. Traffic that *arrives* here is split.
+        lan: Vec<InterfaceName> = key(
+            "lan",
+            Reload,
+            list(
+                interface(),
+                "interface names, at least one, each once",
+                ["without an interface nothing would be split", LAN],
+                "name each interface once",
+            ),
+        )
+        .required(LAN)
+        .examples(&["[\"eth0\"]"])
+        .trade_off(
+            "What the router itself sends is not split. They must be Ethernet, not `lo` and not a \
+             tunnel's device.",
+        );
+
+        /// Flows are classified and measured only: nothing is marked, and no rule or route is
+        /// touched.
+        shadow: bool = key("shadow", Set, boolean())
+            .default(false)
+            .trade_off("For [measuring before you split](../how-to/change.md#measure-before-you-split).");
+    }
+    sections {
+        /// Describes the tunnels of short flows and of everything that is not split.
+        short: Tunnels;
+        /// Describes the tunnels of long flows, each on a device that no other has.
+        long: Tunnels;
+        /// Says what is split, and when a flow is long.
+        flows: Flows;
+        /// Says when a flow that has become long changes tunnels.
+        handover: Handover;
+        /// Says what a threshold is recommended with.
+        advise: Advise;
+        /// Says how tunnels are shaped; matters only with the policy `share`.
+        share: Share;
+        /// Holds the marks that the kernel routes by.
+        marks: Marks;
+        /// Says how packets get into the tunnel of their class.
+        steering: Steering;
+        /// Says how the XDP program is attached.
+        attach: Attach;
+        /// Says what the agent puts into the routing policy.
+        routes: Routes;
+        /// Says how the tunnels are watched.
+        health: Health;
+        /// Says where metrics and the status page are served.
+        metrics: Metrics;
+        /// Says what the kernel program logs.
+        log: Log;
+    }
+}
+
+enumeration! {
+    /// The way in which tunnels serve the classes.
+    TunnelPolicy {
+        /// One tunnel for short flows, one for long ones: the paper's way.
+        Dedicated = "dedicated",
+        /// Both tunnels for both; short flows come first on each, and long ones are placed where
+        /// there is capacity.
+        Share = "share",
+    }
+}
+
+impl Config {
+    /// Where instances keep their lock, state and control socket unless a file says otherwise.
+    pub const DEFAULT_RUNTIME_DIR: &str = "/run/splitter";
+
+    /// Reads and parses the file at `path`.
+    ///
+    /// # Errors
+    /// When the file cannot be read, and with every mistake in it when it is wrong.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        ConfigFile::read(path).map(|file| file.config)
+    }
+
+    /// Parses `text`; messages call it `name`.
+    ///
+    /// # Errors
+    /// With every mistake in the text.
+    ///
+    /// ```
+    /// use splitter_config::Config;
+    ///
+    /// let text = "lan = ['eth0']\n[short]\ndevice = 'wan0'\n[long]\ndevice = 'wan1'\n[flows]\nthreshold = 0";
+    /// let error = Config::parse(text, "splitter.toml").unwrap_err();
+    /// assert!(error.to_string().starts_with("splitter.toml:7: flows.threshold = 0: "));
+    /// ```
+    pub fn parse(text: &str, name: &str) -> Result<Self, ConfigError> {
+        let source = Source::new(text, name);
+        let config = source.is_toml().then(|| parsed(&source)).flatten();
+        let diagnostics: Vec<Diagnostic> = source.finish();
+        match config {
+            Some(config) if diagnostics.is_empty() => Ok(config),
+            _ => Err(ConfigError::Wrong(diagnostics)),
+        }
+    }
+
+    /// Writes all values, defaults included, in the shape of a file.
+    #[must_use]
+    pub fn to_json(&self) -> Json {
+        let mut file = Map::new();
+        for key in keys() {
+            let value = key.value(self);
+            let bare = key.bare().to_owned();
+            if key.section.is_empty() {
+                file.insert(bare, value);
+                continue;
+            }
+            let section = file.entry(key.section).or_insert_with(|| Map::new().into());
+            if let Some(section) = section.as_object_mut() {
+                section.insert(bare, value);
+            }
+        }
+        Json::Object(file)
+    }
+
+    /// Returns the threshold where nothing better is known: the one that is given, or for `auto`
+    /// the default within the bounds.
+    #[must_use]
+    pub fn first_threshold(&self) -> u32 {
+        let default = match self.flows.unit {
+            ThresholdUnit::Packets => 40,
+            ThresholdUnit::Bytes => 60_000,
+        };
+        let within = || default.clamp(self.advise.min.get(), self.advise.max.get());
+        self.flows.threshold.fixed().unwrap_or_else(within)
+    }
+
+    /// Tells whether the tunnels of either class carry both.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.policy == TunnelPolicy::Share
+    }
+
+    /// Returns what may leave by a tunnel, in bit/s: its rate, or what it is shaped to. `None`
+    /// if the rate is not known.
+    #[must_use]
+    pub fn bits_per_second(&self, tunnel: &Tunnel) -> Option<u64> {
+        let rate = u64::from(tunnel.rate_mbit?.get()) * 1_000_000;
+        Some(match self.policy {
+            TunnelPolicy::Dedicated => rate,
+            TunnelPolicy::Share => rate * u64::from(self.share.shape_percent) / 100,
+        })
+    }
+
+    /// Returns the bits of the kernel's mark that classes are told by; `None` if they are told by
+    /// DSCP.
+    #[must_use]
+    pub fn mark_bits(&self) -> Option<MarkBits> {
+        (self.steering.mode == SteeringMode::Mark).then_some(self.steering.mark_bits)
+    }
+
+    /// Returns the marks that rules send into the long tunnel.
+    #[must_use]
+    pub fn long_tunnel_marks(&self) -> Vec<Dscp> {
+        let short = self.is_shared().then_some(self.marks.short_on_long);
+        std::iter::once(self.marks.long).chain(short).collect()
+    }
+
+    /// Iterates over the address families that all tunnels carry; only these are split.
+    pub fn families(&self) -> impl Iterator<Item = Family> {
+        let is_carried = |&family: &Family| self.short.carry(family) && self.long.carry(family);
+        [Family::V4, Family::V6].into_iter().filter(is_carried)
+    }
+
+    /// Tells whether a next hop of that family is named, so that its packets must be forwarded.
+    #[must_use]
+    pub fn names_next_hops(&self, family: Family) -> bool {
+        self.tunnels()
+            .any(|(_, tunnel)| tunnel.gateway.of(family).is_some())
+    }
+
+    /// Returns the tunnels of a class.
+    #[must_use]
+    pub fn tunnels_of(&self, class: TunnelRole) -> &Tunnels {
+        match class {
+            TunnelRole::Short => &self.short,
+            TunnelRole::Long => &self.long,
+        }
+    }
+
+    /// Iterates over all tunnels with the class that they are for, the short ones first.
+    pub fn tunnels(&self) -> impl Iterator<Item = (TunnelRole, &Tunnel)> {
+        let of = |class| self.tunnels_of(class).iter().map(move |it| (class, it));
+        TunnelRole::ALL.into_iter().flat_map(of)
+    }
+
+    /// Names a tunnel: by its class if it is the only one of that.
+    #[must_use]
+    pub fn name_of(&self, class: TunnelRole, tunnel: &Tunnel) -> String {
+        let name = class.name();
+        match self.tunnels_of(class).are_several() {
+            true => format!("the {name} tunnel {}", tunnel.device),
+            false => format!("the {name} tunnel"),
+        }
+    }
+
+    /// Returns the directory of this instance's lock and state.
+    #[must_use]
+    pub fn instance_dir(&self) -> PathBuf {
+        self.runtime_dir.join(self.name.as_str())
+    }
+
+    /// Returns the directory of this instance's pinned programs, maps and links.
+    #[must_use]
+    pub fn pin_dir(&self) -> PathBuf {
+        self.bpffs.join("splitter").join(self.name.as_str())
+    }
+}
+
+/// `None` only where something required is missing or wrong, which the source has noted.
+fn parsed(source: &Source<'_>) -> Option<Config> {
+    let given = Config::read(&source.top());
+    for rule in WITHIN {
+        rule(source, &given);
+    }
+    let config = Config::complete(&given, &given)?;
+    for rule in ACROSS {
+        rule(source, &config);
+    }
+    Some(config)
+}
