@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use splitter_advise::Advice;
-use splitter_config::{KeyChange, Mistake, Overrides};
+use splitter_config::{Diagnostic, KeyChange, Overrides};
 
 mod client;
 mod server;
@@ -106,7 +106,7 @@ pub struct Refusal {
     pub message: String,
     /// What is wrong with the file, where it is.
     #[serde(default)]
-    pub mistakes: Vec<Mistake>,
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 /// Why nothing was done, in a word.
@@ -137,7 +137,7 @@ impl Refusal {
         Self {
             reason,
             message: message.into(),
-            mistakes: Vec::new(),
+            diagnostics: Vec::new(),
         }
     }
 }

@@ -61,7 +61,7 @@ impl Instance {
     /// # Errors
     /// When netlink or the kernel object cannot be had.
     pub fn new(config: Config) -> Result<Self, InstanceError> {
-        let object = Object::for_level(config.packet_log)
+        let object = Object::for_level(config.log.packets)
             .map_err(|source| InstanceError::Object { source })?;
         Ok(Self {
             netlink: Netlink::connect()?,

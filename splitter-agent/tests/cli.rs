@@ -56,7 +56,7 @@ fn check_tells_mistakes_and_exits_with_3() {
     assert_eq!(output.status.code(), Some(3));
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(told["ok"], false);
-    assert_eq!(told["mistakes"][1]["key"], "flows.unit");
+    assert_eq!(told["diagnostics"][1]["key"], "flows.unit");
 }
 
 #[test]

@@ -43,8 +43,8 @@ impl Agent {
     /// The file as it is now; what was set is dropped.
     pub(super) fn reread(&self) -> Result<Next, Refusal> {
         let file = ConfigFile::read(&self.file.path).map_err(|error| Refusal {
-            mistakes: match &error {
-                ConfigError::Wrong(mistakes) => mistakes.clone(),
+            diagnostics: match &error {
+                ConfigError::Wrong(diagnostics) => diagnostics.clone(),
                 ConfigError::Unreadable { .. } => Vec::new(),
             },
             ..Refusal::new(Reason::Configuration, error.to_string())

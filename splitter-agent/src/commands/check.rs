@@ -16,16 +16,16 @@ pub(crate) fn run(args: &CheckArgs, as_json: bool) -> anyhow::Result<ExitCode> {
         Err(_) => ExitCode::Configuration,
     };
     if as_json {
-        let mistakes = result
+        let diagnostics = result
             .as_ref()
             .err()
-            .map(ConfigError::mistakes)
+            .map(ConfigError::diagnostics)
             .unwrap_or_default();
         print_json(&json!({
             "file": args.file,
             "ok": result.is_ok(),
-            "mistakes": mistakes,
-            "config": result.as_ref().ok(),
+            "diagnostics": diagnostics,
+            "config": result.as_ref().ok().map(Config::to_json),
         }))?;
         return Ok(code);
     }

@@ -22,7 +22,7 @@ impl Drop for Forwarding {
 
 /// Starts to forward, where the configuration asks for it.
 pub(crate) fn forward(config: &Config, dataplane: &Dataplane) -> Result<Option<Forwarding>> {
-    if config.packet_log == PacketLog::Off {
+    if config.log.packets == PacketLog::Off {
         return Ok(None);
     }
     let mut logger = EbpfLogger::init_from_id_with_logger(dataplane.program_id()?, Tracing)

@@ -78,7 +78,7 @@ async fn lan(interface: &Interface, config: &Config, ours: Option<&[u32]>) -> Ve
         return checks;
     }
     let xdp = xdp::in_the_way(interface, ours)
-        .unwrap_or_else(|| xdp::possible(interface, features, config.attach));
+        .unwrap_or_else(|| xdp::possible(interface, features, config.attach.mode));
     vec![link(&interface.name, interface), xdp, offload]
 }
 

@@ -22,7 +22,7 @@ pub(super) async fn examine(
         let Ok(interface) = interfaces.named(&tunnel.device) else {
             continue;
         };
-        checks.push(match hindrance(interface, config.attach).await {
+        checks.push(match hindrance(interface, config.attach.mode).await {
             None => Check::ok(check, "possible"),
             Some(problem) => Check::warn(
                 check,

@@ -64,7 +64,7 @@ impl Instance {
                 tracing::error!(interface, %error, "cannot detach what was just attached");
             }
         }
-        let before = match self.config.attach {
+        let before = match self.config.attach.mode {
             AttachMode::Native => AttachMode::Generic,
             AttachMode::Generic | AttachMode::Auto => AttachMode::Native,
         };

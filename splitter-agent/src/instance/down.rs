@@ -31,7 +31,7 @@ impl Instance {
             }
         };
         let routes = self.remove_routes(&footprints).await;
-        let steering = self.pins.pinned().unwrap_or_default();
+        let steering = self.pins.pinned().unwrap_or(SteeringMode::Dscp);
         let hook = program_kind(steering);
         let linked = self.pins.linked_interfaces().unwrap_or_default();
         // After a crash there may be pins without a program that can be opened.

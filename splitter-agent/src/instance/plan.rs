@@ -198,7 +198,7 @@ fn attachments(inputs: &Inputs<'_>) -> Result<Vec<Attachment>, InstanceError> {
                 program: Some(OtherProgram::of_id(other.program_id)),
             }));
         }
-        let action = match (present, config.attach) {
+        let action = match (present, config.attach.mode) {
             (None, _) => AttachmentAction::Attach,
             (Some(AttachedMode::Generic), AttachMode::Native)
             | (Some(AttachedMode::Native), AttachMode::Generic) => AttachmentAction::Reattach,
@@ -207,7 +207,7 @@ fn attachments(inputs: &Inputs<'_>) -> Result<Vec<Attachment>, InstanceError> {
         attachments.push(Attachment {
             interface: name.clone(),
             action,
-            mode: config.attach,
+            mode: config.attach.mode,
         });
     }
     let linked = match program_ids.as_slice() {
@@ -223,7 +223,7 @@ fn attachments(inputs: &Inputs<'_>) -> Result<Vec<Attachment>, InstanceError> {
             attachments.push(Attachment {
                 interface,
                 action,
-                mode: config.attach,
+                mode: config.attach.mode,
             });
         }
     }

@@ -74,7 +74,7 @@ impl Instance {
         };
         for (_, tunnel) in config.tunnels() {
             let problem = match interfaces.named(&tunnel.device) {
-                Ok(interface) => hindrance(interface, config.attach).await,
+                Ok(interface) => hindrance(interface, config.attach.mode).await,
                 Err(_) => Some("it is not there".to_owned()),
             };
             match problem {

@@ -159,7 +159,7 @@ impl Instance {
         LoadOptions {
             table_size: self.config.flows.table_size.get(),
             steering: self.config.steering.mode,
-            packet_log: self.config.packet_log,
+            packet_log: self.config.log.packets,
             policy,
         }
     }
@@ -247,7 +247,7 @@ impl Instance {
                     if attachment.action == AttachmentAction::Reattach {
                         undo.replaced.push((interface.to_owned(), index));
                     }
-                    dataplane.attach(interface, index, self.config.attach)?;
+                    dataplane.attach(interface, index, self.config.attach.mode)?;
                     undo.attached.push(interface.to_owned());
                 }
             }

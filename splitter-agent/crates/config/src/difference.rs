@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Config;
-use super::keys::{Changeable, KEYS};
+use super::keys;
+use crate::key::Change;
 
 /// A key whose value differs between two configurations.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,8 +39,8 @@ impl fmt::Display for KeyChange {
 /// What differs, in the order of the documented example.
 #[must_use]
 pub fn difference(old: &Config, new: &Config) -> Vec<KeyChange> {
-    let changes = KEYS.iter().map(|key| KeyChange {
-        key: key.name.to_owned(),
+    let changes = keys().iter().map(|key| KeyChange {
+        key: key.name.clone(),
         from: key.value(old),
         to: key.value(new),
     });
@@ -50,12 +51,12 @@ pub fn difference(old: &Config, new: &Config) -> Vec<KeyChange> {
 #[must_use]
 pub fn frozen(changes: &[KeyChange]) -> Vec<String> {
     let words = changes.iter().filter_map(|change| {
-        let key = KEYS.iter().find(|key| key.name == change.key)?;
-        match key.changeable {
-            Changeable::Restart(remedy) => Some(format!(
+        let key = keys().iter().find(|key| key.name == change.key)?;
+        match key.change {
+            Change::Restart(remedy) => Some(format!(
                 "{change}: this cannot change at run time; {remedy}"
             )),
-            Changeable::Set | Changeable::Reload => None,
+            Change::Set | Change::Reload => None,
         }
     });
     words.collect()
@@ -63,12 +64,13 @@ pub fn frozen(changes: &[KeyChange]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{EXAMPLE, example_with_list};
     use super::*;
+    use crate::example;
+    use crate::tests::example_with_list;
 
     #[test]
     fn list_takes_the_place_of_the_keys_of_the_only_tunnel() {
-        let old = Config::parse(EXAMPLE, "old").unwrap();
+        let old = Config::parse(&example(), "old").unwrap();
         let changes = difference(&old, &Config::parse(&example_with_list(), "new").unwrap());
         let words: Vec<_> = changes.iter().map(ToString::to_string).collect();
         let keys: Vec<_> = changes.iter().map(|change| change.key.as_str()).collect();
@@ -89,8 +91,8 @@ mod tests {
 
     #[test]
     fn differences_name_the_key_and_both_values() {
-        let old = Config::parse(EXAMPLE, "old").unwrap();
-        let text = EXAMPLE
+        let old = Config::parse(&example(), "old").unwrap();
+        let text = example()
             .replace("threshold = 40", "threshold = 60")
             .replace("table_size = 1048576", "table_size = 4096")
             .replace(

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::keys::{Changeable, Key};
-use super::{Config, ConfigError, Mistake};
+use super::key::{Change, Key};
+use super::{Config, ConfigError, Diagnostic};
 
 /// Values by key, with its section, in the shape of a file's.
 pub type Overrides = BTreeMap<String, Value>;
@@ -18,7 +18,7 @@ pub enum SetError {
     Key(String),
     /// The configuration would be wrong.
     #[error("{}", told(.0))]
-    Wrong(Vec<Mistake>),
+    Wrong(Vec<Diagnostic>),
 }
 
 /// Finds the keys that were named, and reads the values as a file's.
@@ -47,13 +47,13 @@ pub fn read<'a>(
 /// [`SetError::Key`] if not, with what to do instead.
 pub fn settable(name: &str) -> Result<&'static str, SetError> {
     let key = Key::named(name).map_err(SetError::Key)?;
-    match key.changeable {
-        Changeable::Set => Ok(key.name),
-        Changeable::Reload => Err(SetError::Key(format!(
+    match key.change {
+        Change::Set => Ok(&key.name),
+        Change::Reload => Err(SetError::Key(format!(
             "{}: rules, routes or attachments follow this key; change it in the file and run `splitter reload`",
             key.name
         ))),
-        Changeable::Restart(remedy) => Err(SetError::Key(format!(
+        Change::Restart(remedy) => Err(SetError::Key(format!(
             "{}: this cannot change at run time; {remedy}",
             key.name
         ))),
@@ -78,7 +78,7 @@ impl Config {
     /// # Errors
     /// With every mistake, all of which come from what was replaced.
     pub fn parse_with(text: &str, overrides: &Overrides) -> Result<Self, SetError> {
-        let wrong = |error: ConfigError| SetError::Wrong(error.mistakes().to_vec());
+        let wrong = |error: ConfigError| SetError::Wrong(error.diagnostics().to_vec());
         if overrides.is_empty() {
             return Self::parse(text, "the configuration").map_err(wrong);
         }
@@ -108,21 +108,19 @@ fn replace(table: &mut toml::Table, key: &str, value: toml::Value) {
 }
 
 /// Without lines, which would be those of a text that nobody has seen.
-fn told(mistakes: &[Mistake]) -> String {
-    let lines = mistakes.iter().map(|it| match &it.value {
-        Some(value) => format!("{} = {value}: {}; {}", it.key, it.problem, it.remedy),
-        None => format!("{}: {}; {}", it.key, it.problem, it.remedy),
-    });
+fn told(diagnostics: &[Diagnostic]) -> String {
+    let lines = diagnostics.iter().map(Diagnostic::without_place);
     lines.collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{EXAMPLE, example_with_list};
     use super::*;
+    use crate::example;
+    use crate::tests::example_with_list;
 
     fn set(pairs: &[(&str, &str)]) -> Result<Config, SetError> {
-        Config::parse_with(EXAMPLE, &read(pairs.iter().copied())?)
+        Config::parse_with(&example(), &read(pairs.iter().copied())?)
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use splitter_netlink::InvalidInterfaceName;
 use splitter_policy::config::PolicyConfig;
 use splitter_policy::dscp as policy;
+use splitter_policy::flow::TunnelRole;
 
 /// Why a value is refused and what would be accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -136,6 +137,14 @@ impl TableId {
     pub const SHORT: Self = Self(10401);
     /// The default table of the long tunnel.
     pub const LONG: Self = Self(10402);
+
+    /// Returns the default table of a class.
+    pub(crate) const fn of(class: TunnelRole) -> Self {
+        match class {
+            TunnelRole::Short => Self::SHORT,
+            TunnelRole::Long => Self::LONG,
+        }
+    }
 
     /// The number.
     #[must_use]

@@ -39,7 +39,7 @@ impl Pins {
 
     /// Which program is pinned.
     pub fn pinned(&self) -> Option<SteeringMode> {
-        let mut modes = SteeringMode::WORDS.iter().map(|(_, mode)| *mode);
+        let mut modes = SteeringMode::ALL.iter().copied();
         modes.find(|mode| self.program_of(*mode).exists())
     }
 

@@ -73,7 +73,7 @@ impl Dataplane {
     /// # Errors
     /// When the pinned program cannot be opened.
     pub fn pinned_program_id(pins: &Pins) -> Result<u32, KernelError> {
-        let steering = pins.pinned().unwrap_or_default();
+        let steering = pins.pinned().unwrap_or(SteeringMode::Dscp);
         let program = Program::from_pin(pins, steering)?;
         program.id().map_err(program_error(program_name(steering)))
     }

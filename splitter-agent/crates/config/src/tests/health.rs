@@ -11,7 +11,7 @@ fn health_is_on_and_moves_within_a_second_by_default() {
     // Only a maximum that is stated can contradict.
     let long = with("health", "hold_down_s = 1000").unwrap().health;
     assert_eq!(long.max_hold_down, Duration::from_secs(1000));
-    let example = Config::parse(EXAMPLE, "example").unwrap();
+    let example = Config::parse(&example(), "example").unwrap();
     let short = example.short.only().unwrap();
     assert_eq!(short.peer, Some("192.0.2.1".parse().unwrap()));
     assert_eq!(short.watched_by(), "probes to 192.0.2.1");

@@ -62,7 +62,7 @@ fn wrong_types_and_ranges() {
         (
             "flows",
             "threshold = -1",
-            "flows.threshold = -1: this is out of range; give a whole number from 0 to 4294967295",
+            "flows.threshold = -1: this is out of range; give a whole number from 1 to 4294967295",
         ),
         ("flows", "threshold = 4294967296", "out of range"),
         ("flows", "threshold = 99999999999999999999", "out of range"),
@@ -90,7 +90,7 @@ fn wrong_types_and_ranges() {
         (
             "flows",
             "threshold = 'automatic'",
-            "this is a string, not a whole number; give a whole number from 0 to 4294967295 (the default is 40), or \"auto\"",
+            "this is a string, not a whole number; give a whole number from 1 to 4294967295 (the default is 40), or \"auto\"",
         ),
         (
             "",
@@ -277,7 +277,7 @@ fn all_mistakes_are_told_at_once_and_in_order() {
     let text = "lan = 7\nnaem = 'x'\n[short]\ntable = 254\n[flows]\nthreshold = 0\nunit = 1\n";
     let error = Config::parse(text, "f").unwrap_err();
     let keys: Vec<_> = error
-        .mistakes()
+        .diagnostics()
         .iter()
         .map(|m| (m.line, m.key.as_str()))
         .collect();

@@ -15,7 +15,7 @@ fn sharing_has_defaults_of_its_own() {
     let config = Config::parse(&sharing(""), "splitter.toml").unwrap();
     assert!(config.is_shared());
     assert_eq!(config.share.shape_percent, 97);
-    assert_eq!(config.share.cloudburst, None);
+    assert_eq!(config.share.cloudburst(), None);
     let long = config.long.only().unwrap();
     assert_eq!(config.bits_per_second(long), Some(38_800_000));
     assert_eq!(config.handover.max_wait, Duration::from_millis(5));
@@ -58,7 +58,7 @@ fn sharing_takes_four_marks() {
 #[test]
 fn cloudburst_keeps_its_own_mark() {
     let config = Config::parse(&sharing("[share]\ncloudburst_dscp = 44\n"), "x").unwrap();
-    let queue = config.share.cloudburst.unwrap();
+    let queue = config.share.cloudburst().unwrap();
     assert_eq!(
         (queue.dscp.get(), queue.packets, queue.percent),
         (44, 4, 25)

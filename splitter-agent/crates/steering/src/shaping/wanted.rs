@@ -77,7 +77,7 @@ fn shape(
         device: tunnel.device.clone(),
         bits_per_second,
         queue_bytes,
-        cloudburst_packets: config.share.cloudburst.map(|queue| queue.packets),
+        cloudburst_packets: config.share.cloudburst().map(|queue| queue.packets),
         index: device.index,
         pieces: pieces(config, &classes, queue_bytes),
     })
@@ -108,7 +108,7 @@ impl Classes {
             priority: 1,
             ..parent
         };
-        let cloudburst = config.share.cloudburst.map(|queue| {
+        let cloudburst = config.share.cloudburst().map(|queue| {
             let rate = whole * u64::from(queue.percent) / 100;
             HtbClass {
                 rate,
@@ -150,7 +150,7 @@ fn pieces(config: &Config, classes: &Classes, queue_bytes: u32) -> Vec<Piece> {
             ..Chosen::default()
         },
     };
-    if let (Some(of), Some(tiny)) = (&classes.cloudburst, config.share.cloudburst) {
+    if let (Some(of), Some(tiny)) = (&classes.cloudburst, config.share.cloudburst()) {
         pieces.push(class(PARENT, CLOUDBURST, of));
         pieces.push(queue(CLOUDBURST, "pfifo", tiny.packets));
         chosen.dscps.push((tiny.dscp, id(CLOUDBURST)));

@@ -1,109 +1,92 @@
-//! A TOML text read key by key, so that every mistake is found in one go and each is told with
-//! its line. Serde would stop at the first one and would not name the key.
+//! A TOML text read key by key, so that every mistake is found in one go, each with its span.
+//! Serde would stop at the first one and would not name the key.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeTable;
 
-use super::leaf::{Read, described};
-use super::mistake::Mistake;
-use super::values::InvalidValue;
+use crate::diagnostic::Diagnostic;
+use crate::kind::{Value, type_of};
+use crate::values::InvalidValue;
 
 /// The text, what has been asked of it, and what is wrong with it.
-pub(super) struct Document<'t> {
+pub(crate) struct Source<'t> {
     name: &'t str,
     text: &'t str,
     root: Spanned<DeTable<'t>>,
     /// Every key that was asked for, by section; what is left over in the text is unknown.
     known: RefCell<BTreeMap<&'static str, Vec<&'static str>>>,
-    mistakes: RefCell<Vec<Mistake>>,
+    diagnostics: RefCell<Vec<Diagnostic>>,
 }
 
-/// One table of the document; empty if the text does not have it.
-pub(super) struct Section<'d, 't> {
-    document: &'d Document<'t>,
+/// One table of the source; empty if the text does not have it.
+pub(crate) struct Section<'s, 't> {
+    source: &'s Source<'t>,
     name: &'static str,
-    table: Option<&'d DeTable<'t>>,
+    table: Option<&'s DeTable<'t>>,
     span: Range<usize>,
 }
 
-/// A value where it stands.
-pub(super) type Value<'t> = Spanned<DeValue<'t>>;
-
-impl<'t> Document<'t> {
-    /// Parses the text; what is not TOML is among the mistakes at [`finish`](Self::finish).
-    pub(super) fn new(text: &'t str, name: &'t str) -> Self {
+impl<'t> Source<'t> {
+    /// Parses the text; what is not TOML is among the diagnostics at [`finish`](Self::finish).
+    pub(crate) fn new(text: &'t str, name: &'t str) -> Self {
         let (root, errors) = DeTable::parse_recoverable(text);
-        let document = Self {
+        let source = Self {
             name,
             text,
             root,
             known: RefCell::default(),
-            mistakes: RefCell::default(),
+            diagnostics: RefCell::default(),
         };
         for error in errors {
             let wrong = InvalidValue::new(
                 format!("this is not TOML: {}", error.message().replace('\n', ", ")),
                 "correct the line",
             );
-            document.note(error.span().unwrap_or(0..0), String::new(), None, wrong);
+            source.note(error.span().unwrap_or(0..0), String::new(), None, wrong);
         }
-        document
+        source
     }
 
     /// Whether the text is TOML at all. If not, its keys are not worth complaining about.
-    pub(super) fn is_toml(&self) -> bool {
-        self.mistakes.borrow().is_empty()
+    pub(crate) fn is_toml(&self) -> bool {
+        self.diagnostics.borrow().is_empty()
     }
 
     /// The keys outside of any section.
-    pub(super) fn top<'d>(&'d self) -> Section<'d, 't> {
+    pub(crate) fn top<'s>(&'s self) -> Section<'s, 't> {
         Section {
-            document: self,
+            source: self,
             name: "",
             table: Some(self.root.get_ref()),
             span: 0..0,
         }
     }
 
-    /// The section of that name.
-    pub(super) fn section<'d>(&'d self, name: &'static str) -> Section<'d, 't> {
+    /// The section of that name; empty if there is none.
+    pub(crate) fn section<'s>(&'s self, name: &'static str) -> Section<'s, 't> {
         self.known.borrow_mut().entry(name).or_default();
         let value = self.root.get_ref().get(name);
-        let table = value.and_then(|value| value.get_ref().as_table());
-        let span = value.map_or(0..0, Spanned::span);
-        if let (Some(value), None) = (value, table) {
-            let wrong = InvalidValue::new(
-                format!("this is {}, not a section", described(value.get_ref())),
-                format!("write a line [{name}] and the keys below it"),
-            );
-            self.note(
-                span.clone(),
-                name.to_owned(),
-                Some(self.source(value)),
-                wrong,
-            );
-        }
         Section {
-            document: self,
+            source: self,
             name,
-            table,
-            span,
+            table: value.and_then(|value| value.get_ref().as_table()),
+            span: value.map_or(0..0, Spanned::span),
         }
     }
 
-    /// Every mistake, in the order of the text. Keys that were never asked for are mistakes.
-    pub(super) fn finish(self) -> Vec<Mistake> {
+    /// Every mistake, in the order of the text. Keys that were never asked for are diagnostics.
+    pub(crate) fn finish(self) -> Vec<Diagnostic> {
         let read_at_all = !self.known.borrow().is_empty();
         if read_at_all {
             self.note_unknown_keys();
         }
-        let mut mistakes = self.mistakes.into_inner();
-        mistakes.sort_by_key(|mistake| mistake.line);
-        mistakes
+        let mut diagnostics = self.diagnostics.into_inner();
+        diagnostics.sort_by_key(|diagnostic| diagnostic.line);
+        diagnostics
     }
 
     fn know(&self, section: &'static str, key: &'static str) {
@@ -152,7 +135,7 @@ impl<'t> Document<'t> {
         let path = join(section, key.get_ref());
         let is_table = value.get_ref().as_table().is_some();
         let what = if is_table { "section" } else { "key" };
-        let value = (!is_table).then(|| self.source(value));
+        let value = (!is_table).then(|| self.excerpt(value.span()));
         let remedy = match nearest(&self.known.borrow(), section, key.get_ref()) {
             Some(known) => format!("did you mean {known}?"),
             None => "remove it; splitter.example.toml documents all there are".to_owned(),
@@ -166,20 +149,13 @@ impl<'t> Document<'t> {
     }
 
     fn note(&self, span: Range<usize>, key: String, value: Option<String>, wrong: InvalidValue) {
-        let before = self.text.get(..span.start).unwrap_or(self.text);
-        self.mistakes.borrow_mut().push(Mistake {
-            file: self.name.to_owned(),
-            line: before.matches('\n').count() + 1,
-            key,
-            value,
-            problem: wrong.problem,
-            remedy: wrong.remedy,
-        });
+        let diagnostic = Diagnostic::new(self.name, self.text, span, key, value, wrong);
+        self.diagnostics.borrow_mut().push(diagnostic);
     }
 
-    /// A value as it is written, on one line and not longer than a message can bear.
-    fn source(&self, value: &Value<'_>) -> String {
-        let source = self.text.get(value.span()).unwrap_or_default();
+    /// What is written in a span, on one line and not longer than a message can bear.
+    fn excerpt(&self, span: Range<usize>) -> String {
+        let source = self.text.get(span).unwrap_or_default();
         let line = source.split_whitespace().collect::<Vec<_>>().join(" ");
         match line.char_indices().nth(80) {
             Some((end, _)) => format!("{}...", &line[..end]),
@@ -188,46 +164,54 @@ impl<'t> Document<'t> {
     }
 }
 
-impl<'d, 't> Section<'d, 't> {
-    /// Reads a key that may be left out. A mistake is noted and reads as absent.
-    pub(super) fn optional<T>(
-        &self,
-        key: &'static str,
-        read: impl FnOnce(&DeValue<'t>) -> Read<T>,
-    ) -> Option<T> {
-        self.document.know(self.name, key);
-        let value = self.table?.get(key)?;
-        match read(value.get_ref()) {
-            Ok(read) => Some(read),
-            Err(wrong) => {
-                self.note_value(key, value, wrong);
-                None
-            }
-        }
+impl<'s, 't> Section<'s, 't> {
+    /// Returns its name, such as `flows`; empty for the keys outside of any section.
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
     }
 
-    /// Reads a key that must be there.
-    pub(super) fn required<T>(
-        &self,
-        key: &'static str,
-        remedy: &str,
-        read: impl FnOnce(&DeValue<'t>) -> Read<T>,
-    ) -> Option<T> {
-        if self.get(key).is_none() {
-            let wrong = InvalidValue::new("this key is required", remedy);
-            self.document
-                .note(self.span.clone(), join(self.name, key), None, wrong);
+    /// Tells whether it is a table of a list.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.name.contains('.')
+    }
+
+    /// Opens a section below this one for reading; what is no section is noted.
+    pub(crate) fn inside(&self, name: &'static str) -> Self {
+        if let Some(value) = self.find(name)
+            && value.get_ref().as_table().is_none()
+        {
+            let problem = format!("this is {}, not a section", type_of(value.get_ref()));
+            let remedy = format!("write a line [{name}] and the keys below it");
+            self.refuse(name, value.span(), InvalidValue::new(problem, remedy));
         }
-        self.optional(key, read)
+        self.source.section(name)
+    }
+
+    /// Returns the value of a key, which is known from now on.
+    pub(crate) fn get(&self, key: &'static str) -> Option<&'s Value<'t>> {
+        self.source.know(self.name, key);
+        self.find(key)
+    }
+
+    /// Notes that a key is not there.
+    pub(crate) fn missing(&self, key: &str, wrong: InvalidValue) {
+        self.source
+            .note(self.span.clone(), join(self.name, key), None, wrong);
+    }
+
+    /// Notes what is wrong with the value of a key, or with a part of it.
+    pub(crate) fn refuse(&self, key: &str, span: Range<usize>, wrong: InvalidValue) {
+        let value = self.source.excerpt(span.clone());
+        self.source
+            .note(span, join(self.name, key), Some(value), wrong);
     }
 
     /// The tables that a key lists, or one that it has by itself; `name` is what their keys' names
     /// begin with. `None` where the key is not there.
-    pub(super) fn tables(&self, key: &'static str, name: &'static str) -> Option<Vec<Self>> {
-        let document = self.document;
-        document.know(self.name, key);
+    pub(crate) fn tables(&self, key: &'static str, name: &'static str) -> Option<Vec<Self>> {
+        let source = self.source;
         let value = self.get(key)?;
-        document.known.borrow_mut().entry(name).or_default();
+        source.known.borrow_mut().entry(name).or_default();
         let elements: Vec<_> = match value.get_ref().as_array() {
             Some(elements) => elements.iter().collect(),
             None => vec![value],
@@ -235,13 +219,13 @@ impl<'d, 't> Section<'d, 't> {
         let tables = elements.into_iter().map(|element| {
             let table = element.get_ref().as_table();
             if table.is_none() {
-                let what = described(element.get_ref());
+                let what = type_of(element.get_ref());
                 let problem = format!("this is {what}, not a section");
                 let remedy = format!("write a line [[{name}]] and the keys below it, for each");
-                self.note_value(key, element, InvalidValue::new(problem, remedy));
+                self.refuse(key, element.span(), InvalidValue::new(problem, remedy));
             }
             Self {
-                document,
+                source,
                 name,
                 table,
                 span: element.span(),
@@ -250,57 +234,18 @@ impl<'d, 't> Section<'d, 't> {
         Some(tables.filter(|it| it.table.is_some()).collect())
     }
 
-    /// Whether a key is there, which is known from now on.
-    pub(super) fn knows_and_has(&self, key: &'static str) -> bool {
-        self.document.know(self.name, key);
-        self.get(key).is_some()
-    }
-
-    /// Reads a list, or a single value as a list of one. Each element is judged by itself; of a
-    /// list without any, `empty` is said.
-    pub(super) fn list<T>(
-        &self,
-        key: &'static str,
-        empty: [&str; 2],
-        mut read: impl FnMut(&DeValue<'t>) -> Read<T>,
-    ) -> Option<Vec<T>> {
-        let elements = match self.get(key) {
-            Some(value) if value.get_ref().is_array() => value.get_ref().as_array()?,
-            _ => return self.optional(key, |value| read(value).map(|one| vec![one])),
-        };
-        self.document.know(self.name, key);
-        if elements.is_empty() {
-            self.contradiction(key, empty[0].to_owned(), empty[1]);
-        }
-        let mut list = Vec::new();
-        for element in elements {
-            match read(element.get_ref()) {
-                Ok(read) => list.push(read),
-                Err(wrong) => self.note_value(key, element, wrong),
-            }
-        }
-        Some(list)
-    }
-
     /// Notes that a key contradicts another one.
-    pub(super) fn contradiction(&self, key: &'static str, problem: String, remedy: &str) {
+    pub(crate) fn contradiction(&self, key: &'static str, problem: String, remedy: &str) {
+        debug_assert!(is_known(&self.source.known.borrow(), self.name, key));
         let wrong = InvalidValue::new(problem, remedy);
-        match self.get(key) {
-            Some(value) => self.note_value(key, value, wrong),
-            None => self
-                .document
-                .note(self.span.clone(), join(self.name, key), None, wrong),
+        match self.find(key) {
+            Some(value) => self.refuse(key, value.span(), wrong),
+            None => self.missing(key, wrong),
         }
     }
 
-    fn get(&self, key: &str) -> Option<&'d Value<'t>> {
+    fn find(&self, key: &str) -> Option<&'s Value<'t>> {
         self.table?.get(key)
-    }
-
-    fn note_value(&self, key: &str, value: &Value<'t>, wrong: InvalidValue) {
-        let source = self.document.source(value);
-        self.document
-            .note(value.span(), join(self.name, key), Some(source), wrong);
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::super::tests::{SMALLEST, mistake};
-use super::super::{Config, example_with_list};
 use super::*;
+use crate::Config;
+use crate::tests::{SMALLEST, example_with_list, mistake};
 
 /// The smallest configuration with these tunnels of the short class in a list, from line 2 on.
 fn listed(tunnels: &[&str]) -> String {
