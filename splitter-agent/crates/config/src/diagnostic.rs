@@ -192,4 +192,66 @@ mod tests {
         assert!(!denied.contains("example"), "{denied}");
         assert!(told(std::io::ErrorKind::NotFound).contains("splitter.example.toml"));
     }
+
+    /// Draws what is wrong in a text; the lines are those of a terminal.
+    fn drawn_of(text: &str) -> Vec<String> {
+        let error = crate::Config::parse(text, "f").unwrap_err();
+        let drawn = error.drawn(Paint::Plain);
+        drawn
+            .lines()
+            .map(|line| line.trim_end().to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn drawing_underlines_what_is_wrong_in_its_line() {
+        let right = "lan = 'eth0'\n[short]\ndevice = 'a'\n[long]\ndevice = 'b'\n";
+        let drawn = drawn_of(&format!(
+            "{right}[flows]\nsweep_s = 3\nunit = 'Gbïte' # no\n"
+        ));
+        let expected = [
+            "f:7: flows.sweep_s = 3: unknown key; did you mean flows.sweep_interval_s?",
+            "  |",
+            "7 | sweep_s = 3",
+            "  | ^^^^^^^",
+            "f:8: flows.unit = 'Gbïte': this word is not known here; give one of \"packets\", \"bytes\"",
+            "  |",
+            "8 | unit = 'Gbïte' # no",
+            "  |        ^^^^^^^",
+        ];
+        assert_eq!(drawn, expected);
+    }
+
+    #[test]
+    fn drawing_underlines_the_section_that_lacks_a_key() {
+        let drawn = drawn_of("lan = [\n 'a',\n 3]\n[short]\n[long]\ndevice = 'b'\n");
+        let expected = [
+            "f:3: lan = 3: this is an integer, not a string; write it in quotes",
+            "  |",
+            "3 |  3]",
+            "  |  ^",
+            "f:4: short.device: this key is required; name the tunnel's interface, such as device = \"wan0\"",
+            "  |",
+            "4 | [short]",
+            "  | ^^^^^^^",
+        ];
+        assert_eq!(drawn, expected);
+    }
+
+    #[test]
+    fn text_that_is_empty_is_not_drawn() {
+        let drawn = drawn_of("");
+        assert_eq!(drawn.len(), 3, "{drawn:?}");
+        assert!(
+            drawn.iter().all(|line| line.starts_with("f:1: ")),
+            "{drawn:?}"
+        );
+    }
+
+    #[test]
+    fn colours_are_for_terminals_alone() {
+        let error = crate::Config::parse("lan = 3", "f").unwrap_err();
+        assert!(error.drawn(Paint::Colours).contains('\u{1b}'));
+        assert!(!error.drawn(Paint::Plain).contains('\u{1b}'));
+    }
 }
