@@ -65,7 +65,7 @@ impl BufferMut for Frame<'_, XdpContext> {
 
 impl Steer for Frame<'_, TcContext> {
     #[inline(always)]
-    fn foreign_mark(&self, config: &PolicyConfig, _: &Field) -> Dscp {
+    fn incoming_mark(&self, config: &PolicyConfig, _: &Field) -> Dscp {
         // SAFETY: the context is the one that the kernel passed to the program.
         config
             .mark_bits

@@ -11,9 +11,9 @@ use splitter_policy::flow_packet::FlowPacket;
 use splitter_policy::config::PolicyConfig;
 use splitter_policy::dedicated::DedicatedQueues;
 use splitter_policy::flow::{FlowEntry, TunnelRole};
-use splitter_policy::models::Models;
-use splitter_policy::egress::Ride;
-use splitter_policy::share::{Sent, SharedQueues, Sharing};
+use splitter_policy::models::QueueModels;
+use splitter_policy::egress::Egress;
+use splitter_policy::share::{CountedPacket, SharedQueues, SharedEgress};
 
 use crate::pipeline::{SETTINGS, entry};
 
@@ -26,20 +26,20 @@ static SHARED: Array<SharedQueues, 1> = Array::new();
 /// What is asked and answered, besides the flow's entry. What is asked is written
 /// before it is read.
 #[repr(C, align(8))]
-struct Exchange {
-    sent: MaybeUninit<Sent>,
-    /// [`Ride::to_bits`].
-    ride: u64,
+struct SharedScratch {
+    sent: MaybeUninit<CountedPacket>,
+    /// [`Egress::to_bits`].
+    egress: u64,
 }
 
 /// As plain words, as [`crate::pipeline`] has what its steps hand on.
 #[btf_map]
-static EXCHANGE: PerCpuArray<[u64; size_of::<Exchange>() / 8], 1> = PerCpuArray::new();
+static SHARED_SCRATCH: PerCpuArray<[u64; size_of::<SharedScratch>() / 8], 1> = PerCpuArray::new();
 
-/// The kernel's [`Models`].
+/// The kernel's [`QueueModels`].
 pub struct KernelModels;
 
-impl Models for KernelModels {
+impl QueueModels for KernelModels {
     #[inline(always)]
     fn dedicated(&mut self) -> Option<&mut DedicatedQueues> {
         // SAFETY: the one value of an array map, made of integers. Another CPU may
@@ -50,7 +50,7 @@ impl Models for KernelModels {
     }
 }
 
-impl Sharing for KernelModels {
+impl SharedEgress for KernelModels {
     #[inline(always)]
     fn start(&mut self, _: &PolicyConfig, now_ns: u64) -> TunnelRole {
         share_start(now_ns);
@@ -65,7 +65,7 @@ impl Sharing for KernelModels {
 
     /// The entry is the one that [`entry`] has for both.
     #[inline(always)]
-    fn send(&mut self, _: &PolicyConfig, _: &mut FlowEntry, sent: &Sent) -> Ride {
+    fn send(&mut self, _: &PolicyConfig, _: &mut FlowEntry, sent: &CountedPacket) -> Egress {
         if let Some(exchange) = exchange() {
             exchange.sent.write(*sent);
         }
@@ -81,7 +81,7 @@ impl Sharing for KernelModels {
         packet: FlowPacket,
         is_first_of_window: bool,
         now_ns: u64,
-    ) -> Ride {
+    ) -> Egress {
         match shared() {
             Some(shared) => shared.send_placed(config, tunnel, packet, is_first_of_window, now_ns),
             None => NOWHERE,
@@ -90,33 +90,33 @@ impl Sharing for KernelModels {
 }
 
 /// Where everything goes when a map is not there, which the kernel rules out.
-const NOWHERE: Ride = Ride::in_own(TunnelRole::Short);
+const NOWHERE: Egress = Egress::dedicated_to(TunnelRole::Short);
 
-/// See [`Sharing::start`].
+/// See [`SharedEgress::start`].
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn share_start(now_ns: u64) -> u64 {
     if let (Some(shared), Some(settings), Some(exchange)) = (shared(), SETTINGS.get(0), exchange())
     {
         let tunnel = shared.start(&settings.config, now_ns);
-        exchange.ride = Ride::in_own(tunnel).to_bits();
+        exchange.egress = Egress::dedicated_to(tunnel).to_bits();
     }
     0
 }
 
-/// See [`Sharing::choose`].
+/// See [`SharedEgress::choose`].
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn share_choose(now_ns: u64) -> u64 {
     if let (Some(shared), Some(settings), Some(exchange)) = (shared(), SETTINGS.get(0), exchange())
     {
         let tunnel = shared.choose(&settings.config, now_ns);
-        exchange.ride = Ride::in_own(tunnel).to_bits();
+        exchange.egress = Egress::dedicated_to(tunnel).to_bits();
     }
     0
 }
 
-/// See [`Sharing::send`].
+/// See [`SharedEgress::send`].
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn share_send() -> u64 {
@@ -125,26 +125,26 @@ pub extern "C" fn share_send() -> u64 {
     {
         // SAFETY: whoever calls this has written it.
         let sent = unsafe { exchange.sent.assume_init_ref() };
-        exchange.ride = shared.send(&settings.config, entry, sent).to_bits();
+        exchange.egress = shared.send(&settings.config, entry, sent).to_bits();
     }
     0
 }
 
 /// What the function that was called last has answered.
 #[inline(always)]
-fn answer() -> Ride {
+fn answer() -> Egress {
     exchange().map_or(NOWHERE, |exchange| {
         // SAFETY: valid, as a reference is. Volatile, because the compiler knows what
         // may have been written and the verifier does not.
-        Ride::from_bits(unsafe { (&raw const exchange.ride).read_volatile() })
+        Egress::from_bits(unsafe { (&raw const exchange.egress).read_volatile() })
     })
 }
 
 #[inline(always)]
-fn exchange() -> Option<&'static mut Exchange> {
+fn exchange() -> Option<&'static mut SharedScratch> {
     // SAFETY: a per-CPU value, and XDP programs do not interrupt each other on one
     // CPU; each function takes it for as long as it calls no other.
-    EXCHANGE
+    SHARED_SCRATCH
         .get_ptr_mut(0)
         .map(|words| unsafe { &mut *words.cast() })
 }

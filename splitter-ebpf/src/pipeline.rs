@@ -21,9 +21,9 @@ use splitter_policy::counters::Counters;
 use splitter_policy::flow::FlowEntry;
 use splitter_policy::headers::Headers;
 use splitter_policy::pass_reason::PassReason;
-use splitter_policy::split::{Decided, Outcome, Splitter, Treated};
+use splitter_policy::split::{PackedVerdict, Outcome, Splitter, Decision};
 use splitter_policy::steer::Steer;
-use splitter_policy::table::{Held, Table};
+use splitter_policy::table::{SlotRef, Table};
 
 use crate::clock::KernelClock;
 use crate::frame::{Context, Frame};
@@ -38,31 +38,31 @@ static COUNTERS: PerCpuArray<Counters, 1> = PerCpuArray::new();
 
 /// What the steps hand on. Written by one before the next reads it.
 #[repr(C, align(8))]
-struct Handed {
+struct StepScratch {
     headers: MaybeUninit<Headers>,
-    held: MaybeUninit<Held>,
+    slot_ref: MaybeUninit<SlotRef>,
     /// Of the packet's flow.
     entry: MaybeUninit<FlowEntry>,
-    decided: MaybeUninit<Decided>,
-    treated: u64,
+    decided: MaybeUninit<PackedVerdict>,
+    decision: u64,
 }
 
-/// Of [`Handed::treated`], before it says something else.
+/// Of [`StepScratch::decision`], before it says something else.
 const TO_BE_SPLIT: u64 = u64::MAX;
 
-impl Handed {
+impl StepScratch {
     /// Whether no slot was found.
     #[inline(always)]
     fn needs_slot(&self) -> bool {
         // SAFETY: of these numbers, zeros are valid ones.
-        unsafe { self.held.assume_init_ref() }.is_none()
+        unsafe { self.slot_ref.assume_init_ref() }.is_none()
     }
 }
 
 /// As plain words, because the kernel takes no type description with Rust's
 /// enumerations.
 #[btf_map]
-static HANDED: PerCpuArray<[u64; size_of::<Handed>() / 8], 1> = PerCpuArray::new();
+static STEP_SCRATCH: PerCpuArray<[u64; size_of::<StepScratch>() / 8], 1> = PerCpuArray::new();
 
 type KernelSplitter = Splitter<'static, KernelMemory, KernelClock<'static>, KernelModels>;
 
@@ -79,31 +79,31 @@ pub fn split<C: Caller>(context: &C) -> Option<Outcome>
 where
     for<'a> Frame<'a, C>: Steer,
 {
-    if let Some(outcome) = splitter()?.split_plain(&mut Frame::new(context)) {
+    if let Some(outcome) = splitter()?.split_fast(&mut Frame::new(context)) {
         return Some(outcome);
     }
     context.read_headers();
-    if handed()?.treated == TO_BE_SPLIT {
-        treat()?;
+    if handed()?.decision == TO_BE_SPLIT {
+        decide_flow()?;
     }
     let handed = handed()?;
     // SAFETY: written just above.
     let mark = unsafe { handed.headers.assume_init_ref().mark };
-    let treated = Treated::from_bits(handed.treated);
+    let decision = Decision::from_bits(handed.decision);
     // A frame of its own: what the verifier has learnt of the first's bounds would
     // have it look at this path once more.
-    Some(splitter()?.finish(&mut Frame::new(context), mark, treated))
+    Some(splitter()?.finish(&mut Frame::new(context), mark, decision))
 }
 
-/// The steps of [`Splitter::treat`].
+/// The steps of [`Splitter::decide_flow`].
 #[inline(always)]
-fn treat() -> Option<()> {
-    find_slot();
+fn decide_flow() -> Option<()> {
+    lookup_slot();
     if handed()?.needs_slot() {
-        claim_slot();
+        insert_slot();
     }
     decide();
-    keep();
+    commit();
     Some(())
 }
 
@@ -131,8 +131,8 @@ const HEADERS_BYTES: u32 = 256;
 
 #[inline(always)]
 fn is_cut_short() -> bool {
-    let treated = handed().map(|it| Treated::from_bits(it.treated));
-    matches!(treated, Some(Err(refusal)) if refusal.is_truncated())
+    let decision = handed().map(|it| Decision::from_bits(it.decision));
+    matches!(decision, Some(Err(refusal)) if refusal.is_truncated())
 }
 
 // They answer in the map alone: the compiler knows what they may return and
@@ -160,7 +160,7 @@ fn read_headers_of<C: Context>(context: &C) -> u64 {
     let frame = Frame::new(context);
     let is_plain = Headers::read_plain_to(&frame, splitter.config, |headers| {
         handed.headers.write(headers);
-        handed.treated = TO_BE_SPLIT;
+        handed.decision = TO_BE_SPLIT;
     });
     if is_plain {
         return 0;
@@ -168,39 +168,39 @@ fn read_headers_of<C: Context>(context: &C) -> u64 {
     // A frame of its own, as above.
     let frame = Frame::new(context);
     Headers::read_to(&frame, splitter.config, &splitter.fragments(), |headers| {
-        handed.treated = match headers.segment {
+        handed.decision = match headers.segment {
             Ok(_) => TO_BE_SPLIT,
-            Err(refusal) => Treated::to_bits(Err(refusal)),
+            Err(refusal) => Decision::to_bits(Err(refusal)),
         };
         handed.headers.write(headers);
     });
     0
 }
 
-/// See [`Splitter::find`].
+/// See [`Splitter::lookup`].
 #[inline(never)]
 #[unsafe(no_mangle)]
-pub extern "C" fn find_slot() -> u64 {
+pub extern "C" fn lookup_slot() -> u64 {
     let (Some(splitter), Some(handed)) = (splitter(), handed()) else {
         return 0;
     };
     // SAFETY: whoever calls this has written it.
     if let Ok(segment) = unsafe { &handed.headers.assume_init_ref().segment } {
-        handed.held.write(splitter.find(segment));
+        handed.slot_ref.write(splitter.lookup(segment));
     }
     0
 }
 
-/// See [`Splitter::claim`].
+/// See [`Splitter::insert`].
 #[inline(never)]
 #[unsafe(no_mangle)]
-pub extern "C" fn claim_slot() -> u64 {
+pub extern "C" fn insert_slot() -> u64 {
     let (Some(mut splitter), Some(handed)) = (splitter(), handed()) else {
         return 0;
     };
     // SAFETY: as above.
     if let Ok(segment) = unsafe { &handed.headers.assume_init_ref().segment } {
-        handed.held.write(splitter.claim(segment));
+        handed.slot_ref.write(splitter.insert(segment));
     }
     0
 }
@@ -214,41 +214,41 @@ pub extern "C" fn decide() -> u64 {
     };
     // SAFETY: whoever calls this has written both, and of an entry any bytes are
     // a valid one.
-    let (headers, held, entry) = unsafe {
+    let (headers, slot_ref, entry) = unsafe {
         (
             handed.headers.assume_init_ref(),
-            handed.held.assume_init_ref(),
+            handed.slot_ref.assume_init_ref(),
             handed.entry.assume_init_mut(),
         )
     };
     if let Ok(segment) = &headers.segment
-        && let Some(decided) = splitter.decide(segment, held, entry)
+        && let Some(decided) = splitter.decide(segment, slot_ref, entry)
     {
         handed.decided.write(decided);
     }
     0
 }
 
-/// See [`Splitter::keep`].
+/// See [`Splitter::commit`].
 #[inline(never)]
 #[unsafe(no_mangle)]
-pub extern "C" fn keep() -> u64 {
+pub extern "C" fn commit() -> u64 {
     let (Some(mut splitter), Some(handed)) = (splitter(), handed()) else {
         return 0;
     };
     // SAFETY: whoever calls this has written them; where there was no room what was
     // decided is of another packet, or zeros, and is not looked at.
-    let (headers, held, entry, decided) = unsafe {
+    let (headers, slot_ref, entry, decided) = unsafe {
         (
             handed.headers.assume_init_ref(),
-            handed.held.assume_init_ref(),
+            handed.slot_ref.assume_init_ref(),
             handed.entry.assume_init_ref(),
             handed.decided.assume_init_ref(),
         )
     };
     if let Ok(segment) = &headers.segment {
-        let kept = splitter.keep(segment, held, entry, decided);
-        handed.treated = Treated::to_bits(kept.ok_or(PassReason::TableFull));
+        let kept = splitter.commit(segment, slot_ref, entry, decided);
+        handed.decision = Decision::to_bits(kept.ok_or(PassReason::TableFull));
     }
     0
 }
@@ -293,9 +293,9 @@ fn splitter() -> Option<KernelSplitter> {
 }
 
 #[inline(always)]
-fn handed() -> Option<&'static mut Handed> {
+fn handed() -> Option<&'static mut StepScratch> {
     // SAFETY: as in `counters`; each step takes it once.
-    HANDED
+    STEP_SCRATCH
         .get_ptr_mut(0)
         .map(|words| unsafe { &mut *words.cast() })
 }

@@ -7,7 +7,7 @@ use aya_ebpf::helpers::bpf_fib_lookup;
 use aya_ebpf::macros::btf_map;
 use aya_ebpf::programs::XdpContext;
 use splitter_policy::flow::TunnelRole;
-use splitter_policy::forward::{Fallback, Lookup, Mac, target};
+use splitter_policy::forward::{Fallback, FibLookup, Mac, target};
 
 use crate::frame::Frame;
 use crate::pipeline::{counters, is_shadow};
@@ -24,7 +24,7 @@ static LAN_ADDRESSES: HashMap<u32, Mac, 64> = HashMap::new();
 /// What the kernel is asked and answers. Not on the stack, where the verifier wants
 /// words to be aligned and the compiler does not care.
 #[btf_map]
-static LOOKUP: PerCpuArray<Lookup, 1> = PerCpuArray::new();
+static FIB_LOOKUP: PerCpuArray<FibLookup, 1> = PerCpuArray::new();
 
 /// Whether the frame leaves by a tunnel; else the stack forwards it.
 #[inline(always)]
@@ -61,19 +61,19 @@ fn forward(context: &XdpContext, tunnel: TunnelRole) -> Result<(), Fallback> {
     let device = unsafe { (*context.ctx).ingress_ifindex };
     let own = own_address(device).ok_or(Fallback::NotOurs)?;
     // SAFETY: a per-CPU value, as the counters are.
-    let lookup = unsafe { &mut *LOOKUP.get_ptr_mut(0).ok_or(Fallback::Failed)? };
-    *lookup = Lookup::default();
-    lookup.ask(&Frame::new(context), device, own)?;
+    let lookup = unsafe { &mut *FIB_LOOKUP.get_ptr_mut(0).ok_or(Fallback::Failed)? };
+    *lookup = FibLookup::default();
+    lookup.fill(&Frame::new(context), device, own)?;
     // SAFETY: of the shape and size that the helper wants, and all of it written.
     let answer = unsafe {
         bpf_fib_lookup(
             context.as_ptr(),
             (&raw mut *lookup).cast(),
-            size_of::<Lookup>() as i32,
+            size_of::<FibLookup>() as i32,
             0,
         )
     };
-    if let Some(reason) = Fallback::of_answer(answer) {
+    if let Some(reason) = Fallback::from_fib_result(answer) {
         return Err(reason);
     }
     // Kernels before 6.7 find a neighbour that has not answered yet.

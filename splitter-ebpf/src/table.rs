@@ -6,7 +6,7 @@ use core::intrinsics::{AtomicOrdering, atomic_cxchg};
 use aya_ebpf::bindings::BPF_F_MMAPABLE;
 use aya_ebpf::btf_maps::{Array, LruHashMap, PerCpuArray};
 use aya_ebpf::macros::btf_map;
-use splitter_policy::fragments::{self, Known};
+use splitter_policy::fragments::{self, FragmentStore};
 use splitter_policy::table::{GroupV4, GroupV6, Layout, Memory, Tags, Word};
 
 /// What the agent changes to the configured size before it loads the maps.
@@ -35,20 +35,20 @@ static FRAGMENTED: LruHashMap<u64, u64, { fragments::CAPACITY }> = LruHashMap::n
 const SCRATCH_WORDS: usize = 4;
 
 #[btf_map]
-static SCRATCH: PerCpuArray<[u64; SCRATCH_WORDS], 1> = PerCpuArray::new();
+static VALUE_SCRATCH: PerCpuArray<[u64; SCRATCH_WORDS], 1> = PerCpuArray::new();
 
 /// Both maps.
 pub struct KernelMemory;
 
-impl Known for KernelMemory {
+impl FragmentStore for KernelMemory {
     #[inline(always)]
-    fn remember(&self, packet: u64, origin: u64) {
+    fn insert(&self, packet: u64, origin: u64) {
         // Refused only where there is no memory; later fragments pass untreated.
         let _ = FRAGMENTED.insert(&packet, &origin, 0);
     }
 
     #[inline(always)]
-    fn recall(&self, packet: u64) -> Option<u64> {
+    fn lookup(&self, packet: u64) -> Option<u64> {
         // SAFETY: a plain integer, which may be replaced while it is read.
         unsafe { FRAGMENTED.get(&packet).copied() }
     }
@@ -81,7 +81,7 @@ impl Memory for KernelMemory {
     #[inline(always)]
     fn forget_origin<const N: usize>(&self, values: [u64; N]) -> Option<[u64; N]> {
         const { assert!(N <= SCRATCH_WORDS) };
-        let scratch = SCRATCH.get_ptr_mut(0)?.cast::<[u64; N]>();
+        let scratch = VALUE_SCRATCH.get_ptr_mut(0)?.cast::<[u64; N]>();
         // SAFETY: a per-CPU value, and XDP programs do not interrupt each other
         // on one CPU.
         unsafe {

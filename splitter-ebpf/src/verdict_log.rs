@@ -25,14 +25,14 @@ pub fn write_skb(_context: &TcContext, _outcome: Outcome) {
 mod apart {
     use aya_ebpf::bindings::{__sk_buff, xdp_md};
     use aya_ebpf::programs::{TcContext, XdpContext};
-    use splitter_policy::split::{Outcome, Treated};
+    use splitter_policy::split::{Outcome, Decision};
 
     #[inline(always)]
     pub(super) fn to_bits(outcome: Outcome) -> u64 {
-        Treated::to_bits(match outcome {
-            Outcome::Split { class, tunnel } => Ok(Treated {
+        Decision::to_bits(match outcome {
+            Outcome::Split { class, tunnel } => Ok(Decision {
                 class,
-                rides: class,
+                queue_class: class,
                 tunnel,
             }),
             Outcome::Passed(refusal) => Err(refusal),
@@ -41,8 +41,8 @@ mod apart {
 
     #[inline(always)]
     fn outcome(bits: u64) -> Outcome {
-        match Treated::from_bits(bits) {
-            Ok(Treated { class, tunnel, .. }) => Outcome::Split { class, tunnel },
+        match Decision::from_bits(bits) {
+            Ok(Decision { class, tunnel, .. }) => Outcome::Split { class, tunnel },
             Err(refusal) => Outcome::Passed(refusal),
         }
     }

@@ -30,12 +30,12 @@ mod verdict;
 use crate::config::PolicyConfig;
 use crate::counters::FlowEvent;
 use crate::dedicated;
-use crate::egress::Ride;
+use crate::egress::Egress;
 use crate::flow::{Class, FlowEntry, TunnelRole};
 use crate::flow_packet::FlowPacket;
-use crate::models::Models;
+use crate::models::QueueModels;
 use crate::packet::TcpFlags;
-use crate::share::Sent;
+use crate::share::CountedPacket;
 use flow_balance::ActiveFlows;
 use flow_balance::VirtualQueue;
 pub use verdict::Verdict;
@@ -49,7 +49,7 @@ pub fn classify(
     entry: &mut FlowEntry,
     packet: FlowPacket,
     config: &PolicyConfig,
-    models: &mut impl Models,
+    models: &mut impl QueueModels,
     now_ns: u64,
 ) -> Verdict {
     let start = fresh_start(entry, packet.flags, config, now_ns);
@@ -58,7 +58,7 @@ pub fn classify(
             first_seen_ns: now_ns,
             flags: match first_tunnel(config, models, now_ns) {
                 TunnelRole::Short => 0,
-                TunnelRole::Long => FlowEntry::MOVED,
+                TunnelRole::Long => FlowEntry::ON_LONG_TUNNEL,
             },
             ..FlowEntry::default()
         };
@@ -74,8 +74,8 @@ pub fn classify(
     if became_long {
         entry.long_since_ns = now_ns.max(1);
     }
-    let ride = if config.is_shared() {
-        let sent = Sent {
+    let egress = if config.is_shared() {
+        let sent = CountedPacket {
             packet,
             chosen: became_long.then(|| models.choose(config, now_ns)),
             is_first_of_window,
@@ -85,18 +85,18 @@ pub fn classify(
     } else {
         dedicated::send(entry, packet.bytes, config, models.dedicated(), now_ns)
     };
-    let Ride {
-        moved,
-        rides,
+    let Egress {
+        hand_over,
+        queue_class,
         tunnel,
-    } = ride;
+    } = egress;
     Verdict {
         class: entry.class(),
         tunnel,
-        rides,
+        queue_class,
         start,
         became_long,
-        moved,
+        hand_over,
         completed_ns: completion(entry, packet.flags, now_ns),
     }
 }
@@ -131,15 +131,15 @@ pub fn precision(
     let is_rated = config.short_service.is_known();
     let is_full = VirtualQueue::needs_precise_time(packet.bytes);
     if entry.packets == 0 {
-        let may_start_aside = coarse_ns < long_on_short_until_ns;
-        if is_rated && (is_full || may_start_aside) {
+        let may_start_on_long = coarse_ns < long_on_short_until_ns;
+        if is_rated && (is_full || may_start_on_long) {
             return Precision::Needed;
         }
         return Precision::Preferred;
     }
     if !is_settled(entry, config) {
         let is_long = entry.class() == Class::Long;
-        if is_long || is_rated && is_full || !is_rated && turns_long(entry, packet, config) {
+        if is_long || is_rated && is_full || !is_rated && becomes_long(entry, packet, config) {
             return Precision::Needed;
         }
     }
@@ -153,18 +153,18 @@ pub fn precision(
 }
 
 #[inline(always)]
-fn turns_long(entry: &FlowEntry, packet: FlowPacket, config: &PolicyConfig) -> bool {
+fn becomes_long(entry: &FlowEntry, packet: FlowPacket, config: &PolicyConfig) -> bool {
     let (packets, bytes) = (entry.packets + packet.segments, entry.bytes + packet.bytes);
     config.exceeds_threshold(packets, bytes)
 }
 
 #[inline(always)]
-fn first_tunnel(config: &PolicyConfig, models: &mut impl Models, now_ns: u64) -> TunnelRole {
+fn first_tunnel(config: &PolicyConfig, models: &mut impl QueueModels, now_ns: u64) -> TunnelRole {
     if config.is_shared() {
         return models.start(config, now_ns);
     }
     match models.dedicated() {
-        Some(tunnels) if dedicated::starts_aside(config, tunnels, now_ns) => TunnelRole::Long,
+        Some(tunnels) if dedicated::starts_on_long(config, tunnels, now_ns) => TunnelRole::Long,
         _ => TunnelRole::Short,
     }
 }

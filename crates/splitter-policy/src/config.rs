@@ -182,8 +182,8 @@ impl PolicyConfig {
     /// The mark of packets that ride in a class of a tunnel; of a tunnel that is
     /// not shared, in its own.
     #[inline(always)]
-    pub const fn mark(&self, rides: Class, tunnel: TunnelRole) -> Dscp {
-        match (rides, tunnel) {
+    pub const fn mark(&self, queue_class: Class, tunnel: TunnelRole) -> Dscp {
+        match (queue_class, tunnel) {
             (Class::Short, TunnelRole::Short) => self.short_mark,
             (Class::Long, TunnelRole::Long) => self.long_mark,
             (Class::Short, TunnelRole::Long) => self.short_on_long_mark,

@@ -83,9 +83,9 @@ pub struct Counters {
     pub mark_failures: u64,
     completion: [Histogram; 2],
     /// What is left of this CPU's allowance of precise times.
-    pub timing: Allowance,
+    pub timing: TickBudget,
     /// What is left of this CPU's allowance of evictions.
-    pub evicting: Allowance,
+    pub evicting: TickBudget,
     /// Packets that were put into a tunnel without the network stack.
     pub redirected: u64,
     fallbacks: [u64; Fallback::ALL.len()],
@@ -102,8 +102,8 @@ impl Counters {
         marks_overridden: 0,
         mark_failures: 0,
         completion: [Histogram::EMPTY; 2],
-        timing: Allowance::NEW,
-        evicting: Allowance::NEW,
+        timing: TickBudget::NEW,
+        evicting: TickBudget::NEW,
         redirected: 0,
         fallbacks: [0; Fallback::ALL.len()],
     };
@@ -126,7 +126,7 @@ impl Counters {
     /// The same of a class that goes into the tunnel for it, of which the caller
     /// knows beforehand which one.
     #[inline(always)]
-    pub const fn count_sent_in_own(&mut self, class: Class, packets: u64, bytes: u64) {
+    pub const fn count_sent_dedicated(&mut self, class: Class, packets: u64, bytes: u64) {
         let index = sent_index(class, class.own_tunnel());
         self.packets[index] += packets;
         self.bytes[index] += bytes;
@@ -236,14 +236,14 @@ impl Counters {
 /// more often is a flood, most of which then passes the table by.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allowance {
+pub struct TickBudget {
     tick_ns: u64,
     used: u64,
 }
 
-impl Allowance {
+impl TickBudget {
     /// In a tick; at 100 to 1000 ticks a second, 6,400 to 64,000.
-    pub const IN_A_TICK: u64 = 64;
+    pub const PER_TICK: u64 = 64;
 
     const NEW: Self = Self {
         tick_ns: 0,
@@ -253,8 +253,8 @@ impl Allowance {
     /// Whether none is left in the tick that began at `tick_ns`: flows come and
     /// go by the thousand.
     #[inline(always)]
-    pub const fn is_used_up(&self, tick_ns: u64) -> bool {
-        self.tick_ns == tick_ns && self.used >= Self::IN_A_TICK
+    pub const fn is_spent(&self, tick_ns: u64) -> bool {
+        self.tick_ns == tick_ns && self.used >= Self::PER_TICK
     }
 
     /// Takes one of the tick that began at `tick_ns`, if one is left.
@@ -263,7 +263,7 @@ impl Allowance {
         if self.tick_ns != tick_ns {
             *self = Self { tick_ns, used: 0 };
         }
-        if self.used >= Self::IN_A_TICK {
+        if self.used >= Self::PER_TICK {
             return false;
         }
         self.used += 1;
@@ -316,8 +316,8 @@ mod tests {
 
     #[test]
     fn precise_times_are_rationed_by_the_tick() {
-        let mut timing = Allowance::NEW;
-        let taken = |timing: &mut Allowance, tick| (0..100).filter(|_| timing.take(tick)).count();
+        let mut timing = TickBudget::NEW;
+        let taken = |timing: &mut TickBudget, tick| (0..100).filter(|_| timing.take(tick)).count();
         assert_eq!(taken(&mut timing, 4_000_000), 64);
         assert_eq!(taken(&mut timing, 4_000_000), 0);
         assert_eq!(taken(&mut timing, 8_000_000), 64);

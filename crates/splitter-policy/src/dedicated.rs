@@ -6,7 +6,7 @@
 
 use crate::config::PolicyConfig;
 use crate::counters::FlowEvent;
-use crate::egress::Ride;
+use crate::egress::Egress;
 use crate::flow::{Class, FlowEntry, TunnelRole};
 use flow_balance::VirtualQueue;
 
@@ -30,29 +30,29 @@ pub(crate) fn send(
     config: &PolicyConfig,
     tunnels: Option<&mut DedicatedQueues>,
     now_ns: u64,
-) -> Ride {
-    let mut moved = None;
+) -> Egress {
+    let mut hand_over = None;
     if let Some(tunnels) = tunnels {
-        moved = may_move(entry, config, tunnels, now_ns);
-        if moved.is_some() {
-            entry.flags |= FlowEntry::MOVED;
+        hand_over = hand_over_event(entry, config, tunnels, now_ns);
+        if hand_over.is_some() {
+            entry.flags |= FlowEntry::ON_LONG_TUNNEL;
         }
-        note_sent(entry, bytes, config, tunnels, now_ns);
+        enqueue(entry, bytes, config, tunnels, now_ns);
     }
     if entry.class() == Class::Long && entry.tunnel() == TunnelRole::Long {
         entry.flags |= FlowEntry::PLACED;
     }
     let tunnel = entry.tunnel();
-    Ride {
-        moved,
-        rides: tunnel.own_class(),
+    Egress {
+        hand_over,
+        queue_class: tunnel.own_class(),
         tunnel,
     }
 }
 
 /// Why this packet may be the flow's first in the long tunnel, if it may.
 #[inline(always)]
-fn may_move(
+fn hand_over_event(
     entry: &FlowEntry,
     config: &PolicyConfig,
     tunnels: &DedicatedQueues,
@@ -81,7 +81,11 @@ fn may_move(
 /// Whether a new flow had better start in the long tunnel: a long flow is still
 /// in the short one, and the wait there is the longer one by a margin.
 #[inline(always)]
-pub(crate) fn starts_aside(config: &PolicyConfig, tunnels: &DedicatedQueues, now_ns: u64) -> bool {
+pub(crate) fn starts_on_long(
+    config: &PolicyConfig,
+    tunnels: &DedicatedQueues,
+    now_ns: u64,
+) -> bool {
     /// Less than this is not worth a change: some eight full packets at
     /// 100 Mbit/s.
     const MARGIN_NS: u64 = 1_000_000;
@@ -93,7 +97,7 @@ pub(crate) fn starts_aside(config: &PolicyConfig, tunnels: &DedicatedQueues, now
 
 /// Puts the packet into the modelled queue of its tunnel.
 #[inline(always)]
-fn note_sent(
+fn enqueue(
     entry: &mut FlowEntry,
     bytes: u64,
     config: &PolicyConfig,
@@ -101,23 +105,23 @@ fn note_sent(
     now_ns: u64,
 ) {
     /// A long flow that sent nothing for so long does not occupy a tunnel.
-    const OCCUPATION_NS: u64 = 2_000_000;
+    const LONG_FLOW_PRESENCE_NS: u64 = 2_000_000;
     match entry.tunnel() {
         TunnelRole::Short if config.short_service.is_known() => {
-            entry.drained_ns = note_sent_short(bytes, config, tunnels, now_ns);
+            entry.drained_ns = enqueue_short(bytes, config, tunnels, now_ns);
             if entry.class() == Class::Long {
-                tunnels.long_on_short_until_ns = now_ns + OCCUPATION_NS;
+                tunnels.long_on_short_until_ns = now_ns + LONG_FLOW_PRESENCE_NS;
             }
         }
         TunnelRole::Short => entry.drained_ns = now_ns,
-        TunnelRole::Long => note_sent_long(bytes, config, tunnels, now_ns),
+        TunnelRole::Long => enqueue_long(bytes, config, tunnels, now_ns),
     }
 }
 
 /// Puts a packet into the modelled queue of the short tunnel; when it will have
 /// left.
 #[inline(always)]
-pub(crate) fn note_sent_short(
+pub(crate) fn enqueue_short(
     bytes: u64,
     config: &PolicyConfig,
     tunnels: &mut DedicatedQueues,
@@ -131,7 +135,7 @@ pub(crate) fn note_sent_short(
 
 /// Puts a packet into the modelled queue of the long tunnel.
 #[inline(always)]
-pub(crate) fn note_sent_long(
+pub(crate) fn enqueue_long(
     bytes: u64,
     config: &PolicyConfig,
     tunnels: &mut DedicatedQueues,

@@ -5,22 +5,22 @@ use crate::flow::{Class, TunnelRole};
 
 /// Where a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ride {
+pub struct Egress {
     /// What became of its flow with it, if anything.
-    pub moved: Option<FlowEvent>,
+    pub hand_over: Option<FlowEvent>,
     /// The class.
-    pub rides: Class,
+    pub queue_class: Class,
     /// The tunnel.
     pub tunnel: TunnelRole,
 }
 
-impl Ride {
+impl Egress {
     /// In a tunnel that has one class, of a flow that goes on as it did.
     #[inline(always)]
-    pub const fn in_own(tunnel: TunnelRole) -> Self {
+    pub const fn dedicated_to(tunnel: TunnelRole) -> Self {
         Self {
-            moved: None,
-            rides: tunnel.own_class(),
+            hand_over: None,
+            queue_class: tunnel.own_class(),
             tunnel,
         }
     }
@@ -28,15 +28,15 @@ impl Ride {
     /// As a number, for hosts that hand it on in plain data.
     #[inline(always)]
     pub const fn to_bits(self) -> u64 {
-        self.tunnel as u64 | (self.rides as u64) << 1 | FlowEvent::code(self.moved) << 2
+        self.tunnel as u64 | (self.queue_class as u64) << 1 | FlowEvent::code(self.hand_over) << 2
     }
 
     /// What the number says.
     #[inline(always)]
     pub const fn from_bits(bits: u64) -> Self {
         Self {
-            moved: FlowEvent::from_code(bits >> 2),
-            rides: Class::numbered(bits >> 1),
+            hand_over: FlowEvent::from_code(bits >> 2),
+            queue_class: Class::numbered(bits >> 1),
             tunnel: TunnelRole::numbered(bits),
         }
     }

@@ -268,13 +268,13 @@ pub struct FlowEntry {
     pub drained_ns: u64,
     /// When the flow was found to be long; 0 while it is short.
     pub long_since_ns: u64,
-    /// Of [`FlowEntry::MOVED`], [`FlowEntry::FINISHED`], [`FlowEntry::PLACED`].
+    /// Of [`FlowEntry::ON_LONG_TUNNEL`], [`FlowEntry::FINISHED`], [`FlowEntry::PLACED`].
     pub flags: u64,
 }
 
 impl FlowEntry {
     /// The flow uses the long tunnel: it has changed to it, or started there.
-    pub const MOVED: u64 = 1;
+    pub const ON_LONG_TUNNEL: u64 = 1;
     /// A FIN or RST has passed.
     pub const FINISHED: u64 = 2;
     /// The flow is long and stays in its tunnel from now on. Where the tunnels are
@@ -295,7 +295,7 @@ impl FlowEntry {
     /// The tunnel that the flow uses now.
     #[inline(always)]
     pub const fn tunnel(&self) -> TunnelRole {
-        if self.flags & Self::MOVED == 0 {
+        if self.flags & Self::ON_LONG_TUNNEL == 0 {
             TunnelRole::Short
         } else {
             TunnelRole::Long

@@ -60,7 +60,7 @@ impl Fallback {
 
     /// What the kernel's answer to a lookup means; `None` where it found a way.
     #[inline(always)]
-    pub const fn of_answer(code: i64) -> Option<Self> {
+    pub const fn from_fib_result(code: i64) -> Option<Self> {
         match code {
             0 => None,
             1..=6 => Some(Self::NoRoute),
@@ -130,7 +130,7 @@ impl Mac {
 /// linux/bpf.h.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lookup {
+pub struct FibLookup {
     family: u8,
     protocol: u8,
     source_port: u16,
@@ -147,7 +147,7 @@ pub struct Lookup {
     next_hop: [u16; 3],
 }
 
-const _: () = assert!(size_of::<Lookup>() == 64);
+const _: () = assert!(size_of::<FibLookup>() == 64);
 
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
@@ -158,14 +158,14 @@ const V6_BYTES: usize = 40;
 const FLAGS: usize = 13;
 const SYN: u8 = 2;
 
-impl Lookup {
+impl FibLookup {
     /// Fills in the question for a frame that came in by `device`, whose address is
     /// `own`.
     ///
     /// # Errors
     /// With the reason to leave the frame to the stack.
     #[inline(always)]
-    pub fn ask<B: Buffer + ?Sized>(
+    pub fn fill<B: Buffer + ?Sized>(
         &mut self,
         frame: &B,
         device: u32,
@@ -176,14 +176,14 @@ impl Lookup {
         }
         self.device = device;
         match u16::from_be_bytes(frame.read(IP - 2).ok_or(Fallback::Scattered)?) {
-            ethertype::IPV4 => self.ask_v4(frame),
-            ethertype::IPV6 => self.ask_v6(frame),
+            ethertype::IPV4 => self.fill_v4(frame),
+            ethertype::IPV6 => self.fill_v6(frame),
             _ => Err(Fallback::Options),
         }
     }
 
     #[inline(always)]
-    fn ask_v4<B: Buffer + ?Sized>(&mut self, frame: &B) -> Result<(), Fallback> {
+    fn fill_v4<B: Buffer + ?Sized>(&mut self, frame: &B) -> Result<(), Fallback> {
         const WITHOUT_OPTIONS: u8 = 0x45;
         let header = frame.read::<12>(IP).ok_or(Fallback::Scattered)?;
         if header[0] != WITHOUT_OPTIONS {
@@ -202,12 +202,12 @@ impl Lookup {
             return Err(Fallback::NoRoute);
         }
         self.destination[0] = word(frame, IP + 16)?;
-        self.ask_length(frame, 0, u16::from_be_bytes([header[2], header[3]]))?;
-        self.ask_transport(frame, header[9], IP + V4_BYTES)
+        self.fill_length(frame, 0, u16::from_be_bytes([header[2], header[3]]))?;
+        self.fill_transport(frame, header[9], IP + V4_BYTES)
     }
 
     #[inline(always)]
-    fn ask_v6<B: Buffer + ?Sized>(&mut self, frame: &B) -> Result<(), Fallback> {
+    fn fill_v6<B: Buffer + ?Sized>(&mut self, frame: &B) -> Result<(), Fallback> {
         const WITHOUT_VERSION: u32 = u32::from_be(0x0fff_ffff);
         let header = frame.read::<8>(IP).ok_or(Fallback::Scattered)?;
         if header[7] <= 1 {
@@ -229,12 +229,12 @@ impl Lookup {
             return Err(Fallback::NoRoute);
         }
         let bytes = u16::from_be_bytes([header[4], header[5]]);
-        self.ask_length(frame, V6_BYTES, bytes)?;
-        self.ask_transport(frame, header[6], IP + V6_BYTES)
+        self.fill_length(frame, V6_BYTES, bytes)?;
+        self.fill_transport(frame, header[6], IP + V6_BYTES)
     }
 
     #[inline(always)]
-    fn ask_transport<B: Buffer + ?Sized>(
+    fn fill_transport<B: Buffer + ?Sized>(
         &mut self,
         frame: &B,
         protocol: u8,
@@ -252,7 +252,7 @@ impl Lookup {
             // What tells its flows apart, routes do not look at.
             protocol::GRE => return Ok(()),
             // Multipath routes hash its SPI as they do ports.
-            protocol::ESP => return self.ask_ports(frame, offset),
+            protocol::ESP => return self.fill_ports(frame, offset),
             protocol::FRAGMENT => return Err(Fallback::Fragment),
             _ => return Err(Fallback::Options),
         }
@@ -262,11 +262,11 @@ impl Lookup {
         if u16::from_ne_bytes(checksum) == self.pseudo_header_sum(carried) {
             return Err(Fallback::Checksum);
         }
-        self.ask_ports(frame, offset)
+        self.fill_ports(frame, offset)
     }
 
     #[inline(always)]
-    fn ask_ports<B: Buffer + ?Sized>(&mut self, frame: &B, offset: usize) -> Result<(), Fallback> {
+    fn fill_ports<B: Buffer + ?Sized>(&mut self, frame: &B, offset: usize) -> Result<(), Fallback> {
         let ports = frame.read::<4>(offset).ok_or(Fallback::Scattered)?;
         self.source_port = u16::from_ne_bytes([ports[0], ports[1]]);
         self.destination_port = u16::from_ne_bytes([ports[2], ports[3]]);
@@ -291,7 +291,7 @@ impl Lookup {
 
     /// Aggregates beyond 64 KiB say 0, and what goes on elsewhere is not in one piece.
     #[inline(always)]
-    fn ask_length<B: Buffer + ?Sized>(
+    fn fill_length<B: Buffer + ?Sized>(
         &mut self,
         frame: &B,
         header_bytes: usize,

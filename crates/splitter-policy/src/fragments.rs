@@ -49,27 +49,27 @@ const fn product(one: u64, other: u64) -> u64 {
 }
 
 /// Where what is known of fragmented packets is kept.
-pub trait Known {
+pub trait FragmentStore {
     /// Keeps `origin` under the packet's name. Room is bounded: what is older goes
     /// first.
-    fn remember(&self, packet: u64, origin: u64);
+    fn insert(&self, packet: u64, origin: u64);
 
     /// What was kept of it last.
-    fn recall(&self, packet: u64) -> Option<u64>;
+    fn lookup(&self, packet: u64) -> Option<u64>;
 }
 
 /// What fragments are told by, for one frame.
 #[derive(Debug)]
 pub struct Fragments<'a, K: ?Sized> {
     /// What is known of others.
-    pub known: &'a K,
+    pub store: &'a K,
     /// What names are drawn with.
     pub seeds: &'a Seeds,
     /// Time since boot, to a clock tick.
     pub now_ns: u64,
 }
 
-impl<K: Known + ?Sized> Fragments<'_, K> {
+impl<K: FragmentStore + ?Sized> Fragments<'_, K> {
     /// Keeps what later fragments have to know of the first.
     #[inline(always)]
     pub(crate) fn note_first(
@@ -80,7 +80,7 @@ impl<K: Known + ?Sized> Fragments<'_, K> {
     ) {
         let origin = first.ports as u64 | (first.protocol as u64) << 32 | second(self.now_ns) << 40;
         let name = name(self.seeds, network, identification);
-        self.known.remember(name, origin);
+        self.store.insert(name, origin);
     }
 
     /// The header that a later fragment would have; `None` when its packet is not
@@ -92,7 +92,7 @@ impl<K: Known + ?Sized> Fragments<'_, K> {
         identification: u32,
     ) -> Option<TransportHeader> {
         let name = name(self.seeds, network, identification);
-        let origin = self.known.recall(name)?;
+        let origin = self.store.lookup(name)?;
         let age_s = second(self.now_ns).wrapping_sub(origin >> 40) & SECOND_MASK;
         if age_s > LIFETIME_S {
             return None;

@@ -5,7 +5,7 @@ use crate::config::{PolicyConfig, Protocols};
 use crate::dscp::Field;
 use crate::flow::FlowKey;
 use crate::flow_packet::FlowPacket;
-use crate::fragments::{Fragments, Known};
+use crate::fragments::{FragmentStore, Fragments};
 use crate::packet::{
     Fragment, Network, TransportHeader, ethertype, parse_esp, parse_gre, parse_ipv4, parse_ipv6,
     parse_plain_v4, parse_plain_v6, parse_tcp, parse_udp, protocol, skip_vlan_tags,
@@ -33,7 +33,7 @@ pub struct Segment {
 impl Headers {
     /// Reads a frame, whatever it is.
     #[inline(always)]
-    pub fn read<B: Buffer + ?Sized, K: Known + ?Sized>(
+    pub fn read<B: Buffer + ?Sized, K: FragmentStore + ?Sized>(
         frame: &B,
         config: &PolicyConfig,
         fragments: &Fragments<'_, K>,
@@ -47,44 +47,44 @@ impl Headers {
     /// need not be brought together, of which the kernel's verifier would find
     /// that parts were never written.
     #[inline(always)]
-    pub fn read_to<B: Buffer + ?Sized, K: Known + ?Sized>(
+    pub fn read_to<B: Buffer + ?Sized, K: FragmentStore + ?Sized>(
         frame: &B,
         config: &PolicyConfig,
         fragments: &Fragments<'_, K>,
-        hand_on: impl FnOnce(Self),
+        emit: impl FnOnce(Self),
     ) {
         match skip_vlan_tags(frame) {
             Ok((ethertype::IPV4, offset)) => {
                 let network = parse_ipv4(frame, offset);
-                Self::read_transport_to(frame, network, config, fragments, hand_on);
+                Self::read_transport_to(frame, network, config, fragments, emit);
             }
             Ok((ethertype::IPV6, offset)) => {
                 let network = parse_ipv6(frame, offset);
-                Self::read_transport_to(frame, network, config, fragments, hand_on);
+                Self::read_transport_to(frame, network, config, fragments, emit);
             }
-            Ok(_) => hand_on(Self::without_mark(PassReason::NotIp)),
-            Err(refusal) => hand_on(Self::without_mark(refusal)),
+            Ok(_) => emit(Self::without_mark(PassReason::NotIp)),
+            Err(refusal) => emit(Self::without_mark(refusal)),
         }
     }
 
     #[inline(always)]
-    fn read_transport_to<B: Buffer + ?Sized, K: Known + ?Sized>(
+    fn read_transport_to<B: Buffer + ?Sized, K: FragmentStore + ?Sized>(
         frame: &B,
         network: Result<Network, PassReason>,
         config: &PolicyConfig,
         fragments: &Fragments<'_, K>,
-        hand_on: impl FnOnce(Self),
+        emit: impl FnOnce(Self),
     ) {
         let network = match network {
             Ok(network) => network,
-            Err(refusal) => return hand_on(Self::without_mark(refusal)),
+            Err(refusal) => return emit(Self::without_mark(refusal)),
         };
         let packet = Packet {
             network: &network,
             config,
             fragments,
         };
-        packet.read(frame, hand_on);
+        packet.read(frame, emit);
     }
 
     /// Reads a plain segment ([`parse_plain_v4`], [`parse_plain_v6`]); whether the
@@ -93,16 +93,16 @@ impl Headers {
     pub fn read_plain_to<B: Buffer + ?Sized>(
         frame: &B,
         config: &PolicyConfig,
-        hand_on: impl FnOnce(Self),
+        emit: impl FnOnce(Self),
     ) -> bool {
         let headers = |network: &Network, header: &TransportHeader| Self {
             mark: Some(Field::of(network)),
             segment: Ok(Segment::new(network, header, config)),
         };
         if let Some((network, header)) = parse_plain_v4(frame) {
-            hand_on(headers(&network, &header));
+            emit(headers(&network, &header));
         } else if let Some((network, header)) = parse_plain_v6(frame) {
-            hand_on(headers(&network, &header));
+            emit(headers(&network, &header));
         } else {
             return false;
         }
@@ -124,31 +124,31 @@ struct Packet<'a, K: ?Sized> {
     fragments: &'a Fragments<'a, K>,
 }
 
-impl<K: Known + ?Sized> Packet<'_, K> {
+impl<K: FragmentStore + ?Sized> Packet<'_, K> {
     #[inline(always)]
-    fn read<B: Buffer + ?Sized>(&self, frame: &B, hand_on: impl FnOnce(Headers)) {
+    fn read<B: Buffer + ?Sized>(&self, frame: &B, emit: impl FnOnce(Headers)) {
         let (network, split) = (self.network, self.config.protocols);
         if let Fragment::Later(identification) = network.fragment {
             return match self.fragments.header_of_later(network, identification) {
-                Some(header) => hand_on(self.split(&header)),
-                None => hand_on(self.refused(PassReason::LaterFragment)),
+                Some(header) => emit(self.split(&header)),
+                None => emit(self.refused(PassReason::LaterFragment)),
             };
         }
         match network.protocol {
-            protocol::TCP => self.conclude(parse_tcp(frame, network), None, hand_on),
+            protocol::TCP => self.conclude(parse_tcp(frame, network), None, emit),
             protocol::UDP => {
                 let refusal = refused_unless(split.contain(Protocols::UDP), PassReason::Udp);
-                self.conclude(parse_udp(frame, network), refusal, hand_on);
+                self.conclude(parse_udp(frame, network), refusal, emit);
             }
             protocol::ESP => {
                 let refusal = refused_unless(split.contain(Protocols::ESP), PassReason::Esp);
-                self.conclude(parse_esp(frame, network), refusal, hand_on);
+                self.conclude(parse_esp(frame, network), refusal, emit);
             }
             protocol::GRE => {
                 let refusal = refused_unless(split.contain(Protocols::GRE), PassReason::Gre);
-                self.conclude(parse_gre(frame, network), refusal, hand_on);
+                self.conclude(parse_gre(frame, network), refusal, emit);
             }
-            _ => hand_on(self.refused(PassReason::OtherProtocol)),
+            _ => emit(self.refused(PassReason::OtherProtocol)),
         }
     }
 
@@ -158,7 +158,7 @@ impl<K: Known + ?Sized> Packet<'_, K> {
         &self,
         header: Result<TransportHeader, PassReason>,
         refusal: Option<PassReason>,
-        hand_on: impl FnOnce(Headers),
+        emit: impl FnOnce(Headers),
     ) {
         match (header, refusal) {
             (Ok(header), None) => {
@@ -166,9 +166,9 @@ impl<K: Known + ?Sized> Packet<'_, K> {
                     self.fragments
                         .note_first(self.network, identification, &header);
                 }
-                hand_on(self.split(&header));
+                emit(self.split(&header));
             }
-            (Ok(_), Some(refusal)) | (Err(refusal), _) => hand_on(self.refused(refusal)),
+            (Ok(_), Some(refusal)) | (Err(refusal), _) => emit(self.refused(refusal)),
         }
     }
 

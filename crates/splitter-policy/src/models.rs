@@ -5,13 +5,13 @@
 
 use crate::config::PolicyConfig;
 use crate::dedicated::DedicatedQueues;
-use crate::egress::Ride;
+use crate::egress::Egress;
 use crate::flow::{FlowEntry, TunnelRole};
 use crate::flow_packet::FlowPacket;
-use crate::share::{Sent, SharedQueues, Sharing};
+use crate::share::{CountedPacket, SharedEgress, SharedQueues};
 
 /// Where a host keeps the models, and how it asks them.
-pub trait Models: Sharing {
+pub trait QueueModels: SharedEgress {
     /// Of tunnels that have one class each. `None` only where a kernel program
     /// finds no map, which cannot be.
     fn dedicated(&mut self) -> Option<&mut DedicatedQueues>;
@@ -26,13 +26,13 @@ pub struct HostQueues {
     pub shared: SharedQueues,
 }
 
-impl Models for HostQueues {
+impl QueueModels for HostQueues {
     fn dedicated(&mut self) -> Option<&mut DedicatedQueues> {
         Some(&mut self.dedicated)
     }
 }
 
-impl Sharing for HostQueues {
+impl SharedEgress for HostQueues {
     fn start(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole {
         self.shared.start(config, now_ns)
     }
@@ -41,7 +41,12 @@ impl Sharing for HostQueues {
         self.shared.choose(config, now_ns)
     }
 
-    fn send(&mut self, config: &PolicyConfig, entry: &mut FlowEntry, sent: &Sent) -> Ride {
+    fn send(
+        &mut self,
+        config: &PolicyConfig,
+        entry: &mut FlowEntry,
+        sent: &CountedPacket,
+    ) -> Egress {
         self.shared.send(config, entry, sent)
     }
 
@@ -52,20 +57,20 @@ impl Sharing for HostQueues {
         packet: FlowPacket,
         is_first_of_window: bool,
         now_ns: u64,
-    ) -> Ride {
+    ) -> Egress {
         self.shared
             .send_placed(config, tunnel, packet, is_first_of_window, now_ns)
     }
 }
 
-impl<M: Models> Models for &mut M {
+impl<M: QueueModels> QueueModels for &mut M {
     #[inline(always)]
     fn dedicated(&mut self) -> Option<&mut DedicatedQueues> {
         (**self).dedicated()
     }
 }
 
-impl<M: Sharing> Sharing for &mut M {
+impl<M: SharedEgress> SharedEgress for &mut M {
     #[inline(always)]
     fn start(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole {
         (**self).start(config, now_ns)
@@ -77,7 +82,12 @@ impl<M: Sharing> Sharing for &mut M {
     }
 
     #[inline(always)]
-    fn send(&mut self, config: &PolicyConfig, entry: &mut FlowEntry, sent: &Sent) -> Ride {
+    fn send(
+        &mut self,
+        config: &PolicyConfig,
+        entry: &mut FlowEntry,
+        sent: &CountedPacket,
+    ) -> Egress {
         (**self).send(config, entry, sent)
     }
 
@@ -89,7 +99,7 @@ impl<M: Sharing> Sharing for &mut M {
         packet: FlowPacket,
         is_first_of_window: bool,
         now_ns: u64,
-    ) -> Ride {
+    ) -> Egress {
         (**self).send_placed(config, tunnel, packet, is_first_of_window, now_ns)
     }
 }

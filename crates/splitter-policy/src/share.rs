@@ -22,7 +22,7 @@
 
 use crate::config::PolicyConfig;
 use crate::counters::FlowEvent;
-use crate::egress::Ride;
+use crate::egress::Egress;
 use crate::flow::{Class, FlowEntry, TunnelRole};
 use crate::flow_packet::FlowPacket;
 use flow_balance::{
@@ -33,7 +33,7 @@ use flow_balance::{ServiceTime, VirtualQueue};
 
 /// Decides for flows in shared tunnels. A host may run each apart from the rest,
 /// which a verifier thanks it for: [`SharedQueues`] is all there is to it.
-pub trait Sharing {
+pub trait SharedEgress {
     /// The tunnel that a flow starts in.
     fn start(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole;
 
@@ -41,7 +41,12 @@ pub trait Sharing {
     fn choose(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole;
 
     /// Sends a packet of a flow that is counted already.
-    fn send(&mut self, config: &PolicyConfig, entry: &mut FlowEntry, sent: &Sent) -> Ride;
+    fn send(
+        &mut self,
+        config: &PolicyConfig,
+        entry: &mut FlowEntry,
+        sent: &CountedPacket,
+    ) -> Egress;
 
     /// The same of a flow that was placed in `tunnel` before and goes on. Of its
     /// entry no more is needed than whether the packet is its first of a window of
@@ -53,12 +58,12 @@ pub trait Sharing {
         packet: FlowPacket,
         is_first_of_window: bool,
         now_ns: u64,
-    ) -> Ride;
+    ) -> Egress;
 }
 
 /// What sharing looks at in a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sent {
+pub struct CountedPacket {
     /// Its size and kind.
     pub packet: FlowPacket,
     /// What was chosen for its flow, if it is that one's first long packet.
@@ -97,7 +102,7 @@ const HEAD_START_NS: u64 = 1_000_000;
 const ROUND_TRIPS: u64 = 4;
 const FULL_PACKET_BYTES: u64 = 1_514;
 
-impl Sharing for SharedQueues {
+impl SharedEgress for SharedQueues {
     /// Where its packets will have left the soonest, or nearly so.
     #[inline(always)]
     fn start(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole {
@@ -142,19 +147,27 @@ impl Sharing for SharedQueues {
     }
 
     #[inline(always)]
-    fn send(&mut self, config: &PolicyConfig, entry: &mut FlowEntry, sent: &Sent) -> Ride {
-        let Sent { packet, now_ns, .. } = *sent;
-        let moved = self.place(config, entry, sent);
+    fn send(
+        &mut self,
+        config: &PolicyConfig,
+        entry: &mut FlowEntry,
+        sent: &CountedPacket,
+    ) -> Egress {
+        let CountedPacket { packet, now_ns, .. } = *sent;
+        let hand_over = self.place(config, entry, sent);
         if entry.is_placed() {
-            let ride = self.send_placed(config, entry.tunnel(), packet, false, now_ns);
-            self.note_placed(ride.tunnel, entry, sent, moved);
-            return Ride { moved, ..ride };
+            let egress = self.send_placed(config, entry.tunnel(), packet, false, now_ns);
+            self.note_placed(egress.tunnel, entry, sent, hand_over);
+            return Egress {
+                hand_over,
+                ..egress
+            };
         }
         let tunnel = usable(config, entry.tunnel());
-        entry.drained_ns = self.note_short(config, tunnel, packet.bytes, now_ns);
-        Ride {
-            moved,
-            rides: Class::Short,
+        entry.drained_ns = self.enqueue_short(config, tunnel, packet.bytes, now_ns);
+        Egress {
+            hand_over,
+            queue_class: Class::Short,
             tunnel,
         }
     }
@@ -167,13 +180,13 @@ impl Sharing for SharedQueues {
         packet: FlowPacket,
         is_first_of_window: bool,
         now_ns: u64,
-    ) -> Ride {
+    ) -> Egress {
         let tunnel = usable(config, tunnel);
         if is_first_of_window {
             self.active[tunnel as usize].note(Activity::RENEWS, now_ns);
         }
-        let rides = if packet.is_pure_ack() {
-            self.note_short(config, tunnel, packet.bytes, now_ns);
+        let queue_class = if packet.is_pure_ack() {
+            self.enqueue_short(config, tunnel, packet.bytes, now_ns);
             Class::Short
         } else {
             let (service, limit_ns) = (service(config, tunnel), config.long_queue_ns);
@@ -181,9 +194,9 @@ impl Sharing for SharedQueues {
             queue.send_within(packet.bytes, now_ns, service, limit_ns);
             Class::Long
         };
-        Ride {
-            moved: None,
-            rides,
+        Egress {
+            hand_over: None,
+            queue_class,
             tunnel,
         }
     }
@@ -196,7 +209,7 @@ impl SharedQueues {
         &mut self,
         config: &PolicyConfig,
         entry: &mut FlowEntry,
-        sent: &Sent,
+        sent: &CountedPacket,
     ) -> Option<FlowEvent> {
         if entry.class() == Class::Short || entry.is_placed() || !sent.packet.carries_data() {
             return None;
@@ -208,7 +221,7 @@ impl SharedQueues {
         let how = if sent.chosen == Some(here) {
             FlowEvent::KeptTunnel
         } else if leaves_ns >= entry.drained_ns + config.drain_margin_ns {
-            entry.flags ^= FlowEntry::MOVED;
+            entry.flags ^= FlowEntry::ON_LONG_TUNNEL;
             FlowEvent::HandedOverDrained
         } else if has_waited_enough(config, entry, now_ns) {
             FlowEvent::KeptTunnelAtMaxWait
@@ -225,15 +238,15 @@ impl SharedQueues {
         &mut self,
         tunnel: TunnelRole,
         entry: &FlowEntry,
-        sent: &Sent,
-        moved: Option<FlowEvent>,
+        sent: &CountedPacket,
+        hand_over: Option<FlowEvent>,
     ) {
         let now_ns = sent.now_ns;
-        if let Some(FlowEvent::KeptTunnelAtMaxWait) = moved {
+        if let Some(FlowEvent::KeptTunnelAtMaxWait) = hand_over {
             self.active[tunnel.other() as usize].note(Activity::ENDS, now_ns);
             self.active[tunnel as usize].note(Activity::ENTERS, now_ns);
         }
-        let is_counted = moved.is_some() || !sent.is_first_of_window;
+        let is_counted = hand_over.is_some() || !sent.is_first_of_window;
         let activity = Activity {
             enters: false,
             renews: !is_counted,
@@ -253,7 +266,7 @@ impl SharedQueues {
     /// Puts a packet into the modelled queue of the short class; when it will
     /// have left. More than the queue holds, for it must not seem to drain too early.
     #[inline(always)]
-    fn note_short(
+    fn enqueue_short(
         &mut self,
         config: &PolicyConfig,
         tunnel: TunnelRole,

@@ -12,22 +12,22 @@
 //! which its verifier checks one by one. Before them comes a short cut for what
 //! most packets are.
 
-mod plain;
+mod fast_path;
 
 use crate::classify::{Precision, Verdict, classify, precision};
 use crate::clock::Clock;
 use crate::config::PolicyConfig;
 use crate::counters::{Counters, FlowEvent};
 use crate::dscp::{Dscp, Field};
-use crate::egress::Ride;
+use crate::egress::Egress;
 use crate::flow::{Class, FlowEntry, TunnelRole};
 use crate::flow_packet::FlowPacket;
-use crate::fragments::{Fragments, Known};
+use crate::fragments::{FragmentStore, Fragments};
 use crate::headers::{Headers, Segment};
-use crate::models::Models;
+use crate::models::QueueModels;
 use crate::pass_reason::PassReason;
 use crate::steer::Steer;
-use crate::table::{Held, Memory, Table};
+use crate::table::{Memory, SlotRef, Table};
 
 /// What became of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,28 +45,28 @@ pub enum Outcome {
 
 /// What is decided of a packet: its flow's class, and where it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Treated {
+pub struct Decision {
     /// The class of its flow.
     pub class: Class,
     /// The class that it rides in.
-    pub rides: Class,
+    pub queue_class: Class,
     /// In this tunnel.
     pub tunnel: TunnelRole,
 }
 
-impl Treated {
+impl Decision {
     const REFUSED: u64 = 1 << 3;
     const REFUSAL_SHIFT: u32 = 4;
 
     /// As a number, for hosts that hand it on in plain data.
     #[inline(always)]
-    pub const fn to_bits(treated: Result<Self, PassReason>) -> u64 {
-        match treated {
+    pub const fn to_bits(decision: Result<Self, PassReason>) -> u64 {
+        match decision {
             Ok(Self {
                 class,
-                rides,
+                queue_class,
                 tunnel,
-            }) => class as u64 | (rides as u64) << 1 | (tunnel as u64) << 2,
+            }) => class as u64 | (queue_class as u64) << 1 | (tunnel as u64) << 2,
             Err(refusal) => Self::REFUSED | (refusal as u64) << Self::REFUSAL_SHIFT,
         }
     }
@@ -82,7 +82,7 @@ impl Treated {
         }
         Ok(Self {
             class: Class::numbered(bits),
-            rides: Class::numbered(bits >> 1),
+            queue_class: Class::numbered(bits >> 1),
             tunnel: TunnelRole::numbered(bits >> 2),
         })
     }
@@ -90,7 +90,7 @@ impl Treated {
 
 /// What [`Splitter::decide`] has decided, in plain data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decided {
+pub struct PackedVerdict {
     verdict: u64,
     completed_ns: u64,
     now_ns: u64,
@@ -110,23 +110,25 @@ pub struct Splitter<'a, M, C, T> {
     pub counters: &'a mut Counters,
 }
 
-impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
+impl<M: Memory + FragmentStore, C: Clock, T: QueueModels> Splitter<'_, M, C, T> {
     /// Treats one frame, whatever it is; it is to be passed on whatever the outcome.
     #[inline(always)]
     pub fn split<B: Steer + ?Sized>(&mut self, frame: &mut B) -> Outcome {
-        if let Some(outcome) = self.split_plain(frame) {
+        if let Some(outcome) = self.split_fast(frame) {
             return outcome;
         }
         let headers = Headers::read(frame, self.config, &self.fragments());
-        let treated = headers.segment.and_then(|segment| self.treat(&segment));
-        self.finish(frame, headers.mark, treated)
+        let decision = headers
+            .segment
+            .and_then(|segment| self.decide_flow(&segment));
+        self.finish(frame, headers.mark, decision)
     }
 
     /// What fragments are told by now.
     #[inline(always)]
     pub fn fragments(&self) -> Fragments<'_, M> {
         Fragments {
-            known: self.table.memory,
+            store: self.table.memory,
             seeds: &self.table.layout.seeds,
             now_ns: self.clock.coarse_ns(),
         }
@@ -137,45 +139,45 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
     /// # Errors
     /// When there is no room for its flow.
     #[inline(always)]
-    pub fn treat(&mut self, segment: &Segment) -> Result<Treated, PassReason> {
-        let mut held = self.find(segment);
-        if held.is_none() {
-            held = self.claim(segment);
+    pub fn decide_flow(&mut self, segment: &Segment) -> Result<Decision, PassReason> {
+        let mut slot_ref = self.lookup(segment);
+        if slot_ref.is_none() {
+            slot_ref = self.insert(segment);
         }
         let mut entry = FlowEntry::default();
-        let decided = self.decide(segment, &held, &mut entry);
+        let decided = self.decide(segment, &slot_ref, &mut entry);
         let decided = decided.ok_or(PassReason::TableFull)?;
-        self.keep(segment, &held, &entry, &decided)
+        self.commit(segment, &slot_ref, &entry, &decided)
             .ok_or(PassReason::TableFull)
     }
 
-    /// The first step of [`Splitter::treat`]: finds the flow's slot, if it has one.
+    /// The first step of [`Splitter::decide_flow`]: finds the flow's slot, if it has one.
     #[inline(always)]
-    pub fn find(&self, segment: &Segment) -> Held {
-        let found = self.table.find(&segment.key);
-        found.map_or(Held::NONE, |opened| opened.hold())
+    pub fn lookup(&self, segment: &Segment) -> SlotRef {
+        let found = self.table.lookup(&segment.key);
+        found.map_or(SlotRef::NONE, |slot| slot.to_ref())
     }
 
     /// The second step, for a flow without a slot: gives it one, if there is room.
     #[inline(always)]
-    pub fn claim(&mut self, segment: &Segment) -> Held {
+    pub fn insert(&mut self, segment: &Segment) -> SlotRef {
         let Segment { key, packet } = *segment;
         let coarse_ns = self.clock.coarse_ns();
         let timing = &self.counters.timing;
-        let in_haste = || timing.is_used_up(coarse_ns);
-        let Some(opened) = self
-            .table
-            .claim(&key, coarse_ns, self.config.idle_timeout_ns, in_haste)
+        let is_hurried = || timing.is_spent(coarse_ns);
+        let Some(slot) =
+            self.table
+                .insert(&key, coarse_ns, self.config.idle_timeout_ns, is_hurried)
         else {
             if packet.flags.opens() {
                 self.counters.count_event(FlowEvent::Untracked);
             }
-            return Held::NONE;
+            return SlotRef::NONE;
         };
-        if opened.has_evicted {
+        if slot.has_evicted {
             self.count_evicted(coarse_ns);
         }
-        opened.hold()
+        slot.to_ref()
     }
 
     /// The third step: writes into `entry` what is known of the flow with this
@@ -184,16 +186,16 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
     pub fn decide(
         &mut self,
         segment: &Segment,
-        held: &Held,
+        slot_ref: &SlotRef,
         entry: &mut FlowEntry,
-    ) -> Option<Decided> {
+    ) -> Option<PackedVerdict> {
         let Segment { key, packet } = *segment;
         let coarse_ns = self.clock.coarse_ns();
-        *entry = self.table.reopen(&key, held)?.entry(coarse_ns);
+        *entry = self.table.resume(&key, slot_ref)?.entry(coarse_ns);
         let now_ns = self.time_of(entry, packet, coarse_ns);
         let verdict = classify(entry, packet, self.config, &mut self.models, now_ns);
         let (verdict, completed_ns) = verdict.to_bits();
-        Some(Decided {
+        Some(PackedVerdict {
             verdict,
             completed_ns,
             now_ns,
@@ -203,23 +205,25 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
     /// The last step: keeps what is known of the flow now, and counts. `None` when
     /// there was no room.
     #[inline(always)]
-    pub fn keep(
+    pub fn commit(
         &mut self,
         segment: &Segment,
-        held: &Held,
+        slot_ref: &SlotRef,
         entry: &FlowEntry,
-        decided: &Decided,
-    ) -> Option<Treated> {
+        decided: &PackedVerdict,
+    ) -> Option<Decision> {
         let Segment { key, packet } = *segment;
-        self.table.reopen(&key, held)?.store(entry, decided.now_ns);
+        self.table
+            .resume(&key, slot_ref)?
+            .commit(entry, decided.now_ns);
         let verdict = Verdict::from_bits(decided.verdict, decided.completed_ns);
         self.count(&verdict);
-        let ride = Ride {
-            moved: verdict.moved,
-            rides: verdict.rides,
+        let egress = Egress {
+            hand_over: verdict.hand_over,
+            queue_class: verdict.queue_class,
             tunnel: verdict.tunnel,
         };
-        Some(self.sent(verdict.class, ride, packet))
+        Some(self.sent(verdict.class, egress, packet))
     }
 
     /// The time of a packet, as exact as it has to be.
@@ -253,7 +257,7 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
 
     #[inline(always)]
     fn count(&mut self, verdict: &Verdict) {
-        for event in [verdict.start, verdict.moved].into_iter().flatten() {
+        for event in [verdict.start, verdict.hand_over].into_iter().flatten() {
             self.counters.count_event(event);
         }
         if verdict.became_long {
@@ -265,13 +269,17 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
     }
 
     #[inline(always)]
-    fn sent(&mut self, class: Class, ride: Ride, packet: FlowPacket) -> Treated {
-        let Ride { rides, tunnel, .. } = ride;
+    fn sent(&mut self, class: Class, egress: Egress, packet: FlowPacket) -> Decision {
+        let Egress {
+            queue_class,
+            tunnel,
+            ..
+        } = egress;
         self.counters
             .count_sent(class, tunnel, packet.segments, packet.bytes);
-        Treated {
+        Decision {
             class,
-            rides,
+            queue_class,
             tunnel,
         }
     }
@@ -282,16 +290,16 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
         &mut self,
         frame: &mut B,
         field: Option<Field>,
-        treated: Result<Treated, PassReason>,
+        decision: Result<Decision, PassReason>,
     ) -> Outcome {
-        match (field, treated) {
-            (Some(field), Ok(treated)) => {
-                let Treated {
+        match (field, decision) {
+            (Some(field), Ok(decision)) => {
+                let Decision {
                     class,
-                    rides,
+                    queue_class,
                     tunnel,
-                } = treated;
-                self.mark(frame, &field, self.config.mark(rides, tunnel));
+                } = decision;
+                self.mark(frame, &field, self.config.mark(queue_class, tunnel));
                 Outcome::Split { class, tunnel }
             }
             (field, Err(refusal)) => {
@@ -307,7 +315,7 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
 
     #[inline(always)]
     fn distrust_mark<B: Steer + ?Sized>(&mut self, frame: &mut B, field: &Field) {
-        let mark = frame.foreign_mark(self.config, field);
+        let mark = frame.incoming_mark(self.config, field);
         // In a shadow no rule looks at marks, so that none is forged.
         if self.config.is_reserved(mark) && !self.config.marking.is_shadow() {
             self.counters.marks_overridden += 1;

@@ -11,7 +11,7 @@ use crate::dscp::{self, Dscp, Field};
 /// A packet that can carry the mark that the routing rules look at.
 pub trait Steer: Buffer {
     /// The mark that it came with.
-    fn foreign_mark(&self, config: &PolicyConfig, field: &Field) -> Dscp;
+    fn incoming_mark(&self, config: &PolicyConfig, field: &Field) -> Dscp;
 
     /// Gives it a mark; `None` when that cannot be written.
     fn steer(&mut self, config: &PolicyConfig, field: &Field, mark: Dscp) -> Option<()>;
@@ -20,7 +20,7 @@ pub trait Steer: Buffer {
 /// Where the bytes can be changed, the mark is the DSCP of the IP header.
 impl<B: BufferMut + ?Sized> Steer for B {
     #[inline(always)]
-    fn foreign_mark(&self, _: &PolicyConfig, field: &Field) -> Dscp {
+    fn incoming_mark(&self, _: &PolicyConfig, field: &Field) -> Dscp {
         Dscp::of_traffic_class(field.traffic_class)
     }
 

@@ -23,29 +23,29 @@
 //! code. Everything is read and written by relaxed atomics: CPUs may lose a
 //! count, as documented, but a slot changes its owner by compare-and-exchange.
 
-mod line;
-mod opened;
+mod home_line;
+mod layout;
 mod owner;
-mod place;
 mod record;
 mod slot;
-mod tags;
+mod slot_guard;
 #[cfg(not(target_arch = "bpf"))]
-mod tidy;
+mod sweep;
+mod tags;
 mod word;
 
 use crate::flow::{FlowKey, FlowKeyV4, FlowKeyV6};
-use line::Tagged;
-pub use line::{Line, Rank};
-pub use opened::{Held, Opened};
+use home_line::Tagged;
+pub use home_line::{EvictionRank, HomeLine};
+pub use layout::Layout;
+use layout::Position;
 use owner::Owner;
-pub use place::Layout;
-use place::Place;
 pub use record::Record;
 pub use slot::{Group, GroupV4, GroupV6, Slot, SlotV4, SlotV6};
-pub use tags::Tags;
+pub use slot_guard::{SlotGuard, SlotRef};
 #[cfg(not(target_arch = "bpf"))]
-pub use tidy::{StoredFlow, is_expired};
+pub use sweep::{StoredFlow, is_expired};
+pub use tags::Tags;
 pub use word::Word;
 
 /// Slots of a group.
@@ -114,59 +114,59 @@ impl<'a, M: Memory> Table<'a, M> {
     /// The home line of an IPv4 flow. `None` only where a kernel program finds no
     /// memory, which cannot be.
     #[inline(always)]
-    pub fn line_v4<'k>(&self, key: &'k FlowKeyV4) -> Option<Line<'a, 'k, M, SlotV4>> {
-        let Place { group, home, tag } = self.layout.place_v4(key);
+    pub fn line_v4<'k>(&self, key: &'k FlowKeyV4) -> Option<HomeLine<'a, 'k, M, SlotV4>> {
+        let Position { group, home, tag } = self.layout.locate_v4(key);
         let tagged = Tagged { index: group, tag };
         let group = self.memory.group_v4(group)?;
         let wanted = Owner::of(&FlowKey::V4(*key));
-        Some(Line::new(self.memory, group, home, tagged, key, wanted))
+        Some(HomeLine::new(self.memory, group, home, tagged, key, wanted))
     }
 
     /// The same of an IPv6 flow.
     #[inline(always)]
-    pub fn line_v6<'k>(&self, key: &'k FlowKeyV6) -> Option<Line<'a, 'k, M, SlotV6>> {
-        let Place { group, home, tag } = self.layout.place_v6(key);
+    pub fn line_v6<'k>(&self, key: &'k FlowKeyV6) -> Option<HomeLine<'a, 'k, M, SlotV6>> {
+        let Position { group, home, tag } = self.layout.locate_v6(key);
         let index = self.layout.tags_v6(group);
         let tagged = Tagged { index, tag };
         let group = self.memory.group_v6(group)?;
         let wanted = Owner::of(&FlowKey::V6(*key));
-        Some(Line::new(self.memory, group, home, tagged, key, wanted))
+        Some(HomeLine::new(self.memory, group, home, tagged, key, wanted))
     }
 
     /// The slot of a flow that has one.
     #[inline(always)]
-    pub fn find(&self, key: &FlowKey) -> Option<Opened<'a>> {
-        on_line!(self, key, line => line.find())
+    pub fn lookup(&self, key: &FlowKey) -> Option<SlotGuard<'a>> {
+        on_line!(self, key, line => line.lookup())
     }
 
     /// A slot for a flow that has none; `None` when there is no room. It is the
-    /// flow's once [`Opened::store`] has been called.
+    /// flow's once [`SlotGuard::commit`] has been called.
     ///
-    /// `in_haste`, in a flood, a young flow of the home line gives way before the
+    /// `is_hurried`, in a flood, a young flow of the home line gives way before the
     /// rest of the group is looked at.
     #[inline(always)]
-    pub fn claim(
+    pub fn insert(
         &self,
         key: &FlowKey,
         now_ns: u64,
         idle_timeout_ns: u64,
-        in_haste: impl Fn() -> bool,
-    ) -> Option<Opened<'a>> {
-        let rank = Rank::new(now_ns, idle_timeout_ns);
+        is_hurried: impl Fn() -> bool,
+    ) -> Option<SlotGuard<'a>> {
+        let rank = EvictionRank::new(now_ns, idle_timeout_ns);
         on_line!(self, key, line => {
-            let chosen = line.choose(&rank, in_haste);
+            let chosen = line.choose(&rank, is_hurried);
             let [chosen] = self.memory.forget_origin([chosen])?;
-            line.claim(chosen, now_ns)
+            line.insert(chosen, now_ns)
         })
     }
 
     /// The slot that was held of a flow.
     #[inline(always)]
-    pub fn reopen(&self, key: &FlowKey, held: &Held) -> Option<Opened<'a>> {
-        if held.is_none() {
+    pub fn resume(&self, key: &FlowKey, slot_ref: &SlotRef) -> Option<SlotGuard<'a>> {
+        if slot_ref.is_none() {
             return None;
         }
-        on_line!(self, key, line => Some(line.reopen(held)))
+        on_line!(self, key, line => Some(line.resume(slot_ref)))
     }
 }
 

@@ -22,7 +22,7 @@ impl Buffer for Beside<'_> {
 }
 
 impl Steer for Beside<'_> {
-    fn foreign_mark(&self, config: &PolicyConfig, _: &Field) -> Dscp {
+    fn incoming_mark(&self, config: &PolicyConfig, _: &Field) -> Dscp {
         config.mark_bits.read(self.mark)
     }
 

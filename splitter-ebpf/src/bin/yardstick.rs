@@ -57,9 +57,9 @@ macro_rules! programs {
 programs! {
     /// Parses and counts the packets of each 5-tuple in an LRU hash; no time, no
     /// classes, no marks.
-    lru_hash: count_without_time, keep;
+    lru_hash: count_without_time, commit;
     /// The same with the time of the last packet, which an idle timeout needs.
-    lru_hash_ktime: |context| count(context, clock::monotonic_ns), keep;
+    lru_hash_ktime: |context| count(context, clock::monotonic_ns), commit;
     /// Another IPv4 flow every time.
     lru_hash_new_flow: count_without_time, |context| renew(context, 1);
     /// One of 2^20 IPv4 flows, by chance.
@@ -106,7 +106,7 @@ fn nothing(_: &XdpContext) -> Option<()> {
 }
 
 #[inline(always)]
-fn keep(_: &XdpContext) -> Option<()> {
+fn commit(_: &XdpContext) -> Option<()> {
     None
 }
 

@@ -196,30 +196,33 @@ fn without_a_rate_a_flow_moves_at_the_first_gap() {
         DATA,
         bench.entry.last_seen_ns + PolicyConfig::DEFAULT_GAP_NS - 1,
     );
-    assert_eq!(early.moved, None);
+    assert_eq!(early.hand_over, None);
     let late = bench.packet(
         DATA,
         bench.entry.last_seen_ns + PolicyConfig::DEFAULT_GAP_NS,
     );
     assert_eq!(
-        (late.tunnel, late.moved),
+        (late.tunnel, late.hand_over),
         (TunnelRole::Long, Some(FlowEvent::HandedOverDrained))
     );
     let next = bench.packet(DATA, bench.entry.last_seen_ns);
-    assert_eq!((next.tunnel, next.moved), (TunnelRole::Long, None));
+    assert_eq!((next.tunnel, next.hand_over), (TunnelRole::Long, None));
 }
 
 #[test]
 fn the_cap_moves_a_flow_that_never_pauses() {
     let mut bench = Bench::new(PolicyConfig::default());
     let verdicts = bench.stream(3_000, SECOND, 100 * MICROSECOND);
-    let moved = verdicts
+    let hand_over = verdicts
         .iter()
-        .position(|verdict| verdict.moved.is_some())
+        .position(|verdict| verdict.hand_over.is_some())
         .expect("moves");
-    assert_eq!(verdicts[moved].moved, Some(FlowEvent::HandedOverAtMaxWait));
     assert_eq!(
-        moved as u64,
+        verdicts[hand_over].hand_over,
+        Some(FlowEvent::HandedOverAtMaxWait)
+    );
+    assert_eq!(
+        hand_over as u64,
         40 + PolicyConfig::DEFAULT_BLIND_MAX_WAIT_NS / (100 * MICROSECOND)
     );
 }
@@ -292,8 +295,8 @@ fn precise_time_is_asked_for_only_where_it_matters() {
         long_since_ns: 1,
         ..fresh
     };
-    let moved = FlowEntry {
-        flags: FlowEntry::MOVED,
+    let hand_over = FlowEntry {
+        flags: FlowEntry::ON_LONG_TUNNEL,
         ..draining
     };
     let over = FlowEntry {
@@ -309,11 +312,11 @@ fn precise_time_is_asked_for_only_where_it_matters() {
         (short, FULL_FRAME, DATA, blind, Coarse),
         (at_threshold, FULL_FRAME, DATA, blind, Needed),
         (draining, FULL_FRAME, DATA, blind, Needed),
-        (moved, FULL_FRAME, DATA, blind, Coarse),
+        (hand_over, FULL_FRAME, DATA, blind, Coarse),
         (short, FULL_FRAME, DATA, rated, Needed),
         (short, 66, DATA, rated, Coarse),
-        (moved, FULL_FRAME, DATA, rated, Coarse),
-        (moved, 66, fin, rated, Preferred),
+        (hand_over, FULL_FRAME, DATA, rated, Coarse),
+        (hand_over, 66, fin, rated, Preferred),
         (short, 66, syn, blind, Coarse),
         (over, 66, syn, blind, Preferred),
         (over, 66, fin, blind, Coarse),
@@ -356,7 +359,7 @@ fn a_rate_of_the_long_tunnel_alone_does_not_replace_the_gap() {
         .long
         .send(100 * FULL_FRAME, SECOND, service);
     let burst = bench.stream(60, SECOND, MICROSECOND);
-    assert!(burst.iter().all(|verdict| verdict.moved.is_none()));
+    assert!(burst.iter().all(|verdict| verdict.hand_over.is_none()));
 }
 
 #[test]
@@ -370,7 +373,10 @@ fn new_flows_start_aside_while_a_long_one_occupies_the_short_tunnel() {
         (aside.class, aside.tunnel),
         (Class::Short, TunnelRole::Long)
     );
-    assert_eq!(aside.moved, None, "it has not changed, it started there");
+    assert_eq!(
+        aside.hand_over, None,
+        "it has not changed, it started there"
+    );
 
     // A burst of short flows alone is no reason.
     let mut bench = Bench::new(with_rates(100));
@@ -437,7 +443,7 @@ proptest! {
             let verdict = classify(&mut entries[flow], packet, &config, &mut models, now_ns);
             let free = &mut free_ns[verdict.tunnel as usize];
             *free = (*free).max(now_ns) + FULL_FRAME * 80;
-            prop_assert!(*free >= last_arrival_ns[flow] || verdict.moved == Some(FlowEvent::HandedOverAtMaxWait));
+            prop_assert!(*free >= last_arrival_ns[flow] || verdict.hand_over == Some(FlowEvent::HandedOverAtMaxWait));
             last_arrival_ns[flow] = *free;
         }
     }

@@ -11,13 +11,13 @@ pub struct Verdict {
     /// Where this packet goes.
     pub tunnel: TunnelRole,
     /// The class that it rides in there: the tunnel's own, if that has one.
-    pub rides: Class,
+    pub queue_class: Class,
     /// Why the flow starts afresh with this packet, if it does.
     pub start: Option<FlowEvent>,
     /// Whether this packet is the flow's first long one.
     pub became_long: bool,
     /// Why the flow changes tunnels with this packet, if it does.
-    pub moved: Option<FlowEvent>,
+    pub hand_over: Option<FlowEvent>,
     /// How long the flow took, when this packet is the first FIN or RST.
     pub completed_ns: Option<u64>,
 }
@@ -29,9 +29,9 @@ impl Verdict {
         let bits = self.class as u64
             | (self.tunnel as u64) << 1
             | (self.became_long as u64) << 2
-            | (self.rides as u64) << 3
+            | (self.queue_class as u64) << 3
             | FlowEvent::code(self.start) << 8
-            | FlowEvent::code(self.moved) << 16;
+            | FlowEvent::code(self.hand_over) << 16;
         let completed_ns = match self.completed_ns {
             // Nothing takes no time at all.
             Some(completed_ns) if completed_ns > 0 => completed_ns,
@@ -46,10 +46,10 @@ impl Verdict {
         Self {
             class: Class::numbered(bits),
             tunnel: TunnelRole::numbered(bits >> 1),
-            rides: Class::numbered(bits >> 3),
+            queue_class: Class::numbered(bits >> 3),
             became_long: bits & 4 != 0,
             start: FlowEvent::from_code(bits >> 8 & 0xff),
-            moved: FlowEvent::from_code(bits >> 16 & 0xff),
+            hand_over: FlowEvent::from_code(bits >> 16 & 0xff),
             completed_ns: if completed_ns == 0 {
                 None
             } else {

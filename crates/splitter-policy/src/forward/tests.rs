@@ -35,14 +35,14 @@ fn checksum(header: &[u8]) -> u16 {
     !((sum & 0xffff) + (sum >> 16)) as u16
 }
 
-fn ask(frame: &[u8]) -> Result<Lookup, Fallback> {
-    let mut lookup = Lookup::default();
-    lookup.ask(frame, DEVICE, Mac::new(OWN)).map(|()| lookup)
+fn fill(frame: &[u8]) -> Result<FibLookup, Fallback> {
+    let mut lookup = FibLookup::default();
+    lookup.fill(frame, DEVICE, Mac::new(OWN)).map(|()| lookup)
 }
 
 #[test]
 fn the_question_has_what_rules_and_routes_look_at() {
-    let v4 = ask(&frame(false, 0x10, 64)).unwrap();
+    let v4 = fill(&frame(false, 0x10, 64)).unwrap();
     assert_eq!((v4.family, v4.protocol, v4.device), (AF_INET, 6, DEVICE));
     assert_eq!(v4.flow.to_ne_bytes(), [0x12, 0, 0, 0]);
     assert_eq!(v4.packet_bytes, 40);
@@ -51,7 +51,7 @@ fn the_question_has_what_rules_and_routes_look_at() {
     assert_eq!(v4.source[0].to_ne_bytes(), [10, 1, 0, 2]);
     assert_eq!(v4.destination[0].to_ne_bytes(), [10, 2, 0, 2]);
 
-    let v6 = ask(&frame(true, 0x10, 64)).unwrap();
+    let v6 = fill(&frame(true, 0x10, 64)).unwrap();
     assert_eq!((v6.family, v6.protocol, v6.packet_bytes), (AF_INET6, 6, 60));
     // Traffic class and flow label, without the version.
     assert_eq!(v6.flow.to_ne_bytes(), [0x01, 0x20, 0, 9]);
@@ -64,7 +64,7 @@ fn the_question_has_what_rules_and_routes_look_at() {
 fn why(v6: bool, change: impl FnOnce(&mut std::vec::Vec<u8>)) -> Option<Fallback> {
     let mut frame = frame(v6, 0x10, 64);
     change(&mut frame);
-    ask(&frame).err()
+    fill(&frame).err()
 }
 
 #[test]
@@ -118,12 +118,12 @@ fn what_is_not_plain_goes_by_the_stack() {
 
 #[test]
 fn answers_of_the_kernel_are_told_apart() {
-    assert_eq!(Fallback::of_answer(0), None);
-    assert_eq!(Fallback::of_answer(4), Some(Fallback::NoRoute));
-    assert_eq!(Fallback::of_answer(7), Some(Fallback::NoNeighbour));
-    assert_eq!(Fallback::of_answer(8), Some(Fallback::TooLarge));
+    assert_eq!(Fallback::from_fib_result(0), None);
+    assert_eq!(Fallback::from_fib_result(4), Some(Fallback::NoRoute));
+    assert_eq!(Fallback::from_fib_result(7), Some(Fallback::NoNeighbour));
+    assert_eq!(Fallback::from_fib_result(8), Some(Fallback::TooLarge));
     for failed in [-22, 9, 77] {
-        assert_eq!(Fallback::of_answer(failed), Some(Fallback::Failed));
+        assert_eq!(Fallback::from_fib_result(failed), Some(Fallback::Failed));
     }
     for (index, reason) in Fallback::ALL.into_iter().enumerate() {
         assert_eq!(reason as usize, index);
@@ -140,7 +140,7 @@ proptest! {
             let sum = checksum(&before[14..34]);
             before[24..26].copy_from_slice(&sum.to_be_bytes());
         }
-        let mut lookup = ask(&before).unwrap();
+        let mut lookup = fill(&before).unwrap();
         prop_assert!(!lookup.has_next_hop());
         (lookup.next_hop, lookup.own_address) = ([0x0808; 3], [0x0909; 3]);
         prop_assert!(lookup.has_next_hop());
@@ -162,7 +162,7 @@ proptest! {
 #[test]
 fn ipv4_by_way_of_an_ipv6_next_hop_stays_ipv4() {
     let mut frame = frame(false, 0x10, 64);
-    let mut lookup = ask(&frame).unwrap();
+    let mut lookup = fill(&frame).unwrap();
     // So the kernel answers where the next hop has an IPv6 address.
     lookup.family = AF_INET6;
     lookup.next_hop = [1, 2, 3];
@@ -180,24 +180,24 @@ fn what_no_router_forwards_goes_by_the_stack() {
     for first in [0, 127, 224, 255] {
         let mut frame = frame(false, 0x10, 64);
         frame[26] = first;
-        assert_eq!(ask(&frame), Err(Fallback::NoRoute), "{first}");
+        assert_eq!(fill(&frame), Err(Fallback::NoRoute), "{first}");
     }
     let loopback = core::net::Ipv6Addr::LOCALHOST.octets();
     for source in [[0; 16], loopback, [0xff; 16]] {
         let mut frame = frame(true, 0x10, 64);
         frame[22..38].copy_from_slice(&source);
-        assert_eq!(ask(&frame), Err(Fallback::NoRoute), "{source:?}");
+        assert_eq!(fill(&frame), Err(Fallback::NoRoute), "{source:?}");
     }
     let mut link_local = frame(true, 0x10, 64);
     link_local[22..24].copy_from_slice(&[0xfe, 0x9f]);
-    assert_eq!(ask(&link_local), Err(Fallback::NoRoute));
+    assert_eq!(fill(&link_local), Err(Fallback::NoRoute));
 }
 
 #[test]
 fn esp_is_spread_by_its_spi_as_routes_do() {
     let mut frame = frame(false, 0x10, 64);
     frame[23] = protocol::ESP;
-    let lookup = ask(&frame).unwrap();
+    let lookup = fill(&frame).unwrap();
     assert_eq!(lookup.source_port.to_ne_bytes(), [0x12, 0x34]);
     assert_eq!(lookup.destination_port.to_ne_bytes(), [0x56, 0x78]);
 }

@@ -119,7 +119,7 @@ fn a_flood_passes_the_table_by_and_what_goes_on_gets_in() {
     }
     let evicted = |border: &Border| border.counters.events(FlowEvent::Evicted);
     let mut port = 1_000;
-    while !border.counters.evicting.is_used_up(start + 1_000) {
+    while !border.counters.evicting.is_spent(start + 1_000) {
         port += 1;
         assert_eq!(at_one_time(&mut border, port), short);
     }
@@ -299,8 +299,10 @@ impl Border {
     fn split_whole(&mut self, frame: &mut [u8]) -> Outcome {
         let mut splitter = self.splitter();
         let headers = Headers::read(frame, splitter.config, &splitter.fragments());
-        let treated = headers.segment.and_then(|segment| splitter.treat(&segment));
-        splitter.finish(frame, headers.mark, treated)
+        let decision = headers
+            .segment
+            .and_then(|segment| splitter.decide_flow(&segment));
+        splitter.finish(frame, headers.mark, decision)
     }
 
     fn flows(&self) -> Vec<(crate::flow::FlowKey, FlowEntry)> {

@@ -10,16 +10,16 @@ pub struct Owner(pub(super) u64);
 
 impl Owner {
     const OCCUPIED: u64 = 1 << 32;
-    pub(super) const MOVED: u64 = 1 << 33;
+    pub(super) const ON_LONG_TUNNEL: u64 = 1 << 33;
     const FINISHED: u64 = 1 << 34;
     const PLACED: u64 = 1 << 35;
     pub(super) const LONG: u64 = 1 << 36;
     pub(super) const WIDE: u64 = 1 << 37;
     /// Of the first slot of a line: flows of the line lie elsewhere in the group.
-    pub(super) const MARK: u64 = 1 << 38;
+    pub(super) const OVERFLOW: u64 = 1 << 38;
     const PROTOCOL_SHIFT: u32 = 39;
     const PROTOCOL: u64 = 3 << Self::PROTOCOL_SHIFT;
-    pub(super) const MOMENT_SHIFT: u32 = 41;
+    pub(super) const STAMP_SHIFT: u32 = 41;
     const PORTS: u64 = 0xffff_ffff;
     /// What names a flow, besides the addresses.
     pub(super) const NAME: u64 = Self::PORTS | Self::OCCUPIED | Self::PROTOCOL;
@@ -53,8 +53,8 @@ impl Owner {
     }
 
     #[inline(always)]
-    pub(super) const fn is_marked(self) -> bool {
-        self.0 & Self::MARK != 0
+    pub(super) const fn has_overflow(self) -> bool {
+        self.0 & Self::OVERFLOW != 0
     }
 
     #[inline(always)]
@@ -90,43 +90,43 @@ impl Owner {
         let wanted = if is_shared {
             PLACED
         } else {
-            PLACED | Self::MOVED
+            PLACED | Self::ON_LONG_TUNNEL
         };
         self.0 & wanted == wanted
     }
 
     #[inline(always)]
     pub(super) const fn tunnel(self) -> TunnelRole {
-        TunnelRole::numbered(self.0 / Self::MOVED)
+        TunnelRole::numbered(self.0 / Self::ON_LONG_TUNNEL)
     }
 
     /// Whether the flow is short, in the short tunnel, and its record narrow.
     #[inline(always)]
     pub(super) const fn is_plainly_short(self) -> bool {
-        self.0 & (Self::LONG | Self::MOVED | Self::WIDE) == 0
+        self.0 & (Self::LONG | Self::ON_LONG_TUNNEL | Self::WIDE) == 0
     }
 
     #[inline(always)]
     pub(super) const fn seen_at(self, now_ns: u64) -> Self {
-        const BELOW: u64 = (1 << Owner::MOMENT_SHIFT) - 1;
-        let moment = moment(now_ns) << Self::MOMENT_SHIFT;
-        Self(moment ^ (self.0 & BELOW))
+        const BELOW: u64 = (1 << Owner::STAMP_SHIFT) - 1;
+        let stamp = stamp(now_ns) << Self::STAMP_SHIFT;
+        Self(stamp ^ (self.0 & BELOW))
     }
 
     #[inline(always)]
-    pub(super) const fn marked(self) -> Self {
-        Self(self.0 | Self::MARK)
+    pub(super) const fn with_overflow(self) -> Self {
+        Self(self.0 | Self::OVERFLOW)
     }
 
     #[inline(always)]
-    pub(super) const fn with_mark_of(self, other: Self) -> Self {
-        Self(self.0 | (other.0 & Self::MARK))
+    pub(super) const fn with_overflow_of(self, other: Self) -> Self {
+        Self(self.0 | (other.0 & Self::OVERFLOW))
     }
 
     /// Nobody's for a moment; the mark stays with the slot.
     #[inline(always)]
     pub(super) const fn claimed(self, now_ns: u64) -> Self {
-        Self(Self::WIDE | (moment(now_ns) << Self::MOMENT_SHIFT)).with_mark_of(self)
+        Self(Self::WIDE | (stamp(now_ns) << Self::STAMP_SHIFT)).with_overflow_of(self)
     }
 
     /// When the last packet came, to a moment. That may lie ahead of `now_ns`,
@@ -134,23 +134,22 @@ impl Owner {
     /// by that moment must not come out too early.
     #[inline(always)]
     pub(super) const fn last_seen_ns(self, now_ns: u64) -> u64 {
-        let latest = (now_ns >> MOMENT_BITS).wrapping_add(CLOCK_SKEW_MOMENTS);
-        let before = latest.wrapping_sub(self.0 >> Self::MOMENT_SHIFT) & MOMENT_MASK;
-        latest.wrapping_sub(before) << MOMENT_BITS
+        let latest = (now_ns >> STAMP_BITS).wrapping_add(CLOCK_SKEW_STAMPS);
+        let before = latest.wrapping_sub(self.0 >> Self::STAMP_SHIFT) & STAMP_MASK;
+        latest.wrapping_sub(before) << STAMP_BITS
     }
 
-    /// Moments since the last packet, and [`CLOCK_SKEW_MOMENTS`]: another CPU's
+    /// Moments since the last packet, and [`CLOCK_SKEW_STAMPS`]: another CPU's
     /// clock may be ahead of ours.
     #[inline(always)]
-    pub(super) const fn age_moments(self, now_ns: u64) -> u64 {
-        (moment(now_ns) + CLOCK_SKEW_MOMENTS).wrapping_sub(self.0 >> Self::MOMENT_SHIFT)
-            & MOMENT_MASK
+    pub(super) const fn age_stamps(self, now_ns: u64) -> u64 {
+        (stamp(now_ns) + CLOCK_SKEW_STAMPS).wrapping_sub(self.0 >> Self::STAMP_SHIFT) & STAMP_MASK
     }
 
-    /// Whether that may be as long ago as `moments`.
+    /// Whether that may be as long ago as `stamps`.
     #[inline(always)]
-    pub(super) const fn is_as_old_as(self, moments: u64, now_ns: u64) -> bool {
-        self.age_moments(now_ns) >= moments + CLOCK_SKEW_MOMENTS
+    pub(super) const fn is_as_old_as(self, stamps: u64, now_ns: u64) -> bool {
+        self.age_stamps(now_ns) >= stamps + CLOCK_SKEW_STAMPS
     }
 
     pub(super) const fn ports(self) -> u32 {
@@ -175,19 +174,19 @@ const fn protocol_code(number: u32) -> u64 {
     }
 }
 
-pub(super) const MOMENT_BITS: u32 = 24;
-pub(super) const WITHIN_MOMENT: u64 = (1 << MOMENT_BITS) - 1;
+pub(super) const STAMP_BITS: u32 = 24;
+pub(super) const WITHIN_STAMP: u64 = (1 << STAMP_BITS) - 1;
 /// Of the 23 bits that are kept.
-const MOMENT_MASK: u64 = (1 << 23) - 1;
-pub(super) const CLOCK_SKEW_MOMENTS: u64 = 1 << 16;
+const STAMP_MASK: u64 = (1 << 23) - 1;
+pub(super) const CLOCK_SKEW_STAMPS: u64 = 1 << 16;
 
 #[inline(always)]
-pub(super) const fn moment(time_ns: u64) -> u64 {
-    (time_ns >> MOMENT_BITS) & MOMENT_MASK
+pub(super) const fn stamp(time_ns: u64) -> u64 {
+    (time_ns >> STAMP_BITS) & STAMP_MASK
 }
 
 /// The whole moments in a duration.
 #[inline(always)]
-pub(super) const fn moments_between(duration_ns: u64) -> u64 {
-    duration_ns >> MOMENT_BITS
+pub(super) const fn stamps_between(duration_ns: u64) -> u64 {
+    duration_ns >> STAMP_BITS
 }

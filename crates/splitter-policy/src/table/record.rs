@@ -17,7 +17,7 @@
 //! outgrows that turns *wide* before, and is placed with its first long packet.
 
 use super::Word;
-use super::owner::{MOMENT_BITS, Owner, WITHIN_MOMENT, moment};
+use super::owner::{Owner, STAMP_BITS, WITHIN_STAMP, stamp};
 use crate::flow::FlowEntry;
 
 /// Both words of a narrow record without its times.
@@ -55,7 +55,7 @@ const WIDE_BYTES: u64 = (1 << 48) - 1;
 const DRAIN_SHIFT: u32 = 28;
 
 /// Kept as they are, from the owner's lowest flag on.
-const FLAGS: u64 = FlowEntry::MOVED | FlowEntry::FINISHED | FlowEntry::PLACED;
+const FLAGS: u64 = FlowEntry::ON_LONG_TUNNEL | FlowEntry::FINISHED | FlowEntry::PLACED;
 
 /// Units of the times of a narrow record.
 const TIME_UNIT_BITS: u32 = 16;
@@ -117,7 +117,7 @@ impl Record {
     /// Keeps that in the record of a short flow, with when its packets drain.
     #[inline(always)]
     pub(super) fn set_narrow(&self, owner: Owner, to: Counted, drained_ns: u64, now_ns: u64) {
-        let drained = drain(drained_ns, now_ns & !WITHIN_MOMENT, now_ns);
+        let drained = drain(drained_ns, now_ns & !WITHIN_STAMP, now_ns);
         self.first.set(to.first);
         self.second.set(to.second | drained << DRAIN_SHIFT);
         self.owner.set(owner.seen_at(now_ns).0);
@@ -154,9 +154,9 @@ impl Record {
             first_seen_ns: start_ns(start, now_ns),
             last_seen_ns,
             // A wide record knows no better: late, and long ago.
-            drained_ns: last_seen_ns + (1 << MOMENT_BITS),
+            drained_ns: last_seen_ns + (1 << STAMP_BITS),
             long_since_ns: (owner.0 & Owner::LONG) / Owner::LONG,
-            flags: (owner.0 / Owner::MOVED) & FLAGS,
+            flags: (owner.0 / Owner::ON_LONG_TUNNEL) & FLAGS,
         };
         if !owner.is_wide() {
             entry.packets = packets & NARROW_PACKETS;
@@ -164,7 +164,7 @@ impl Record {
             entry.drained_ns = last_seen_ns + ((bytes >> DRAIN_SHIFT) << TIME_UNIT_BITS);
             if owner.0 & Owner::LONG != 0 {
                 let waited_ns = (first >> WAITED_SHIFT) << TIME_UNIT_BITS;
-                entry.long_since_ns = (last_seen_ns + (1 << MOMENT_BITS))
+                entry.long_since_ns = (last_seen_ns + (1 << STAMP_BITS))
                     .saturating_sub(waited_ns)
                     .max(1);
             }
@@ -179,19 +179,19 @@ impl Record {
         let start = entry.first_seen_ns >> START_UNIT_BITS;
         let mut first = start & ((1 << 24) - 1);
         let mut second = ((start >> 24) & 0xffff) << 48;
-        let mut flags = entry.flags * Owner::MOVED;
+        let mut flags = entry.flags * Owner::ON_LONG_TUNNEL;
         if entry.long_since_ns != 0 {
             flags |= Owner::LONG;
         }
         let is_narrow =
             !entry.is_placed() && entry.packets <= NARROW_PACKETS && entry.bytes <= NARROW_BYTES;
         if is_narrow {
-            let seen_ns = now_ns & !WITHIN_MOMENT;
+            let seen_ns = now_ns & !WITHIN_STAMP;
             first |= entry.packets << PACKETS_SHIFT;
             second |= entry.bytes;
             second |= drain(entry.drained_ns, seen_ns, now_ns) << DRAIN_SHIFT;
             if entry.long_since_ns != 0 {
-                let waited_ns = (seen_ns + (1 << MOMENT_BITS)).saturating_sub(entry.long_since_ns);
+                let waited_ns = (seen_ns + (1 << STAMP_BITS)).saturating_sub(entry.long_since_ns);
                 first |= up_to_units(waited_ns) << WAITED_SHIFT;
             }
         } else {
@@ -199,11 +199,11 @@ impl Record {
             first |= at_most(entry.packets, WIDE_PACKETS) << PACKETS_SHIFT;
             second |= at_most(entry.bytes, WIDE_BYTES);
         }
-        let name = owner.0 & (Owner::NAME | Owner::MARK);
+        let name = owner.0 & (Owner::NAME | Owner::OVERFLOW);
         self.first.set(first);
         self.second.set(second);
         self.owner
-            .set(name | flags | (moment(now_ns) << Owner::MOMENT_SHIFT));
+            .set(name | flags | (stamp(now_ns) << Owner::STAMP_SHIFT));
     }
 }
 

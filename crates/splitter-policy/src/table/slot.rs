@@ -1,6 +1,6 @@
 //! The shapes that lie in the kernel's maps.
 
-use super::line::exceeds;
+use super::home_line::exceeds;
 use super::owner::Owner;
 use super::record::Record;
 use super::{GROUP_SLOTS, PROTECTED_PACKETS, Word};

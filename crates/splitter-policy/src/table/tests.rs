@@ -1,13 +1,13 @@
 //! What the tests of the table share: its memory on the host, and flows.
 
+mod eviction;
 mod flood;
+mod model;
 pub(crate) mod record;
-mod room;
-mod same;
 
 use super::*;
 use crate::flow::{FlowKeyV4, FlowKeyV6, Seeds};
-use crate::fragments::Known;
+use crate::fragments::FragmentStore;
 use crate::packet::protocol;
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -37,15 +37,15 @@ impl Groups {
     }
 }
 
-impl Known for Groups {
-    fn remember(&self, packet: u64, origin: u64) {
+impl FragmentStore for Groups {
+    fn insert(&self, packet: u64, origin: u64) {
         self.fragmented
             .lock()
             .expect("whole")
             .insert(packet, origin);
     }
 
-    fn recall(&self, packet: u64) -> Option<u64> {
+    fn lookup(&self, packet: u64) -> Option<u64> {
         self.fragmented.lock().expect("whole").get(&packet).copied()
     }
 }
@@ -74,7 +74,7 @@ struct Bench {
     groups: Groups,
     idle_timeout_ns: u64,
     now_ns: u64,
-    in_haste: bool,
+    is_hurried: bool,
     untracked: u64,
     evicted: u64,
 }
@@ -87,7 +87,7 @@ impl Bench {
             layout,
             idle_timeout_ns: IDLE_TIMEOUT_NS,
             now_ns: 1_000 * SECOND,
-            in_haste: false,
+            is_hurried: false,
             untracked: 0,
             evicted: 0,
         }
@@ -99,15 +99,15 @@ impl Bench {
             memory: &self.groups,
             layout: &self.layout,
         };
-        let claim = || table.claim(key, self.now_ns, self.idle_timeout_ns, || self.in_haste);
-        let Some(opened) = table.find(key).or_else(claim) else {
+        let claim = || table.insert(key, self.now_ns, self.idle_timeout_ns, || self.is_hurried);
+        let Some(slot) = table.lookup(key).or_else(claim) else {
             self.untracked += 1;
             return 0;
         };
-        self.evicted += u64::from(opened.has_evicted);
-        let mut entry = opened.entry(self.now_ns);
+        self.evicted += u64::from(slot.has_evicted);
+        let mut entry = slot.entry(self.now_ns);
         entry.packets += 1;
-        opened.store(&entry, self.now_ns);
+        slot.commit(&entry, self.now_ns);
         entry.packets
     }
 

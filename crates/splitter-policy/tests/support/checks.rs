@@ -98,10 +98,10 @@ fn host(choices: u8) -> (Host, u64) {
 
 fn split_once(host: &mut Host, frame: &[u8]) {
     let (before, flows_before) = (host.counters, host.flows().len());
-    let mut marked = frame.to_vec();
-    let outcome = host.split(&mut marked);
+    let mut with_overflow = frame.to_vec();
+    let outcome = host.split(&mut with_overflow);
 
-    let changed = changed_bits(frame, &marked);
+    let changed = changed_bits(frame, &with_overflow);
     let allowed = ip_offset(frame).map_or(vec![], |at| mark_bits(frame, at));
     for (at, bits) in changed {
         let may_change = allowed.iter().find(|(place, _)| *place == at);
@@ -113,31 +113,40 @@ fn split_once(host: &mut Host, frame: &[u8]) {
     if let Some(at) = ip_offset(frame)
         && checksum_is_right(frame, at)
     {
-        assert!(checksum_is_right(&marked, at), "{outcome:?} broke it");
+        assert!(
+            checksum_is_right(&with_overflow, at),
+            "{outcome:?} broke it"
+        );
     }
     match outcome {
         Outcome::Split { class, tunnel } => {
-            check_split(host, &before, &marked, class, tunnel);
+            check_split(host, &before, &with_overflow, class, tunnel);
             let started = host.flows().len() - flows_before;
             let events = |counters: &Counters| counters.events(FlowEvent::Started);
             assert_eq!(events(&host.counters) - events(&before), started as u64);
         }
         Outcome::Passed(reason) => {
             assert_eq!(host.flows().len(), flows_before);
-            check_passed(host, before, frame, &marked, reason);
+            check_passed(host, before, frame, &with_overflow, reason);
         }
     }
 }
 
 /// A split packet carries the mark of its tunnel and is counted there alone.
-fn check_split(host: &Host, before: &Counters, marked: &[u8], class: Class, tunnel: TunnelRole) {
-    let marks = Class::ALL.map(|rides| Some(host.config.mark(rides, tunnel)));
+fn check_split(
+    host: &Host,
+    before: &Counters,
+    with_overflow: &[u8],
+    class: Class,
+    tunnel: TunnelRole,
+) {
+    let marks = Class::ALL.map(|queue_class| Some(host.config.mark(queue_class, tunnel)));
     let may_ride_long = class == Class::Long;
     if host.config.is_shared() {
-        assert!(marks.contains(&dscp(marked)));
-        assert!(may_ride_long || dscp(marked) == marks[0]);
+        assert!(marks.contains(&dscp(with_overflow)));
+        assert!(may_ride_long || dscp(with_overflow) == marks[0]);
     } else {
-        assert_eq!(dscp(marked), marks[tunnel.own_class() as usize]);
+        assert_eq!(dscp(with_overflow), marks[tunnel.own_class() as usize]);
         assert!(may_ride_long || tunnel == TunnelRole::Short);
     }
     for counted_class in Class::ALL {
@@ -164,20 +173,26 @@ fn check_split(host: &Host, before: &Counters, marked: &[u8], class: Class, tunn
 
 /// A packet that passes is counted under its reason alone, and changed only if
 /// it came with a mark that stands for packets that are split.
-fn check_passed(host: &Host, before: Counters, frame: &[u8], marked: &[u8], reason: PassReason) {
+fn check_passed(
+    host: &Host,
+    before: Counters,
+    frame: &[u8],
+    with_overflow: &[u8],
+    reason: PassReason,
+) {
     let mut expected = before;
     expected.count_passed(reason);
     if reason == PassReason::TableFull && opens(frame) {
         expected.count_event(FlowEvent::Untracked);
     }
-    if frame == marked {
+    if frame == with_overflow {
         // Only what is not known to be an IP packet may keep a mark of ours.
         let is_ip = Network::parse(frame).is_ok();
         assert!(!is_ip || !dscp(frame).is_some_and(|mark| host.config.is_reserved(mark)));
     } else {
         expected.marks_overridden += 1;
         assert!(dscp(frame).is_some_and(|mark| host.config.is_reserved(mark)));
-        assert_eq!(dscp(marked), Some(host.config.unsplit_mark()));
+        assert_eq!(dscp(with_overflow), Some(host.config.unsplit_mark()));
     }
     assert_eq!(host.counters, expected);
 }

@@ -7,7 +7,7 @@ use splitter_policy::clock::Clock;
 use splitter_policy::config::PolicyConfig;
 use splitter_policy::counters::Counters;
 use splitter_policy::flow::{FlowEntry, FlowKey};
-use splitter_policy::fragments::Known;
+use splitter_policy::fragments::FragmentStore;
 use splitter_policy::models::HostQueues;
 use splitter_policy::split::{Outcome, Splitter};
 use splitter_policy::steer::Steer;
@@ -94,12 +94,12 @@ fn flows_of<S: Slot>(groups: &[Group<S>], now_ns: u64) -> Vec<(FlowKey, FlowEntr
         .collect()
 }
 
-impl Known for Groups {
-    fn remember(&self, packet: u64, origin: u64) {
+impl FragmentStore for Groups {
+    fn insert(&self, packet: u64, origin: u64) {
         self.fragmented.borrow_mut().insert(packet, origin);
     }
 
-    fn recall(&self, packet: u64) -> Option<u64> {
+    fn lookup(&self, packet: u64) -> Option<u64> {
         self.fragmented.borrow().get(&packet).copied()
     }
 }

@@ -198,7 +198,7 @@ impl Border {
         self.verdicts.push((now_ns, packet.flow, verdict));
         packet.entered_ns = now_ns;
         packet.class = verdict.class;
-        packet.queue = match verdict.rides {
+        packet.queue = match verdict.queue_class {
             Class::Short => Queue::Short,
             Class::Long => Queue::Long,
         };

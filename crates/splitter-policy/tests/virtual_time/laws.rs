@@ -37,14 +37,14 @@ fn no_packet_reaches_the_far_border_out_of_order() {
         for (_, late) in seen.overtaken {
             // Where each class has a tunnel of its own, the cap counts more than order.
             let mut events = border.verdicts.iter().filter(|it| it.1 == late.packet.flow);
-            let at_cap = events.any(|it| it.2.moved == Some(FlowEvent::HandedOverAtMaxWait));
+            let at_cap = events.any(|it| it.2.hand_over == Some(FlowEvent::HandedOverAtMaxWait));
             assert!(at_cap && !border.config.is_shared(), "{name}: {late:?}");
         }
         assert!(
             seen.completed_ns.iter().all(Option::is_some),
             "{name}: packets are lost"
         );
-        let events = border.verdicts.iter().filter_map(|it| it.2.moved);
+        let events = border.verdicts.iter().filter_map(|it| it.2.hand_over);
         moved += events
             .filter(|it| *it == FlowEvent::HandedOverDrained)
             .count();
@@ -64,7 +64,7 @@ fn hand_over_happens_once_and_at_the_cap_at_the_latest() {
             let name = format!("{name}, flow {number}");
             let mut tunnels: Vec<_> = own.iter().map(|it| it.1.tunnel).collect();
             tunnels.dedup();
-            let decided: Vec<_> = own.iter().filter(|it| it.1.moved.is_some()).collect();
+            let decided: Vec<_> = own.iter().filter(|it| it.1.hand_over.is_some()).collect();
             assert!(
                 tunnels.len() <= 2 && decided.len() <= 1,
                 "{name}: {tunnels:?}, {decided:?}"

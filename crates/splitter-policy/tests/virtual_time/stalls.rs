@@ -40,7 +40,7 @@ fn measure(resumption: Resumption, length_ns: u64) -> Harm {
         let mut border = Border::shared([100, 100], FLOWS).away(away, resumption);
         let seen = run(&mut border, &flows);
         let moved = border.verdicts.iter();
-        let moved = moved.filter(|it| it.2.moved == Some(FlowEvent::HandedOverDrained));
+        let moved = moved.filter(|it| it.2.hand_over == Some(FlowEvent::HandedOverDrained));
         let moved: Vec<_> = moved.map(|it| it.1).collect();
         let mut harmed: Vec<_> = seen.overtaken.iter().map(|it| it.1.packet.flow).collect();
         harmed.sort_unstable();

@@ -52,11 +52,14 @@ impl Bench {
         let mut entry = FlowEntry::default();
         for number in 0..10_000 {
             let verdict = self.send(&mut entry, 1_448, start_ns + number * gap_ns);
-            if let Some(moved) = verdict.moved {
-                assert_eq!((verdict.class, verdict.rides), (Class::Long, Class::Long));
-                return (moved, verdict.tunnel);
+            if let Some(hand_over) = verdict.hand_over {
+                assert_eq!(
+                    (verdict.class, verdict.queue_class),
+                    (Class::Long, Class::Long)
+                );
+                return (hand_over, verdict.tunnel);
             }
-            assert_eq!(verdict.rides, Class::Short);
+            assert_eq!(verdict.queue_class, Class::Short);
         }
         panic!("never placed");
     }
@@ -68,7 +71,7 @@ fn short_flows_are_spread_and_ride_in_the_short_class() {
     let firsts: Vec<_> = (0..4)
         .map(|_| bench.send(&mut FlowEntry::default(), 100, SECOND))
         .collect();
-    assert!(firsts.iter().all(|it| it.rides == Class::Short));
+    assert!(firsts.iter().all(|it| it.queue_class == Class::Short));
     let tunnels: Vec<_> = firsts.iter().map(|it| it.tunnel).collect();
     use TunnelRole::{Long, Short};
     assert_eq!(tunnels, [Short, Long, Short, Long]);
@@ -93,9 +96,17 @@ fn flow_that_is_placed_where_it_is_changes_class_at_once() {
     let verdicts: Vec<_> = (0..12)
         .map(|_| bench.send(&mut entry, 1_448, SECOND))
         .collect();
-    assert_eq!(verdicts[10].moved, Some(FlowEvent::KeptTunnel));
-    assert!(verdicts[..10].iter().all(|it| it.rides == Class::Short));
-    assert!(verdicts[10..].iter().all(|it| it.rides == Class::Long));
+    assert_eq!(verdicts[10].hand_over, Some(FlowEvent::KeptTunnel));
+    assert!(
+        verdicts[..10]
+            .iter()
+            .all(|it| it.queue_class == Class::Short)
+    );
+    assert!(
+        verdicts[10..]
+            .iter()
+            .all(|it| it.queue_class == Class::Long)
+    );
     assert!(verdicts.iter().all(|it| it.tunnel == verdicts[0].tunnel));
 }
 
@@ -149,7 +160,10 @@ fn pure_acknowledgements_are_short_whatever_their_flow_is() {
     let mut receiver = FlowEntry::default();
     for _ in 0..100 {
         let verdict = bench.send(&mut receiver, 0, SECOND);
-        assert_eq!((verdict.class, verdict.rides), (Class::Short, Class::Short));
+        assert_eq!(
+            (verdict.class, verdict.queue_class),
+            (Class::Short, Class::Short)
+        );
     }
     let end = FlowPacket::new(66, 0, TcpFlags(0x11), &bench.config);
     let models = &mut bench.models;
@@ -160,11 +174,11 @@ fn pure_acknowledgements_are_short_whatever_their_flow_is() {
         bench.send(&mut sender, 1_448, 2 * SECOND);
     }
     assert_eq!(
-        bench.send(&mut sender, 1_448, 2 * SECOND).rides,
+        bench.send(&mut sender, 1_448, 2 * SECOND).queue_class,
         Class::Long
     );
     let ack = bench.send(&mut sender, 0, 2 * SECOND);
-    assert_eq!((ack.class, ack.rides), (Class::Long, Class::Short));
+    assert_eq!((ack.class, ack.queue_class), (Class::Long, Class::Short));
 }
 
 #[test]
@@ -312,7 +326,7 @@ proptest! {
             simulated.run(now_ns, service);
             for _ in 0..burst {
                 let verdict = bench.send(&mut entries[flow], 1_448, now_ns);
-                let queue = &mut simulated.waiting[verdict.tunnel as usize][verdict.rides as usize];
+                let queue = &mut simulated.waiting[verdict.tunnel as usize][verdict.queue_class as usize];
                 queue.push((flow, numbers[flow]));
                 numbers[flow] += 1;
             }
@@ -363,10 +377,14 @@ fn flow_that_waits_is_in_the_short_class_for_no_more_than_made_it_long() {
     bench.config.max_wait_ns = SECOND;
     bench.send(&mut FlowEntry::default(), 100, SECOND);
     let mut entry = FlowEntry::default();
-    let rides: Vec<_> = (0..30)
+    let queue_class: Vec<_> = (0..30)
         .map(|number| bench.send(&mut entry, 1_448, SECOND + number * 120 * MICROSECOND))
-        .map(|verdict| verdict.rides)
+        .map(|verdict| verdict.queue_class)
         .collect();
-    let in_short = rides.iter().filter(|it| **it == Class::Short).count();
-    assert_eq!(in_short as u64, 2 * bench.config.threshold + 1, "{rides:?}");
+    let in_short = queue_class.iter().filter(|it| **it == Class::Short).count();
+    assert_eq!(
+        in_short as u64,
+        2 * bench.config.threshold + 1,
+        "{queue_class:?}"
+    );
 }

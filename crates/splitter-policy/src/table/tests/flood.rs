@@ -31,15 +31,15 @@ fn at_the_stated_load_less_than_one_flow_in_a_hundred_is_untracked() {
 
 #[test]
 fn a_flood_does_not_push_out_long_flows() {
-    for in_haste in [false, true] {
-        flood(in_haste);
+    for is_hurried in [false, true] {
+        flood(is_hurried);
     }
 }
 
-fn flood(in_haste: bool) {
+fn flood(is_hurried: bool) {
     const LONG: u64 = 1_000;
     let mut bench = Bench::new(1 << 14, 7);
-    bench.in_haste = in_haste;
+    bench.is_hurried = is_hurried;
     let long: Vec<_> = (0..LONG).map(|n| random_v4(n << 40)).collect();
     long.iter().for_each(|key| bench.packets(key, 50));
     let mut misjudged = 0;

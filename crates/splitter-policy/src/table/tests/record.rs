@@ -12,8 +12,8 @@ pub(crate) fn packed(entry: &FlowEntry) -> Record {
 }
 
 /// The slot of a known flow with this record.
-pub(crate) fn opened(record: &Record) -> Opened<'_> {
-    Opened::known(0, record, record.owner())
+pub(crate) fn slot(record: &Record) -> SlotGuard<'_> {
+    SlotGuard::known(0, record, record.owner())
 }
 
 /// Entries as a table may hold them.
@@ -46,7 +46,7 @@ proptest! {
     #[test]
     fn what_is_packed_is_what_was_known(entry in entries(), later_ns in 0u64..80_000 * SECOND) {
         const UNIT: u64 = 1 << 16;
-        const MOMENT: u64 = 1 << 24;
+        const STAMP: u64 = 1 << 24;
         let record = Record::default();
         let owner = Owner::of(&random_v4(1));
         record.pack(owner, &entry, NOW_NS);
@@ -57,7 +57,7 @@ proptest! {
         prop_assert_eq!(found.bytes, entry.bytes.min((1 << 48) - 1));
         prop_assert_eq!(found.class(), entry.class());
         prop_assert_eq!(found.flags, entry.flags);
-        prop_assert!(found.last_seen_ns <= NOW_NS && NOW_NS - found.last_seen_ns < MOMENT);
+        prop_assert!(found.last_seen_ns <= NOW_NS && NOW_NS - found.last_seen_ns < STAMP);
         prop_assert!(entry.first_seen_ns - found.first_seen_ns < 1_024);
         let is_narrow = !record.owner().is_wide();
         prop_assert_eq!(is_narrow, !entry.is_placed() && entry.packets < 1 << 20 && entry.bytes < 1 << 28);

@@ -36,15 +36,15 @@ fn claims_of_several_cpus_never_meet() {
                 };
                 for number in 0..200_000u64 {
                     let key = random_v4(number % 2_000 * 2 + cpu);
-                    let claim = || table.claim(&key, SECOND, IDLE_TIMEOUT_NS, || false);
-                    if let Some(opened) = table.find(&key).or_else(claim) {
-                        let mut entry = opened.entry(SECOND);
+                    let claim = || table.insert(&key, SECOND, IDLE_TIMEOUT_NS, || false);
+                    if let Some(slot) = table.lookup(&key).or_else(claim) {
+                        let mut entry = slot.entry(SECOND);
                         entry.packets += 1;
                         // The flow's own number, to tell whose entry this is.
                         let owner = number % 2_000 * 2 + cpu + 1;
                         assert!(entry.bytes == 0 || entry.bytes == owner);
                         entry.bytes = owner;
-                        opened.store(&entry, SECOND);
+                        slot.commit(&entry, SECOND);
                     }
                 }
             });

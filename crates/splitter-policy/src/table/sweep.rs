@@ -30,7 +30,7 @@ impl<S: Slot> Group<S> {
     /// Frees the slot that `found` was read from, unless a packet came since;
     /// whether it did.
     pub fn remove(&self, index: usize, found: &StoredFlow) -> bool {
-        let free = Owner(0).with_mark_of(found.owner);
+        let free = Owner(0).with_overflow_of(found.owner);
         exchange(self.slot(index), found.owner, free)
     }
 
@@ -55,8 +55,8 @@ impl<S: Slot> Group<S> {
         }
         for home in (0..GROUP_SLOTS).step_by(S::LINE_SLOTS) {
             let owner = self.slot(home).record().owner();
-            if owner.is_marked() && lines_with_displaced & (1 << home) == 0 {
-                exchange(self.slot(home), owner, owner.unmarked());
+            if owner.has_overflow() && lines_with_displaced & (1 << home) == 0 {
+                exchange(self.slot(home), owner, owner.without_overflow());
             }
         }
     }
@@ -69,8 +69,8 @@ pub const fn is_expired(entry: &FlowEntry, now_ns: u64, idle_timeout_ns: u64) ->
 }
 
 impl Owner {
-    const fn unmarked(self) -> Self {
-        Self(self.0 & !Self(0).marked().0)
+    const fn without_overflow(self) -> Self {
+        Self(self.0 & !Self(0).with_overflow().0)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::models::HostQueues;
 use crate::packet::TcpFlags;
 use crate::split::tests::FixedClock;
 use crate::table::tests::Groups;
-use crate::table::tests::record::{NOW_NS, entries, opened, packed};
+use crate::table::tests::record::{NOW_NS, entries, packed, slot};
 use crate::table::{Layout, Table};
 use flow_balance::ServiceTime;
 use proptest::prelude::*;
@@ -50,20 +50,20 @@ proptest! {
             models: &mut models,
             counters: &mut counters,
         };
-        if let Some(said) = splitter.count_steady(&opened(&steady), packet, now_ns) {
-            let mut entry = opened(&whole).entry(now_ns);
+        if let Some(said) = splitter.count_steady(&slot(&steady), packet, now_ns) {
+            let mut entry = slot(&whole).entry(now_ns);
             let verdict = classify(&mut entry, packet, &config, &mut models_whole, now_ns);
-            opened(&whole).store(&entry, now_ns);
-            let ride = Ride { moved: verdict.moved, rides: verdict.rides, tunnel: verdict.tunnel };
+            slot(&whole).commit(&entry, now_ns);
+            let egress = Egress { hand_over: verdict.hand_over, queue_class: verdict.queue_class, tunnel: verdict.tunnel };
             prop_assert_eq!(said, match said {
                 Steady::Own(_) => Steady::Own(verdict.class),
-                Steady::Placed(_) => Steady::Placed(ride),
+                Steady::Placed(_) => Steady::Placed(egress),
             });
-            prop_assert_eq!(ride.tunnel, if is_shared { ride.tunnel } else { verdict.class.own_tunnel() });
-            prop_assert_eq!((verdict.start, verdict.moved, verdict.completed_ns), (None, None, None));
+            prop_assert_eq!(egress.tunnel, if is_shared { egress.tunnel } else { verdict.class.own_tunnel() });
+            prop_assert_eq!((verdict.start, verdict.hand_over, verdict.completed_ns), (None, None, None));
             prop_assert!(!verdict.became_long);
             prop_assert_eq!(models, models_whole);
-            prop_assert_eq!(opened(&steady).entry(now_ns), opened(&whole).entry(now_ns));
+            prop_assert_eq!(slot(&steady).entry(now_ns), slot(&whole).entry(now_ns));
         }
     }
 }

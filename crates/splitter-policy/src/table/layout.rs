@@ -18,7 +18,7 @@ pub struct Layout {
 
 /// A group, the first slot of the home line within it, and the flow's tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Position {
     pub(super) group: u32,
     pub(super) home: usize,
     pub(super) tag: u8,
@@ -48,15 +48,15 @@ impl Layout {
 
     /// The group of a flow, and the first slot of its home line.
     pub fn place(&self, key: &FlowKey) -> (u32, usize) {
-        let Place { group, home, .. } = match key {
-            FlowKey::V4(key) => self.place_v4(key),
-            FlowKey::V6(key) => self.place_v6(key),
+        let Position { group, home, .. } = match key {
+            FlowKey::V4(key) => self.locate_v4(key),
+            FlowKey::V6(key) => self.locate_v6(key),
         };
         (group, home)
     }
 
     #[inline(always)]
-    pub(super) const fn place_v4(&self, key: &FlowKeyV4) -> Place {
+    pub(super) const fn locate_v4(&self, key: &FlowKeyV4) -> Position {
         let [a, b, c, d] = self.seeds;
         let addresses = product(key.source as u64, a, key.destination as u64, b);
         let mixed = addresses.wrapping_add((key.ports as u64).wrapping_mul(c | 1));
@@ -64,7 +64,7 @@ impl Layout {
     }
 
     #[inline(always)]
-    pub(super) const fn place_v6(&self, key: &FlowKeyV6) -> Place {
+    pub(super) const fn locate_v6(&self, key: &FlowKeyV6) -> Position {
         let [a, b, c, d] = self.seeds;
         // In halves of 32 bits: of a product's 64, the upper bits of a factor
         // reach only the uppermost.
@@ -92,11 +92,11 @@ const fn product(one: u64, one_seed: u64, other: u64, other_seed: u64) -> u64 {
 /// line. Without the second multiplication, neighbouring addresses meet under
 /// unlucky seeds.
 #[inline(always)]
-const fn place(mixed: u64, seed: u64, groups: u32, line_slots: usize) -> Place {
+const fn place(mixed: u64, seed: u64, groups: u32, line_slots: usize) -> Position {
     let stirred = (mixed ^ (mixed >> 32)).wrapping_mul(seed | 1);
     let group = ((stirred >> 32) * groups as u64) >> 32;
     let line = (stirred >> 24) as usize & (GROUP_SLOTS / line_slots - 1);
-    Place {
+    Position {
         group: group as u32,
         home: line * line_slots,
         tag: (stirred >> 16) as u8,

@@ -1,12 +1,12 @@
 //! A flow's slot, held for one packet.
 
-use super::owner::{Owner, moments_between};
+use super::owner::{Owner, stamps_between};
 use super::record::{Counted, Record};
 use crate::flow::{FlowEntry, TunnelRole};
 
 /// A flow's slot, held for one packet.
 #[derive(Debug)]
-pub struct Opened<'a> {
+pub struct SlotGuard<'a> {
     record: &'a Record,
     owner: Owner,
     index: usize,
@@ -18,13 +18,13 @@ pub struct Opened<'a> {
 
 /// The same in plain data: where the slot is in its group, and the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct SlotRef {
     owner: u64,
     index: u32,
     is_new: bool,
 }
 
-impl Held {
+impl SlotRef {
     /// None at all: a number like the others, where the kernel's verifier would
     /// miss what an `Option` leaves unwritten.
     pub const NONE: Self = Self {
@@ -45,7 +45,7 @@ impl Held {
     }
 }
 
-impl<'a> Opened<'a> {
+impl<'a> SlotGuard<'a> {
     #[inline(always)]
     pub(super) const fn known(index: usize, record: &'a Record, owner: Owner) -> Self {
         Self {
@@ -74,20 +74,20 @@ impl<'a> Opened<'a> {
     }
 
     #[inline(always)]
-    pub(super) const fn held(record: &'a Record, held: &Held) -> Self {
+    pub(super) const fn slot_ref(record: &'a Record, slot_ref: &SlotRef) -> Self {
         Self {
             record,
-            owner: Owner(held.owner),
-            index: held.index as usize,
-            is_new: held.is_new,
+            owner: Owner(slot_ref.owner),
+            index: slot_ref.index as usize,
+            is_new: slot_ref.is_new,
             has_evicted: false,
         }
     }
 
     /// Lets go of it, to be [reopened](super::Table::reopen).
     #[inline(always)]
-    pub fn hold(&self) -> Held {
-        Held {
+    pub fn to_ref(&self) -> SlotRef {
+        SlotRef {
             owner: self.owner.0,
             index: self.index as u32,
             is_new: self.is_new,
@@ -106,7 +106,7 @@ impl<'a> Opened<'a> {
     /// The flow may have been silent for `idle_timeout_ns`, to the table's own precision.
     #[inline(always)]
     pub(crate) const fn may_be_idle(&self, idle_timeout_ns: u64, now_ns: u64) -> bool {
-        let age = moments_between(idle_timeout_ns);
+        let age = stamps_between(idle_timeout_ns);
         self.owner.is_as_old_as(age, now_ns)
     }
 
@@ -154,21 +154,21 @@ impl<'a> Opened<'a> {
 
     /// Keeps the counts of a plainly short flow, and when its packets drain.
     #[inline(always)]
-    pub(crate) fn store_short(&self, counted: Counted, drained_ns: u64, now_ns: u64) {
+    pub(crate) fn commit_short(&self, counted: Counted, drained_ns: u64, now_ns: u64) {
         self.record
             .set_narrow(self.owner, counted, drained_ns, now_ns);
     }
 
     /// Keeps what is known of a short flow with its first packet.
     #[inline(always)]
-    pub fn store_first(&self, packets: u64, bytes: u64, drained_ns: u64, now_ns: u64) {
+    pub fn commit_first(&self, packets: u64, bytes: u64, drained_ns: u64, now_ns: u64) {
         self.record
             .set_first(self.owner, packets, bytes, drained_ns, now_ns);
     }
 
     /// Keeps what is known of the flow now.
     #[inline(always)]
-    pub fn store(&self, entry: &FlowEntry, now_ns: u64) {
+    pub fn commit(&self, entry: &FlowEntry, now_ns: u64) {
         self.record.pack(self.owner, entry, now_ns);
     }
 }

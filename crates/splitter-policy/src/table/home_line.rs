@@ -1,11 +1,11 @@
 //! Where a flow is looked for, and what gives way to a new one.
 
-use super::owner::{CLOCK_SKEW_MOMENTS, Owner, moments_between};
-use super::{FINISHED_LINGER_NS, GROUP_SLOTS, Group, Held, Memory, Opened, Slot};
+use super::owner::{CLOCK_SKEW_STAMPS, Owner, stamps_between};
+use super::{FINISHED_LINGER_NS, GROUP_SLOTS, Group, Memory, Slot, SlotGuard, SlotRef};
 
 /// The home line of a flow in its group.
 #[derive(Debug)]
-pub struct Line<'a, 'k, M, S: Slot> {
+pub struct HomeLine<'a, 'k, M, S: Slot> {
     memory: &'a M,
     group: &'a Group<S>,
     home: usize,
@@ -21,7 +21,7 @@ pub(super) struct Tagged {
     pub(super) tag: u8,
 }
 
-impl<'a, 'k, M: Memory, S: Slot> Line<'a, 'k, M, S> {
+impl<'a, 'k, M: Memory, S: Slot> HomeLine<'a, 'k, M, S> {
     #[inline(always)]
     pub(super) const fn new(
         memory: &'a M,
@@ -51,16 +51,16 @@ impl<'a, 'k, M: Memory, S: Slot> Line<'a, 'k, M, S> {
     /// The slot of the flow if it has one: in its home line, as most have, and
     /// beyond where that is marked.
     #[inline(always)]
-    pub fn find(&self) -> Option<Opened<'a>> {
+    pub fn lookup(&self) -> Option<SlotGuard<'a>> {
         for step in 0..S::LINE_SLOTS {
             let slot = self.group.slot(self.home ^ step);
             let owner = slot.record().owner();
             if slot.differs(self.key) | owner.differs(self.wanted) == 0 {
-                return Some(Opened::known(self.home ^ step, slot.record(), owner));
+                return Some(SlotGuard::known(self.home ^ step, slot.record(), owner));
             }
         }
-        if self.group.slot(self.home).record().owner().is_marked() {
-            self.find_displaced()
+        if self.group.slot(self.home).record().owner().has_overflow() {
+            self.lookup_displaced()
         } else {
             None
         }
@@ -69,7 +69,7 @@ impl<'a, 'k, M: Memory, S: Slot> Line<'a, 'k, M, S> {
     /// Looks at all the others at once: a processor that waits for one line may
     /// as well wait for three.
     #[inline(always)]
-    fn find_displaced(&self) -> Option<Opened<'a>> {
+    fn lookup_displaced(&self) -> Option<SlotGuard<'a>> {
         let mut found = 0;
         for step in S::LINE_SLOTS..GROUP_SLOTS {
             let slot = self.group.slot(self.home ^ step);
@@ -85,19 +85,19 @@ impl<'a, 'k, M: Memory, S: Slot> Line<'a, 'k, M, S> {
         // Known to the compiler to be in bounds, but not to verifiers before Linux 6.10.
         let index = core::hint::black_box(self.home ^ found as usize);
         let record = self.group.slot(index).record();
-        Some(Opened::known(index, record, record.owner()))
+        Some(SlotGuard::known(index, record, record.owner()))
     }
 
     /// The slot that was held of the flow.
     #[inline(always)]
-    pub(super) fn reopen(&self, held: &Held) -> Opened<'a> {
-        Opened::held(self.group.slot(held.index()).record(), held)
+    pub(super) fn resume(&self, slot_ref: &SlotRef) -> SlotGuard<'a> {
+        SlotGuard::slot_ref(self.group.slot(slot_ref.index()).record(), slot_ref)
     }
 
     /// The slot of the home line that is the first to give way to a new flow: its
     /// rank, with its index in the lowest bits.
     #[inline(always)]
-    pub fn choose_at_home(&self, rank: &Rank) -> u64 {
+    pub fn victim_at_home(&self, rank: &EvictionRank) -> u64 {
         let mut best = rank.of(self.group, self.home);
         for step in 1..S::LINE_SLOTS {
             best = best.max(rank.of(self.group, self.home ^ step));
@@ -107,9 +107,9 @@ impl<'a, 'k, M: Memory, S: Slot> Line<'a, 'k, M, S> {
 
     /// The same of the whole group, where the home line comes first.
     #[inline(always)]
-    pub(super) fn choose(&self, rank: &Rank, in_haste: impl Fn() -> bool) -> u64 {
-        let best = self.choose_at_home(rank);
-        if Rank::suffices(best, in_haste) {
+    pub(super) fn choose(&self, rank: &EvictionRank, is_hurried: impl Fn() -> bool) -> u64 {
+        let best = self.victim_at_home(rank);
+        if EvictionRank::suffices(best, is_hurried) {
             return best;
         }
         let mut beyond = 0;
@@ -121,7 +121,7 @@ impl<'a, 'k, M: Memory, S: Slot> Line<'a, 'k, M, S> {
             beyond = beyond.max(rank.of(self.group, self.home ^ step));
             step += 1;
         }
-        if beyond >= Rank::OVER || best < Rank::YOUNG {
+        if beyond >= EvictionRank::OVER || best < EvictionRank::YOUNG {
             beyond
         } else {
             best
@@ -130,8 +130,8 @@ impl<'a, 'k, M: Memory, S: Slot> Line<'a, 'k, M, S> {
 
     /// Gives the chosen slot to the flow, which has none.
     #[inline(always)]
-    pub fn claim(&self, chosen: u64, now_ns: u64) -> Option<Opened<'a>> {
-        if chosen < Rank::YOUNG {
+    pub fn insert(&self, chosen: u64, now_ns: u64) -> Option<SlotGuard<'a>> {
+        if chosen < EvictionRank::YOUNG {
             return None;
         }
         let index = chosen as usize & (GROUP_SLOTS - 1);
@@ -139,7 +139,9 @@ impl<'a, 'k, M: Memory, S: Slot> Line<'a, 'k, M, S> {
             // First of all: a flow that lies elsewhere is found by the mark alone.
             let record = self.group.slot(self.home).record();
             let owner = record.owner();
-            if !owner.is_marked() && !M::exchange(record.owner_word(), owner.0, owner.marked().0) {
+            if !owner.has_overflow()
+                && !M::exchange(record.owner_word(), owner.0, owner.with_overflow().0)
+            {
                 return None;
             }
         }
@@ -155,8 +157,13 @@ impl<'a, 'k, M: Memory, S: Slot> Line<'a, 'k, M, S> {
         if let Some(tags) = self.memory.tags(self.tagged.index) {
             tags.set(index, self.tagged.tag);
         }
-        let owner = self.wanted.with_mark_of(owner);
-        Some(Opened::new(index, record, owner, chosen < Rank::OVER))
+        let owner = self.wanted.with_overflow_of(owner);
+        Some(SlotGuard::new(
+            index,
+            record,
+            owner,
+            chosen < EvictionRank::OVER,
+        ))
     }
 }
 
@@ -165,12 +172,12 @@ impl<'a, 'k, M: Memory, S: Slot> Line<'a, 'k, M, S> {
 ///
 /// Without branches, because the verifier follows each of them, for each slot.
 #[derive(Debug)]
-pub struct Rank {
+pub struct EvictionRank {
     now_ns: u64,
     idle_age: u64,
 }
 
-impl Rank {
+impl EvictionRank {
     /// Live, but not protected.
     const YOUNG: u64 = 1 << 32;
     /// Idle, or finished and quiet.
@@ -182,23 +189,23 @@ impl Rank {
     pub const fn new(now_ns: u64, idle_timeout_ns: u64) -> Self {
         Self {
             now_ns,
-            idle_age: moments_between(idle_timeout_ns) + CLOCK_SKEW_MOMENTS,
+            idle_age: stamps_between(idle_timeout_ns) + CLOCK_SKEW_STAMPS,
         }
     }
 
     /// Whether the slot that was chosen of the home line need not be compared with
     /// others: nothing live is lost with it, or there is no time to look.
     #[inline(always)]
-    pub fn suffices(chosen: u64, in_haste: impl Fn() -> bool) -> bool {
-        chosen >= Self::OVER || chosen >= Self::YOUNG && in_haste()
+    pub fn suffices(chosen: u64, is_hurried: impl Fn() -> bool) -> bool {
+        chosen >= Self::OVER || chosen >= Self::YOUNG && is_hurried()
     }
 
     #[inline(always)]
     fn of<S: Slot>(&self, group: &Group<S>, index: usize) -> u64 {
-        const LINGER_AGE: u64 = moments_between(FINISHED_LINGER_NS) + CLOCK_SKEW_MOMENTS;
+        const LINGER_AGE: u64 = stamps_between(FINISHED_LINGER_NS) + CLOCK_SKEW_STAMPS;
         let record = group.slot(index).record();
         let owner = record.owner();
-        let age = owner.age_moments(self.now_ns);
+        let age = owner.age_stamps(self.now_ns);
         let is_finished = owner.finished_bit();
         let is_expired = exceeds(age, self.idle_age) | is_finished & exceeds(age, LINGER_AGE);
         let is_young = is_finished | record.young_bit(owner);

@@ -1,19 +1,19 @@
 //! The short cut for what most packets are.
 
-use super::{Outcome, Splitter, Treated};
+use super::{Decision, Outcome, Splitter};
 use crate::clock::Clock;
 use crate::counters::FlowEvent;
-use crate::dedicated::{note_sent_long, note_sent_short};
+use crate::dedicated::{enqueue_long, enqueue_short};
 use crate::dscp::Field;
-use crate::egress::Ride;
+use crate::egress::Egress;
 use crate::flow::{Class, FlowKey, TunnelRole};
 use crate::flow_packet::FlowPacket;
-use crate::fragments::Known;
+use crate::fragments::FragmentStore;
 use crate::headers::Segment;
-use crate::models::Models;
+use crate::models::QueueModels;
 use crate::packet::{Network, TransportHeader, is_v4, parse_plain_v4, parse_plain_v6};
 use crate::steer::Steer;
-use crate::table::{Line, Memory, Opened, Rank, Slot};
+use crate::table::{EvictionRank, HomeLine, Memory, Slot, SlotGuard};
 use flow_balance::{ActiveFlows, VirtualQueue};
 
 /// A packet that changes nothing about its flow but counts and times.
@@ -22,15 +22,15 @@ pub(super) enum Steady {
     /// Its flow is of this class, and in the tunnel for that.
     Own(Class),
     /// Its flow is long and was placed in one of two shared tunnels.
-    Placed(Ride),
+    Placed(Egress),
 }
 
-impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
+impl<M: Memory + FragmentStore, C: Clock, T: QueueModels> Splitter<'_, M, C, T> {
     /// The cases that most packets are: a plain segment of a known flow that is in
     /// no transition, or of a new one that finds room in its home line; and, in a
     /// flood, any of a flow that is not known. `None`, and nothing done, for all else.
     #[inline(always)]
-    pub fn split_plain<B: Steer + ?Sized>(&mut self, frame: &mut B) -> Option<Outcome> {
+    pub fn split_fast<B: Steer + ?Sized>(&mut self, frame: &mut B) -> Option<Outcome> {
         // Each family apart to the end: keys and places differ.
         if is_v4(frame)? {
             let (network, tcp) = parse_plain_v4(frame)?;
@@ -61,15 +61,17 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
         &mut self,
         frame: &mut B,
         field: &Field,
-        line: &Line<'_, '_, M, S>,
+        line: &HomeLine<'_, '_, M, S>,
         packet: FlowPacket,
     ) -> Option<Outcome> {
         let coarse_ns = self.clock.coarse_ns();
-        if self.counters.evicting.is_used_up(coarse_ns) && self.passes_by(line, packet, coarse_ns) {
-            return Some(self.send_own(frame, field, Class::Short, packet));
+        if self.counters.evicting.is_spent(coarse_ns)
+            && self.bypasses_table(line, packet, coarse_ns)
+        {
+            return Some(self.send_dedicated(frame, field, Class::Short, packet));
         }
-        let steady = match line.find() {
-            Some(opened) => self.count_steady(&opened, packet, coarse_ns)?,
+        let steady = match line.lookup() {
+            Some(slot) => self.count_steady(&slot, packet, coarse_ns)?,
             None => {
                 self.count_first(line, packet, coarse_ns)?;
                 Steady::Own(Class::Short)
@@ -77,17 +79,17 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
         };
         // Each case apart to the end: what they count and mark is known beforehand.
         Some(match steady {
-            Steady::Own(Class::Short) => self.send_own(frame, field, Class::Short, packet),
-            Steady::Own(Class::Long) => self.send_own(frame, field, Class::Long, packet),
-            Steady::Placed(ride) => {
-                let treated = self.sent(Class::Long, ride, packet);
-                self.finish(frame, Some(*field), Ok(treated))
+            Steady::Own(Class::Short) => self.send_dedicated(frame, field, Class::Short, packet),
+            Steady::Own(Class::Long) => self.send_dedicated(frame, field, Class::Long, packet),
+            Steady::Placed(egress) => {
+                let decision = self.sent(Class::Long, egress, packet);
+                self.finish(frame, Some(*field), Ok(decision))
             }
         })
     }
 
     #[inline(always)]
-    fn send_own<B: Steer + ?Sized>(
+    fn send_dedicated<B: Steer + ?Sized>(
         &mut self,
         frame: &mut B,
         field: &Field,
@@ -95,23 +97,27 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
         packet: FlowPacket,
     ) -> Outcome {
         let (segments, bytes) = (packet.segments, packet.bytes);
-        self.counters.count_sent_in_own(class, segments, bytes);
-        let Ride { rides, tunnel, .. } = Ride::in_own(class.own_tunnel());
-        let treated = Treated {
+        self.counters.count_sent_dedicated(class, segments, bytes);
+        let Egress {
+            queue_class,
+            tunnel,
+            ..
+        } = Egress::dedicated_to(class.own_tunnel());
+        let decision = Decision {
             class,
-            rides,
+            queue_class,
             tunnel,
         };
-        self.finish(frame, Some(*field), Ok(treated))
+        self.finish(frame, Some(*field), Ok(decision))
     }
 
     /// Whether a packet, in a flood, goes as a short one and is counted in no flow: it
     /// is of none that is known, and the table is not even looked at. One in a few
     /// gets a slot as ever, so that whoever goes on sending has one soon.
     #[inline(always)]
-    fn passes_by<S: Slot>(
+    fn bypasses_table<S: Slot>(
         &mut self,
-        line: &Line<'_, '_, M, S>,
+        line: &HomeLine<'_, '_, M, S>,
         packet: FlowPacket,
         coarse_ns: u64,
     ) -> bool {
@@ -127,11 +133,11 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
             };
             // Where new flows may start aside, what follows a packet that passed by might
             // overtake it.
-            let may_start_aside = coarse_ns < tunnels.long_on_short_until_ns;
-            if may_start_aside || VirtualQueue::needs_precise_time(packet.bytes) {
+            let may_start_on_long = coarse_ns < tunnels.long_on_short_until_ns;
+            if may_start_on_long || VirtualQueue::needs_precise_time(packet.bytes) {
                 return false;
             }
-            note_sent_short(packet.bytes, config, tunnels, coarse_ns);
+            enqueue_short(packet.bytes, config, tunnels, coarse_ns);
         }
         if packet.flags.opens() {
             self.counters.count_event(FlowEvent::Untracked);
@@ -149,39 +155,39 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
     #[inline(always)]
     pub(super) fn count_steady(
         &mut self,
-        opened: &Opened<'_>,
+        slot: &SlotGuard<'_>,
         packet: FlowPacket,
         now_ns: u64,
     ) -> Option<Steady> {
         let config = self.config;
-        let is_idle = opened.may_be_idle(config.idle_timeout_ns, now_ns);
+        let is_idle = slot.may_be_idle(config.idle_timeout_ns, now_ns);
         if is_idle || packet.flags.opens() || packet.flags.closes() {
             return None;
         }
         let (packets, bytes) = (packet.segments, packet.bytes);
         let is_shared = config.is_shared();
-        if opened.is_settled(is_shared) {
-            opened.count_settled(packets, bytes, now_ns);
+        if slot.is_settled(is_shared) {
+            slot.count_settled(packets, bytes, now_ns);
             if is_shared {
-                let last_seen_ns = opened.last_seen_ns(now_ns);
+                let last_seen_ns = slot.last_seen_ns(now_ns);
                 let is_first = ActiveFlows::is_first_of_window(last_seen_ns, now_ns);
-                let ride =
+                let egress =
                     self.models
-                        .send_placed(config, opened.tunnel(), packet, is_first, now_ns);
-                return Some(Steady::Placed(ride));
+                        .send_placed(config, slot.tunnel(), packet, is_first, now_ns);
+                return Some(Steady::Placed(egress));
             }
             if config.long_service.is_known()
                 && let Some(tunnels) = self.models.dedicated()
             {
-                note_sent_long(bytes, config, tunnels, now_ns);
+                enqueue_long(bytes, config, tunnels, now_ns);
             }
             return Some(Steady::Own(Class::Long));
         }
-        if is_shared || !opened.is_plainly_short() {
+        if is_shared || !slot.is_plainly_short() {
             return None;
         }
         let is_long = |packets, bytes| config.exceeds_threshold(packets, bytes);
-        let counted = opened.counted_short(packets, bytes, is_long)?;
+        let counted = slot.counted_short(packets, bytes, is_long)?;
         let (mut now_ns, mut drained_ns) = (now_ns, now_ns);
         if config.short_service.is_known()
             && let Some(tunnels) = self.models.dedicated()
@@ -189,41 +195,41 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
             if VirtualQueue::needs_precise_time(bytes) {
                 now_ns = self.clock.precise_ns();
             }
-            drained_ns = note_sent_short(bytes, config, tunnels, now_ns);
+            drained_ns = enqueue_short(bytes, config, tunnels, now_ns);
         }
-        opened.store_short(counted, drained_ns, now_ns);
+        slot.commit_short(counted, drained_ns, now_ns);
         Some(Steady::Own(Class::Short))
     }
 
     /// Counts the first packet of a flow that goes into the short tunnel. It says
-    /// and keeps what [`Splitter::treat`] would.
+    /// and keeps what [`Splitter::decide_flow`] would.
     #[inline(always)]
     fn count_first<S: Slot>(
         &mut self,
-        line: &Line<'_, '_, M, S>,
+        line: &HomeLine<'_, '_, M, S>,
         packet: FlowPacket,
         coarse_ns: u64,
     ) -> Option<()> {
         let config = self.config;
-        let turns_long = config.exceeds_threshold(packet.segments, packet.bytes);
-        if config.is_shared() || packet.flags.closes() || turns_long {
+        let becomes_long = config.exceeds_threshold(packet.segments, packet.bytes);
+        if config.is_shared() || packet.flags.closes() || becomes_long {
             return None;
         }
         let timing = &self.counters.timing;
-        let chosen = line.choose_at_home(&Rank::new(coarse_ns, config.idle_timeout_ns));
-        if !Rank::suffices(chosen, || timing.is_used_up(coarse_ns)) {
+        let chosen = line.victim_at_home(&EvictionRank::new(coarse_ns, config.idle_timeout_ns));
+        if !EvictionRank::suffices(chosen, || timing.is_spent(coarse_ns)) {
             return None;
         }
         let mut tunnels = None;
         if config.short_service.is_known() {
             let known = self.models.dedicated()?;
-            let may_start_aside = coarse_ns < known.long_on_short_until_ns;
-            if may_start_aside || VirtualQueue::needs_precise_time(packet.bytes) {
+            let may_start_on_long = coarse_ns < known.long_on_short_until_ns;
+            if may_start_on_long || VirtualQueue::needs_precise_time(packet.bytes) {
                 return None;
             }
             tunnels = Some(known);
         }
-        let opened = line.claim(chosen, coarse_ns)?;
+        let slot = line.insert(chosen, coarse_ns)?;
         let is_precise = self.counters.timing.take(coarse_ns);
         let now_ns = if is_precise {
             self.clock.precise_ns()
@@ -231,11 +237,11 @@ impl<M: Memory + Known, C: Clock, T: Models> Splitter<'_, M, C, T> {
             coarse_ns
         };
         let drained_ns = match tunnels {
-            Some(tunnels) => note_sent_short(packet.bytes, config, tunnels, now_ns),
+            Some(tunnels) => enqueue_short(packet.bytes, config, tunnels, now_ns),
             None => now_ns,
         };
-        opened.store_first(packet.segments, packet.bytes, drained_ns, now_ns);
-        if opened.has_evicted {
+        slot.commit_first(packet.segments, packet.bytes, drained_ns, now_ns);
+        if slot.has_evicted {
             self.count_evicted(coarse_ns);
         }
         self.counters.count_event(FlowEvent::Started);
