@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The workspace's `rust-version`.
-pub(super) const MINIMUM_VERSION: &str = env!("CARGO_PKG_RUST_VERSION");
+pub(crate) const MINIMUM_VERSION: &str = env!("CARGO_PKG_RUST_VERSION");
 
 /// Targets without an operating system on which the `no_std` crates are to build.
 pub(crate) const BARE_TARGETS: [&str; 4] = [

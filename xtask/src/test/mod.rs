@@ -10,6 +10,7 @@ mod fuzz;
 mod libtest;
 mod packages;
 mod record;
+mod semver;
 mod session;
 mod skips;
 mod steps;

@@ -10,7 +10,7 @@ use super::{
     dependencies,
     fuzz::Fuzz,
     libtest::{self, Tally},
-    packages,
+    packages, semver,
     skips::{self, SKIPS_VARIABLE},
 };
 use crate::{
@@ -49,6 +49,12 @@ pub(super) fn all(project: &Project, fuzz_seconds: u32) -> Vec<Step> {
     ));
     let own = project.clone();
     steps.push(step(
+        "packages",
+        "packages build from their archives",
+        move || packages::verify(&own),
+    ));
+    let own = project.clone();
+    steps.push(step(
         "targets",
         "targets without an operating system",
         move || packages::check_bare_targets(&own),
@@ -70,6 +76,15 @@ pub(super) fn all(project: &Project, fuzz_seconds: u32) -> Vec<Step> {
         fuzz_seconds.saturating_mul(10),
     ));
     steps.push(figures(project));
+    let own = project.clone();
+    steps.push(Step {
+        tier: Tier::Full,
+        ..step(
+            "semver",
+            "what libraries promise, since the last release",
+            move || semver::check(&own),
+        )
+    });
     steps
 }
 

@@ -113,3 +113,17 @@ fn faults(package: &Package) -> Vec<&'static str> {
     }
     faults
 }
+
+#[test]
+fn the_layout_lists_every_package() {
+    let page = std::fs::read_to_string(WORKSPACE.root.join("CONTRIBUTING.md")).unwrap();
+    let rows = WORKSPACE.packages.values().map(|package| {
+        format!(
+            "| `{}/` | `{}` |",
+            package.directory.display(),
+            package.name
+        )
+    });
+    let wrong: Vec<_> = rows.filter(|row| !page.contains(row)).collect();
+    assert_none("rows that CONTRIBUTING.md's layout lacks", &wrong);
+}
