@@ -49,12 +49,6 @@ pub(super) fn all(project: &Project, fuzz_seconds: u32) -> Vec<Step> {
     ));
     let own = project.clone();
     steps.push(step(
-        "packages",
-        "packages build from their archives",
-        move || packages::verify(&own),
-    ));
-    let own = project.clone();
-    steps.push(step(
         "targets",
         "targets without an operating system",
         move || packages::check_bare_targets(&own),
@@ -76,6 +70,15 @@ pub(super) fn all(project: &Project, fuzz_seconds: u32) -> Vec<Step> {
         fuzz_seconds.saturating_mul(10),
     ));
     steps.push(figures(project));
+    let own = project.clone();
+    steps.push(Step {
+        tier: Tier::Full,
+        ..step(
+            "packages",
+            "packages build from their archives",
+            move || packages::verify(&own),
+        )
+    });
     let own = project.clone();
     steps.push(Step {
         tier: Tier::Full,
