@@ -69,7 +69,7 @@ impl Fields {
         }
     }
 
-    /// Those of a header with a set of 2^`x` symbols of `symbol_bytes`.
+    /// Returns the fields of a header with a set of 2^`x` symbols of `symbol_bytes`.
     fn of(x: u32, symbol_bytes: usize) -> Self {
         let longest = symbol_bytes << x;
         Self {

@@ -26,7 +26,7 @@ impl Event {
 /// Events that are [sorted](Self::sort) when time enters the bucket, and those that are
 /// [added](Self::add) while it is in it.
 ///
-/// Those come after all that were there before them and are due at the same time, so that the order
+/// The latter come after all that were there before them and are due at the same time, so that the order
 /// in which events were put in stays that in which they come out.
 #[derive(Debug)]
 pub(crate) struct Bucket {

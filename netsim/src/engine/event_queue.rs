@@ -36,7 +36,7 @@ const LOOK_AHEAD: usize = 8;
 #[derive(Debug)]
 pub(crate) struct EventQueue {
     now: u64,
-    /// Those of the bucket that time is in.
+    /// Events of the bucket that time is in.
     current: Bucket,
     near: Level,
     middle: Level,

@@ -43,7 +43,7 @@ pub enum ScenarioError {
         file: String,
         /// Name or path that was given.
         scheme: String,
-        /// Those of the file.
+        /// Schemes of the file.
         known: String,
     },
 }

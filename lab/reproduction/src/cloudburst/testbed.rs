@@ -25,7 +25,7 @@ const SCHEMES: [&str; 9] = [
     "cloudburst-halves",
     "cloudburst-native",
 ];
-/// Those that the paper has besides Cloudburst.
+/// Schemes that the paper has besides Cloudburst.
 const OTHERS: [&str; 6] = [
     "dctcp",
     "pias",
@@ -321,7 +321,7 @@ fn over_rates(title: &str, runs: &[Runs], metric: Metric) -> Plot {
     })
 }
 
-/// Those of the paper are in the scenario, so that a check cannot name another.
+/// Settings of the paper are in the scenario, so that a check cannot name another.
 #[cfg(test)]
 mod tests {
     use super::*;
