@@ -193,14 +193,17 @@ async fn a_head_without_end_is_cut_off() {
 #[tokio::test]
 async fn a_slow_collector_does_not_stall_the_runtime() {
     let (release, released) = mpsc::channel();
+    let (start, mut started) = tokio::sync::mpsc::unbounded_channel();
+    let stalled = Stalled {
+        start,
+        released: std::sync::Mutex::new(released),
+    };
     let mut metrics = Metrics::new("test").unwrap();
-    metrics
-        .collect([], Stalled(std::sync::Mutex::new(released)))
-        .unwrap();
+    metrics.collect([], stalled).unwrap();
     let running = Running::start(metrics, Readiness::new());
 
     let scrape = tokio::spawn(exchange(running.address, head("/metrics")));
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    started.recv().await.unwrap();
     // This test has one thread: were the collector on it, nothing would answer.
     assert_eq!(running.get("/live").await.status, 200);
     assert!(!scrape.is_finished());
@@ -350,11 +353,15 @@ impl Collector for Table {
 }
 
 #[derive(Debug)]
-struct Stalled(std::sync::Mutex<mpsc::Receiver<()>>);
+struct Stalled {
+    start: tokio::sync::mpsc::UnboundedSender<()>,
+    released: std::sync::Mutex<mpsc::Receiver<()>>,
+}
 
 impl Collector for Stalled {
     fn encode(&self, _: DescriptorEncoder) -> Result<(), std::fmt::Error> {
-        self.0
+        self.start.send(()).map_err(|_| std::fmt::Error)?;
+        self.released
             .lock()
             .unwrap()
             .recv_timeout(Duration::from_secs(8))
@@ -367,6 +374,6 @@ struct Panicking;
 
 impl Collector for Panicking {
     fn encode(&self, _: DescriptorEncoder) -> Result<(), std::fmt::Error> {
-        panic!("a collector with a mistake in it")
+        panic!("a collector with a defect")
     }
 }

@@ -9,3 +9,4 @@ mod outages;
 mod scenarios;
 mod support;
 mod tr;
+mod validation;
