@@ -10,12 +10,27 @@ use workspace_rules::Item;
 use crate::{CRATES, assert_none};
 
 /// Terms of textbooks and RFCs, each with the beginning of the path where it should be found.
-const TERMS: [(&str, &str); 5] = [
+const TERMS: [(&str, &str); 20] = [
     ("leaf-spine", "netsim/src/"),
     ("load balanc", "netsim/src/"),
     ("5-tuple", "crates/splitter-policy/src/"),
     ("DSCP", "crates/splitter-policy/src/dscp.rs"),
     ("Prometheus", "crates/telemetry/src/"),
+    ("load-balancing policy", "netsim/src/scenario/balance.rs"),
+    ("flow completion time", "netsim/src/outcome.rs"),
+    ("congestion control", "netsim/src/scenario/transport.rs"),
+    ("DCTCP", "netsim/src/scenario/transport.rs"),
+    ("retransmission timeout", "netsim/src/scenario/transport.rs"),
+    ("fast retransmit", "netsim/src/scenario/transport.rs"),
+    ("incast", "netsim/src/scenario/traffic.rs"),
+    ("ECN marking", "netsim/src/scenario/port.rs"),
+    ("shared buffer", "netsim/src/scenario/port.rs"),
+    ("empirical distribution", "netsim/src/size_distribution.rs"),
+    ("confidence interval", "crates/report/src/estimate.rs"),
+    ("percentile", "crates/report/src/summary.rs"),
+    ("exposition", "crates/telemetry/src/docs/exposition.rs"),
+    ("OpenMetrics", "crates/telemetry/src/"),
+    ("readiness probe", "crates/telemetry/src/readiness.rs"),
 ];
 
 #[test]
