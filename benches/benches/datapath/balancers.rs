@@ -11,7 +11,7 @@ use flow_balance::{MAX_PATHS, Packet, PathView, ShortFlows, Snapshot, Tr};
 use super::case::{FEWEST_RUNS, thread_time};
 
 #[allow(dead_code, reason = "the test uses the other part of it")]
-#[path = "../../../splitter-agent/tests/support/balancers.rs"]
+#[path = "../../../splitter-agent/tests/it/support/balancers.rs"]
 mod kernel;
 
 use kernel::{Balancer, Settings, question};

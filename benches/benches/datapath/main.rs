@@ -43,7 +43,7 @@
 //! and how many of 2^20 flows found no room.
 
 #[allow(dead_code, reason = "the tests use the other part of it")]
-#[path = "../../../splitter-agent/tests/support/loaded.rs"]
+#[path = "../../../splitter-agent/tests/it/support/loaded.rs"]
 mod loaded;
 #[allow(dead_code, reason = "the tests use the other part of it")]
 #[path = "../../../crates/splitter-policy/tests/support/mod.rs"]

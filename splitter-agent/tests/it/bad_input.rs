@@ -1,0 +1,400 @@
+//! What goes wrong around the splitter: it says what and what to do, and harms nothing.
+
+use crate::support::nobody;
+use crate::support::site;
+use std::net::TcpListener;
+use std::time::Duration;
+
+use flow_testbed::require::skip;
+use nix::sys::signal::Signal;
+use nobody::as_nobody;
+use site::{Connection, Site, on_site, stderr, stdout, within};
+
+/// The kernel's numbers of the modes.
+const NATIVE: Option<u64> = Some(1);
+const GENERIC: Option<u64> = Some(2);
+/// How long it may take to notice and mend: the agent looks every second.
+const MENDED: Duration = Duration::from_secs(10);
+
+/// Each of the commands that change something fails so, says all of `words`, and changes nothing.
+fn refused(site: &Site, commands: &[&str], code: i32, words: &[&str]) {
+    let before = site.routing();
+    for command in commands {
+        let told = site.refused(&[command], code);
+        for word in words {
+            assert!(told.contains(word), "{command}: no {word:?} in: {told}");
+        }
+    }
+    site.assert_clean(&before);
+}
+
+#[test]
+fn wrong_configuration_exits_with_3_and_names_the_line() {
+    on_site(|site| {
+        let tunnels = "[short]\ndevice = 'tun0'\n[long]\ndevice = 'tun1'\n";
+        let loopback = format!("lan = 'lo'\n{tunnels}");
+        let wrong = [
+            (
+                &*loopback,
+                "1: lan = 'lo': nothing arrives from the site on lo",
+                "face the site",
+            ),
+            (
+                "lan = 'lan0'\nlann = 'x'\n",
+                "2: lann = 'x': unknown key",
+                "did you mean lan?",
+            ),
+            (
+                "lan = 'lan0'\n[flows]\nthreshold = 0\n",
+                "3: flows.threshold = 0: ",
+                "give 1 or more",
+            ),
+            (
+                "lan = 'lan0'\n[short]\ndevice = 'tun0'\n[long]\ndevice = 'tun0'\n",
+                "5: long.device = 'tun0': ",
+                "tunnel",
+            ),
+        ];
+        for (text, line, remedy) in wrong {
+            std::fs::write(site.config(), text).expect("a file");
+            let place = format!("{}:{line}", site.config().display());
+            refused(site, &["run", "up", "down", "status"], 3, &[&place, remedy]);
+        }
+    });
+}
+
+#[test]
+fn missing_interface_is_told_with_those_that_exist() {
+    on_site(|site| {
+        site.configure("lan = ['lan0', 'lan9']");
+        let words = ["no interface lan9", "gen0", "lan0", "tun0", "tun1"];
+        refused(site, &["run", "up", "plan"], 1, &words);
+    });
+}
+
+#[test]
+fn port_in_use_is_told_and_nothing_changed() {
+    on_site(|site| {
+        let taken = site.border().enter(|| TcpListener::bind("127.0.0.1:9461"));
+        let _taken = taken.expect("it exists").expect("it is free");
+        refused(site, &["run"], 1, &["127.0.0.1:9461", "choose another"]);
+    });
+}
+
+#[test]
+fn without_root_exits_with_4() {
+    on_site(|site| {
+        // The right to reach the files, so that the capabilities alone are lacking.
+        for path in ["bpf", "run", ""] {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+            std::fs::set_permissions(site.path(path), mode).expect("it is ours");
+        }
+        for command in ["run", "up", "down"] {
+            let output = as_nobody(site, &[command]);
+            assert_eq!(output.status.code(), Some(4), "{command}: {output:?}");
+            assert!(stderr(&output).contains("run as root"), "{output:?}");
+        }
+        site.json(&["up"]);
+        for command in ["status", "flows"] {
+            let output = as_nobody(site, &[command]);
+            assert_eq!(output.status.code(), Some(4), "{command}: {output:?}");
+            assert!(!stdout(&output).contains("down"), "{output:?}");
+        }
+        site.json(&["down"]);
+    });
+}
+
+#[test]
+fn second_instance_is_refused_and_the_first_one_named() {
+    on_site(|site| {
+        let before = site.routing();
+        let first = site.run();
+        for command in ["run", "up", "down"] {
+            let told = site.refused(&[command], 5);
+            let process = format!("the process {}", first.id());
+            assert!(told.contains(&process), "{command}: {told}");
+        }
+        assert_eq!(site.get("/ready").expect("it answers").0, 200);
+        assert!(first.end(Signal::SIGTERM).success());
+        site.assert_clean(&before);
+    });
+}
+
+#[test]
+fn instance_with_the_tables_or_priorities_of_another_one_is_refused() {
+    on_site(|site| {
+        let before = site.routing();
+        site.json(&["up"]);
+        let up = site.routing();
+        let tunnel = |index: usize, table: u32| {
+            let gateways = site.topology.borders[0].gateway_addresses(index);
+            format!("device = 'tun{index}'\ngateway = {gateways:?}\ntable = {table}\n")
+        };
+        let second = |tables: [u32; 2], priority: u32| {
+            format!(
+                "name = 'second'\n[short]\n{}[long]\n{}[routes]\nrule_priority = {priority}\n",
+                tunnel(0, tables[0]),
+                tunnel(1, tables[1]),
+            )
+        };
+        for (text, shared) in [
+            (second([10_401, 77], 500), "has table 10401, too"),
+            (second([76, 77], 1002), "has rule priority 1002, too"),
+        ] {
+            site.configure(&text);
+            for command in ["run", "up", "plan", "down"] {
+                let told = site.refused(&[command], 5);
+                assert!(told.contains("the instance test ("), "{command}: {told}");
+                assert!(told.contains(shared), "{command}: {told}");
+                assert_eq!(site.routing(), up);
+            }
+        }
+        // With numbers of its own it is in nobody's way, but for the interfaces.
+        site.configure(&second([76, 77], 500));
+        let told = stderr(&site.splitter(&["plan"]));
+        let words = "`lan0` has another XDP program attached already: `split`, number ";
+        assert!(told.contains(words), "{told}");
+
+        site.configure("");
+        site.json(&["down"]);
+        site.assert_clean(&before);
+    });
+}
+
+#[test]
+fn foreign_xdp_program_is_left_alone() {
+    on_site(|site| {
+        // Another instance's program, from this one's point of view a stranger's.
+        let tables =
+            "[short]\ndevice = 'tun0'\ntable = 7001\n[long]\ndevice = 'tun1'\ntable = 7002";
+        site.configure(&format!(
+            "name = 'stranger'\nlan = ['gen0']\n[routes]\nrule_priority = 2000\n{tables}"
+        ));
+        site.json(&["up"]);
+        let before = site.routing();
+
+        site.configure("");
+        for command in ["run", "up"] {
+            let told = site.refused(&[command], 5);
+            let words = "`gen0` has another XDP program attached already";
+            assert!(told.contains(words), "{command}: {told}");
+            // Neither rules nor the program on the other interface stay.
+            assert_eq!(site.routing(), before);
+        }
+        assert!(!site.bpffs().join("splitter/test").exists());
+        assert!(!site.path("run/test/state.json").exists());
+    });
+}
+
+/// Makes `br0`, whose driver has no native XDP, or says why the test is skipped.
+fn add_bridge(site: &Site, test: &str) -> bool {
+    let made = site.border().run("ip link add br0 type bridge").is_ok();
+    if !made {
+        let reason = "lacks bridges, as devices without native XDP; use a kernel that has them";
+        skip(&format!("bad_input::{test}"), reason);
+    }
+    made
+}
+
+#[test]
+fn driver_without_native_xdp_is_told_or_gets_generic() {
+    on_site(|site| {
+        if !add_bridge(site, "driver_without_native_xdp_is_told_or_gets_generic") {
+            return;
+        }
+        let border = site.border();
+        border.run("ip link set br0 up").expect("it is there");
+        site.configure("lan = ['lan0', 'br0']\n[attach]\nmode = 'native'");
+        let words = ["driver of `br0` refused native XDP", "attach.mode"];
+        refused(site, &["run", "up"], 1, &words);
+
+        site.configure("lan = ['lan0', 'br0']\n[attach]\nmode = 'auto'");
+        let output = site.splitter(&["up"]);
+        assert!(output.status.success(), "{output:?}");
+        assert!(stdout(&output).contains("br0: generic XDP"), "{output:?}");
+        assert!(
+            stderr(&output).contains("no native XDP, attaching generic"),
+            "{output:?}"
+        );
+        assert_eq!(
+            (site.xdp_mode("lan0"), site.xdp_mode("br0")),
+            (NATIVE, GENERIC)
+        );
+        let status = site.json(&["status"]);
+        assert_eq!(status["attached"][1]["interface"], "br0");
+        assert_eq!(status["attached"][1]["mode"], "generic");
+        assert_eq!(site.json(&["up"])["changed"], false);
+        site.json(&["down"]);
+    });
+}
+
+#[test]
+fn change_that_fails_leaves_what_was_up() {
+    on_site(|site| {
+        let before = site.routing();
+        site.json(&["up"]);
+        // It is there, but the program cannot be attached to it.
+        let tunnel = "ip tuntap add dev tun9 mode tun";
+        site.border().run(tunnel).expect("the kernel has it");
+        let up = site.routing();
+        let mut connection = Connection::open(&site.topology);
+        connection.send(10_000);
+
+        let other = "[flows]\ntable_size = 4096\nthreshold = 7\n[routes]\nrule_priority = 3000\n";
+        for lan in ["lan = ['lan0', 'tun9']\n", "lan = ['lan0', 'lan9']\n"] {
+            site.configure(&format!("{lan}{other}"));
+            site.refused(&["up"], 1);
+            assert_eq!(site.routing(), up);
+        }
+        site.configure("");
+        assert_eq!(site.json(&["plan"])["changed"], false);
+        site.border().run("ip link del tun9").expect("it is there");
+        site.json(&["down"]);
+        site.assert_clean(&before);
+    });
+}
+
+#[test]
+fn change_that_fails_at_the_last_step_is_rolled_back() {
+    on_site(|site| {
+        if !add_bridge(site, "change_that_fails_at_the_last_step_is_rolled_back") {
+            return;
+        }
+        let border = site.border();
+        let up = "ip link set br0 addrgenmode none up";
+        border.run(up).expect("it is there");
+        let before = site.routing();
+        site.configure("lan = ['lan0', 'br0']");
+        site.json(&["up"]);
+        let up = site.routing();
+        assert_eq!(site.xdp_mode("br0"), GENERIC);
+        site.configure(
+            "lan = ['lan0', 'br0']\n[attach]\nmode = 'native'\n\
+             [flows]\ntable_size = 4096\nthreshold = 7\n\
+             [routes]\nrule_priority = 3000\n",
+        );
+        let output = site.splitter(&["up"]);
+        assert!(stderr(&output).contains("refused native XDP"), "{output:?}");
+        assert_eq!(site.routing(), up);
+        site.configure("lan = ['lan0', 'br0']");
+        assert_eq!(site.json(&["plan"])["changed"], false);
+        site.json(&["down"]);
+        site.assert_clean(&before);
+    });
+}
+
+#[test]
+fn interface_deleted_while_running_comes_back() {
+    on_site(|site| {
+        let daemon = site.run();
+        let generators = &site.topology.generators;
+        let mut connection = Connection::between(&generators[0], &generators[1]);
+        site.border().run("ip link del lan0").expect("it is there");
+        let reason = within(MENDED, "the daemon to notice", || {
+            match site.get("/ready").expect("it answers") {
+                (503, body) => Some(body),
+                _ => None,
+            }
+        });
+        assert!(reason.contains("no interface lan0"), "{reason}");
+        assert!(daemon.is_running());
+
+        // The other interface's packets are split as before.
+        let split = || site.json(&["status"])["traffic"][0]["packets"].as_u64();
+        let before = split();
+        assert_eq!(site.json(&["status"])["in_place"], false);
+        connection.send(10_000);
+        assert!(split() > before);
+        let (_, metrics) = site.get("/metrics").expect("it answers");
+        let attached = "splitter_attached_interfaces{mode=\"native\"} 1\n";
+        assert!(metrics.contains(attached), "{metrics}");
+
+        let border = site.border();
+        border
+            .run("ip link add lan0 type veth peer name far0")
+            .expect("root");
+        border.run("ip link set lan0 up").expect("it is there");
+        border.run("ip link set far0 up").expect("it is there");
+        within(MENDED, "the daemon to be ready again", || {
+            (site.get("/ready").expect("it answers").0 == 200).then_some(())
+        });
+        assert_eq!(site.xdp_mode("lan0"), NATIVE);
+        assert_eq!(site.json(&["status"])["in_place"], true);
+        assert!(daemon.end(Signal::SIGTERM).success());
+    });
+}
+
+#[test]
+fn tunnel_set_down_while_nobody_watches_comes_back() {
+    on_site(|site| {
+        site.configure("[health]\nenabled = false");
+        let daemon = site.run();
+        let border = site.border();
+        border.run("ip link set tun1 down").expect("it is there");
+        within(MENDED, "the daemon to notice", || {
+            (site.get("/ready").expect("it answers").0 == 503).then_some(())
+        });
+        border.run("ip link set tun1 up").expect("it is there");
+        if site.topology.borders[0].gateways_ipv6.is_some() {
+            // The kernel keeps the address of the other family, but not this one.
+            let address = "ip address replace fd00:9:1::1/64 dev tun1 nodad";
+            border.run(address).expect("it is there");
+        }
+        within(MENDED, "the daemon to be ready again", || {
+            (site.get("/ready").expect("it answers").0 == 200).then_some(())
+        });
+        assert_eq!(site.json(&["plan"])["changed"], false);
+        assert!(daemon.end(Signal::SIGTERM).success());
+    });
+}
+
+#[test]
+fn rule_deleted_behind_its_back_is_put_back() {
+    on_site(|site| {
+        let before = site.routing();
+        let daemon = site.run();
+        let set_up = site.routing();
+        site.border()
+            .run("ip rule del priority 1001 iif lan0")
+            .expect("it is there");
+        assert_ne!(site.routing(), set_up);
+        within(MENDED, "the rule to be back", || {
+            (site.routing() == set_up).then_some(())
+        });
+        assert!(daemon.log().contains("behind our back"), "{}", daemon.log());
+        assert_eq!(site.get("/ready").expect("it answers").0, 200);
+        assert!(daemon.end(Signal::SIGTERM).success());
+        site.assert_clean(&before);
+    });
+}
+
+#[test]
+fn missing_bpf_file_system_is_told_with_the_remedy() {
+    on_site(|site| {
+        std::fs::create_dir(site.path("plain")).expect("a directory");
+        for directory in ["plain", "nowhere"] {
+            let path = site.path(directory).display().to_string();
+            site.configure(&format!("bpffs = '{path}'"));
+            let mount = format!("mount -t bpf bpf {path}");
+            let remedy = match directory {
+                "plain" => format!("`{mount}`"),
+                _ => format!("`mkdir -p {path} && {mount}`"),
+            };
+            refused(site, &["run", "up"], 1, &["no BPF file system", &remedy]);
+        }
+    });
+}
+
+#[test]
+fn damaged_state_is_told_with_the_remedy() {
+    on_site(|site| {
+        let before = site.routing();
+        site.json(&["up"]);
+        std::fs::write(site.path("run/test/state.json"), "{").expect("a file");
+        let told = site.refused(&["down"], 1);
+        assert!(told.contains("state.json"), "{told}");
+        std::fs::remove_file(site.path("run/test/state.json")).expect("it is there");
+        site.json(&["down"]);
+        site.assert_clean(&before);
+    });
+}

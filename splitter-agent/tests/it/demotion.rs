@@ -1,0 +1,188 @@
+//! A flow that crosses the threshold in the middle of a burst must not suffer from its change of
+//! tunnels: by which tunnel each of its packets leaves the border, and, as far as the machine can
+//! tell, that none of an upload that ends just after it has become long is overtaken.
+
+use crate::support::claims;
+use crate::support::egress;
+use crate::support::site;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use claims::HANDED_OVER_IN_ORDER;
+use egress::{Capture, Stream};
+use flow_testbed::claim;
+use flow_testbed::experiment::{Experiment, Mode, Traffic};
+use flow_testbed::require;
+use flow_testbed::require::Requirement::{
+    CongestionControl, FileSystem, Program, QueueingDiscipline, Root,
+};
+use flow_testbed::scheme::{Scheme, SplitterScheme};
+use flow_testbed::timed::decide_at_rate;
+use flow_testbed::topology::TopologyOptions;
+use flow_testbed::workload::Schedule;
+use site::{Site, on_site};
+use tokio_util::sync::CancellationToken;
+
+/// Data packets of an upload; SYN, ACK and FIN come on top, so that each crosses the threshold.
+const PACKETS: u32 = 40;
+/// Uploads, and uploads a second, for each Mbit/s of a tunnel: a good quarter of it.
+const UPLOADS_PER_MBIT: f64 = 2.5;
+const PER_SECOND_PER_MBIT: f64 = 0.6;
+
+/// Leaves a test early, and says why, where an experiment cannot run.
+macro_rules! needs {
+    () => {
+        require!(
+            Root,
+            Program("ip"),
+            Program("tc"),
+            Program("ethtool"),
+            FileSystem("bpf")
+        );
+        require!(
+            CongestionControl("cubic"),
+            QueueingDiscipline("tbf rate 100mbit burst 3100 limit 250000")
+        );
+    };
+}
+
+/// Two experiments at once would measure each other.
+static TURN: Mutex<()> = Mutex::new(());
+
+#[test]
+fn change_of_tunnels_at_the_drain_does_no_harm() {
+    needs!();
+    harmless(true);
+}
+
+#[test]
+fn change_of_tunnels_at_a_gap_does_no_harm() {
+    needs!();
+    harmless(false);
+}
+
+/// Claims that no packet of an upload is overtaken, at a rate that the machine carries.
+fn harmless(states_rates: bool) {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    decide_at_rate(&HANDED_OVER_IN_ORDER, |mbit| {
+        let uploads = (UPLOADS_PER_MBIT * f64::from(mbit)) as usize;
+        let experiment = experiment(states_rates, mbit, uploads);
+        let measured = experiment.run(&mut (), &CancellationToken::new());
+        let [splitter] = &measured.expect("the testbed works")[..] else {
+            panic!("one measurement for each mode");
+        };
+        let (tcp, finished) = (splitter.tcp, splitter.short.samples.len());
+        let demotions = splitter.demotions.expect("the splitter tells");
+        println!("{finished} of {uploads} at {mbit} Mbit/s: {tcp:?}, {demotions:?}");
+        assert_eq!(splitter.xdp_mode.as_deref(), Some("native"));
+        // Not because nothing was there to be moved, or to move it.
+        assert!(
+            demotions.became_long >= finished as u64,
+            "{demotions:?} of {finished} uploads"
+        );
+        claim!(finished == uploads, "{finished} of {uploads} finished");
+        claim!(tcp.paws_estab == 0, "packets overtook each other: {tcp:?}");
+        claim!(tcp.timeouts == 0, "{tcp:?}");
+        claim!(!states_rates || demotions.at_cap == 0, "{demotions:?}");
+        Ok(())
+    });
+}
+
+fn experiment(states_rates: bool, mbit: u32, uploads: usize) -> Experiment {
+    let splitter = Scheme::Splitter(SplitterScheme {
+        binary: env!("CARGO_BIN_EXE_splitter").into(),
+        threshold: PACKETS,
+        attach: "native".to_owned(),
+        states_rates,
+        configuration: toml::Table::new(),
+    });
+    let per_second = PER_SECOND_PER_MBIT * f64::from(mbit);
+    Experiment {
+        modes: vec![Mode {
+            name: "splitter".to_owned(),
+            scheme: splitter,
+        }],
+        topology: TopologyOptions {
+            rates_mbit: [mbit; 2],
+            shape_access: false,
+            ..TopologyOptions::default()
+        },
+        traffic: Traffic::Fixed(Arc::new(Schedule::uploads(uploads, PACKETS, per_second, 1))),
+        warm_up: Duration::ZERO,
+        drain: Duration::from_secs(3),
+        rounds: 1,
+    }
+}
+
+#[test]
+fn long_flow_leaves_by_one_tunnel_and_from_some_packet_on_by_the_other() {
+    on_site(|site| {
+        site.configure("[flows]\ntable_size = 4096\nthreshold = 20\nprotocols = ['tcp', 'udp']\n");
+        let egress = leaves_in_order(site);
+        for flow in &egress {
+            // A pause was longer than the queue is deep: it was handed over.
+            let devices: Vec<_> = flow.iter().map(|part| part.0.as_str()).collect();
+            assert_eq!(devices, ["tun0", "tun1"], "{flow:?}");
+            assert!(flow[0].1 >= 20, "as a short flow: {flow:?}");
+        }
+    });
+}
+
+#[test]
+fn shared_tunnels_keep_a_flow_in_order_across_its_hand_over() {
+    on_site(|site| {
+        site.configure(
+            "policy = 'share'\n[share]\nshape_percent = 97\n\
+             [flows]\ntable_size = 4096\nthreshold = 20\nprotocols = ['tcp', 'udp']\n",
+        );
+        for flow in &leaves_in_order(site) {
+            assert!(
+                flow.len() <= 2,
+                "it changed tunnels more than once: {flow:?}"
+            );
+        }
+    });
+}
+
+/// Sends flows of some bursts; by which device each one's packets left, and how many one after the
+/// other. All leave in the order in which they were sent, which the queue before a device cannot
+/// change, and no device has any of what another had before.
+fn leaves_in_order(site: &Site) -> Vec<Vec<(String, usize)>> {
+    const FLOWS: usize = 4;
+    const BURST: u32 = 30;
+    assert!(site.splitter(&["up"]).status.success());
+    let mut capture = Capture::start(site.border());
+    let mut streams: Vec<_> = (0..FLOWS).map(|_| Stream::open(site)).collect();
+    for _ in 0..3 {
+        for stream in &mut streams {
+            stream.send(BURST);
+        }
+        // Much longer than what was sent takes to drain.
+        std::thread::sleep(Duration::from_millis(60));
+    }
+    streams.iter_mut().for_each(Stream::receive_all);
+    let left = capture.left(site, FLOWS * 3 * BURST as usize);
+    assert!(site.splitter(&["down"]).status.success());
+    let by_device = |stream: &Stream| {
+        let own = left.iter().filter(|it| it.port == stream.port());
+        let mut own: Vec<_> = own.collect();
+        for device in ["tun0", "tun1"] {
+            let of_device = own.iter().filter(|it| it.device == device);
+            let numbers: Vec<_> = of_device.map(|it| it.number).collect();
+            assert!(numbers.is_sorted(), "{device}: {numbers:?}");
+        }
+        own.sort_by_key(|it| it.number);
+        let all: Vec<_> = own.iter().map(|it| it.number).collect();
+        let sent: Vec<_> = (0..3 * BURST).collect();
+        assert_eq!(all, sent, "each left once");
+        let mut parts: Vec<(String, usize)> = Vec::new();
+        for it in own {
+            match parts.last_mut() {
+                Some((device, count)) if *device == it.device => *count += 1,
+                _ => parts.push((it.device.clone(), 1)),
+            }
+        }
+        parts
+    };
+    streams.iter().map(by_device).collect()
+}

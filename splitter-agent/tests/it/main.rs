@@ -1,0 +1,51 @@
+//! The daemon and command `splitter` from outside: in network namespaces, with real traffic.
+
+#[allow(dead_code, reason = "shared with the tests of the crate")]
+#[path = "../../../crates/balance/tests/support/balance_vectors.rs"]
+mod balance_vectors;
+#[allow(
+    dead_code,
+    reason = "the tests of the kernel programs use a part of it"
+)]
+#[path = "../../../crates/splitter-policy/tests/support/mod.rs"]
+mod policy;
+mod support;
+
+mod bad_input;
+mod balancers;
+mod cli;
+mod demo;
+mod demotion;
+mod faults;
+mod headers_in_pages;
+mod health;
+mod in_force;
+mod killed;
+mod lifecycle;
+mod living;
+mod metrics;
+mod moved;
+mod others;
+mod placement;
+mod privileges;
+mod probes;
+mod programs;
+mod routes;
+mod several_lossy;
+mod several_redirected;
+mod several_routes;
+mod shadow;
+mod shapes;
+mod shaping;
+mod sharing;
+mod sharing_steered;
+mod status_page;
+mod steering;
+mod steering_over_tunnels;
+mod steering_programs;
+mod tap;
+mod top;
+mod tunnel_kinds;
+mod tunnels;
+mod upgrade;
+mod verifier;

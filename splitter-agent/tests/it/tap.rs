@@ -1,0 +1,190 @@
+//! Completion times as the paper measures them: from border to border, by taps.
+
+use crate::support::daemon;
+use crate::support::site;
+use std::time::{Duration, Instant};
+
+use aya::programs::{SchedClassifier, TcAttachType};
+use daemon::Daemon;
+use flow_testbed::namespace::Namespace;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use site::{BINARY, Connection, Site, on_site, output, stderr, stdout};
+
+/// 35 packets, which the tunnel takes about 4 ms to carry.
+const BYTES: usize = 50_000;
+
+/// `splitter tap` at a border.
+struct Tap {
+    daemon: Daemon,
+    told: std::path::PathBuf,
+}
+
+impl Tap {
+    fn start(site: &Site, border: &Namespace, points: &[&str]) -> Self {
+        let told = site.path(&format!("{}.json", border.name()));
+        let mut command = border.command(BINARY);
+        command.args(["tap", "--json"]).args(points);
+        let daemon = Daemon::start(command, &told);
+        site.wait_for("the tap", || {
+            daemon.log().contains("noting flows").then_some(())
+        });
+        Self { daemon, told }
+    }
+
+    /// Ends it with Ctrl-C; what it told.
+    fn end(self) -> Value {
+        assert!(self.daemon.end(Signal::SIGINT).success());
+        let told = std::fs::read_to_string(self.told).expect("it is there");
+        let (_log, json) = told.split_at(told.find('{').expect("JSON after the log"));
+        serde_json::from_str(json).expect("JSON")
+    }
+}
+
+/// How many programs look at what leaves by the first tunnel.
+fn attached(border: &Namespace) -> usize {
+    let ask = || SchedClassifier::query_tcx("tun0", TcAttachType::Egress);
+    let (_, programs) = border.enter(ask).expect("it exists").expect("Linux 6.6");
+    programs.len()
+}
+
+fn flow(told: &Value, port: u16) -> &Value {
+    let mut flows = told["flows"].as_array().expect("a list").iter();
+    flows
+        .find(|flow| flow["source_port"] == port)
+        .expect("it was seen")
+}
+
+fn milliseconds(from: &Value, to: &Value) -> f64 {
+    let [from, to] = [from, to].map(|at| at.as_u64().expect("a time"));
+    assert!(to > from, "{from} and {to}");
+    (to - from) as f64 / 1e6
+}
+
+#[test]
+fn completion_between_borders_is_what_the_application_sees() {
+    on_site(is_what_the_application_sees);
+}
+
+fn is_what_the_application_sees(site: &Site) {
+    let [near, far] = site.topology.borders.each_ref().map(|it| &it.namespace);
+    let before = site.routing();
+    let sending = Tap::start(site, near, &["tun0:egress"]);
+    assert_eq!(attached(near), 1);
+    let receiving = Tap::start(site, far, &["tun0:ingress"]);
+
+    let begun = Instant::now();
+    let mut connection = Connection::open(&site.topology);
+    connection.send(BYTES);
+    let application_ms = begun.elapsed().as_secs_f64() * 1e3;
+    let (sent, received) = (sending.end(), receiving.end());
+
+    let port = connection.port();
+    let [sent, received] = [&sent, &received].map(|told| flow(told, port));
+    assert_eq!(sent["source"], site.topology.client.ipv4.to_string());
+    assert_eq!(sent["completion_ms"], Value::Null);
+    let [sent, received] = [&sent["seen"][0], &received["seen"][0]];
+    assert_eq!(
+        (&sent["packets"], &sent["bytes"]),
+        (&received["packets"], &received["bytes"])
+    );
+    assert!(sent["bytes"].as_u64() > Some(BYTES as u64), "{sent}");
+    let completion_ms = milliseconds(&sent["first_ns"], &received["last_ns"]);
+    // From the first packet's way into the tunnel to the last one's way out: the application has
+    // begun before and ends after, and the tunnel's rate allows no less, however late the machine is.
+    let least_ms = BYTES as f64 * 8.0 / 100e3 * 0.9;
+    assert!(
+        (least_ms..=application_ms).contains(&completion_ms),
+        "{completion_ms} ms on the wire, {application_ms} ms for the application"
+    );
+    assert_eq!(site.routing(), before, "the taps are gone");
+    assert_eq!(attached(near), 0);
+}
+
+#[test]
+fn points_of_one_border_are_joined() {
+    on_site(|site| {
+        let border = site.border();
+        let tap = Tap::start(site, border, &["lan0", "tun0:egress", "tun1:egress"]);
+        let mut connection = Connection::open(&site.topology);
+        connection.send(BYTES);
+        let told = tap.end();
+        assert_eq!(told["points"][0], "lan0:ingress");
+        let upload = flow(&told, connection.port());
+        let seen = upload["seen"].as_array().expect("a list");
+        assert_eq!(seen.len(), 2, "at the site and in the one tunnel: {upload}");
+        assert_eq!(seen[0]["packets"], seen[1]["packets"]);
+        let completion_ms = upload["completion_ms"].as_f64().expect("a time");
+        let expected_ms = milliseconds(&seen[0]["first_ns"], &seen[1]["last_ns"]);
+        assert!(
+            (completion_ms - expected_ms).abs() < 0.001,
+            "{completion_ms}"
+        );
+    });
+}
+
+#[test]
+fn text_has_a_line_for_each_flow_and_the_time_ends_it() {
+    on_site(|site| {
+        let mut connection = Connection::open(&site.topology);
+        let mut command = site.border().command(BINARY);
+        command.args(["tap", "lan0", "tun0:egress", "--seconds", "1"]);
+        let output = std::thread::scope(|scope| {
+            let told = scope.spawn(|| output(command));
+            // However long it takes to attach.
+            while !told.is_finished() {
+                connection.send(1_000);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            told.join().expect("no panic")
+        });
+        assert!(output.status.success(), "{output:?}");
+        let source = format!("{}:{}", site.topology.client.ipv4, connection.port());
+        let text = stdout(&output);
+        assert!(
+            text.contains(&source) && text.contains("tun0:egress"),
+            "{text}"
+        );
+    });
+}
+
+#[test]
+fn what_cannot_be_tapped_is_told() {
+    on_site(|site| {
+        let border = site.border();
+        border
+            .run("ip tuntap add dev tun9 mode tun")
+            .expect("the kernel has it");
+        border.run("ip link set tun9 up").expect("it is there");
+        let tap = |point: &str| {
+            let mut command = border.command(BINARY);
+            command.args(["tap", point]);
+            let output = output(command);
+            (output.status.code(), stderr(&output))
+        };
+        let (code, told) = tap("tun9");
+        assert_eq!(code, Some(1));
+        assert!(
+            told.contains("packets on tun9 have no Ethernet header"),
+            "{told}"
+        );
+        let (code, told) = tap("lan7:egress");
+        assert_eq!(code, Some(1));
+        assert!(
+            told.contains("no interface lan7") && told.contains("gen0"),
+            "{told}"
+        );
+        let (code, told) = tap("lan0:out");
+        assert_eq!(code, Some(2));
+        assert!(told.contains("give ingress or egress"), "{told}");
+
+        // Nor can it be an interface of the site.
+        site.configure("lan = ['lan0', 'tun9']");
+        let output = site.splitter(&["up"]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(
+            stderr(&output).contains("packets on tun9 have no Ethernet header"),
+            "{output:?}"
+        );
+    });
+}
