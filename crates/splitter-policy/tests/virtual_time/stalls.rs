@@ -9,7 +9,7 @@ use splitter_policy::counters::FlowEvent;
 use crate::border::{Border, MICROSECOND, MILLISECOND, Resumption, SECOND};
 use crate::traffic::{Flow, Random, run};
 
-const SEEDS: u64 = 24;
+const SEEDS: u64 = 12;
 const FLOWS: usize = 40;
 
 /// The processor is away for so long, some fifteen times a second.
@@ -32,12 +32,18 @@ struct Harm {
 }
 
 fn measure(resumption: Resumption, length_ns: u64) -> Harm {
+    measure_with(resumption, length_ns, |_| {})
+}
+
+/// The same with other settings.
+fn measure_with(resumption: Resumption, length_ns: u64, change: impl Fn(&mut Border)) -> Harm {
     let mut harm = Harm::default();
     for seed in 0..SEEDS {
         let random = &mut Random(seed);
         let flows = Flow::mixed(random, FLOWS, 2);
         let away = away(random, length_ns);
         let mut border = Border::shared([100, 100], FLOWS).away(away, resumption);
+        change(&mut border);
         let seen = run(&mut border, &flows);
         let moved = border.verdicts.iter();
         let moved = moved.filter(|it| it.2.hand_over == Some(FlowEvent::HandedOverDrained));
@@ -61,7 +67,7 @@ fn measure(resumption: Resumption, length_ns: u64) -> Harm {
 fn pause_within_a_shapers_burst_reorders_nothing() {
     for resumption in [Resumption::TimersFirst, Resumption::PacketsFirst] {
         let harm = measure(resumption, 200 * MICROSECOND);
-        assert!(harm.handed_over > 100, "{harm:?}");
+        assert!(harm.handed_over > 50, "{harm:?}");
         assert_eq!(harm.harmed, 0, "{harm:?}");
     }
 }
@@ -69,10 +75,25 @@ fn pause_within_a_shapers_burst_reorders_nothing() {
 #[test]
 fn pause_of_a_processor_reorders_only_flows_that_are_handed_over_and_few_of_them() {
     for resumption in [Resumption::TimersFirst, Resumption::PacketsFirst] {
-        for length_ms in [5, 20, 50] {
+        for length_ms in [5, 50] {
             let harm = measure(resumption, length_ms * MILLISECOND);
-            assert!(harm.handed_over > 100, "{harm:?}");
+            assert!(harm.handed_over > 50, "{harm:?}");
             assert!(harm.harmed * 20 <= harm.handed_over, "{harm:?}");
         }
+    }
+}
+
+/// The remedy on a router whose host takes processors away for up to 10 ms: what is lost to the
+/// shaper is lost to the margin. Fewer flows are handed over then, since fewer pause for so long.
+#[test]
+fn margin_as_long_as_a_processors_pause_keeps_every_flow_in_order() {
+    let length_ns = 10 * MILLISECOND;
+    for resumption in [Resumption::TimersFirst, Resumption::PacketsFirst] {
+        let harm = measure_with(resumption, length_ns, |border| {
+            border.config.drain_margin_ns += length_ns;
+            border.config.max_wait_ns = 30 * MILLISECOND;
+        });
+        assert!(harm.handed_over > 20, "{harm:?}");
+        assert_eq!(harm.harmed, 0, "{harm:?}");
     }
 }
