@@ -5,11 +5,13 @@
 use crate::support::claims;
 use crate::support::egress;
 use crate::support::site;
+use crate::support::starved;
+
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use claims::HANDED_OVER_IN_ORDER;
-use egress::{Capture, Stream};
+use egress::{Capture, Left, Stream};
 use flow_testbed::claim;
 use flow_testbed::experiment::{Experiment, Mode, Traffic};
 use flow_testbed::require;
@@ -21,6 +23,7 @@ use flow_testbed::timed::decide_at_rate;
 use flow_testbed::topology::TopologyOptions;
 use flow_testbed::workload::Schedule;
 use site::{Site, on_site};
+use starved::Starved;
 use tokio_util::sync::CancellationToken;
 
 /// Data packets of an upload; SYN, ACK and FIN come on top, so that each crosses the threshold.
@@ -28,6 +31,11 @@ const PACKETS: u32 = 40;
 /// Uploads, and uploads a second, for each Mbit/s of a tunnel: a good quarter of it.
 const UPLOADS_PER_MBIT: f64 = 2.5;
 const PER_SECOND_PER_MBIT: f64 = 0.6;
+
+const SHARE: &str = "policy = 'share'\n[share]\nshape_percent = 97\n\
+    [flows]\ntable_size = 4096\nthreshold = 20\nprotocols = ['tcp', 'udp']\n";
+
+const DEDICATED: &str = "[flows]\ntable_size = 4096\nthreshold = 20\nprotocols = ['tcp', 'udp']\n";
 
 /// Leaves a test early, and says why, where an experiment cannot run.
 macro_rules! needs {
@@ -117,7 +125,7 @@ fn experiment(states_rates: bool, mbit: u32, uploads: usize) -> Experiment {
 #[test]
 fn long_flow_leaves_by_one_tunnel_and_from_some_packet_on_by_the_other() {
     on_site(|site| {
-        site.configure("[flows]\ntable_size = 4096\nthreshold = 20\nprotocols = ['tcp', 'udp']\n");
+        site.configure(DEDICATED);
         let egress = leaves_in_order(site);
         for flow in &egress {
             // A pause was longer than the queue is deep: it was handed over.
@@ -131,10 +139,7 @@ fn long_flow_leaves_by_one_tunnel_and_from_some_packet_on_by_the_other() {
 #[test]
 fn shared_tunnels_keep_a_flow_in_order_across_its_hand_over() {
     on_site(|site| {
-        site.configure(
-            "policy = 'share'\n[share]\nshape_percent = 97\n\
-             [flows]\ntable_size = 4096\nthreshold = 20\nprotocols = ['tcp', 'udp']\n",
-        );
+        site.configure(SHARE);
         for flow in &leaves_in_order(site) {
             assert!(
                 flow.len() <= 2,
@@ -142,6 +147,69 @@ fn shared_tunnels_keep_a_flow_in_order_across_its_hand_over() {
             );
         }
     });
+}
+
+/// A border whose timers and packets wait for 5 to 20 ms while senders go on has queues that are
+/// longer than it believes. Then only flows that change tunnels overtake themselves.
+#[test]
+fn starved_softirqs_reorder_only_flows_that_change_tunnels() {
+    on_site(|site| {
+        for (policy, configuration) in [("share", SHARE), ("dedicated", DEDICATED)] {
+            site.configure(configuration);
+            assert!(site.splitter(&["up"]).status.success());
+            for length_ms in [5, 20] {
+                let length = Duration::from_millis(length_ms);
+                let starved = Starved::start(length, 3 * length);
+                let (moved, harmed) = changes_of_tunnels(site);
+                let turns = starved.end();
+                println!(
+                    "{policy}: {length_ms} ms, {turns} times: {harmed} of {moved} that changed \
+                     tunnels are out of order"
+                );
+            }
+            assert!(site.splitter(&["down"]).status.success());
+        }
+    });
+}
+
+/// How many streams changed tunnels, and how many of them left out of order; no other did.
+fn changes_of_tunnels(site: &Site) -> (usize, usize) {
+    const ROUNDS: usize = 15;
+    let (mut moved, mut harmed) = (0, 0);
+    for _ in 0..ROUNDS {
+        let (sent, streams) = burst_of_streams(site);
+        for port in streams {
+            let own: Vec<_> = sent.iter().filter(|it| it.port == port).collect();
+            let changes = own.iter().any(|it| it.device != own[0].device);
+            let in_order = own.is_sorted_by_key(|it| it.number);
+            assert!(in_order || changes, "{own:?}");
+            moved += usize::from(changes);
+            harmed += usize::from(!in_order);
+        }
+    }
+    assert!(moved > 0, "none changed tunnels");
+    (moved, harmed)
+}
+
+/// Streams that turn long and pause for a little longer than what they sent takes to leave: all
+/// their packets as they left, and their ports.
+fn burst_of_streams(site: &Site) -> (Vec<Left>, Vec<u16>) {
+    const STREAMS: usize = 6;
+    const BURST: u32 = 25;
+    let mut capture = Capture::start(site.border());
+    let mut streams: Vec<_> = (0..STREAMS).map(|_| Stream::open(site)).collect();
+    // The first to start has the tunnel whose turn it is, which the first to turn long is to have.
+    streams.iter_mut().for_each(|it| it.send(1));
+    for _ in 0..3 {
+        for stream in streams.iter_mut().rev() {
+            stream.send(BURST);
+        }
+        // 75 frames of 642 bytes, half of the streams', take 4 ms.
+        std::thread::sleep(Duration::from_millis(4));
+    }
+    streams.iter_mut().for_each(Stream::receive_all);
+    let left = capture.left(site, STREAMS * (3 * BURST as usize + 1));
+    (left, streams.iter().map(Stream::port).collect())
 }
 
 /// Sends flows of some bursts; by which device each one's packets left, and how many one after the

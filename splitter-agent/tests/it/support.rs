@@ -21,5 +21,6 @@ pub(crate) mod redirected;
 pub(crate) mod router;
 pub(crate) mod several;
 pub(crate) mod site;
+pub(crate) mod starved;
 pub(crate) mod stranger;
 pub(crate) mod two_each;
