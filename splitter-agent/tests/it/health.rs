@@ -6,7 +6,7 @@ use crate::support::pauses;
 use crate::support::site;
 use std::time::{Duration, Instant};
 
-use claims::{FAILOVER_IN_TIME, FLAPPING_MOVES_LITTLE, LOSSY_STAYS_UP};
+use claims::{FAILOVER_IN_TIME, FLAPPING_MOVES_LITTLE, LOSSY_STAYS_UP, TAKES_OVER};
 use flow_testbed::claim;
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Program;
@@ -329,7 +329,7 @@ fn device_that_is_deleted_and_made_anew_gets_its_class_back() {
 #[test]
 fn agent_after_a_killed_one_leaves_a_class_out_of_its_dead_tunnel() {
     require!(Program("nft"));
-    on_pair(|pair| {
+    decide_on_pair(&TAKES_OVER, |pair| {
         let site = pair.site;
         let before = site.routing();
         let (near, far) = pair.run(QUICK);
@@ -346,9 +346,10 @@ fn agent_after_a_killed_one_leaves_a_class_out_of_its_dead_tunnel() {
             "{}",
             second.log()
         );
-        assert_eq!(site.routing(), moved);
+        claim!(site.routing() == moved, "{}", second.log());
         std::thread::sleep(Duration::from_millis(1_500));
-        assert_eq!(pair.seats(), ("long".into(), "long".into()));
+        let seats = pair.seats();
+        claim!(seats == ("long".into(), "long".into()), "{seats:?}");
         pair.mend("tun0");
         pair.wait_for_seats("short", "long");
         pair.cut("tun1", "drop").expect("it was tried");
@@ -356,5 +357,6 @@ fn agent_after_a_killed_one_leaves_a_class_out_of_its_dead_tunnel() {
         assert!(second.end(Signal::SIGTERM).success());
         assert!(far.end(Signal::SIGTERM).success());
         site.assert_clean(&before);
+        Ok(())
     });
 }

@@ -8,12 +8,12 @@ use crate::support::site;
 use crate::support::two_each;
 use std::time::Duration;
 
-use claims::FAILOVER_IN_TIME;
+use claims::{FAILOVER_IN_TIME, TAKES_OVER};
 use flow_testbed::claim;
 use flow_testbed::require;
 use flow_testbed::require::Requirement::{NftRule, Program};
 use nix::sys::signal::Signal;
-use pair::{cut_at, decide_on_pair, mend_at, on_pair};
+use pair::{cut_at, decide_on_pair, mend_at};
 use pauses::FAILOVER;
 use serde_json::Value;
 use several::{COUNTS, Flows, Kind, Seen, add_tunnel, families, sections, share_of};
@@ -213,7 +213,7 @@ fn class_goes_to_the_other_ones_survivors_only_when_all_its_tunnels_are_dead() {
 #[test]
 fn agent_after_a_killed_one_leaves_dead_tunnels_out() {
     require!(Program("nft"), NftRule(COUNTS));
-    on_pair(|pair| {
+    decide_on_pair(&TAKES_OVER, |pair| {
         let (near, _far) = run_both(pair);
         let site = pair.site;
         cut_at(pair.far(), "tun0", "drop").expect("it was tried");
@@ -224,12 +224,13 @@ fn agent_after_a_killed_one_leaves_dead_tunnels_out() {
         let second = site.run();
         let told = "the long class in the long tunnel, without tun0";
         assert!(second.log().contains(told), "{}", second.log());
-        assert_eq!(site.routing(), moved);
+        claim!(site.routing() == moved, "{}", second.log());
         std::thread::sleep(Duration::from_millis(1_500));
-        assert_eq!(site.routing(), moved);
+        claim!(site.routing() == moved, "{}", second.log());
         mend_at(pair.far(), "tun0");
         wait_for_use(site, &["tun0", "tun1", "tun2", "tun3"]);
         assert_ne!(site.routing(), moved);
+        Ok(())
     });
 }
 

@@ -11,6 +11,13 @@ pub(crate) const FAILOVER_IN_TIME: Claim = Claim {
     bounds: Bounds::DEFAULT,
 };
 
+/// An agent goes on where an earlier one was killed.
+pub(crate) const TAKES_OVER: Claim = Claim {
+    law: "an agent keeps what an earlier one has moved while it has not heard of a tunnel",
+    twin: "start_is_patient",
+    bounds: Bounds::DEFAULT,
+};
+
 /// A tunnel that loses packets stays up.
 pub(crate) const LOSSY_STAYS_UP: Claim = Claim {
     law: "a lossy tunnel keeps its class",
