@@ -100,7 +100,11 @@ fn judge(held: Result<(), String>, strain: &Strain, bounds: &Bounds) -> Outcome 
     match (held, strain.exceeded(bounds)) {
         (Ok(()), _) => Outcome::Held,
         (Err(reason), None) => Outcome::Failed(reason),
-        (Err(reason), Some(excess)) => Outcome::NotDecided(format!("{excess}; {reason}")),
+        (Err(reason), Some(excess)) => {
+            // Logs may follow; a summary has one line for each claim.
+            let reason = reason.lines().next().unwrap_or_default();
+            Outcome::NotDecided(format!("{excess}; {reason}"))
+        }
     }
 }
 
@@ -172,12 +176,12 @@ mod tests {
     #[test]
     fn only_a_strained_machine_excuses_a_claim_that_does_not_hold() {
         let bounds = Bounds::DEFAULT;
-        let wrong = || Err("it was late".to_owned());
+        let wrong = || Err("it was late\nand a log".to_owned());
         assert_eq!(judge(Ok(()), &QUIET, &bounds), Outcome::Held);
         assert_eq!(judge(Ok(()), &strained(), &bounds), Outcome::Held);
         assert_eq!(
             judge(wrong(), &QUIET, &bounds),
-            Outcome::Failed("it was late".to_owned())
+            Outcome::Failed("it was late\nand a log".to_owned())
         );
         let Outcome::NotDecided(reason) = judge(wrong(), &strained(), &bounds) else {
             panic!("a fifth of the processor time was stolen");
