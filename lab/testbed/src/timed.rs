@@ -12,7 +12,16 @@
 mod strain;
 mod witness;
 
-use std::{env, fs::OpenOptions, io, io::Write as _, panic, path::Path, thread};
+use std::{
+    env,
+    fs::OpenOptions,
+    io,
+    io::Write as _,
+    panic,
+    path::Path,
+    sync::{PoisonError, RwLock, RwLockWriteGuard},
+    thread,
+};
 
 use serde::Serialize;
 
@@ -58,12 +67,22 @@ struct Record<'a> {
     strain: String,
 }
 
+/// Held by claims while they run, and alone by whoever takes the machine away from others.
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// Waits until no claim of this process runs, and lets none run until the guard is dropped: for
+/// tests that take processors away on purpose.
+pub fn disturb() -> RwLockWriteGuard<'static, ()> {
+    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Runs a claim once and records its outcome under the name of the test that calls it.
 ///
 /// # Panics
 /// Panics when the claim failed, and when `attempt` panics: an `assert!` in it holds at any time.
 pub fn decide(claim: &Claim, attempt: impl FnOnce() -> Result<(), String>) {
     let test = current_test();
+    let _undisturbed = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
     let meter = Meter::start();
     let held = panic::catch_unwind(panic::AssertUnwindSafe(attempt));
     let strain = meter.end();

@@ -19,7 +19,7 @@ use flow_testbed::require::Requirement::{
     CongestionControl, FileSystem, Program, QueueingDiscipline, Root,
 };
 use flow_testbed::scheme::{Scheme, SplitterScheme};
-use flow_testbed::timed::decide_at_rate;
+use flow_testbed::timed::{decide_at_rate, disturb};
 use flow_testbed::topology::TopologyOptions;
 use flow_testbed::workload::Schedule;
 use site::{Site, on_site};
@@ -153,6 +153,7 @@ fn shared_tunnels_keep_a_flow_in_order_across_its_hand_over() {
 /// longer than it believes. Then only flows that change tunnels overtake themselves.
 #[test]
 fn starved_softirqs_reorder_only_flows_that_change_tunnels() {
+    let _alone = disturb();
     on_site(|site| {
         for (policy, configuration) in [("share", SHARE), ("dedicated", DEDICATED)] {
             site.configure(configuration);
