@@ -20,15 +20,15 @@ use crate::{
 
 /// Names of the modes in results.
 pub const ECMP_FLOW: &str = "ecmp_flow";
-/// See [`ECMP_FLOW`].
+/// Stands for a mode, as [`ECMP_FLOW`] does.
 pub const ECMP_PACKET: &str = "ecmp_packet";
-/// See [`ECMP_FLOW`].
+/// Stands for a mode, as [`ECMP_FLOW`] does.
 pub const NFT_SPLIT: &str = "nft_split";
-/// See [`ECMP_FLOW`]. The splitter with a tunnel for each class.
+/// Stands for a mode, as [`ECMP_FLOW`] does. The splitter with a tunnel for each class.
 pub const SPLITTER: &str = "splitter";
-/// See [`ECMP_FLOW`]. The same as [`SPLITTER`] where policies are compared.
+/// Stands for a mode, as [`ECMP_FLOW`] does. The same as [`SPLITTER`] where policies are compared.
 pub const DEDICATED: &str = "dedicated";
-/// See [`ECMP_FLOW`]. The splitter with both classes in both tunnels.
+/// Stands for a mode, as [`ECMP_FLOW`] does. The splitter with both classes in both tunnels.
 pub const SHARE: &str = "share";
 
 /// Traffic that flows before it counts; less, a quarter, where time is short.
@@ -46,7 +46,7 @@ const POLICY_SLICE: Duration = Duration::from_secs(10);
 /// What a border shapes tunnels to whose queue lies behind it, in percent.
 const SHAPE_PERCENT: u32 = 97;
 
-/// What is compared.
+/// Lists the modes that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contest {
     /// What a user has already, and the splitter with each policy, in the time given.
@@ -61,7 +61,7 @@ pub enum Contest {
 /// Settings of the demonstration.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What is compared. Default [`Contest::Demo`].
+    /// Lists the modes that are compared. Default [`Contest::Demo`].
     pub contest: Contest,
     /// Whether the tunnels' queues lie behind the borders, which then shape shared tunnels to 97 %.
     /// Default false: they are the borders' own, and shared tunnels are shaped to all of their rate.

@@ -21,7 +21,7 @@ use crate::{
     workload::{Class, Schedule, Workload},
 };
 
-/// What to compare, and on what traffic.
+/// Describes which schemes to compare, and on which traffic.
 #[derive(Clone, Debug)]
 pub struct Experiment {
     /// What is compared.
@@ -38,7 +38,7 @@ pub struct Experiment {
     pub rounds: u32,
 }
 
-/// What an experiment sends.
+/// Describes the traffic that an experiment sends.
 #[derive(Clone, Debug)]
 pub enum Traffic {
     /// Round `n` (from 0) is drawn with seed `seed + n`.
@@ -56,7 +56,7 @@ pub struct Mode {
     pub scheme: Scheme,
 }
 
-/// What one mode came to, over all rounds.
+/// Results of one mode over all rounds.
 #[derive(Clone, Debug)]
 pub struct Measurement {
     /// The mode.

@@ -1,4 +1,4 @@
-//! Anonymous network namespaces.
+//! Makes and removes anonymous network namespaces.
 //!
 //! A [`Namespace`] has no name in the file system: a file descriptor holds it. When the last
 //! descriptor, thread and process in it are gone the kernel removes it with its devices, routes,
@@ -148,7 +148,7 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// What the namespace was called when it was made.
+    /// Returns what the namespace was called when it was made.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -263,7 +263,7 @@ impl Namespace {
             })
     }
 
-    /// What a device has sent and received.
+    /// Reads what a device has sent and received.
     ///
     /// # Errors
     /// [`NamespaceError::DeviceCounters`], for a device that is not there as well.

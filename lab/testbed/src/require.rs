@@ -1,4 +1,4 @@
-//! What a network test needs, and how it says so when that is not there.
+//! States what a network test needs, and says so when that is not there.
 //!
 //! A test that lacks something must not pass silently: [`require!`](crate::require!) prints
 //! `SKIPPED <test>: <reason>` and adds that line to the file that the environment variable

@@ -204,7 +204,7 @@ impl Applied {
         self.xdp_mode.as_deref()
     }
 
-    /// What splitters have counted of flows that became long, on both borders together; `None` for
+    /// Returns what splitters have counted of flows that became long, on both borders together; `None` for
     /// schemes without one.
     pub fn demotions(&self) -> Option<Demotions> {
         self.agents

@@ -20,7 +20,7 @@ use std::{
 use self::link::{End, Link};
 use crate::namespace::{Namespace, NamespaceError};
 
-/// What the FIFO in front of each tunnel holds: 20 ms at 100 Mbit/s.
+/// Bytes that the FIFO in front of each tunnel holds: 20 ms at 100 Mbit/s.
 pub const TUNNEL_QUEUE_BYTES: u32 = 250_000;
 
 /// The border's device towards its client or server.
@@ -29,7 +29,7 @@ pub const LAN: &str = "lan0";
 pub const GENERATOR: &str = "gen0";
 /// The borders' devices of the two tunnels; the first one is for short flows.
 pub const TUNNELS: [&str; 2] = ["tun0", "tun1"];
-/// What the testbed looks like.
+/// Describes what the testbed looks like.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopologyOptions {
     /// Rate of each tunnel in Mbit/s. Default 100 and 100, which one core can carry.
@@ -103,7 +103,7 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Builds the testbed.
+    /// Builds the testbed in namespaces of its own.
     ///
     /// # Errors
     /// The first command that failed; all that was made until then is gone.

@@ -29,7 +29,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// From the start of the threads to the first flow, so that all listen by then.
 const LEAD: Duration = Duration::from_millis(100);
 
-/// What became of one flow.
+/// Records what became of one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// What it was.

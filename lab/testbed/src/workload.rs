@@ -1,4 +1,4 @@
-//! What is sent, decided beforehand.
+//! Decides beforehand which flows are sent, and when.
 //!
 //! A [`Workload`] describes traffic, its [`Schedule`] lists every flow with its time and size. The
 //! same workload always yields the same schedule, on every machine, so schemes are compared on the
@@ -13,7 +13,7 @@ use rand_distr::{Distribution, Exp};
 
 /// TCP payload of a full packet in bytes: 1500 less IPv4 and TCP headers with timestamps.
 pub const PACKET_PAYLOAD_BYTES: u32 = 1448;
-/// What a full packet takes of a tunnel's rate, with IPv4, TCP and Ethernet headers.
+/// Bytes that a full packet takes of a tunnel's rate, with IPv4, TCP and Ethernet headers.
 pub const PACKET_BYTES: u32 = 1514;
 
 /// Traffic to put on a testbed.
@@ -49,7 +49,7 @@ pub struct Background {
     pub mbit_per_second: f64,
 }
 
-/// What a flow is in the figures.
+/// Says how a flow counts in the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     /// One of the [`ShortFlows`].
@@ -204,7 +204,7 @@ impl Schedule {
         &self.flows
     }
 
-    /// When the last flow has started.
+    /// Returns the time by which the last flow has started.
     pub fn length(&self) -> Duration {
         self.length
     }

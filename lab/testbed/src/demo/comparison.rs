@@ -28,7 +28,7 @@ pub struct Comparison {
     pub settings: Settings,
 }
 
-/// What one mode came to.
+/// Results of one mode of a comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct ModeResult {
     /// The mode.
@@ -107,7 +107,7 @@ pub struct Sharing {
     pub long_by_ecmp_flow: f64,
 }
 
-/// What a comparison was measured on.
+/// Conditions under which a comparison was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Settings {
     /// Rate of each tunnel in Mbit/s.

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fs, io, str::FromStr};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters(BTreeMap<String, i64>);
 
-/// What a device has sent and received since it was made, headers included. What its queueing
+/// Counts what a device has sent and received since it was made, headers included. What its queueing
 /// discipline dropped was not sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounters {
@@ -22,7 +22,7 @@ pub struct DeviceCounters {
     pub sent_packets: u64,
 }
 
-/// What is wrong with a counter file.
+/// Says what is wrong with a counter file.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ParseCountersError {

@@ -40,7 +40,7 @@ impl Bounds {
     };
 }
 
-/// What the machine lacked while a claim ran.
+/// Measures what the machine lacked while a claim ran.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Strain {
     /// How long it was watched.
@@ -57,7 +57,7 @@ pub struct Strain {
 }
 
 impl Strain {
-    /// Nothing was missing.
+    /// Stands for a machine that lacked nothing.
     pub const NONE: Self = Self {
         elapsed: Duration::ZERO,
         stolen: 0.0,

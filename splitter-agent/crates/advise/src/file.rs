@@ -9,7 +9,7 @@ const PARTS: u32 = 256;
 /// No field of such a file is longer; what is, is something else.
 const MAX_FIELD_BYTES: usize = 64;
 
-/// What a file holds.
+/// Holds the flow sizes that a file lists.
 #[derive(Debug, Clone)]
 pub struct FlowFile {
     /// The flows by size.

@@ -26,7 +26,7 @@ enum Direction {
     Down,
 }
 
-/// What to do about the threshold.
+/// Says what to do about the threshold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
     /// It stays.
@@ -46,7 +46,7 @@ impl Follower {
         }
     }
 
-    /// When to look next.
+    /// Returns the time of the next look.
     #[must_use]
     pub fn next(&self) -> Duration {
         self.next

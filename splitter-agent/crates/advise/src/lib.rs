@@ -22,7 +22,7 @@ pub use search::{Advice, Expected, Verdict, advise};
 pub use sizes::{FlowSize, Sample, Sizes};
 pub use unit::ThresholdUnit;
 
-/// What advice depends on besides the sizes of flows.
+/// Holds what advice depends on besides the sizes of flows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
     /// What thresholds count.

@@ -1,4 +1,4 @@
-//! What a threshold does to completion times, as far as queues between two borders decide it.
+//! Predicts what a threshold does to flow completion times, as far as queues between two borders decide it.
 //!
 //! The short tunnel is a FIFO that every flow's first packets enter in the bursts of slow start:
 //! ten segments (RFC 6928), then twice as many each round trip. With bursts arriving at random,
@@ -40,7 +40,7 @@ pub struct Network {
     pub flows_per_second: f64,
 }
 
-/// What the model says of a threshold. Loads are shares of what a tunnel carries.
+/// Holds what the model says of a threshold. Loads are shares of what a tunnel carries.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prediction {
     /// Of the short tunnel.

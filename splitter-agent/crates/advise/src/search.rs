@@ -20,7 +20,7 @@ const SURE_WITHIN: f64 = 2.0;
 /// The load that is assumed where no rate is known.
 const ASSUMED_LOAD: f64 = 0.5;
 
-/// What is recommended, and why.
+/// Names the recommended threshold, and why it is recommended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Advice {
     /// In a word.
@@ -62,7 +62,7 @@ pub enum Verdict {
     Overloaded,
 }
 
-/// What the model expects of a threshold. Completion times are null where no rates are known.
+/// Holds what the model expects of a threshold. Completion times are null where no rates are known.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Expected {
     /// The threshold.

@@ -127,7 +127,7 @@ fn upper(index: usize) -> u64 {
     u64::try_from((next << octave) - 1).unwrap_or(u64::MAX)
 }
 
-/// What an agent has seen of flows that ended, older ones counting less.
+/// Sizes that an agent has seen of flows that ended, older ones counting less.
 #[derive(Debug, Clone, Default)]
 pub struct Sizes {
     packets: Sample,

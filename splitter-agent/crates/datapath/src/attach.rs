@@ -24,7 +24,7 @@ pub enum AttachedMode {
 }
 
 impl AttachedMode {
-    /// All of them.
+    /// Lists every mode in which programs attach.
     pub const ALL: [Self; 4] = [Self::Native, Self::Generic, Self::Tcx, Self::Clsact];
 
     /// The words in tables.

@@ -81,7 +81,7 @@ impl Dataplane {
         }))
     }
 
-    /// Where it is pinned.
+    /// Returns the paths at which it is pinned.
     pub fn pins(&self) -> &Pins {
         &self.pins
     }
@@ -91,7 +91,7 @@ impl Dataplane {
         self.steering
     }
 
-    /// What is known of where packets are redirected to; nothing where none are.
+    /// Returns what is known of where packets are redirected to; nothing where none are.
     ///
     /// # Errors
     /// When the maps cannot be read.
@@ -100,7 +100,7 @@ impl Dataplane {
         read.unwrap_or_else(|| Ok(Targets::default()))
     }
 
-    /// Changes that.
+    /// Changes where packets are redirected to.
     ///
     /// # Errors
     /// When the maps cannot be written.

@@ -170,7 +170,7 @@ pub enum KernelError {
 }
 
 impl KernelError {
-    /// Whether missing rights are the reason.
+    /// Returns true where missing rights are the reason.
     pub fn is_not_permitted(&self) -> bool {
         match self {
             Self::NotPermitted { .. } => true,
@@ -181,7 +181,7 @@ impl KernelError {
     }
 }
 
-/// What makes the BPF file system of an instance, and the directory for it where there is none.
+/// Returns the command that makes the BPF file system of an instance, and the directory for it where there is none.
 pub fn mount_command(path: &Path) -> String {
     let mount = format!("mount -t bpf bpf {}", path.display());
     match path.exists() {

@@ -154,7 +154,7 @@ pub fn each(dataplane: &Dataplane, mut visit: impl FnMut(FlowRow)) -> Result<Cen
     Ok(census)
 }
 
-/// What a sweep found and did.
+/// Counts what a sweep found and did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
     /// What is left.

@@ -41,7 +41,7 @@ impl OtherProgram {
         Self { id, name, runs }
     }
 
-    /// Whether it is there to run the programs of several others.
+    /// Returns true for a program that is there to run those of several others.
     pub fn is_dispatcher(&self) -> bool {
         self.name.as_deref() == Some(DISPATCHER)
     }

@@ -45,7 +45,7 @@ impl Object {
         Ok(Self { bytes, level })
     }
 
-    /// The ELF file.
+    /// Returns the ELF file's bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -10,7 +10,7 @@ use splitter_config::SteeringMode;
 use super::program::program_name;
 use super::{KernelError, ingress};
 
-/// Paths below `<bpffs>/splitter/<instance>`.
+/// Knows the paths below `<bpffs>/splitter/<instance>`.
 #[derive(Clone, Debug)]
 pub struct Pins {
     bpffs: PathBuf,
@@ -72,12 +72,12 @@ impl Pins {
         interfaces_in(&self.links())
     }
 
-    /// Whether the instance has a program pinned.
+    /// Returns true where the instance has a program pinned.
     pub fn exist(&self) -> bool {
         self.pinned().is_some()
     }
 
-    /// Whether the caller may look for pins. Without the right to, none would
+    /// Checks that the caller may look for pins. Without the right to, none would
     /// seem to be there.
     ///
     /// # Errors

@@ -41,7 +41,7 @@ impl FlowTables {
         self.v6.for_each(now_ns, |_, _, found| visit(found));
     }
 
-    /// What is known of a flow.
+    /// Looks up what is known of a flow.
     pub fn flow(&self, key: &FlowKey, now_ns: u64) -> Option<FlowEntry> {
         let (group, _) = self.layout.place(key);
         match key {

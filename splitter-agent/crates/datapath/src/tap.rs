@@ -41,7 +41,7 @@ pub struct Tap {
     _ebpf: Ebpf,
 }
 
-/// Where a tap is: written `DEVICE`, `DEVICE:ingress` or `DEVICE:egress`.
+/// Names the place of a tap: written `DEVICE`, `DEVICE:ingress` or `DEVICE:egress`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TapPoint {
     /// The device.
@@ -151,7 +151,7 @@ impl Taps {
         Ok(taps)
     }
 
-    /// Each of them.
+    /// Goes through all taps.
     pub fn iter(&self) -> impl Iterator<Item = &Tap> {
         self.taps.iter()
     }
@@ -216,7 +216,7 @@ impl Tap {
         Ok((tap, attached.made))
     }
 
-    /// Where it is.
+    /// Returns the tap's place.
     pub fn point(&self) -> &TapPoint {
         &self.point
     }

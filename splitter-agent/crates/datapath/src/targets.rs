@@ -13,7 +13,7 @@ use super::names::{LAN_ADDRESSES, TARGETS};
 use super::shapes::Shape;
 use super::{KernelError, Pins};
 
-/// What the maps are to hold, or hold.
+/// Lists what the redirect maps are to hold, or hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Targets {
     /// The tunnels' devices as the programs number them, in order.

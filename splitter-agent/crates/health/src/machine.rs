@@ -76,7 +76,7 @@ pub enum Condition {
 }
 
 impl Condition {
-    /// Whether a tunnel in this condition may carry its class.
+    /// Returns true where a tunnel in this condition may carry its class.
     #[must_use]
     pub fn is_usable(self) -> bool {
         matches!(self, Self::Up | Self::Suspect)
@@ -124,7 +124,7 @@ impl Cause {
     }
 }
 
-/// What a tunnel may be used for.
+/// Grades what a tunnel may be used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grade {
     /// Nothing.
@@ -227,7 +227,7 @@ impl Machine {
         }
     }
 
-    /// When [`tick`](Self::tick) will tell something new, if nothing is heard until then.
+    /// Returns the time at which [`tick`](Self::tick) will report something new, if nothing is heard until then.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
         let timing = self.timing;
@@ -262,7 +262,7 @@ impl Machine {
         }
     }
 
-    /// What the tunnel may be used for.
+    /// Returns what the tunnel may be used for.
     #[must_use]
     pub fn grade(&self, now: Duration) -> Grade {
         match self.condition {
@@ -274,7 +274,7 @@ impl Machine {
         }
     }
 
-    /// How it stands.
+    /// Returns how the tunnel stands.
     #[must_use]
     pub fn condition(&self) -> Condition {
         self.condition

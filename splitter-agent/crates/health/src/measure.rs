@@ -12,7 +12,7 @@ const MAX_OUTSTANDING: usize = 512;
 /// Over how many probes the share of lost ones is taken.
 const WINDOW: u32 = 100;
 
-/// What is known of a tunnel.
+/// Measures a tunnel's loss, round-trip time and jitter.
 #[derive(Debug, Clone, Default)]
 pub struct Measure {
     outstanding: VecDeque<Sent>,

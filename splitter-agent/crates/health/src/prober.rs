@@ -46,7 +46,7 @@ impl Prober {
         request.seal(&self.key)
     }
 
-    /// Takes what arrived.
+    /// Takes a datagram that arrived.
     ///
     /// # Errors
     /// Why it is not an answer to an outstanding probe of this tunnel.
@@ -78,7 +78,7 @@ impl Prober {
         &self.measure
     }
 
-    /// Time has passed.
+    /// Notes that time has passed.
     pub fn tick(&mut self, now: Duration) {
         self.measure.settle(now);
     }

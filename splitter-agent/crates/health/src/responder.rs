@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::key::ProbeKey;
 use super::wire::{DATAGRAM_BYTES, Datagram, Kind, Nonce, Refusal};
 
-/// What a source gets at most: a suspect tunnel is probed 100 times a second at the most.
+/// Replies that a source gets at most each second: a suspect tunnel is probed 100 times a second at the most.
 pub const REPLIES_PER_SECOND: u32 = 200;
 /// What it gets at once.
 const BURST: u32 = 50;

@@ -17,7 +17,7 @@ use super::wire::{DATAGRAM_BYTES, Refusal};
 /// Linux sends one a second at most.
 pub const ABSENT_AFTER_REFUSAL: Duration = Duration::from_secs(3);
 
-/// What shows whether a tunnel is alive.
+/// Names what shows whether a tunnel is alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Evidence {
@@ -41,7 +41,7 @@ impl Evidence {
     }
 }
 
-/// Whether the peer's agent is there at all: an answer over any tunnel says so for all of them.
+/// Knows whether the peer's agent is there at all: an answer over any tunnel says so for all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerPresence {
     /// It has not answered since this agent started: not set up yet, or another key or port.
@@ -50,7 +50,7 @@ pub enum PeerPresence {
     Confirmed,
 }
 
-/// What the kernel says of a tunnel's device.
+/// Holds what the kernel says of a tunnel's device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkState {
     /// Up, with a carrier. The number is the device's.
@@ -114,13 +114,13 @@ impl TunnelWatch {
         };
     }
 
-    /// Whether there is a neighbour that the kernel asks; one whose address was entered by hand is
+    /// Returns true where there is a neighbour that the kernel asks; one whose address was entered by hand is
     /// none.
     pub fn asks_neighbour(&mut self, asks: bool) {
         self.has_neighbour = asks;
     }
 
-    /// What decides at present.
+    /// Returns the evidence that decides at present.
     #[must_use]
     pub fn evidence(&self, presence: PeerPresence, now: Duration) -> Evidence {
         let has_refused = self
@@ -193,7 +193,7 @@ impl TunnelWatch {
         }
     }
 
-    /// Time has passed.
+    /// Notes that time has passed.
     pub fn tick(&mut self, now: Duration) -> Option<Change> {
         if let Some(prober) = &mut self.prober {
             prober.tick(now);
@@ -201,25 +201,25 @@ impl TunnelWatch {
         self.machine.tick(now)
     }
 
-    /// When there is something to do next.
+    /// Returns the time at which there is something to do next.
     #[must_use]
     pub fn deadline(&self, now: Duration) -> Duration {
         let probe = self.next_probe(now);
         self.machine.deadline().map_or(probe, |at| at.min(probe))
     }
 
-    /// See [`Machine::excuse`].
+    /// Does what [`Machine::excuse`] does.
     pub fn excuse(&mut self, missed: Duration) {
         self.machine.excuse(missed);
     }
 
-    /// See [`Machine::grade`].
+    /// Returns what [`Machine::grade`] does.
     #[must_use]
     pub fn grade(&self, now: Duration) -> Grade {
         self.machine.grade(now)
     }
 
-    /// The state machine.
+    /// Returns the tunnel's state machine.
     #[must_use]
     pub fn machine(&self) -> &Machine {
         &self.machine

@@ -27,7 +27,7 @@ const MAGIC: [u8; 4] = *b"SPH\x01";
 const REQUEST: u8 = 1;
 const REPLY: u8 = 2;
 
-/// What is known of a run of an agent: a random number that nobody else chose.
+/// Identifies a run of an agent: a random number that nobody else chose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Nonce(pub(super) u64);
 
@@ -35,7 +35,7 @@ impl Nonce {
     /// That of a responder that has not answered yet.
     pub(super) const UNKNOWN: Self = Self(0);
 
-    /// A new one.
+    /// Draws a new random number.
     #[must_use]
     pub fn random() -> Self {
         Self(rand::random::<u64>().max(1))

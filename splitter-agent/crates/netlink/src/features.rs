@@ -18,7 +18,7 @@ use super::Interface;
 
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What is known of a device; `None` where the kernel does not tell.
+/// Holds what is known of a device; `None` where the kernel does not tell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct DeviceFeatures {
     /// Whether the driver runs XDP programs (told since Linux 6.3).
@@ -52,7 +52,7 @@ pub async fn device_features(interface: &Interface) -> DeviceFeatures {
     }
 }
 
-/// Whether a device's driver takes packets that XDP redirects to it (`ndo_xdp_xmit`), in its present
+/// Finds out whether a device's driver takes packets that XDP redirects to it (`ndo_xdp_xmit`), in its present
 /// state; `None` where the kernel does not tell (before Linux 6.3).
 ///
 /// # Errors

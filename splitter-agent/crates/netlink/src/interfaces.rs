@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::{Family, InterfaceName};
 use super::{Netlink, NetlinkError};
 
-/// One interface.
+/// Describes one network interface.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Interface {
     /// Its number.
@@ -47,7 +47,7 @@ pub struct Interface {
     pub traffic: Option<DeviceTraffic>,
 }
 
-/// What has passed through an interface since it was made.
+/// Counts what has passed through an interface since it was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct DeviceTraffic {
     /// Bytes that have left by it.
@@ -65,7 +65,7 @@ pub struct VlanDevice {
     pub is_service: bool,
 }
 
-/// Where a hardware interface sits.
+/// Names the bus on which a hardware interface sits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ParentDevice {
     /// Such as `pci` or `virtio`.
@@ -83,7 +83,7 @@ pub struct Xdp {
     pub program_id: u32,
 }
 
-/// Where an XDP program runs.
+/// Says where an XDP program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -173,7 +173,7 @@ impl Interfaces {
             .map(|it| it.name.as_str())
     }
 
-    /// All of them.
+    /// Goes through all interfaces.
     pub fn iter(&self) -> impl Iterator<Item = &Interface> {
         self.0.iter()
     }
@@ -186,7 +186,7 @@ impl FromIterator<Interface> for Interfaces {
 }
 
 impl Netlink {
-    /// Lists the interfaces.
+    /// Lists all network interfaces.
     ///
     /// # Errors
     /// When the kernel does not tell.
@@ -219,7 +219,7 @@ impl Netlink {
         }
     }
 
-    /// Whether what this host sends to an address has a route by this interface. The kernel takes
+    /// Finds out whether what this host sends to an address has a route by this interface. The kernel takes
     /// an address for one on the link where it has no route at all, which does not count.
     ///
     /// # Errors

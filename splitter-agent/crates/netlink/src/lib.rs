@@ -96,7 +96,7 @@ impl NetlinkError {
         }
     }
 
-    /// Whether a capability is missing.
+    /// Returns true where a capability is missing.
     #[must_use]
     pub fn is_permission_denied(&self) -> bool {
         matches!(self.os_error(), Some(libc::EPERM | libc::EACCES))
@@ -139,7 +139,7 @@ impl Netlink {
             .map(|_| ())
     }
 
-    /// Asks one question.
+    /// Asks the kernel one question.
     pub async fn ask(
         &self,
         request: &str,

@@ -10,7 +10,7 @@ use rtnetlink::packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
 
 use super::{Netlink, NetlinkError};
 
-/// What the kernel knows of a neighbour.
+/// Looks up what the kernel knows of a neighbour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NeighbourState {
     /// It has answered lately.
@@ -24,7 +24,7 @@ pub enum NeighbourState {
 }
 
 impl Netlink {
-    /// What the kernel knows of a neighbour.
+    /// Looks up what the kernel knows of a neighbour.
     ///
     /// # Errors
     /// When the kernel does not tell.

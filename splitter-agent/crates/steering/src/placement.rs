@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use splitter_netlink::InterfaceName;
 use splitter_policy::flow::{Class, TunnelRole};
 
-/// Where the packets of a class go: to the tunnels of one of the classes, as long as one of them
+/// Says where the packets of a class go: to the tunnels of one of the classes, as long as one of them
 /// is alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -63,7 +63,7 @@ impl fmt::Display for Seat {
     }
 }
 
-/// Where both classes go, and by which tunnels. The default is home: each in all its own.
+/// Says where both classes go, and by which tunnels. The default is home: each in all its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
     /// Where short flows go, and everything that is not split.
@@ -89,7 +89,7 @@ impl Placement {
         out: Vec::new(),
     };
 
-    /// Where a class goes.
+    /// Returns where a class goes.
     #[must_use]
     pub const fn of(&self, class: Class) -> Seat {
         match class {
@@ -98,14 +98,14 @@ impl Placement {
         }
     }
 
-    /// Whether a tunnel carries packets: those of its own class, of the other one or both.
+    /// Returns true where a tunnel carries packets: those of its own class, of the other one or both.
     #[must_use]
     pub fn uses(&self, home: TunnelRole, device: &InterfaceName) -> bool {
         let seat = Seat::of(home);
         (self.short == seat || self.long == seat) && !self.out.contains(device)
     }
 
-    /// Whether each class is in all its own tunnels.
+    /// Returns true where each class is in all its own tunnels.
     #[must_use]
     pub fn is_home(&self) -> bool {
         *self == Self::HOME

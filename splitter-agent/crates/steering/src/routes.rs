@@ -53,7 +53,7 @@ pub use wanted::tunnels_of;
 /// `ip route`). It is not in iproute2's `rt_protos`, and no routing daemon uses it.
 pub const PROTOCOL: u8 = 94;
 
-/// Where an instance's rules and routes are found. Kept with the instance's state, it lets
+/// Says where an instance's rules and routes are found. Kept with the instance's state, it lets
 /// `down` and the next plan clean up after a configuration that has changed since.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Footprint {
@@ -66,7 +66,7 @@ pub struct Footprint {
 }
 
 impl Footprint {
-    /// Where an instance with this configuration puts its rules and routes.
+    /// Returns where an instance with this configuration puts its rules and routes.
     #[must_use]
     pub fn of(config: &Config) -> Self {
         Self {
@@ -86,7 +86,7 @@ impl Footprint {
         }
     }
 
-    /// What two instances both claim, in words; each would remove what the other one has there.
+    /// Names what two instances both claim, in words; each would remove what the other one has there.
     pub fn shared_with(&self, other: &Self) -> Option<String> {
         let mut tables = self.tables.iter();
         if let Some(table) = tables.find(|table| other.has_table(table.get())) {

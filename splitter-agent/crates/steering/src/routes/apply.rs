@@ -35,7 +35,7 @@ pub struct ApplyError {
     pub undone: Undone,
 }
 
-/// How undoing went.
+/// Says how undoing a plan went.
 #[derive(Debug, Default)]
 pub struct Undone {
     /// How many steps were undone.

@@ -42,7 +42,7 @@ pub struct Rule {
     pub suppressed: Option<u8>,
 }
 
-/// What marks a rule selects.
+/// Names the marks that a rule selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Selector {

@@ -33,7 +33,7 @@ pub(super) async fn decide(netlink: &Netlink, config: &Config) -> Result<Matchin
     }
 }
 
-/// Whether this kernel's rules match a DSCP exactly (`FRA_DSCP`, Linux 6.13 and backports).
+/// Finds out whether this kernel's rules match a DSCP exactly (`FRA_DSCP`, Linux 6.13 and backports).
 ///
 /// Nothing is changed: the kernel is asked for a rule that it must refuse, a `goto` without a
 /// target whose DSCP is out of range. One that knows the attribute refuses the range; an older

@@ -11,7 +11,7 @@ use splitter_netlink::{Family, Netlink, NetlinkError};
 use super::snapshot;
 use super::wanted::{destinations, longest_destination};
 
-/// Such a route.
+/// Names a route of the main table that redirected packets pass over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PassedOver {
     /// What it is for.
@@ -20,7 +20,7 @@ pub struct PassedOver {
     pub devices: Vec<u32>,
 }
 
-/// Those that lead to where the classes' packets go. Reads the whole main table.
+/// Lists the routes that lead to where the classes' packets go. Reads the whole main table.
 ///
 /// # Errors
 /// When the kernel does not tell.

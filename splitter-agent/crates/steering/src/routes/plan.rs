@@ -12,7 +12,7 @@ use super::spread::hindrances;
 use super::{Footprint, matching, snapshot, wanted};
 use crate::Placement;
 
-/// What has to be done, in order, for the kernel to have what is wanted.
+/// Lists what has to be done, in order, for the kernel to have what is wanted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Plan {
     /// How rules match the mark: `dscp` or `tos`.
@@ -122,7 +122,7 @@ pub async fn plan_placed(
     })
 }
 
-/// What moves the classes to where `placement` has them: routes alone. Nothing else is asked for,
+/// Plans what moves the classes to where `placement` has them: routes alone. Nothing else is asked for,
 /// neither a missing LAN interface nor what others have put in the way keeps a class in a dead
 /// tunnel. Changes nothing.
 ///
@@ -193,7 +193,7 @@ fn difference(wanted: Vec<Item>, found: Vec<Item>) -> Vec<Action> {
 }
 
 impl Plan {
-    /// Whether the kernel already has all that is wanted and nothing else of ours.
+    /// Returns true where the kernel already has all that is wanted and nothing else of ours.
     #[must_use]
     pub fn is_in_place(&self) -> bool {
         self.actions

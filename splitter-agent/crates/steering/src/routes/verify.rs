@@ -21,7 +21,7 @@ use crate::Placement;
 const TABLE_MAIN: u32 = RouteHeader::RT_TABLE_MAIN as u32;
 const TABLE_LOCAL: u32 = 255;
 
-/// What was asked and found to be right.
+/// Counts what was asked and found to be right.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Verification {
     /// The questions that were answered as they should be.

@@ -136,7 +136,7 @@ fn is_ingress(piece: &Piece) -> bool {
 }
 
 impl Found {
-    /// What to go by when nothing was noted: the kernel's own choice for each shared tunnel.
+    /// Returns what to go by when nothing was noted: the kernel's own choice for each shared tunnel.
     pub fn defaults(config: &Config) -> Vec<Self> {
         let default = |tunnel: &Tunnel| Self {
             device: tunnel.device.clone(),

@@ -10,14 +10,14 @@ use super::ShapeError;
 use super::found::{Found, Snapshot};
 use super::wanted::{Shape, shapes};
 
-/// What has to be done, device by device.
+/// Lists what has to be done, device by device.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Plan {
     /// Every step, and what stays.
     pub actions: Vec<Action>,
 }
 
-/// What becomes of a device.
+/// Says what becomes of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "action", rename_all = "lowercase")]
 pub enum Action {
@@ -97,19 +97,19 @@ pub async fn plan(
 }
 
 impl Plan {
-    /// Whether the kernel has all that is wanted, and nothing else of ours.
+    /// Returns true where the kernel has all that is wanted, and nothing else of ours.
     #[must_use]
     pub fn is_in_place(&self) -> bool {
         let is_kept = |action: &Action| matches!(action, Action::Keep { .. });
         self.actions.iter().all(is_kept)
     }
 
-    /// Whether a device is shaped, or will be.
+    /// Returns true for a device that is shaped, or will be.
     pub fn shapes(&self, device: &InterfaceName) -> bool {
         self.found().any(|found| found.device == *device)
     }
 
-    /// What has to be remembered to be put back.
+    /// Returns what has to be remembered to be restored later.
     pub fn found(&self) -> impl Iterator<Item = &Found> {
         self.actions.iter().filter_map(|action| match action {
             Action::Keep { found, .. } | Action::Shape { found, .. } => Some(found),
