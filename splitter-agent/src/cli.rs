@@ -2,10 +2,12 @@
 //! completions all come from it.
 
 use std::path::{Path, PathBuf};
+#[cfg(feature = "top")]
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
-use clap_complete::Shell;
+use flow_cli::pages::CompletionsArgs;
+#[cfg(feature = "top")]
 use splitter_agent::overview::SortBy;
 use splitter_config::DEFAULT_PATH;
 use splitter_datapath::tap::TapPoint;
@@ -75,6 +77,7 @@ pub(crate) enum Command {
     /// Watch flows, classes, tunnels and completion times, live in the terminal.
     ///
     /// Works without a daemon. Keys are told by `?`; q ends it.
+    #[cfg(feature = "top")]
     Top(TopArgs),
     /// Tell whether a configuration file is right, without touching the system.
     Check(CheckArgs),
@@ -90,14 +93,23 @@ pub(crate) enum Command {
     /// passed. The completion time is that from the first packet at the first device named to the
     /// last packet at the others.
     Tap(TapArgs),
-    /// Measure what splitting buys, on real traffic between network namespaces on this machine.
-    Demo(DemoArgs),
     /// Print a shell's completions.
     #[command(hide = true)]
     Completions(CompletionsArgs),
     /// Print the manual page.
     #[command(hide = true)]
     Man,
+}
+
+impl Command {
+    /// Tells whether the command draws on the whole terminal.
+    pub(crate) fn draws(&self) -> bool {
+        match self {
+            #[cfg(feature = "top")]
+            Self::Top(args) => !args.once,
+            _ => false,
+        }
+    }
 }
 
 /// Arguments of `flows`.
@@ -185,6 +197,7 @@ fn positive(text: &str) -> Result<f64, String> {
 }
 
 /// Arguments of `top`.
+#[cfg(feature = "top")]
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
     /// Look every so many seconds, 0.1 to 3600; + and - change it.
@@ -217,6 +230,7 @@ pub(crate) struct TopArgs {
 }
 
 /// Reads an interval; shorter ones would load the machine, longer ones show nothing live.
+#[cfg(feature = "top")]
 fn interval(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text
         .parse()
@@ -246,57 +260,6 @@ pub(crate) struct TapArgs {
     pub(crate) seconds: Option<u32>,
 }
 
-/// Arguments of `demo`.
-#[derive(Debug, Args)]
-pub(crate) struct DemoArgs {
-    /// How long traffic runs, in all five modes together; at least 5, and 70 if left out. Building
-    /// and clearing up take some 20 s more.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=86_400))]
-    pub(crate) seconds: Option<u32>,
-    /// Where to write the page with plots, which opens without a network: splitter-demo.html if
-    /// left out, or nowhere with --json.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) html: Option<PathBuf>,
-    /// Background load, in percent of both tunnels, its packets' headers included.
-    #[arg(
-        long,
-        value_name = "PERCENT",
-        default_value_t = 40,
-        value_parser = clap::value_parser!(u8).range(0..=95)
-    )]
-    pub(crate) load: u8,
-    /// Rates of the two tunnels, in Mbit/s.
-    #[arg(long, value_name = "N,N", default_value = "100,100", value_parser = two_rates)]
-    pub(crate) rates: [u32; 2],
-    /// Compare the policies with ECMP instead, in so many rounds, each with a seed of its own.
-    /// They take 10 s a mode and round, whatever --seconds says.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
-    pub(crate) seeds: Option<u32>,
-    /// Put the tunnels' queues behind the borders, which then shape shared tunnels to 97 %.
-    #[arg(long)]
-    pub(crate) queue_behind: bool,
-}
-
-fn two_rates(text: &str) -> Result<[u32; 2], String> {
-    let rate = |text: &str| {
-        text.trim()
-            .parse()
-            .ok()
-            .filter(|it| (1..=10_000).contains(it))
-    };
-    let rates: Option<Vec<u32>> = text.split(',').map(rate).collect();
-    rates
-        .and_then(|rates| rates.try_into().ok())
-        .ok_or_else(|| "give two rates from 1 to 10000, such as 100,40".to_owned())
-}
-
-/// Arguments of `completions`.
-#[derive(Debug, Args)]
-pub(crate) struct CompletionsArgs {
-    /// The shell to complete for.
-    pub(crate) shell: Shell,
-}
-
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done; for `doctor`: nothing failed
@@ -306,28 +269,6 @@ Exit codes:
   4  not permitted: run it as root, or with CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON
   5  in conflict with rules or routes that are not ours, with another instance, or with what
      cannot change while an agent runs";
-
-/// What the process tells its parent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum ExitCode {
-    /// Done.
-    Ok = 0,
-    /// Failed.
-    Failed = 1,
-    /// The configuration is wrong. (2 is clap's, for the command line.)
-    Configuration = 3,
-    /// A permission is missing.
-    NotPermitted = 4,
-    /// Something that is not ours, or another instance, is in the way.
-    Conflict = 5,
-}
-
-impl From<ExitCode> for std::process::ExitCode {
-    fn from(code: ExitCode) -> Self {
-        Self::from(code as u8)
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -341,6 +282,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "top")]
     fn intervals_are_bounded() {
         assert_eq!(interval("0.5"), Ok(Duration::from_millis(500)));
         for wrong in ["0", "-1", "nan", "inf", "1e9", "soon", ""] {

@@ -12,4 +12,5 @@ pub mod metrics;
 pub mod monitor;
 pub mod overview;
 pub mod privileges;
+#[cfg(feature = "page")]
 pub mod status_page;

@@ -4,19 +4,16 @@
 mod cli;
 mod commands;
 
-use std::io::IsTerminal as _;
-
 use clap::Parser as _;
-use cli::{Cli, Command, ExitCode};
+use cli::{Cli, Command};
+use flow_cli::{ExitCode, pages};
 use splitter_config::ConfigFile;
-use tracing_subscriber::EnvFilter;
 
 fn main() -> std::process::ExitCode {
     let cli = Cli::parse();
-    // What is logged would run across the screen that `top` draws.
-    let draws = matches!(&cli.command, Command::Top(args) if !args.once && !cli.json);
-    if !draws {
-        start_logging();
+    // Log lines would run across the screen that `top` draws.
+    if cli.json || !cli.command.draws() {
+        flow_cli::start_logging();
     }
     let code = dispatch(&cli).unwrap_or_else(|error| commands::report(&error, cli.json));
     code.into()
@@ -40,26 +37,15 @@ async fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Flows(args) => {
             commands::status::flows(commands::load(cli)?, args.limit, args.watch, json).await?;
         }
+        #[cfg(feature = "top")]
         Command::Top(args) => {
             commands::top::run(commands::load_in_force(cli)?.0, args, json).await?;
         }
         Command::Tap(args) => commands::tap::run(args, json).await?,
         Command::Doctor => return commands::doctor::run(cli).await,
         Command::Check(args) => return commands::check::run(args, json),
-        Command::Demo(args) => commands::demo::run(args, json).await?,
-        Command::Completions(args) => return commands::pages::completions(args),
-        Command::Man => return commands::pages::man(),
+        Command::Completions(args) => return pages::completions::<Cli>(args),
+        Command::Man => return pages::man::<Cli>(),
     }
     Ok(ExitCode::Ok)
-}
-
-/// Logs go to standard error; `RUST_LOG` says how much of them.
-fn start_logging() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false)
-        .init();
 }

@@ -1,4 +1,4 @@
-//! `demo` and `fct`: build the agent and let it measure itself on this machine.
+//! `demo` and `fct`: build the agent and the demonstration, which measures it on this machine.
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -13,7 +13,7 @@ use crate::{
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Arguments {
-    /// Passed on to `splitter demo`, `--seconds N` and `--json` among them.
+    /// Passed on to `splitter-demo`, `--seconds N` and `--json` among them.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     passed_on: Vec<OsString>,
 }
@@ -67,15 +67,16 @@ fn run(project: &Project, passed_on: Vec<OsString>) -> Result<ExitCode> {
     }
     command::cargo()
         .args(["build", "--release", "--package", "splitter-agent"])
+        .args(["--package", "splitter-demo"])
         .current_dir(&project.root)
         .run()?;
-    let splitter = project.target.join("release/splitter");
+    let demo = project.target.join("release/splitter-demo");
     let run = if is_root() {
-        Run::new(splitter)
+        Run::new(demo)
     } else {
         eprintln!("The demo makes network namespaces, which needs root: calling sudo.");
-        Run::new("sudo").arg(splitter)
+        Run::new("sudo").arg(demo)
     };
     // From the caller's directory, so that a file it writes lands there.
-    Err(run.arg("demo").args(passed_on).replace())
+    Err(run.args(passed_on).replace())
 }

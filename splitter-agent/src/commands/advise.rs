@@ -6,12 +6,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use flow_cli::{group_thousands, print, print_json};
 use flow_report::Table;
 use splitter_advise::{Advice, Expected, Question, ThresholdUnit, Traffic, Verdict, advise, file};
 use splitter_agent::control::{Answer, ControlError, Request, ask};
 use splitter_config::Location;
 
-use super::{count, print, print_json};
 use crate::cli::{AdviseArgs, Cli};
 
 /// Prints what the agent, or a file, recommends.
@@ -62,7 +62,7 @@ fn show(advice: &Advice) -> Result<()> {
     let unit = &advice.unit;
     let recommended = advice
         .recommended
-        .map(|it| count(it.into()))
+        .map(|it| group_thousands(it.into()))
         .unwrap_or_default();
     print(match advice.verdict {
         Verdict::Change => format!("Recommended: a threshold of {recommended} {unit}."),
@@ -80,8 +80,8 @@ fn show(advice: &Advice) -> Result<()> {
     if let Some([low, high]) = advice.range {
         print(format_args!(
             "Eight of ten such samples would recommend {} to {}.",
-            count(low.into()),
-            count(high.into())
+            group_thousands(low.into()),
+            group_thousands(high.into())
         ))?;
     }
     for note in &advice.notes {
@@ -112,7 +112,10 @@ fn table(advice: &Advice, expected: &Expected) -> Table {
     };
     type Cell<'a> = Box<dyn Fn(&Expected) -> String + 'a>;
     let rows: [(&str, Cell<'_>); 11] = [
-        ("threshold", Box::new(|it| count(it.threshold.into()))),
+        (
+            "threshold",
+            Box::new(|it| group_thousands(it.threshold.into())),
+        ),
         (
             "flows that become long",
             Box::new(|it| percent(it.long_flows)),

@@ -1,11 +1,11 @@
 //! `splitter reload` and `splitter set`: another configuration for the agent that runs.
 
 use anyhow::{Result, bail};
+use flow_cli::{print, print_json};
 use serde_json::json;
 use splitter_agent::control::{Answer, Changed, ControlError, Request, ask};
 use splitter_config::{Config, Location, overrides};
 
-use super::{print, print_json};
 use crate::cli::{Cli, ReloadArgs, SetArgs};
 
 /// Has the agent take its file anew.

@@ -1,10 +1,11 @@
 //! `splitter check FILE`: is the file right? The system is neither read nor changed.
 
+use flow_cli::ExitCode;
+use flow_cli::{print, print_json};
 use serde_json::json;
 use splitter_config::{Config, ConfigError};
 
-use super::{print, print_json};
-use crate::cli::{CheckArgs, ExitCode};
+use crate::cli::CheckArgs;
 
 pub(crate) fn run(args: &CheckArgs, as_json: bool) -> anyhow::Result<ExitCode> {
     let result = Config::load(&args.file);

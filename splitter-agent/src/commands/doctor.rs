@@ -1,11 +1,12 @@
 //! `splitter doctor`: what would keep the splitter from working here?
 
+use flow_cli::ExitCode;
+use flow_cli::{print, print_json};
 use splitter_agent::doctor::{Status, examine};
 use splitter_config::Config;
 use splitter_netlink::Netlink;
 
-use super::{print, print_json};
-use crate::cli::{Cli, ExitCode};
+use crate::cli::Cli;
 
 pub(crate) async fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     let config = cli.named_config().map(Config::load).transpose()?;

@@ -1,11 +1,10 @@
 //! `splitter plan`: what `up` would change.
 
 use anyhow::Result;
+use flow_cli::{print, print_json};
 use serde_json::json;
 use splitter_agent::instance::{Instance, Plan};
 use splitter_config::Config;
-
-use super::{print, print_json};
 
 /// Shows the plan; changes nothing.
 pub(crate) async fn run(config: Config, json: bool) -> Result<()> {

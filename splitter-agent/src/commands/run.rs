@@ -15,6 +15,7 @@ use splitter_agent::instance::{AttachedInterface, BroughtUp, Instance, Owner};
 use splitter_agent::metrics::registry;
 use splitter_agent::monitor::Monitor;
 use splitter_agent::privileges::{drop_unneeded, names};
+#[cfg(feature = "page")]
 use splitter_agent::status_page::StatusSource;
 use splitter_config::ConfigFile;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -78,6 +79,7 @@ struct Watching {
     attached: Vec<AttachedInterface>,
     /// None where nobody wants the tunnels watched.
     guard: Option<Guard>,
+    #[cfg(feature = "page")]
     page: StatusSource,
     readiness: Readiness,
     stop: oneshot::Sender<()>,
@@ -106,12 +108,16 @@ impl Watching {
         let health = guard
             .as_ref()
             .map_or_else(SharedReport::default, Guard::report);
+        #[cfg(feature = "page")]
         let page = StatusSource::new(config, Arc::clone(&monitor), health.clone())?;
         let metrics = registry(Arc::clone(&monitor), health)?;
-        let endpoint = MetricsEndpoint::new(metrics, readiness.clone()).with_page(page.page());
+        let endpoint = MetricsEndpoint::new(metrics, readiness.clone());
+        #[cfg(feature = "page")]
+        let endpoint = endpoint.with_page(page.page());
         tracing::info!(
             address = %server.local_addr(),
-            "serving /metrics, /live, /ready and the status page"
+            "serving /metrics, /live, /ready{}",
+            if cfg!(feature = "page") { " and the status page" } else { "" }
         );
         let (stop, stopped) = oneshot::channel::<()>();
         let serving = tokio::spawn(server.serve(endpoint, async {
@@ -121,6 +127,7 @@ impl Watching {
             monitor,
             attached: up.attached,
             guard,
+            #[cfg(feature = "page")]
             page,
             readiness,
             stop,
@@ -146,11 +153,15 @@ impl Watching {
         let (asking, calls) = mpsc::channel::<Call>(1);
         let listening = tokio::spawn(socket.serve(asking, Arc::clone(self.monitor.figures())));
         let (in_force, lock) = (agent.in_force(), agent.lock());
+        #[cfg(feature = "page")]
+        let page = self.page.keep_up(in_force.clone());
+        #[cfg(not(feature = "page"))]
+        let page = std::future::pending::<&'static str>();
         // Also while the agent is busy: a tunnel does not wait with dying.
         let beside = async {
             tokio::select! {
                 never = watch::sweep(&self.monitor, in_force.clone()) => never,
-                never = self.page.keep_up(in_force.clone()) => never,
+                never = page => never,
                 never = watch::tunnels(self.guard, in_force.clone(), &lock, &readiness) => never,
             }
         };
@@ -221,7 +232,7 @@ fn give_up_rights(file: &ConfigFile) {
 }
 
 /// The signals that the daemon knows.
-pub(super) struct Signals {
+struct Signals {
     terminate: Signal,
     hang_up: Signal,
     interrupt: Signal,
@@ -229,7 +240,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    pub(super) fn listen() -> Result<Self> {
+    fn listen() -> Result<Self> {
         let listen = |kind| signal(kind).context("cannot listen for signals");
         Ok(Self {
             terminate: listen(SignalKind::terminate())?,
@@ -243,14 +254,5 @@ impl Signals {
     /// file has changed.
     fn terminal_has_gone(&self) -> bool {
         self.had_terminal && !std::io::stdin().is_terminal()
-    }
-
-    /// The next of them, for a command that each of them ends.
-    pub(super) async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-            _ = self.hang_up.recv() => {}
-        }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
+use flow_cli::{group_thousands, print, print_json};
 use flow_report::Table;
 use serde::Serialize;
 use splitter_agent::failover::Report;
@@ -13,8 +14,6 @@ use splitter_policy::counters::{Counters, FlowEvent};
 use splitter_policy::flow::{Class, TunnelRole};
 use splitter_policy::forward::Fallback;
 use splitter_policy::pass_reason::PassReason;
-
-use super::{count, print, print_json};
 
 /// How often `flows --watch` looks.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -268,23 +267,27 @@ fn show(status: &Status) -> Result<()> {
     let mut traffic = Table::new(["class and tunnel", "packets", "bytes"]);
     for row in &status.traffic {
         let name = format!("{} in the {} tunnel", row.class, row.tunnel);
-        traffic.row([name, count(row.packets), count(row.bytes)]);
+        traffic.row([
+            name,
+            group_thousands(row.packets),
+            group_thousands(row.bytes),
+        ]);
     }
     print(traffic.to_text())?;
     let flows = &status.flows;
     print(format_args!(
         "\n{} flows started, {} became long; {} changed tunnels when drained, {} at the cap.",
-        count(flows.started),
-        count(flows.became_long),
-        count(flows.moved_drained),
-        count(flows.moved_at_cap)
+        group_thousands(flows.started),
+        group_thousands(flows.became_long),
+        group_thousands(flows.moved_drained),
+        group_thousands(flows.moved_at_cap)
     ))?;
     if flows.stayed + flows.stayed_at_cap > 0 {
         print(format_args!(
             "{} stayed in their tunnel because it was its turn, {} because they could not leave in \
              order.",
-            count(flows.stayed),
-            count(flows.stayed_at_cap)
+            group_thousands(flows.stayed),
+            group_thousands(flows.stayed_at_cap)
         ))?;
     }
     let mut completion = Table::new(["completion times", "flows", "mean", "p50", "p90", "p99"]);
@@ -293,14 +296,14 @@ fn show(status: &Status) -> Result<()> {
             seconds.map_or_else(|| "-".to_owned(), |it| format!("{:.2} ms", it * 1e3))
         };
         let times = [row.mean_s, row.p50_s, row.p90_s, row.p99_s].map(time);
-        let cells = [format!("{} flows", row.class), count(row.flows)].into_iter();
+        let cells = [format!("{} flows", row.class), group_thousands(row.flows)].into_iter();
         completion.row(cells.chain(times).collect::<Vec<_>>());
     }
     print(format_args!("\n{}", completion.to_text()))?;
     if !status.passed.is_empty() {
         let mut passed = Table::new(["passed untreated", "packets"]);
         for row in &status.passed {
-            passed.row([row.reason.to_owned(), count(row.packets)]);
+            passed.row([row.reason.to_owned(), group_thousands(row.packets)]);
         }
         print(format_args!("\n{}", passed.to_text()))?;
     }
@@ -344,8 +347,8 @@ fn show_flows(listing: &Listing, watch: bool) -> Result<()> {
     let Listing { census, flows } = listing;
     print(format_args!(
         "{start}{} short and {} long flows\n",
-        count(census.short),
-        count(census.long)
+        group_thousands(census.short),
+        group_thousands(census.long)
     ))?;
     let headers = [
         "flow", "class", "tunnel", "packets", "bytes", "age s", "idle s", "finished",
@@ -362,8 +365,8 @@ fn cells(flow: &FlowRow) -> [String; 8] {
         flow.to_string(),
         flow.class.into(),
         flow.tunnel.into(),
-        count(flow.packets),
-        count(flow.bytes),
+        group_thousands(flow.packets),
+        group_thousands(flow.bytes),
         format!("{:.1}", flow.age_s),
         format!("{:.1}", flow.idle_s),
         if flow.finished { "yes" } else { "no" }.into(),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use flow_cli::{Signals, group_thousands, print, print_json};
 use flow_report::Table;
 use serde_json::json;
 use splitter_agent::privileges::check_capabilities;
@@ -10,9 +11,7 @@ use splitter_config::PacketLog;
 use splitter_datapath::Object;
 use splitter_datapath::tap::{CAPACITY, Tap, TappedFlow, Taps};
 use splitter_netlink::Netlink;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::{count, print, print_json};
 use crate::cli::TapArgs;
 
 /// Notes flows until told to stop, then tells.
@@ -21,7 +20,7 @@ pub(crate) async fn run(args: &TapArgs, json: bool) -> Result<()> {
     let interfaces = Netlink::connect()?.interfaces().await?;
     let object = Object::for_level(PacketLog::Off).context("cannot read the kernel object")?;
     // Whoever reads that flows are noted may end it at once.
-    let mut signals = listen()?;
+    let mut signals = Signals::listen()?;
     let taps = Taps::attach(&object, &args.points, &interfaces)?;
     let names = taps
         .iter()
@@ -46,18 +45,8 @@ pub(crate) async fn run(args: &TapArgs, json: bool) -> Result<()> {
     print(table(&flows).to_text())
 }
 
-/// Ctrl-C, SIGTERM and the terminal's going.
-fn listen() -> Result<[Signal; 3]> {
-    let listen = |kind| signal(kind).context("cannot listen for signals");
-    Ok([
-        listen(SignalKind::interrupt())?,
-        listen(SignalKind::terminate())?,
-        listen(SignalKind::hangup())?,
-    ])
-}
-
-/// Until the time has passed or somebody says so.
-async fn wait(time: Option<Duration>, [interrupt, terminate, hang_up]: &mut [Signal; 3]) {
+/// Waits until the time has passed or a signal comes.
+async fn wait(time: Option<Duration>, signals: &mut Signals) {
     let passed = async {
         match time {
             Some(time) => tokio::time::sleep(time).await,
@@ -66,9 +55,7 @@ async fn wait(time: Option<Duration>, [interrupt, terminate, hang_up]: &mut [Sig
     };
     tokio::select! {
         () = passed => {}
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-        _ = hang_up.recv() => {}
+        _ = signals.next() => {}
     }
 }
 
@@ -101,8 +88,8 @@ fn table(flows: &[TappedFlow]) -> Table {
                 seconds(passage.first_ns),
                 seconds(passage.last_ns),
                 format!("{:.3}", passage.duration_ms),
-                count(passage.packets),
-                count(passage.bytes),
+                group_thousands(passage.packets),
+                group_thousands(passage.bytes),
                 completion.map_or_else(String::new, |ms| format!("{ms:.3}")),
             ]);
         }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use flow_cli::{Signals, describe};
 use splitter_agent::instance::Instance;
 use splitter_agent::overview::{Filter, Observer, Overview, Selection, WrittenReport};
 use splitter_config::Config;
@@ -21,8 +22,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use self::app::{App, Outcome};
 use self::terminal::{Event, Screen};
-use super::run::Signals;
-use super::{in_words, status};
+use super::status;
 use crate::cli::TopArgs;
 
 /// Flows that are kept to be scrolled through.
@@ -136,7 +136,7 @@ async fn watch(instance: &Instance, observer: Observer, mut app: App) -> Result<
             (observer, result) = under_way => {
                 looking = None;
                 at_rest = Some(observer);
-                app.seen(result.map_err(|error| in_words(&error)));
+                app.seen(result.map_err(|error| describe(&error)));
             }
             () = sleep_until(last_look + app.interval()), if at_rest.is_some() && !app.is_paused() => {
                 if let Some(observer) = at_rest.take() {

@@ -3,10 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
+use flow_cli::print;
 use flow_report::Table;
 use splitter_agent::failover::{Report, TunnelReport};
-
-use super::print;
 
 /// How many of the last moves are shown; `--json` has them all.
 const MOVES: usize = 5;

@@ -1,11 +1,10 @@
 //! `splitter up` and `splitter down`: without a daemon.
 
 use anyhow::Result;
+use flow_cli::{print, print_json};
 use serde_json::json;
 use splitter_agent::instance::{Instance, Owner};
 use splitter_config::Config;
-
-use super::{print, print_json};
 
 /// Brings the instance up and returns.
 pub(crate) async fn up(config: Config, json: bool) -> Result<()> {

@@ -3,14 +3,13 @@
 
 use std::sync::Arc;
 
+use flow_cli::describe;
 use flow_telemetry::Readiness;
 use splitter_agent::agent::Agent;
 use splitter_agent::failover::Guard;
 use splitter_agent::instance::{Instance, Lock};
 use splitter_agent::monitor::Monitor;
 use tokio::sync::watch;
-
-use super::in_words;
 
 /// The part of readiness that the repair loop speaks for.
 const DATAPLANE: &str = "dataplane";
@@ -39,7 +38,7 @@ impl Repair {
                 self.readiness.ok(DATAPLANE);
             }
             Err(error) => {
-                let problem = in_words(&error.into());
+                let problem = describe(&error.into());
                 if problem != self.last_problem {
                     tracing::error!(%problem, "not everything is in place; trying again every second");
                     self.last_problem.clone_from(&problem);

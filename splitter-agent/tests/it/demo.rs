@@ -1,18 +1,19 @@
-//! A short run of `splitter demo`: its JSON is whole, and what it counts fits together.
+//! A short run of the demonstration: its JSON is whole, and what it counts fits together.
 //!
 //! How much faster flows are is told by the demonstration itself (`cargo xtask demo`), and held by
 //! no test: it depends on what else the machine does. The laws behind it are held in virtual time
 //! (`splitter-policy`'s tests).
 
-use std::process::Command;
+use std::time::Duration;
 
-use flow_testbed::demo::preflight;
+use flow_testbed::demo::{self, Options, preflight};
 use flow_testbed::require;
 use flow_testbed::require::Requirement::{NftRule, Program, Root};
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 /// Two seconds for each mode: enough for flows of both classes.
-const SECONDS: &str = "10";
+const TOTAL: Duration = Duration::from_secs(10);
 
 #[test]
 fn demo_tells_of_every_mode_in_one_json_object() {
@@ -25,16 +26,13 @@ fn demo_tells_of_every_mode_in_one_json_object() {
     );
     require!(NftRule("ct original packets > 45 ip dscp set 2"));
     preflight().expect("all that the demonstration needs is here");
-    let output = Command::new(env!("CARGO_BIN_EXE_splitter"))
-        .args(["demo", "--json", "--seconds", SECONDS])
-        .output()
-        .expect("the program starts");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let told: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let options = Options {
+        splitter: Some(env!("CARGO_BIN_EXE_splitter").into()),
+        total: TOTAL,
+        ..Options::default()
+    };
+    let comparison = demo::run(&options, &mut (), &CancellationToken::new());
+    let told = serde_json::to_value(comparison.expect("it runs")).expect("one JSON object");
     println!("{told:#}");
     is_whole(&told);
     counts_fit(&told);

@@ -50,7 +50,7 @@ const COMMAND_LINE: &str = "console=ttyS0 quiet panic=-1";
 /// times that where others want the processors, too.
 const TIMEOUT_SECONDS: &str = "300";
 
-/// What a line of results begins with (`splitter-agent/examples/vm_guest`).
+/// What a line of results begins with (`lab/vm-guest`).
 const MARKER: &str = "VM-TEST ";
 
 /// How much of the console is shown when a machine did not come to its end.
@@ -73,7 +73,14 @@ impl Guest {
         let directory = project.target.join("vm-test");
         let mut cargo = command::cargo()
             .args(["build", "--locked", "--package", "splitter-agent"])
-            .args(["--bin", "splitter", "--example", "vm_guest"])
+            .args([
+                "--package",
+                "vm-guest",
+                "--bin",
+                "splitter",
+                "--bin",
+                "vm-guest",
+            ])
             .args(["--target", TARGET])
             .arg("--message-format=json-render-diagnostics")
             .arg("--target-dir")
@@ -88,7 +95,7 @@ impl Guest {
             .check(status)
             .context("cannot build the programs of the virtual machine")?;
         let mut files = Vec::new();
-        for (path, target) in [("init", "vm_guest"), ("bin/splitter", "splitter")] {
+        for (path, target) in [("init", "vm-guest"), ("bin/splitter", "splitter")] {
             let (_, program) = built
                 .iter()
                 .find(|(name, _)| name == target)

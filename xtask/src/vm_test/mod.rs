@@ -1,7 +1,7 @@
 //! `vm-test`: the kernel programs and the agent on other kernels, in virtual machines.
 //!
 //! Each kernel of [`kernels::SERIES`] boots under qemu with one statically linked program in its
-//! memory (`splitter-agent/examples/vm_guest`), which loads and attaches every program, sends
+//! memory (`lab/vm-guest`), which loads and attaches every program, sends
 //! packets through them, runs the agent and tells on the console how that went.
 
 mod archive;

@@ -4,8 +4,8 @@
 use std::{net::SocketAddr, num::NonZeroU8, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
-use clap_complete::Shell;
 use cloudburst::{Ports, Remotes};
+use flow_cli::pages::CompletionsArgs;
 
 use crate::{
     options::EndpointOptions,
@@ -231,13 +231,6 @@ pub(crate) struct KeygenArgs {
     pub(crate) force: bool,
 }
 
-/// Arguments of `completions`.
-#[derive(Debug, Args)]
-pub(crate) struct CompletionsArgs {
-    /// The shell to complete for.
-    pub(crate) shell: Shell,
-}
-
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
@@ -246,28 +239,6 @@ Exit codes:
   3  the settings are wrong, or the key file
   4  not permitted
   5  in conflict: another process has the port, or a file is in the way";
-
-/// What the process tells its parent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum ExitCode {
-    /// Done.
-    Ok = 0,
-    /// Failed.
-    Failed = 1,
-    /// The settings are wrong. (2 is clap's, for the command line.)
-    Configuration = 3,
-    /// A permission is missing.
-    NotPermitted = 4,
-    /// Something that is not ours is in the way.
-    Conflict = 5,
-}
-
-impl From<ExitCode> for std::process::ExitCode {
-    fn from(code: ExitCode) -> Self {
-        Self::from(code as u8)
-    }
-}
 
 #[cfg(test)]
 mod tests {

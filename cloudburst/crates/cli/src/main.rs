@@ -11,17 +11,16 @@ mod summary;
 mod transfer;
 mod values;
 
-use std::{io::IsTerminal as _, time::Duration};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Parser as _;
-use tracing_subscriber::EnvFilter;
-
-use cli::{Cli, Command, ExitCode};
+use cli::{Cli, Command};
+use flow_cli::{ExitCode, pages};
 
 fn main() -> std::process::ExitCode {
     let cli = Cli::parse();
-    start_logging();
+    flow_cli::start_logging();
     let code = run(&cli).unwrap_or_else(|error| commands::report(&error, cli.json));
     code.into()
 }
@@ -50,18 +49,7 @@ async fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Perf(args) => commands::perf::run(args, json).await,
         Command::Paths(args) => commands::paths::run(args, json).await,
         Command::Keygen(args) => commands::keygen::run(args, json),
-        Command::Completions(args) => commands::pages::completions(args),
-        Command::Man => commands::pages::man(),
+        Command::Completions(args) => pages::completions::<Cli>(args),
+        Command::Man => pages::man::<Cli>(),
     }
-}
-
-/// Logs go to standard error; `RUST_LOG` says how much of them.
-fn start_logging() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false)
-        .init();
 }

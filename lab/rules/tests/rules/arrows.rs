@@ -60,9 +60,6 @@ const OF_COMMANDS: [&str; 7] = [
 /// Libraries that applications link, which no command's dependencies may reach.
 const LIBRARIES: [&str; 3] = ["cloudburst-code", "cloudburst-proto", "cloudburst-fec"];
 
-/// Products that link a proof until what they show with it has moved there.
-const UNFINISHED: [&str; 1] = ["splitter-agent"];
-
 /// Crates whose modules do not need each other in a circle. Each joins when that holds, and none leaves.
 const FINISHED: [&str; 9] = [
     "flow-netsim",
@@ -87,7 +84,7 @@ fn packages_use_only_what_stands_below_them() {
         };
         for used in package.linked() {
             let is_above = rank(used).is_some_and(|used| used > own);
-            if is_above && !UNFINISHED.contains(&package.name.as_str()) {
+            if is_above {
                 wrong.push(format!(
                     "{} uses {used}, which stands above it",
                     package.name
@@ -133,9 +130,7 @@ fn no_product_links_a_proof() {
     for package in WORKSPACE.published() {
         let linked = tree(&package.name);
         let proofs = linked.iter().filter(|name| is_proof(name));
-        if !UNFINISHED.contains(&package.name.as_str()) {
-            wrong.extend(proofs.map(|proof| format!("{} links {proof}", package.name)));
-        }
+        wrong.extend(proofs.map(|proof| format!("{} links {proof}", package.name)));
     }
     assert_none("products that link proofs", &wrong);
 }

@@ -8,7 +8,7 @@ use crate::{
     scheme::Demotions,
 };
 
-/// The result. Serialised it is the object that `splitter demo --json` prints.
+/// The result. Serialised it is the object that `splitter-demo --json` prints.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
     /// The modes in the order in which they are shown.

@@ -1,12 +1,11 @@
 //! One sample, printed.
 
 use anyhow::Result;
+use flow_cli::{group_thousands, print, print_json};
 use flow_report::Table;
 use flow_telemetry::page::Format;
 use splitter_agent::overview::{ClassRow, Overview, Period};
 use splitter_steering::Seat;
-
-use super::super::{count, print, print_json};
 
 pub(super) fn show(overview: &Overview, json: bool) -> Result<()> {
     if json {
@@ -17,7 +16,11 @@ pub(super) fn show(overview: &Overview, json: bool) -> Result<()> {
     print(format_args!("\n{}", completion(overview).to_text()))?;
     print(format_args!("\n{}", tunnels(overview).to_text()))?;
     let (listed, all) = (overview.flows.len() as u64, overview.flows_matching);
-    print(format_args!("\n{} of {} flows", count(listed), count(all)))?;
+    print(format_args!(
+        "\n{} of {} flows",
+        group_thousands(listed),
+        group_thousands(all)
+    ))?;
     if overview.flows.is_empty() {
         return Ok(());
     }
@@ -60,11 +63,11 @@ fn classes(overview: &Overview) -> Table {
         table.row([
             row.class.to_owned(),
             seat(row).to_owned(),
-            count(row.flows),
+            group_thousands(row.flows),
             known(Format::Rate, row.packets_per_s),
             known(Format::BitsPerSecond, row.bits_per_s),
-            count(row.packets),
-            count(row.bytes),
+            group_thousands(row.packets),
+            group_thousands(row.bytes),
         ]);
     }
     table
@@ -81,7 +84,7 @@ fn completion(overview: &Overview) -> Table {
         let seconds = |value| known(Format::Seconds, value);
         table.row([
             format!("{}, {period}", row.class),
-            count(row.finished),
+            group_thousands(row.finished),
             seconds(row.mean_s),
             seconds(row.p50_s),
             seconds(row.p90_s),
@@ -123,8 +126,8 @@ fn flows(overview: &Overview) -> Table {
             row.class.to_owned(),
             row.tunnel.to_owned(),
             known(Format::BitsPerSecond, flow.bits_per_s),
-            count(row.packets),
-            count(row.bytes),
+            group_thousands(row.packets),
+            group_thousands(row.bytes),
             Format::Seconds.number(row.age_s),
             Format::Seconds.number(row.idle_s),
         ]);

@@ -8,10 +8,11 @@ use std::{
 
 use anyhow::Context as _;
 use cloudburst::{Key, protocol::packet::SECRET_BYTES};
+use flow_cli::ExitCode;
+use flow_cli::{print, print_json};
 use serde_json::json;
 
-use super::{print, print_json};
-use crate::cli::{ExitCode, KeygenArgs};
+use crate::cli::KeygenArgs;
 
 /// A file is in the way.
 #[derive(Debug, thiserror::Error)]

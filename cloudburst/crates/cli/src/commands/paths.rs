@@ -6,13 +6,15 @@ use cloudburst::{
     Endpoint,
     protocol::{Health, PathReport, PeerId, Statistics},
 };
+use flow_cli::ExitCode;
+use flow_cli::{Signals, print, print_json};
 use flow_report::Table;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
-use super::{CLOSE_WITHIN, Signals, print, print_json, warn_of_silence};
+use super::{CLOSE_WITHIN, warn_of_silence};
 use crate::{
-    cli::{ExitCode, PathsArgs},
+    cli::PathsArgs,
     summary::{millis, words},
 };
 

@@ -9,13 +9,15 @@ use std::{
 
 use clap::{CommandFactory as _, error::ErrorKind};
 use cloudburst::{Endpoint, RequestError, SendError, Statistics, protocol::PeerId};
+use flow_cli::ExitCode;
+use flow_cli::{Signals, print, print_json};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use tokio::{sync::mpsc, task::JoinSet};
 
-use super::{CLOSE_WITHIN, Signals, print, print_json, warn_of_silence};
+use super::{CLOSE_WITHIN, warn_of_silence};
 use crate::{
-    cli::{Cli, ExitCode, PerfArgs},
+    cli::{Cli, PerfArgs},
     metrics,
     summary::{Times, ratio, words},
     values::Bytes,

@@ -3,12 +3,14 @@
 use std::time::{Duration, Instant};
 
 use cloudburst::{Endpoint, RequestError, protocol::PeerId};
+use flow_cli::ExitCode;
+use flow_cli::{Signals, print, print_json};
 use serde_json::json;
 use tokio::{task::JoinSet, time::MissedTickBehavior};
 
-use super::{CLOSE_WITHIN, Signals, print, print_json};
+use super::CLOSE_WITHIN;
 use crate::{
-    cli::{ExitCode, PingArgs},
+    cli::PingArgs,
     summary::{Times, words},
 };
 

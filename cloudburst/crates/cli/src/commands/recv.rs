@@ -4,10 +4,12 @@ use std::{io, path::Path};
 
 use anyhow::bail;
 use clap::{CommandFactory as _, error::ErrorKind};
+use flow_cli::ExitCode;
+use flow_cli::{Signals, print_json};
 
-use super::{CLOSE_WITHIN, Signals, print_json};
+use super::CLOSE_WITHIN;
 use crate::{
-    cli::{Cli, ExitCode, RecvArgs},
+    cli::{Cli, RecvArgs},
     intake::{Intake, Output},
     transfer::{Arrived, Files, Stream},
 };

@@ -9,13 +9,15 @@ use std::{
 
 use anyhow::{Context as _, bail, ensure};
 use cloudburst::{Endpoint, PeerId, RequestError};
+use flow_cli::ExitCode;
+use flow_cli::{Signals, print, print_json};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use super::{CLOSE_WITHIN, Signals, print, print_json};
+use super::CLOSE_WITHIN;
 use crate::{
-    cli::{ExitCode, SendArgs},
+    cli::SendArgs,
     summary::ratio,
     transfer::{Answer, Chunk, MAX_DATA_BYTES},
 };

@@ -3,10 +3,12 @@
 use std::pin::pin;
 
 use cloudburst::{Closed, Endpoint, Received};
+use flow_cli::ExitCode;
+use flow_cli::Signals;
 
-use super::{CLOSE_WITHIN, Signals};
+use super::CLOSE_WITHIN;
 use crate::{
-    cli::{ExitCode, ServeArgs, ServeMode},
+    cli::{ServeArgs, ServeMode},
     intake::{Intake, Output},
     metrics,
     transfer::Files,
@@ -39,7 +41,7 @@ pub(crate) async fn run(args: &ServeArgs, as_json: bool) -> anyhow::Result<ExitC
     // To stop serving would cancel replies that are on their way; the end of the endpoint ends it.
     tokio::join!(endpoint.close(CLOSE_WITHIN), serving);
     if as_json {
-        super::print_json(&serde_json::json!({
+        flow_cli::print_json(&serde_json::json!({
             "messages_received": statistics.messages_received,
             "messages_delivered": statistics.messages_delivered,
             "messages_undelivered": statistics.messages_undelivered,

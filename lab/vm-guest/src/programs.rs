@@ -98,7 +98,7 @@ fn load_and_attach(network: &Network, program: &mut Program, row: &mut Row) -> R
             row.attached.push(expected_hook()?);
         }
         other => bail!(
-            "programs of the type {:?} are not known here; teach `splitter-agent/examples/vm_guest` to attach them",
+            "programs of the type {:?} are not known here; teach `lab/vm-guest` to attach them",
             other.prog_type()
         ),
     }
