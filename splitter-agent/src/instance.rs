@@ -8,13 +8,12 @@ mod attached;
 mod detach;
 mod down;
 mod error;
-pub(crate) mod hints;
 mod loaded;
 mod lock;
 mod others;
 mod place;
 mod plan;
-pub(crate) mod redirect;
+mod redirect;
 mod state;
 mod up;
 
@@ -39,7 +38,7 @@ use splitter_config::{Config, DscpMatch, Threshold};
 use splitter_datapath::{Dataplane, Object, Pins, policy_settings};
 use splitter_netlink::{InterfaceName, Interfaces, Netlink};
 use splitter_steering::Placement;
-use splitter_steering::{routes, shaping};
+use splitter_steering::{redirection, routes, shaping};
 
 use crate::privileges::check_capabilities;
 
@@ -90,6 +89,12 @@ impl Instance {
     pub fn open(&self) -> Result<Option<Dataplane>, InstanceError> {
         self.pins.check_readable()?;
         Ok(Dataplane::open(&self.pins)?)
+    }
+
+    /// Notes what an operator should know of packets that are redirected, beside what the plan
+    /// says; nothing in other steering modes.
+    pub async fn hints(&self) -> Vec<String> {
+        redirection::notes(&self.netlink, &self.config).await
     }
 
     /// Keeps other agents from changing this instance until it is dropped.

@@ -3,7 +3,6 @@
 
 pub mod agent;
 pub mod control;
-pub mod doctor;
 pub mod failover;
 pub mod figures;
 mod files;

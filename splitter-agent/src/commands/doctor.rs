@@ -2,8 +2,8 @@
 
 use flow_cli::ExitCode;
 use flow_cli::{print, print_json};
-use splitter_agent::doctor::{Status, examine};
 use splitter_config::Config;
+use splitter_doctor::{Status, examine};
 use splitter_netlink::Netlink;
 
 use crate::cli::Cli;

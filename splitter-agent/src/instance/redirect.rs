@@ -3,11 +3,12 @@
 use std::fmt;
 
 use serde::Serialize;
-use splitter_config::{AttachMode, SteeringMode};
+use splitter_config::SteeringMode;
 use splitter_datapath::Targets;
-use splitter_netlink::{Interface, InterfaceName, Interfaces, takes_redirected};
+use splitter_netlink::{InterfaceName, Interfaces};
 use splitter_policy::flow::TunnelRole;
 use splitter_policy::forward::target;
+use splitter_steering::redirection::hindrance;
 use splitter_steering::{Placement, routes::tunnels_of};
 
 use super::{Instance, InstanceError, Loaded};
@@ -104,38 +105,6 @@ impl Instance {
         });
         redirect.targets.lan = lan.collect();
         redirect
-    }
-}
-
-/// What keeps packets from being put into a device; `None` where nothing does.
-pub(crate) async fn hindrance(interface: &Interface, attach: AttachMode) -> Option<String> {
-    if !interface.is_ethernet {
-        return Some("its packets have no Ethernet header".to_owned());
-    }
-    // Then the stack puts them in, whatever the driver can do.
-    if attach == AttachMode::Generic {
-        return None;
-    }
-    let is_veth = interface.kind.as_deref() == Some("veth");
-    let Ok(answer) = takes_redirected(interface).await else {
-        return Some(
-            "the kernel did not answer in time whether it takes redirected packets".to_owned(),
-        );
-    };
-    match answer {
-        Some(true) => None,
-        Some(false) if is_veth => Some(
-            "its other end has neither an XDP program nor GRO on, without which a veth device \
-             loses what it is given (`ethtool -K OTHER_END gro on`)"
-                .to_owned(),
-        ),
-        Some(false) => Some("its driver takes no redirected packets".to_owned()),
-        // Known not to, but for the other end's state.
-        None if is_veth => None,
-        None => Some(
-            "this kernel does not tell whether its driver takes redirected packets (Linux 6.3 does)"
-                .to_owned(),
-        ),
     }
 }
 

@@ -8,7 +8,7 @@ use workspace_rules::cargo;
 use crate::{WORKSPACE, assert_none, crates_of};
 
 /// Packages from the bottom up: each uses only those above it in this list. Proofs come last.
-const ORDER: [&str; 26] = [
+const ORDER: [&str; 27] = [
     // Decisions: no_std, no I/O, no clock.
     "flow-balance",
     "splitter-policy",
@@ -30,6 +30,7 @@ const ORDER: [&str; 26] = [
     "splitter-datapath",
     "splitter-health",
     "splitter-steering",
+    "splitter-doctor",
     "splitter-agent",
     // Proofs, which no product links.
     "flow-testbed",

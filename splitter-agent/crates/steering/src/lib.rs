@@ -4,6 +4,7 @@
 //! [`shaping`] does the same for the queueing disciplines in front of shared tunnels.
 
 pub mod placement;
+pub mod redirection;
 pub mod routes;
 pub mod shaping;
 

@@ -3,51 +3,80 @@
 
 use std::fmt;
 
-use splitter_config::{Config, SteeringMode};
+use splitter_config::{AttachMode, Config, SteeringMode};
 use splitter_netlink::{
     DeviceFeatures, Family, Interface, Interfaces, Netlink, NetlinkError, VlanDevice,
-    device_features,
+    device_features, takes_redirected,
 };
 use splitter_policy::flow::TunnelRole;
-use splitter_steering::routes::{PassedOver, passed_over};
 
-use super::Instance;
+use crate::routes::{PassedOver, passed_over};
 
 /// Something that an operator should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Hint {
+pub struct Hint {
     /// What is so, and what comes of it.
-    pub(crate) problem: String,
+    pub problem: String,
     /// What to do.
-    pub(crate) remedy: String,
+    pub remedy: String,
 }
 
-impl Instance {
-    /// What an operator should know of packets that are redirected, beside what the plan says;
-    /// nothing in other modes.
-    pub async fn hints(&self) -> Vec<String> {
-        let redirects = self.config.steering.mode == SteeringMode::Redirect;
-        // A shadow redirects nothing.
-        if !redirects || self.config.shadow {
-            return Vec::new();
-        }
-        let hints = async {
-            let interfaces = self.netlink.interfaces().await?;
-            let mut hints = hidden_tags(&interfaces, &self.config).await;
-            hints.extend(other_ways(&self.netlink, &interfaces, &self.config).await?);
-            Ok(hints)
-        };
-        match hints.await {
-            Ok(hints) => hints.iter().map(ToString::to_string).collect(),
-            Err::<_, NetlinkError>(error) => vec![format!(
-                "not looked whether redirected packets see their VLAN tags and go their way: {error}"
-            )],
-        }
+/// Notes what an operator should know of packets that are redirected, beside what the plan says;
+/// nothing in other steering modes.
+pub async fn notes(netlink: &Netlink, config: &Config) -> Vec<String> {
+    let redirects = config.steering.mode == SteeringMode::Redirect;
+    // A shadow redirects nothing.
+    if !redirects || config.shadow {
+        return Vec::new();
+    }
+    let hints = async {
+        let interfaces = netlink.interfaces().await?;
+        let mut hints = hidden_tags(&interfaces, config).await;
+        hints.extend(other_ways(netlink, &interfaces, config).await?);
+        Ok(hints)
+    };
+    match hints.await {
+        Ok(hints) => hints.iter().map(ToString::to_string).collect(),
+        Err::<_, NetlinkError>(error) => vec![format!(
+            "not looked whether redirected packets see their VLAN tags and go their way: {error}"
+        )],
+    }
+}
+
+/// What keeps packets from being put into a device; `None` where nothing does.
+pub async fn hindrance(interface: &Interface, attach: AttachMode) -> Option<String> {
+    if !interface.is_ethernet {
+        return Some("its packets have no Ethernet header".to_owned());
+    }
+    // Then the stack puts them in, whatever the driver can do.
+    if attach == AttachMode::Generic {
+        return None;
+    }
+    let is_veth = interface.kind.as_deref() == Some("veth");
+    let Ok(answer) = takes_redirected(interface).await else {
+        return Some(
+            "the kernel did not answer in time whether it takes redirected packets".to_owned(),
+        );
+    };
+    match answer {
+        Some(true) => None,
+        Some(false) if is_veth => Some(
+            "its other end has neither an XDP program nor GRO on, without which a veth device \
+             loses what it is given (`ethtool -K OTHER_END gro on`)"
+                .to_owned(),
+        ),
+        Some(false) => Some("its driver takes no redirected packets".to_owned()),
+        // Known not to, but for the other end's state.
+        None if is_veth => None,
+        None => Some(
+            "this kernel does not tell whether its driver takes redirected packets (Linux 6.3 does)"
+                .to_owned(),
+        ),
     }
 }
 
 /// The LAN interfaces whose VLANs' packets look as if they were their own.
-pub(crate) async fn hidden_tags(interfaces: &Interfaces, config: &Config) -> Vec<Hint> {
+pub async fn hidden_tags(interfaces: &Interfaces, config: &Config) -> Vec<Hint> {
     let mut hints = Vec::new();
     for interface in config.lan.iter().filter_map(|it| interfaces.named(it).ok()) {
         let vlans = vlans_on(interfaces, interface);
@@ -119,7 +148,7 @@ fn hidden_tag(
 }
 
 /// Routes of the main table by which programs are led past a class' own tunnels in IPv6.
-pub(crate) async fn other_ways(
+pub async fn other_ways(
     netlink: &Netlink,
     interfaces: &Interfaces,
     config: &Config,

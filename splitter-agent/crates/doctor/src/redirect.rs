@@ -2,10 +2,9 @@
 
 use splitter_config::{Config, SteeringMode};
 use splitter_netlink::{Interfaces, Netlink, NetlinkError};
+use splitter_steering::redirection::{Hint, hidden_tags, hindrance, other_ways};
 
 use super::Check;
-use crate::instance::hints::{Hint, hidden_tags, other_ways};
-use crate::instance::redirect::hindrance;
 
 pub(super) async fn examine(
     netlink: &Netlink,
