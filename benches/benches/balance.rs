@@ -22,8 +22,8 @@
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use flow_balance::{
-    Balancer, Drb, Ecmp, LetFlow, Packet, PathId, Paths, Placement, Presto, Rps, ShortFlows, Tr,
-    Turns,
+    Balancer, Drb, Ecmp, LetFlow, Packet, PathId, Paths, Placement, Presto, RoundRobin, Rps,
+    ShortFlows, Tr,
 };
 use reproduction::tr::leaf::{Leaf, PATHS};
 
@@ -44,7 +44,10 @@ fn balance(criterion: &mut Criterion) {
     bench("presto", run(Presto::default(), ()));
     let gap_ns = 50_000;
     bench("letflow", run(LetFlow { gap_ns, seed: 0 }, ()));
-    bench("placement", run(Placement::default(), Turns::default()));
+    bench(
+        "placement",
+        run(Placement::default(), RoundRobin::default()),
+    );
     for (name, tr) in [
         ("tr_short", with_threshold(u64::MAX, Tr::paper())),
         ("tr_long", with_threshold(0, Tr::paper())),

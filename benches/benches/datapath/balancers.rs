@@ -90,7 +90,7 @@ fn paths() -> Snapshot {
     let views: [PathView; PATHS] = std::array::from_fn(|path| PathView {
         propagation_ns: 8_000 + path as u64 % 2 * 4_000,
         local_backlog_ns: path as u64 * 7 % 5 * 300,
-        far_backlog_ns: path as u64 % 3 * 300,
+        remote_backlog_ns: path as u64 % 3 * 300,
         service: ServiceTime::from_bits_per_second(40_000_000_000),
         weight: 40_000,
         ..PathView::default()

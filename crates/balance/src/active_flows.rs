@@ -1,4 +1,4 @@
-//! How many flows send on a path.
+//! Active flows of a path, counted without a list of flows.
 //!
 //! Time is cut into windows. A flow counts in each window in which it sends, and
 //! what a path carries is the larger of this window's count and the last one's:
@@ -21,7 +21,7 @@ pub struct ActiveFlows {
     last: u32,
 }
 
-/// What a packet says of its flow's part in the path.
+/// The event that a packet means for its flow on a path: it comes, goes on, or ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
     /// The flow has come to this path.
@@ -39,13 +39,13 @@ impl Activity {
         renews: false,
         ends: false,
     };
-    /// It goes on, with the first packet of a window.
+    /// The flow goes on, with the first packet of a window.
     pub const RENEWS: Self = Self {
         enters: false,
         renews: true,
         ends: false,
     };
-    /// It ends.
+    /// The flow ends with this packet.
     pub const ENDS: Self = Self {
         enters: false,
         renews: false,
@@ -58,14 +58,14 @@ impl Activity {
 const WINDOW_BITS: u32 = 27;
 
 impl ActiveFlows {
-    /// Whether a packet at `now_ns` is the first of a flow in its window, if the
-    /// flow's last one before was at `last_seen_ns`.
+    /// Tells if a packet at `now_ns` is the first of a flow in its window, if the flow's last one
+    /// before was at `last_seen_ns`.
     #[inline(always)]
     pub const fn is_first_of_window(last_seen_ns: u64, now_ns: u64) -> bool {
         window(last_seen_ns) != window(now_ns)
     }
 
-    /// How many flows sent lately.
+    /// The number of flows that sent lately.
     #[inline(always)]
     pub const fn count(&self, now_ns: u64) -> u32 {
         let Self { this, last, .. } = self.at(now_ns);

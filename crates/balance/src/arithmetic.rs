@@ -2,7 +2,7 @@
 //!
 //! Elsewhere a compiler finds the processor's instructions for them by itself. The
 //! kernel's machine has none, so they become branches there, and the verifier
-//! follows both ways of each: for a choice among sixteen paths, too many to ever
+//! follows both branches of each: for a choice among sixteen paths, too many to ever
 //! come to an end. There they are computed.
 
 /// 1 if `a` is less than `b`, else 0.

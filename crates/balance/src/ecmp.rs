@@ -1,9 +1,9 @@
-//! Equal-cost multipath: a flow's hash chooses, once and for all.
+//! ECMP, equal-cost multipath: a flow's hash chooses its path, once and for all.
 
 use super::random::draw;
 use super::{Balancer, Packet, PathId, Paths};
 
-/// Chooses by the flow's hash alone, weighted (RFC 2992's hash-threshold).
+/// ECMP by the flow's hash alone, weighted (RFC 2992's hash-threshold).
 ///
 /// When a path fails, its flows are spread over the rest and no others move;
 /// when it returns, they do.

@@ -1,11 +1,11 @@
-//! LetFlow: a flow that pauses may go elsewhere.
+//! LetFlow: flowlet switching, where a flow that pauses may change paths.
 
 use super::random::draw;
 use super::{Balancer, LastPath, Packet, PathId, Paths};
 
-/// LetFlow (Vanini et al., NSDI 2017): each flowlet takes a path at random,
-/// weighted. Flowlets on slow paths are cut short by their own gaps, which is
-/// how load finds its balance.
+/// Flowlet switching, LetFlow (Vanini et al., NSDI 2017): each flowlet takes a path at random,
+/// weighted. Flowlets on slow paths are cut short by their own gaps, which is how load finds its
+/// balance.
 ///
 /// The paper's hardware notices gaps by one bit of age and so at one to two
 /// times the setting; here they are exact.
@@ -18,7 +18,7 @@ pub struct LetFlow {
     pub seed: u64,
 }
 
-/// What [`LetFlow`] remembers of a flow: 16 bytes.
+/// The flowlet state of a flow under [`LetFlow`]: 16 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LetFlowFlow {

@@ -1,4 +1,4 @@
-//! Which of several paths a packet takes.
+//! Path selection and load balancing: which of several paths a packet takes.
 //!
 //! A [`Balancer`] chooses among at most [`MAX_PATHS`] paths for each packet. It
 //! looks at what it remembers of the packet's flow, at what all flows of one set
@@ -24,7 +24,7 @@
 //! the kernel, as seen towards the packet's destination, and keeps a
 //! [`Balancer::Flow`] for each flow. It finds the parts for that here:
 //! [`VirtualQueue`](crate::VirtualQueue) for the backlog of its own
-//! ports, [`FarTable`] and [`ttl`] for that of the next switches.
+//! ports, [`RemoteBacklogs`] and [`ttl`] for that of the next switches.
 //!
 //! ```
 //! use flow_balance::{Balancer, Packet, PathView, Snapshot, Tr, TrFlow, ShortFlows};
@@ -49,12 +49,12 @@ extern crate std;
 mod active_flows;
 mod arithmetic;
 mod ecmp;
-mod far;
 mod letflow;
 mod path;
 mod placement;
 mod presto;
 mod random;
+mod remote_backlog;
 mod set;
 mod short_flows;
 mod spray;
@@ -64,21 +64,21 @@ mod virtual_queue;
 
 pub use active_flows::{ActiveFlows, Activity};
 pub use ecmp::Ecmp;
-pub use far::{Ageing, FarBacklog, FarTable};
 pub use letflow::{LetFlow, LetFlowFlow};
 pub use path::{PathView, Paths, Snapshot};
-pub use placement::{PlacedFlow, Placement, Turns};
+pub use placement::{PlacedFlow, Placement, RoundRobin};
 pub use presto::{Presto, PrestoFlow};
+pub use remote_backlog::{Ageing, RemoteBacklog, RemoteBacklogs};
 pub use set::{LastPath, MAX_PATHS, PathId, PathSet};
 pub use short_flows::{Presence, ShortFlows};
 pub use spray::{Drb, DrbFlow, Rps, RpsFlow};
 pub use tr::{Tr, TrFlow};
 pub use virtual_queue::{ServiceTime, VirtualQueue};
 
-/// What a balancer looks at in a packet.
+/// The part of a packet that a balancer looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// When it is to be sent; must not run backwards, save for a little between CPUs.
+    /// The time at which it is to be sent; must not run backwards, save for a little between CPUs.
     pub now_ns: u64,
     /// Its length with all headers.
     pub bytes: u32,
@@ -87,14 +87,14 @@ pub struct Packet {
     pub flow_hash: u64,
 }
 
-/// A way to choose paths; the value itself is its settings.
+/// A load-balancing policy, which selects paths; the value itself is its settings.
 ///
 /// Dispatch is static and loops are bounded by [`MAX_PATHS`], so that a kernel
 /// program can host it.
 pub trait Balancer {
-    /// What is remembered of a flow. The default, all zeros, is a new one.
+    /// The state that is kept of a flow. The default, all zeros, is a new one.
     type Flow: Copy + Default;
-    /// What the flows over one set of paths have in common.
+    /// The state that flows over one set of paths have in common.
     type Shared;
 
     /// Chooses the path of `packet` and notes that it was sent there.

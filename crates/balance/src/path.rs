@@ -1,10 +1,10 @@
-//! What is known of paths.
+//! Paths as a host describes them: delay, backlog, weight, flows.
 
 use super::arithmetic::{min, saturating_add, select};
 use super::{MAX_PATHS, PathId, PathSet};
 use crate::ServiceTime;
 
-/// What is known of a path now, towards one destination.
+/// The state of a path now, towards one destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathView {
     /// From this switch to the one before the destination, on idle links: `pd` of TR.
@@ -12,7 +12,7 @@ pub struct PathView {
     /// What waits in front of the path here takes so long to leave: `lql / lqw` of TR.
     pub local_backlog_ns: u64,
     /// The same at the next switch: `sql / sqw` of TR.
-    pub far_backlog_ns: u64,
+    pub remote_backlog_ns: u64,
     /// What a byte takes to be serialised on all hops that
     /// [`propagation_ns`](Self::propagation_ns) spans, added up.
     pub service: ServiceTime,
@@ -27,20 +27,19 @@ pub struct PathView {
 /// Policies ask for what they need and no more, so let [`view`](Self::view) be
 /// cheap and inlined: what a policy does not read is then not computed.
 pub trait Paths {
-    /// Those there are; not empty.
+    /// The set of paths that there are; not empty.
     fn known(&self) -> PathSet;
 
-    /// Those that forward packets, as far as is known.
+    /// The set of paths that forward packets, as far as is known.
     fn usable(&self) -> PathSet;
 
-    /// What is known of a path that is in [`known`](Self::known). A host in the kernel
-    /// is asked of others, too; what it answers means nothing.
+    /// The state of a path that is in [`known`](Self::known). A host in the kernel is asked of
+    /// others, too; what it answers means nothing.
     fn view(&self, path: PathId) -> PathView;
 
-    /// When a packet that is sent at `now_ns` would reach the switch before its
-    /// destination, on each path: the time, and all delays of its
-    /// [`view`](Self::view); less than `u64::MAX`. What it is where there is no
-    /// path means nothing.
+    /// Predicts when a packet that is sent at `now_ns` would reach the switch before its
+    /// destination, on each path: the time, and all delays of its [`view`](Self::view); less than
+    /// `u64::MAX`. What it is where there is no path means nothing.
     ///
     /// A host that keeps sums of these delays may have it at less; the numbers
     /// must be the same.
@@ -54,7 +53,7 @@ pub trait Paths {
             for delay_ns in [
                 view.propagation_ns,
                 view.local_backlog_ns,
-                view.far_backlog_ns,
+                view.remote_backlog_ns,
             ] {
                 arrival_ns = saturating_add(arrival_ns, delay_ns);
             }
@@ -64,7 +63,7 @@ pub trait Paths {
         arrivals_ns
     }
 
-    /// Those to choose among: the usable ones, and all if none is.
+    /// The paths to choose among: the usable ones, and all if none is.
     #[inline(always)]
     fn candidates(&self) -> PathSet {
         let (known, usable) = (self.known(), self.usable().and(self.known()));
@@ -82,7 +81,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Of these paths, all usable; those beyond [`MAX_PATHS`] are left out.
+    /// A snapshot of these paths, all usable; those beyond [`MAX_PATHS`] are left out.
     pub fn new(paths: &[PathView]) -> Self {
         let mut views = [PathView::default(); MAX_PATHS];
         for (view, path) in views.iter_mut().zip(paths) {

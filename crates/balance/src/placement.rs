@@ -1,4 +1,4 @@
-//! Placement: a long flow is given a path once, and keeps it.
+//! Placement of long flows by load: each is given a path once, and keeps it.
 
 use super::{Balancer, LastPath, Packet, PathId, PathSet, Paths};
 
@@ -12,7 +12,7 @@ use super::{Balancer, LastPath, Packet, PathId, PathSet, Paths};
 /// of flows says what the next one will get: to join the shortest queue is close to
 /// the best that can be done without knowing sizes (Gupta, Harchol-Balter, Sigman
 /// and Whitt, "Analysis of join-the-shortest-queue routing for web server farms",
-/// 2007). Turns alone do as well for equal flows on equal paths; a slower path they
+/// 2007). RoundRobin alone do as well for equal flows on equal paths; a slower path they
 /// give a share that it takes long to carry while the faster one idles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
@@ -42,13 +42,13 @@ const MOST_FLOWS: u64 = 1 << 20;
 /// Whose turn it is among equal paths, for one set of paths: 8 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Turns {
+pub struct RoundRobin {
     /// The path that was chosen last.
     last: LastPath,
     reserved: [u8; 7],
 }
 
-/// What [`Placement`] remembers of a flow.
+/// The path on which [`Placement`] has a flow.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlacedFlow {
@@ -57,12 +57,12 @@ pub struct PlacedFlow {
 
 impl Balancer for Placement {
     type Flow = PlacedFlow;
-    type Shared = Turns;
+    type Shared = RoundRobin;
 
     #[inline(always)]
     fn choose<P: Paths + ?Sized>(
         &self,
-        turns: &mut Turns,
+        turns: &mut RoundRobin,
         flow: &mut PlacedFlow,
         paths: &P,
         _packet: &Packet,
@@ -78,7 +78,7 @@ impl Balancer for Placement {
 }
 
 impl Placement {
-    /// Where the next flow goes by what `paths` carry; the turn decides among them.
+    /// The best paths for the next flow by what `paths` carry; the round robin decides among them.
     #[inline(always)]
     pub fn best<P: Paths + ?Sized>(&self, candidates: PathSet, paths: &P) -> PathSet {
         let backlog_ns = |path| paths.view(path).local_backlog_ns;
@@ -103,7 +103,7 @@ impl Placement {
     }
 }
 
-impl Turns {
+impl RoundRobin {
     /// The one of equal paths whose turn it is.
     #[inline(always)]
     pub fn next(&self, equal: PathSet) -> PathId {
@@ -138,7 +138,7 @@ mod tests {
         Snapshot::new(&paths)
     }
 
-    fn place(turns: &mut Turns, paths: &Snapshot) -> usize {
+    fn place(turns: &mut RoundRobin, paths: &Snapshot) -> usize {
         let mut flow = PlacedFlow::default();
         Placement::default()
             .choose(turns, &mut flow, paths, &PACKET)
@@ -147,14 +147,14 @@ mod tests {
 
     #[test]
     fn equal_tunnels_take_turns() {
-        let (mut turns, paths) = (Turns::default(), snapshot(&[100, 100]));
+        let (mut turns, paths) = (RoundRobin::default(), snapshot(&[100, 100]));
         let placed: Vec<_> = (0..6).map(|_| place(&mut turns, &paths)).collect();
         assert_eq!(placed, [0, 1, 0, 1, 0, 1]);
     }
 
     #[test]
     fn unequal_tunnels_fill_in_proportion_the_faster_one_first() {
-        let (mut turns, mut paths) = (Turns::default(), snapshot(&[100, 40]));
+        let (mut turns, mut paths) = (RoundRobin::default(), snapshot(&[100, 40]));
         let placed: Vec<_> = (0..7)
             .map(|_| {
                 let index = place(&mut turns, &paths);
@@ -174,7 +174,7 @@ mod tests {
         let mut paths = snapshot(&[u32::MAX, u32::MAX / 10 * 7]);
         let placed: Vec<_> = (0..17)
             .map(|_| {
-                let index = place(&mut Turns::default(), &paths);
+                let index = place(&mut RoundRobin::default(), &paths);
                 paths.view_mut(PathId::new(index).expect("below 16")).flows += 1;
                 index
             })
@@ -192,7 +192,7 @@ mod tests {
                 paths.view_mut(PathId::new(index).expect("below 16")).flows = *flows;
             }
             let share = |index: usize| f64::from(rates[index].0) / f64::from(rates[index].1 + 1);
-            let placed = place(&mut Turns::default(), &paths);
+            let placed = place(&mut RoundRobin::default(), &paths);
             for index in 0..rates.len() {
                 prop_assert!(share(index) <= share(placed) * 1.000_001);
             }
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_tunnel_that_was_too_busy_gets_no_burst_afterwards() {
-        let (mut turns, mut paths) = (Turns::default(), snapshot(&[100, 100]));
+        let (mut turns, mut paths) = (RoundRobin::default(), snapshot(&[100, 100]));
         let second = PathId::new(1).expect("below 16");
         paths.view_mut(second).local_backlog_ns = Placement::DEFAULT_TOLERANCE_NS + 1;
         assert_eq!(
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_flow_stays_unless_its_tunnel_fails() {
-        let (mut turns, mut paths) = (Turns::default(), snapshot(&[100, 40, 0]));
+        let (mut turns, mut paths) = (RoundRobin::default(), snapshot(&[100, 40, 0]));
         let (placement, mut flow) = (Placement::default(), PlacedFlow::default());
         let first = placement.choose(&mut turns, &mut flow, &paths, &PACKET);
         paths.view_mut(first).local_backlog_ns = u64::MAX;

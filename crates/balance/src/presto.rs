@@ -1,4 +1,4 @@
-//! Presto: cells of a fixed size go round the paths.
+//! Presto: cells of a fixed size are sprayed over the paths in turn.
 
 use super::random::draw;
 use super::{Balancer, LastPath, Packet, PathId, Paths};
@@ -27,7 +27,7 @@ impl Default for Presto {
     }
 }
 
-/// What [`Presto`] remembers of a flow: 8 bytes.
+/// The cell state of a flow under [`Presto`]: 8 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PrestoFlow {

@@ -1,4 +1,4 @@
-//! Numbers of paths, and sets of them.
+//! Path numbers, and sets of paths as bit masks.
 
 use super::Paths;
 use super::arithmetic::opaque;
@@ -44,7 +44,7 @@ impl PathId {
 pub struct PathSet(u16);
 
 impl PathSet {
-    /// No path.
+    /// The set without any path.
     pub const EMPTY: Self = Self(0);
 
     /// The paths whose bits are set, path 0 in the lowest.
@@ -66,7 +66,7 @@ impl PathSet {
         self.0
     }
 
-    /// Whether no path is in it.
+    /// Tells if no path is in the set.
     #[inline(always)]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -88,13 +88,13 @@ impl PathSet {
         }
     }
 
-    /// Whether `path` is in it.
+    /// Tells if `path` is in the set.
     #[inline(always)]
     pub const fn contains(self, path: PathId) -> bool {
         self.0 >> path.index() & 1 != 0
     }
 
-    /// Adds `path`.
+    /// Adds `path` to the set.
     #[inline(always)]
     pub const fn insert(&mut self, path: PathId) {
         self.0 |= 1 << path.index();
@@ -106,13 +106,13 @@ impl PathSet {
         self.0 |= (holds as u16) << path.index();
     }
 
-    /// Takes `path` out.
+    /// Takes `path` out of the set.
     #[inline(always)]
     pub const fn remove(&mut self, path: PathId) {
         self.0 &= !(1 << path.index());
     }
 
-    /// Those that are in both.
+    /// The paths that are in both sets.
     #[inline(always)]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
@@ -131,8 +131,8 @@ impl PathSet {
         PathId::all().filter(move |&path| cfg!(target_arch = "bpf") || self.contains(path))
     }
 
-    /// Those of its paths of which that holds. Without an array of numbers, for
-    /// a kernel program's stack is small.
+    /// The paths of the set of which that holds. Without an array of numbers, for a kernel
+    /// program's stack is small.
     #[inline(always)]
     pub fn those(self, holds: impl Fn(PathId) -> bool) -> Self {
         let mut those = Self::EMPTY;
@@ -170,19 +170,19 @@ impl PathSet {
     // Which of the numbers is small is what nobody can predict, a processor no
     // more than others, so the following go through all of them without a branch.
 
-    /// Those of its paths whose number is at least `bound`.
+    /// The paths of the set whose number is at least `bound`.
     #[inline(always)]
     pub fn at_least(self, bound: u64, numbers: &[u64; MAX_PATHS]) -> Self {
         self.and(Self::where_all(numbers, |number| number >= bound))
     }
 
-    /// Those of its paths whose number is at most `bound`.
+    /// The paths of the set whose number is at most `bound`.
     #[inline(always)]
     pub fn at_most(self, bound: u64, numbers: &[u64; MAX_PATHS]) -> Self {
         self.and(Self::where_all(numbers, |number| number <= bound))
     }
 
-    /// Those of its paths whose number is the smallest among them.
+    /// The paths of the set whose number is the smallest among them.
     #[inline(always)]
     pub fn smallest(self, numbers: &[u64; MAX_PATHS]) -> Self {
         self.at_most(self.least(numbers), numbers)

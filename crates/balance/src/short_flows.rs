@@ -67,7 +67,7 @@ impl ShortFlows {
         self.flows[path.index()]
     }
 
-    /// The same for all paths.
+    /// The number of short flows on each path.
     #[inline(always)]
     pub const fn counts(&self) -> &[u64; MAX_PATHS] {
         &self.flows

@@ -1,4 +1,4 @@
-//! Per-packet spraying, blind to order and load: RPS and DRB.
+//! Packet spraying, blind to order and load: RPS and DRB.
 
 use super::random::draw;
 use super::{Balancer, LastPath, Packet, PathId, Paths};
@@ -11,7 +11,7 @@ pub struct Rps {
     pub seed: u64,
 }
 
-/// What [`Rps`] remembers of a flow.
+/// The spraying state of a flow under [`Rps`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RpsFlow {
@@ -47,7 +47,7 @@ pub struct Drb {
     pub seed: u64,
 }
 
-/// What [`Drb`] remembers of a flow.
+/// The spraying state of a flow under [`Drb`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DrbFlow {

@@ -1,5 +1,5 @@
-//! TR, traffic-aware rerouting (Zhang et al., Journal of Cloud Computing 10:37,
-//! 2021): per-packet choice that keeps flows in order.
+//! TR, traffic-aware rerouting (Zhang et al., Journal of Cloud Computing 10:37, 2021): per-packet
+//! path selection with out-of-order prediction.
 //!
 //! For each path TR predicts when the packet would reach the switch before its
 //! destination (time to next leaf, Eq. 1):
@@ -28,7 +28,7 @@ use super::arithmetic::{less, min, saturating_add, select};
 use super::random::draw;
 use super::{Balancer, LastPath, MAX_PATHS, Packet, PathId, PathSet, Paths, Presence, ShortFlows};
 
-/// TR's settings.
+/// The settings of TR, which predicts what would arrive out of order and avoids it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tr {
     /// A flow is long once it has sent more than this.
@@ -52,9 +52,9 @@ pub struct Tr {
 impl Tr {
     /// 100 KB, as in the paper.
     pub const DEFAULT_THRESHOLD_BYTES: u64 = 100_000;
-    /// Of [`Tr::guarded`].
+    /// The guard time of [`Tr::guarded`].
     pub const DEFAULT_GUARD_NS: u64 = 30_000;
-    /// Of [`Tr::guarded`].
+    /// The slack of [`Tr::guarded`].
     pub const DEFAULT_SLACK_NS: u64 = 8_000;
 
     /// Algorithm 1 to the letter: no guard, any slack.
@@ -81,7 +81,7 @@ impl Tr {
     }
 }
 
-/// What [`Tr`] remembers of a flow: 88 bytes.
+/// The state of a flow under [`Tr`], with its last predicted arrival: 88 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrFlow {
@@ -95,12 +95,12 @@ pub struct TrFlow {
 }
 
 impl TrFlow {
-    /// When the last packet was predicted to reach the switch before its destination.
+    /// The predicted arrival of the last packet at the switch before its destination.
     pub const fn tnl_ns(&self) -> u64 {
         self.tnl_ns
     }
 
-    /// What the flow has sent so far.
+    /// The bytes that the flow has sent so far.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }

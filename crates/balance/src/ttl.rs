@@ -1,5 +1,4 @@
-//! A far queue's length in the TTL of packets that come back from it
-//! (TR, "TNL calculation").
+//! A remote queue's length in the TTL of packets that come back from it (TR, "TNL calculation").
 //!
 //! A packet needs at most seven hops between two hosts, so three bits of its TTL
 //! are enough to count them. The other five say how full the far switch's port
@@ -13,7 +12,7 @@
 //!  +-------------------+-----------+
 //! ```
 //!
-//! Routers on the way decrement the field as ever. That never borrows from the
+//! Routers on the path decrement the field as ever. That never borrows from the
 //! level, since there are as many hops left as there can be. With the level at 0
 //! the seventh hop brings the field to 0, where a router drops the packet; six
 //! hops are always safe.
@@ -47,14 +46,14 @@ impl Level {
     }
 }
 
-/// What a level means, which both switches must agree on.
+/// The scale of levels, which both switches must agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
     step_ns: u64,
 }
 
 impl Scale {
-    /// Of a port whose full buffer takes `full_ns` to drain.
+    /// A scale for a port whose full buffer takes `full_ns` to drain.
     pub const fn new(full_ns: u64) -> Self {
         let step_ns = full_ns / Level::COUNT as u64;
         Self {
@@ -70,7 +69,7 @@ impl Scale {
         Level(if steps < highest { steps } else { highest } as u8)
     }
 
-    /// The least backlog that is told by this level.
+    /// The least backlog that this level reports.
     #[inline(always)]
     pub const fn backlog_ns(self, level: Level) -> u64 {
         level.0 as u64 * self.step_ns
@@ -82,7 +81,7 @@ impl Scale {
 pub struct Initial(pub u8);
 
 impl Initial {
-    /// Of Linux, macOS and the BSDs.
+    /// The initial TTL of Linux, macOS and the BSDs.
     pub const COMMON: Self = Self(64);
 
     /// The TTL field that carries `level` in place of `ttl`; `None` for a packet
@@ -97,7 +96,7 @@ impl Initial {
     }
 
     /// The level in an encoded field, and the TTL to put back; that is `None`
-    /// for a packet that should have been dropped for its age on the way.
+    /// for a packet that should have been dropped for its age on the path.
     #[inline(always)]
     pub const fn decode(self, field: u8) -> (Level, Option<u8>) {
         let hops = MAX_HOPS - (field & MAX_HOPS);
@@ -113,7 +112,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// All of them: every initial TTL, level, and way of seven hops at most,
+    /// All of them: every initial TTL, level, and path of seven hops at most,
     /// encoded after each of these hops.
     #[test]
     fn every_ttl_is_restored_after_every_number_of_hops() {
@@ -158,10 +157,10 @@ mod tests {
         fn a_level_is_off_by_less_than_a_step(full_ns in 32u64..10_000_000_000, permille in 0u64..1_000) {
             let backlog_ns = full_ns / 1_000 * permille;
             let scale = Scale::new(full_ns);
-            let told_ns = scale.backlog_ns(scale.level(backlog_ns));
-            prop_assert!(told_ns <= backlog_ns);
+            let reported_ns = scale.backlog_ns(scale.level(backlog_ns));
+            prop_assert!(reported_ns <= backlog_ns);
             // The last step is longer by what the division leaves.
-            prop_assert!(backlog_ns - told_ns < full_ns / 32 + 32);
+            prop_assert!(backlog_ns - reported_ns < full_ns / 32 + 32);
         }
     }
 }

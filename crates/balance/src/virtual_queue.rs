@@ -1,16 +1,16 @@
-//! Leaky buckets that tell when what was sent into a tunnel has left it.
+//! Virtual queues: leaky buckets that tell when what was sent into a tunnel has left it.
 
-/// How long a byte takes to leave a tunnel: nanoseconds in 16.16 fixed point.
-/// Zero means that the rate is not known.
+/// The service time of a byte, the inverse of a rate: nanoseconds in 16.16 fixed point. Zero means
+/// that the rate is not known.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServiceTime(u64);
 
 impl ServiceTime {
-    /// The rate is not known; nothing can be said of the drain.
+    /// The rate is not known: nothing can be said of the drain.
     pub const UNKNOWN: Self = Self(0);
 
-    /// Of a tunnel that carries `bits_per_second`.
+    /// The service time of a tunnel that carries `bits_per_second`.
     ///
     /// Rates from 1 kbit/s to 100 Tbit/s keep at least three digits.
     pub const fn from_bits_per_second(bits_per_second: u64) -> Self {
@@ -37,7 +37,7 @@ impl ServiceTime {
         }
     }
 
-    /// Whether the rate is known.
+    /// Tells if the rate is known.
     #[inline(always)]
     pub const fn is_known(self) -> bool {
         self.0 != 0
@@ -50,7 +50,7 @@ impl ServiceTime {
     }
 }
 
-/// The modelled queue in front of a tunnel; 8 bytes, shared by all CPUs.
+/// The virtual queue in front of a tunnel; 8 bytes, shared by all CPUs.
 ///
 /// Two CPUs may overwrite each other's update: the model then misses a packet,
 /// which the next ones mend. It steers; it does not account.
@@ -66,7 +66,7 @@ impl VirtualQueue {
     /// a wrong idle time in front of them costs at most their own length.
     const UNTIMED_BYTES: u64 = 128;
 
-    /// Whether a packet of this size needs the precise clock.
+    /// Tells if a packet of this size needs the precise clock.
     #[inline(always)]
     pub const fn needs_precise_time(bytes: u64) -> bool {
         bytes > Self::UNTIMED_BYTES
@@ -96,7 +96,7 @@ impl VirtualQueue {
         self.free_at_ns
     }
 
-    /// When a packet that is sent at `now_ns` would begin to leave.
+    /// The time at which a packet that is sent at `now_ns` would begin to leave.
     #[inline(always)]
     pub const fn next_start_ns(&self, now_ns: u64) -> u64 {
         if self.free_at_ns > now_ns {

@@ -4,7 +4,7 @@
 //! path's rate until it has ended. That is what elastic flows come to, without their losses.
 
 use flow_balance::{
-    Balancer as _, Packet, PathId, PathView, PlacedFlow, Placement, Snapshot, Turns,
+    Balancer as _, Packet, PathId, PathView, PlacedFlow, Placement, RoundRobin, Snapshot,
 };
 
 const FLOW_MBIT: f64 = 12.0;
@@ -19,7 +19,7 @@ enum By {
     /// At random, as often as the rate says: what ECMP does.
     Chance,
     /// In turn, as often as the rate says.
-    Turns,
+    RoundRobin,
     /// [`Placement`] with the number of flows known.
     Flows,
 }
@@ -35,7 +35,7 @@ fn fewest_flows_do_as_well_as_turns_and_better_on_unequal_paths() {
         ([100, 40], 0.8, 1.05),
     ] {
         let [chance, turns, flows] =
-            [By::Chance, By::Turns, By::Flows].map(|by| mean_s(by, rates, load));
+            [By::Chance, By::RoundRobin, By::Flows].map(|by| mean_s(by, rates, load));
         let (turns, flows) = (turns / chance, flows / chance);
         println!("{rates:?}, {load}: {turns:.2}, {flows:.2}");
         assert!(flows < 0.9, "{rates:?}, {load}: {flows}");
@@ -59,7 +59,7 @@ struct Model {
     flows: [Vec<(f64, f64)>; 2],
     rates: [u32; 2],
     paths: Snapshot,
-    turns: Turns,
+    turns: RoundRobin,
     set_back: [f64; 2],
     random: Random,
 }
@@ -75,7 +75,7 @@ impl Model {
             flows: Default::default(),
             rates,
             paths: Snapshot::new(&rates.map(view)),
-            turns: Turns::default(),
+            turns: RoundRobin::default(),
             set_back: [0.0; 2],
             random: Random(seed),
         }
@@ -112,7 +112,7 @@ impl Model {
         let [first, second] = self.rates.map(f64::from);
         match self.by {
             By::Chance => usize::from(self.random.unit() * (first + second) >= first),
-            By::Turns => {
+            By::RoundRobin => {
                 let path = usize::from(self.set_back[1] < self.set_back[0]);
                 let present = self.set_back[path];
                 self.set_back = self.set_back.map(|it| (it - present).max(0.0));

@@ -11,8 +11,8 @@ use std::collections::{BinaryHeap, HashMap};
 
 use flow_balance::ttl::{Initial, Scale};
 use flow_balance::{
-    Ageing, Balancer, FarTable, MAX_PATHS, Packet, PathId, PathSet, PathView, Paths, ShortFlows,
-    Tr, TrFlow,
+    Ageing, Balancer, MAX_PATHS, Packet, PathId, PathSet, PathView, Paths, RemoteBacklogs,
+    ShortFlows, Tr, TrFlow,
 };
 use flow_balance::{ServiceTime, VirtualQueue};
 use proptest::prelude::*;
@@ -43,7 +43,7 @@ struct Delivery {
 /// A leaf that balances: how a host keeps what a policy asks for.
 struct Leaf {
     uplinks: [VirtualQueue; SPINES],
-    far: FarTable,
+    far: RemoteBacklogs,
     short_flows: ShortFlows,
     flows: HashMap<u64, TrFlow>,
 }
@@ -68,7 +68,7 @@ impl Paths for View<'_> {
         PathView {
             propagation_ns: 2 * self.link_ns[path.index()],
             local_backlog_ns: self.leaf.uplinks[path.index()].backlog_ns(self.now_ns),
-            far_backlog_ns: self.leaf.far.behind(path).at(self.now_ns, Ageing::Never),
+            remote_backlog_ns: self.leaf.far.behind(path).at(self.now_ns, Ageing::Never),
             // Both hops have the same rate.
             service: ServiceTime::from_bits_per_second(LINK_BIT_PER_S / 2),
             weight: 1,
@@ -112,7 +112,7 @@ impl Fabric {
         let rtt_ns = 4 * link_ns.iter().max().expect("ten of them");
         let leaves = (0..leaves).map(|_| Leaf {
             uplinks: Default::default(),
-            far: FarTable::default(),
+            far: RemoteBacklogs::default(),
             short_flows: ShortFlows::new(rtt_ns),
             flows: HashMap::new(),
         });
@@ -169,7 +169,7 @@ impl Fabric {
                     let (level, restored) = Initial::COMMON.decode(ttl);
                     assert_eq!(restored, Some(61));
                     let port = self.leaves[leaf].far.behind_mut(path_id(path));
-                    port.hear(scale.backlog_ns(level), now_ns);
+                    port.report(scale.backlog_ns(level), now_ns);
                 }
             }
         }

@@ -1,12 +1,12 @@
-//! Where both tunnels carry both classes, short flows first.
+//! Shared tunnels: both carry both classes, and short flows have strict priority on each.
 //!
 //! The border shapes each tunnel and keeps two classes in front of it, of which
 //! the short one has strict priority. So short flows hardly notice long ones,
 //! and long flows have all that short ones leave, on both tunnels.
 //!
-//! | packet of a flow that | rides in the class | of the tunnel |
+//! | packet of a flow that | goes into the queue class | of the tunnel |
 //! |---|---|---|
-//! | is short | short | that promised to be the sooner one when it started, or nearly so |
+//! | is short | short | that promised to be the earlier one when it started, or nearly so |
 //! | turned long, and waits | short | the same |
 //! | was placed | long | that [`Placement`] chose |
 //! | any, if it is a pure acknowledgement | short | that of its flow |
@@ -18,7 +18,7 @@
 //! waits for what [`crate::dedicated`] asks of a change
 //! of tunnels, and stays where it is if that does not come within
 //! [`PolicyConfig::max_wait_ns`], or before it has sent as much again as made it long: while
-//! it waits it is in the way of short flows. So it never overtakes itself.
+//! it waits it is ahead of short flows. So it never overtakes itself.
 
 use crate::config::PolicyConfig;
 use crate::counters::FlowEvent;
@@ -27,20 +27,20 @@ use crate::flow::{Class, FlowEntry, TunnelRole};
 use crate::flow_packet::FlowPacket;
 use flow_balance::{
     ActiveFlows, Activity, Balancer as _, Packet, PathId, PathSet, PathView, Paths, PlacedFlow,
-    Placement, Turns,
+    Placement, RoundRobin,
 };
 use flow_balance::{ServiceTime, VirtualQueue};
 
-/// Decides for flows in shared tunnels. A host may run each apart from the rest,
-/// which a verifier thanks it for: [`SharedQueues`] is all there is to it.
+/// Decisions for flows in shared tunnels. A host may run each apart from the rest, which a verifier
+/// thanks it for: [`SharedQueues`] is all there is to it.
 pub trait SharedEgress {
-    /// The tunnel that a flow starts in.
+    /// Chooses the tunnel that a flow starts in.
     fn start(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole;
 
-    /// The tunnel for a flow that turns long: where [`Placement`] has it.
+    /// Chooses the tunnel of a flow that turns long, by [`Placement`].
     fn choose(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole;
 
-    /// Sends a packet of a flow that is counted already.
+    /// Sends a packet of a flow that is counted already, and places the flow if it is due.
     fn send(
         &mut self,
         config: &PolicyConfig,
@@ -48,9 +48,8 @@ pub trait SharedEgress {
         sent: &CountedPacket,
     ) -> Egress;
 
-    /// The same of a flow that was placed in `tunnel` before and goes on. Of its
-    /// entry no more is needed than whether the packet is its first of a window of
-    /// [`ActiveFlows`].
+    /// Sends a packet of a flow that was placed in `tunnel` before and goes on. Of its entry no
+    /// more is needed than whether the packet is its first of a window of [`ActiveFlows`].
     fn send_placed(
         &mut self,
         config: &PolicyConfig,
@@ -61,41 +60,41 @@ pub trait SharedEgress {
     ) -> Egress;
 }
 
-/// What sharing looks at in a packet.
+/// A packet that is counted in its flow, as sharing looks at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountedPacket {
-    /// Its size and kind.
+    /// The size and kind of the packet.
     pub packet: FlowPacket,
-    /// What was chosen for its flow, if it is that one's first long packet.
+    /// The tunnel that was chosen for its flow, if it is that one's first long packet.
     pub chosen: Option<TunnelRole>,
-    /// Whether it is the first of its flow in a window of [`ActiveFlows`].
+    /// The packet is the first of its flow in a window of [`ActiveFlows`].
     pub is_first_of_window: bool,
-    /// When.
+    /// The time of the packet.
     pub now_ns: u64,
 }
 
-/// What waits in front of each tunnel, as this border models it, and what was
-/// chosen lately. The values of the short tunnel come first.
+/// The virtual queues of two shared tunnels, and what was chosen lately. The values of the short
+/// tunnel come first.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedQueues {
-    /// In the short class; never too early.
+    /// The short class of each; it drains never too early.
     short: [VirtualQueue; 2],
-    /// In the long class, as if it had the tunnel alone; never too late.
+    /// The long class of each, as if it had the tunnel alone; it drains never too late.
     long: [VirtualQueue; 2],
-    /// What flows that started will bring.
+    /// The traffic that flows that started will bring.
     expected: [VirtualQueue; 2],
     /// The flows that were placed and go on.
     pub(crate) active: [ActiveFlows; 2],
-    /// Where the next long flow goes.
-    turns: Turns,
+    /// The round robin by which long flows are placed.
+    turns: RoundRobin,
 }
 
 /// What a short flow is expected to bring: some ten full packets.
 const EXPECTED_BYTES: u64 = 15_000;
-/// By how much a tunnel may be the later one for a new flow to start in it all
-/// the same, if the next long flow goes there: should the new one turn long, it
-/// need not change. Less than a round trip is to a person.
+/// The lead that a tunnel gets for a new flow to start in it all the same, if the next long flow
+/// goes there: should the new one turn long, it need not change. Less than a round trip is to a
+/// person.
 const HEAD_START_NS: u64 = 1_000_000;
 /// How many packets of a short flow have to wait, one round trip after the
 /// other, for a long one that is just being sent.
@@ -103,7 +102,7 @@ const ROUND_TRIPS: u64 = 4;
 const FULL_PACKET_BYTES: u64 = 1_514;
 
 impl SharedEgress for SharedQueues {
-    /// Where its packets will have left the soonest, or nearly so.
+    /// Chooses the tunnel in which its packets will have left the earliest, or nearly so.
     #[inline(always)]
     fn start(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole {
         let next = self.next(config, now_ns);
@@ -120,12 +119,12 @@ impl SharedEgress for SharedQueues {
             let turn_ns = if tunnel == next { 0 } else { HEAD_START_NS };
             starts_ns + waits_ns + turn_ns + service.of(EXPECTED_BYTES)
         });
-        let soonest = if of_long < of_short {
+        let earliest = if of_long < of_short {
             TunnelRole::Long
         } else {
             TunnelRole::Short
         };
-        let tunnel = usable(config, soonest);
+        let tunnel = usable(config, earliest);
         let service = service(config, tunnel);
         self.expected[tunnel as usize].send(EXPECTED_BYTES, now_ns, service);
         tunnel
@@ -255,7 +254,7 @@ impl SharedQueues {
         self.active[tunnel as usize].note(activity, now_ns);
     }
 
-    /// Where the next long flow goes, as things are.
+    /// The tunnel of the next long flow, as things are.
     #[inline(always)]
     fn next(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole {
         let (turns, paths) = self.turns_and_paths(config, now_ns);
@@ -282,7 +281,7 @@ impl SharedQueues {
         &'a mut self,
         config: &'a PolicyConfig,
         now_ns: u64,
-    ) -> (&'a mut Turns, TwoPaths<'a>) {
+    ) -> (&'a mut RoundRobin, TwoPaths<'a>) {
         let Self {
             short,
             long,
@@ -337,9 +336,9 @@ impl Paths for TwoPaths<'_> {
     }
 }
 
-/// Whether a long flow has been in the short class long enough: in time, or in what
-/// the threshold counts. A flow that grows from round trip to round trip has paused
-/// by then, unless the path is so short that it never does.
+/// A long flow has been in the short class long enough: in time, or in what the threshold counts. A
+/// flow that grows from round trip to round trip has paused by then, unless the path is so short
+/// that it never does.
 #[inline(always)]
 fn has_waited_enough(config: &PolicyConfig, entry: &FlowEntry, now_ns: u64) -> bool {
     now_ns >= entry.long_since_ns + config.max_wait_ns

@@ -30,7 +30,7 @@ fn golden_vectors_are_replayed() {
             for path in step.paths.known().iter() {
                 let view = step.paths.view(path);
                 table.set_uplink(0, path.index(), packet.now_ns + view.local_backlog_ns);
-                table.learn([0, path.index(), 0], view.far_backlog_ns, packet.now_ns);
+                table.learn([0, path.index(), 0], view.remote_backlog_ns, packet.now_ns);
             }
             let next = slots.len();
             let query = PathQuery {
@@ -164,9 +164,12 @@ fn what_was_heard_ages_if_it_is_to() {
         table.learn([0, 0, 1], 5_000, 10_000);
         let path = PathId::new(0).expect("a path");
         let view = table.between(0, 1, 13_000).view(path);
-        assert_eq!(view.far_backlog_ns, left_ns);
+        assert_eq!(view.remote_backlog_ns, left_ns);
         let other = table.between(1, 0, 13_000).view(path);
-        assert_eq!(other.far_backlog_ns, 0, "of another leaf nothing was heard");
+        assert_eq!(
+            other.remote_backlog_ns, 0,
+            "of another leaf nothing was heard"
+        );
     }
 }
 
@@ -188,7 +191,7 @@ fn sums_that_are_kept_are_those_of_what_is_known() {
             let arrivals_ns = paths.arrivals_ns(now_ns);
             for path in paths.known().iter() {
                 let it = paths.view(path);
-                let delay_ns = it.propagation_ns + it.local_backlog_ns + it.far_backlog_ns;
+                let delay_ns = it.propagation_ns + it.local_backlog_ns + it.remote_backlog_ns;
                 assert_eq!(arrivals_ns[path.index()], now_ns + delay_ns);
             }
         }

@@ -5,7 +5,9 @@
 //! each (leaf, spine, destination's leaf) and not for each uplink as the paper's text says (A-T2).
 //! What a policy reads for a packet lies side by side, as it looks at all paths.
 
-use flow_balance::{Ageing, FarTable, MAX_PATHS, PathId, PathSet, PathView, Paths, ServiceTime};
+use flow_balance::{
+    Ageing, MAX_PATHS, PathId, PathSet, PathView, Paths, RemoteBacklogs, ServiceTime,
+};
 
 /// Paths between all leaves.
 #[derive(Debug)]
@@ -24,7 +26,7 @@ pub(crate) struct PathTable {
 pub(crate) struct Pair {
     /// Delay and far backlog of each path, while what was heard stays as it is.
     behind_ns: [u64; MAX_PATHS],
-    far: FarTable,
+    far: RemoteBacklogs,
     propagation_ns: [u32; MAX_PATHS],
     weight: [u32; MAX_PATHS],
     service: [ServiceTime; MAX_PATHS],
@@ -88,7 +90,7 @@ impl PathTable {
     ) {
         let pair = &mut self.pairs[leaf * self.leaves + to_leaf];
         if let Some(path) = PathId::new(spine) {
-            pair.far.behind_mut(path).hear(backlog_ns, now_ns);
+            pair.far.behind_mut(path).report(backlog_ns, now_ns);
             let index = path.index();
             pair.behind_ns[index] = u64::from(pair.propagation_ns[index]) + backlog_ns;
         }
@@ -137,7 +139,7 @@ impl Pair {
     fn new(spines: usize, path: impl Fn(usize) -> Path) -> Self {
         let mut pair = Self {
             behind_ns: [0; MAX_PATHS],
-            far: FarTable::default(),
+            far: RemoteBacklogs::default(),
             propagation_ns: [0; MAX_PATHS],
             weight: [0; MAX_PATHS],
             service: [ServiceTime::UNKNOWN; MAX_PATHS],
@@ -184,7 +186,7 @@ impl Paths for PathsBetween<'_> {
         PathView {
             propagation_ns: u64::from(self.pair.propagation_ns[index]),
             local_backlog_ns: self.uplinks.free_at_ns[index].saturating_sub(self.now_ns),
-            far_backlog_ns: self.pair.far.behind(path).at(self.now_ns, self.ageing),
+            remote_backlog_ns: self.pair.far.behind(path).at(self.now_ns, self.ageing),
             service: self.pair.service[index],
             weight: self.pair.weight[index],
             ..PathView::default()

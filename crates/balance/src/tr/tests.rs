@@ -71,7 +71,7 @@ fn tnl_is_the_sum_of_equation_1() {
     *leaf.paths.view_mut(path(0)) = PathView {
         propagation_ns: 50_000,
         local_backlog_ns: 700,
-        far_backlog_ns: 30,
+        remote_backlog_ns: 30,
         service: ServiceTime::from_bits_per_second(1_000_000_000),
         weight: 1,
         ..PathView::default()
@@ -218,7 +218,7 @@ proptest! {
             leaf.paths.usable = PathSet::from_bits(usable);
             for (index, (local, far)) in local.into_iter().zip(far).enumerate() {
                 let view = leaf.paths.view_mut(path(index));
-                (view.local_backlog_ns, view.far_backlog_ns) = (local as u64, far as u64);
+                (view.local_backlog_ns, view.remote_backlog_ns) = (local as u64, far as u64);
             }
             let before = flow;
             let chosen = path(leaf.send(&mut flow, 7, bytes, now_ns));
@@ -252,7 +252,7 @@ proptest! {
             for (index, delay) in delays.into_iter().enumerate() {
                 let view = leaf.paths.view_mut(path(index));
                 view.local_backlog_ns = u64::from(delay & 3) * 100;
-                view.far_backlog_ns = u64::from(delay >> 2 & 3) * 100;
+                view.remote_backlog_ns = u64::from(delay >> 2 & 3) * 100;
                 view.service = ServiceTime::from_bits_per_second(40_000_000_000);
             }
             let packet = Packet { now_ns, bytes, flow_hash: number as u64 };
@@ -270,7 +270,7 @@ fn step_by_step(leaf: &Leaf, flow: TrFlow, packet: &Packet) -> (PathSet, [u64; M
     let candidates = paths.candidates();
     let tnl_ns = candidates.map(u64::MAX, |path| {
         let it = paths.view(path);
-        let delay_ns = it.propagation_ns + it.local_backlog_ns + it.far_backlog_ns;
+        let delay_ns = it.propagation_ns + it.local_backlog_ns + it.remote_backlog_ns;
         let service_ns = if tr.counts_serialisation {
             it.service.of(packet.bytes.into())
         } else {

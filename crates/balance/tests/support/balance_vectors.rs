@@ -17,8 +17,8 @@ use std::collections::HashMap;
 
 use flow_balance::ServiceTime;
 use flow_balance::{
-    Balancer, Drb, Ecmp, LetFlow, Packet, PathId, PathSet, PathView, Paths, Placement, Presto, Rps,
-    ShortFlows, Snapshot, Tr, Turns,
+    Balancer, Drb, Ecmp, LetFlow, Packet, PathId, PathSet, PathView, Paths, Placement, Presto,
+    RoundRobin, Rps, ShortFlows, Snapshot, Tr,
 };
 
 /// A policy with its settings.
@@ -60,7 +60,7 @@ impl Case {
             Policy::Presto(policy) => self.replay_with(policy, ()),
             Policy::LetFlow(policy) => self.replay_with(policy, ()),
             Policy::Tr(policy, timeout_ns) => self.replay_with(policy, ShortFlows::new(timeout_ns)),
-            Policy::Placement(policy) => self.replay_with(policy, Turns::default()),
+            Policy::Placement(policy) => self.replay_with(policy, RoundRobin::default()),
         }
     }
 
@@ -177,7 +177,7 @@ fn step(mut paths: Vec<PathView>, words: &str) -> Step {
         panic!("not a packet: {words}");
     };
     each(&mut paths, field(), |path, ns| path.local_backlog_ns = ns);
-    each(&mut paths, field(), |path, ns| path.far_backlog_ns = ns);
+    each(&mut paths, field(), |path, ns| path.remote_backlog_ns = ns);
     let mut paths = Snapshot::new(&paths);
     let usable = u16::from_str_radix(usable, 16).expect("hexadecimal");
     paths.usable = PathSet::from_bits(usable);

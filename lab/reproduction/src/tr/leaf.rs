@@ -3,8 +3,8 @@
 use std::hint::black_box;
 
 use flow_balance::{
-    Ageing, Balancer, FarTable, MAX_PATHS, Packet, PathId, PathSet, PathView, Paths, ServiceTime,
-    VirtualQueue,
+    Ageing, Balancer, MAX_PATHS, Packet, PathId, PathSet, PathView, Paths, RemoteBacklogs,
+    ServiceTime, VirtualQueue,
 };
 
 /// Paths of the leaf.
@@ -28,7 +28,7 @@ pub struct Leaf<Flow> {
 #[derive(Debug)]
 struct Ports {
     uplinks: [VirtualQueue; MAX_PATHS],
-    far: FarTable,
+    far: RemoteBacklogs,
     propagation_ns: [u64; MAX_PATHS],
     rate_mbit: [u32; MAX_PATHS],
     now_ns: u64,
@@ -40,7 +40,7 @@ impl<Flow: Copy + Default> Leaf<Flow> {
         Self {
             ports: Ports {
                 uplinks: Default::default(),
-                far: FarTable::default(),
+                far: RemoteBacklogs::default(),
                 propagation_ns: std::array::from_fn(|path| 8_000 + 4_000 * (path as u64 % 2)),
                 rate_mbit: black_box([40_000; MAX_PATHS]),
                 now_ns: 0,
@@ -70,7 +70,7 @@ impl<Flow: Copy + Default> Leaf<Flow> {
         ports.uplinks[path.index()].send(1_500, ports.now_ns, RATE);
         if self.random >> 40 & 3 == 0 {
             let port = ports.far.behind_mut(path);
-            port.hear(self.random >> 20 & 0xfff, ports.now_ns);
+            port.report(self.random >> 20 & 0xfff, ports.now_ns);
         }
     }
 }
@@ -91,7 +91,7 @@ impl Paths for Ports {
         PathView {
             propagation_ns: self.propagation_ns[path.index()],
             local_backlog_ns: self.uplinks[path.index()].backlog_ns(self.now_ns),
-            far_backlog_ns: self.far.behind(path).at(self.now_ns, Ageing::Drains),
+            remote_backlog_ns: self.far.behind(path).at(self.now_ns, Ageing::Drains),
             service: ServiceTime::UNKNOWN,
             weight: self.rate_mbit[path.index()],
             ..PathView::default()

@@ -88,7 +88,7 @@ pub(crate) fn question(settings: Settings, packet: &Packet, paths: &impl Paths) 
         views[path.index()] = View {
             propagation_ns: view.propagation_ns,
             local_backlog_ns: view.local_backlog_ns,
-            far_backlog_ns: view.far_backlog_ns,
+            remote_backlog_ns: view.remote_backlog_ns,
             service: view.service,
             weight: view.weight.into(),
         };

@@ -47,7 +47,7 @@ static LETFLOW_FLOWS: Flows<LetFlowFlow> = Flows::new();
 #[btf_map]
 static TR_FLOWS: Flows<TrFlow> = Flows::new();
 
-/// Defines a program for each way to answer. One that has no answer aborts, so
+/// Defines a program for each balancer. One that has no answer aborts, so
 /// that nobody takes an old one for it.
 macro_rules! programs {
     ($($(#[$about:meta])* $name:ident: $choose:expr;)*) => {$(
@@ -134,7 +134,7 @@ fn choose<B: Balancer>(
 #[unsafe(no_mangle)]
 static NEW_FLOW: [u64; 16] = [0; 16];
 
-/// What is remembered of the packet's flow, which is a new one if nothing is.
+/// The state of the packet's flow, which is a new one if nothing is kept.
 #[inline(always)]
 fn flow<F>(flows: &'static Flows<F>, asked: &Question) -> Option<&'static mut F> {
     const { assert!(size_of::<F>() <= size_of_val(&NEW_FLOW)) };

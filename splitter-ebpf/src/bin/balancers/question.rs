@@ -1,6 +1,5 @@
-//! What the balancers of the kernel are asked: a packet, the paths as it finds
-//! them, and all settings there are. User space writes it, whose side includes
-//! this file by path.
+//! A question to the balancers of the kernel: a packet, the paths as it finds them, and all
+//! settings there are. User space writes it, whose side includes this file by path.
 
 use flow_balance::ServiceTime;
 use flow_balance::{MAX_PATHS, Packet, PathId, PathSet, PathView, Paths};
@@ -33,7 +32,7 @@ pub(crate) struct Settings {
     /// 0 or 1.
     pub(crate) counts_serialisation: u64,
     /// How much later each packet is than the one before, where a program is run
-    /// over and over without being asked anew.
+    /// over and over without being asked again.
     pub(crate) between_ns: u64,
 }
 
@@ -43,7 +42,7 @@ pub(crate) struct Settings {
 pub(crate) struct View {
     pub(crate) propagation_ns: u64,
     pub(crate) local_backlog_ns: u64,
-    pub(crate) far_backlog_ns: u64,
+    pub(crate) remote_backlog_ns: u64,
     pub(crate) service: ServiceTime,
     pub(crate) weight: u64,
 }
@@ -77,7 +76,7 @@ impl Paths for Question {
         PathView {
             propagation_ns: view.propagation_ns,
             local_backlog_ns: view.local_backlog_ns,
-            far_backlog_ns: view.far_backlog_ns,
+            remote_backlog_ns: view.remote_backlog_ns,
             service: view.service,
             weight: view.weight as u32,
             ..PathView::default()

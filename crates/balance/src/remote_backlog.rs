@@ -1,35 +1,35 @@
-//! The backlog of the switches behind the paths, as far as was heard of it.
+//! Remote backlogs: the queues of the switches behind the paths, as far as they were reported.
 
 use super::{MAX_PATHS, PathId};
 
-/// What happens to what was learnt when nothing new is heard (A-T3).
+/// The ageing of a remote backlog of which nothing new is reported (A-T3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ageing {
-    /// It stays as it is: the paper's way.
+    /// It stays as it is, as in the paper.
     #[default]
     Never,
-    /// It drains at the rate of the line, as the queue would if nothing more
-    /// arrived: never more than what is there, if the news was true.
+    /// It drains at the rate of the line, as the queue would if nothing more arrived: never more
+    /// than what is there, if the report was true.
     Drains,
 }
 
-/// What was last heard of one port of a far switch.
+/// The backlog of one port of a remote switch, as last reported.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FarBacklog {
+pub struct RemoteBacklog {
     backlog_ns: u64,
     heard_ns: u64,
 }
 
-impl FarBacklog {
-    /// At `now_ns` the port was heard to be `backlog_ns` from empty.
+impl RemoteBacklog {
+    /// Notes a report at `now_ns` that the port is `backlog_ns` from empty.
     #[inline(always)]
-    pub const fn hear(&mut self, backlog_ns: u64, now_ns: u64) {
+    pub const fn report(&mut self, backlog_ns: u64, now_ns: u64) {
         self.backlog_ns = backlog_ns;
         self.heard_ns = now_ns;
     }
 
-    /// How far from empty it is taken to be at `now_ns`.
+    /// The backlog that the port is taken to have at `now_ns`.
     #[inline(always)]
     pub const fn at(&self, now_ns: u64, ageing: Ageing) -> u64 {
         match ageing {
@@ -42,27 +42,27 @@ impl FarBacklog {
     }
 }
 
-/// The far ports that lead to one destination, one on each path.
+/// The remote ports that lead to one destination, one on each path.
 ///
 /// A host keeps one table for each destination switch: a spine has a queue for
 /// each leaf, so what it says of one of them tells nothing of the others (A-T2).
 /// What is learnt from an ACK belongs to the leaf that the ACK came from.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FarTable {
-    ports: [FarBacklog; MAX_PATHS],
+pub struct RemoteBacklogs {
+    ports: [RemoteBacklog; MAX_PATHS],
 }
 
-impl FarTable {
-    /// What is known of the port behind `path`.
+impl RemoteBacklogs {
+    /// The remote backlog behind `path`, as last reported.
     #[inline(always)]
-    pub const fn behind(&self, path: PathId) -> &FarBacklog {
+    pub const fn behind(&self, path: PathId) -> &RemoteBacklog {
         &self.ports[path.index()]
     }
 
-    /// To note what was heard from behind `path`.
+    /// The remote backlog behind `path`, to note a report in.
     #[inline(always)]
-    pub const fn behind_mut(&mut self, path: PathId) -> &mut FarBacklog {
+    pub const fn behind_mut(&mut self, path: PathId) -> &mut RemoteBacklog {
         &mut self.ports[path.index()]
     }
 }
@@ -76,10 +76,10 @@ mod tests {
     proptest! {
         #[test]
         fn what_drains_is_a_queue_that_nothing_enters(bytes in 0u64..400_000, after_ns in 0u64..200_000) {
-            let (mut queue, mut heard) = (VirtualQueue::default(), FarBacklog::default());
+            let (mut queue, mut heard) = (VirtualQueue::default(), RemoteBacklog::default());
             let now_ns = 1_000;
             queue.send(bytes, now_ns, ServiceTime::from_bits_per_second(40_000_000_000));
-            heard.hear(queue.backlog_ns(now_ns), now_ns);
+            heard.report(queue.backlog_ns(now_ns), now_ns);
             prop_assert_eq!(heard.at(now_ns + after_ns, Ageing::Drains), queue.backlog_ns(now_ns + after_ns));
             prop_assert_eq!(heard.at(now_ns + after_ns, Ageing::Never), queue.backlog_ns(now_ns));
         }
@@ -87,6 +87,6 @@ mod tests {
 
     #[test]
     fn of_an_unheard_port_nothing_is_assumed() {
-        assert_eq!(FarBacklog::default().at(99, Ageing::Never), 0);
+        assert_eq!(RemoteBacklog::default().at(99, Ageing::Never), 0);
     }
 }
