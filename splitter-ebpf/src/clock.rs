@@ -27,7 +27,7 @@ pub fn ticks() -> u64 {
     unsafe { bpf_jiffies64() }
 }
 
-/// `CLOCK_MONOTONIC`.
+/// Reads `CLOCK_MONOTONIC` by a helper call.
 #[inline(always)]
 pub fn monotonic_ns() -> u64 {
     // SAFETY: the helper reads the clock and has no preconditions.

@@ -16,9 +16,9 @@ pub struct Frame<'a, C> {
     context: &'a C,
 }
 
-/// What a program is called with.
+/// The context that the kernel calls a program with.
 pub trait Context {
-    /// Where the linear part starts and ends.
+    /// The addresses at which the linear part starts and ends.
     fn bounds(&self) -> (usize, usize);
 
     /// Bytes of the whole frame.
@@ -55,7 +55,7 @@ impl<C: Context> Buffer for Frame<'_, C> {
 }
 
 /// XDP programs may write in place; TC programs would have to make the bytes
-/// their own first, and mark beside the packet.
+/// their own first, and mark by the fwmark.
 impl BufferMut for Frame<'_, XdpContext> {
     #[inline(always)]
     fn write<const N: usize>(&mut self, offset: usize, bytes: [u8; N]) -> Option<()> {

@@ -1,5 +1,4 @@
-//! What the kernel programs share: the path of a packet, the flow
-//! table's room, the clock, frames.
+//! Shared parts of the kernel programs: the data path, the flow table's memory, the clock, frames.
 #![no_std]
 #![cfg_attr(target_arch = "bpf", feature(core_intrinsics))]
 #![cfg_attr(

@@ -1,4 +1,4 @@
-//! The models of the tunnels, in maps.
+//! The virtual queues of the tunnels, in maps.
 //!
 //! Decisions for shared tunnels are functions of their own for the verifier, as
 //! [`crate::pipeline`] has them.
@@ -23,8 +23,7 @@ static TUNNELS: Array<DedicatedQueues, 1> = Array::new();
 #[btf_map]
 static SHARED: Array<SharedQueues, 1> = Array::new();
 
-/// What is asked and answered, besides the flow's entry. What is asked is written
-/// before it is read.
+/// A question and its answer, besides the flow's entry. The question is written before it is read.
 #[repr(C, align(8))]
 struct SharedScratch {
     sent: MaybeUninit<CountedPacket>,
@@ -32,11 +31,11 @@ struct SharedScratch {
     egress: u64,
 }
 
-/// As plain words, as [`crate::pipeline`] has what its steps hand on.
+/// As plain words, as [`crate::pipeline`] has what its steps pass on.
 #[btf_map]
 static SHARED_SCRATCH: PerCpuArray<[u64; size_of::<SharedScratch>() / 8], 1> = PerCpuArray::new();
 
-/// The kernel's [`QueueModels`].
+/// The virtual queues as the kernel keeps them: two maps.
 pub struct KernelModels;
 
 impl QueueModels for KernelModels {
@@ -66,8 +65,8 @@ impl SharedEgress for KernelModels {
     /// The entry is the one that [`entry`] has for both.
     #[inline(always)]
     fn send(&mut self, _: &PolicyConfig, _: &mut FlowEntry, sent: &CountedPacket) -> Egress {
-        if let Some(exchange) = exchange() {
-            exchange.sent.write(*sent);
+        if let Some(scratch) = scratch() {
+            scratch.sent.write(*sent);
         }
         share_send();
         answer()
@@ -92,56 +91,56 @@ impl SharedEgress for KernelModels {
 /// Where everything goes when a map is not there, which the kernel rules out.
 const NOWHERE: Egress = Egress::dedicated_to(TunnelRole::Short);
 
-/// See [`SharedEgress::start`].
+/// Runs [`SharedEgress::start`] as a function of its own.
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn share_start(now_ns: u64) -> u64 {
-    if let (Some(shared), Some(settings), Some(exchange)) = (shared(), SETTINGS.get(0), exchange())
+    if let (Some(shared), Some(settings), Some(scratch)) = (shared(), SETTINGS.get(0), scratch())
     {
         let tunnel = shared.start(&settings.config, now_ns);
-        exchange.egress = Egress::dedicated_to(tunnel).to_bits();
+        scratch.egress = Egress::dedicated_to(tunnel).to_bits();
     }
     0
 }
 
-/// See [`SharedEgress::choose`].
+/// Runs [`SharedEgress::choose`] as a function of its own.
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn share_choose(now_ns: u64) -> u64 {
-    if let (Some(shared), Some(settings), Some(exchange)) = (shared(), SETTINGS.get(0), exchange())
+    if let (Some(shared), Some(settings), Some(scratch)) = (shared(), SETTINGS.get(0), scratch())
     {
         let tunnel = shared.choose(&settings.config, now_ns);
-        exchange.egress = Egress::dedicated_to(tunnel).to_bits();
+        scratch.egress = Egress::dedicated_to(tunnel).to_bits();
     }
     0
 }
 
-/// See [`SharedEgress::send`].
+/// Runs [`SharedEgress::send`] as a function of its own.
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn share_send() -> u64 {
-    if let (Some(shared), Some(settings), Some(exchange), Some(entry)) =
-        (shared(), SETTINGS.get(0), exchange(), entry())
+    if let (Some(shared), Some(settings), Some(scratch), Some(entry)) =
+        (shared(), SETTINGS.get(0), scratch(), entry())
     {
-        // SAFETY: whoever calls this has written it.
-        let sent = unsafe { exchange.sent.assume_init_ref() };
-        exchange.egress = shared.send(&settings.config, entry, sent).to_bits();
+        // SAFETY: the caller has written it.
+        let sent = unsafe { scratch.sent.assume_init_ref() };
+        scratch.egress = shared.send(&settings.config, entry, sent).to_bits();
     }
     0
 }
 
-/// What the function that was called last has answered.
+/// The answer of the function that was called last.
 #[inline(always)]
 fn answer() -> Egress {
-    exchange().map_or(NOWHERE, |exchange| {
+    scratch().map_or(NOWHERE, |scratch| {
         // SAFETY: valid, as a reference is. Volatile, because the compiler knows what
         // may have been written and the verifier does not.
-        Egress::from_bits(unsafe { (&raw const exchange.egress).read_volatile() })
+        Egress::from_bits(unsafe { (&raw const scratch.egress).read_volatile() })
     })
 }
 
 #[inline(always)]
-fn exchange() -> Option<&'static mut SharedScratch> {
+fn scratch() -> Option<&'static mut SharedScratch> {
     // SAFETY: a per-CPU value, and XDP programs do not interrupt each other on one
     // CPU; each function takes it for as long as it calls no other.
     SHARED_SCRATCH

@@ -6,8 +6,8 @@
 //! What most packets are passes without a call. The rest goes through the steps
 //! of [`Splitter::split`] as functions that are exported: so the verifier looks
 //! at each once, for all values there may be ("global functions", Linux 5.6), and
-//! not again on each of the ways that lead there. What they hand on lies in a map,
-//! of whose values it remembers nothing: no more ways lead on from them than one.
+//! not again on each of the paths that lead there. What they pass on lies in a map,
+//! of whose values it remembers nothing: no more paths lead on from them than one.
 
 use core::mem::MaybeUninit;
 
@@ -36,7 +36,7 @@ pub(crate) static SETTINGS: Array<Settings, 1> = Array::new();
 #[btf_map]
 static COUNTERS: PerCpuArray<Counters, 1> = PerCpuArray::new();
 
-/// What the steps hand on. Written by one before the next reads it.
+/// The scratch space in which each step leaves its result. Written by one before the next reads it.
 #[repr(C, align(8))]
 struct StepScratch {
     headers: MaybeUninit<Headers>,
@@ -47,11 +47,11 @@ struct StepScratch {
     decision: u64,
 }
 
-/// Of [`StepScratch::decision`], before it says something else.
+/// The value of [`StepScratch::decision`] before it says something else.
 const TO_BE_SPLIT: u64 = u64::MAX;
 
 impl StepScratch {
-    /// Whether no slot was found.
+    /// Tells if no slot was found.
     #[inline(always)]
     fn needs_slot(&self) -> bool {
         // SAFETY: of these numbers, zeros are valid ones.
@@ -66,7 +66,7 @@ static STEP_SCRATCH: PerCpuArray<[u64; size_of::<StepScratch>() / 8], 1> = PerCp
 
 type KernelSplitter = Splitter<'static, KernelMemory, KernelClock<'static>, KernelModels>;
 
-/// What calls the splitter.
+/// A caller of the splitter: XDP or traffic control.
 pub trait Caller: Context + Sized {
     /// Has the headers read by a function that the verifier checks once.
     fn read_headers(&self);
@@ -83,13 +83,13 @@ where
         return Some(outcome);
     }
     context.read_headers();
-    if handed()?.decision == TO_BE_SPLIT {
+    if scratch()?.decision == TO_BE_SPLIT {
         decide_flow()?;
     }
-    let handed = handed()?;
+    let scratch = scratch()?;
     // SAFETY: written just above.
-    let mark = unsafe { handed.headers.assume_init_ref().mark };
-    let decision = Decision::from_bits(handed.decision);
+    let mark = unsafe { scratch.headers.assume_init_ref().mark };
+    let decision = Decision::from_bits(scratch.decision);
     // A frame of its own: what the verifier has learnt of the first's bounds would
     // have it look at this path once more.
     Some(splitter()?.finish(&mut Frame::new(context), mark, decision))
@@ -99,7 +99,7 @@ where
 #[inline(always)]
 fn decide_flow() -> Option<()> {
     lookup_slot();
-    if handed()?.needs_slot() {
+    if scratch()?.needs_slot() {
         insert_slot();
     }
     decide();
@@ -131,21 +131,21 @@ const HEADERS_BYTES: u32 = 256;
 
 #[inline(always)]
 fn is_cut_short() -> bool {
-    let decision = handed().map(|it| Decision::from_bits(it.decision));
+    let decision = scratch().map(|it| Decision::from_bits(it.decision));
     matches!(decision, Some(Err(refusal)) if refusal.is_truncated())
 }
 
 // They answer in the map alone: the compiler knows what they may return and
 // relies on it, the verifier does not.
 
-/// See [`Headers::read`].
+/// Runs [`Headers::read`] on a frame in XDP.
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn read_headers(context: *mut xdp_md) -> u64 {
     read_headers_of(&XdpContext::new(context))
 }
 
-/// The same of a packet in traffic control.
+/// Runs [`Headers::read`] on a packet in traffic control.
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn read_headers_skb(context: *mut __sk_buff) -> u64 {
@@ -154,13 +154,13 @@ pub extern "C" fn read_headers_skb(context: *mut __sk_buff) -> u64 {
 
 #[inline(always)]
 fn read_headers_of<C: Context>(context: &C) -> u64 {
-    let (Some(splitter), Some(handed)) = (splitter(), handed()) else {
+    let (Some(splitter), Some(scratch)) = (splitter(), scratch()) else {
         return 0;
     };
     let frame = Frame::new(context);
     let is_plain = Headers::read_plain_to(&frame, splitter.config, |headers| {
-        handed.headers.write(headers);
-        handed.decision = TO_BE_SPLIT;
+        scratch.headers.write(headers);
+        scratch.decision = TO_BE_SPLIT;
     });
     if is_plain {
         return 0;
@@ -168,87 +168,87 @@ fn read_headers_of<C: Context>(context: &C) -> u64 {
     // A frame of its own, as above.
     let frame = Frame::new(context);
     Headers::read_to(&frame, splitter.config, &splitter.fragments(), |headers| {
-        handed.decision = match headers.segment {
+        scratch.decision = match headers.segment {
             Ok(_) => TO_BE_SPLIT,
             Err(refusal) => Decision::to_bits(Err(refusal)),
         };
-        handed.headers.write(headers);
+        scratch.headers.write(headers);
     });
     0
 }
 
-/// See [`Splitter::lookup`].
+/// Runs [`Splitter::lookup`] as a function of its own.
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn lookup_slot() -> u64 {
-    let (Some(splitter), Some(handed)) = (splitter(), handed()) else {
+    let (Some(splitter), Some(scratch)) = (splitter(), scratch()) else {
         return 0;
     };
-    // SAFETY: whoever calls this has written it.
-    if let Ok(segment) = unsafe { &handed.headers.assume_init_ref().segment } {
-        handed.slot_ref.write(splitter.lookup(segment));
+    // SAFETY: the caller has written it.
+    if let Ok(segment) = unsafe { &scratch.headers.assume_init_ref().segment } {
+        scratch.slot_ref.write(splitter.lookup(segment));
     }
     0
 }
 
-/// See [`Splitter::insert`].
+/// Runs [`Splitter::insert`] as a function of its own.
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn insert_slot() -> u64 {
-    let (Some(mut splitter), Some(handed)) = (splitter(), handed()) else {
+    let (Some(mut splitter), Some(scratch)) = (splitter(), scratch()) else {
         return 0;
     };
     // SAFETY: as above.
-    if let Ok(segment) = unsafe { &handed.headers.assume_init_ref().segment } {
-        handed.slot_ref.write(splitter.insert(segment));
+    if let Ok(segment) = unsafe { &scratch.headers.assume_init_ref().segment } {
+        scratch.slot_ref.write(splitter.insert(segment));
     }
     0
 }
 
-/// See [`Splitter::decide`].
+/// Runs [`Splitter::decide`] as a function of its own.
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn decide() -> u64 {
-    let (Some(mut splitter), Some(handed)) = (splitter(), handed()) else {
+    let (Some(mut splitter), Some(scratch)) = (splitter(), scratch()) else {
         return 0;
     };
-    // SAFETY: whoever calls this has written both, and of an entry any bytes are
+    // SAFETY: the caller has written both, and of an entry any bytes are
     // a valid one.
     let (headers, slot_ref, entry) = unsafe {
         (
-            handed.headers.assume_init_ref(),
-            handed.slot_ref.assume_init_ref(),
-            handed.entry.assume_init_mut(),
+            scratch.headers.assume_init_ref(),
+            scratch.slot_ref.assume_init_ref(),
+            scratch.entry.assume_init_mut(),
         )
     };
     if let Ok(segment) = &headers.segment
         && let Some(decided) = splitter.decide(segment, slot_ref, entry)
     {
-        handed.decided.write(decided);
+        scratch.decided.write(decided);
     }
     0
 }
 
-/// See [`Splitter::commit`].
+/// Runs [`Splitter::commit`] as a function of its own.
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn commit() -> u64 {
-    let (Some(mut splitter), Some(handed)) = (splitter(), handed()) else {
+    let (Some(mut splitter), Some(scratch)) = (splitter(), scratch()) else {
         return 0;
     };
-    // SAFETY: whoever calls this has written them; where there was no room what was
+    // SAFETY: the caller has written them; where the table was full what was
     // decided is of another packet, or zeros, and is not looked at.
     let (headers, slot_ref, entry, decided) = unsafe {
         (
-            handed.headers.assume_init_ref(),
-            handed.slot_ref.assume_init_ref(),
-            handed.entry.assume_init_ref(),
-            handed.decided.assume_init_ref(),
+            scratch.headers.assume_init_ref(),
+            scratch.slot_ref.assume_init_ref(),
+            scratch.entry.assume_init_ref(),
+            scratch.decided.assume_init_ref(),
         )
     };
     if let Ok(segment) = &headers.segment {
         let kept = splitter.commit(segment, slot_ref, entry, decided);
-        handed.decision = Decision::to_bits(kept.ok_or(PassReason::TableFull));
+        scratch.decision = Decision::to_bits(kept.ok_or(PassReason::TableFull));
     }
     0
 }
@@ -257,7 +257,7 @@ pub extern "C" fn commit() -> u64 {
 #[inline(always)]
 pub(crate) fn entry() -> Option<&'static mut FlowEntry> {
     // SAFETY: as in `decide`, which waits while another step has it.
-    handed().map(|handed| unsafe { handed.entry.assume_init_mut() })
+    scratch().map(|scratch| unsafe { scratch.entry.assume_init_mut() })
 }
 
 /// What this CPU counts.
@@ -293,7 +293,7 @@ fn splitter() -> Option<KernelSplitter> {
 }
 
 #[inline(always)]
-fn handed() -> Option<&'static mut StepScratch> {
+fn scratch() -> Option<&'static mut StepScratch> {
     // SAFETY: as in `counters`; each step takes it once.
     STEP_SCRATCH
         .get_ptr_mut(0)

@@ -26,7 +26,7 @@ static LAN_ADDRESSES: HashMap<u32, Mac, 64> = HashMap::new();
 #[btf_map]
 static FIB_LOOKUP: PerCpuArray<FibLookup, 1> = PerCpuArray::new();
 
-/// Whether the frame leaves by a tunnel; else the stack forwards it.
+/// Redirects the frame into its tunnel; false when the stack is to forward it.
 #[inline(always)]
 pub fn redirect(context: &XdpContext, tunnel: TunnelRole) -> bool {
     !is_shadow() && redirect_frame(context.as_ptr().cast(), tunnel as u64) == REDIRECTED
@@ -34,8 +34,8 @@ pub fn redirect(context: &XdpContext, tunnel: TunnelRole) -> bool {
 
 const REDIRECTED: u64 = 1;
 
-/// Looks up the way of a frame and sends it there. A function of its own for the
-/// verifier, which checks it once, and for its room on the stack.
+/// Looks up the path of a frame and sends it there. A function of its own for the
+/// verifier, which checks it once, and for its own stack frame.
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn redirect_frame(context: *mut xdp_md, tunnel: u64) -> u64 {

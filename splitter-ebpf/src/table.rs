@@ -1,5 +1,4 @@
-//! The memory of the flow table. What is done with it is
-//! [`splitter_policy::table`]'s matter.
+//! The memory of the flow table, in maps; [`splitter_policy::table`] works on it.
 
 use core::intrinsics::{AtomicOrdering, atomic_cxchg};
 
@@ -28,7 +27,7 @@ static FLOWS_V6: Array<GroupV6, DEFAULT_GROUPS, MAPPABLE> = Array::new();
 #[btf_map]
 static TAGS: Array<Tags, { 2 * DEFAULT_GROUPS }> = Array::new();
 
-/// What is known of packets that come in fragments.
+/// First fragments of packets, by the packet's name.
 #[btf_map]
 static FRAGMENTED: LruHashMap<u64, u64, { fragments::CAPACITY }> = LruHashMap::new();
 
@@ -37,7 +36,7 @@ const SCRATCH_WORDS: usize = 4;
 #[btf_map]
 static VALUE_SCRATCH: PerCpuArray<[u64; SCRATCH_WORDS], 1> = PerCpuArray::new();
 
-/// Both maps.
+/// The flow table's memory in the kernel: both maps, tags and fragments.
 pub struct KernelMemory;
 
 impl FragmentStore for KernelMemory {

@@ -6,15 +6,15 @@ use splitter_policy::split::Outcome;
 
 use crate::frame::Context;
 
-/// As [`write`], with room on the stack of its own: for programs that need more than
-/// the one that splits alone, of which all calls in a chain share 512 bytes.
+/// Writes as [`write`] does, with a stack frame of its own: for programs that need more than the
+/// one that splits alone, of which all calls in a chain share 512 bytes.
 #[inline(always)]
 pub fn write_xdp(_context: &XdpContext, _outcome: Outcome) {
     #[cfg(feature = "log")]
     apart::write_verdict(_context.ctx, apart::to_bits(_outcome));
 }
 
-/// The same in traffic control.
+/// Writes the verdict on a packet in traffic control.
 #[inline(always)]
 pub fn write_skb(_context: &TcContext, _outcome: Outcome) {
     #[cfg(feature = "log")]

@@ -13,7 +13,7 @@ pub trait Buffer {
     fn available(&self) -> usize;
 
     /// How many bytes the whole frame has, those that are not at hand included.
-    /// May cost a call; it is asked only when the headers tell of more bytes
+    /// May cost a call; it is asked only when the headers announce more bytes
     /// than [`Buffer::available`].
     fn length(&self) -> usize {
         self.available()

@@ -1,4 +1,5 @@
-//! Short or long, and when a long flow may change tunnels.
+//! Classification of flows: short or long by Algorithm 1 of the paper, and the hand-over of long
+//! ones.
 //!
 //! A flow's *class* follows Algorithm 1 of the splitter paper: the count is
 //! raised, then compared, so packet `threshold + 1` is the first long one.
@@ -40,7 +41,8 @@ use flow_balance::ActiveFlows;
 use flow_balance::VirtualQueue;
 pub use verdict::Verdict;
 
-/// Counts `packet` in `entry`, decides, and notes in `models` where it goes.
+/// Classifies the flow of `packet`, counts it in `entry`, and puts it into the virtual queue of its
+/// egress.
 ///
 /// An entry that was never used (no packets) is a new flow. `now_ns` is
 /// `CLOCK_MONOTONIC`, as exact as [`precision`] asks for.
@@ -101,7 +103,7 @@ pub fn classify(
     }
 }
 
-/// How exact the time of a packet has to be.
+/// The precision that a packet's time has to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
     /// A clock tick will do.
@@ -112,8 +114,8 @@ pub enum Precision {
     Needed,
 }
 
-/// How exact [`classify`] wants `now_ns` for this packet, where a long flow is
-/// taken to be in the short tunnel until `long_on_short_until_ns`.
+/// The precision of `now_ns` that [`classify`] wants for this packet, where a long flow is taken to
+/// be in the short tunnel until `long_on_short_until_ns`.
 ///
 /// Reading a precise clock costs more than the rest of the path, so it is read
 /// around a change of tunnel, for full packets into a short tunnel whose drain
@@ -169,7 +171,7 @@ fn first_tunnel(config: &PolicyConfig, models: &mut impl QueueModels, now_ns: u6
     }
 }
 
-/// Whether the flow stays in its tunnel from now on.
+/// The flow stays in its tunnel from now on.
 #[inline(always)]
 const fn is_settled(entry: &FlowEntry, config: &PolicyConfig) -> bool {
     if config.is_shared() {

@@ -1,15 +1,15 @@
 //! The two clocks of a host: a coarse one that costs nothing, and a precise one.
 
-/// Time since boot, `CLOCK_MONOTONIC`.
+/// The clock of a host: time since boot, `CLOCK_MONOTONIC`.
 pub trait Clock {
-    /// To a clock tick (1 to 10 ms), in about a nanosecond.
+    /// Reads the time to a clock tick (1 to 10 ms), in about a nanosecond.
     fn coarse_ns(&self) -> u64;
 
-    /// To the nanosecond, at the price of some tens of them.
+    /// Reads the time to the nanosecond, at the price of some tens of them.
     fn precise_ns(&self) -> u64;
 }
 
-/// How `CLOCK_MONOTONIC` follows from the kernel's tick count, to a tick.
+/// The tick clock: how `CLOCK_MONOTONIC` follows from the kernel's tick count, to a tick.
 ///
 /// The tick count is the one clock that a program reads without a call. The
 /// agent measures both numbers when it loads the programs.
@@ -23,7 +23,7 @@ pub struct TickClock {
 }
 
 impl TickClock {
-    /// `CLOCK_MONOTONIC` when the tick count is `ticks`.
+    /// Converts the tick count to `CLOCK_MONOTONIC`, to a tick.
     #[inline(always)]
     pub const fn at(&self, ticks: u64) -> u64 {
         ticks

@@ -1,52 +1,52 @@
-//! What an operator sets, in the shape that the kernel programs read.
+//! The settings of the policy, in the shape that the kernel programs read.
 
 use crate::dscp::Dscp;
 use crate::flow::{Class, TunnelRole};
 use crate::fwmark::MarkBits;
 use flow_balance::ServiceTime;
 
-/// What the threshold counts.
+/// The unit in which the threshold counts: packets or bytes.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unit(u8);
 
 impl Unit {
-    /// Packets, as in the paper.
+    /// The threshold counts packets, as in the paper.
     pub const PACKETS: Self = Self(0);
-    /// Bytes.
+    /// The threshold counts bytes, Ethernet headers included.
     pub const BYTES: Self = Self(1);
 }
 
-/// Which protocols are split besides TCP.
+/// The protocols that are split besides TCP, as a set.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Protocols(u8);
 
 impl Protocols {
-    /// TCP alone, as in the paper (§II-B).
+    /// TCP alone is split, as in the paper (§II-B).
     pub const NONE: Self = Self(0);
-    /// UDP: a flow for each 5-tuple, QUIC connections among them.
+    /// UDP is split: a flow for each 5-tuple, QUIC connections among them.
     pub const UDP: Self = Self(1);
-    /// ESP: a flow for each SPI.
+    /// ESP is split: a flow for each SPI.
     pub const ESP: Self = Self(2);
-    /// GRE: a flow for each key.
+    /// GRE is split: a flow for each key.
     pub const GRE: Self = Self(4);
 
-    /// These and those.
+    /// Unites two sets of protocols.
     #[must_use]
     #[inline(always)]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether all of those are among these.
+    /// Tells if all protocols of `other` are in this set.
     #[inline(always)]
     pub const fn contain(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
-/// Whether packets are marked, or only counted as if they were.
+/// The marking mode: packets are marked, or only counted as if they were.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marking(u8);
@@ -57,14 +57,14 @@ impl Marking {
     /// Packets pass as they are: everything is classified and counted, and nothing changed.
     pub const SHADOW: Self = Self(1);
 
-    /// Whether packets pass as they are.
+    /// Tells if packets pass as they are.
     #[inline(always)]
     pub const fn is_shadow(self) -> bool {
         self.0 != 0
     }
 }
 
-/// What the two tunnels are for.
+/// The use of the two tunnels: one class each, or both classes on both.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TunnelUse(u8);
@@ -82,84 +82,84 @@ impl TunnelUse {
 pub struct PolicyConfig {
     /// A flow is long once it has counted more than this.
     pub threshold: u64,
-    /// A flow that was silent for so long starts afresh (paper §II-B: 30 s).
+    /// A flow that was silent for so long starts again (paper §II-B: 30 s).
     pub idle_timeout_ns: u64,
-    /// How much later than its drain a flow may change tunnels: the longest by
-    /// which the short tunnel's path may lag behind the long one's. Without a
-    /// known rate it is the gap that has to pass.
+    /// The margin after its drain before a flow is handed over: the longest by which the short
+    /// tunnel's path may lag behind the long one's. Without a known rate it is the gap that has to
+    /// pass.
     pub drain_margin_ns: u64,
-    /// A long flow changes tunnels after so long at the latest.
+    /// A long flow is handed over after so long at the latest.
     pub max_wait_ns: u64,
-    /// Of the short tunnel.
+    /// The service time of the short tunnel.
     pub short_service: ServiceTime,
-    /// Of the long tunnel.
+    /// The service time of the long tunnel.
     pub long_service: ServiceTime,
     /// How much traffic the queue in front of the long tunnel holds at least.
     pub long_queue_ns: u64,
     /// Payload bytes of a full segment, by which the segments of a GRO
     /// aggregate are counted; 0 counts each aggregate as one packet.
     pub segment_bytes: u16,
-    /// Whether packets are marked.
+    /// Packets are marked, or only counted (shadow).
     pub marking: Marking,
-    /// What the tunnels are for.
+    /// The tunnels carry one class each, or both.
     pub tunnel_use: TunnelUse,
-    /// What is split besides TCP.
+    /// The protocols that are split besides TCP.
     pub protocols: Protocols,
-    /// What `threshold` counts.
+    /// The unit of `threshold`.
     pub unit: Unit,
-    /// Mark of the short tunnel.
+    /// The DSCP of the short tunnel.
     pub short_mark: Dscp,
-    /// Mark of the long tunnel.
+    /// The DSCP of the long tunnel.
     pub long_mark: Dscp,
-    /// Which bits of the DSCP the routing rules look at: all six, or the lower
-    /// three where only the legacy ToS selector exists.
+    /// The bits of the DSCP that the routing rules look at: all six, or the lower three where only
+    /// the legacy ToS selector exists.
     pub match_mask: Dscp,
-    /// Where the tunnels are shared: the mark of the short class in the long
-    /// flows' tunnel; [`PolicyConfig::short_mark`] is then that in the other.
+    /// The mark of the short class on the long tunnel, where tunnels are shared;
+    /// [`PolicyConfig::short_mark`] is then that in the other.
     pub short_on_long_mark: Dscp,
-    /// The same of the long class in the short flows' tunnel, where
+    /// The mark of the long class on the short tunnel, where tunnels are shared;
     /// [`PolicyConfig::long_mark`] is that in the other.
     pub long_on_short_mark: Dscp,
-    /// Which tunnels forward packets, as far as is known: bit 0 stands for the
-    /// short one, bit 1 for the long one.
+    /// The tunnels that forward packets, as far as is known: bit 0 stands for the short one, bit 1
+    /// for the long one.
     pub usable: u8,
-    /// Where marks are written beside packets, in these bits.
+    /// The bits of the fwmark that carry marks, where the DSCP stays as it came.
     pub mark_bits: MarkBits,
 }
 
 impl PolicyConfig {
-    /// The paper's threshold is never given; 40 packets is the upper end of
-    /// what it calls the typical size of an RPC (§III-B).
+    /// 40 packets: the paper's threshold is never given; this is the upper end of what it calls the
+    /// typical size of an RPC (§III-B).
     pub const DEFAULT_THRESHOLD: u64 = 40;
-    /// Paper §II-B.
+    /// The paper forgets a flow after 30 s of silence (§II-B).
     pub const DEFAULT_IDLE_TIMEOUT_NS: u64 = 30_000_000_000;
     /// The gap that is waited for while the short tunnel's rate is not known:
     /// longer than most queues that a class of short flows builds.
     pub const DEFAULT_GAP_NS: u64 = 10_000_000;
-    /// What the model of a drain does not see: the burst of a token bucket, two
-    /// full packets at 50 Mbit/s, and jitter between the border's CPUs.
+    /// The margin for what the model of a drain does not see: the burst of a token bucket, two full
+    /// packets at 50 Mbit/s, and jitter between the border's CPUs.
     pub const DEFAULT_DRAIN_MARGIN_NS: u64 = 500_000;
-    /// Where both rates are known: long enough for several drains, short
-    /// against any long flow.
+    /// The maximum wait where both rates are known: long enough for several drains, short against
+    /// any long flow.
     pub const DEFAULT_MAX_WAIT_NS: u64 = 200_000_000;
-    /// Where not both are: a flow that never pauses is moved by the cap alone,
-    /// and each millisecond that it stays is one more in every short flow's way.
-    /// Longer than the gap, so that what ends just after the threshold is spared.
+    /// The maximum wait where a rate is unknown: it alone moves a flow that never pauses, and each
+    /// millisecond that it stays is one more that short flows wait. Longer than the gap, so
+    /// that what ends just after the threshold is spared.
     pub const DEFAULT_BLIND_MAX_WAIT_NS: u64 = 12_000_000;
-    /// Where tunnels are shared, a flow that could not change until then stays
-    /// where it is, in order; until then it is in the way of short ones.
+    /// The maximum wait on shared tunnels: a flow that could not change until then stays where it
+    /// is, in order; until then short ones wait behind it.
     pub const DEFAULT_SHARED_MAX_WAIT_NS: u64 = 5_000_000;
-    /// What any queue worth its name holds.
+    /// A queue's length that any queue has at least: 5 ms of traffic.
     pub const DEFAULT_QUEUE_NS: u64 = 5_000_000;
     /// DSCP 4 and 2, ToS 0x10 and 0x08: the classic low-delay and throughput
     /// bits, which differ within the three bits that legacy ToS rules see.
     pub const DEFAULT_SHORT_MARK: Dscp = Dscp::new(4).unwrap();
-    /// See [`PolicyConfig::DEFAULT_SHORT_MARK`].
+    /// The classic throughput bit: see [`PolicyConfig::DEFAULT_SHORT_MARK`].
     pub const DEFAULT_LONG_MARK: Dscp = Dscp::new(2).unwrap();
 
-    /// See [`PolicyConfig::short_on_long_mark`].
+    /// DSCP 5 marks [`PolicyConfig::short_on_long_mark`] by default.
     pub const DEFAULT_SHORT_ON_LONG_MARK: Dscp = Dscp::new(5).unwrap();
-    /// See [`PolicyConfig::long_on_short_mark`].
+    /// DSCP 3 marks [`PolicyConfig::long_on_short_mark`] by default.
     pub const DEFAULT_LONG_ON_SHORT_MARK: Dscp = Dscp::new(3).unwrap();
 
     /// A flow with these counts is long: what `unit` names of them is above the threshold.
@@ -173,14 +173,13 @@ impl PolicyConfig {
         count > self.threshold
     }
 
-    /// Whether both tunnels carry both classes.
+    /// Tells if both tunnels carry both classes.
     #[inline(always)]
     pub const fn is_shared(&self) -> bool {
         self.tunnel_use.0 == TunnelUse::SHARED.0
     }
 
-    /// The mark of packets that ride in a class of a tunnel; of a tunnel that is
-    /// not shared, in its own.
+    /// The mark of packets in a queue class of a tunnel; a tunnel that is not shared has one class.
     #[inline(always)]
     pub const fn mark(&self, queue_class: Class, tunnel: TunnelRole) -> Dscp {
         match (queue_class, tunnel) {
@@ -191,8 +190,7 @@ impl PolicyConfig {
         }
     }
 
-    /// Whether rules or queues would take a packet with this mark for one that
-    /// was split.
+    /// Tells if rules or queues would take a packet with this mark for one that was split.
     #[inline(always)]
     pub const fn is_reserved(&self, mark: Dscp) -> bool {
         if !self.is_shared() {
@@ -215,7 +213,7 @@ impl PolicyConfig {
         }
     }
 
-    /// Whether a routing rule for the mark `own` selects a packet with `mark`.
+    /// A routing rule for the mark `own` selects a packet with `mark`.
     #[inline(always)]
     const fn selects(&self, own: Dscp, mark: Dscp) -> bool {
         let mask = self.match_mask.value();

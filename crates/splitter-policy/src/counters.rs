@@ -1,42 +1,42 @@
-//! What the kernel programs count; one such value per CPU.
+//! Counters of the kernel programs, one value for each CPU.
 
 use crate::flow::{Class, TunnelRole};
 use crate::forward::Fallback;
 use crate::histogram::Histogram;
 use crate::pass_reason::PassReason;
 
-/// Something that happened to a flow.
+/// An event in the life of a flow: it starts, turns long, is handed over, ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FlowEvent {
-    /// Its first packet was seen.
+    /// The flow's first packet was seen.
     Started = 0,
-    /// It had been silent for the idle timeout and starts afresh.
+    /// The flow had been silent for the idle timeout and starts again.
     RestartedIdle = 1,
     /// A SYN came after FIN or RST: another connection with the same 5-tuple.
     RestartedSyn = 2,
-    /// It counted more than the threshold.
+    /// The flow counted more than the threshold.
     BecameLong = 3,
-    /// It changed tunnels: its last packet in the one before had drained.
+    /// A hand-over: the flow changed tunnels after its last packet in the one before had drained.
     HandedOverDrained = 4,
-    /// It changed to the long tunnel because the cap was reached, and may have
-    /// overtaken itself.
+    /// A hand-over at the maximum wait: the flow changed to the long tunnel and may have overtaken
+    /// itself.
     HandedOverAtMaxWait = 5,
-    /// It was forgotten for a new flow before it was over.
+    /// The flow was evicted for a new one before it had expired.
     Evicted = 6,
-    /// Its SYN found no room, or passed the table by in a flood; without one, it is not
-    /// known to be a flow.
+    /// The flow's SYN found the table full, or bypassed it in a flood; without one, it is not known
+    /// to be a flow.
     Untracked = 7,
-    /// Tunnels are shared: it was placed on the tunnel that it was in.
+    /// The flow was placed on the tunnel that it was in (shared tunnels).
     KeptTunnel = 8,
-    /// Tunnels are shared: it was to change to the other one, could not without
-    /// overtaking itself until the cap, or until it had sent as much again as made it
-    /// long, and stayed where it was.
+    /// The flow kept its tunnel (shared tunnels): it was to change, could not without overtaking
+    /// itself until the maximum wait, or until it had sent as much again as made it long, and
+    /// stayed where it was.
     KeptTunnelAtMaxWait = 9,
 }
 
 impl FlowEvent {
-    /// How many kinds there are.
+    /// The number of kinds of events.
     pub const COUNT: usize = 10;
 
     /// The number that stands for an event, or for none.
@@ -82,9 +82,9 @@ pub struct Counters {
     /// Packets whose header could not be written.
     pub mark_failures: u64,
     completion: [Histogram; 2],
-    /// What is left of this CPU's allowance of precise times.
+    /// The rest of this CPU's budget of precise times.
     pub timing: TickBudget,
-    /// What is left of this CPU's allowance of evictions.
+    /// The rest of this CPU's budget of evictions.
     pub evicting: TickBudget,
     /// Packets that were put into a tunnel without the network stack.
     pub redirected: u64,
@@ -92,7 +92,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Nothing counted yet.
+    /// Counters before anything was counted.
     pub const ZERO: Self = Self {
         packets: [0; 4],
         bytes: [0; 4],
@@ -123,8 +123,8 @@ impl Counters {
         }
     }
 
-    /// The same of a class that goes into the tunnel for it, of which the caller
-    /// knows beforehand which one.
+    /// Counts `packets` of a class that go into its own tunnel; the caller knows beforehand which
+    /// one.
     #[inline(always)]
     pub const fn count_sent_dedicated(&mut self, class: Class, packets: u64, bytes: u64) {
         let index = sent_index(class, class.own_tunnel());
@@ -227,8 +227,7 @@ impl Counters {
     }
 }
 
-/// How often in a clock tick something may be done that costs more than the rest of a
-/// new flow's path.
+/// A budget by the clock tick, for what costs more than the rest of a new flow's path.
 ///
 /// One is for reading the precise clock for nothing but the accuracy of completion
 /// times: in a flood, flows beyond some thousand a second start and end at the time
@@ -242,7 +241,7 @@ pub struct TickBudget {
 }
 
 impl TickBudget {
-    /// In a tick; at 100 to 1000 ticks a second, 6,400 to 64,000.
+    /// The budget of a tick: 6,400 to 64,000 a second at 100 to 1000 ticks.
     pub const PER_TICK: u64 = 64;
 
     const NEW: Self = Self {
@@ -250,8 +249,8 @@ impl TickBudget {
         used: 0,
     };
 
-    /// Whether none is left in the tick that began at `tick_ns`: flows come and
-    /// go by the thousand.
+    /// Tells if nothing is left in the tick that began at `tick_ns`: flows come and go by the
+    /// thousand.
     #[inline(always)]
     pub const fn is_spent(&self, tick_ns: u64) -> bool {
         self.tick_ns == tick_ns && self.used >= Self::PER_TICK

@@ -1,4 +1,5 @@
-//! Leaky buckets that tell when what was sent into a tunnel has left it.
+//! Hand-over between dedicated tunnels: leaky buckets tell when a flow's packets have left the
+//! short one.
 //!
 //! A bucket models a FIFO that drains at the tunnel's rate. It sees only what
 //! this border sends. Where it cannot know, each bucket errs to the side that
@@ -10,15 +11,15 @@ use crate::egress::Egress;
 use crate::flow::{Class, FlowEntry, TunnelRole};
 use flow_balance::VirtualQueue;
 
-/// Both tunnels as this border models them; the one value of the tunnels map.
+/// The virtual queues of two dedicated tunnels; the one value of the tunnels map.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DedicatedQueues {
-    /// In front of the short tunnel; never too early.
+    /// The queue of the short tunnel; it drains never too early.
     pub short: VirtualQueue,
-    /// In front of the long tunnel; never too late.
+    /// The queue of the long tunnel; it drains never too late.
     pub long: VirtualQueue,
-    /// Until when a long flow is taken to be still in the short tunnel.
+    /// The time until which a long flow is taken to be still in the short tunnel.
     pub long_on_short_until_ns: u64,
 }
 
@@ -50,7 +51,7 @@ pub(crate) fn send(
     }
 }
 
-/// Why this packet may be the flow's first in the long tunnel, if it may.
+/// The hand-over event of this packet, if it may be the flow's first in the long tunnel.
 #[inline(always)]
 fn hand_over_event(
     entry: &FlowEntry,
@@ -78,8 +79,8 @@ fn hand_over_event(
     }
 }
 
-/// Whether a new flow had better start in the long tunnel: a long flow is still
-/// in the short one, and the wait there is the longer one by a margin.
+/// A new flow had better start in the long tunnel: a long flow is still in the short one, and the
+/// wait there is the longer one by a margin.
 #[inline(always)]
 pub(crate) fn starts_on_long(
     config: &PolicyConfig,

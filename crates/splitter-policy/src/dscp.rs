@@ -16,7 +16,7 @@ impl Dscp {
     /// 0x1c, both in the rule and in the packet.
     pub const LEGACY_BITS: Self = Self(0x07);
 
-    /// What packets without a mark have: best effort.
+    /// DSCP 0, best effort: packets without a mark have it.
     pub const NONE: Self = Self(0);
 
     /// `None` when the value needs more than six bits.
@@ -49,7 +49,7 @@ impl Dscp {
 
 const ECN_BITS: u8 = 0x03;
 
-/// Where the DSCP of a packet stands, and what it is.
+/// The place and the value of a packet's DSCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     /// Where the IP header starts, in bytes from the start of the frame.
@@ -61,7 +61,7 @@ pub struct Field {
 }
 
 impl Field {
-    /// Of the packet that `network` describes.
+    /// The field of the packet that `network` describes.
     #[inline(always)]
     pub const fn of(network: &Network) -> Self {
         Self {

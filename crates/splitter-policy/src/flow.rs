@@ -1,4 +1,4 @@
-//! How a flow is named and what is known of it.
+//! Flows: the 5-tuple that names one, its class, its tunnel, and its entry.
 //!
 //! A flow is one direction of a 5-tuple: each border counts what passes it
 //! towards the tunnels (A-S2 of the reproduction notes).
@@ -33,7 +33,7 @@ pub struct FlowKeyV6 {
     pub protocol: u32,
 }
 
-/// The name of a flow.
+/// The 5-tuple that names a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FlowKey {
     /// An IPv4 flow.
@@ -69,8 +69,8 @@ impl FlowKey {
         }
     }
 
-    /// The same flow with IPv4 addresses mapped into IPv6 (RFC 4291 §2.5.5.2),
-    /// for tables that keep both families.
+    /// Maps IPv4 addresses of the key into IPv6 (RFC 4291 §2.5.5.2), for tables that keep both
+    /// families.
     #[inline(always)]
     pub const fn as_v6(&self) -> FlowKeyV6 {
         match *self {
@@ -103,7 +103,7 @@ impl FlowKey {
         )
     }
 
-    /// IANA protocol number.
+    /// The IANA protocol number of the flow.
     pub const fn protocol(&self) -> u8 {
         match self {
             Self::V4(key) => key.protocol as u8,
@@ -139,11 +139,11 @@ fn v6_bytes(halves: [u64; 2]) -> [u8; 16] {
     bytes
 }
 
-/// What the hash is keyed with; drawn at load, so that nobody outside can tell
-/// which flows meet in a group.
+/// Secret seeds of the hash, drawn at load, so that nobody outside can tell which flows meet in a
+/// group.
 pub type Seeds = [u64; 4];
 
-/// When a flow passed a tap, and how much of it: 32 bytes.
+/// The passage of a flow by a tap, in time and size: 32 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TapEntry {
@@ -157,7 +157,7 @@ pub struct TapEntry {
     pub bytes: u64,
 }
 
-/// What a flow has been found to be.
+/// The class of a flow: short or long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Class {
@@ -167,8 +167,8 @@ pub enum Class {
     Long = 1,
 }
 
-/// Where a packet is sent. A long flow stays in the short tunnel until it can
-/// leave without overtaking itself.
+/// The role of a tunnel: for short flows or for long ones. A long flow stays in the short tunnel
+/// until it can leave without overtaking itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum TunnelRole {
@@ -233,7 +233,7 @@ impl TunnelRole {
         }
     }
 
-    /// The other one.
+    /// The tunnel that is not this one.
     #[inline(always)]
     pub const fn other(self) -> Self {
         match self {
@@ -251,7 +251,7 @@ impl TunnelRole {
     }
 }
 
-/// What is known of a flow; the flow table keeps it in fewer bytes.
+/// An entry of the flow table, unpacked: all that is known of a flow.
 ///
 /// Times are nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -260,13 +260,13 @@ pub struct FlowEntry {
     pub packets: u64,
     /// Bytes so far, Ethernet headers included.
     pub bytes: u64,
-    /// When the first packet came.
+    /// The time of the first packet.
     pub first_seen_ns: u64,
-    /// When the last packet came, up to 17 ms too early.
+    /// The time of the last packet, up to 17 ms too early.
     pub last_seen_ns: u64,
-    /// When the last packet that went into the short tunnel will have left it.
+    /// The time when the last packet that went into the short tunnel will have left it.
     pub drained_ns: u64,
-    /// When the flow was found to be long; 0 while it is short.
+    /// The time when the flow was found to be long; 0 while it is short.
     pub long_since_ns: u64,
     /// Of [`FlowEntry::ON_LONG_TUNNEL`], [`FlowEntry::FINISHED`], [`FlowEntry::PLACED`].
     pub flags: u64,
@@ -278,7 +278,7 @@ impl FlowEntry {
     /// A FIN or RST has passed.
     pub const FINISHED: u64 = 2;
     /// The flow is long and stays in its tunnel from now on. Where the tunnels are
-    /// shared it rides in the long class there; one that is long and not placed
+    /// shared it uses the long class there; one that is long and not placed
     /// waits until it can change to the other.
     pub const PLACED: u64 = 4;
 
@@ -302,19 +302,19 @@ impl FlowEntry {
         }
     }
 
-    /// Whether it is long and stays where it is.
+    /// The flow is long and stays in its tunnel.
     #[inline(always)]
     pub const fn is_placed(&self) -> bool {
         self.flags & Self::PLACED != 0
     }
 
-    /// Whether a FIN or RST has passed.
+    /// A FIN or RST of the flow has passed.
     #[inline(always)]
     pub const fn is_finished(&self) -> bool {
         self.flags & Self::FINISHED != 0
     }
 
-    /// Whether nothing was seen for `timeout_ns`.
+    /// Nothing was seen of the flow for `timeout_ns`.
     #[inline(always)]
     pub const fn is_idle(&self, now_ns: u64, timeout_ns: u64) -> bool {
         // Readings of a tick clock and of other CPUs may lie slightly behind.

@@ -1,9 +1,9 @@
-//! What classification looks at in a packet.
+//! The part of a packet that classification looks at: size, segments, TCP flags.
 
 use crate::config::PolicyConfig;
 use crate::packet::TcpFlags;
 
-/// What classification looks at in a packet.
+/// The part of a packet that classification looks at: size, segments, TCP flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowPacket {
     /// How many packets it stands for: the segments of a GRO aggregate.
@@ -54,13 +54,13 @@ impl FlowPacket {
         }
     }
 
-    /// Whether it carries payload.
+    /// The packet carries payload.
     #[inline(always)]
     pub const fn carries_data(&self) -> bool {
         self.payload_bytes > 0
     }
 
-    /// Whether it does nothing but acknowledge.
+    /// The packet does nothing but acknowledge.
     #[inline(always)]
     pub const fn is_pure_ack(&self) -> bool {
         !self.carries_data() && !self.flags.opens() && !self.flags.closes()

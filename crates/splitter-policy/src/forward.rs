@@ -1,5 +1,5 @@
-//! Forwarding a packet without the network stack: what to ask the kernel's routing
-//! for, and what a router does to a packet (RFC 1812 §5.3.1).
+//! Forwarding without the network stack: the kernel's FIB lookup, and what a router does to a
+//! packet (RFC 1812 §5.3.1).
 //!
 //! Whatever is not plain goes by the stack, which can do all of it: each packet by
 //! itself, under a named reason. So does the SYN of a TCP connection: rules that
@@ -10,7 +10,7 @@ use crate::dscp::updated_checksum;
 use crate::flow::TunnelRole;
 use crate::packet::{ethertype, protocol};
 
-/// Why a packet that was split goes by the network stack.
+/// The reason why a packet that was split goes by the network stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Fallback {
@@ -26,13 +26,13 @@ pub enum Fallback {
     Scattered = 4,
     /// It is for another station on the link.
     NotOurs = 5,
-    /// Routing knows no way for it, or not one for packets that are forwarded.
+    /// Routing knows no path for it, or not one for packets that are forwarded.
     NoRoute = 6,
     /// The link address of the next hop is not known yet.
     NoNeighbour = 7,
-    /// It is larger than the way carries.
+    /// It is larger than the path's MTU.
     TooLarge = 8,
-    /// Its way does not lead through a tunnel that packets can be put into.
+    /// Its path does not lead through a tunnel that packets can be put into.
     OtherDevice = 9,
     /// The kernel refused to look, or the packet could not be changed.
     Failed = 10,
@@ -58,7 +58,7 @@ impl Fallback {
         Self::Checksum,
     ];
 
-    /// What the kernel's answer to a lookup means; `None` where it found a way.
+    /// Reads the kernel's answer to a FIB lookup; `None` where it found a path.
     #[inline(always)]
     pub const fn from_fib_result(code: i64) -> Option<Self> {
         match code {
@@ -93,7 +93,7 @@ impl Fallback {
 /// put into.
 ///
 /// By class, since the kernel does not pass over routes in IPv6 for programs where a
-/// rule of ours says so (`suppress_prefixlength`): what it finds then may be the way
+/// rule of ours says so (`suppress_prefixlength`): what it finds then may be the path
 /// of everybody else, which happens to lead through the other class' device.
 #[inline(always)]
 pub const fn target(device: u32, tunnel: TunnelRole) -> u32 {
@@ -106,18 +106,18 @@ pub const fn target(device: u32, tunnel: TunnelRole) -> u32 {
 pub struct Mac(u64);
 
 impl Mac {
-    /// Of its six bytes.
+    /// Builds an address from its six bytes.
     pub const fn new([a, b, c, d, e, f]: [u8; 6]) -> Self {
         Self(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
     }
 
-    /// Its six bytes.
+    /// The six bytes of the address.
     pub const fn bytes(self) -> [u8; 6] {
         let [a, b, c, d, e, f, _, _] = self.0.to_le_bytes();
         [a, b, c, d, e, f]
     }
 
-    /// What a frame is for.
+    /// The destination address of a frame.
     #[inline(always)]
     fn destination<B: Buffer + ?Sized>(frame: &B) -> Option<Self> {
         const SIX_BYTES: u64 = (1 << 48) - 1;
@@ -126,8 +126,7 @@ impl Mac {
     }
 }
 
-/// What the kernel is asked, and what it answers: `struct bpf_fib_lookup` of
-/// linux/bpf.h.
+/// The question and the answer of a FIB lookup: `struct bpf_fib_lookup` of linux/bpf.h.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FibLookup {
@@ -273,8 +272,8 @@ impl FibLookup {
         Ok(())
     }
 
-    /// What stands in the place of a checksum that is yet to be made: the sum of the
-    /// pseudo-header. One in 65,536 others is the same, and goes by the stack for nothing.
+    /// The sum of the pseudo-header, which stands in the place of a checksum that is yet to be
+    /// made. One in 65,536 others is the same, and goes by the stack for nothing.
     #[inline(always)]
     fn pseudo_header_sum(&self, carried_bytes: u16) -> u16 {
         let [a, b, c, d] = self.source;
@@ -306,7 +305,7 @@ impl FibLookup {
         Ok(())
     }
 
-    /// Whether the link address of the next hop was found; it may still be asked for.
+    /// Tells if the link address of the next hop was found; it may still be asked for.
     #[inline(always)]
     pub const fn has_next_hop(&self) -> bool {
         self.next_hop[0] | self.next_hop[1] | self.next_hop[2] != 0
@@ -316,7 +315,7 @@ impl FibLookup {
     /// less to go, and other link addresses. `None` when it cannot be written.
     #[inline(always)]
     pub fn forward<B: BufferMut + ?Sized>(&self, frame: &mut B) -> Option<()> {
-        // Not by the lookup's family: of IPv4 by way of an IPv6 next hop (RFC 8950) the
+        // Not by the lookup's family: of IPv4 over an IPv6 next hop (RFC 8950) the
         // kernel answers with that of the next hop.
         if frame.read(IP - 2)? == ethertype::IPV4.to_be_bytes() {
             let [ttl, protocol] = frame.read(IP + 8)?;

@@ -1,4 +1,4 @@
-//! Fragments follow their flow.
+//! Fragments follow their flow: the ports of the first are kept for the later ones.
 //!
 //! Only the first fragment of a packet has its ports. What they are is kept for
 //! a while under the packet's name, so that the later ones are counted in the
@@ -48,22 +48,21 @@ const fn product(one: u64, other: u64) -> u64 {
         .wrapping_add((one >> 32).wrapping_mul(other.rotate_left(32) | 1))
 }
 
-/// Where what is known of fragmented packets is kept.
+/// A bounded store of the first fragments of packets.
 pub trait FragmentStore {
-    /// Keeps `origin` under the packet's name. Room is bounded: what is older goes
-    /// first.
+    /// Keeps `origin` under the packet's name. Capacity is bounded: what is older goes first.
     fn insert(&self, packet: u64, origin: u64);
 
-    /// What was kept of it last.
+    /// Finds what was kept last under the packet's name.
     fn lookup(&self, packet: u64) -> Option<u64>;
 }
 
-/// What fragments are told by, for one frame.
+/// The lookup of fragments for one frame: store, seeds and time.
 #[derive(Debug)]
 pub struct Fragments<'a, K: ?Sized> {
-    /// What is known of others.
+    /// The store of first fragments.
     pub store: &'a K,
-    /// What names are drawn with.
+    /// The seeds of the packets' names.
     pub seeds: &'a Seeds,
     /// Time since boot, to a clock tick.
     pub now_ns: u64,

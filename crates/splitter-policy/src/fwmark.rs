@@ -1,15 +1,15 @@
-//! The mark that the kernel keeps next to a packet (`skb->mark`), and which of its bits are ours.
+//! The fwmark that the kernel keeps next to a packet (`skb->mark`), and which of its bits are ours.
 
 use crate::dscp::Dscp;
 
-/// Which bits of the kernel's mark are ours: a run of them. All others are kept,
-/// for whoever else uses marks. Zero where none are.
+/// The bits of the fwmark that are ours: a run of them. All others are kept, for other users of
+/// marks. Zero where none are.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MarkBits(u32);
 
 impl MarkBits {
-    /// No bits: marks are not written beside packets.
+    /// No bits: the fwmark is left alone.
     pub const NONE: Self = Self(0);
 
     /// The bits that are set in `mask`; `None` where they are not one run.
@@ -22,13 +22,13 @@ impl MarkBits {
         }
     }
 
-    /// The mask.
+    /// The mask that selects these bits of the fwmark.
     #[inline(always)]
     pub const fn mask(self) -> u32 {
         self.0
     }
 
-    /// Whether there is room for the number of a mark.
+    /// Tells if the number of a mark fits into these bits.
     pub const fn fits(self, mark: Dscp) -> bool {
         (mark.value() as u64 * self.lowest() as u64) & !(self.0 as u64) == 0
     }

@@ -1,4 +1,4 @@
-//! What the headers of a frame say, as far as splitting goes.
+//! The headers of a frame, read as far as splitting needs them.
 
 use crate::buffer::Buffer;
 use crate::config::{PolicyConfig, Protocols};
@@ -12,12 +12,12 @@ use crate::packet::{
 };
 use crate::pass_reason::PassReason;
 
-/// A frame, read.
+/// The headers of a frame that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headers {
-    /// Where its mark is, if it is an IP packet.
+    /// The place of its mark, if it is an IP packet.
     pub mark: Option<Field>,
-    /// What of it is to be split, or why nothing is.
+    /// The packet that is to be split, or the reason why none is.
     pub segment: Result<Segment, PassReason>,
 }
 
@@ -26,7 +26,7 @@ pub struct Headers {
 pub struct Segment {
     /// Its flow.
     pub key: FlowKey,
-    /// What counts of it.
+    /// The part of it that classification looks at.
     pub packet: FlowPacket,
 }
 
@@ -43,9 +43,9 @@ impl Headers {
         read
     }
 
-    /// The same, handed on from where each way ends: what differs between them
-    /// need not be brought together, of which the kernel's verifier would find
-    /// that parts were never written.
+    /// Reads a frame and passes the result on from where each branch ends: what differs between
+    /// them need not be brought together, of which the kernel's verifier would find that parts were
+    /// never written.
     #[inline(always)]
     pub fn read_to<B: Buffer + ?Sized, K: FragmentStore + ?Sized>(
         frame: &B,

@@ -20,13 +20,13 @@ const FIRST_OCTAVE: u32 = 10;
 const LAST_OCTAVE: u32 = 37;
 
 impl Histogram {
-    /// Without any duration.
+    /// A histogram without any duration.
     pub const EMPTY: Self = Self {
         buckets: [0; BUCKETS],
         sum_ns: 0,
     };
 
-    /// Counts one duration.
+    /// Counts one duration in its bucket.
     #[inline(always)]
     pub fn record(&mut self, duration_ns: u64) {
         if let Some(count) = self.buckets.get_mut(bucket(duration_ns)) {

@@ -4,32 +4,43 @@
 //! unsafe code, so that the kernel programs, the agent, the simulator, the
 //! fuzzers and the tests all run this very code.
 //!
-//! Read [`split`] first: it is the whole path of a packet. It calls
+//! Read [`split`] first: it is the whole data path of a packet. Modules from the
+//! bottom to the top; each uses only those above it in this table:
 //!
-//! - [`packet`]: finds the headers, or says why it cannot,
-//! - [`headers`]: what of them the rest works on,
-//! - [`flow`]: what is known of a flow and how it is named,
-//! - [`table`]: where that is kept, and who gives way when there is no room,
-//! - [`classify`](mod@classify): short or long, and when a long flow may change tunnels,
-//! - [`share`]: which tunnel a flow takes where both carry both classes,
-//! - [`models`]: where the host keeps what it models of the tunnels,
-//! - [`dedicated`]: when what was sent into a tunnel will have left it,
-//! - [`fragments`]: which flow a fragment without ports is of,
-//! - [`steer`]: gives the packet the mark that the kernel routes by,
-//! - [`dscp`]: rewrites it where it is the DSCP,
-//! - [`forward`]: forwards a packet without the network stack, where that is wanted,
-//! - [`counters`] and [`histogram`]: what is counted, under which name,
-//! - [`config`]: what an operator can set.
+//! | module | holds |
+//! |---|---|
+//! | [`buffer`] | bounds-checked access to a frame, the one place with unsafe code |
+//! | [`pass_reason`] | reasons why a packet passes as it is |
+//! | [`packet`] | the parser: Ethernet, VLAN, IPv4, IPv6, TCP, UDP, ESP, GRE |
+//! | [`dscp`] | the DSCP, rewritten with an incremental checksum (RFC 1624) |
+//! | [`fwmark`] | the bits of the kernel's mark that are ours |
+//! | [`flow`] | 5-tuples, classes, tunnels, flow entries |
+//! | [`forward`] | forwarding without the network stack: FIB lookup, TTL |
+//! | [`histogram`], [`counters`] | counts and flow completion times |
+//! | [`clock`] | the clocks of a host |
+//! | [`config`] | the settings of the policy |
+//! | [`flow_packet`] | the part of a packet that classification looks at |
+//! | [`fragments`] | the flow of a fragment without ports |
+//! | [`headers`] | the headers of a frame, read as far as splitting needs them |
+//! | [`steer`] | marks a packet for its tunnel, by DSCP or fwmark |
+//! | [`table`] | the flow table: look-up, insertion, eviction, sweep |
+//! | [`settings`] | the value of the settings map |
+//! | [`egress`] | a tunnel and the queue class in front of it |
+//! | [`dedicated`] | hand-over between tunnels of one class each |
+//! | [`share`] | strict priority on tunnels that carry both classes |
+//! | [`models`] | the virtual queues of both, as a host keeps them |
+//! | [`classify`](mod@classify) | short or long, and the verdict on a packet |
+//! | [`split`] | the data path: all of the above in order |
 //!
-//! [`flow_balance`] stands beside it: which of several paths a packet takes. The
-//! policy `share` places long flows with it.
+//! [`flow_balance`] lies below all of them: it has the virtual queue and selects
+//! paths, and [`share`] places long flows with it.
 #![no_std]
 #![deny(unsafe_code)]
 
 #[cfg(test)]
 extern crate std;
 
-#[allow(unsafe_code, reason = "the one room that touches raw packet memory")]
+#[allow(unsafe_code, reason = "the one module that touches raw packet memory")]
 pub mod buffer;
 pub mod classify;
 pub mod clock;

@@ -1,4 +1,4 @@
-//! What a host models of its tunnels.
+//! Virtual queues of the tunnels, as a host keeps and asks them.
 //!
 //! The values may be shared by several CPUs, which overwrite each other's
 //! updates now and then: they steer, and do not account.
@@ -10,19 +10,19 @@ use crate::flow::{FlowEntry, TunnelRole};
 use crate::flow_packet::FlowPacket;
 use crate::share::{CountedPacket, SharedEgress, SharedQueues};
 
-/// Where a host keeps the models, and how it asks them.
+/// Access to the virtual queues of all tunnels, which each host keeps in its own memory.
 pub trait QueueModels: SharedEgress {
-    /// Of tunnels that have one class each. `None` only where a kernel program
-    /// finds no map, which cannot be.
+    /// The queues of dedicated tunnels. `None` only where a kernel program finds no map, which
+    /// cannot be.
     fn dedicated(&mut self) -> Option<&mut DedicatedQueues>;
 }
 
-/// Both models in one place.
+/// The queues of dedicated and of shared tunnels, in one value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostQueues {
-    /// Of tunnels that have one class each.
+    /// The queues of dedicated tunnels.
     pub dedicated: DedicatedQueues,
-    /// Of tunnels that carry both.
+    /// The queues of shared tunnels.
     pub shared: SharedQueues,
 }
 

@@ -43,7 +43,7 @@ pub enum Addresses {
     },
 }
 
-/// How much of an IP packet a frame holds.
+/// The part of an IP packet that a frame holds: all, the first fragment, or a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fragment {
     /// All of it.
@@ -65,20 +65,20 @@ impl Fragment {
         }
     }
 
-    /// Whether this is all of the packet.
+    /// The frame holds all of the packet.
     #[inline(always)]
     pub const fn is_whole(self) -> bool {
         matches!(self, Self::Whole)
     }
 
-    /// Whether this is a fragment other than the first.
+    /// The frame is a fragment other than the first.
     #[inline(always)]
     pub const fn is_later(self) -> bool {
         matches!(self, Self::Later(_))
     }
 }
 
-/// What the Ethernet and IP headers say.
+/// The Ethernet and IP headers of a packet, read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     /// Where the IP header starts, in bytes from the start of the frame.
@@ -90,7 +90,7 @@ pub struct Network {
     pub traffic_class: u8,
     /// IANA protocol number of what follows.
     pub protocol: u8,
-    /// Whether this is all of the packet.
+    /// The frame holds all of the packet.
     pub fragment: Fragment,
     /// Source and destination.
     pub addresses: Addresses,
@@ -306,15 +306,15 @@ pub(crate) mod ethertype {
     }
 }
 
-/// IANA protocol numbers.
+/// IANA protocol numbers of the transports that are read.
 pub mod protocol {
-    /// TCP.
+    /// TCP, the transmission control protocol.
     pub const TCP: u8 = 6;
-    /// UDP.
+    /// UDP, the user datagram protocol.
     pub const UDP: u8 = 17;
-    /// GRE.
+    /// GRE, generic routing encapsulation.
     pub const GRE: u8 = 47;
-    /// ESP.
+    /// ESP, the encapsulating security payload.
     pub const ESP: u8 = 50;
 
     pub(super) const HOP_BY_HOP: u8 = 0;

@@ -1,6 +1,6 @@
-//! Why packets are left as they are.
+//! Reasons why packets pass as they are.
 
-/// Why a packet is left as it is. Each becomes a counter of that name.
+/// The reason why a packet passes as it is; each becomes a counter of that name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PassReason {
@@ -34,12 +34,12 @@ pub enum PassReason {
     Gre,
     /// A transport other than TCP, UDP, ESP or GRE: ICMP, SCTP and so on.
     OtherProtocol,
-    /// The flow table had no room, or refused.
+    /// The flow table was full, or refused.
     TableFull,
 }
 
 impl PassReason {
-    /// All refusals, in the order of their counters.
+    /// All reasons, in the order of their counters.
     pub const ALL: [Self; 16] = [
         Self::TruncatedEthernet,
         Self::TooManyVlanTags,
@@ -83,7 +83,7 @@ impl PassReason {
         }
     }
 
-    /// Whether the frame ended before its headers did, as far as it was at hand.
+    /// The frame ended before its headers did, as far as it was at hand.
     #[inline(always)]
     pub const fn is_truncated(self) -> bool {
         matches!(

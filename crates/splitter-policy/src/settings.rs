@@ -4,7 +4,7 @@ use crate::clock::TickClock;
 use crate::config::PolicyConfig;
 use crate::table::Layout;
 
-/// All that the kernel programs are told: the value of the settings map.
+/// The value of the settings map: configuration, tick clock, layout of the table.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {

@@ -1,4 +1,4 @@
-//! The path of a packet: read, find its flow, classify, mark, count.
+//! The data path of a packet: parse, look up the flow, classify, choose an egress, mark, count.
 //!
 //! It fails open: whatever cannot or should not be treated passes with its
 //! bytes unchanged, counted under a named reason. One exception guards the
@@ -7,7 +7,7 @@
 //! given the short one, and where the tunnels are shared one with any of our
 //! marks is given none.
 //!
-//! [`Splitter::split`] is the whole. It has a few steps, of which each hands its
+//! [`Splitter::split`] is the whole. It has a few steps, of which each passes its
 //! result on in plain data: a kernel program runs them as functions of their own,
 //! which its verifier checks one by one. Before them comes a short cut for what
 //! most packets are.
@@ -29,7 +29,7 @@ use crate::pass_reason::PassReason;
 use crate::steer::Steer;
 use crate::table::{Memory, SlotRef, Table};
 
-/// What became of a packet.
+/// The outcome for a packet: split, or passed for a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It was counted in a flow and marked for a tunnel.
@@ -43,14 +43,14 @@ pub enum Outcome {
     Passed(PassReason),
 }
 
-/// What is decided of a packet: its flow's class, and where it goes.
+/// The decision on a packet: its flow's class, and its egress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// The class of its flow.
     pub class: Class,
-    /// The class that it rides in.
+    /// The queue class that it goes into.
     pub queue_class: Class,
-    /// In this tunnel.
+    /// The tunnel that it goes into.
     pub tunnel: TunnelRole,
 }
 
@@ -58,7 +58,7 @@ impl Decision {
     const REFUSED: u64 = 1 << 3;
     const REFUSAL_SHIFT: u32 = 4;
 
-    /// As a number, for hosts that hand it on in plain data.
+    /// Packs a decision into a number, for hosts that pass it on in plain data.
     #[inline(always)]
     pub const fn to_bits(decision: Result<Self, PassReason>) -> u64 {
         match decision {
@@ -71,7 +71,7 @@ impl Decision {
         }
     }
 
-    /// What the number says.
+    /// Unpacks what [`Decision::to_bits`] made a number of.
     ///
     /// # Errors
     /// The refusal that it says.
@@ -88,7 +88,7 @@ impl Decision {
     }
 }
 
-/// What [`Splitter::decide`] has decided, in plain data.
+/// The verdict of [`Splitter::decide`], in plain data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackedVerdict {
     verdict: u64,
@@ -96,15 +96,15 @@ pub struct PackedVerdict {
     now_ns: u64,
 }
 
-/// A splitter in its host: the kernel program or a test.
+/// The splitter in its host: the kernel program or a test.
 pub struct Splitter<'a, M, C, T> {
-    /// What the operator set.
+    /// The settings of the operator.
     pub config: &'a PolicyConfig,
     /// The host's flows.
     pub table: Table<'a, M>,
     /// The host's clock.
     pub clock: C,
-    /// The tunnels as the host models them.
+    /// The host's virtual queues of the tunnels.
     pub models: T,
     /// The host's counters.
     pub counters: &'a mut Counters,
@@ -124,7 +124,7 @@ impl<M: Memory + FragmentStore, C: Clock, T: QueueModels> Splitter<'_, M, C, T> 
         self.finish(frame, headers.mark, decision)
     }
 
-    /// What fragments are told by now.
+    /// The lookup of fragments, for a packet that comes now.
     #[inline(always)]
     pub fn fragments(&self) -> Fragments<'_, M> {
         Fragments {
@@ -134,10 +134,10 @@ impl<M: Memory + FragmentStore, C: Clock, T: QueueModels> Splitter<'_, M, C, T> 
         }
     }
 
-    /// Counts a packet in its flow and decides where it goes.
+    /// Counts a packet in its flow and decides on its egress.
     ///
     /// # Errors
-    /// When there is no room for its flow.
+    /// When the table is full.
     #[inline(always)]
     pub fn decide_flow(&mut self, segment: &Segment) -> Result<Decision, PassReason> {
         let mut slot_ref = self.lookup(segment);
@@ -151,14 +151,14 @@ impl<M: Memory + FragmentStore, C: Clock, T: QueueModels> Splitter<'_, M, C, T> 
             .ok_or(PassReason::TableFull)
     }
 
-    /// The first step of [`Splitter::decide_flow`]: finds the flow's slot, if it has one.
+    /// Looks up the flow's slot, if it has one: the first step of [`Splitter::decide_flow`].
     #[inline(always)]
     pub fn lookup(&self, segment: &Segment) -> SlotRef {
         let found = self.table.lookup(&segment.key);
         found.map_or(SlotRef::NONE, |slot| slot.to_ref())
     }
 
-    /// The second step, for a flow without a slot: gives it one, if there is room.
+    /// Inserts a flow that has no slot, if one can be had: the second step.
     #[inline(always)]
     pub fn insert(&mut self, segment: &Segment) -> SlotRef {
         let Segment { key, packet } = *segment;
@@ -180,8 +180,8 @@ impl<M: Memory + FragmentStore, C: Clock, T: QueueModels> Splitter<'_, M, C, T> 
         slot.to_ref()
     }
 
-    /// The third step: writes into `entry` what is known of the flow with this
-    /// packet, and decides where that goes. `None` when there was no room.
+    /// Writes into `entry` what is known of the flow with this packet, and decides on its egress:
+    /// the third step. `None` when the table is full.
     #[inline(always)]
     pub fn decide(
         &mut self,
@@ -202,8 +202,8 @@ impl<M: Memory + FragmentStore, C: Clock, T: QueueModels> Splitter<'_, M, C, T> 
         })
     }
 
-    /// The last step: keeps what is known of the flow now, and counts. `None` when
-    /// there was no room.
+    /// Commits what is known of the flow now, and counts: the last step. `None` when the table is
+    /// full.
     #[inline(always)]
     pub fn commit(
         &mut self,

@@ -1,7 +1,7 @@
-//! How a packet is told which tunnel to take.
+//! Steering: a packet is marked for the tunnel that it is to take.
 //!
 //! The marks are the same numbers wherever they are written: in the DSCP of the
-//! packet's header, or in six bits or so of the mark that the kernel keeps beside
+//! packet's header, or in six bits or so of the mark that the kernel keeps next to
 //! the packet (`skb->mark`), which leaves its bytes as they came.
 
 use crate::buffer::{Buffer, BufferMut};

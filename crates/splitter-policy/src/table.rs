@@ -3,7 +3,7 @@
 //! A *group* of eight slots is one value of an array map. A flow's hash picks a
 //! group and, within it, the *home line*: 64 bytes, which is all that a packet
 //! of a known flow touches. Keys are compared whole, so that no two flows share
-//! a slot; the hash is seeded anew at each load.
+//! a slot; the hash is seeded with new numbers at each load.
 //!
 //! A new flow takes, in this order,
 //!
@@ -13,7 +13,7 @@
 //! 3. the slot of the home line, else of the group, whose flow is not
 //!    *protected* and has been silent the longest.
 //!
-//! In a flood the packets of flows that are not known are told by their [tags](Tags)
+//! In a flood the packets of flows that are not known are known by their [tags](Tags)
 //! alone; one in a few still gets a slot, the rest passes the table by.
 //!
 //! Protected is what has sent [`PROTECTED_PACKETS`] and goes on: a flood of new
@@ -52,17 +52,17 @@ pub use word::Word;
 pub const GROUP_SLOTS: usize = 8;
 
 /// Flows that a group is meant for: at half its slots, less than one flow in a
-/// hundred finds no room.
+/// hundred finds no slot.
 pub const GROUP_FLOWS: u32 = 4;
 
-/// A flow that has sent fewer packets gives way to a new one.
+/// A flow that has sent fewer packets may be evicted for a new one.
 pub const PROTECTED_PACKETS: u64 = 4;
 
 /// How long a finished flow is remembered, so that late retransmissions and
 /// ACKs still belong to it.
 pub const FINISHED_LINGER_NS: u64 = 5_000_000_000;
 
-/// Where the groups are.
+/// The memory of the flow table, where its groups are.
 pub trait Memory {
     /// A group of the IPv4 table.
     fn group_v4(&self, index: u32) -> Option<&GroupV4>;
@@ -70,27 +70,27 @@ pub trait Memory {
     /// A group of the IPv6 table.
     fn group_v6(&self, index: u32) -> Option<&GroupV6>;
 
-    /// The tags of a group: those of the IPv4 table first, then the others'.
+    /// The tags of a group: those of the IPv4 table first, then those of the IPv6 table.
     fn tags(&self, index: u32) -> Option<&Tags>;
 
-    /// Replaces `old` by `new` in one step; whether `old` was found there. The
-    /// kernel's compiler has this as an intrinsic only.
+    /// Replaces `old` by `new` in one step; true when `old` was found there. The kernel's compiler
+    /// has this as an intrinsic only.
     fn exchange(word: &Word, old: u64, new: u64) -> bool;
 
     /// `values` as they are, `None` only if that cannot be. In the kernel they
-    /// take a way on which the verifier forgets where they came from: otherwise
+    /// take a path on which the verifier forgets where they came from: otherwise
     /// it follows all that comes after for each outcome of each comparison before.
     fn forget_origin<const N: usize>(&self, values: [u64; N]) -> Option<[u64; N]> {
         Some(values)
     }
 }
 
-/// The tables of both families.
+/// The flow table: IPv4 and IPv6 flows by their 5-tuples.
 #[derive(Debug)]
 pub struct Table<'a, M> {
-    /// Where the groups are.
+    /// The memory of the flow table, where its groups are.
     pub memory: &'a M,
-    /// How flows are spread over them.
+    /// The layout by which flows are spread over them.
     pub layout: &'a Layout,
 }
 
@@ -122,7 +122,7 @@ impl<'a, M: Memory> Table<'a, M> {
         Some(HomeLine::new(self.memory, group, home, tagged, key, wanted))
     }
 
-    /// The same of an IPv6 flow.
+    /// The home line of an IPv6 flow, as for IPv4.
     #[inline(always)]
     pub fn line_v6<'k>(&self, key: &'k FlowKeyV6) -> Option<HomeLine<'a, 'k, M, SlotV6>> {
         let Position { group, home, tag } = self.layout.locate_v6(key);
@@ -133,16 +133,16 @@ impl<'a, M: Memory> Table<'a, M> {
         Some(HomeLine::new(self.memory, group, home, tagged, key, wanted))
     }
 
-    /// The slot of a flow that has one.
+    /// Looks up the slot of a flow; `None` when it has none.
     #[inline(always)]
     pub fn lookup(&self, key: &FlowKey) -> Option<SlotGuard<'a>> {
         on_line!(self, key, line => line.lookup())
     }
 
-    /// A slot for a flow that has none; `None` when there is no room. It is the
-    /// flow's once [`SlotGuard::commit`] has been called.
+    /// Inserts a flow that has no slot; `None` when the table is full. The slot is the flow's once
+    /// [`SlotGuard::commit`] has been called.
     ///
-    /// `is_hurried`, in a flood, a young flow of the home line gives way before the
+    /// `is_hurried`, in a flood, a young flow of the home line is evicted before the
     /// rest of the group is looked at.
     #[inline(always)]
     pub fn insert(
@@ -160,7 +160,7 @@ impl<'a, M: Memory> Table<'a, M> {
         })
     }
 
-    /// The slot that was held of a flow.
+    /// Resumes work on the slot that a reference names.
     #[inline(always)]
     pub fn resume(&self, key: &FlowKey, slot_ref: &SlotRef) -> Option<SlotGuard<'a>> {
         if slot_ref.is_none() {

@@ -30,7 +30,7 @@ pub fn split(context: XdpContext) -> u32 {
     XDP_PASS
 }
 
-/// Marks what arrives from the site beside the packet (`skb->mark`), which stays
+/// Marks what arrives from the site by its fwmark (`skb->mark`), which stays
 /// as it came.
 #[classifier]
 pub fn mark(context: TcContext) -> i32 {

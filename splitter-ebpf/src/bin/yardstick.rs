@@ -1,5 +1,5 @@
-//! What the splitter's cost is measured against: nothing, and the program that
-//! one would write first. And the splitter itself, on frames that are renewed.
+//! Programs that the splitter's cost is measured against: nothing, and the program that one would
+//! write first. And the splitter itself, on frames that are renewed.
 //!
 //! `BPF_PROG_TEST_RUN` runs a program over and over on one buffer. There a
 //! packet finds its mark written by the run before, and its flow known. The

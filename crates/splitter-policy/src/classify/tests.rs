@@ -332,7 +332,7 @@ fn precise_time_is_asked_for_only_where_it_matters() {
         assert_eq!(found, expected, "{entry:?} {bytes} {flags:?}");
     }
 
-    // Whether it starts aside depends on whether a long flow is there still.
+    // Whether it starts on the long tunnel depends on whether a long flow is there still.
     let packet = FlowPacket {
         segments: 1,
         bytes: 66,
@@ -368,13 +368,13 @@ fn new_flows_start_aside_while_a_long_one_occupies_the_short_tunnel() {
     bench.stream(60, SECOND, MICROSECOND);
     let now_ns = bench.entry.last_seen_ns + MICROSECOND;
     bench.entry = FlowEntry::default();
-    let aside = bench.packet(DATA, now_ns);
+    let on_long = bench.packet(DATA, now_ns);
     assert_eq!(
-        (aside.class, aside.tunnel),
+        (on_long.class, on_long.tunnel),
         (Class::Short, TunnelRole::Long)
     );
     assert_eq!(
-        aside.hand_over, None,
+        on_long.hand_over, None,
         "it has not changed, it started there"
     );
 

@@ -1,24 +1,24 @@
-//! What classification says of a packet.
+//! The verdict of classification on a packet.
 
 use crate::counters::FlowEvent;
 use crate::flow::{Class, TunnelRole};
 
-/// What is to be done with a packet, and what happened to its flow.
+/// The verdict on a packet: its class and egress, and what happened to its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// The flow's class, this packet counted.
     pub class: Class,
-    /// Where this packet goes.
+    /// The tunnel of this packet.
     pub tunnel: TunnelRole,
-    /// The class that it rides in there: the tunnel's own, if that has one.
+    /// The queue class in front of it: the tunnel's own, if that has one.
     pub queue_class: Class,
-    /// Why the flow starts afresh with this packet, if it does.
+    /// The reason why the flow starts again with this packet, if it does.
     pub start: Option<FlowEvent>,
-    /// Whether this packet is the flow's first long one.
+    /// This packet is the flow's first long one.
     pub became_long: bool,
-    /// Why the flow changes tunnels with this packet, if it does.
+    /// The hand-over that the flow makes with this packet, if any.
     pub hand_over: Option<FlowEvent>,
-    /// How long the flow took, when this packet is the first FIN or RST.
+    /// The flow completion time, when this packet is the first FIN or RST.
     pub completed_ns: Option<u64>,
 }
 

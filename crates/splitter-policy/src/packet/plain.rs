@@ -96,9 +96,8 @@ pub fn parse_plain_v6<B: Buffer + ?Sized>(frame: &B) -> Option<(Network, Transpo
     Some((network, tcp))
 }
 
-/// Whether a TCP header that starts 20 bytes before `end` and ends at
-/// `payload_at` has its least length, and all lies in a frame of which all is
-/// at hand.
+/// Tells if a TCP header that starts 20 bytes before `end` and ends at `payload_at` has its least
+/// length, and all lies in a frame of which all is at hand.
 #[inline(always)]
 fn is_whole<B: Buffer + ?Sized>(
     frame: &B,

@@ -1,4 +1,4 @@
-//! What follows the IP header, and what tells flows apart there.
+//! Transport headers: TCP, UDP, ESP and GRE, and what tells flows apart there.
 
 use super::{Network, PassReason, protocol};
 use crate::buffer::Buffer;
@@ -6,7 +6,7 @@ use crate::buffer::Buffer;
 pub(super) const TCP_BYTES: usize = 20;
 const UDP_BYTES: usize = 8;
 
-/// What classification looks at in a transport header.
+/// The part of a transport header that classification looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransportHeader {
     /// IANA protocol number.
@@ -26,32 +26,32 @@ pub struct TransportHeader {
 pub struct TcpFlags(pub u8);
 
 impl TcpFlags {
-    /// Of a protocol without flags.
+    /// No flags: the protocol has none.
     pub const NONE: Self = Self(0);
     /// The sender has no more data.
     pub const FIN: u8 = 0x01;
-    /// Opens a connection.
+    /// The SYN flag, which opens a connection.
     pub const SYN: u8 = 0x02;
     /// Ends a connection at once.
     pub const RST: u8 = 0x04;
 
-    /// Whether this packet opens a connection in its direction.
+    /// The packet opens a connection in its direction.
     #[inline(always)]
     pub const fn opens(self) -> bool {
         self.0 & Self::SYN != 0
     }
 
-    /// Whether this packet is the last new one of its direction.
+    /// The packet is the last new one of its direction.
     #[inline(always)]
     pub const fn closes(self) -> bool {
         self.0 & (Self::FIN | Self::RST) != 0
     }
 }
 
-/// What follows the IP header.
+/// The transport header of a packet, by protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// TCP.
+    /// TCP segments (RFC 9293).
     Tcp(TransportHeader),
     /// UDP, QUIC among it.
     Udp(TransportHeader),
@@ -59,7 +59,7 @@ pub enum Transport {
     Esp(TransportHeader),
     /// Generic Routing Encapsulation (RFC 2784); a flow for each key (RFC 2890).
     Gre(TransportHeader),
-    /// Anything else.
+    /// Any other protocol.
     Other,
 }
 

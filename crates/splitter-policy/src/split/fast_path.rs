@@ -1,4 +1,4 @@
-//! The short cut for what most packets are.
+//! The fast path: plain segments of flows that are in no transition.
 
 use super::{Decision, Outcome, Splitter};
 use crate::clock::Clock;
@@ -26,9 +26,9 @@ pub(super) enum Steady {
 }
 
 impl<M: Memory + FragmentStore, C: Clock, T: QueueModels> Splitter<'_, M, C, T> {
-    /// The cases that most packets are: a plain segment of a known flow that is in
-    /// no transition, or of a new one that finds room in its home line; and, in a
-    /// flood, any of a flow that is not known. `None`, and nothing done, for all else.
+    /// Splits what most packets are: a plain segment of a known flow that is in no transition, or
+    /// of a new one that finds a slot in its home line; and, in a flood, any of a flow that is not
+    /// known. `None`, and nothing done, for all else.
     #[inline(always)]
     pub fn split_fast<B: Steer + ?Sized>(&mut self, frame: &mut B) -> Option<Outcome> {
         // Each family apart to the end: keys and places differ.
@@ -111,9 +111,9 @@ impl<M: Memory + FragmentStore, C: Clock, T: QueueModels> Splitter<'_, M, C, T> 
         self.finish(frame, Some(*field), Ok(decision))
     }
 
-    /// Whether a packet, in a flood, goes as a short one and is counted in no flow: it
-    /// is of none that is known, and the table is not even looked at. One in a few
-    /// gets a slot as ever, so that whoever goes on sending has one soon.
+    /// A packet, in a flood, goes as a short one and is counted in no flow: it is of none that is
+    /// known, and the table is not even looked at. One in a few gets a slot as ever, so that
+    /// a flow that goes on sending has one soon.
     #[inline(always)]
     fn bypasses_table<S: Slot>(
         &mut self,
@@ -131,7 +131,7 @@ impl<M: Memory + FragmentStore, C: Clock, T: QueueModels> Splitter<'_, M, C, T> 
             let Some(tunnels) = self.models.dedicated() else {
                 return false;
             };
-            // Where new flows may start aside, what follows a packet that passed by might
+            // Where new flows may start on the long tunnel, what follows a packet that passed by might
             // overtake it.
             let may_start_on_long = coarse_ns < tunnels.long_on_short_until_ns;
             if may_start_on_long || VirtualQueue::needs_precise_time(packet.bytes) {

@@ -1,4 +1,4 @@
-//! Where a flow is looked for, and what gives way to a new one.
+//! Look-up, insertion and eviction in one cache line of the flow table and its neighbours.
 
 use super::owner::{CLOCK_SKEW_STAMPS, Owner, stamps_between};
 use super::{FINISHED_LINGER_NS, GROUP_SLOTS, Group, Memory, Slot, SlotGuard, SlotRef};
@@ -41,15 +41,15 @@ impl<'a, 'k, M: Memory, S: Slot> HomeLine<'a, 'k, M, S> {
         }
     }
 
-    /// Whether the tags alone tell that the flow has no slot. Looks at nothing else.
+    /// The tags alone tell that the flow has no slot. Looks at nothing else.
     #[inline(always)]
     pub fn is_ruled_out(&self) -> bool {
         let tags = self.memory.tags(self.tagged.index);
         tags.is_some_and(|tags| tags.rule_out(self.tagged.tag))
     }
 
-    /// The slot of the flow if it has one: in its home line, as most have, and
-    /// beyond where that is marked.
+    /// Looks up the slot of the flow: in its home line, as most have, and beyond where that has
+    /// overflowed.
     #[inline(always)]
     pub fn lookup(&self) -> Option<SlotGuard<'a>> {
         for step in 0..S::LINE_SLOTS {
@@ -88,14 +88,14 @@ impl<'a, 'k, M: Memory, S: Slot> HomeLine<'a, 'k, M, S> {
         Some(SlotGuard::known(index, record, record.owner()))
     }
 
-    /// The slot that was held of the flow.
+    /// The slot that a reference names.
     #[inline(always)]
     pub(super) fn resume(&self, slot_ref: &SlotRef) -> SlotGuard<'a> {
         SlotGuard::slot_ref(self.group.slot(slot_ref.index()).record(), slot_ref)
     }
 
-    /// The slot of the home line that is the first to give way to a new flow: its
-    /// rank, with its index in the lowest bits.
+    /// Chooses the slot of the home line that a new flow evicts first: its rank, with its index in
+    /// the lowest bits.
     #[inline(always)]
     pub fn victim_at_home(&self, rank: &EvictionRank) -> u64 {
         let mut best = rank.of(self.group, self.home);
@@ -105,7 +105,7 @@ impl<'a, 'k, M: Memory, S: Slot> HomeLine<'a, 'k, M, S> {
         best
     }
 
-    /// The same of the whole group, where the home line comes first.
+    /// Chooses the victim of the whole group, where the home line comes first.
     #[inline(always)]
     pub(super) fn choose(&self, rank: &EvictionRank, is_hurried: impl Fn() -> bool) -> u64 {
         let best = self.victim_at_home(rank);
@@ -128,7 +128,7 @@ impl<'a, 'k, M: Memory, S: Slot> HomeLine<'a, 'k, M, S> {
         }
     }
 
-    /// Gives the chosen slot to the flow, which has none.
+    /// Inserts the flow, which has no slot, into the chosen one.
     #[inline(always)]
     pub fn insert(&self, chosen: u64, now_ns: u64) -> Option<SlotGuard<'a>> {
         if chosen < EvictionRank::YOUNG {
@@ -167,8 +167,8 @@ impl<'a, 'k, M: Memory, S: Slot> HomeLine<'a, 'k, M, S> {
     }
 }
 
-/// Tells who is to give way: the higher, the sooner. Within a kind, who has been
-/// silent for longer.
+/// The rank by which slots are evicted: the higher, the earlier. Within a kind, by how long the
+/// flow was silent.
 ///
 /// Without branches, because the verifier follows each of them, for each slot.
 #[derive(Debug)]
@@ -184,7 +184,7 @@ impl EvictionRank {
     const OVER: u64 = 2 << 32;
     const INDEX_BITS: u32 = GROUP_SLOTS.trailing_zeros();
 
-    /// Of slots at a time.
+    /// Ranks slots as they are at a time.
     #[inline(always)]
     pub const fn new(now_ns: u64, idle_timeout_ns: u64) -> Self {
         Self {
@@ -193,8 +193,8 @@ impl EvictionRank {
         }
     }
 
-    /// Whether the slot that was chosen of the home line need not be compared with
-    /// others: nothing live is lost with it, or there is no time to look.
+    /// Tells if the slot that was chosen of the home line need not be compared with others: nothing
+    /// live is lost with it, or there is no time to look.
     #[inline(always)]
     pub fn suffices(chosen: u64, is_hurried: impl Fn() -> bool) -> bool {
         chosen >= Self::OVER || chosen >= Self::YOUNG && is_hurried()

@@ -1,14 +1,14 @@
-//! Where in the table a flow belongs.
+//! The layout of the flow table: the group and the home line of a flow, by a seeded hash.
 
 use super::{GROUP_FLOWS, GROUP_SLOTS, Slot, SlotV4, SlotV6};
 use crate::flow::{FlowKey, FlowKeyV4, FlowKeyV6, Seeds};
 
-/// How flows are spread over the tables of both families; 40 bytes, a part of
-/// the settings map.
+/// The sizes and seeds by which flows are spread over both tables; 40 bytes, a part of the settings
+/// map.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// Drawn at load.
+    /// The seeds, drawn at load.
     pub seeds: Seeds,
     /// Groups of the IPv4 table.
     pub groups_v4: u32,
@@ -25,7 +25,7 @@ pub(super) struct Position {
 }
 
 impl Layout {
-    /// For so many flows of each family.
+    /// A layout for so many flows of each family.
     pub const fn for_flows(flows: u32, seeds: Seeds) -> Self {
         let groups = Self::groups_for(flows);
         Self {
@@ -35,7 +35,7 @@ impl Layout {
         }
     }
 
-    /// How many groups a table for so many flows has.
+    /// The number of groups in a table for so many flows.
     pub const fn groups_for(flows: u32) -> u32 {
         flows.div_ceil(GROUP_FLOWS)
     }

@@ -1,10 +1,10 @@
-//! The word that says whose a slot is, and moments, in which it tells time.
+//! The word that says whose a slot is, and stamps, in which it tells time.
 
 use crate::flow::{FlowKey, TunnelRole};
 use crate::packet::protocol;
 
 /// The word that says whose a slot is, and in which state. It changes in one
-/// step, so that whoever replaces a flow sees whether a packet of it came.
+/// step, so that the one who replaces a flow sees whether a packet of it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner(pub(super) u64);
 
@@ -123,15 +123,15 @@ impl Owner {
         Self(self.0 | (other.0 & Self::OVERFLOW))
     }
 
-    /// Nobody's for a moment; the mark stays with the slot.
+    /// Nobody's for now; the overflow bit stays with the slot.
     #[inline(always)]
     pub(super) const fn claimed(self, now_ns: u64) -> Self {
         Self(Self::WIDE | (stamp(now_ns) << Self::STAMP_SHIFT)).with_overflow_of(self)
     }
 
-    /// When the last packet came, to a moment. That may lie ahead of `now_ns`,
-    /// which is coarse where the packet's time was precise; what a record tells
-    /// by that moment must not come out too early.
+    /// The time of the last packet, to a stamp. That may lie ahead of `now_ns`, which is coarse
+    /// where the packet's time was precise; what a record tells by that stamp must not come out
+    /// too early.
     #[inline(always)]
     pub(super) const fn last_seen_ns(self, now_ns: u64) -> u64 {
         let latest = (now_ns >> STAMP_BITS).wrapping_add(CLOCK_SKEW_STAMPS);
@@ -139,8 +139,8 @@ impl Owner {
         latest.wrapping_sub(before) << STAMP_BITS
     }
 
-    /// Moments since the last packet, and [`CLOCK_SKEW_STAMPS`]: another CPU's
-    /// clock may be ahead of ours.
+    /// Stamps since the last packet, and [`CLOCK_SKEW_STAMPS`]: another CPU's clock may be ahead of
+    /// ours.
     #[inline(always)]
     pub(super) const fn age_stamps(self, now_ns: u64) -> u64 {
         (stamp(now_ns) + CLOCK_SKEW_STAMPS).wrapping_sub(self.0 >> Self::STAMP_SHIFT) & STAMP_MASK
@@ -185,7 +185,7 @@ pub(super) const fn stamp(time_ns: u64) -> u64 {
     (time_ns >> STAMP_BITS) & STAMP_MASK
 }
 
-/// The whole moments in a duration.
+/// The whole stamps in a duration.
 #[inline(always)]
 pub(super) const fn stamps_between(duration_ns: u64) -> u64 {
     duration_ns >> STAMP_BITS

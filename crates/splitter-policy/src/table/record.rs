@@ -1,19 +1,19 @@
-//! What is remembered of a flow, in 24 bytes.
+//! A flow's entry, packed into 24 bytes.
 //!
 //! | word | bits, from the lowest |
 //! |---|---|
-//! | owner | ports 32, flags 9, moment of the last packet 23 |
+//! | owner | ports 32, flags 9, stamp of the last packet 23 |
 //! | first | start 24, packets 40 |
 //! | second | bytes 48, start 16 |
 //!
-//! A *moment* is 2^24 ns, some 17 ms; 23 bits of them wrap after 39 hours, and
+//! A *stamp* is 2^24 ns, some 17 ms; 23 bits of them wrap after 39 hours, and
 //! a day is the longest idle timeout. The start counts units of 1,024 ns in 40
 //! bits and wraps after 13 days.
 //!
 //! A flow that is not placed yet has sent little, and needs to know besides when
 //! that drains and since when it is long. So its *narrow* record has packets in 20
 //! bits and bytes in 28, and in the 20 bits freed of each word the two times, by
-//! the moment, in units of 65.5 us up to 68 s (the longest cap is 60 s). One that
+//! the stamp, in units of 65.5 us up to 68 s (the longest wait is 60 s). One that
 //! outgrows that turns *wide* before, and is placed with its first long packet.
 
 use super::Word;
@@ -207,7 +207,7 @@ impl Record {
     }
 }
 
-/// In units from the moment of the last packet on; what lies ahead is rather
+/// In units from the stamp of the last packet on; what lies ahead is rather
 /// late, so that no flow changes tunnels too early.
 #[inline(always)]
 const fn drain(drained_ns: u64, seen_ns: u64, now_ns: u64) -> u64 {

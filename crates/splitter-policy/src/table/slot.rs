@@ -1,4 +1,4 @@
-//! The shapes that lie in the kernel's maps.
+//! The slots and groups of the flow table, as they lie in the kernel's maps.
 
 use super::home_line::exceeds;
 use super::owner::Owner;
@@ -35,7 +35,7 @@ pub struct SlotV6 {
     unused: Word,
 }
 
-/// Room for one flow of a family.
+/// A slot for one flow of an address family.
 pub trait Slot {
     /// What names a flow of the family.
     type Key;
@@ -49,7 +49,7 @@ pub trait Slot {
     /// Writes the addresses of `key`.
     fn set_addresses(&self, key: &Self::Key);
 
-    /// The rest of the slot.
+    /// The rest of the slot: the packed entry.
     fn record(&self) -> &Record;
 
     /// The flow that the addresses and `owner` name.

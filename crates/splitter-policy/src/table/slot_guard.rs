@@ -1,22 +1,22 @@
-//! A flow's slot, held for one packet.
+//! A guard of a flow's slot, held for one packet.
 
 use super::owner::{Owner, stamps_between};
 use super::record::{Counted, Record};
 use crate::flow::{FlowEntry, TunnelRole};
 
-/// A flow's slot, held for one packet.
+/// A guard of a flow's slot, held for one packet.
 #[derive(Debug)]
 pub struct SlotGuard<'a> {
     record: &'a Record,
     owner: Owner,
     index: usize,
-    /// Whether the slot was given to the flow just now.
+    /// The slot was given to the flow just now.
     pub is_new: bool,
-    /// Whether a live flow that is not protected was forgotten for it.
+    /// A live flow that is not protected was evicted for it.
     pub has_evicted: bool,
 }
 
-/// The same in plain data: where the slot is in its group, and the rest.
+/// A reference to a flow's slot in plain data: its index in the group, and the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotRef {
     owner: u64,
@@ -25,15 +25,15 @@ pub struct SlotRef {
 }
 
 impl SlotRef {
-    /// None at all: a number like the others, where the kernel's verifier would
-    /// miss what an `Option` leaves unwritten.
+    /// No slot at all: a number like the others, where the kernel's verifier would miss what an
+    /// `Option` leaves unwritten.
     pub const NONE: Self = Self {
         owner: 0,
         index: u32::MAX,
         is_new: false,
     };
 
-    /// Whether there is none.
+    /// The reference names no slot.
     #[inline(always)]
     pub const fn is_none(&self) -> bool {
         self.index == Self::NONE.index
@@ -84,7 +84,7 @@ impl<'a> SlotGuard<'a> {
         }
     }
 
-    /// Lets go of it, to be [reopened](super::Table::reopen).
+    /// Lets go of the slot, to be [resumed](super::Table::resume).
     #[inline(always)]
     pub fn to_ref(&self) -> SlotRef {
         SlotRef {
@@ -94,7 +94,7 @@ impl<'a> SlotGuard<'a> {
         }
     }
 
-    /// What is known of the flow; `now_ns` may be coarse.
+    /// Unpacks what is known of the flow; `now_ns` may be coarse.
     #[inline(always)]
     pub fn entry(&self, now_ns: u64) -> FlowEntry {
         if self.is_new {
@@ -159,14 +159,14 @@ impl<'a> SlotGuard<'a> {
             .set_narrow(self.owner, counted, drained_ns, now_ns);
     }
 
-    /// Keeps what is known of a short flow with its first packet.
+    /// Commits what is known of a short flow with its first packet.
     #[inline(always)]
     pub fn commit_first(&self, packets: u64, bytes: u64, drained_ns: u64, now_ns: u64) {
         self.record
             .set_first(self.owner, packets, bytes, drained_ns, now_ns);
     }
 
-    /// Keeps what is known of the flow now.
+    /// Commits what is known of the flow now.
     #[inline(always)]
     pub fn commit(&self, entry: &FlowEntry, now_ns: u64) {
         self.record.pack(self.owner, entry, now_ns);

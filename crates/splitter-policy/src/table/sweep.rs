@@ -1,10 +1,10 @@
-//! What the agent does with the table's memory, while the kernel uses it.
+//! Sweeping of the flow table by the agent, while the kernel uses it.
 
 use super::owner::Owner;
 use super::{FINISHED_LINGER_NS, GROUP_SLOTS, Group, Layout, Slot};
 use crate::flow::{FlowEntry, FlowKey};
 
-/// A flow found in a slot.
+/// A flow as it was stored in a slot.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredFlow {
     /// Its 5-tuple.
@@ -15,7 +15,7 @@ pub struct StoredFlow {
 }
 
 impl<S: Slot> Group<S> {
-    /// The flow in a slot, if there is one and it stays while it is read.
+    /// Reads the flow in a slot, if there is one and it stays while it is read.
     pub fn read(&self, index: usize, now_ns: u64) -> Option<StoredFlow> {
         let slot = self.slot(index);
         let owner = slot.record().owner();
@@ -27,18 +27,17 @@ impl<S: Slot> Group<S> {
         is_same.then_some(StoredFlow { key, entry, owner })
     }
 
-    /// Frees the slot that `found` was read from, unless a packet came since;
-    /// whether it did.
+    /// Removes the flow that `found` was read from, unless a packet came since; true when it did.
     pub fn remove(&self, index: usize, found: &StoredFlow) -> bool {
         let free = Owner(0).with_overflow_of(found.owner);
         exchange(self.slot(index), found.owner, free)
     }
 
-    /// Takes marks off lines whose flows are all at home again, so that
-    /// look-ups need not go beyond them.
+    /// Clears the overflow bit of lines whose flows are all at home again, so that look-ups need
+    /// not go beyond them.
     ///
     /// A flow that is displaced in the instant between is not found again: it
-    /// starts afresh, and its old slot runs out.
+    /// starts again, and its old slot expires.
     pub fn clear_overflow(&self, layout: &Layout) {
         let mut lines_with_displaced = 0u32;
         for (index, slot) in self.slots().iter().enumerate() {
@@ -62,7 +61,7 @@ impl<S: Slot> Group<S> {
     }
 }
 
-/// Whether a flow may be forgotten: it is idle, or finished and quiet.
+/// A flow has expired and may be removed: it is idle, or finished and quiet.
 pub const fn is_expired(entry: &FlowEntry, now_ns: u64, idle_timeout_ns: u64) -> bool {
     entry.is_idle(now_ns, idle_timeout_ns)
         || (entry.is_finished() && entry.is_idle(now_ns, FINISHED_LINGER_NS))

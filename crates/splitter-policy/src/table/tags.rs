@@ -1,4 +1,4 @@
-//! A byte for each slot, by which a flood passes the table by.
+//! Tags: a byte for each slot, by which a flood bypasses the table.
 //!
 //! A slot's tag is a part of its flow's hash. A flow whose tag no slot of its group
 //! has is not in the table; of those that are not, one in thirty or so finds its tag
@@ -9,7 +9,7 @@
 
 use super::{GROUP_SLOTS, Word};
 
-/// Of the slots of a group, each in a byte of one word.
+/// The tags of a group's slots, each in a byte of one word.
 #[repr(transparent)]
 #[derive(Debug, Default)]
 pub struct Tags(Word);

@@ -93,7 +93,7 @@ impl Bench {
         }
     }
 
-    /// Counts a packet; how many of its flow were counted, 0 when it has no room.
+    /// Counts a packet; how many of its flow were counted, 0 when it has no slot.
     fn packet(&mut self, key: &FlowKey) -> u64 {
         let table = Table {
             memory: &self.groups,

@@ -18,21 +18,21 @@ pub struct Word(AtomicU64);
     reason = "see above; both are of a word that only this type can reach"
 )]
 impl Word {
-    /// What it is now.
+    /// Reads the word as it is now.
     #[inline(always)]
     pub fn get(&self) -> u64 {
         // SAFETY: the word is valid and aligned, and eight bytes are one access.
         unsafe { self.0.as_ptr().read_volatile() }
     }
 
-    /// Overwrites it.
+    /// Overwrites the word as a whole.
     #[inline(always)]
     pub fn set(&self, value: u64) {
         // SAFETY: as above.
         unsafe { self.0.as_ptr().write_volatile(value) }
     }
 
-    /// Where it is, for the target's intrinsics.
+    /// The address of the word, for the target's intrinsics.
     #[inline(always)]
     pub fn as_ptr(&self) -> *mut u64 {
         self.0.as_ptr()
@@ -41,19 +41,19 @@ impl Word {
 
 #[cfg(not(target_arch = "bpf"))]
 impl Word {
-    /// What it is now.
+    /// Reads the word as it is now.
     #[inline(always)]
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
 
-    /// Overwrites it.
+    /// Overwrites the word as a whole.
     #[inline(always)]
     pub fn set(&self, value: u64) {
         self.0.store(value, Relaxed);
     }
 
-    /// Replaces `old` by `new` in one step; whether `old` was found there.
+    /// Replaces `old` by `new` in one step; true when `old` was found there.
     #[inline(always)]
     pub fn exchange(&self, old: u64, new: u64) -> bool {
         self.0.compare_exchange(old, new, Relaxed, Relaxed).is_ok()

@@ -1,4 +1,4 @@
-//! Who gives way, who is displaced, who stays.
+//! Eviction: which flows are evicted, which are displaced, which stay.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn young_flows_give_way_oldest_first_and_protected_ones_never() {
     assert_eq!(bench.untracked, 1);
     assert!((0..6).all(|number| bench.known()[&flow(number)] == PROTECTED_PACKETS));
 
-    // Who is silent for long enough gives way after all.
+    // A flow that is silent for long enough is evicted after all.
     bench.now_ns += bench.idle_timeout_ns + SECOND;
     assert_eq!(bench.packet(&flow(9)), 1);
     assert_eq!(bench.evicted, 1, "an idle flow is not evicted, it is over");

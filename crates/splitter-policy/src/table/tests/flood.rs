@@ -16,7 +16,7 @@ fn at_the_stated_load_less_than_one_flow_in_a_hundred_is_untracked() {
         for seed in 0..4 {
             let mut bench = Bench::new(FLOWS, seed);
             for number in 0..FLOWS {
-                // Protected, so that none gives way.
+                // Protected, so that none is evicted.
                 bench.packets(&make(number), PROTECTED_PACKETS);
             }
             let tracked = bench.known().len();
@@ -67,7 +67,7 @@ fn tags_rule_out_most_of_what_is_not_known_and_nothing_else() {
     const FLOWS: u64 = 1 << 14;
     for make in [random_v4, |number| v6(number as u32, 80)] {
         let mut bench = Bench::new(FLOWS as u32, 3);
-        // Twice as many as there is room for, so that slots change hands.
+        // Twice as many as there are slots, so that slots change hands.
         (0..4 * FLOWS).for_each(|number| {
             bench.packet(&make(number));
         });

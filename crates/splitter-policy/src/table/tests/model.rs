@@ -54,7 +54,7 @@ fn claims_of_several_cpus_never_meet() {
 
 proptest! {
     /// Whatever comes, the table counts as a map without bounds does, as long as
-    /// nothing gives way.
+    /// nothing is evicted.
     #[test]
     fn with_room_the_table_is_a_map(numbers in proptest::collection::vec((0u64..60, any::<bool>()), 1..400), seed: u64) {
         let mut bench = Bench::new(4_096, seed);
