@@ -2,15 +2,16 @@
 //! their rules (`tests/rules/`).
 
 mod arrows;
+mod items;
 mod lines;
-mod public;
+
 mod source;
 mod workspace;
 
 pub use self::{
     arrows::{Cycle, cycles, module_arrows},
+    items::{Item, Reach, first_line, items},
     lines::code_lines,
-    public::{Item, first_line, public_items},
     source::{Crate, Module},
     workspace::{Dependency, Kind, Package, Workspace, cargo},
 };

@@ -1,4 +1,4 @@
-//! The erasure code: an [`Encoder`] and a [`Decoder`] for one message.
+//! The erasure code, a fountain code for forward error correction: an [`Encoder`] and a [`Decoder`] for one message.
 //!
 //! ```
 //! use cloudburst_code::{Decoder, Encoder, Received, Schedule, Shape};

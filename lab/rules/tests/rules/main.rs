@@ -10,7 +10,7 @@ mod terms;
 
 use std::{path::Path, sync::LazyLock};
 
-use workspace_rules::{Crate, Cycle, Item, Workspace};
+use workspace_rules::{Crate, Cycle, Item, Reach, Workspace};
 
 /// The workspace, read once for all tests.
 static WORKSPACE: LazyLock<Workspace> = LazyLock::new(|| Workspace::read().unwrap());
@@ -30,6 +30,8 @@ struct Summary {
     root: String,
     code_lines: usize,
     public_items: Vec<Item>,
+    /// Items that other modules of the crate see, public ones among them.
+    items: Vec<Item>,
     /// Modules that need each other, each circle with its arrows.
     circles: Vec<Vec<String>>,
 }
@@ -61,7 +63,8 @@ impl Summary {
             package,
             root: root.display().to_string(),
             code_lines: workspace_rules::code_lines(&krate),
-            public_items: workspace_rules::public_items(&krate),
+            public_items: workspace_rules::items(&krate, Reach::Public),
+            items: workspace_rules::items(&krate, Reach::Crate),
             circles: circles.collect(),
         }
     }

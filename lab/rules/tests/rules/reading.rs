@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use workspace_rules::{Crate, Cycle};
+use workspace_rules::{Crate, Cycle, Reach};
 
 /// A crate of these files.
 fn krate(directory: &Path, files: &[(&str, &str)]) -> Crate {
@@ -76,7 +76,7 @@ fn first_lines_are_paragraphs_of_public_items() {
                 /// Public one.\npub struct A;\n/// Hidden.\nstruct B;\n\
                 impl A {\n /// Method of it.\n pub fn f() {}\n /// Hidden.\n pub(crate) fn g() {} }";
     let krate = krate(directory.path(), &[("lib.rs", text)]);
-    let items = workspace_rules::public_items(&krate);
+    let items = workspace_rules::items(&krate, Reach::Public);
     let lines: Vec<_> = items
         .iter()
         .map(|item| (item.name.as_str(), item.first_line.as_str()))

@@ -1,4 +1,4 @@
-//! When a tunnel is dead, and when it may be trusted again. No clock and no socket: time comes in
+//! Liveness with hysteresis: when a tunnel is dead, and when it may be trusted again. No clock and no socket: time comes in
 //! as an argument, as the [`Duration`] since any fixed moment.
 //!
 //! ```text

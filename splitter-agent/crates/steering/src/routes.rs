@@ -1,4 +1,4 @@
-//! The routing policy that steers the two classes: rules by mark, and a table for each tunnel.
+//! Policy routing, which steers the two classes: rules by mark, and a table for each tunnel.
 //!
 //! Everything is one [`Plan`]: the difference between what the configuration wants and what the
 //! kernel has. Each rule and route carries [`PROTOCOL`], so that what is ours is known by looking

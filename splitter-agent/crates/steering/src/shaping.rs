@@ -1,4 +1,4 @@
-//! The queues in front of tunnels that both classes share: strict priority for short flows.
+//! Queueing disciplines of tunnels that both classes share: strict priority for short flows.
 //!
 //! ```text
 //! htb 7400:            root of the tunnel's device; what no filter selects is long

@@ -1,4 +1,4 @@
-//! Public items, and the first lines of their documentation.
+//! Items that others see, and the first lines of their documentation.
 
 use proc_macro2::LineColumn;
 use syn::{
@@ -7,7 +7,7 @@ use syn::{
 
 use crate::source::{Crate, Module, attributes_of};
 
-/// A public item of a crate: what an index of its documentation lists, and methods.
+/// An item of a crate: what an index of its documentation lists, and methods.
 #[derive(Debug)]
 pub struct Item {
     /// Its name, with the type's before it for a method.
@@ -18,18 +18,27 @@ pub struct Item {
     pub first_line: String,
 }
 
-/// Lists the items that are declared `pub`, and public modules.
+/// How far an item must be seen to be listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Lists what is declared `pub`, and public modules.
+    Public,
+    /// Lists also what other modules of the crate see, and all modules.
+    Crate,
+}
+
+/// Lists the items that are seen as far as `reach`.
 #[must_use]
-pub fn public_items(krate: &Crate) -> Vec<Item> {
+pub fn items(krate: &Crate, reach: Reach) -> Vec<Item> {
     let mut items = Vec::new();
     for module in &krate.modules {
-        if module.is_public {
+        if module.is_public || reach == Reach::Crate {
             let name = module.path.last().map_or("crate", String::as_str);
             let start = LineColumn { line: 1, column: 0 };
             items.push(item(module, name.to_owned(), start, &module.attributes));
         }
         for syntax in &module.items {
-            add(&mut items, module, syntax);
+            add(&mut items, module, syntax, reach);
         }
     }
     items
@@ -55,17 +64,17 @@ pub fn first_line(attributes: &[Attribute]) -> String {
     paragraph.join(" ")
 }
 
-fn add(items: &mut Vec<Item>, module: &Module, syntax: &Syntax) {
+fn add(items: &mut Vec<Item>, module: &Module, syntax: &Syntax, reach: Reach) {
     let attributes = attributes_of(syntax);
     match syntax {
         Syntax::Impl(block) if block.trait_.is_none() => {
             let owner = type_name(&block.self_ty);
             for member in &block.items {
-                add_member(items, module, &owner, member);
+                add_member(items, module, &owner, member, reach);
             }
             return;
         }
-        Syntax::Trait(declared) if is_public(&declared.vis) => {
+        Syntax::Trait(declared) if reach.sees(&declared.vis) => {
             for member in &declared.items {
                 if let TraitItem::Fn(function) = member {
                     let name = format!("{}::{}", declared.ident, function.sig.ident);
@@ -76,25 +85,31 @@ fn add(items: &mut Vec<Item>, module: &Module, syntax: &Syntax) {
         }
         _ => {}
     }
-    let Some((name, span)) = public_name(syntax) else {
+    let Some((name, span)) = name(syntax, reach) else {
         return;
     };
     items.push(item(module, name, span.start(), attributes));
 }
 
-fn add_member(items: &mut Vec<Item>, module: &Module, owner: &str, member: &ImplItem) {
+fn add_member(
+    items: &mut Vec<Item>,
+    module: &Module,
+    owner: &str,
+    member: &ImplItem,
+    reach: Reach,
+) {
     let (visibility, name, attributes) = match member {
         ImplItem::Fn(function) => (&function.vis, &function.sig.ident, &function.attrs),
         ImplItem::Const(constant) => (&constant.vis, &constant.ident, &constant.attrs),
         _ => return,
     };
-    if is_public(visibility) {
+    if reach.sees(visibility) {
         let start = name.span().start();
         items.push(item(module, format!("{owner}::{name}"), start, attributes));
     }
 }
 
-fn public_name(syntax: &Syntax) -> Option<(String, proc_macro2::Span)> {
+fn name(syntax: &Syntax, reach: Reach) -> Option<(String, proc_macro2::Span)> {
     let (visibility, name) = match syntax {
         Syntax::Const(item) => (&item.vis, &item.ident),
         Syntax::Enum(item) => (&item.vis, &item.ident),
@@ -110,7 +125,9 @@ fn public_name(syntax: &Syntax) -> Option<(String, proc_macro2::Span)> {
         }
         _ => return None,
     };
-    is_public(visibility).then(|| (name.to_string(), name.span()))
+    reach
+        .sees(visibility)
+        .then(|| (name.to_string(), name.span()))
 }
 
 fn item(module: &Module, name: String, start: LineColumn, attributes: &[Attribute]) -> Item {
@@ -137,8 +154,14 @@ fn documentation(attribute: &Attribute) -> Option<String> {
     }
 }
 
-fn is_public(visibility: &Visibility) -> bool {
-    matches!(visibility, Visibility::Public(_))
+impl Reach {
+    fn sees(self, visibility: &Visibility) -> bool {
+        match visibility {
+            Visibility::Public(_) => true,
+            Visibility::Restricted(_) => self == Self::Crate,
+            Visibility::Inherited => false,
+        }
+    }
 }
 
 fn is_exported(attribute: &Attribute) -> bool {
