@@ -1,4 +1,4 @@
-//! What keeps `steering.mode = "redirect"` from doing what is meant, where it takes a longer look to
+//! Finds what keeps `steering.mode = "redirect"` from doing what is meant, where it takes a longer look to
 //! tell: for people who ask, and not for every look of an agent that watches.
 
 use std::fmt;
@@ -43,7 +43,7 @@ pub async fn notes(netlink: &Netlink, config: &Config) -> Vec<String> {
     }
 }
 
-/// What keeps packets from being put into a device; `None` where nothing does.
+/// Finds what keeps packets from being put into a device; `None` where nothing does.
 pub async fn hindrance(interface: &Interface, attach: AttachMode) -> Option<String> {
     if !interface.is_ethernet {
         return Some("its packets have no Ethernet header".to_owned());
