@@ -4,7 +4,6 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::pair::Identity;
 
@@ -12,20 +11,21 @@ use super::pair::Identity;
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) toolchain: Identity,
-    /// SHA-256 of each object by its path in the tree.
-    sha256: BTreeMap<String, String>,
+    /// BLAKE3 hash of each object by its path in the tree.
+    blake3: BTreeMap<String, String>,
 }
 
 impl Record {
     pub(super) fn new(toolchain: &Identity) -> Self {
         Self {
             toolchain: toolchain.clone(),
-            sha256: BTreeMap::new(),
+            blake3: BTreeMap::new(),
         }
     }
 
     pub(super) fn add(&mut self, path: &str, object: &[u8]) {
-        self.sha256.insert(path.to_owned(), sha256(object));
+        self.blake3
+            .insert(path.to_owned(), blake3::hash(object).to_string());
     }
 
     pub(super) fn read(path: &Path) -> Result<Self> {
@@ -47,10 +47,10 @@ impl Record {
 
     /// Whether the objects in the tree are those that the record is about.
     pub(super) fn verify(&self, root: &Path) -> Result<()> {
-        for (path, recorded) in &self.sha256 {
+        for (path, recorded) in &self.blake3 {
             let object = fs::read(root.join(path))
                 .with_context(|| format!("cannot read the committed object {path}"))?;
-            if sha256(&object) != *recorded {
+            if blake3::hash(&object).to_string() != *recorded {
                 bail!(
                     "{path} is not the object that its record is about; run `cargo xtask build-ebpf` and commit objects and record together"
                 );
@@ -58,13 +58,6 @@ impl Record {
         }
         Ok(())
     }
-}
-
-fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
 }
 
 #[cfg(test)]

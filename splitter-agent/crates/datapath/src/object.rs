@@ -5,7 +5,6 @@ use std::io;
 use std::path::PathBuf;
 
 use aya::include_bytes_aligned;
-use sha2::{Digest as _, Sha256};
 use splitter_config::{PacketLog, SteeringMode};
 
 use super::program::program_name;
@@ -50,14 +49,12 @@ impl Object {
         &self.bytes
     }
 
-    /// SHA-256 of the file and the log level, which is fixed when it is loaded;
+    /// BLAKE3 hash of the file and the log level, which is fixed when it is loaded;
     /// by it a running instance is recognised as being of this build.
     pub fn digest(&self) -> String {
-        Sha256::new_with_prefix(&self.bytes)
-            .chain_update(self.level.as_str())
-            .finalize()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&self.bytes);
+        hasher.update(self.level.as_str().as_bytes());
+        hasher.finalize().to_string()
     }
 }
