@@ -283,4 +283,4 @@ const OBJECT_DIRECTORY: &str = "SPLITTER_EBPF_OBJECT_DIR";
 
 /// Arguments of `cargo test` that pick the tests which load the objects and pass
 /// packets through them.
-const LOAD_TEST: &[&str] = &["--test", "programs"];
+const LOAD_TEST: &[&str] = &["--test", "it", "programs::"];

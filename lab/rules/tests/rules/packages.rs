@@ -130,3 +130,25 @@ fn the_layout_lists_every_package() {
     let wrong: Vec<_> = rows.filter(|row| !page.contains(row)).collect();
     assert_none("rows that CONTRIBUTING.md's layout lacks", &wrong);
 }
+
+#[test]
+fn paths_that_contributors_are_sent_to_exist() {
+    let page = std::fs::read_to_string(WORKSPACE.root.join("CONTRIBUTING.md")).unwrap();
+    let is_path = |text: &&str| {
+        let letters = |letter: char| letter.is_alphanumeric() || "/._-".contains(letter);
+        let first = text.split('/').next().unwrap_or_default();
+        let is_whole = WORKSPACE.root.join(first).is_dir() || text.matches('/').count() > 1;
+        text.contains('/') && text.chars().all(letters) && is_whole
+    };
+    let wrong: Vec<_> = page
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(is_path)
+        // Written by the full tier when it has passed.
+        .filter(|path| *path != "docs/full-tier.json")
+        .filter(|path| !WORKSPACE.root.join(path).exists())
+        .map(str::to_owned)
+        .collect();
+    assert_none("paths in CONTRIBUTING.md", &wrong);
+}
