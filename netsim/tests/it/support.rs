@@ -12,9 +12,11 @@ pub(crate) fn outcome(text: &str) -> Outcome {
     netsim::run(&experiment)
 }
 
-/// What is wrong with the text of a scenario.
+/// Returns the message for the text of a scenario that is wrong.
 pub(crate) fn error(text: &str) -> String {
-    let experiment = Source::from_text("test.toml", text).experiment(&Overrides::default());
+    let experiment = Source::from_text("test.toml", text)
+        .with_paper_machine(paper_machine::simulated)
+        .experiment(&Overrides::default());
     experiment.expect_err("the scenario is wrong").to_string()
 }
 
