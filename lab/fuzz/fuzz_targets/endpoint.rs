@@ -6,4 +6,18 @@
 #[path = "../../../cloudburst/crates/proto/tests/support/endpoint.rs"]
 mod endpoint;
 
+/// What the two endpoints run: either machine, as the input says.
+mod machines {
+    use cloudburst_proto::{Config, Machine, Time};
+
+    pub(crate) fn start(
+        is_paper: bool,
+        config: Config,
+        seed: [u8; 32],
+        now: Time,
+    ) -> Box<dyn Machine> {
+        paper_machine::start(is_paper, config, seed, now).expect("it is a valid one")
+    }
+}
+
 libfuzzer_sys::fuzz_target!(|input: &[u8]| endpoint::check(input));
