@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use cloudburst::protocol::packet::{
-    Body, Header, Key, Keyring, Kind, NoRoom, ReplayWindow, Stamp, Symbol, TokenMint, symbol_bytes,
+    Body, BufferTooShort, Header, Key, Keyring, PacketKind, ReplayWindow, Stamp, Symbol, TokenMint,
+    symbol_bytes,
 };
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
@@ -34,7 +35,9 @@ fn datagrams(criterion: &mut Criterion) {
                     message: 0,
                     code: &code,
                 };
-                sealer.write_symbol::<NoRoom>(stamp, black_box(&mut out), |body| symbol.write(body))
+                sealer.write_symbol::<BufferTooShort>(stamp, black_box(&mut out), |body| {
+                    symbol.write(body)
+                })
             });
         });
         let mut window = ReplayWindow::default();
@@ -47,7 +50,7 @@ fn datagrams(criterion: &mut Criterion) {
                 let _ = black_box(window.check(header.sequence));
                 let body = opener.open(&header, &mut arrived).expect("sealed above");
                 let _ = black_box(window.accept(header.sequence));
-                let body = Body::parse(Kind::Symbol, body, 0);
+                let body = Body::parse(PacketKind::Symbol, body, 0);
                 assert!(black_box(body).is_ok());
             });
         });

@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cloudburst::{Config, Endpoint, Ports, Statistics};
+use cloudburst::{Endpoint, EndpointConfig, EndpointStatistics, Ports};
 use nix::{
     sched::{CpuSet, sched_getaffinity, sched_setaffinity},
     time::{ClockId, clock_gettime},
@@ -200,7 +200,7 @@ fn library(cores: [usize; 2], duration: Duration) -> Measured {
 }
 
 /// Keeps some messages under way.
-async fn offer(address: SocketAddr, duration: Duration) -> (Statistics, f64) {
+async fn offer(address: SocketAddr, duration: Duration) -> (EndpointStatistics, f64) {
     let endpoint = Endpoint::bind(config()).await.expect("loopback is there");
     let peer = endpoint.connect([address]).await.expect("there is a route");
     let start = Instant::now();
@@ -226,8 +226,8 @@ fn runtime() -> Runtime {
         .expect("the system has what a runtime needs")
 }
 
-fn config() -> Config {
-    let mut config = Config::client()
+fn config() -> EndpointConfig {
+    let mut config = EndpointConfig::client()
         .with_local([Ipv4Addr::LOCALHOST.into()])
         .with_ports(Ports::Any(1));
     config.protocol.link_bits_per_s = LINK_BITS_PER_S;

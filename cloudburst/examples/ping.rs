@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use cloudburst::{Config, Endpoint, Ports, Remotes};
+use cloudburst::{Endpoint, EndpointConfig, Ports, Remotes};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -13,7 +13,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some(peer) => peer.parse::<Remotes>()?.lookup().await?,
         None => serve().await?,
     };
-    let endpoint = Endpoint::bind(Config::client()).await?;
+    let endpoint = Endpoint::bind(EndpointConfig::client()).await?;
     let peer = endpoint.connect(remotes).await?;
     for number in 0..5 {
         let start = Instant::now();
@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// Answers each request with itself.
 async fn serve() -> Result<Vec<std::net::SocketAddr>, Box<dyn std::error::Error>> {
-    let config = Config::client()
+    let config = EndpointConfig::client()
         .with_local(["127.0.0.1".parse()?])
         .with_ports(Ports::Any(1));
     let endpoint = Endpoint::bind(config).await?;

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, error::Error, time::Duration};
 
-use cloudburst::{Config, Endpoint, Ports};
+use cloudburst::{Endpoint, EndpointConfig, Ports};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     let records: Vec<String> = text.lines().map(str::to_owned).collect();
 
-    let config = Config::client()
+    let config = EndpointConfig::client()
         .with_local(["127.0.0.1".parse()?])
         .with_ports(Ports::Any(4));
     let receiver = Endpoint::bind(config.clone()).await?;

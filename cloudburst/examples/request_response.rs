@@ -5,20 +5,20 @@
 use std::{error::Error, num::NonZeroU8, time::Duration};
 
 use cloudburst::{
-    Config, Ports, blocking,
+    EndpointConfig, Ports, blocking,
     protocol::{Keyring, packet::Key},
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
     // A real key is random, from a file: `cloudburst keygen`.
     let keys = Keyring::new([Key::new(NonZeroU8::MIN, [42; 32])])?;
-    let mut config = Config::client()
+    let mut config = EndpointConfig::client()
         .with_local(["127.0.0.1".parse()?])
         .with_ports(Ports::Any(2));
     config.protocol.keys = keys;
 
-    let server = blocking::Endpoint::bind(config.clone())?;
-    let client = blocking::Endpoint::bind(config)?;
+    let server = blocking::BlockingEndpoint::bind(config.clone())?;
+    let client = blocking::BlockingEndpoint::bind(config)?;
     let peer = client.connect(server.local_addrs().to_vec())?;
 
     std::thread::scope(|scope| {
@@ -38,7 +38,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn ask(client: &blocking::Endpoint, peer: cloudburst::PeerId) -> Result<(), Box<dyn Error>> {
+fn ask(
+    client: &blocking::BlockingEndpoint,
+    peer: cloudburst::PeerId,
+) -> Result<(), Box<dyn Error>> {
     for word in ["burst", "splitter", "nonsense"] {
         let reply = client.request(peer, word, Duration::from_secs(2))?;
         println!("{word}: {}", String::from_utf8_lossy(&reply));

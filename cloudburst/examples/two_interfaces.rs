@@ -5,7 +5,7 @@
 
 use std::{error::Error, net::IpAddr, time::Duration};
 
-use cloudburst::{Config, Endpoint, Ports, Remotes};
+use cloudburst::{Endpoint, EndpointConfig, Ports, Remotes};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -19,7 +19,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         _ => return Err("give two local addresses and a peer, or nothing".into()),
     };
     // Four ports on each interface: if networks behind them spread by ports, so many more paths.
-    let config = Config::client().with_local(local).with_ports(Ports::Any(4));
+    let config = EndpointConfig::client()
+        .with_local(local)
+        .with_ports(Ports::Any(4));
     let endpoint = Endpoint::bind(config).await?;
     let peer = endpoint.connect(remotes).await?;
     for _ in 0..20 {
@@ -27,10 +29,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         assert_eq!(reply.await?.len(), 20_000);
     }
     for path in endpoint.paths(peer).await? {
-        let local = endpoint.local_addrs()[usize::from(path.route.socket.0)];
+        let local = endpoint.local_addrs()[usize::from(path.four_tuple.socket.0)];
         println!(
             "{local} to {}: {:?}, {} sent, {:.1} % lost, round trip {:?}",
-            path.route.remote,
+            path.four_tuple.remote,
             path.health,
             path.sent,
             path.loss * 100.0,
@@ -48,7 +50,7 @@ fn two_addresses() -> Vec<IpAddr> {
 }
 
 async fn serve() -> Result<Vec<std::net::SocketAddr>, Box<dyn Error>> {
-    let config = Config::client()
+    let config = EndpointConfig::client()
         .with_local([[127, 0, 0, 1].into()])
         .with_ports(Ports::Any(1));
     let endpoint = Endpoint::bind(config).await?;

@@ -9,12 +9,12 @@ use tokio::{net::UdpSocket, sync::mpsc, task::JoinHandle};
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use super::icmp;
-use super::{BindError, Config, socket::Socket};
+use super::{BindError, EndpointConfig, socket::Socket};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use cloudburst_proto::SocketId;
 
 /// Binds all sockets that are configured.
-pub(super) fn bind_sockets(config: &Config) -> Result<Vec<Socket>, BindError> {
+pub(super) fn bind_sockets(config: &EndpointConfig) -> Result<Vec<Socket>, BindError> {
     let mut sockets = Vec::new();
     let mut failed = None;
     for &address in &config.local {
@@ -66,23 +66,23 @@ fn warn_of_small_buffers(sockets: &[Socket], wanted: usize) {
 #[derive(Debug)]
 pub(super) struct Watchers {
     tasks: Vec<Watcher>,
-    told: mpsc::Sender<icmp::Notice>,
+    reported: mpsc::Sender<icmp::Notice>,
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 impl Watchers {
     pub(super) fn start(sockets: &[Socket]) -> (Self, mpsc::Receiver<icmp::Notice>) {
-        let (told, notices) = mpsc::channel(64);
+        let (reported, notices) = mpsc::channel(64);
         let sockets = (0..).map(SocketId).zip(sockets);
-        let tasks = sockets.map(|(id, socket)| Watcher::start(id, socket.io(), &told));
+        let tasks = sockets.map(|(id, socket)| Watcher::start(id, socket.io(), &reported));
         let tasks = tasks.collect();
-        (Self { tasks, told }, notices)
+        (Self { tasks, reported }, notices)
     }
 
     /// Listens to a socket that has taken another's place.
     pub(super) fn replace(&mut self, id: SocketId, io: &Arc<UdpSocket>) {
         if let Some(watcher) = self.tasks.get_mut(usize::from(id.0)) {
-            *watcher = Watcher::start(id, io, &self.told);
+            *watcher = Watcher::start(id, io, &self.reported);
         }
     }
 }
@@ -94,8 +94,12 @@ struct Watcher(JoinHandle<()>);
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 impl Watcher {
-    fn start(id: SocketId, io: &Arc<UdpSocket>, told: &mpsc::Sender<icmp::Notice>) -> Self {
-        Self(tokio::spawn(icmp::watch(id, Arc::clone(io), told.clone())))
+    fn start(id: SocketId, io: &Arc<UdpSocket>, reported: &mpsc::Sender<icmp::Notice>) -> Self {
+        Self(tokio::spawn(icmp::watch(
+            id,
+            Arc::clone(io),
+            reported.clone(),
+        )))
     }
 }
 

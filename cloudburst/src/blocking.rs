@@ -1,10 +1,10 @@
 //! The same without an async runtime of one's own.
 //!
 //! ```no_run
-//! use cloudburst::{Config, blocking};
+//! use cloudburst::{EndpointConfig, blocking};
 //!
 //! # fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let endpoint = blocking::Endpoint::bind(Config::client())?;
+//! let endpoint = blocking::BlockingEndpoint::bind(EndpointConfig::client())?;
 //! let peer = endpoint.connect(["192.0.2.7:4433".parse()?])?;
 //! endpoint.send(peer, "made to arrive soon")?;
 //! endpoint.close(std::time::Duration::from_secs(1));
@@ -27,8 +27,8 @@ use tokio::{
 };
 
 use super::{
-    BindError, Closed, Config, ConnectError, Received, ReplyError, RequestError, SendError,
-    Statistics, TrySendError,
+    BindError, Closed, ConnectError, EndpointConfig, EndpointStatistics, Received, ReplyError,
+    RequestError, SendError, TrySendError,
 };
 use cloudburst_proto::{Keyring, PathReport, PeerId, Receipt};
 
@@ -41,21 +41,21 @@ use cloudburst_proto::{Keyring, PathReport, PeerId, Receipt};
 ///
 /// Each operation, when called within a runtime of tokio: use the async endpoint there.
 #[derive(Debug)]
-pub struct Endpoint {
+pub struct BlockingEndpoint {
     inner: super::Endpoint,
     runtime: Handle,
     /// Dropped, it ends the thread.
     _stop: oneshot::Sender<()>,
 }
 
-impl Endpoint {
+impl BlockingEndpoint {
     /// See [`Endpoint::bind`](super::Endpoint::bind).
     ///
     /// # Errors
     ///
     /// A [`BindError`].
-    pub fn bind(config: Config) -> Result<Self, BindError> {
-        let system = |what| move |source| BindError::System { what, source };
+    pub fn bind(config: EndpointConfig) -> Result<Self, BindError> {
+        let system = |action| move |source| BindError::System { action, source };
         let runtime = Builder::new_current_thread()
             .enable_all()
             .build()
@@ -179,7 +179,7 @@ impl Endpoint {
     /// being handled.
     ///
     /// ```no_run
-    /// # fn example(endpoint: cloudburst::blocking::Endpoint) {
+    /// # fn example(endpoint: cloudburst::blocking::BlockingEndpoint) {
     /// endpoint.serve(4, |request| Some(request.message)); // echo
     /// # }
     /// ```
@@ -223,7 +223,7 @@ impl Endpoint {
     /// # Errors
     ///
     /// [`Closed`].
-    pub fn statistics(&self) -> Result<Statistics, Closed> {
+    pub fn statistics(&self) -> Result<EndpointStatistics, Closed> {
         self.wait(self.inner.statistics())
     }
 
@@ -269,7 +269,7 @@ impl Endpoint {
     }
 }
 
-/// A message under way; see [`Endpoint::enqueue`].
+/// A message under way; see [`BlockingEndpoint::enqueue`].
 ///
 /// Dropping it cancels the message: the peer may have it or get it all the same.
 /// [`detach`](Self::detach) lets it go its way.

@@ -17,10 +17,10 @@ use std::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use super::{
-    Closed, ConnectError, SendError, Statistics,
+    Closed, ConnectError, EndpointStatistics, SendError,
     outgoing::{Permit, ReplySender},
 };
-use cloudburst_proto::{Keyring, Kind, PathReport, PeerId, Receipt};
+use cloudburst_proto::{Keyring, MessageKind, PathReport, PeerId, Receipt};
 
 /// Questions that wait for the driver at a time; others wait for one of them.
 const QUESTIONS: usize = 256;
@@ -33,7 +33,7 @@ pub(super) enum Command {
     /// Nobody waits for the message, or for the reply to it.
     Cancel(u64),
     /// Something to be answered. The permit is the place it takes in the queue.
-    Ask(Question, OwnedSemaphorePermit),
+    Query(Question, OwnedSemaphorePermit),
     /// There are other keys.
     TakeKeys,
     /// A request was handled, while the endpoint closes.
@@ -43,9 +43,9 @@ pub(super) enum Command {
 /// A message to be sent, with the room it takes. Replies of an endpoint that closes take none.
 #[derive(Debug)]
 pub(super) struct Send {
-    pub(super) ticket: u64,
+    pub(super) local_id: u64,
     pub(super) peer: PeerId,
-    pub(super) kind: Kind,
+    pub(super) kind: MessageKind,
     pub(super) message: Vec<u8>,
     pub(super) permit: Option<Permit>,
     pub(super) done: oneshot::Sender<Result<Receipt, SendError>>,
@@ -63,7 +63,7 @@ pub(super) enum Question {
         peer: PeerId,
         done: oneshot::Sender<()>,
     },
-    Statistics(oneshot::Sender<Statistics>),
+    EndpointStatistics(oneshot::Sender<EndpointStatistics>),
     Peers(oneshot::Sender<Vec<PeerId>>),
     Paths {
         peer: PeerId,
@@ -85,13 +85,13 @@ pub(super) struct Commands {
 
 /// Where the driver takes them from.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct CommandReceiver {
     queue: mpsc::UnboundedReceiver<Command>,
     places: Arc<Semaphore>,
     keys: Arc<Mutex<Option<Keyring>>>,
 }
 
-pub(super) fn channel() -> (Commands, Taken) {
+pub(super) fn channel() -> (Commands, CommandReceiver) {
     let (queue, taken) = mpsc::unbounded_channel();
     let places = Arc::new(Semaphore::new(QUESTIONS));
     let keys = Arc::default();
@@ -100,7 +100,7 @@ pub(super) fn channel() -> (Commands, Taken) {
         places: Arc::clone(&places),
         keys: Arc::clone(&keys),
     };
-    let taken = Taken {
+    let taken = CommandReceiver {
         queue: taken,
         places,
         keys,
@@ -115,9 +115,9 @@ impl Commands {
     }
 
     /// To be called once at most for each message.
-    pub(super) fn cancel(&self, ticket: u64) {
+    pub(super) fn cancel(&self, local_id: u64) {
         // A driver that is gone has cancelled everything.
-        let _ = self.queue.send(Command::Cancel(ticket));
+        let _ = self.queue.send(Command::Cancel(local_id));
     }
 
     pub(super) fn handled(&self) {
@@ -132,7 +132,7 @@ impl Commands {
         let place = Arc::clone(&self.places).acquire_owned().await;
         let place = place.map_err(|_| Closed)?;
         let (done, answer) = oneshot::channel();
-        let command = Command::Ask(question(done), place);
+        let command = Command::Query(question(done), place);
         self.queue.send(command).map_err(|_| Closed)?;
         answer.await.map_err(|_| Closed)
     }
@@ -146,7 +146,7 @@ impl Commands {
     }
 }
 
-impl Taken {
+impl CommandReceiver {
     pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Command>> {
         self.queue.poll_recv(context)
     }
@@ -156,7 +156,7 @@ impl Taken {
     }
 }
 
-impl Drop for Taken {
+impl Drop for CommandReceiver {
     /// Nobody waits for a place at an endpoint whose driver is gone.
     fn drop(&mut self) {
         self.places.close();

@@ -8,9 +8,9 @@ use cloudburst_proto as protocol;
 /// Settings of an [`Endpoint`](super::Endpoint).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Config {
+pub struct EndpointConfig {
     /// Keys, rate, budget, quotas: what does not depend on sockets.
-    pub protocol: protocol::Config,
+    pub protocol: protocol::TransportConfig,
     /// Addresses to bind. On a machine with several interfaces, one of each lets
     /// messages take all of them, and lets answers come from the address that was
     /// asked. Default: all addresses, of IPv4 and, where the machine has it, of IPv6;
@@ -32,11 +32,11 @@ pub struct Config {
     pub inbox_bytes: usize,
 }
 
-impl Config {
+impl EndpointConfig {
     /// For those who begin: 16 ports that the system chooses.
     pub fn client() -> Self {
         Self {
-            protocol: protocol::Config::default(),
+            protocol: protocol::TransportConfig::default(),
             local: vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()],
             ports: Ports::default(),
             dscp: 0,
@@ -70,7 +70,7 @@ impl Config {
 
     /// The same with other settings of the protocol.
     #[must_use]
-    pub fn with_protocol(mut self, protocol: protocol::Config) -> Self {
+    pub fn with_protocol(mut self, protocol: protocol::TransportConfig) -> Self {
         self.protocol = protocol;
         self
     }
@@ -102,7 +102,7 @@ impl Config {
     }
 }
 
-impl Config {
+impl EndpointConfig {
     /// The system would say of the second that somebody else has its port.
     fn check_overlap(&self) -> Result<(), BindError> {
         let is_fixed = matches!(self.ports, Ports::Range(_));
@@ -119,8 +119,8 @@ impl Config {
     }
 }
 
-impl Default for Config {
-    /// [`Config::client`].
+impl Default for EndpointConfig {
+    /// [`EndpointConfig::client`].
     fn default() -> Self {
         Self::client()
     }
@@ -135,24 +135,26 @@ mod tests {
 
     #[test]
     fn defaults_are_valid_and_mistakes_are_told() {
-        Config::client().validate().unwrap();
-        Config::server(4433).validate().unwrap();
-        let told = |change: fn(&mut Config)| {
-            let mut config = Config::client();
+        EndpointConfig::client().validate().unwrap();
+        EndpointConfig::server(4433).validate().unwrap();
+        let reported = |change: fn(&mut EndpointConfig)| {
+            let mut config = EndpointConfig::client();
             change(&mut config);
             config.validate().unwrap_err().to_string()
         };
-        assert!(told(|it| it.dscp = 64).contains("64"));
-        assert!(told(|it| it.local.clear()).contains("no local address"));
-        assert!(told(|it| it.local.push(Ipv4Addr::UNSPECIFIED.into())).contains("0.0.0.0 alone"));
-        let overlapping = |it: &mut Config| {
+        assert!(reported(|it| it.dscp = 64).contains("64"));
+        assert!(reported(|it| it.local.clear()).contains("no local address"));
+        assert!(
+            reported(|it| it.local.push(Ipv4Addr::UNSPECIFIED.into())).contains("0.0.0.0 alone")
+        );
+        let overlapping = |it: &mut EndpointConfig| {
             it.ports = Ports::one(4433);
             it.local.push(Ipv4Addr::LOCALHOST.into());
         };
-        assert!(told(overlapping).contains("0.0.0.0 and 127.0.0.1 overlap"));
-        assert!(told(|it| it.ports = Ports::Any(0)).contains("any:0"));
-        assert!(told(|it| it.ports = Ports::Any(700)).contains("any:700"));
-        assert!(told(|it| it.inbox_bytes = 0).contains("inbox_bytes"));
-        assert!(told(|it| it.protocol.share = 2.0).contains("share is 2"));
+        assert!(reported(overlapping).contains("0.0.0.0 and 127.0.0.1 overlap"));
+        assert!(reported(|it| it.ports = Ports::Any(0)).contains("any:0"));
+        assert!(reported(|it| it.ports = Ports::Any(700)).contains("any:700"));
+        assert!(reported(|it| it.inbox_bytes = 0).contains("inbox_bytes"));
+        assert!(reported(|it| it.protocol.share = 2.0).contains("share is 2"));
     }
 }

@@ -6,7 +6,7 @@
 //! replaced.
 
 mod datagrams;
-mod renewal;
+mod port_rotation;
 
 use std::{
     collections::VecDeque,
@@ -25,33 +25,33 @@ use tokio::sync::{mpsc, oneshot};
 
 pub(super) use self::{
     datagrams::Io,
-    renewal::{LocalAddresses, Renewal},
+    port_rotation::{LocalAddresses, PortRotation},
 };
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use super::icmp::Notice;
 use super::{
-    Closed, ConnectError, Received, SendError, Statistics,
-    commands::{Command, Question, Send, Taken},
+    Closed, ConnectError, EndpointStatistics, Received, SendError,
+    commands::{Command, CommandReceiver, Question, Send},
     outgoing::Outgoing,
     socket::Socket,
 };
 use cloudburst_proto::{
-    Endpoint as Machine, Event, Kind, PeerId, Route, SendError as MachineSendError, SocketId, Time,
+    Event, FourTuple, MessageKind, PeerId, SendRefused, SocketId, Time, Transport,
 };
 
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct Driver {
-    pub(super) machine: Machine,
+    pub(super) machine: Transport,
     pub(super) sockets: Vec<Socket>,
-    pub(super) renewal: Renewal,
+    pub(super) port_rotation: PortRotation,
     /// The moment that the protocol's time counts from.
     pub(super) start: Instant,
-    pub(super) commands: Taken,
+    pub(super) commands: CommandReceiver,
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(super) notices: mpsc::Receiver<Notice>,
     pub(super) inbox: Inbox,
-    pub(super) statistics: Statistics,
+    pub(super) statistics: EndpointStatistics,
     pub(super) io: Io,
     pub(super) outgoing: Outgoing,
     /// Messages that the protocol had no room for, though there was room for them here.
@@ -104,11 +104,11 @@ impl Future for Driver {
             // Before the replies are taken that were put there before it came to none.
             let is_handling = this.handling.load(Ordering::SeqCst) > 0;
             let (mut is_busy, is_waiting) = match this.take_commands(context) {
-                Commands::Taken { any, all } => (any, is_handling || !all),
+                Commands::CommandReceiver { any, all } => (any, is_handling || !all),
                 Commands::NoHandles => return Poll::Ready(()),
             };
             is_busy |= this.take_notices(context);
-            this.machine.set_host_room(this.room());
+            this.machine.set_host_capacity(this.room());
             is_busy |= this.receive(context);
             is_busy |= this.tell_time();
             is_busy |= this.transmit(context);
@@ -127,7 +127,7 @@ impl Future for Driver {
 
 enum Commands {
     /// Any, and all there were?
-    Taken {
+    CommandReceiver {
         any: bool,
         all: bool,
     },
@@ -153,14 +153,14 @@ impl Driver {
                 Poll::Ready(Some(command)) => self.obey(command),
                 Poll::Ready(None) => return Commands::NoHandles,
                 Poll::Pending => {
-                    return Commands::Taken {
+                    return Commands::CommandReceiver {
                         any: taken > 0,
                         all: true,
                     };
                 }
             }
         }
-        Commands::Taken {
+        Commands::CommandReceiver {
             any: true,
             all: false,
         }
@@ -170,8 +170,8 @@ impl Driver {
         let now = self.now();
         match command {
             Command::Send(send) => self.send(now, send),
-            Command::Cancel(ticket) => self.cancel(now, ticket),
-            Command::Ask(question, place) => {
+            Command::Cancel(local_id) => self.cancel(now, local_id),
+            Command::Query(question, place) => {
                 drop(place);
                 self.answer(now, question);
             }
@@ -195,7 +195,7 @@ impl Driver {
                 self.machine.forget(now, peer);
                 let _ = done.send(());
             }
-            Question::Statistics(done) => {
+            Question::EndpointStatistics(done) => {
                 let _ = done.send(self.statistics());
             }
             Question::Peers(done) => {
@@ -216,23 +216,23 @@ impl Driver {
     }
 
     fn send(&mut self, now: Time, send: Send) {
-        if self.closing.is_some() && !matches!(send.kind, Kind::Reply { .. }) {
+        if self.closing.is_some() && !matches!(send.kind, MessageKind::Reply { .. }) {
             let _ = send.done.send(Err(SendError::Closed(Closed)));
             return;
         }
         match self.machine.send(now, send.peer, send.kind, &send.message) {
             Ok(id) => {
                 let Send {
-                    ticket,
+                    local_id,
                     permit,
                     done,
                     reply,
                     ..
                 } = send;
-                self.outgoing.insert(id, ticket, done, permit, reply);
+                self.outgoing.insert(id, local_id, done, permit, reply);
             }
             // Something will be resolved, and make room.
-            Err(MachineSendError::Full { .. }) if !self.outgoing.is_empty() => {
+            Err(SendRefused::Full { .. }) if !self.outgoing.is_empty() => {
                 self.parked.push_back(send);
             }
             Err(error) => {
@@ -244,9 +244,9 @@ impl Driver {
         }
     }
 
-    fn cancel(&mut self, now: Time, ticket: u64) {
-        self.parked.retain(|parked| parked.ticket != ticket);
-        if let Some(id) = self.outgoing.forget(ticket) {
+    fn cancel(&mut self, now: Time, local_id: u64) {
+        self.parked.retain(|parked| parked.local_id != local_id);
+        if let Some(id) = self.outgoing.forget(local_id) {
             self.machine.cancel(now, id);
         }
     }
@@ -255,14 +255,14 @@ impl Driver {
         let reaches =
             |socket: SocketId, remote| self.sockets[usize::from(socket.0)].reaches(remote);
         let sockets = (0..self.sockets.len() as u16).map(SocketId);
-        let routes = Route::between(sockets, remotes, reaches);
+        let four_tuples = FourTuple::between(sockets, remotes, reaches);
         match remotes.first() {
-            Some(&remote) if routes.is_empty() => Err(ConnectError::NoSocket { remote }),
-            _ => Ok(self.machine.connect(now, &routes)?),
+            Some(&remote) if four_tuples.is_empty() => Err(ConnectError::NoSocket { remote }),
+            _ => Ok(self.machine.connect(now, &four_tuples)?),
         }
     }
 
-    fn statistics(&self) -> Statistics {
+    fn statistics(&self) -> EndpointStatistics {
         let mut statistics = self.statistics.clone();
         statistics.protocol = self.machine.statistics();
         statistics.sockets.sockets = self.sockets.len() as u64;
@@ -303,8 +303,8 @@ impl Driver {
                     self.unpark();
                 }
                 Event::PeerGone { peer } => self.outgoing.peer_gone(peer),
-                Event::ReplacePort { socket } => self.replace_port(socket),
-                Event::RouteReplaced { from, to, .. } => self.tell_route(from, to),
+                Event::RotatePort { socket } => self.rotate_port(socket),
+                Event::PathReplaced { from, to, .. } => self.log_path_replaced(from, to),
             }
         }
         is_busy
@@ -323,13 +323,13 @@ impl Driver {
         }
     }
 
-    fn deliver(&mut self, peer: PeerId, id: u64, kind: Kind, message: Vec<u8>) {
+    fn deliver(&mut self, peer: PeerId, id: u64, kind: MessageKind, message: Vec<u8>) {
         let now = self.now();
         self.last_received = Some(now);
         let request = match kind {
-            Kind::Reply { to } => return self.outgoing.reply(to, message),
-            Kind::Request => Some(id),
-            Kind::Message => None,
+            MessageKind::Reply { to } => return self.outgoing.reply(to, message),
+            MessageKind::Request => Some(id),
+            MessageKind::Message => None,
         };
         let bytes = message.len();
         let before = self.inbox.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -380,7 +380,7 @@ impl Driver {
             Some(_) => None,
             None => self.machine.next_deadline(),
         };
-        let retired = self.renewal.next_close();
+        let retired = self.port_rotation.next_close();
         let deadline = [protocol, closing, blocked, retired]
             .into_iter()
             .flatten()

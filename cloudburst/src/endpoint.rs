@@ -14,15 +14,15 @@ use tokio::sync::{Mutex, mpsc, oneshot, watch};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use super::bind::Watchers;
 use super::{
-    BindError, Closed, Config, ConnectError, Ports, SendError, Sending, Statistics, TrySendError,
+    BindError, Closed, ConnectError, EndpointConfig, EndpointStatistics, Ports, SendError, Sending,
+    TrySendError,
     bind::bind_sockets,
     commands::{self, Commands, Question, Send},
-    driver::{Driver, Inbox, Io, LocalAddresses, Renewal},
-    outgoing::{Outgoing, Permit, ReplySender, Room},
+    driver::{Driver, Inbox, Io, LocalAddresses, PortRotation},
+    outgoing::{Outgoing, Permit, ReplySender, SendBudget},
 };
 use cloudburst_proto::{
-    self as protocol, Keyring, Kind, PathReport, PeerId, Receipt, SendError as MachineSendError,
-    Time,
+    self as protocol, Keyring, MessageKind, PathReport, PeerId, Receipt, SendRefused, Time,
 };
 
 /// An endpoint on UDP sockets. A handle, cheap to clone; see the [module](super).
@@ -38,7 +38,7 @@ pub struct Endpoint {
 pub(super) struct Shared {
     pub(super) commands: Commands,
     next_ticket: AtomicU64,
-    pub(super) room: Room,
+    pub(super) room: SendBudget,
     most_bytes: usize,
     inbox: Mutex<mpsc::Receiver<Received>>,
     inbox_bytes: Arc<AtomicUsize>,
@@ -76,10 +76,10 @@ impl Endpoint {
     /// # Panics
     ///
     /// Without a runtime, or in one without input and output enabled.
-    pub async fn bind(config: Config) -> Result<Self, BindError> {
+    pub async fn bind(config: EndpointConfig) -> Result<Self, BindError> {
         config.validate()?;
         let sockets = bind_sockets(&config)?;
-        let system = |what| move |source| BindError::System { what, source };
+        let system = |action| move |source| BindError::System { action, source };
         let mut seed = [0; 32];
         getrandom::fill(&mut seed)
             .map_err(std::io::Error::other)
@@ -91,7 +91,7 @@ impl Endpoint {
         let shared = Arc::new(Shared {
             commands,
             next_ticket: AtomicU64::new(0),
-            room: Room::new(&config.protocol.quotas),
+            room: SendBudget::new(&config.protocol.quotas),
             most_bytes: config.protocol.max_message_bytes,
             inbox: Mutex::new(arrived),
             inbox_bytes: Arc::clone(&inbox_bytes),
@@ -102,21 +102,21 @@ impl Endpoint {
         let room = shared.room.clone();
         let mut protocol = config.protocol;
         // Whoever named ports is to be found there.
-        protocol.replace_ports &= matches!(config.ports, Ports::Any(_));
+        protocol.rotate_ports &= matches!(config.ports, Ports::Any(_));
         #[cfg(any(target_os = "linux", target_os = "android"))]
         let (watchers, notices) = Watchers::start(&sockets);
-        let renewal = Renewal::new(
+        let port_rotation = PortRotation::new(
             (config.dscp, config.socket_buffer_bytes),
             local_addrs,
             #[cfg(any(target_os = "linux", target_os = "android"))]
             watchers,
         );
         let driver = Driver {
-            machine: protocol::Endpoint::new(protocol, seed, Time::ZERO)?,
+            machine: protocol::Transport::new(protocol, seed, Time::ZERO)?,
             #[cfg(any(target_os = "linux", target_os = "android"))]
             notices,
             sockets,
-            renewal,
+            port_rotation,
             start: Instant::now(),
             commands: taken,
             inbox: Inbox {
@@ -124,7 +124,7 @@ impl Endpoint {
                 bytes: inbox_bytes,
                 most_bytes: config.inbox_bytes,
             },
-            statistics: Statistics::default(),
+            statistics: EndpointStatistics::default(),
             io: Io::new().map_err(system("make a timer"))?,
             outgoing: Outgoing::default(),
             parked: Default::default(),
@@ -141,10 +141,10 @@ impl Endpoint {
     }
 
     /// Addresses of the sockets as they are now, with the ports that the system chose, by the
-    /// sockets' numbers ([`Route::socket`](protocol::Route::socket)).
+    /// sockets' numbers ([`FourTuple::socket`](protocol::FourTuple::socket)).
     ///
     /// A port that the system chose, and that does not deliver while others do, is given up for
-    /// another; see [`protocol::Config::replace_ports`].
+    /// another; see [`protocol::TransportConfig::rotate_ports`].
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
         self.shared.local_addrs.all()
     }
@@ -204,7 +204,9 @@ impl Endpoint {
     ) -> Result<Sending, SendError> {
         let message = self.check(message.into())?;
         let permit = Some(self.shared.room.wait(message.len()).await?);
-        Ok(self.start(peer, Kind::Message, message, permit, None).0)
+        Ok(self
+            .start(peer, MessageKind::Message, message, permit, None)
+            .0)
     }
 
     /// Starts to send a message if there is room.
@@ -222,7 +224,9 @@ impl Endpoint {
         if permit.is_none() {
             return Err(TrySendError::Full { message });
         }
-        Ok(self.start(peer, Kind::Message, message, permit, None).0)
+        Ok(self
+            .start(peer, MessageKind::Message, message, permit, None)
+            .0)
     }
 
     /// The next message or request that arrives. Dropping the future loses nothing.
@@ -242,8 +246,8 @@ impl Endpoint {
     /// # Errors
     ///
     /// [`Closed`].
-    pub async fn statistics(&self) -> Result<Statistics, Closed> {
-        self.shared.commands.ask(Question::Statistics).await
+    pub async fn statistics(&self) -> Result<EndpointStatistics, Closed> {
+        self.shared.commands.ask(Question::EndpointStatistics).await
     }
 
     /// Everybody known now: those connected to, and those who sent something.
@@ -310,11 +314,11 @@ impl Endpoint {
         let _ = self.shared.commands.ask(close).await;
     }
 
-    pub(super) fn check(&self, message: Vec<u8>) -> Result<Vec<u8>, MachineSendError> {
+    pub(super) fn check(&self, message: Vec<u8>) -> Result<Vec<u8>, SendRefused> {
         let (given, most) = (message.len(), self.shared.most_bytes);
         match given {
-            0 => Err(MachineSendError::Empty),
-            _ if given > most => Err(MachineSendError::TooLarge { given, most }),
+            0 => Err(SendRefused::Empty),
+            _ if given > most => Err(SendRefused::TooLarge { given, most }),
             _ => Ok(message),
         }
     }
@@ -322,16 +326,16 @@ impl Endpoint {
     pub(super) fn start(
         &self,
         peer: PeerId,
-        kind: Kind,
+        kind: MessageKind,
         message: Vec<u8>,
         permit: Option<Permit>,
         reply: Option<ReplySender>,
     ) -> (Sending, u64) {
-        let ticket = self.shared.next_ticket.fetch_add(1, Ordering::Relaxed);
+        let local_id = self.shared.next_ticket.fetch_add(1, Ordering::Relaxed);
         let (done, result) = oneshot::channel();
         let commands = &self.shared.commands;
         commands.send(Send {
-            ticket,
+            local_id,
             peer,
             kind,
             message,
@@ -339,7 +343,7 @@ impl Endpoint {
             done,
             reply,
         });
-        (Sending::new(ticket, result, commands.clone()), ticket)
+        (Sending::new(local_id, result, commands.clone()), local_id)
     }
 }
 
@@ -347,7 +351,7 @@ impl Endpoint {
 const MAX_INBOX: usize = 1 << 20;
 
 /// Nobody waits for room at an endpoint whose driver is gone, for whatever reason.
-struct CloseOnDrop(Room);
+struct CloseOnDrop(SendBudget);
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {

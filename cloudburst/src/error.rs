@@ -15,7 +15,7 @@ use cloudburst_proto::{self as protocol, ConfigError, Undelivered};
 pub enum BindError {
     /// The protocol's settings are wrong.
     #[error("the settings are wrong: {0}")]
-    Config(#[from] ConfigError),
+    EndpointConfig(#[from] ConfigError),
     /// No code point.
     #[error("dscp is {0}; it must be 0 to 63")]
     Dscp(u8),
@@ -67,20 +67,20 @@ pub enum BindError {
         address: SocketAddr,
     },
     /// Anything else that a socket does not do.
-    #[error("cannot {what} UDP {address}: {source}")]
+    #[error("cannot {action} UDP {address}: {source}")]
     Socket {
         /// What was tried.
-        what: &'static str,
+        action: &'static str,
         /// On which address.
         address: SocketAddr,
         /// What the system said.
         source: io::Error,
     },
     /// The system lacks what the driver needs.
-    #[error("cannot {what}: {source}")]
+    #[error("cannot {action}: {source}")]
     System {
         /// What was tried.
-        what: &'static str,
+        action: &'static str,
         /// What the system said.
         source: io::Error,
     },
@@ -101,13 +101,13 @@ fn sockets(addresses: &usize, ports: &Ports) -> String {
 }
 
 impl BindError {
-    pub(super) fn at(address: SocketAddr, what: &'static str, source: io::Error) -> Self {
+    pub(super) fn at(address: SocketAddr, action: &'static str, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::AddrInUse => Self::InUse { address },
             io::ErrorKind::AddrNotAvailable => Self::NotLocal { address },
             io::ErrorKind::PermissionDenied => Self::NotPermitted { address },
             _ => Self::Socket {
-                what,
+                action,
                 address,
                 source,
             },
@@ -153,7 +153,7 @@ pub enum ConnectError {
     },
     /// The state machine has no room.
     #[error(transparent)]
-    Protocol(#[from] protocol::ConnectError),
+    Protocol(#[from] protocol::ConnectRefused),
     /// See [`Closed`].
     #[error(transparent)]
     Closed(#[from] Closed),
@@ -165,7 +165,7 @@ pub enum ConnectError {
 pub enum SendError {
     /// It was not sent.
     #[error(transparent)]
-    Refused(#[from] protocol::SendError),
+    Refused(#[from] protocol::SendRefused),
     /// It was sent, and given up.
     #[error(transparent)]
     Undelivered(#[from] Undelivered),
@@ -188,7 +188,7 @@ pub enum TrySendError {
     },
     /// It never can be.
     #[error(transparent)]
-    Refused(#[from] protocol::SendError),
+    Refused(#[from] protocol::SendRefused),
     /// See [`Closed`].
     #[error(transparent)]
     Closed(#[from] Closed),
@@ -200,7 +200,7 @@ pub enum TrySendError {
 pub enum RequestError {
     /// The request was not sent.
     #[error("the request was not sent: {0}")]
-    Refused(#[from] protocol::SendError),
+    Refused(#[from] protocol::SendRefused),
     /// The request was given up.
     #[error("no reply: {0}")]
     Undelivered(#[from] Undelivered),

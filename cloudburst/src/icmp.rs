@@ -18,18 +18,18 @@ use nix::{
 };
 use tokio::{io::Interest, net::UdpSocket, sync::mpsc};
 
-use cloudburst_proto::{Route, SocketId};
+use cloudburst_proto::{FourTuple, SocketId};
 
 /// A notice about a datagram of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Notice {
-    pub(super) route: Route,
-    pub(super) what: What,
+    pub(super) four_tuple: FourTuple,
+    pub(super) kind: IcmpKind,
 }
 
 /// What it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum IcmpKind {
     /// Nobody is there.
     Unreachable,
     /// Longest IP packet that a link on the way carries, in bytes.
@@ -40,18 +40,18 @@ pub(super) enum What {
 pub(super) async fn watch(id: SocketId, socket: Arc<UdpSocket>, notices: mpsc::Sender<Notice>) {
     while socket.ready(Interest::ERROR).await.is_ok() {
         while let Ok(found) = socket.try_io(Interest::ERROR, || read(&socket)) {
-            let Some((remote, what)) = found else {
+            let Some((remote, kind)) = found else {
                 continue;
             };
-            let route = Route { socket: id, remote };
+            let four_tuple = FourTuple { socket: id, remote };
             // A flood of notices (they are easy to forge) must not displace what we do.
-            let _ = notices.try_send(Notice { route, what });
+            let _ = notices.try_send(Notice { four_tuple, kind });
         }
     }
 }
 
 /// One notice; none if it is of no use. [`io::ErrorKind::WouldBlock`] when there are no more.
-fn read(socket: &UdpSocket) -> io::Result<Option<(SocketAddr, What)>> {
+fn read(socket: &UdpSocket) -> io::Result<Option<(SocketAddr, IcmpKind)>> {
     let mut payload = [0; 1];
     let mut payload = [IoSliceMut::new(&mut payload)];
     // The error is one of several control messages: time stamp, traffic class and more.
@@ -63,12 +63,12 @@ fn read(socket: &UdpSocket) -> io::Result<Option<(SocketAddr, What)>> {
         return Ok(None);
     };
     let mut cmsgs = message.cmsgs()?;
-    let what = cmsgs.find_map(|cmsg| match cmsg {
-        ControlMessageOwned::Ipv4RecvErr(error, _) => what(&error),
-        ControlMessageOwned::Ipv6RecvErr(error, _) => what(&error),
+    let kind = cmsgs.find_map(|cmsg| match cmsg {
+        ControlMessageOwned::Ipv4RecvErr(error, _) => kind(&error),
+        ControlMessageOwned::Ipv6RecvErr(error, _) => kind(&error),
         _ => None,
     });
-    Ok(what.map(|what| (remote, what)))
+    Ok(kind.map(|kind| (remote, kind)))
 }
 
 fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {
@@ -84,14 +84,14 @@ fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {
 }
 
 /// Only what comes from the network: local errors are the answer of the call itself.
-fn what(error: &libc::sock_extended_err) -> Option<What> {
+fn kind(error: &libc::sock_extended_err) -> Option<IcmpKind> {
     match (error.ee_origin, error.ee_type, error.ee_code) {
         // RFC 792, RFC 4443: fragmentation needed, packet too big.
         (libc::SO_EE_ORIGIN_ICMP, 3, 4) | (libc::SO_EE_ORIGIN_ICMP6, 2, _) => {
-            Some(What::TooBig { mtu: error.ee_info })
+            Some(IcmpKind::TooBig { mtu: error.ee_info })
         }
         (libc::SO_EE_ORIGIN_ICMP, 3, _) | (libc::SO_EE_ORIGIN_ICMP6, 1, _) => {
-            Some(What::Unreachable)
+            Some(IcmpKind::Unreachable)
         }
         _ => None,
     }
@@ -126,13 +126,13 @@ mod tests {
             };
             socket.send(&train, b"hello").unwrap();
             let heard = tokio::time::timeout(std::time::Duration::from_secs(5), heard.recv());
-            let route = Route {
+            let four_tuple = FourTuple {
                 socket: SocketId(3),
                 remote: closed,
             };
             let expected = Notice {
-                route,
-                what: What::Unreachable,
+                four_tuple,
+                kind: IcmpKind::Unreachable,
             };
             assert_eq!(heard.await.unwrap(), Some(expected));
         }

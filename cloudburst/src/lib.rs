@@ -11,10 +11,10 @@
 //! where it deviates and why).
 //!
 //! ```no_run
-//! use cloudburst::{Config, Endpoint, Ports};
+//! use cloudburst::{EndpointConfig, Endpoint, Ports};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let endpoint = Endpoint::bind(Config::client()).await?;
+//! let endpoint = Endpoint::bind(EndpointConfig::client()).await?;
 //! let peer = endpoint.connect(["192.0.2.7:4433".parse()?]).await?;
 //! let receipt = endpoint.send(peer, "made to arrive soon").await?;
 //! println!("there after {:?}", receipt.completion);
@@ -37,7 +37,7 @@
 //!   are set before those set last were taken replace them. So the driver's queue is bounded by
 //!   what those who put something there hold.
 //! - What has arrived waits for [`Endpoint::recv`] in an inbox of
-//!   [`Config::inbox_messages`] and [`Config::inbox_bytes`]. When it is full, or
+//!   [`EndpointConfig::inbox_messages`] and [`EndpointConfig::inbox_bytes`]. When it is full, or
 //!   half of its bytes are, those who came by themselves are told to try later; they do until their
 //!   message's time is over. What does not fit all the same is dropped and counted
 //!   ([`SocketStatistics::inbox_overflows`]), although its sender was told that it
@@ -60,12 +60,12 @@ mod statistics;
 mod timer;
 
 pub use self::{
-    config::Config,
+    config::EndpointConfig,
     endpoint::{Endpoint, Received},
     error::{BindError, Closed, ConnectError, ReplyError, RequestError, SendError, TrySendError},
     outgoing::Sending,
     ports::{Ports, PortsError, Remotes, RemotesError},
-    statistics::{CompletionHistogram, SocketStatistics, Statistics},
+    statistics::{CompletionHistogram, EndpointStatistics, SocketStatistics},
 };
 
 pub use cloudburst_code as code;

@@ -16,7 +16,7 @@ use cloudburst_proto::{PeerId, Quotas, Receipt, SendId};
 
 /// Room for messages under way. Those who wait for it are served in their order.
 #[derive(Clone, Debug)]
-pub(super) struct Room {
+pub(super) struct SendBudget {
     messages: Arc<Semaphore>,
     bytes: Arc<Semaphore>,
     most_bytes: usize,
@@ -29,7 +29,7 @@ pub(super) struct Permit {
     _bytes: OwnedSemaphorePermit,
 }
 
-impl Room {
+impl SendBudget {
     pub(super) fn new(quotas: &Quotas) -> Self {
         let most = Semaphore::MAX_PERMITS.min(u32::MAX as usize);
         let most_bytes = quotas.outgoing_bytes.min(most);
@@ -86,7 +86,7 @@ impl Room {
 /// [`detach`](Self::detach) lets it go its way.
 #[must_use = "dropping it cancels the message; await it, or call detach"]
 pub struct Sending {
-    ticket: u64,
+    local_id: u64,
     result: oneshot::Receiver<Result<Receipt, SendError>>,
     /// Nothing once there is nothing to cancel.
     commands: Option<Commands>,
@@ -94,12 +94,12 @@ pub struct Sending {
 
 impl Sending {
     pub(super) fn new(
-        ticket: u64,
+        local_id: u64,
         result: oneshot::Receiver<Result<Receipt, SendError>>,
         commands: Commands,
     ) -> Self {
         Self {
-            ticket,
+            local_id,
             result,
             commands: Some(commands),
         }
@@ -124,7 +124,7 @@ impl Future for Sending {
 impl Drop for Sending {
     fn drop(&mut self) {
         if let Some(commands) = self.commands.take() {
-            commands.cancel(self.ticket);
+            commands.cancel(self.local_id);
         }
     }
 }
@@ -133,7 +133,7 @@ impl fmt::Debug for Sending {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Sending")
-            .field("ticket", &self.ticket)
+            .field("ticket", &self.local_id)
             .finish_non_exhaustive()
     }
 }
@@ -153,7 +153,7 @@ pub(super) struct Outgoing {
 /// One that the protocol has taken.
 #[derive(Debug)]
 struct Message {
-    ticket: u64,
+    local_id: u64,
     done: oneshot::Sender<Result<Receipt, SendError>>,
     _permit: Option<Permit>,
 }
@@ -166,17 +166,17 @@ impl Outgoing {
     pub(super) fn insert(
         &mut self,
         id: SendId,
-        ticket: u64,
+        local_id: u64,
         done: oneshot::Sender<Result<Receipt, SendError>>,
         permit: Option<Permit>,
         reply: Option<ReplySender>,
     ) {
         if let Some(reply) = reply {
-            self.requests.insert(id.as_u64(), (ticket, reply));
+            self.requests.insert(id.as_u64(), (local_id, reply));
         }
-        self.tickets.insert(ticket, id);
+        self.tickets.insert(local_id, id);
         let message = Message {
-            ticket,
+            local_id,
             done,
             _permit: permit,
         };
@@ -195,10 +195,10 @@ impl Outgoing {
                 if let Some((_, reply)) = self.requests.remove(&id.as_u64()) {
                     let _ = reply.send(Err(error.clone().into()));
                 }
-                self.tickets.remove(&message.ticket);
+                self.tickets.remove(&message.local_id);
             }
             (_, false) => {
-                self.tickets.remove(&message.ticket);
+                self.tickets.remove(&message.local_id);
             }
         }
         let _ = message.done.send(result);
@@ -206,8 +206,8 @@ impl Outgoing {
 
     /// A reply to a request. Nobody waits for one that comes late or twice.
     pub(super) fn reply(&mut self, to: u64, message: Vec<u8>) {
-        if let Some((ticket, reply)) = self.requests.remove(&to) {
-            self.tickets.remove(&ticket);
+        if let Some((local_id, reply)) = self.requests.remove(&to) {
+            self.tickets.remove(&local_id);
             let _ = reply.send(Ok(message));
         }
     }
@@ -216,20 +216,20 @@ impl Outgoing {
     /// have been given up by then.
     pub(super) fn peer_gone(&mut self, peer: PeerId) {
         let tickets = &self.tickets;
-        let requests = self.requests.extract_if(|_, (ticket, _)| {
-            let id = tickets.get(ticket);
+        let requests = self.requests.extract_if(|_, (local_id, _)| {
+            let id = tickets.get(local_id);
             id.is_some_and(|id| id.peer() == peer)
         });
         let gone: Vec<_> = requests.map(|(_, request)| request).collect();
-        for (ticket, reply) in gone {
-            self.tickets.remove(&ticket);
+        for (local_id, reply) in gone {
+            self.tickets.remove(&local_id);
             let _ = reply.send(Err(RequestError::PeerGone));
         }
     }
 
     /// Nobody waits any more: which message is to be cancelled, if it is still under way?
-    pub(super) fn forget(&mut self, ticket: u64) -> Option<SendId> {
-        let id = self.tickets.remove(&ticket)?;
+    pub(super) fn forget(&mut self, local_id: u64) -> Option<SendId> {
+        let id = self.tickets.remove(&local_id)?;
         self.requests.remove(&id.as_u64());
         self.messages.contains_key(&id).then_some(id)
     }

@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::{Closed, Endpoint, Received, ReplyError, RequestError, SendError, Sending};
-use cloudburst_proto::{Kind, PeerId, Receipt};
+use cloudburst_proto::{MessageKind, PeerId, Receipt};
 
 impl Endpoint {
     /// Sends a request and waits for the reply, for `timeout` in all. Dropping the future
@@ -49,8 +49,9 @@ impl Endpoint {
     ) -> Result<Vec<u8>, RequestError> {
         let permit = Some(self.shared.room.wait(message.len()).await?);
         let (reply, mut replied) = oneshot::channel();
-        let (mut sending, ticket) = self.start(peer, Kind::Request, message, permit, Some(reply));
-        let mut forget = ForgetOnDrop(Some((self, ticket)));
+        let (mut sending, local_id) =
+            self.start(peer, MessageKind::Request, message, permit, Some(reply));
+        let mut forget = ForgetOnDrop(Some((self, local_id)));
         let mut is_sent = false;
         let replied = poll_fn(|context| {
             if !is_sent && let Poll::Ready(sent) = Pin::new(&mut sending).poll(context) {
@@ -90,7 +91,7 @@ impl Endpoint {
         let message = self.check(message).map_err(SendError::from)?;
         // An endpoint that closes still lets replies through; when it is closed, nobody takes them.
         let permit = self.shared.room.wait(message.len()).await.ok();
-        let kind = Kind::Reply { to };
+        let kind = MessageKind::Reply { to };
         Ok(self.start(request.peer, kind, message, permit, None).0)
     }
 
@@ -178,8 +179,8 @@ struct ForgetOnDrop<'a>(Option<(&'a Endpoint, u64)>);
 
 impl Drop for ForgetOnDrop<'_> {
     fn drop(&mut self) {
-        if let Some((endpoint, ticket)) = self.0 {
-            endpoint.shared.commands.cancel(ticket);
+        if let Some((endpoint, local_id)) = self.0 {
+            endpoint.shared.commands.cancel(local_id);
         }
     }
 }

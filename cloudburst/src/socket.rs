@@ -48,7 +48,7 @@ impl Socket {
         dscp: u8,
         buffer_bytes: usize,
     ) -> Result<Self, BindError> {
-        let error = |what| move |source| BindError::at(address, what, source);
+        let error = |kind| move |source| BindError::at(address, kind, source);
         let bare = bare(address, buffer_bytes).map_err(error("bind"))?;
         let io = UdpSocket::from_std(bare).map_err(error("watch"))?;
         let local = io.local_addr().map_err(error("name"))?;

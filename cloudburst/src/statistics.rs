@@ -7,9 +7,9 @@ use cloudburst_proto as protocol;
 /// Counters of an endpoint.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Statistics {
+pub struct EndpointStatistics {
     /// The protocol's.
-    pub protocol: protocol::Statistics,
+    pub protocol: protocol::TransportStatistics,
     /// The sockets'.
     pub sockets: SocketStatistics,
     /// Completion of the messages that were delivered.

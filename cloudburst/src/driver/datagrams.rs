@@ -7,7 +7,7 @@ use std::{
 };
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-use super::super::icmp::{Notice, What};
+use super::super::icmp::{IcmpKind, Notice};
 use super::{
     super::{
         socket::{Buffers, TRAIN_BYTES, Train},
@@ -15,7 +15,7 @@ use super::{
     },
     Driver,
 };
-use cloudburst_proto::{MAX_DATAGRAM_BYTES, Route, SocketId, Time};
+use cloudburst_proto::{FourTuple, MAX_DATAGRAM_BYTES, SocketId, Time};
 
 /// Memory and time of the sockets.
 #[derive(Debug)]
@@ -62,20 +62,20 @@ impl Driver {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(super) fn take_notices(&mut self, context: &mut Context<'_>) -> bool {
         let mut is_busy = false;
-        while let Poll::Ready(Some(Notice { route, what })) = self.notices.poll_recv(context) {
+        while let Poll::Ready(Some(Notice { four_tuple, kind })) = self.notices.poll_recv(context) {
             is_busy = true;
             let now = self.now();
-            match what {
-                What::Unreachable => {
+            match kind {
+                IcmpKind::Unreachable => {
                     self.statistics.sockets.unreachable += 1;
-                    self.machine.handle_unreachable(now, route);
+                    self.machine.handle_unreachable(now, four_tuple);
                 }
-                What::TooBig { mtu } => {
+                IcmpKind::TooBig { mtu } => {
                     self.statistics.sockets.too_big += 1;
                     // RFC 791, RFC 8200 and RFC 768: headers of IP and UDP.
-                    let headers = if route.remote.is_ipv4() { 28 } else { 48 };
+                    let headers = if four_tuple.remote.is_ipv4() { 28 } else { 48 };
                     let longest = (mtu as usize).saturating_sub(headers);
-                    self.machine.handle_too_big(now, route, longest + 1);
+                    self.machine.handle_too_big(now, four_tuple, longest + 1);
                 }
             }
         }
@@ -91,7 +91,7 @@ impl Driver {
     pub(super) fn receive(&mut self, context: &mut Context<'_>) -> bool {
         let mut is_busy = false;
         let sockets = (0..).map(SocketId).zip(&self.sockets);
-        let retired = self.renewal.retired.iter();
+        let retired = self.port_rotation.retired.iter();
         for (id, socket) in sockets.chain(retired.map(|it| (it.id, &it.socket))) {
             if socket.io().poll_recv_ready(context).is_pending() {
                 continue;
@@ -102,8 +102,8 @@ impl Driver {
                     self.statistics.sockets.receive_calls += 1;
                     let now = Time::ZERO + self.start.elapsed();
                     for (remote, ecn, datagram) in self.io.receive.datagrams(filled) {
-                        let route = Route { socket: id, remote };
-                        self.machine.handle_datagram(now, route, ecn, datagram);
+                        let four_tuple = FourTuple { socket: id, remote };
+                        self.machine.handle_datagram(now, four_tuple, ecn, datagram);
                     }
                 }
                 // Readiness is forgotten with this answer: ask for the next.
@@ -165,13 +165,13 @@ impl Driver {
         let most = room.len().min(TRAIN_BYTES);
         let transmit = self.machine.poll_transmit(now, &mut room[..most])?;
         let train = Train {
-            remote: transmit.route.remote,
+            remote: transmit.four_tuple.remote,
             ecn: transmit.ecn,
             segment_bytes: transmit.segment_bytes.max(1),
             offset: start,
             end: start + transmit.bytes,
         };
-        Some((transmit.route.socket, train))
+        Some((transmit.four_tuple.socket, train))
     }
 
     /// Sends what waits in the buffer; false if the socket is full.
@@ -207,11 +207,11 @@ impl Driver {
                     0
                 }
                 Err(error) => {
-                    let route = Route {
+                    let four_tuple = FourTuple {
                         socket: id,
                         remote: train.remote,
                     };
-                    self.cannot_send(now, route, rest.min(train.segment_bytes), &error);
+                    self.cannot_send(now, four_tuple, rest.min(train.segment_bytes), &error);
                     rest.min(train.segment_bytes)
                 }
             };
@@ -238,7 +238,7 @@ impl Driver {
         now.since(since) < BLOCKED_AT_MOST
     }
 
-    fn cannot_send(&mut self, now: Time, route: Route, bytes: usize, error: &io::Error) {
+    fn cannot_send(&mut self, now: Time, four_tuple: FourTuple, bytes: usize, error: &io::Error) {
         use io::ErrorKind::{
             AddrNotAvailable, HostUnreachable, NetworkDown, NetworkUnreachable, PermissionDenied,
         };
@@ -246,8 +246,8 @@ impl Driver {
         match error.kind() {
             _ if quinn_udp::is_msg_size_err(error) => {
                 counters.too_big += 1;
-                self.machine.handle_too_big(now, route, bytes);
-                if let Some(socket) = self.sockets.get_mut(usize::from(route.socket.0)) {
+                self.machine.handle_too_big(now, four_tuple, bytes);
+                if let Some(socket) = self.sockets.get_mut(usize::from(four_tuple.socket.0)) {
                     socket.retry_offload();
                 }
             }
@@ -255,11 +255,11 @@ impl Driver {
             AddrNotAvailable | HostUnreachable | NetworkDown | NetworkUnreachable
             | PermissionDenied => {
                 counters.unreachable += 1;
-                self.machine.handle_unreachable(now, route);
+                self.machine.handle_unreachable(now, four_tuple);
             }
             _ => {
                 counters.send_errors += 1;
-                tracing::debug!(%error, remote = %route.remote, bytes, "cannot send");
+                tracing::debug!(%error, remote = %four_tuple.remote, bytes, "cannot send");
             }
         }
     }

@@ -5,7 +5,7 @@ use std::{
     cell::Cell,
 };
 
-use cloudburst::{Config, Endpoint, Ports, protocol::PeerId};
+use cloudburst::{Endpoint, EndpointConfig, Ports, protocol::PeerId};
 
 /// Counts what each thread asks for; all of this test is on one.
 struct Counting;
@@ -70,7 +70,7 @@ async fn cost(client: &Endpoint, server: &Endpoint, peer: PeerId, bytes: usize) 
 
 #[tokio::test]
 async fn a_datagram_allocates_nothing() {
-    let config = Config::client()
+    let config = EndpointConfig::client()
         .with_local([[127, 0, 0, 1].into()])
         .with_ports(Ports::Any(2));
     let client = Endpoint::bind(config.clone()).await.unwrap();

@@ -1,14 +1,14 @@
 //! Endpoints on loopback, as users have them.
 
 mod allocations;
+mod back_pressure;
 mod examples;
-mod life;
+mod lifecycle;
 mod messages;
 mod peers;
 #[cfg(target_os = "linux")]
 mod ports;
 mod requests;
-mod room;
 mod without_async;
 
 use std::{
@@ -16,26 +16,29 @@ use std::{
     time::Duration,
 };
 
-use cloudburst::{Config, Endpoint, PeerId, Ports, protocol};
+use cloudburst::{Endpoint, EndpointConfig, PeerId, Ports, protocol};
 use tokio::time::timeout;
 
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const SOON: Duration = Duration::from_secs(5);
 
-fn config(ports: u16) -> Config {
-    Config::client()
+fn config(ports: u16) -> EndpointConfig {
+    EndpointConfig::client()
         .with_local([LOCALHOST])
         .with_ports(Ports::Any(ports))
 }
 
-fn with_protocol(ports: u16, change: impl FnOnce(&mut protocol::Config)) -> Config {
+fn with_protocol(
+    ports: u16,
+    change: impl FnOnce(&mut protocol::TransportConfig),
+) -> EndpointConfig {
     let mut config = config(ports);
     change(&mut config.protocol);
     config
 }
 
 /// A client with four ports and a server with one, and who the server is to the client.
-async fn pair(client: Config, server: Config) -> (Endpoint, Endpoint, PeerId) {
+async fn pair(client: EndpointConfig, server: EndpointConfig) -> (Endpoint, Endpoint, PeerId) {
     let client = Endpoint::bind(client).await.unwrap();
     let server = Endpoint::bind(server).await.unwrap();
     let remotes = server.local_addrs().to_vec();

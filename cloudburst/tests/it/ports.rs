@@ -100,7 +100,7 @@ async fn ports_leave_a_link(namespace: &Namespace) {
     assert_eq!(health(&client, peer, Health::Good).await, all);
 
     let statistics = client.statistics().await.unwrap();
-    let replaced = statistics.protocol.ports_replaced;
+    let replaced = statistics.protocol.ports_rotated;
     let after = client.local_addrs();
     let others = before
         .iter()

@@ -8,8 +8,8 @@ use super::{SOON, config, silent};
 
 #[test]
 fn it_works_without_a_runtime_of_ones_own() {
-    let server = blocking::Endpoint::bind(config(1)).unwrap();
-    let client = blocking::Endpoint::bind(config(2)).unwrap();
+    let server = blocking::BlockingEndpoint::bind(config(1)).unwrap();
+    let client = blocking::BlockingEndpoint::bind(config(2)).unwrap();
     let peer = client.connect(server.local_addrs().to_vec()).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -31,8 +31,8 @@ fn it_works_without_a_runtime_of_ones_own() {
 
 #[test]
 fn a_server_without_a_runtime_answers_and_ends() {
-    let server = blocking::Endpoint::bind(config(1)).unwrap();
-    let client = blocking::Endpoint::bind(config(2)).unwrap();
+    let server = blocking::BlockingEndpoint::bind(config(1)).unwrap();
+    let client = blocking::BlockingEndpoint::bind(config(2)).unwrap();
     let peer = client.connect(server.local_addrs().to_vec()).unwrap();
     std::thread::scope(|scope| {
         let serving = scope.spawn(|| {
@@ -54,8 +54,8 @@ fn a_server_without_a_runtime_answers_and_ends() {
 
 #[test]
 fn messages_under_way_are_waited_for_dropped_or_let_go() {
-    let server = blocking::Endpoint::bind(config(1)).unwrap();
-    let client = blocking::Endpoint::bind(config(2)).unwrap();
+    let server = blocking::BlockingEndpoint::bind(config(1)).unwrap();
+    let client = blocking::BlockingEndpoint::bind(config(2)).unwrap();
     let peer = client.connect(server.local_addrs().to_vec()).unwrap();
     let sendings = ["1", "2"].map(|message| client.enqueue(peer, message).unwrap());
     client.try_send(peer, "3").unwrap().detach();

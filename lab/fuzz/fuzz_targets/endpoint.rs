@@ -8,11 +8,11 @@ mod endpoint;
 
 /// What the two endpoints run: either machine, as the input says.
 mod machines {
-    use cloudburst_proto::{Config, Machine, Time};
+    use cloudburst_proto::{Machine, Time, TransportConfig};
 
     pub(crate) fn start(
         is_paper: bool,
-        config: Config,
+        config: TransportConfig,
         seed: [u8; 32],
         now: Time,
     ) -> Box<dyn Machine> {

@@ -32,8 +32,8 @@ use std::{
 
 use cloudburst_code::{MAX_BLOCK_SYMBOLS, PaperDegree, Schedule, wire::HEADER_BYTES};
 use cloudburst_proto::{
-    Config, ConfigError, ConnectError, Endpoint, Event, Kind, Machine, PathReport, PeerId, Reason,
-    Route, SendError, SendId, SocketId, Statistics, Time,
+    ConfigError, ConnectRefused, Event, FourTuple, Machine, MessageKind, PathReport, PeerId,
+    Reason, SendId, SendRefused, SocketId, Time, Transport, TransportConfig, TransportStatistics,
 };
 use foldhash::fast::FixedState;
 use rand_core::{Rng, SeedableRng};
@@ -52,8 +52,8 @@ use crate::{
 
 /// Returns what the paper describes (§III-B, §IV-A): its code with degree 5, and datagrams that
 /// fill an Ethernet frame: symbols of 1,460 bytes.
-pub fn config() -> Config {
-    let mut config = Config::default();
+pub fn config() -> TransportConfig {
+    let mut config = TransportConfig::default();
     config.schedule = Schedule::Paper(PaperDegree::Fixed);
     (config.datagrams.initial, config.datagrams.most) = (1_472, 1_472);
     config
@@ -64,7 +64,7 @@ pub fn config() -> Config {
 pub enum PaperError {
     /// A setting is wrong for any machine.
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    TransportConfig(#[from] ConfigError),
     /// The paper's format has no place for keys.
     #[error("the paper's format knows no keys; take them out")]
     Keys,
@@ -80,14 +80,14 @@ pub enum PaperError {
 /// If a setting is wrong.
 pub fn start(
     is_paper: bool,
-    config: Config,
+    config: TransportConfig,
     seed: [u8; 32],
     now: Time,
 ) -> Result<Box<dyn Machine>, PaperError> {
     Ok(if is_paper {
         Box::new(Paper::new(config, seed, now)?)
     } else {
-        Box::new(Endpoint::new(config, seed, now)?)
+        Box::new(Transport::new(config, seed, now)?)
     })
 }
 
@@ -96,7 +96,7 @@ pub fn start(
 /// # Panics
 ///
 /// If a setting is wrong: who simulates has checked them.
-pub fn simulated(config: Config, seed: [u8; 32], now: Time) -> Box<dyn Machine> {
+pub fn simulated(config: TransportConfig, seed: [u8; 32], now: Time) -> Box<dyn Machine> {
     start(true, config, seed, now).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -115,7 +115,7 @@ const IDLE: Duration = Duration::from_secs(1);
 /// its methods do.
 #[derive(Debug)]
 pub struct Paper {
-    config: Config,
+    config: TransportConfig,
     random: Xoshiro256PlusPlus,
     /// In the order in which they came to be known.
     peers: BTreeMap<PeerId, Peer>,
@@ -137,12 +137,12 @@ pub struct Paper {
     queue: VecDeque<SendId>,
     pool: Pool,
     /// Messages that the host has room for.
-    host_room: usize,
+    host_capacity: usize,
     timers: Timers<Due>,
     pacer: Pacer,
     stops: VecDeque<Stop>,
     events: VecDeque<Event>,
-    statistics: Statistics,
+    statistics: TransportStatistics,
 }
 
 /// What timers are for.
@@ -160,7 +160,7 @@ impl Paper {
     /// # Errors
     ///
     /// If a setting is wrong, or one that the paper's format has no place for.
-    pub fn new(config: Config, seed: [u8; 32], now: Time) -> Result<Self, PaperError> {
+    pub fn new(config: TransportConfig, seed: [u8; 32], now: Time) -> Result<Self, PaperError> {
         config.validate()?;
         if !config.keys.is_empty() {
             return Err(PaperError::Keys);
@@ -171,7 +171,7 @@ impl Paper {
         Ok(Self::with_valid(config, seed, now))
     }
 
-    fn with_valid(config: Config, seed: [u8; 32], now: Time) -> Self {
+    fn with_valid(config: TransportConfig, seed: [u8; 32], now: Time) -> Self {
         let mut random = Xoshiro256PlusPlus::from_seed(seed);
         let hash_seed = random.next_u64();
         let quotas = &config.quotas;
@@ -190,28 +190,28 @@ impl Paper {
             round_bytes: 0,
             queue: VecDeque::new(),
             pool: Pool::default(),
-            host_room: usize::MAX,
+            host_capacity: usize::MAX,
             timers: Timers::new(),
             pacer: Pacer::new(now, config.bytes_per_s()),
             stops: VecDeque::new(),
             events: VecDeque::new(),
-            statistics: Statistics::default(),
+            statistics: TransportStatistics::default(),
             random,
             config,
         }
     }
 
-    fn connect(&mut self, now: Time, routes: &[Route]) -> Result<PeerId, ConnectError> {
-        if routes.is_empty() {
-            return Err(ConnectError::NoRoute);
+    fn connect(&mut self, now: Time, four_tuples: &[FourTuple]) -> Result<PeerId, ConnectRefused> {
+        if four_tuples.is_empty() {
+            return Err(ConnectRefused::NoPath);
         }
-        let known = routes
+        let known = four_tuples
             .iter()
-            .find_map(|route| self.by_ip.get(&route.remote.ip()).copied());
+            .find_map(|four_tuple| self.by_ip.get(&four_tuple.remote.ip()).copied());
         let id = match known {
             Some(id) => id,
             None if self.peers.len() >= self.config.quotas.peers => {
-                return Err(ConnectError::TooManyPeers(self.peers.len()));
+                return Err(ConnectRefused::TooManyPeers(self.peers.len()));
             }
             None => self.add_peer(now, true),
         };
@@ -222,61 +222,61 @@ impl Paper {
             self.unvalidated_bytes -= peer.incoming_bytes;
             self.resume(now, id);
         }
-        for &route in routes {
-            self.add_route(now, id, route);
+        for &four_tuple in four_tuples {
+            self.add_path(now, id, four_tuple);
         }
         Ok(id)
     }
 
     /// Not if the address is that of another peer: who answers from there is that one.
-    fn add_route(&mut self, _now: Time, id: PeerId, route: Route) -> bool {
+    fn add_path(&mut self, _now: Time, id: PeerId, four_tuple: FourTuple) -> bool {
         let Some(peer) = self.peers.get_mut(&id) else {
             return false;
         };
-        let owner = self.by_ip.entry(route.remote.ip()).or_insert(id);
-        *owner == id && peer.add_way(route)
+        let owner = self.by_ip.entry(four_tuple.remote.ip()).or_insert(id);
+        *owner == id && peer.add_way(four_tuple)
     }
 
     fn remove_socket(&mut self, _now: Time, socket: SocketId) {
         for peer in self.peers.values_mut() {
-            peer.ways.retain(|way| way.route.socket != socket);
+            peer.ways.retain(|way| way.four_tuple.socket != socket);
         }
-        self.stops.retain(|stop| stop.route.socket != socket);
+        self.stops.retain(|stop| stop.four_tuple.socket != socket);
     }
 
     fn send(
         &mut self,
         now: Time,
         peer: PeerId,
-        kind: Kind,
+        kind: MessageKind,
         message: &[u8],
-    ) -> Result<SendId, SendError> {
+    ) -> Result<SendId, SendRefused> {
         let given = message.len();
         let most = self.max_message_bytes();
         if given == 0 {
-            return Err(SendError::Empty);
+            return Err(SendRefused::Empty);
         }
         if given > most {
-            return Err(SendError::TooLarge { given, most });
+            return Err(SendRefused::TooLarge { given, most });
         }
-        if kind != Kind::Message {
-            return Err(SendError::Unsupported);
+        if kind != MessageKind::Message {
+            return Err(SendRefused::Unsupported);
         }
         let held = self.statistics.outgoing_bytes_now as usize;
         let quotas = &self.config.quotas;
         let is_full = self.outgoing.len() >= quotas.outgoing_messages;
         if is_full || held + given > quotas.outgoing_bytes {
-            return Err(SendError::Full {
+            return Err(SendRefused::Full {
                 messages: self.outgoing.len(),
                 bytes: held,
             });
         }
         let Some(known) = self.peers.get_mut(&peer) else {
-            return Err(SendError::NoPeer);
+            return Err(SendRefused::NoPeer);
         };
         let id = SendId::new(peer, known.next_message);
         let mut outgoing = Outgoing::new(now, id, message, self.spare.take(), &self.config)
-            .map_err(|_| SendError::TooLarge { given, most })?;
+            .map_err(|_| SendRefused::TooLarge { given, most })?;
         known.next_message += 1;
         known.outgoing += 1;
         outgoing.set_alarm(&mut self.timers);
@@ -339,8 +339,8 @@ impl Paper {
         self.pacer.time_of(bytes).max(LEAST_MEMORY)
     }
 
-    fn set_host_room(&mut self, messages: usize) {
-        self.host_room = messages;
+    fn set_host_capacity(&mut self, messages: usize) {
+        self.host_capacity = messages;
     }
 
     fn poll_event(&mut self) -> Option<Event> {
@@ -353,7 +353,7 @@ impl Paper {
         timers.into_iter().chain(sending).min()
     }
 
-    fn statistics(&self) -> Statistics {
+    fn statistics(&self) -> TransportStatistics {
         let mut statistics = self.statistics;
         statistics.peers_now = self.peers.len() as u64;
         statistics

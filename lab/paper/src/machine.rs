@@ -2,19 +2,19 @@
 
 use cloudburst_code::wire::Header;
 use cloudburst_proto::{
-    ConnectError, Ecn, Event, Kind, Machine, PathReport, PeerId, Route, SendError, SendId,
-    SocketId, Statistics, Time, Transmit,
+    ConnectRefused, Ecn, Event, FourTuple, Machine, MessageKind, PathReport, PeerId, SendId,
+    SendRefused, SocketId, Time, Transmit, TransportStatistics,
 };
 
 use crate::Paper;
 
 impl Machine for Paper {
-    fn connect(&mut self, now: Time, routes: &[Route]) -> Result<PeerId, ConnectError> {
-        self.connect(now, routes)
+    fn connect(&mut self, now: Time, four_tuples: &[FourTuple]) -> Result<PeerId, ConnectRefused> {
+        self.connect(now, four_tuples)
     }
 
-    fn add_route(&mut self, now: Time, peer: PeerId, route: Route) -> bool {
-        self.add_route(now, peer, route)
+    fn add_path(&mut self, now: Time, peer: PeerId, four_tuple: FourTuple) -> bool {
+        self.add_path(now, peer, four_tuple)
     }
 
     fn remove_socket(&mut self, now: Time, socket: SocketId) {
@@ -25,14 +25,14 @@ impl Machine for Paper {
         &mut self,
         now: Time,
         peer: PeerId,
-        kind: Kind,
+        kind: MessageKind,
         message: &[u8],
-    ) -> Result<SendId, SendError> {
+    ) -> Result<SendId, SendRefused> {
         self.send(now, peer, kind, message)
     }
 
-    fn set_host_room(&mut self, messages: usize) {
-        self.set_host_room(messages);
+    fn set_host_capacity(&mut self, messages: usize) {
+        self.set_host_capacity(messages);
     }
 
     fn cancel(&mut self, now: Time, id: SendId) {
@@ -43,12 +43,12 @@ impl Machine for Paper {
         self.forget_peer(now, peer);
     }
 
-    fn handle_datagram(&mut self, now: Time, route: Route, ecn: Ecn, datagram: &mut [u8]) {
-        self.handle_datagram(now, route, ecn, datagram);
+    fn handle_datagram(&mut self, now: Time, four_tuple: FourTuple, ecn: Ecn, datagram: &mut [u8]) {
+        self.handle_datagram(now, four_tuple, ecn, datagram);
     }
 
-    fn handle_unreachable(&mut self, now: Time, route: Route) {
-        self.handle_unreachable(now, route);
+    fn handle_unreachable(&mut self, now: Time, four_tuple: FourTuple) {
+        self.handle_unreachable(now, four_tuple);
     }
 
     fn handle_timeout(&mut self, now: Time) {
@@ -67,7 +67,7 @@ impl Machine for Paper {
         self.next_deadline()
     }
 
-    fn statistics(&self) -> Statistics {
+    fn statistics(&self) -> TransportStatistics {
         self.statistics()
     }
 

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use cloudburst_proto::{Config, Reason, Receipt, SendId, Time, Undelivered};
+use cloudburst_proto::{Reason, Receipt, SendId, Time, TransportConfig, Undelivered};
 
 use crate::{
     Due,
@@ -46,7 +46,7 @@ impl Outgoing {
         id: SendId,
         message: &[u8],
         mut bytes: Vec<u8>,
-        config: &Config,
+        config: &TransportConfig,
     ) -> Result<Self, ShapeError> {
         let shape = Shape::fitting(message.len(), config.datagrams.initial - HEADER_BYTES)?;
         bytes.clear();

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
 
-use cloudburst_proto::{Health, PathReport, Route, SendId, Time};
+use cloudburst_proto::{FourTuple, Health, PathReport, SendId, Time};
 
 use crate::{ids::Ids, incoming::Incoming, timers::Alarm};
 use cloudburst_code::Shape;
@@ -42,7 +42,7 @@ pub(crate) struct Peer {
 /// A route, and what became of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
-    pub(crate) route: Route,
+    pub(crate) four_tuple: FourTuple,
     pub(crate) sent: u64,
     /// The network says that nobody is there.
     pub(crate) is_unreachable: bool,
@@ -83,13 +83,13 @@ impl Peer {
     }
 
     /// Whether it is new, and there is room.
-    pub(crate) fn add_way(&mut self, route: Route) -> bool {
-        let is_known = self.ways.iter().any(|way| way.route == route);
+    pub(crate) fn add_way(&mut self, four_tuple: FourTuple) -> bool {
+        let is_known = self.ways.iter().any(|way| way.four_tuple == four_tuple);
         if is_known || self.ways.len() == MAX_PATHS {
             return false;
         }
         self.ways.push(Way {
-            route,
+            four_tuple,
             sent: 0,
             is_unreachable: false,
             is_heard: false,
@@ -98,9 +98,13 @@ impl Peer {
     }
 
     /// A datagram came from there.
-    pub(crate) fn heard(&mut self, now: Time, route: Route) {
+    pub(crate) fn heard(&mut self, now: Time, four_tuple: FourTuple) {
         self.heard_at = now;
-        if let Some(way) = self.ways.iter_mut().find(|way| way.route == route) {
+        if let Some(way) = self
+            .ways
+            .iter_mut()
+            .find(|way| way.four_tuple == four_tuple)
+        {
             way.is_unreachable = false;
             way.is_heard = true;
         }
@@ -137,7 +141,7 @@ impl Peer {
     pub(crate) fn reports(&self, datagram_bytes: usize) -> impl Iterator<Item = PathReport> + '_ {
         self.ways.iter().zip(1..).map(move |(way, path)| {
             // The format tells no more.
-            let mut report = PathReport::new(path, way.route);
+            let mut report = PathReport::new(path, way.four_tuple);
             report.health = match (way.is_unreachable, way.is_heard) {
                 (true, _) => Health::Dead,
                 (false, true) => Health::Good,

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use cloudburst_proto::{Ecn, Event, Kind, PeerId, Route, SendId, Time};
+use cloudburst_proto::{Ecn, Event, FourTuple, MessageKind, PeerId, SendId, Time};
 
 use crate::{
     IDLE, Paper,
@@ -17,7 +17,7 @@ use cloudburst_code::{
 
 /// A symbol, and what it says of itself.
 struct Symbol<'d> {
-    route: Route,
+    four_tuple: FourTuple,
     header: Header,
     shape: Shape,
     datagram: &'d [u8],
@@ -25,26 +25,34 @@ struct Symbol<'d> {
 
 impl Symbol<'_> {
     fn key(&self) -> (core::net::IpAddr, u8) {
-        (self.route.remote.ip(), self.header.id)
+        (self.four_tuple.remote.ip(), self.header.id)
     }
 }
 
 impl Paper {
-    pub(crate) fn handle_datagram(&mut self, now: Time, route: Route, ecn: Ecn, datagram: &[u8]) {
+    pub(crate) fn handle_datagram(
+        &mut self,
+        now: Time,
+        four_tuple: FourTuple,
+        ecn: Ecn,
+        datagram: &[u8],
+    ) {
         self.statistics.datagrams_received += 1;
         self.statistics.bytes_received += datagram.len() as u64;
         self.statistics.congestion_marks += u64::from(ecn == Ecn::CongestionExperienced);
         self.addresses
-            .received(now, route.remote.ip(), datagram.len());
+            .received(now, four_tuple.remote.ip(), datagram.len());
         match Header::parse(datagram) {
-            Ok((header, [])) if header.row == Row::Bits(0) => self.take_stop(now, route, &header),
+            Ok((header, [])) if header.row == Row::Bits(0) => {
+                self.take_stop(now, four_tuple, &header)
+            }
             Ok((_, [])) | Err(_) => self.statistics.refused.malformed += 1,
-            Ok(_) => self.take_symbol(now, route, datagram),
+            Ok(_) => self.take_symbol(now, four_tuple, datagram),
         }
     }
 
-    fn take_stop(&mut self, now: Time, route: Route, stop: &Header) {
-        let id = self.by_ip.get(&route.remote.ip()).copied();
+    fn take_stop(&mut self, now: Time, four_tuple: FourTuple, stop: &Header) {
+        let id = self.by_ip.get(&four_tuple.remote.ip()).copied();
         let peer = id.and_then(|id| Some((id, self.peers.get_mut(&id)?)));
         let Some((id, peer)) = peer else {
             self.statistics.refused.unexpected += 1;
@@ -62,10 +70,10 @@ impl Paper {
             self.statistics.refused.unexpected += u64::from(!peer.ids.rests(now, stop.id));
             return;
         };
-        peer.heard(now, route);
+        peer.heard(now, four_tuple);
         if peer.is_ours {
             // Somebody is there who knows what we send there.
-            self.addresses.validate(now, route.remote.ip());
+            self.addresses.validate(now, four_tuple.remote.ip());
         }
         self.delivered(now, message);
     }
@@ -93,9 +101,9 @@ impl Paper {
         self.spare.give(outgoing.into_memory());
     }
 
-    fn take_symbol(&mut self, now: Time, route: Route, datagram: &[u8]) {
+    fn take_symbol(&mut self, now: Time, four_tuple: FourTuple, datagram: &[u8]) {
         self.statistics.symbols_received += 1;
-        let Some(symbol) = read(route, datagram) else {
+        let Some(symbol) = read(four_tuple, datagram) else {
             self.statistics.refused.bad_symbol += 1;
             return;
         };
@@ -103,10 +111,10 @@ impl Paper {
             self.statistics.refused.message_too_large += 1;
             return;
         }
-        let Some(peer_id) = self.admit(now, route) else {
+        let Some(peer_id) = self.admit(now, four_tuple) else {
             return;
         };
-        self.note(now, peer_id, route);
+        self.note(now, peer_id, four_tuple);
         if self.is_open(now, peer_id, &symbol) && self.make_place(now, peer_id, &symbol) {
             self.decode(now, peer_id, &symbol);
         }
@@ -114,8 +122,8 @@ impl Paper {
     }
 
     /// Who is at the address, if there is room for somebody new.
-    fn admit(&mut self, now: Time, route: Route) -> Option<PeerId> {
-        if let Some(id) = self.by_ip.get(&route.remote.ip()) {
+    fn admit(&mut self, now: Time, four_tuple: FourTuple) -> Option<PeerId> {
+        if let Some(id) = self.by_ip.get(&four_tuple.remote.ip()) {
             return Some(*id);
         }
         let quotas = &self.config.quotas;
@@ -124,19 +132,19 @@ impl Paper {
             return None;
         }
         let id = self.add_peer(now, false);
-        self.by_ip.insert(route.remote.ip(), id);
+        self.by_ip.insert(four_tuple.remote.ip(), id);
         Some(id)
     }
 
-    fn note(&mut self, now: Time, id: PeerId, route: Route) {
+    fn note(&mut self, now: Time, id: PeerId, four_tuple: FourTuple) {
         let Some(peer) = self.peers.get_mut(&id) else {
             return;
         };
         // What we send back goes by the ways that it comes by.
         if !peer.is_ours {
-            peer.add_way(route);
+            peer.add_way(four_tuple);
         }
-        peer.heard(now, route);
+        peer.heard(now, four_tuple);
         self.resume(now, id);
     }
 
@@ -164,7 +172,7 @@ impl Paper {
                 // The stop was lost, or is on its way.
                 *last_at = now;
                 self.statistics.symbols_wasted += 1;
-                self.stop(symbol.route, symbol.header.id, &symbol.shape);
+                self.stop(symbol.four_tuple, symbol.header.id, &symbol.shape);
                 false
             }
             Some(Arrival::Done { .. }) => {
@@ -189,7 +197,7 @@ impl Paper {
             peer_bytes: peer.incoming_bytes,
             unvalidated_bytes: (!peer.is_ours).then_some(self.unvalidated_bytes),
             unseen: self.events.len(),
-            host_room: (!peer.is_ours).then_some(self.host_room),
+            host_capacity: (!peer.is_ours).then_some(self.host_capacity),
         };
         let bytes = memory_bytes(&symbol.shape);
         let refused = &mut self.statistics.refused;
@@ -233,7 +241,7 @@ impl Paper {
                 self.events.push_back(Event::Received {
                     peer: id,
                     id: symbol.header.id.into(),
-                    kind: Kind::Message,
+                    kind: MessageKind::Message,
                     message,
                 });
                 self.statistics.messages_received += 1;
@@ -245,7 +253,7 @@ impl Paper {
                     };
                     peer.arrivals.insert(symbol.key(), done);
                 }
-                self.stop(symbol.route, symbol.header.id, &shape);
+                self.stop(symbol.four_tuple, symbol.header.id, &shape);
             }
         }
     }
@@ -270,13 +278,13 @@ impl Paper {
 }
 
 /// A symbol whose header fits it.
-fn read(route: Route, datagram: &[u8]) -> Option<Symbol<'_>> {
+fn read(four_tuple: FourTuple, datagram: &[u8]) -> Option<Symbol<'_>> {
     let (header, shape) = shape_of(datagram).ok()?;
     let is_one_block = shape.blocks() == 1;
     let fits = usize::from(header.block_symbols) == shape.symbols();
     let is_sum = header.row != Row::Bits(0);
     (is_one_block && fits && is_sum).then_some(Symbol {
-        route,
+        four_tuple,
         header,
         shape,
         datagram,

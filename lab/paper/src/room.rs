@@ -14,7 +14,7 @@ pub(crate) struct Held {
     /// Events that the host has not seen.
     pub(crate) unseen: usize,
     /// Messages that the host has room for, if it is to be asked about this peer.
-    pub(crate) host_room: Option<usize>,
+    pub(crate) host_capacity: Option<usize>,
 }
 
 /// Why there is no room for a message.
@@ -35,7 +35,7 @@ impl Held {
         refused: &mut Refusals,
     ) -> Result<(), NoPlace> {
         let arriving = self.messages + self.unseen;
-        if self.host_room.is_some_and(|room| arriving >= room) {
+        if self.host_capacity.is_some_and(|room| arriving >= room) {
             refused.not_accepting += 1;
             return Err(NoPlace::Messages);
         }

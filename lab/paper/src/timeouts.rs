@@ -2,7 +2,7 @@
 
 use core::{net::IpAddr, time::Duration};
 
-use cloudburst_proto::{Event, MAX_LIFETIME, PeerId, Reason, Route, SendId, Time};
+use cloudburst_proto::{Event, FourTuple, MAX_LIFETIME, PeerId, Reason, SendId, Time};
 
 use crate::{Due, IDLE, Paper, peer::Arrival};
 
@@ -124,14 +124,18 @@ impl Paper {
         self.events.push_back(Event::PeerGone { peer: id });
     }
 
-    pub(crate) fn handle_unreachable(&mut self, now: Time, route: Route) {
-        let Some(id) = self.by_ip.get(&route.remote.ip()).copied() else {
+    pub(crate) fn handle_unreachable(&mut self, now: Time, four_tuple: FourTuple) {
+        let Some(id) = self.by_ip.get(&four_tuple.remote.ip()).copied() else {
             return;
         };
         let Some(peer) = self.peers.get_mut(&id) else {
             return;
         };
-        if let Some(way) = peer.ways.iter_mut().find(|way| way.route == route) {
+        if let Some(way) = peer
+            .ways
+            .iter_mut()
+            .find(|way| way.four_tuple == four_tuple)
+        {
             let was_unreachable = core::mem::replace(&mut way.is_unreachable, true);
             self.statistics.paths_died += u64::from(!was_unreachable);
         }

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::cmp::Reverse;
 
-use cloudburst_proto::{Ecn, Reason, Route, SendId, Time, Transmit};
+use cloudburst_proto::{Ecn, FourTuple, Reason, SendId, Time, Transmit};
 
 use crate::{Paper, address::Verdict, outgoing};
 use cloudburst_code::{Shape, wire::HEADER_BYTES};
@@ -22,19 +22,22 @@ const GRACE_ROUND_TRIPS: u32 = 4;
 /// A stop that waits to be sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stop {
-    pub(crate) route: Route,
+    pub(crate) four_tuple: FourTuple,
     datagram: [u8; HEADER_BYTES],
 }
 
 impl Paper {
     /// Says stop for a message, unless too many stops wait.
-    pub(crate) fn stop(&mut self, route: Route, id: u8, shape: &Shape) {
+    pub(crate) fn stop(&mut self, four_tuple: FourTuple, id: u8, shape: &Shape) {
         if self.stops.len() >= MAX_WAITING {
             self.statistics.refused.answers_capped += 1;
             return;
         }
         let datagram = outgoing::stop(id, shape).to_bytes();
-        self.stops.push_back(Stop { route, datagram });
+        self.stops.push_back(Stop {
+            four_tuple,
+            datagram,
+        });
     }
 
     pub(crate) fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
@@ -68,7 +71,7 @@ impl Paper {
             let out = out.get_mut(..HEADER_BYTES)?;
             match self
                 .addresses
-                .answer(now, stop.route.remote.ip(), HEADER_BYTES)
+                .answer(now, stop.four_tuple.remote.ip(), HEADER_BYTES)
             {
                 Verdict::Go => {}
                 Verdict::Capped => {
@@ -82,7 +85,7 @@ impl Paper {
             }
             out.copy_from_slice(&stop.datagram);
             self.statistics.stops_sent += 1;
-            return Some(self.sent(now, stop.route, HEADER_BYTES));
+            return Some(self.sent(now, stop.four_tuple, HEADER_BYTES));
         }
         None
     }
@@ -105,9 +108,9 @@ impl Paper {
             self.give_up(now, id, Reason::Unreachable);
             return None;
         };
-        let route = peer.ways[way].route;
+        let four_tuple = peer.ways[way].four_tuple;
         let wanted = outgoing.datagram_bytes();
-        let room = self.addresses.room(now, route.remote.ip());
+        let room = self.addresses.room(now, four_tuple.remote.ip());
         let may = peer.is_ours || room >= wanted as u64 + RESERVE_BYTES;
         if !may || out.len() < wanted {
             peer.parked.push(id);
@@ -123,10 +126,10 @@ impl Paper {
         outgoing.note_sent(now, way);
         peer.ways[way].sent += 1;
         if !peer.is_ours {
-            self.addresses.sent(route.remote.ip(), bytes);
+            self.addresses.sent(four_tuple.remote.ip(), bytes);
         }
         self.go_on(now, round, way, id);
-        Some(self.sent(now, route, bytes))
+        Some(self.sent(now, four_tuple, bytes))
     }
 
     /// Plans what comes after a symbol on this way: the round's next, the next
@@ -160,12 +163,12 @@ impl Paper {
     }
 
     /// Counts what is sent.
-    fn sent(&mut self, now: Time, route: Route, bytes: usize) -> Transmit {
+    fn sent(&mut self, now: Time, four_tuple: FourTuple, bytes: usize) -> Transmit {
         self.pacer.sent(now, bytes);
         self.statistics.datagrams_sent += 1;
         self.statistics.bytes_sent += bytes as u64;
         Transmit {
-            route,
+            four_tuple,
             bytes,
             segment_bytes: bytes,
             ecn: Ecn::NotCapable,

@@ -133,8 +133,8 @@ impl CloudburstSettings {
     }
 
     /// Returns the configuration of an endpoint at a host with such a link, in a network of so many hosts.
-    pub(crate) fn config(&self, link_bits_per_s: u64, hosts: usize) -> protocol::Config {
-        let mut config = protocol::Config::default();
+    pub(crate) fn config(&self, link_bits_per_s: u64, hosts: usize) -> protocol::TransportConfig {
+        let mut config = protocol::TransportConfig::default();
         config.schedule = match self.resolved_schedule() {
             CloudburstSchedule::Uniform => Schedule::Paper(PaperDegree::Uniform),
             CloudburstSchedule::Fixed => Schedule::Paper(PaperDegree::Fixed),

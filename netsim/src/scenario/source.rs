@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use cloudburst_proto::{Config, Machine, Time};
+use cloudburst_proto::{Machine, Time, TransportConfig};
 
 use super::{BalancingPolicy, Scenario, ScenarioError, Sizes, Traffic, embedded};
 use crate::size_distribution::SizeDistribution;
@@ -24,7 +24,7 @@ pub struct Overrides {
 }
 
 /// Starts a host's state machine: with settings that were checked, from a seed, at a time.
-pub type StartMachine = fn(Config, [u8; 32], Time) -> Box<dyn Machine>;
+pub type StartMachine = fn(TransportConfig, [u8; 32], Time) -> Box<dyn Machine>;
 
 /// The text of a scenario and where it comes from.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use std::{fmt, net::SocketAddr, time::Duration};
 
 use anyhow::Context as _;
 use cloudburst::{
-    CompletionHistogram, Endpoint, Statistics,
+    CompletionHistogram, Endpoint, EndpointStatistics,
     protocol::{Health, PathReport},
 };
 use flow_telemetry::{
@@ -82,7 +82,9 @@ impl Collector for EndpointCollector {
 }
 
 /// Counters, and the paths to each peer.
-pub(crate) async fn read(endpoint: &Endpoint) -> Option<(Statistics, Vec<Vec<PathReport>>)> {
+pub(crate) async fn read(
+    endpoint: &Endpoint,
+) -> Option<(EndpointStatistics, Vec<Vec<PathReport>>)> {
     let statistics = endpoint.statistics().await.ok()?;
     let mut paths = Vec::new();
     for peer in endpoint.peers().await.ok()? {
@@ -103,7 +105,7 @@ impl EndpointCollector {
     fn encode_numbers(
         &self,
         encoder: &mut DescriptorEncoder<'_>,
-        statistics: &Statistics,
+        statistics: &EndpointStatistics,
     ) -> fmt::Result {
         for (family, (_, _, count)) in self.families.counters.iter().zip(COUNTERS) {
             family

@@ -9,7 +9,7 @@ use std::{
 use anyhow::Context as _;
 use clap::{Args, ValueEnum, ValueHint};
 use cloudburst::{
-    BindError, Config, Endpoint, Ports, Remotes,
+    BindError, Endpoint, EndpointConfig, Ports, Remotes,
     code::Schedule,
     protocol::{
         self, Keyring, PeerId,
@@ -94,8 +94,8 @@ impl EndpointOptions {
         Ok((endpoint, peer))
     }
 
-    fn config(&self, ports: &Ports) -> Result<Config, KeyFileError> {
-        let mut protocol = protocol::Config::default();
+    fn config(&self, ports: &Ports) -> Result<EndpointConfig, KeyFileError> {
+        let mut protocol = protocol::TransportConfig::default();
         protocol.link_bits_per_s = self.rate.0;
         protocol.share = self.share.0;
         protocol.schedule = match self.schedule {
@@ -106,7 +106,7 @@ impl EndpointOptions {
         if let Some(file) = &self.key_file {
             protocol.keys = read_keys(file)?;
         }
-        let mut config = Config::client()
+        let mut config = EndpointConfig::client()
             .with_protocol(protocol)
             .with_ports(ports.clone());
         if !self.bind.is_empty() {
@@ -167,7 +167,7 @@ pub(crate) fn is_configuration(error: &(dyn std::error::Error + 'static)) -> boo
         || matches!(
             error.downcast_ref(),
             Some(
-                BindError::Config(_)
+                BindError::EndpointConfig(_)
                     | BindError::Dscp(_)
                     | BindError::Sockets { .. }
                     | BindError::Zero(_)

@@ -4,7 +4,7 @@
 //! docs/src/reference/cloudburst-metrics.md documents what `/status.json` answers.
 
 use cloudburst::{
-    Endpoint, Statistics,
+    Endpoint, EndpointStatistics,
     protocol::{Health, PathReport},
 };
 use flow_telemetry::{
@@ -34,7 +34,7 @@ impl Status for EndpointStatus {
     }
 }
 
-fn status(statistics: &Statistics, peers: &[Vec<PathReport>]) -> Value {
+fn status(statistics: &EndpointStatistics, peers: &[Vec<PathReport>]) -> Value {
     let protocol = &statistics.protocol;
     let refused: Vec<Value> = protocol
         .refused

@@ -151,13 +151,13 @@ mod tests {
     };
 
     pub(super) fn somebody() -> cloudburst::PeerId {
-        use cloudburst::protocol::{Config, Endpoint, Route, SocketId, Time};
-        let route = Route {
+        use cloudburst::protocol::{FourTuple, SocketId, Time, Transport, TransportConfig};
+        let four_tuple = FourTuple {
             socket: SocketId(0),
             remote: ([127, 0, 0, 1], 9).into(),
         };
-        let mut endpoint = Endpoint::new(Config::default(), [0; 32], Time::ZERO).unwrap();
-        endpoint.connect(Time::ZERO, &[route]).unwrap()
+        let mut endpoint = Transport::new(TransportConfig::default(), [0; 32], Time::ZERO).unwrap();
+        endpoint.connect(Time::ZERO, &[four_tuple]).unwrap()
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl Addresses {
     pub(super) fn received(&mut self, now: Time, ip: IpAddr, bytes: usize) {
         let answers = f64::from(self.answers_per_s);
         if !self.known.contains_key(&ip) {
-            self.make_room(now);
+            self.evict(now);
             self.order.push_back(ip);
         }
         let address = self.known.entry(ip).or_insert(Address {
@@ -72,7 +72,7 @@ impl Addresses {
 
     /// Forgets the oldest, unless it has shown a token; with nothing received
     /// it is sent nothing, so that forgetting is safe.
-    fn make_room(&mut self, now: Time) {
+    fn evict(&mut self, now: Time) {
         if self.known.len() < self.most {
             return;
         }
@@ -109,7 +109,7 @@ impl Addresses {
     }
 
     /// Bytes that may be sent to it.
-    pub(super) fn room(&self, now: Time, ip: IpAddr) -> u64 {
+    pub(super) fn credit(&self, now: Time, ip: IpAddr) -> u64 {
         match self.known.get(&ip) {
             None => 0,
             Some(address) if address.valid_until > now => u64::MAX,
@@ -128,7 +128,7 @@ impl Addresses {
 
     /// Whether an answer of `bytes` may go there; if so it counts.
     pub(super) fn answer(&mut self, now: Time, ip: IpAddr, bytes: usize) -> Verdict {
-        if self.room(now, ip) < bytes as u64 {
+        if self.credit(now, ip) < bytes as u64 {
             return Verdict::Amplifies;
         }
         let most = f64::from(self.answers_per_s);
@@ -162,8 +162,8 @@ mod tests {
         assert_eq!(addresses.answer(Time::ZERO, IP, 101), Verdict::Amplifies);
         assert_eq!(addresses.answer(Time::ZERO, IP, 100), Verdict::Go);
         addresses.validate(Time::ZERO, IP);
-        assert_eq!(addresses.room(Time::ZERO, IP), u64::MAX);
-        assert_eq!(addresses.room(Time::ZERO + VALID_FOR, IP), 0);
+        assert_eq!(addresses.credit(Time::ZERO, IP), u64::MAX);
+        assert_eq!(addresses.credit(Time::ZERO + VALID_FOR, IP), 0);
     }
 
     #[test]

@@ -26,10 +26,10 @@ pub const MIN_DATAGRAM_BYTES: usize = 1_200;
 /// The longest datagram that is tried.
 pub const MAX_DATAGRAM_BYTES: usize = 9_000;
 
-/// Settings of an [`Endpoint`](super::Endpoint).
+/// Settings of an [`Transport`](super::Transport).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Config {
+pub struct TransportConfig {
     /// Keys shared with all peers. Default none: then datagrams are neither
     /// encrypted nor authenticated, and only accidents are noticed.
     pub keys: Keyring,
@@ -60,11 +60,11 @@ pub struct Config {
     /// being taken once more after this endpoint has been restarted. Default false.
     pub require_validation: bool,
     /// Whether ports of ours that do not deliver are given up for others
-    /// ([`Event::ReplacePort`](super::Event::ReplacePort)). It finds a way around a link that is
+    /// ([`Event::RotatePort`](super::Event::RotatePort)). It finds a way around a link that is
     /// dead, or loses much, where networks choose links by ports; a firewall on the way that
     /// allows certain ports only is a reason against it. Default true. An endpoint on sockets
     /// keeps ports that were named ([`Ports::Range`](crate::Ports::Range)) in any case.
-    pub replace_ports: bool,
+    pub rotate_ports: bool,
 }
 
 /// What a message may cost its sender.
@@ -117,7 +117,7 @@ pub struct Quotas {
     pub outgoing_bytes: usize,
 }
 
-impl Default for Config {
+impl Default for TransportConfig {
     fn default() -> Self {
         Self {
             keys: Keyring::default(),
@@ -130,7 +130,7 @@ impl Default for Config {
             datagrams: Datagrams::default(),
             quotas: Quotas::default(),
             require_validation: false,
-            replace_ports: true,
+            rotate_ports: true,
         }
     }
 }
@@ -179,7 +179,7 @@ impl Default for Quotas {
     }
 }
 
-/// What is wrong with a [`Config`].
+/// What is wrong with a [`TransportConfig`].
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -225,7 +225,7 @@ pub enum ConfigError {
     Quota(&'static str),
 }
 
-impl Config {
+impl TransportConfig {
     /// Looks for mistakes.
     ///
     /// # Errors
@@ -309,9 +309,9 @@ mod tests {
     #[test]
     fn a_round_trip_is_assumed_within_bounds() {
         let validate = |initial_round_trip| {
-            let config = Config {
+            let config = TransportConfig {
                 initial_round_trip,
-                ..Config::default()
+                ..TransportConfig::default()
             };
             config.validate()
         };

@@ -26,7 +26,7 @@ const NUMBER_BYTES: usize = 8;
 /// What a message is to its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub enum EnvelopeKind {
     /// Complete in itself.
     Message = 0,
     /// Wants a reply.
@@ -39,9 +39,9 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Envelope {
     /// What the message is.
-    pub kind: Kind,
+    pub kind: EnvelopeKind,
     /// Chosen by who requests; the reply has the same. Without meaning in a
-    /// [`Kind::Message`].
+    /// [`EnvelopeKind::Message`].
     pub correlation: u64,
 }
 
@@ -62,7 +62,7 @@ pub enum EnvelopeError {
     },
     /// There is no such kind.
     #[error("kind {0} of message is not known; the sender may be of a later version")]
-    Kind(u8),
+    EnvelopeKind(u8),
 }
 
 impl Envelope {
@@ -90,10 +90,10 @@ impl Envelope {
             return Err(EnvelopeError::Hash { stated, computed });
         }
         let kind = match kind {
-            0 => Kind::Message,
-            1 => Kind::Request,
-            2 => Kind::Reply,
-            &unknown => return Err(EnvelopeError::Kind(unknown)),
+            0 => EnvelopeKind::Message,
+            1 => EnvelopeKind::Request,
+            2 => EnvelopeKind::Reply,
+            &unknown => return Err(EnvelopeError::EnvelopeKind(unknown)),
         };
         let correlation = u64::from_be_bytes(*correlation);
         Ok((Self { kind, correlation }, message))
@@ -105,7 +105,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const KINDS: [Kind; 3] = [Kind::Message, Kind::Request, Kind::Reply];
+    const KINDS: [EnvelopeKind; 3] = [
+        EnvelopeKind::Message,
+        EnvelopeKind::Request,
+        EnvelopeKind::Reply,
+    ];
 
     proptest! {
         #[test]
@@ -122,7 +126,7 @@ mod tests {
         #[test]
         fn a_changed_bit_is_found(message: Vec<u8>, bit: proptest::sample::Index) {
             let mut coded = message;
-            Envelope { kind: Kind::Request, correlation: 1 }.append_to(&mut coded);
+            Envelope { kind: EnvelopeKind::Request, correlation: 1 }.append_to(&mut coded);
             let bit = bit.index(8 * coded.len());
             coded[bit / 8] ^= 1 << (bit % 8);
             let refused = matches!(Envelope::open(&coded), Err(EnvelopeError::Hash { .. }));
@@ -140,6 +144,6 @@ mod tests {
         assert_eq!(Envelope::open(&[0; 16]), Err(EnvelopeError::Truncated(16)));
         let mut coded = vec![3; 9];
         coded.extend_from_slice(&xxh3_64(&[3; 9]).to_be_bytes());
-        assert_eq!(Envelope::open(&coded), Err(EnvelopeError::Kind(3)));
+        assert_eq!(Envelope::open(&coded), Err(EnvelopeError::EnvelopeKind(3)));
     }
 }

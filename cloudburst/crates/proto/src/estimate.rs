@@ -10,7 +10,7 @@ const GRANULARITY: Duration = Duration::from_micros(100);
 
 /// Smoothed round trip and its variation (RFC 6298 §2).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RoundTrip {
+pub(super) struct RoundTripEstimator {
     /// What is assumed, until one was measured.
     smoothed: Duration,
     variation: Duration,
@@ -23,13 +23,13 @@ pub(super) struct RoundTrip {
 /// Samples of which the shortest is remembered.
 const LEAST_OF: u16 = 256;
 
-impl Default for RoundTrip {
+impl Default for RoundTripEstimator {
     fn default() -> Self {
         Self::assuming(DEFAULT_INITIAL_ROUND_TRIP)
     }
 }
 
-impl RoundTrip {
+impl RoundTripEstimator {
     /// Nothing was measured yet.
     pub(super) fn assuming(assumed: Duration) -> Self {
         Self {
@@ -68,7 +68,7 @@ impl RoundTrip {
     }
 
     /// Until when an answer may be expected that has not been lost.
-    pub(super) fn patience(&self) -> Duration {
+    pub(super) fn ack_timeout(&self) -> Duration {
         if self.samples == 0 {
             return self.smoothed;
         }
@@ -78,7 +78,7 @@ impl RoundTrip {
 
 /// What is lost of late: the share, and how unevenly.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Loss {
+pub(super) struct LossEstimator {
     share: f64,
     seen: u32,
     /// The same over a longer time: queues overflow now and then.
@@ -89,7 +89,7 @@ pub(super) struct Loss {
     dispersion: f64,
 }
 
-impl Default for Loss {
+impl Default for LossEstimator {
     fn default() -> Self {
         Self {
             share: 0.0,
@@ -101,7 +101,7 @@ impl Default for Loss {
     }
 }
 
-impl Loss {
+impl LossEstimator {
     /// Datagrams that a sample has to be of to count as much as all before it: of late, and
     /// over a longer time.
     const MEMORY: u32 = 256;
@@ -170,13 +170,13 @@ impl Loss {
 
 /// What a peer got of what it was sent, of late.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Delivery {
+pub(super) struct DeliveryRate {
     since: Time,
     sent: u32,
     received: u32,
 }
 
-impl Delivery {
+impl DeliveryRate {
     /// Fewer datagrams say nothing of a rate.
     const LEAST: u32 = 16;
 
@@ -284,19 +284,19 @@ mod tests {
 
     #[test]
     fn round_trip_settles() {
-        let mut round_trip = RoundTrip::default();
-        assert_eq!(round_trip.patience(), DEFAULT_INITIAL_ROUND_TRIP);
+        let mut round_trip = RoundTripEstimator::default();
+        assert_eq!(round_trip.ack_timeout(), DEFAULT_INITIAL_ROUND_TRIP);
         for _ in 0..100 {
             round_trip.sample(Duration::from_millis(10));
         }
-        let patience = round_trip.patience();
-        assert!(patience >= Duration::from_millis(10), "{patience:?}");
-        assert!(patience < Duration::from_millis(11), "{patience:?}");
+        let ack_timeout = round_trip.ack_timeout();
+        assert!(ack_timeout >= Duration::from_millis(10), "{ack_timeout:?}");
+        assert!(ack_timeout < Duration::from_millis(11), "{ack_timeout:?}");
     }
 
     #[test]
     fn loss_follows_what_is_seen() {
-        let mut loss = Loss::default();
+        let mut loss = LossEstimator::default();
         loss.sample(10, 1);
         assert!((loss.share() - 0.1).abs() < 1e-9);
         loss.sample(10, 0);
@@ -307,10 +307,10 @@ mod tests {
         assert!((loss.share() - 0.3).abs() < 1e-3);
     }
 
-    fn even(share: f64) -> Loss {
-        Loss {
+    fn even(share: f64) -> LossEstimator {
+        LossEstimator {
             share,
-            ..Loss::default()
+            ..LossEstimator::default()
         }
     }
 
@@ -328,8 +328,8 @@ mod tests {
 
     #[test]
     fn uneven_losses_need_a_reserve() {
-        let mut even = Loss::default();
-        let mut uneven = Loss::default();
+        let mut even = LossEstimator::default();
+        let mut uneven = LossEstimator::default();
         for round in 0..200 {
             even.sample(10, 1);
             uneven.sample(10, if round % 10 == 0 { 10 } else { 0 });

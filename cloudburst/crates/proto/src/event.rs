@@ -11,7 +11,7 @@ pub struct SocketId(pub u16);
 /// Networks that spread by hash (ECMP) choose the path from both ports, so that
 /// several routes to the same machine are likely to take several paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Route {
+pub struct FourTuple {
     /// Our end.
     pub socket: SocketId,
     /// The other end.
@@ -19,9 +19,9 @@ pub struct Route {
 }
 
 /// Most routes to a peer that are worth having.
-const MAX_ROUTES: usize = 256;
+const MAX_FOUR_TUPLES: usize = 256;
 
-impl Route {
+impl FourTuple {
     /// All pairs of a socket and an address that it `reaches`, 256 at most; those first that share
     /// neither with the one before: whoever takes the first few takes several of both.
     pub fn between(
@@ -39,7 +39,7 @@ impl Route {
             })
             .filter(|&(socket, remote)| reaches(socket, remote))
             .map(|(socket, remote)| Self { socket, remote })
-            .take(MAX_ROUTES)
+            .take(MAX_FOUR_TUPLES)
             .collect()
     }
 }
@@ -61,10 +61,10 @@ impl PeerId {
 
 /// What a message is to its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum MessageKind {
     /// Itself.
     Message,
-    /// Something to be answered by a [`Kind::Reply`].
+    /// Something to be answered by a [`MessageKind::Reply`].
     Request,
     /// The answer to a request.
     Reply {
@@ -114,7 +114,7 @@ pub enum Ecn {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
     /// By which way.
-    pub route: Route,
+    pub four_tuple: FourTuple,
     /// Bytes at the beginning of the buffer.
     pub bytes: usize,
     /// Length of each datagram but perhaps the last.
@@ -133,7 +133,7 @@ pub enum Event {
         /// Its sender's number for it: what a reply refers to.
         id: u64,
         /// What it is.
-        kind: Kind,
+        kind: MessageKind,
         /// What it says.
         message: Vec<u8>,
     },
@@ -155,24 +155,24 @@ pub enum Event {
     /// What goes by a socket does not arrive, while by others to the same address it does: a
     /// network that spreads by ports leads it somewhere bad. Bind another socket at the same
     /// address, on a port that the system chooses, and call
-    /// [`port_replaced`](super::Endpoint::port_replaced). Whoever cannot does nothing, or sets
-    /// [`Config::replace_ports`](super::Config::replace_ports) to false.
+    /// [`port_rotated`](super::Transport::port_rotated). Whoever cannot does nothing, or sets
+    /// [`TransportConfig::rotate_ports`](super::TransportConfig::rotate_ports) to false.
     ///
     /// It comes 64 times at most, and then once a minute; of a socket whose ports are never good,
     /// ever more seldom, at last every ten minutes.
-    ReplacePort {
+    RotatePort {
         /// Which.
         socket: SocketId,
     },
     /// A route to a peer did not deliver, while others to the same address did, and another pair
     /// of ports that was not in use has taken its place. For who wants to tell.
-    RouteReplaced {
+    PathReplaced {
         /// Whose.
         peer: PeerId,
         /// The route that did not deliver.
-        from: Route,
+        from: FourTuple,
         /// The one that is tried instead.
-        to: Route,
+        to: FourTuple,
     },
     /// Nothing is known of a peer any more; its id stands for nobody.
     PeerGone {
@@ -199,7 +199,7 @@ pub struct Receipt {
 
 /// A message that was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("message given up: {reason}; {sent} symbols were sent for {symbols}{}", Have(.have))]
+#[error("message given up: {reason}; {sent} symbols were sent for {symbols}{}", Progress(.received))]
 #[non_exhaustive]
 pub struct Undelivered {
     /// Why.
@@ -209,7 +209,7 @@ pub struct Undelivered {
     /// Symbols sent.
     pub sent: u32,
     /// Symbols the receiver said it had, if it said so.
-    pub have: Option<u32>,
+    pub received: Option<u32>,
 }
 
 impl Undelivered {
@@ -219,17 +219,17 @@ impl Undelivered {
             reason,
             symbols,
             sent,
-            have: None,
+            received: None,
         }
     }
 }
 
-struct Have<'a>(&'a Option<u32>);
+struct Progress<'a>(&'a Option<u32>);
 
-impl core::fmt::Display for Have<'_> {
+impl core::fmt::Display for Progress<'_> {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self.0 {
-            Some(have) => write!(formatter, ", the receiver had {have}"),
+            Some(received) => write!(formatter, ", the receiver had {received}"),
             None => write!(formatter, ", the receiver said nothing"),
         }
     }
@@ -257,7 +257,7 @@ pub enum Reason {
     /// The receiver no longer knows what became of it.
     #[error("the receiver no longer knows what became of it")]
     Stale,
-    /// [`cancel`](super::Endpoint::cancel) was called.
+    /// [`cancel`](super::Transport::cancel) was called.
     #[error("cancelled")]
     Cancelled,
 }
@@ -265,7 +265,7 @@ pub enum Reason {
 /// Why a message cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum SendError {
+pub enum SendRefused {
     /// There is nothing to send.
     #[error("an empty message cannot be sent")]
     Empty,
@@ -297,10 +297,10 @@ pub enum SendError {
 /// Why there is nobody to send to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum ConnectError {
+pub enum ConnectRefused {
     /// No way to it.
     #[error("a peer needs at least one route")]
-    NoRoute,
+    NoPath,
     /// As many peers as the quota allows are known.
     #[error("{0} peers are known, as many as the quota allows")]
     TooManyPeers(usize),
@@ -313,7 +313,7 @@ pub struct PathReport {
     /// Its number.
     pub path: u16,
     /// The way it takes.
-    pub route: Route,
+    pub four_tuple: FourTuple,
     /// Whether it delivers.
     pub health: Health,
     /// Datagrams sent.
@@ -332,10 +332,10 @@ pub struct PathReport {
 
 impl PathReport {
     /// Reports a path of which nothing is known yet.
-    pub const fn new(path: u16, route: Route) -> Self {
+    pub const fn new(path: u16, four_tuple: FourTuple) -> Self {
         Self {
             path,
-            route,
+            four_tuple,
             health: Health::Unknown,
             sent: 0,
             delivered: 0,
@@ -367,15 +367,15 @@ mod tests {
     fn the_first_routes_differ_in_both_ends() {
         let remotes = [1, 2].map(|port| SocketAddr::from(([192, 0, 2, 1], port)));
         let sockets = (0..3).map(SocketId);
-        let routes = Route::between(sockets.clone(), &remotes, |_, _| true);
-        let ends: Vec<_> = routes
+        let four_tuples = FourTuple::between(sockets.clone(), &remotes, |_, _| true);
+        let ends: Vec<_> = four_tuples
             .iter()
-            .map(|route| (route.socket.0, route.remote.port()))
+            .map(|four_tuple| (four_tuple.socket.0, four_tuple.remote.port()))
             .collect();
         assert_eq!(ends, [(0, 1), (1, 2), (2, 1), (0, 2), (1, 1), (2, 2)]);
-        let some = Route::between(sockets, &remotes, |socket, _| socket.0 == 1);
+        let some = FourTuple::between(sockets, &remotes, |socket, _| socket.0 == 1);
         assert_eq!(some.len(), 2);
-        let many = Route::between((0..1_000).map(SocketId), &remotes, |_, _| true);
-        assert_eq!(many.len(), MAX_ROUTES);
+        let many = FourTuple::between((0..1_000).map(SocketId), &remotes, |_, _| true);
+        assert_eq!(many.len(), MAX_FOUR_TUPLES);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     envelope::{self, Envelope, EnvelopeError},
-    event::Kind,
+    event::MessageKind,
     time::Time,
 };
 use cloudburst_code::{
@@ -106,7 +106,7 @@ impl Incoming {
     }
 
     /// The message, once it is complete.
-    pub(super) fn open(&self) -> Option<Result<(Kind, &[u8]), EnvelopeError>> {
+    pub(super) fn open(&self) -> Option<Result<(MessageKind, &[u8]), EnvelopeError>> {
         let decoded = self.decoder.message()?;
         let opened = Envelope::open(decoded);
         Some(opened.map(|(envelope, message)| (kind(envelope), message)))
@@ -134,11 +134,11 @@ impl Incoming {
     }
 }
 
-fn kind(envelope: Envelope) -> Kind {
+fn kind(envelope: Envelope) -> MessageKind {
     match envelope.kind {
-        envelope::Kind::Message => Kind::Message,
-        envelope::Kind::Request => Kind::Request,
-        envelope::Kind::Reply => Kind::Reply {
+        envelope::EnvelopeKind::Message => MessageKind::Message,
+        envelope::EnvelopeKind::Request => MessageKind::Request,
+        envelope::EnvelopeKind::Reply => MessageKind::Reply {
             to: envelope.correlation,
         },
     }

@@ -15,13 +15,13 @@
 //!                     next_deadline
 //! ```
 //!
-//! After every call a host takes what [`Endpoint::poll_transmit`] and
-//! [`Endpoint::poll_event`] give until they give nothing more, and calls
-//! [`Endpoint::handle_timeout`] when [`Endpoint::next_deadline`] has come.
+//! After every call a host takes what [`Transport::poll_transmit`] and
+//! [`Transport::poll_event`] give until they give nothing more, and calls
+//! [`Transport::handle_timeout`] when [`Transport::next_deadline`] has come.
 
 mod address;
-mod blame;
-mod bottleneck;
+mod black_hole;
+mod buffer_pool;
 mod config;
 mod endpoint;
 pub mod envelope;
@@ -30,6 +30,7 @@ mod event;
 mod inbound;
 mod incoming;
 mod machine;
+mod message_window;
 mod native;
 mod outgoing;
 mod pacer;
@@ -38,27 +39,26 @@ mod path;
 mod paths;
 mod peer;
 mod peers;
-mod renewal;
-mod room;
-mod spare;
+mod port_rotation;
+mod quota;
+mod rate_estimator;
+mod shared_bottleneck;
 mod statistics;
-mod survey;
 mod time;
 mod timers;
-mod window;
 
 pub use self::{
     config::{
-        Budget, Config, ConfigError, DEFAULT_INITIAL_ROUND_TRIP, DEFAULT_LINK_BITS_PER_S,
-        Datagrams, MAX_DATAGRAM_BYTES, MAX_LIFETIME, MIN_DATAGRAM_BYTES, Quotas,
+        Budget, ConfigError, DEFAULT_INITIAL_ROUND_TRIP, DEFAULT_LINK_BITS_PER_S, Datagrams,
+        MAX_DATAGRAM_BYTES, MAX_LIFETIME, MIN_DATAGRAM_BYTES, Quotas, TransportConfig,
     },
-    endpoint::Endpoint,
+    endpoint::Transport,
     event::{
-        ConnectError, Ecn, Event, Health, Kind, PathReport, PeerId, Reason, Receipt, Route,
-        SendError, SendId, SocketId, Transmit, Undelivered,
+        ConnectRefused, Ecn, Event, FourTuple, Health, MessageKind, PathReport, PeerId, Reason,
+        Receipt, SendId, SendRefused, SocketId, Transmit, Undelivered,
     },
     machine::Machine,
     packet::Keyring,
-    statistics::{Refusals, Statistics},
+    statistics::{Refusals, TransportStatistics},
     time::Time,
 };

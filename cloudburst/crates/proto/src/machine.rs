@@ -3,91 +3,91 @@
 use core::fmt;
 
 use super::{
-    endpoint::Endpoint,
+    endpoint::Transport,
     event::{
-        ConnectError, Ecn, Event, Kind, PathReport, PeerId, Route, SendError, SendId, SocketId,
-        Transmit,
+        ConnectRefused, Ecn, Event, FourTuple, MessageKind, PathReport, PeerId, SendId,
+        SendRefused, SocketId, Transmit,
     },
     packet::{self, Keyring},
-    statistics::Statistics,
+    statistics::TransportStatistics,
     time::Time,
 };
 
 /// Drives a message transport's state machine without knowing which one it is.
 ///
-/// [`Endpoint`] is the one of this crate, and its methods of the same names say what is expected.
+/// [`Transport`] is the one of this crate, and its methods of the same names say what is expected.
 /// A host that is written against this trait (a simulator, a test harness) can run others beside
 /// it, to compare them.
 pub trait Machine: fmt::Debug {
-    /// See [`Endpoint::connect`].
+    /// See [`Transport::connect`].
     ///
     /// # Errors
     ///
     /// If there is no route, or no room for another peer.
-    fn connect(&mut self, now: Time, routes: &[Route]) -> Result<PeerId, ConnectError>;
+    fn connect(&mut self, now: Time, four_tuples: &[FourTuple]) -> Result<PeerId, ConnectRefused>;
 
-    /// See [`Endpoint::add_route`].
-    fn add_route(&mut self, now: Time, peer: PeerId, route: Route) -> bool;
+    /// See [`Transport::add_path`].
+    fn add_path(&mut self, now: Time, peer: PeerId, four_tuple: FourTuple) -> bool;
 
-    /// See [`Endpoint::remove_socket`].
+    /// See [`Transport::remove_socket`].
     fn remove_socket(&mut self, now: Time, socket: SocketId);
 
-    /// See [`Endpoint::port_replaced`]; a machine that never asks for it does nothing.
-    fn port_replaced(&mut self, _now: Time, _socket: SocketId) {}
+    /// See [`Transport::port_rotated`]; a machine that never asks for it does nothing.
+    fn port_rotated(&mut self, _now: Time, _socket: SocketId) {}
 
-    /// See [`Endpoint::send`].
+    /// See [`Transport::send`].
     ///
     /// # Errors
     ///
-    /// See [`SendError`]; nothing is sent then.
+    /// See [`SendRefused`]; nothing is sent then.
     fn send(
         &mut self,
         now: Time,
         peer: PeerId,
-        kind: Kind,
+        kind: MessageKind,
         message: &[u8],
-    ) -> Result<SendId, SendError>;
+    ) -> Result<SendId, SendRefused>;
 
-    /// See [`Endpoint::set_host_room`].
-    fn set_host_room(&mut self, messages: usize);
+    /// See [`Transport::set_host_capacity`].
+    fn set_host_capacity(&mut self, messages: usize);
 
-    /// See [`Endpoint::cancel`].
+    /// See [`Transport::cancel`].
     fn cancel(&mut self, now: Time, id: SendId);
 
-    /// See [`Endpoint::forget`].
+    /// See [`Transport::forget`].
     fn forget(&mut self, now: Time, peer: PeerId);
 
-    /// See [`Endpoint::handle_datagram`].
-    fn handle_datagram(&mut self, now: Time, route: Route, ecn: Ecn, datagram: &mut [u8]);
+    /// See [`Transport::handle_datagram`].
+    fn handle_datagram(&mut self, now: Time, four_tuple: FourTuple, ecn: Ecn, datagram: &mut [u8]);
 
-    /// See [`Endpoint::handle_unreachable`].
-    fn handle_unreachable(&mut self, now: Time, route: Route);
+    /// See [`Transport::handle_unreachable`].
+    fn handle_unreachable(&mut self, now: Time, four_tuple: FourTuple);
 
-    /// See [`Endpoint::handle_too_big`]; to a machine of one datagram length it is a loss.
-    fn handle_too_big(&mut self, _now: Time, _route: Route, _bytes: usize) {}
+    /// See [`Transport::handle_too_big`]; to a machine of one datagram length it is a loss.
+    fn handle_too_big(&mut self, _now: Time, _route: FourTuple, _bytes: usize) {}
 
-    /// See [`Endpoint::handle_timeout`].
+    /// See [`Transport::handle_timeout`].
     fn handle_timeout(&mut self, now: Time);
 
-    /// See [`Endpoint::poll_transmit`].
+    /// See [`Transport::poll_transmit`].
     fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit>;
 
-    /// See [`Endpoint::poll_event`].
+    /// See [`Transport::poll_event`].
     fn poll_event(&mut self) -> Option<Event>;
 
-    /// See [`Endpoint::next_deadline`].
+    /// See [`Transport::next_deadline`].
     fn next_deadline(&self) -> Option<Time>;
 
-    /// See [`Endpoint::statistics`].
-    fn statistics(&self) -> Statistics;
+    /// See [`Transport::statistics`].
+    fn statistics(&self) -> TransportStatistics;
 
-    /// See [`Endpoint::peers`].
+    /// See [`Transport::peers`].
     fn peers(&self) -> Vec<PeerId>;
 
-    /// See [`Endpoint::paths`].
+    /// See [`Transport::paths`].
     fn paths(&self, now: Time, peer: PeerId) -> Vec<PathReport>;
 
-    /// See [`Endpoint::set_keys`]; a machine without keys ignores them.
+    /// See [`Transport::set_keys`]; a machine without keys ignores them.
     fn set_keys(&mut self, _keys: Keyring) {}
 
     /// Returns the number of the message that a plain datagram carries a symbol of, or as many of
@@ -95,35 +95,35 @@ pub trait Machine: fmt::Debug {
     fn message_of(&self, datagram: &[u8]) -> Option<u64>;
 }
 
-impl Machine for Endpoint {
-    fn connect(&mut self, now: Time, routes: &[Route]) -> Result<PeerId, ConnectError> {
-        self.connect(now, routes)
+impl Machine for Transport {
+    fn connect(&mut self, now: Time, four_tuples: &[FourTuple]) -> Result<PeerId, ConnectRefused> {
+        self.connect(now, four_tuples)
     }
 
-    fn add_route(&mut self, now: Time, peer: PeerId, route: Route) -> bool {
-        self.add_route(now, peer, route)
+    fn add_path(&mut self, now: Time, peer: PeerId, four_tuple: FourTuple) -> bool {
+        self.add_path(now, peer, four_tuple)
     }
 
     fn remove_socket(&mut self, now: Time, socket: SocketId) {
         self.remove_socket(now, socket);
     }
 
-    fn port_replaced(&mut self, now: Time, socket: SocketId) {
-        self.port_replaced(now, socket);
+    fn port_rotated(&mut self, now: Time, socket: SocketId) {
+        self.port_rotated(now, socket);
     }
 
     fn send(
         &mut self,
         now: Time,
         peer: PeerId,
-        kind: Kind,
+        kind: MessageKind,
         message: &[u8],
-    ) -> Result<SendId, SendError> {
+    ) -> Result<SendId, SendRefused> {
         self.send(now, peer, kind, message)
     }
 
-    fn set_host_room(&mut self, messages: usize) {
-        self.set_host_room(messages);
+    fn set_host_capacity(&mut self, messages: usize) {
+        self.set_host_capacity(messages);
     }
 
     fn cancel(&mut self, now: Time, id: SendId) {
@@ -134,16 +134,16 @@ impl Machine for Endpoint {
         self.forget(now, peer);
     }
 
-    fn handle_datagram(&mut self, now: Time, route: Route, ecn: Ecn, datagram: &mut [u8]) {
-        self.handle_datagram(now, route, ecn, datagram);
+    fn handle_datagram(&mut self, now: Time, four_tuple: FourTuple, ecn: Ecn, datagram: &mut [u8]) {
+        self.handle_datagram(now, four_tuple, ecn, datagram);
     }
 
-    fn handle_unreachable(&mut self, now: Time, route: Route) {
-        self.handle_unreachable(now, route);
+    fn handle_unreachable(&mut self, now: Time, four_tuple: FourTuple) {
+        self.handle_unreachable(now, four_tuple);
     }
 
-    fn handle_too_big(&mut self, now: Time, route: Route, bytes: usize) {
-        self.handle_too_big(now, route, bytes);
+    fn handle_too_big(&mut self, now: Time, four_tuple: FourTuple, bytes: usize) {
+        self.handle_too_big(now, four_tuple, bytes);
     }
 
     fn handle_timeout(&mut self, now: Time) {
@@ -162,7 +162,7 @@ impl Machine for Endpoint {
         self.next_deadline()
     }
 
-    fn statistics(&self) -> Statistics {
+    fn statistics(&self) -> TransportStatistics {
         self.statistics()
     }
 
@@ -180,7 +180,7 @@ impl Machine for Endpoint {
 
     fn message_of(&self, datagram: &[u8]) -> Option<u64> {
         let header = packet::Header::parse(datagram).ok()?;
-        if header.kind != packet::Kind::Symbol {
+        if header.kind != packet::PacketKind::Symbol {
             return None;
         }
         let body = datagram.get(packet::HEADER_BYTES..)?;

@@ -5,10 +5,10 @@ mod answers;
 use core::time::Duration;
 
 use super::{
-    config::{Budget, Config},
+    config::{Budget, TransportConfig},
     envelope::{self, ENVELOPE_BYTES, Envelope},
-    estimate::{Loss, RoundTrip},
-    event::{Kind, Reason, Receipt, SendId, Undelivered},
+    estimate::{LossEstimator, RoundTripEstimator},
+    event::{MessageKind, Reason, Receipt, SendId, Undelivered},
     packet::{self, MIN_SYMBOL_BYTES},
     paths::Spread,
     time::Time,
@@ -17,7 +17,7 @@ use super::{
 use cloudburst_code::{EncodeError, Encoder, Schedule, Shape, ShapeError};
 
 /// Longest pause between two questions for what the receiver has.
-const ASK_PAUSE: Duration = Duration::from_millis(500);
+const QUERY_PAUSE: Duration = Duration::from_millis(500);
 
 /// What it costs to send all of a message through one bottleneck where losses are uneven, in
 /// times that one waits for its stop.
@@ -27,9 +27,9 @@ const SPREAD_COST: f64 = 0.25;
 const MOST_RESERVE: u32 = 4;
 
 /// Answers without news after the last symbol that the budget allows.
-const LAST_HAVES: u8 = 4;
+const LAST_REPORTS: u8 = 4;
 /// Symbols that a message begins with if nobody may be there.
-const OPENING_SYMBOLS: u32 = 2;
+const FIRST_CONTACT_SYMBOLS: u32 = 2;
 /// A message under way.
 #[derive(Debug)]
 pub(super) struct Outgoing {
@@ -54,9 +54,9 @@ pub(super) struct Outgoing {
     pub(super) spread: Option<Spread>,
     /// Bursts after the first, and the reserve.
     tails: u8,
-    asks: u8,
+    queries: u8,
     /// Answers without news when the budget was spent.
-    last_haves: u8,
+    last_reports: u8,
     /// Bursts in a row of which nothing was heard, and when the next may be sent.
     stalls: u8,
     again_at: Time,
@@ -69,7 +69,7 @@ pub(super) struct Outgoing {
     /// Whether the receiver said so when it last said anything.
     was_busy: bool,
     /// It waits until something is heard of the peer: nobody may be there.
-    is_opening: bool,
+    awaits_first_contact: bool,
     /// Paths that carried a symbol, a bit for each.
     paths: u64,
     /// When the last symbol sent should be there.
@@ -85,9 +85,9 @@ pub(super) enum Step {
     /// Symbols are to be sent.
     Send,
     /// The receiver is to be asked what it has.
-    Ask,
+    Query,
     /// It is given up.
-    GiveUp(Reason),
+    Abandon(Reason),
     Wait,
 }
 
@@ -96,10 +96,10 @@ impl Outgoing {
     pub(super) fn new(
         now: Time,
         id: SendId,
-        (kind, message): (Kind, &[u8]),
+        (kind, message): (MessageKind, &[u8]),
         mut bytes: Vec<u8>,
         symbol_bytes: usize,
-        config: &Config,
+        config: &TransportConfig,
     ) -> Result<Self, ShapeError> {
         let shape = shape(message.len() + ENVELOPE_BYTES, symbol_bytes)?;
         bytes.clear();
@@ -119,8 +119,8 @@ impl Outgoing {
             spread: None,
             ends: now + config.budget.lifetime,
             tails: 0,
-            asks: 0,
-            last_haves: 0,
+            queries: 0,
+            last_reports: 0,
             stalls: 0,
             again_at: now,
             busies: 0,
@@ -128,7 +128,7 @@ impl Outgoing {
             was_again: false,
             is_busy: false,
             was_busy: false,
-            is_opening: false,
+            awaits_first_contact: false,
             paths: 0,
             expected: now,
             is_queued: false,
@@ -185,7 +185,7 @@ impl Outgoing {
     }
 
     /// Asks for the first burst: what is needed if `loss` goes on.
-    pub(super) fn begin(&mut self, loss: &Loss, patience: Duration) {
+    pub(super) fn begin(&mut self, loss: &LossEstimator, ack_timeout: Duration) {
         let n = self.symbols();
         let redundancy = loss.redundancy(n);
         self.reserve = loss
@@ -193,7 +193,7 @@ impl Outgoing {
             .saturating_sub(redundancy)
             .min(n.div_ceil(MOST_RESERVE));
         if self.reserve > 0 {
-            let cost = patience.mul_f64(SPREAD_COST) / n;
+            let cost = ack_timeout.mul_f64(SPREAD_COST) / n;
             self.spread = Some(Spread::new(cost));
         }
         self.want(n + redundancy);
@@ -201,15 +201,15 @@ impl Outgoing {
 
     /// Asks for little: nobody may be there.
     pub(super) fn open(&mut self) {
-        self.is_opening = true;
-        self.want(OPENING_SYMBOLS.min(self.symbols()));
+        self.awaits_first_contact = true;
+        self.want(FIRST_CONTACT_SYMBOLS.min(self.symbols()));
     }
 
     /// Somebody is there: asks for the rest of the first burst, if that has waited.
-    pub(super) fn go_on(&mut self, loss: &Loss, patience: Duration) -> bool {
-        let waited = core::mem::take(&mut self.is_opening);
+    pub(super) fn resume(&mut self, loss: &LossEstimator, ack_timeout: Duration) -> bool {
+        let waited = core::mem::take(&mut self.awaits_first_contact);
         if waited {
-            self.begin(loss, patience);
+            self.begin(loss, ack_timeout);
             self.goal = self.goal.saturating_sub(self.sent).max(self.sent);
         }
         waited
@@ -237,7 +237,7 @@ impl Outgoing {
             } else {
                 Reason::TimedOut
             };
-            return Step::GiveUp(reason);
+            return Step::Abandon(reason);
         }
         if self.remaining() > 0 {
             return if self.is_queued {
@@ -246,7 +246,7 @@ impl Outgoing {
                 Step::Send
             };
         }
-        if self.is_opening {
+        if self.awaits_first_contact {
             return Step::Wait;
         }
         let reserve = core::mem::take(&mut self.reserve);
@@ -266,38 +266,38 @@ impl Outgoing {
             return Step::Send;
         }
         if self.is_spent() {
-            if self.last_haves >= LAST_HAVES {
-                return Step::GiveUp(Reason::BudgetSpent);
+            if self.last_reports >= LAST_REPORTS {
+                return Step::Abandon(Reason::BudgetSpent);
             }
         } else if core::mem::take(&mut self.is_busy) {
             // One finds out whether there is room now.
             self.want(1);
             return Step::Send;
         }
-        self.asks = self.asks.saturating_add(1);
-        Step::Ask
+        self.queries = self.queries.saturating_add(1);
+        Step::Query
     }
 
     /// When it has to be looked at again, if nothing is heard.
-    pub(super) fn next_look(&self, now: Time, round_trip: &RoundTrip) -> Time {
-        let patience = round_trip.patience();
-        let pause = if self.remaining() > 0 || self.is_opening {
+    pub(super) fn next_look(&self, now: Time, round_trip: &RoundTripEstimator) -> Time {
+        let ack_timeout = round_trip.ack_timeout();
+        let pause = if self.remaining() > 0 || self.awaits_first_contact {
             // Its turn comes by the pacer's leave, or with the peer's first word.
             return self.ends;
-        } else if self.asks > 0 {
-            (patience * (1 << self.asks.min(10))).min(ASK_PAUSE)
+        } else if self.queries > 0 {
+            (ack_timeout * (1 << self.queries.min(10))).min(QUERY_PAUSE)
         } else if self.reserve > 0 || self.spread.is_some() {
             // What was lost together is worth a guess before the stop is overdue.
-            patience / 3
+            ack_timeout / 3
         } else if self.tails > 0 {
-            patience / 2
+            ack_timeout / 2
         } else {
-            patience
+            ack_timeout
         };
         // What is in the queues now takes its time; round trips were measured with what was in
         // them then.
-        let soonest = self.expected + round_trip.least();
-        (now + pause).max(soonest).min(self.ends)
+        let earliest = self.expected + round_trip.least();
+        (now + pause).max(earliest).min(self.ends)
     }
 
     /// Whether nothing is known to have arrived.
@@ -307,21 +307,21 @@ impl Outgoing {
 
     /// Cuts it anew, for datagrams that are shorter. What the receiver has of
     /// it is of no use any more.
-    pub(super) fn cut_anew(
+    pub(super) fn resegment(
         &mut self,
         symbol_bytes: usize,
-        (loss, patience): (&Loss, Duration),
+        (loss, ack_timeout): (&LossEstimator, Duration),
         budget: &Budget,
     ) -> Result<(), ShapeError> {
         self.shape = shape(self.bytes.len(), symbol_bytes)?;
         self.generation = self.generation.wrapping_add(1);
         self.sent_before += core::mem::take(&mut self.sent);
-        (self.tails, self.asks, self.have) = (0, 0, None);
+        (self.tails, self.queries, self.have) = (0, 0, None);
         self.budget = budget.symbols(self.shape.symbols());
-        if self.is_opening {
+        if self.awaits_first_contact {
             self.open();
         } else {
-            self.begin(loss, patience);
+            self.begin(loss, ack_timeout);
         }
         Ok(())
     }
@@ -341,16 +341,16 @@ impl Outgoing {
             reason,
             symbols: self.symbols(),
             sent: self.sent_before + self.sent,
-            have: self.have,
+            received: self.have,
         }
     }
 }
 
-fn envelope(kind: Kind, id: SendId) -> Envelope {
+fn envelope(kind: MessageKind, id: SendId) -> Envelope {
     let (kind, correlation) = match kind {
-        Kind::Message => (envelope::Kind::Message, 0),
-        Kind::Request => (envelope::Kind::Request, id.message),
-        Kind::Reply { to } => (envelope::Kind::Reply, to),
+        MessageKind::Message => (envelope::EnvelopeKind::Message, 0),
+        MessageKind::Request => (envelope::EnvelopeKind::Request, id.message),
+        MessageKind::Reply { to } => (envelope::EnvelopeKind::Reply, to),
     };
     Envelope { kind, correlation }
 }

@@ -67,7 +67,7 @@ impl Pacer {
     }
 
     /// Bytes that may be sent now; what is sent at once may exceed it by a datagram.
-    pub(super) fn room(&self, now: Time) -> usize {
+    pub(super) fn credit(&self, now: Time) -> usize {
         if now < self.ready_at() {
             return 0;
         }
@@ -92,7 +92,7 @@ mod tests {
         pacer.set_rate(Time::ZERO, 1e6);
         let soon = Time::ZERO + Duration::from_secs(1);
         assert!(pacer.ready_at() < soon);
-        assert_eq!(pacer.room(soon), LEAST_DEPTH_BYTES as usize);
+        assert_eq!(pacer.credit(soon), LEAST_DEPTH_BYTES as usize);
     }
 
     #[test]
@@ -101,7 +101,7 @@ mod tests {
         let mut now = Time::ZERO;
         let mut sent = 0;
         while now < Time::ZERO + Duration::from_secs(1) {
-            if pacer.room(now) > 0 {
+            if pacer.credit(now) > 0 {
                 pacer.sent(now, 1_000);
                 sent += 1_000;
             } else {

@@ -3,42 +3,42 @@
 use core::time::Duration;
 
 use super::{
-    blame::{Blame, Others},
-    bottleneck::Mark,
+    black_hole::{BlackHoleDetector, OtherPaths},
     config::Datagrams,
-    estimate::{Loss, RoundTrip},
-    event::{Health, PathReport, Route},
+    estimate::{LossEstimator, RoundTripEstimator},
+    event::{FourTuple, Health, PathReport},
+    rate_estimator::SentDatagram,
     time::Time,
 };
 
 /// Datagrams in a row of which nothing is heard that make a path dead.
 const UNHEARD_OF_DEAD: u32 = 3;
 /// How often a dead path is probed at first, and at last.
-const REVIVALS: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
+const REVALIDATION_PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
 /// After how long a path is probed that nothing is heard of while others are in use.
 const REFRESH: Duration = Duration::from_millis(200);
 /// Attempts to get a longer datagram through, and when the next are made
 /// (RFC 8899 §5.1.2 and §5.3.1, `PMTU_RAISE_TIMER`).
-const LENGTH_ATTEMPTS: u8 = 3;
-const LENGTH_AGAIN: Duration = Duration::from_secs(600);
+const MAX_PROBES: u8 = 3;
+const PMTU_RAISE_TIMER: Duration = Duration::from_secs(600);
 
 /// How long after the peer told of a way in use it is known to deliver.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Datagrams that are remembered until the peer tells of them.
-const MARKS: usize = 16;
+const REMEMBERED: usize = 16;
 
 /// A way to a peer.
 #[derive(Debug)]
 pub(super) struct Path {
     /// Its name on the wire.
     pub(super) id: u16,
-    pub(super) route: Route,
+    pub(super) four_tuple: FourTuple,
     health: Health,
     /// It stands for one that did not deliver, and nothing is heard of it yet: it gets pings alone,
     /// as a dead one does.
     is_on_trial: bool,
-    blame: Blame,
+    black_hole: BlackHoleDetector,
     /// When a datagram of the peer last came by it, if the peer came by itself.
     pub(super) arrived_at: Time,
     /// Datagrams sent.
@@ -48,14 +48,14 @@ pub(super) struct Path {
     /// Answers do not count: nobody tells of them.
     doubt: Option<Time>,
     unheard: u32,
-    loss: Loss,
-    round_trip: RoundTrip,
+    loss: LossEstimator,
+    round_trip: RoundTripEstimator,
     /// Which of the peer's bottlenecks it leads through.
     pub(super) group: usize,
     /// The last datagrams with symbols, by their numbers.
-    marks: [(u64, Mark); MARKS],
+    remembered: [(u64, SentDatagram); REMEMBERED],
     probe: Probe,
-    length: Length,
+    mtu: PathMtu,
     pub(super) unreachable: bool,
 }
 
@@ -69,13 +69,13 @@ struct Heard {
 
 /// What a peer's word tells that was not known before.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct News {
+pub(super) struct DeliveryReport {
     /// Datagrams sent since it was last heard of.
     pub(super) sent: u32,
     /// Those of them that arrived.
     pub(super) received: u32,
     /// What is remembered of the newest.
-    pub(super) mark: Option<Mark>,
+    pub(super) newest: Option<SentDatagram>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +86,7 @@ struct Probe {
 
 /// The longest datagram that gets through.
 #[derive(Clone, Copy, Debug)]
-struct Length {
+struct PathMtu {
     proven: usize,
     attempts: u8,
     attempt_at: Time,
@@ -94,41 +94,41 @@ struct Length {
 
 /// A ping that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Due {
+pub(super) enum PathProbe {
     /// To hear whether the path is alive.
     Probe,
     /// To see whether so long a datagram gets through.
-    Length(usize),
+    MtuProbe(usize),
 }
 
 impl Path {
     pub(super) fn new(
         id: u16,
-        route: Route,
+        four_tuple: FourTuple,
         group: usize,
         now: Time,
         datagrams: &Datagrams,
     ) -> Self {
         Self {
             id,
-            route,
+            four_tuple,
             health: Health::Unknown,
             is_on_trial: false,
-            blame: Blame::new(now),
+            black_hole: BlackHoleDetector::new(now),
             arrived_at: now,
             sequence: 0,
             heard: None,
             doubt: None,
             unheard: 0,
-            loss: Loss::default(),
-            round_trip: RoundTrip::default(),
+            loss: LossEstimator::default(),
+            round_trip: RoundTripEstimator::default(),
             group,
-            marks: [(u64::MAX, Mark::default()); MARKS],
+            remembered: [(u64::MAX, SentDatagram::default()); REMEMBERED],
             probe: Probe {
                 sent_at: now,
-                pause: REVIVALS[0],
+                pause: REVALIDATION_PAUSES[0],
             },
-            length: Length {
+            mtu: PathMtu {
                 proven: datagrams.initial,
                 attempts: 0,
                 attempt_at: now,
@@ -139,15 +139,15 @@ impl Path {
 
     /// Another in its place, which has to show that it delivers. If no number is left for it, it
     /// goes on with this one's, and with its count of datagrams: no two may have the same.
-    pub(super) fn renewed(
+    pub(super) fn replacement(
         &self,
         id: Option<u16>,
-        route: Route,
+        four_tuple: FourTuple,
         group: usize,
         now: Time,
         datagrams: &Datagrams,
     ) -> Self {
-        let new = Self::new(id.unwrap_or(self.id), route, group, now, datagrams);
+        let new = Self::new(id.unwrap_or(self.id), four_tuple, group, now, datagrams);
         let (sequence, heard) = match id {
             Some(_) => (0, None),
             None => (self.sequence, self.heard),
@@ -188,25 +188,30 @@ impl Path {
     }
 
     /// What its being as it is says of others to the same address.
-    pub(super) fn as_other(&self, now: Time) -> Others {
+    pub(super) fn as_other(&self, now: Time) -> OtherPaths {
         match (self.delivers(now), self.is_good()) {
-            (true, _) => Others::Deliver,
-            (false, true) => Others::Quiet,
-            (false, false) => Others::Dead,
+            (true, _) => OtherPaths::Deliver,
+            (false, true) => OtherPaths::Quiet,
+            (false, false) => OtherPaths::Dead,
         }
     }
 
     /// What is to be known of it before it is given up, with what becomes of what goes by others
     /// and the share that is lost of it.
-    pub(super) fn blame(&mut self, now: Time, others: Others, loss: f64) -> &mut Blame {
+    pub(super) fn black_hole(
+        &mut self,
+        now: Time,
+        others: OtherPaths,
+        loss: f64,
+    ) -> &mut BlackHoleDetector {
         let is_dead = self.is_dead();
-        self.blame.look(now, is_dead, others, loss);
-        &mut self.blame
+        self.black_hole.look(now, is_dead, others, loss);
+        &mut self.black_hole
     }
 
-    /// Whether it is to be given up for another. An answer takes `patience`.
-    pub(super) fn is_to_blame(&self, now: Time, patience: Duration) -> bool {
-        self.blame.is_enough(now, patience)
+    /// Whether it is to be given up for another. An answer takes `ack_timeout`.
+    pub(super) fn has_failed(&self, now: Time, ack_timeout: Duration) -> bool {
+        self.black_hole.is_enough(now, ack_timeout)
     }
 
     pub(super) fn loss(&self) -> f64 {
@@ -214,16 +219,21 @@ impl Path {
     }
 
     pub(super) fn datagram_bytes(&self) -> usize {
-        self.length.proven
+        self.mtu.proven
     }
 
     /// Remembers a datagram that is about to be sent.
-    pub(super) fn mark(&mut self, mark: Mark) {
-        self.marks[(self.sequence % MARKS as u64) as usize] = (self.sequence, mark);
+    pub(super) fn remember(&mut self, datagram: SentDatagram) {
+        self.remembered[(self.sequence % REMEMBERED as u64) as usize] = (self.sequence, datagram);
     }
 
     /// The peer says what it has got; what that tells, if it is news.
-    pub(super) fn hear(&mut self, now: Time, received: u32, highest: u32) -> Option<News> {
+    pub(super) fn hear(
+        &mut self,
+        now: Time,
+        received: u32,
+        highest: u32,
+    ) -> Option<DeliveryReport> {
         let highest = self.whole_sequence(highest)?;
         let (new_sent, new_received) = match self.heard {
             Some(heard) if highest <= heard.highest => return None,
@@ -245,13 +255,13 @@ impl Path {
         let later = self.sequence - highest - 1;
         self.unheard = self.unheard.min(later.min(u64::from(u32::MAX)) as u32);
         self.doubt = (self.unheard > 0).then_some(now);
-        self.revive();
-        self.blame.heard(new_sent, new_received.min(new_sent));
-        let (sequence, mark) = self.marks[(highest % MARKS as u64) as usize];
-        Some(News {
+        self.revalidate();
+        self.black_hole.heard(new_sent, new_received.min(new_sent));
+        let (sequence, newest) = self.remembered[(highest % REMEMBERED as u64) as usize];
+        Some(DeliveryReport {
             sent: new_sent,
             received: new_received.min(new_sent),
-            mark: (sequence == highest).then_some(mark),
+            newest: (sequence == highest).then_some(newest),
         })
     }
 
@@ -259,13 +269,13 @@ impl Path {
     /// us keeps none.
     pub(super) fn echoed(&mut self, now: Time) {
         self.doubt = (self.unheard > 0).then_some(now);
-        self.revive();
+        self.revalidate();
     }
 
-    fn revive(&mut self) {
+    fn revalidate(&mut self) {
         self.health = Health::Good;
         self.is_on_trial = false;
-        self.probe.pause = REVIVALS[0];
+        self.probe.pause = REVALIDATION_PAUSES[0];
         self.unreachable = false;
     }
 
@@ -282,8 +292,10 @@ impl Path {
 
     /// Finds the path dead if nothing was heard of the last datagrams for so
     /// long. Whether it died now.
-    pub(super) fn judge(&mut self, now: Time, patience: Duration) -> bool {
-        let doubted = self.doubt.is_some_and(|since| now.since(since) > patience);
+    pub(super) fn judge(&mut self, now: Time, ack_timeout: Duration) -> bool {
+        let doubted = self
+            .doubt
+            .is_some_and(|since| now.since(since) > ack_timeout);
         let dies = doubted && self.unheard >= UNHEARD_OF_DEAD && !self.is_dead();
         if dies {
             self.die();
@@ -294,7 +306,7 @@ impl Path {
     /// Nothing gets through.
     pub(super) fn die(&mut self) {
         if self.health != Health::Dead {
-            self.probe.pause = REVIVALS[0];
+            self.probe.pause = REVALIDATION_PAUSES[0];
         }
         self.health = Health::Dead;
     }
@@ -303,71 +315,84 @@ impl Path {
     /// sent now may take, too.
     pub(super) fn silence(&self, now: Time) -> Duration {
         self.doubt.map_or(Duration::ZERO, |since| {
-            now.since(since).saturating_sub(self.round_trip.patience())
+            now.since(since)
+                .saturating_sub(self.round_trip.ack_timeout())
         })
     }
 
     /// A ping that it is time for, while the peer is sent messages.
-    pub(super) fn due(&mut self, now: Time, patience: Duration, most: usize) -> Option<Due> {
-        let is_doubted = self.doubt.is_some_and(|since| now.since(since) > patience);
-        if now >= self.next_probe(is_doubted, patience) {
+    pub(super) fn due(
+        &mut self,
+        now: Time,
+        ack_timeout: Duration,
+        most: usize,
+    ) -> Option<PathProbe> {
+        let is_doubted = self
+            .doubt
+            .is_some_and(|since| now.since(since) > ack_timeout);
+        if now >= self.next_probe(is_doubted, ack_timeout) {
             self.probe.sent_at = now;
             if self.is_dead() {
-                self.probe.pause = (self.probe.pause * 2).min(REVIVALS[1]);
-                self.blame.probed(now);
+                self.probe.pause = (self.probe.pause * 2).min(REVALIDATION_PAUSES[1]);
+                self.black_hole.probed(now);
             }
-            return Some(Due::Probe);
+            return Some(PathProbe::Probe);
         }
-        self.due_length(now, patience, most)
+        self.due_mtu_probe(now, ack_timeout, most)
     }
 
-    fn due_length(&mut self, now: Time, patience: Duration, most: usize) -> Option<Due> {
-        let length = &mut self.length;
-        if self.health != Health::Good || length.proven >= most || now < length.attempt_at {
+    fn due_mtu_probe(
+        &mut self,
+        now: Time,
+        ack_timeout: Duration,
+        most: usize,
+    ) -> Option<PathProbe> {
+        let mtu = &mut self.mtu;
+        if self.health != Health::Good || mtu.proven >= most || now < mtu.attempt_at {
             return None;
         }
-        length.attempts += 1;
-        length.attempt_at = now + patience * 2;
-        if length.attempts == LENGTH_ATTEMPTS {
-            length.attempts = 0;
-            length.attempt_at = now + LENGTH_AGAIN;
+        mtu.attempts += 1;
+        mtu.attempt_at = now + ack_timeout * 2;
+        if mtu.attempts == MAX_PROBES {
+            mtu.attempts = 0;
+            mtu.attempt_at = now + PMTU_RAISE_TIMER;
         }
-        Some(Due::Length(most))
+        Some(PathProbe::MtuProbe(most))
     }
 
     /// The soonest that [`Self::due`] can say something.
-    pub(super) fn next_due(&self, patience: Duration) -> Time {
-        self.next_probe(self.doubt.is_some(), patience)
+    pub(super) fn next_due(&self, ack_timeout: Duration) -> Time {
+        self.next_probe(self.doubt.is_some(), ack_timeout)
     }
 
-    fn next_probe(&self, is_doubted: bool, patience: Duration) -> Time {
+    fn next_probe(&self, is_doubted: bool, ack_timeout: Duration) -> Time {
         let probed = self.probe.sent_at;
         if self.is_dead() {
             probed + self.probe.pause
         } else if is_doubted {
-            probed + patience
+            probed + ack_timeout
         } else {
             self.heard.map_or(probed, |heard| probed.max(heard.at)) + REFRESH
         }
     }
 
     /// A datagram of this length got through.
-    pub(super) fn length_proven(&mut self, bytes: usize) {
-        self.length.proven = self.length.proven.max(bytes);
+    pub(super) fn mtu_confirmed(&mut self, bytes: usize) {
+        self.mtu.proven = self.mtu.proven.max(bytes);
     }
 
     /// A datagram of this length did not.
-    pub(super) fn length_refuted(&mut self, now: Time, bytes: usize, datagrams: &Datagrams) {
+    pub(super) fn mtu_refuted(&mut self, now: Time, bytes: usize, datagrams: &Datagrams) {
         if bytes > datagrams.initial {
-            self.length.proven = self.length.proven.min(datagrams.initial);
-            self.length.attempt_at = now + LENGTH_AGAIN;
+            self.mtu.proven = self.mtu.proven.min(datagrams.initial);
+            self.mtu.attempt_at = now + PMTU_RAISE_TIMER;
         }
     }
 
     pub(super) fn report(&self, lag: Option<Duration>) -> PathReport {
         PathReport {
             path: self.id,
-            route: self.route,
+            four_tuple: self.four_tuple,
             health: self.health,
             sent: self.sequence,
             delivered: self.heard.map_or(0, |heard| heard.received.into()),

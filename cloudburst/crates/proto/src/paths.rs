@@ -1,20 +1,20 @@
 //! All ways to a peer: which is the next datagram's.
 
-mod lanes;
-mod pool;
+mod replacement;
+mod spread;
 
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use self::lanes::Lanes;
-pub(super) use self::lanes::Spread;
+use self::spread::ParallelPaths;
+pub(super) use self::spread::Spread;
 use super::{
-    bottleneck::Bottleneck,
     config::Datagrams,
-    estimate::Loss,
-    event::{PathReport, Route, SocketId},
+    estimate::LossEstimator,
+    event::{FourTuple, PathReport, SocketId},
     packet::Report,
     path::Path,
+    rate_estimator::RateEstimator,
     time::Time,
 };
 
@@ -29,40 +29,42 @@ const BLACK_HOLE_LOSS: f64 = 0.5;
 pub(super) struct Paths {
     list: Vec<Path>,
     /// Routes that there is no room for, and those that did not deliver: the latter come last.
-    spare: VecDeque<Route>,
+    standby: VecDeque<FourTuple>,
     next_id: u16,
     /// What they lead through, several through one if that was found out.
-    bottlenecks: Vec<Bottleneck>,
+    bottlenecks: Vec<RateEstimator>,
     /// What delays are counted from.
     reference: Option<u32>,
     /// What is lost, by whatever way it went.
-    loss: Loss,
+    loss: LossEstimator,
     /// With which path a choice among equals begins.
     turn: usize,
 }
 
 impl Paths {
     /// Adds a way, if it is new and there is room; if there is none, it is kept for later.
-    pub(super) fn add(&mut self, now: Time, route: Route, datagrams: &Datagrams) -> bool {
-        let known = self.list.iter().any(|path| path.route == route);
+    pub(super) fn add(&mut self, now: Time, four_tuple: FourTuple, datagrams: &Datagrams) -> bool {
+        let known = self.list.iter().any(|path| path.four_tuple == four_tuple);
         if known {
             return false;
         }
         if self.list.len() == MAX_PATHS {
-            self.keep(route);
+            self.keep_standby(four_tuple);
             return false;
         }
         let Some(id) = self.next_number() else {
             return false;
         };
         let group = self.fresh_group(now, None);
-        self.list.push(Path::new(id, route, group, now, datagrams));
+        self.list
+            .push(Path::new(id, four_tuple, group, now, datagrams));
         true
     }
 
     pub(super) fn remove_socket(&mut self, now: Time, socket: SocketId) {
-        self.list.retain(|path| path.route.socket != socket);
-        self.spare.retain(|route| route.socket != socket);
+        self.list.retain(|path| path.four_tuple.socket != socket);
+        self.standby
+            .retain(|four_tuple| four_tuple.socket != socket);
         self.clear_unused(now);
     }
 
@@ -82,8 +84,10 @@ impl Paths {
         self.list.iter_mut()
     }
 
-    pub(super) fn position(&self, route: Route) -> Option<usize> {
-        self.list.iter().position(|path| path.route == route)
+    pub(super) fn position(&self, four_tuple: FourTuple) -> Option<usize> {
+        self.list
+            .iter()
+            .position(|path| path.four_tuple == four_tuple)
     }
 
     pub(super) fn by_id(&mut self, id: u16) -> Option<&mut Path> {
@@ -104,7 +108,7 @@ impl Paths {
     }
 
     /// What is lost, by whatever way it went.
-    pub(super) fn loss(&self) -> Loss {
+    pub(super) fn loss(&self) -> LossEstimator {
         self.loss
     }
 
@@ -134,11 +138,11 @@ impl Paths {
         let wide = self.live().filter(|path| path.datagram_bytes() >= bytes);
         let least_loss = wide.map(Path::loss).fold(1.0, f64::min);
         let fastest = self.fastest();
-        let ways = self.list.len();
+        let paths = self.list.len();
         let mut best: Option<(Time, usize)> = None;
-        let mut lanes = Lanes::new();
-        for step in 0..ways {
-            let index = (self.turn + step) % ways;
+        let mut parallel = ParallelPaths::new();
+        for step in 0..paths {
+            let index = (self.turn + step) % paths;
             let path = &self.list[index];
             if (path.is_dead() && !all_dead) || path.datagram_bytes() < bytes {
                 continue;
@@ -151,14 +155,14 @@ impl Paths {
             let arrival = bottleneck.arrival(now, bytes, ns_per_byte, fastest);
             let arrival = arrival + path.silence(now) + late;
             let each = bottleneck.time_of(bytes, ns_per_byte);
-            lanes.add(path.group, arrival.since(now), each);
+            parallel.add(path.group, arrival.since(now), each);
             if best.is_none_or(|(earliest, _)| arrival < earliest) {
                 best = Some((arrival, index));
             }
         }
         let (_, index) = best?;
-        self.turn = (index + 1) % ways;
-        Some((index, lanes.share(self.list[index].group, count)))
+        self.turn = (index + 1) % paths;
+        Some((index, parallel.share(self.list[index].group, count)))
     }
 
     /// A datagram with a symbol is about to be sent. When it will be there,
@@ -173,7 +177,7 @@ impl Paths {
         let fastest = self.fastest();
         let path = &mut self.list[index];
         let bottleneck = &mut self.bottlenecks[path.group];
-        path.mark(bottleneck.sent(now, bytes, ns_per_byte));
+        path.remember(bottleneck.sent(now, bytes, ns_per_byte));
         bottleneck.arrival(now, 0, ns_per_byte, fastest)
     }
 
@@ -184,15 +188,15 @@ impl Paths {
         let delay = self.delay(report.delay_us);
         let mut paths = self.list.iter_mut();
         let path = paths.find(|path| path.id == report.path)?;
-        let news = path.hear(now, report.received, report.highest)?;
+        let report = path.hear(now, report.received, report.highest)?;
         if self.bottlenecks[path.group].is_off(delay) {
             for bottleneck in &mut self.bottlenecks {
                 bottleneck.forget_delays(now);
             }
         }
-        let through = f64::from(news.received) / f64::from(news.sent.max(1));
-        self.bottlenecks[path.group].learn(now, delay, news.mark, through);
-        Some((news.sent, news.received))
+        let through = f64::from(report.received) / f64::from(report.sent.max(1));
+        self.bottlenecks[path.group].learn(now, delay, report.newest, through);
+        Some((report.sent, report.received))
     }
 
     /// From our clock to the peer's, in microseconds from the reference.
@@ -202,7 +206,10 @@ impl Paths {
     }
 
     fn fastest(&self) -> Option<i32> {
-        self.bottlenecks.iter().filter_map(Bottleneck::least).min()
+        self.bottlenecks
+            .iter()
+            .filter_map(RateEstimator::least)
+            .min()
     }
 
     /// Bottlenecks that are in use.
@@ -248,7 +255,8 @@ impl Paths {
         if same {
             return;
         }
-        let before = core::mem::replace(&mut self.bottlenecks, vec![Bottleneck::new(now); count]);
+        let before =
+            core::mem::replace(&mut self.bottlenecks, vec![RateEstimator::new(now); count]);
         for (index, path) in self.list.iter_mut().enumerate() {
             let joined = group(index).map_or(index, usize::from);
             self.bottlenecks[joined].inherit(&before[path.group]);
@@ -277,12 +285,12 @@ mod tests {
     fn paths(count: u16) -> Paths {
         let mut paths = Paths::default();
         for socket in 0..count {
-            let route = Route {
+            let four_tuple = FourTuple {
                 socket: SocketId(socket),
                 remote: "192.0.2.1:7".parse().unwrap(),
             };
-            assert!(paths.add(Time::ZERO, route, &Datagrams::default()));
-            assert!(!paths.add(Time::ZERO, route, &Datagrams::default()));
+            assert!(paths.add(Time::ZERO, four_tuple, &Datagrams::default()));
+            assert!(!paths.add(Time::ZERO, four_tuple, &Datagrams::default()));
         }
         paths
     }
@@ -300,7 +308,7 @@ mod tests {
 
     #[test]
     fn memory_is_as_documented() {
-        let bytes = size_of::<Path>() + size_of::<Bottleneck>();
+        let bytes = size_of::<Path>() + size_of::<RateEstimator>();
         assert!((512..=1_100).contains(&bytes), "{bytes} bytes for a path");
     }
 
@@ -340,32 +348,32 @@ mod tests {
     fn way_that_an_answer_came_by_lives_and_may_die_again() {
         let mut paths = paths(1);
         let path = paths.get_mut(0);
-        let patience = Duration::from_millis(1);
+        let ack_timeout = Duration::from_millis(1);
         for _ in 0..3 {
             path.take_sequence(Time::ZERO);
         }
-        let mut now = Time::ZERO + patience * 2;
-        assert!(path.judge(now, patience) && path.is_dead());
+        let mut now = Time::ZERO + ack_timeout * 2;
+        assert!(path.judge(now, ack_timeout) && path.is_dead());
         path.echoed(now);
         assert!(path.is_good() && !path.is_dead());
-        now = now + patience;
-        assert!(!path.judge(now, patience), "it is young yet");
-        now = now + patience;
-        assert!(path.judge(now, patience), "nothing was heard since");
+        now = now + ack_timeout;
+        assert!(!path.judge(now, ack_timeout), "it is young yet");
+        now = now + ack_timeout;
+        assert!(path.judge(now, ack_timeout), "nothing was heard since");
     }
 
     #[test]
     fn way_dies_when_nothing_is_heard() {
         let mut paths = paths(1);
         let path = paths.get_mut(0);
-        let patience = Duration::from_millis(1);
+        let ack_timeout = Duration::from_millis(1);
         for _ in 0..3 {
             path.take_sequence(Time::ZERO);
         }
-        assert!(!path.judge(Time::ZERO + patience, patience));
-        assert!(path.judge(Time::ZERO + patience * 2, patience));
-        let news = path.hear(Time::ZERO + patience * 3, 3, 2);
-        assert!(news.is_some_and(|news| (news.sent, news.received) == (3, 3)));
+        assert!(!path.judge(Time::ZERO + ack_timeout, ack_timeout));
+        assert!(path.judge(Time::ZERO + ack_timeout * 2, ack_timeout));
+        let report = path.hear(Time::ZERO + ack_timeout * 3, 3, 2);
+        assert!(report.is_some_and(|report| (report.sent, report.received) == (3, 3)));
         assert!(!path.is_dead());
     }
 }

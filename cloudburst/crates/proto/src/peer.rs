@@ -9,18 +9,18 @@ use std::{
 use foldhash::fast::FixedState;
 
 use super::{
-    estimate::{Delivery, Overload, RoundTrip},
+    estimate::{DeliveryRate, Overload, RoundTripEstimator},
     inbound::Inbound,
     incoming::Incoming,
-    native::Place,
+    message_window::MessageWindow,
+    native::ScheduleSlot,
     pacer::Pacer,
     packet::{Opener, Sealer},
     paths::Paths,
-    renewal::Allowance,
-    survey::Survey,
+    port_rotation::RotationBudget,
+    shared_bottleneck::SharedBottleneckDetector,
     time::Time,
     timers::Alarm,
-    window::Window,
 };
 
 /// How much faster than was measured a peer is sent to, so that more is found
@@ -62,14 +62,14 @@ pub(super) struct Peer {
     unanswered_since: Time,
     /// The last message was given up without a word of its, or the network says that it is not
     /// there.
-    pub(super) is_given_up: bool,
+    pub(super) is_abandoned: bool,
     /// Messages wait until something is heard of it.
-    pub(super) has_openings: bool,
+    pub(super) has_pending_messages: bool,
     /// Whether we chose it ourselves: then it stays.
     pub(super) is_ours: bool,
     pub(super) paths: Paths,
     pub(super) inbound: Inbound,
-    pub(super) window: Window,
+    pub(super) window: MessageWindow,
     pub(super) incoming: HashMap<u64, Incoming, FixedState>,
     pub(super) incoming_bytes: usize,
     /// Whether it counts among those that have shown a token.
@@ -79,17 +79,17 @@ pub(super) struct Peer {
     /// Messages that have symbols to be sent: the shortest rest first, then the oldest.
     pub(super) ready: BinaryHeap<Reverse<(u32, u64)>>,
     /// Where it is among those with something to send.
-    pub(super) place: Place,
+    pub(super) slot: ScheduleSlot,
     /// Our messages for it that are not delivered.
     pub(super) outgoing: usize,
     /// The number of the next one, and of the oldest that is not delivered.
     pub(super) next_message: u64,
     pub(super) oldest_message: u64,
-    pub(super) round_trip: RoundTrip,
-    pub(super) survey: Survey,
+    pub(super) round_trip: RoundTripEstimator,
+    pub(super) shared_bottleneck: SharedBottleneckDetector,
     /// How many pairs of ports may be given up for others.
-    pub(super) exchanges: Allowance,
-    pub(super) delivery: Delivery,
+    pub(super) replacements: RotationBudget,
+    pub(super) delivery: DeliveryRate,
     /// Bytes per second that are not exceeded after more than half was lost.
     ceiling: f64,
     pub(super) pacer: Pacer,
@@ -116,25 +116,25 @@ impl Peer {
             answered_at: None,
             unanswered: 0,
             unanswered_since: now,
-            is_given_up: false,
-            has_openings: false,
+            is_abandoned: false,
+            has_pending_messages: false,
             is_ours,
             paths: Paths::default(),
             inbound: Inbound::default(),
-            window: Window::default(),
+            window: MessageWindow::default(),
             incoming: HashMap::with_hasher(FixedState::with_seed(seed)),
             incoming_bytes: 0,
             is_validated: is_ours,
             challenged_at: None,
             ready: BinaryHeap::new(),
-            place: Place::default(),
+            slot: ScheduleSlot::default(),
             outgoing: 0,
             next_message: first_message,
             oldest_message: first_message,
-            round_trip: RoundTrip::default(),
-            survey: Survey::new(now),
-            exchanges: Allowance::new(now),
-            delivery: Delivery::new(now),
+            round_trip: RoundTripEstimator::default(),
+            shared_bottleneck: SharedBottleneckDetector::new(now),
+            replacements: RotationBudget::new(now),
+            delivery: DeliveryRate::new(now),
             ceiling: bytes_per_s,
             pacer: Pacer::new(now, bytes_per_s),
             heard_at: now,
@@ -160,25 +160,25 @@ impl Peer {
     pub(super) fn answered(&mut self, now: Time) -> bool {
         self.answered_at = Some(now);
         self.unanswered = 0;
-        self.is_given_up = false;
-        core::mem::take(&mut self.has_openings)
+        self.is_abandoned = false;
+        core::mem::take(&mut self.has_pending_messages)
     }
 
     /// A message that was accepted then was not delivered in its time.
     pub(super) fn failed(&mut self, accepted_at: Time) {
-        self.is_given_up |= self.answered_at.is_none_or(|at| at < accepted_at);
+        self.is_abandoned |= self.answered_at.is_none_or(|at| at < accepted_at);
     }
 
     /// Whether nobody may be there: then a message begins with little.
-    pub(super) fn is_doubtful(&self, now: Time) -> bool {
+    pub(super) fn is_unresponsive(&self, now: Time) -> bool {
         let is_silent =
             self.unanswered >= SILENT_DATAGRAMS && now.since(self.unanswered_since) >= SILENT_FOR;
-        self.is_given_up || is_silent
+        self.is_abandoned || is_silent
     }
 
     /// How long an answer may take that was not lost.
-    pub(super) fn patience(&self) -> Duration {
-        self.round_trip.patience()
+    pub(super) fn ack_timeout(&self) -> Duration {
+        self.round_trip.ack_timeout()
     }
 
     /// Whether it is of interest how its paths are.
@@ -189,7 +189,7 @@ impl Peer {
     /// Sends as fast as its paths carry, as far as that is known, and no faster
     /// than what gets through if most is lost.
     pub(super) fn adapt(&mut self, now: Time, link: f64) {
-        let pause = self.patience().max(LEAST_PAUSE);
+        let pause = self.ack_timeout().max(LEAST_PAUSE);
         match self.delivery.judge(now, pause) {
             Some(Overload::Yes(datagrams_per_s)) => {
                 let bytes = self.paths.datagram_bytes().unwrap_or(0);
@@ -216,7 +216,7 @@ impl Peer {
 
     /// What was lost was refused, and tells nothing of the paths.
     pub(super) fn acquit_paths(&mut self, now: Time, link: f64) {
-        self.delivery = Delivery::new(now);
+        self.delivery = DeliveryRate::new(now);
         self.ceiling = link;
     }
 

@@ -3,8 +3,8 @@
 /// Counters of an endpoint. All only ever grow but those that say *now*.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Statistics {
-    /// Messages that [`send`](super::Endpoint::send) took.
+pub struct TransportStatistics {
+    /// Messages that [`send`](super::Transport::send) took.
     pub messages_accepted: u64,
     /// Messages that the receiver has.
     pub messages_delivered: u64,
@@ -27,7 +27,7 @@ pub struct Statistics {
     /// Stops that ended a message of ours.
     pub stops_received: u64,
     /// Asks sent: what have you got?
-    pub asks_sent: u64,
+    pub queries_sent: u64,
     /// Datagrams sent, of any kind.
     pub datagrams_sent: u64,
     /// Their bytes.
@@ -41,9 +41,9 @@ pub struct Statistics {
     /// Paths that were found dead.
     pub paths_died: u64,
     /// Ports of ours that did not deliver and were given up for others.
-    pub ports_replaced: u64,
+    pub ports_rotated: u64,
     /// Pairs of ports that did not deliver and were given up for others of the same ports.
-    pub routes_replaced: u64,
+    pub paths_replaced: u64,
     /// Datagrams and messages that were not taken.
     pub refused: Refusals,
     /// Peers known now.

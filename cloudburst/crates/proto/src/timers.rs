@@ -41,14 +41,14 @@ pub(super) struct Alarm {
     /// When it is due; [`Time::NEVER`] if it is not.
     due: Time,
     /// The earliest time at which the timers will tell of it.
-    told: Time,
+    announced: Time,
 }
 
 impl Default for Alarm {
     fn default() -> Self {
         Self {
             due: Time::NEVER,
-            told: Time::NEVER,
+            announced: Time::NEVER,
         }
     }
 }
@@ -56,8 +56,8 @@ impl Default for Alarm {
 impl Alarm {
     pub(super) fn set<K: Ord + Copy>(&mut self, due: Time, key: K, timers: &mut Timers<K>) {
         self.due = due;
-        if due < self.told {
-            self.told = due;
+        if due < self.announced {
+            self.announced = due;
             timers.add(due, key);
         }
     }
@@ -70,15 +70,15 @@ impl Alarm {
         key: K,
         timers: &mut Timers<K>,
     ) -> bool {
-        if self.told <= now {
-            self.told = Time::NEVER;
+        if self.announced <= now {
+            self.announced = Time::NEVER;
         }
         if self.due <= now {
             self.due = Time::NEVER;
             return true;
         }
-        if self.due < self.told {
-            self.told = self.due;
+        if self.due < self.announced {
+            self.announced = self.due;
             timers.add(self.due, key);
         }
         false

@@ -15,7 +15,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use cloudburst::{
-    Config, Endpoint, Received,
+    Endpoint, EndpointConfig, Received,
     protocol::{PeerId, Receipt},
 };
 use futures_util::future::{FutureExt as _, LocalBoxFuture};
@@ -45,7 +45,7 @@ impl Scheme for Cloudburst {
     }
 
     fn serve(&self, address: Ipv4Addr) -> Result<LocalBoxFuture<'static, ()>> {
-        let config = Config::server(PORT).with_local([address.into()]);
+        let config = EndpointConfig::server(PORT).with_local([address.into()]);
         let bound = Endpoint::bind(config).now_or_never();
         let endpoint = bound.context("binding takes its time")??;
         let receipts = Arc::clone(&self.receipts);
@@ -58,7 +58,7 @@ impl Scheme for Cloudburst {
 
     fn connect(&self, address: Ipv4Addr) -> LocalBoxFuture<'_, Result<Rc<dyn Client>>> {
         Box::pin(async move {
-            let config = Config::client().with_local([Ipv4Addr::UNSPECIFIED.into()]);
+            let config = EndpointConfig::client().with_local([Ipv4Addr::UNSPECIFIED.into()]);
             let endpoint = Endpoint::bind(config).await?;
             let peer = endpoint.connect([(address, PORT).into()]).await?;
             let receipts = Arc::clone(&self.receipts);

@@ -48,7 +48,7 @@ fn message_arrives_in_a_round_trip_and_is_sent_until_the_stop() {
             let (mut pair, peer) = Pair::new(&config, 4);
             let sent = message(bytes);
             pair.ends[0]
-                .send(pair.now, peer, Kind::Message, &sent)
+                .send(pair.now, peer, MessageKind::Message, &sent)
                 .unwrap();
             pair.run(Duration::from_millis(100), |_, _| false);
             assert!(received(&pair.events(1)) == [&sent[..]], "{schedule:?}");
@@ -209,7 +209,9 @@ fn what_has_been_given_up_does_not_get_into_what_comes_after() {
     for number in 0..256u32 {
         let mut other = message(40_000);
         other[..4].copy_from_slice(&number.to_be_bytes());
-        pair.ends[0].send(now, peer, Kind::Message, &other).unwrap();
+        pair.ends[0]
+            .send(now, peer, MessageKind::Message, &other)
+            .unwrap();
     }
     pair.run(Duration::from_secs(5), |_, _| false);
     assert_eq!(delivered(&pair.events(0)), 256);
@@ -234,15 +236,21 @@ fn what_the_format_cannot_say_is_refused() {
     let (mut pair, peer) = Pair::new(&paper_machine::config(), 1);
     let now = pair.now;
     let mut send = |kind, bytes| pair.ends[0].send(now, peer, kind, &message(bytes));
-    assert_eq!(send(Kind::Message, 0), Err(SendError::Empty));
-    let too_large = SendError::TooLarge {
+    assert_eq!(send(MessageKind::Message, 0), Err(SendRefused::Empty));
+    let too_large = SendRefused::TooLarge {
         given: 93_441,
         most: 93_440,
     };
-    assert_eq!(send(Kind::Message, 93_441), Err(too_large));
-    assert_eq!(send(Kind::Request, 10), Err(SendError::Unsupported));
-    assert_eq!(send(Kind::Reply { to: 1 }, 10), Err(SendError::Unsupported));
-    assert!(send(Kind::Message, 93_440).is_ok());
+    assert_eq!(send(MessageKind::Message, 93_441), Err(too_large));
+    assert_eq!(
+        send(MessageKind::Request, 10),
+        Err(SendRefused::Unsupported)
+    );
+    assert_eq!(
+        send(MessageKind::Reply { to: 1 }, 10),
+        Err(SendRefused::Unsupported)
+    );
+    assert!(send(MessageKind::Message, 93_440).is_ok());
     let mut config = paper_machine::config();
     config.require_validation = true;
     let refused = Paper::new(config, [1; 32], now).unwrap_err();
@@ -265,10 +273,10 @@ fn answers_go_to_who_asked() {
     };
     let now = pair.now;
     pair.ends[1]
-        .send(now, back, Kind::Message, &message(3_000))
+        .send(now, back, MessageKind::Message, &message(3_000))
         .unwrap();
     pair.ends[1]
-        .send(now, back, Kind::Message, &message(90_000))
+        .send(now, back, MessageKind::Message, &message(90_000))
         .unwrap();
     pair.run(Duration::from_secs(20), |_, _| false);
     assert!(received(&pair.events(0)) == [message(3_000)]);
@@ -282,14 +290,14 @@ fn unreachable_peer_is_told_at_once() {
     let (mut pair, peer) = Pair::new(&paper_machine::config(), 2);
     let now = pair.now;
     pair.send(peer, 2_000);
-    let routes: Vec<_> = pair.ends[0]
+    let four_tuples: Vec<_> = pair.ends[0]
         .paths(now, peer)
         .into_iter()
-        .map(|path| path.route)
+        .map(|path| path.four_tuple)
         .collect();
-    pair.ends[0].handle_unreachable(now, routes[0]);
+    pair.ends[0].handle_unreachable(now, four_tuples[0]);
     assert!(pair.events(0).is_empty());
-    pair.ends[0].handle_unreachable(now, routes[1]);
+    pair.ends[0].handle_unreachable(now, four_tuples[1]);
     let events = pair.events(0);
     let [Event::Undelivered { failure, .. }] = &events[..] else {
         panic!("{events:?}");
@@ -304,7 +312,7 @@ fn the_modes_refuse_each_other() {
         let mut paper = paper_machine::config();
         paper.schedule = schedule;
         paper.budget.lifetime = Duration::from_millis(500);
-        let mut native = Config::default();
+        let mut native = TransportConfig::default();
         native.budget.lifetime = Duration::from_millis(500);
         let (paper, native) = ((true, &paper), (false, &native));
         for configs in [[paper, native], [native, paper]] {

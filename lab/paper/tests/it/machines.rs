@@ -1,9 +1,14 @@
 //! What hosts run here: either machine, as they are told.
 
-use cloudburst_proto::{Config, Machine, Time};
+use cloudburst_proto::{Machine, Time, TransportConfig};
 
 /// Starts a host's machine.
-pub(crate) fn start(is_paper: bool, config: Config, seed: [u8; 32], now: Time) -> Box<dyn Machine> {
+pub(crate) fn start(
+    is_paper: bool,
+    config: TransportConfig,
+    seed: [u8; 32],
+    now: Time,
+) -> Box<dyn Machine> {
     paper_machine::start(is_paper, config, seed, now).expect("it is a valid one")
 }
 

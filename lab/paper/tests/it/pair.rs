@@ -2,7 +2,9 @@
 
 use core::time::Duration;
 
-use cloudburst_proto::{Config, Ecn, Event, Kind, Machine, PeerId, Route, SendId, SocketId, Time};
+use cloudburst_proto::{
+    Ecn, Event, FourTuple, Machine, MessageKind, PeerId, SendId, SocketId, Time, TransportConfig,
+};
 
 use crate::machines;
 
@@ -12,7 +14,7 @@ pub(crate) struct Pair {
     pub(crate) now: Time,
     pub(crate) ends: [Box<dyn Machine>; 2],
     /// Datagrams under way: when, to whom, by which route, what.
-    wire: Vec<(Time, usize, Route, Vec<u8>)>,
+    wire: Vec<(Time, usize, FourTuple, Vec<u8>)>,
 }
 
 fn address(end: usize, socket: u16) -> std::net::SocketAddr {
@@ -21,12 +23,12 @@ fn address(end: usize, socket: u16) -> std::net::SocketAddr {
 
 impl Pair {
     /// Two ends with the paper's machine.
-    pub(crate) fn new(config: &Config, sockets: u16) -> (Self, PeerId) {
+    pub(crate) fn new(config: &TransportConfig, sockets: u16) -> (Self, PeerId) {
         Self::of([(true, config); 2], sockets)
     }
 
     /// Each end with the paper's machine or the product's.
-    pub(crate) fn of(ends: [(bool, &Config); 2], sockets: u16) -> (Self, PeerId) {
+    pub(crate) fn of(ends: [(bool, &TransportConfig); 2], sockets: u16) -> (Self, PeerId) {
         let now = Time::from_nanos(1_000_000);
         let end = |number: usize| {
             let seed = [number as u8 + 1; 32];
@@ -38,13 +40,13 @@ impl Pair {
             ends: [end(0), end(1)],
             wire: Vec::new(),
         };
-        let routes: Vec<_> = (0..sockets)
-            .map(|socket| Route {
+        let four_tuples: Vec<_> = (0..sockets)
+            .map(|socket| FourTuple {
                 socket: SocketId(socket),
                 remote: address(1, 0),
             })
             .collect();
-        let peer = pair.ends[0].connect(now, &routes).unwrap();
+        let peer = pair.ends[0].connect(now, &four_tuples).unwrap();
         (pair, peer)
     }
 
@@ -52,7 +54,7 @@ impl Pair {
     pub(crate) fn send(&mut self, peer: PeerId, bytes: usize) -> SendId {
         let message = message(bytes);
         self.ends[0]
-            .send(self.now, peer, Kind::Message, &message)
+            .send(self.now, peer, MessageKind::Message, &message)
             .unwrap()
     }
 
@@ -67,14 +69,18 @@ impl Pair {
                         if lost(from, datagram) {
                             continue;
                         }
-                        let source = transmit.route.socket.0;
-                        let to_socket = transmit.route.remote.port() - 1_000;
-                        let route = Route {
+                        let source = transmit.four_tuple.socket.0;
+                        let to_socket = transmit.four_tuple.remote.port() - 1_000;
+                        let four_tuple = FourTuple {
                             socket: SocketId(to_socket),
                             remote: address(from, source),
                         };
-                        self.wire
-                            .push((self.now + ONE_WAY, 1 - from, route, datagram.to_vec()));
+                        self.wire.push((
+                            self.now + ONE_WAY,
+                            1 - from,
+                            four_tuple,
+                            datagram.to_vec(),
+                        ));
                     }
                 }
             }
@@ -91,8 +97,8 @@ impl Pair {
             let (due, later): (Vec<_>, Vec<_>) =
                 self.wire.drain(..).partition(|(at, ..)| *at <= self.now);
             self.wire = later;
-            for (_, to, route, mut datagram) in due {
-                self.ends[to].handle_datagram(self.now, route, Ecn::NotCapable, &mut datagram);
+            for (_, to, four_tuple, mut datagram) in due {
+                self.ends[to].handle_datagram(self.now, four_tuple, Ecn::NotCapable, &mut datagram);
             }
             for end in &mut self.ends {
                 end.handle_timeout(self.now);

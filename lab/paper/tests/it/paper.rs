@@ -57,7 +57,7 @@ fn no_stop_comes_at_all() {
     }
     let outcome = run(scenario);
     assert_eq!(outcome.reasons(), [Reason::BudgetSpent; 10]);
-    let messages = &outcome.ledger().messages;
+    let messages = &outcome.records().messages;
     assert!(messages.iter().all(|message| message.handed_over == 1));
 }
 
@@ -96,7 +96,7 @@ fn generated_scenarios_deliver() {
         strict += u32::from(scenario.must_deliver);
         let outcome = run(scenario);
         delivered += outcome.delivered();
-        accepted += outcome.ledger().messages.len();
+        accepted += outcome.records().messages.len();
     }
     assert!(strict >= 5, "{strict} scenarios must deliver");
     assert!(2 * delivered > accepted, "{delivered} of {accepted}");

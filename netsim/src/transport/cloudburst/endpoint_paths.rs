@@ -5,7 +5,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
 };
 
-use cloudburst_proto::{Route, SocketId};
+use cloudburst_proto::{FourTuple, SocketId};
 use flow_balance::{Ecmp, PathSet};
 
 use crate::{
@@ -65,30 +65,35 @@ impl EndpointPaths {
     }
 
     /// All paths to an address of a host.
-    pub(super) fn routes(&self, to: u16, alias: u8) -> Vec<Route> {
+    pub(super) fn four_tuples(&self, to: u16, alias: u8) -> Vec<FourTuple> {
         if self.single_path {
-            return vec![self.route(to, alias)];
+            return vec![self.four_tuple(to, alias)];
         }
-        (0..self.count).map(|path| self.route(to, path)).collect()
+        (0..self.count)
+            .map(|path| self.four_tuple(to, path))
+            .collect()
     }
 
     /// One path to a host.
-    pub(super) fn route(&self, to: u16, path: u8) -> Route {
+    pub(super) fn four_tuple(&self, to: u16, path: u8) -> FourTuple {
         let alias = u32::from(self.alias(path)) << ALIAS_SHIFT;
         let address = Ipv4Addr::from_bits(FIRST_ADDRESS | alias | u32::from(to));
-        Route {
+        FourTuple {
             socket: SocketId(path.into()),
             remote: SocketAddr::new(address.into(), FIRST_PORT + u16::from(path)),
         }
     }
 
     /// The host at the other end of a route, and which of its paths that is.
-    pub(super) fn ends(&self, route: &Route) -> (u16, u8) {
-        let host = match route.remote.ip() {
+    pub(super) fn ends(&self, four_tuple: &FourTuple) -> (u16, u8) {
+        let host = match four_tuple.remote.ip() {
             IpAddr::V4(address) => address.to_bits() as u16,
             IpAddr::V6(_) => unreachable!("no host has such an address"),
         };
-        (host, route.remote.port().wrapping_sub(FIRST_PORT) as u8)
+        (
+            host,
+            four_tuple.remote.port().wrapping_sub(FIRST_PORT) as u8,
+        )
     }
 
     /// The spine that a path leads over; 0 within a leaf, where none does.
@@ -139,10 +144,13 @@ mod tests {
             };
             let paths = EndpointPaths::new(&settings, 4, 1);
             for (host, path) in [(0, 0), (65_535, 3), (300, 1)] {
-                let route = paths.route(host, path);
-                assert_eq!(paths.ends(&route), (host, path));
-                assert!(paths.routes(host, path).contains(&route));
-                assert_eq!(paths.routes(host, 0).len(), if single_path { 1 } else { 4 });
+                let four_tuple = paths.four_tuple(host, path);
+                assert_eq!(paths.ends(&four_tuple), (host, path));
+                assert!(paths.four_tuples(host, path).contains(&four_tuple));
+                assert_eq!(
+                    paths.four_tuples(host, 0).len(),
+                    if single_path { 1 } else { 4 }
+                );
             }
         }
     }

@@ -7,7 +7,7 @@
 mod endpoint_paths;
 mod host;
 
-use cloudburst_proto::{Endpoint, Event, Kind, Machine, SendError, Time};
+use cloudburst_proto::{Event, Machine, MessageKind, SendRefused, Time, Transport};
 
 use self::{endpoint_paths::EndpointPaths, host::Host};
 use super::flow::FlowStats;
@@ -26,7 +26,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Cloudburst {
     settings: CloudburstSettings,
-    config: cloudburst_proto::Config,
+    config: cloudburst_proto::TransportConfig,
     start_machine: StartMachine,
     priority: u8,
     seed: u64,
@@ -138,12 +138,12 @@ impl Cloudburst {
             (false, true) => cloudburst_proto::Ecn::Capable,
             (false, false) => cloudburst_proto::Ecn::NotCapable,
         };
-        let route = self.paths.route(label.from, label.path);
+        let four_tuple = self.paths.four_tuple(label.from, label.path);
         let now = now(network);
         self.prepare(network, packet.to);
         if let Some(host) = &mut self.hosts[usize::from(packet.to)] {
             host.endpoint
-                .handle_datagram(now, route, ecn, &mut self.receiving);
+                .handle_datagram(now, four_tuple, ecn, &mut self.receiving);
         }
         self.serve(network, packet.to);
     }
@@ -219,10 +219,10 @@ impl Cloudburst {
         let peer = host.peer(now, to, alias, &self.paths);
         match host
             .endpoint
-            .send(now, peer, Kind::Message, &self.content[..bytes])
+            .send(now, peer, MessageKind::Message, &self.content[..bytes])
         {
             Ok(id) => host.sent(id, (to, alias), tag),
-            Err(SendError::Full { .. }) => host.waiting.push_back(tag),
+            Err(SendRefused::Full { .. }) => host.waiting.push_back(tag),
             Err(error) => panic!("a message of {bytes} bytes was checked, but: {error}"),
         }
         from
@@ -265,7 +265,7 @@ impl Cloudburst {
             return;
         };
         while let Some(transmit) = host.endpoint.poll_transmit(now, &mut self.sending) {
-            let (to, path) = self.paths.ends(&transmit.route);
+            let (to, path) = self.paths.ends(&transmit.four_tuple);
             let spine = self.paths.spine(network, number, to, path);
             for datagram in self.sending[..transmit.bytes].chunks(transmit.segment_bytes) {
                 let tag = host.tag((to, self.paths.alias(path)), datagram);
@@ -349,9 +349,13 @@ impl Cloudburst {
 }
 
 /// Starts the product's machine.
-fn start_endpoint(config: cloudburst_proto::Config, seed: [u8; 32], now: Time) -> Box<dyn Machine> {
+fn start_endpoint(
+    config: cloudburst_proto::TransportConfig,
+    seed: [u8; 32],
+    now: Time,
+) -> Box<dyn Machine> {
     // The scenario's check has built the same configuration.
-    let endpoint = Endpoint::new(config, seed, now).unwrap_or_else(|error| panic!("{error}"));
+    let endpoint = Transport::new(config, seed, now).unwrap_or_else(|error| panic!("{error}"));
     Box::new(endpoint)
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cloudburst::{
     Endpoint,
-    protocol::{Health, PathReport, PeerId, Statistics},
+    protocol::{Health, PathReport, PeerId, TransportStatistics},
 };
 use flow_cli::ExitCode;
 use flow_cli::{Signals, print, print_json};
@@ -61,12 +61,12 @@ fn tell(
     endpoint: &Endpoint,
     args: &PathsArgs,
     paths: &[PathReport],
-    replaced: &Statistics,
+    replaced: &TransportStatistics,
     as_json: bool,
 ) -> anyhow::Result<()> {
     let addresses = endpoint.local_addrs();
     let local = |path: &PathReport| {
-        let address = addresses.get(usize::from(path.route.socket.0));
+        let address = addresses.get(usize::from(path.four_tuple.socket.0));
         address.map_or_else(|| "?".to_owned(), ToString::to_string)
     };
     if as_json {
@@ -77,8 +77,8 @@ fn tell(
         return print_json(&json!({
             "peer": args.peer.peer.to_string(),
             "paths": paths,
-            "ports_replaced": replaced.ports_replaced,
-            "routes_replaced": replaced.routes_replaced,
+            "ports_rotated": replaced.ports_rotated,
+            "paths_replaced": replaced.paths_replaced,
         }));
     }
     let mut table = Table::new([
@@ -89,7 +89,7 @@ fn tell(
         table.row([
             path.path.to_string(),
             local(path),
-            path.route.remote.to_string(),
+            path.four_tuple.remote.to_string(),
             health(path.health).to_owned(),
             path.sent.to_string(),
             format!("{:.1}", path.loss * 100.0),
@@ -99,14 +99,14 @@ fn tell(
         ]);
     }
     let mut text = table.to_text();
-    let Statistics {
-        ports_replaced,
-        routes_replaced,
+    let TransportStatistics {
+        ports_rotated,
+        paths_replaced,
         ..
     } = replaced;
-    if ports_replaced + routes_replaced > 0 {
+    if ports_rotated + paths_replaced > 0 {
         text += &format!(
-            "replaced, as they delivered too little: {ports_replaced} ports, {routes_replaced} pairs of ports\n"
+            "replaced, as they delivered too little: {ports_rotated} ports, {paths_replaced} pairs of ports\n"
         );
     }
     print(text)
@@ -116,7 +116,7 @@ fn as_value(path: &PathReport, local: &str) -> Value {
     json!({
         "path": path.path,
         "local": local,
-        "remote": path.route.remote.to_string(),
+        "remote": path.four_tuple.remote.to_string(),
         "health": health(path.health),
         "sent": path.sent,
         "delivered": path.delivered,

@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::{CommandFactory as _, error::ErrorKind};
-use cloudburst::{Endpoint, RequestError, SendError, Statistics, protocol::PeerId};
+use cloudburst::{Endpoint, EndpointStatistics, RequestError, SendError, protocol::PeerId};
 use flow_cli::ExitCode;
 use flow_cli::{Signals, print, print_json};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -286,7 +286,7 @@ struct Outcome<'a> {
     offered_for: Duration,
     unfinished: u64,
     run: &'a Run,
-    statistics: Statistics,
+    statistics: EndpointStatistics,
 }
 
 impl Outcome<'_> {

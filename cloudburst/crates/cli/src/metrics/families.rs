@@ -1,9 +1,9 @@
 //! What is measured: the name, help and value of each metric.
 
-use cloudburst::{Statistics, protocol::PathReport};
+use cloudburst::{EndpointStatistics, protocol::PathReport};
 use flow_telemetry::{Descriptor, Kind, NameError};
 
-type Count = fn(&Statistics) -> u64;
+type Count = fn(&EndpointStatistics) -> u64;
 
 /// Name, help and value of what only grows.
 pub(super) const COUNTERS: [(&str, &str, Count); 29] = [
@@ -58,9 +58,11 @@ pub(super) const COUNTERS: [(&str, &str, Count); 29] = [
         "Stops that ended a message of ours",
         |it| it.protocol.stops_received,
     ),
-    ("asks_sent_total", "Questions what a receiver has", |it| {
-        it.protocol.asks_sent
-    }),
+    (
+        "queries_sent_total",
+        "Questions what a receiver has",
+        |it| it.protocol.queries_sent,
+    ),
     (
         "datagrams_sent_total",
         "Datagrams sent, of any kind",
@@ -83,14 +85,14 @@ pub(super) const COUNTERS: [(&str, &str, Count); 29] = [
         it.protocol.paths_died
     }),
     (
-        "ports_replaced_total",
+        "ports_rotated_total",
         "Ports given up for others as they did not deliver",
-        |it| it.protocol.ports_replaced,
+        |it| it.protocol.ports_rotated,
     ),
     (
-        "routes_replaced_total",
+        "paths_replaced_total",
         "Pairs of ports given up for others of the same ports",
-        |it| it.protocol.routes_replaced,
+        |it| it.protocol.paths_replaced,
     ),
     ("send_calls_total", "Calls of the system that sent", |it| {
         it.sockets.send_calls

@@ -4,14 +4,14 @@
 mod tests;
 
 use super::{
-    config::{Config, ConfigError},
+    config::{ConfigError, TransportConfig},
     event::{
-        ConnectError, Ecn, Event, Kind, PathReport, PeerId, Route, SendError, SendId, SocketId,
-        Transmit,
+        ConnectRefused, Ecn, Event, FourTuple, MessageKind, PathReport, PeerId, SendId,
+        SendRefused, SocketId, Transmit,
     },
     native::Native,
     packet::Keyring,
-    statistics::Statistics,
+    statistics::TransportStatistics,
     time::Time,
 };
 
@@ -21,18 +21,18 @@ use super::{
 /// 64; for an outgoing message its bytes and 200; for an incoming one twice its bytes and
 /// 1.3 KiB for each 64 symbols.
 #[derive(Debug)]
-pub struct Endpoint {
+pub struct Transport {
     machine: Box<Native>,
 }
 
-impl Endpoint {
+impl Transport {
     /// `seed` decides all that is random: sessions, message ids, tokens' secret.
     /// Never use one twice with the same keys.
     ///
     /// # Errors
     ///
     /// If a setting is wrong.
-    pub fn new(config: Config, seed: [u8; 32], now: Time) -> Result<Self, ConfigError> {
+    pub fn new(config: TransportConfig, seed: [u8; 32], now: Time) -> Result<Self, ConfigError> {
         config.validate()?;
         let machine = Box::new(Native::new(config, seed, now));
         Ok(Self { machine })
@@ -46,14 +46,18 @@ impl Endpoint {
     /// # Errors
     ///
     /// If there is no route, or no room for another peer.
-    pub fn connect(&mut self, now: Time, routes: &[Route]) -> Result<PeerId, ConnectError> {
-        self.machine.connect(now, routes)
+    pub fn connect(
+        &mut self,
+        now: Time,
+        four_tuples: &[FourTuple],
+    ) -> Result<PeerId, ConnectRefused> {
+        self.machine.connect(now, four_tuples)
     }
 
     /// Another route to a peer. Whether it is new, and there is room for it; if there is none, it
     /// is kept for when others do not deliver.
-    pub fn add_route(&mut self, now: Time, peer: PeerId, route: Route) -> bool {
-        self.machine.add_route(now, peer, route)
+    pub fn add_path(&mut self, now: Time, peer: PeerId, four_tuple: FourTuple) -> bool {
+        self.machine.add_path(now, peer, four_tuple)
     }
 
     /// A socket is gone: its routes are not used any more.
@@ -61,11 +65,11 @@ impl Endpoint {
         self.machine.remove_socket(now, socket);
     }
 
-    /// A socket has another port, as [`Event::ReplacePort`] asks for: its routes begin anew, as
+    /// A socket has another port, as [`Event::RotatePort`] asks for: its routes begin anew, as
     /// paths with other numbers, and get symbols once something has been heard of them. What
     /// still arrives at the port before is to be handed over as from this socket.
-    pub fn port_replaced(&mut self, now: Time, socket: SocketId) {
-        self.machine.port_replaced(now, socket);
+    pub fn port_rotated(&mut self, now: Time, socket: SocketId) {
+        self.machine.port_rotated(now, socket);
     }
 
     /// Takes a message, of which it keeps a copy until it is delivered or given
@@ -73,14 +77,14 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// See [`SendError`]; nothing is sent then.
+    /// See [`SendRefused`]; nothing is sent then.
     pub fn send(
         &mut self,
         now: Time,
         peer: PeerId,
-        kind: Kind,
+        kind: MessageKind,
         message: &[u8],
-    ) -> Result<SendId, SendError> {
+    ) -> Result<SendId, SendRefused> {
         self.machine.send(now, peer, kind, message)
     }
 
@@ -88,8 +92,8 @@ impl Endpoint {
     /// arriving already, those who came by themselves are told to try again
     /// later; a peer that we are connected to may
     /// still send, for it may be a reply that is waited for.
-    pub fn set_host_room(&mut self, messages: usize) {
-        self.machine.set_host_room(messages);
+    pub fn set_host_capacity(&mut self, messages: usize) {
+        self.machine.set_host_capacity(messages);
     }
 
     /// Gives a message up, if it is not delivered: [`Event::Undelivered`] follows.
@@ -106,19 +110,25 @@ impl Endpoint {
 
     /// Takes one datagram, which is decrypted in place. Of a train that the
     /// kernel has put together (GRO) each has to be handed over by itself.
-    pub fn handle_datagram(&mut self, now: Time, route: Route, ecn: Ecn, datagram: &mut [u8]) {
-        self.machine.handle_datagram(now, route, ecn, datagram);
+    pub fn handle_datagram(
+        &mut self,
+        now: Time,
+        four_tuple: FourTuple,
+        ecn: Ecn,
+        datagram: &mut [u8],
+    ) {
+        self.machine.handle_datagram(now, four_tuple, ecn, datagram);
     }
 
     /// The network says that nobody is there (ICMP), or the socket cannot send.
-    pub fn handle_unreachable(&mut self, now: Time, route: Route) {
-        self.machine.handle_unreachable(now, route);
+    pub fn handle_unreachable(&mut self, now: Time, four_tuple: FourTuple) {
+        self.machine.handle_unreachable(now, four_tuple);
     }
 
     /// A datagram of this length was too long for the socket or the way
     /// (EMSGSIZE).
-    pub fn handle_too_big(&mut self, now: Time, route: Route, bytes: usize) {
-        self.machine.handle_too_big(now, route, bytes);
+    pub fn handle_too_big(&mut self, now: Time, four_tuple: FourTuple, bytes: usize) {
+        self.machine.handle_too_big(now, four_tuple, bytes);
     }
 
     /// Does what is due. To be called when [`next_deadline`](Self::next_deadline)
@@ -149,7 +159,7 @@ impl Endpoint {
     }
 
     /// What was counted so far.
-    pub fn statistics(&self) -> Statistics {
+    pub fn statistics(&self) -> TransportStatistics {
         self.machine.statistics()
     }
 

@@ -8,9 +8,9 @@ const ONE_WAY: Duration = Duration::from_millis(1);
 
 pub(super) struct Pair {
     pub(super) now: Time,
-    pub(super) ends: [Endpoint; 2],
+    pub(super) ends: [Transport; 2],
     /// Datagrams under way: when, to whom, by which route, what.
-    wire: Vec<(Time, usize, Route, Vec<u8>)>,
+    wire: Vec<(Time, usize, FourTuple, Vec<u8>)>,
 }
 
 fn address(end: usize, socket: u16) -> std::net::SocketAddr {
@@ -18,28 +18,28 @@ fn address(end: usize, socket: u16) -> std::net::SocketAddr {
 }
 
 impl Pair {
-    pub(super) fn new(config: &Config, sockets: u16) -> (Self, PeerId) {
+    pub(super) fn new(config: &TransportConfig, sockets: u16) -> (Self, PeerId) {
         Self::of([config; 2], sockets)
     }
 
-    pub(super) fn of(configs: [&Config; 2], sockets: u16) -> (Self, PeerId) {
+    pub(super) fn of(configs: [&TransportConfig; 2], sockets: u16) -> (Self, PeerId) {
         let now = Time::from_nanos(1_000_000);
         let end = |number: usize| {
             let seed = [number as u8 + 1; 32];
-            Endpoint::new(configs[number].clone(), seed, now).unwrap()
+            Transport::new(configs[number].clone(), seed, now).unwrap()
         };
         let mut pair = Self {
             now,
             ends: [end(0), end(1)],
             wire: Vec::new(),
         };
-        let routes: Vec<_> = (0..sockets)
-            .map(|socket| Route {
+        let four_tuples: Vec<_> = (0..sockets)
+            .map(|socket| FourTuple {
                 socket: SocketId(socket),
                 remote: address(1, 0),
             })
             .collect();
-        let peer = pair.ends[0].connect(now, &routes).unwrap();
+        let peer = pair.ends[0].connect(now, &four_tuples).unwrap();
         (pair, peer)
     }
 
@@ -47,7 +47,7 @@ impl Pair {
     pub(super) fn send(&mut self, peer: PeerId, bytes: usize) -> SendId {
         let message = message(bytes);
         self.ends[0]
-            .send(self.now, peer, Kind::Message, &message)
+            .send(self.now, peer, MessageKind::Message, &message)
             .unwrap()
     }
 
@@ -62,19 +62,23 @@ impl Pair {
                         if lost(from, datagram) {
                             continue;
                         }
-                        let source = transmit.route.socket.0;
-                        let to_socket = transmit.route.remote.port() - 1_000;
-                        let route = Route {
+                        let source = transmit.four_tuple.socket.0;
+                        let to_socket = transmit.four_tuple.remote.port() - 1_000;
+                        let four_tuple = FourTuple {
                             socket: SocketId(to_socket),
                             remote: address(from, source),
                         };
-                        self.wire
-                            .push((self.now + ONE_WAY, 1 - from, route, datagram.to_vec()));
+                        self.wire.push((
+                            self.now + ONE_WAY,
+                            1 - from,
+                            four_tuple,
+                            datagram.to_vec(),
+                        ));
                     }
                 }
             }
             let arrivals = self.wire.iter().map(|(at, ..)| *at);
-            let deadlines = self.ends.iter().filter_map(Endpoint::next_deadline);
+            let deadlines = self.ends.iter().filter_map(Transport::next_deadline);
             let Some(next) = arrivals.chain(deadlines).min() else {
                 return;
             };
@@ -86,8 +90,8 @@ impl Pair {
             let (due, later): (Vec<_>, Vec<_>) =
                 self.wire.drain(..).partition(|(at, ..)| *at <= self.now);
             self.wire = later;
-            for (_, to, route, mut datagram) in due {
-                self.ends[to].handle_datagram(self.now, route, Ecn::NotCapable, &mut datagram);
+            for (_, to, four_tuple, mut datagram) in due {
+                self.ends[to].handle_datagram(self.now, four_tuple, Ecn::NotCapable, &mut datagram);
             }
             for end in &mut self.ends {
                 end.handle_timeout(self.now);
@@ -107,17 +111,17 @@ pub(super) fn message(bytes: usize) -> Vec<u8> {
 #[test]
 fn message_arrives_in_a_round_trip() {
     for bytes in [1, 100, 5_000, 93_440, 1_000_000] {
-        let (mut pair, peer) = Pair::new(&Config::default(), 4);
+        let (mut pair, peer) = Pair::new(&TransportConfig::default(), 4);
         let sent = message(bytes);
         let id = pair.ends[0]
-            .send(pair.now, peer, Kind::Message, &sent)
+            .send(pair.now, peer, MessageKind::Message, &sent)
             .unwrap();
         pair.run(Duration::from_millis(100), |_, _| false);
         let events = pair.events(1);
         let [
             Event::Received {
                 message,
-                kind: Kind::Message,
+                kind: MessageKind::Message,
                 ..
             },
         ] = &events[..]
@@ -146,9 +150,9 @@ fn message_arrives_in_a_round_trip() {
 
 #[test]
 fn reply_goes_back_by_the_ways_that_the_request_came_by() {
-    let (mut pair, peer) = Pair::new(&Config::default(), 4);
+    let (mut pair, peer) = Pair::new(&TransportConfig::default(), 4);
     let id = pair.ends[0]
-        .send(pair.now, peer, Kind::Request, &message(3_000))
+        .send(pair.now, peer, MessageKind::Request, &message(3_000))
         .unwrap();
     pair.run(Duration::from_millis(20), |_, _| false);
     let events = pair.events(1);
@@ -156,7 +160,7 @@ fn reply_goes_back_by_the_ways_that_the_request_came_by() {
         Event::Received {
             peer: client,
             id: request,
-            kind: Kind::Request,
+            kind: MessageKind::Request,
             ..
         },
     ] = &events[..]
@@ -164,7 +168,7 @@ fn reply_goes_back_by_the_ways_that_the_request_came_by() {
         panic!("{events:?}");
     };
     assert_eq!(*request, id.as_u64());
-    let reply = Kind::Reply { to: *request };
+    let reply = MessageKind::Reply { to: *request };
     pair.ends[1]
         .send(pair.now, *client, reply, &message(90_000))
         .unwrap();
@@ -181,7 +185,7 @@ fn reply_goes_back_by_the_ways_that_the_request_came_by() {
 
 #[test]
 fn losses_are_made_up_for() {
-    let (mut pair, peer) = Pair::new(&Config::default(), 4);
+    let (mut pair, peer) = Pair::new(&TransportConfig::default(), 4);
     let mut count = 0;
     for bytes in [100, 5_000, 93_440] {
         pair.send(peer, bytes);
@@ -202,7 +206,7 @@ fn losses_are_made_up_for() {
 
 #[test]
 fn silence_is_told_when_the_time_is_over() {
-    let (mut pair, peer) = Pair::new(&Config::default(), 4);
+    let (mut pair, peer) = Pair::new(&TransportConfig::default(), 4);
     pair.send(peer, 5_000);
     pair.run(Duration::from_secs(20), |_, _| true);
     let events = pair.events(0);

@@ -3,10 +3,10 @@
 use super::{
     super::{
         address::Verdict,
-        event::{Ecn, PeerId, Route, Transmit},
+        event::{Ecn, FourTuple, PeerId, Transmit},
         packet::{
-            Ask, Busy, BusyReason, Challenge, Echo, Have, NoRoom, Outcome, Ping, Pong,
-            STATELESS_PATH, Sealer, Stamp, State, Stop, TOKEN_BYTES, TokenBody,
+            BufferTooShort, Busy, BusyReason, Challenge, Echo, Outcome, Ping, Pong, Progress,
+            ProgressState, Query, STATELESS_PATH, Sealer, Stamp, Stop, TOKEN_BYTES, TokenBody,
             question_datagram_bytes,
         },
         path::Path,
@@ -24,14 +24,14 @@ const TOKEN_LIFETIME: core::time::Duration = core::time::Duration::from_secs(60)
 /// A datagram that waits to be written.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Control {
-    Answer(Trigger, Answer),
-    Question(PeerId, Route, Question),
+    Answer(SourceDatagram, Answer),
+    Question(PeerId, FourTuple, Question),
 }
 
 /// What an answer answers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Trigger {
-    pub(super) route: Route,
+pub(super) struct SourceDatagram {
+    pub(super) four_tuple: FourTuple,
     pub(super) peer: Option<PeerId>,
     /// The session that it came by.
     pub(super) asker: u64,
@@ -50,9 +50,9 @@ pub(super) enum Answer {
         needed: u32,
         spread_us: u32,
     },
-    Have {
+    Progress {
         message: u64,
-        state: State,
+        state: ProgressState,
     },
     Busy {
         message: u64,
@@ -67,7 +67,7 @@ pub(super) enum Answer {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Question {
-    Ask { message: u64 },
+    Query { message: u64 },
     Ping { nonce: u64, datagram_bytes: usize },
     Token { token: [u8; TOKEN_BYTES] },
 }
@@ -106,15 +106,15 @@ impl Stateless {
 }
 
 impl Control {
-    pub(super) fn route(&self) -> Route {
+    pub(super) fn four_tuple(&self) -> FourTuple {
         match self {
-            Self::Answer(trigger, _) => trigger.route,
-            Self::Question(_, route, _) => *route,
+            Self::Answer(source, _) => source.four_tuple,
+            Self::Question(_, four_tuple, _) => *four_tuple,
         }
     }
 }
 
-impl Trigger {
+impl SourceDatagram {
     fn echo(&self, now: Time) -> Echo {
         Echo {
             path: self.path,
@@ -126,58 +126,69 @@ impl Trigger {
 
 impl Native {
     /// Answers, unless too many answers wait.
-    pub(super) fn answer(&mut self, trigger: Trigger, answer: Answer) {
+    pub(super) fn answer(&mut self, source: SourceDatagram, answer: Answer) {
         if self.control.len() < MAX_WAITING {
-            self.control.push_back(Control::Answer(trigger, answer));
+            self.control.push_back(Control::Answer(source, answer));
         } else {
             self.statistics.refused.answers_capped += 1;
         }
     }
 
-    pub(super) fn ask(&mut self, peer: PeerId, route: Route, question: Question) {
+    pub(super) fn ask(&mut self, peer: PeerId, four_tuple: FourTuple, question: Question) {
         if self.control.len() < MAX_WAITING {
             self.control
-                .push_back(Control::Question(peer, route, question));
+                .push_back(Control::Question(peer, four_tuple, question));
         }
     }
 
     /// Asks by this way for an answer with the same nonce; of no length means as short as can be.
-    pub(super) fn ping(&mut self, peer: PeerId, route: Route, nonce: u64, datagram_bytes: usize) {
+    pub(super) fn ping(
+        &mut self,
+        peer: PeerId,
+        four_tuple: FourTuple,
+        nonce: u64,
+        datagram_bytes: usize,
+    ) {
         let question = Question::Ping {
             nonce,
             datagram_bytes,
         };
-        self.ask(peer, route, question);
+        self.ask(peer, four_tuple, question);
     }
 
     /// Writes the next answer or question that may be sent.
     pub(super) fn transmit_control(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
         while let Some(control) = self.control.pop_front() {
-            let (route, bytes) = match control {
-                Control::Answer(trigger, answer) => {
-                    let route = self.way_back(&trigger);
-                    let bytes = self.write_answer(now, &trigger, route, answer, out);
-                    (route, bytes)
+            let (four_tuple, bytes) = match control {
+                Control::Answer(source, answer) => {
+                    let four_tuple = self.return_path(&source);
+                    let bytes = self.write_answer(now, &source, four_tuple, answer, out);
+                    (four_tuple, bytes)
                 }
-                Control::Question(peer, route, question) => {
-                    let bytes = self.write_question(now, peer, route, question, out);
-                    (route, bytes)
+                Control::Question(peer, four_tuple, question) => {
+                    let bytes = self.write_question(now, peer, four_tuple, question, out);
+                    (four_tuple, bytes)
                 }
             };
             if let Some(bytes) = bytes {
                 self.pacer.sent(now, bytes);
-                return Some(self.sent(route, bytes, bytes));
+                return Some(self.sent(four_tuple, bytes, bytes));
             }
         }
         None
     }
 
     /// Counts what is sent.
-    pub(super) fn sent(&mut self, route: Route, bytes: usize, segment_bytes: usize) -> Transmit {
+    pub(super) fn sent(
+        &mut self,
+        four_tuple: FourTuple,
+        bytes: usize,
+        segment_bytes: usize,
+    ) -> Transmit {
         self.statistics.datagrams_sent += bytes.div_ceil(segment_bytes.max(1)) as u64;
         self.statistics.bytes_sent += bytes as u64;
         Transmit {
-            route,
+            four_tuple,
             bytes,
             segment_bytes,
             ecn: Ecn::NotCapable,
@@ -187,44 +198,44 @@ impl Native {
     /// Where an answer goes: where the question came from, unless that way is dead for what we
     /// send. Networks choose by a hash another path for each direction, and one of them may be
     /// dead.
-    fn way_back(&self, trigger: &Trigger) -> Route {
-        let paths = trigger.peer.and_then(|peer| self.peers.get(peer));
+    fn return_path(&self, source: &SourceDatagram) -> FourTuple {
+        let paths = source.peer.and_then(|peer| self.peers.get(peer));
         let Some(paths) = paths.map(|peer| &peer.paths) else {
-            return trigger.route;
+            return source.four_tuple;
         };
         let is_dead = |index| paths.get(index).is_dead();
-        if !paths.position(trigger.route).is_some_and(is_dead) {
-            return trigger.route;
+        if !paths.position(source.four_tuple).is_some_and(is_dead) {
+            return source.four_tuple;
         }
         // To the same address: what it may be sent is counted by address.
-        let ip = trigger.route.remote.ip();
-        let good = |path: &&Path| path.is_good() && path.route.remote.ip() == ip;
+        let ip = source.four_tuple.remote.ip();
+        let good = |path: &&Path| path.is_good() && path.four_tuple.remote.ip() == ip;
         let count = paths.iter().filter(good).count();
-        let chosen = usize::from(trigger.path) % count.max(1);
+        let chosen = usize::from(source.path) % count.max(1);
         let path = paths.iter().filter(good).nth(chosen);
-        path.map_or(trigger.route, |path| path.route)
+        path.map_or(source.four_tuple, |path| path.four_tuple)
     }
 
     /// Its length, if it may be sent.
     fn write_answer(
         &mut self,
         now: Time,
-        trigger: &Trigger,
-        route: Route,
+        source: &SourceDatagram,
+        four_tuple: FourTuple,
         answer: Answer,
         out: &mut [u8],
     ) -> Option<usize> {
-        let ip = route.remote.ip();
-        let room = out.len().min(trigger.bytes);
-        let out = &mut out[..room];
+        let ip = four_tuple.remote.ip();
+        let credit = out.len().min(source.bytes);
+        let out = &mut out[..credit];
         let token = matches!(answer, Answer::Challenge).then(|| {
             self.tokens
-                .mint(now.as_nanos(), ip, trigger.asker, TOKEN_LIFETIME)
+                .mint(now.as_nanos(), ip, source.asker, TOKEN_LIFETIME)
         });
-        let echo = trigger.echo(now);
-        let peer = trigger.peer.and_then(|peer| self.peers.get_mut(peer));
+        let echo = source.echo(now);
+        let peer = source.peer.and_then(|peer| self.peers.get_mut(peer));
         let path = peer.and_then(|peer| {
-            let index = peer.paths.position(route)?;
+            let index = peer.paths.position(four_tuple)?;
             Some((peer, index))
         });
         let (sealer, stamp, reports) = match path {
@@ -235,7 +246,7 @@ impl Native {
                     sent_us: now.as_wire_micros(),
                     sequence: path.take_answer_sequence(),
                 };
-                let reports = peer.inbound.reports(trigger.path);
+                let reports = peer.inbound.reports(source.path);
                 (&peer.sealer, stamp, Some(reports))
             }
             None => {
@@ -243,7 +254,7 @@ impl Native {
                 (&self.stateless.sealer, stamp, None)
             }
         };
-        let (asker, bytes) = (trigger.asker, trigger.bytes);
+        let (asker, bytes) = (source.asker, source.bytes);
         let reports = reports.into_iter().flatten();
         let written = sealer.write(stamp, out, |body| {
             write_body(answer, asker, echo, bytes, token, reports, body)
@@ -269,26 +280,26 @@ impl Native {
         &mut self,
         now: Time,
         peer: PeerId,
-        route: Route,
+        four_tuple: FourTuple,
         question: Question,
         out: &mut [u8],
     ) -> Option<usize> {
         let known = self.peers.get_mut(peer)?;
-        let index = known.paths.position(route)?;
+        let index = known.paths.position(four_tuple)?;
         let least = question_datagram_bytes(known.sealer.is_sealing());
         let bytes = match question {
             // The answer has room for what is to be told of some paths.
-            Question::Ask { .. } => least + 128,
+            Question::Query { .. } => least + 128,
             Question::Ping { datagram_bytes, .. } => datagram_bytes.max(least),
             Question::Token { .. } => least,
         };
-        let room = bytes.min(out.len());
-        if !known.is_ours && self.addresses.room(now, route.remote.ip()) < room as u64 {
+        let credit = bytes.min(out.len());
+        if !known.is_ours && self.addresses.credit(now, four_tuple.remote.ip()) < credit as u64 {
             self.statistics.refused.amplification_capped += 1;
             return None;
         }
         let ns_per_byte = known.default_ns_per_byte(self.config.bytes_per_s());
-        known.paths.sending(now, index, room, ns_per_byte);
+        known.paths.sending(now, index, credit, ns_per_byte);
         let path = known.paths.get_mut(index);
         let stamp = Stamp {
             path: path.id,
@@ -299,16 +310,16 @@ impl Native {
         let oldest = known.oldest_message;
         let written = known
             .sealer
-            .write(stamp, &mut out[..room], |body| match question {
-                Question::Ask { message } => Ask { message }.write(body),
+            .write(stamp, &mut out[..credit], |body| match question {
+                Question::Query { message } => Query { message }.write(body),
                 Question::Ping { nonce, .. } => Ping { nonce }.write(body),
                 Question::Token { token } => TokenBody { token, oldest }.write(body),
             });
         known.asked(now, 1);
-        self.statistics.asks_sent += u64::from(matches!(question, Question::Ask { .. }));
+        self.statistics.queries_sent += u64::from(matches!(question, Question::Query { .. }));
         let bytes = written.ok()?;
         if !known.is_ours {
-            self.addresses.sent(route.remote.ip(), bytes);
+            self.addresses.sent(four_tuple.remote.ip(), bytes);
         }
         Some(bytes)
     }
@@ -318,11 +329,11 @@ fn write_body(
     answer: Answer,
     asker: u64,
     echo: Echo,
-    trigger_bytes: usize,
+    source_bytes: usize,
     token: Option<[u8; TOKEN_BYTES]>,
     reports: impl Iterator<Item = super::super::packet::Report>,
     out: &mut [u8],
-) -> Result<super::super::packet::Written, NoRoom> {
+) -> Result<super::super::packet::Written, BufferTooShort> {
     match answer {
         Answer::Stop {
             message,
@@ -337,7 +348,7 @@ fn write_body(
             spread_us,
         }
         .write(asker, reports, out),
-        Answer::Have { message, state } => Have {
+        Answer::Progress { message, state } => Progress {
             message,
             echo,
             state,
@@ -357,7 +368,7 @@ fn write_body(
         Answer::Pong { nonce } => Pong {
             nonce,
             echo,
-            datagram_bytes: trigger_bytes.min(u16::MAX.into()) as u16,
+            datagram_bytes: source_bytes.min(u16::MAX.into()) as u16,
         }
         .write(asker, reports, out),
         Answer::Challenge => Challenge {

@@ -1,14 +1,14 @@
-//! The state machine behind [`Endpoint`](super::Endpoint).
+//! The state machine behind [`Transport`](super::Transport).
 
-mod answers;
 mod control;
-mod openings;
-mod questions;
+mod first_contact;
+mod port_rotation;
 mod receive;
-mod renewal;
+mod receiver;
+mod scheduler;
+mod sender;
 mod timeouts;
 mod transmit;
-mod turns;
 
 use std::collections::{HashMap, VecDeque};
 
@@ -16,68 +16,70 @@ use foldhash::fast::FixedState;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-pub(crate) use self::turns::Place;
+pub(crate) use self::scheduler::ScheduleSlot;
 use self::{
     control::{Control, Stateless},
-    turns::Turns,
+    scheduler::Scheduler,
 };
 use super::{
-    Kind,
+    MessageKind,
     address::Addresses,
-    config::Config,
-    estimate::{Delivery, RoundTrip},
-    event::{ConnectError, Event, PathReport, PeerId, Reason, Route, SendError, SendId, SocketId},
+    buffer_pool::BufferPool,
+    config::TransportConfig,
+    estimate::{DeliveryRate, RoundTripEstimator},
+    event::{
+        ConnectRefused, Event, FourTuple, PathReport, PeerId, Reason, SendId, SendRefused, SocketId,
+    },
     incoming::Pool,
+    message_window::MAX_SPAN,
     outgoing::{Outgoing, symbol_bytes},
     pacer::Pacer,
     packet::{Keyring, TokenMint},
     peer::Peer,
     peers::Peers,
-    renewal::Renewals,
-    spare::Spare,
-    statistics::Statistics,
+    port_rotation::PortRotation,
+    statistics::TransportStatistics,
     time::Time,
     timers::Timers,
-    window::MAX_SPAN,
 };
 
-/// Sends and receives messages; [`Endpoint`](super::Endpoint) says what its
+/// Sends and receives messages; [`Transport`](super::Transport) says what its
 /// methods do.
 #[derive(Debug)]
 pub(crate) struct Native {
-    config: Config,
+    config: TransportConfig,
     random: Xoshiro256PlusPlus,
     tokens: TokenMint,
     peers: Peers,
     addresses: Addresses,
     outgoing: HashMap<SendId, Outgoing, FixedState>,
-    spare: Spare,
+    buffers: BufferPool,
     pool: Pool,
     /// Messages that the host has room for.
-    host_room: usize,
+    host_capacity: usize,
     /// Memory of incomplete messages of peers that have not shown a token.
     unvalidated_bytes: usize,
-    timers: Timers<Due>,
+    timers: Timers<TimerKey>,
     /// Peers with something to send.
-    turns: Turns,
+    scheduler: Scheduler,
     pacer: Pacer,
     control: VecDeque<Control>,
     stateless: Stateless,
-    renewals: Renewals,
+    port_rotation: PortRotation,
     events: VecDeque<Event>,
-    statistics: Statistics,
+    statistics: TransportStatistics,
 }
 
 /// What timers are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Due {
+enum TimerKey {
     Message(SendId),
     Peer(PeerId),
 }
 
 impl Native {
     /// `config` is a valid one.
-    pub(crate) fn new(config: Config, seed: [u8; 32], now: Time) -> Self {
+    pub(crate) fn new(config: TransportConfig, seed: [u8; 32], now: Time) -> Self {
         let mut random = Xoshiro256PlusPlus::from_seed(seed);
         let mut secret = [0; 32];
         random.fill_bytes(&mut secret);
@@ -92,50 +94,54 @@ impl Native {
                 hash_seed,
             ),
             outgoing: HashMap::with_hasher(FixedState::with_seed(hash_seed)),
-            spare: Spare::default(),
+            buffers: BufferPool::default(),
             pool: Pool::default(),
-            host_room: usize::MAX,
+            host_capacity: usize::MAX,
             unvalidated_bytes: 0,
             timers: Timers::new(),
-            turns: Turns::default(),
+            scheduler: Scheduler::default(),
             pacer: Pacer::new(now, config.bytes_per_s()),
             control: VecDeque::new(),
             stateless: Stateless::new(config.keys.sealer(random.next_u64())),
-            renewals: Renewals::new(now, hash_seed),
+            port_rotation: PortRotation::new(now, hash_seed),
             events: VecDeque::new(),
-            statistics: Statistics::default(),
+            statistics: TransportStatistics::default(),
             random,
             config,
         }
     }
 
-    pub(crate) fn connect(&mut self, now: Time, routes: &[Route]) -> Result<PeerId, ConnectError> {
-        if routes.is_empty() {
-            return Err(ConnectError::NoRoute);
+    pub(crate) fn connect(
+        &mut self,
+        now: Time,
+        four_tuples: &[FourTuple],
+    ) -> Result<PeerId, ConnectRefused> {
+        if four_tuples.is_empty() {
+            return Err(ConnectRefused::NoPath);
         }
-        let known = routes
+        let known = four_tuples
             .iter()
-            .find_map(|route| self.peers.by_remote(route.remote));
+            .find_map(|four_tuple| self.peers.by_remote(four_tuple.remote));
         let id = match known {
             Some(id) => id,
             None if self.peers.len() >= self.config.quotas.peers => {
-                return Err(ConnectError::TooManyPeers(self.peers.len()));
+                return Err(ConnectRefused::TooManyPeers(self.peers.len()));
             }
             None => self.add_peer(now, None),
         };
-        for &route in routes {
-            self.add_route(now, id, route);
+        for &four_tuple in four_tuples {
+            self.add_path(now, id, four_tuple);
         }
         Ok(id)
     }
 
-    pub(crate) fn add_route(&mut self, now: Time, peer: PeerId, route: Route) -> bool {
+    pub(crate) fn add_path(&mut self, now: Time, peer: PeerId, four_tuple: FourTuple) -> bool {
         let Some(known) = self.peers.get_mut(peer) else {
             return false;
         };
-        let added = known.paths.add(now, route, &self.config.datagrams);
+        let added = known.paths.add(now, four_tuple, &self.config.datagrams);
         if added && known.is_ours {
-            self.peers.bind_remote(route.remote, peer);
+            self.peers.bind_remote(four_tuple.remote, peer);
         }
         added
     }
@@ -144,29 +150,29 @@ impl Native {
         for peer in self.peers.iter_mut() {
             peer.paths.remove_socket(now, socket);
         }
-        self.renewals.forget(socket);
+        self.port_rotation.forget(socket);
         self.control
-            .retain(|control| control.route().socket != socket);
+            .retain(|control| control.four_tuple().socket != socket);
     }
 
     pub(crate) fn send(
         &mut self,
         now: Time,
         peer: PeerId,
-        kind: Kind,
+        kind: MessageKind,
         message: &[u8],
-    ) -> Result<SendId, SendError> {
+    ) -> Result<SendId, SendRefused> {
         let (given, most) = (message.len(), self.config.max_message_bytes);
         if given == 0 {
-            return Err(SendError::Empty);
+            return Err(SendRefused::Empty);
         }
-        let too_large = SendError::TooLarge { given, most };
+        let too_large = SendRefused::TooLarge { given, most };
         if given > most {
             return Err(too_large);
         }
-        self.check_room(given)?;
+        self.check_capacity(given)?;
         let Some(known) = self.peers.get_mut(peer) else {
-            return Err(SendError::NoPeer);
+            return Err(SendRefused::NoPeer);
         };
         known.oldest_message = oldest(peer, known, &self.outgoing);
         if known.next_message - known.oldest_message >= MAX_SPAN {
@@ -181,37 +187,37 @@ impl Native {
             .datagram_bytes()
             .unwrap_or(self.config.datagrams.initial);
         let symbol_bytes = symbol_bytes(datagram_bytes, known.sealer.is_sealing());
-        let memory = self.spare.take();
+        let memory = self.buffers.take();
         let mut outgoing =
             Outgoing::new(now, id, (kind, message), memory, symbol_bytes, &self.config)
                 .map_err(|_| too_large)?;
         known.next_message += 1;
         if known.outgoing == 0 {
             // The silence before does not tell of a rate.
-            known.delivery = Delivery::new(now);
+            known.delivery = DeliveryRate::new(now);
         }
         known.outgoing += 1;
         known.sent_at = Some(now);
-        let is_doubtful = known.is_doubtful(now);
-        if is_doubtful {
-            known.has_openings = true;
+        let is_unresponsive = known.is_unresponsive(now);
+        if is_unresponsive {
+            known.has_pending_messages = true;
             outgoing.open();
         } else {
-            outgoing.begin(&known.paths.loss(), known.patience());
+            outgoing.begin(&known.paths.loss(), known.ack_timeout());
         }
         self.statistics.messages_accepted += 1;
         self.statistics.outgoing_now += 1;
         self.statistics.outgoing_bytes_now += outgoing.bytes() as u64;
         self.outgoing.insert(id, outgoing);
         self.enqueue(now, id);
-        if is_doubtful {
-            self.knock(now, peer);
+        if is_unresponsive {
+            self.send_initial_probes(now, peer);
         }
         self.look_after(now, peer);
         Ok(id)
     }
 
-    fn check_room(&self, bytes: usize) -> Result<(), SendError> {
+    fn check_capacity(&self, bytes: usize) -> Result<(), SendRefused> {
         let held = self.statistics.outgoing_bytes_now as usize;
         let quotas = &self.config.quotas;
         if quotas.hold(self.outgoing.len(), held, bytes) {
@@ -220,19 +226,19 @@ impl Native {
         Err(self.full())
     }
 
-    fn full(&self) -> SendError {
-        SendError::Full {
+    fn full(&self) -> SendRefused {
+        SendRefused::Full {
             messages: self.outgoing.len(),
             bytes: self.statistics.outgoing_bytes_now as usize,
         }
     }
 
     pub(crate) fn cancel(&mut self, _now: Time, id: SendId) {
-        self.give_up(id, Reason::Cancelled);
+        self.abandon(id, Reason::Cancelled);
     }
 
-    pub(crate) fn set_host_room(&mut self, messages: usize) {
-        self.host_room = messages;
+    pub(crate) fn set_host_capacity(&mut self, messages: usize) {
+        self.host_capacity = messages;
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
@@ -248,8 +254,8 @@ impl Native {
         }
     }
 
-    pub(crate) fn statistics(&self) -> Statistics {
-        Statistics {
+    pub(crate) fn statistics(&self) -> TransportStatistics {
+        TransportStatistics {
             peers_now: self.peers.len() as u64,
             ..self.statistics
         }
@@ -283,7 +289,7 @@ impl Native {
         let rate = self.config.bytes_per_s();
         let mut peer = Peer::new(now, sealer, rate, first_message, session.is_none());
         peer.session = session;
-        peer.round_trip = RoundTrip::assuming(self.config.initial_round_trip);
+        peer.round_trip = RoundTripEstimator::assuming(self.config.initial_round_trip);
         let id = self.peers.add(peer);
         self.look_after(now, id);
         id
@@ -303,14 +309,16 @@ impl Native {
                 .push(std::cmp::Reverse((outgoing.remaining(), id.message)));
         }
         let look = outgoing.next_look(now, &peer.round_trip);
-        outgoing.alarm.set(look, Due::Message(id), &mut self.timers);
+        outgoing
+            .alarm
+            .set(look, TimerKey::Message(id), &mut self.timers);
         if !peer.ready.is_empty() {
             let remaining = Some(outgoing.remaining()).filter(|it| *it > 0);
-            self.join(now, id.peer, remaining);
+            self.schedule(now, id.peer, remaining);
         }
     }
 
-    fn give_up(&mut self, id: SendId, reason: Reason) {
+    fn abandon(&mut self, id: SendId, reason: Reason) {
         if let Some(outgoing) = self.forget(id) {
             self.note_failure(&outgoing, reason);
             let failure = outgoing.failure(reason);
@@ -332,7 +340,7 @@ impl Native {
     }
 
     fn reuse(&mut self, outgoing: Outgoing) {
-        self.spare.give(outgoing.into_memory());
+        self.buffers.give(outgoing.into_memory());
     }
 }
 

@@ -2,12 +2,12 @@
 
 use super::{
     super::{
-        event::{Ecn, PeerId, Route},
-        packet::{Body, Header, Kind, OpenError, Opener},
+        event::{Ecn, FourTuple, PeerId},
+        packet::{Body, Header, OpenError, Opener, PacketKind},
         time::Time,
     },
-    Native, Place,
-    control::Trigger,
+    Native, ScheduleSlot,
+    control::SourceDatagram,
 };
 
 /// Keys of a peer whose ciphers are kept.
@@ -17,7 +17,7 @@ impl Native {
     pub(crate) fn handle_datagram(
         &mut self,
         now: Time,
-        route: Route,
+        four_tuple: FourTuple,
         ecn: Ecn,
         datagram: &mut [u8],
     ) {
@@ -25,7 +25,7 @@ impl Native {
         self.statistics.bytes_received += datagram.len() as u64;
         self.statistics.congestion_marks += u64::from(ecn == Ecn::CongestionExperienced);
         self.addresses
-            .received(now, route.remote.ip(), datagram.len());
+            .received(now, four_tuple.remote.ip(), datagram.len());
         let Ok(header) = Header::parse(datagram) else {
             self.statistics.refused.malformed += 1;
             return;
@@ -58,8 +58,8 @@ impl Native {
                 return;
             }
         };
-        let trigger = Trigger {
-            route,
+        let source = SourceDatagram {
+            four_tuple,
             peer: known,
             asker: header.session,
             arrived: now,
@@ -68,9 +68,9 @@ impl Native {
             bytes,
         };
         if header.kind.is_answer() {
-            self.take_answer(now, &header, trigger, new_opener, body);
+            self.take_answer(now, &header, source, new_opener, body);
         } else {
-            self.take_question(now, &header, trigger, new_opener, body);
+            self.take_question(now, &header, source, new_opener, body);
         }
     }
 
@@ -103,7 +103,7 @@ impl Native {
         now: Time,
         peer: PeerId,
         header: &Header,
-        route: Route,
+        four_tuple: FourTuple,
         opener: Option<Opener>,
     ) {
         let datagrams = self.config.datagrams;
@@ -117,21 +117,21 @@ impl Native {
             .take(now, header.path, header.sequence, header.sent_us);
         // What we send back goes by the ways that it comes by.
         if !known.is_ours {
-            let is_other = known.paths.arrived(now, route, &datagrams);
+            let is_other = known.paths.arrived(now, four_tuple, &datagrams);
             if is_other {
-                known.survey.begin_anew(now);
+                known.shared_bottleneck.restart(now);
             }
         }
         if let Some(opener) = opener {
             known.openers.truncate(OPENERS - 1);
             known.openers.insert(0, opener);
         }
-        if known.place == Place::Away && !known.ready.is_empty() {
+        if known.slot == ScheduleSlot::Away && !known.ready.is_empty() {
             // It was waiting for leave to send more to its address.
-            self.line_up(now, peer);
+            self.requeue(now, peer);
         }
         if have_waited {
-            self.go_on(now, peer);
+            self.resume(now, peer);
         }
     }
 
@@ -139,7 +139,7 @@ impl Native {
         &mut self,
         now: Time,
         header: &Header,
-        mut trigger: Trigger,
+        mut source: SourceDatagram,
         opener: Option<Opener>,
         body: &[u8],
     ) {
@@ -150,24 +150,24 @@ impl Native {
                 return;
             }
         };
-        if trigger.peer.is_none() {
-            trigger.peer = match &body {
-                Body::Symbol(symbol) => self.admit(now, &trigger, symbol),
-                Body::Token(token) => self.admit_by_token(now, &trigger, token),
+        if source.peer.is_none() {
+            source.peer = match &body {
+                Body::Symbol(symbol) => self.admit(now, &source, symbol),
+                Body::Token(token) => self.admit_by_token(now, &source, token),
                 _ => None,
             };
         }
-        if let Some(peer) = trigger.peer {
-            self.note(now, peer, header, trigger.route, opener);
-            if header.kind != Kind::Token {
-                self.challenge_if_needed(now, peer, trigger);
+        if let Some(peer) = source.peer {
+            self.note(now, peer, header, source.four_tuple, opener);
+            if header.kind != PacketKind::Token {
+                self.challenge_if_needed(now, peer, source);
             }
         }
         match body {
-            Body::Symbol(symbol) => self.take_symbol(now, trigger, symbol),
-            Body::Ask(ask) => self.take_ask(trigger, ask.message),
-            Body::Ping(ping) => self.take_ping(trigger, ping.nonce),
-            Body::Token(token) => self.take_token(now, trigger, &token),
+            Body::Symbol(symbol) => self.take_symbol(now, source, symbol),
+            Body::Query(ask) => self.handle_query(source, ask.message),
+            Body::Ping(ping) => self.take_ping(source, ping.nonce),
+            Body::Token(token) => self.take_token(now, source, &token),
             _ => self.statistics.refused.unexpected += 1,
         }
     }

@@ -5,14 +5,14 @@ use core::time::Duration;
 use super::{
     super::{
         config::MAX_LIFETIME,
-        event::{Event, PeerId, Reason, Route, SendId},
+        event::{Event, FourTuple, PeerId, Reason, SendId},
         outgoing::Step,
         path,
         paths::MAX_PATHS,
-        survey::{self, Phase},
+        shared_bottleneck::{self, Phase},
         time::Time,
     },
-    Due, Native,
+    Native, TimerKey,
     control::Question,
 };
 
@@ -25,14 +25,14 @@ const IDLE: Duration = Duration::from_secs(2 * MAX_LIFETIME.as_secs());
 const LEAST_CARE_PAUSE: Duration = Duration::from_millis(5);
 /// How long nothing may be heard of a path before it counts as dead: longer
 /// than the queues of most routers.
-const LEAST_DOUBT: Duration = Duration::from_millis(20);
+const LEAST_SILENCE: Duration = Duration::from_millis(20);
 
 impl Native {
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         while let Some(due) = self.timers.pop(now) {
             match due {
-                Due::Message(id) => self.attend_message(now, id),
-                Due::Peer(id) => self.attend_peer(now, id),
+                TimerKey::Message(id) => self.attend_message(now, id),
+                TimerKey::Peer(id) => self.attend_peer(now, id),
             }
         }
     }
@@ -43,31 +43,31 @@ impl Native {
         };
         if !outgoing
             .alarm
-            .is_due(now, Due::Message(id), &mut self.timers)
+            .is_due(now, TimerKey::Message(id), &mut self.timers)
         {
             return;
         }
         match outgoing.attend(now) {
             Step::Send | Step::Wait => {}
-            Step::Ask => self.ask_what_it_has(now, id),
-            Step::GiveUp(reason) => return self.give_up(id, reason),
+            Step::Query => self.query_progress(now, id),
+            Step::Abandon(reason) => return self.abandon(id, reason),
         }
         self.enqueue(now, id);
     }
 
-    fn ask_what_it_has(&mut self, now: Time, id: SendId) {
+    fn query_progress(&mut self, now: Time, id: SendId) {
         let Some(peer) = self.peers.get_mut(id.peer) else {
             return;
         };
         // By two ways at once: either may be dead without our knowing it yet.
-        let mut routes = [None; 2];
-        for route in &mut routes {
+        let mut four_tuples = [None; 2];
+        for four_tuple in &mut four_tuples {
             let index = peer.paths.choose(now, 0, 0, 0.0, None);
-            *route = index.map(|(index, _)| peer.paths.get_mut(index).route);
+            *four_tuple = index.map(|(index, _)| peer.paths.get_mut(index).four_tuple);
         }
         let message = id.message;
-        for route in routes.into_iter().flatten() {
-            self.ask(id.peer, route, Question::Ask { message });
+        for four_tuple in four_tuples.into_iter().flatten() {
+            self.ask(id.peer, four_tuple, Question::Query { message });
         }
     }
 
@@ -78,11 +78,15 @@ impl Native {
         };
         let mut due = Time::NEVER;
         if peer.is_in_use(now) {
-            let patience = peer.patience();
-            let paths = peer.paths.iter().map(|path| path.next_due(patience)).min();
-            let soonest = now + LEAST_CARE_PAUSE;
+            let ack_timeout = peer.ack_timeout();
+            let paths = peer
+                .paths
+                .iter()
+                .map(|path| path.next_due(ack_timeout))
+                .min();
+            let earliest = now + LEAST_CARE_PAUSE;
             let paths = paths.unwrap_or(Time::NEVER);
-            due = due.min(paths.min(peer.survey.next_due()).max(soonest));
+            due = due.min(paths.min(peer.shared_bottleneck.next_due()).max(earliest));
         }
         if !peer.incoming.is_empty() {
             due = due.min(now + EXPIRY_PAUSE);
@@ -90,14 +94,14 @@ impl Native {
         if !peer.is_ours {
             due = due.min((peer.heard_at + IDLE).max(now + EXPIRY_PAUSE));
         }
-        peer.alarm.set(due, Due::Peer(id), &mut self.timers);
+        peer.alarm.set(due, TimerKey::Peer(id), &mut self.timers);
     }
 
     fn attend_peer(&mut self, now: Time, id: PeerId) {
         let Some(peer) = self.peers.get_mut(id) else {
             return;
         };
-        if !peer.alarm.is_due(now, Due::Peer(id), &mut self.timers) {
+        if !peer.alarm.is_due(now, TimerKey::Peer(id), &mut self.timers) {
             return;
         }
         self.expire_incoming(now, id);
@@ -109,7 +113,7 @@ impl Native {
         }
         if peer.is_in_use(now) {
             self.care_for_paths(now, id);
-            self.survey_paths(now, id);
+            self.detect_shared_bottlenecks(now, id);
         }
         self.look_after(now, id);
     }
@@ -136,7 +140,7 @@ impl Native {
         let mut messages: Vec<SendId> = messages.copied().collect();
         messages.sort_unstable();
         for message in messages {
-            self.give_up(message, Reason::Cancelled);
+            self.abandon(message, Reason::Cancelled);
         }
         self.remove_peer(id);
     }
@@ -160,28 +164,30 @@ impl Native {
         let Some(peer) = self.peers.get_mut(id) else {
             return;
         };
-        let patience = peer.patience();
-        let doubt = (patience * 2).max(LEAST_DOUBT);
+        let ack_timeout = peer.ack_timeout();
+        let doubt = (ack_timeout * 2).max(LEAST_SILENCE);
         let most = self.config.datagrams.most;
-        let mut pings: [Option<(Route, path::Due)>; MAX_PATHS] = [None; MAX_PATHS];
+        let mut pings: [Option<(FourTuple, path::PathProbe)>; MAX_PATHS] = [None; MAX_PATHS];
         for (path, ping) in peer.paths.iter_mut().zip(&mut pings) {
             if path.judge(now, doubt) {
                 self.statistics.paths_died += 1;
             }
-            *ping = path.due(now, patience, most).map(|due| (path.route, due));
+            *ping = path
+                .due(now, ack_timeout, most)
+                .map(|due| (path.four_tuple, due));
         }
-        self.renew_ways(now, id, doubt);
-        for (route, due) in pings.into_iter().flatten() {
+        self.replace_failed_paths(now, id, doubt);
+        for (four_tuple, due) in pings.into_iter().flatten() {
             let datagram_bytes = match due {
-                path::Due::Probe => 0,
-                path::Due::Length(bytes) => bytes,
+                path::PathProbe::Probe => 0,
+                path::PathProbe::MtuProbe(bytes) => bytes,
             };
-            self.ping(id, route, now.as_nanos(), datagram_bytes);
+            self.ping(id, four_tuple, now.as_nanos(), datagram_bytes);
         }
     }
 
     /// Finds out which paths share a bottleneck, while nothing waits to be sent.
-    fn survey_paths(&mut self, now: Time, id: PeerId) {
+    fn detect_shared_bottlenecks(&mut self, now: Time, id: PeerId) {
         let Some(peer) = self.peers.get_mut(id) else {
             return;
         };
@@ -194,69 +200,73 @@ impl Native {
         if !peer.ready.is_empty() || count < 2 {
             return;
         }
-        let leader = match peer
-            .survey
-            .step(now, peer.round_trip.patience(), &live[..count])
-        {
-            survey::Next::Nothing => return,
-            survey::Next::Done => {
-                let survey = &peer.survey;
-                return peer.paths.regroup(now, |path| survey.group(path));
-            }
-            survey::Next::Train(leader) => leader,
-        };
+        let loaded =
+            match peer
+                .shared_bottleneck
+                .step(now, peer.round_trip.ack_timeout(), &live[..count])
+            {
+                shared_bottleneck::DetectorStep::Nothing => return,
+                shared_bottleneck::DetectorStep::Done => {
+                    let shared_bottleneck = &peer.shared_bottleneck;
+                    return peer
+                        .paths
+                        .regroup(now, |path| shared_bottleneck.group(path));
+                }
+                shared_bottleneck::DetectorStep::SendTrain(loaded) => loaded,
+            };
         let others: Vec<usize> = (0..count)
-            .filter(|&path| live[path] && peer.survey.takes_part(path))
+            .filter(|&path| live[path] && peer.shared_bottleneck.takes_part(path))
             .collect();
-        let route = |path: usize| peer.paths.get(path).route;
-        let [before, after] = [Phase::Before, Phase::After].map(|phase| peer.survey.nonce(phase));
+        let four_tuple = |path: usize| peer.paths.get(path).four_tuple;
+        let [before, after] =
+            [Phase::Before, Phase::After].map(|phase| peer.shared_bottleneck.nonce(phase));
         let short = |nonce| move |&path: &usize| (path, nonce, 0);
-        let long = (leader, after, self.config.datagrams.initial);
-        let train = core::iter::repeat_n(long, peer.survey.train());
-        let pings = others.iter().map(short(before)).chain(train);
+        let long = (loaded, after, self.config.datagrams.initial);
+        let probe_train = core::iter::repeat_n(long, peer.shared_bottleneck.probe_train());
+        let pings = others.iter().map(short(before)).chain(probe_train);
         let rest = others
             .iter()
-            .filter(|path| **path != leader)
+            .filter(|path| **path != loaded)
             .map(short(after));
         let pings: Vec<_> = pings
             .chain(rest)
-            .map(|(path, nonce, bytes)| (route(path), nonce, bytes))
+            .map(|(path, nonce, bytes)| (four_tuple(path), nonce, bytes))
             .collect();
-        for (route, nonce, datagram_bytes) in pings {
-            self.ping(id, route, nonce, datagram_bytes);
+        for (four_tuple, nonce, datagram_bytes) in pings {
+            self.ping(id, four_tuple, nonce, datagram_bytes);
         }
     }
 
-    pub(crate) fn handle_unreachable(&mut self, now: Time, route: Route) {
-        let Some(id) = self.peers.by_remote(route.remote) else {
+    pub(crate) fn handle_unreachable(&mut self, now: Time, four_tuple: FourTuple) {
+        let Some(id) = self.peers.by_remote(four_tuple.remote) else {
             return;
         };
         let Some(peer) = self.peers.get_mut(id) else {
             return;
         };
-        if let Some(index) = peer.paths.position(route) {
+        if let Some(index) = peer.paths.position(four_tuple) {
             let path = peer.paths.get_mut(index);
             path.die();
             path.unreachable = true;
         }
         if peer.paths.all_unreachable() {
-            peer.is_given_up = true;
+            peer.is_abandoned = true;
             for message in peer.oldest_message..peer.next_message {
-                self.give_up(SendId { peer: id, message }, Reason::Unreachable);
+                self.abandon(SendId { peer: id, message }, Reason::Unreachable);
             }
         }
         self.look_after(now, id);
     }
 
-    pub(crate) fn handle_too_big(&mut self, now: Time, route: Route, bytes: usize) {
+    pub(crate) fn handle_too_big(&mut self, now: Time, four_tuple: FourTuple, bytes: usize) {
         let datagrams = self.config.datagrams;
-        if let Some(id) = self.peers.by_remote(route.remote)
+        if let Some(id) = self.peers.by_remote(four_tuple.remote)
             && let Some(peer) = self.peers.get_mut(id)
-            && let Some(index) = peer.paths.position(route)
+            && let Some(index) = peer.paths.position(four_tuple)
         {
             peer.paths
                 .get_mut(index)
-                .length_refuted(now, bytes, &datagrams);
+                .mtu_refuted(now, bytes, &datagrams);
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use super::{
     super::{
-        event::{Reason, Route, SendId, Transmit},
+        event::{FourTuple, Reason, SendId, Transmit},
         outgoing::symbol_bytes,
         packet::{Stamp, Symbol, symbol_datagram_bytes},
         time::Time,
     },
-    Due, Native,
+    Native, TimerKey,
 };
 use cloudburst_code::wire;
 
@@ -24,7 +24,7 @@ impl Native {
         if let Some(transmit) = self.transmit_control(now, out) {
             return Some(transmit);
         }
-        if self.pacer.room(now) == 0 {
+        if self.pacer.credit(now) == 0 {
             return None;
         }
         while let Some((peer, message)) = self.next_message(now) {
@@ -32,7 +32,7 @@ impl Native {
             let transmit = self.transmit_symbols(now, id, out);
             // What cannot be sent goes on when something is heard, or the message's time comes.
             if transmit.is_some() || !self.outgoing.contains_key(&id) {
-                self.line_up(now, peer);
+                self.requeue(now, peer);
             }
             if transmit.is_some() {
                 return transmit;
@@ -46,8 +46,8 @@ impl Native {
         if !self.control.is_empty() {
             return Some(Time::ZERO);
         }
-        let soonest = self.turns.next()?;
-        Some(soonest.max(self.pacer.ready_at()))
+        let earliest = self.scheduler.next()?;
+        Some(earliest.max(self.pacer.ready_at()))
     }
 
     pub(super) fn transmit_symbols(
@@ -56,14 +56,14 @@ impl Native {
         id: SendId,
         out: &mut [u8],
     ) -> Option<Transmit> {
-        let (route, count, datagram_bytes) = self.plan(now, id, out.len())?;
+        let (four_tuple, count, datagram_bytes) = self.plan(now, id, out.len())?;
         let peer = self.peers.get_mut(id.peer)?;
         let outgoing = self.outgoing.get_mut(&id)?;
-        let index = peer.paths.position(route)?;
+        let index = peer.paths.position(four_tuple)?;
         let ns_per_byte = peer.default_ns_per_byte(self.config.bytes_per_s());
         let Ok(encoder) = outgoing.encoder(self.config.schedule) else {
             // It was checked when the message was cut.
-            self.give_up(id, Reason::Refused);
+            self.abandon(id, Reason::Refused);
             return None;
         };
         let code_bytes = wire::HEADER_BYTES + outgoing.symbol_bytes();
@@ -82,9 +82,9 @@ impl Native {
                     encoder
                         .write(sequence..sequence + 1, code)
                         .map(|_| ())
-                        .map_err(|_| super::super::packet::NoRoom {
+                        .map_err(|_| super::super::packet::BufferTooShort {
                             needed: code_bytes,
-                            room: code.len(),
+                            available: code.len(),
                         })
                 })
             });
@@ -101,49 +101,51 @@ impl Native {
         peer.pacer.sent(now, at);
         self.pacer.sent(now, at);
         if !peer.is_ours {
-            self.addresses.sent(route.remote.ip(), at);
+            self.addresses.sent(four_tuple.remote.ip(), at);
         }
         if outgoing.remaining() == 0 {
             let look = outgoing.next_look(now, &peer.round_trip);
-            outgoing.alarm.set(look, Due::Message(id), &mut self.timers);
+            outgoing
+                .alarm
+                .set(look, TimerKey::Message(id), &mut self.timers);
         }
-        Some(self.sent(route, at, datagram_bytes))
+        Some(self.sent(four_tuple, at, datagram_bytes))
     }
 
     /// By which way how many of a message's symbols go, and how long their datagrams are.
-    fn plan(&mut self, now: Time, id: SendId, room: usize) -> Option<(Route, u32, usize)> {
+    fn plan(&mut self, now: Time, id: SendId, credit: usize) -> Option<(FourTuple, u32, usize)> {
         let peer = self.peers.get_mut(id.peer)?;
         let outgoing = self.outgoing.get_mut(&id)?;
         let is_sealing = peer.sealer.is_sealing();
         let mut datagram_bytes = symbol_datagram_bytes(outgoing.symbol_bytes(), is_sealing);
         let longest = peer.paths.live().map(|path| path.datagram_bytes()).max();
         let Some(longest) = longest else {
-            self.give_up(id, Reason::Unreachable);
+            self.abandon(id, Reason::Unreachable);
             return None;
         };
         if datagram_bytes > longest {
             // The ways have become narrower since it was cut.
-            let weather = (&peer.paths.loss(), peer.patience());
+            let path_statistics = (&peer.paths.loss(), peer.ack_timeout());
             if outgoing
-                .cut_anew(
+                .resegment(
                     symbol_bytes(longest, is_sealing),
-                    weather,
+                    path_statistics,
                     &self.config.budget,
                 )
                 .is_err()
             {
-                self.give_up(id, Reason::Refused);
+                self.abandon(id, Reason::Refused);
                 return None;
             }
             datagram_bytes = symbol_datagram_bytes(outgoing.symbol_bytes(), is_sealing);
         }
-        if room < datagram_bytes {
+        if credit < datagram_bytes {
             return None;
         }
         let may = peer
             .pacer
-            .room(now)
-            .min(self.pacer.room(now))
+            .credit(now)
+            .min(self.pacer.credit(now))
             .div_ceil(datagram_bytes);
         let ns_per_byte = peer.default_ns_per_byte(self.config.bytes_per_s());
         let symbols = outgoing.remaining().min(may.max(1) as u32);
@@ -154,21 +156,21 @@ impl Native {
             ns_per_byte,
             outgoing.spread.as_ref(),
         )?;
-        let most = (room / datagram_bytes).min(MAX_TRAIN as usize) as u32;
+        let most = (credit / datagram_bytes).min(MAX_TRAIN as usize) as u32;
         let mut count = share.clamp(1, most);
         if outgoing.spread.is_some() {
             count = count.min(outgoing.symbols().div_ceil(SPREAD_PARTS));
         }
         if !peer.is_ours {
-            let ip = peer.paths.live().next()?.route.remote.ip();
+            let ip = peer.paths.live().next()?.four_tuple.remote.ip();
             // Some is left for asking for a token, or nothing may ever be sent again.
-            let room = self.addresses.room(now, ip).saturating_sub(RESERVE_BYTES);
-            let leave = room / datagram_bytes as u64;
+            let credit = self.addresses.credit(now, ip).saturating_sub(RESERVE_BYTES);
+            let leave = credit / datagram_bytes as u64;
             if leave == 0 {
                 return None;
             }
             count = count.min(leave.min(u64::from(u32::MAX)) as u32);
         }
-        Some((peer.paths.get_mut(index).route, count, datagram_bytes))
+        Some((peer.paths.get_mut(index).four_tuple, count, datagram_bytes))
     }
 }

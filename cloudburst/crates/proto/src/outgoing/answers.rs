@@ -3,8 +3,8 @@
 use core::time::Duration;
 
 use super::{
-    super::{estimate::Loss, time::Time},
-    ASK_PAUSE, Outgoing,
+    super::{estimate::LossEstimator, time::Time},
+    Outgoing, QUERY_PAUSE,
 };
 
 /// What is sent after an answer, at most: this part of the message or so many
@@ -22,33 +22,33 @@ impl Outgoing {
     pub(in super::super) fn missing(
         &mut self,
         now: Time,
-        patience: Duration,
+        ack_timeout: Duration,
         missing: u32,
-        loss: &Loss,
+        loss: &LossEstimator,
     ) {
         // No more than all, whatever it says.
         let missing = missing.min(self.symbols());
         let have = self.symbols() - missing;
-        let is_news = self.have.is_none_or(|before| have > before);
-        let news = have.saturating_sub(self.have.unwrap_or(0));
+        let is_progress = self.have.is_none_or(|before| have > before);
+        let report = have.saturating_sub(self.have.unwrap_or(0));
         self.have = Some(have);
         if have > 0 {
             self.was_busy = false;
             self.busies = 0;
         }
-        self.asks = 0;
+        self.queries = 0;
         self.reserve = 0;
-        if self.is_spent() && !is_news {
-            self.last_haves = self.last_haves.saturating_add(1);
+        if self.is_spent() && !is_progress {
+            self.last_reports = self.last_reports.saturating_add(1);
         }
         // What is not there yet may be in a queue that the question overtook.
-        self.stalls = if is_news { 0 } else { self.stalls };
+        self.stalls = if is_progress { 0 } else { self.stalls };
         // More than half was lost, or nobody would have asked. Perhaps a queue
         // overflows: then all at once would be lost again, and the budget with it.
         let part = (self.symbols() / CAREFUL_PART).max(CAREFUL_LEAST);
-        let careful = CAREFUL_GROWTH * news + part;
+        let careful = CAREFUL_GROWTH * report + part;
         let more = (missing + loss.repeated_redundancy(missing)).max(self.for_each_block());
-        self.resend(now, patience, is_news, more.min(careful));
+        self.resend(now, ack_timeout, is_progress, more.min(careful));
     }
 
     /// Answers do not tell which blocks miss something, and symbols are of all in
@@ -62,23 +62,28 @@ impl Outgoing {
 
     /// What was sent so far was not taken, for want of a token. All of it is sent
     /// again, but once only: nobody may ask for all of the budget.
-    pub(in super::super) fn again(&mut self, now: Time, patience: Duration, loss: &Loss) {
+    pub(in super::super) fn again(
+        &mut self,
+        now: Time,
+        ack_timeout: Duration,
+        loss: &LossEstimator,
+    ) {
         let all = self.symbols();
         if core::mem::replace(&mut self.was_again, true) {
-            self.missing(now, patience, all, loss);
+            self.missing(now, ack_timeout, all, loss);
         } else {
             self.have = Some(0);
-            self.asks = 0;
-            self.resend(now, patience, true, all + loss.repeated_redundancy(all));
+            self.queries = 0;
+            self.resend(now, ack_timeout, true, all + loss.repeated_redundancy(all));
         }
         self.tails = 0;
     }
 
     /// Sends more, unless what was sent last may still be under way.
-    fn resend(&mut self, now: Time, patience: Duration, is_news: bool, more: u32) {
-        if self.remaining() == 0 && (is_news || now >= self.again_at) {
-            let pause = patience * (1 << self.stalls);
-            self.again_at = now + pause.min(patience.max(ASK_PAUSE));
+    fn resend(&mut self, now: Time, ack_timeout: Duration, is_progress: bool, more: u32) {
+        if self.remaining() == 0 && (is_progress || now >= self.again_at) {
+            let pause = ack_timeout * (1 << self.stalls);
+            self.again_at = now + pause.min(ack_timeout.max(QUERY_PAUSE));
             self.stalls = (self.stalls + 1).min(MOST_DOUBLINGS);
             self.want(more);
         }

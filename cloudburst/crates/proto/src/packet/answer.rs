@@ -6,8 +6,8 @@
 //! message of the same number.
 
 use super::{
-    field::{NoRoom, Reader, Writer, Written},
-    header::{Kind, Malformed},
+    field::{BufferTooShort, Reader, Writer, Written},
+    header::{Malformed, PacketKind},
     report::{ECHO_BYTES, Echo, Report},
     token::TOKEN_BYTES,
 };
@@ -41,18 +41,18 @@ pub enum Outcome {
 
 /// How much there is of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Have {
+pub struct Progress {
     /// The message's number.
     pub message: u64,
     /// What this answers.
     pub echo: Echo,
     /// How much.
-    pub state: State,
+    pub state: ProgressState,
 }
 
 /// What is known of a message that is not complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum State {
+pub enum ProgressState {
     /// Nothing has arrived, or it was forgotten.
     Unknown,
     /// Some of it has arrived.
@@ -124,8 +124,8 @@ impl Stop {
         asker: u64,
         reports: impl IntoIterator<Item = Report>,
         out: &mut [u8],
-    ) -> Result<Written, NoRoom> {
-        let mut writer = begin(Kind::Stop, out, Self::MIN_BYTES, asker, self.message)?;
+    ) -> Result<Written, BufferTooShort> {
+        let mut writer = begin(PacketKind::Stop, out, Self::MIN_BYTES, asker, self.message)?;
         writer.put(&[self.outcome as u8]);
         self.echo.write(&mut writer);
         writer.put(&self.needed.to_be_bytes());
@@ -150,7 +150,7 @@ impl Stop {
     }
 }
 
-impl Have {
+impl Progress {
     /// Bytes without any report.
     pub const MIN_BYTES: usize = START_BYTES + ECHO_BYTES + 1 + 4;
 
@@ -165,12 +165,18 @@ impl Have {
         asker: u64,
         reports: impl IntoIterator<Item = Report>,
         out: &mut [u8],
-    ) -> Result<Written, NoRoom> {
+    ) -> Result<Written, BufferTooShort> {
         let (state, missing) = match self.state {
-            State::Unknown => (0, 0),
-            State::UnderWay { missing } => (1, missing),
+            ProgressState::Unknown => (0, 0),
+            ProgressState::UnderWay { missing } => (1, missing),
         };
-        let mut writer = begin(Kind::Have, out, Self::MIN_BYTES, asker, self.message)?;
+        let mut writer = begin(
+            PacketKind::Progress,
+            out,
+            Self::MIN_BYTES,
+            asker,
+            self.message,
+        )?;
         self.echo.write(&mut writer);
         writer.put(&[state]);
         writer.put(&missing.to_be_bytes());
@@ -182,8 +188,8 @@ impl Have {
         let (message, echo) = (reader.u64()?, Echo::read(reader)?);
         let state = match (reader.u8()?, reader.u32()?) {
             // Nothing is missing of what is unknown: the field is without meaning then.
-            (0, _) => State::Unknown,
-            (1, missing) => State::UnderWay { missing },
+            (0, _) => ProgressState::Unknown,
+            (1, missing) => ProgressState::UnderWay { missing },
             (unknown, _) => return Err(reader.bad_code(unknown)),
         };
         Ok(Self {
@@ -209,8 +215,8 @@ impl Busy {
         asker: u64,
         reports: impl IntoIterator<Item = Report>,
         out: &mut [u8],
-    ) -> Result<Written, NoRoom> {
-        let mut writer = begin(Kind::Busy, out, Self::MIN_BYTES, asker, self.message)?;
+    ) -> Result<Written, BufferTooShort> {
+        let mut writer = begin(PacketKind::Busy, out, Self::MIN_BYTES, asker, self.message)?;
         self.echo.write(&mut writer);
         writer.put(&self.retry_after_ms.to_be_bytes());
         writer.put(&[self.reason as u8]);
@@ -248,8 +254,8 @@ impl Pong {
         asker: u64,
         reports: impl IntoIterator<Item = Report>,
         out: &mut [u8],
-    ) -> Result<Written, NoRoom> {
-        let mut writer = begin(Kind::Pong, out, Self::MIN_BYTES, asker, self.nonce)?;
+    ) -> Result<Written, BufferTooShort> {
+        let mut writer = begin(PacketKind::Pong, out, Self::MIN_BYTES, asker, self.nonce)?;
         self.echo.write(&mut writer);
         writer.put(&self.datagram_bytes.to_be_bytes());
         Report::write_all(reports, &mut writer);
@@ -274,8 +280,8 @@ impl Challenge {
     /// # Errors
     ///
     /// If `out` is shorter than [`Self::BYTES`].
-    pub fn write(&self, asker: u64, out: &mut [u8]) -> Result<Written, NoRoom> {
-        let mut writer = Writer::new(Kind::Challenge, out, Self::BYTES)?;
+    pub fn write(&self, asker: u64, out: &mut [u8]) -> Result<Written, BufferTooShort> {
+        let mut writer = Writer::new(PacketKind::Challenge, out, Self::BYTES)?;
         writer.put(&asker.to_be_bytes());
         writer.put(&self.token);
         Ok(writer.finish())
@@ -289,12 +295,12 @@ impl Challenge {
 }
 
 fn begin(
-    kind: Kind,
+    kind: PacketKind,
     out: &mut [u8],
     least: usize,
     asker: u64,
     number: u64,
-) -> Result<Writer<'_>, NoRoom> {
+) -> Result<Writer<'_>, BufferTooShort> {
     let mut writer = Writer::new(kind, out, least)?;
     writer.put(&asker.to_be_bytes());
     writer.put(&number.to_be_bytes());

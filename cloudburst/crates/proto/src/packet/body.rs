@@ -2,9 +2,9 @@
 //! answers.
 
 use super::{
-    answer::{Busy, Challenge, Have, Pong, Stop},
-    field::{NoRoom, Reader, Writer, Written},
-    header::{Kind, Malformed},
+    answer::{Busy, Challenge, Pong, Progress, Stop},
+    field::{BufferTooShort, Reader, Writer, Written},
+    header::{Malformed, PacketKind},
     report::Reports,
     size::{MIN_QUESTION_BYTES, MIN_SYMBOL_BYTES, SYMBOL_OVERHEAD},
     token::TOKEN_BYTES,
@@ -18,9 +18,9 @@ pub enum Body<'d> {
     /// No more of a message, please.
     Stop(Stop, Reports<'d>),
     /// What do you have of a message?
-    Ask(Ask),
+    Query(Query),
     /// So much.
-    Have(Have, Reports<'d>),
+    Progress(Progress, Reports<'d>),
     /// There is no room for a message now.
     Busy(Busy, Reports<'d>),
     /// Are you there?
@@ -43,9 +43,9 @@ pub struct Symbol<'d> {
     pub code: &'d [u8],
 }
 
-/// Asks what has arrived of a message. The answer is [`Have`] or [`Stop`].
+/// Asks what has arrived of a message. The answer is [`Progress`] or [`Stop`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct Query {
     /// The message's number.
     pub message: u64,
 }
@@ -74,7 +74,7 @@ impl<'d> Body<'d> {
     /// # Errors
     ///
     /// See [`Malformed`].
-    pub fn parse(kind: Kind, body: &'d [u8], own: u64) -> Result<Self, Malformed> {
+    pub fn parse(kind: PacketKind, body: &'d [u8], own: u64) -> Result<Self, Malformed> {
         let reader = &mut Reader::new(kind, body);
         if kind.is_answer() {
             let asker = reader.u64()?;
@@ -83,15 +83,15 @@ impl<'d> Body<'d> {
             }
         }
         Ok(match kind {
-            Kind::Symbol => Self::Symbol(Symbol::read(reader)?),
-            Kind::Stop => Self::Stop(Stop::read(reader)?, reader.reports()?),
-            Kind::Ask => Self::Ask(Ask::read(reader)?),
-            Kind::Have => Self::Have(Have::read(reader)?, reader.reports()?),
-            Kind::Busy => Self::Busy(Busy::read(reader)?, reader.reports()?),
-            Kind::Ping => Self::Ping(Ping::read(reader)?),
-            Kind::Pong => Self::Pong(Pong::read(reader)?, reader.reports()?),
-            Kind::Challenge => Self::Challenge(Challenge::read(reader)?),
-            Kind::Token => Self::Token(TokenBody::read(reader)?),
+            PacketKind::Symbol => Self::Symbol(Symbol::read(reader)?),
+            PacketKind::Stop => Self::Stop(Stop::read(reader)?, reader.reports()?),
+            PacketKind::Query => Self::Query(Query::read(reader)?),
+            PacketKind::Progress => Self::Progress(Progress::read(reader)?, reader.reports()?),
+            PacketKind::Busy => Self::Busy(Busy::read(reader)?, reader.reports()?),
+            PacketKind::Ping => Self::Ping(Ping::read(reader)?),
+            PacketKind::Pong => Self::Pong(Pong::read(reader)?, reader.reports()?),
+            PacketKind::Challenge => Self::Challenge(Challenge::read(reader)?),
+            PacketKind::Token => Self::Token(TokenBody::read(reader)?),
         })
     }
 }
@@ -105,13 +105,13 @@ impl<'d> Symbol<'d> {
     /// # Errors
     ///
     /// If there is no room, or what `code` returns.
-    pub fn write_with<E: From<NoRoom>>(
+    pub fn write_with<E: From<BufferTooShort>>(
         message: u64,
         out: &mut [u8],
         code_bytes: usize,
         code: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Result<Written, E> {
-        let mut writer = Writer::new(Kind::Symbol, out, code_bytes.saturating_add(8))?;
+        let mut writer = Writer::new(PacketKind::Symbol, out, code_bytes.saturating_add(8))?;
         writer.put(&message.to_be_bytes());
         code(writer.take(code_bytes))?;
         Ok(writer.finish())
@@ -122,9 +122,9 @@ impl<'d> Symbol<'d> {
     /// # Errors
     ///
     /// If there is no room.
-    pub fn write(&self, out: &mut [u8]) -> Result<Written, NoRoom> {
-        Self::write_with(self.message, out, self.code.len(), |room| {
-            room.copy_from_slice(self.code);
+    pub fn write(&self, out: &mut [u8]) -> Result<Written, BufferTooShort> {
+        Self::write_with(self.message, out, self.code.len(), |available| {
+            available.copy_from_slice(self.code);
             Ok(())
         })
     }
@@ -136,15 +136,15 @@ impl<'d> Symbol<'d> {
     }
 }
 
-impl Ask {
+impl Query {
     /// Writes the body and zeros to the end of `out`: the answer will not be
     /// longer than what it answers.
     ///
     /// # Errors
     ///
     /// If `out` is shorter than [`MIN_QUESTION_BYTES`].
-    pub fn write(&self, out: &mut [u8]) -> Result<Written, NoRoom> {
-        write_padded(Kind::Ask, self.message, out)
+    pub fn write(&self, out: &mut [u8]) -> Result<Written, BufferTooShort> {
+        write_padded(PacketKind::Query, self.message, out)
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -161,8 +161,8 @@ impl Ping {
     /// # Errors
     ///
     /// If `out` is shorter than [`MIN_QUESTION_BYTES`].
-    pub fn write(&self, out: &mut [u8]) -> Result<Written, NoRoom> {
-        write_padded(Kind::Ping, self.nonce, out)
+    pub fn write(&self, out: &mut [u8]) -> Result<Written, BufferTooShort> {
+        write_padded(PacketKind::Ping, self.nonce, out)
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -172,7 +172,7 @@ impl Ping {
     }
 }
 
-fn write_padded(kind: Kind, number: u64, out: &mut [u8]) -> Result<Written, NoRoom> {
+fn write_padded(kind: PacketKind, number: u64, out: &mut [u8]) -> Result<Written, BufferTooShort> {
     let mut writer = Writer::new(kind, out, MIN_QUESTION_BYTES)?;
     writer.put(&number.to_be_bytes());
     writer.fill();
@@ -185,8 +185,8 @@ impl TokenBody {
     /// # Errors
     ///
     /// If there is no room.
-    pub fn write(&self, out: &mut [u8]) -> Result<Written, NoRoom> {
-        let mut writer = Writer::new(Kind::Token, out, MIN_QUESTION_BYTES)?;
+    pub fn write(&self, out: &mut [u8]) -> Result<Written, BufferTooShort> {
+        let mut writer = Writer::new(PacketKind::Token, out, MIN_QUESTION_BYTES)?;
         writer.put(&self.token);
         writer.put(&self.oldest.to_be_bytes());
         Ok(writer.finish())

@@ -1,7 +1,7 @@
 //! Fields in network byte order, read and written without ever going beyond the end.
 
 use super::{
-    header::{Kind, Malformed},
+    header::{Malformed, PacketKind},
     report::Reports,
 };
 
@@ -11,13 +11,13 @@ use super::{
 /// kind than its body is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
-    kind: Kind,
+    kind: PacketKind,
     bytes: usize,
 }
 
 impl Written {
     /// What was written.
-    pub const fn kind(self) -> Kind {
+    pub const fn kind(self) -> PacketKind {
         self.kind
     }
 
@@ -29,23 +29,23 @@ impl Written {
 
 /// The memory is too small for what is to be written there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{needed} bytes are to be written where there is room for {room}")]
-pub struct NoRoom {
+#[error("{needed} bytes are to be written where {available} are left")]
+pub struct BufferTooShort {
     /// How many bytes it takes at least.
     pub needed: usize,
     /// How many there are.
-    pub room: usize,
+    pub available: usize,
 }
 
 /// What is left to read of a body.
 pub(super) struct Reader<'d> {
-    kind: Kind,
+    kind: PacketKind,
     bytes: usize,
     rest: &'d [u8],
 }
 
 impl<'d> Reader<'d> {
-    pub(super) fn new(kind: Kind, body: &'d [u8]) -> Self {
+    pub(super) fn new(kind: PacketKind, body: &'d [u8]) -> Self {
         Self {
             kind,
             bytes: body.len(),
@@ -114,7 +114,7 @@ impl<'d> Reader<'d> {
 
 /// A body in the making.
 pub(super) struct Writer<'o> {
-    kind: Kind,
+    kind: PacketKind,
     out: &'o mut [u8],
     bytes: usize,
 }
@@ -123,19 +123,23 @@ impl<'o> Writer<'o> {
     /// # Errors
     ///
     /// If there is no room for `least` bytes; nothing is written then.
-    pub(super) fn new(kind: Kind, out: &'o mut [u8], least: usize) -> Result<Self, NoRoom> {
-        let room = out.len();
-        if room < least {
-            return Err(NoRoom {
+    pub(super) fn new(
+        kind: PacketKind,
+        out: &'o mut [u8],
+        least: usize,
+    ) -> Result<Self, BufferTooShort> {
+        let available = out.len();
+        if available < least {
+            return Err(BufferTooShort {
                 needed: least,
-                room,
+                available,
             });
         }
         let bytes = 0;
         Ok(Self { kind, out, bytes })
     }
 
-    pub(super) fn room(&self) -> usize {
+    pub(super) fn available(&self) -> usize {
         self.out.len() - self.bytes
     }
 

@@ -13,7 +13,7 @@ pub const STATELESS_PATH: u16 = 0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// What the body is.
-    pub kind: Kind,
+    pub kind: PacketKind,
     /// Which key the datagram is sealed with; 0: it is not.
     pub key_id: u8,
     /// Chosen by the sender for this route; never used again in a session.
@@ -29,15 +29,15 @@ pub struct Header {
 /// What a datagram's body is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Kind {
+pub enum PacketKind {
     /// Part of a message.
     Symbol = 1,
     /// No more of a message, please.
     Stop = 2,
     /// What do you have of a message?
-    Ask = 3,
+    Query = 3,
     /// The answer to that, while the message is not complete.
-    Have = 4,
+    Progress = 4,
     /// There is no room for a message now.
     Busy = 5,
     /// Are you there?
@@ -50,13 +50,13 @@ pub enum Kind {
     Token = 9,
 }
 
-impl Kind {
+impl PacketKind {
     /// All of them, by number.
     pub const ALL: [Self; 9] = [
         Self::Symbol,
         Self::Stop,
-        Self::Ask,
-        Self::Have,
+        Self::Query,
+        Self::Progress,
         Self::Busy,
         Self::Ping,
         Self::Pong,
@@ -68,7 +68,7 @@ impl Kind {
     pub const fn is_answer(self) -> bool {
         matches!(
             self,
-            Self::Stop | Self::Have | Self::Busy | Self::Pong | Self::Challenge
+            Self::Stop | Self::Progress | Self::Busy | Self::Pong | Self::Challenge
         )
     }
 
@@ -94,12 +94,12 @@ pub enum Malformed {
     Version(u8),
     /// There is no such kind.
     #[error("kind {0} is not known; the sender may be of a later version")]
-    Kind(u8),
+    PacketKind(u8),
     /// The body is not as long as one of its kind.
     #[error("a body of {bytes} bytes is no {kind:?}")]
     Length {
         /// What the header says.
-        kind: Kind,
+        kind: PacketKind,
         /// How long it is.
         bytes: usize,
     },
@@ -107,7 +107,7 @@ pub enum Malformed {
     #[error("code {code} means nothing in a {kind:?}; the sender may be of a later version")]
     Code {
         /// What the header says.
-        kind: Kind,
+        kind: PacketKind,
         /// The byte.
         code: u8,
     },
@@ -121,7 +121,7 @@ impl Header {
     ///
     /// # Errors
     ///
-    /// [`Malformed::Truncated`], [`Malformed::Version`] or [`Malformed::Kind`].
+    /// [`Malformed::Truncated`], [`Malformed::Version`] or [`Malformed::PacketKind`].
     pub fn parse(datagram: &[u8]) -> Result<Self, Malformed> {
         let bytes: &[u8; HEADER_BYTES] = datagram
             .first_chunk()
@@ -131,7 +131,9 @@ impl Header {
             return Err(Malformed::Version(version));
         }
         let index = usize::from(kind).wrapping_sub(1);
-        let kind = *Kind::ALL.get(index).ok_or(Malformed::Kind(kind))?;
+        let kind = *PacketKind::ALL
+            .get(index)
+            .ok_or(Malformed::PacketKind(kind))?;
         let [_, key_id, p0, p1, t0, t1, t2, t3, numbers @ ..] = *bytes;
         let numbers = u128::from_be_bytes(numbers);
         Ok(Self {
@@ -165,7 +167,7 @@ mod tests {
     proptest! {
         #[test]
         fn headers_come_back(
-            kind in proptest::sample::select(&Kind::ALL[..]),
+            kind in proptest::sample::select(&PacketKind::ALL[..]),
             key_id: u8, path: u16, sent_us: u32, session: u64, sequence: u64,
         ) {
             let header = Header { kind, key_id, path, sent_us, session, sequence };
@@ -185,7 +187,7 @@ mod tests {
     fn what_is_not_known_is_refused() {
         assert_eq!(Header::parse(&[0x21; 23]), Err(Malformed::Truncated(23)));
         assert_eq!(Header::parse(&[0x11; 24]), Err(Malformed::Version(1)));
-        assert_eq!(Header::parse(&[0x20; 24]), Err(Malformed::Kind(0)));
-        assert_eq!(Header::parse(&[0x2a; 24]), Err(Malformed::Kind(10)));
+        assert_eq!(Header::parse(&[0x20; 24]), Err(Malformed::PacketKind(0)));
+        assert_eq!(Header::parse(&[0x2a; 24]), Err(Malformed::PacketKind(10)));
     }
 }

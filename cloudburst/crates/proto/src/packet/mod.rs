@@ -16,19 +16,19 @@
 //! To send, a [`Sealer`] writes a datagram around a body:
 //!
 //! ```
-//! use cloudburst_proto::packet::{Ask, Body, Header, Keyring, Stamp};
+//! use cloudburst_proto::packet::{Query, Body, Header, Keyring, Stamp};
 //!
 //! let keys = Keyring::default();
 //! let (session, own) = (7, 8);
 //! let mut datagram = [0; 100];
 //! let stamp = Stamp { path: 1, sent_us: 1_000, sequence: 0 };
 //! keys.sealer(session)
-//!     .write(stamp, &mut datagram, |body| Ask { message: 5 }.write(body))?;
+//!     .write(stamp, &mut datagram, |body| Query { message: 5 }.write(body))?;
 //!
 //! let header = Header::parse(&datagram)?;
 //! let opener = keys.opener(header.key_id, header.session)?;
 //! let body = opener.open(&header, &mut datagram)?;
-//! assert_eq!(Body::parse(header.kind, body, own)?, Body::Ask(Ask { message: 5 }));
+//! assert_eq!(Body::parse(header.kind, body, own)?, Body::Query(Query { message: 5 }));
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -47,10 +47,10 @@ mod seal;
 mod size;
 mod token;
 
-pub use answer::{Busy, BusyReason, Challenge, Have, Outcome, Pong, State, Stop};
-pub use body::{Ask, Body, Ping, Symbol, TokenBody};
-pub use field::{NoRoom, Written};
-pub use header::{HEADER_BYTES, Header, Kind, Malformed, STATELESS_PATH, VERSION};
+pub use answer::{Busy, BusyReason, Challenge, Outcome, Pong, Progress, ProgressState, Stop};
+pub use body::{Body, Ping, Query, Symbol, TokenBody};
+pub use field::{BufferTooShort, Written};
+pub use header::{HEADER_BYTES, Header, Malformed, PacketKind, STATELESS_PATH, VERSION};
 pub use keyring::{Key, KeyError, Keyring, KeyringError, MAX_KEYS, SECRET_BYTES};
 pub use replay::{REPLAY_WINDOW, ReplayWindow, Replayed};
 pub use report::{Echo, REPORT_BYTES, Report, Reports};

@@ -60,7 +60,7 @@ impl Echo {
 impl Report {
     /// Writes as many as there is room for.
     pub(super) fn write_all(reports: impl IntoIterator<Item = Self>, writer: &mut Writer<'_>) {
-        let fitting = writer.room() / REPORT_BYTES;
+        let fitting = writer.available() / REPORT_BYTES;
         for report in reports.into_iter().take(fitting) {
             writer.put(&report.path.to_be_bytes());
             writer.put(&report.received.to_be_bytes());

@@ -7,8 +7,8 @@ use chacha20poly1305::{AeadInOut, ChaCha20Poly1305, KeyInit, Nonce, Tag};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    field::{NoRoom, Written},
-    header::{HEADER_BYTES, Header, Kind},
+    field::{BufferTooShort, Written},
+    header::{HEADER_BYTES, Header, PacketKind},
     keyring::SECRET_BYTES,
     size::{CHECK_BYTES, TAG_BYTES},
 };
@@ -100,7 +100,7 @@ impl Sealer {
     /// # Errors
     ///
     /// If there is no room, or what `body` returns. What is in `out` is undefined then.
-    pub fn write<E: From<NoRoom>>(
+    pub fn write<E: From<BufferTooShort>>(
         &self,
         stamp: Stamp,
         out: &mut [u8],
@@ -114,17 +114,22 @@ impl Sealer {
     /// # Errors
     ///
     /// As above; also if `body` writes something else and there is no room for its check.
-    pub fn write_symbol<E: From<NoRoom>>(
+    pub fn write_symbol<E: From<BufferTooShort>>(
         &self,
         stamp: Stamp,
         out: &mut [u8],
         body: impl FnOnce(&mut [u8]) -> Result<Written, E>,
     ) -> Result<usize, E> {
-        self.write_before(self.trailer_bytes(Some(Kind::Symbol)), stamp, out, body)
+        self.write_before(
+            self.trailer_bytes(Some(PacketKind::Symbol)),
+            stamp,
+            out,
+            body,
+        )
     }
 
     /// How much follows a body of this kind, or of any.
-    fn trailer_bytes(&self, kind: Option<Kind>) -> usize {
+    fn trailer_bytes(&self, kind: Option<PacketKind>) -> usize {
         match (self.is_sealing(), kind) {
             (true, _) => TAG_BYTES,
             (false, Some(kind)) if !kind.is_checked() => 0,
@@ -132,19 +137,19 @@ impl Sealer {
         }
     }
 
-    fn write_before<E: From<NoRoom>>(
+    fn write_before<E: From<BufferTooShort>>(
         &self,
         reserved: usize,
         stamp: Stamp,
         out: &mut [u8],
         body: impl FnOnce(&mut [u8]) -> Result<Written, E>,
     ) -> Result<usize, E> {
-        let no_room = NoRoom {
+        let no_room = BufferTooShort {
             needed: HEADER_BYTES + reserved,
-            room: out.len(),
+            available: out.len(),
         };
-        let room = out.len().checked_sub(reserved).ok_or(no_room)?;
-        let body_room = out.get_mut(HEADER_BYTES..room).ok_or(no_room)?;
+        let available = out.len().checked_sub(reserved).ok_or(no_room)?;
+        let body_room = out.get_mut(HEADER_BYTES..available).ok_or(no_room)?;
         let written = body(body_room)?;
         let header = Header {
             kind: written.kind(),
@@ -229,7 +234,7 @@ pub fn check(datagram: &[u8]) -> [u8; CHECK_BYTES] {
 }
 
 /// The body of a plain datagram, or nothing if it is too short for one.
-fn without_check(kind: Kind, datagram: &[u8]) -> Option<Result<&[u8], OpenError>> {
+fn without_check(kind: PacketKind, datagram: &[u8]) -> Option<Result<&[u8], OpenError>> {
     if !kind.is_checked() {
         return Some(Ok(datagram.get(HEADER_BYTES..)?));
     }

@@ -10,7 +10,7 @@ pub const CHECK_BYTES: usize = 8;
 /// Shorter symbols are not sent and not taken: a datagram must be at least as
 /// long as the answer to it. Messages that are shorter get zeros by the code.
 pub const MIN_SYMBOL_BYTES: usize = 64;
-/// The shortest body of an [`Ask`](super::Ask), [`Ping`](super::Ping) or token:
+/// The shortest body of an [`Query`](super::Query), [`Ping`](super::Ping) or token:
 /// as long as a [`Challenge`](super::Challenge), which answers all of them.
 pub const MIN_QUESTION_BYTES: usize = 48;
 
@@ -32,7 +32,7 @@ pub const fn symbol_bytes(datagram_bytes: usize, sealed: bool) -> Option<usize> 
     }
 }
 
-/// Length of the shortest datagram of an [`Ask`](super::Ask), [`Ping`](super::Ping) or token:
+/// Length of the shortest datagram of an [`Query`](super::Query), [`Ping`](super::Ping) or token:
 /// 80 bytes, or 88 if it is `sealed`.
 pub const fn question_datagram_bytes(sealed: bool) -> usize {
     HEADER_BYTES + MIN_QUESTION_BYTES + if sealed { TAG_BYTES } else { CHECK_BYTES }

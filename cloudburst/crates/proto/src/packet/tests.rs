@@ -26,8 +26,8 @@ fn stamp(sequence: u64) -> Stamp {
 enum Sent {
     Symbol(u64, Vec<u8>),
     Stop(Stop),
-    Ask(Ask),
-    Have(Have),
+    Query(Query),
+    Progress(Progress),
     Busy(Busy),
     Ping(Ping),
     Pong(Pong),
@@ -36,7 +36,7 @@ enum Sent {
 }
 
 impl Sent {
-    fn write(&self, reports: &[Report], out: &mut [u8]) -> Result<Written, NoRoom> {
+    fn write(&self, reports: &[Report], out: &mut [u8]) -> Result<Written, BufferTooShort> {
         let reports = reports.iter().copied();
         match self {
             Self::Symbol(message, code) => {
@@ -44,8 +44,8 @@ impl Sent {
                 Symbol { message, code }.write(out)
             }
             Self::Stop(stop) => stop.write(ASKER, reports, out),
-            Self::Ask(ask) => ask.write(out),
-            Self::Have(have) => have.write(ASKER, reports, out),
+            Self::Query(ask) => ask.write(out),
+            Self::Progress(have) => have.write(ASKER, reports, out),
             Self::Busy(busy) => busy.write(ASKER, reports, out),
             Self::Ping(ping) => ping.write(out),
             Self::Pong(pong) => pong.write(ASKER, reports, out),
@@ -63,8 +63,8 @@ impl Sent {
                 (*message, &code[..]) == (read.message, read.code)
             }
             (Self::Stop(sent), Body::Stop(read, reports)) => sent == read && first(reports),
-            (Self::Ask(sent), Body::Ask(read)) => sent == read,
-            (Self::Have(sent), Body::Have(read, reports)) => sent == read && first(reports),
+            (Self::Query(sent), Body::Query(read)) => sent == read,
+            (Self::Progress(sent), Body::Progress(read, reports)) => sent == read && first(reports),
             (Self::Busy(sent), Body::Busy(read, reports)) => sent == read && first(reports),
             (Self::Ping(sent), Body::Ping(read)) => sent == read,
             (Self::Pong(sent), Body::Pong(read, reports)) => sent == read && first(reports),
@@ -113,10 +113,12 @@ fn answers() -> impl Strategy<Value = Sent> {
                 needed: small,
                 spread_us,
             }),
-            1 => Sent::Have(Have {
+            1 => Sent::Progress(Progress {
                 message,
                 echo,
-                state: missing.map_or(State::Unknown, |missing| State::UnderWay { missing }),
+                state: missing.map_or(ProgressState::Unknown, |missing| ProgressState::UnderWay {
+                    missing,
+                }),
             }),
             2 => Sent::Busy(Busy {
                 message,
@@ -147,7 +149,7 @@ fn bodies() -> impl Strategy<Value = Sent> {
     prop_oneof![
         2 => symbols,
         3 => answers(),
-        1 => any::<u64>().prop_map(|message| Sent::Ask(Ask { message })),
+        1 => any::<u64>().prop_map(|message| Sent::Query(Query { message })),
         1 => any::<u64>().prop_map(|nonce| Sent::Ping(Ping { nonce })),
         1 => tokens.prop_map(|(token, oldest)| Sent::Token(TokenBody { token, oldest })),
     ]
@@ -155,9 +157,9 @@ fn bodies() -> impl Strategy<Value = Sent> {
 
 proptest! {
     #[test]
-    fn datagrams_come_back(sent in bodies(), reports in all_reports(), count in 0u8..3, room in 400usize..600) {
+    fn datagrams_come_back(sent in bodies(), reports in all_reports(), count in 0u8..3, available in 400usize..600) {
         let keys = keys(count);
-        let mut datagram = vec![0xee; room];
+        let mut datagram = vec![0xee; available];
         let written = keys
             .sealer(SESSION)
             .write(stamp(9), &mut datagram, |body| sent.write(&reports, body))
@@ -193,7 +195,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_panic(kind in proptest::sample::select(&Kind::ALL[..]), mut bytes: Vec<u8>) {
+    fn no_bytes_panic(kind in proptest::sample::select(&PacketKind::ALL[..]), mut bytes: Vec<u8>) {
         let _ = Body::parse(kind, &bytes, 0);
         if let Ok(header) = Header::parse(&bytes) {
             for keys in [keys(0), keys(2)] {
@@ -230,11 +232,11 @@ proptest! {
     }
 
     #[test]
-    fn where_there_is_no_room_nothing_is_written(sent in bodies(), count in 0u8..2, room in 0usize..200) {
+    fn where_there_is_no_room_nothing_is_written(sent in bodies(), count in 0u8..2, available in 0usize..200) {
         let sealer = keys(count).sealer(SESSION);
-        let mut out = vec![0; room];
+        let mut out = vec![0; available];
         if let Ok(written) = sealer.write(stamp(0), &mut out, |body| sent.write(&[], body)) {
-            prop_assert!(written <= room);
+            prop_assert!(written <= available);
         }
     }
 }
@@ -248,10 +250,10 @@ fn as_many_reports_are_written_as_fit() {
         datagram_bytes: 2,
     };
     let mut out = [0; 1_500];
-    for (room, fitting) in [(0, 0), (13, 0), (14, 1), (14 * 9 - 1, 8), (14 * 10, 9)] {
-        let room = &mut out[..Pong::MIN_BYTES + room];
-        let written = pong.write(ASKER, reports, room).unwrap();
-        let parsed = Body::parse(Kind::Pong, &out[..written.bytes()], ASKER).unwrap();
+    for (available, fitting) in [(0, 0), (13, 0), (14, 1), (14 * 9 - 1, 8), (14 * 10, 9)] {
+        let available = &mut out[..Pong::MIN_BYTES + available];
+        let written = pong.write(ASKER, reports, available).unwrap();
+        let parsed = Body::parse(PacketKind::Pong, &out[..written.bytes()], ASKER).unwrap();
         let Body::Pong(_, read) = parsed else {
             panic!("{parsed:?}");
         };
@@ -266,7 +268,7 @@ fn answers_to_others_are_refused() {
         token: [0; TOKEN_BYTES],
     };
     challenge.write(ASKER, &mut body).unwrap();
-    let parsed = Body::parse(Kind::Challenge, &body, SESSION);
+    let parsed = Body::parse(PacketKind::Challenge, &body, SESSION);
     assert_eq!(parsed, Err(Malformed::OtherSession(ASKER)));
 }
 
@@ -275,23 +277,23 @@ fn bodies_that_are_none_are_refused() {
     let length = |kind, bytes| Err(Malformed::Length { kind, bytes });
     let zeros = [0; 100];
     for (kind, bytes) in [
-        (Kind::Symbol, 83),
-        (Kind::Stop, Stop::MIN_BYTES - 1),
-        (Kind::Stop, Stop::MIN_BYTES + 1),
-        (Kind::Ask, 47),
-        (Kind::Have, Have::MIN_BYTES - 1),
-        (Kind::Busy, Busy::MIN_BYTES + 13),
-        (Kind::Ping, 47),
-        (Kind::Pong, 7),
-        (Kind::Challenge, 49),
-        (Kind::Token, 49),
+        (PacketKind::Symbol, 83),
+        (PacketKind::Stop, Stop::MIN_BYTES - 1),
+        (PacketKind::Stop, Stop::MIN_BYTES + 1),
+        (PacketKind::Query, 47),
+        (PacketKind::Progress, Progress::MIN_BYTES - 1),
+        (PacketKind::Busy, Busy::MIN_BYTES + 13),
+        (PacketKind::Ping, 47),
+        (PacketKind::Pong, 7),
+        (PacketKind::Challenge, 49),
+        (PacketKind::Token, 49),
     ] {
         assert_eq!(Body::parse(kind, &zeros[..bytes], 0), length(kind, bytes));
     }
     for (kind, at, bytes) in [
-        (Kind::Stop, 16, Stop::MIN_BYTES),
-        (Kind::Have, 26, Have::MIN_BYTES),
-        (Kind::Busy, 28, Busy::MIN_BYTES),
+        (PacketKind::Stop, 16, Stop::MIN_BYTES),
+        (PacketKind::Progress, 26, Progress::MIN_BYTES),
+        (PacketKind::Busy, 28, Busy::MIN_BYTES),
     ] {
         let mut unknown = zeros;
         unknown[at] = 3;
@@ -323,7 +325,7 @@ fn only_symbols_go_without_a_check() {
     let written = sealer.write_symbol(stamp(0), &mut datagram, |body| symbol.write(body));
     assert_eq!(written, Ok(datagram.len()));
     // It fills what it is given.
-    let ask = Ask { message: 1 };
+    let ask = Query { message: 1 };
     let written = sealer.write_symbol(stamp(0), &mut datagram, |body| ask.write(body));
     assert!(written.is_err());
 
@@ -347,7 +349,7 @@ fn keys_are_changed_without_a_gap() {
     let opener = old.opener(1, SESSION).unwrap();
     drop(old);
     let mut datagram = [0; 72 + TAG_BYTES];
-    let ask = Ask { message: 1 };
+    let ask = Query { message: 1 };
     let sealer = new.sealer(SESSION);
     sealer
         .write(stamp(0), &mut datagram, |body| ask.write(body))
@@ -379,11 +381,11 @@ fn a_message_goes_through_the_code() {
     for sequence in 0..16 {
         let written = sealer
             .write_symbol(stamp(sequence.into()), &mut datagram, |body| {
-                Symbol::write_with(number, body, encoder.datagram_bytes(), |room| {
+                Symbol::write_with(number, body, encoder.datagram_bytes(), |available| {
                     encoder
-                        .write(sequence..sequence + 1, room)
+                        .write(sequence..sequence + 1, available)
                         .expect("as long as it takes");
-                    Ok::<_, NoRoom>(())
+                    Ok::<_, BufferTooShort>(())
                 })
             })
             .unwrap();

@@ -1,11 +1,16 @@
 //! What hosts run here: this crate's machine.
 
-use cloudburst_proto::{Config, Endpoint, Machine, Time};
+use cloudburst_proto::{Machine, Time, Transport, TransportConfig};
 
 /// Starts a host's machine.
-pub(crate) fn start(is_paper: bool, config: Config, seed: [u8; 32], now: Time) -> Box<dyn Machine> {
+pub(crate) fn start(
+    is_paper: bool,
+    config: TransportConfig,
+    seed: [u8; 32],
+    now: Time,
+) -> Box<dyn Machine> {
     assert!(!is_paper, "the paper's machine is in the laboratory");
-    Box::new(Endpoint::new(config, seed, now).expect("it is a valid one"))
+    Box::new(Transport::new(config, seed, now).expect("it is a valid one"))
 }
 
 /// Whether an input with such options is run here.

@@ -10,8 +10,8 @@ use std::time::Duration;
 use cloudburst_code::{Encoder, Schedule, Shape};
 use cloudburst_proto::envelope::{self, Envelope};
 use cloudburst_proto::packet::{
-    Body, Echo, HEADER_BYTES, Have, Header, Key, Keyring, NoRoom, Outcome, Report, SECRET_BYTES,
-    Sealer, Stamp, State, Stop, Symbol, TokenMint, Written,
+    Body, BufferTooShort, Echo, HEADER_BYTES, Header, Key, Keyring, Outcome, Progress,
+    ProgressState, Report, SECRET_BYTES, Sealer, Stamp, Stop, Symbol, TokenMint, Written,
 };
 
 /// The page has them where its code blocks are of this language.
@@ -44,7 +44,7 @@ fn the_pages_vectors_are_what_is_written() {
 #[test]
 fn the_pages_datagrams_can_be_read() {
     let page = page_vectors();
-    for (name, own) in [("symbol", 0), ("stop", ASKER), ("have", ASKER)] {
+    for (name, own) in [("symbol", 0), ("stop", ASKER), ("progress", ASKER)] {
         let bodies = [("plain", Keyring::default()), ("sealed", keys())].map(|(how, keys)| {
             let mut datagram = page[&format!("{name}.{how}")].clone();
             let header = Header::parse(&datagram).expect("a header");
@@ -80,7 +80,7 @@ fn vectors() -> BTreeMap<String, Vec<u8>> {
         let have = datagram(&sealer, 2, |room| have().write(ASKER, reports(), room));
         vectors.insert(format!("symbol.{how}"), symbol);
         vectors.insert(format!("stop.{how}"), stop);
-        vectors.insert(format!("have.{how}"), have);
+        vectors.insert(format!("progress.{how}"), have);
     }
     vectors
 }
@@ -96,7 +96,7 @@ fn keys() -> Keyring {
 
 const fn envelope() -> Envelope {
     Envelope {
-        kind: envelope::Kind::Request,
+        kind: envelope::EnvelopeKind::Request,
         correlation: 0x3132_3334_3536_3738,
     }
 }
@@ -110,7 +110,7 @@ fn token() -> [u8; 40] {
 fn datagram(
     sealer: &Sealer,
     sequence: u64,
-    body: impl FnOnce(&mut [u8]) -> Result<Written, NoRoom>,
+    body: impl FnOnce(&mut [u8]) -> Result<Written, BufferTooShort>,
 ) -> Vec<u8> {
     let stamp = Stamp {
         path: 0x0a0b,
@@ -129,7 +129,7 @@ fn datagram(
 }
 
 /// The message's only source symbol.
-fn symbol(message: &[u8], room: &mut [u8]) -> Result<Written, NoRoom> {
+fn symbol(message: &[u8], room: &mut [u8]) -> Result<Written, BufferTooShort> {
     let shape = Shape::new(message.len(), SYMBOL_BYTES).expect("one symbol");
     let seed = 0x4142;
     let encoder =
@@ -158,11 +158,11 @@ const fn stop() -> Stop {
     }
 }
 
-const fn have() -> Have {
-    Have {
+const fn have() -> Progress {
+    Progress {
         message: NUMBER,
         echo: echo(),
-        state: State::UnderWay {
+        state: ProgressState::UnderWay {
             missing: 0x6768_696a,
         },
     }

@@ -9,7 +9,8 @@ use std::{
 };
 
 use cloudburst_proto::{
-    Config, Ecn, Event, Keyring, Kind, Machine, PeerId, Route, SendId, SocketId, Time,
+    Ecn, Event, FourTuple, Keyring, Machine, MessageKind, PeerId, SendId, SocketId, Time,
+    TransportConfig,
     packet::{self, Header, Key},
 };
 
@@ -72,7 +73,7 @@ struct Scene {
 
 struct End {
     endpoint: Box<dyn Machine>,
-    config: Config,
+    config: TransportConfig,
     peers: Vec<PeerId>,
     sent: Vec<SendId>,
     /// Contents, and how often they may still arrive at the other end.
@@ -82,7 +83,7 @@ struct End {
 #[derive(Clone)]
 struct Parcel {
     to: usize,
-    route: Route,
+    four_tuple: FourTuple,
     bytes: Vec<u8>,
 }
 
@@ -97,7 +98,7 @@ fn address(end: usize, socket: u16) -> SocketAddr {
 
 impl End {
     fn new(number: usize, options: u8) -> Self {
-        let mut config = Config::default();
+        let mut config = TransportConfig::default();
         if options & 1 != 0 {
             config.keys = keys(&[1]);
         }
@@ -134,13 +135,13 @@ impl End {
     }
 
     fn connect(&mut self, now: Time, to: usize) {
-        let routes: Vec<_> = (0..SOCKETS * SOCKETS)
-            .map(|number| Route {
+        let four_tuples: Vec<_> = (0..SOCKETS * SOCKETS)
+            .map(|number| FourTuple {
                 socket: SocketId(number / SOCKETS),
                 remote: address(to, number % SOCKETS),
             })
             .collect();
-        self.peers.extend(self.endpoint.connect(now, &routes));
+        self.peers.extend(self.endpoint.connect(now, &four_tuples));
     }
 
     fn send(&mut self, now: Time, choice: u8, bytes: usize) {
@@ -151,9 +152,9 @@ impl End {
             return;
         };
         let kind = match choice & 3 {
-            0 | 1 => Kind::Message,
-            2 => Kind::Request,
-            _ => Kind::Reply { to: choice.into() },
+            0 | 1 => MessageKind::Message,
+            2 => MessageKind::Request,
+            _ => MessageKind::Reply { to: choice.into() },
         };
         let tag = self.sent.len() as u8;
         let content: Vec<u8> = (0..bytes)
@@ -234,10 +235,10 @@ impl Scene {
                 }
                 let socket = SocketId(u16::from(host) % SOCKETS);
                 let remote = address(usize::from(host), 0);
-                let route = Route { socket, remote };
+                let four_tuple = FourTuple { socket, remote };
                 self.in_flight.push_back(Parcel {
                     to: number,
-                    route,
+                    four_tuple,
                     bytes,
                 });
             }
@@ -249,12 +250,13 @@ impl Scene {
                     .for_each(|id| end.endpoint.cancel(self.now, *id));
             }
             12 => {
-                let route = Self::route(number, input.byte()?);
-                end.endpoint.handle_unreachable(self.now, route);
+                let four_tuple = Self::four_tuple(number, input.byte()?);
+                end.endpoint.handle_unreachable(self.now, four_tuple);
             }
             13 => {
-                let (route, bytes) = (Self::route(number, input.byte()?), input.word()?);
-                end.endpoint.handle_too_big(self.now, route, bytes.into());
+                let (four_tuple, bytes) = (Self::four_tuple(number, input.byte()?), input.word()?);
+                end.endpoint
+                    .handle_too_big(self.now, four_tuple, bytes.into());
             }
             14 if self.is_sealed => {
                 let rings: [&[u8]; 3] = [&[1], &[1, 2], &[2, 1]];
@@ -275,8 +277,8 @@ impl Scene {
         Some(())
     }
 
-    fn route(number: usize, choice: u8) -> Route {
-        Route {
+    fn four_tuple(number: usize, choice: u8) -> FourTuple {
+        FourTuple {
             socket: SocketId(u16::from(choice) % SOCKETS),
             remote: address(1 - number, u16::from(choice >> 1) % SOCKETS),
         }
@@ -299,7 +301,7 @@ impl Scene {
         change(&mut parcel.bytes);
         let endpoint = &mut self.ends[parcel.to].endpoint;
         let ecn = Ecn::NotCapable;
-        endpoint.handle_datagram(self.now, parcel.route, ecn, &mut parcel.bytes);
+        endpoint.handle_datagram(self.now, parcel.four_tuple, ecn, &mut parcel.bytes);
         self.drain();
     }
 
@@ -313,18 +315,22 @@ impl Scene {
             {
                 calls += 1;
                 assert!(calls < 100_000, "there is no end of datagrams");
-                let (socket, remote) = (transmit.route.socket, transmit.route.remote);
+                let (socket, remote) = (transmit.four_tuple.socket, transmit.four_tuple.remote);
                 let to = 1 - number;
                 for bytes in self.buffer[..transmit.bytes].chunks(transmit.segment_bytes) {
                     let socket_there = SocketId(remote.port().wrapping_sub(7_000));
                     let is_there = remote == address(to, socket_there.0);
                     if is_there && self.in_flight.len() < MOST_IN_FLIGHT {
-                        let route = Route {
+                        let four_tuple = FourTuple {
                             socket: socket_there,
                             remote: address(number, socket.0),
                         };
                         let bytes = bytes.to_vec();
-                        self.in_flight.push_back(Parcel { to, route, bytes });
+                        self.in_flight.push_back(Parcel {
+                            to,
+                            four_tuple,
+                            bytes,
+                        });
                     }
                 }
             }
@@ -346,9 +352,9 @@ impl Scene {
                 self.ends[number].peers.push(peer);
             }
             Event::PeerGone { peer } => self.ends[number].peers.retain(|known| *known != peer),
-            Event::ReplacePort { socket } => {
+            Event::RotatePort { socket } => {
                 let endpoint = &mut self.ends[number].endpoint;
-                endpoint.port_replaced(self.now, socket);
+                endpoint.port_rotated(self.now, socket);
             }
             _ => {}
         }

@@ -6,9 +6,10 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use cloudburst_proto::envelope::{self, Envelope};
 use cloudburst_proto::packet::{
-    Ask, Body, Busy, BusyReason, Challenge, Echo, HEADER_BYTES, Have, Header, Key, Keyring, NoRoom,
-    Outcome, Ping, Pong, ReplayWindow, Report, Reports, SECRET_BYTES, Sealer, Stamp, State, Stop,
-    Symbol, TOKEN_BYTES, TokenBody, TokenMint, Written, check as check_of,
+    Body, BufferTooShort, Busy, BusyReason, Challenge, Echo, HEADER_BYTES, Header, Key, Keyring,
+    Outcome, Ping, Pong, Progress, ProgressState, Query, ReplayWindow, Report, Reports,
+    SECRET_BYTES, Sealer, Stamp, Stop, Symbol, TOKEN_BYTES, TokenBody, TokenMint, Written,
+    check as check_of,
 };
 
 /// The session of who reads: what an answer must be to.
@@ -111,12 +112,12 @@ fn sealed(header: &Header, body: &Body<'_>, body_bytes: usize) {
     assert_eq!(Body::parse(header.kind, opened, OWN), Ok(*body));
 }
 
-fn write(body: &Body<'_>, out: &mut [u8]) -> Result<Written, NoRoom> {
+fn write(body: &Body<'_>, out: &mut [u8]) -> Result<Written, BufferTooShort> {
     match *body {
         Body::Symbol(symbol) => symbol.write(out),
         Body::Stop(stop, reports) => stop.write(OWN, reports, out),
-        Body::Ask(ask) => ask.write(out),
-        Body::Have(have, reports) => have.write(OWN, reports, out),
+        Body::Query(ask) => ask.write(out),
+        Body::Progress(have, reports) => have.write(OWN, reports, out),
         Body::Busy(busy, reports) => busy.write(OWN, reports, out),
         Body::Ping(ping) => ping.write(out),
         Body::Pong(pong, reports) => pong.write(OWN, reports, out),
@@ -158,7 +159,7 @@ pub(crate) fn seeds() -> BTreeMap<String, Vec<u8>> {
         }
     }
     let mut enveloped = b"message".to_vec();
-    let (kind, correlation) = (envelope::Kind::Request, 1);
+    let (kind, correlation) = (envelope::EnvelopeKind::Request, 1);
     Envelope { kind, correlation }.append_to(&mut enveloped);
     let token = TokenMint::new([1; 32], 0).mint(0, ADDRESS, OWN, std::time::Duration::MAX);
     seeds.insert("envelope".into(), enveloped);
@@ -186,7 +187,7 @@ fn datagram(sealer: &Sealer, body: &Body<'_>) -> Vec<u8> {
     let mut datagram = vec![0; 150];
     let written = sealer.write(stamp, &mut datagram, |room| match *body {
         Body::Stop(stop, _) => stop.write(OWN, reports, room),
-        Body::Have(have, _) => have.write(OWN, reports, room),
+        Body::Progress(have, _) => have.write(OWN, reports, room),
         Body::Busy(busy, _) => busy.write(OWN, reports, room),
         Body::Pong(pong, _) => pong.write(OWN, reports, room),
         _ => write(body, room),
@@ -219,12 +220,12 @@ fn bodies() -> [Body<'static>; 9] {
             },
             none,
         ),
-        Body::Ask(Ask { message }),
-        Body::Have(
-            Have {
+        Body::Query(Query { message }),
+        Body::Progress(
+            Progress {
                 message,
                 echo,
-                state: State::UnderWay { missing: 6 },
+                state: ProgressState::UnderWay { missing: 6 },
             },
             none,
         ),

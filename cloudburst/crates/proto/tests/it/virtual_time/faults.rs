@@ -168,7 +168,7 @@ fn answers_avoid_a_dead_path() {
     let outcome = run(scenario);
     outcome.all_delivered();
     let receipts = outcome
-        .ledger()
+        .records()
         .messages
         .iter()
         .map(|it| it.receipt().unwrap());
@@ -265,7 +265,7 @@ fn requests_are_answered() {
         .for_each(|send| send.is_request = true);
     let requests = scenario.sends.len();
     let outcome = must_deliver(scenario);
-    assert_eq!(outcome.ledger().messages.len(), 2 * requests);
+    assert_eq!(outcome.records().messages.len(), 2 * requests);
     assert_eq!(outcome.statistics(0).messages_received, requests as u64);
 }
 

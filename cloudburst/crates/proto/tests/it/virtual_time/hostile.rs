@@ -325,7 +325,7 @@ fn validation_costs_a_round_trip_and_no_more() {
     let plain = Scenario::plain(11).messages(50, 5_000, 20 * MILLI);
     let first = |scenario: Scenario| {
         let outcome = run(scenario);
-        let receipt = outcome.all_delivered().ledger().messages[0].receipt();
+        let receipt = outcome.all_delivered().records().messages[0].receipt();
         receipt.expect("it is delivered").completion.as_secs_f64() * 1e3
     };
     let without = first(plain.clone());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cloudburst_proto::{Reason, SendError};
+use cloudburst_proto::{Reason, SendRefused};
 
 use crate::simulation::{
     path::{Impairments, Loss, MICRO, MILLI, Path, SECOND},
@@ -30,8 +30,8 @@ fn more_than_may_wait() {
         .configured(|config| config.quotas.outgoing_messages = 20);
     let mut world = crate::simulation::world::World::new(scenario);
     world.run_until(0);
-    assert_eq!(world.ledger.messages.len(), 20);
-    let is_full = |error: &SendError| matches!(error, SendError::Full { messages: 20, .. });
+    assert_eq!(world.records.messages.len(), 20);
+    let is_full = |error: &SendRefused| matches!(error, SendRefused::Full { messages: 20, .. });
     assert!(
         world.not_accepted.iter().all(is_full),
         "{:?}",
@@ -124,7 +124,7 @@ fn too_long_for_the_receiver() {
     assert_eq!(outcome.reasons(), [Reason::Refused; 10]);
     assert_eq!(outcome.delivered(), 10);
     assert!(outcome.statistics(1).refused.message_too_large > 0);
-    for message in &outcome.ledger().messages {
+    for message in &outcome.records().messages {
         assert!(
             message.ended - message.accepted < SECOND,
             "told late: {message:?}"
@@ -177,7 +177,7 @@ fn short_messages_overtake() {
         scenario.must_deliver = true;
         let outcome = run(scenario);
         let longest = |bytes| {
-            let messages = outcome.ledger().messages.iter();
+            let messages = outcome.records().messages.iter();
             let of_length = messages.filter(|message| message.bytes == bytes);
             let took = of_length.map(|message| message.ended - message.accepted);
             took.max().expect("some were sent") as f64 / 1e6

@@ -3,8 +3,8 @@
 mod faults;
 mod hostile;
 mod load;
+mod path_revalidation;
 mod performance;
-mod ports;
-mod revival;
+mod port_rotation;
 mod silence;
 mod sweep;

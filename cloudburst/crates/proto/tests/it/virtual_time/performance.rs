@@ -8,10 +8,10 @@
 
 use std::{net::SocketAddr, time::Instant};
 
-use cloudburst_proto::{Config, Endpoint, Kind, Route, SocketId, Time};
+use cloudburst_proto::{FourTuple, MessageKind, SocketId, Time, Transport, TransportConfig};
 
 use crate::simulation::{
-    ledger::Message,
+    messages::Message,
     path::{Impairments, Loss, MICRO, Path, SECOND},
     random::Random,
     run::{Outcome, run},
@@ -128,7 +128,7 @@ fn scenario(seed: u64, delay_ns: u64, weather: Weather) -> Scenario {
 fn line(name: &str, bytes: usize, outcomes: &[Outcome]) {
     let all = outcomes
         .iter()
-        .flat_map(|outcome| &outcome.ledger().messages);
+        .flat_map(|outcome| &outcome.records().messages);
     let messages: Vec<&Message> = all.filter(|message| message.bytes == bytes).collect();
     let arrivals = sorted(messages.iter().filter_map(|message| {
         let arrived = message.arrived?;
@@ -222,23 +222,23 @@ fn a_train_of_one_peer_in_many() {
 }
 
 /// So many peers that are being sent messages, all with as much to send in all.
-fn endpoint_with(peers: usize) -> (Endpoint, Time) {
-    let mut config = Config::default();
+fn endpoint_with(peers: usize) -> (Transport, Time) {
+    let mut config = TransportConfig::default();
     config.link_bits_per_s = 100_000_000_000;
     config.budget.symbols_factor = 1e6;
     config.quotas.outgoing_messages = 1 << 20;
     config.quotas.outgoing_bytes = 1 << 32;
     let now = Time::from_nanos(1);
-    let mut endpoint = Endpoint::new(config, [1; 32], now).expect("it is a valid one");
+    let mut endpoint = Transport::new(config, [1; 32], now).expect("it is a valid one");
     for number in 0..peers {
         let ip = [10, 0, (number >> 8) as u8, number as u8];
-        let route = Route {
+        let four_tuple = FourTuple {
             socket: SocketId(0),
             remote: SocketAddr::from((ip, 7)),
         };
-        let peer = endpoint.connect(now, &[route]).expect("there is room");
+        let peer = endpoint.connect(now, &[four_tuple]).expect("there is room");
         for _ in 0..(10_000 / peers).max(2) {
-            let sent = endpoint.send(now, peer, Kind::Message, &[7; 1_000]);
+            let sent = endpoint.send(now, peer, MessageKind::Message, &[7; 1_000]);
             sent.expect("there is room");
         }
     }

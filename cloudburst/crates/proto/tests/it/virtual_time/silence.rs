@@ -18,7 +18,7 @@ fn long(seed: u64) -> Scenario {
 
 /// Symbols sent for each message that was given up.
 fn sent(outcome: &Outcome) -> Vec<u32> {
-    let messages = outcome.ledger().messages.iter();
+    let messages = outcome.records().messages.iter();
     let failures = messages.filter_map(|message| message.undelivered());
     failures.map(|failure| failure.sent).collect()
 }
@@ -71,7 +71,7 @@ fn all_goes_on_with_the_first_word() {
             .fault(0, mute(true))
             .fault(5 * SECOND, mute(false));
         let outcome = run(scenario);
-        let later = outcome.ledger().messages.iter();
+        let later = outcome.records().messages.iter();
         let later = later.filter(|it| it.accepted > 5 * SECOND - lifetime / 2 * MILLI);
         for message in later {
             let receipt = message.receipt();
@@ -99,7 +99,7 @@ fn who_has_begun_anew_is_found_again() {
             .fault(6_500 * MILLI, mute(false));
         scenario.hosts.iter_mut().for_each(|host| host.key = key);
         let outcome = run(scenario);
-        for (number, message) in outcome.ledger().messages.iter().enumerate() {
+        for (number, message) in outcome.records().messages.iter().enumerate() {
             let is_lost = (3..=6).contains(&number);
             assert_eq!(
                 message.receipt().is_none(),
@@ -128,7 +128,7 @@ fn who_answers_is_not_doubted() {
         }
         scenario.sends.sort_by_key(|send| send.at);
         let outcome = run(scenario);
-        let messages = outcome.ledger().messages.iter();
+        let messages = outcome.records().messages.iter();
         let arrived = messages.filter(|it| it.bytes == 20_000).map(|message| {
             let arrived = message.arrived.expect("it was delivered");
             (arrived - message.accepted) as f64 / 1e6

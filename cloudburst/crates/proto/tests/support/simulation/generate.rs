@@ -34,7 +34,7 @@ impl Scenario {
             symmetric: random.chance(0.7),
             v6: random.chance(0.2),
             must_deliver: is_kind,
-            routes: 16,
+            four_tuples: 16,
         };
         scenario.agree(random, is_kind);
         scenario.must_deliver &= !scenario.is_credulous();

@@ -7,11 +7,11 @@ use cloudburst_proto::{Machine, PeerId, SendId, SocketId, Time};
 use crate::machines;
 
 use super::{
-    accounts::Accounts,
     keys,
     path::{Link, SECOND},
     random::Random,
     scenario::{HostPlan, Scenario},
+    totals::HostTotals,
 };
 
 /// For how long a port is read from that was given up.
@@ -28,7 +28,7 @@ pub(crate) struct Host {
     pub(crate) heard: BTreeMap<usize, PeerId>,
     /// Of messages under way.
     pub(crate) ids: BTreeMap<u64, SendId>,
-    pub(crate) accounts: Accounts,
+    pub(crate) totals: HostTotals,
     pub(crate) egress: Link,
     pub(crate) ingress: Option<Link>,
     pub(crate) mute: bool,
@@ -61,7 +61,7 @@ impl Host {
             // As a socket's buffer and a queueing discipline.
             egress: Link::new(plan.config.link_bits_per_s, 4_000_000),
             ingress: plan.ingress.map(|(rate, fifo)| Link::new(rate, fifo)),
-            accounts: Accounts::new(&plan),
+            totals: HostTotals::new(&plan),
             plan,
             endpoint,
             incarnation: 0,
@@ -102,7 +102,7 @@ impl Host {
         config.keys = keys::ring(self.plan.key);
         let now = self.clock.tell(now);
         self.endpoint = machines::start(self.plan.is_paper, config, self.seed, now);
-        self.accounts = Accounts::new(&self.plan);
+        self.totals = HostTotals::new(&self.plan);
         self.connected.clear();
         self.heard.clear();
         self.ids.clear();

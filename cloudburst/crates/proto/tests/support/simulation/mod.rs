@@ -6,12 +6,11 @@
 //!
 //! Which machine a host runs is up to the crate that includes this: its `machines::start`.
 
-pub(crate) mod accounts;
 pub(crate) mod generate;
 pub(crate) mod host;
 pub(crate) mod keys;
-pub(crate) mod ledger;
 pub(crate) mod log;
+pub(crate) mod messages;
 pub(crate) mod network;
 pub(crate) mod path;
 pub(crate) mod queue;
@@ -19,4 +18,5 @@ pub(crate) mod random;
 pub(crate) mod run;
 pub(crate) mod scenario;
 pub(crate) mod service;
+pub(crate) mod totals;
 pub(crate) mod world;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use cloudburst_proto::{Reason, Statistics};
+use cloudburst_proto::{Reason, TransportStatistics};
 
 use super::{
-    ledger::{Fate, Ledger},
+    messages::{Fate, MessageRecords},
     path::{MILLI, SECOND},
     scenario::Scenario,
     world::World,
@@ -54,11 +54,11 @@ impl World {
     /// Runs to the end and checks all that can only be checked there.
     pub(crate) fn finish(&mut self) -> Outcome {
         let last = self.last_moment();
-        while self.now < last && (self.to_come > 0 || self.ledger.unresolved > 0) {
+        while self.now < last && (self.to_come > 0 || self.records.unresolved > 0) {
             self.run_until((self.now + 100 * MILLI).min(last));
         }
         let ended = self.now;
-        for message in &self.ledger.messages {
+        for message in &self.records.messages {
             assert!(message.fate.is_some(), "no end was told of {message:?}");
         }
         self.log.say(ended, format_args!("all messages have ended"));
@@ -95,7 +95,7 @@ impl World {
     fn calm_down(&mut self) {
         let sent = |world: &Self| -> Vec<u64> {
             let hosts = world.hosts.iter();
-            hosts.map(|host| host.accounts.datagrams_sent).collect()
+            hosts.map(|host| host.totals.datagrams_sent).collect()
         };
         // What is in queues leads to answers for a while.
         self.run_until(self.now + 5 * SECOND);
@@ -105,13 +105,13 @@ impl World {
         self.run_until(self.now + PEACE_NS);
         let peace = sent(self);
         for number in 0..self.hosts.len() {
-            let routes: u64 = self
+            let four_tuples: u64 = self
                 .scenario
                 .hosts
                 .iter()
                 .map(|host| u64::from(host.sockets))
                 .sum();
-            let most = routes * routes * PROBES_PER_ROUTE;
+            let most = four_tuples * four_tuples * PROBES_PER_ROUTE;
             let probes = calm[number] - before[number];
             assert!(
                 probes <= most,
@@ -136,7 +136,7 @@ impl World {
     /// What the slowest path takes for all messages.
     fn time_for_all(&self) -> Duration {
         let bytes: usize = self
-            .ledger
+            .records
             .messages
             .iter()
             .map(|message| message.bytes)
@@ -149,7 +149,7 @@ impl World {
 
     fn check_all_delivered(&self) {
         assert_eq!(self.not_accepted, [], "a quota is too small");
-        for message in &self.ledger.messages {
+        for message in &self.records.messages {
             let lifetime = self.scenario.hosts[message.from].config.budget.lifetime;
             match message.fate {
                 Some(Fate::Delivered(receipt)) => assert!(
@@ -165,23 +165,23 @@ impl World {
 }
 
 impl Outcome {
-    pub(crate) fn ledger(&self) -> &Ledger {
-        &self.world.ledger
+    pub(crate) fn records(&self) -> &MessageRecords {
+        &self.world.records
     }
 
-    pub(crate) fn statistics(&self, host: usize) -> Statistics {
+    pub(crate) fn statistics(&self, host: usize) -> TransportStatistics {
         self.world.hosts[host].endpoint.statistics()
     }
 
     pub(crate) fn delivered(&self) -> usize {
-        let messages = self.ledger().messages.iter();
+        let messages = self.records().messages.iter();
         messages
             .filter(|message| message.receipt().is_some())
             .count()
     }
 
     pub(crate) fn all_delivered(&self) -> &Self {
-        let messages = &self.ledger().messages;
+        let messages = &self.records().messages;
         let mut failed = messages
             .iter()
             .filter(|message| message.receipt().is_none());
@@ -198,7 +198,7 @@ impl Outcome {
 
     /// Of messages that were given up, each once.
     pub(crate) fn reasons(&self) -> Vec<Reason> {
-        let messages = self.ledger().messages.iter();
+        let messages = self.records().messages.iter();
         messages
             .filter_map(|message| message.undelivered())
             .map(|failure| failure.reason)
@@ -208,7 +208,7 @@ impl Outcome {
     /// Completions in ms, shortest first.
     pub(crate) fn completions_ms(&self) -> Vec<f64> {
         let receipts = self
-            .ledger()
+            .records()
             .messages
             .iter()
             .filter_map(|message| message.receipt());

@@ -6,7 +6,7 @@ use std::{
 };
 
 use cloudburst_code::{PaperDegree, Schedule};
-use cloudburst_proto::{Config, SocketId};
+use cloudburst_proto::{SocketId, TransportConfig};
 
 use super::path::{Impairments, MICRO, MILLI, Mtu, Path};
 
@@ -29,12 +29,12 @@ pub(crate) struct Scenario {
     /// Nothing hinders any message for long.
     pub(crate) must_deliver: bool,
     /// Routes that a peer is connected to by, at most.
-    pub(crate) routes: usize,
+    pub(crate) four_tuples: usize,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct HostPlan {
-    pub(crate) config: Config,
+    pub(crate) config: TransportConfig,
     /// It runs the paper's machine.
     pub(crate) is_paper: bool,
     pub(crate) key: Option<u8>,
@@ -114,7 +114,7 @@ pub(crate) enum Fault {
 impl HostPlan {
     pub(crate) fn new() -> Self {
         Self {
-            config: Config::default(),
+            config: TransportConfig::default(),
             is_paper: false,
             key: None,
             sockets: 4,
@@ -159,7 +159,7 @@ impl Scenario {
             symmetric: true,
             v6: false,
             must_deliver: false,
-            routes: 16,
+            four_tuples: 16,
         }
     }
 
@@ -187,7 +187,7 @@ impl Scenario {
         self
     }
 
-    pub(crate) fn configured(mut self, change: impl Fn(&mut Config)) -> Self {
+    pub(crate) fn configured(mut self, change: impl Fn(&mut TransportConfig)) -> Self {
         let configs = self.hosts.iter_mut().map(|host| &mut host.config);
         configs.for_each(change);
         self

@@ -1,10 +1,12 @@
 //! What a host does after every call: takes events and datagrams until there are
 //! no more, and sets its timer.
 
-use cloudburst_proto::{Ecn, Event, Health, Kind, Receipt, Route, SocketId, Undelivered};
+use cloudburst_proto::{
+    Ecn, Event, FourTuple, Health, MessageKind, Receipt, SocketId, Undelivered,
+};
 
 use super::{
-    ledger::Fate,
+    messages::Fate,
     network::Parcel,
     path::{MICRO, MILLI},
     world::{Happening, World, describe},
@@ -41,7 +43,7 @@ impl World {
             self.event(number, event);
         }
         let host = &mut self.hosts[number];
-        host.accounts.check(&host.endpoint.statistics());
+        host.totals.check(&host.endpoint.statistics());
         self.set_timer(number);
         worked
     }
@@ -86,35 +88,40 @@ impl World {
         assert!(transmit.segment_bytes > 0, "{transmit:?}");
         let mut too_big = None;
         for segment in out[..transmit.bytes].chunks(transmit.segment_bytes) {
-            if !self.put_out(number, transmit.route, transmit.ecn, segment) {
+            if !self.put_out(number, transmit.four_tuple, transmit.ecn, segment) {
                 too_big = Some(segment.len());
             }
         }
         self.buffer = buffer;
         if let Some(bytes) = too_big {
             let host = &mut self.hosts[number];
-            host.endpoint.handle_too_big(now, transmit.route, bytes);
+            host.endpoint
+                .handle_too_big(now, transmit.four_tuple, bytes);
         }
         true
     }
 
     /// Says whether it fitted.
-    fn put_out(&mut self, number: usize, route: Route, ecn: Ecn, segment: &[u8]) -> bool {
+    fn put_out(&mut self, number: usize, four_tuple: FourTuple, ecn: Ecn, segment: &[u8]) -> bool {
         let host = &mut self.hosts[number];
         assert!(
-            route.socket.0 < host.plan.sockets,
-            "{route:?} is no socket of host {number}"
+            four_tuple.socket.0 < host.plan.sockets,
+            "{four_tuple:?} is no socket of host {number}"
         );
-        host.accounts.give_out(self.now, route.remote.ip(), segment);
+        host.totals
+            .give_out(self.now, four_tuple.remote.ip(), segment);
         self.log.numbers(&[self.now, 3, number as u64]);
         self.log.bytes(segment);
         self.log.say(
             self.now,
-            format_args!("host {number} sends {}", describe(segment, route.remote)),
+            format_args!(
+                "host {number} sends {}",
+                describe(segment, four_tuple.remote)
+            ),
         );
         let parcel = Parcel {
-            from: self.address(number, route.socket.0),
-            to: route.remote,
+            from: self.address(number, four_tuple.socket.0),
+            to: four_tuple.remote,
             ecn,
             bytes: segment.to_vec(),
         };
@@ -128,12 +135,12 @@ impl World {
             return false;
         }
         if !self.hosts[number].mute {
-            self.travel(number, route, parcel);
+            self.travel(number, four_tuple, parcel);
         }
         true
     }
 
-    fn travel(&mut self, from: usize, route: Route, mut parcel: Parcel) {
+    fn travel(&mut self, from: usize, four_tuple: FourTuple, mut parcel: Parcel) {
         let Some((to, ..)) = self.scenario.owner(parcel.to) else {
             return;
         };
@@ -145,7 +152,7 @@ impl World {
                 Happening::Unreachable {
                     host,
                     incarnation,
-                    route,
+                    four_tuple,
                 },
             );
             return;
@@ -171,11 +178,11 @@ impl World {
                 message,
             } => self.received(number, peer, id, kind, &message),
             Event::Delivered { id, receipt } => {
-                self.hosts[number].accounts.delivered += 1;
+                self.hosts[number].totals.delivered += 1;
                 self.delivered(number, id.as_u64(), receipt);
             }
             Event::Undelivered { id, failure } => {
-                self.hosts[number].accounts.undelivered += 1;
+                self.hosts[number].totals.undelivered += 1;
                 self.undelivered(number, id.as_u64(), failure);
             }
             Event::PeerGone { peer } => {
@@ -186,8 +193,8 @@ impl World {
                 self.log
                     .say(self.now, format_args!("host {number} loses {peer:?}"));
             }
-            Event::ReplacePort { socket } => self.replace_port(number, socket),
-            Event::RouteReplaced { .. } => {
+            Event::RotatePort { socket } => self.rotate_port(number, socket),
+            Event::PathReplaced { .. } => {
                 self.log.numbers(&[self.now, 9, number as u64]);
                 self.log
                     .say(self.now, format_args!("host {number}: {event:?}"));
@@ -195,7 +202,7 @@ impl World {
         }
     }
 
-    fn replace_port(&mut self, number: usize, socket: SocketId) {
+    fn rotate_port(&mut self, number: usize, socket: SocketId) {
         let host = &mut self.hosts[number];
         assert!(socket.0 < host.plan.sockets, "{socket:?} is none of its");
         if !host.may_change_ports {
@@ -203,7 +210,7 @@ impl World {
         }
         host.change_port(self.now, socket);
         let now = host.clock.tell(self.now);
-        host.endpoint.port_replaced(now, socket);
+        host.endpoint.port_rotated(now, socket);
         self.log
             .numbers(&[self.now, 10, number as u64, socket.0.into()]);
         self.log.say(
@@ -217,11 +224,11 @@ impl World {
         number: usize,
         peer: cloudburst_proto::PeerId,
         id: u64,
-        kind: Kind,
+        kind: MessageKind,
         message: &[u8],
     ) {
         let host = &mut self.hosts[number];
-        host.accounts.received += 1;
+        host.totals.received += 1;
         self.log.numbers(&[self.now, 7, number as u64, id]);
         self.log.bytes(message);
         self.log.say(
@@ -229,14 +236,15 @@ impl World {
             format_args!("host {number} takes {kind:?} {id}, {} bytes", message.len()),
         );
         let incarnation = host.incarnation;
-        let ledger = &mut self.ledger;
-        let Some(index) = ledger.hand_over(self.now, number, incarnation, id, kind, message) else {
+        let records = &mut self.records;
+        let Some(index) = records.hand_over(self.now, number, incarnation, id, kind, message)
+        else {
             return;
         };
-        let from = self.ledger.messages[index].from;
+        let from = self.records.messages[index].from;
         let host = &mut self.hosts[number];
         host.heard.insert(from, peer);
-        if kind == Kind::Request {
+        if kind == MessageKind::Request {
             self.to_come += 1;
             let think = host.plan.think_ns;
             self.queue.push(
@@ -255,7 +263,7 @@ impl World {
     fn delivered(&mut self, number: usize, id: u64, receipt: Receipt) {
         let index = self.end(number, id, Fate::Delivered(receipt));
         let host = &self.hosts[number];
-        let message = &self.ledger.messages[index];
+        let message = &self.records.messages[index];
         let same_seed = self.scenario.restarts_with_same_seed(number) && host.incarnation > 0;
         let is_lax = same_seed || self.scenario.is_credulous();
         assert!(
@@ -273,7 +281,7 @@ impl World {
 
     fn undelivered(&mut self, number: usize, id: u64, failure: Undelivered) {
         let index = self.end(number, id, Fate::Undelivered(failure));
-        let message = &self.ledger.messages[index];
+        let message = &self.records.messages[index];
         assert!(
             failure.sent <= self.most_symbols(number, failure.symbols),
             "over budget: {failure:?}"
@@ -288,15 +296,15 @@ impl World {
     fn end(&mut self, number: usize, id: u64, fate: Fate) -> usize {
         let host = &mut self.hosts[number];
         let now = host.clock.tell(self.now).as_nanos();
-        let index = self.ledger.find(number, host.incarnation, id);
+        let index = self.records.find(number, host.incarnation, id);
         self.log.numbers(&[self.now, 8, number as u64, id]);
         self.log.say(
             self.now,
             format_args!("host {number} hears of {id}: {fate:?}"),
         );
-        self.ledger.resolve(self.now, index, fate);
+        self.records.resolve(self.now, index, fate);
         host.ids.remove(&id);
-        let took = now - self.ledger.messages[index].accepted_by_clock;
+        let took = now - self.records.messages[index].accepted_by_clock;
         let most = host.plan.config.budget.lifetime.as_nanos() as u64
             + SLACK_NS
             + self.scenario.jumps_ns(number);

@@ -2,13 +2,13 @@
 
 use std::net::SocketAddr;
 
-use cloudburst_proto::{Ecn, Kind, PeerId, Route, SendError, SocketId};
+use cloudburst_proto::{Ecn, FourTuple, MessageKind, PeerId, SendRefused, SocketId};
 
 use super::{
     host::Host,
     keys,
-    ledger::{Draft, Ledger},
     log::Log,
+    messages::{Draft, MessageRecords},
     network::{Network, Parcel},
     queue::Queue,
     random::{Random, mix},
@@ -20,7 +20,7 @@ pub(crate) struct World {
     pub(crate) scenario: Scenario,
     pub(crate) hosts: Vec<Host>,
     pub(crate) network: Network,
-    pub(crate) ledger: Ledger,
+    pub(crate) records: MessageRecords,
     pub(crate) log: Log,
     /// All that was ever put on the way, if somebody asked for it.
     pub(crate) captured: Option<Vec<Parcel>>,
@@ -30,7 +30,7 @@ pub(crate) struct World {
     /// Sends, replies and faults still to come.
     pub(crate) to_come: usize,
     /// Sends that were not accepted.
-    pub(crate) not_accepted: Vec<SendError>,
+    pub(crate) not_accepted: Vec<SendRefused>,
 }
 
 pub(super) enum Happening {
@@ -56,7 +56,7 @@ pub(super) enum Happening {
     Unreachable {
         host: usize,
         incarnation: u32,
-        route: Route,
+        four_tuple: FourTuple,
     },
 }
 
@@ -75,7 +75,7 @@ impl World {
                 .map(|number| Host::new(&scenario, number))
                 .collect(),
             network: Network::new(scenario.seed, scenario.paths.clone(), scenario.symmetric),
-            ledger: Ledger::new(&scenario),
+            records: MessageRecords::new(&scenario),
             log: Log::new(),
             captured: None,
             queue,
@@ -125,11 +125,12 @@ impl World {
             Happening::Unreachable {
                 host,
                 incarnation,
-                route,
+                four_tuple,
             } => {
                 let (now, at) = (self.now, &mut self.hosts[host]);
                 if at.incarnation == incarnation {
-                    at.endpoint.handle_unreachable(at.clock.tell(now), route);
+                    at.endpoint
+                        .handle_unreachable(at.clock.tell(now), four_tuple);
                     self.service(host);
                 }
             }
@@ -166,12 +167,12 @@ impl World {
                 describe(&parcel.bytes, parcel.from)
             ),
         );
-        host.accounts.take_in(parcel.from.ip(), &parcel.bytes);
+        host.totals.take_in(parcel.from.ip(), &parcel.bytes);
         let remote = parcel.from;
-        let route = Route { socket, remote };
+        let four_tuple = FourTuple { socket, remote };
         let now = host.clock.tell(self.now);
         host.endpoint
-            .handle_datagram(now, route, parcel.ecn, &mut parcel.bytes);
+            .handle_datagram(now, four_tuple, parcel.ecn, &mut parcel.bytes);
         self.service(number);
     }
 
@@ -209,9 +210,9 @@ impl World {
             from,
             to,
             kind: if plan.is_request {
-                Kind::Request
+                MessageKind::Request
             } else {
-                Kind::Message
+                MessageKind::Message
             },
             bytes: plan.bytes,
             tag: mix(self.scenario.seed ^ index as u64),
@@ -225,7 +226,7 @@ impl World {
         };
         let accepted = self.accept(draft, peer).or_else(|| {
             // It may have gone; then it can be found again.
-            let is_gone = self.not_accepted.last() == Some(&SendError::NoPeer);
+            let is_gone = self.not_accepted.last() == Some(&SendRefused::NoPeer);
             self.hosts[from].connected.remove(&to);
             self.hosts[from].heard.remove(&to);
             let peer = self.connect(from, to).filter(|_| is_gone)?;
@@ -252,12 +253,12 @@ impl World {
         );
         match sent {
             Ok(id) => {
-                host.accounts.accepted += 1;
+                host.totals.accepted += 1;
                 host.ids.insert(id.as_u64(), id);
                 let (id, clock) = (id.as_u64(), now.as_nanos());
                 self.log.numbers(&[self.now, 2, id]);
                 Some(
-                    self.ledger
+                    self.records
                         .accept(draft, host.incarnation, id, self.now, clock),
                 )
             }
@@ -275,17 +276,17 @@ impl World {
         let plans = &self.scenario.hosts;
         let pairs = (0..plans[from].sockets)
             .flat_map(|socket| (0..plans[to].sockets).map(move |port| (socket, port)));
-        let routes: Vec<_> = pairs
-            .take(self.scenario.routes)
-            .map(|(socket, port)| Route {
+        let four_tuples: Vec<_> = pairs
+            .take(self.scenario.four_tuples)
+            .map(|(socket, port)| FourTuple {
                 socket: SocketId(socket),
                 remote: self.address(to, port),
             })
             .collect();
         let host = &mut self.hosts[from];
-        host.accounts.trust(routes[0].remote.ip());
+        host.totals.trust(four_tuples[0].remote.ip());
         let now = host.clock.tell(self.now);
-        let peer = host.endpoint.connect(now, &routes).ok()?;
+        let peer = host.endpoint.connect(now, &four_tuples).ok()?;
         host.connected.insert(to, peer);
         Some(peer)
     }
@@ -298,7 +299,7 @@ impl World {
         let draft = Draft {
             from: host,
             to: to_host,
-            kind: Kind::Reply { to },
+            kind: MessageKind::Reply { to },
             bytes: self.hosts[host].plan.reply_bytes,
             tag: mix(self.scenario.seed ^ mix(to) ^ 77),
         };
@@ -307,7 +308,7 @@ impl World {
     }
 
     fn cancel(&mut self, index: usize) {
-        let message = &mut self.ledger.messages[index];
+        let message = &mut self.records.messages[index];
         let (from, id) = (message.from, message.id);
         if message.incarnation == self.hosts[from].incarnation {
             message.cancelled |= message.fate.is_none();
@@ -327,7 +328,7 @@ impl World {
             Fault::ClockForward { host, ns } => self.hosts[host].clock.jump(i128::from(ns)),
             Fault::ClockBack { host, ns } => self.hosts[host].clock.jump(-i128::from(ns)),
             Fault::Restart { host, same_seed } => {
-                self.ledger.forget(now, host);
+                self.records.forget(now, host);
                 self.hosts[host].restart(now, same_seed);
             }
             Fault::Mute { host, mute } => self.hosts[host].mute = mute,

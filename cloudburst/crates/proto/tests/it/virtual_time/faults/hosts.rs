@@ -49,7 +49,7 @@ fn clock_jump_over_a_lifetime() {
         let ns = 3_600 * SECOND;
         let outcome = run(mixed(14).fault(1_001 * MILLI, Fault::ClockForward { host, ns }));
         let later = outcome
-            .ledger()
+            .records()
             .messages
             .iter()
             .filter(|message| message.accepted > SECOND + MILLI);
@@ -69,7 +69,7 @@ fn peer_restart() {
             same_seed: false,
         };
         let outcome = run(mixed(16).fault(700 * MILLI, fault));
-        let messages = outcome.ledger().messages.iter();
+        let messages = outcome.records().messages.iter();
         let later = messages.filter(|message| message.accepted > 720 * MILLI);
         for message in later {
             assert!(message.receipt().is_some(), "{message:?}");
@@ -137,7 +137,7 @@ fn unreachable() {
     let unreachable = true;
     let outcome = run(mixed(22).fault(0, Fault::Unreachable { host, unreachable }));
     assert_eq!(outcome.delivered(), 0);
-    for message in &outcome.ledger().messages {
+    for message in &outcome.records().messages {
         let reason = message.undelivered().map(|failure| failure.reason);
         assert_eq!(reason, Some(Reason::Unreachable));
         let took = message.ended - message.accepted;
@@ -159,7 +159,7 @@ fn unreachable_for_a_moment() {
         )
         .fault(310 * MILLI, Fault::Unreachable { host, unreachable });
     let outcome = run(scenario);
-    let messages = outcome.ledger().messages.iter();
+    let messages = outcome.records().messages.iter();
     for message in messages.filter(|message| message.accepted > 350 * MILLI) {
         assert!(message.receipt().is_some(), "{message:?}");
     }

@@ -33,12 +33,12 @@ impl Spread {
 
 /// Bottlenecks side by side: when the first datagram is through, and how much later the
 /// next, in ns.
-pub(super) struct Lanes {
+pub(super) struct ParallelPaths {
     list: [Option<(f64, f64)>; MAX_PATHS],
     count: usize,
 }
 
-impl Lanes {
+impl ParallelPaths {
     pub(super) const fn new() -> Self {
         Self {
             list: [None; MAX_PATHS],
@@ -48,11 +48,11 @@ impl Lanes {
 
     pub(super) fn add(&mut self, group: usize, first: Duration, each: Duration) {
         let first = first.as_nanos() as f64;
-        let lane = &mut self.list[group];
+        let path = &mut self.list[group];
         self.count = self.count.max(group + 1);
-        match lane {
+        match path {
             Some((earliest, _)) => *earliest = earliest.min(first),
-            None => *lane = Some((first, each.as_nanos().max(1) as f64)),
+            None => *path = Some((first, each.as_nanos().max(1) as f64)),
         }
     }
 
@@ -66,8 +66,8 @@ impl Lanes {
         // Ways that are not through with one by the end do not take part, which may make it
         // earlier for the others; each round takes out one at least.
         for _ in 0..self.count {
-            let lanes = self.list[..self.count].iter().flatten();
-            let (rate, load) = lanes
+            let paths = self.list[..self.count].iter().flatten();
+            let (rate, load) = paths
                 .filter(|(first, _)| *first <= end)
                 .fold((0.0, f64::from(count)), |(rate, load), (first, each)| {
                     (rate + 1.0 / each, load + first / each - 1.0)

@@ -24,7 +24,7 @@ const LOSSY_WINDOWS: u8 = 3;
 
 /// What becomes meanwhile of what goes by other ways to the same address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Others {
+pub(super) enum OtherPaths {
     /// It arrives.
     Deliver,
     /// It did when something was last sent.
@@ -35,7 +35,7 @@ pub(super) enum Others {
 
 /// Evidence against a way.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Blame {
+pub(super) struct BlackHoleDetector {
     /// For how long it has been dead while others delivered, in microseconds.
     dead_for_us: u32,
     looked_at: Time,
@@ -51,7 +51,7 @@ pub(super) struct Blame {
     lossy: u8,
 }
 
-impl Blame {
+impl BlackHoleDetector {
     pub(super) const fn new(now: Time) -> Self {
         Self {
             dead_for_us: 0,
@@ -81,16 +81,16 @@ impl Blame {
     }
 
     /// To be told now and then while something is sent, with the share that others lose.
-    pub(super) fn look(&mut self, now: Time, is_dead: bool, others: Others, loss: f64) {
+    pub(super) fn look(&mut self, now: Time, is_dead: bool, others: OtherPaths, loss: f64) {
         let elapsed = now.since(self.looked_at).min(MOST_LOOK);
         self.looked_at = now;
         match others {
-            Others::Deliver if is_dead => {
+            OtherPaths::Deliver if is_dead => {
                 self.dead_for_us = self.dead_for_us.saturating_add(elapsed.as_micros() as u32);
                 self.needed = needed_probes(loss);
             }
-            Others::Deliver | Others::Quiet => {}
-            Others::Dead => {
+            OtherPaths::Deliver | OtherPaths::Quiet => {}
+            OtherPaths::Dead => {
                 self.dead_for_us = 0;
                 self.probes = 0;
                 self.lossy = 0;
@@ -113,11 +113,11 @@ impl Blame {
         (self.sent, self.received) = (0, 0);
     }
 
-    /// Whether the way is to be given up. An answer takes `patience`.
-    pub(super) fn is_enough(&self, now: Time, patience: Duration) -> bool {
+    /// Whether the way is to be given up. An answer takes `ack_timeout`.
+    pub(super) fn is_enough(&self, now: Time, ack_timeout: Duration) -> bool {
         let is_dead = Duration::from_micros(self.dead_for_us.into()) >= DEAD_FOR
             && self.probes >= self.needed
-            && now.since(self.probed_at) >= patience;
+            && now.since(self.probed_at) >= ack_timeout;
         is_dead || self.lossy >= LOSSY_WINDOWS
     }
 }
@@ -138,28 +138,31 @@ fn needed_probes(loss: f64) -> u16 {
 mod tests {
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_millis(20);
+    const ACK_TIMEOUT: Duration = Duration::from_millis(20);
 
     /// Looks every 100 ms for so long, with a ping at each look.
-    fn watch(blame: &mut Blame, now: &mut Time, looks: u32, others: Others) {
+    fn watch(black_hole: &mut BlackHoleDetector, now: &mut Time, looks: u32, others: OtherPaths) {
         for _ in 0..looks {
             *now = *now + Duration::from_millis(100);
-            blame.look(*now, true, others, 0.01);
-            blame.probed(*now);
+            black_hole.look(*now, true, others, 0.01);
+            black_hole.probed(*now);
         }
     }
 
     #[test]
     fn a_second_of_silence_while_others_deliver_is_enough() {
         let mut now = Time::ZERO;
-        let mut blame = Blame::new(now);
-        watch(&mut blame, &mut now, 9, Others::Deliver);
-        assert!(!blame.is_enough(now + PATIENCE, PATIENCE));
-        watch(&mut blame, &mut now, 1, Others::Deliver);
-        assert!(!blame.is_enough(now, PATIENCE), "the last may be answered");
-        assert!(blame.is_enough(now + PATIENCE, PATIENCE));
-        blame.heard(1, 1);
-        assert!(!blame.is_enough(now + PATIENCE, PATIENCE));
+        let mut black_hole = BlackHoleDetector::new(now);
+        watch(&mut black_hole, &mut now, 9, OtherPaths::Deliver);
+        assert!(!black_hole.is_enough(now + ACK_TIMEOUT, ACK_TIMEOUT));
+        watch(&mut black_hole, &mut now, 1, OtherPaths::Deliver);
+        assert!(
+            !black_hole.is_enough(now, ACK_TIMEOUT),
+            "the last may be answered"
+        );
+        assert!(black_hole.is_enough(now + ACK_TIMEOUT, ACK_TIMEOUT));
+        black_hole.heard(1, 1);
+        assert!(!black_hole.is_enough(now + ACK_TIMEOUT, ACK_TIMEOUT));
     }
 
     #[test]
@@ -171,31 +174,31 @@ mod tests {
     #[test]
     fn nothing_counts_while_all_are_dead_or_nothing_is_sent() {
         let mut now = Time::ZERO;
-        let mut blame = Blame::new(now);
-        watch(&mut blame, &mut now, 100, Others::Dead);
-        assert!(!blame.is_enough(now + PATIENCE, PATIENCE));
-        watch(&mut blame, &mut now, 9, Others::Deliver);
+        let mut black_hole = BlackHoleDetector::new(now);
+        watch(&mut black_hole, &mut now, 100, OtherPaths::Dead);
+        assert!(!black_hole.is_enough(now + ACK_TIMEOUT, ACK_TIMEOUT));
+        watch(&mut black_hole, &mut now, 9, OtherPaths::Deliver);
         now = now + Duration::from_secs(3_600);
-        watch(&mut blame, &mut now, 1, Others::Quiet);
-        assert!(!blame.is_enough(now + PATIENCE, PATIENCE));
+        watch(&mut black_hole, &mut now, 1, OtherPaths::Quiet);
+        assert!(!black_hole.is_enough(now + ACK_TIMEOUT, ACK_TIMEOUT));
         now = now + Duration::from_secs(3_600);
-        watch(&mut blame, &mut now, 1, Others::Deliver);
-        assert!(blame.is_enough(now + PATIENCE, PATIENCE));
+        watch(&mut black_hole, &mut now, 1, OtherPaths::Deliver);
+        assert!(black_hole.is_enough(now + ACK_TIMEOUT, ACK_TIMEOUT));
     }
 
     #[test]
     fn much_loss_is_enough_if_it_lasts_and_others_lose_little() {
         let windows = |lost: [u32; 3], others: f64| {
             let mut now = Time::ZERO;
-            let mut blame = Blame::new(now);
+            let mut black_hole = BlackHoleDetector::new(now);
             for lost in lost {
-                blame.heard(40, 40 - lost);
-                assert!(!blame.is_window_full(now), "it is too early");
+                black_hole.heard(40, 40 - lost);
+                assert!(!black_hole.is_window_full(now), "it is too early");
                 now = now + WINDOW;
-                assert!(blame.is_window_full(now));
-                blame.close_window(now, others);
+                assert!(black_hole.is_window_full(now));
+                black_hole.close_window(now, others);
             }
-            blame.is_enough(now, PATIENCE)
+            black_hole.is_enough(now, ACK_TIMEOUT)
         };
         assert!(windows([12, 16, 40], 0.01));
         assert!(!windows([12, 2, 40], 0.01), "it was better meanwhile");

@@ -6,13 +6,13 @@ use super::{
     super::{
         event::{Event, PeerId},
         incoming::{Incoming, Taken, memory_bytes, shape_of},
-        packet::{BusyReason, Outcome, State, Symbol, TokenBody},
-        room::{Held, NoPlace},
+        message_window::MessageStatus,
+        packet::{BusyReason, Outcome, ProgressState, Symbol, TokenBody},
+        quota::{OverQuota, QuotaUsage},
         time::Time,
-        window::Known,
     },
     Native,
-    control::{Answer, Trigger},
+    control::{Answer, SourceDatagram},
 };
 use cloudburst_code::{Shape, wire};
 
@@ -26,31 +26,31 @@ impl Native {
     pub(super) fn admit(
         &mut self,
         now: Time,
-        trigger: &Trigger,
+        source: &SourceDatagram,
         symbol: &Symbol<'_>,
     ) -> Option<PeerId> {
         // Somebody we have asked may send before we have heard its answer.
-        if let Some(peer) = self.peers.by_remote(trigger.route.remote)
+        if let Some(peer) = self.peers.by_remote(source.four_tuple.remote)
             && self
                 .peers
                 .get(peer)
                 .is_some_and(|peer| peer.session.is_none())
-            && self.peers.bind_session(trigger.asker, peer)
+            && self.peers.bind_session(source.asker, peer)
         {
             return Some(peer);
         }
         let crowded = self.peers.unvalidated() >= self.config.quotas.unvalidated_peers;
         if self.config.require_validation || crowded {
             self.statistics.refused.not_validated += 1;
-            self.challenge(now, *trigger);
+            self.challenge(now, *source);
             return None;
         }
         if self.peers.len() >= self.config.quotas.peers {
             self.statistics.refused.too_many_peers += 1;
-            self.busy(*trigger, symbol.message, BusyReason::Peers);
+            self.busy(*source, symbol.message, BusyReason::Peers);
             return None;
         }
-        Some(self.add_peer(now, Some(trigger.asker)))
+        Some(self.add_peer(now, Some(source.asker)))
     }
 
     /// A peer for who shows a token, which is for this session alone: others
@@ -58,46 +58,46 @@ impl Native {
     pub(super) fn admit_by_token(
         &mut self,
         now: Time,
-        trigger: &Trigger,
+        source: &SourceDatagram,
         body: &TokenBody,
     ) -> Option<PeerId> {
-        let ip = trigger.route.remote.ip();
+        let ip = source.four_tuple.remote.ip();
         let tokens = &mut self.tokens;
         tokens
-            .verify(now.as_nanos(), ip, trigger.asker, &body.token)
+            .verify(now.as_nanos(), ip, source.asker, &body.token)
             .ok()?;
         if self.peers.len() >= self.config.quotas.peers {
             self.statistics.refused.too_many_peers += 1;
             return None;
         }
-        Some(self.add_peer(now, Some(trigger.asker)))
+        Some(self.add_peer(now, Some(source.asker)))
     }
 
     /// Asks again for a token that was lost: what is to be sent may wait for it.
-    pub(super) fn challenge_if_needed(&mut self, now: Time, peer: PeerId, trigger: Trigger) {
+    pub(super) fn challenge_if_needed(&mut self, now: Time, peer: PeerId, source: SourceDatagram) {
         if self.peers.get(peer).is_some_and(|peer| !peer.is_validated) {
-            self.challenge(now, trigger);
+            self.challenge(now, source);
         }
     }
 
     /// Asks for a token: a peer now and then, a stranger each time. Somebody
     /// else may pretend to be at the stranger's address, and must not use up
     /// what is meant for it.
-    fn challenge(&mut self, now: Time, trigger: Trigger) {
-        if let Some(peer) = trigger.peer.and_then(|peer| self.peers.get_mut(peer)) {
+    fn challenge(&mut self, now: Time, source: SourceDatagram) {
+        if let Some(peer) = source.peer.and_then(|peer| self.peers.get_mut(peer)) {
             let is_recent = |at| now.since(at) < CHALLENGE_PAUSE;
             if peer.challenged_at.is_some_and(is_recent) {
                 return;
             }
             peer.challenged_at = Some(now);
         }
-        self.answer(trigger, Answer::Challenge);
+        self.answer(source, Answer::Challenge);
     }
 
-    fn busy(&mut self, trigger: Trigger, message: u64, reason: BusyReason) {
+    fn busy(&mut self, source: SourceDatagram, message: u64, reason: BusyReason) {
         let retry_after_ms = RETRY_AFTER_MS;
         self.answer(
-            trigger,
+            source,
             Answer::Busy {
                 message,
                 retry_after_ms,
@@ -106,10 +106,10 @@ impl Native {
         );
     }
 
-    fn stop(&mut self, trigger: Trigger, message: u64, outcome: Outcome) {
+    fn stop(&mut self, source: SourceDatagram, message: u64, outcome: Outcome) {
         let (needed, spread_us) = (0, 0);
         self.answer(
-            trigger,
+            source,
             Answer::Stop {
                 message,
                 outcome,
@@ -119,9 +119,9 @@ impl Native {
         );
     }
 
-    pub(super) fn take_symbol(&mut self, now: Time, trigger: Trigger, symbol: Symbol<'_>) {
+    pub(super) fn take_symbol(&mut self, now: Time, source: SourceDatagram, symbol: Symbol<'_>) {
         self.statistics.symbols_received += 1;
-        let Some(peer_id) = trigger.peer else {
+        let Some(peer_id) = source.peer else {
             return;
         };
         let Some(peer) = self.peers.get_mut(peer_id) else {
@@ -129,34 +129,34 @@ impl Native {
         };
         let message = symbol.message;
         match peer.window.get(message) {
-            Known::Open => {}
-            Known::Done => {
+            MessageStatus::Open => {}
+            MessageStatus::Done => {
                 self.statistics.symbols_wasted += 1;
-                return self.stop(trigger, message, Outcome::Delivered);
+                return self.stop(source, message, Outcome::Delivered);
             }
-            Known::Stale => {
+            MessageStatus::Stale => {
                 self.statistics.refused.stale += 1;
-                return self.stop(trigger, message, Outcome::Stale);
+                return self.stop(source, message, Outcome::Stale);
             }
         }
         if !peer.is_validated && self.config.require_validation {
             self.statistics.refused.not_validated += 1;
-            return self.challenge(now, trigger);
+            return self.challenge(now, source);
         }
         let Ok((header, shape)) = shape_of(symbol.code) else {
             self.statistics.refused.bad_symbol += 1;
             return;
         };
-        if self.make_place(now, trigger, message, &header, shape) {
-            self.decode(now, trigger, message, symbol.code);
+        if self.ensure_decoder(now, source, message, &header, shape) {
+            self.decode(now, source, message, symbol.code);
         }
     }
 
     /// Makes sure that there is a decoder for the symbol.
-    fn make_place(
+    fn ensure_decoder(
         &mut self,
         now: Time,
-        trigger: Trigger,
+        source: SourceDatagram,
         message: u64,
         header: &wire::Header,
         shape: Shape,
@@ -164,10 +164,10 @@ impl Native {
         let most = self.config.max_message_bytes + super::super::envelope::ENVELOPE_BYTES;
         if shape.message_bytes() > most {
             self.statistics.refused.message_too_large += 1;
-            self.stop(trigger, message, Outcome::Refused);
+            self.stop(source, message, Outcome::Refused);
             return false;
         }
-        let Some(peer_id) = trigger.peer else {
+        let Some(peer_id) = source.peer else {
             return false;
         };
         let Some(peer) = self.peers.get_mut(peer_id) else {
@@ -178,16 +178,16 @@ impl Native {
             Some(_) => self.drop_incoming(peer_id, message),
             None => {}
         }
-        if let Err(reason) = self.find_place(peer_id, memory_bytes(&shape)) {
+        if let Err(reason) = self.check_quota(peer_id, memory_bytes(&shape)) {
             let reason = match reason {
-                NoPlace::Messages => BusyReason::Messages,
-                NoPlace::Bytes => BusyReason::Memory,
-                NoPlace::NotValidated => {
-                    self.challenge(now, trigger);
+                OverQuota::Messages => BusyReason::Messages,
+                OverQuota::Bytes => BusyReason::Memory,
+                OverQuota::NotValidated => {
+                    self.challenge(now, source);
                     return false;
                 }
             };
-            self.busy(trigger, message, reason);
+            self.busy(source, message, reason);
             return false;
         }
         let incoming = Incoming::new(now, header, shape, &mut self.pool);
@@ -208,24 +208,24 @@ impl Native {
         true
     }
 
-    fn find_place(&mut self, peer: PeerId, bytes: usize) -> Result<(), NoPlace> {
+    fn check_quota(&mut self, peer: PeerId, bytes: usize) -> Result<(), OverQuota> {
         let Some(peer) = self.peers.get(peer) else {
-            return Err(NoPlace::Messages);
+            return Err(OverQuota::Messages);
         };
-        let held = Held {
+        let held = QuotaUsage {
             messages: self.statistics.incoming_now as usize,
             peer_messages: peer.incoming.len(),
             bytes: self.statistics.incoming_bytes_now as usize,
             peer_bytes: peer.incoming_bytes,
             unvalidated_bytes: (!peer.is_validated).then_some(self.unvalidated_bytes),
             unseen: self.events.len(),
-            host_room: (!peer.is_ours).then_some(self.host_room),
+            host_capacity: (!peer.is_ours).then_some(self.host_capacity),
         };
-        held.find_place(&self.config.quotas, bytes, &mut self.statistics.refused)
+        held.check_quota(&self.config.quotas, bytes, &mut self.statistics.refused)
     }
 
-    fn decode(&mut self, now: Time, trigger: Trigger, message: u64, code: &[u8]) {
-        let Some(peer_id) = trigger.peer else {
+    fn decode(&mut self, now: Time, source: SourceDatagram, message: u64, code: &[u8]) {
+        let Some(peer_id) = source.peer else {
             return;
         };
         let Some(peer) = self.peers.get_mut(peer_id) else {
@@ -260,7 +260,7 @@ impl Native {
                     peer.window.finish(message);
                     self.statistics.messages_received += 1;
                     self.drop_incoming(peer_id, message);
-                    self.answer(trigger, answer);
+                    self.answer(source, answer);
                 }
                 _ => {
                     self.statistics.refused.corrupt_message += 1;
@@ -305,38 +305,39 @@ impl Native {
         }
     }
 
-    pub(super) fn take_ask(&mut self, trigger: Trigger, message: u64) {
-        let peer = trigger.peer.and_then(|peer| self.peers.get(peer));
-        let known = peer.map_or(Known::Open, |peer| peer.window.get(message));
+    pub(super) fn handle_query(&mut self, source: SourceDatagram, message: u64) {
+        let peer = source.peer.and_then(|peer| self.peers.get(peer));
+        let known = peer.map_or(MessageStatus::Open, |peer| peer.window.get(message));
         let outcome = match known {
-            Known::Done => Outcome::Delivered,
-            Known::Stale => Outcome::Stale,
-            Known::Open => {
+            MessageStatus::Done => Outcome::Delivered,
+            MessageStatus::Stale => Outcome::Stale,
+            MessageStatus::Open => {
                 let incoming = peer.and_then(|peer| peer.incoming.get(&message));
-                let state = incoming.map_or(State::Unknown, |incoming| State::UnderWay {
-                    missing: incoming.missing(),
-                });
-                return self.answer(trigger, Answer::Have { message, state });
+                let state =
+                    incoming.map_or(ProgressState::Unknown, |incoming| ProgressState::UnderWay {
+                        missing: incoming.missing(),
+                    });
+                return self.answer(source, Answer::Progress { message, state });
             }
         };
-        self.stop(trigger, message, outcome);
+        self.stop(source, message, outcome);
     }
 
-    pub(super) fn take_ping(&mut self, trigger: Trigger, nonce: u64) {
-        self.answer(trigger, Answer::Pong { nonce });
+    pub(super) fn take_ping(&mut self, source: SourceDatagram, nonce: u64) {
+        self.answer(source, Answer::Pong { nonce });
     }
 
-    pub(super) fn take_token(&mut self, now: Time, trigger: Trigger, body: &TokenBody) {
-        let ip = trigger.route.remote.ip();
+    pub(super) fn take_token(&mut self, now: Time, source: SourceDatagram, body: &TokenBody) {
+        let ip = source.four_tuple.remote.ip();
         let verdict = self
             .tokens
-            .verify(now.as_nanos(), ip, trigger.asker, &body.token);
+            .verify(now.as_nanos(), ip, source.asker, &body.token);
         if verdict.is_err() {
             self.statistics.refused.bad_token += 1;
             return;
         }
         self.addresses.validate(now, ip);
-        let Some(peer_id) = trigger.peer else {
+        let Some(peer_id) = source.peer else {
             return;
         };
         if let Some(peer) = self.peers.get_mut(peer_id) {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use cloudburst_code::wire;
-use cloudburst_proto::{Config, Statistics};
+use cloudburst_proto::{TransportConfig, TransportStatistics};
 
 use super::{path::MILLI, scenario::HostPlan};
 
@@ -15,8 +15,8 @@ const BURST_BYTES: u64 = 128 << 10;
 const WINDOW_NS: u64 = 100 * MILLI;
 
 /// Of one incarnation of a host.
-pub(crate) struct Accounts {
-    limits: Config,
+pub(crate) struct HostTotals {
+    limits: TransportConfig,
     is_paper: bool,
     window_bytes: u64,
     recent: VecDeque<(u64, u64)>,
@@ -30,7 +30,7 @@ pub(crate) struct Accounts {
     pub(crate) undelivered: u64,
     pub(crate) received: u64,
     addresses: BTreeMap<IpAddr, Exchange>,
-    before: Statistics,
+    before: TransportStatistics,
 }
 
 #[derive(Default)]
@@ -41,7 +41,7 @@ struct Exchange {
     is_trusted: bool,
 }
 
-impl Accounts {
+impl HostTotals {
     pub(crate) fn new(plan: &HostPlan) -> Self {
         let config = &plan.config;
         let per_s = config.link_bits_per_s as f64 / 8.0 * config.share;
@@ -60,7 +60,7 @@ impl Accounts {
             undelivered: 0,
             received: 0,
             addresses: BTreeMap::new(),
-            before: Statistics::default(),
+            before: TransportStatistics::default(),
         }
     }
 
@@ -112,7 +112,7 @@ impl Accounts {
     }
 
     /// Quotas, and counters against what was seen.
-    pub(crate) fn check(&mut self, statistics: &Statistics) {
+    pub(crate) fn check(&mut self, statistics: &TransportStatistics) {
         let now = statistics;
         let quotas = &self.limits.quotas;
         let within = [
@@ -158,7 +158,7 @@ impl Accounts {
             );
         }
         assert!(now.symbols_wasted <= now.symbols_received);
-        assert!(now.stops_sent + now.asks_sent <= now.datagrams_sent);
+        assert!(now.stops_sent + now.queries_sent <= now.datagrams_sent);
         let refused: u64 = now.refused.iter().map(|reason| reason.1).sum();
         let refused_before: u64 = self.before.refused.iter().map(|reason| reason.1).sum();
         assert!(refused >= refused_before, "refusals were forgotten");

@@ -12,7 +12,7 @@ use super::{paths::MAX_PATHS, time::Time};
 
 /// Pings of a train, at first and at most: as many as make a queue that is still
 /// there when the last short ping comes, for hosts take their time to send.
-const TRAINS: [usize; 2] = [4, 16];
+const PROBE_TRAINS: [usize; 2] = [4, 16];
 /// How much later the end of a train must be than its beginning to tell anything: hosts, too,
 /// take their time to send a train.
 const LEAST_DELAY_US: i32 = 300;
@@ -43,12 +43,12 @@ pub(super) enum Phase {
 
 /// The survey under way, and the result of the last one.
 #[derive(Debug)]
-pub(super) struct Survey {
+pub(super) struct SharedBottleneckDetector {
     /// Tells surveys apart: pongs of an earlier one may come late.
     number: u32,
     state: State,
     /// Pings of a train.
-    train: usize,
+    probe_train: usize,
     next_at: Time,
     pause: Duration,
     /// By path: the group that it was found to be in, this time and the last.
@@ -65,25 +65,25 @@ enum State {
     /// No survey is under way.
     Resting,
     /// The train went by this path, and answers may come until then.
-    Waiting { leader: usize, until: Time },
+    Waiting { loaded: usize, until: Time },
 }
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum DetectorStep {
     Nothing,
     /// Send a train by this path, and pings around it by all.
-    Train(usize),
+    SendTrain(usize),
     /// Twice the same was found: the groups are valid.
     Done,
 }
 
-impl Survey {
+impl SharedBottleneckDetector {
     pub(super) fn new(now: Time) -> Self {
         Self {
             number: 0,
             state: State::Resting,
-            train: TRAINS[0],
+            probe_train: PROBE_TRAINS[0],
             next_at: now,
             pause: PAUSES[0],
             found: Vec::new(),
@@ -95,19 +95,19 @@ impl Survey {
     }
 
     /// The ways are not those that they were: what was found is of no use any more.
-    pub(super) fn begin_anew(&mut self, now: Time) {
-        let (number, train) = (self.number, self.train);
+    pub(super) fn restart(&mut self, now: Time) {
+        let (number, probe_train) = (self.number, self.probe_train);
         *self = Self {
             number,
-            train,
+            probe_train,
             next_at: now + PAUSES[0],
             ..Self::new(now)
         };
     }
 
     /// Pings of a train.
-    pub(super) fn train(&self) -> usize {
-        self.train
+    pub(super) fn probe_train(&self) -> usize {
+        self.probe_train
     }
 
     /// The nonce of a ping.
@@ -127,7 +127,7 @@ impl Survey {
         if let Some(entry) = list.get_mut(path) {
             // Of a train the last counts.
             *entry = Some(entry.map_or(delay, |earlier| earlier.max(delay)));
-            let is_train = matches!(self.state, State::Waiting { leader, .. } if leader == path);
+            let is_train = matches!(self.state, State::Waiting { loaded, .. } if loaded == path);
             self.answered += usize::from(is_train && nonce == self.nonce(Phase::After));
         }
     }
@@ -140,12 +140,12 @@ impl Survey {
     }
 
     /// What is to be done now, with `live` telling the ways that deliver.
-    pub(super) fn step(&mut self, now: Time, patience: Duration, live: &[bool]) -> Next {
+    pub(super) fn step(&mut self, now: Time, ack_timeout: Duration, live: &[bool]) -> DetectorStep {
         if now < self.next_due() {
-            return Next::Nothing;
+            return DetectorStep::Nothing;
         }
         match self.state {
-            State::Waiting { leader, .. } if self.found.len() == live.len() => self.judge(leader),
+            State::Waiting { loaded, .. } if self.found.len() == live.len() => self.judge(loaded),
             _ => {
                 self.found.clear();
                 self.found.resize(live.len(), None);
@@ -153,7 +153,7 @@ impl Survey {
         }
         let missing =
             (0..live.len()).find(|&path| live[path] && self.found.get(path) == Some(&None));
-        let Some(leader) = missing else {
+        let Some(loaded) = missing else {
             return self.finish(now);
         };
         self.number = self.number.wrapping_add(1);
@@ -161,52 +161,58 @@ impl Survey {
             list.clear();
             list.resize(live.len(), None);
         }
-        let until = now + patience * 2 + STAY;
+        let until = now + ack_timeout * 2 + STAY;
         self.answered = 0;
-        self.state = State::Waiting { leader, until };
-        Next::Train(leader)
+        self.state = State::Waiting { loaded, until };
+        DetectorStep::SendTrain(loaded)
     }
 
     /// Which paths the train has delayed.
-    fn judge(&mut self, leader: usize) {
+    fn judge(&mut self, loaded: usize) {
         let delayed = |path: usize| {
             let before = (*self.before.get(path)?)?;
             Some((*self.after.get(path)?)?.saturating_sub(before))
         };
-        let is_whole = 100 * self.answered >= LEAST_ANSWERED_PERCENT * self.train;
-        let train = delayed(leader).filter(|&delay| is_whole && delay >= LEAST_DELAY_US);
-        let is_short = train.is_none_or(|delay| delay < ENOUGH_DELAY_US);
-        if is_short && self.train < TRAINS[1] {
-            self.train *= 2;
+        let is_whole = 100 * self.answered >= LEAST_ANSWERED_PERCENT * self.probe_train;
+        let probe_train = delayed(loaded).filter(|&delay| is_whole && delay >= LEAST_DELAY_US);
+        let is_short = probe_train.is_none_or(|delay| delay < ENOUGH_DELAY_US);
+        if is_short && self.probe_train < PROBE_TRAINS[1] {
+            self.probe_train *= 2;
             self.found.fill(None);
             return;
         }
         let mut shares = [false; MAX_PATHS];
         for (path, shares) in (0..self.found.len()).zip(&mut shares) {
-            *shares = train.zip(delayed(path)).is_some_and(|(train, own)| {
-                100 * i64::from(own) > SHARED_PERCENT * i64::from(train)
-            });
+            *shares = probe_train
+                .zip(delayed(path))
+                .is_some_and(|(probe_train, own)| {
+                    100 * i64::from(own) > SHARED_PERCENT * i64::from(probe_train)
+                });
         }
         // What is missing of one train, as pings get lost, the next may tell: it joins a group.
         let known = self.found.iter().zip(shares);
         let known = known.filter(|(_, shares)| *shares).find_map(|it| *it.0);
-        let group = known.unwrap_or(leader as u16);
+        let group = known.unwrap_or(loaded as u16);
         for (found, shares) in self.found.iter_mut().zip(shares) {
             if shares && found.is_none() {
                 *found = Some(group);
             }
         }
-        self.found[leader] = Some(group);
+        self.found[loaded] = Some(group);
     }
 
-    fn finish(&mut self, now: Time) -> Next {
+    fn finish(&mut self, now: Time) -> DetectorStep {
         self.state = State::Resting;
         let agrees = agree(&self.found, &self.last_found);
         self.last_found.clone_from(&self.found);
         self.next_at = now + self.pause;
         let longer = if agrees { MUCH_LONGER } else { LONGER };
         self.pause = (self.pause * longer).min(PAUSES[1]);
-        if agrees { Next::Done } else { Next::Nothing }
+        if agrees {
+            DetectorStep::Done
+        } else {
+            DetectorStep::Nothing
+        }
     }
 
     /// Whether a path is pinged around a train: those of which it is not known yet what they
@@ -252,29 +258,36 @@ fn agree(one: &[Option<u16>], other: &[Option<u16>]) -> bool {
 mod tests {
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_millis(1);
+    const ACK_TIMEOUT: Duration = Duration::from_millis(1);
 
     /// Surveys ways of which `truth` tells the bottleneck.
-    fn survey(survey: &mut Survey, now: &mut Time, truth: &[usize]) -> bool {
+    fn shared_bottleneck(
+        shared_bottleneck: &mut SharedBottleneckDetector,
+        now: &mut Time,
+        truth: &[usize],
+    ) -> bool {
         let live = vec![true; truth.len()];
         loop {
-            *now = survey.next_due();
-            match survey.step(*now, PATIENCE, &live) {
-                Next::Nothing => return false,
-                Next::Done => return true,
-                Next::Train(leader) => {
-                    let (before, after) = (survey.nonce(Phase::Before), survey.nonce(Phase::After));
-                    for _ in 1..survey.train() {
-                        survey.take(after, leader, 1_000 * leader as i32);
+            *now = shared_bottleneck.next_due();
+            match shared_bottleneck.step(*now, ACK_TIMEOUT, &live) {
+                DetectorStep::Nothing => return false,
+                DetectorStep::Done => return true,
+                DetectorStep::SendTrain(loaded) => {
+                    let (before, after) = (
+                        shared_bottleneck.nonce(Phase::Before),
+                        shared_bottleneck.nonce(Phase::After),
+                    );
+                    for _ in 1..shared_bottleneck.probe_train() {
+                        shared_bottleneck.take(after, loaded, 1_000 * loaded as i32);
                     }
                     for path in 0..truth.len() {
-                        survey.take(before, path, 1_000 * path as i32);
-                        let delay = if truth[path] == truth[leader] {
+                        shared_bottleneck.take(before, path, 1_000 * path as i32);
+                        let delay = if truth[path] == truth[loaded] {
                             800
                         } else {
                             20
                         };
-                        survey.take(after, path, 1_000 * path as i32 + delay);
+                        shared_bottleneck.take(after, path, 1_000 * path as i32 + delay);
                     }
                 }
             }
@@ -285,9 +298,12 @@ mod tests {
     fn finds_who_shares() {
         let truth = [0, 1, 0, 2, 1, 1, 3, 0];
         let mut now = Time::ZERO;
-        let mut map = Survey::new(now);
-        assert!(!survey(&mut map, &mut now, &truth), "once may be chance");
-        assert!(survey(&mut map, &mut now, &truth));
+        let mut map = SharedBottleneckDetector::new(now);
+        assert!(
+            !shared_bottleneck(&mut map, &mut now, &truth),
+            "once may be chance"
+        );
+        assert!(shared_bottleneck(&mut map, &mut now, &truth));
         for one in 0..truth.len() {
             for other in 0..truth.len() {
                 assert_eq!(

@@ -4,16 +4,16 @@ use core::time::Duration;
 
 use super::{MAX_PATHS, Paths};
 use crate::{
-    blame::Others,
-    bottleneck::Bottleneck,
+    black_hole::OtherPaths,
     config::Datagrams,
-    event::{Route, SocketId},
+    event::{FourTuple, SocketId},
     path::Path,
+    rate_estimator::RateEstimator,
     time::Time,
 };
 
 /// Routes that are kept for when others do not deliver.
-pub(super) const MAX_SPARE: usize = 192;
+pub(super) const MAX_STANDBY: usize = 192;
 /// Nothing has come for so long by a way that makes room for one that something comes by,
 const QUIET: Duration = Duration::from_secs(2);
 /// and by one that is dead, and forgotten.
@@ -38,14 +38,14 @@ impl Paths {
         // Others are fewer than there are bits.
         let group = own.unwrap_or(used.trailing_ones() as usize);
         match self.bottlenecks.get_mut(group) {
-            Some(bottleneck) => *bottleneck = Bottleneck::new(now),
-            None => self.bottlenecks.push(Bottleneck::new(now)),
+            Some(bottleneck) => *bottleneck = RateEstimator::new(now),
+            None => self.bottlenecks.push(RateEstimator::new(now)),
         }
         group
     }
 
     /// Looks at what has become of each way lately. Whether any is to be given up.
-    pub(crate) fn look(&mut self, now: Time, patience: Duration) -> bool {
+    pub(crate) fn look(&mut self, now: Time, ack_timeout: Duration) -> bool {
         let mut any = false;
         for index in 0..self.list.len() {
             let path = &self.list[index];
@@ -53,31 +53,32 @@ impl Paths {
             let (others, loss) = if path.is_dead() {
                 (self.others(now, index), self.loss_of_others(index))
             } else {
-                (Others::Quiet, 0.0)
+                (OtherPaths::Quiet, 0.0)
             };
-            let blame = self.list[index].blame(now, others, loss);
-            if blame.is_window_full(now) {
+            let black_hole = self.list[index].black_hole(now, others, loss);
+            if black_hole.is_window_full(now) {
                 let loss = self.loss_of_others(index);
                 self.list[index]
-                    .blame(now, others, loss)
+                    .black_hole(now, others, loss)
                     .close_window(now, loss);
             }
-            any |= self.list[index].is_to_blame(now, patience);
+            any |= self.list[index].has_failed(now, ack_timeout);
         }
         any
     }
 
     /// What becomes of datagrams that go to the same address by other ways.
-    fn others(&self, now: Time, index: usize) -> Others {
-        let ip = self.list[index].route.remote.ip();
+    fn others(&self, now: Time, index: usize) -> OtherPaths {
+        let ip = self.list[index].four_tuple.remote.ip();
         let others = self.list.iter().enumerate();
-        let others = others.filter(|(other, path)| *other != index && path.route.remote.ip() == ip);
-        let mut known = Others::Dead;
+        let others =
+            others.filter(|(other, path)| *other != index && path.four_tuple.remote.ip() == ip);
+        let mut known = OtherPaths::Dead;
         for (_, path) in others {
             match path.as_other(now) {
-                Others::Deliver => return Others::Deliver,
-                Others::Quiet => known = Others::Quiet,
-                Others::Dead => {}
+                OtherPaths::Deliver => return OtherPaths::Deliver,
+                OtherPaths::Quiet => known = OtherPaths::Quiet,
+                OtherPaths::Dead => {}
             }
         }
         known
@@ -85,11 +86,11 @@ impl Paths {
 
     /// The share that the middle one of the others loses; all, if there is no other.
     fn loss_of_others(&self, index: usize) -> f64 {
-        let ip = self.list[index].route.remote.ip();
+        let ip = self.list[index].four_tuple.remote.ip();
         let mut shares = [1.0; MAX_PATHS];
         let mut count = 0;
         for (other, path) in self.list.iter().enumerate() {
-            if other != index && path.is_good() && path.route.remote.ip() == ip {
+            if other != index && path.is_good() && path.four_tuple.remote.ip() == ip {
                 shares[count] = path.loss();
                 count += 1;
             }
@@ -99,52 +100,54 @@ impl Paths {
     }
 
     /// Keeps a route for later, if there is no room for it now.
-    pub(super) fn keep(&mut self, route: Route) {
-        if self.spare.len() < MAX_SPARE && !self.spare.contains(&route) {
-            self.spare.push_back(route);
+    pub(super) fn keep_standby(&mut self, four_tuple: FourTuple) {
+        if self.standby.len() < MAX_STANDBY && !self.standby.contains(&four_tuple) {
+            self.standby.push_back(four_tuple);
         }
     }
 
-    pub(crate) fn has_spare(&self) -> bool {
-        !self.spare.is_empty()
+    pub(crate) fn has_standby(&self) -> bool {
+        !self.standby.is_empty()
     }
 
     /// Gives up a way for a route that is not in use; that one is kept in its place.
-    pub(crate) fn exchange(
+    pub(crate) fn replace_by_standby(
         &mut self,
         now: Time,
         index: usize,
         datagrams: &Datagrams,
-    ) -> Option<Route> {
-        let route = self.spare.pop_front()?;
-        self.spare.push_back(self.list[index].route);
-        self.renew(now, index, route, datagrams);
-        Some(route)
+    ) -> Option<FourTuple> {
+        let four_tuple = self.standby.pop_front()?;
+        self.standby.push_back(self.list[index].four_tuple);
+        self.replace(now, index, four_tuple, datagrams);
+        Some(four_tuple)
     }
 
     /// How many ways lead over a socket, and how many of them are to be given up; and whether
     /// some over another socket deliver to the same addresses.
-    pub(crate) fn census(
+    pub(crate) fn count_over_socket(
         &self,
         now: Time,
         socket: SocketId,
-        patience: Duration,
+        ack_timeout: Duration,
     ) -> (usize, usize, bool) {
-        let over = |path: &&Path| path.route.socket == socket;
-        let ways = self.list.iter().filter(over);
-        let bad = |path: &&Path| path.is_to_blame(now, patience);
+        let over = |path: &&Path| path.four_tuple.socket == socket;
+        let paths = self.list.iter().filter(over);
+        let bad = |path: &&Path| path.has_failed(now, ack_timeout);
         let is_same = |path: &Path| {
             let mut bad = self.list.iter().filter(over).filter(bad);
-            bad.any(|bad| bad.route.remote.ip() == path.route.remote.ip())
+            bad.any(|bad| bad.four_tuple.remote.ip() == path.four_tuple.remote.ip())
         };
         let elsewhere = self.list.iter().any(|path| {
-            path.route.socket != socket && path.as_other(now) == Others::Deliver && is_same(path)
+            path.four_tuple.socket != socket
+                && path.as_other(now) == OtherPaths::Deliver
+                && is_same(path)
         });
-        (ways.clone().count(), ways.filter(bad).count(), elsewhere)
+        (paths.clone().count(), paths.filter(bad).count(), elsewhere)
     }
 
     /// A socket has another port: ways over it begin anew. Whether there are any.
-    pub(crate) fn renew_socket(
+    pub(crate) fn rotate_socket(
         &mut self,
         now: Time,
         socket: SocketId,
@@ -152,30 +155,39 @@ impl Paths {
     ) -> bool {
         let mut any = false;
         for index in 0..self.list.len() {
-            let route = self.list[index].route;
-            if route.socket == socket {
-                self.renew(now, index, route, datagrams);
+            let four_tuple = self.list[index].four_tuple;
+            if four_tuple.socket == socket {
+                self.replace(now, index, four_tuple, datagrams);
                 any = true;
             }
         }
         any
     }
 
-    fn renew(&mut self, now: Time, index: usize, route: Route, datagrams: &Datagrams) {
+    fn replace(&mut self, now: Time, index: usize, four_tuple: FourTuple, datagrams: &Datagrams) {
         let id = self.next_number();
         let group = self.fresh_group(now, Some(index));
-        self.list[index] = self.list[index].renewed(id, route, group, now, datagrams);
+        self.list[index] = self.list[index].replacement(id, four_tuple, group, now, datagrams);
     }
 
     /// A datagram of a peer that came by itself came by this way, which answers and messages
     /// take, too. Whether others have changed for that.
-    pub(crate) fn arrived(&mut self, now: Time, route: Route, datagrams: &Datagrams) -> bool {
-        if let Some(path) = self.list.iter_mut().find(|path| path.route == route) {
+    pub(crate) fn arrived(
+        &mut self,
+        now: Time,
+        four_tuple: FourTuple,
+        datagrams: &Datagrams,
+    ) -> bool {
+        if let Some(path) = self
+            .list
+            .iter_mut()
+            .find(|path| path.four_tuple == four_tuple)
+        {
             path.arrived_at = now;
             return false;
         }
         if self.list.len() < MAX_PATHS {
-            self.add(now, route, datagrams);
+            self.add(now, four_tuple, datagrams);
             return false;
         }
         // The peer may have given up ports of its own: then nothing comes by them any more.
@@ -184,7 +196,7 @@ impl Paths {
         match (quietest, self.next_number()) {
             (Some(index), Some(id)) => {
                 let group = self.fresh_group(now, Some(index));
-                self.list[index] = Path::new(id, route, group, now, datagrams);
+                self.list[index] = Path::new(id, four_tuple, group, now, datagrams);
                 true
             }
             _ => false,
@@ -212,7 +224,7 @@ impl Paths {
             .fold(0_u64, |used, path| used | 1 << path.group);
         for (group, bottleneck) in self.bottlenecks.iter_mut().enumerate() {
             if used >> group & 1 == 0 {
-                *bottleneck = Bottleneck::new(now);
+                *bottleneck = RateEstimator::new(now);
             }
         }
     }
@@ -225,10 +237,10 @@ mod tests {
     use super::*;
     use crate::packet::Report;
 
-    const PATIENCE: Duration = Duration::from_millis(20);
+    const ACK_TIMEOUT: Duration = Duration::from_millis(20);
 
-    fn route(socket: u16, port: u16) -> Route {
-        Route {
+    fn four_tuple(socket: u16, port: u16) -> FourTuple {
+        FourTuple {
             socket: SocketId(socket),
             remote: ([192, 0, 2, 1], port).into(),
         }
@@ -238,21 +250,25 @@ mod tests {
         let mut paths = Paths::default();
         for socket in 0..sockets {
             for port in 0..ports {
-                paths.add(Time::ZERO, route(socket, 7 + port), &Datagrams::default());
+                paths.add(
+                    Time::ZERO,
+                    four_tuple(socket, 7 + port),
+                    &Datagrams::default(),
+                );
             }
         }
         paths
     }
 
     /// A ping by each way that is due, of which those that `delivers` are told of at once.
-    fn ping(paths: &mut Paths, now: Time, delivers: impl Fn(Route) -> bool) {
+    fn ping(paths: &mut Paths, now: Time, delivers: impl Fn(FourTuple) -> bool) {
         for index in 0..paths.list.len() {
             let path = paths.get_mut(index);
-            if path.due(now, PATIENCE, 1_200).is_none() {
+            if path.due(now, ACK_TIMEOUT, 1_200).is_none() {
                 continue;
             }
             let sequence = path.take_sequence(now);
-            if delivers(path.route) {
+            if delivers(path.four_tuple) {
                 let report = Report {
                     path: path.id,
                     received: sequence as u32 + 1,
@@ -263,57 +279,62 @@ mod tests {
             }
         }
         for path in paths.iter_mut() {
-            path.judge(now, PATIENCE);
+            path.judge(now, ACK_TIMEOUT);
         }
     }
 
     /// How many of the ways are to be given up after so long.
-    fn blamed(paths: &mut Paths, delivers: impl Fn(Route) -> bool, millis: u64) -> usize {
+    fn failed(paths: &mut Paths, delivers: impl Fn(FourTuple) -> bool, millis: u64) -> usize {
         let mut now = Time::ZERO;
         for _ in 0..millis / 10 {
             now = now + Duration::from_millis(10);
             ping(paths, now, &delivers);
-            paths.look(now, PATIENCE);
+            paths.look(now, ACK_TIMEOUT);
         }
-        let now = now + PATIENCE;
+        let now = now + ACK_TIMEOUT;
         let paths = paths.iter();
-        paths.filter(|path| path.is_to_blame(now, PATIENCE)).count()
+        paths
+            .filter(|path| path.has_failed(now, ACK_TIMEOUT))
+            .count()
     }
 
     #[test]
     fn who_does_not_deliver_is_blamed_unless_nobody_does() {
-        let odd = |route: Route| route.socket.0 % 2 == 1;
-        assert_eq!(blamed(&mut paths(8, 1), odd, 3_000), 4);
-        assert_eq!(blamed(&mut paths(8, 1), odd, 900), 0, "it is too early");
-        assert_eq!(blamed(&mut paths(8, 1), |_| false, 30_000), 0);
-        assert_eq!(blamed(&mut paths(8, 1), |_| true, 30_000), 0);
+        let odd = |four_tuple: FourTuple| four_tuple.socket.0 % 2 == 1;
+        assert_eq!(failed(&mut paths(8, 1), odd, 3_000), 4);
+        assert_eq!(failed(&mut paths(8, 1), odd, 900), 0, "it is too early");
+        assert_eq!(failed(&mut paths(8, 1), |_| false, 30_000), 0);
+        assert_eq!(failed(&mut paths(8, 1), |_| true, 30_000), 0);
     }
 
     #[test]
     fn one_address_says_nothing_of_another() {
         let mut paths = paths(2, 1);
-        let mut other = route(2, 7);
+        let mut other = four_tuple(2, 7);
         other.remote.set_ip([198, 51, 100, 1].into());
         assert!(paths.add(Time::ZERO, other, &Datagrams::default()));
-        assert_eq!(blamed(&mut paths, |route| route != other, 5_000), 0);
+        assert_eq!(
+            failed(&mut paths, |four_tuple| four_tuple != other, 5_000),
+            0
+        );
     }
 
     #[test]
     fn routes_for_which_there_is_no_room_are_kept_for_later() {
         let mut paths = paths(16, 16);
-        assert_eq!((paths.list.len(), paths.spare.len()), (64, MAX_SPARE));
-        let before = paths.list[5].route;
+        assert_eq!((paths.list.len(), paths.standby.len()), (64, MAX_STANDBY));
+        let before = paths.list[5].four_tuple;
         let mut seen = HashSet::from([before]);
-        for _ in 0..MAX_SPARE {
-            let new = paths.exchange(Time::ZERO, 5, &Datagrams::default());
+        for _ in 0..MAX_STANDBY {
+            let new = paths.replace_by_standby(Time::ZERO, 5, &Datagrams::default());
             assert!(
                 seen.insert(new.unwrap()),
                 "all others come before the first"
             );
         }
-        let new = paths.exchange(Time::ZERO, 5, &Datagrams::default());
+        let new = paths.replace_by_standby(Time::ZERO, 5, &Datagrams::default());
         assert_eq!(new, Some(before));
-        assert_eq!((paths.list.len(), paths.spare.len()), (64, MAX_SPARE));
+        assert_eq!((paths.list.len(), paths.standby.len()), (64, MAX_STANDBY));
     }
 
     #[test]
@@ -324,12 +345,12 @@ mod tests {
         for round in 0..20_000_u64 {
             let now = Time::ZERO + Duration::from_secs(round);
             let socket = SocketId((round % 16) as u16);
-            for path in paths.iter_mut().filter(|it| it.route.socket == socket) {
+            for path in paths.iter_mut().filter(|it| it.four_tuple.socket == socket) {
                 // It is what datagrams are sealed with.
                 assert!(numbers.insert((path.id, path.take_sequence(now))));
             }
-            assert!(paths.renew_socket(now, socket, &Datagrams::default()));
-            let over = paths.iter().filter(|it| it.route.socket == socket);
+            assert!(paths.rotate_socket(now, socket, &Datagrams::default()));
+            let over = paths.iter().filter(|it| it.four_tuple.socket == socket);
             for path in over {
                 // None is used twice, until there are no more: then counting goes on.
                 assert!(ids.insert(path.id) || ids.len() == usize::from(u16::MAX));
@@ -347,12 +368,12 @@ mod tests {
         let datagrams = Datagrams::default();
         for port in 0..2_000 {
             let now = Time::ZERO + Duration::from_millis(100 * u64::from(port));
-            paths.arrived(now, route(0, port), &datagrams);
+            paths.arrived(now, four_tuple(0, port), &datagrams);
             assert_eq!(
                 paths
                     .list
                     .iter()
-                    .filter(|it| it.route.remote.port() == port)
+                    .filter(|it| it.four_tuple.remote.port() == port)
                     .count(),
                 1
             );
@@ -361,13 +382,13 @@ mod tests {
         // Many at once displace none that something came by lately.
         let now = Time::ZERO + Duration::from_secs(1_000);
         for port in 10_000..20_000 {
-            paths.arrived(now, route(0, port), &datagrams);
+            paths.arrived(now, four_tuple(0, port), &datagrams);
         }
         assert!(
             paths
                 .list
                 .iter()
-                .all(|it| (10_000..10_064).contains(&it.route.remote.port()))
+                .all(|it| (10_000..10_064).contains(&it.four_tuple.remote.port()))
         );
         paths.list.iter_mut().skip(1).for_each(Path::die);
         assert!(!paths.forget_gone(now));

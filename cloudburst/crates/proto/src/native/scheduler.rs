@@ -16,7 +16,7 @@ use super::{
 
 /// Peers with something to send.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct Scheduler {
     /// Those that may: what is left of a message in symbols, then who has waited longest.
     due: BinaryHeap<Reverse<(u32, u64, PeerId)>>,
     /// Those that have to wait, and until when.
@@ -26,12 +26,12 @@ pub(super) struct Turns {
 
 /// Where a peer is among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ScheduleSlot {
     /// It has nothing to send, or nothing that may be sent before something is heard.
     #[default]
     Away,
     Due {
-        rest: u32,
+        remaining: u32,
         number: u64,
     },
     Waiting {
@@ -42,7 +42,7 @@ pub(crate) enum Place {
 /// Entries that do not hold any more, beside as many as there are peers.
 const MOST_STALE: usize = 64;
 
-impl Turns {
+impl Scheduler {
     /// When somebody may send, if anybody waits for that.
     pub(super) fn next(&self) -> Option<Time> {
         if !self.due.is_empty() {
@@ -54,59 +54,61 @@ impl Turns {
 
 impl Native {
     /// The message whose rest is the shortest, of those that may be sent now. Its peer loses its
-    /// place; [`Self::line_up`] gives it another.
+    /// place; [`Self::requeue`] gives it another.
     pub(super) fn next_message(&mut self, now: Time) -> Option<(PeerId, u64)> {
-        while let Some(&Reverse((until, id))) = self.turns.waiting.peek()
+        while let Some(&Reverse((until, id))) = self.scheduler.waiting.peek()
             && until <= now
         {
-            self.turns.waiting.pop();
-            if self.place(id) == (Place::Waiting { until }) {
-                self.line_up(now, id);
+            self.scheduler.waiting.pop();
+            if self.slot(id) == (ScheduleSlot::Waiting { until }) {
+                self.requeue(now, id);
             }
         }
-        while let Some(Reverse((rest, number, id))) = self.turns.due.pop() {
-            if self.place(id) != (Place::Due { rest, number }) {
+        while let Some(Reverse((remaining, number, id))) = self.scheduler.due.pop() {
+            if self.slot(id) != (ScheduleSlot::Due { remaining, number }) {
                 continue;
             }
-            let top = self.top(id);
-            let may_send = |peer: &super::Peer| peer.pacer.room(now) > 0;
-            match top {
+            let shortest_message = self.shortest_message(id);
+            let may_send = |peer: &super::Peer| peer.pacer.credit(now) > 0;
+            match shortest_message {
                 Some((shortest, message))
-                    if shortest == rest && self.peers.get(id).is_some_and(may_send) =>
+                    if shortest == remaining && self.peers.get(id).is_some_and(may_send) =>
                 {
-                    self.put(id, Place::Away);
+                    self.put(id, ScheduleSlot::Away);
                     return Some((id, message));
                 }
                 // It has been answered meanwhile, or other news have changed what is left.
-                _ => self.line_up(now, id),
+                _ => self.requeue(now, id),
             }
         }
         None
     }
 
     /// Gives a peer its place, by what it has to send.
-    pub(super) fn line_up(&mut self, now: Time, id: PeerId) {
-        let top = self.top(id);
+    pub(super) fn requeue(&mut self, now: Time, id: PeerId) {
+        let shortest_message = self.shortest_message(id);
         let Some(peer) = self.peers.get_mut(id) else {
             return;
         };
-        let Some((rest, _)) = top else {
-            peer.place = Place::Away;
+        let Some((remaining, _)) = shortest_message else {
+            peer.slot = ScheduleSlot::Away;
             return;
         };
-        if peer.pacer.room(now) == 0 {
+        if peer.pacer.credit(now) == 0 {
             return self.wait(id);
         }
-        let number = self.turns.number;
-        self.turns.number += 1;
-        peer.place = Place::Due { rest, number };
-        self.turns.due.push(Reverse((rest, number, id)));
-        if self.turns.due.len() > 2 * self.peers.len() + MOST_STALE {
+        let number = self.scheduler.number;
+        self.scheduler.number += 1;
+        peer.slot = ScheduleSlot::Due { remaining, number };
+        self.scheduler.due.push(Reverse((remaining, number, id)));
+        if self.scheduler.due.len() > 2 * self.peers.len() + MOST_STALE {
             let peers = &self.peers;
-            self.turns.due.retain(|&Reverse((rest, number, id))| {
-                let place = Place::Due { rest, number };
-                peers.get(id).is_some_and(|peer| peer.place == place)
-            });
+            self.scheduler
+                .due
+                .retain(|&Reverse((remaining, number, id))| {
+                    let slot = ScheduleSlot::Due { remaining, number };
+                    peers.get(id).is_some_and(|peer| peer.slot == slot)
+                });
         }
     }
 
@@ -115,57 +117,63 @@ impl Native {
             return;
         };
         let until = peer.pacer.ready_at();
-        peer.place = Place::Waiting { until };
-        self.turns.waiting.push(Reverse((until, id)));
-        if self.turns.waiting.len() > 2 * self.peers.len() + MOST_STALE {
+        peer.slot = ScheduleSlot::Waiting { until };
+        self.scheduler.waiting.push(Reverse((until, id)));
+        if self.scheduler.waiting.len() > 2 * self.peers.len() + MOST_STALE {
             let peers = &self.peers;
-            self.turns.waiting.retain(|&Reverse((until, id))| {
-                let place = Place::Waiting { until };
-                peers.get(id).is_some_and(|peer| peer.place == place)
+            self.scheduler.waiting.retain(|&Reverse((until, id))| {
+                let slot = ScheduleSlot::Waiting { until };
+                peers.get(id).is_some_and(|peer| peer.slot == slot)
             });
         }
     }
 
     /// A peer has messages, of which one with so much left is perhaps another than before.
-    pub(super) fn join(&mut self, now: Time, id: PeerId, remaining: Option<u32>) {
-        let is_news = match self.place(id) {
-            Place::Away => true,
-            Place::Due { rest, .. } => remaining.is_some_and(|it| it < rest),
-            Place::Waiting { .. } => false,
+    pub(super) fn schedule(&mut self, now: Time, id: PeerId, remaining: Option<u32>) {
+        let is_progress = match self.slot(id) {
+            ScheduleSlot::Away => true,
+            ScheduleSlot::Due {
+                remaining: queued, ..
+            } => remaining.is_some_and(|it| it < queued),
+            ScheduleSlot::Waiting { .. } => false,
         };
-        if is_news {
-            self.line_up(now, id);
+        if is_progress {
+            self.requeue(now, id);
         }
     }
 
     /// A peer's rate has changed: perhaps it need not wait so long.
-    pub(super) fn hurry(&mut self, id: PeerId) {
+    pub(super) fn requeue_earlier(&mut self, id: PeerId) {
         if let Some(peer) = self.peers.get(id)
-            && let Place::Waiting { until } = peer.place
+            && let ScheduleSlot::Waiting { until } = peer.slot
             && peer.pacer.ready_at() < until
         {
             self.wait(id);
         }
     }
 
-    fn place(&self, id: PeerId) -> Place {
-        self.peers.get(id).map_or(Place::Away, |peer| peer.place)
+    fn slot(&self, id: PeerId) -> ScheduleSlot {
+        self.peers
+            .get(id)
+            .map_or(ScheduleSlot::Away, |peer| peer.slot)
     }
 
-    fn put(&mut self, id: PeerId, place: Place) {
+    fn put(&mut self, id: PeerId, slot: ScheduleSlot) {
         if let Some(peer) = self.peers.get_mut(id) {
-            peer.place = place;
+            peer.slot = slot;
         }
     }
 
     /// The shortest rest of a peer's messages. Those that have been delivered
     /// meanwhile, or have another rest, are put right on the way.
-    fn top(&mut self, id: PeerId) -> Option<(u32, u64)> {
+    fn shortest_message(&mut self, id: PeerId) -> Option<(u32, u64)> {
         let peer = self.peers.get_mut(id)?;
-        while let Some(&Reverse((rest, message))) = peer.ready.peek() {
+        while let Some(&Reverse((remaining, message))) = peer.ready.peek() {
             let outgoing = self.outgoing.get_mut(&SendId { peer: id, message });
             match outgoing {
-                Some(outgoing) if outgoing.remaining() == rest => return Some((rest, message)),
+                Some(outgoing) if outgoing.remaining() == remaining => {
+                    return Some((remaining, message));
+                }
                 Some(outgoing) if outgoing.remaining() > 0 => {
                     peer.ready.pop();
                     peer.ready.push(Reverse((outgoing.remaining(), message)));
@@ -187,27 +195,29 @@ impl Native {
 mod tests {
     use super::*;
     use crate::{
-        config::{Config, Quotas},
-        event::{Kind, Route, SocketId},
+        config::{Quotas, TransportConfig},
+        event::{FourTuple, MessageKind, SocketId},
     };
     use core::time::Duration;
 
     fn machine(peers: u32, link_bits_per_s: u64) -> (Native, Vec<PeerId>) {
-        let config = Config {
+        let config = TransportConfig {
             link_bits_per_s,
             quotas: Quotas {
                 outgoing_messages: 100_000,
                 outgoing_bytes: 1 << 30,
                 ..Quotas::default()
             },
-            ..Config::default()
+            ..TransportConfig::default()
         };
         let mut native = Native::new(config, [1; 32], Time::ZERO);
         let connect = |number: u32| {
             let remote = ([10, 0, (number >> 8) as u8, number as u8], 7).into();
             let socket = SocketId(0);
-            let routes = [Route { socket, remote }];
-            native.connect(Time::ZERO, &routes).expect("there is room")
+            let four_tuples = [FourTuple { socket, remote }];
+            native
+                .connect(Time::ZERO, &four_tuples)
+                .expect("there is room")
         };
         let ids = (0..peers).map(connect).collect();
         (native, ids)
@@ -217,7 +227,7 @@ mod tests {
     fn shortest(native: &Native, now: Time) -> Option<u32> {
         let may = native.outgoing.values().filter(|outgoing| {
             let peer = native.peers.get(outgoing.id.peer).expect("it is known");
-            outgoing.remaining() > 0 && peer.pacer.room(now) > 0
+            outgoing.remaining() > 0 && peer.pacer.credit(now) > 0
         });
         may.map(|outgoing| outgoing.remaining()).min()
     }
@@ -234,7 +244,7 @@ mod tests {
             let id = ids[(draw >> 33) as usize % ids.len()];
             if step % 3 == 0 {
                 let message = vec![7; 1 + (draw >> 40) as usize % 60_000];
-                let sent = native.send(now, id, Kind::Message, &message);
+                let sent = native.send(now, id, MessageKind::Message, &message);
                 if draw >> 20 & 3 == 0 {
                     native.cancel(now, sent.expect("there is room"));
                 }
@@ -244,28 +254,28 @@ mod tests {
                 let peer = native.peers.get_mut(id).expect("it is known");
                 peer.pacer
                     .set_rate(now, 1e5 + (draw >> 30 & 0xff) as f64 * 2e4);
-                native.hurry(id);
+                native.requeue_earlier(id);
             }
             native.pacer = super::super::Pacer::new(now, 1e9);
             let best = shortest(&native, now);
             let next = native.next_message(now);
-            let rest =
+            let remaining =
                 next.map(|(peer, message)| native.outgoing[&SendId { peer, message }].remaining());
-            assert_eq!(rest, best, "step {step}");
+            assert_eq!(remaining, best, "step {step}");
             match next {
                 Some((peer, message)) => {
                     chosen += 1;
                     native.transmit_symbols(now, SendId { peer, message }, &mut out);
-                    native.line_up(now, peer);
+                    native.requeue(now, peer);
                 }
                 None => {
-                    let next = native.turns.next();
+                    let next = native.scheduler.next();
                     let wakes = next.unwrap_or(now).max(now);
                     now = wakes.min(now + Duration::from_millis(1)) + Duration::from_micros(1);
                 }
             }
-            assert!(native.turns.due.len() <= 2 * ids.len() + MOST_STALE);
-            assert!(native.turns.waiting.len() <= 2 * ids.len() + MOST_STALE);
+            assert!(native.scheduler.due.len() <= 2 * ids.len() + MOST_STALE);
+            assert!(native.scheduler.waiting.len() <= 2 * ids.len() + MOST_STALE);
         }
         assert!(chosen > 500, "{chosen}");
     }
@@ -275,7 +285,7 @@ mod tests {
         let (mut native, ids) = machine(3, 1_000_000_000);
         for &id in &ids {
             for _ in 0..4 {
-                let sent = native.send(Time::ZERO, id, Kind::Message, &[7; 500]);
+                let sent = native.send(Time::ZERO, id, MessageKind::Message, &[7; 500]);
                 sent.expect("there is room");
             }
         }
@@ -284,7 +294,7 @@ mod tests {
         while let Some((peer, message)) = native.next_message(Time::ZERO) {
             let id = SendId { peer, message };
             native.transmit_symbols(Time::ZERO, id, &mut out);
-            native.line_up(Time::ZERO, peer);
+            native.requeue(Time::ZERO, peer);
             order.push(ids.iter().position(|it| *it == peer).expect("it is one"));
         }
         assert_eq!(order, [0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2]);

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use cloudburst_proto::{Kind, Receipt, Undelivered};
+use cloudburst_proto::{MessageKind, Receipt, Undelivered};
 
 use super::{random::mix, scenario::Scenario};
 
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub(crate) struct MessageRecords {
     pub(crate) messages: Vec<Message>,
     /// By sender, its incarnation and the message's number.
     sent: BTreeMap<(usize, u32, u64), usize>,
@@ -29,7 +29,7 @@ pub(crate) struct Message {
     pub(crate) incarnation: u32,
     pub(crate) to: usize,
     pub(crate) id: u64,
-    pub(crate) kind: Kind,
+    pub(crate) kind: MessageKind,
     pub(crate) bytes: usize,
     tag: u64,
     /// Of all, and by the sender's clock.
@@ -58,7 +58,7 @@ pub(crate) enum Fate {
 pub(crate) struct Draft {
     pub(crate) from: usize,
     pub(crate) to: usize,
-    pub(crate) kind: Kind,
+    pub(crate) kind: MessageKind,
     pub(crate) bytes: usize,
     pub(crate) tag: u64,
 }
@@ -75,7 +75,7 @@ impl Draft {
     }
 }
 
-impl Ledger {
+impl MessageRecords {
     pub(crate) fn new(scenario: &Scenario) -> Self {
         Self {
             allows_again: scenario.is_credulous(),
@@ -128,7 +128,7 @@ impl Ledger {
         to: usize,
         incarnation: u32,
         id: u64,
-        kind: Kind,
+        kind: MessageKind,
         content: &[u8],
     ) -> Option<usize> {
         let all = (0..self.messages.len()).filter(|index| self.messages[*index].to == to);
@@ -196,7 +196,7 @@ impl Ledger {
 }
 
 impl Message {
-    fn is(&self, kind: Kind, content: &[u8]) -> bool {
+    fn is(&self, kind: MessageKind, content: &[u8]) -> bool {
         let draft = Draft {
             from: self.from,
             to: self.to,

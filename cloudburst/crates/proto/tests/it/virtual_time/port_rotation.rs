@@ -29,7 +29,7 @@ fn leading_to(world: &World, link: usize) -> usize {
 }
 
 fn replaced(world: &World) -> u64 {
-    world.hosts[0].endpoint.statistics().ports_replaced
+    world.hosts[0].endpoint.statistics().ports_rotated
 }
 
 #[test]
@@ -59,8 +59,8 @@ fn no_port_leads_to_a_dead_link_for_long() {
         let outcome = world.finish();
         outcome.all_delivered();
         // That the link has returned is no reason to choose others.
-        assert_eq!(outcome.statistics(0).ports_replaced, count, "seed {seed}");
-        assert_eq!(outcome.statistics(1).ports_replaced, 0);
+        assert_eq!(outcome.statistics(0).ports_rotated, count, "seed {seed}");
+        assert_eq!(outcome.statistics(1).ports_rotated, 0);
     }
 }
 
@@ -127,22 +127,22 @@ fn much_loss_is_a_reason_if_others_lose_little() {
 fn pairs_are_exchanged_while_there_are_others() {
     let mut scenario = busy(4, 40);
     scenario.hosts[1].sockets = 16;
-    scenario.routes = 256;
+    scenario.four_tuples = 256;
     scenario.paths[BAD].spell(DIES, 900 * SECOND, Impairments::DEAD);
-    let scenario = scenario.configured(|config| config.replace_ports = false);
+    let scenario = scenario.configured(|config| config.rotate_ports = false);
     let mut world = World::new(scenario);
     world.run_until(DIES + 15 * SECOND);
     let host = &world.hosts[0];
     let paths = host.endpoint.paths(host.clock.told(), host.connected[&1]);
     let over = |path: &cloudburst_proto::PathReport| {
-        let from = world.address(0, path.route.socket.0);
-        world.network.choose(from, path.route.remote) == BAD
+        let from = world.address(0, path.four_tuple.socket.0);
+        world.network.choose(from, path.four_tuple.remote) == BAD
     };
     let (bad, all) = (paths.into_iter().filter(over).count(), 64);
     assert!(bad <= all / 20, "{bad} of {all} pairs lead there still");
     let statistics = host.endpoint.statistics();
-    assert!(statistics.routes_replaced >= 8, "{statistics:?}");
-    assert_eq!(statistics.ports_replaced, 0);
+    assert!(statistics.paths_replaced >= 8, "{statistics:?}");
+    assert_eq!(statistics.ports_rotated, 0);
     world.finish().all_delivered();
 }
 
@@ -237,7 +237,7 @@ fn a_restart_of_the_other_end_is_survived() {
     world.run_until(20 * SECOND);
     assert_eq!(leading_to(&world, BAD), 0);
     let outcome = world.finish();
-    let later = outcome.ledger().messages.iter();
+    let later = outcome.records().messages.iter();
     for message in later.filter(|message| message.accepted > 7 * SECOND) {
         assert!(message.receipt().is_some(), "{message:?}");
     }

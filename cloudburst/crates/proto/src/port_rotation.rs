@@ -10,12 +10,12 @@ use super::{event::SocketId, time::Time};
 
 /// A bucket of permissions.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Allowance {
+pub(super) struct RotationBudget {
     left: u32,
     since: Time,
 }
 
-impl Allowance {
+impl RotationBudget {
     /// So many at once, and one more after each pause. Of the 65,535 numbers that the paths of a
     /// session can have, a trouble that never ends takes a week at least.
     pub(super) const MOST: u32 = 64;
@@ -44,13 +44,13 @@ impl Allowance {
 
 /// When which socket's port may be given up.
 #[derive(Debug)]
-pub(super) struct Renewals {
-    allowance: Allowance,
-    sockets: HashMap<SocketId, Turn, FixedState>,
+pub(super) struct PortRotation {
+    allowance: RotationBudget,
+    sockets: HashMap<SocketId, SocketRotation, FixedState>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Turn {
+struct SocketRotation {
     /// How often in a row its port was of no use.
     tries: u32,
     last: Time,
@@ -65,10 +65,10 @@ const GOOD_FOR: Duration = Duration::from_secs(60);
 /// When it is looked at again if somebody else needs a port.
 const NEEDED_FOR: Duration = Duration::from_secs(10);
 
-impl Renewals {
+impl PortRotation {
     pub(super) fn new(now: Time, seed: u64) -> Self {
         Self {
-            allowance: Allowance::new(now),
+            allowance: RotationBudget::new(now),
             sockets: HashMap::with_hasher(FixedState::with_seed(seed)),
         }
     }
@@ -77,28 +77,28 @@ impl Renewals {
     pub(super) fn is_due(&self, now: Time, socket: SocketId) -> bool {
         self.sockets
             .get(&socket)
-            .is_none_or(|turn| now >= turn.next)
+            .is_none_or(|rotation| now >= rotation.next)
     }
 
     /// Somebody needs the socket's port as it is.
-    pub(super) fn put_off(&mut self, now: Time, socket: SocketId) {
-        self.turn(now, socket).next = now + NEEDED_FOR;
+    pub(super) fn postpone(&mut self, now: Time, socket: SocketId) {
+        self.rotation(now, socket).next = now + NEEDED_FOR;
     }
 
     /// The socket's port is given up, unless too many have been of late.
     pub(super) fn begin(&mut self, now: Time, socket: SocketId) -> bool {
         let is_allowed = self.allowance.take(now);
-        let turn = self.turn(now, socket);
+        let rotation = self.rotation(now, socket);
         if !is_allowed {
-            turn.next = now + NEEDED_FOR;
+            rotation.next = now + NEEDED_FOR;
             return false;
         }
-        if now.since(turn.last) > pause(turn.tries) * 2 + GOOD_FOR {
-            turn.tries = 0;
+        if now.since(rotation.last) > pause(rotation.tries) * 2 + GOOD_FOR {
+            rotation.tries = 0;
         }
-        turn.tries += 1;
-        turn.last = now;
-        turn.next = now + pause(turn.tries);
+        rotation.tries += 1;
+        rotation.last = now;
+        rotation.next = now + pause(rotation.tries);
         true
     }
 
@@ -106,8 +106,8 @@ impl Renewals {
         self.sockets.remove(&socket);
     }
 
-    fn turn(&mut self, now: Time, socket: SocketId) -> &mut Turn {
-        self.sockets.entry(socket).or_insert(Turn {
+    fn rotation(&mut self, now: Time, socket: SocketId) -> &mut SocketRotation {
+        self.sockets.entry(socket).or_insert(SocketRotation {
             tries: 0,
             last: now,
             next: now,
@@ -127,14 +127,14 @@ mod tests {
     const SOCKET: SocketId = SocketId(3);
 
     /// How often a port is given up within so long if none is ever good.
-    fn renewals(sockets: u16, within: Duration) -> u32 {
-        let mut renewals = Renewals::new(Time::ZERO, 1);
+    fn port_rotation(sockets: u16, within: Duration) -> u32 {
+        let mut port_rotation = PortRotation::new(Time::ZERO, 1);
         let mut count = 0;
         for tenth in 0..within.as_secs() * 10 {
             let now = Time::ZERO + Duration::from_millis(tenth * 100);
             for socket in (0..sockets).map(SocketId) {
-                if renewals.is_due(now, socket) {
-                    count += u32::from(renewals.begin(now, socket));
+                if port_rotation.is_due(now, socket) {
+                    count += u32::from(port_rotation.begin(now, socket));
                 }
             }
         }
@@ -143,34 +143,34 @@ mod tests {
 
     #[test]
     fn a_port_that_is_never_good_is_given_up_ever_more_seldom() {
-        assert_eq!(renewals(1, Duration::from_secs(3)), 3);
-        let in_an_hour = renewals(1, Duration::from_secs(3_600));
+        assert_eq!(port_rotation(1, Duration::from_secs(3)), 3);
+        let in_an_hour = port_rotation(1, Duration::from_secs(3_600));
         assert!((12..=20).contains(&in_an_hour), "{in_an_hour}");
     }
 
     #[test]
     fn all_together_have_a_cap() {
-        let most = Allowance::MOST + 3_600 / Allowance::PAUSE.as_secs() as u32;
-        let in_an_hour = renewals(256, Duration::from_secs(3_600));
+        let most = RotationBudget::MOST + 3_600 / RotationBudget::PAUSE.as_secs() as u32;
+        let in_an_hour = port_rotation(256, Duration::from_secs(3_600));
         assert!(
-            (Allowance::MOST..=most).contains(&in_an_hour),
+            (RotationBudget::MOST..=most).contains(&in_an_hour),
             "{in_an_hour}"
         );
     }
 
     #[test]
     fn after_a_good_one_all_begins_anew() {
-        let mut renewals = Renewals::new(Time::ZERO, 1);
+        let mut port_rotation = PortRotation::new(Time::ZERO, 1);
         let mut now = Time::ZERO;
         for _ in 0..6 {
-            assert!(renewals.begin(now, SOCKET));
-            now = renewals.sockets[&SOCKET].next;
+            assert!(port_rotation.begin(now, SOCKET));
+            now = port_rotation.sockets[&SOCKET].next;
         }
-        assert!(renewals.sockets[&SOCKET].tries == 6);
+        assert!(port_rotation.sockets[&SOCKET].tries == 6);
         now = now + GOOD_FOR * 3;
-        assert!(renewals.begin(now, SOCKET));
-        assert_eq!(renewals.sockets[&SOCKET].tries, 1);
-        renewals.forget(SOCKET);
-        assert!(renewals.sockets.is_empty());
+        assert!(port_rotation.begin(now, SOCKET));
+        assert_eq!(port_rotation.sockets[&SOCKET].tries, 1);
+        port_rotation.forget(SOCKET);
+        assert!(port_rotation.sockets.is_empty());
     }
 }

@@ -11,7 +11,7 @@ const SLOTS: u64 = 2 * MAX_SPAN;
 
 /// What is known of a message by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum MessageStatus {
     /// It is not done.
     Open,
     /// It was handed over, or refused for good.
@@ -25,23 +25,23 @@ pub(super) enum Known {
 /// Numbers below all bits are stale. So a message is never handed over twice,
 /// however late its symbols come.
 #[derive(Debug, Default)]
-pub(super) struct Window {
+pub(super) struct MessageWindow {
     /// The number of the lowest bit, a multiple of 64.
     floor: u64,
     words: VecDeque<u64>,
 }
 
-impl Window {
-    pub(super) fn get(&self, id: u64) -> Known {
+impl MessageWindow {
+    pub(super) fn get(&self, id: u64) -> MessageStatus {
         if self.words.is_empty() {
-            return Known::Open;
+            return MessageStatus::Open;
         }
         let Some(offset) = id.checked_sub(self.floor) else {
-            return Known::Stale;
+            return MessageStatus::Stale;
         };
         match self.words.get((offset / 64) as usize) {
-            Some(word) if word >> (offset % 64) & 1 == 1 => Known::Done,
-            _ => Known::Open,
+            Some(word) if word >> (offset % 64) & 1 == 1 => MessageStatus::Done,
+            _ => MessageStatus::Open,
         }
     }
 
@@ -101,16 +101,16 @@ mod tests {
             start in 0u64..1 << 40,
             steps in prop::collection::vec((0u64..40_000, any::<bool>()), 1..200),
         ) {
-            let mut window = Window::default();
+            let mut window = MessageWindow::default();
             let mut done = BTreeSet::new();
             let mut highest = 0;
             for (step, finishes) in steps {
                 let id = start + step;
                 let known = window.get(id);
                 match known {
-                    Known::Done => prop_assert!(done.contains(&id)),
-                    Known::Stale => prop_assert!(highest - id >= MAX_SPAN),
-                    Known::Open => {
+                    MessageStatus::Done => prop_assert!(done.contains(&id)),
+                    MessageStatus::Stale => prop_assert!(highest - id >= MAX_SPAN),
+                    MessageStatus::Open => {
                         prop_assert!(!done.contains(&id), "{id} is done");
                         window.open(id);
                         prop_assert!(window.floor <= id && id - window.floor < SLOTS);
@@ -121,8 +121,8 @@ mod tests {
                         }
                     }
                 }
-                if known != Known::Stale {
-                    prop_assert_ne!(window.get(id), Known::Stale);
+                if known != MessageStatus::Stale {
+                    prop_assert_ne!(window.get(id), MessageStatus::Stale);
                 }
             }
             prop_assert!(window.words.len() as u64 <= SLOTS / 64 + 1);
@@ -131,14 +131,14 @@ mod tests {
 
     #[test]
     fn far_jump_forgets_all() {
-        let mut window = Window::default();
+        let mut window = MessageWindow::default();
         window.open(100);
         window.finish(100);
         window.open(1 << 50);
-        assert_eq!(window.get(100), Known::Stale);
-        assert_eq!(window.get(1 << 50), Known::Open);
+        assert_eq!(window.get(100), MessageStatus::Stale);
+        assert_eq!(window.get(1 << 50), MessageStatus::Open);
         window.open(u64::MAX);
         window.finish(u64::MAX);
-        assert_eq!(window.get(u64::MAX), Known::Done);
+        assert_eq!(window.get(u64::MAX), MessageStatus::Done);
     }
 }

@@ -15,7 +15,7 @@ use super::{
 };
 
 /// Ways by which somebody is pinged of whom nothing is heard.
-const KNOCKS: usize = 2;
+const INITIAL_PROBES: usize = 2;
 
 impl Native {
     /// A message was given up: what that says of the peer.
@@ -33,29 +33,29 @@ impl Native {
     }
 
     /// Asks whether anybody is there. Dead ways are pinged besides, while a message waits.
-    pub(super) fn knock(&mut self, now: Time, id: PeerId) {
-        for _ in 0..KNOCKS {
+    pub(super) fn send_initial_probes(&mut self, now: Time, id: PeerId) {
+        for _ in 0..INITIAL_PROBES {
             let Some(peer) = self.peers.get_mut(id) else {
                 return;
             };
             let Some((index, _)) = peer.paths.choose(now, 0, 0, 0.0, None) else {
                 return;
             };
-            let route = peer.paths.get(index).route;
-            self.ping(id, route, now.as_nanos(), 0);
+            let four_tuple = peer.paths.get(index).four_tuple;
+            self.ping(id, four_tuple, now.as_nanos(), 0);
         }
     }
 
     /// Somebody is there: sends what has waited for that.
-    pub(super) fn go_on(&mut self, now: Time, id: PeerId) {
+    pub(super) fn resume(&mut self, now: Time, id: PeerId) {
         let Some(peer) = self.peers.get(id) else {
             return;
         };
-        let (loss, patience) = (peer.paths.loss(), peer.patience());
+        let (loss, ack_timeout) = (peer.paths.loss(), peer.ack_timeout());
         for message in peer.oldest_message..peer.next_message {
             let id = SendId { peer: id, message };
             if let Some(outgoing) = self.outgoing.get_mut(&id)
-                && outgoing.go_on(&loss, patience)
+                && outgoing.resume(&loss, ack_timeout)
             {
                 self.enqueue(now, id);
             }

@@ -7,13 +7,13 @@ use super::{
         event::{Event, PeerId, Reason, SendId},
         outgoing::{Outgoing, symbol_bytes},
         packet::{
-            Body, Busy, Challenge, Echo, Have, Header, Opener, Outcome, Pong, Reports,
-            STATELESS_PATH, State, Stop,
+            Body, Busy, Challenge, Echo, Header, Opener, Outcome, Pong, Progress, ProgressState,
+            Reports, STATELESS_PATH, Stop,
         },
         time::Time,
     },
     Native,
-    control::{Question, Trigger},
+    control::{Question, SourceDatagram},
 };
 
 /// Answers to datagrams that were sent longer ago are not about us.
@@ -24,7 +24,7 @@ impl Native {
         &mut self,
         now: Time,
         header: &Header,
-        trigger: Trigger,
+        source: SourceDatagram,
         opener: Option<Opener>,
         body: &[u8],
     ) {
@@ -39,11 +39,11 @@ impl Native {
             self.statistics.refused.malformed += 1;
             return;
         };
-        let noted = trigger
+        let noted = source
             .peer
             .or_else(|| self.recognise(header, peer).then_some(peer));
         if let Some(noted) = noted {
-            self.note(now, noted, header, trigger.route, opener);
+            self.note(now, noted, header, source.four_tuple, opener);
         }
         // After a restart it answers by another session, which is not noted.
         if self
@@ -51,20 +51,20 @@ impl Native {
             .get_mut(peer)
             .is_some_and(|peer| peer.answered(now))
         {
-            self.go_on(now, peer);
+            self.resume(now, peer);
         }
         if self.peers.get(peer).is_some_and(|peer| peer.is_ours) {
             // Only who receives what we send there can name our session to us.
-            self.addresses.validate(now, trigger.route.remote.ip());
+            self.addresses.validate(now, source.four_tuple.remote.ip());
         }
         match body {
             Body::Stop(stop, reports) => {
                 self.learn(now, peer, &stop.echo, reports);
                 self.take_stop(now, peer, &stop);
             }
-            Body::Have(have, reports) => {
+            Body::Progress(have, reports) => {
                 self.learn(now, peer, &have.echo, reports);
-                self.take_have(now, peer, &have);
+                self.handle_progress(now, peer, &have);
             }
             Body::Busy(busy, reports) => {
                 self.learn(now, peer, &busy.echo, reports);
@@ -74,7 +74,7 @@ impl Native {
                 self.learn(now, peer, &pong.echo, reports);
                 self.take_pong(header, peer, &pong);
             }
-            Body::Challenge(challenge) => self.take_challenge(now, peer, trigger, &challenge),
+            Body::Challenge(challenge) => self.take_challenge(now, peer, source, &challenge),
             _ => self.statistics.refused.unexpected += 1,
         }
     }
@@ -127,7 +127,7 @@ impl Native {
         peer.delivery.add(all_sent, all_received);
         peer.paths.account(all_sent, all_received);
         peer.adapt(now, self.config.bytes_per_s());
-        self.hurry(id);
+        self.requeue_earlier(id);
     }
 
     fn take_stop(&mut self, now: Time, peer: PeerId, stop: &Stop) {
@@ -141,7 +141,7 @@ impl Native {
             Outcome::Refused => Some(Reason::Refused),
         };
         if let Some(reason) = reason {
-            return self.give_up(id, reason);
+            return self.abandon(id, reason);
         }
         if self.outgoing.get(&id).is_some_and(Outgoing::is_unsent) {
             // It means another message: without keys, accidents get as far as here.
@@ -169,7 +169,7 @@ impl Native {
         self.reuse(outgoing);
     }
 
-    fn take_have(&mut self, now: Time, peer: PeerId, have: &Have) {
+    fn handle_progress(&mut self, now: Time, peer: PeerId, have: &Progress) {
         let id = SendId {
             peer,
             message: have.message,
@@ -180,10 +180,12 @@ impl Native {
         let Some(outgoing) = self.outgoing.get_mut(&id) else {
             return;
         };
-        let (loss, patience) = (known.paths.loss(), known.patience());
+        let (loss, ack_timeout) = (known.paths.loss(), known.ack_timeout());
         match have.state {
-            State::UnderWay { missing } => outgoing.missing(now, patience, missing, &loss),
-            State::Unknown => {
+            ProgressState::UnderWay { missing } => {
+                outgoing.missing(now, ack_timeout, missing, &loss)
+            }
+            ProgressState::Unknown => {
                 // Questions get through, and none of so many symbols: they may
                 // be too long for the way.
                 let initial =
@@ -191,16 +193,16 @@ impl Native {
                 let datagrams = &self.config.datagrams;
                 if outgoing.is_unheard_of() && outgoing.symbol_bytes() > initial {
                     for path in known.paths.iter_mut() {
-                        path.length_refuted(now, datagrams.most, datagrams);
+                        path.mtu_refuted(now, datagrams.most, datagrams);
                     }
                     if outgoing
-                        .cut_anew(initial, (&loss, patience), &self.config.budget)
+                        .resegment(initial, (&loss, ack_timeout), &self.config.budget)
                         .is_err()
                     {
-                        return self.give_up(id, Reason::Unreachable);
+                        return self.abandon(id, Reason::Unreachable);
                     }
                 } else {
-                    outgoing.missing(now, patience, outgoing.symbols(), &loss);
+                    outgoing.missing(now, ack_timeout, outgoing.symbols(), &loss);
                 }
             }
         }
@@ -217,7 +219,7 @@ impl Native {
             let due = outgoing.hold(now, pause);
             outgoing
                 .alarm
-                .set(due, super::Due::Message(id), &mut self.timers);
+                .set(due, super::TimerKey::Message(id), &mut self.timers);
         }
     }
 
@@ -229,18 +231,24 @@ impl Native {
         let index = peer.paths.iter().position(|path| path.id == id);
         if let Some(index) = index {
             let path = peer.paths.get_mut(index);
-            path.length_proven(pong.datagram_bytes.into());
+            path.mtu_confirmed(pong.datagram_bytes.into());
             // Reports tell of the newest datagrams, and the peer reads several before it answers.
             let arrived_us = header.sent_us.wrapping_sub(pong.echo.hold_us);
             let delay = peer.paths.delay(arrived_us.wrapping_sub(pong.echo.sent_us));
-            peer.survey.take(pong.nonce, index, delay);
+            peer.shared_bottleneck.take(pong.nonce, index, delay);
         }
     }
 
     /// Shows the token, and sends again what was perhaps not taken.
-    fn take_challenge(&mut self, now: Time, peer: PeerId, trigger: Trigger, challenge: &Challenge) {
+    fn take_challenge(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        source: SourceDatagram,
+        challenge: &Challenge,
+    ) {
         let token = challenge.token;
-        self.ask(peer, trigger.route, Question::Token { token });
+        self.ask(peer, source.four_tuple, Question::Token { token });
         let link = self.config.bytes_per_s();
         let Some(known) = self.peers.get_mut(peer) else {
             return;
@@ -249,14 +257,14 @@ impl Native {
             return;
         }
         known.acquit_paths(now, link);
-        let (loss, patience) = (known.paths.loss(), known.patience());
+        let (loss, ack_timeout) = (known.paths.loss(), known.ack_timeout());
         let unheard = known.oldest_message..known.next_message;
         for message in unheard {
             let id = SendId { peer, message };
             if let Some(outgoing) = self.outgoing.get_mut(&id)
                 && outgoing.is_unheard_of()
             {
-                outgoing.again(now, patience, &loss);
+                outgoing.again(now, ack_timeout, &loss);
                 self.enqueue(now, id);
             }
         }

@@ -10,7 +10,7 @@ use std::{
 use super::super::bind::Watchers;
 use super::super::socket::Socket;
 use super::Driver;
-use cloudburst_proto::{Route, SocketId, Time};
+use cloudburst_proto::{FourTuple, SocketId, Time};
 
 /// How long a socket is read from after its port was given up: what was sent to it before the
 /// peer knew of the other may be under way for so long.
@@ -18,7 +18,7 @@ const GRACE: Duration = Duration::from_secs(3);
 
 /// How sockets are bound, and those whose port was given up of late.
 #[derive(Debug)]
-pub(in super::super) struct Renewal {
+pub(in super::super) struct PortRotation {
     pub(in super::super) dscp: u8,
     pub(in super::super) buffer_bytes: usize,
     /// What handles tell, by the sockets' numbers.
@@ -38,7 +38,7 @@ pub(super) struct Retired {
     until: Time,
 }
 
-impl Renewal {
+impl PortRotation {
     pub(in super::super) fn new(
         (dscp, buffer_bytes): (u8, usize),
         addresses: Arc<LocalAddresses>,
@@ -62,7 +62,7 @@ impl Renewal {
 
 impl Driver {
     /// Binds another port in place of a socket's, as the protocol asks.
-    pub(super) fn replace_port(&mut self, id: SocketId) {
+    pub(super) fn rotate_port(&mut self, id: SocketId) {
         let now = self.now();
         let index = usize::from(id.0);
         let Some(old) = self.sockets.get_mut(index) else {
@@ -70,8 +70,8 @@ impl Driver {
         };
         let before = old.local();
         let any_port = SocketAddr::new(before.ip(), 0);
-        let renewal = &mut self.renewal;
-        let new = match Socket::bind(any_port, renewal.dscp, renewal.buffer_bytes) {
+        let port_rotation = &mut self.port_rotation;
+        let new = match Socket::bind(any_port, port_rotation.dscp, port_rotation.buffer_bytes) {
             Ok(new) => new,
             Err(error) => {
                 self.statistics.sockets.replace_errors += 1;
@@ -85,22 +85,22 @@ impl Driver {
             to = new.local().port(),
             "replacing a port that delivers nothing"
         );
-        renewal.addresses.set(index, new.local());
+        port_rotation.addresses.set(index, new.local());
         // What the network says of the port before is not about this one.
         #[cfg(any(target_os = "linux", target_os = "android"))]
-        renewal.watchers.replace(id, new.io());
+        port_rotation.watchers.replace(id, new.io());
         let retired = Retired {
             id,
             socket: std::mem::replace(old, new),
             until: now + GRACE,
         };
-        renewal.retired.push(retired);
-        self.machine.port_replaced(now, id);
+        port_rotation.retired.push(retired);
+        self.machine.port_rotated(now, id);
     }
 
-    pub(super) fn tell_route(&self, from: Route, to: Route) {
-        let port = |route: Route| {
-            let socket = self.sockets.get(usize::from(route.socket.0));
+    pub(super) fn log_path_replaced(&self, from: FourTuple, to: FourTuple) {
+        let port = |four_tuple: FourTuple| {
+            let socket = self.sockets.get(usize::from(four_tuple.socket.0));
             socket.map_or(0, |socket| socket.local().port())
         };
         tracing::debug!(
@@ -114,7 +114,9 @@ impl Driver {
 
     /// Closes sockets whose port was given up long enough ago.
     pub(super) fn close_retired(&mut self, now: Time) {
-        self.renewal.retired.retain(|retired| retired.until > now);
+        self.port_rotation
+            .retired
+            .retain(|retired| retired.until > now);
     }
 }
 

@@ -14,49 +14,51 @@ use super::{
 impl Native {
     /// Looks at what a peer's ways have delivered, and gives up those that do not deliver while
     /// others to the same address do.
-    pub(super) fn renew_ways(&mut self, now: Time, id: PeerId, patience: Duration) {
+    pub(super) fn replace_failed_paths(&mut self, now: Time, id: PeerId, ack_timeout: Duration) {
         let Some(peer) = self.peers.get_mut(id) else {
             return;
         };
         if !peer.is_ours {
             // It is for the peer to choose its ports.
             if peer.paths.forget_gone(now) {
-                peer.survey.begin_anew(now);
+                peer.shared_bottleneck.restart(now);
             }
             return;
         }
-        if !peer.paths.look(now, patience) {
+        if !peer.paths.look(now, ack_timeout) {
             return;
         }
-        if peer.paths.has_spare() {
-            self.exchange_routes(now, id, patience);
-        } else if self.config.replace_ports {
-            self.give_up_ports(now, id, patience);
+        if peer.paths.has_standby() {
+            self.replace_paths(now, id, ack_timeout);
+        } else if self.config.rotate_ports {
+            self.rotate_failed_ports(now, id, ack_timeout);
         }
     }
 
     /// Other pairs of the ports that there are take the place of those that do not deliver.
-    fn exchange_routes(&mut self, now: Time, id: PeerId, patience: Duration) {
+    fn replace_paths(&mut self, now: Time, id: PeerId, ack_timeout: Duration) {
         let Some(peer) = self.peers.get_mut(id) else {
             return;
         };
         let mut is_any = false;
         for index in 0..peer.paths.iter().count() {
-            let from = peer.paths.get(index).route;
-            if !peer.paths.get(index).is_to_blame(now, patience) || !peer.exchanges.take(now) {
+            let from = peer.paths.get(index).four_tuple;
+            if !peer.paths.get(index).has_failed(now, ack_timeout) || !peer.replacements.take(now) {
                 continue;
             }
-            let to = peer.paths.exchange(now, index, &self.config.datagrams);
+            let to = peer
+                .paths
+                .replace_by_standby(now, index, &self.config.datagrams);
             if let Some(to) = to {
                 is_any = true;
-                self.statistics.routes_replaced += 1;
+                self.statistics.paths_replaced += 1;
                 self.events
-                    .push_back(Event::RouteReplaced { peer: id, from, to });
+                    .push_back(Event::PathReplaced { peer: id, from, to });
             }
         }
         if is_any {
-            peer.survey.begin_anew(now);
-            let remotes = peer.paths.iter().map(|path| path.route.remote);
+            peer.shared_bottleneck.restart(now);
+            let remotes = peer.paths.iter().map(|path| path.four_tuple.remote);
             let remotes: Vec<_> = remotes.collect();
             for remote in remotes {
                 self.peers.bind_remote(remote, id);
@@ -65,31 +67,31 @@ impl Native {
     }
 
     /// Asks for other ports in place of those by which most does not arrive.
-    fn give_up_ports(&mut self, now: Time, id: PeerId, patience: Duration) {
+    fn rotate_failed_ports(&mut self, now: Time, id: PeerId, ack_timeout: Duration) {
         let Some(peer) = self.peers.get(id) else {
             return;
         };
         let mut sockets = [None; MAX_PATHS];
         let blamed = peer.paths.iter();
-        let blamed = blamed.filter(|path| path.is_to_blame(now, patience));
+        let blamed = blamed.filter(|path| path.has_failed(now, ack_timeout));
         for (path, socket) in blamed.zip(&mut sockets) {
-            *socket = Some(path.route.socket);
+            *socket = Some(path.four_tuple.socket);
         }
         for socket in sockets.into_iter().flatten() {
-            if !self.renewals.is_due(now, socket) {
+            if !self.port_rotation.is_due(now, socket) {
                 continue;
             }
             let Some(peer) = self.peers.get(id) else {
                 return;
             };
-            let (ways, bad, elsewhere) = peer.paths.census(now, socket, patience);
-            if 2 * bad < ways || !elsewhere {
+            let (paths, bad, elsewhere) = peer.paths.count_over_socket(now, socket, ack_timeout);
+            if 2 * bad < paths || !elsewhere {
                 continue;
             }
             if self.is_needed(socket, id) {
-                self.renewals.put_off(now, socket);
-            } else if self.renewals.begin(now, socket) {
-                self.events.push_back(Event::ReplacePort { socket });
+                self.port_rotation.postpone(now, socket);
+            } else if self.port_rotation.begin(now, socket) {
+                self.events.push_back(Event::RotatePort { socket });
             }
         }
     }
@@ -102,20 +104,23 @@ impl Native {
             let mut paths = peer.paths.iter();
             paths.any(|path| {
                 let needs = path.is_good() || !peer.is_ours && !path.is_dead();
-                path.route.socket == socket && needs
+                path.four_tuple.socket == socket && needs
             })
         })
     }
 
-    pub(crate) fn port_replaced(&mut self, now: Time, socket: SocketId) {
-        self.statistics.ports_replaced += 1;
+    pub(crate) fn port_rotated(&mut self, now: Time, socket: SocketId) {
+        self.statistics.ports_rotated += 1;
         let ids: Vec<PeerId> = self.peers.ids().collect();
         for id in ids {
             let Some(peer) = self.peers.get_mut(id) else {
                 continue;
             };
-            if peer.paths.renew_socket(now, socket, &self.config.datagrams) {
-                peer.survey.begin_anew(now);
+            if peer
+                .paths
+                .rotate_socket(now, socket, &self.config.datagrams)
+            {
+                peer.shared_bottleneck.restart(now);
                 self.look_after(now, id);
             }
         }

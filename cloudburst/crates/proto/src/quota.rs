@@ -4,7 +4,7 @@ use super::{config::Quotas, statistics::Refusals};
 
 /// What incomplete messages take up already.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Held {
+pub(super) struct QuotaUsage {
     pub(super) messages: usize,
     pub(super) peer_messages: usize,
     pub(super) bytes: usize,
@@ -14,43 +14,43 @@ pub(super) struct Held {
     /// Events that the host has not seen.
     pub(super) unseen: usize,
     /// Messages that the host has room for, if it is to be asked about this peer.
-    pub(super) host_room: Option<usize>,
+    pub(super) host_capacity: Option<usize>,
 }
 
 /// Why there is no room for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoPlace {
+pub(super) enum OverQuota {
     Messages,
     Bytes,
     /// Room that is for peers alone that have shown a token.
     NotValidated,
 }
 
-impl Held {
+impl QuotaUsage {
     /// Whether a message that takes up `bytes` may come in addition; counted if not.
-    pub(super) fn find_place(
+    pub(super) fn check_quota(
         &self,
         quotas: &Quotas,
         bytes: usize,
         refused: &mut Refusals,
-    ) -> Result<(), NoPlace> {
+    ) -> Result<(), OverQuota> {
         let arriving = self.messages + self.unseen;
-        if self.host_room.is_some_and(|room| arriving >= room) {
+        if self.host_capacity.is_some_and(|room| arriving >= room) {
             refused.not_accepting += 1;
-            return Err(NoPlace::Messages);
+            return Err(OverQuota::Messages);
         }
         if self.messages >= quotas.messages || self.peer_messages >= quotas.peer_messages {
             refused.too_many_messages += 1;
-            return Err(NoPlace::Messages);
+            return Err(OverQuota::Messages);
         }
         if self.bytes + bytes > quotas.bytes || self.peer_bytes + bytes > quotas.peer_bytes {
             refused.too_many_bytes += 1;
-            return Err(NoPlace::Bytes);
+            return Err(OverQuota::Bytes);
         }
         let unvalidated = self.unvalidated_bytes;
         if unvalidated.is_some_and(|held| held + bytes > quotas.unvalidated_bytes) {
             refused.not_validated += 1;
-            return Err(NoPlace::NotValidated);
+            return Err(OverQuota::NotValidated);
         }
         Ok(())
     }

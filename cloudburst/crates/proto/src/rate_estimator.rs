@@ -30,7 +30,7 @@ const SLOWER: f64 = 0.0625;
 /// The same if it seems less than half as fast.
 const MUCH_SLOWER: f64 = 0.25;
 /// How much faster it is taken for after a word of the peer that tells nothing of it.
-const HOPE: f64 = 1.0 / 64.0;
+const PROBE_GAIN: f64 = 1.0 / 64.0;
 /// And if it was not learnt for so long.
 const STALE: Duration = Duration::from_secs(1);
 
@@ -41,7 +41,7 @@ const STALE: Duration = Duration::from_secs(1);
 /// learnt from datagrams that have little of ours in front of them, the rate
 /// from those that come at the end of a burst.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bottleneck {
+pub(super) struct RateEstimator {
     /// Time that a byte takes, in ns.
     ns_per_byte: Option<f64>,
     /// The same when it was last learnt, and when that was.
@@ -71,14 +71,14 @@ struct Burst {
 
 /// What is remembered of a datagram until the peer tells of it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Mark {
+pub(super) struct SentDatagram {
     sent_at: Time,
     burst: Burst,
     /// Whether nothing of ours was in the queue before it.
     is_alone: bool,
 }
 
-impl Bottleneck {
+impl RateEstimator {
     pub(super) fn new(now: Time) -> Self {
         Self {
             ns_per_byte: None,
@@ -174,7 +174,12 @@ impl Bottleneck {
         self.busy_until.since(now) + self.foreign(now) + self.handicap(fastest)
     }
 
-    pub(super) fn sent(&mut self, now: Time, bytes: usize, default_ns_per_byte: f64) -> Mark {
+    pub(super) fn sent(
+        &mut self,
+        now: Time,
+        bytes: usize,
+        default_ns_per_byte: f64,
+    ) -> SentDatagram {
         let is_quiet = now >= self.busy_until && now.since(self.last_sent) > PAUSE;
         self.last_sent = now;
         if is_quiet {
@@ -186,7 +191,7 @@ impl Bottleneck {
         let is_alone = is_quiet && now >= self.own_until.max(self.busy_until + self.foreign(now));
         self.burst.bytes += bytes;
         self.busy_until = self.busy_until.max(now) + self.time_of(bytes, default_ns_per_byte);
-        Mark {
+        SentDatagram {
             sent_at: now,
             burst: self.burst,
             is_alone,
@@ -195,7 +200,13 @@ impl Bottleneck {
 
     /// A datagram took so long, in µs from the peer's reference, and of those before it
     /// this share got through.
-    pub(super) fn learn(&mut self, now: Time, delay: i32, mark: Option<Mark>, through: f64) {
+    pub(super) fn learn(
+        &mut self,
+        now: Time,
+        delay: i32,
+        mark: Option<SentDatagram>,
+        through: f64,
+    ) {
         if now.since(self.least_since) > LEAST_AGE {
             self.least = [None, self.least[0]];
             self.least_since = now;
@@ -224,7 +235,7 @@ impl Bottleneck {
             self.learn_rate(sample, own > foreign);
             self.learnt_at = now;
         } else if now.since(self.learnt_at) > STALE {
-            self.hope();
+            self.probe_faster();
         }
     }
 
@@ -247,9 +258,9 @@ impl Bottleneck {
     }
 
     /// Too little was sent to tell anything: perhaps it is faster than it was, up to twice.
-    fn hope(&mut self) {
+    fn probe_faster(&mut self) {
         if let Some(ns_per_byte) = &mut self.ns_per_byte {
-            *ns_per_byte = (*ns_per_byte * (1.0 - HOPE)).max(self.learnt / 2.0);
+            *ns_per_byte = (*ns_per_byte * (1.0 - PROBE_GAIN)).max(self.learnt / 2.0);
         }
     }
 }

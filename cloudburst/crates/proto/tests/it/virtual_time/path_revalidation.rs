@@ -35,7 +35,7 @@ fn one_of_four(seed: u64) -> Scenario {
         path.spell(0, until, Impairments::DEAD);
     }
     scenario
-        .configured(|config| config.replace_ports = false)
+        .configured(|config| config.rotate_ports = false)
         .lifetime(Duration::from_secs(10))
 }
 
@@ -55,7 +55,7 @@ fn the_way_that_works_is_found_by_its_answers_alone() {
         world.run_until(2_500 * MILLI);
         let outcome = world.finish();
         outcome.all_delivered();
-        for message in &outcome.ledger().messages {
+        for message in &outcome.records().messages {
             let took = message.ended - message.accepted.max(works(seed));
             let most = if message.accepted > works(seed) + 2 * SECOND {
                 50 * MILLI
