@@ -16,7 +16,7 @@ const ORDER: [&str; 27] = [
     // What commands and daemons share.
     "flow-report",
     "flow-telemetry",
-    "flow-cli",
+    "flow-commands",
     // Messages: machine, sockets, command.
     "cloudburst-proto",
     "cloudburst-fec",
