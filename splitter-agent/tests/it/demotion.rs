@@ -231,6 +231,9 @@ fn leaves_in_order(site: &Site) -> Vec<Vec<(String, usize)>> {
     }
     streams.iter_mut().for_each(Stream::receive_all);
     let left = capture.left(site, FLOWS * 3 * BURST as usize);
+    for stream in &streams {
+        assert_eq!(site.flow_from(stream.port())["class"], "long");
+    }
     assert!(site.splitter(&["down"]).status.success());
     let by_device = |stream: &Stream| {
         let own = left.iter().filter(|it| it.port == stream.port());
