@@ -1,4 +1,4 @@
-//! The same without an async runtime of one's own.
+//! Blocking calls for programs without an async runtime of their own.
 //!
 //! ```no_run
 //! use cloudburst::{EndpointConfig, blocking};
@@ -49,7 +49,7 @@ pub struct BlockingEndpoint {
 }
 
 impl BlockingEndpoint {
-    /// See [`Endpoint::bind`](super::Endpoint::bind).
+    /// Does what [`Endpoint::bind`](super::Endpoint::bind) does, without a runtime.
     ///
     /// # Errors
     ///
@@ -87,12 +87,12 @@ impl BlockingEndpoint {
         self.runtime.block_on(future)
     }
 
-    /// See [`Endpoint::local_addrs`](super::Endpoint::local_addrs).
+    /// Does what [`Endpoint::local_addrs`](super::Endpoint::local_addrs) does, without a runtime.
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
         self.inner.local_addrs()
     }
 
-    /// See [`Endpoint::connect`](super::Endpoint::connect).
+    /// Does what [`Endpoint::connect`](super::Endpoint::connect) does, without a runtime.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl BlockingEndpoint {
         self.wait(self.inner.connect(remotes))
     }
 
-    /// See [`Endpoint::send`](super::Endpoint::send).
+    /// Does what [`Endpoint::send`](super::Endpoint::send) does, without a runtime.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl BlockingEndpoint {
         self.wait(self.inner.send(peer, message))
     }
 
-    /// See [`Endpoint::enqueue`](super::Endpoint::enqueue).
+    /// Does what [`Endpoint::enqueue`](super::Endpoint::enqueue) does, without a runtime.
     ///
     /// # Errors
     ///
@@ -123,7 +123,7 @@ impl BlockingEndpoint {
         Ok(self.sending(sending))
     }
 
-    /// See [`Endpoint::try_send`](super::Endpoint::try_send).
+    /// Does what [`Endpoint::try_send`](super::Endpoint::try_send) does, without a runtime.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl BlockingEndpoint {
         }
     }
 
-    /// See [`Endpoint::request`](super::Endpoint::request).
+    /// Does what [`Endpoint::request`](super::Endpoint::request) does, without a runtime.
     ///
     /// # Errors
     ///
@@ -158,7 +158,7 @@ impl BlockingEndpoint {
         self.wait(self.inner.request(peer, message, timeout))
     }
 
-    /// See [`Endpoint::reply`](super::Endpoint::reply).
+    /// Does what [`Endpoint::reply`](super::Endpoint::reply) does, without a runtime.
     ///
     /// # Errors
     ///
@@ -199,7 +199,7 @@ impl BlockingEndpoint {
         self.wait(self.inner.serve(concurrency, on_a_thread));
     }
 
-    /// See [`Endpoint::recv`](super::Endpoint::recv).
+    /// Does what [`Endpoint::recv`](super::Endpoint::recv) does, without a runtime.
     ///
     /// # Errors
     ///
@@ -218,7 +218,7 @@ impl BlockingEndpoint {
         self.wait(received).ok().transpose()
     }
 
-    /// See [`Endpoint::statistics`](super::Endpoint::statistics).
+    /// Does what [`Endpoint::statistics`](super::Endpoint::statistics) does, without a runtime.
     ///
     /// # Errors
     ///
@@ -227,7 +227,7 @@ impl BlockingEndpoint {
         self.wait(self.inner.statistics())
     }
 
-    /// See [`Endpoint::peers`](super::Endpoint::peers).
+    /// Does what [`Endpoint::peers`](super::Endpoint::peers) does, without a runtime.
     ///
     /// # Errors
     ///
@@ -236,7 +236,7 @@ impl BlockingEndpoint {
         self.wait(self.inner.peers())
     }
 
-    /// See [`Endpoint::paths`](super::Endpoint::paths).
+    /// Does what [`Endpoint::paths`](super::Endpoint::paths) does, without a runtime.
     ///
     /// # Errors
     ///
@@ -245,7 +245,7 @@ impl BlockingEndpoint {
         self.wait(self.inner.paths(peer))
     }
 
-    /// See [`Endpoint::set_keys`](super::Endpoint::set_keys).
+    /// Does what [`Endpoint::set_keys`](super::Endpoint::set_keys) does, without a runtime.
     ///
     /// # Errors
     ///
@@ -254,7 +254,7 @@ impl BlockingEndpoint {
         self.inner.set_keys(keys)
     }
 
-    /// See [`Endpoint::forget`](super::Endpoint::forget).
+    /// Does what [`Endpoint::forget`](super::Endpoint::forget) does, without a runtime.
     ///
     /// # Errors
     ///
@@ -263,7 +263,7 @@ impl BlockingEndpoint {
         self.wait(self.inner.forget(peer))
     }
 
-    /// See [`Endpoint::close`](super::Endpoint::close).
+    /// Does what [`Endpoint::close`](super::Endpoint::close) does, without a runtime.
     pub fn close(&self, within: Duration) {
         self.wait(self.inner.close(within));
     }

@@ -54,21 +54,21 @@ impl EndpointConfig {
         }
     }
 
-    /// The same with other local addresses.
+    /// Returns these settings with other local addresses.
     #[must_use]
     pub fn with_local(mut self, local: impl IntoIterator<Item = IpAddr>) -> Self {
         self.local = local.into_iter().collect();
         self
     }
 
-    /// The same with other ports.
+    /// Returns these settings with other ports.
     #[must_use]
     pub fn with_ports(mut self, ports: Ports) -> Self {
         self.ports = ports;
         self
     }
 
-    /// The same with other settings of the protocol.
+    /// Returns these settings with others of the protocol.
     #[must_use]
     pub fn with_protocol(mut self, protocol: protocol::TransportConfig) -> Self {
         self.protocol = protocol;

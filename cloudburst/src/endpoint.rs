@@ -60,7 +60,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// Whether its sender waits for a [`reply`](Endpoint::reply).
+    /// Returns true where its sender waits for a [`reply`](Endpoint::reply).
     pub const fn is_request(&self) -> bool {
         self.request.is_some()
     }
@@ -241,7 +241,7 @@ impl Endpoint {
         Ok(received)
     }
 
-    /// What was counted since the start.
+    /// Returns what was counted since the start.
     ///
     /// # Errors
     ///
@@ -259,7 +259,7 @@ impl Endpoint {
         self.shared.commands.ask(Question::Peers).await
     }
 
-    /// What is known of the paths to a peer; nothing if there is no such peer.
+    /// Returns what is known of the paths to a peer; nothing if there is no such peer.
     ///
     /// # Errors
     ///

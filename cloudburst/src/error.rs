@@ -114,12 +114,12 @@ impl BindError {
         }
     }
 
-    /// Whether something that is not ours is in the way.
+    /// Returns true where something that is not ours is in the way.
     pub fn is_in_use(&self) -> bool {
         matches!(self, Self::InUse { .. })
     }
 
-    /// Whether a privilege is missing.
+    /// Returns true where a privilege is missing.
     pub fn is_not_permitted(&self) -> bool {
         matches!(self, Self::NotPermitted { .. })
     }

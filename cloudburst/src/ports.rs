@@ -20,12 +20,12 @@ pub enum Ports {
 }
 
 impl Ports {
-    /// One port.
+    /// Returns a range of one port.
     pub const fn one(port: u16) -> Self {
         Self::Range(port..=port)
     }
 
-    /// How many.
+    /// Returns how many ports there are.
     pub fn count(&self) -> usize {
         match self {
             Self::Any(count) => usize::from(*count),
@@ -62,7 +62,7 @@ impl fmt::Display for Ports {
     }
 }
 
-/// What is wrong with ports.
+/// Says what is wrong with ports.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PortsError {
@@ -108,14 +108,14 @@ fn range(given: &str) -> Option<RangeInclusive<u16>> {
     (first > 0).then_some(first..=last)
 }
 
-/// Where a peer is: `host:4433`, `192.0.2.7:4433-4448`, `[2001:db8::7]:4433`.
+/// Names where a peer is: `host:4433`, `192.0.2.7:4433-4448`, `[2001:db8::7]:4433`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remotes {
     host: String,
     ports: RangeInclusive<u16>,
 }
 
-/// What is wrong with the address of a peer.
+/// Says what is wrong with the address of a peer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RemotesError {
@@ -196,7 +196,7 @@ impl Remotes {
         self.with_ports(found)
     }
 
-    /// As [`resolve`](Self::resolve), without blocking the runtime of tokio that it is called in.
+    /// Does what [`resolve`](Self::resolve) does, without blocking the runtime of tokio that it is called in.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What the commands `splitter`, `cloudburst` and `splitter-demo` share, so that scripts can treat
+//! Holds what the commands `splitter`, `cloudburst` and `splitter-demo` share, so that scripts can treat
 //! them alike: [exit codes](ExitCode), results and errors as text or JSON, logging on standard
 //! error, manual pages and completions made from the parser, and the signals that end a command.
 

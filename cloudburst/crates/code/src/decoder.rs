@@ -24,7 +24,7 @@ pub struct Decoder<B, K> {
     progress: Progress,
 }
 
-/// What a decoder needs to hold for a message: see [`Decoder::new`].
+/// Counts what a decoder needs to hold for a message: see [`Decoder::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
     /// The message itself, and as much again for symbols that are not source symbols.
@@ -43,7 +43,7 @@ impl Memory {
     }
 }
 
-/// What became of a datagram that was taken.
+/// Says what became of a datagram that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
     /// It told something new; more are needed.

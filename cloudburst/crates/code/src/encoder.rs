@@ -50,7 +50,7 @@ pub enum EncodeError {
 }
 
 impl<'m> Encoder<'m> {
-    /// Of `message`, cut by `shape` and sent by `schedule`.
+    /// Encodes `message`, cut by `shape` and sent by `schedule`.
     ///
     /// `id` tells messages of a sender apart. `seed` should vary from message
     /// to message: losses that fit one message's rows badly do not fit the next

@@ -6,7 +6,7 @@ use rand_xoshiro::SplitMix64;
 use super::{cauchy, shape::Shape, spread};
 use crate::wire::{Code, Row};
 
-/// What is sent, in which order.
+/// Decides what is sent, in which order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Schedule {

@@ -26,7 +26,7 @@ pub const HEADER_BYTES: usize = 12;
 
 const SIZE_BITS: u32 = 17;
 
-/// What a header says, once it is known to be well-formed in itself. Whether it
+/// Holds what a header says, once it is known to be well-formed in itself. Whether it
 /// fits its message is for the [`Decoder`](crate::Decoder) to tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -93,7 +93,7 @@ pub enum HeaderError {
 }
 
 impl Header {
-    /// Writes the header.
+    /// Writes the header's bytes.
     pub fn to_bytes(&self) -> [u8; HEADER_BYTES] {
         let high = u64::from(self.message_bytes >> SIZE_BITS);
         let (row, flag) = match self.row {

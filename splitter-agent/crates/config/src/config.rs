@@ -124,7 +124,8 @@ enumeration! {
 }
 
 impl Config {
-    /// Where instances keep their lock, state and control socket unless a file says otherwise.
+    /// Directory in which instances keep their lock, state and control socket unless a file says
+    /// otherwise.
     pub const DEFAULT_RUNTIME_DIR: &str = "/run/splitter";
 
     /// Reads and parses the file at `path`.

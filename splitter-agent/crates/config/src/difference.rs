@@ -36,7 +36,7 @@ impl fmt::Display for KeyChange {
     }
 }
 
-/// What differs, in the order of the documented example.
+/// Lists what differs, in the order of the documented example.
 #[must_use]
 pub fn difference(old: &Config, new: &Config) -> Vec<KeyChange> {
     let changes = keys().iter().map(|key| KeyChange {

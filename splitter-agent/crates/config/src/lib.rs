@@ -44,7 +44,7 @@ pub use sections::{
 };
 pub use values::{Dscp, InstanceName, InvalidValue, RulePriority, TableId, Threshold};
 
-/// Where the configuration is looked for when no `--config` is given.
+/// Path at which the configuration is looked for when no `--config` is given.
 pub const DEFAULT_PATH: &str = "/etc/splitter/splitter.toml";
 
 /// Lists every key once, in the order of the example.

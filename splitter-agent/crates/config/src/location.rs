@@ -14,7 +14,7 @@ pub struct Location {
 }
 
 impl Location {
-    /// What `text` says of it, whatever else is wrong there; defaults where it says nothing that
+    /// Reads what `text` says of it, whatever else is wrong there; defaults where it says nothing that
     /// can be used. An agent judges the rest.
     #[must_use]
     pub fn in_text(text: &str) -> Self {
@@ -33,7 +33,7 @@ impl Location {
         }
     }
 
-    /// The same of the file at `path`; of one that cannot be read, the defaults.
+    /// Reads what the file at `path` says of it; of one that cannot be read, the defaults.
     #[must_use]
     pub fn in_file(path: &Path) -> Self {
         Self::in_text(&std::fs::read_to_string(path).unwrap_or_default())

@@ -99,7 +99,7 @@ impl Dscp {
         self.get() << 2
     }
 
-    /// What a `tos` rule sees of it: the kernel masks both rule and packet with 0x1c.
+    /// Returns what a `tos` rule sees of it: the kernel masks both rule and packet with 0x1c.
     #[must_use]
     pub fn legacy_tos(self) -> u8 {
         self.tos() & 0x1c
@@ -146,7 +146,7 @@ impl TableId {
         }
     }
 
-    /// The number.
+    /// Returns the table's number.
     #[must_use]
     pub fn get(self) -> u32 {
         self.0
@@ -188,7 +188,7 @@ impl fmt::Display for TableId {
 pub struct RulePriority(u32);
 
 impl RulePriority {
-    /// The default.
+    /// Priority of rules unless a file says otherwise.
     pub const DEFAULT: Self = Self(1000);
     /// The last that leaves all three rules in front of the rule for the main table (32766).
     pub const MAX: u32 = 32763;

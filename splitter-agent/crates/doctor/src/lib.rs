@@ -26,7 +26,7 @@ pub struct Check {
     pub remedy: Option<String>,
 }
 
-/// How something stands.
+/// Says how something stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {

@@ -15,7 +15,7 @@ pub(super) const MAX_INPUTS: usize = 64;
 /// Outputs that are best computed at once.
 pub(super) const MAX_OUTPUTS: usize = 64;
 
-/// What a processor has for the work of a code.
+/// Names what a processor has for the work of a code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Simd {
@@ -56,7 +56,7 @@ impl Simd {
         Self::Portable
     }
 
-    /// Whether this processor has it.
+    /// Returns true where this processor has it.
     pub fn is_available(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -70,7 +70,7 @@ impl Simd {
         }
     }
 
-    /// As it is called on the command line and in results.
+    /// Returns its name on the command line and in results.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Avx512Gfni => "avx512-gfni",
