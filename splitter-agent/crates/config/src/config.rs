@@ -8,10 +8,10 @@ use splitter_netlink::{Family, InterfaceName};
 use splitter_policy::flow::TunnelRole;
 use splitter_policy::fwmark::MarkBits;
 
+use crate::declaration::key;
 use crate::declare::{Section as _, section};
 use crate::diagnostic::{ConfigError, Diagnostic};
 use crate::key::Change::{Reload, Restart, Set};
-use crate::key::key;
 use crate::kind::{boolean, enumeration, instance_name, interface, list, path, word};
 use crate::sections::{
     ACROSS, Advise, Attach, Flows, Handover, Health, Log, Marks, Metrics, Routes, Share, Steering,

@@ -1,6 +1,6 @@
 //! The form in which sections declare their keys.
 //!
-//! A row of [`section!`] is a field with its comment, its type and what [`key`](crate::key::key)
+//! A row of [`section!`] is a field with its comment, its type and what [`key`](crate::declaration::key)
 //! begins. Field, parser, completion by defaults and row of the table all come from it.
 
 use crate::config::Given;

@@ -11,6 +11,7 @@
 use std::sync::LazyLock;
 
 mod config;
+mod declaration;
 mod declare;
 mod diagnostic;
 mod difference;

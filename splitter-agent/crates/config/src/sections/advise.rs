@@ -6,9 +6,9 @@ use std::time::Duration;
 use splitter_advise::ThresholdUnit;
 
 use crate::config::Given;
+use crate::declaration::key;
 use crate::declare::{Section as _, section};
 use crate::key::Change::Set;
-use crate::key::key;
 use crate::kind::{milliseconds, seconds, whole};
 use crate::source::Source;
 

@@ -1,8 +1,8 @@
 //! `[attach]`: how the XDP program is attached.
 
+use crate::declaration::key;
 use crate::declare::section;
 use crate::key::Change::Reload;
-use crate::key::key;
 use crate::kind::{enumeration, word};
 
 section! {

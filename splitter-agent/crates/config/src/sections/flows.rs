@@ -7,9 +7,9 @@ use splitter_advise::ThresholdUnit;
 
 use super::handover::Rates;
 use crate::config::Given;
+use crate::declaration::key;
 use crate::declare::section;
 use crate::key::Change::{Restart, Set};
-use crate::key::key;
 use crate::kind::{Enumeration, Kind as _, Word, enumeration, list, or_word, seconds, whole, word};
 use crate::source::Source;
 use crate::values::{InvalidValue, Threshold};

@@ -8,9 +8,9 @@ use super::Tunnels;
 use super::share::QUEUE;
 use crate::TunnelPolicy;
 use crate::config::Given;
+use crate::declaration::key;
 use crate::declare::{Section as _, section};
 use crate::key::Change::Set;
-use crate::key::key;
 use crate::kind::{microseconds, milliseconds};
 use crate::source::Source;
 

@@ -9,9 +9,9 @@ use splitter_policy::flow::TunnelRole;
 use super::tunnels::places;
 use crate::Config;
 use crate::config::Given;
+use crate::declaration::{NEW_START, key};
 use crate::declare::{Section as _, section};
 use crate::key::Change::{Restart, Set};
-use crate::key::{NEW_START, key};
 use crate::kind::{boolean, milliseconds, path, seconds, whole};
 use crate::source::Source;
 

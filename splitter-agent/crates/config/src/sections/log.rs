@@ -1,8 +1,8 @@
 //! `[log]`: what the kernel program logs.
 
+use crate::declaration::key;
 use crate::declare::section;
 use crate::key::Change::Restart;
-use crate::key::key;
 use crate::kind::{enumeration, word};
 
 const OTHER_BUILD: &str = "another build of the program is needed: end the agent, then start it \

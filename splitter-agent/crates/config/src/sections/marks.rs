@@ -2,9 +2,9 @@
 
 use crate::TunnelPolicy;
 use crate::config::Given;
+use crate::declaration::key;
 use crate::declare::{Section as _, section};
 use crate::key::Change::Reload;
-use crate::key::key;
 use crate::kind::{enumeration, whole, word};
 use crate::source::{Section, Source};
 use crate::values::{Dscp, InvalidValue};

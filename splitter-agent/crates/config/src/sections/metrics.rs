@@ -2,9 +2,9 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use crate::declaration::{NEW_START, key};
 use crate::declare::section;
 use crate::key::Change::{Restart, Set};
-use crate::key::{NEW_START, key};
 use crate::kind::{boolean, socket_address};
 
 const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9461);

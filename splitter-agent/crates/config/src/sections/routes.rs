@@ -2,9 +2,9 @@
 
 use ipnet::IpNet;
 
+use crate::declaration::key;
 use crate::declare::section;
 use crate::key::Change::Reload;
-use crate::key::key;
 use crate::kind::{list, prefix, whole};
 use crate::values::RulePriority;
 

@@ -6,9 +6,9 @@ use splitter_policy::flow::TunnelRole;
 
 use super::tunnels::all_places;
 use crate::Config;
+use crate::declaration::key;
 use crate::declare::section;
 use crate::key::Change::Reload;
-use crate::key::key;
 use crate::kind::{milliseconds, whole};
 use crate::source::Source;
 use crate::values::Dscp;

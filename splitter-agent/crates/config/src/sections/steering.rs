@@ -4,9 +4,9 @@ use splitter_policy::fwmark::MarkBits;
 
 use super::AttachMode;
 use crate::Config;
+use crate::declaration::key;
 use crate::declare::section;
 use crate::key::Change::{Reload, Restart};
-use crate::key::key;
 use crate::kind::{enumeration, mask, word};
 use crate::source::Source;
 

@@ -6,9 +6,9 @@ use std::num::{NonZeroU8, NonZeroU32};
 use serde_json::{Value as Json, json};
 use splitter_netlink::{Family, InterfaceName};
 
+use crate::declaration::key;
 use crate::declare::section;
 use crate::key::Change::{Reload, Set};
-use crate::key::key;
 use crate::kind::{Kind, Refusals, Value, address, interface, whole};
 use crate::values::InvalidValue;
 

@@ -9,9 +9,10 @@ use splitter_policy::flow::TunnelRole;
 
 use super::Tunnel;
 use crate::config::Given;
+use crate::declaration::{Declaration, key};
 use crate::declare::Section as _;
 use crate::key::Change::Reload;
-use crate::key::{Declaration, Key, key};
+use crate::key::Key;
 use crate::kind::{Kind, Refusals, Value, whole};
 use crate::source::{Section, Source};
 use crate::values::TableId;
