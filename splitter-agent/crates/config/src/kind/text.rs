@@ -109,7 +109,10 @@ pub(crate) fn address() -> Text<IpAddr> {
         },
         print: ToString::to_string,
         values: "IP address",
-        schema: r#"{"anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]}"#,
+        schema: r#"{"anyOf": [
+            {"format": "ipv4", "pattern": "^[0-9]{1,3}(\\.[0-9]{1,3}){3}$"},
+            {"format": "ipv6", "pattern": "^[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*$"}
+        ]}"#,
     }
 }
 

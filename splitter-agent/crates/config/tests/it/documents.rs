@@ -1,11 +1,11 @@
 //! The committed texts that come from the declarations of the keys. They are written anew by
-//! `UPDATE=1 cargo test -p splitter-config --test documents`.
+//! `UPDATE=1 cargo test -p splitter-config --test it documents`.
 
 use std::path::Path;
 
 use splitter_config::{Config, example, reference};
 
-const COMMAND: &str = "UPDATE=1 cargo test -p splitter-config --test documents";
+const COMMAND: &str = "UPDATE=1 cargo test -p splitter-config --test it documents";
 
 /// Compares a committed file with what it ought to be, or writes it where `UPDATE` is set.
 #[track_caller]
@@ -42,7 +42,7 @@ fn reference_page_is_what_the_keys_declare() {
 
 #[test]
 fn reference_page_has_a_table_for_every_section() {
-    let page = include_str!("../../../../docs/src/reference/configuration.md");
+    let page = include_str!("../../../../../docs/src/reference/configuration.md");
     for key in splitter_config::keys() {
         let table = match key.section {
             "" => "top",

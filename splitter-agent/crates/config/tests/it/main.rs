@@ -1,0 +1,4 @@
+//! Tests of the configuration from outside, in one binary.
+
+mod documents;
+mod schema;
