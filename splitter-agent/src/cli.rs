@@ -62,8 +62,8 @@ pub(crate) enum Command {
     Reload(ReloadArgs),
     /// Have the running agent change keys of its configuration, until the next reload.
     ///
-    /// As in `splitter set threshold 60`, or with several at once that belong together,
-    /// `splitter set unit bytes threshold 60000`. The file stays as it is.
+    /// As in `splitter set threshold 60` or `splitter set threshold=60`, or with several at once
+    /// that belong together, `splitter set unit=bytes threshold=60000`. The file stays as it is.
     Set(SetArgs),
     /// Recommend a threshold for the flows that ended lately, or for those of a file.
     ///
@@ -81,6 +81,9 @@ pub(crate) enum Command {
     Top(TopArgs),
     /// Tell whether a configuration file is right, without touching the system.
     Check(CheckArgs),
+    /// Print what the declarations of the configuration's keys say, for editors and for people.
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Look for whatever would keep the splitter from working here, and say what to do about it.
     ///
     /// Without --config only the machine is looked at.
@@ -123,6 +126,15 @@ pub(crate) struct FlowsArgs {
     pub(crate) limit: usize,
 }
 
+/// Texts about the keys of the configuration.
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Print a JSON Schema, with which an editor completes, explains and checks a file.
+    Schema,
+    /// Print a configuration that shows every key with its explanation and default.
+    Example,
+}
+
 /// Arguments of `reload`.
 #[derive(Debug, Args)]
 pub(crate) struct ReloadArgs {
@@ -135,7 +147,13 @@ pub(crate) struct ReloadArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SetArgs {
     /// Keys and their values in turns; the section of a key may be left out.
-    #[arg(required = true, num_args = 2.., value_names = ["KEY", "VALUE"])]
+    #[arg(
+        required = true,
+        num_args = 1..,
+        value_names = ["KEY", "VALUE"],
+        value_parser = crate::settings::Settings,
+        hide_possible_values = true
+    )]
     pub(crate) settings: Vec<String>,
     /// Show what would change, and change nothing.
     #[arg(short = 'n', long)]

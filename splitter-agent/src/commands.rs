@@ -1,5 +1,7 @@
 //! What each command does. A command prints its result and returns the exit code.
 
+use std::io::{self, Write as _};
+
 use flow_cli::{ExitCode, exit_code};
 use splitter_agent::control::{Answer, ControlError, Reason, Request, ask};
 use splitter_agent::failover::GuardError;
@@ -14,7 +16,9 @@ use crate::cli::Cli;
 pub(crate) mod advise;
 pub(crate) mod change;
 pub(crate) mod check;
+pub(crate) mod config;
 pub(crate) mod doctor;
+mod drawn;
 mod packet_log;
 pub(crate) mod plan;
 pub(crate) mod run;
@@ -48,7 +52,15 @@ pub(crate) fn load_in_force(cli: &Cli) -> anyhow::Result<(Config, Overrides)> {
 
 /// Reports an error and returns its exit code.
 pub(crate) fn report(error: &anyhow::Error, as_json: bool) -> ExitCode {
-    flow_cli::report_error("splitter", error, exit_code(error, code_of), as_json)
+    let code = exit_code(error, code_of);
+    match drawn::error(error) {
+        Some(words) if !as_json => {
+            // There is nowhere left to complain about a failure to complain.
+            let _ = writeln!(io::stderr(), "splitter: {words}");
+            code
+        }
+        _ => flow_cli::report_error("splitter", error, code, as_json),
+    }
 }
 
 fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<ExitCode> {

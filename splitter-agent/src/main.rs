@@ -3,6 +3,7 @@
 
 mod cli;
 mod commands;
+mod settings;
 
 use clap::Parser as _;
 use cli::{Cli, Command};
@@ -44,6 +45,7 @@ async fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Tap(args) => commands::tap::run(args, json).await?,
         Command::Doctor => return commands::doctor::run(cli).await,
         Command::Check(args) => return commands::check::run(args, json),
+        Command::Config(command) => commands::config::run(*command)?,
         Command::Completions(args) => return pages::completions::<Cli>(args),
         Command::Man => return pages::man::<Cli>(),
     }

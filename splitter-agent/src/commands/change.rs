@@ -1,12 +1,13 @@
 //! `splitter reload` and `splitter set`: another configuration for the agent that runs.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow};
 use flow_cli::{print, print_json};
 use serde_json::json;
 use splitter_agent::control::{Answer, Changed, ControlError, Request, ask};
 use splitter_config::{Config, Location, overrides};
 
 use crate::cli::{Cli, ReloadArgs, SetArgs};
+use crate::settings;
 
 /// Has the agent take its file anew.
 pub(crate) fn reload(cli: &Cli, args: &ReloadArgs) -> Result<()> {
@@ -20,13 +21,8 @@ pub(crate) fn reload(cli: &Cli, args: &ReloadArgs) -> Result<()> {
 
 /// Has the agent replace values until the next reload.
 pub(crate) fn set(cli: &Cli, args: &SetArgs) -> Result<()> {
-    let pairs = args.settings.chunks(2);
-    let pairs = pairs.map(|pair| match pair {
-        [key, value] => Ok((key.as_str(), value.as_str())),
-        [key] => bail!("{key}: no value is given; give keys and values in turns, as in `splitter set threshold 60`"),
-        _ => bail!("keys and values do not come in turns"),
-    });
-    let values = overrides::read(pairs.collect::<Result<Vec<_>>>()?)?;
+    let pairs = settings::pairs(&args.settings).map_err(|words| anyhow!(words))?;
+    let values = overrides::read(pairs)?;
     let request = Request::Set {
         values,
         dry_run: args.dry_run,

@@ -5,6 +5,7 @@ use flow_cli::{print, print_json};
 use serde_json::json;
 use splitter_config::{Config, ConfigError};
 
+use super::drawn::paint;
 use crate::cli::CheckArgs;
 
 pub(crate) fn run(args: &CheckArgs, as_json: bool) -> anyhow::Result<ExitCode> {
@@ -32,7 +33,7 @@ pub(crate) fn run(args: &CheckArgs, as_json: bool) -> anyhow::Result<ExitCode> {
     }
     match result {
         Ok(_) => print(format_args!("{}: ok", args.file.display()))?,
-        Err(error) => print(error)?,
+        Err(error) => print(error.drawn(paint(&std::io::stdout())))?,
     }
     Ok(code)
 }

@@ -51,6 +51,8 @@ fn check_tells_mistakes_and_exits_with_3() {
     assert_eq!(output.status.code(), Some(3));
     let first = format!("{path}:7: flows.threshold = 0: a threshold of 0 would make every packet");
     assert!(stdout(&output).starts_with(&first), "{}", stdout(&output));
+    let drawn = "\n  |\n7 | threshold = 0\n  |             ^\n";
+    assert!(stdout(&output).contains(drawn), "{}", stdout(&output));
 
     let output = splitter(&["check", path, "--json"]);
     assert_eq!(output.status.code(), Some(3));
@@ -65,6 +67,16 @@ fn missing_file_is_told_once() {
     assert_eq!(output.status.code(), Some(3));
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(told.matches("No such file").count(), 1, "{told}");
+}
+
+#[test]
+fn line_that_is_wrong_is_drawn_by_every_command_that_reads_the_file() {
+    let file = file(&format!("{TUNNELS}[flows]\nunit = 'bits'\n"));
+    let output = splitter(&["plan", "--config", file.path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(3));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let drawn = "\n  |\n7 | unit = 'bits'\n  |        ^^^^^^\n";
+    assert!(told.contains(drawn) && !told.contains('\u{1b}'), "{told}");
 }
 
 #[test]
@@ -83,6 +95,29 @@ fn interface_that_is_not_there_is_told_with_what_to_do() {
 fn wrong_command_line_exits_with_2() {
     assert_eq!(splitter(&["plan", "--nonsense"]).status.code(), Some(2));
     assert_eq!(splitter(&["demo", "--load", "96"]).status.code(), Some(2));
+}
+
+#[test]
+fn completions_know_the_keys_that_can_be_set() {
+    // What clap_complete makes for fish names no values of positional arguments.
+    for shell in ["bash", "zsh"] {
+        let script = stdout(&splitter(&["completions", shell]));
+        for expected in ["handover.max_wait_ms", "flows.unit=bytes"] {
+            assert!(script.contains(expected), "{shell}: {expected}");
+        }
+        assert!(!script.contains("flows.table_size"), "{shell}");
+    }
+}
+
+#[test]
+fn schema_and_example_are_printed_and_agree() {
+    let schema: Value = serde_json::from_slice(&splitter(&["config", "schema"]).stdout).unwrap();
+    assert!(schema["$schema"].as_str().unwrap().contains("2020-12"));
+    let example = stdout(&splitter(&["config", "example"]));
+    let example: toml::Table = example.parse().unwrap();
+    for (name, _) in &example {
+        assert!(schema["properties"].get(name).is_some(), "{name}");
+    }
 }
 
 #[test]
