@@ -1,13 +1,15 @@
 //! What Prometheus sees: the kernel's counters, read when somebody scrapes.
 //!
-//! docs/src/reference/metrics.md documents each; a test holds the two together.
+//! `families` declares each; docs/src/reference/metrics.md has its tables from there, and a test
+//! compares it with a live scrape.
 
+mod families;
 mod health;
 
 use std::fmt;
 use std::sync::Arc;
 
-use flow_telemetry::{Descriptor, Kind, Metrics, NameError};
+use flow_telemetry::{Descriptor, Metrics, NameError};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use splitter_datapath::{AttachedMode, Dataplane, KernelError};
@@ -19,6 +21,8 @@ use splitter_policy::forward::Fallback;
 use splitter_policy::histogram::{Histogram, upper_bound_ns};
 use splitter_policy::pass_reason::PassReason;
 
+use self::families::Families;
+pub use self::families::fill_reference;
 use crate::failover::SharedReport;
 use crate::figures::{ChangeResult, ChangeSource, ControlResult};
 use crate::monitor::Monitor;
@@ -38,63 +42,6 @@ pub fn registry(monitor: Arc<Monitor>, health: SharedReport) -> Result<Metrics, 
     };
     metrics.collect(families.all(), collector)?;
     Ok(metrics)
-}
-
-/// Defines the families once: field, name, kind, help.
-macro_rules! families {
-    ($($field:ident: $name:literal, $kind:ident, $help:literal;)*) => {
-        #[derive(Clone, Debug)]
-        struct Families { $($field: Descriptor,)* }
-
-        impl Families {
-            fn new() -> Result<Self, NameError> {
-                Ok(Self { $($field: Descriptor::new($name, Kind::$kind, $help)?,)* })
-            }
-
-            fn all(&self) -> Vec<&Descriptor> {
-                vec![$(&self.$field,)*]
-            }
-        }
-    };
-}
-
-families! {
-    packets: "packets_total", Counter, "TCP packets that were split, by class of the flow and tunnel";
-    bytes: "bytes_total", Counter, "Bytes of TCP packets that were split, Ethernet headers included";
-    flows: "flows", Gauge, "Flows that are neither finished nor idle, as of the last sweep";
-    started: "flows_started_total", Counter, "Flows whose first packet was seen";
-    restarted: "flows_restarted_total", Counter, "Flows that started afresh under a known 5-tuple";
-    finished: "flows_finished_total", Counter, "Flows that ended with FIN or RST";
-    long: "flows_long_total", Counter, "Flows that counted more than the threshold";
-    demotions: "demotions_total", Counter, "Long flows that were placed, by how";
-    evictions: "evictions_total", Counter, "Young flows that the table forgot for want of room";
-    untracked: "flows_untracked_total", Counter, "Flows whose SYN found no room in the table, or passed it by in a flood";
-    passed: "passed_packets_total", Counter, "Packets that passed untreated";
-    overridden: "marks_overridden_total", Counter, "Packets that were not split and carried a mark of ours";
-    mark_failures: "mark_failures_total", Counter, "Packets whose mark could not be written";
-    redirected: "redirected_packets_total", Counter, "Packets that were put into a tunnel without the network stack";
-    fallbacks: "redirect_fallbacks_total", Counter, "Packets that were to be redirected and went by the network stack";
-    entries: "flow_table_entries", Gauge, "Entries in the flow table, as of the last sweep";
-    capacity: "flow_table_capacity", Gauge, "Flows that the table is made for; it holds twice as many";
-    completion: "flow_completion_seconds", Histogram, "Time from a flow's first packet to its first FIN or RST at this border";
-    repairs: "repairs_total", Counter, "Times that rules, routes, settings or attachments were changed by somebody else and put back, since the agent started";
-    attached: "attached_interfaces", Gauge, "Interfaces that the program is attached to";
-    threshold: "threshold", Gauge, "Packets or bytes up to which a flow is short";
-    shadow: "shadow", Gauge, "Whether packets are only classified and counted, and not marked";
-    changes: "config_changes_total", Counter, "Changes of configuration that the running agent was asked for";
-    refused: "config_refused", Gauge, "Whether the last one was refused";
-    control: "control_requests_total", Counter, "Lines on the control socket";
-    tunnel_up: "tunnel_up", Gauge, "1 while a tunnel is alive, else 0";
-    tunnel_in_use: "tunnel_in_use", Gauge, "1 while a tunnel carries packets of a class, else 0";
-    tunnel_downs: "tunnel_downs_total", Counter, "How often a tunnel was given up";
-    probes_sent: "probes_sent_total", Counter, "Probes that were sent to the peer";
-    probes_lost: "probes_lost_total", Counter, "Probes that the peer did not answer within 3 s";
-    loss: "tunnel_loss_ratio", Gauge, "Lost share of the last 100 probes";
-    round_trip: "tunnel_round_trip_seconds", Gauge, "Smoothed round-trip time of probes";
-    jitter: "tunnel_jitter_seconds", Gauge, "Smoothed difference between a probe's round-trip time and the next one's";
-    refused_probes: "refused_probes_total", Counter, "Datagrams on the probes' port that were refused";
-    placed: "class_in_tunnel", Gauge, "1 for the class whose tunnels a class is in, else 0";
-    class_moves: "class_moves_total", Counter, "How often a class was moved, by where to";
 }
 
 #[derive(Debug)]

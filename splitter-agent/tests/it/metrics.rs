@@ -22,6 +22,21 @@ const PAGE: &str = include_str!("../../../docs/src/reference/metrics.md");
 /// Much longer than the agent leaves between two sweeps of its table.
 const SWEPT: Duration = Duration::from_secs(30);
 
+#[test]
+fn page_is_what_the_families_declare() {
+    const COMMAND: &str = "UPDATE=1 cargo test -p splitter-agent --test it page_is_what";
+    let filled = splitter_agent::metrics::fill_reference(PAGE).expect("the markers name sections");
+    if std::env::var_os("UPDATE").is_some() {
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../docs/src/reference/metrics.md"
+        );
+        std::fs::write(path, filled).expect("the page can be written");
+    } else {
+        assert!(PAGE == filled, "the page has other tables; run `{COMMAND}`");
+    }
+}
+
 /// Runs a test on a site with a daemon that has seen a short and a long flow, or says why not.
 fn after_traffic(test: impl FnOnce(&Site, Connection) + Send) {
     on_site(|site| {

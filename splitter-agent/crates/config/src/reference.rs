@@ -5,10 +5,9 @@ use crate::key::{Change, DefaultValue, Key};
 use crate::sections::{Tunnel, Tunnels};
 use crate::{Config, sections_with_keys};
 
-const BEGIN: &str = "<!-- keys: ";
 const END: &str = "<!-- end -->";
 
-/// Fills the tables of a page anew; all between them stays as it is.
+/// Fills the tables of the keys anew; all between them stays as it is.
 ///
 /// A table stands between `<!-- keys: NAME -->` and `<!-- end -->`. `NAME` is a section, `top` for
 /// the keys above all, `class` for those of either class, `tunnel` for those of a tunnel in a
@@ -17,18 +16,31 @@ const END: &str = "<!-- end -->";
 /// # Errors
 /// In words, when a marker names no section or has no end.
 pub fn fill(page: &str) -> Result<String, String> {
+    fill_tables(page, "keys", table)
+}
+
+/// Fills the tables between `<!-- WHAT: NAME -->` and `<!-- end -->` of a page; `table` makes the
+/// one of that name.
+///
+/// # Errors
+/// In words, when there is none of a name, or a marker has no end.
+pub fn fill_tables(
+    page: &str,
+    what: &str,
+    table: impl Fn(&str) -> Option<String>,
+) -> Result<String, String> {
+    let begin = format!("<!-- {what}: ");
     let mut filled = String::new();
     let mut rest = page;
-    while let Some((before, after)) = rest.split_once(BEGIN) {
+    while let Some((before, after)) = rest.split_once(&begin) {
         let (name, after) = after
             .split_once(" -->\n")
-            .ok_or_else(|| format!("{BEGIN}: this marker does not end in ` -->`"))?;
+            .ok_or_else(|| format!("{begin}: this marker does not end in ` -->`"))?;
         let (_, after) = after
             .split_once(END)
-            .ok_or_else(|| format!("{BEGIN}{name}: no {END} follows"))?;
-        let table =
-            table(name).ok_or_else(|| format!("{BEGIN}{name}: there is no such section"))?;
-        filled += &format!("{before}{BEGIN}{name} -->\n\n{table}\n{END}");
+            .ok_or_else(|| format!("{begin}{name}: no {END} follows"))?;
+        let table = table(name).ok_or_else(|| format!("{begin}{name}: there is no such table"))?;
+        filled += &format!("{before}{begin}{name} -->\n\n{table}\n{END}");
         rest = after;
     }
     Ok(filled + rest)

@@ -1,0 +1,289 @@
+//! The families of metrics, each declared once: name, kind, unit, labels, help text, and what the
+//! reference page says beyond that. Descriptors and the page's tables come from it.
+
+use flow_telemetry::{Descriptor, Kind, NameError};
+use splitter_config::reference::fill_tables;
+use splitter_datapath::AttachedMode;
+use splitter_health::Refusal;
+use splitter_policy::flow::{Class, TunnelRole};
+use splitter_policy::forward::Fallback;
+use splitter_policy::pass_reason::PassReason;
+use splitter_steering::Seat;
+
+use super::FAMILIES;
+use crate::figures::{ChangeResult, ChangeSource, ControlResult};
+
+/// Declares families by the sections of the reference page: field, name without prefix, kind,
+/// unit, labels, help, and more in Markdown for the page.
+macro_rules! families {
+    ($($section:literal {
+        $($field:ident: $name:literal, $kind:ident, $unit:literal, $labels:expr,
+            $help:literal, $more:literal;)*
+    })*) => {
+        #[derive(Clone, Debug)]
+        pub(super) struct Families { $($(pub(super) $field: Descriptor,)*)* }
+
+        impl Families {
+            pub(super) fn new() -> Result<Self, NameError> {
+                Ok(Self { $($($field: Descriptor::new($name, Kind::$kind, $help)?,)*)* })
+            }
+
+            pub(super) fn all(&self) -> Vec<&Descriptor> {
+                vec![$($(&self.$field,)*)*]
+            }
+        }
+
+        fn rows() -> Vec<Row> {
+            vec![$($(Row {
+                section: $section,
+                name: $name,
+                kind: stringify!($kind),
+                unit: $unit,
+                labels: Vec::<Label>::from($labels),
+                help: $help,
+                more: $more,
+            },)*)*]
+        }
+    };
+}
+
+families! {
+    "traffic" {
+        packets: "packets_total", Counter, "packets", [class(), tunnel()],
+            "TCP packets that were split, by class of the flow and tunnel",
+            "`class` long with `tunnel` short: a long flow that [has not moved \
+             yet](../explanation/demotion.md). The segments of a GRO aggregate count one each.";
+        bytes: "bytes_total", Counter, "bytes", [class(), tunnel()],
+            "Bytes of TCP packets that were split, Ethernet headers included",
+            "";
+        passed: "passed_packets_total", Counter, "packets",
+            [of("reason", PassReason::ALL.map(PassReason::name))],
+            "Packets that passed untreated",
+            "By why they were not split. They are routed like short flows.";
+        overridden: "marks_overridden_total", Counter, "packets", [],
+            "Packets that were not split and carried a mark of ours",
+            "They came with the mark of long flows; they were given the short one, for only the \
+             splitter may send into the long tunnel.";
+        mark_failures: "mark_failures_total", Counter, "packets", [],
+            "Packets whose mark could not be written",
+            "They passed as they were.";
+        redirected: "redirected_packets_total", Counter, "packets", [],
+            "Packets that were put into a tunnel without the network stack",
+            "Only with `steering.mode = \"redirect\"`.";
+        fallbacks: "redirect_fallbacks_total", Counter, "packets",
+            [of("reason", Fallback::ALL.map(Fallback::name))],
+            "Packets that were to be redirected and went by the network stack",
+            "By [why](../how-to/steering.md#past-the-network-stack).";
+    }
+    "flows" {
+        flows: "flows", Gauge, "flows", [class()],
+            "Flows that are neither finished nor idle, as of the last sweep",
+            "Sweeps are `flows.sweep_interval_s` apart.";
+        started: "flows_started_total", Counter, "flows", [],
+            "Flows whose first packet was seen",
+            "";
+        restarted: "flows_restarted_total", Counter, "flows", [of("reason", ["idle", "syn"])],
+            "Flows that started afresh under a known 5-tuple",
+            "They are short again: after the idle timeout, or with a SYN after FIN or RST.";
+        long: "flows_long_total", Counter, "flows", [],
+            "Flows that counted more than the threshold",
+            "They became long.";
+        finished: "flows_finished_total", Counter, "flows", [class()],
+            "Flows that ended with FIN or RST",
+            "By their class then.";
+        demotions: "demotions_total", Counter, "flows",
+            [of("reason", ["drained", "cap", "stayed", "stayed_at_cap"])],
+            "Long flows that were placed, by how",
+            "`drained`: changed tunnels when their last packet in the one before had drained. \
+             `cap`: because the cap was reached. The others with `policy = \"share\"` only: it \
+             was the turn of the tunnel that they were in, or they could not leave it in order \
+             before the cap, or before they had sent as much again as made them long.";
+        completion: "flow_completion_seconds", Histogram, "seconds", [class()],
+            "Time from a flow's first packet to its first FIN or RST at this border",
+            "By its class then. Two buckets to each doubling, from 1 µs to 137 s; times are exact \
+             to a microsecond, and beyond some thousand new flows a second to a tick of the \
+             kernel (1 to 10 ms).";
+    }
+    "table" {
+        entries: "flow_table_entries", Gauge, "flows", [family()],
+            "Entries in the flow table, as of the last sweep",
+            "Finished flows are included.";
+        capacity: "flow_table_capacity", Gauge, "flows", [family()],
+            "Flows that the table is made for; it holds twice as many",
+            "It is `flows.table_size`, rounded up to a multiple of 4. Up to this number less than \
+             1 % of flows find no room.";
+        evictions: "evictions_total", Counter, "flows", [],
+            "Young flows that the table forgot for want of room",
+            "[They](../explanation/classification.md#the-flow-table) count from one again. If it \
+             rises much and there is no flood, raise `flows.table_size`.";
+        untracked: "flows_untracked_total", Counter, "flows", [],
+            "Flows whose SYN found no room in the table, or passed it by in a flood",
+            "Packets of those without room pass as short, and count as `table_full`. A flow that \
+             [passed the table by](../explanation/classification.md#the-flow-table) and goes on \
+             is admitted later, and then also counts as started. If it rises and there is no \
+             flood, raise `flows.table_size`.";
+    }
+    "tunnels" {
+        tunnel_up: "tunnel_up", Gauge, "-", [tunnel(), open("device")],
+            "1 while a tunnel is alive, else 0",
+            "It is alive while it is `up` or `suspect`, and not while it is `down` or `returning`.";
+        tunnel_in_use: "tunnel_in_use", Gauge, "-", [tunnel(), open("device")],
+            "1 while a tunnel carries packets of a class, else 0",
+            "Its own class or the other one; in a shadow always 0.";
+        tunnel_downs: "tunnel_downs_total", Counter, "-", [tunnel(), open("device")],
+            "How often a tunnel was given up",
+            "";
+        probes_sent: "probes_sent_total", Counter, "datagrams", [tunnel(), open("device")],
+            "Probes that were sent to the peer",
+            "";
+        probes_lost: "probes_lost_total", Counter, "datagrams", [tunnel(), open("device")],
+            "Probes that the peer did not answer within 3 s",
+            "Loss of either direction counts.";
+        loss: "tunnel_loss_ratio", Gauge, "ratio", [tunnel(), open("device")],
+            "Lost share of the last 100 probes",
+            "From 0 to 1. A suspect is probed faster, so that times of loss weigh more than calm \
+             ones.";
+        round_trip: "tunnel_round_trip_seconds", Gauge, "seconds", [tunnel(), open("device")],
+            "Smoothed round-trip time of probes",
+            "As RFC 6298 has it. Both agents' wake-ups are in it.";
+        jitter: "tunnel_jitter_seconds", Gauge, "seconds", [tunnel(), open("device")],
+            "Smoothed difference between a probe's round-trip time and the next one's",
+            "The estimator of RFC 3550, on round trips.";
+        placed: "class_in_tunnel", Gauge, "-", [class(), place()],
+            "1 for the class whose tunnels a class is in, else 0",
+            "With several tunnels: whose of them. `main`: no tunnel is alive, packets follow the \
+             main table.";
+        class_moves: "class_moves_total", Counter, "-", [class(), place()],
+            "How often a class was moved, by where to",
+            "That it left or took up one of several is no move.";
+        refused_probes: "refused_probes_total", Counter, "datagrams",
+            [of("reason", Refusal::ALL.map(Refusal::name))],
+            "Datagrams on the probes' port that were refused",
+            "`malformed`: another length, version or form. `forged`: its code is not that of the \
+             key. `reflected`: one of our own. `replayed`: it was there before. `unasked`: it \
+             answers nothing outstanding. `rate_limited`: its source sent too many. None is \
+             answered.";
+    }
+    "agent" {
+        repairs: "repairs_total", Counter, "repairs", [],
+            "Times that rules, routes, settings or attachments were changed by somebody else and \
+             put back, since the agent started",
+            "The log says what. If it rises steadily, another program manages the same things.";
+        attached: "attached_interfaces", Gauge, "interfaces",
+            [of("mode", AttachedMode::ALL.map(AttachedMode::as_str))],
+            "Interfaces that the program is attached to",
+            "By the mode in which it really runs.";
+        threshold: "threshold", Gauge, "packets or bytes", [open("unit")],
+            "Packets or bytes up to which a flow is short",
+            "What is in force, also where it is `auto`.";
+        shadow: "shadow", Gauge, "0 or 1", [],
+            "Whether packets are only classified and counted, and not marked",
+            "All that is counted by tunnel is then what would have been.";
+        changes: "config_changes_total", Counter, "changes",
+            [of("source", ChangeSource::ALL.map(ChangeSource::name)),
+             of("result", ChangeResult::ALL.map(ChangeResult::name))],
+            "Changes of configuration that the running agent was asked for",
+            "Since it started: by SIGHUP, by a command, or by a threshold that is `auto`. Dry \
+             runs are not counted.";
+        refused: "config_refused", Gauge, "0 or 1", [],
+            "Whether the last change that somebody asked for was refused",
+            "What was in force before still is.";
+        control: "control_requests_total", Counter, "lines",
+            [of("result", ControlResult::ALL.map(ControlResult::name))],
+            "Lines on the control socket",
+            "By what became of them since the agent started; `silent`: none came, and the \
+             connection was closed.";
+    }
+}
+
+/// A family as the reference page has it.
+struct Row {
+    section: &'static str,
+    name: &'static str,
+    kind: &'static str,
+    unit: &'static str,
+    labels: Vec<Label>,
+    help: &'static str,
+    more: &'static str,
+}
+
+/// A label, with its values where these are a fixed set.
+#[derive(Clone)]
+struct Label {
+    name: &'static str,
+    values: Vec<&'static str>,
+}
+
+fn of<const N: usize>(name: &'static str, values: [&'static str; N]) -> Label {
+    let values = values.to_vec();
+    Label { name, values }
+}
+
+/// A label whose values the configuration fixes.
+fn open(name: &'static str) -> Label {
+    of(name, [])
+}
+
+fn class() -> Label {
+    of("class", Class::ALL.map(Class::name))
+}
+
+fn tunnel() -> Label {
+    of("tunnel", TunnelRole::ALL.map(TunnelRole::name))
+}
+
+/// A tunnel, or the main table.
+fn place() -> Label {
+    of("tunnel", Seat::ALL.map(Seat::name))
+}
+
+fn family() -> Label {
+    of("family", FAMILIES.map(super::label))
+}
+
+/// Fills the tables of the reference page anew, between `<!-- metrics: SECTION -->` and
+/// `<!-- end -->`.
+///
+/// # Errors
+/// In words, when a marker names no section or has no end.
+pub fn fill_reference(page: &str) -> Result<String, String> {
+    fill_tables(page, "metrics", |section| {
+        let rows: String = rows()
+            .iter()
+            .filter(|row| row.section == section)
+            .map(Row::written)
+            .collect();
+        let head = "| name | type | unit | labels | meaning |\n|---|---|---|---|---|\n";
+        let info = match section {
+            "agent" => BUILD_INFO,
+            _ => "",
+        };
+        (!rows.is_empty()).then(|| format!("{head}{rows}{info}"))
+    })
+}
+
+/// The registry has it by itself.
+const BUILD_INFO: &str =
+    "| `splitter_build_info` | info | - | `version` | Version of the running agent. |\n";
+
+impl Row {
+    fn written(&self) -> String {
+        let labels = self.labels.iter().map(|label| match &label.values[..] {
+            [] => format!("`{}`", label.name),
+            values => format!("`{}` ({})", label.name, values.join(", ")),
+        });
+        let labels = match self.labels.is_empty() {
+            true => "-".to_owned(),
+            false => labels.collect::<Vec<_>>().join(", "),
+        };
+        let Self {
+            name, unit, help, ..
+        } = self;
+        let kind = self.kind.to_lowercase();
+        let more = match self.more {
+            "" => String::new(),
+            more => format!(" {more}"),
+        };
+        format!("| `splitter_{name}` | {kind} | {unit} | {labels} | {help}.{more} |\n")
+    }
+}
