@@ -206,8 +206,7 @@ impl Config {
         })
     }
 
-    /// Returns the bits of the kernel's mark that classes are told by; `None` if they are told by
-    /// DSCP.
+    /// Returns the bits of the kernel's mark that distinguish classes; `None` if DSCP does.
     #[must_use]
     pub fn mark_bits(&self) -> Option<MarkBits> {
         (self.steering.mode == SteeringMode::Mark).then_some(self.steering.mark_bits)

@@ -17,7 +17,7 @@ pub enum SetError {
     #[error("{0}")]
     Key(String),
     /// The configuration would be wrong.
-    #[error("{}", told(.0))]
+    #[error("{}", lines(.0))]
     Wrong(Vec<Diagnostic>),
 }
 
@@ -108,7 +108,7 @@ fn replace(table: &mut toml::Table, key: &str, value: toml::Value) {
 }
 
 /// Without lines, which would be those of a text that nobody has seen.
-fn told(diagnostics: &[Diagnostic]) -> String {
+fn lines(diagnostics: &[Diagnostic]) -> String {
     let lines = diagnostics.iter().map(Diagnostic::without_place);
     lines.collect::<Vec<_>>().join("\n")
 }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_without_a_line() {
+    fn mistakes_are_reported_without_a_line() {
         let cases = [
             (
                 ("threshold", "0"),

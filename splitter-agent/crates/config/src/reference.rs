@@ -7,7 +7,7 @@ use crate::{Config, sections_with_keys};
 
 const END: &str = "<!-- end -->";
 
-/// Fills the tables of the keys anew; all between them stays as it is.
+/// Fills the tables of the keys again; all between them stays as it is.
 ///
 /// A table stands between `<!-- keys: NAME -->` and `<!-- end -->`. `NAME` is a section, `top` for
 /// the keys above all, `class` for those of either class, `tunnel` for those of a tunnel in a

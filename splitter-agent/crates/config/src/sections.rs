@@ -39,7 +39,7 @@ pub(crate) const WITHIN: &[fn(&Source<'_>, &Given)] = &[
     flows::threshold_can_be_found,
     handover::margin_is_within_the_wait,
     advise::bounds_are_in_order,
-    marks::are_told_apart,
+    marks::are_distinct,
     health::times_agree,
 ];
 

@@ -66,7 +66,7 @@ pub(crate) fn mask() -> Mask {
     Mask
 }
 
-/// Takes a word beside the numbers of another kind.
+/// Takes a word as well as the numbers of another kind.
 pub(crate) fn or_word<T>(
     number: WholeNumber<NonZeroU32>,
     word: &'static str,

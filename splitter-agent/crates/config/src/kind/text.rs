@@ -16,7 +16,7 @@ pub(crate) struct Text<T> {
     parse: fn(String) -> Result<T, InvalidValue>,
     print: fn(&T) -> String,
     values: &'static str,
-    /// Keywords of JSON Schema beside the type, as JSON.
+    /// Keywords of JSON Schema other than the type, as JSON.
     schema: &'static str,
 }
 

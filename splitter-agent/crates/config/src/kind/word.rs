@@ -68,7 +68,7 @@ impl<T: Enumeration> Kind for WordOf<T> {
         words.collect::<Vec<_>>().join(", ")
     }
 
-    /// Has an `x-taplo` beside the words, from which TOML editors explain each.
+    /// Adds an `x-taplo` to the words, from which TOML editors explain each.
     fn schema(&self) -> Json {
         let (words, meanings): (Vec<_>, Vec<_>) = self.words().into_iter().unzip();
         json!({

@@ -45,16 +45,16 @@ section! {
         .examples(&["1000"])
         .trade_off("A bound of what is recommended, whatever the model says.");
 
-        /// A threshold that is "auto" is looked at again once in so long.
+        /// Sets how often a threshold that is "auto" is computed again.
         period: Duration = key("period_s", Set, seconds(1..=86_400))
             .default(Duration::from_secs(60))
-            .trade_off("A change takes two looks at least.");
+            .trade_off("A change takes two periods at least.");
 
-        /// A round trip to the other site takes so long without queues.
+        /// States the round-trip time to the other site without queues.
         rtt: Duration = key("rtt_ms", Set, milliseconds(1..=10_000))
             .default(Duration::from_millis(20))
             .trade_off(
-                "Longer: waits count less beside it, and higher thresholds are recommended.",
+                "Longer: waits count less next to it, and higher thresholds are recommended.",
             );
     }
 }

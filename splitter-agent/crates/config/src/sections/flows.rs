@@ -80,7 +80,7 @@ section! {
             .default(Duration::from_secs(30))
             .trade_off("Shorter: keep-alive connections start each request as short.");
 
-        /// The daemon frees the entries of flows that have ended once in so long.
+        /// Sets how often the daemon frees the entries of flows that have ended.
         sweep_interval: Duration = key("sweep_interval_s", Set, seconds(1..=3_600))
             .default(Duration::from_secs(5))
             .trade_off(
@@ -88,7 +88,7 @@ section! {
                  each time.",
             );
 
-        /// The table holds so many flows, for each of IPv4 and IPv6.
+        /// Limits how many flows the table holds, for each of IPv4 and IPv6.
         table_size: NonZeroU32 = key(
             "table_size",
             Restart(NEW_TABLE),

@@ -26,8 +26,8 @@ section! {
     /// Says when a flow that has become long is handed over to the long tunnel, without being
     /// reordered; see docs.
     pub struct Handover, GivenHandover {
-        /// A packet in the short tunnel may be overtaken by a later one in the long tunnel by so
-        /// much at most. With short.rate_mbit this is added to the computed drain time, without
+        /// Limits by how much a packet in the short tunnel may be overtaken by a later one in the
+        /// long tunnel. With short.rate_mbit this is added to the computed drain time, without
         /// it this is the gap to wait for.
         drain_margin: Duration = key("drain_margin_us", Set, microseconds(0..=10_000_000))
             .derived(
@@ -41,8 +41,8 @@ section! {
                  tunnel.",
             );
 
-        /// A flow is handed over after so long at the latest; with policy = "share" it then
-        /// stays where it is.
+        /// Limits how long a flow waits to be handed over; with policy = "share" it then stays
+        /// where it is.
         max_wait: Duration = key("max_wait_ms", Set, milliseconds(1..=60_000))
             .derived(
                 "200 with both `rate_mbit` and a single tunnel for each class, else 12, because \
@@ -55,8 +55,8 @@ section! {
                  as much again as made it long. Shorter: short flows are rid of it sooner.",
             );
 
-        /// The queue in front of the long tunnel holds so much traffic at least. Counts where
-        /// both rates are known; the more is stated, the sooner flows change tunnels.
+        /// States how much traffic the queue in front of the long tunnel holds at least. Counts
+        /// where both rates are known; the more is stated, the sooner flows change tunnels.
         long_queue: Duration = key("long_queue_ms", Set, milliseconds(0..=60_000))
             .derived(
                 "5; with `policy = \"share\"` 90 % of `share.queue_ms`",

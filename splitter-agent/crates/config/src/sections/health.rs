@@ -42,16 +42,16 @@ section! {
             .default(PORT)
             .trade_off("Two instances in one network namespace need different ones.");
 
-        /// A probe follows the one before it after so long, while all is well.
+        /// Sets the time from one probe to the next while all is well.
         interval: Duration = key("interval_ms", Set, milliseconds(10..=10_000))
             .default(Duration::from_millis(100))
             .trade_off(
-                "Holds for questions to the next hop, too. Shorter: a silence is told from a lost \
+                "Holds for questions to the next hop, too. Shorter: a silence is distinguished from a lost \
                  packet sooner. A probe takes 106 bytes on IPv4 with its Ethernet header, 8.5 \
                  kbit/s each way by default.",
             );
 
-        /// A tunnel that was silent for so long is dead, and its class moves to the other one.
+        /// A tunnel that was silent for this time is dead, and its class moves to the other one.
         dead_after: Duration = key("dead_after_ms", Set, milliseconds(30..=60_000))
             .default(Duration::from_millis(700))
             .also("at least 3 × `interval_ms`")
@@ -61,7 +61,7 @@ section! {
                  it above five round trips.",
             );
 
-        /// A tunnel must answer again for so long before its class returns.
+        /// Sets how long a tunnel must answer again before its class returns.
         hold_down: Duration = key("hold_down_s", Set, seconds(1..=86_400))
             .default(HOLD_DOWN)
             .trade_off(
@@ -69,18 +69,18 @@ section! {
                  follows another one soon.",
             );
 
-        /// The hold-down grows to so much while the tunnel keeps failing.
+        /// Limits what the hold-down grows to while the tunnel keeps failing.
         max_hold_down: Duration = key("max_hold_down_s", Set, seconds(1..=86_400))
             .derived("300, or `hold_down_s` if that is more", |given| {
                 MAX_HOLD_DOWN.max(given.health.hold_down.unwrap_or(HOLD_DOWN))
             })
             .also("at least `hold_down_s`")
             .examples(&["300"])
-            .trade_off("A tunnel that stayed up for so long is forgiven.");
+            .trade_off("A tunnel that stayed up for this time is forgiven.");
     }
 }
 
-/// The times leave room for a lost probe, and for the hold-down to grow.
+/// The times allow for a lost probe, and for the hold-down to grow.
 pub(super) fn times_agree(source: &Source<'_>, given: &Given) {
     let Some(health) = Health::complete(&given.health, given) else {
         return;

@@ -103,7 +103,7 @@ impl Marks {
 }
 
 /// The marks in use differ for those who go by them.
-pub(super) fn are_told_apart(source: &Source<'_>, given: &Given) {
+pub(super) fn are_distinct(source: &Source<'_>, given: &Given) {
     let Some(marks) = Marks::complete(&given.marks, given) else {
         return;
     };

@@ -12,13 +12,13 @@ const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCAL
 section! {
     /// Says where metrics and the status page are served, and what they tell.
     pub struct Metrics, GivenMetrics {
-        /// Here /metrics, /live, /ready and the status page (/) are served.
+        /// Sets where /metrics, /live, /ready and the status page (/) are served.
         address: SocketAddr = key("address", Restart(NEW_START), socket_address())
             .default(ADDRESS)
-            .trade_off("There is no authentication: whoever reaches it can read it.");
+            .trade_off("There is no authentication: everybody who reaches it can read it.");
 
-        /// The status page names flows by their addresses and ports. Whoever reaches the address
-        /// above can read it.
+        /// The status page names flows by their addresses and ports. Everybody who reaches the
+        /// address above can read it.
         flow_addresses: bool = key("flow_addresses", Set, boolean())
             .default(false)
             .trade_off(

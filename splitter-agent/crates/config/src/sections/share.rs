@@ -19,8 +19,8 @@ pub(super) const QUEUE: Duration = Duration::from_millis(20);
 section! {
     /// Says how tunnels are shaped with policy = "share"; see docs.
     pub struct Share, GivenShare {
-        /// Each tunnel is shaped to so much of its rate_mbit. Packets must queue here and not
-        /// behind, or priority decides nothing.
+        /// Sets the part of its rate_mbit to which each tunnel is shaped. Packets must queue here
+        /// and not behind, or priority decides nothing.
         shape_percent: u32 = key(
             "shape_percent",
             Reload,
@@ -29,7 +29,7 @@ section! {
         .default(97)
         .trade_off("More than the tunnel really carries, and priority is lost.");
 
-        /// The queue of each class holds so much traffic, at that rate.
+        /// Limits how much traffic the queue of each class holds, at that rate.
         queue: Duration = key("queue_ms", Reload, milliseconds(1..=1_000))
             .default(QUEUE)
             .trade_off("Longer: fewer drops, later feedback to senders.");
@@ -42,7 +42,7 @@ section! {
             .off()
             .trade_off("Cloudburst §III-C.");
 
-        /// That queue holds so many packets.
+        /// Limits how many packets that queue holds.
         cloudburst_packets: u32 = key(
             "cloudburst_packets",
             Reload,
@@ -52,7 +52,7 @@ section! {
         .off()
         .trade_off("The rest is dropped, as Cloudburst wants it.");
 
-        /// That queue gets so much of a tunnel at most.
+        /// Limits how much of a tunnel that queue gets.
         cloudburst_percent: u32 = key(
             "cloudburst_percent",
             Reload,
@@ -60,7 +60,7 @@ section! {
         )
         .default(25)
         .off()
-        .trade_off("More: a burst of datagrams takes more from the flows beside it.");
+        .trade_off("More: a burst of datagrams takes more from the other flows.");
     }
 }
 
@@ -69,9 +69,9 @@ section! {
 pub struct CloudburstQueue {
     /// The mark of the datagrams.
     pub dscp: Dscp,
-    /// The queue holds so many packets.
+    /// The packets that the queue holds at most.
     pub packets: u32,
-    /// The queue gets so much of a tunnel at most, in percent.
+    /// The part of a tunnel that the queue gets at most, in percent.
     pub percent: u32,
 }
 

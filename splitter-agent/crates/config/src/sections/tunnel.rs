@@ -34,7 +34,7 @@ section! {
                  several](../explanation/several.md#ipv6).",
             );
 
-        /// The tunnel carries so much. With the rate of the short tunnel a flow leaves that as
+        /// States what the tunnel carries. With the rate of the short tunnel a flow leaves that as
         /// soon as its last packet there must have drained, instead of waiting for a gap; with
         /// both, while its packets still wait there, if it waits longer in the long one.
         rate_mbit: Option<NonZeroU32> = key(
@@ -49,7 +49,7 @@ section! {
         .optional("not known")
         .examples(&["100"])
         .trade_off(
-            "State both if you can: flows then [change tunnels](../explanation/handover.md) \
+            "State both if you can: flows then [change tunnels](../explanation/demotion.md) \
              without waiting for a pause. Too high is worse than too low: the flow would overtake \
              itself.",
         );
@@ -64,7 +64,7 @@ section! {
                  a route to it by `device`: being on its link is enough.",
             );
 
-        /// The tunnel has so large a part of the flows of its class, by the sum of all weights.
+        /// Sets the part of the flows of its class that the tunnel has, of the sum of all weights.
         weight: NonZeroU8 = key("weight", Reload, whole(1..=255))
             .default(NonZeroU8::MIN)
             .listed()

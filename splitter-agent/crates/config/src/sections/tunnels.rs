@@ -87,7 +87,7 @@ impl declare::Section for Tunnels {
             None => vec![tunnel(section)?],
             Some(listed) => {
                 for key in OWN_KEYS {
-                    refuse_beside_list(section, key);
+                    refuse_with_list(section, key);
                 }
                 several(section, &listed)?
             }
@@ -154,7 +154,7 @@ fn several(section: &Section<'_, '_>, listed: &[Section<'_, '_>]) -> Option<Vec<
     Some(tunnels)
 }
 
-fn refuse_beside_list(section: &Section<'_, '_>, key: &'static str) {
+fn refuse_with_list(section: &Section<'_, '_>, key: &'static str) {
     if section.get(key).is_some() {
         section.contradiction(
             key,
