@@ -65,7 +65,7 @@ section! {
                 ["without a protocol nothing would be split", PROTOCOLS],
                 PROTOCOLS,
             )
-            .must(has_tcp),
+            .must(|list| has_tcp(list)),
         )
         .default(vec![Protocol::Tcp])
         .trade_off(
@@ -132,7 +132,7 @@ impl Enumeration for ThresholdUnit {
     ];
 }
 
-fn has_tcp(protocols: &Vec<Protocol>) -> Result<(), InvalidValue> {
+fn has_tcp(protocols: &[Protocol]) -> Result<(), InvalidValue> {
     match protocols.is_empty() || protocols.contains(&Protocol::Tcp) {
         true => Ok(()),
         false => Err(InvalidValue::new("TCP is always split", PROTOCOLS)),
