@@ -1,8 +1,8 @@
 //! The two clocks of a kernel program.
 
 use aya_ebpf::helpers::{bpf_jiffies64, bpf_ktime_get_ns};
-use splitter_policy::clock::TickClock;
 use splitter_policy::clock::Clock;
+use splitter_policy::clock::TickClock;
 
 /// Reads the tick count for coarse time: the verifier inlines that as one load,
 /// where every clock helper is a call.

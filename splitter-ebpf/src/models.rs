@@ -7,13 +7,13 @@ use core::mem::MaybeUninit;
 
 use aya_ebpf::btf_maps::{Array, PerCpuArray};
 use aya_ebpf::macros::btf_map;
-use splitter_policy::flow_packet::FlowPacket;
 use splitter_policy::config::PolicyConfig;
 use splitter_policy::dedicated::DedicatedQueues;
-use splitter_policy::flow::{FlowEntry, TunnelRole};
-use splitter_policy::models::QueueModels;
 use splitter_policy::egress::Egress;
-use splitter_policy::share::{CountedPacket, SharedQueues, SharedEgress};
+use splitter_policy::flow::{FlowEntry, TunnelRole};
+use splitter_policy::flow_packet::FlowPacket;
+use splitter_policy::models::QueueModels;
+use splitter_policy::share::{CountedPacket, SharedEgress, SharedQueues};
 
 use crate::pipeline::{SETTINGS, entry};
 
@@ -95,8 +95,7 @@ const NOWHERE: Egress = Egress::dedicated_to(TunnelRole::Short);
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn share_start(now_ns: u64) -> u64 {
-    if let (Some(shared), Some(settings), Some(scratch)) = (shared(), SETTINGS.get(0), scratch())
-    {
+    if let (Some(shared), Some(settings), Some(scratch)) = (shared(), SETTINGS.get(0), scratch()) {
         let tunnel = shared.start(&settings.config, now_ns);
         scratch.egress = Egress::dedicated_to(tunnel).to_bits();
     }
@@ -107,8 +106,7 @@ pub extern "C" fn share_start(now_ns: u64) -> u64 {
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn share_choose(now_ns: u64) -> u64 {
-    if let (Some(shared), Some(settings), Some(scratch)) = (shared(), SETTINGS.get(0), scratch())
-    {
+    if let (Some(shared), Some(settings), Some(scratch)) = (shared(), SETTINGS.get(0), scratch()) {
         let tunnel = shared.choose(&settings.config, now_ns);
         scratch.egress = Egress::dedicated_to(tunnel).to_bits();
     }

@@ -16,12 +16,12 @@ use aya_ebpf::bindings::{__sk_buff, xdp_md};
 use aya_ebpf::btf_maps::{Array, PerCpuArray};
 use aya_ebpf::macros::btf_map;
 use aya_ebpf::programs::{TcContext, XdpContext};
-use splitter_policy::settings::Settings;
 use splitter_policy::counters::Counters;
 use splitter_policy::flow::FlowEntry;
 use splitter_policy::headers::Headers;
 use splitter_policy::pass_reason::PassReason;
-use splitter_policy::split::{PackedVerdict, Outcome, Splitter, Decision};
+use splitter_policy::settings::Settings;
+use splitter_policy::split::{Decision, Outcome, PackedVerdict, Splitter};
 use splitter_policy::steer::Steer;
 use splitter_policy::table::{SlotRef, Table};
 

@@ -25,7 +25,7 @@ pub fn write_skb(_context: &TcContext, _outcome: Outcome) {
 mod apart {
     use aya_ebpf::bindings::{__sk_buff, xdp_md};
     use aya_ebpf::programs::{TcContext, XdpContext};
-    use splitter_policy::split::{Outcome, Decision};
+    use splitter_policy::split::{Decision, Outcome};
 
     #[inline(always)]
     pub(super) fn to_bits(outcome: Outcome) -> u64 {
