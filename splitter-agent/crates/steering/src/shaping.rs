@@ -42,8 +42,8 @@ const _: () = assert!(HANDLE < 0x7f00, "with room for the queues of its classes"
 
 /// A qdisc, class or filter, reduced to what tells one from another.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Piece {
-    what: What,
+struct TcObject {
+    tc_kind: TcKind,
     /// What it hangs from.
     parent: u32,
     /// Its number; 0 for a filter, whose number the kernel chooses.
@@ -53,21 +53,28 @@ struct Piece {
     /// The options that it is made with.
     options: Vec<u8>,
     /// The part of them that the kernel shows again.
-    essence: Vec<u8>,
+    fingerprint: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-enum What {
+enum TcKind {
     Qdisc,
     Class,
     Filter,
 }
 
-impl Piece {
+impl TcObject {
     /// Whether both do the same.
     fn is_like(&self, other: &Self) -> bool {
-        let key = |piece: &Self| (piece.what, piece.parent, piece.handle, piece.kind.clone());
-        key(self) == key(other) && self.essence == other.essence
+        let key = |object: &Self| {
+            (
+                object.tc_kind,
+                object.parent,
+                object.handle,
+                object.kind.clone(),
+            )
+        };
+        key(self) == key(other) && self.fingerprint == other.fingerprint
     }
 }
 

@@ -123,17 +123,17 @@ pub async fn restore_all(netlink: &Netlink, found: &[Found]) -> Result<Vec<Strin
 async fn put(netlink: &Netlink, shape: &Shape) -> Result<(), ShapeError> {
     let Shape { device, index, .. } = shape;
     if Snapshot::take(netlink, *index).await?.has_our_root()
-        && let Some(root) = shape.pieces.first()
+        && let Some(root) = shape.objects.first()
     {
         let request = format!("remove the earlier shaping of {device}");
         netlink.change(&request, root.to_remove(*index), 0).await?;
     }
-    for (step, piece) in shape.pieces.iter().enumerate() {
+    for (step, object) in shape.objects.iter().enumerate() {
         // The root takes the place of the one that is there.
         let flags = if step == 0 { NLM_F_REPLACE } else { NLM_F_EXCL };
-        let request = format!("add a {} to {device}", piece.kind);
+        let request = format!("add a {} to {device}", object.kind);
         let added = netlink
-            .change(&request, piece.to_add(*index), NLM_F_CREATE | flags)
+            .change(&request, object.to_add(*index), NLM_F_CREATE | flags)
             .await;
         added.map_err(|source| match source.os_error() {
             Some(libc::ENOENT | libc::EOPNOTSUPP) => ShapeError::Unsupported {
@@ -143,7 +143,7 @@ async fn put(netlink: &Netlink, shape: &Shape) -> Result<(), ShapeError> {
             _ => source.into(),
         })?;
     }
-    if Snapshot::take(netlink, *index).await?.has(&shape.pieces) {
+    if Snapshot::take(netlink, *index).await?.has(&shape.objects) {
         Ok(())
     } else {
         Err(ShapeError::NotInPlace {
@@ -164,10 +164,10 @@ async fn restore(netlink: &Netlink, found: &Found) -> Result<bool, ShapeError> {
         return Ok(false);
     }
     let device = &found.device;
-    match found.piece() {
-        Some(piece) => {
+    match found.object() {
+        Some(object) => {
             let request = format!("put {found} back on {device}");
-            let message = piece.to_add(interface.index);
+            let message = object.to_add(interface.index);
             netlink
                 .change(&request, message, NLM_F_CREATE | NLM_F_REPLACE)
                 .await?;

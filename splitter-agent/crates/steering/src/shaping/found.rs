@@ -9,7 +9,7 @@ use splitter_config::{Config, Tunnel};
 use splitter_netlink::{InterfaceName, Netlink, NetlinkError};
 
 use super::wanted::id;
-use super::{Piece, What, handle_text};
+use super::{TcKind, TcObject, handle_text};
 
 const ROOT: u32 = u32::MAX;
 
@@ -42,7 +42,7 @@ pub struct FoundRoot {
 /// Everything in front of a device.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
-    pieces: Vec<Piece>,
+    objects: Vec<TcObject>,
 }
 
 impl Snapshot {
@@ -54,7 +54,7 @@ impl Snapshot {
             if let RouteNetlinkMessage::NewQueueDiscipline(message) = answer
                 && message.header.index == index
             {
-                snapshot.add(What::Qdisc, &message);
+                snapshot.add(TcKind::Qdisc, &message);
             }
         }
         if !snapshot.has_our_root() {
@@ -63,7 +63,7 @@ impl Snapshot {
         let ask = RouteNetlinkMessage::GetTrafficClass(TcMessage::with_index(index));
         for answer in netlink.list("list the classes of a qdisc", ask).await? {
             if let RouteNetlinkMessage::NewTrafficClass(message) = answer {
-                snapshot.add(What::Class, &message);
+                snapshot.add(TcKind::Class, &message);
             }
         }
         let mut message = TcMessage::with_index(index);
@@ -71,26 +71,27 @@ impl Snapshot {
         let ask = RouteNetlinkMessage::GetTrafficFilter(message);
         for answer in netlink.list("list the filters of a qdisc", ask).await? {
             if let RouteNetlinkMessage::NewTrafficFilter(message) = answer {
-                snapshot.add(What::Filter, &message);
+                snapshot.add(TcKind::Filter, &message);
             }
         }
         Ok(snapshot)
     }
 
-    fn add(&mut self, what: What, message: &TcMessage) {
-        let piece = Piece::from_message(what, message);
+    fn add(&mut self, tc_kind: TcKind, message: &TcMessage) {
+        let object = TcObject::from_message(tc_kind, message);
         // The kernel lists a chain of filters before the filters in it.
-        let is_whole = |piece: &Piece| what != What::Filter || !piece.essence.is_empty();
-        self.pieces.extend(piece.filter(is_whole));
+        let is_whole =
+            |object: &TcObject| tc_kind != TcKind::Filter || !object.fingerprint.is_empty();
+        self.objects.extend(object.filter(is_whole));
     }
 
     /// Whether all that is wanted is there, and nothing else below our root.
-    pub(super) fn has(&self, wanted: &[Piece]) -> bool {
-        let ours = || self.pieces.iter().filter(|piece| !is_ingress(piece));
+    pub(super) fn has(&self, wanted: &[TcObject]) -> bool {
+        let ours = || self.objects.iter().filter(|object| !is_ingress(object));
         ours().count() == wanted.len()
             && wanted
                 .iter()
-                .all(|piece| ours().any(|it| it.is_like(piece)))
+                .all(|object| ours().any(|it| it.is_like(object)))
     }
 
     pub(super) fn has_our_root(&self) -> bool {
@@ -104,7 +105,7 @@ impl Snapshot {
         if let Some(root) = chosen {
             let number = handle_text(root.handle);
             let below = self
-                .pieces
+                .objects
                 .iter()
                 .find(|it| it.parent >> 16 == root.handle >> 16);
             let is_plain = root.kind == "mq" || below.is_none();
@@ -122,17 +123,17 @@ impl Snapshot {
         })
     }
 
-    fn root(&self) -> Option<&Piece> {
-        self.pieces
+    fn root(&self) -> Option<&TcObject> {
+        self.objects
             .iter()
-            .find(|piece| piece.what == What::Qdisc && piece.parent == ROOT)
+            .find(|object| object.tc_kind == TcKind::Qdisc && object.parent == ROOT)
     }
 }
 
 /// Programs at the device's own hooks (`clsact`) are none of our business.
-fn is_ingress(piece: &Piece) -> bool {
+fn is_ingress(object: &TcObject) -> bool {
     const INGRESS: u32 = 0xffff_fff1;
-    piece.what == What::Qdisc && piece.parent == INGRESS
+    object.tc_kind == TcKind::Qdisc && object.parent == INGRESS
 }
 
 impl Found {
@@ -146,16 +147,16 @@ impl Found {
         tunnels.map(|(_, tunnel)| default(tunnel)).collect()
     }
 
-    /// The piece that puts a chosen root back.
-    pub(super) fn piece(&self) -> Option<Piece> {
+    /// The object that puts a chosen root back.
+    pub(super) fn object(&self) -> Option<TcObject> {
         let root = self.root.as_ref()?;
-        Some(Piece {
-            what: What::Qdisc,
+        Some(TcObject {
+            tc_kind: TcKind::Qdisc,
             parent: ROOT,
             handle: root.handle,
             kind: root.kind.clone(),
             options: root.options.clone(),
-            essence: root.options.clone(),
+            fingerprint: root.options.clone(),
         })
     }
 }

@@ -87,7 +87,7 @@ pub async fn plan(
                     found,
                 })?
         };
-        actions.push(if now.has(&shape.pieces) {
+        actions.push(if now.has(&shape.objects) {
             Action::Keep { shape, found }
         } else {
             Action::Shape { shape, found }

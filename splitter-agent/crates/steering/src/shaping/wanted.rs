@@ -8,7 +8,7 @@ use splitter_netlink::{InterfaceName, Interfaces, NoSuchInterface};
 
 use super::filter::{Chosen, program};
 use super::wire::{HtbClass, bpf_filter, fifo, htb_class, htb_root};
-use super::{HANDLE, Piece, What, handle_text};
+use super::{HANDLE, TcKind, TcObject, handle_text};
 
 const ROOT: u32 = u32::MAX;
 const PARENT: u16 = 1;
@@ -40,7 +40,7 @@ pub struct Shape {
     #[serde(skip)]
     pub(super) index: u32,
     #[serde(skip)]
-    pub(super) pieces: Vec<Piece>,
+    pub(super) objects: Vec<TcObject>,
 }
 
 /// The shape of each tunnel; none where tunnels are not shared.
@@ -79,7 +79,7 @@ fn shape(
         queue_bytes,
         cloudburst_packets: config.share.cloudburst().map(|queue| queue.packets),
         index: device.index,
-        pieces: pieces(config, &classes, queue_bytes),
+        objects: objects(config, &classes, queue_bytes),
     })
 }
 
@@ -131,11 +131,11 @@ impl Classes {
 }
 
 /// Everything, in the order in which it can be added.
-fn pieces(config: &Config, classes: &Classes, queue_bytes: u32) -> Vec<Piece> {
-    let mut pieces = vec![root(), class(0, PARENT, &classes.parent)];
+fn objects(config: &Config, classes: &Classes, queue_bytes: u32) -> Vec<TcObject> {
+    let mut objects = vec![root(), class(0, PARENT, &classes.parent)];
     for (minor, of) in [(LONG, &classes.long), (SHORT, &classes.short)] {
-        pieces.push(class(PARENT, minor, of));
-        pieces.push(queue(minor, "bfifo", queue_bytes));
+        objects.push(class(PARENT, minor, of));
+        objects.push(queue(minor, "bfifo", queue_bytes));
     }
     let marks = config.marks;
     let of_short = [marks.short, marks.short_on_long].map(|mark| (mark, id(SHORT)));
@@ -151,20 +151,20 @@ fn pieces(config: &Config, classes: &Classes, queue_bytes: u32) -> Vec<Piece> {
         },
     };
     if let (Some(of), Some(tiny)) = (&classes.cloudburst, config.share.cloudburst()) {
-        pieces.push(class(PARENT, CLOUDBURST, of));
-        pieces.push(queue(CLOUDBURST, "pfifo", tiny.packets));
+        objects.push(class(PARENT, CLOUDBURST, of));
+        objects.push(queue(CLOUDBURST, "pfifo", tiny.packets));
         chosen.dscps.push((tiny.dscp, id(CLOUDBURST)));
     }
-    let (options, essence) = bpf_filter(&program(&chosen, id(LONG), id(SHORT)));
-    pieces.push(Piece {
-        what: What::Filter,
+    let (options, fingerprint) = bpf_filter(&program(&chosen, id(LONG), id(SHORT)));
+    objects.push(TcObject {
+        tc_kind: TcKind::Filter,
         parent: id(0),
         handle: 0,
         kind: "bpf".to_owned(),
         options,
-        essence,
+        fingerprint,
     });
-    pieces
+    objects
 }
 
 /// The number of a class of ours, or with 0 of the root.
@@ -172,40 +172,40 @@ pub(super) fn id(minor: u16) -> u32 {
     u32::from(HANDLE) << 16 | u32::from(minor)
 }
 
-pub(super) fn root() -> Piece {
-    let (options, essence) = htb_root(LONG);
-    Piece {
-        what: What::Qdisc,
+pub(super) fn root() -> TcObject {
+    let (options, fingerprint) = htb_root(LONG);
+    TcObject {
+        tc_kind: TcKind::Qdisc,
         parent: ROOT,
         handle: id(0),
         kind: "htb".to_owned(),
         options,
-        essence,
+        fingerprint,
     }
 }
 
 /// A class below another one, or with 0 below the root.
-fn class(parent: u16, minor: u16, class: &HtbClass) -> Piece {
-    let (options, essence) = htb_class(class);
-    Piece {
-        what: What::Class,
+fn class(parent: u16, minor: u16, class: &HtbClass) -> TcObject {
+    let (options, fingerprint) = htb_class(class);
+    TcObject {
+        tc_kind: TcKind::Class,
         // The kernel shows the topmost class below the root of the device.
         parent: if parent == 0 { ROOT } else { id(parent) },
         handle: id(minor),
         kind: "htb".to_owned(),
         options,
-        essence,
+        fingerprint,
     }
 }
 
-fn queue(minor: u16, kind: &str, limit: u32) -> Piece {
+fn queue(minor: u16, kind: &str, limit: u32) -> TcObject {
     let options = fifo(limit);
-    Piece {
-        what: What::Qdisc,
+    TcObject {
+        tc_kind: TcKind::Qdisc,
         parent: id(minor),
         handle: u32::from(HANDLE + minor) << 16,
         kind: kind.to_owned(),
-        essence: options.clone(),
+        fingerprint: options.clone(),
         options,
     }
 }

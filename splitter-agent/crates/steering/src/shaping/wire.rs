@@ -6,7 +6,7 @@ use netlink_packet_route::tc::{TcAttribute, TcMessage, TcOption};
 use rtnetlink::packet_core::{DefaultNla, Emitable as _, Nla as _, NlasIterator};
 
 use super::filter::Instruction;
-use super::{Piece, What};
+use super::{TcKind, TcObject};
 
 const TCA_OPTIONS: u16 = 2;
 
@@ -42,7 +42,7 @@ pub(super) struct HtbClass {
     pub(super) priority: u32,
 }
 
-/// Options of an HTB root whose default class has the minor number `default`, and their essence.
+/// Options of an HTB root whose default class has the minor number `default`, and their fingerprint.
 pub(super) fn htb_root(default: u16) -> (Vec<u8>, Vec<u8>) {
     let rate_to_quantum = 10;
     let default = u32::from(default).to_ne_bytes();
@@ -55,7 +55,7 @@ pub(super) fn htb_root(default: u16) -> (Vec<u8>, Vec<u8>) {
     (attribute(TCA_HTB_INIT, &init), default.to_vec())
 }
 
-/// Options of an HTB class, and their essence.
+/// Options of an HTB class, and their fingerprint.
 pub(super) fn htb_class(class: &HtbClass) -> (Vec<u8>, Vec<u8>) {
     let mut parameters = [rate_spec(class.rate), rate_spec(class.ceiling)].concat();
     for word in [
@@ -79,12 +79,12 @@ pub(super) fn htb_class(class: &HtbClass) -> (Vec<u8>, Vec<u8>) {
     (options, parameters)
 }
 
-/// Options of a FIFO that holds so many bytes or packets; they are their own essence.
+/// Options of a FIFO that holds so many bytes or packets; they are their own fingerprint.
 pub(super) fn fifo(limit: u32) -> Vec<u8> {
     limit.to_ne_bytes().to_vec()
 }
 
-/// Options of a filter that runs a program, and their essence.
+/// Options of a filter that runs a program, and their fingerprint.
 pub(super) fn bpf_filter(program: &[Instruction]) -> (Vec<u8>, Vec<u8>) {
     let bytes: Vec<u8> = program
         .iter()
@@ -118,12 +118,12 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-impl Piece {
+impl TcObject {
     fn message(&self, device: u32) -> TcMessage {
         let mut message = TcMessage::with_index(device.cast_signed());
         message.header.parent = self.parent.into();
         message.header.handle = self.handle.into();
-        if self.what == What::Filter {
+        if self.tc_kind == TcKind::Filter {
             message.header.info = FILTER_INFO;
         }
         message
@@ -139,10 +139,10 @@ impl Piece {
             let options = DefaultNla::new(TCA_OPTIONS, self.options.clone());
             message.attributes.push(TcAttribute::Other(options));
         }
-        match self.what {
-            What::Qdisc => RouteNetlinkMessage::NewQueueDiscipline(message),
-            What::Class => RouteNetlinkMessage::NewTrafficClass(message),
-            What::Filter => RouteNetlinkMessage::NewTrafficFilter(message),
+        match self.tc_kind {
+            TcKind::Qdisc => RouteNetlinkMessage::NewQueueDiscipline(message),
+            TcKind::Class => RouteNetlinkMessage::NewTrafficClass(message),
+            TcKind::Filter => RouteNetlinkMessage::NewTrafficFilter(message),
         }
     }
 
@@ -152,27 +152,27 @@ impl Piece {
     }
 
     /// What a message of a listing shows; `None` for what has no kind or options.
-    pub(super) fn from_message(what: What, message: &TcMessage) -> Option<Self> {
-        let mut piece = Self {
-            what,
+    pub(super) fn from_message(tc_kind: TcKind, message: &TcMessage) -> Option<Self> {
+        let mut object = Self {
+            tc_kind,
             parent: message.header.parent.into(),
-            handle: match what {
-                What::Filter => 0,
-                What::Qdisc | What::Class => message.header.handle.into(),
+            handle: match tc_kind {
+                TcKind::Filter => 0,
+                TcKind::Qdisc | TcKind::Class => message.header.handle.into(),
             },
             kind: String::new(),
             options: Vec::new(),
-            essence: Vec::new(),
+            fingerprint: Vec::new(),
         };
         for attribute in &message.attributes {
             match attribute {
-                TcAttribute::Kind(kind) => piece.kind.clone_from(kind),
-                TcAttribute::Options(options) => piece.options = raw(options),
+                TcAttribute::Kind(kind) => object.kind.clone_from(kind),
+                TcAttribute::Options(options) => object.options = raw(options),
                 _ => {}
             }
         }
-        piece.essence = essence(what, &piece.kind, &piece.options);
-        (!piece.kind.is_empty()).then_some(piece)
+        object.fingerprint = fingerprint(tc_kind, &object.kind, &object.options);
+        (!object.kind.is_empty()).then_some(object)
     }
 }
 
@@ -188,17 +188,17 @@ fn raw(options: &[TcOption]) -> Vec<u8> {
     bytes
 }
 
-fn essence(what: What, kind: &str, options: &[u8]) -> Vec<u8> {
+fn fingerprint(tc_kind: TcKind, kind: &str, options: &[u8]) -> Vec<u8> {
     let part = |wanted: u16| {
         let mut attributes = NlasIterator::new(options).filter_map(Result::ok);
         let found = attributes.find(|attribute| attribute.kind() == wanted);
         found.map(|attribute| attribute.value().to_vec())
     };
-    match (what, kind) {
-        (What::Qdisc, "htb") => part(TCA_HTB_INIT)
+    match (tc_kind, kind) {
+        (TcKind::Qdisc, "htb") => part(TCA_HTB_INIT)
             .and_then(|init| init.get(8..12).map(<[u8]>::to_vec))
             .unwrap_or_default(),
-        (What::Class, "htb") => part(TCA_HTB_PARMS)
+        (TcKind::Class, "htb") => part(TCA_HTB_PARMS)
             .map(|mut parameters| {
                 if let Some(level) = parameters.get_mut(LEVEL) {
                     level.fill(0);
@@ -206,7 +206,7 @@ fn essence(what: What, kind: &str, options: &[u8]) -> Vec<u8> {
                 parameters
             })
             .unwrap_or_default(),
-        (What::Filter, "bpf") => part(TCA_BPF_OPS).unwrap_or_default(),
+        (TcKind::Filter, "bpf") => part(TCA_BPF_OPS).unwrap_or_default(),
         _ => options.to_vec(),
     }
 }
@@ -225,12 +225,15 @@ mod tests {
             quantum: 3_028,
             priority: 1,
         };
-        let (options, essence) = htb_class(&class);
-        assert_eq!(essence.len(), 44);
+        let (options, fingerprint) = htb_class(&class);
+        assert_eq!(fingerprint.len(), 44);
         assert_eq!(options.len(), 48, "one attribute");
         // 3,100 bytes at 12.5 MB/s take 248 us, or 3,875 ticks.
-        assert_eq!(essence[24..28], 3_875u32.to_ne_bytes());
-        assert_eq!(super::essence(What::Class, "htb", &options), essence);
+        assert_eq!(fingerprint[24..28], 3_875u32.to_ne_bytes());
+        assert_eq!(
+            super::fingerprint(TcKind::Class, "htb", &options),
+            fingerprint
+        );
     }
 
     #[test]
@@ -243,8 +246,8 @@ mod tests {
             quantum: 3_028,
             priority: 0,
         };
-        let (options, essence) = htb_class(&class);
+        let (options, fingerprint) = htb_class(&class);
         assert_eq!(options.len(), 48 + 12 + 12);
-        assert_eq!(essence[8..12], u32::MAX.to_ne_bytes());
+        assert_eq!(fingerprint[8..12], u32::MAX.to_ne_bytes());
     }
 }
