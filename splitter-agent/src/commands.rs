@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 
 use flow_cli::{ExitCode, exit_code};
 use splitter_agent::control::{Answer, ControlError, Reason, Request, ask};
-use splitter_agent::failover::GuardError;
+use splitter_agent::failover::HealthMonitorError;
 use splitter_agent::instance::InstanceError;
 use splitter_agent::privileges::MissingCapabilities;
 use splitter_config::{Config, ConfigError, ConfigFile, Overrides, SetError};
@@ -64,7 +64,7 @@ pub(crate) fn report(error: &anyhow::Error, as_json: bool) -> ExitCode {
 }
 
 fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<ExitCode> {
-    let is_key = matches!(cause.downcast_ref(), Some(GuardError::Key(_)));
+    let is_key = matches!(cause.downcast_ref(), Some(HealthMonitorError::Key(_)));
     if cause.is::<ConfigError>() || cause.is::<SetError>() || is_key {
         return Some(ExitCode::Configuration);
     }

@@ -192,13 +192,13 @@ impl Instance {
     /// of their own are used whatever their state is: the programs know of no others for the
     /// class, and the rules fall through when its routes go.
     fn usable_tunnels(&self, interfaces: &Interfaces, placement: &Placement) -> u8 {
-        let is_usable = |home: TunnelRole| {
+        let is_usable = |role: TunnelRole| {
             let is_alive = |device: &InterfaceName| {
                 let interface = interfaces.named(device);
                 let is_up = interface.is_ok_and(|it| it.is_up && it.has_carrier);
-                is_up && placement.uses(home, device)
+                is_up && placement.uses(role, device)
             };
-            let mut tunnels = self.config.tunnels_of(home).iter();
+            let mut tunnels = self.config.tunnels_of(role).iter();
             !self.config.is_shared() || tunnels.any(|it| is_alive(&it.device))
         };
         u8::from(is_usable(TunnelRole::Short)) | u8::from(is_usable(TunnelRole::Long)) << 1

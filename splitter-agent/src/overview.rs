@@ -14,7 +14,7 @@ use splitter_config::Config;
 use splitter_datapath::flows::Census;
 use splitter_netlink::{DeviceTraffic, Family, Interface};
 use splitter_policy::flow::{Class, TunnelRole};
-use splitter_steering::Seat;
+use splitter_steering::Egress;
 
 use crate::instance::AttachedInterface;
 
@@ -55,7 +55,7 @@ pub struct ClassRow {
     pub class: &'static str,
     /// Where its packets go now: into its own tunnel, or elsewhere while that is dead. `None` in a
     /// shadow, which routes nothing, and where it is not known.
-    pub tunnel: Option<Seat>,
+    pub tunnel: Option<Egress>,
     /// Flows that are neither finished nor idle.
     pub flows: u64,
     /// Packets so far.
@@ -150,7 +150,7 @@ struct Found {
     capacities: [(Family, u32); 2],
     /// In the order of the configuration.
     tunnels: Vec<FoundTunnel>,
-    seats: [Option<Seat>; 2],
+    egresses: [Option<Egress>; 2],
     flows_matching: u64,
     flows: Vec<Flow>,
 }
@@ -181,11 +181,11 @@ impl Overview {
                 .tunnels()
                 .zip(found.tunnels)
                 .enumerate()
-                .map(|(index, ((home, tunnel), found))| {
+                .map(|(index, ((role, tunnel), found))| {
                     let traffic = |totals: &Totals| totals.devices.get(index).copied().flatten();
                     let seconds = basis.map(|basis| now.seconds_since(basis));
                     let counted = basis.and_then(traffic).zip(traffic(now)).zip(seconds);
-                    tunnel_row(home, tunnel, counted, found)
+                    tunnel_row(role, tunnel, counted, found)
                 })
                 .collect(),
             completion: completion::rows(now, history.oldest(now)),
@@ -211,7 +211,7 @@ fn class_row(class: Class, now: &Totals, basis: Option<&Totals>, found: &Found) 
     let rate = |count: &dyn Fn(&Totals) -> u64| basis.and_then(|it| now.rate(it, count));
     ClassRow {
         class: class.name(),
-        tunnel: found.seats[class as usize],
+        tunnel: found.egresses[class as usize],
         flows: match class {
             Class::Short => found.census.short,
             Class::Long => found.census.long,
@@ -225,7 +225,7 @@ fn class_row(class: Class, now: &Totals, basis: Option<&Totals>, found: &Found) 
 
 /// `counted` is what the device had counted earlier and now, and the seconds between.
 fn tunnel_row(
-    home: TunnelRole,
+    role: TunnelRole,
     tunnel: &splitter_config::Tunnel,
     counted: Option<((DeviceTraffic, DeviceTraffic), f64)>,
     found: FoundTunnel,
@@ -239,7 +239,7 @@ fn tunnel_row(
     let sent_bits_per_s = rate(|it| it.sent_bytes);
     let rate_mbit = tunnel.rate_mbit.map(u32::from);
     TunnelRow {
-        tunnel: home.name(),
+        tunnel: role.name(),
         device: tunnel.device.to_string(),
         weight: tunnel.weight.get(),
         state: found.link,

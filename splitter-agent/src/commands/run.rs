@@ -10,7 +10,7 @@ use caps::Capability;
 use flow_telemetry::{MetricsEndpoint, Readiness, Server};
 use splitter_agent::agent::Agent;
 use splitter_agent::control::{Call, Socket};
-use splitter_agent::failover::{Guard, SharedReport};
+use splitter_agent::failover::{HealthMonitor, SharedReport};
 use splitter_agent::instance::{AttachedInterface, BroughtUp, Instance, Owner};
 use splitter_agent::metrics::registry;
 use splitter_agent::monitor::Monitor;
@@ -41,7 +41,7 @@ pub(crate) async fn run(file: ConfigFile) -> Result<()> {
         Server::bind(instance.config().metrics.address).context("`address` under [metrics]")?;
     let socket = Socket::bind(&instance.config().instance_dir())?;
     let guard = match instance.config().health.enabled {
-        true => Some(Guard::new(instance.config()).await?),
+        true => Some(HealthMonitor::new(instance.config()).await?),
         false => None,
     };
     let mut up = instance.up(&lock, Owner::Run).await?;
@@ -63,7 +63,7 @@ pub(crate) async fn run(file: ConfigFile) -> Result<()> {
         Owner::Run => drop(agent.down().await?),
         Owner::Up => {
             tracing::info!("left in place what `splitter up` had brought up");
-            if !agent.placement()?.is_home() {
+            if !agent.placement()?.is_primary() {
                 tracing::warn!(
                     "a class stays out of its dead tunnel, and nobody brings it back; `splitter run` does once its tunnel is alive"
                 );
@@ -78,7 +78,7 @@ struct Watching {
     monitor: Arc<Monitor>,
     attached: Vec<AttachedInterface>,
     /// None where nobody wants the tunnels watched.
-    guard: Option<Guard>,
+    guard: Option<HealthMonitor>,
     #[cfg(feature = "page")]
     page: StatusSource,
     readiness: Readiness,
@@ -91,7 +91,7 @@ impl Watching {
     fn start(
         file: &ConfigFile,
         up: BroughtUp,
-        guard: Option<Guard>,
+        guard: Option<HealthMonitor>,
         server: Server,
     ) -> Result<Self> {
         let config = &file.config;
@@ -107,7 +107,7 @@ impl Watching {
         let readiness = Readiness::new();
         let health = guard
             .as_ref()
-            .map_or_else(SharedReport::default, Guard::report);
+            .map_or_else(SharedReport::default, HealthMonitor::report);
         #[cfg(feature = "page")]
         let page = StatusSource::new(config, Arc::clone(&monitor), health.clone())?;
         let metrics = registry(Arc::clone(&monitor), health)?;

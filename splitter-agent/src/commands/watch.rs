@@ -6,7 +6,7 @@ use std::sync::Arc;
 use flow_cli::describe;
 use flow_telemetry::Readiness;
 use splitter_agent::agent::Agent;
-use splitter_agent::failover::Guard;
+use splitter_agent::failover::HealthMonitor;
 use splitter_agent::instance::{Instance, Lock};
 use splitter_agent::monitor::Monitor;
 use tokio::sync::watch;
@@ -51,7 +51,7 @@ impl Repair {
 
 /// Watches the tunnels, if that is wanted.
 pub(super) async fn tunnels(
-    guard: Option<Guard>,
+    guard: Option<HealthMonitor>,
     in_force: watch::Receiver<Arc<Instance>>,
     lock: &Lock,
     readiness: &Readiness,

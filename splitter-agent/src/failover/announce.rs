@@ -6,15 +6,15 @@ use std::time::Duration;
 use splitter_health::{Change, Condition, Evidence, PeerPresence};
 use splitter_netlink::InterfaceName;
 use splitter_policy::flow::Class;
-use splitter_steering::{Placement, Seat};
+use splitter_steering::{Egress, Placement};
 
-use super::monitored_tunnel::Line;
+use super::monitored_tunnel::MonitoredTunnel;
 use super::report::{ClassReport, Move, TunnelReport, unix_ms};
 use super::socket::SocketError;
 
-pub(super) fn told(line: &mut Line, change: Change) {
-    line.last_cause = change.cause;
-    let (tunnel, device) = (line.subject.home.name(), &line.device);
+pub(super) fn log_change(tunnel: &mut MonitoredTunnel, change: Change) {
+    tunnel.last_cause = change.cause;
+    let (tunnel, device) = (tunnel.spec.role.name(), &tunnel.device);
     let (from, to) = (change.from.name(), change.to.name());
     let words = format!(
         "{tunnel} tunnel {from} -> {to}: {}",
@@ -30,31 +30,31 @@ pub(super) fn told(line: &mut Line, change: Change) {
     }
 }
 
-pub(super) fn tell_evidence(line: &mut Line, presence: PeerPresence, now: Duration) {
-    let evidence = line.watch.evidence(presence, now);
-    let before = line.last_evidence.replace(evidence);
-    let (device, by) = (&line.device, evidence.name());
+pub(super) fn log_evidence(tunnel: &mut MonitoredTunnel, presence: PeerPresence, now: Duration) {
+    let evidence = tunnel.watch.evidence(presence, now);
+    let before = tunnel.last_evidence.replace(evidence);
+    let (device, by) = (&tunnel.device, evidence.name());
     match before {
         Some(Evidence::Echo) if evidence != Evidence::Echo => {
             tracing::warn!(%device, "the peer's host refuses probes, so its agent does not run: {by} tells now");
         }
         Some(before) if before != evidence => {
-            tracing::info!(%device, "{} told so far, {by} tells now", before.name());
+            tracing::info!(%device, "{} told so remote, {by} tells now", before.name());
         }
         _ => {}
     }
 }
 
-pub(super) fn complain(line: &mut Line, error: &SocketError) {
+pub(super) fn warn_once(tunnel: &mut MonitoredTunnel, error: &SocketError) {
     let problem = error.to_string();
-    if line.is_news(&problem) {
+    if tunnel.is_new_problem(&problem) {
         tracing::warn!("{problem}; trying again");
     }
 }
 
 /// What has become of a class, if anything has.
 pub(super) fn moved(
-    lines: &[Line],
+    monitored: &[MonitoredTunnel],
     class: Class,
     before: &Placement,
     after: &Placement,
@@ -63,11 +63,11 @@ pub(super) fn moved(
     // Where the whole class goes, that says it all.
     let (left, taken_up) = match from == to {
         true => (
-            differing(lines, to, |device| {
-                after.out.contains(device) && !before.out.contains(device)
+            differing(monitored, to, |device| {
+                after.disabled.contains(device) && !before.disabled.contains(device)
             }),
-            differing(lines, to, |device| {
-                before.out.contains(device) && !after.out.contains(device)
+            differing(monitored, to, |device| {
+                before.disabled.contains(device) && !after.disabled.contains(device)
             }),
         ),
         false => (Vec::new(), Vec::new()),
@@ -76,11 +76,11 @@ pub(super) fn moved(
         return None;
     }
     let reason = match (&left[..], &taken_up[..]) {
-        ([], []) => reason(lines, from, to),
+        ([], []) => reason(monitored, from, to),
         (left, taken_up) => {
-            let named = lines
-                .iter()
-                .filter(|line| left.contains(&line.device) || taken_up.contains(&line.device));
+            let named = monitored.iter().filter(|tunnel| {
+                left.contains(&tunnel.device) || taken_up.contains(&tunnel.device)
+            });
             named.map(stands).collect::<Vec<_>>().join("; ")
         }
     };
@@ -95,67 +95,73 @@ pub(super) fn moved(
     })
 }
 
-/// The tunnels of a seat of which something is true.
+/// The tunnels of a egress of which something is true.
 fn differing(
-    lines: &[Line],
-    seat: Seat,
+    monitored: &[MonitoredTunnel],
+    egress: Egress,
     is_so: impl Fn(&InterfaceName) -> bool,
 ) -> Vec<InterfaceName> {
-    let devices = of_seat(lines, seat).map(|line| &line.device);
+    let devices = of_egress(monitored, egress).map(|tunnel| &tunnel.device);
     devices.filter(|it| is_so(it)).cloned().collect()
 }
 
-fn of_seat(lines: &[Line], seat: Seat) -> impl Iterator<Item = &Line> {
-    let is_there = move |line: &&Line| seat.tunnel() == Some(line.subject.home);
-    lines.iter().filter(is_there)
+fn of_egress(
+    monitored: &[MonitoredTunnel],
+    egress: Egress,
+) -> impl Iterator<Item = &MonitoredTunnel> {
+    let is_there = move |tunnel: &&MonitoredTunnel| egress.tunnel() == Some(tunnel.spec.role);
+    monitored.iter().filter(is_there)
 }
 
-/// Why a class goes from one seat to another: because of the tunnels it leaves, or because of
+/// Why a class goes from one egress to another: because of the tunnels it leaves, or because of
 /// those that it can go to.
-fn reason(lines: &[Line], from: Seat, to: Seat) -> String {
-    let is_dead = |line: &&Line| !line.watch.machine().condition().is_usable();
-    let dead: Vec<_> = of_seat(lines, from).filter(is_dead).map(stands).collect();
+fn reason(monitored: &[MonitoredTunnel], from: Egress, to: Egress) -> String {
+    let is_dead = |tunnel: &&MonitoredTunnel| !tunnel.watch.machine().condition().is_usable();
+    let dead: Vec<_> = of_egress(monitored, from)
+        .filter(is_dead)
+        .map(stands)
+        .collect();
     if !dead.is_empty() {
         return dead.join("; ");
     }
-    match of_seat(lines, to).find(|line| !is_dead(line)) {
+    match of_egress(monitored, to).find(|tunnel| !is_dead(tunnel)) {
         Some(found) => stands(found),
         None => "no tunnel is alive".to_owned(),
     }
 }
 
-fn stands(line: &Line) -> String {
-    let condition = line.watch.machine().condition();
-    let cause = line.last_cause.in_words();
-    format!("{} is {}, {cause}", line.device, condition.name())
+fn stands(tunnel: &MonitoredTunnel) -> String {
+    let condition = tunnel.watch.machine().condition();
+    let cause = tunnel.last_cause.in_words();
+    format!("{} is {}, {cause}", tunnel.device, condition.name())
 }
 
 pub(super) fn class_report(class: Class) -> ClassReport {
     ClassReport {
         class: class.name().to_owned(),
-        tunnel: Placement::HOME.of(class),
-        moves: [0; Seat::ALL.len()],
+        tunnel: Placement::PRIMARY.of(class),
+        moves: [0; Egress::ALL.len()],
     }
 }
 
 pub(super) fn tunnel_report(
-    line: &Line,
+    tunnel: &MonitoredTunnel,
     weight: NonZeroU8,
     in_use: bool,
     presence: PeerPresence,
     now: Duration,
 ) -> TunnelReport {
-    let machine = line.watch.machine();
-    let measure = line.watch.prober().map(|prober| prober.measure());
+    let machine = tunnel.watch.machine();
+    let measure = tunnel.watch.prober().map(|prober| prober.measure());
     let since = now.saturating_sub(machine.since()).as_millis();
     TunnelReport {
-        tunnel: line.subject.home.name().to_owned(),
-        device: line.device.clone(),
+        tunnel: tunnel.spec.role.name().to_owned(),
+        device: tunnel.device.clone(),
         weight,
         in_use,
         condition: machine.condition(),
         since_unix_ms: unix_ms().saturating_sub(u64::try_from(since).unwrap_or(u64::MAX)),
-        evidence: line.watch.evidence(presence, now),
+        evidence: tunnel.watch.evidence(presence, now),
         downs: machine.downs(),
         probes_sent: measure.map_or(0, |it| it.sent_total()),
         probes_lost: measure.map_or(0, |it| it.lost_total()),

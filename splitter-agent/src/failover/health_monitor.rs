@@ -14,20 +14,20 @@ use splitter_health::{
 };
 use splitter_netlink::{Netlink, NetlinkError, list_names};
 use splitter_policy::flow::Class;
-use splitter_steering::{Placement, Seat};
+use splitter_steering::{Egress, Placement};
 use tokio::sync::watch;
 use tokio::time::sleep_until;
 
-use super::announce::{class_report, complain, tell_evidence, told, tunnel_report};
+use super::announce::{class_report, log_change, log_evidence, tunnel_report, warn_once};
 use super::choose::{Graded, choose};
-use super::link_events::LinkNews;
-use super::liveness::look_for_life;
-use super::monitored_tunnel::Line;
-use super::next_hops::find_next_hops;
+use super::link_events::LinkEvents;
+use super::liveness::check_liveness;
+use super::monitored_tunnel::MonitoredTunnel;
+use super::next_hops::resolve_next_hops;
 use super::report::{Report, SharedReport};
 use super::socket::SocketError;
-use super::spec::{Subject, line, subjects, timing};
-use super::switch::Mover;
+use super::spec::{MonitorSpec, monitored_tunnel, specs, timing};
+use super::switch::Failover;
 use crate::instance::{Instance, Lock};
 
 /// How often devices are looked at without news of them, which can get lost.
@@ -47,14 +47,14 @@ const TUNNELS: &str = "tunnels";
 
 /// Watches the tunnels of one instance.
 #[derive(Debug)]
-pub struct Guard {
+pub struct HealthMonitor {
     config: Config,
     /// What this agent proves to the peer with; none without a peer.
     identity: Option<(ProbeKey, Nonce)>,
     /// One for each tunnel, in the order of the configuration.
-    lines: Vec<Line>,
+    monitored: Vec<MonitoredTunnel>,
     netlink: Netlink,
-    news: LinkNews,
+    events: LinkEvents,
     presence: PeerPresence,
     start: Instant,
     looked: Duration,
@@ -65,7 +65,7 @@ pub struct Guard {
 /// Why the tunnels cannot be watched.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum GuardError {
+pub enum HealthMonitorError {
     /// There is no key.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -77,41 +77,41 @@ pub enum GuardError {
     Netlink(#[from] NetlinkError),
 }
 
-impl Guard {
+impl HealthMonitor {
     /// Prepares everything that can fail for reasons that will not pass: the key, and the sockets
     /// of the devices that are there. Changes nothing.
     ///
     /// # Errors
-    /// See [`GuardError`].
-    pub async fn new(config: &Config) -> Result<Self, GuardError> {
+    /// See [`HealthMonitorError`].
+    pub async fn new(config: &Config) -> Result<Self, HealthMonitorError> {
         let key_file = config.health.key_file.as_deref();
         let identity = key_file.map(ProbeKey::load).transpose()?;
         let identity = identity.map(|key| (key, Nonce::random()));
         let mut guard = Self {
-            lines: subjects(config)
+            monitored: specs(config)
                 .into_iter()
-                .map(|it| line(it, identity.as_ref()))
+                .map(|it| monitored_tunnel(it, identity.as_ref()))
                 .collect(),
             config: config.clone(),
             identity,
             netlink: Netlink::connect()?,
-            news: LinkNews::listen()?,
+            events: LinkEvents::listen()?,
             presence: PeerPresence::Unconfirmed,
             start: Instant::now(),
             looked: Duration::ZERO,
             written: Duration::ZERO,
             report: SharedReport::default(),
         };
-        guard.report_all(&Placement::HOME, None);
+        guard.report_all(&Placement::PRIMARY, None);
         let now = guard.now();
-        guard.look_at_links(now).await;
-        for line in &mut guard.lines {
-            match line.open(now, guard.start, &guard.report) {
+        guard.read_links(now).await;
+        for tunnel in &mut guard.monitored {
+            match tunnel.open(now, guard.start, &guard.report) {
                 // An address may come later, another process on the port will not go.
                 Err(error) if error.source.kind() == io::ErrorKind::AddrInUse => {
                     return Err(error.into());
                 }
-                Err(error) => complain(line, &error),
+                Err(error) => warn_once(tunnel, &error),
                 Ok(()) => {}
             }
         }
@@ -135,8 +135,8 @@ impl Guard {
         let placement = instance.placement().unwrap_or_default();
         let directory = instance.config().instance_dir();
         self.begin(&placement);
-        find_next_hops(&self.config, &self.lines, &self.netlink).await;
-        let mut mover = Mover::new(in_force.clone(), lock, self.report.clone(), placement);
+        resolve_next_hops(&self.config, &self.monitored, &self.netlink).await;
+        let mut failover = Failover::new(in_force.clone(), lock, self.report.clone(), placement);
         let mut listening_since = self.now();
         loop {
             let wake = self.wake();
@@ -145,28 +145,30 @@ impl Guard {
             let mut woken = self.now();
             let missed = slept.saturating_sub(listening_since) + woken.saturating_sub(wake);
             if missed > STALL {
-                self.lines.iter_mut().for_each(|it| it.watch.excuse(missed));
+                self.monitored
+                    .iter_mut()
+                    .for_each(|it| it.watch.excuse(missed));
             }
             listening_since = woken;
-            let has_news = matches!(event, Event::Links);
+            let has_link_event = matches!(event, Event::Links);
             if let Event::Datagram(index, received, buffer) = event {
                 self.take(index, received, &buffer, woken);
             }
             self.drain(woken);
             if in_force.has_changed().unwrap_or(false) {
                 let instance = Arc::clone(&in_force.borrow_and_update());
-                let placement = mover.current().clone();
-                self.go_by(instance.config(), &placement).await;
+                let placement = failover.current().clone();
+                self.follow_config(instance.config(), &placement).await;
                 woken = self.now();
             }
-            if has_news || woken.saturating_sub(self.looked) >= LOOK_INTERVAL {
-                self.look_at_links(woken).await;
-                find_next_hops(&self.config, &self.lines, &self.netlink).await;
+            if has_link_event || woken.saturating_sub(self.looked) >= LOOK_INTERVAL {
+                self.read_links(woken).await;
+                resolve_next_hops(&self.config, &self.monitored, &self.netlink).await;
             }
             let has_changed = self.tick(woken).await;
-            let has_moved = self.settle(&mut mover, woken).await;
-            self.tell_readiness(&mover, readiness);
-            self.report_all(mover.current(), mover.problem());
+            let has_moved = self.settle(&mut failover, woken).await;
+            self.report_readiness(&failover, readiness);
+            self.report_all(failover.current(), failover.problem());
             self.write(&directory, has_changed || has_moved, woken);
         }
     }
@@ -174,12 +176,16 @@ impl Guard {
     /// Starts from where an earlier agent had left the classes: a tunnel that it did not use has to
     /// prove itself first.
     fn begin(&mut self, placement: &Placement) {
-        for index in 0..self.lines.len() {
-            self.begin_with(index, placement);
+        for index in 0..self.monitored.len() {
+            self.restart_tunnel(index, placement);
         }
-        if !placement.is_home() {
-            let Placement { short, long, out } = placement;
-            let without = match list_names(out) {
+        if !placement.is_primary() {
+            let Placement {
+                short,
+                long,
+                disabled,
+            } = placement;
+            let without = match list_names(disabled) {
                 none if none.is_empty() => none,
                 devices => format!(", without {devices}"),
             };
@@ -189,29 +195,30 @@ impl Guard {
         }
     }
 
-    fn begin_with(&mut self, index: usize, placement: &Placement) {
+    fn restart_tunnel(&mut self, index: usize, placement: &Placement) {
         let now = self.now();
-        let line = &mut self.lines[index];
-        let Subject { home, tunnel, .. } = &line.subject;
-        let is_used = placement.uses(*home, &tunnel.device);
+        let monitored = &mut self.monitored[index];
+        let MonitorSpec { role, tunnel, .. } = &monitored.spec;
+        let is_used = placement.uses(*role, &tunnel.device);
         let by = tunnel.watched_by();
-        tracing::info!(device = %line.device, "watching the {} tunnel by {by}", home.name());
+        tracing::info!(device = %monitored.device, "watching the {} tunnel by {by}", role.name());
         let timing = timing(&self.config.health);
-        line.watch.restart(timing, !is_used, now);
+        monitored.watch.restart(timing, !is_used, now);
     }
 
     /// Goes by another configuration from now on. A tunnel of which that says something else is
     /// watched from the start; what is known of the others stays.
-    async fn go_by(&mut self, config: &Config, placement: &Placement) {
+    async fn follow_config(&mut self, config: &Config, placement: &Placement) {
         self.config = config.clone();
-        let mut before = std::mem::take(&mut self.lines);
+        let mut before = std::mem::take(&mut self.monitored);
         let mut others = Vec::new();
-        for subject in subjects(config) {
-            match before.iter().position(|it| it.subject == subject) {
-                Some(known) => self.lines.push(before.swap_remove(known)),
+        for spec in specs(config) {
+            match before.iter().position(|it| it.spec == spec) {
+                Some(known) => self.monitored.push(before.swap_remove(known)),
                 None => {
-                    others.push(self.lines.len());
-                    self.lines.push(line(subject, self.identity.as_ref()));
+                    others.push(self.monitored.len());
+                    self.monitored
+                        .push(monitored_tunnel(spec, self.identity.as_ref()));
                 }
             }
         }
@@ -222,9 +229,9 @@ impl Guard {
         // Whoever answered on the old sockets ends before there are new ones.
         tokio::task::yield_now().await;
         let now = self.now();
-        self.look_at_links(now).await;
+        self.read_links(now).await;
         for index in others {
-            self.begin_with(index, placement);
+            self.restart_tunnel(index, placement);
         }
     }
 
@@ -234,21 +241,24 @@ impl Guard {
 
     fn wake(&self) -> Duration {
         let now = self.now();
-        let deadlines = self.lines.iter().map(|line| match line.watch.link_state() {
-            LinkState::Up(_) => line.watch.deadline(now),
-            // Nothing is sent into a device that is down.
-            LinkState::Down(_) | LinkState::Absent => self.looked + LOOK_INTERVAL,
-        });
-        let soonest = deadlines.min().unwrap_or(now);
-        soonest.min(self.looked + LOOK_INTERVAL).max(now)
+        let deadlines = self
+            .monitored
+            .iter()
+            .map(|tunnel| match tunnel.watch.link_state() {
+                LinkState::Up(_) => tunnel.watch.deadline(now),
+                // Nothing is sent into a device that is down.
+                LinkState::Down(_) | LinkState::Absent => self.looked + LOOK_INTERVAL,
+            });
+        let earliest = deadlines.min().unwrap_or(now);
+        earliest.min(self.looked + LOOK_INTERVAL).max(now)
     }
 
     async fn next_event(&mut self, wake: Duration) -> Event {
-        let receive = |(index, line)| Box::pin(receive(index, line));
-        let datagrams = select_all(self.lines.iter().enumerate().map(receive));
+        let receive = |(index, tunnel)| Box::pin(receive(index, tunnel));
+        let datagrams = select_all(self.monitored.iter().enumerate().map(receive));
         tokio::select! {
             (event, ..) = datagrams => event,
-            () = self.news.next() => Event::Links,
+            () = self.events.next() => Event::Links,
             () = sleep_until((self.start + wake).into()) => Event::Time,
         }
     }
@@ -256,9 +266,9 @@ impl Guard {
     /// What has come already is taken before silence is judged.
     fn drain(&mut self, now: Duration) {
         let mut buffer = [0; DATAGRAM_BYTES + 1];
-        for index in 0..self.lines.len() {
+        for index in 0..self.monitored.len() {
             for _ in 0..DRAIN_LIMIT {
-                let Some(received) = self.lines[index].try_receive(&mut buffer) else {
+                let Some(received) = self.monitored[index].try_receive(&mut buffer) else {
                     break;
                 };
                 self.take(index, received, &buffer, now);
@@ -267,40 +277,40 @@ impl Guard {
     }
 
     fn take(&mut self, index: usize, received: io::Result<usize>, buffer: &[u8], now: Duration) {
-        let line = &mut self.lines[index];
+        let tunnel = &mut self.monitored[index];
         let length = match received {
             Ok(length) => length.min(buffer.len()),
-            Err(error) => return line.failed(&error, now),
+            Err(error) => return tunnel.failed(&error, now),
         };
-        match line.watch.receive(&buffer[..length], now) {
+        match tunnel.watch.receive(&buffer[..length], now) {
             Ok(change) => {
-                line.echoed(now);
+                tunnel.echoed(now);
                 if self.presence == PeerPresence::Unconfirmed {
                     self.presence = PeerPresence::Confirmed;
-                    tracing::info!(device = %line.device, "the peer answers probes");
+                    tracing::info!(device = %tunnel.device, "the peer answers probes");
                 }
                 if let Some(change) = change {
-                    told(line, change);
+                    log_change(tunnel, change);
                 }
             }
             Err(refusal) => self.report.refused(refusal),
         }
     }
 
-    async fn look_at_links(&mut self, now: Duration) {
+    async fn read_links(&mut self, now: Duration) {
         self.looked = now;
-        for line in &mut self.lines {
-            let link = match self.netlink.interface(&line.device).await {
+        for tunnel in &mut self.monitored {
+            let link = match self.netlink.interface(&tunnel.device).await {
                 Ok(Some(found)) if found.is_up && found.has_carrier => LinkState::Up(found.index),
                 Ok(Some(found)) => LinkState::Down(found.index),
                 Ok(None) => LinkState::Absent,
                 Err(error) => {
-                    tracing::debug!(device = %line.device, %error, "cannot look at the tunnel");
+                    tracing::debug!(device = %tunnel.device, %error, "cannot look at the tunnel");
                     continue;
                 }
             };
-            if let Some(change) = line.watch.link(link, now) {
-                told(line, change);
+            if let Some(change) = tunnel.watch.link(link, now) {
+                log_change(tunnel, change);
             }
         }
     }
@@ -308,49 +318,49 @@ impl Guard {
     /// Sends, asks and judges. True if a tunnel's condition changed.
     async fn tick(&mut self, now: Duration) -> bool {
         let before = self.conditions();
-        for line in &mut self.lines {
-            if let Err(error) = line.open(now, self.start, &self.report) {
-                complain(line, &error);
+        for tunnel in &mut self.monitored {
+            if let Err(error) = tunnel.open(now, self.start, &self.report) {
+                warn_once(tunnel, &error);
             }
-            if let Some(probe) = line.watch.due(now) {
+            if let Some(probe) = tunnel.watch.due(now) {
                 if let Some(probe) = probe {
-                    line.send(&probe, now);
+                    tunnel.send(&probe, now);
                 }
-                look_for_life(line, &self.netlink, self.presence, now).await;
+                check_liveness(tunnel, &self.netlink, self.presence, now).await;
             }
-            if let Some(change) = line.watch.tick(now) {
-                told(line, change);
+            if let Some(change) = tunnel.watch.tick(now) {
+                log_change(tunnel, change);
             }
-            tell_evidence(line, self.presence, now);
+            log_evidence(tunnel, self.presence, now);
         }
         self.conditions() != before
     }
 
     fn conditions(&self) -> Vec<Condition> {
-        let lines = self.lines.iter();
-        lines.map(|it| it.watch.machine().condition()).collect()
+        let monitored = self.monitored.iter();
+        monitored.map(|it| it.watch.machine().condition()).collect()
     }
 
-    async fn settle(&mut self, mover: &mut Mover<'_>, now: Duration) -> bool {
+    async fn settle(&mut self, failover: &mut Failover<'_>, now: Duration) -> bool {
         // It routes nothing.
         if self.config.shadow {
             return false;
         }
-        let graded = self.lines.iter().map(|line| Graded {
-            home: line.subject.home,
-            device: &line.device,
-            grade: line.watch.grade(now),
+        let graded = self.monitored.iter().map(|tunnel| Graded {
+            role: tunnel.spec.role,
+            device: &tunnel.device,
+            grade: tunnel.watch.grade(now),
         });
         let wanted = choose(&graded.collect::<Vec<_>>());
-        mover.settle(wanted, now, &self.lines).await
+        failover.settle(wanted, now, &self.monitored).await
     }
 
-    fn tell_readiness(&self, mover: &Mover<'_>, readiness: &Readiness) {
-        let Placement { short, long, .. } = *mover.current();
-        match mover.problem() {
+    fn report_readiness(&self, failover: &Failover<'_>, readiness: &Readiness) {
+        let Placement { short, long, .. } = *failover.current();
+        match failover.problem() {
             _ if self.config.shadow => readiness.ok(TUNNELS),
             Some(problem) => readiness.fail(TUNNELS, problem),
-            None if short == Seat::Main || long == Seat::Main => {
+            None if short == Egress::Main || long == Egress::Main => {
                 readiness.fail(TUNNELS, "no tunnel is alive; packets follow the main table");
             }
             None => readiness.ok(TUNNELS),
@@ -359,10 +369,10 @@ impl Guard {
 
     fn report_all(&mut self, placement: &Placement, problem: Option<&str>) {
         let now = self.now();
-        let weighed = self.lines.iter().zip(self.config.tunnels());
-        let tunnels = weighed.map(|(line, (home, tunnel))| {
-            let is_used = placement.uses(home, &tunnel.device) && !self.config.shadow;
-            tunnel_report(line, tunnel.weight, is_used, self.presence, now)
+        let weighed = self.monitored.iter().zip(self.config.tunnels());
+        let tunnels = weighed.map(|(monitored, (role, tunnel))| {
+            let is_used = placement.uses(role, &tunnel.device) && !self.config.shadow;
+            tunnel_report(monitored, tunnel.weight, is_used, self.presence, now)
         });
         let tunnels = tunnels.collect();
         self.report.change(|report: &mut Report| {
@@ -389,9 +399,9 @@ impl Guard {
     }
 }
 
-async fn receive(index: usize, line: &Line) -> Event {
+async fn receive(index: usize, tunnel: &MonitoredTunnel) -> Event {
     let mut buffer = [0; DATAGRAM_BYTES + 1];
-    let received = line.receive(&mut buffer).await;
+    let received = tunnel.receive(&mut buffer).await;
     Event::Datagram(index, received, buffer)
 }
 

@@ -6,39 +6,42 @@ use std::time::Duration;
 use splitter_health::{Evidence, PeerPresence};
 use splitter_netlink::{NeighbourState, Netlink, NetlinkError};
 
-use super::announce::told;
-use super::monitored_tunnel::Line;
+use super::announce::log_change;
+use super::monitored_tunnel::MonitoredTunnel;
 
 /// Where echo does not decide: asks the next hop, or takes the link's word.
-pub(super) async fn look_for_life(
-    line: &mut Line,
+pub(super) async fn check_liveness(
+    tunnel: &mut MonitoredTunnel,
     netlink: &Netlink,
     presence: PeerPresence,
     now: Duration,
 ) {
-    if line.watch.evidence(presence, now) == Evidence::Echo {
+    if tunnel.watch.evidence(presence, now) == Evidence::Echo {
         return;
     }
-    let (Some(index), Some(neighbour)) = (line.watch.link_state().index(), line.neighbour) else {
-        let change = line.watch.alive(presence, now);
-        return change.into_iter().for_each(|change| told(line, change));
+    let (Some(index), Some(neighbour)) = (tunnel.watch.link_state().index(), tunnel.neighbour)
+    else {
+        let change = tunnel.watch.alive(presence, now);
+        return change
+            .into_iter()
+            .for_each(|change| log_change(tunnel, change));
     };
     let is_alive = match ask_neighbour(netlink, index, neighbour).await {
         Ok(state) => {
-            line.watch.asks_neighbour(state != NeighbourState::Fixed);
+            tunnel.watch.asks_neighbour(state != NeighbourState::Fixed);
             matches!(state, NeighbourState::Reachable | NeighbourState::Fixed)
         }
         Err(error) => {
             // Not to be able to ask is no reason to give a tunnel up.
-            if !std::mem::replace(&mut line.has_complained, true) {
-                tracing::warn!(%error, "the link alone tells whether {} is alive", line.device);
+            if !std::mem::replace(&mut tunnel.has_warned, true) {
+                tracing::warn!(%error, "the link alone tells whether {} is alive", tunnel.device);
             }
-            line.watch.asks_neighbour(false);
+            tunnel.watch.asks_neighbour(false);
             true
         }
     };
-    if is_alive && let Some(change) = line.watch.alive(presence, now) {
-        told(line, change);
+    if is_alive && let Some(change) = tunnel.watch.alive(presence, now) {
+        log_change(tunnel, change);
     }
 }
 

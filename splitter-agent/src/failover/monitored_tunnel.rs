@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use super::report::SharedReport;
 use super::socket::{Binding, ResponderSocket, SocketError};
-use super::spec::Subject;
+use super::spec::MonitorSpec;
 
 /// How soon a socket that could not be had is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -27,21 +27,21 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// One tunnel, its sockets and what was last told of it.
 #[derive(Debug)]
-pub(super) struct Line {
-    pub(super) subject: Subject,
+pub(super) struct MonitoredTunnel {
+    pub(super) spec: MonitorSpec,
     pub(super) device: InterfaceName,
     /// The next hop that is asked when the peer's echo does not decide.
     pub(super) neighbour: Option<IpAddr>,
     pub(super) watch: TunnelWatch,
     pub(super) last_cause: Cause,
     pub(super) last_evidence: Option<Evidence>,
-    pub(super) has_complained: bool,
-    far: Option<Far>,
+    pub(super) has_warned: bool,
+    remote: Option<RemotePeer>,
 }
 
 /// The other border, where one is configured.
 #[derive(Debug)]
-struct Far {
+struct RemotePeer {
     peer: IpAddr,
     port: u16,
     dscp: Dscp,
@@ -66,44 +66,47 @@ impl Drop for Sockets {
     }
 }
 
-impl Line {
+impl MonitoredTunnel {
     pub(super) fn new(
-        subject: Subject,
+        spec: MonitorSpec,
         identity: Option<&(ProbeKey, Nonce)>,
         watch: impl FnOnce(Option<Prober>, bool) -> TunnelWatch,
     ) -> Self {
-        let gateway = subject.tunnel.gateway;
+        let gateway = spec.tunnel.gateway;
         let neighbour = gateway.v4.map(IpAddr::V4).or(gateway.v6.map(IpAddr::V6));
-        let peer = subject.tunnel.peer;
-        let far = peer.zip(identity).map(|(peer, (key, nonce))| Far {
+        let peer = spec.tunnel.peer;
+        let remote = peer.zip(identity).map(|(peer, (key, nonce))| RemotePeer {
             peer,
-            port: subject.health.port.get(),
-            dscp: subject.mark,
+            port: spec.health.port.get(),
+            dscp: spec.mark,
             responder: Arc::new(Mutex::new(Responder::new(key.clone(), *nonce))),
             sockets: None,
             tried: None,
             problem: String::new(),
             last_echo: Duration::ZERO,
         });
-        let prober = far
+        let prober = remote
             .as_ref()
             .and(identity)
-            .map(|(key, nonce)| Prober::new(key.clone(), subject.number, *nonce));
+            .map(|(key, nonce)| Prober::new(key.clone(), spec.number, *nonce));
         Self {
-            device: subject.tunnel.device.clone(),
+            device: spec.tunnel.device.clone(),
             neighbour,
             watch: watch(prober, neighbour.is_some()),
             last_cause: Cause::Answer,
             last_evidence: None,
-            has_complained: false,
-            far,
-            subject,
+            has_warned: false,
+            remote,
+            spec,
         }
     }
 
     /// Sends a probe. What the socket refuses is lost, which silence will tell.
     pub(super) fn send(&mut self, probe: &[u8], now: Duration) {
-        let sockets = self.far.as_ref().and_then(|far| far.sockets.as_ref());
+        let sockets = self
+            .remote
+            .as_ref()
+            .and_then(|remote| remote.sockets.as_ref());
         let Some(sockets) = sockets else { return };
         match sockets.prober.try_send(probe) {
             Ok(_) => {}
@@ -113,7 +116,11 @@ impl Line {
 
     /// Waits for a datagram, for ever where there is no socket.
     pub(super) async fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self.far.as_ref().and_then(|far| far.sockets.as_ref()) {
+        match self
+            .remote
+            .as_ref()
+            .and_then(|remote| remote.sockets.as_ref())
+        {
             Some(sockets) => sockets.prober.recv(buffer).await,
             None => std::future::pending().await,
         }
@@ -121,7 +128,7 @@ impl Line {
 
     /// A datagram that is there already.
     pub(super) fn try_receive(&self, buffer: &mut [u8]) -> Option<io::Result<usize>> {
-        let sockets = self.far.as_ref()?.sockets.as_ref()?;
+        let sockets = self.remote.as_ref()?.sockets.as_ref()?;
         match sockets.prober.try_recv(buffer) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
             received => Some(received),
@@ -130,8 +137,8 @@ impl Line {
 
     /// The peer answered.
     pub(super) fn echoed(&mut self, now: Duration) {
-        if let Some(far) = &mut self.far {
-            far.last_echo = now;
+        if let Some(remote) = &mut self.remote {
+            remote.last_echo = now;
         }
     }
 
@@ -159,52 +166,54 @@ impl Line {
         let LinkState::Up(index) = self.watch.link_state() else {
             return Ok(());
         };
-        let Some(far) = &mut self.far else {
+        let Some(remote) = &mut self.remote else {
             return Ok(());
         };
         let binding = Binding {
             device: self.device.clone(),
             index,
-            dscp: far.dscp,
+            dscp: remote.dscp,
         };
-        let was_tried_lately = far.tried.is_some_and(|at| now.saturating_sub(at) < RETRY);
-        match &mut far.sockets {
+        let was_tried_lately = remote
+            .tried
+            .is_some_and(|at| now.saturating_sub(at) < RETRY);
+        match &mut remote.sockets {
             Some(sockets) if sockets.index == index => {
-                let tried = far.tried.unwrap_or_default();
-                let silent_since = far.last_echo.max(tried);
+                let tried = remote.tried.unwrap_or_default();
+                let silent_since = remote.last_echo.max(tried);
                 if now.saturating_sub(silent_since) >= LOST_AFTER {
-                    far.tried = Some(now);
-                    sockets.prober = binding.prober(far.peer, far.port)?;
+                    remote.tried = Some(now);
+                    sockets.prober = binding.prober(remote.peer, remote.port)?;
                 }
                 Ok(())
             }
             None if was_tried_lately => Ok(()),
             _ => {
-                far.tried = Some(now);
-                far.sockets = None;
-                let prober = binding.prober(far.peer, far.port)?;
-                let responder = binding.responder(far.peer, far.port)?;
-                let state = Arc::clone(&far.responder);
+                remote.tried = Some(now);
+                remote.sockets = None;
+                let prober = binding.prober(remote.peer, remote.port)?;
+                let responder = binding.responder(remote.peer, remote.port)?;
+                let state = Arc::clone(&remote.responder);
                 let responding = respond(responder, state, start, report.clone());
-                far.sockets = Some(Sockets {
+                remote.sockets = Some(Sockets {
                     index,
                     prober,
                     responding: tokio::spawn(responding),
                 });
-                far.problem.clear();
+                remote.problem.clear();
                 Ok(())
             }
         }
     }
 
     /// Whether this problem is told for the first time.
-    pub(super) fn is_news(&mut self, problem: &str) -> bool {
-        let Some(far) = &mut self.far else {
+    pub(super) fn is_new_problem(&mut self, problem: &str) -> bool {
+        let Some(remote) = &mut self.remote else {
             return false;
         };
-        let is_news = far.problem != problem;
-        problem.clone_into(&mut far.problem);
-        is_news
+        let is_new_problem = remote.problem != problem;
+        problem.clone_into(&mut remote.problem);
+        is_new_problem
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use splitter_health::{Condition, Evidence, Refusal};
 use splitter_netlink::{InterfaceName, list_names};
-use splitter_steering::Seat;
+use splitter_steering::Egress;
 
 use crate::files::{FileError, write_private};
 use crate::instance::health_report;
@@ -77,9 +77,9 @@ pub struct ClassReport {
     /// `short` or `long`.
     pub class: String,
     /// Where its packets go.
-    pub tunnel: Seat,
-    /// How often it was moved there, in the order of [`Seat::ALL`].
-    pub moves: [u64; Seat::ALL.len()],
+    pub tunnel: Egress,
+    /// How often it was moved there, in the order of [`Egress::ALL`].
+    pub moves: [u64; Egress::ALL.len()],
 }
 
 /// A class went to other tunnels.
@@ -90,9 +90,9 @@ pub struct Move {
     /// `short` or `long`.
     pub class: String,
     /// Where it was.
-    pub from: Seat,
+    pub from: Egress,
     /// Where it is; the same where it only left or took up some of the tunnels there.
-    pub to: Seat,
+    pub to: Egress,
     /// The tunnels that it left, where others there go on.
     #[serde(default)]
     pub left: Vec<InterfaceName>,
@@ -209,7 +209,7 @@ mod tests {
         shared.change(|report| {
             report.classes.push(ClassReport {
                 class: "short".to_owned(),
-                tunnel: Seat::Short,
+                tunnel: Egress::Short,
                 moves: [0; 3],
             });
         });
@@ -217,8 +217,8 @@ mod tests {
             shared.moved(Move {
                 unix_ms: turn,
                 class: "short".to_owned(),
-                from: Seat::Short,
-                to: Seat::Main,
+                from: Egress::Short,
+                to: Egress::Main,
                 left: Vec::new(),
                 taken_up: Vec::new(),
                 reason: "both are dead".to_owned(),

@@ -6,14 +6,14 @@ use splitter_config::{Config, Dscp, Health, Tunnel};
 use splitter_health::{Nonce, ProbeKey, Timing, TunnelWatch};
 use splitter_policy::flow::TunnelRole;
 
-use super::monitored_tunnel::Line;
+use super::monitored_tunnel::MonitoredTunnel;
 
 /// All that a tunnel is watched by.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Subject {
+pub(super) struct MonitorSpec {
     /// Its place among all tunnels, by which the peer's answers are told apart.
     pub(super) number: u8,
-    pub(super) home: TunnelRole,
+    pub(super) role: TunnelRole,
     pub(super) tunnel: Tunnel,
     /// The mark that probes bear: that of the tunnel's own class.
     pub(super) mark: Dscp,
@@ -21,32 +21,35 @@ pub(super) struct Subject {
 }
 
 /// Every tunnel of a configuration.
-pub(super) fn subjects(config: &Config) -> Vec<Subject> {
+pub(super) fn specs(config: &Config) -> Vec<MonitorSpec> {
     let numbered = (0..).zip(config.tunnels());
-    let subjects = numbered.map(|(number, (home, tunnel))| Subject {
+    let specs = numbered.map(|(number, (role, tunnel))| MonitorSpec {
         number,
-        home,
+        role,
         tunnel: Tunnel {
             // Neither has to do with how it is watched.
             weight: std::num::NonZeroU8::MIN,
             rate_mbit: None,
             ..tunnel.clone()
         },
-        mark: match home {
+        mark: match role {
             TunnelRole::Short => config.marks.short,
             TunnelRole::Long => config.marks.long,
         },
         health: config.health.clone(),
     });
-    subjects.collect()
+    specs.collect()
 }
 
-pub(super) fn line(subject: Subject, identity: Option<&(ProbeKey, Nonce)>) -> Line {
-    let timing = timing(&subject.health);
+pub(super) fn monitored_tunnel(
+    spec: MonitorSpec,
+    identity: Option<&(ProbeKey, Nonce)>,
+) -> MonitoredTunnel {
+    let timing = timing(&spec.health);
     let watch = |prober, has_neighbour| {
         TunnelWatch::new(timing, prober, has_neighbour, false, Duration::ZERO)
     };
-    Line::new(subject, identity, watch)
+    MonitoredTunnel::new(spec, identity, watch)
 }
 
 pub(super) fn timing(health: &Health) -> Timing {

@@ -8,7 +8,7 @@ use splitter_steering::Placement;
 use tokio::sync::watch;
 
 use super::announce::moved;
-use super::monitored_tunnel::Line;
+use super::monitored_tunnel::MonitoredTunnel;
 use super::report::SharedReport;
 use crate::instance::{Instance, Lock};
 
@@ -16,7 +16,7 @@ use crate::instance::{Instance, Lock};
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Moves the classes of one instance.
-pub(super) struct Mover<'a> {
+pub(super) struct Failover<'a> {
     in_force: watch::Receiver<Arc<Instance>>,
     lock: &'a Lock,
     report: SharedReport,
@@ -30,7 +30,7 @@ struct Failure {
     at: Duration,
 }
 
-impl<'a> Mover<'a> {
+impl<'a> Failover<'a> {
     pub(super) fn new(
         in_force: watch::Receiver<Arc<Instance>>,
         lock: &'a Lock,
@@ -46,13 +46,13 @@ impl<'a> Mover<'a> {
         }
     }
 
-    /// Sees to it that the classes are where they should be; `lines` tell why they are moved. True
+    /// Sees to it that the classes are where they should be; `monitored` tell why they are moved. True
     /// if something was moved.
     pub(super) async fn settle(
         &mut self,
         wanted: Placement,
         now: Duration,
-        lines: &[Line],
+        monitored: &[MonitoredTunnel],
     ) -> bool {
         if wanted == self.current {
             self.failed = None;
@@ -69,14 +69,14 @@ impl<'a> Mover<'a> {
                 let before = std::mem::replace(&mut self.current, wanted);
                 self.failed = None;
                 for class in Class::ALL {
-                    self.tell(class, &before, lines);
+                    self.tell(class, &before, monitored);
                 }
                 true
             }
             Err(error) => {
                 let problem = format!("cannot move classes: {error}");
-                let is_news = self.failed.as_ref().is_none_or(|it| it.problem != problem);
-                if is_news {
+                let is_new_problem = self.failed.as_ref().is_none_or(|it| it.problem != problem);
+                if is_new_problem {
                     tracing::error!("{problem}; trying again every second");
                 }
                 self.failed = Some(Failure {
@@ -99,8 +99,8 @@ impl<'a> Mover<'a> {
         self.failed.as_ref().map(|failure| &*failure.problem)
     }
 
-    fn tell(&self, class: Class, before: &Placement, lines: &[Line]) {
-        let Some(moved) = moved(lines, class, before, &self.current) else {
+    fn tell(&self, class: Class, before: &Placement, monitored: &[MonitoredTunnel]) {
+        let Some(moved) = moved(monitored, class, before, &self.current) else {
             return;
         };
         tracing::warn!("{}", moved.in_words());

@@ -96,7 +96,7 @@ impl Instance {
 
     pub(super) fn placement_with(&self, state: Option<&State>) -> Placement {
         if !self.config.health.enabled {
-            return Placement::HOME;
+            return Placement::PRIMARY;
         }
         let remembered = || state.map(|state| state.placement.clone());
         self.placed()

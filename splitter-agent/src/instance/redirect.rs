@@ -87,11 +87,11 @@ impl Instance {
             }
         }
         for class in TunnelRole::ALL {
-            let seat = match class {
+            let egress = match class {
                 TunnelRole::Short => placement.short,
                 TunnelRole::Long => placement.long,
             };
-            let tunnels = tunnels_of(config, placement, seat).into_iter();
+            let tunnels = tunnels_of(config, placement, egress).into_iter();
             let devices = tunnels.map(|it| &it.device);
             let usable = devices.filter(|it| redirect.into.contains(it));
             let indices = usable.filter_map(|name| Some(interfaces.named(name).ok()?.index));

@@ -6,7 +6,7 @@ use std::fmt;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use splitter_health::Refusal;
 use splitter_policy::flow::Class;
-use splitter_steering::{Placement, Seat};
+use splitter_steering::{Egress, Placement};
 
 use super::{SplitterCollector, counters_by};
 use crate::failover::{Report, TunnelReport};
@@ -75,18 +75,18 @@ impl SplitterCollector {
         let of = |class: Class| report.classes.iter().find(|it| it.class == class.name());
         let mut placed = self.families.placed.encode(encoder)?;
         for class in Class::ALL {
-            let seat = of(class).map_or(Placement::HOME.of(class), |it| it.tunnel);
-            for tunnel in Seat::ALL {
+            let egress = of(class).map_or(Placement::PRIMARY.of(class), |it| it.tunnel);
+            for tunnel in Egress::ALL {
                 let labels = [("class", class.name()), ("tunnel", tunnel.name())];
                 placed
                     .encode_family(&labels)?
-                    .encode_gauge(&u64::from(seat == tunnel))?;
+                    .encode_gauge(&u64::from(egress == tunnel))?;
             }
         }
         let mut moves = self.families.class_moves.encode(encoder)?;
         for class in Class::ALL {
-            let counts = of(class).map_or([0; Seat::ALL.len()], |it| it.moves);
-            for tunnel in Seat::ALL {
+            let counts = of(class).map_or([0; Egress::ALL.len()], |it| it.moves);
+            for tunnel in Egress::ALL {
                 let labels = [("class", class.name()), ("tunnel", tunnel.name())];
                 moves
                     .encode_family(&labels)?

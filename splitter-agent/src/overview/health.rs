@@ -7,7 +7,7 @@ use serde::Serialize;
 use splitter_health::Condition;
 use splitter_netlink::InterfaceName;
 use splitter_policy::flow::Class;
-use splitter_steering::Seat;
+use splitter_steering::Egress;
 
 use crate::failover::{Report, SharedReport};
 use crate::instance::State;
@@ -21,7 +21,7 @@ pub trait HealthSource: fmt::Debug + Send + Sync + 'static {
     fn health(&self, device: &InterfaceName) -> TunnelHealth;
 
     /// Where the packets of a class go now, if that is known. Must not block.
-    fn seat(&self, class: Class) -> Option<Seat>;
+    fn egress(&self, class: Class) -> Option<Egress>;
 }
 
 /// What probes say of a tunnel.
@@ -78,8 +78,8 @@ impl HealthSource for SharedReport {
         of(&self.snapshot(), device)
     }
 
-    fn seat(&self, class: Class) -> Option<Seat> {
-        seat_of(&self.snapshot(), class)
+    fn egress(&self, class: Class) -> Option<Egress> {
+        egress_of(&self.snapshot(), class)
     }
 }
 
@@ -102,14 +102,14 @@ impl HealthSource for WrittenReport {
     }
 
     /// While nobody watches, where it was left.
-    fn seat(&self, class: Class) -> Option<Seat> {
+    fn egress(&self, class: Class) -> Option<Egress> {
         let report = Report::read(&self.0).filter(Report::is_fresh);
-        let told = report.and_then(|report| seat_of(&report, class));
+        let told = report.and_then(|report| egress_of(&report, class));
         told.or_else(|| Some(State::read(&self.0).ok()??.placement.of(class)))
     }
 }
 
-fn seat_of(report: &Report, class: Class) -> Option<Seat> {
+fn egress_of(report: &Report, class: Class) -> Option<Egress> {
     let mut classes = report.classes.iter();
     let found = classes.find(|it| it.class == class.name())?;
     Some(found.tunnel)

@@ -11,7 +11,7 @@ use splitter_datapath::{Dataplane, KernelError};
 use splitter_netlink::{DeviceTraffic, Family, Interfaces, Netlink, NetlinkError};
 use splitter_policy::counters::Counters;
 use splitter_policy::flow::Class;
-use splitter_steering::{Placement, Seat};
+use splitter_steering::{Egress, Placement};
 use thiserror::Error;
 
 use super::flows::{Collector, Earlier};
@@ -135,7 +135,7 @@ impl Observer {
                     },
                 })
                 .collect(),
-            seats: Class::ALL.map(|class| self.seat(class)),
+            egresses: Class::ALL.map(|class| self.egress(class)),
             flows_matching: tables.matching,
             flows: tables.flows,
         };
@@ -162,11 +162,11 @@ impl Observer {
         Ok(())
     }
 
-    fn seat(&self, class: Class) -> Option<Seat> {
+    fn egress(&self, class: Class) -> Option<Egress> {
         match &self.health {
             _ if self.config.shadow => None,
-            Some(source) if self.config.health.enabled => source.seat(class),
-            _ => Some(Placement::HOME.of(class)),
+            Some(source) if self.config.health.enabled => source.egress(class),
+            _ => Some(Placement::PRIMARY.of(class)),
         }
     }
 

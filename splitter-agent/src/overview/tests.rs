@@ -27,7 +27,7 @@ fn found() -> Found {
                 health: TunnelHealth::default(),
             })
             .into(),
-        seats: [Some(Seat::Main), None],
+        egresses: [Some(Egress::Main), None],
         flows_matching: 5,
         flows: Vec::new(),
     }

@@ -348,8 +348,8 @@ fn agent_after_a_killed_one_leaves_a_class_out_of_its_dead_tunnel() {
         );
         claim!(site.routing() == moved, "{}", second.log());
         std::thread::sleep(Duration::from_millis(1_500));
-        let seats = pair.seats();
-        claim!(seats == ("long".into(), "long".into()), "{seats:?}");
+        let egresses = pair.egresses();
+        claim!(egresses == ("long".into(), "long".into()), "{egresses:?}");
         pair.mend("tun0");
         pair.wait_for_seats("short", "long");
         pair.cut("tun1", "drop").expect("it was tried");

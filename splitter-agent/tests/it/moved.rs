@@ -34,10 +34,10 @@ fn seats_of(told: &Value) -> [Value; 2] {
     [0, 1].map(|class| told["classes"][class]["tunnel"].clone())
 }
 
-fn wait_for_both(pair: &Pair<'_>, seats: [Value; 2]) {
+fn wait_for_both(pair: &Pair<'_>, egresses: [Value; 2]) {
     pair.site.wait_for("top and page to tell it", || {
         let told = [in_top(pair), on_page(pair)];
-        (told.iter().all(|it| *it == seats)).then_some(())
+        (told.iter().all(|it| *it == egresses)).then_some(())
     });
 }
 
@@ -68,7 +68,7 @@ fn moved_class_is_shown_and_survives_changes_of_the_configuration() {
         // Settings, what the tunnels carry, and what the rules look at.
         let mut connection = Connection::open(&site.topology);
         let stays = |what: &str| {
-            assert_eq!(pair.seats(), ("long".into(), "long".into()), "{what}");
+            assert_eq!(pair.egresses(), ("long".into(), "long".into()), "{what}");
             let status = site.json(&["status"]);
             assert_eq!(status["in_place"], true, "{what}: {status}");
         };

@@ -8,7 +8,7 @@ use splitter_config::Config;
 use splitter_steering::routes::{
     Action, Footprint, PlanError, plan, plan_move, plan_placed, remove_all,
 };
-use splitter_steering::{Placement, Seat};
+use splitter_steering::{Egress, Placement};
 
 #[test]
 fn class_of_a_dead_tunnel_is_moved_in_one_step_and_back() {
@@ -19,15 +19,15 @@ fn class_of_a_dead_tunnel_is_moved_in_one_step_and_back() {
         let _ = inside(&router, async |netlink| up(netlink, &config).await);
         let home = everything(&router);
         let places = [
-            (Seat::Long, Seat::Long, "wan1", "wan1"),
-            (Seat::Short, Seat::Short, "wan0", "wan0"),
-            (Seat::Long, Seat::Short, "wan1", "wan0"),
+            (Egress::Long, Egress::Long, "wan1", "wan1"),
+            (Egress::Short, Egress::Short, "wan0", "wan0"),
+            (Egress::Long, Egress::Short, "wan1", "wan0"),
         ];
         for (short, long, short_device, long_device) in places {
             let placement = Placement {
                 short,
                 long,
-                out: Vec::new(),
+                disabled: Vec::new(),
             };
             inside(&router, async |netlink| {
                 let moving = plan_move(netlink, &config, &placement).await.unwrap();
@@ -49,7 +49,9 @@ fn class_of_a_dead_tunnel_is_moved_in_one_step_and_back() {
             }
         }
         inside(&router, async |netlink| {
-            let back = plan_move(netlink, &config, &Placement::HOME).await.unwrap();
+            let back = plan_move(netlink, &config, &Placement::PRIMARY)
+                .await
+                .unwrap();
             let _ = back.apply(netlink).await.unwrap();
         });
         assert_eq!(everything(&router), home);
@@ -67,9 +69,9 @@ fn classes_without_a_tunnel_follow_the_main_table_also_without_devices() {
     let _ = inside(&router, async |netlink| up(netlink, &config).await);
     let home = everything(&router);
     let nowhere = Placement {
-        out: Vec::new(),
-        short: Seat::Main,
-        long: Seat::Main,
+        disabled: Vec::new(),
+        short: Egress::Main,
+        long: Egress::Main,
     };
     inside(&router, async |netlink| {
         let moving = plan_move(netlink, &config, &nowhere).await.unwrap();
@@ -79,7 +81,9 @@ fn classes_without_a_tunnel_follow_the_main_table_also_without_devices() {
     assert_eq!(device(&router, "9.9.9.9", 2 << 2), "isp");
     assert_eq!(device(&router, "9.9.9.9", 0), "isp");
     inside(&router, async |netlink| {
-        let back = plan_move(netlink, &config, &Placement::HOME).await.unwrap();
+        let back = plan_move(netlink, &config, &Placement::PRIMARY)
+            .await
+            .unwrap();
         // What is undone is as it was moved, not at home.
         let undone = back.apply(netlink).await.unwrap().roll_back(netlink).await;
         assert!(undone.remaining.is_empty(), "{undone}");
@@ -89,7 +93,9 @@ fn classes_without_a_tunnel_follow_the_main_table_also_without_devices() {
                 .unwrap()
                 .is_in_place()
         );
-        let back = plan_move(netlink, &config, &Placement::HOME).await.unwrap();
+        let back = plan_move(netlink, &config, &Placement::PRIMARY)
+            .await
+            .unwrap();
         let _ = back.apply(netlink).await.unwrap();
     });
     assert_eq!(everything(&router), home);
@@ -98,13 +104,13 @@ fn classes_without_a_tunnel_follow_the_main_table_also_without_devices() {
     router.run("ip link del lan").unwrap();
     inside(&router, async |netlink| {
         let long = Placement {
-            out: Vec::new(),
-            short: Seat::Long,
-            long: Seat::Long,
+            disabled: Vec::new(),
+            short: Egress::Long,
+            long: Egress::Long,
         };
         let moving = plan_move(netlink, &config, &long).await.unwrap();
         let _ = moving.apply(netlink).await.unwrap();
-        let home = plan_move(netlink, &config, &Placement::HOME).await;
+        let home = plan_move(netlink, &config, &Placement::PRIMARY).await;
         assert!(
             matches!(home, Err(PlanError::NoSuchInterface(_))),
             "{home:?}"
@@ -129,13 +135,13 @@ fn next_hop_and_point_to_point_take_each_others_place() {
     let config = Config::parse(&text.join("\n"), "test.toml").unwrap();
     let _ = inside(&router, async |netlink| up(netlink, &config).await);
     let home = everything(&router);
-    for (short, long) in [(Seat::Long, Seat::Long), (Seat::Short, Seat::Short)] {
+    for (short, long) in [(Egress::Long, Egress::Long), (Egress::Short, Egress::Short)] {
         let away = Placement {
             short,
             long,
-            out: Vec::new(),
+            disabled: Vec::new(),
         };
-        for placement in [away, Placement::HOME] {
+        for placement in [away, Placement::PRIMARY] {
             inside(&router, async |netlink| {
                 let moving = plan_move(netlink, &config, &placement).await.unwrap();
                 let _ = moving.apply(netlink).await.unwrap();

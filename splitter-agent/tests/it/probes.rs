@@ -69,7 +69,7 @@ fn what_is_no_probe_is_counted_and_not_answered() {
         assert_eq!(refused("malformed"), 100.0);
         assert_eq!(refused("forged"), 10.0);
         assert_eq!(refused("replayed"), 0.0);
-        assert_eq!(pair.seats(), ("short".into(), "long".into()));
+        assert_eq!(pair.egresses(), ("short".into(), "long".into()));
         assert!(near.end(Signal::SIGTERM).success());
     });
 }

@@ -70,13 +70,13 @@ fn router() -> Namespace {
     router
 }
 
-fn placement(out: &[&str]) -> Placement {
+fn placement(disabled: &[&str]) -> Placement {
     Placement {
-        out: out
+        disabled: disabled
             .iter()
             .map(|it| (*it).to_owned().try_into().unwrap())
             .collect(),
-        ..Placement::HOME
+        ..Placement::PRIMARY
     }
 }
 

@@ -8,4 +8,4 @@ pub mod redirection;
 pub mod routes;
 pub mod shaping;
 
-pub use placement::{Placement, Seat};
+pub use placement::{Egress, Placement};

@@ -10,7 +10,7 @@ use splitter_policy::flow::{Class, TunnelRole};
 /// is alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Seat {
+pub enum Egress {
     /// Into the tunnels of the short class.
     Short,
     /// Into the tunnels of the long class.
@@ -19,7 +19,7 @@ pub enum Seat {
     Main,
 }
 
-impl Seat {
+impl Egress {
     /// All of them, in the order of their metrics.
     pub const ALL: [Self; 3] = [Self::Short, Self::Long, Self::Main];
 
@@ -53,7 +53,7 @@ impl Seat {
     }
 }
 
-impl fmt::Display for Seat {
+impl fmt::Display for Egress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Short => "the short tunnel",
@@ -63,35 +63,35 @@ impl fmt::Display for Seat {
     }
 }
 
-/// Says where both classes go, and by which tunnels. The default is home: each in all its own.
+/// Says where both classes go, and by which tunnels. The default is role: each in all its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
     /// Where short flows go, and everything that is not split.
-    pub short: Seat,
+    pub short: Egress,
     /// Where long flows go.
-    pub long: Seat,
+    pub long: Egress,
     /// The devices of the tunnels that carry nothing, in the order of the configuration.
     #[serde(default)]
-    pub out: Vec<InterfaceName>,
+    pub disabled: Vec<InterfaceName>,
 }
 
 impl Default for Placement {
     fn default() -> Self {
-        Self::HOME
+        Self::PRIMARY
     }
 }
 
 impl Placement {
     /// Each class in all its own tunnels.
-    pub const HOME: Self = Self {
-        short: Seat::Short,
-        long: Seat::Long,
-        out: Vec::new(),
+    pub const PRIMARY: Self = Self {
+        short: Egress::Short,
+        long: Egress::Long,
+        disabled: Vec::new(),
     };
 
     /// Returns where a class goes.
     #[must_use]
-    pub const fn of(&self, class: Class) -> Seat {
+    pub const fn of(&self, class: Class) -> Egress {
         match class {
             Class::Short => self.short,
             Class::Long => self.long,
@@ -100,15 +100,15 @@ impl Placement {
 
     /// Returns true where a tunnel carries packets: those of its own class, of the other one or both.
     #[must_use]
-    pub fn uses(&self, home: TunnelRole, device: &InterfaceName) -> bool {
-        let seat = Seat::of(home);
-        (self.short == seat || self.long == seat) && !self.out.contains(device)
+    pub fn uses(&self, role: TunnelRole, device: &InterfaceName) -> bool {
+        let egress = Egress::of(role);
+        (self.short == egress || self.long == egress) && !self.disabled.contains(device)
     }
 
     /// Returns true where each class is in all its own tunnels.
     #[must_use]
-    pub fn is_home(&self) -> bool {
-        *self == Self::HOME
+    pub fn is_primary(&self) -> bool {
+        *self == Self::PRIMARY
     }
 }
 
@@ -119,6 +119,6 @@ mod tests {
     #[test]
     fn what_an_agent_without_several_tunnels_has_left_is_read() {
         let left: Placement = serde_json::from_str(r#"{"short":"long","long":"long"}"#).unwrap();
-        assert_eq!((left.short, left.out.len()), (Seat::Long, 0));
+        assert_eq!((left.short, left.disabled.len()), (Egress::Long, 0));
     }
 }

@@ -9,7 +9,7 @@ use ratatui::widgets::{Cell, Clear, Paragraph, Row, Table};
 use splitter_agent::overview::{Flow, Health, LinkState, Overview, Period, SortBy};
 
 use super::app::App;
-use super::once::{attached, known, seat};
+use super::once::{attached, egress, known};
 
 /// On less than this nothing can be told apart.
 const SMALLEST: (u16, u16) = (24, 4);
@@ -222,14 +222,14 @@ fn classes(overview: &Overview) -> Section {
         let ended = recent.map(|it| it.finished as f64);
         // In another tunnel than its own: that is dead.
         let place = match row.tunnel {
-            Some(seat) if seat.name() != row.class => {
+            Some(egress) if egress.name() != row.class => {
                 Style::new().fg(Color::Red).add_modifier(Modifier::BOLD)
             }
             _ => Style::new(),
         };
         vec![
             plain(row.class),
-            (seat(row).to_owned(), place),
+            (egress(row).to_owned(), place),
             plain(Format::Count.number(row.flows as f64)),
             plain(known(Format::Rate, row.packets_per_s)),
             plain(known(Format::BitsPerSecond, row.bits_per_s)),

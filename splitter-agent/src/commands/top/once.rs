@@ -5,7 +5,7 @@ use flow_cli::{group_thousands, print, print_json};
 use flow_report::Table;
 use flow_telemetry::page::Format;
 use splitter_agent::overview::{ClassRow, Overview, Period};
-use splitter_steering::Seat;
+use splitter_steering::Egress;
 
 pub(super) fn show(overview: &Overview, json: bool) -> Result<()> {
     if json {
@@ -40,8 +40,8 @@ pub(super) fn attached(overview: &Overview) -> String {
 }
 
 /// Where the packets of a class go, in a word.
-pub(super) fn seat(row: &ClassRow) -> &'static str {
-    row.tunnel.map_or("-", Seat::name)
+pub(super) fn egress(row: &ClassRow) -> &'static str {
+    row.tunnel.map_or("-", Egress::name)
 }
 
 /// A value that may not be known, in words.
@@ -62,7 +62,7 @@ fn classes(overview: &Overview) -> Table {
     for row in &overview.classes {
         table.row([
             row.class.to_owned(),
-            seat(row).to_owned(),
+            egress(row).to_owned(),
             group_thousands(row.flows),
             known(Format::Rate, row.packets_per_s),
             known(Format::BitsPerSecond, row.bits_per_s),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use flow_testbed::require;
 use flow_testbed::require::Requirement::{Program, Root};
 use splitter_steering::routes::{Action, Plan, plan_move};
-use splitter_steering::{Placement, Seat};
+use splitter_steering::{Egress, Placement};
 
 use super::{LONG, SHORT, go, placement, router_with, several, share, spread, table};
 use crate::support::router::{everything, inside};
@@ -54,7 +54,7 @@ fn tunnel_that_leaves_takes_its_own_flows_and_gets_them_back() {
             for device in gone {
                 assert_eq!(share(&after, device), 0.0, "{device}");
             }
-            steps(&go(&router, &config, &Placement::HOME));
+            steps(&go(&router, &config, &Placement::PRIMARY));
             assert_eq!(spread(&router, family), before);
             assert_eq!(everything(&router), home);
         }
@@ -67,7 +67,7 @@ fn class_takes_over_the_survivors_of_the_other_one() {
     let config = several([3, 1, 1]);
     let router = router_with(&config);
     let both_short = Placement {
-        long: Seat::Short,
+        long: Egress::Short,
         ..placement(&["wan2", "wan1"])
     };
     // What carries nothing need not be there.
@@ -83,8 +83,8 @@ fn class_takes_over_the_survivors_of_the_other_one() {
         assert_eq!(shown.matches("nexthop").count(), 2);
     }
     let none = Placement {
-        short: Seat::Main,
-        long: Seat::Main,
+        short: Egress::Main,
+        long: Egress::Main,
         ..placement(&["wan0", "wan2", "wan3", "wan1"])
     };
     go(&router, &config, &none);
@@ -102,16 +102,16 @@ fn what_is_rolled_back_has_the_same_tunnels_as_before() {
     let config = several([3, 2, 1]);
     let router = router_with(&config);
     let both_short = Placement {
-        long: Seat::Short,
+        long: Egress::Short,
         ..placement(&["wan2", "wan1"])
     };
     let single = placement(&["wan0", "wan3"]);
     for (from, to) in [
-        (Placement::HOME, placement(&["wan0"])),
-        (placement(&["wan2"]), Placement::HOME),
-        (Placement::HOME, single.clone()),
+        (Placement::PRIMARY, placement(&["wan0"])),
+        (placement(&["wan2"]), Placement::PRIMARY),
+        (Placement::PRIMARY, single.clone()),
         (single.clone(), both_short.clone()),
-        (both_short.clone(), Placement::HOME),
+        (both_short.clone(), Placement::PRIMARY),
     ] {
         go(&router, &config, &from);
         let before = everything(&router);
@@ -133,7 +133,9 @@ fn what_is_rolled_back_has_the_same_tunnels_as_before() {
     };
     let before = tables();
     inside(&router, async |netlink| {
-        let home = plan_move(netlink, &config, &Placement::HOME).await.unwrap();
+        let home = plan_move(netlink, &config, &Placement::PRIMARY)
+            .await
+            .unwrap();
         router.run("ip link set wan1 down").unwrap();
         let failed = home.apply(netlink).await.unwrap_err();
         assert!(
@@ -168,7 +170,8 @@ fn no_packet_finds_no_route_while_tunnels_come_and_go() {
         }
         inside(&router, async |netlink| {
             for turn in 0..200 {
-                let out: &[&str] = [&["wan0"][..], &[], &["wan3", "wan2"], &["wan2"]][turn % 4];
+                let out: &[&str] =
+                    [&["wan0"][..], &[], &["wan3", "wan2"], &["wan2"]][turn % 4];
                 let plan = plan_move(netlink, &config, &placement(out)).await.unwrap();
                 let _ = plan.apply(netlink).await.unwrap();
             }

@@ -139,20 +139,20 @@ impl Pair<'_> {
     }
 
     /// Where the short and the long class are.
-    pub(crate) fn seats(&self) -> (String, String) {
+    pub(crate) fn egresses(&self) -> (String, String) {
         let health = self.health();
-        let seat = |class: usize| {
-            let seat = health["classes"][class]["tunnel"].as_str();
-            seat.unwrap_or_default().to_owned()
+        let egress = |class: usize| {
+            let egress = health["classes"][class]["tunnel"].as_str();
+            egress.unwrap_or_default().to_owned()
         };
-        (seat(0), seat(1))
+        (egress(0), egress(1))
     }
 
     /// Waits until the classes are there.
     pub(crate) fn wait_for_seats(&self, short: &str, long: &str) {
         let mut last = (String::new(), String::new());
         self.site.wait_for("the classes to move", || {
-            last = self.seats();
+            last = self.egresses();
             (last.0 == short && last.1 == long).then_some(())
         });
     }

@@ -85,7 +85,7 @@ pub async fn plan(
     config: &Config,
     previous: Option<&Footprint>,
 ) -> Result<Plan, PlanError> {
-    plan_placed(netlink, config, &Placement::HOME, previous.as_slice()).await
+    plan_placed(netlink, config, &Placement::PRIMARY, previous.as_slice()).await
 }
 
 /// Compares what `config` wants with what the kernel has, the classes placed so. Changes nothing.

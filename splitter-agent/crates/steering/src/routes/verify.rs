@@ -265,7 +265,7 @@ fn expectations<'c>(config: &'c Config, placement: &Placement) -> Vec<(Dscp, Vec
     {
         list.push((none, placement.short));
     }
-    let tunnels = |(dscp, seat)| (dscp, tunnels_of(config, placement, seat));
+    let tunnels = |(dscp, egress)| (dscp, tunnels_of(config, placement, egress));
     let all = list.into_iter().map(tunnels);
     all.filter(|(_, tunnels)| !tunnels.is_empty()).collect()
 }

@@ -9,7 +9,7 @@ use splitter_netlink::{Family, InterfaceName, Interfaces, NoSuchInterface};
 use splitter_policy::fwmark::MarkBits;
 
 use super::item::{Item, NextHop, Route, Rule, Selector};
-use crate::{Placement, Seat};
+use crate::{Egress, Placement};
 
 /// Everything wanted, in the order in which it is safe to add: routes before the rules that use
 /// them, and the rule for specific routes before the one that would send them to a tunnel.
@@ -51,27 +51,31 @@ pub(super) fn all_routes(
         // Its tunnels need not exist yet.
         return Ok(items);
     }
-    for (table, seat) in [
+    for (table, egress) in [
         (config.short.table, placement.short),
         (config.long.table, placement.long),
     ] {
-        let tunnels = tunnels_of(config, placement, seat);
+        let tunnels = tunnels_of(config, placement, egress);
         let routes = routes(config, table, &tunnels, interfaces)?;
         items.extend(routes.into_iter().map(Item::Route));
     }
     Ok(items)
 }
 
-/// The tunnels that carry a class in this seat, in the order of the configuration: the kernel gives
+/// The tunnels that carry a class in this egress, in the order of the configuration: the kernel gives
 /// each a range of hash values in this order, so that a tunnel that leaves and comes back finds its
 /// flows again.
-pub fn tunnels_of<'c>(config: &'c Config, placement: &Placement, seat: Seat) -> Vec<&'c Tunnel> {
-    let Some(home) = seat.tunnel() else {
+pub fn tunnels_of<'c>(
+    config: &'c Config,
+    placement: &Placement,
+    egress: Egress,
+) -> Vec<&'c Tunnel> {
+    let Some(role) = egress.tunnel() else {
         return Vec::new();
     };
-    let tunnels = config.tunnels_of(home).iter();
+    let tunnels = config.tunnels_of(role).iter();
     tunnels
-        .filter(|it| placement.uses(home, &it.device))
+        .filter(|it| placement.uses(role, &it.device))
         .collect()
 }
 

@@ -8,7 +8,7 @@ use splitter_agent::overview::{
     ClassRow, Completion, Filter, Selection, TableRow, TunnelHealth, TunnelRow,
 };
 use splitter_datapath::flows::FlowRow;
-use splitter_steering::Seat;
+use splitter_steering::Egress;
 
 use super::*;
 
@@ -16,7 +16,7 @@ use super::*;
 pub(crate) fn overview(flows: u16) -> Overview {
     let class = |class, flows| ClassRow {
         class,
-        tunnel: Some(Seat::Long),
+        tunnel: Some(Egress::Long),
         flows,
         packets: 10_000,
         bytes: 9_000_000,
