@@ -15,9 +15,9 @@ use tokio::sync::watch;
 
 use self::change::refusal;
 use crate::control::{Answer, Call, Peer, Reason, Refusal, Request, Shown};
-use crate::figures::{ChangeResult, ChangeSource};
 use crate::instance::{AttachedInterface, Instance, InstanceError, Lock, Owner};
 use crate::monitor::Monitor;
+use crate::stats::{ChangeResult, ChangeSource};
 
 /// An instance that is up, and what it runs by.
 pub struct Agent {
@@ -96,7 +96,7 @@ impl Agent {
     ///
     /// # Errors
     /// When something cannot be put back at present.
-    pub async fn repair(&mut self) -> Result<(), InstanceError> {
+    pub async fn reconcile(&mut self) -> Result<(), InstanceError> {
         let plan = match self.instance.plan().await {
             Ok(plan) => plan,
             Err(error) => {
@@ -118,7 +118,7 @@ impl Agent {
         match self.instance.up(&self.lock, Owner::Run).await {
             Ok(up) => {
                 self.monitor.replace(up.dataplane)?;
-                self.monitor.count_repair();
+                self.monitor.count_reconciliation();
                 self.report(&up.attached);
                 self.last_plan.clear();
                 Ok(())
@@ -169,7 +169,7 @@ impl Agent {
             }
         };
         self.monitor
-            .figures()
+            .stats()
             .count_change(ChangeSource::Auto, result);
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Everything is computed as a difference first ([`Plan`]), so that a second
 //! `up` changes nothing, `plan` shows what `up` would do, and an agent that
-//! watches repairs what somebody else undid. What fails half-way is undone.
+//! watches reconciles what somebody else undid. What fails half-way is undone.
 
 mod attached;
 mod detach;
@@ -10,7 +10,7 @@ mod down;
 mod error;
 mod loaded;
 mod lock;
-mod others;
+mod other_instances;
 mod place;
 mod plan;
 mod redirect;
@@ -50,7 +50,7 @@ pub struct Instance {
     object: Object,
     /// What this process has placed; before that, and in others, the state file tells.
     placement: Arc<std::sync::Mutex<Option<Placement>>>,
-    /// One change at a time: what repairs and what moves classes run side by side.
+    /// One change at a time: what reconciles and what moves classes run side by side.
     changing: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -142,7 +142,7 @@ impl Instance {
         interfaces: &Interfaces,
         loaded: &Loaded,
     ) -> Result<Plan, InstanceError> {
-        others::check(&self.config)?;
+        other_instances::check(&self.config)?;
         let state = State::read(&self.config.instance_dir())?;
         let previous = state.as_ref().map(State::footprints).unwrap_or_default();
         // Of an instance that is not up nothing is placed, whatever a crash has left.

@@ -4,12 +4,12 @@
 pub mod agent;
 pub mod control;
 pub mod failover;
-pub mod figures;
 mod files;
 pub mod instance;
 pub mod metrics;
 pub mod monitor;
 pub mod overview;
 pub mod privileges;
+pub mod stats;
 #[cfg(feature = "page")]
 pub mod status_page;

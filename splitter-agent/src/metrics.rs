@@ -24,8 +24,8 @@ use splitter_policy::pass_reason::PassReason;
 use self::families::Families;
 pub use self::families::fill_reference;
 use crate::failover::SharedReport;
-use crate::figures::{ChangeResult, ChangeSource, ControlResult};
 use crate::monitor::Monitor;
+use crate::stats::{ChangeResult, ChangeSource, ControlResult};
 
 /// The registry of an instance.
 ///
@@ -102,19 +102,19 @@ impl SplitterCollector {
         encoder: &mut DescriptorEncoder<'_>,
         counters: &Counters,
     ) -> fmt::Result {
-        let census = self.monitor.census();
+        let totals = self.monitor.totals();
         let families = &self.families;
         gauges(
             encoder,
             &families.flows,
             "class",
-            [("short", census.short), ("long", census.long)],
+            [("short", totals.short), ("long", totals.long)],
         )?;
         gauges(
             encoder,
             &families.entries,
             "family",
-            FAMILIES.map(|family| (label(family), census.entries(family))),
+            FAMILIES.map(|family| (label(family), totals.entries(family))),
         )?;
         let events = |event| counters.events(event);
         counter(encoder, &families.started, events(FlowEvent::Started))?;
@@ -203,7 +203,11 @@ impl SplitterCollector {
 
     fn encode_agent(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let families = &self.families;
-        counter(encoder, &families.repairs, self.monitor.repairs())?;
+        counter(
+            encoder,
+            &families.reconciliations,
+            self.monitor.reconciliations(),
+        )?;
         let policy = self.monitor.dataplane().policy().map_err(unreadable)?;
         let unit = if policy.unit == Unit::BYTES {
             "bytes"
@@ -220,24 +224,24 @@ impl SplitterCollector {
             .shadow
             .encode(encoder)?
             .encode_gauge(&u64::from(policy.marking.is_shadow()))?;
-        let figures = self.monitor.figures();
+        let stats = self.monitor.stats();
         let mut changes = families.changes.encode(encoder)?;
         for source in ChangeSource::ALL {
             for result in ChangeResult::ALL {
                 changes
                     .encode_family(&[("source", source.name()), ("result", result.name())])?
-                    .encode_counter::<NoLabelSet, _, u64>(&figures.changes(source, result), None)?;
+                    .encode_counter::<NoLabelSet, _, u64>(&stats.changes(source, result), None)?;
             }
         }
         families
             .refused
             .encode(encoder)?
-            .encode_gauge(&u64::from(figures.was_refused()))?;
+            .encode_gauge(&u64::from(stats.was_refused()))?;
         counters_by(
             encoder,
             &families.control,
             "result",
-            ControlResult::ALL.map(|result| (result.name(), figures.control(result))),
+            ControlResult::ALL.map(|result| (result.name(), stats.control(result))),
         )
     }
 

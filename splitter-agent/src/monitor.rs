@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use splitter_advise::{FlowSize, Sample, Sizes, ThresholdUnit};
-use splitter_datapath::flows::{Census, Swept, sweep};
+use splitter_datapath::flows::{FlowTotals, Swept, sweep};
 use splitter_datapath::{AttachedMode, Dataplane, KernelError, Pins};
 use splitter_policy::counters::FlowEvent;
 use splitter_policy::flow::FlowEntry;
 
-use crate::figures::Figures;
+use crate::stats::AgentStats;
 
 /// The running instance, shared between the sweeper and the scrapes.
 ///
@@ -19,13 +19,13 @@ use crate::figures::Figures;
 #[derive(Debug)]
 pub struct Monitor {
     dataplane: Mutex<Arc<Dataplane>>,
-    census: Mutex<Census>,
+    totals: Mutex<FlowTotals>,
     attached: Mutex<Vec<AttachedMode>>,
     ledger: Mutex<Ledger>,
     sizes: Mutex<Sizes>,
-    figures: Arc<Figures>,
+    stats: Arc<AgentStats>,
     since: Instant,
-    repairs: AtomicU64,
+    reconciliations: AtomicU64,
 }
 
 /// What became of the flows that were started in these maps, as far as this agent saw it.
@@ -47,16 +47,16 @@ impl Monitor {
     /// # Errors
     /// When the tables cannot be read.
     pub fn new(dataplane: Dataplane) -> Result<Self, KernelError> {
-        let (census, ledger) = first_look(&dataplane)?;
+        let (totals, ledger) = first_look(&dataplane)?;
         Ok(Self {
             dataplane: Mutex::new(Arc::new(dataplane)),
-            census: Mutex::new(census),
+            totals: Mutex::new(totals),
             attached: Mutex::default(),
             ledger: Mutex::new(ledger),
             sizes: Mutex::default(),
-            figures: Arc::default(),
+            stats: Arc::default(),
             since: Instant::now(),
-            repairs: AtomicU64::new(0),
+            reconciliations: AtomicU64::new(0),
         })
     }
 
@@ -69,14 +69,14 @@ impl Monitor {
         if dataplane.program_id()? == self.dataplane().program_id()? {
             return Ok(());
         }
-        let (census, ledger) = first_look(&dataplane)?;
+        let (totals, ledger) = first_look(&dataplane)?;
         *lock(&self.ledger) = ledger;
-        *lock(&self.census) = census;
+        *lock(&self.totals) = totals;
         *lock(&self.dataplane) = Arc::new(dataplane);
         Ok(())
     }
 
-    /// Sweeps the flow table and takes the census. Blocks for some
+    /// Sweeps the flow table and takes the totals. Blocks for some
     /// milliseconds.
     ///
     /// # Errors
@@ -100,7 +100,7 @@ impl Monitor {
         ended.into_iter().for_each(|flow| sizes.add(flow));
         sizes.miss(unseen);
         drop(sizes);
-        *lock(&self.census) = swept.census;
+        *lock(&self.totals) = swept.totals;
         Ok(())
     }
 
@@ -113,8 +113,8 @@ impl Monitor {
     }
 
     /// What the agent counts of itself.
-    pub fn figures(&self) -> &Arc<Figures> {
-        &self.figures
+    pub fn stats(&self) -> &Arc<AgentStats> {
+        &self.stats
     }
 
     /// For how long it has been watching.
@@ -127,9 +127,9 @@ impl Monitor {
         *lock(&self.attached) = modes;
     }
 
-    /// The census of the last sweep.
-    pub fn census(&self) -> Census {
-        *lock(&self.census)
+    /// The totals of the last sweep.
+    pub fn totals(&self) -> FlowTotals {
+        *lock(&self.totals)
     }
 
     /// How the program is attached, an entry for each interface.
@@ -138,13 +138,13 @@ impl Monitor {
     }
 
     /// Notes that something was put back.
-    pub fn count_repair(&self) {
-        self.repairs.fetch_add(1, Ordering::Relaxed);
+    pub fn count_reconciliation(&self) {
+        self.reconciliations.fetch_add(1, Ordering::Relaxed);
     }
 
     /// How often something was put back since this agent began to watch.
-    pub fn repairs(&self) -> u64 {
-        self.repairs.load(Ordering::Relaxed)
+    pub fn reconciliations(&self) -> u64 {
+        self.reconciliations.load(Ordering::Relaxed)
     }
 
     /// The maps and pins.
@@ -158,7 +158,7 @@ impl Ledger {
     /// without their size being seen.
     fn settle(&mut self, started: u64, swept: &Swept) -> u64 {
         self.freed += swept.freed;
-        let accounted = self.gone_before + self.freed + present(&swept.census);
+        let accounted = self.gone_before + self.freed + present(&swept.totals);
         let before = self.replaced + self.restarted;
         // Flows that started while the table was walked make this a little too
         // large for a moment; what was missed once is not missed again.
@@ -168,20 +168,20 @@ impl Ledger {
     }
 }
 
-const fn present(census: &Census) -> u64 {
-    census.entries_v4 + census.entries_v6
+const fn present(totals: &FlowTotals) -> u64 {
+    totals.entries_v4 + totals.entries_v6
 }
 
-fn first_look(dataplane: &Dataplane) -> Result<(Census, Ledger), KernelError> {
+fn first_look(dataplane: &Dataplane) -> Result<(FlowTotals, Ledger), KernelError> {
     // How long ago these flows ended is not known, so they tell no rate.
     let swept = sweep_pinned(dataplane.pins(), |_| ())?.unwrap_or_default();
     let started = dataplane.counters()?.events(FlowEvent::Started);
     let ledger = Ledger {
-        gone_before: started.saturating_sub(present(&swept.census)),
+        gone_before: started.saturating_sub(present(&swept.totals)),
         restarted: swept.restarted,
         ..Ledger::default()
     };
-    Ok((swept.census, ledger))
+    Ok((swept.totals, ledger))
 }
 
 /// Sweeps through handles of its own; `None` when the pins have gone.

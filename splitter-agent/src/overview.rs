@@ -11,7 +11,7 @@ mod observer;
 
 use serde::Serialize;
 use splitter_config::Config;
-use splitter_datapath::flows::Census;
+use splitter_datapath::flows::FlowTotals;
 use splitter_netlink::{DeviceTraffic, Family, Interface};
 use splitter_policy::flow::{Class, TunnelRole};
 use splitter_steering::Egress;
@@ -146,7 +146,7 @@ pub struct TableRow {
 /// What one look has found, apart from its history.
 struct Found {
     attached: Vec<AttachedInterface>,
-    census: Census,
+    totals: FlowTotals,
     capacities: [(Family, u32); 2],
     /// In the order of the configuration.
     tunnels: Vec<FoundTunnel>,
@@ -191,7 +191,7 @@ impl Overview {
             completion: completion::rows(now, history.oldest(now)),
             table: found
                 .capacities
-                .map(|(family, capacity)| table_row(family, capacity, &found.census))
+                .map(|(family, capacity)| table_row(family, capacity, &found.totals))
                 .into(),
             flows_matching: found.flows_matching,
             flows: found.flows,
@@ -213,8 +213,8 @@ fn class_row(class: Class, now: &Totals, basis: Option<&Totals>, found: &Found) 
         class: class.name(),
         tunnel: found.egresses[class as usize],
         flows: match class {
-            Class::Short => found.census.short,
-            Class::Long => found.census.long,
+            Class::Short => found.totals.short,
+            Class::Long => found.totals.long,
         },
         packets: packets(now),
         bytes: bytes(now),
@@ -253,8 +253,8 @@ fn tunnel_row(
     }
 }
 
-fn table_row(family: Family, capacity: u32, census: &Census) -> TableRow {
-    let entries = census.entries(family);
+fn table_row(family: Family, capacity: u32, totals: &FlowTotals) -> TableRow {
+    let entries = totals.entries(family);
     TableRow {
         family: family.to_string(),
         entries,

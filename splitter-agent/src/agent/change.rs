@@ -10,8 +10,8 @@ use splitter_config::{
 
 use super::Agent;
 use crate::control::{Changed, Reason, Refusal};
-use crate::figures::{ChangeResult, ChangeSource};
 use crate::instance::{Instance, InstanceError, Owner};
+use crate::stats::{ChangeResult, ChangeSource};
 
 /// A configuration that would take the place of the present one.
 pub(super) struct Next {
@@ -106,7 +106,7 @@ impl Agent {
                 ChangeResult::Refused
             }
         };
-        self.monitor.figures().count_change(source, result);
+        self.monitor.stats().count_change(source, result);
         changed
     }
 

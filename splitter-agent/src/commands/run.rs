@@ -24,10 +24,10 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::packet_log::{self, Forwarding};
-use super::watch::{self, Repair};
+use super::watch::{self, Reconciler};
 
 /// How often it is checked that everything is still in place.
-const REPAIR_INTERVAL: Duration = Duration::from_secs(1);
+const RECONCILE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Brings the instance up, watches and measures it until SIGTERM or Ctrl-C, and restores what it
 /// found, unless `splitter up` had brought it up.
@@ -151,7 +151,7 @@ impl Watching {
         } = self;
         agent.report(&self.attached);
         let (asking, calls) = mpsc::channel::<Call>(1);
-        let listening = tokio::spawn(socket.serve(asking, Arc::clone(self.monitor.figures())));
+        let listening = tokio::spawn(socket.serve(asking, Arc::clone(self.monitor.stats())));
         let (in_force, lock) = (agent.in_force(), agent.lock());
         #[cfg(feature = "page")]
         let page = self.page.keep_up(in_force.clone());
@@ -166,7 +166,7 @@ impl Watching {
             }
         };
         let ended_by = tokio::select! {
-            signal = obey(agent, calls, Repair::new(readiness.clone()), signals) => signal,
+            signal = obey(agent, calls, Reconciler::new(readiness.clone()), signals) => signal,
             ended = &mut serving => {
                 ended.context("the metrics endpoint panicked")??;
                 bail!("the metrics endpoint ended");
@@ -187,10 +187,10 @@ impl Watching {
 async fn obey(
     agent: &mut Agent,
     mut calls: mpsc::Receiver<Call>,
-    mut repair: Repair,
+    mut reconciler: Reconciler,
     signals: &mut Signals,
 ) -> &'static str {
-    let mut ticks = interval(REPAIR_INTERVAL);
+    let mut ticks = interval(RECONCILE_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
@@ -205,7 +205,7 @@ async fn obey(
             }
             Some(call) = calls.recv() => agent.serve(call).await,
             _ = ticks.tick() => {
-                repair.look(agent).await;
+                reconciler.look(agent).await;
                 agent.follow().await;
             }
         }

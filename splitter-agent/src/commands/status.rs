@@ -344,11 +344,11 @@ pub(super) fn down(instance: &Instance) -> anyhow::Error {
 fn show_flows(listing: &Listing, watch: bool) -> Result<()> {
     // Home, and clear what follows: a page that does not flicker.
     let start = if watch { "\x1b[H\x1b[J" } else { "" };
-    let Listing { census, flows } = listing;
+    let Listing { totals, flows } = listing;
     print(format_args!(
         "{start}{} short and {} long flows\n",
-        group_thousands(census.short),
-        group_thousands(census.long)
+        group_thousands(totals.short),
+        group_thousands(totals.long)
     ))?;
     let headers = [
         "flow", "class", "tunnel", "packets", "bytes", "age s", "idle s", "finished",

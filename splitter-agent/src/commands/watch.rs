@@ -11,16 +11,16 @@ use splitter_agent::instance::{Instance, Lock};
 use splitter_agent::monitor::Monitor;
 use tokio::sync::watch;
 
-/// The part of readiness that the repair loop speaks for.
+/// The part of readiness that the reconcile loop speaks for.
 const DATAPLANE: &str = "dataplane";
 
 /// Puts back what went missing, and says so once.
-pub(super) struct Repair {
+pub(super) struct Reconciler {
     readiness: Readiness,
     last_problem: String,
 }
 
-impl Repair {
+impl Reconciler {
     pub(super) fn new(readiness: Readiness) -> Self {
         Self {
             readiness,
@@ -29,7 +29,7 @@ impl Repair {
     }
 
     pub(super) async fn look(&mut self, agent: &mut Agent) {
-        match agent.repair().await {
+        match agent.reconcile().await {
             Ok(()) => {
                 if !self.last_problem.is_empty() {
                     tracing::info!("everything is in place again");

@@ -17,8 +17,8 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::{Answer, AnswerLine, MAX_LINE_BYTES, Reason, Refusal, Request, VERSION, parse_request};
-use crate::figures::{ControlResult, Figures};
 use crate::instance::control_socket;
+use crate::stats::{AgentStats, ControlResult};
 
 /// Whoever may write to a socket may speak to the agent.
 const PRIVATE: u32 = 0o600;
@@ -88,7 +88,7 @@ impl Socket {
 
     /// Hands every request to `calls`, and each answer to whoever asked. Ends only when nobody
     /// takes requests any more.
-    pub async fn serve(self, calls: mpsc::Sender<Call>, figures: Arc<Figures>) {
+    pub async fn serve(self, calls: mpsc::Sender<Call>, stats: Arc<AgentStats>) {
         let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         while !calls.is_closed() {
             let Ok(place) = Arc::clone(&places).acquire_owned().await else {
@@ -103,9 +103,9 @@ impl Socket {
                     continue;
                 }
             };
-            let (calls, figures) = (calls.clone(), Arc::clone(&figures));
+            let (calls, stats) = (calls.clone(), Arc::clone(&stats));
             tokio::spawn(async move {
-                if let Err(error) = converse(stream, &calls, &figures).await {
+                if let Err(error) = converse(stream, &calls, &stats).await {
                     tracing::debug!(%error, "a control connection broke");
                 }
                 drop(place);
@@ -139,7 +139,7 @@ fn listen_at(path: &Path) -> io::Result<UnixListener> {
 async fn converse(
     stream: UnixStream,
     calls: &mpsc::Sender<Call>,
-    figures: &Figures,
+    stats: &AgentStats,
 ) -> io::Result<()> {
     let credentials = stream.peer_cred()?;
     let peer = Peer {
@@ -159,17 +159,17 @@ async fn converse(
                 Line::TooLong => {
                     let message = format!("the line is longer than {MAX_LINE_BYTES} bytes");
                     let answer = Answer::Refused(Refusal::new(Reason::TooLong, message));
-                    figures.count_control(result(&answer));
+                    stats.count_control(result(&answer));
                     // Where the next one begins is not known.
                     return write(&mut writer, answer).await;
                 }
             },
             Err(_) => {
-                figures.count_control(ControlResult::Silent);
+                stats.count_control(ControlResult::Silent);
                 return Ok(());
             }
         };
-        figures.count_control(result(&answer));
+        stats.count_control(result(&answer));
         write(&mut writer, answer).await?;
     }
 }
@@ -239,12 +239,12 @@ mod tests {
     use super::*;
 
     /// Serves on a thread of its own; every request is answered as refused, with who asked.
-    fn with_server(test: impl FnOnce(&Path, &Figures)) {
+    fn with_server(test: impl FnOnce(&Path, &AgentStats)) {
         let directory = tempfile::tempdir().unwrap();
-        let figures = Arc::new(Figures::default());
+        let stats = Arc::new(AgentStats::default());
         let (ready, is_ready) = std::sync::mpsc::channel();
         let (stop, stopped) = oneshot::channel::<()>();
-        let (path, served) = (directory.path().to_owned(), Arc::clone(&figures));
+        let (path, served) = (directory.path().to_owned(), Arc::clone(&stats));
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -266,7 +266,7 @@ mod tests {
             });
         });
         is_ready.recv().unwrap();
-        test(directory.path(), &figures);
+        test(directory.path(), &stats);
         drop(stop);
         thread.join().unwrap();
         assert!(!control_socket(directory.path()).exists(), "it is removed");
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn answers_come_line_by_line_and_each_is_counted() {
-        with_server(|directory, figures| {
+        with_server(|directory, stats| {
             let path = control_socket(directory);
             let mode = std::fs::metadata(&path).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600);
@@ -295,21 +295,21 @@ mod tests {
                 "{answers}"
             );
             assert!(lines[1].contains("\"malformed\""), "{answers}");
-            assert_eq!(figures.control(ControlResult::Refused), 2);
-            assert_eq!(figures.control(ControlResult::Malformed), 1);
+            assert_eq!(stats.control(ControlResult::Refused), 2);
+            assert_eq!(stats.control(ControlResult::Malformed), 1);
         });
     }
 
     #[test]
     fn a_line_without_end_is_cut_off() {
-        with_server(|directory, figures| {
+        with_server(|directory, stats| {
             let mut client = Client::connect(control_socket(directory)).unwrap();
             // The other end may hang up before all of it is written.
             let _ = client.write_all(&vec![b'x'; 4 * MAX_LINE_BYTES]);
             let mut answer = String::new();
             let _ = client.read_to_string(&mut answer);
             assert!(answer.contains("too_long") || answer.is_empty(), "{answer}");
-            assert_eq!(figures.control(ControlResult::TooLong), 1);
+            assert_eq!(stats.control(ControlResult::TooLong), 1);
             // Others are served still.
             let error = crate::control::ask(directory, Request::Show {}).unwrap_err();
             assert!(error.to_string().starts_with("uid "), "{error}");

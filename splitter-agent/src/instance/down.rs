@@ -7,7 +7,7 @@ use splitter_steering::routes;
 use splitter_steering::routes::{Footprint, Item};
 use splitter_steering::shaping;
 
-use super::{Instance, InstanceError, Lock, State, control_socket, health_report, others};
+use super::{Instance, InstanceError, Lock, State, control_socket, health_report, other_instances};
 use crate::files::remove_if_there;
 
 impl Instance {
@@ -25,8 +25,8 @@ impl Instance {
                 (footprints, state.found)
             }
             None => {
-                others::check(&self.config)?;
-                let found = shaping::Found::defaults(&self.config);
+                other_instances::check(&self.config)?;
+                let found = shaping::SavedQdisc::defaults(&self.config);
                 (vec![Footprint::of(&self.config)], found)
             }
         };

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 use splitter_config::{AttachMode, Config, SteeringMode};
-use splitter_datapath::{AttachedMode, Dataplane, KernelError, OtherProgram, Pins, program_kind};
+use splitter_datapath::{AttachedMode, Dataplane, ForeignProgram, KernelError, Pins, program_kind};
 use splitter_netlink::{Family, InterfaceName, Interfaces};
 use splitter_policy::config::PolicyConfig;
 use splitter_policy::table::{GROUP_FLOWS, GroupV4, GroupV6, Layout, Tags};
@@ -195,7 +195,7 @@ fn attachments(inputs: &Inputs<'_>) -> Result<Vec<Attachment>, InstanceError> {
         {
             return Err(InstanceError::Kernel(KernelError::Busy {
                 interface: name.to_string(),
-                program: Some(OtherProgram::of_id(other.program_id)),
+                program: Some(ForeignProgram::of_id(other.program_id)),
             }));
         }
         let action = match (present, config.attach.mode) {

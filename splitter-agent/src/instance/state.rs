@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use splitter_config::Config;
 use splitter_datapath::Object;
-use splitter_steering::shaping::Found;
+use splitter_steering::shaping::SavedQdisc;
 use splitter_steering::{Placement, routes::Footprint};
 
 use super::InstanceError;
@@ -40,7 +40,7 @@ pub struct State {
     pub earlier: Vec<Footprint>,
     /// What the tunnels' devices had before they were shaped.
     #[serde(default)]
-    pub found: Vec<Found>,
+    pub found: Vec<SavedQdisc>,
     /// The network namespace that they are in, by its number.
     #[serde(default)]
     pub network: Option<u64>,
@@ -55,7 +55,7 @@ impl State {
         config: &Config,
         object: &Object,
         placement: Placement,
-        found: Vec<Found>,
+        found: Vec<SavedQdisc>,
     ) -> Self {
         Self {
             owner,
@@ -103,7 +103,7 @@ impl State {
     }
 
     /// Replaces the file in one step: a crash leaves the old or the new. What it says already is not
-    /// written again, so that a full disk does not hinder repairs.
+    /// written again, so that a full disk does not hinder reconciling.
     pub(super) fn write(&self, directory: &Path) -> Result<(), InstanceError> {
         Ok(write_private(&file(directory), self)?)
     }

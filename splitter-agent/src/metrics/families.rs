@@ -165,7 +165,7 @@ families! {
              answered.";
     }
     "agent" {
-        repairs: "repairs_total", Counter, "repairs", [],
+        reconciliations: "reconciliations_total", Counter, "reconciliations", [],
             "Times that rules, routes, settings or attachments were changed by somebody else and \
              put back, since the agent started",
             "The log says what. If it rises steadily, another program manages the same things.";

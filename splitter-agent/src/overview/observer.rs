@@ -6,7 +6,7 @@ use std::time::Duration;
 use splitter_config::Config;
 use splitter_datapath::clock::monotonic_ns;
 use splitter_datapath::flows;
-use splitter_datapath::flows::Census;
+use splitter_datapath::flows::FlowTotals;
 use splitter_datapath::{Dataplane, KernelError};
 use splitter_netlink::{DeviceTraffic, Family, Interfaces, Netlink, NetlinkError};
 use splitter_policy::counters::Counters;
@@ -49,7 +49,7 @@ struct Tables {
     program_id: u32,
     counters: Counters,
     capacities: [(Family, u32); 2],
-    census: Census,
+    totals: FlowTotals,
     flows: Vec<Flow>,
     matching: u64,
     earlier: Earlier,
@@ -122,7 +122,7 @@ impl Observer {
         };
         let found = Found {
             attached: attached_among(&interfaces, &self.config, tables.program_id),
-            census: tables.census,
+            totals: tables.totals,
             capacities: tables.capacities,
             tunnels: self
                 .config
@@ -185,14 +185,14 @@ fn read_tables(
     let at_ns = monotonic_ns();
     let counters = dataplane.counters()?;
     let mut collector = Collector::new(selection, earlier, at_ns);
-    let census = flows::each(dataplane, |row| collector.take(row))?;
+    let totals = flows::each(dataplane, |row| collector.take(row))?;
     let (flows, matching, earlier) = collector.finish();
     let capacity = |family| Ok::<_, KernelError>((family, dataplane.table_capacity(family)?));
     Ok(Tables {
         program_id: dataplane.program_id()?,
         counters,
         capacities: [capacity(Family::V4)?, capacity(Family::V6)?],
-        census,
+        totals,
         flows,
         matching,
         earlier,

@@ -14,7 +14,7 @@ fn found() -> Found {
             interface: InterfaceName::try_from("lan0".to_owned()).expect("a name"),
             mode: splitter_datapath::AttachedMode::Native,
         }],
-        census: Census {
+        totals: FlowTotals {
             short: 3,
             long: 1,
             entries_v4: 5,

@@ -197,7 +197,8 @@ fn everything_that_is_changed_behind_its_back_is_put_back_and_counted() {
         for (number, change) in (1_u32..).zip(changes) {
             border.run(change).expect("it is there");
             within(MENDED, "it to be put back", || {
-                (site.routing() == set_up && repairs(site) >= f64::from(number)).then_some(())
+                (site.routing() == set_up && reconciliations(site) >= f64::from(number))
+                    .then_some(())
             });
         }
         // Without its pin nothing holds a program on an interface: flows start afresh, which is
@@ -206,7 +207,7 @@ fn everything_that_is_changed_behind_its_back_is_put_back_and_counted() {
         connection.send(LONG_BYTES);
         std::fs::remove_dir_all(site.bpffs().join("splitter")).expect("it is there");
         within(2 * MENDED, "the programs to be back", || {
-            (site.xdp_mode("lan0").is_some() && repairs(site) >= 4.0).then_some(())
+            (site.xdp_mode("lan0").is_some() && reconciliations(site) >= 4.0).then_some(())
         });
         assert!(
             daemon.log().contains("+ load the kernel programs"),
@@ -252,7 +253,11 @@ fn tunnel_that_goes_down_and_up_a_hundred_times_leaves_nothing_out_of_place() {
         connection.send(LONG_BYTES);
         assert!(daemon.is_running(), "{}", daemon.log());
         // What the kernel had removed was put back, or the class had left it to the other tunnel.
-        assert!(repairs(site) + moves(site) > 0.0, "{}", daemon.log());
+        assert!(
+            reconciliations(site) + moves(site) > 0.0,
+            "{}",
+            daemon.log()
+        );
         assert!(
             descriptors() <= open + 2,
             "{open} descriptors became {}",
@@ -302,8 +307,8 @@ fn clock_of_a_time_namespace_does_not_make_flows_idle() {
     });
 }
 
-fn repairs(site: &Site) -> f64 {
-    site.metric("splitter_repairs_total ")
+fn reconciliations(site: &Site) -> f64 {
+    site.metric("splitter_reconciliations_total ")
 }
 
 /// How often the long class went to the short tunnel.

@@ -133,7 +133,7 @@ fn find_pages(directory: &Path, pages: &mut Vec<PathBuf>) {
 #[test]
 fn every_figure_tells_what_has_happened() {
     after_traffic(|site, mut long| {
-        // The census is taken every few seconds.
+        // The totals is taken every few seconds.
         let live = site::within(SWEPT, "a sweep", || {
             let live = scrape(site);
             (value(&live, "splitter_flows", "class", "long") == 1.0).then_some(live)

@@ -94,7 +94,7 @@ fn root_without_capabilities_is_told_who_took_them() {
 }
 
 #[test]
-fn daemon_of_root_gives_up_what_it_does_not_need_and_still_repairs() {
+fn daemon_of_root_gives_up_what_it_does_not_need_and_still_reconciles() {
     on_site(|site| {
         let before = site.routing();
         let daemon = site.run();
@@ -109,7 +109,7 @@ fn daemon_of_root_gives_up_what_it_does_not_need_and_still_repairs() {
         // Loading anew takes most rights.
         std::fs::remove_dir_all(site.bpffs().join("splitter")).expect("it is there");
         within(2 * MENDED, "the programs to be back", || {
-            (site.xdp_mode("lan0").is_some() && repairs(site) >= 2.0).then_some(())
+            (site.xdp_mode("lan0").is_some() && reconciliations(site) >= 2.0).then_some(())
         });
         assert!(daemon.end(Signal::SIGTERM).success());
         site.assert_clean(&before);
@@ -139,8 +139,8 @@ fn daemon_of_root_adopts_what_an_ordinary_user_brought_up() {
     });
 }
 
-fn repairs(site: &Site) -> f64 {
-    site.metric("splitter_repairs_total ")
+fn reconciliations(site: &Site) -> f64 {
+    site.metric("splitter_reconciliations_total ")
 }
 
 /// Makes the directories that an agent writes to those of an ordinary user.

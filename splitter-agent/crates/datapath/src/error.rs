@@ -12,7 +12,7 @@ use aya::programs::links::LinkError;
 use thiserror::Error;
 
 use super::foreign_xdp::remedy;
-use super::{CalibrationError, OtherProgram};
+use super::{CalibrationError, ForeignProgram};
 
 /// Loading, attaching or reading the kernel programs failed.
 #[derive(Debug, Error)]
@@ -117,7 +117,7 @@ pub enum KernelError {
         /// The interface.
         interface: String,
         /// The program, where it is known.
-        program: Option<OtherProgram>,
+        program: Option<ForeignProgram>,
     },
     /// The driver has no native XDP, or not in the interface's present state.
     #[error(
@@ -190,7 +190,7 @@ pub fn mount_command(path: &Path) -> String {
     }
 }
 
-fn named(program: Option<&OtherProgram>) -> String {
+fn named(program: Option<&ForeignProgram>) -> String {
     program.map_or_else(String::new, |program| format!(": {program}"))
 }
 

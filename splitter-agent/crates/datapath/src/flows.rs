@@ -70,7 +70,7 @@ impl FlowRow {
 
 /// How many flows there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Census {
+pub struct FlowTotals {
     /// Short flows that are neither finished nor idle.
     pub short: u64,
     /// Long flows that are neither finished nor idle.
@@ -81,7 +81,7 @@ pub struct Census {
     pub entries_v6: u64,
 }
 
-impl Census {
+impl FlowTotals {
     /// Entries in the table of a family.
     pub const fn entries(&self, family: Family) -> u64 {
         match family {
@@ -110,21 +110,21 @@ impl Census {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Listing {
     /// How many there are in all.
-    pub census: Census,
+    pub totals: FlowTotals,
     /// Those with the most packets first.
     pub flows: Vec<FlowRow>,
 }
 
-/// The `limit` flows with the most packets, and the census of all.
+/// The `limit` flows with the most packets, and the totals of all.
 ///
 /// # Errors
 /// When the table cannot be read.
 pub fn list(dataplane: &Dataplane, limit: usize) -> Result<Listing, KernelError> {
     let now_ns = monotonic_ns();
     let idle_timeout_ns = dataplane.policy()?.idle_timeout_ns;
-    let (mut census, mut records) = (Census::default(), Vec::new());
+    let (mut totals, mut records) = (FlowTotals::default(), Vec::new());
     dataplane.tables()?.for_each(now_ns, |found| {
-        census.count(found, now_ns, idle_timeout_ns);
+        totals.count(found, now_ns, idle_timeout_ns);
         records.push(*found);
         // Twice the page is kept, so that sorting costs little and memory is bounded.
         if records.len() >= limit.saturating_mul(2).max(1_024) {
@@ -136,29 +136,32 @@ pub fn list(dataplane: &Dataplane, limit: usize) -> Result<Listing, KernelError>
         .iter()
         .map(|found| FlowRow::new(&found.key, &found.entry, now_ns))
         .collect();
-    Ok(Listing { census, flows })
+    Ok(Listing { totals, flows })
 }
 
 /// Walks over all flows, in no order, and counts them.
 ///
 /// # Errors
 /// When the table cannot be read.
-pub fn each(dataplane: &Dataplane, mut visit: impl FnMut(FlowRow)) -> Result<Census, KernelError> {
+pub fn each(
+    dataplane: &Dataplane,
+    mut visit: impl FnMut(FlowRow),
+) -> Result<FlowTotals, KernelError> {
     let now_ns = monotonic_ns();
     let idle_timeout_ns = dataplane.policy()?.idle_timeout_ns;
-    let mut census = Census::default();
+    let mut totals = FlowTotals::default();
     dataplane.tables()?.for_each(now_ns, |found| {
-        census.count(found, now_ns, idle_timeout_ns);
+        totals.count(found, now_ns, idle_timeout_ns);
         visit(FlowRow::new(&found.key, &found.entry, now_ns));
     });
-    Ok(census)
+    Ok(totals)
 }
 
 /// Counts what a sweep found and did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
     /// What is left.
-    pub census: Census,
+    pub totals: FlowTotals,
     /// How many slots were freed.
     pub freed: u64,
     /// Flows that started afresh in a slot that was theirs, so far: their earlier size is lost.
@@ -187,7 +190,7 @@ pub fn sweep(
                 swept.freed += 1;
                 ended(&found.entry);
             } else {
-                swept.census.count(found, now_ns, idle_timeout_ns);
+                swept.totals.count(found, now_ns, idle_timeout_ns);
             }
         });
     let counters = dataplane.counters()?;

@@ -11,7 +11,7 @@ const DISPATCHER: &str = "xdp_dispatcher";
 
 /// A program that is not ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OtherProgram {
+pub struct ForeignProgram {
     /// Its number, as `bpftool prog` shows it.
     pub id: u32,
     /// Its name, which takes CAP_SYS_ADMIN to be told.
@@ -30,7 +30,7 @@ pub struct Member {
     pub name: Option<String>,
 }
 
-impl OtherProgram {
+impl ForeignProgram {
     /// The program of that number.
     pub fn of_id(id: u32) -> Self {
         let name = name_of(id);
@@ -48,13 +48,13 @@ impl OtherProgram {
 }
 
 /// How to have the splitter beside `program` on an interface, or without it.
-pub fn remedy(interface: &str, program: Option<&OtherProgram>) -> String {
+pub fn remedy(interface: &str, program: Option<&ForeignProgram>) -> String {
     let detach = match program {
         Some(program) if program.is_dispatcher() => format!(
             "unload what it runs (`xdp-loader unload {interface} --all`, or `bpfman unload` for each)"
         ),
         // It may be one, and takes along what it runs.
-        Some(OtherProgram { name: None, .. }) => format!(
+        Some(ForeignProgram { name: None, .. }) => format!(
             "detach it: with `xdp-loader unload {interface} --all` if it is `xdp_dispatcher`, else \
              with `ip link set dev {interface} xdp off` or by ending whoever has attached it"
         ),
@@ -87,7 +87,7 @@ fn members(dispatcher: u32, links: impl Iterator<Item = Link>) -> Vec<Member> {
     ids.map(member).collect()
 }
 
-impl fmt::Display for OtherProgram {
+impl fmt::Display for ForeignProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let id = self.id;
         match &self.name {
@@ -157,7 +157,7 @@ mod tests {
             id,
             name: name.map(str::to_owned),
         };
-        let dispatcher = |runs| OtherProgram {
+        let dispatcher = |runs| ForeignProgram {
             id: 12,
             name: Some(DISPATCHER.to_owned()),
             runs,
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn program_without_a_name_is_told_with_how_to_learn_it() {
-        let nameless = OtherProgram {
+        let nameless = ForeignProgram {
             id: 5,
             name: None,
             runs: Vec::new(),

@@ -3,7 +3,7 @@
 use std::fs;
 
 use splitter_config::{AttachMode, Config};
-use splitter_datapath::{Dataplane, OtherProgram, Pins, other_program_remedy};
+use splitter_datapath::{Dataplane, ForeignProgram, Pins, foreign_program_remedy};
 use splitter_netlink::{DeviceFeatures, Interface};
 
 use super::Check;
@@ -25,8 +25,8 @@ pub(super) fn in_the_way(interface: &Interface, ours: Option<&[u32]>) -> Option<
     match ours {
         Some(ours) if ours.contains(&id) => None,
         Some(_) => {
-            let other = OtherProgram::of_id(id);
-            let remedy = other_program_remedy(&interface.name, Some(&other));
+            let other = ForeignProgram::of_id(id);
+            let remedy = foreign_program_remedy(&interface.name, Some(&other));
             let detail = format!("another program is attached: {other}");
             Some(Check::fail(check, detail, remedy))
         }
@@ -46,7 +46,7 @@ pub(super) fn beside(interface: &Interface, ours: Option<&[u32]>) -> Option<Chec
     if ours.is_some_and(|ours| ours.contains(&id)) {
         return None;
     }
-    let other = OtherProgram::of_id(id);
+    let other = ForeignProgram::of_id(id);
     Some(Check::ok(
         format!("XDP on {}", interface.name),
         format!("{other}, stays; what it drops or redirects is not seen by the splitter"),

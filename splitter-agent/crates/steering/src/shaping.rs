@@ -15,7 +15,7 @@
 //! The short class is guaranteed nearly all of the tunnel, and the long one next to nothing: HTB
 //! serves a class below its guarantee before any that borrows, whatever their priorities are.
 //!
-//! What was the root before is noted ([`Found`]) and put back.
+//! What was the root before is noted ([`SavedQdisc`]) and restored.
 
 use std::fmt;
 
@@ -23,14 +23,14 @@ use serde::{Deserialize, Serialize};
 
 mod apply;
 mod filter;
-mod found;
 mod plan;
+mod saved_qdisc;
 mod wanted;
 mod wire;
 
 pub use apply::{Applied, ShapeError, restore_all};
-pub use found::Found;
 pub use plan::{Action, Plan, plan};
+pub use saved_qdisc::SavedQdisc;
 pub use wanted::Shape;
 
 /// The major number of our root and of its classes.

@@ -170,8 +170,7 @@ fn no_packet_finds_no_route_while_tunnels_come_and_go() {
         }
         inside(&router, async |netlink| {
             for turn in 0..200 {
-                let out: &[&str] =
-                    [&["wan0"][..], &[], &["wan3", "wan2"], &["wan2"]][turn % 4];
+                let out: &[&str] = [&["wan0"][..], &[], &["wan3", "wan2"], &["wan2"]][turn % 4];
                 let plan = plan_move(netlink, &config, &placement(out)).await.unwrap();
                 let _ = plan.apply(netlink).await.unwrap();
             }

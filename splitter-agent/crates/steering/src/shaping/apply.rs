@@ -4,18 +4,18 @@ use rtnetlink::packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use splitter_netlink::{InterfaceName, Netlink, NetlinkError, NoSuchInterface};
 use thiserror::Error;
 
-use super::found::{Found, Snapshot};
 use super::plan::{Action, Plan};
+use super::saved_qdisc::{SavedQdisc, Snapshot};
 use super::wanted::Shape;
 
 /// A plan that was carried out. Dropping it leaves everything in place.
 #[derive(Debug)]
-#[must_use = "what was shaped may have to be put back"]
+#[must_use = "what was shaped may have to be restored"]
 pub struct Applied {
     changed: Vec<Action>,
 }
 
-/// Why tunnels could not be shaped, or not be put back.
+/// Why tunnels could not be shaped, or not be restored.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ShapeError {
@@ -36,9 +36,9 @@ pub enum ShapeError {
     /// A device is not there.
     #[error(transparent)]
     NoSuchInterface(#[from] NoSuchInterface),
-    /// What a device has could not be put back afterwards.
+    /// What a device has could not be restored afterwards.
     #[error(
-        "{device} has {found} as its root, which could not be put back as it is; remove it (`tc \
+        "{device} has {found} as its root, which could not be restored as it is; remove it (`tc \
          qdisc del dev {device} root`), or set policy = \"dedicated\""
     )]
     Foreign {
@@ -60,7 +60,7 @@ pub enum ShapeError {
 
 impl Plan {
     /// Carries the plan out and checks that the kernel has what was asked for. When that fails,
-    /// what was changed until then is put back.
+    /// what was changed until then is restored.
     ///
     /// # Errors
     /// The first failure.
@@ -87,7 +87,7 @@ impl Plan {
 }
 
 impl Applied {
-    /// Puts back what was there before. What cannot be put back is logged.
+    /// Puts back what was there before. What cannot be restored is logged.
     pub async fn roll_back(self, netlink: &Netlink) {
         for action in self.changed.iter().rev() {
             if let Action::Shape { found, .. } = action
@@ -103,7 +103,10 @@ impl Applied {
 ///
 /// # Errors
 /// The first failure; the others are tried all the same.
-pub async fn restore_all(netlink: &Netlink, found: &[Found]) -> Result<Vec<String>, ShapeError> {
+pub async fn restore_all(
+    netlink: &Netlink,
+    found: &[SavedQdisc],
+) -> Result<Vec<String>, ShapeError> {
     let mut removed = Vec::new();
     let mut failed = None;
     for found in found {
@@ -154,7 +157,7 @@ async fn put(netlink: &Netlink, shape: &Shape) -> Result<(), ShapeError> {
 
 /// Whether there was something of ours that gave way. A device that has gone, or that somebody
 /// else has given another root, is left alone.
-async fn restore(netlink: &Netlink, found: &Found) -> Result<bool, ShapeError> {
+async fn restore(netlink: &Netlink, found: &SavedQdisc) -> Result<bool, ShapeError> {
     let interfaces = netlink.interfaces().await?;
     let Ok(interface) = interfaces.named(&found.device) else {
         return Ok(false);

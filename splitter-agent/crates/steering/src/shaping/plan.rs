@@ -7,7 +7,7 @@ use splitter_config::Config;
 use splitter_netlink::{InterfaceName, Interfaces, Netlink};
 
 use super::ShapeError;
-use super::found::{Found, Snapshot};
+use super::saved_qdisc::{SavedQdisc, Snapshot};
 use super::wanted::{Shape, shapes};
 
 /// Lists what has to be done, device by device.
@@ -26,19 +26,19 @@ pub enum Action {
         /// How.
         shape: Shape,
         /// What it had before.
-        found: Found,
+        found: SavedQdisc,
     },
     /// It is shaped.
     Shape {
         /// How.
         shape: Shape,
         /// What it has now, or had before another shape of ours.
-        found: Found,
+        found: SavedQdisc,
     },
     /// It is shared no more and gets back what it had.
     Restore {
         /// What it had.
-        found: Found,
+        found: SavedQdisc,
     },
 }
 
@@ -46,12 +46,12 @@ pub enum Action {
 /// same instance found before it shaped.
 ///
 /// # Errors
-/// When a device is missing, has a root that could not be put back, or the kernel does not tell.
+/// When a device is missing, has a root that could not be restored, or the kernel does not tell.
 pub async fn plan(
     netlink: &Netlink,
     config: &Config,
     interfaces: &Interfaces,
-    previous: &[Found],
+    previous: &[SavedQdisc],
 ) -> Result<Plan, ShapeError> {
     let mut actions = Vec::new();
     let shapes = shapes(config, interfaces)?;
@@ -75,7 +75,7 @@ pub async fn plan(
         let now = Snapshot::take(netlink, shape.index).await?;
         let before = previous.iter().find(|found| found.device == shape.device);
         let found = if now.has_our_root() {
-            let default = || Found {
+            let default = || SavedQdisc {
                 device: shape.device.clone(),
                 root: None,
             };
@@ -110,7 +110,7 @@ impl Plan {
     }
 
     /// Returns what has to be remembered to be restored later.
-    pub fn found(&self) -> impl Iterator<Item = &Found> {
+    pub fn found(&self) -> impl Iterator<Item = &SavedQdisc> {
         self.actions.iter().filter_map(|action| match action {
             Action::Keep { found, .. } | Action::Shape { found, .. } => Some(found),
             Action::Restore { .. } => None,

@@ -95,7 +95,7 @@ fn programs_that_a_dispatcher_of_libxdp_runs_are_named() {
             let reason = "lacks the replacing of functions of BPF programs (BPF_PROG_TYPE_EXT), so \
                           that libxdp attaches no dispatcher; use a kernel that has it";
             return skip(
-                "others::programs_that_a_dispatcher_of_libxdp_runs_are_named",
+                "foreign_xdp::programs_that_a_dispatcher_of_libxdp_runs_are_named",
                 reason,
             );
         }

@@ -19,18 +19,18 @@ const REPEATABLE: [&str; 11] = [
     "tbf", "fq", "fq_codel", "codel", "pie", "fq_pie", "pfifo", "bfifo", "sfq", "cake", "mq",
 ];
 
-/// The root that a device had before it was shaped, to be put back.
+/// The root that a device had before it was shaped, to be restored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
+pub struct SavedQdisc {
     /// The device.
     pub device: InterfaceName,
     /// Its root, or nothing where that was the kernel's own choice.
-    pub root: Option<FoundRoot>,
+    pub root: Option<SavedRoot>,
 }
 
 /// A root that somebody had chosen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FoundRoot {
+pub struct SavedRoot {
     /// Such as `tbf`.
     pub kind: String,
     /// Its number.
@@ -99,8 +99,8 @@ impl Snapshot {
             .is_some_and(|root| root.handle == id(0) && root.kind == "htb")
     }
 
-    /// What is to be put back later; the error says why that could not be done.
-    pub(super) fn found(&self, device: &InterfaceName) -> Result<Found, String> {
+    /// What is to be restored later; the error says why that could not be done.
+    pub(super) fn found(&self, device: &InterfaceName) -> Result<SavedQdisc, String> {
         let chosen = self.root().filter(|root| root.handle != 0);
         if let Some(root) = chosen {
             let number = handle_text(root.handle);
@@ -113,9 +113,9 @@ impl Snapshot {
                 return Err(format!("qdisc {} {number}", root.kind));
             }
         }
-        Ok(Found {
+        Ok(SavedQdisc {
             device: device.clone(),
-            root: chosen.map(|root| FoundRoot {
+            root: chosen.map(|root| SavedRoot {
                 kind: root.kind.clone(),
                 handle: root.handle,
                 options: root.options.clone(),
@@ -136,7 +136,7 @@ fn is_ingress(object: &TcObject) -> bool {
     object.tc_kind == TcKind::Qdisc && object.parent == INGRESS
 }
 
-impl Found {
+impl SavedQdisc {
     /// Returns what to go by when nothing was noted: the kernel's own choice for each shared tunnel.
     pub fn defaults(config: &Config) -> Vec<Self> {
         let default = |tunnel: &Tunnel| Self {
@@ -161,7 +161,7 @@ impl Found {
     }
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for SavedQdisc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.root {
             Some(root) => write!(f, "qdisc {} {}", root.kind, handle_text(root.handle)),

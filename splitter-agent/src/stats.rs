@@ -70,13 +70,13 @@ counted! {
 
 /// Counts of the running agent; they start with it.
 #[derive(Debug, Default)]
-pub struct Figures {
+pub struct AgentStats {
     changes: [[AtomicU64; ChangeResult::ALL.len()]; ChangeSource::ALL.len()],
     last_refused: AtomicBool,
     control: [AtomicU64; ControlResult::ALL.len()],
 }
 
-impl Figures {
+impl AgentStats {
     /// Counts a change of configuration that was asked for.
     pub fn count_change(&self, source: ChangeSource, result: ChangeResult) {
         self.changes[source as usize][result as usize].fetch_add(1, Ordering::Relaxed);
