@@ -2,7 +2,7 @@
 //! lets a threshold that is `auto` follow advice.
 //!
 //! One task owns it and does one thing after the other, so that two who ask at once are served in
-//! turn, and nothing is put back while it is being changed.
+//! turn, and nothing is restored while it is being changed.
 
 mod change;
 
@@ -81,21 +81,21 @@ impl Agent {
     /// Answers a request.
     pub async fn serve(&mut self, call: Call) {
         let answer = self.answer(call.request, call.peer).await;
-        // Whoever asked may have gone; what was done is done.
+        // The caller may have gone; what was done is done.
         let _ = call.reply.send(answer);
     }
 
-    /// Takes the file anew, as SIGHUP asks.
+    /// Takes the file again, as SIGHUP asks.
     pub async fn hang_up(&mut self) {
         let next = self.reread();
         let _ = self.change(ChangeSource::Signal, next, false).await;
     }
 
-    /// Puts back what went missing: an interface that was deleted and made anew, a rule that
+    /// Restores what went missing: an interface that was deleted and made again, a rule that
     /// somebody removed.
     ///
     /// # Errors
-    /// When something cannot be put back at present.
+    /// When something cannot be restored at present.
     pub async fn reconcile(&mut self) -> Result<(), InstanceError> {
         let plan = match self.instance.plan().await {
             Ok(plan) => plan,
@@ -109,7 +109,7 @@ impl Agent {
             self.report_attached().await;
             return Ok(());
         }
-        // What was tried before without success is not told again.
+        // What was tried before without success is not reported again.
         let steps = plan.to_string();
         if steps != self.last_plan {
             tracing::warn!("something was changed behind our back; putting it back:\n{steps}");
@@ -230,7 +230,7 @@ impl Agent {
         })?;
         if missed > 0.02 {
             advice.notes.push(format!(
-                "{:.0} % of the flows ended unseen (started afresh or evicted before a sweep); a shorter flows.sweep_interval_s sees more",
+                "{:.0} % of the flows ended unseen (started again or evicted before a sweep); a shorter flows.sweep_interval_s sees more",
                 missed * 100.0
             ));
         }

@@ -46,7 +46,7 @@ impl Cli {
 /// What there is to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Set everything up, split and measure until told to stop, then restore what was found.
+    /// Set everything up, split and measure until asked to stop, then restore what was found.
     Run,
     /// Show what `up` would change, and change nothing.
     Plan,
@@ -54,7 +54,7 @@ pub(crate) enum Command {
     Up,
     /// Remove everything that `up` or `run` put in place, also after a crash.
     Down,
-    /// Have the running agent take its file anew, and show what that changes.
+    /// Have the running agent read its file again, and show what that changes.
     ///
     /// The file is checked as a whole, and refused as a whole when it is wrong or when a key
     /// differs that cannot change at run time. Flows keep what is known of them. SIGHUP does the
@@ -76,7 +76,7 @@ pub(crate) enum Command {
     Flows(FlowsArgs),
     /// Watch flows, classes, tunnels and completion times, live in the terminal.
     ///
-    /// Works without a daemon. Keys are told by `?`; q ends it.
+    /// Works without a daemon. Keys are reported by `?`; q ends it.
     #[cfg(feature = "top")]
     Top(TopArgs),
     /// Tell whether a configuration file is right, without touching the system.

@@ -34,7 +34,7 @@ pub const MAX_LINE_BYTES: usize = 64 * 1024;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// Take the file anew.
+    /// Take the file again.
     Reload {
         /// The file that is meant; refused where the agent has another one.
         file: Option<PathBuf>,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-/// The mode of files for their owner alone: whoever may open a file may lock it, and so keep the
+/// The mode of files for their owner alone: anyone who may open a file may lock it, and so keep the
 /// agent from starting.
 pub(crate) const PRIVATE: u32 = 0o600;
 
@@ -98,18 +98,18 @@ mod tests {
 
     #[test]
     fn file_that_may_not_be_written_is_told_with_what_to_do() {
-        let told = |kind: io::ErrorKind| {
+        let reported = |kind: io::ErrorKind| {
             let error = FileError::new("make the directory", "/run/splitter/default", kind.into());
             error.to_string()
         };
-        let denied = told(io::ErrorKind::PermissionDenied);
+        let denied = reported(io::ErrorKind::PermissionDenied);
         assert_eq!(
             denied,
             "cannot make the directory /run/splitter/default: permission denied; run this as the \
              user to whom that belongs, or set `runtime_dir` to a directory that you may write to"
         );
-        assert!(told(io::ErrorKind::StorageFull).ends_with("to another file system"));
-        assert!(told(io::ErrorKind::Interrupted).ends_with("operation interrupted"));
+        assert!(reported(io::ErrorKind::StorageFull).ends_with("to another file system"));
+        assert!(reported(io::ErrorKind::Interrupted).ends_with("operation interrupted"));
     }
 
     #[test]

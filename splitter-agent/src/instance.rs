@@ -48,7 +48,7 @@ pub struct Instance {
     netlink: Netlink,
     pins: Pins,
     object: Object,
-    /// What this process has placed; before that, and in others, the state file tells.
+    /// What this process has placed; before that, and in others, the state file says it.
     placement: Arc<std::sync::Mutex<Option<Placement>>>,
     /// One change at a time: what reconciles and what moves classes run side by side.
     changing: Arc<tokio::sync::Mutex<()>>,
@@ -91,7 +91,7 @@ impl Instance {
         Ok(Dataplane::open(&self.pins)?)
     }
 
-    /// Notes what an operator should know of packets that are redirected, beside what the plan
+    /// Notes what an operator should know of packets that are redirected, besides what the plan
     /// says; nothing in other steering modes.
     pub async fn hints(&self) -> Vec<String> {
         redirection::notes(&self.netlink, &self.config).await
@@ -111,7 +111,7 @@ impl Instance {
     ///
     /// # Errors
     /// When an interface is missing, something that is not ours is in the way,
-    /// or the kernel does not tell.
+    /// or the kernel does not report.
     pub async fn plan(&self) -> Result<Plan, InstanceError> {
         // What is half-way is no difference.
         let _changing = self.changing.lock().await;

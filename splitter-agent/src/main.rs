@@ -1,4 +1,4 @@
-//! The command `splitter`: reads the command line, hands over to a command, and tells by the exit
+//! The command `splitter`: reads the command line, hands over to a command, and reports by the exit
 //! code how it went.
 
 mod cli;

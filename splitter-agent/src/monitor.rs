@@ -37,7 +37,7 @@ struct Ledger {
     freed: u64,
     /// Flows whose slots the kernel gave to others, as of the last sweep: nobody saw their size.
     replaced: u64,
-    /// Flows that started afresh, as of the last sweep: nobody saw their size before.
+    /// Flows that started again, up to the last sweep: nobody saw their size before.
     restarted: u64,
 }
 
@@ -137,12 +137,12 @@ impl Monitor {
         lock(&self.attached).clone()
     }
 
-    /// Notes that something was put back.
+    /// Notes that something was restored.
     pub fn count_reconciliation(&self) {
         self.reconciliations.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often something was put back since this agent began to watch.
+    /// How often something was restored since this agent began to watch.
     pub fn reconciliations(&self) -> u64 {
         self.reconciliations.load(Ordering::Relaxed)
     }
@@ -161,7 +161,7 @@ impl Ledger {
         let accounted = self.gone_before + self.freed + present(&swept.totals);
         let before = self.replaced + self.restarted;
         // Flows that started while the table was walked make this a little too
-        // large for a moment; what was missed once is not missed again.
+        // large for a short time; what was missed once is not missed again.
         self.replaced = self.replaced.max(started.saturating_sub(accounted));
         self.restarted = self.restarted.max(swept.restarted);
         self.replaced + self.restarted - before

@@ -75,7 +75,7 @@ pub struct TunnelRow {
     pub tunnel: &'static str,
     /// Its device.
     pub device: String,
-    /// Its share of the flows of its class, beside the weights of the others.
+    /// Its share of the flows of its class, relative to the weights of the others.
     pub weight: u8,
     /// What the device says of itself.
     pub state: LinkState,
@@ -83,7 +83,7 @@ pub struct TunnelRow {
     pub sent_bits_per_s: Option<f64>,
     /// What came in by the device of late.
     pub received_bits_per_s: Option<f64>,
-    /// What the tunnel carries by the configuration, if that tells.
+    /// What the tunnel carries by the configuration, if that says so.
     pub rate_mbit: Option<u32>,
     /// The share of that which was sent of late.
     pub share_used: Option<f64>,
@@ -232,7 +232,7 @@ fn tunnel_row(
 ) -> TunnelRow {
     let rate = |count: fn(&DeviceTraffic) -> u64| {
         let ((earlier, later), seconds) = counted?;
-        // A device that was made anew counts from zero.
+        // A device that was made again counts from zero.
         let bytes = count(&later).checked_sub(count(&earlier))?;
         (seconds > 0.0).then(|| bytes as f64 * 8.0 / seconds)
     };

@@ -142,14 +142,14 @@ mod tests {
             }
             .to_string()
         };
-        let told = missing(false);
+        let reported = missing(false);
         for word in [
             "CAP_BPF and CAP_PERFMON missing",
             "run as root",
             "setcap cap_bpf,cap_net_admin,cap_perfmon=ep /",
             "AmbientCapabilities=CAP_BPF CAP_NET_ADMIN CAP_PERFMON",
         ] {
-            assert!(told.contains(word), "{word:?} is missing in {told}");
+            assert!(reported.contains(word), "{word:?} is missing in {reported}");
         }
         assert!(missing(true).contains("--cap-add BPF"));
         assert!(!missing(true).contains("run as root"));

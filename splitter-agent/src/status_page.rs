@@ -81,7 +81,7 @@ impl StatusSource {
         StatusPage::new(LAYOUT, self.clone())
     }
 
-    /// Notes totals from time to time, so that whoever looks sees rates at once and completion
+    /// Notes totals from time to time, so that anyone who looks sees rates at once and completion
     /// times of the last minute. Goes by the configuration that is in force.
     pub async fn keep_up<T>(&self, mut in_force: watch::Receiver<Arc<Instance>>) -> T {
         let mut ticks = interval(NOTE_INTERVAL);
@@ -121,13 +121,13 @@ impl Status for StatusSource {
             // A task of its own: who asked may go away, but a walk that has begun keeps the next
             // one waiting until it ends.
             let look = tokio::spawn(async move { inner.look().await }).await;
-            let told = match look {
+            let reported = match look {
                 Ok(Ok(value)) => return Ok(value),
                 Ok(Err(error)) => error.to_string(),
                 Err(error) => error.to_string(),
             };
-            tracing::error!(error = told, "cannot read what the status page shows");
-            Err(format!("cannot read what goes on: {told}"))
+            tracing::error!(error = reported, "cannot read what the status page shows");
+            Err(format!("cannot read what goes on: {reported}"))
         })
     }
 }
@@ -209,7 +209,7 @@ fn in_words(attached: &[AttachedInterface]) -> String {
     }
 }
 
-/// A flow as it is shown to whoever reaches the address.
+/// A flow as it is shown to everyone who reaches the address.
 #[derive(Serialize)]
 struct PublicFlow {
     flow: String,
@@ -224,8 +224,8 @@ struct PublicFlow {
     finished: bool,
 }
 
-/// Names of flows that tell nothing of their addresses: digests under a key that is drawn anew
-/// each time the agent starts, and that nobody is told.
+/// Names of flows that tell nothing of their addresses: digests under a key that is drawn again
+/// each time the agent starts, and that nobody is reported.
 #[derive(Default)]
 struct Names(RandomState);
 

@@ -45,7 +45,7 @@ pub(crate) fn try_all(network: &Network, tell: impl Fn(Row)) -> Result<()> {
     });
     try_out("agent: wall clock jumps", wall_clock_jumps);
     try_out("agent: goes down", go_down);
-    try_out("agent: marks beside packets", mark_beside);
+    try_out("agent: marks by fwmark", mark_by_fwmark);
     try_out("agent: redirects", redirect);
     try_out("agent: taps", tap);
     Ok(())
@@ -79,7 +79,7 @@ fn split(network: &Network, mode: &'static str, tunnels: [Tunnel; 2]) -> Result<
 }
 
 /// By the kernel's mark, the packets as they came; and nothing is left.
-fn mark_beside(network: &Network) -> Result<Vec<&'static str>> {
+fn mark_by_fwmark(network: &Network) -> Result<Vec<&'static str>> {
     let hook = expected_hook()?;
     configure("mark", "auto", CABLES)?;
     bring_up(hook)?;
@@ -105,12 +105,12 @@ fn redirect(network: &Network) -> Result<Vec<&'static str>> {
         PolicyConfig::DEFAULT_LONG_MARK,
     ];
     send_both_classes(network, marks, CABLES)?;
-    let told = json(&["status"])?;
-    let redirected = told["redirected"]["packets"].as_u64().unwrap_or(0);
+    let reported = json(&["status"])?;
+    let redirected = reported["redirected"]["packets"].as_u64().unwrap_or(0);
     // All but the first packet of the connection, or a few for which neighbours were not known.
     ensure!(
         redirected >= 3 * THRESHOLD as u64 / 2,
-        "{redirected} packets were redirected: {told}"
+        "{redirected} packets were redirected: {reported}"
     );
     go_down(network)?;
     Ok(vec!["native"])
@@ -181,21 +181,22 @@ fn tap(network: &Network) -> Result<Vec<&'static str>> {
     let (child, _log) = start(command, "noting flows")?;
     let mut connection = network.connect()?;
     connection.send(5, Duration::ZERO)?;
-    let told = end(child)?;
-    let told: Value = serde_json::from_str(&told).with_context(|| format!("told {told}"))?;
+    let reported = end(child)?;
+    let reported: Value =
+        serde_json::from_str(&reported).with_context(|| format!("reported {reported}"))?;
     let hook = expected_hook()?;
     for place in [0, 1] {
         ensure!(
-            told["hooks"][place] == hook,
+            reported["hooks"][place] == hook,
             "attached by {}",
-            told["hooks"]
+            reported["hooks"]
         );
     }
     let port = connection.port()?;
-    let mut flows = told["flows"].as_array().into_iter().flatten();
+    let mut flows = reported["flows"].as_array().into_iter().flatten();
     let flow = flows
         .find(|flow| flow["source_port"] == port)
-        .with_context(|| format!("the flow was not noted: {told}"))?;
+        .with_context(|| format!("the flow was not noted: {reported}"))?;
     let seen = flow["seen"].as_array().map(Vec::len);
     ensure!(
         seen == Some(2),
@@ -263,12 +264,12 @@ fn json(arguments: &[&str]) -> Result<Value> {
         .args(["-c", CONFIG, "--json"])
         .args(arguments)
         .output()?;
-    let told = String::from_utf8_lossy(&output.stdout);
+    let reported = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
         let log = String::from_utf8_lossy(&output.stderr);
-        bail!("`splitter {}`: {told} {log}", arguments.join(" "));
+        bail!("`splitter {}`: {reported} {log}", arguments.join(" "));
     }
-    serde_json::from_str(&told).with_context(|| format!("told {told}"))
+    serde_json::from_str(&reported).with_context(|| format!("reported {reported}"))
 }
 
 /// Starts the agent and waits until its log says so.
@@ -280,27 +281,27 @@ fn start(mut command: Command, ready: &str) -> Result<(Child, BufReader<ChildStd
         .stderr(Stdio::piped())
         .spawn()?;
     let mut log = BufReader::new(child.stderr.take().context("it was asked for")?);
-    let mut told = String::new();
+    let mut reported = String::new();
     loop {
-        let known = told.len();
-        if log.read_line(&mut told)? == 0 {
+        let known = reported.len();
+        if log.read_line(&mut reported)? == 0 {
             break;
         }
-        eprint!("{}", &told[known..]);
-        if told.contains(ready) {
+        eprint!("{}", &reported[known..]);
+        if reported.contains(ready) {
             return Ok((child, log));
         }
     }
-    bail!("it ended early: {told}");
+    bail!("it ended early: {reported}");
 }
 
 /// Ends it with SIGTERM; what it printed.
 fn end(mut child: Child) -> Result<String> {
     kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM)?;
-    let mut told = String::new();
+    let mut reported = String::new();
     let mut output = child.stdout.take().context("it was asked for")?;
-    output.read_to_string(&mut told)?;
+    output.read_to_string(&mut reported)?;
     let status = child.wait()?;
     ensure!(status.success(), "it ended with {status}");
-    Ok(told)
+    Ok(reported)
 }

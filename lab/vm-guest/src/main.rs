@@ -1,6 +1,6 @@
 //! The first and only process of a virtual machine that `cargo xtask vm-test` starts on another
 //! kernel: loads every program, attaches it, sends packets through it, runs the agent itself, and
-//! tells on the console how that went, a line of JSON for each thing tried. Then it switches off.
+//! reports on the console how that went, a line of JSON for each thing tried. Then it switches off.
 
 mod agent;
 mod network;

@@ -61,7 +61,7 @@ fn try_one(network: &Network, object: &'static str, name: &str, program: &mut Pr
         problem: None,
     };
     match load_and_attach(network, program, &mut row) {
-        // What it keeps for each path is more than that verifier leaves beside a call.
+        // What it keeps for each path is more than that verifier leaves next to a call.
         Err(error) if name == "tr" && is_old() && format!("{error:#}").contains(SMALL_STACK) => {
             row.problem = Some(
                 "not taken: it needs more stack than the verifier of Linux 6.1 leaves".to_owned(),

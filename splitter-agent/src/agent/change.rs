@@ -152,14 +152,14 @@ impl Agent {
         Ok(changed)
     }
 
-    /// Not a moment after what it says was put in place: who moves classes goes by it.
+    /// At once after what it says was put in place: failover goes by it.
     fn put_in_force(&mut self, instance: Instance) {
         self.instance = Arc::new(instance);
         self.in_force.send_replace(Arc::clone(&self.instance));
     }
 }
 
-/// How it is told to who asked.
+/// How it is reported to who asked.
 pub(super) fn refusal(error: InstanceError) -> Refusal {
     let reason = if error.is_configuration() {
         Reason::Configuration

@@ -9,7 +9,7 @@ use splitter_config::{Config, Location, overrides};
 use crate::cli::{Cli, ReloadArgs, SetArgs};
 use crate::settings;
 
-/// Has the agent take its file anew.
+/// Has the agent read its file again.
 pub(crate) fn reload(cli: &Cli, args: &ReloadArgs) -> Result<()> {
     let request = Request::Reload {
         file: Some(std::path::absolute(cli.config_path())?),

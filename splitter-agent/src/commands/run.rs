@@ -35,7 +35,7 @@ pub(crate) async fn run(file: ConfigFile) -> Result<()> {
     let mut signals = Signals::listen()?;
     let instance = Instance::new(file.config.clone())?;
     // Whatever can refuse without having changed anything comes first. Another
-    // agent would also hold the port, but is the better reason to tell.
+    // agent would also hold the port, but is the better reason to report.
     let lock = instance.lock()?;
     let server =
         Server::bind(instance.config().metrics.address).context("`address` under [metrics]")?;
@@ -73,7 +73,7 @@ pub(crate) async fn run(file: ConfigFile) -> Result<()> {
     served
 }
 
-/// Everything that runs beside the agent.
+/// Everything that runs next to the agent.
 struct Watching {
     monitor: Arc<Monitor>,
     attached: Vec<AttachedInterface>,
@@ -158,7 +158,7 @@ impl Watching {
         #[cfg(not(feature = "page"))]
         let page = std::future::pending::<&'static str>();
         // Also while the agent is busy: a tunnel does not wait with dying.
-        let beside = async {
+        let watching = async {
             tokio::select! {
                 never = watch::sweep(&self.monitor, in_force.clone()) => never,
                 never = page => never,
@@ -171,7 +171,7 @@ impl Watching {
                 ended.context("the metrics endpoint panicked")??;
                 bail!("the metrics endpoint ended");
             }
-            never = beside => never,
+            never = watching => never,
         };
         tracing::info!(signal = ended_by, "ending");
         readiness.fail("agent", "shutting down");
@@ -200,7 +200,7 @@ async fn obey(
                 if signals.terminal_has_gone() {
                     return "the end of its terminal";
                 }
-                tracing::info!("SIGHUP: taking the file anew");
+                tracing::info!("SIGHUP: reading the file again");
                 agent.hang_up().await;
             }
             Some(call) = calls.recv() => agent.serve(call).await,
@@ -216,10 +216,10 @@ async fn obey(
 /// theirs; there are none.
 fn give_up_rights(file: &ConfigFile) {
     let config = &file.config;
-    // The file, too: it may be taken anew.
+    // The file, too: it may be taken again.
     let own = [config.pin_dir(), config.instance_dir(), file.path.clone()];
     let own = own.each_ref().map(PathBuf::as_path);
-    // Sockets for probes are made anew where a device is.
+    // Sockets for probes are made again where a device is.
     let has_peer = config.tunnels().any(|(_, tunnel)| tunnel.peer.is_some());
     let also: &[_] = match has_peer && config.health.port.get() < 1024 {
         true => &[Capability::CAP_NET_BIND_SERVICE],
@@ -250,7 +250,7 @@ impl Signals {
         })
     }
 
-    /// Whether a SIGHUP says that whoever would have pressed Ctrl-C has gone, and not that the
+    /// Whether a SIGHUP says that the user who would have pressed Ctrl-C has gone, and not that the
     /// file has changed.
     fn terminal_has_gone(&self) -> bool {
         self.had_terminal && !std::io::stdin().is_terminal()

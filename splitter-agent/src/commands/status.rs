@@ -18,7 +18,7 @@ use splitter_policy::pass_reason::PassReason;
 /// How often `flows --watch` looks.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What `status` tells.
+/// What `status` reports.
 #[derive(Serialize)]
 struct Status {
     name: String,
@@ -40,7 +40,7 @@ struct Status {
     flows: Flows,
     completion: Vec<Completion>,
     passed: Vec<Passed>,
-    /// What the agent that watches the tunnels tells; none while there is no such agent.
+    /// What the agent that watches the tunnels reports; none while there is no such agent.
     health: Option<Report>,
 }
 
@@ -144,7 +144,7 @@ async fn look(instance: &Instance, set: Overrides) -> Result<Status> {
     })
 }
 
-/// What an agent that has ended told last is of no use any more.
+/// What an agent that has ended reported last is of no use any more.
 fn health(config: &Config, up: bool) -> Option<Report> {
     let report = Report::read(&config.instance_dir())?;
     (up && report.is_fresh()).then_some(report)
@@ -333,7 +333,7 @@ pub(crate) async fn flows(config: Config, limit: usize, watch: bool, json: bool)
     }
 }
 
-/// What to tell whoever wants to see an instance that is not there.
+/// What to say to a user who wants to see an instance that is not there.
 pub(super) fn down(instance: &Instance) -> anyhow::Error {
     anyhow!(
         "the instance `{}` is down; `splitter up` or `splitter run` brings it up",

@@ -14,12 +14,12 @@ use splitter_netlink::Netlink;
 
 use crate::cli::TapArgs;
 
-/// Notes flows until told to stop, then tells.
+/// Notes flows until asked to stop, then reports.
 pub(crate) async fn run(args: &TapArgs, json: bool) -> Result<()> {
     check_capabilities()?;
     let interfaces = Netlink::connect()?.interfaces().await?;
     let object = Object::for_level(PacketLog::Off).context("cannot read the kernel object")?;
-    // Whoever reads that flows are noted may end it at once.
+    // Anyone who reads that flows are noted may end it at once.
     let mut signals = Signals::listen()?;
     let taps = Taps::attach(&object, &args.points, &interfaces)?;
     let names = taps

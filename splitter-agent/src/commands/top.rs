@@ -30,7 +30,7 @@ const LIMIT: u16 = 1_000;
 /// Flows that are printed once.
 const LIMIT_ONCE: u16 = 50;
 
-/// Watches until told to stop, or prints one sample.
+/// Watches until asked to stop, or prints one sample.
 pub(crate) async fn run(config: Config, args: &TopArgs, json: bool) -> Result<()> {
     let once = args.once || json;
     if !once {
@@ -49,7 +49,7 @@ pub(crate) async fn run(config: Config, args: &TopArgs, json: bool) -> Result<()
             .unwrap_or(if once { LIMIT_ONCE } else { LIMIT })
             .into(),
     };
-    // What keeps it from being seen at all is told before the screen is taken.
+    // What keeps it from being seen at all is reported before the screen is taken.
     let first = look(&instance, &mut observer, &selection).await?;
     if once {
         sleep(args.interval).await;
@@ -87,7 +87,7 @@ async fn look(
     observer: &mut Observer,
     selection: &Selection,
 ) -> Result<Overview> {
-    // Opened anew each time: somebody may have taken it down and brought it up again.
+    // Opened again each time: somebody may have taken it down and brought it up again.
     let Some(dataplane) = instance.open()? else {
         return Err(status::down(instance));
     };

@@ -1,4 +1,4 @@
-//! The part of `splitter status` that tells of the tunnels' health.
+//! The part of `splitter status` on the tunnels' health.
 
 use std::time::{Duration, SystemTime};
 

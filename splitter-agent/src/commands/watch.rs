@@ -14,7 +14,7 @@ use tokio::sync::watch;
 /// The part of readiness that the reconcile loop speaks for.
 const DATAPLANE: &str = "dataplane";
 
-/// Puts back what went missing, and says so once.
+/// Restores what went missing, and says so once.
 pub(super) struct Reconciler {
     readiness: Readiness,
     last_problem: String,

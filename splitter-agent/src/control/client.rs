@@ -34,7 +34,7 @@ pub enum ControlError {
     },
     /// Speaking failed half-way. Whether the agent did what was asked is not known.
     #[error(
-        "cannot speak to the agent at {}: {source}; `splitter status` tells what is in force",
+        "cannot speak to the agent at {}: {source}; `splitter status` shows what is in force",
         path.display()
     )]
     Io {

@@ -20,14 +20,14 @@ use super::{Answer, AnswerLine, MAX_LINE_BYTES, Reason, Refusal, Request, VERSIO
 use crate::instance::control_socket;
 use crate::stats::{AgentStats, ControlResult};
 
-/// Whoever may write to a socket may speak to the agent.
+/// Anyone who may write to a socket may speak to the agent.
 const PRIVATE: u32 = 0o600;
 /// Connections that are served at a time; others wait.
 const MAX_CONNECTIONS: usize = 8;
 /// A connection that says nothing for so long, or takes no answer, is closed.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// A request on its way to whoever answers it.
+/// A request on its way to the task that answers it.
 #[derive(Debug)]
 pub struct Call {
     /// What is asked.
@@ -38,7 +38,7 @@ pub struct Call {
     pub reply: oneshot::Sender<Answer>,
 }
 
-/// Who asks, as the kernel tells it.
+/// Who asks, as the kernel reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
     /// Its user.
@@ -73,7 +73,7 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Listens in an instance's directory. Whoever holds the instance's lock may do so: what an
+    /// Listens in an instance's directory. Anyone who holds the instance's lock may do so: what an
     /// agent that was killed has left there is replaced.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl Socket {
         }
     }
 
-    /// Hands every request to `calls`, and each answer to whoever asked. Ends only when nobody
+    /// Hands every request to `calls`, and each answer to the caller. Ends only when nobody
     /// takes requests any more.
     pub async fn serve(self, calls: mpsc::Sender<Call>, stats: Arc<AgentStats>) {
         let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));

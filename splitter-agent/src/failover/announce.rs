@@ -36,10 +36,10 @@ pub(super) fn log_evidence(tunnel: &mut MonitoredTunnel, presence: PeerPresence,
     let (device, by) = (&tunnel.device, evidence.name());
     match before {
         Some(Evidence::Echo) if evidence != Evidence::Echo => {
-            tracing::warn!(%device, "the peer's host refuses probes, so its agent does not run: {by} tells now");
+            tracing::warn!(%device, "the peer's host refuses probes, so its agent does not run: {by} decides now");
         }
         Some(before) if before != evidence => {
-            tracing::info!(%device, "{} told so remote, {by} tells now", before.name());
+            tracing::info!(%device, "{} decided so far, {by} decides now", before.name());
         }
         _ => {}
     }

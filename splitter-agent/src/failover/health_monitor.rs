@@ -30,7 +30,7 @@ use super::spec::{MonitorSpec, monitored_tunnel, specs, timing};
 use super::switch::Failover;
 use crate::instance::{Instance, Lock};
 
-/// How often devices are looked at without news of them, which can get lost.
+/// How often devices are looked at without an event, which can get lost.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How often the report is written when nothing happens.
@@ -72,7 +72,7 @@ pub enum HealthMonitorError {
     /// A socket cannot be had.
     #[error(transparent)]
     Socket(#[from] SocketError),
-    /// The kernel does not tell.
+    /// The kernel does not report.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
 }
@@ -226,7 +226,7 @@ impl HealthMonitor {
         if others.is_empty() {
             return;
         }
-        // Whoever answered on the old sockets ends before there are new ones.
+        // The task that answered on the old sockets ends before there are new ones.
         tokio::task::yield_now().await;
         let now = self.now();
         self.read_links(now).await;
@@ -381,8 +381,8 @@ impl HealthMonitor {
             if report.classes.is_empty() {
                 report.classes = Class::ALL.map(class_report).into();
             }
-            for (class, told) in Class::ALL.into_iter().zip(&mut report.classes) {
-                told.tunnel = placement.of(class);
+            for (class, reported) in Class::ALL.into_iter().zip(&mut report.classes) {
+                reported.tunnel = placement.of(class);
             }
         });
     }

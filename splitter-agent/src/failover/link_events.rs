@@ -17,15 +17,15 @@ pub(super) struct LinkEvents {
 impl LinkEvents {
     /// Listens in the network namespace of this thread.
     pub(super) fn listen() -> Result<Self, NetlinkError> {
-        let (connection, _, news) = rtnetlink::new_multicast_connection(&[MulticastGroup::Link])
+        let (connection, _, events) = rtnetlink::new_multicast_connection(&[MulticastGroup::Link])
             .map_err(NetlinkError::Open)?;
         Ok(Self {
-            events: Box::pin(news.map(drop)),
+            events: Box::pin(events.map(drop)),
             connection: tokio::spawn(connection),
         })
     }
 
-    /// Waits for news. A burst of them counts once.
+    /// Waits for an event. A burst of them counts once.
     pub(super) async fn next(&mut self) {
         if self.events.next().await.is_none() {
             // The socket broke. Devices are also looked at from time to time.

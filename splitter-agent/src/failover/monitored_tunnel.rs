@@ -1,5 +1,5 @@
 //! One tunnel's sockets around its [`TunnelWatch`]: what is sent and received, and when a socket is
-//! made anew.
+//! made again.
 
 use std::io;
 use std::net::IpAddr;
@@ -25,7 +25,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// After an error that a socket does not get over by itself, so that it does not spin.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// One tunnel, its sockets and what was last told of it.
+/// One tunnel, its sockets and what was last reported of it.
 #[derive(Debug)]
 pub(super) struct MonitoredTunnel {
     pub(super) spec: MonitorSpec,
@@ -152,7 +152,7 @@ impl MonitoredTunnel {
     }
 
     /// Opens sockets where the device is up and they are missing or the device's number is another
-    /// one; and makes the prober's anew when nothing has come for long, for its source address was
+    /// one; and makes the prober's again when nothing has come for long, for its source address was
     /// chosen when it was opened.
     ///
     /// # Errors
@@ -206,7 +206,7 @@ impl MonitoredTunnel {
         }
     }
 
-    /// Whether this problem is told for the first time.
+    /// Whether this problem is reported for the first time.
     pub(super) fn is_new_problem(&mut self, problem: &str) -> bool {
         let Some(remote) = &mut self.remote else {
             return false;
@@ -217,7 +217,7 @@ impl MonitoredTunnel {
     }
 }
 
-/// Answers probes for ever. It runs beside the loop that judges the tunnels, so that a wait there
+/// Answers probes for ever. It runs next to the loop that judges the tunnels, so that a wait there
 /// does not look like a dead tunnel from the other side.
 async fn respond(
     socket: ResponderSocket,

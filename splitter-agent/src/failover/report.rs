@@ -45,7 +45,7 @@ pub struct TunnelReport {
     pub tunnel: String,
     /// Its device.
     pub device: InterfaceName,
-    /// Its share of the flows of its class, beside the weights of the others.
+    /// Its share of the flows of its class, relative to the weights of the others.
     #[serde(default = "lightest")]
     pub weight: NonZeroU8,
     /// Whether it carries packets.
@@ -96,7 +96,7 @@ pub struct Move {
     /// The tunnels that it left, where others there go on.
     #[serde(default)]
     pub left: Vec<InterfaceName>,
-    /// The tunnels that it took up beside others.
+    /// The tunnels that it took up next to others.
     #[serde(default)]
     pub taken_up: Vec<InterfaceName>,
     /// Why.

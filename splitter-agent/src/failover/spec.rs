@@ -11,7 +11,7 @@ use super::monitored_tunnel::MonitoredTunnel;
 /// All that a tunnel is watched by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct MonitorSpec {
-    /// Its place among all tunnels, by which the peer's answers are told apart.
+    /// Its place among all tunnels, by which the peer's answers are distinguished.
     pub(super) number: u8,
     pub(super) role: TunnelRole,
     pub(super) tunnel: Tunnel,

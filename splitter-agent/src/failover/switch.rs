@@ -1,4 +1,4 @@
-//! Carries out where the classes are to go, and tells it.
+//! Carries out where the classes are to go, and reports it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,7 +69,7 @@ impl<'a> Failover<'a> {
                 let before = std::mem::replace(&mut self.current, wanted);
                 self.failed = None;
                 for class in Class::ALL {
-                    self.tell(class, &before, monitored);
+                    self.log_move(class, &before, monitored);
                 }
                 true
             }
@@ -99,7 +99,7 @@ impl<'a> Failover<'a> {
         self.failed.as_ref().map(|failure| &*failure.problem)
     }
 
-    fn tell(&self, class: Class, before: &Placement, monitored: &[MonitoredTunnel]) {
+    fn log_move(&self, class: Class, before: &Placement, monitored: &[MonitoredTunnel]) {
         let Some(moved) = moved(monitored, class, before, &self.current) else {
             return;
         };

@@ -52,12 +52,12 @@ impl Instance {
             }
             tokio::time::sleep(DETACH_POLL).await;
         }
-        // Attaching anew will tell, if that is what comes next.
+        // Attaching again will tell, if that is what comes next.
         tracing::warn!(interfaces = ?names, "the kernel takes long to detach the program");
         Ok(())
     }
 
-    /// The first error is the one to tell; what cannot be taken back is logged.
+    /// The first error is the one to report; what cannot be taken back is logged.
     pub(super) async fn undo(&self, undo: Undo, dataplane: &Dataplane) {
         for interface in undo.attached {
             if let Err(error) = self.detach(dataplane, &interface).await {
@@ -110,10 +110,10 @@ impl Instance {
         let taken_back = Dataplane::take_back(&self.pins, self.config.steering.mode);
         match &taken_back {
             Ok(()) => {
-                tracing::warn!("put the earlier kernel programs back, with the flows they knew");
+                tracing::warn!("restored the earlier kernel programs, with the flows they knew");
             }
             Err(error) => {
-                tracing::error!(%error, "cannot put the earlier kernel programs back: the new ones stay, until the next `up` replaces them");
+                tracing::error!(%error, "cannot restore the earlier kernel programs: the new ones stay, until the next `up` replaces them");
             }
         }
         taken_back.is_ok()

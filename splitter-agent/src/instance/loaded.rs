@@ -62,7 +62,7 @@ impl State {
         }
     }
 
-    /// The same, of programs of which nobody knows: whoever finds them replaces them.
+    /// The same, of programs of which nobody knows: the next agent replaces them.
     pub(super) fn with_unknown_object(self) -> Self {
         Self {
             object: String::new(),

@@ -88,11 +88,11 @@ mod tests {
     #[test]
     fn holder_is_named_with_its_command_line() {
         let own = std::process::id().to_string();
-        let told = in_words(&own);
+        let reported = in_words(&own);
         let program = std::env::args().next().unwrap();
         assert!(
-            told.starts_with(&format!("the process {own} (`{program}")),
-            "{told}"
+            reported.starts_with(&format!("the process {own} (`{program}")),
+            "{reported}"
         );
         assert_eq!(in_words("4194305"), "the process 4194305");
         assert_eq!(in_words(""), "another process");

@@ -34,7 +34,7 @@ impl Instance {
     }
 
     /// Moves the classes: replaces the routes of those that go elsewhere, each in one step, and
-    /// remembers it for whoever plans, verifies or takes down. All or nothing. Returns the steps.
+    /// remembers it for the process that plans, verifies or takes down. All or nothing. Returns the steps.
     ///
     /// # Errors
     /// When a route cannot be changed; then the placement is as before.
@@ -72,7 +72,7 @@ impl Instance {
         }
         // The routes are what counts: a full disk must not keep a class in a dead tunnel.
         if let Err(error) = self.remember(placement) {
-            tracing::warn!(%error, "an agent that is started anew will not know where the classes are");
+            tracing::warn!(%error, "an agent that is restarted will not know where the classes are");
         }
         // A shadow routes nothing.
         if !self.config.shadow

@@ -18,7 +18,7 @@ use super::{InstanceError, Loaded, attached_mode};
 pub struct Plan {
     /// The kernel programs.
     pub program: ProgramAction,
-    /// What the programs are told.
+    /// What the programs are reported.
     pub settings: PolicyAction,
     /// The queues in front of shared tunnels.
     pub shaping: shaping::Plan,
@@ -44,7 +44,7 @@ pub enum ProgramAction {
     Keep,
     /// They are loaded and pinned.
     Load,
-    /// Those of another build or log level are replaced where they are; flows start afresh.
+    /// Those of another build or log level are replaced where they are; flows start again.
     Replace,
 }
 
@@ -66,7 +66,7 @@ pub enum AttachmentAction {
     Keep,
     /// It is attached.
     Attach,
-    /// It is attached in another mode than wanted, and attached anew.
+    /// It is attached in another mode than wanted, and attached again.
     Reattach,
     /// The interface is in the configuration no more.
     Detach,
@@ -247,7 +247,7 @@ impl fmt::Display for Plan {
             )?,
             ProgramAction::Replace => writeln!(
                 f,
-                "~ replace the kernel programs of another build or log level, without a gap; flows start afresh as short, and the flow tables take {} MiB",
+                "~ replace the kernel programs of another build or log level, without a gap; flows start again as short, and the flow tables take {} MiB",
                 self.table_bytes.div_ceil(1 << 20)
             )?,
         }
@@ -278,7 +278,7 @@ impl fmt::Display for Plan {
                     writeln!(f, "+ attach the {program} to {interface}{mode}")?
                 }
                 AttachmentAction::Reattach => {
-                    writeln!(f, "~ attach the {program} to {interface} anew{mode}")?
+                    writeln!(f, "~ attach the {program} to {interface} again{mode}")?
                 }
                 AttachmentAction::Detach => writeln!(f, "- detach the {program} from {interface}")?,
             }

@@ -1,4 +1,4 @@
-//! What an instance leaves on disk for whoever takes it down.
+//! What an instance leaves on disk for the process that takes it down.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -69,7 +69,7 @@ impl State {
         }
     }
 
-    /// The same, while what `found` tells of may still be there.
+    /// The same, while what `found` lists may still be there.
     pub(super) fn coming_from(&self, found: Option<&Self>) -> Self {
         let others = found.map(Self::footprints).unwrap_or_default();
         let others = others.into_iter().filter(|it| **it != self.footprint);

@@ -37,7 +37,7 @@ impl Instance {
         let plan = self.plan_with(&interfaces, &loaded).await?;
         let is_new = matches!(loaded, Loaded::Nothing);
         let is_replaced = matches!(loaded, Loaded::OtherBuild { .. });
-        // What a crash has left tells where things are, but not that the instance is up.
+        // What a crash has left says where things are, but not that the instance is up.
         let before = found.as_ref().filter(|_| !is_new);
         let state = self.state_once_up(&plan, found.as_ref(), before, owner);
         let on_the_way = state.coming_from(found.as_ref());
@@ -67,15 +67,15 @@ impl Instance {
             Err(error) => {
                 self.undo(undo, &dataplane).await;
                 match before {
-                    // What failed first is what to tell.
+                    // What failed first is what to report.
                     before if is_replaced => {
                         if let Err(error) = self.take_back(before) {
-                            tracing::error!(%error, "cannot put the earlier kernel programs back: the new ones stay");
+                            tracing::error!(%error, "cannot restore the earlier kernel programs: the new ones stay");
                         }
                     }
                     Some(before) => before.clone().with_object(&self.object).write(&directory)?,
                     None if is_new => State::remove(&directory)?,
-                    // Up without a state file: what was written for it is all that tells.
+                    // Up without a state file: what was written for it is all there is.
                     None => {}
                 }
                 Err(error)
@@ -92,7 +92,7 @@ impl Instance {
         before: Option<&State>,
         owner: Owner,
     ) -> State {
-        // What `up` was asked for stays, whoever watches it meanwhile.
+        // What `up` was asked for stays, no matter who watches it meanwhile.
         let owner = match before {
             Some(state) if owner == Owner::Run => state.owner,
             _ => owner,
@@ -150,7 +150,7 @@ impl Instance {
         let options = self.load_options(policy);
         let dataplane = Dataplane::replace(&self.object, &self.pins, &options)?;
         tracing::warn!(
-            "replaced the kernel programs of another build or log level; all flows start afresh as short"
+            "replaced the kernel programs of another build or log level; all flows start again as short"
         );
         Ok(dataplane)
     }

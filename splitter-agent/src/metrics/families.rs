@@ -8,10 +8,10 @@ use splitter_health::Refusal;
 use splitter_policy::flow::{Class, TunnelRole};
 use splitter_policy::forward::Fallback;
 use splitter_policy::pass_reason::PassReason;
-use splitter_steering::Seat;
+use splitter_steering::Egress;
 
 use super::FAMILIES;
-use crate::figures::{ChangeResult, ChangeSource, ControlResult};
+use crate::stats::{ChangeResult, ChangeSource, ControlResult};
 
 /// Declares families by the sections of the reference page: field, name without prefix, kind,
 /// unit, labels, help, and more in Markdown for the page.
@@ -83,7 +83,7 @@ families! {
             "Flows whose first packet was seen",
             "";
         restarted: "flows_restarted_total", Counter, "flows", [of("reason", ["idle", "syn"])],
-            "Flows that started afresh under a known 5-tuple",
+            "Flows that started again under a known 5-tuple",
             "They are short again: after the idle timeout, or with a SYN after FIN or RST.";
         long: "flows_long_total", Counter, "flows", [],
             "Flows that counted more than the threshold",
@@ -167,7 +167,7 @@ families! {
     "agent" {
         reconciliations: "reconciliations_total", Counter, "reconciliations", [],
             "Times that rules, routes, settings or attachments were changed by somebody else and \
-             put back, since the agent started",
+             restored, since the agent started",
             "The log says what. If it rises steadily, another program manages the same things.";
         attached: "attached_interfaces", Gauge, "interfaces",
             [of("mode", AttachedMode::ALL.map(AttachedMode::as_str))],
@@ -234,14 +234,14 @@ fn tunnel() -> Label {
 
 /// A tunnel, or the main table.
 fn place() -> Label {
-    of("tunnel", Seat::ALL.map(Seat::name))
+    of("tunnel", Egress::ALL.map(Egress::name))
 }
 
 fn family() -> Label {
     of("family", FAMILIES.map(super::label))
 }
 
-/// Fills the tables of the reference page anew, between `<!-- metrics: SECTION -->` and
+/// Fills the tables of the reference page again, between `<!-- metrics: SECTION -->` and
 /// `<!-- end -->`.
 ///
 /// # Errors

@@ -146,7 +146,7 @@ fn descending(a: f64, b: f64) -> Ordering {
     b.total_cmp(&a)
 }
 
-/// What tells a flow from others.
+/// What distinguishes a flow from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Key {
     source: (IpAddr, Option<u16>),
@@ -236,7 +236,7 @@ impl Collector {
         }
         let per_second = |count: u64| Some(count as f64 / seconds);
         let before = match self.earlier.counts.get(&Key::of(row)) {
-            // A flow that started afresh counts from zero.
+            // A flow that started again counts from zero.
             Some(&(packets, bytes)) if packets <= row.packets && bytes <= row.bytes => {
                 (packets, bytes)
             }

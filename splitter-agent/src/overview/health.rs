@@ -12,7 +12,7 @@ use splitter_steering::Egress;
 use crate::failover::{Report, SharedReport};
 use crate::instance::State;
 
-/// Whoever probes the tunnels.
+/// The source of what probes of the tunnels find.
 ///
 /// Given to [`Observer::with_health`](super::Observer::with_health); without it every tunnel shows
 /// as [not probed](Health::NotProbed).
@@ -39,7 +39,7 @@ pub struct TunnelHealth {
     pub jitter_s: Option<f64>,
 }
 
-/// Whether a tunnel carries traffic, as far as probes tell.
+/// Whether a tunnel carries traffic, as far as probes report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum Health {
     /// Nobody asks.
@@ -104,8 +104,8 @@ impl HealthSource for WrittenReport {
     /// While nobody watches, where it was left.
     fn egress(&self, class: Class) -> Option<Egress> {
         let report = Report::read(&self.0).filter(Report::is_fresh);
-        let told = report.and_then(|report| egress_of(&report, class));
-        told.or_else(|| Some(State::read(&self.0).ok()??.placement.of(class)))
+        let reported = report.and_then(|report| egress_of(&report, class));
+        reported.or_else(|| Some(State::read(&self.0).ok()??.placement.of(class)))
     }
 }
 

@@ -36,7 +36,7 @@ pub enum ObserveError {
     /// Counters or flow tables cannot be read.
     #[error(transparent)]
     Kernel(#[from] KernelError),
-    /// The kernel does not tell of the interfaces.
+    /// The kernel does not report the interfaces.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
     /// The walk over the flow table ended early, by a mistake in this program.
@@ -86,7 +86,7 @@ impl Observer {
         self.config = config.clone();
     }
 
-    /// Also tells what probes find of the tunnels.
+    /// Also reports what probes find of the tunnels.
     #[must_use]
     pub fn with_health(mut self, source: Arc<dyn HealthSource>) -> Self {
         self.health = Some(source);

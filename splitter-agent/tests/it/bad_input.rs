@@ -20,9 +20,12 @@ const MENDED: Duration = Duration::from_secs(10);
 fn refused(site: &Site, commands: &[&str], code: i32, words: &[&str]) {
     let before = site.routing();
     for command in commands {
-        let told = site.refused(&[command], code);
+        let reported = site.refused(&[command], code);
         for word in words {
-            assert!(told.contains(word), "{command}: no {word:?} in: {told}");
+            assert!(
+                reported.contains(word),
+                "{command}: no {word:?} in: {reported}"
+            );
         }
     }
     site.assert_clean(&before);
@@ -110,9 +113,9 @@ fn second_instance_is_refused_and_the_first_one_named() {
         let before = site.routing();
         let first = site.run();
         for command in ["run", "up", "down"] {
-            let told = site.refused(&[command], 5);
+            let reported = site.refused(&[command], 5);
             let process = format!("the process {}", first.id());
-            assert!(told.contains(&process), "{command}: {told}");
+            assert!(reported.contains(&process), "{command}: {reported}");
         }
         assert_eq!(site.get("/ready").expect("it answers").0, 200);
         assert!(first.end(Signal::SIGTERM).success());
@@ -143,17 +146,20 @@ fn instance_with_the_tables_or_priorities_of_another_one_is_refused() {
         ] {
             site.configure(&text);
             for command in ["run", "up", "plan", "down"] {
-                let told = site.refused(&[command], 5);
-                assert!(told.contains("the instance test ("), "{command}: {told}");
-                assert!(told.contains(shared), "{command}: {told}");
+                let reported = site.refused(&[command], 5);
+                assert!(
+                    reported.contains("the instance test ("),
+                    "{command}: {reported}"
+                );
+                assert!(reported.contains(shared), "{command}: {reported}");
                 assert_eq!(site.routing(), up);
             }
         }
         // With numbers of its own it is in nobody's way, but for the interfaces.
         site.configure(&second([76, 77], 500));
-        let told = stderr(&site.splitter(&["plan"]));
+        let reported = stderr(&site.splitter(&["plan"]));
         let words = "`lan0` has another XDP program attached already: `split`, number ";
-        assert!(told.contains(words), "{told}");
+        assert!(reported.contains(words), "{reported}");
 
         site.configure("");
         site.json(&["down"]);
@@ -175,9 +181,9 @@ fn foreign_xdp_program_is_left_alone() {
 
         site.configure("");
         for command in ["run", "up"] {
-            let told = site.refused(&[command], 5);
+            let reported = site.refused(&[command], 5);
             let words = "`gen0` has another XDP program attached already";
-            assert!(told.contains(words), "{command}: {told}");
+            assert!(reported.contains(words), "{command}: {reported}");
             // Neither rules nor the program on the other interface stay.
             assert_eq!(site.routing(), before);
         }
@@ -391,8 +397,8 @@ fn damaged_state_is_told_with_the_remedy() {
         let before = site.routing();
         site.json(&["up"]);
         std::fs::write(site.path("run/test/state.json"), "{").expect("a file");
-        let told = site.refused(&["down"], 1);
-        assert!(told.contains("state.json"), "{told}");
+        let reported = site.refused(&["down"], 1);
+        assert!(reported.contains("state.json"), "{reported}");
         std::fs::remove_file(site.path("run/test/state.json")).expect("it is there");
         site.json(&["down"]);
         site.assert_clean(&before);

@@ -59,7 +59,7 @@ fn the_verifier_has_little_to_do() {
         let balancer = Balancer::load(OBJECT, program);
         let count = balancer
             .verified_instructions()
-            .expect("Linux 5.16 tells it");
+            .expect("Linux 5.16 reports it");
         println!("{program}: {count} instructions");
         assert!(
             count < LIMIT,
@@ -68,7 +68,7 @@ fn the_verifier_has_little_to_do() {
     }
 }
 
-/// The program that hosts a policy, and what it is to be told; none for placement, which
+/// The program that hosts a policy, and what it is to be reported; none for placement, which
 /// the splitter's own program hosts.
 fn hosted(policy: &Policy) -> Option<(&'static str, Settings, Option<ShortFlows>)> {
     let mut settings = Settings::default();

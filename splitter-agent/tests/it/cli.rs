@@ -56,17 +56,17 @@ fn check_tells_mistakes_and_exits_with_3() {
 
     let output = splitter(&["check", path, "--json"]);
     assert_eq!(output.status.code(), Some(3));
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(told["ok"], false);
-    assert_eq!(told["diagnostics"][1]["key"], "flows.unit");
+    let reported: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(reported["ok"], false);
+    assert_eq!(reported["diagnostics"][1]["key"], "flows.unit");
 }
 
 #[test]
 fn missing_file_is_told_once() {
     let output = splitter(&["plan", "--config", "/nonexistent.toml"]);
     assert_eq!(output.status.code(), Some(3));
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(told.matches("No such file").count(), 1, "{told}");
+    let reported = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(reported.matches("No such file").count(), 1, "{reported}");
 }
 
 #[test]
@@ -74,9 +74,12 @@ fn line_that_is_wrong_is_drawn_by_every_command_that_reads_the_file() {
     let file = file(&format!("{TUNNELS}[flows]\nunit = 'bits'\n"));
     let output = splitter(&["plan", "--config", file.path().to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(3));
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let reported = String::from_utf8_lossy(&output.stderr).into_owned();
     let drawn = "\n  |\n7 | unit = 'bits'\n  |        ^^^^^^\n";
-    assert!(told.contains(drawn) && !told.contains('\u{1b}'), "{told}");
+    assert!(
+        reported.contains(drawn) && !reported.contains('\u{1b}'),
+        "{reported}"
+    );
 }
 
 #[test]
@@ -84,11 +87,11 @@ fn interface_that_is_not_there_is_told_with_what_to_do() {
     require!(Root, Program("ip"));
     let namespace = Namespace::new("cli").unwrap();
     let output = configured(&namespace, TUNNELS, &["plan"]);
-    let told = stderr(&output);
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    let reported = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{reported}");
     let words = "there is no interface lan; there are none but loopback (create the interface, or \
                  run this in the network namespace that has it)";
-    assert!(told.contains(words), "{told}");
+    assert!(reported.contains(words), "{reported}");
 }
 
 #[test]
@@ -174,13 +177,16 @@ fn plan_shows_steps_and_changes_nothing() {
         assert!(lines.contains(line), "no {line:?} in {lines}");
     }
     let output = in_namespace(&[], &["plan", "--json"]);
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(told["changed"], true);
+    let reported: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(reported["changed"], true);
     assert_eq!(
-        told["plan"]["routes"]["actions"].as_array().unwrap().len(),
+        reported["plan"]["routes"]["actions"]
+            .as_array()
+            .unwrap()
+            .len(),
         10
     );
-    assert_eq!(told["plan"]["attachments"][0]["action"], "attach");
+    assert_eq!(reported["plan"]["attachments"][0]["action"], "attach");
 }
 
 #[test]
@@ -189,8 +195,8 @@ fn conflict_exits_with_5() {
     let output = in_namespace(&["ip rule add lookup 7 priority 1001"], &["plan"]);
     assert_eq!(output.status.code(), Some(5));
     let output = in_namespace(&["ip rule add lookup 7 priority 1001"], &["plan", "--json"]);
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(told["exit_code"], 5);
+    let reported: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(reported["exit_code"], 5);
 }
 
 #[test]
@@ -201,14 +207,14 @@ fn doctor_tells_each_check_with_its_remedy() {
         &["doctor", "--json"],
     );
     assert_eq!(output.status.code(), Some(1));
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let reported: Value = serde_json::from_slice(&output.stdout).unwrap();
     let status = |check: &str| {
-        let found = told
+        let found = reported
             .as_array()
             .unwrap()
             .iter()
-            .find(|told| told["check"] == check);
-        let found = found.unwrap_or_else(|| panic!("no {check} in {told:#}"));
+            .find(|reported| reported["check"] == check);
+        let found = found.unwrap_or_else(|| panic!("no {check} in {reported:#}"));
         assert!(
             found["status"] == "ok" || found["remedy"].is_string(),
             "{found:#}"
@@ -236,11 +242,11 @@ fn doctor_asks_for_forwarding_of_the_families_that_the_tunnels_carry() {
     namespace.sysctl("net.ipv4.ip_forward", "0").unwrap();
     let statuses = |text: &str| {
         let output = configured(&namespace, text, &["doctor", "--json"]);
-        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let reported: Value = serde_json::from_slice(&output.stdout).unwrap();
         ["IPv4 forwarding", "IPv6 forwarding"].map(|check| {
-            let mut all = told.as_array().unwrap().iter();
-            let found = all.find(|told| told["check"] == check);
-            found.map(|told| told["status"].as_str().unwrap().to_owned())
+            let mut all = reported.as_array().unwrap().iter();
+            let found = all.find(|reported| reported["check"] == check);
+            found.map(|reported| reported["status"].as_str().unwrap().to_owned())
         })
     };
     let some = |status: &str| Some(status.to_owned());
@@ -272,14 +278,14 @@ fn doctor_fails_where_a_tunnel_filters_reverse_paths_strictly() {
         .unwrap();
     let output = configured(&namespace, TUNNELS, &["doctor"]);
     assert_eq!(output.status.code(), Some(1));
-    let told = stdout(&output);
+    let reported = stdout(&output);
     assert!(
-        told.contains("ok    reverse path filter of wan0: loose"),
-        "{told}"
+        reported.contains("ok    reverse path filter of wan0: loose"),
+        "{reported}"
     );
     assert!(
-        told.contains("fail  reverse path filter of wan1: strict"),
-        "{told}"
+        reported.contains("fail  reverse path filter of wan1: strict"),
+        "{reported}"
     );
 }
 
@@ -294,17 +300,17 @@ fn advise_reads_a_file_of_flows() {
     ];
     let output = splitter(&[&arguments[..], &["--json"]].concat());
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(told["verdict"], "change");
+    let reported: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(reported["verdict"], "change");
     // A distribution without error of sampling.
-    assert_eq!(told["range"], Value::Null);
-    let (present, expected) = (&told["present"], &told["expected"]);
+    assert_eq!(reported["range"], Value::Null);
+    let (present, expected) = (&reported["present"], &reported["expected"]);
     assert!(expected["mean_slowdown"].as_f64() < present["mean_slowdown"].as_f64());
     let load = |of: &Value| of["short_load"].as_f64().unwrap() + of["long_load"].as_f64().unwrap();
-    assert!((load(expected) - 0.8).abs() < 1e-6, "{told}");
+    assert!((load(expected) - 0.8).abs() < 1e-6, "{reported}");
 
     let text = stdout(&splitter(&arguments));
-    let recommended = told["recommended"].as_u64().unwrap();
+    let recommended = reported["recommended"].as_u64().unwrap();
     assert!(
         text.starts_with(&format!(
             "Recommended: a threshold of {recommended} packets."
@@ -338,8 +344,11 @@ fn without_an_agent_there_is_nobody_to_ask() {
     for arguments in [&["reload"][..], &["set", "threshold", "60"], &["advise"]] {
         let output = splitter(&[arguments, &["--config", path]].concat());
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(told.contains("no agent runs this instance"), "{told}");
+        let reported = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            reported.contains("no agent runs this instance"),
+            "{reported}"
+        );
     }
 }
 
@@ -354,7 +363,7 @@ fn doctor_and_plan_tell_what_redirecting_does_not_see() {
         );
     }
     let namespace = namespace(&["ip link add link lan name lan.7 type vlan id 7"]);
-    let told = |mode: &str, command: &str| {
+    let reported = |mode: &str, command: &str| {
         let text = format!("{TUNNELS}[steering]\nmode = '{mode}'\n");
         let output = configured(&namespace, &text, &[command]);
         stdout(&output) + &stderr(&output)
@@ -363,19 +372,19 @@ fn doctor_and_plan_tell_what_redirecting_does_not_see() {
                   VLANs are taken for its own";
     let remedy = "ethtool -K lan rxvlan off";
     for command in ["doctor", "plan"] {
-        let redirect = told("redirect", command);
+        let redirect = reported("redirect", command);
         assert!(
             redirect.contains(hidden) && redirect.contains(remedy),
             "{command}: {redirect}"
         );
         for mode in ["dscp", "mark"] {
-            let other = told(mode, command);
+            let other = reported(mode, command);
             assert!(!other.contains("VLAN tags"), "{command}: {other}");
         }
     }
     namespace.run(remedy).unwrap();
     for command in ["doctor", "plan"] {
-        let redirect = told("redirect", command);
+        let redirect = reported("redirect", command);
         assert!(!redirect.contains("VLAN tags"), "{command}: {redirect}");
     }
 }
@@ -384,22 +393,25 @@ fn doctor_and_plan_tell_what_redirecting_does_not_see() {
 fn doctor_and_plan_tell_where_ipv6_is_not_redirected() {
     require!(Root, Program("ip"), File("/proc/sys/net/ipv6"));
     let namespace = namespace(&["ip -6 route add default dev wan0"]);
-    let told = |command: &str| {
+    let reported = |command: &str| {
         let text = format!("{TUNNELS}[steering]\nmode = 'redirect'\n");
         let output = configured(&namespace, &text, &[command]);
         stdout(&output) + &stderr(&output)
     };
     for command in ["doctor", "plan"] {
-        let told = told(command);
+        let reported = reported(command);
         let problem = "the main table leads IPv6 to ::/0 by wan0";
         let classes = "IPv6 packets of the long class go by the network stack";
         for words in [problem, classes, "`ip -6 route del ::/0 dev wan0`"] {
-            assert!(told.contains(words), "{command}: {told}");
+            assert!(reported.contains(words), "{command}: {reported}");
         }
     }
     namespace.run("ip -6 route del ::/0 dev wan0").unwrap();
     for command in ["doctor", "plan"] {
-        let told = told(command);
-        assert!(!told.contains("the main table leads"), "{command}: {told}");
+        let reported = reported(command);
+        assert!(
+            !reported.contains("the main table leads"),
+            "{command}: {reported}"
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! A short run of the demonstration: its JSON is whole, and what it counts fits together.
 //!
-//! How much faster flows are is told by the demonstration itself (`cargo xtask demo`), and held by
+//! How much faster flows are is reported by the demonstration itself (`cargo xtask demo`), and held by
 //! no test: it depends on what else the machine does. The laws behind it are held in virtual time
 //! (`splitter-policy`'s tests).
 
@@ -32,16 +32,16 @@ fn demo_tells_of_every_mode_in_one_json_object() {
         ..Options::default()
     };
     let comparison = demo::run(&options, &mut (), &CancellationToken::new());
-    let told = serde_json::to_value(comparison.expect("it runs")).expect("one JSON object");
-    println!("{told:#}");
-    is_whole(&told);
-    counts_fit(&told);
+    let reported = serde_json::to_value(comparison.expect("it runs")).expect("one JSON object");
+    println!("{reported:#}");
+    is_whole(&reported);
+    counts_fit(&reported);
 }
 
-fn is_whole(told: &Value) {
-    assert_eq!(told["xdp_mode"], "native");
+fn is_whole(reported: &Value) {
+    assert_eq!(reported["xdp_mode"], "native");
     for mode in ["ecmp_flow", "ecmp_packet", "nft_split", "splitter", "share"] {
-        let mode = &told["modes"][mode];
+        let mode = &reported["modes"][mode];
         for class in ["short", "long"] {
             for field in ["mean_ms", "p50_ms", "p99_ms"] {
                 assert!(
@@ -58,19 +58,22 @@ fn is_whole(told: &Value) {
 }
 
 /// Every long flow that was handed over had turned long, and ratios are those of the means.
-fn counts_fit(told: &Value) {
+fn counts_fit(reported: &Value) {
     for mode in ["splitter", "share"] {
-        let demotions = &told["modes"][mode]["demotions"];
+        let demotions = &reported["modes"][mode]["demotions"];
         let count = |reason: &str| demotions[reason].as_u64().expect("a count");
         assert!(count("became_long") > 0, "{mode}: {demotions}");
         let handed_over = count("drained") + count("at_cap");
         assert!(handed_over <= count("became_long"), "{mode}: {demotions}");
     }
-    let mean = |mode: &str| told["modes"][mode]["short"]["mean_ms"].as_f64();
+    let mean = |mode: &str| reported["modes"][mode]["short"]["mean_ms"].as_f64();
     for mode in ["ecmp_flow", "ecmp_packet", "nft_split"] {
         let ratio = mean(mode).expect("a mean") / mean("splitter").expect("a mean");
-        let told = told["speedup"][format!("{mode}_mean")].as_f64();
-        let told = told.expect("a ratio");
-        assert!((told / ratio - 1.0).abs() < 0.01, "{mode}: {told}, {ratio}");
+        let reported = reported["speedup"][format!("{mode}_mean")].as_f64();
+        let reported = reported.expect("a ratio");
+        assert!(
+            (reported / ratio - 1.0).abs() < 0.01,
+            "{mode}: {reported}, {ratio}"
+        );
     }
 }

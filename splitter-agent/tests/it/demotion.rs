@@ -80,7 +80,7 @@ fn harmless(states_rates: bool) {
             panic!("one measurement for each mode");
         };
         let (tcp, finished) = (splitter.tcp, splitter.short.samples.len());
-        let demotions = splitter.demotions.expect("the splitter tells");
+        let demotions = splitter.demotions.expect("the splitter reports");
         println!("{finished} of {uploads} at {mbit} Mbit/s: {tcp:?}, {demotions:?}");
         assert_eq!(splitter.xdp_mode.as_deref(), Some("native"));
         // Not because nothing was there to be moved, or to move it.

@@ -88,9 +88,9 @@ fn foreign_xdp_program_is_named() {
         let stranger = stranger.expect("it exists");
         let attached = site.routing();
         for command in ["run", "up", "plan"] {
-            let told = site.refused(&[command], 5);
+            let reported = site.refused(&[command], 5);
             let words = "`gen0` has another XDP program attached already: `read_clocks`, number ";
-            assert!(told.contains(words), "{command}: {told}");
+            assert!(reported.contains(words), "{command}: {reported}");
             assert_eq!(site.routing(), attached, "{command}");
         }
         drop(stranger);
@@ -153,12 +153,15 @@ fn full_disk_keeps_up_from_beginning_and_not_from_ending() {
         let before = site.routing();
         disk.fill();
         for command in ["run", "up"] {
-            let told = site.refused(&[command], 1);
+            let reported = site.refused(&[command], 1);
             let words = [
                 "cannot write ",
                 "test/state.json.new: No space left on device",
             ];
-            assert!(words.iter().all(|word| told.contains(word)), "{told}");
+            assert!(
+                words.iter().all(|word| reported.contains(word)),
+                "{reported}"
+            );
             assert_eq!(site.routing(), before);
             assert!(!site.bpffs().join("splitter/test").exists());
         }
@@ -196,13 +199,13 @@ fn everything_that_is_changed_behind_its_back_is_put_back_and_counted() {
         ];
         for (number, change) in (1_u32..).zip(changes) {
             border.run(change).expect("it is there");
-            within(MENDED, "it to be put back", || {
+            within(MENDED, "it to be restored", || {
                 (site.routing() == set_up && reconciliations(site) >= f64::from(number))
                     .then_some(())
             });
         }
-        // Without its pin nothing holds a program on an interface: flows start afresh, which is
-        // told and counted.
+        // Without its pin nothing holds a program on an interface: flows start again, which is
+        // reported and counted.
         let mut connection = Connection::open(&site.topology);
         connection.send(LONG_BYTES);
         std::fs::remove_dir_all(site.bpffs().join("splitter")).expect("it is there");
@@ -252,7 +255,7 @@ fn tunnel_that_goes_down_and_up_a_hundred_times_leaves_nothing_out_of_place() {
         });
         connection.send(LONG_BYTES);
         assert!(daemon.is_running(), "{}", daemon.log());
-        // What the kernel had removed was put back, or the class had left it to the other tunnel.
+        // What the kernel had removed was restored, or the class had left it to the other tunnel.
         assert!(
             reconciliations(site) + moves(site) > 0.0,
             "{}",

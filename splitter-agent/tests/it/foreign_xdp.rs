@@ -1,4 +1,4 @@
-//! The splitter beside XDP programs of others, with the real binary: they are named, the advice that
+//! The splitter next to XDP programs of others, with the real binary: they are named, the advice that
 //! is given is followed, and they are there afterwards.
 
 use crate::support::leaving;
@@ -44,13 +44,13 @@ fn splitter_runs_beside_a_dispatcher_as_it_advises() {
         let named = format!("`xdp_dispatcher`, number {id}, by which libxdp or bpfman runs ");
         for command in ["run", "up", "plan"] {
             let output = site.splitter(&[command]);
-            let told = stderr(&output);
-            assert_eq!(output.status.code(), Some(5), "{command}: {told}");
+            let reported = stderr(&output);
+            assert_eq!(output.status.code(), Some(5), "{command}: {reported}");
             let words = format!("`{LAN}` has another XDP program attached already: {named}");
             let advice = "write `[steering]` and below it `mode = \"mark\"` into the configuration";
             let unload = format!("`xdp-loader unload {LAN} --all`");
             for part in [&words, advice, &unload] {
-                assert!(told.contains(part), "{command}: {told}");
+                assert!(reported.contains(part), "{command}: {reported}");
             }
             assert_eq!(site.routing(), before, "{command}");
         }
@@ -71,9 +71,9 @@ fn splitter_runs_beside_what_xdp_filter_has_attached() {
         let filter = Filter::load(site);
         let before = site.routing();
         let output = site.splitter(&["up"]);
-        let told = stderr(&output);
-        assert_eq!(output.status.code(), Some(5), "{told}");
-        assert!(told.contains("`mode = \"mark\"`"), "{told}");
+        let reported = stderr(&output);
+        assert_eq!(output.status.code(), Some(5), "{reported}");
+        assert!(reported.contains("`mode = \"mark\"`"), "{reported}");
         splits_beside_what_is_there(site, &before);
         drop(filter);
         // Then there is room for the program that marks by DSCP.
@@ -90,8 +90,8 @@ fn programs_that_a_dispatcher_of_libxdp_runs_are_named() {
     require!(Program("xdp-filter"));
     on_site(|site| {
         let _filter = Filter::load(site);
-        let told = stderr(&site.splitter(&["up"]));
-        if !told.contains("`xdp_dispatcher`") {
+        let reported = stderr(&site.splitter(&["up"]));
+        if !reported.contains("`xdp_dispatcher`") {
             let reason = "lacks the replacing of functions of BPF programs (BPF_PROG_TYPE_EXT), so \
                           that libxdp attaches no dispatcher; use a kernel that has it";
             return skip(
@@ -100,7 +100,7 @@ fn programs_that_a_dispatcher_of_libxdp_runs_are_named() {
             );
         }
         let words = "by which libxdp or bpfman runs `xdpfilt_";
-        assert!(told.contains(words), "{told}");
+        assert!(reported.contains(words), "{reported}");
     });
 }
 
@@ -165,11 +165,11 @@ fn program_id(site: &Site, device: &str) -> u64 {
 /// What `doctor` says of XDP on a device: status, detail and remedy.
 fn xdp_check(site: &Site, device: &str) -> (String, String, String) {
     let output = site.splitter(&["doctor", "--json"]);
-    let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let reported: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let check = format!("XDP on {device}");
-    let mut checks = told.as_array().expect("checks").iter();
+    let mut checks = reported.as_array().expect("checks").iter();
     let found = checks.find(|it| it["check"] == check.as_str());
-    let found = found.unwrap_or_else(|| panic!("no {check} in {told:#}"));
+    let found = found.unwrap_or_else(|| panic!("no {check} in {reported:#}"));
     let word = |key: &str| found[key].as_str().unwrap_or_default().to_owned();
     (word("status"), word("detail"), word("remedy"))
 }

@@ -1,4 +1,4 @@
-//! Marks beside packets whose headers do not lie in the linear part of the kernel's buffer, as some
+//! Marks next to packets whose headers do not lie in the linear part of the kernel's buffer, as some
 //! drivers hand them over: by a TAP device that puts all but the first bytes of a frame in pages.
 
 use crate::support::site;
@@ -110,10 +110,10 @@ fn is_split(site: &Site, tap: &File, linear: usize, frame: &[u8], port: u16) {
         (grown(before)[1] >= SEGMENTS).then_some(())
     });
     assert!(grown(before)[0] < 5, "{linear}: {:?}", grown(before));
-    let told = site.json(&["flows", "--limit", "1000"]);
-    let flows = told["flows"].as_array().expect("a list").iter();
+    let reported = site.json(&["flows", "--limit", "1000"]);
+    let flows = reported["flows"].as_array().expect("a list").iter();
     let found: Vec<&Value> = flows.filter(|it| it["source_port"] == port).collect();
-    assert_eq!(found.len(), 1, "{told}");
+    assert_eq!(found.len(), 1, "{reported}");
     assert_eq!(found[0]["packets"], THRESHOLD + 1 + SEGMENTS);
     assert_eq!(found[0]["class"], "long");
 }

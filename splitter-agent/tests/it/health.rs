@@ -138,10 +138,10 @@ fn packets_follow_the_main_table_when_both_tunnels_are_dead() {
             assert_eq!(routes.unwrap_or_default(), "");
         }
         let status = site.splitter(&["status"]);
-        let told = site::stdout(&status);
+        let reported = site::stdout(&status);
         assert!(
-            told.contains("the short class is in the main table"),
-            "{told}"
+            reported.contains("the short class is in the main table"),
+            "{reported}"
         );
         assert_eq!(site.json(&["status"])["in_place"], true);
         assert!(near.log().contains("to the main table"), "{}", near.log());
@@ -169,11 +169,11 @@ fn lossy_tunnels_keep_their_classes() {
         std::thread::sleep(Duration::from_secs(12));
         let health = pair.health();
         for tunnel in [0, 1] {
-            let told = &health["tunnels"][tunnel];
-            claim!(told["downs"] == 0, "{health}");
+            let reported = &health["tunnels"][tunnel];
+            claim!(reported["downs"] == 0, "{health}");
             // Suspects are probed faster, so that more is lost than 30 % of the probes of a calm
             // time; far from all of them in any case.
-            let loss = number(&told["loss"]);
+            let loss = number(&reported["loss"]);
             claim!((0.1..0.6).contains(&loss), "{health}");
         }
         let moves = health["moves"].as_array().map(Vec::len);

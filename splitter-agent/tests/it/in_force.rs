@@ -153,7 +153,7 @@ fn agent_killed_in_the_middle_of_a_reload_is_taken_over() {
             std::thread::sleep(took * point / POINTS);
             let killed = daemon.take().expect("one runs");
             killed.end(Signal::SIGKILL);
-            // Who asked is told that nobody answers any more, or had an answer.
+            // Who asked is reported that nobody answers any more, or had an answer.
             cut_short += u32::from(!reload.wait().success());
             connection.send(20_000);
 

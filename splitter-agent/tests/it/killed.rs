@@ -32,7 +32,7 @@ const STRAY_PACKETS: u64 = 10;
 fn no_packet_and_no_flow_is_lost_when_the_agent_is_killed_under_load() {
     require!(Program("iperf3"));
     on_site(|site| {
-        // Room for all flows, since what is evicted would start afresh.
+        // Room for all flows, since what is evicted would start again.
         site.configure("[flows]\ntable_size = 65536");
         let before = site.routing();
         let first = site.run();

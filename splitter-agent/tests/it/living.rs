@@ -36,9 +36,12 @@ fn hang_up(daemon: &Daemon) {
 /// It fails so, says all of `words`, and the threshold stays.
 fn refused(site: &Site, arguments: &[&str], code: i32, words: &[&str]) {
     let before = threshold_in_force(site);
-    let told = site.refused(arguments, code);
+    let reported = site.refused(arguments, code);
     for word in words {
-        assert!(told.contains(word), "{arguments:?}: no {word:?} in: {told}");
+        assert!(
+            reported.contains(word),
+            "{arguments:?}: no {word:?} in: {reported}"
+        );
     }
     assert_eq!(threshold_in_force(site), before);
 }
@@ -82,12 +85,12 @@ fn reload_under_load_keeps_flows_and_tells_what_changed() {
         assert_eq!(threshold_in_force(site), 40.0);
         assert_eq!(changes(site, "reload", "applied"), 0.0, "a dry run is none");
 
-        let told = site.json(&["reload"]);
+        let reported = site.json(&["reload"]);
         assert_eq!(
-            (&told["changes"], &told["applied"]),
+            (&reported["changes"], &reported["applied"]),
             (&change, &true.into())
         );
-        assert_eq!(told["steps"], json!(["+ write their settings"]));
+        assert_eq!(reported["steps"], json!(["+ write their settings"]));
         assert_eq!(threshold_in_force(site), 60.0);
         assert_eq!(changes(site, "reload", "applied"), 1.0);
         let status = site.json(&["status"]);
@@ -98,7 +101,7 @@ fn reload_under_load_keeps_flows_and_tells_what_changed() {
         assert!(after["packets"].as_u64() >= before["packets"].as_u64());
         assert!(
             after["age_s"].as_f64() > before["age_s"].as_f64(),
-            "it did not start afresh"
+            "it did not start again"
         );
         assert_eq!(after["class"], "long");
 
@@ -140,7 +143,7 @@ fn hang_up_takes_the_file_anew() {
         let known = flow.filter(|it| it["source_port"] == connection.port());
         assert_eq!(known.count(), 1, "{flows}");
 
-        // What was refused changes nothing, and is told by log and metric.
+        // What was refused changes nothing, and is reported by log and metric.
         site.configure("[flows]\nthreshold = 80\ntable_size = 8192\n");
         hang_up(&daemon);
         site.wait_for("the refusal", || {
@@ -308,8 +311,11 @@ fn nobody_else_speaks_to_the_agent() {
         assert_eq!(threshold_in_force(site), 40.0);
         assert!(daemon.end(Signal::SIGTERM).success());
 
-        let told = site.refused(&["set", "threshold", "60"], 1);
-        assert!(told.contains("no agent runs this instance"), "{told}");
+        let reported = site.refused(&["set", "threshold", "60"], 1);
+        assert!(
+            reported.contains("no agent runs this instance"),
+            "{reported}"
+        );
     });
 }
 
@@ -368,10 +374,10 @@ fn advice_needs_flows_that_have_ended() {
             let flows = site.json(&["advise"])["flows"].as_f64();
             (flows > Some(0.9)).then_some(())
         });
-        let told = stdout(&site.splitter(&["advise"]));
+        let reported = stdout(&site.splitter(&["advise"]));
         assert!(
-            told.starts_with("No recommendation: too few flows have ended."),
-            "{told}"
+            reported.starts_with("No recommendation: too few flows have ended."),
+            "{reported}"
         );
         assert!(daemon.end(Signal::SIGTERM).success());
     });

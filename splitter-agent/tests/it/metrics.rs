@@ -65,8 +65,8 @@ fn page_and_scrape_agree_both_ways() {
     after_traffic(|site, _long| {
         let (documented, live) = (docs::parse_page(PAGE).expect("it is a page"), scrape(site));
         let mismatches = docs::compare(&documented, &live);
-        let told: Vec<String> = mismatches.iter().map(ToString::to_string).collect();
-        assert!(told.is_empty(), "{told:#?}");
+        let reported: Vec<String> = mismatches.iter().map(ToString::to_string).collect();
+        assert!(reported.is_empty(), "{reported:#?}");
 
         // No reason is left out on the page, and none stands there that does not exist.
         for row in &documented {
@@ -300,7 +300,7 @@ fn ask(site: &Site, query: &str) -> Option<f64> {
     });
     let answer = answer.expect("the border is there")?;
     let (_, body) = answer.split_once("\r\n\r\n")?;
-    let told: Value = serde_json::from_str(body).ok()?;
-    let value = told["data"]["result"][0]["value"][1].as_str()?.parse();
+    let reported: Value = serde_json::from_str(body).ok()?;
+    let value = reported["data"]["result"][0]["value"][1].as_str()?.parse();
     value.ok().filter(|value: &f64| !value.is_nan())
 }

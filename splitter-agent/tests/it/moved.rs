@@ -30,14 +30,14 @@ fn on_page(pair: &Pair<'_>) -> [Value; 2] {
     seats_of(&serde_json::from_str(&body).expect("JSON"))
 }
 
-fn seats_of(told: &Value) -> [Value; 2] {
-    [0, 1].map(|class| told["classes"][class]["tunnel"].clone())
+fn seats_of(reported: &Value) -> [Value; 2] {
+    [0, 1].map(|class| reported["classes"][class]["tunnel"].clone())
 }
 
 fn wait_for_both(pair: &Pair<'_>, egresses: [Value; 2]) {
     pair.site.wait_for("top and page to tell it", || {
-        let told = [in_top(pair), on_page(pair)];
-        (told.iter().all(|it| *it == egresses)).then_some(())
+        let reported = [in_top(pair), on_page(pair)];
+        (reported.iter().all(|it| *it == egresses)).then_some(())
     });
 }
 

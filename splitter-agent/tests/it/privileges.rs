@@ -62,11 +62,14 @@ fn missing_capability_is_named_with_ways_to_give_it() {
                     other => &[other],
                 };
                 let output = output(as_nobody(site, &others, arguments));
-                let told = stderr(&output);
-                assert_eq!(output.status.code(), Some(4), "{command}: {told}");
+                let reported = stderr(&output);
+                assert_eq!(output.status.code(), Some(4), "{command}: {reported}");
                 let name = format!("not permitted: CAP_{} missing", missing.to_uppercase());
                 for word in [&name, "setcap cap_bpf", "AmbientCapabilities=CAP_BPF"] {
-                    assert!(told.contains(word), "{command}: no {word:?} in {told}");
+                    assert!(
+                        reported.contains(word),
+                        "{command}: no {word:?} in {reported}"
+                    );
                 }
             }
         }
@@ -87,9 +90,12 @@ fn root_without_capabilities_is_told_who_took_them() {
         ]);
         let output = output(splitter(command, site, &["up"]));
         assert_eq!(output.status.code(), Some(4), "{output:?}");
-        let told = stderr(&output);
-        assert!(told.contains("CAP_BPF missing; this is root"), "{told}");
-        assert!(told.contains("--cap-add BPF"), "{told}");
+        let reported = stderr(&output);
+        assert!(
+            reported.contains("CAP_BPF missing; this is root"),
+            "{reported}"
+        );
+        assert!(reported.contains("--cap-add BPF"), "{reported}");
     });
 }
 
@@ -106,7 +112,7 @@ fn daemon_of_root_gives_up_what_it_does_not_need_and_still_reconciles() {
         within(MENDED, "the rule to be back", || {
             (site.routing() == set_up).then_some(())
         });
-        // Loading anew takes most rights.
+        // Loading again takes most rights.
         std::fs::remove_dir_all(site.bpffs().join("splitter")).expect("it is there");
         within(2 * MENDED, "the programs to be back", || {
             (site.xdp_mode("lan0").is_some() && reconciliations(site) >= 2.0).then_some(())
@@ -206,7 +212,7 @@ fn assert_keeps_only_what_is_needed(daemon: &Daemon) {
         let field = |name: &str| {
             let mut lines = status.lines();
             let value = lines.find_map(|line| line.strip_prefix(name));
-            value.expect("it is told").trim().to_owned()
+            value.expect("it is reported").trim().to_owned()
         };
         let mask = |name: &str| u64::from_str_radix(&field(name), 16).expect("a number");
         let masks = ["CapEff:", "CapPrm:", "CapBnd:"].map(mask);

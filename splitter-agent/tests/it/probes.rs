@@ -24,9 +24,9 @@ fn peer_whose_agent_ends_does_not_condemn_the_tunnels() {
         std::thread::sleep(Duration::from_secs(4));
         let health = pair.health();
         for tunnel in [0, 1] {
-            let told = &health["tunnels"][tunnel];
-            claim!(told["condition"] == "up", "{health}");
-            claim!(told["evidence"] == "link", "{health}");
+            let reported = &health["tunnels"][tunnel];
+            claim!(reported["condition"] == "up", "{health}");
+            claim!(reported["evidence"] == "link", "{health}");
         }
         let moves = health["moves"].as_array().map(Vec::len);
         claim!(moves == Some(0), "{health}");
@@ -106,10 +106,10 @@ fn key_that_others_may_read_and_port_in_use_are_refused_before_anything_is_chang
         pair.key_mode(0o644);
         let output = site.splitter(&["run"]);
         assert_eq!(output.status.code(), Some(3), "{output:?}");
-        let told = stderr(&output);
+        let reported = stderr(&output);
         assert!(
-            told.contains("mode 0644") && told.contains("chmod 600"),
-            "{told}"
+            reported.contains("mode 0644") && reported.contains("chmod 600"),
+            "{reported}"
         );
         site.assert_clean(&before);
 

@@ -1,5 +1,5 @@
 //! The kernel programs as they ship, run by the kernel (`BPF_PROG_TEST_RUN`)
-//! beside the same policy on the host.
+//! next to the same policy on the host.
 
 use crate::policy as support;
 use crate::support::borders;
@@ -167,7 +167,7 @@ fn a_long_flow_stays_in_the_short_tunnel_until_the_guard_has_passed() {
     let held = borders.kernel.counters();
     assert_eq!(held.packets(Class::Long, TunnelRole::Short), 20);
 
-    // The settings are read anew for each packet.
+    // The settings are read again for each packet.
     let no_cap = PolicyConfig {
         max_wait_ns: 0,
         ..patient

@@ -276,8 +276,8 @@ fn conflicts_are_told_and_nothing_is_changed() {
             panic!("{line}: {error:?}")
         };
         assert_eq!(conflicts.len(), 1, "{conflicts:?}");
-        let told = conflicts[0].to_string();
-        assert!(told.contains(expected), "{told}");
+        let reported = conflicts[0].to_string();
+        assert!(reported.contains(expected), "{reported}");
         assert_eq!(everything(&router), before);
     }
 }
@@ -338,10 +338,10 @@ fn verification_sees_what_was_taken_away() {
     inside(&router, async |netlink| {
         let applied = up(netlink, &config).await;
         router.run("ip rule del priority 1001").unwrap();
-        let told = applied.verify(netlink, &config).await.unwrap_err();
-        let told = told.to_string();
+        let reported = applied.verify(netlink, &config).await.unwrap_err();
+        let reported = reported.to_string();
         let missing = "+ ip rule 1001: from all iif lan dscp 2";
-        assert!(told.contains(missing), "{told}");
+        assert!(reported.contains(missing), "{reported}");
     });
 }
 
@@ -353,9 +353,12 @@ fn verification_sees_a_host_that_does_not_forward() {
     let config = config("");
     inside(&router, async |netlink| {
         let applied = up(netlink, &config).await;
-        let told = applied.verify(netlink, &config).await.unwrap_err();
-        let told = told.to_string();
-        assert!(told.ends_with("`sysctl net.ipv4.ip_forward=1`"), "{told}");
+        let reported = applied.verify(netlink, &config).await.unwrap_err();
+        let reported = reported.to_string();
+        assert!(
+            reported.ends_with("`sysctl net.ipv4.ip_forward=1`"),
+            "{reported}"
+        );
     });
 }
 

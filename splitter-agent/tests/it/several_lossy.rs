@@ -53,10 +53,10 @@ fn lossy_tunnels_among_several_keep_their_flows() {
         }
         println!("{rounds} rounds in {:?}", start.elapsed());
         let health = pair.health();
-        for told in told_of_tunnels(site) {
-            let device = told["device"].as_str().expect("a name");
-            claim!(told["downs"] == 0, "{health}");
-            let loss = told["loss"].as_f64().expect("a share");
+        for reported in told_of_tunnels(site) {
+            let device = reported["device"].as_str().expect("a name");
+            claim!(reported["downs"] == 0, "{health}");
+            let loss = reported["loss"].as_f64().expect("a share");
             println!("{device} loses {loss}");
             // Of the last probes some are from before, and suspects are probed faster: about 30 %.
             let expected = if LOSSY.contains(&device) {

@@ -112,8 +112,8 @@ fn redirected_flows_leave_a_dead_tunnel_within_a_second_and_return() {
         pair.wait_for_seats("short", "long");
         wait_for_use(site, &["tun1", "tun2", "tun3"]);
         let Some(without) = are_redirected() else {
-            let told = stdout(&site.splitter(&["status"]));
-            return Err(format!("not redirected into the other tunnel: {told}"));
+            let reported = stdout(&site.splitter(&["status"]));
+            return Err(format!("not redirected into the other tunnel: {reported}"));
         };
         for (port, ways) in &before {
             let of = |ways: &several::Ways| ways.get("tun2").copied().unwrap_or(0);

@@ -297,7 +297,7 @@ fn point_to_point_devices_carry_ipv4_together_and_ipv6_with_a_next_hop() {
         assert!(notes[0].starts_with("IPv6 is not split: "), "{notes:?}");
         remove_all(netlink, &Footprint::of(&bare)).await.unwrap();
     });
-    // `fe80::1` is what the note says, with an IPv4 next hop beside it.
+    // `fe80::1` is what the note says, with an IPv4 next hop next to it.
     let named = text("gateway = 'fe80::1'").replacen("'fe80::1'", "['192.0.2.1', 'fe80::1']", 1);
     let named = named.replacen("'fe80::1'\n[long]", "['192.0.2.65', 'fe80::1']\n[long]", 1);
     let named = Config::parse(&named, "test.toml").unwrap();

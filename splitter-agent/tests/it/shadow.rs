@@ -65,10 +65,10 @@ fn a_shadow_measures_and_touches_nothing() {
             status["completion"][1]["p50_s"].as_f64() > Some(0.0),
             "{status}"
         );
-        let told = stdout(&site.splitter(&["status"]));
+        let reported = stdout(&site.splitter(&["status"]));
         assert!(
-            told.contains("a shadow: nothing is marked or routed"),
-            "{told}"
+            reported.contains("a shadow: nothing is marked or routed"),
+            "{reported}"
         );
 
         // To the split and back, while it runs.
@@ -118,13 +118,13 @@ fn shadow_watches_its_tunnels_and_moves_nothing_until_it_splits() {
         assert_eq!(site.get("/ready").expect("it answers").0, 200);
         assert_eq!(pair.health()["moves"], json!([]));
         assert_eq!(rules(), before);
-        for told in [
+        for reported in [
             site.json(&["top", "-i", "0.1"]),
             serde_json::from_str(&site.get("/status.json").expect("it answers").1).expect("JSON"),
         ] {
             // Nothing is routed, so that no class has a place.
             for class in [0, 1] {
-                assert!(told["classes"][class]["tunnel"].is_null(), "{told}");
+                assert!(reported["classes"][class]["tunnel"].is_null(), "{reported}");
             }
         }
 

@@ -113,8 +113,11 @@ fn root_that_could_not_be_put_back_is_refused() {
         site.configure(SHARE);
         let output = site.splitter(&["up"]);
         assert_eq!(output.status.code(), Some(5), "{output:?}");
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(told.contains("tun1 has qdisc htb 7: as its root"), "{told}");
+        let reported = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            reported.contains("tun1 has qdisc htb 7: as its root"),
+            "{reported}"
+        );
         assert_eq!(queues(site), before, "nothing was changed");
     });
 }

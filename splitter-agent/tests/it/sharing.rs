@@ -137,10 +137,10 @@ fn long_flows_are_placed_by_rate_and_none_in_a_dead_tunnel() {
         let (near, _far) = share_probed(pair);
         let site = pair.site;
         // A machine that stands still may pass for a dead tunnel, and for flows that never pause.
-        let told = || format!("{}\n{}", site.json(&["status"])["flows"], near.log());
+        let reported = || format!("{}\n{}", site.json(&["status"])["flows"], near.log());
         let (in_first, mut placed) = place(site, 20);
         println!("{in_first} of 20 in the tunnel of 100 Mbit/s");
-        claim!((14..=18).contains(&in_first), "{in_first}: {}", told());
+        claim!((14..=18).contains(&in_first), "{in_first}: {}", reported());
 
         pair.cut(TUNNELS[1], "drop").expect("it was tried");
         pair.wait_for_seats("short", "short");
@@ -149,18 +149,18 @@ fn long_flows_are_placed_by_rate_and_none_in_a_dead_tunnel() {
         claim!(
             in_first == 15,
             "placed in a dead tunnel: {in_first}, {}",
-            told()
+            reported()
         );
         // Those that were placed there go on in the other one.
         placed.iter_mut().for_each(|it| it.send(10_000));
         let meant_for_dead = into_tunnel(site, "long") - before;
-        claim!(meant_for_dead == 0, "{meant_for_dead}: {}", told());
+        claim!(meant_for_dead == 0, "{meant_for_dead}: {}", reported());
 
         pair.mend(TUNNELS[1]);
         pair.wait_for_seats("short", "long");
         let (in_first, _others) = place(site, 20);
         println!("{in_first} of 20 when both are alive again");
-        claim!((14..=18).contains(&in_first), "{in_first}: {}", told());
+        claim!((14..=18).contains(&in_first), "{in_first}: {}", reported());
         Ok(())
     });
 }

@@ -93,10 +93,10 @@ fn check_family(site: &Site, is_ipv6: bool) {
     let open = || Connection::over(client, server, address);
     let mut short = open();
     short.send(1);
-    let (place, told) = place_of(site, &short, "short");
+    let (place, reported) = place_of(site, &short, "short");
     let sent = queued(site, || short.send(20_000));
-    assert!(sent[place][0] > 20_000, "{told}: {sent:?}");
-    assert!(others(sent, [place, 0]) < 5_000, "{told}: {sent:?}");
+    assert!(sent[place][0] > 20_000, "{reported}: {sent:?}");
+    assert!(others(sent, [place, 0]) < 5_000, "{reported}: {sent:?}");
 
     let (mut flows, mut places) = (Vec::new(), BTreeSet::new());
     for _ in 0..FLOWS {
@@ -109,17 +109,17 @@ fn check_family(site: &Site, is_ipv6: bool) {
         flows.iter_mut().for_each(|it| it.send(3_000));
     }
     for flow in &mut flows {
-        let (place, told) = place_of(site, flow, "long");
+        let (place, reported) = place_of(site, flow, "long");
         let sent = queued(site, || flow.send(300_000));
-        assert!(sent[place][1] > 300_000, "{told}: {sent:?}");
-        assert!(others(sent, [place, 1]) < 15_000, "{told}: {sent:?}");
+        assert!(sent[place][1] > 300_000, "{reported}: {sent:?}");
+        assert!(others(sent, [place, 1]) < 15_000, "{reported}: {sent:?}");
         places.insert(place);
 
         // The same flow's acknowledgements.
         let sent = queued(site, || flow.answer(300_000));
         let [[_, one], [_, other]] = sent;
-        assert!(one + other < 5_000, "{told}: {sent:?}");
-        assert!(sent[0][0] + sent[1][0] > 2_000, "{told}: {sent:?}");
+        assert!(one + other < 5_000, "{reported}: {sent:?}");
+        assert!(sent[0][0] + sent[1][0] > 2_000, "{reported}: {sent:?}");
     }
     assert_eq!(places.len(), 2, "all long flows are in one tunnel");
 }
@@ -142,7 +142,7 @@ fn others(sent: [[u64; 2]; 2], [device, class]: [usize; 2]) -> u64 {
 
 /// The tunnel in which the splitter has put a flow of that class, and all it knows of it.
 fn place_of(site: &Site, connection: &Connection, class: &str) -> (usize, Value) {
-    let told = site.flow_from(connection.port());
-    assert_eq!(told["class"], class, "{told}");
-    (usize::from(told["tunnel"] == "long"), told)
+    let reported = site.flow_from(connection.port());
+    assert_eq!(reported["class"], class, "{reported}");
+    (usize::from(reported["tunnel"] == "long"), reported)
 }

@@ -1,4 +1,4 @@
-//! The status page as a browser shows it, and what it tells whom.
+//! The status page as a browser shows it, and what it reports whom.
 
 use crate::support::browser;
 use crate::support::site;
@@ -137,7 +137,7 @@ fn looks(browser: &Browser) {
 fn addresses_are_told_only_where_the_configuration_says_so() {
     on_site(|site| {
         let address = site.topology.client.ipv4.to_string();
-        for (changes, told) in [("", false), ("[metrics]\nflow_addresses = true\n", true)] {
+        for (changes, reported) in [("", false), ("[metrics]\nflow_addresses = true\n", true)] {
             site.configure(changes);
             let daemon = site.run();
             let mut connection = Connection::open(&site.topology);
@@ -147,11 +147,11 @@ fn addresses_are_told_only_where_the_configuration_says_so() {
                 let flows = status["flows"].as_array().expect("a list").len();
                 (flows > 0).then_some(status)
             });
-            assert_eq!(status.to_string().contains(&address), told, "{status}");
+            assert_eq!(status.to_string().contains(&address), reported, "{status}");
             let name = status["flows"][0]["flow"].as_str().expect("a name");
-            assert_eq!(name.starts_with('#'), !told, "{name}");
+            assert_eq!(name.starts_with('#'), !reported, "{name}");
             let (_, page) = site.get("/").expect("it answers");
-            assert_eq!(page.contains(&address), told);
+            assert_eq!(page.contains(&address), reported);
             // Also without its script the page has rows.
             for row in [
                 "<th scope=\"row\">short</th>",
@@ -176,11 +176,11 @@ fn the_documented_keys_are_those_that_are_told() {
             let status = status(site);
             (!status["flows"].as_array().expect("a list").is_empty()).then_some(status)
         });
-        let mut told: Vec<String> = Vec::new();
+        let mut reported: Vec<String> = Vec::new();
         for (key, value) in status.as_object().expect("an object") {
             match value.as_array().and_then(|it| it.first()?.as_object()) {
-                Some(row) => told.extend(row.keys().map(|inner| format!("{key}[].{inner}"))),
-                None => told.push(key.clone()),
+                Some(row) => reported.extend(row.keys().map(|inner| format!("{key}[].{inner}"))),
+                None => reported.push(key.clone()),
             }
         }
         let mut documented: Vec<String> = DOCUMENT
@@ -188,9 +188,9 @@ fn the_documented_keys_are_those_that_are_told() {
             .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
             .map(|(key, _)| key.to_owned())
             .collect();
-        told.sort();
+        reported.sort();
         documented.sort();
-        assert_eq!(documented, told);
+        assert_eq!(documented, reported);
         assert!(daemon.end(Signal::SIGTERM).success());
     });
 }
@@ -290,7 +290,7 @@ impl Status for Values {
     }
 }
 
-/// The script writes values anew that the endpoint has written already: nothing may change.
+/// The script writes values again that the endpoint has written already: nothing may change.
 #[test]
 fn page_and_script_write_values_alike() {
     require!(Program(PROGRAM));

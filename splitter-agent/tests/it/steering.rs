@@ -103,13 +103,13 @@ fn a_program_that_somebody_takes_off_is_put_back_and_other_modes_are_refused() {
         for mode in ["dscp", "redirect"] {
             site.configure(&format!("[steering]\nmode = '{mode}'\n"));
             let refused = site.splitter(&["up"]);
-            let told = stderr(&refused);
+            let reported = stderr(&refused);
             let expected = format!(
                 "steering.mode cannot change from mark to {mode} while the instance is up: run `splitter down` first"
             );
             assert!(
-                !refused.status.success() && told.contains(&expected),
-                "{told}"
+                !refused.status.success() && reported.contains(&expected),
+                "{reported}"
             );
         }
         let removed = stdout(&site.splitter(&["down"]));

@@ -1,13 +1,13 @@
-//! The programs that mark beside packets and that redirect, run by the kernel
+//! The programs that mark next to packets and that redirect, run by the kernel
 //! (`BPF_PROG_TEST_RUN`).
 
 use crate::policy as support;
-use crate::support::beside;
+use crate::support::fwmark;
 use crate::support::loaded;
-use beside::Beside;
 use flow_testbed::namespace::Namespace;
 use flow_testbed::require;
 use flow_testbed::require::Requirement::{Program, Root};
+use fwmark::FrameWithMark;
 use loaded::Loaded;
 use splitter_config::{PacketLog, SteeringMode};
 use splitter_datapath::{Object, program_name};
@@ -52,7 +52,7 @@ fn marks_come_out_as_on_the_host_and_packets_and_other_bits_as_they_came() {
         // None of ours, that of the long class, and one that is nobody's.
         for came_with in [0, 0xab02_cdef, 0xffff_ffff] {
             for shape in every_shape_with(0x09) {
-                let mut of_host = Beside {
+                let mut of_host = FrameWithMark {
                     frame: &shape.frame,
                     mark: came_with,
                 };

@@ -1,7 +1,6 @@
 //! Networks, programs and questions that the tests share.
 
 pub(crate) mod balancers;
-pub(crate) mod beside;
 pub(crate) mod borders;
 pub(crate) mod browser;
 pub(crate) mod changed;
@@ -9,6 +8,7 @@ pub(crate) mod claims;
 pub(crate) mod daemon;
 pub(crate) mod datagrams;
 pub(crate) mod egress;
+pub(crate) mod fwmark;
 pub(crate) mod leaving;
 pub(crate) mod loaded;
 pub(crate) mod nobody;

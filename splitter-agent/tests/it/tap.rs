@@ -17,26 +17,26 @@ const BYTES: usize = 50_000;
 /// `splitter tap` at a border.
 struct Tap {
     daemon: Daemon,
-    told: std::path::PathBuf,
+    reported: std::path::PathBuf,
 }
 
 impl Tap {
     fn start(site: &Site, border: &Namespace, points: &[&str]) -> Self {
-        let told = site.path(&format!("{}.json", border.name()));
+        let reported = site.path(&format!("{}.json", border.name()));
         let mut command = border.command(BINARY);
         command.args(["tap", "--json"]).args(points);
-        let daemon = Daemon::start(command, &told);
+        let daemon = Daemon::start(command, &reported);
         site.wait_for("the tap", || {
             daemon.log().contains("noting flows").then_some(())
         });
-        Self { daemon, told }
+        Self { daemon, reported }
     }
 
-    /// Ends it with Ctrl-C; what it told.
+    /// Ends it with Ctrl-C; what it reported.
     fn end(self) -> Value {
         assert!(self.daemon.end(Signal::SIGINT).success());
-        let told = std::fs::read_to_string(self.told).expect("it is there");
-        let (_log, json) = told.split_at(told.find('{').expect("JSON after the log"));
+        let reported = std::fs::read_to_string(self.reported).expect("it is there");
+        let (_log, json) = reported.split_at(reported.find('{').expect("JSON after the log"));
         serde_json::from_str(json).expect("JSON")
     }
 }
@@ -48,8 +48,8 @@ fn attached(border: &Namespace) -> usize {
     programs.len()
 }
 
-fn flow(told: &Value, port: u16) -> &Value {
-    let mut flows = told["flows"].as_array().expect("a list").iter();
+fn flow(reported: &Value, port: u16) -> &Value {
+    let mut flows = reported["flows"].as_array().expect("a list").iter();
     flows
         .find(|flow| flow["source_port"] == port)
         .expect("it was seen")
@@ -80,7 +80,7 @@ fn is_what_the_application_sees(site: &Site) {
     let (sent, received) = (sending.end(), receiving.end());
 
     let port = connection.port();
-    let [sent, received] = [&sent, &received].map(|told| flow(told, port));
+    let [sent, received] = [&sent, &received].map(|reported| flow(reported, port));
     assert_eq!(sent["source"], site.topology.client.ipv4.to_string());
     assert_eq!(sent["completion_ms"], Value::Null);
     let [sent, received] = [&sent["seen"][0], &received["seen"][0]];
@@ -108,9 +108,9 @@ fn points_of_one_border_are_joined() {
         let tap = Tap::start(site, border, &["lan0", "tun0:egress", "tun1:egress"]);
         let mut connection = Connection::open(&site.topology);
         connection.send(BYTES);
-        let told = tap.end();
-        assert_eq!(told["points"][0], "lan0:ingress");
-        let upload = flow(&told, connection.port());
+        let reported = tap.end();
+        assert_eq!(reported["points"][0], "lan0:ingress");
+        let upload = flow(&reported, connection.port());
         let seen = upload["seen"].as_array().expect("a list");
         assert_eq!(seen.len(), 2, "at the site and in the one tunnel: {upload}");
         assert_eq!(seen[0]["packets"], seen[1]["packets"]);
@@ -130,13 +130,13 @@ fn text_has_a_line_for_each_flow_and_the_time_ends_it() {
         let mut command = site.border().command(BINARY);
         command.args(["tap", "lan0", "tun0:egress", "--seconds", "1"]);
         let output = std::thread::scope(|scope| {
-            let told = scope.spawn(|| output(command));
+            let reported = scope.spawn(|| output(command));
             // However long it takes to attach.
-            while !told.is_finished() {
+            while !reported.is_finished() {
                 connection.send(1_000);
                 std::thread::sleep(Duration::from_millis(20));
             }
-            told.join().expect("no panic")
+            reported.join().expect("no panic")
         });
         assert!(output.status.success(), "{output:?}");
         let source = format!("{}:{}", site.topology.client.ipv4, connection.port());
@@ -162,21 +162,21 @@ fn what_cannot_be_tapped_is_told() {
             let output = output(command);
             (output.status.code(), stderr(&output))
         };
-        let (code, told) = tap("tun9");
+        let (code, reported) = tap("tun9");
         assert_eq!(code, Some(1));
         assert!(
-            told.contains("packets on tun9 have no Ethernet header"),
-            "{told}"
+            reported.contains("packets on tun9 have no Ethernet header"),
+            "{reported}"
         );
-        let (code, told) = tap("lan7:egress");
+        let (code, reported) = tap("lan7:egress");
         assert_eq!(code, Some(1));
         assert!(
-            told.contains("no interface lan7") && told.contains("gen0"),
-            "{told}"
+            reported.contains("no interface lan7") && reported.contains("gen0"),
+            "{reported}"
         );
-        let (code, told) = tap("lan0:out");
+        let (code, reported) = tap("lan0:out");
         assert_eq!(code, Some(2));
-        assert!(told.contains("give ingress or egress"), "{told}");
+        assert!(reported.contains("give ingress or egress"), "{reported}");
 
         // Nor can it be an interface of the site.
         site.configure("lan = ['lan0', 'tun9']");

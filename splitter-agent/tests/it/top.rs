@@ -133,10 +133,10 @@ fn refuses_in_words_what_it_cannot_show() {
 
         let output = site.splitter(&["top"]);
         assert_eq!(output.status.code(), Some(1));
-        let told = stderr(&output);
+        let reported = stderr(&output);
         assert!(
-            told.contains("needs a terminal") && told.contains("--once"),
-            "{told}"
+            reported.contains("needs a terminal") && reported.contains("--once"),
+            "{reported}"
         );
         let output = site.splitter(&["top", "--once"]);
         assert_eq!(output.status.code(), Some(1));
@@ -163,16 +163,19 @@ fn one_sample_needs_no_terminal() {
             );
         }
 
-        let told = site.json(&["top", "-i", "0.2"]);
-        assert_eq!(told["flows"][0]["source_port"], connection.port());
+        let reported = site.json(&["top", "-i", "0.2"]);
+        assert_eq!(reported["flows"][0]["source_port"], connection.port());
         assert!(
-            told["interval_s"].as_f64().is_some_and(|it| it >= 0.16),
-            "{told}"
+            reported["interval_s"].as_f64().is_some_and(|it| it >= 0.16),
+            "{reported}"
         );
-        assert_eq!(told["classes"][0]["class"], "short");
-        assert_eq!(told["classes"][1]["tunnel"], "long");
-        assert!(told["classes"][0]["packets_per_s"].is_number(), "{told}");
-        assert_eq!(told["tunnels"][0]["rate_mbit"], 100);
+        assert_eq!(reported["classes"][0]["class"], "short");
+        assert_eq!(reported["classes"][1]["tunnel"], "long");
+        assert!(
+            reported["classes"][0]["packets_per_s"].is_number(),
+            "{reported}"
+        );
+        assert_eq!(reported["tunnels"][0]["rate_mbit"], 100);
         let none = site.json(&["top", "-i", "0.2", "--filter", "no-such-flow"]);
         assert_eq!(
             (&none["flows_matching"], &none["flows"]),

@@ -58,8 +58,8 @@ fn flows_are_spread_by_weight_and_keep_their_tunnel() {
         let plan = site.json(&["plan"]);
         assert_eq!(plan["changed"], false, "{plan}");
         assert_eq!(plan["plan"]["routes"]["notes"], serde_json::json!([]));
-        let devices = |told: &Value| -> Vec<String> {
-            let rows = told["tunnels"].as_array().expect("a list").iter();
+        let devices = |reported: &Value| -> Vec<String> {
+            let rows = reported["tunnels"].as_array().expect("a list").iter();
             rows.map(|it| format!("{} {} {}", it["tunnel"], it["device"], it["weight"]))
                 .collect()
         };
@@ -121,8 +121,8 @@ fn dead_tunnel_leaves_its_class_within_a_second_and_its_flows_go_on_by_the_other
             "reason": "tun0 is down, no answer",
         }]);
         claim!(health["moves"] == expected, "{health}");
-        let told = "the short class leaves tun0: tun0 is down, no answer";
-        assert!(near.log().contains(told), "{}", near.log());
+        let reported = "the short class leaves tun0: tun0 is down, no answer";
+        assert!(near.log().contains(reported), "{}", near.log());
         let of = |name: &str, device: &str| {
             let labels = format!("{{tunnel=\"short\",device=\"{device}\"}}");
             site.metric(&format!("splitter_{name}{labels}"))
@@ -199,11 +199,11 @@ fn class_goes_to_the_other_ones_survivors_only_when_all_its_tunnels_are_dead() {
         wait_for_use(site, &["tun0", "tun1", "tun2", "tun3"]);
         assert_eq!(site.routing(), home);
         flows.send(40, 100);
-        let mut told = told_of_tunnels(site);
-        let told = told
+        let mut reported = told_of_tunnels(site);
+        let reported = reported
             .find(|it| it["device"] == "tun0")
-            .expect("it is told of");
-        claim!(told["downs"] == 1, "{told}\n{}", near.log());
+            .expect("it is reported of");
+        claim!(reported["downs"] == 1, "{reported}\n{}", near.log());
         assert!(near.end(Signal::SIGTERM).success());
         assert!(far.end(Signal::SIGTERM).success());
         Ok(())
@@ -222,8 +222,8 @@ fn agent_after_a_killed_one_leaves_dead_tunnels_out() {
         near.end(Signal::SIGKILL);
         assert_eq!(site.json(&["plan"])["changed"], false);
         let second = site.run();
-        let told = "the long class in the long tunnel, without tun0";
-        assert!(second.log().contains(told), "{}", second.log());
+        let reported = "the long class in the long tunnel, without tun0";
+        assert!(second.log().contains(reported), "{}", second.log());
         claim!(site.routing() == moved, "{}", second.log());
         std::thread::sleep(Duration::from_millis(1_500));
         claim!(site.routing() == moved, "{}", second.log());
@@ -273,8 +273,8 @@ fn tunnels_are_added_and_removed_while_connections_go_on() {
             [&SHORT, &LONG[..1]],
         ] {
             site.configure(&sections(site, 0, tunnels, false));
-            let told = site.json(&["reload"]);
-            assert_eq!(told["applied"], true, "{told}");
+            let reported = site.json(&["reload"]);
+            assert_eq!(reported["applied"], true, "{reported}");
             let devices = tunnels.iter().copied().flatten();
             let devices: Vec<_> = devices.map(|it| format!("tun{}", it.number)).collect();
             let devices: Vec<_> = devices.iter().map(String::as_str).collect();
@@ -283,10 +283,10 @@ fn tunnels_are_added_and_removed_while_connections_go_on() {
             flows.send(40, 100);
         }
         let set = site.splitter(&["set", "short.rate_mbit", "50"]);
-        let told = site::stderr(&set);
+        let reported = site::stderr(&set);
         assert!(
-            !set.status.success() && told.contains("are listed"),
-            "{told}"
+            !set.status.success() && reported.contains("are listed"),
+            "{reported}"
         );
         assert!(daemon.end(Signal::SIGTERM).success());
         site.assert_clean(&before);
@@ -304,20 +304,20 @@ fn hash_of_addresses_alone_is_told_by_plan_doctor_up_and_run() {
         let problem = format!("{key} is 0: all IPv4 flows between two hosts take the same tunnel");
         let remedy = format!("sysctl {key}=1");
         for arguments in [&["plan"][..], &["doctor"], &["up"]] {
-            let told = stdout(&site.splitter(arguments));
+            let reported = stdout(&site.splitter(arguments));
             assert!(
-                told.contains(&problem) && told.contains(&remedy),
-                "{arguments:?}: {told}"
+                reported.contains(&problem) && reported.contains(&remedy),
+                "{arguments:?}: {reported}"
             );
         }
         let daemon = site.run();
         assert!(daemon.log().contains(&problem), "{}", daemon.log());
         drop(daemon);
         site.border().sysctl(key, "1").expect("it is there");
-        let told = stdout(&site.splitter(&["doctor"]));
+        let reported = stdout(&site.splitter(&["doctor"]));
         assert!(
-            told.contains("ok    spreading over several tunnels"),
-            "{told}"
+            reported.contains("ok    spreading over several tunnels"),
+            "{reported}"
         );
         assert!(site.splitter(&["down"]).status.success());
     });

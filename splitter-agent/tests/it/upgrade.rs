@@ -29,8 +29,11 @@ fn programs_and_maps_of_another_version_are_replaced_without_a_gap() {
 
         let plan = site.json(&["plan"]);
         assert_eq!(plan["plan"]["program"], "replace", "{plan}");
-        let told = stdout(&site.splitter(&["plan"]));
-        assert!(told.contains("flows start afresh as short"), "{told}");
+        let reported = stdout(&site.splitter(&["plan"]));
+        assert!(
+            reported.contains("flows start again as short"),
+            "{reported}"
+        );
         assert_eq!(program_id(site), old_id);
 
         let is_over = AtomicBool::new(false);
@@ -124,14 +127,14 @@ fn put_back_with_their_flows(site: &Site, steering: &str) {
     let forwarding = |value| site.border().sysctl("net.ipv4.ip_forward", value);
     forwarding("0").expect("a setting");
     let refused = site.splitter(&["up"]);
-    let told = stderr(&refused);
-    assert_eq!(refused.status.code(), Some(1), "{told}");
+    let reported = stderr(&refused);
+    assert_eq!(refused.status.code(), Some(1), "{reported}");
     for words in [
         "replaced the kernel programs of another build",
-        "put the earlier kernel programs back, with the flows they knew",
+        "restored the earlier kernel programs, with the flows they knew",
         "`sysctl net.ipv4.ip_forward=1`",
     ] {
-        assert!(told.contains(words), "{steering}: {told}");
+        assert!(reported.contains(words), "{steering}: {reported}");
     }
     assert_eq!(site.routing(), up, "{steering}");
     forwarding("1").expect("a setting");

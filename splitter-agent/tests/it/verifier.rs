@@ -35,7 +35,7 @@ fn the_verifier_has_little_to_do() {
                 classifier.info()
             };
             let count = info.expect("is loaded").verified_instruction_count();
-            let count = count.expect("Linux 5.16 tells it");
+            let count = count.expect("Linux 5.16 reports it");
             println!("{level:?} {name}: {count} instructions");
             assert!(
                 count < LIMIT,

@@ -249,12 +249,15 @@ mod tests {
             ("1,0\n2,0.9\n", "does not end at 1"),
         ];
         for (given, expected) in cases {
-            let told = text(given).unwrap_err().to_string();
-            assert!(told.contains(expected), "{given:?}: {told}");
-            assert!(told.ends_with("may name the columns"), "{told}");
+            let reported = text(given).unwrap_err().to_string();
+            assert!(reported.contains(expected), "{given:?}: {reported}");
+            assert!(reported.ends_with("may name the columns"), "{reported}");
         }
         let endless = "7".repeat(1 << 20);
-        let told = text(&endless).unwrap_err().to_string();
-        assert!(told.contains("a line of more than 4096 bytes"), "{told}");
+        let reported = text(&endless).unwrap_err().to_string();
+        assert!(
+            reported.contains("a line of more than 4096 bytes"),
+            "{reported}"
+        );
     }
 }

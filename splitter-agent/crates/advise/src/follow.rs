@@ -11,7 +11,7 @@ const TIMES: u32 = 2;
 /// A step is at most this factor; the next one may follow after as many looks.
 const STEP: u32 = 2;
 
-/// Follows advice; a function of what it is told and when.
+/// Follows advice; a function of what it is reported and when.
 #[derive(Debug, Clone)]
 pub struct Follower {
     period: Duration,

@@ -69,7 +69,7 @@ pub struct Prediction {
 
 /// What `threshold` would do; `None` where a tunnel would get more than it carries.
 ///
-/// `references` are sizes up to which and beyond which completion times are told apart, for
+/// `references` are sizes up to which and beyond which completion times are distinguished, for
 /// comparing thresholds by the same flows.
 pub(super) fn predict(
     flows: &[Bucket],

@@ -13,7 +13,7 @@ use super::{Question, Traffic};
 const ENOUGH_FLOWS: f64 = 1_000.0;
 /// What is this close to the best is as good: the model is not better than that.
 const AS_GOOD: f64 = 1.01;
-/// How often the flows are drawn anew.
+/// How often the flows are drawn again.
 const DRAWS: usize = 40;
 /// A recommendation whose likely range is wider than this factor is a guess.
 const SURE_WITHIN: f64 = 2.0;
@@ -27,9 +27,9 @@ pub struct Advice {
     pub verdict: Verdict,
     /// "packets" or "bytes".
     pub unit: String,
-    /// The threshold to set; the present one where that is as good; null where none can be told.
+    /// The threshold to set; the present one where that is as good; null where none can be reported.
     pub recommended: Option<u32>,
-    /// Where eight of ten recommendations lie when the flows are drawn anew (bootstrap); null
+    /// Where eight of ten recommendations lie when the flows are drawn again (bootstrap); null
     /// where the sizes are a distribution and not a sample.
     pub range: Option<[u32; 2]>,
     /// By how much the mean slowdown falls, 0 to 1.
@@ -91,7 +91,7 @@ pub struct Expected {
 
 /// Recommends a threshold for flows like those of the sample.
 ///
-/// `is_sample` says that they were counted one by one, so that their number tells how sure the
+/// `is_sample` says that they were counted one by one, so that their number says how sure the
 /// advice is.
 #[must_use]
 pub fn advise(sample: &Sample, question: &Question, is_sample: bool) -> Advice {
@@ -234,7 +234,7 @@ fn gain(present: Option<&Expected>, expected: Option<&Expected>) -> f64 {
     }
 }
 
-/// Poisson bootstrap: the number of flows of each size is drawn anew around what was counted.
+/// Poisson bootstrap: the number of flows of each size is drawn again around what was counted.
 fn range(flows: &[Bucket], network: &Network, question: &Question) -> Option<[u32; 2]> {
     // The same flows give the same advice.
     let mut random = Xoshiro256PlusPlus::seed_from_u64(0x5eed);

@@ -90,7 +90,7 @@ fn read(
 }
 
 /// The clock with the nearest known rate that passes through the reading that was
-/// the soonest after its tick.
+/// the earliest after its tick.
 fn fit(first: &[ClockReading], second: &[ClockReading]) -> TickClock {
     let measured_ns = median_tick_ns(first, second);
     let tick_ns = TICK_RATES_HZ

@@ -33,7 +33,7 @@ pub struct Dataplane {
 }
 
 impl Dataplane {
-    /// Loads `object`, tells it its settings and pins it; attaches nothing.
+    /// Loads `object`, hands it its settings and pins it; attaches nothing.
     ///
     /// # Errors
     /// See [`KernelError`]. Whatever was pinned before the failure is removed.
@@ -42,7 +42,7 @@ impl Dataplane {
         pins.remove()?;
         pins.prepare()?;
         load::load(object, pins, options).inspect_err(|_| {
-            // The first error is the one to tell; pins that stay are found by
+            // The first error is the one to report; pins that stay are found by
             // the next `up` or `down`.
             let _ = pins.remove();
         })?;
@@ -175,7 +175,7 @@ impl Dataplane {
     }
 
     /// How a program of ours in traffic control is attached to an interface, if it is; one of
-    /// another type shows in what the kernel tells of the interface.
+    /// another type shows in what the kernel reports about the interface.
     pub fn attached_ingress(
         pins: &Pins,
         interface: &str,

@@ -82,7 +82,7 @@ pub enum KernelError {
         name: &'static str,
     },
     /// A map could not be read or written.
-    #[error("cannot use the map {name}: {source}; `splitter down` and `splitter up` make it anew")]
+    #[error("cannot use the map {name}: {source}; `splitter down` and `splitter up` make it again")]
     Map {
         /// Its name.
         name: &'static str,
@@ -91,7 +91,7 @@ pub enum KernelError {
     },
     /// The flow tables could not be mapped.
     #[error(
-        "cannot map the flow tables into memory: {source}; `splitter down` and `splitter up` make them anew"
+        "cannot map the flow tables into memory: {source}; `splitter down` and `splitter up` make them again"
     )]
     Mapping {
         /// The reason.

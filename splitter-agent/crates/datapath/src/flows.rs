@@ -164,7 +164,7 @@ pub struct Swept {
     pub totals: FlowTotals,
     /// How many slots were freed.
     pub freed: u64,
-    /// Flows that started afresh in a slot that was theirs, so far: their earlier size is lost.
+    /// Flows that started again in a slot that was theirs, so far: their earlier size is lost.
     pub restarted: u64,
 }
 

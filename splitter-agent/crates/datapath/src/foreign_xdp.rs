@@ -14,9 +14,9 @@ const DISPATCHER: &str = "xdp_dispatcher";
 pub struct ForeignProgram {
     /// Its number, as `bpftool prog` shows it.
     pub id: u32,
-    /// Its name, which takes CAP_SYS_ADMIN to be told.
+    /// Its name, which takes CAP_SYS_ADMIN to be reported.
     pub name: Option<String>,
-    /// The programs that it runs where it is a dispatcher, as far as the kernel tells: in the order
+    /// The programs that it runs where it is a dispatcher, as far as the kernel reports: in the order
     /// in which they were attached, which is not that of running.
     pub runs: Vec<Member>,
 }
@@ -26,7 +26,7 @@ pub struct ForeignProgram {
 pub struct Member {
     /// Its number.
     pub id: u32,
-    /// Its name, where the kernel tells it.
+    /// Its name, where the kernel reports it.
     pub name: Option<String>,
 }
 
@@ -47,7 +47,7 @@ impl ForeignProgram {
     }
 }
 
-/// How to have the splitter beside `program` on an interface, or without it.
+/// How to have the splitter next to `program` on an interface, or without it.
 pub fn remedy(interface: &str, program: Option<&ForeignProgram>) -> String {
     let detach = match program {
         Some(program) if program.is_dispatcher() => format!(
@@ -56,15 +56,15 @@ pub fn remedy(interface: &str, program: Option<&ForeignProgram>) -> String {
         // It may be one, and takes along what it runs.
         Some(ForeignProgram { name: None, .. }) => format!(
             "detach it: with `xdp-loader unload {interface} --all` if it is `xdp_dispatcher`, else \
-             with `ip link set dev {interface} xdp off` or by ending whoever has attached it"
+             with `ip link set dev {interface} xdp off` or by ending the process that attached it"
         ),
         // `ip` takes away only what holds no link of its own.
         _ => format!(
-            "detach it with `ip link set dev {interface} xdp off` or by ending whoever has attached it"
+            "detach it with `ip link set dev {interface} xdp off` or by ending the process that attached it"
         ),
     };
-    /// Traffic control comes after XDP, whoever runs there.
-    const BESIDE: &str = "to run beside it, at TC ingress, write `[steering]` and below it \
+    /// Traffic control comes after XDP, whatever runs there.
+    const BESIDE: &str = "to run next to it, at TC ingress, write `[steering]` and below it \
                           `mode = \"mark\"` into the configuration";
     format!("{BESIDE}, or {detach}, or leave the interface out of `lan`")
 }
@@ -100,7 +100,7 @@ impl fmt::Display for ForeignProgram {
         if self.is_dispatcher() {
             write!(f, ", by which libxdp or bpfman runs ")?;
             match self.runs.as_slice() {
-                [] => write!(f, "programs that the kernel does not tell")?,
+                [] => write!(f, "programs that the kernel does not report")?,
                 [first, others @ ..] => {
                     write!(f, "{first}")?;
                     others.iter().try_for_each(|it| write!(f, ", {it}"))?;
@@ -162,15 +162,15 @@ mod tests {
             name: Some(DISPATCHER.to_owned()),
             runs,
         };
-        let told = dispatcher(vec![member(13, Some("xdp_filter")), member(14, None)]);
+        let reported = dispatcher(vec![member(13, Some("xdp_filter")), member(14, None)]);
         assert_eq!(
-            told.to_string(),
+            reported.to_string(),
             "`xdp_dispatcher`, number 12, by which libxdp or bpfman runs `xdp_filter` (number 13), \
              number 14"
         );
         let alone = dispatcher(Vec::new()).to_string();
-        assert!(alone.ends_with("runs programs that the kernel does not tell"));
-        let remedy = remedy("eth0", Some(&told));
+        assert!(alone.ends_with("runs programs that the kernel does not report"));
+        let remedy = remedy("eth0", Some(&reported));
         for words in ["`mode = \"mark\"`", "`xdp-loader unload eth0 --all`"] {
             assert!(remedy.contains(words), "{remedy}");
         }

@@ -1,4 +1,4 @@
-//! The program that marks beside packets, on interfaces.
+//! The program that sets fwmarks, attached to TC ingress of interfaces by TCX or clsact.
 //!
 //! By TCX its pinned link holds it there. By `clsact` the filter stays until it is removed; then
 //! the program itself is pinned in the link's place, to tell where it is, and once more where the
@@ -62,7 +62,7 @@ fn attach_filter(
         interface: interface.to_owned(),
         source,
     };
-    // Noted first, for whoever takes down what an agent that was killed here has left.
+    // Noted first, for the process that takes down what an agent that was killed here has left.
     if clsact::has_clsact(index).map_err(failed)? {
         remove_note(&pins.made_clsact(interface))?;
     } else {

@@ -31,23 +31,23 @@ pub struct LoadOptions {
     pub steering: SteeringMode,
     /// What the kernel program logs.
     pub packet_log: PacketLog,
-    /// What it is told.
+    /// What it is reported.
     pub policy: PolicyConfig,
 }
 
-/// Loads `object`, tells it its settings and pins programs and maps.
+/// Loads `object`, hands it its settings and pins programs and maps.
 pub(super) fn load(object: &Object, pins: &Pins, options: &LoadOptions) -> Result<(), KernelError> {
     let mut ebpf = load_object(object, options)?;
     let clock = measure_clock(&mut ebpf)?;
     let mut settings: Array<_, Shape<Settings>> =
         typed(SETTINGS, Array::try_from(map_mut(&mut ebpf, SETTINGS)?))?;
-    let told = Settings {
+    let reported = Settings {
         config: options.policy,
         clock,
         layout: Layout::for_flows(options.table_size, draw_seeds()?),
     };
     settings
-        .set(0, Shape(told), 0)
+        .set(0, Shape(reported), 0)
         .map_err(map_error(SETTINGS))?;
 
     let name = program_name(options.steering);

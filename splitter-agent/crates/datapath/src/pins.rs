@@ -48,7 +48,7 @@ impl Pins {
         self.root.join("marker")
     }
 
-    /// What tells that the `clsact` queueing discipline of an interface was not there before.
+    /// The note that the `clsact` queueing discipline of an interface was not there before.
     pub(super) fn made_clsact(&self, interface: &str) -> PathBuf {
         self.made_by_us().join(link_name(interface))
     }
@@ -132,7 +132,7 @@ impl Pins {
     }
 
     /// Puts the program and the maps of `staged` in the place of these, which become the
-    /// [`earlier`](Self::earlier) ones; links stay. At each moment one of them has the place.
+    /// [`earlier`](Self::earlier) ones; links stay. At any time one of them has the place.
     ///
     /// # Errors
     /// When a pin cannot be moved.

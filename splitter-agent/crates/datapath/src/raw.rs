@@ -56,7 +56,7 @@ impl TcxLink {
     }
 }
 
-/// A link, as far as it tells which program takes the place of a function of another one.
+/// A link, as far as it says which program takes the place of a function of another one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Link {
     /// In the kernel's number (`enum bpf_link_type`).
@@ -149,7 +149,7 @@ fn info(descriptor: &OwnedFd) -> io::Result<[u32; INFO_WORDS]> {
 
 /// Words in the order of little-endian machines, which the kernel programs are built for.
 fn call(command: libc::c_int, attributes: &mut [u64; ATTRIBUTE_WORDS]) -> io::Result<i32> {
-    // SAFETY: the attributes are a valid buffer of the size that is told, and pointers in them are
+    // SAFETY: the attributes are a valid buffer of the size that is reported, and pointers in them are
     // to values of the caller, which outlive the call.
     let result = unsafe {
         libc::syscall(

@@ -15,7 +15,7 @@ use super::{Dataplane, KernelError, LoadOptions, Object, Pins, ingress, load};
 
 impl Dataplane {
     /// Loads `object` with maps of its own, puts it in the place of the pinned program on every
-    /// interface, and pins it there. Flows start afresh. The earlier program and its maps are kept
+    /// interface, and pins it there. Flows start again. The earlier program and its maps are kept
     /// until [`settle`](Self::settle), for [`take_back`](Self::take_back).
     ///
     /// # Errors
@@ -31,7 +31,7 @@ impl Dataplane {
         load::load(object, &staged, options)
             .and_then(|()| hand_over(pins, &staged, options.steering))
             .inspect_err(|_| {
-                // The first error is the one to tell; the next `up` or `down` removes what is left.
+                // The first error is the one to report; the next `up` or `down` removes what is left.
                 let _ = staged.discard();
             })?;
         let adopted = pins.adopt(&staged).and_then(|()| {
@@ -42,7 +42,7 @@ impl Dataplane {
         });
         adopted.inspect_err(|_| {
             if let Err(error) = Self::take_back(pins, options.steering) {
-                tracing::error!(%error, "cannot put the earlier programs back");
+                tracing::error!(%error, "cannot restore the earlier programs");
             }
             let _ = staged.discard();
         })

@@ -68,7 +68,7 @@ pub fn policy_settings(
 /// One queue stands for all tunnels of a class, since the border does not know which of them the
 /// kernel's hash takes. Fed with all packets of the short class and drained at the slowest rate it
 /// is never emptier than any of its tunnels, so that what it says has left has left. How full the
-/// tunnel is that a flow will come to nobody knows; and beside a queue that may be fuller than any
+/// tunnel is that a flow will come to nobody knows; and compared with a queue that may be fuller than any
 /// of the real ones, one for the long class would draw flows there. So it has no rate then.
 fn known_rates(config: &Config) -> (u64, u64) {
     // A rate that is not known is less than any.

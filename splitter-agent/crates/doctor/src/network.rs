@@ -67,7 +67,7 @@ async fn lan(interface: &Interface, config: &Config, ours: Option<&[u32]>) -> Ve
         ),
         _ => Check::warn(
             format!("receive offloads of {name}"),
-            "the kernel does not tell",
+            "the kernel does not report",
             format!("see `ethtool -k {name}`"),
         ),
     };
@@ -174,7 +174,7 @@ fn spread(config: &Config) -> Vec<Check> {
     }
     let hindrances = hindrances(config);
     if hindrances.is_empty() {
-        return vec![Check::ok(CHECK, "flows are told apart by ports, too")];
+        return vec![Check::ok(CHECK, "flows are distinguished by ports, too")];
     }
     let checks = hindrances.into_iter();
     checks

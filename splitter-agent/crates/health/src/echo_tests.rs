@@ -1,4 +1,4 @@
-//! Prober and responder against each other, and against whoever is in between.
+//! Prober and responder against each other, and against anyone who is in between.
 
 use proptest::prelude::*;
 

@@ -131,7 +131,7 @@ impl ProbeKey {
         *blake3::keyed_hash(&self.0, bytes).as_bytes()
     }
 
-    /// Whether a code is that of these bytes, in a time that tells nothing.
+    /// Whether a code is that of these bytes, in constant time.
     pub(super) fn is_code(&self, bytes: &[u8], code: &[u8; CODE_BYTES]) -> bool {
         blake3::keyed_hash(&self.0, bytes) == blake3::Hash::from_bytes(*code)
     }

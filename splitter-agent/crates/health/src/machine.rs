@@ -1,5 +1,5 @@
 //! Liveness with hysteresis: when a tunnel is dead, and when it may be trusted again. No clock and no socket: time comes in
-//! as an argument, as the [`Duration`] since any fixed moment.
+//! as an argument, as the [`Duration`] since any fixed time.
 //!
 //! ```text
 //!         silence                silence

@@ -155,11 +155,11 @@ fn probe(link: &mut Link, timing: Timing, end: Duration) -> Vec<(Duration, Chang
             }
             next_probe = now + machine.probe_interval(now);
         }
-        let soonest = [in_flight.front().copied(), machine.deadline()];
-        let soonest = soonest.into_iter().flatten().filter(|at| *at > now).min();
+        let earliest = [in_flight.front().copied(), machine.deadline()];
+        let earliest = earliest.into_iter().flatten().filter(|at| *at > now).min();
         // A change of interval takes effect at once.
         next_probe = next_probe.min(now + machine.probe_interval(now));
-        now = soonest.map_or(next_probe, |at| at.min(next_probe));
+        now = earliest.map_or(next_probe, |at| at.min(next_probe));
     }
     changes
 }

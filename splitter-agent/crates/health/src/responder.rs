@@ -1,7 +1,7 @@
 //! The answering side of one tunnel: which datagrams are answered, and with what.
 //!
 //! A reply is as long as its request, and each source gets no more than [`REPLIES_PER_SECOND`]:
-//! whoever forges sources cannot make this host send more than it received, and only with
+//! a host that forges sources cannot make this host send more than it received, and only with
 //! datagrams that a holder of the key has made.
 
 use std::net::IpAddr;
@@ -20,15 +20,15 @@ const BURST: u32 = 50;
 const INTRODUCTIONS_PER_SECOND: u32 = 20;
 const INTRODUCTION_BURST: u32 = 5;
 
-/// Sources that are told apart. The peer is one; the others are recordings sent from elsewhere.
+/// Sources that are distinguished. The peer is one; the others are recordings sent from elsewhere.
 const MAX_SOURCES: usize = 16;
-/// Runs of peers' agents that are told apart.
+/// Runs of peers' agents that are distinguished.
 const MAX_PROBERS: usize = 8;
 
 /// A source or prober that was silent for so long may be forgotten for another one.
 const FORGET_AFTER: Duration = Duration::from_secs(10);
 
-/// Answers whoever holds the key. Neither sends nor waits by itself.
+/// Answers anyone who holds the key. Neither sends nor waits by itself.
 #[derive(Debug)]
 pub struct Responder {
     key: ProbeKey,
@@ -114,7 +114,7 @@ impl Responder {
         Ok(reply.seal(&self.key))
     }
 
-    /// Whether the prober has not used this sequence number yet, as far as the window tells.
+    /// Whether the prober has not used this sequence number yet, as far as the window knows.
     fn is_new(&mut self, request: &Datagram, now: Duration) -> bool {
         let known = self
             .probers

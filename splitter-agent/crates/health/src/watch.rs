@@ -135,7 +135,7 @@ impl TunnelWatch {
         }
     }
 
-    /// The kernel told the state of the device.
+    /// The kernel reported the state of the device.
     pub fn link(&mut self, link: LinkState, now: Duration) -> Option<Change> {
         self.link = link;
         match link {
@@ -145,7 +145,7 @@ impl TunnelWatch {
         }
     }
 
-    /// The state of the device, as it was told last.
+    /// The state of the device, as it was reported last.
     #[must_use]
     pub fn link_state(&self) -> LinkState {
         self.link

@@ -23,7 +23,7 @@ pub struct BpfFilter {
     pub handle: u32,
     /// The kernel's number of its program.
     pub program_id: Option<u32>,
-    /// As the kernel told it, priority and protocol among it.
+    /// As the kernel reported it, priority and protocol among it.
     info: u32,
 }
 
@@ -137,7 +137,7 @@ fn attribute(attributes: &[u8], kind: u16) -> Option<Vec<u8>> {
     Some(found.value().to_vec())
 }
 
-/// What filters and queueing disciplines are told with.
+/// What filters and queueing disciplines are reported with.
 const RTM_NEWTFILTER: u16 = 44;
 const RTM_NEWQDISC: u16 = 36;
 

@@ -18,10 +18,10 @@ use super::Interface;
 
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Holds what is known of a device; `None` where the kernel does not tell.
+/// Holds what is known of a device; `None` where the kernel does not report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct DeviceFeatures {
-    /// Whether the driver runs XDP programs (told since Linux 6.3).
+    /// Whether the driver runs XDP programs (reported since Linux 6.3).
     pub native_xdp: Option<bool>,
     /// Whether large receive offload is on, which merges packets beyond recognition.
     pub lro: Option<bool>,
@@ -53,7 +53,7 @@ pub async fn device_features(interface: &Interface) -> DeviceFeatures {
 }
 
 /// Finds out whether a device's driver takes packets that XDP redirects to it (`ndo_xdp_xmit`), in its present
-/// state; `None` where the kernel does not tell (before Linux 6.3).
+/// state; `None` where the kernel does not report (before Linux 6.3).
 ///
 /// # Errors
 /// When it does not answer in time.
@@ -188,8 +188,8 @@ mod tests {
                 };
                 runtime.block_on(device_features(&interface))
             };
-            let told = namespace.enter(ask).unwrap();
-            (told.strips_vlan, told.strips_service_vlan)
+            let reported = namespace.enter(ask).unwrap();
+            (reported.strips_vlan, reported.strips_service_vlan)
         };
         for (settings, expected) in [
             (

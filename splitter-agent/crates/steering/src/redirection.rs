@@ -21,7 +21,7 @@ pub struct Hint {
     pub remedy: String,
 }
 
-/// Notes what an operator should know of packets that are redirected, beside what the plan says;
+/// Notes what an operator should know of packets that are redirected, besides what the plan says;
 /// nothing in other steering modes.
 pub async fn notes(netlink: &Netlink, config: &Config) -> Vec<String> {
     let redirects = config.steering.mode == SteeringMode::Redirect;
@@ -69,7 +69,7 @@ pub async fn hindrance(interface: &Interface, attach: AttachMode) -> Option<Stri
         // Known not to, but for the other end's state.
         None if is_veth => None,
         None => Some(
-            "this kernel does not tell whether its driver takes redirected packets (Linux 6.3 does)"
+            "this kernel does not report whether its driver takes redirected packets (Linux 6.3 does)"
                 .to_owned(),
         ),
     }
@@ -97,7 +97,7 @@ fn vlans_on<'i>(interfaces: &'i Interfaces, carrier: &Interface) -> Vec<(&'i str
     vlans.map(|(it, vlan)| (it.name.as_str(), vlan)).collect()
 }
 
-/// A network card that takes tags off notes them beside the packet, where no XDP program looks.
+/// A network card that takes tags off notes them next to the packet, where no XDP program looks.
 fn hidden_tag(
     interface: &Interface,
     features: DeviceFeatures,
@@ -128,7 +128,7 @@ fn hidden_tag(
     };
     let name = &interface.name;
     let names: Vec<_> = vlans.iter().map(|(name, _)| *name).collect();
-    // Two of these hand over packets with what is noted beside them.
+    // Two of these hand over packets with what is noted next to them.
     let other_end = match interface.kind.as_deref() {
         Some("veth") => format!(" (and at its other end `ethtool -K OTHER_END {}`)", off(1)),
         _ => String::new(),
@@ -229,11 +229,11 @@ mod tests {
             the_first((0..count).map(hint).collect())
         };
         assert_eq!(hints(5).len(), 5);
-        let told = hints(200_000);
-        assert_eq!(told.len(), 6);
+        let reported = hints(200_000);
+        assert_eq!(reported.len(), 6);
         assert!(
-            told[5].problem.starts_with("199995 more routes"),
-            "{told:?}"
+            reported[5].problem.starts_with("199995 more routes"),
+            "{reported:?}"
         );
     }
 
@@ -273,11 +273,14 @@ mod tests {
             ..DeviceFeatures::default()
         };
         let hint = |features| hidden_tag(&card, features, &vlans);
-        let told = hint(features(Some(true), Some(true))).expect("it hides them");
-        assert!(told.problem.contains("and carries eth0.7:"), "{told}");
+        let reported = hint(features(Some(true), Some(true))).expect("it hides them");
         assert!(
-            told.remedy.starts_with("ethtool -K eth0 rxvlan off,"),
-            "{told}"
+            reported.problem.contains("and carries eth0.7:"),
+            "{reported}"
+        );
+        assert!(
+            reported.remedy.starts_with("ethtool -K eth0 rxvlan off,"),
+            "{reported}"
         );
         // Those of the other kind matter to nobody here.
         assert_eq!(hint(features(Some(false), Some(true))), None);
@@ -290,10 +293,11 @@ mod tests {
                 is_service: true,
             },
         )];
-        let told = hidden_tag(&card, features(Some(true), Some(true)), &service);
-        let told = told.expect("it hides them");
+        let reported = hidden_tag(&card, features(Some(true), Some(true)), &service);
+        let reported = reported.expect("it hides them");
         assert!(
-            told.remedy
+            reported
+                .remedy
                 .starts_with("ethtool -K eth0 rx-vlan-stag-hw-parse off,")
         );
         assert_eq!(
@@ -317,14 +321,20 @@ mod tests {
             };
             other_way(&route, &interfaces, &config).map(|it| it.to_string())
         };
-        let told = hint(&[1]).expect("long flows have another way");
-        assert!(told.contains("packets of the long class go by"), "{told}");
-        let told = hint(&[3]).expect("all have another way");
+        let reported = hint(&[1]).expect("long flows have another way");
         assert!(
-            told.contains("packets of the short and of the long class go by"),
-            "{told}"
+            reported.contains("packets of the long class go by"),
+            "{reported}"
         );
-        assert!(told.contains("`ip -6 route del ::/0 dev eth9`"), "{told}");
+        let reported = hint(&[3]).expect("all have another way");
+        assert!(
+            reported.contains("packets of the short and of the long class go by"),
+            "{reported}"
+        );
+        assert!(
+            reported.contains("`ip -6 route del ::/0 dev eth9`"),
+            "{reported}"
+        );
         assert_eq!(hint(&[]), None);
     }
 }

@@ -40,7 +40,7 @@ pub use wanted::Shape;
 pub const HANDLE: u16 = 0x7400;
 const _: () = assert!(HANDLE < 0x7f00, "with room for the queues of its classes");
 
-/// A qdisc, class or filter, reduced to what tells one from another.
+/// A qdisc, class or filter, reduced to what distinguishes one from another.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct TcObject {
     tc_kind: TcKind,

@@ -11,7 +11,7 @@ use splitter_agent::overview::{Flow, Health, LinkState, Overview, Period, SortBy
 use super::app::App;
 use super::once::{attached, egress, known};
 
-/// On less than this nothing can be told apart.
+/// On less than this nothing can be distinguished.
 const SMALLEST: (u16, u16) = (24, 4);
 /// Lines below the flows' heading that the sections above must leave.
 const FLOW_LINES: u16 = 4;
@@ -184,7 +184,7 @@ impl Section {
 }
 
 /// The columns that there is room for, in their order. The first one is cut short before the last
-/// one beside it goes.
+/// one next to it goes.
 fn fitting(columns: &[Column], width: u16) -> Vec<usize> {
     let mut kept: Vec<usize> = (0..columns.len()).collect();
     let needed = |kept: &[usize]| {

@@ -15,7 +15,7 @@ pub(super) struct Screen(DefaultTerminal);
 impl Screen {
     /// Takes the terminal: raw, on its other screen.
     pub(super) fn take() -> io::Result<Self> {
-        // Sets a panic hook as well, which gives it back before the panic is told.
+        // Sets a panic hook as well, which gives it back before the panic is reported.
         ratatui::try_init().map(Self)
     }
 
@@ -78,7 +78,7 @@ mod tests {
     fn a_panic_gives_the_terminal_back() {
         if std::env::var_os(PANICS).is_some() {
             let _screen = Screen::take().expect("it has a terminal");
-            panic!("told once the terminal is given back");
+            panic!("reported once the terminal is given back");
         }
         let size = Winsize {
             ws_row: 24,
@@ -123,7 +123,7 @@ mod tests {
         };
         let (taken, given_back) = (place("\x1b[?1049h"), place("\x1b[?1049l"));
         assert!(
-            taken < given_back && given_back < place("told once"),
+            taken < given_back && given_back < place("reported once"),
             "{printed:?}"
         );
     }

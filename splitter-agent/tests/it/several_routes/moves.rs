@@ -37,7 +37,7 @@ fn tunnel_that_leaves_takes_its_own_flows_and_gets_them_back() {
                 .count()
         };
         for (gone, disturbed) in [
-            // The one in the middle leaves its flows to both beside it.
+            // The one in the middle leaves its flows to both next to it.
             (&["wan2"][..], 0..=0),
             // One at the end leaves them to the next one, which gives as many on: a sixth of
             // all, and six standard deviations.

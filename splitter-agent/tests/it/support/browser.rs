@@ -140,10 +140,10 @@ impl Browser {
         std::fs::write(path, png).expect("a file");
     }
 
-    /// Errors and warnings that the browser told so far, among them what the page's own policy
+    /// Errors and warnings that the browser reported so far, among them what the page's own policy
     /// forbade.
     pub(crate) fn complaints(&self) -> Vec<String> {
-        self.value("1"); // whatever was told before has been read then
+        self.value("1"); // whatever was reported before has been read then
         let events = self.events.borrow();
         let complaints = events.iter().filter(|event| {
             let level = event["params"]["entry"]["level"].as_str();

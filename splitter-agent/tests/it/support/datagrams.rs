@@ -62,7 +62,7 @@ impl Datagrams {
     }
 }
 
-/// What has no ports: which number of a protocol, and the header by which a flow of it is told.
+/// What has no ports: which number of a protocol, and the header by which a flow of it is reported.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Portless {
     /// As `splitter flows` calls it.
@@ -122,8 +122,8 @@ impl Portless {
 
 /// What the splitter knows of the flows of a protocol.
 pub(crate) fn flows_of(site: &Site, protocol: &str) -> Vec<Value> {
-    let told = site.json(&["flows", "--limit", "1000"]);
-    let flows = told["flows"].as_array().expect("a list");
+    let reported = site.json(&["flows", "--limit", "1000"]);
+    let flows = reported["flows"].as_array().expect("a list");
     let of_protocol = flows.iter().filter(|flow| flow["protocol"] == protocol);
     of_protocol.cloned().collect()
 }

@@ -125,25 +125,25 @@ impl Loaded {
         program.test_run(options).expect("the kernel runs it")
     }
 
-    /// The same with a mark beside the frame; what it returned, the mark then, and the frame.
+    /// The same with a mark next to the frame; what it returned, the mark then, and the frame.
     pub(crate) fn run_marked(&self, name: &str, frame: &[u8], mark: u32) -> (u32, u32, Vec<u8>) {
         /// Of `struct __sk_buff`.
         const MARK: std::ops::Range<usize> = 8..12;
         const BYTES: usize = 192;
         let program = self.ebpf.program(name).expect("is in the object");
         let program: &SchedClassifier = program.try_into().expect("is a classifier");
-        let (mut context, mut told) = ([0; BYTES], [0; 2 * BYTES]);
+        let (mut context, mut reported) = ([0; BYTES], [0; 2 * BYTES]);
         context[MARK].copy_from_slice(&mark.to_ne_bytes());
         let mut out = vec![0; frame.len()];
         let options = TestRunOptions {
             data_in: Some(frame),
             data_out: Some(&mut out),
             ctx_in: Some(&context),
-            ctx_out: Some(&mut told),
+            ctx_out: Some(&mut reported),
             ..TestRunOptions::default()
         };
         let run = program.test_run(options).expect("the kernel runs it");
-        let mark = told[MARK].try_into().expect("four bytes");
+        let mark = reported[MARK].try_into().expect("four bytes");
         (run.return_value, u32::from_ne_bytes(mark), out)
     }
 

@@ -273,18 +273,18 @@ impl Over {
 
     /// All packets of a flow were counted, and have come by the tunnels of its class.
     fn assert_split(self, flow: &Value, [short, long]: [u64; 2], packets: u64) {
-        let told = format!("{self:?}: {short} short, {long} long: {flow}");
+        let reported = format!("{self:?}: {short} short, {long} long: {flow}");
         assert_eq!(
             (&flow["class"], &flow["tunnel"]),
             (&"long".into(), &"long".into()),
-            "{told}"
+            "{reported}"
         );
-        assert_eq!(flow["packets"], DATAGRAMS * packets, "{told}");
+        assert_eq!(flow["packets"], DATAGRAMS * packets, "{reported}");
         assert!(
             (THRESHOLD..=THRESHOLD + UNTIL_MOVED * packets).contains(&short),
-            "{told}"
+            "{reported}"
         );
-        assert_eq!(short + long, DATAGRAMS * packets, "{told}");
+        assert_eq!(short + long, DATAGRAMS * packets, "{reported}");
     }
 }
 

@@ -133,7 +133,7 @@ impl Pair<'_> {
         mend_at(self.far(), device);
     }
 
-    /// What `splitter status` tells of the tunnels' health.
+    /// What `splitter status` reports of the tunnels' health.
     pub(crate) fn health(&self) -> Value {
         self.site.json(&["status"])["health"].clone()
     }

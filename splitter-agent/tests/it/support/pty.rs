@@ -71,7 +71,7 @@ impl Terminal {
         self.look(|screen| screen.contents())
     }
 
-    /// Makes it another size, and tells the command.
+    /// Makes it another size, and reports the command.
     pub(crate) fn resize(&self, rows: u16, columns: u16) {
         // Ours comes first: what is drawn for the new size must find it.
         self.screen

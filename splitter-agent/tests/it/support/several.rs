@@ -23,7 +23,7 @@ pub(crate) enum Kind {
     Over(&'static str),
 }
 
-/// A tunnel: its device is `tun` and its number, which also tells its addresses.
+/// A tunnel: its device is `tun` and its number, which also reports its addresses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tunnel {
     pub(crate) number: u8,

@@ -120,9 +120,13 @@ impl Site {
     #[track_caller]
     pub(crate) fn refused(&self, arguments: &[&str], code: i32) -> String {
         let output = self.splitter(arguments);
-        let told = stderr(&output);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told}");
-        told
+        let reported = stderr(&output);
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{arguments:?}: {reported}"
+        );
+        reported
     }
 
     /// What the splitter knows of the flow from a port at this site, which it must know.

@@ -57,7 +57,7 @@ fn pin(program: &OwnedFd, path: &Path) -> io::Result<()> {
 
 fn call<T>(command: libc::c_int, attributes: &T) -> io::Result<i32> {
     let size = size_of::<T>();
-    // SAFETY: the attributes are as large as is told, and what they point to outlives the call.
+    // SAFETY: the attributes are as large as is reported, and what they point to outlives the call.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, attributes, size) };
     match result {
         result if result < 0 => Err(io::Error::last_os_error()),

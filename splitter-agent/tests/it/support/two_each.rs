@@ -1,4 +1,4 @@
-//! Two tunnels for each class between two borders, what is told of them, and who waits while one of
+//! Two tunnels for each class between two borders, what is reported of them, and who waits while one of
 //! them is dead.
 
 use std::collections::BTreeSet;
@@ -26,14 +26,14 @@ pub(crate) fn two_for_each(site: &Site) {
     hash_by_ports(site);
 }
 
-/// What `splitter status` tells of each tunnel.
+/// What `splitter status` reports of each tunnel.
 pub(crate) fn told_of_tunnels(site: &Site) -> impl Iterator<Item = Value> {
     let tunnels = site.json(&["status"])["health"]["tunnels"].take();
     let tunnels = tunnels.as_array().cloned();
     tunnels.unwrap_or_default().into_iter()
 }
 
-/// The devices that carry packets by what it tells.
+/// The devices that carry packets by what it reports.
 pub(crate) fn in_use(site: &Site) -> BTreeSet<String> {
     let used = told_of_tunnels(site).filter(|it| it["in_use"] == true);
     used.map(|it| it["device"].as_str().expect("a name").to_owned())

@@ -136,7 +136,7 @@ fn few_flows_are_no_ground_for_advice() {
     );
     let more = file::read(lines(4_000).as_bytes()).unwrap();
     let advice = advise(more.sizes.sample(Packets), &question(40, 0.5), true);
-    let [low, high] = advice.range.expect("it can be told");
+    let [low, high] = advice.range.expect("it can be reported");
     assert!(low <= high);
     assert_ne!(advice.verdict, Verdict::TooFewFlows);
 }

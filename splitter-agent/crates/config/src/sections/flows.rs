@@ -19,8 +19,8 @@ const TABLE_SIZE: NonZeroU32 = NonZeroU32::new(1 << 20).unwrap();
 /// Beyond a day the kernel's coarse clock could wrap round between two packets.
 const MAX_IDLE_TIMEOUT_S: u32 = 86_400;
 const PROTOCOLS: &str = "list \"tcp\" and any of \"udp\", \"esp\", \"gre\", each once";
-const NEW_TABLE: &str = "the table would be made anew: end the agent and run `splitter down`, then \
-                         start it again; flows start afresh as short";
+const NEW_TABLE: &str = "the table would be made again: end the agent and run `splitter down`, then \
+                         start it again; flows start again as short";
 
 section! {
     /// Says what is split, and when a flow is long.
@@ -75,7 +75,7 @@ section! {
              [Fragments](../explanation/classification.md#fragments) follow their flow.",
         );
 
-        /// A flow that was silent for so long starts afresh as short.
+        /// A flow that was silent for so long starts again as short.
         idle_timeout: Duration = key("idle_timeout_s", Set, seconds(1..=MAX_IDLE_TIMEOUT_S))
             .default(Duration::from_secs(30))
             .trade_off("Shorter: keep-alive connections start each request as short.");

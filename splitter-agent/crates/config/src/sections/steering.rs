@@ -13,7 +13,7 @@ use crate::source::Source;
 /// Six bits that neither Kubernetes, nor Tailscale, nor OpenWrt's multi-WAN scripts use.
 const MARK_BITS: MarkBits = MarkBits::new(0x3f00_0000).unwrap();
 const OTHER_PROGRAM: &str = "another program is needed: end the agent and run `splitter down`, \
-                             then start it again; flows start afresh as short";
+                             then start it again; flows start again as short";
 
 section! {
     /// Says how packets get into the tunnel of their class; see docs.

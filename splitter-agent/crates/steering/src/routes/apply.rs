@@ -101,7 +101,7 @@ impl Applied {
 /// footprint. Returns what was removed; a second time that is nothing.
 ///
 /// # Errors
-/// When the kernel does not tell what it has or refuses; what has been removed stays removed.
+/// When the kernel does not report what it has or refuses; what has been removed stays removed.
 pub async fn remove_all(
     netlink: &Netlink,
     footprint: &Footprint,
@@ -153,7 +153,7 @@ async fn carry_out(netlink: &Netlink, action: &Action) -> Result<(), NetlinkErro
 }
 
 /// In one step, so that no packet finds neither. Only where one has next hops and the other one
-/// has none does IPv6 put the new one beside the old one, which then has to go.
+/// has none does IPv6 put the new one next to the old one, which then has to go.
 async fn replace(netlink: &Netlink, from: &Route, to: &Route) -> Result<(), NetlinkError> {
     let message = RouteNetlinkMessage::NewRoute(to.message());
     let flags = NLM_F_CREATE | NLM_F_REPLACE;

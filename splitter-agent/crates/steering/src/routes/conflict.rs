@@ -157,7 +157,7 @@ impl<'m> ForeignRule<'m> {
         for attribute in &message.attributes {
             match attribute {
                 RuleAttribute::FwMark(mark) => rule.mark = Some((*mark, mask)),
-                RuleAttribute::FwMask(told) => mask = *told,
+                RuleAttribute::FwMask(reported) => mask = *reported,
                 RuleAttribute::Priority(priority) => rule.priority = *priority,
                 RuleAttribute::Iifname(name) => rule.interface = Some(name),
                 RuleAttribute::Table(table) => rule.table = *table,

@@ -52,7 +52,7 @@ pub enum Selector {
     Dscp(Dscp),
     /// Those whose bits under the kernel's mask are these.
     Tos(u8),
-    /// Those beside which the kernel has these bits of a mark, under the mask.
+    /// Matches packets whose fwmark has these bits under the mask.
     Mark {
         /// The bits.
         value: u32,
@@ -82,7 +82,7 @@ pub struct NextHop {
     /// The number of that device.
     #[serde(skip)]
     pub device_index: u32,
-    /// Its share beside the weights of the others, 1 to 256 for the kernel. 1 where it is alone.
+    /// Its share relative to the weights of the others, 1 to 256 for the kernel. 1 where it is alone.
     pub weight: u16,
 }
 

@@ -265,7 +265,7 @@ pub(super) fn table_of(message: &RouteMessage) -> u32 {
     attribute.unwrap_or(message.header.table.into())
 }
 
-/// How a table is told: small ones in the header, any in an attribute.
+/// How a table is reported: small ones in the header, any in an attribute.
 fn header_table(table: u32) -> (u8, Option<u32>) {
     match u8::try_from(table) {
         Ok(small) => (small, None),

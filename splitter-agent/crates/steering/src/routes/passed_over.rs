@@ -23,7 +23,7 @@ pub struct PassedOver {
 /// Lists the routes that lead to where the classes' packets go. Reads the whole main table.
 ///
 /// # Errors
-/// When the kernel does not tell.
+/// When the kernel does not report.
 pub async fn passed_over(
     netlink: &Netlink,
     config: &Config,

@@ -41,7 +41,7 @@ pub enum Action {
     Replace(Replacement),
 }
 
-/// A route that takes the place of another one to the same destination, so that there is no moment
+/// A route that takes the place of another one to the same destination, so that there is no time
 /// without one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Replacement {
@@ -55,7 +55,7 @@ pub struct Replacement {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// The kernel does not tell what it has.
+    /// The kernel does not report what it has.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
     /// An interface of the configuration is not there.
@@ -127,7 +127,7 @@ pub async fn plan_placed(
 /// tunnel. Changes nothing.
 ///
 /// # Errors
-/// When the kernel does not tell what it has, or a tunnel that is to be used has no device.
+/// When the kernel does not report what it has, or a tunnel that is to be used has no device.
 pub async fn plan_move(
     netlink: &Netlink,
     config: &Config,

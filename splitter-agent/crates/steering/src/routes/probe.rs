@@ -58,7 +58,7 @@ pub(super) async fn ask(netlink: &Netlink, question: Question) -> Result<Answer,
     message.header.address_family = address_family(family);
     message.header.destination_prefix_length = bits;
     message.header.source_prefix_length = bits;
-    // IPv6 always tells the table, and refuses to be asked for it.
+    // IPv6 always reports the table, and refuses to be asked for it.
     message.header.flags = match family {
         Family::V4 => RouteFlags::LookupTable | RouteFlags::FibMatch,
         Family::V6 => RouteFlags::FibMatch,

@@ -132,10 +132,10 @@ mod tests {
             );
             Config::parse(&text, "test").unwrap()
         };
-        let told = hindrances(&listed("gateway = ['192.0.2.1', 'fe80::1']", ""));
-        let told = told.iter().find(|it| it.family == Family::V6).unwrap();
+        let reported = hindrances(&listed("gateway = ['192.0.2.1', 'fe80::1']", ""));
+        let reported = reported.iter().find(|it| it.family == Family::V6).unwrap();
         assert_eq!(
-            told.problem,
+            reported.problem,
             "IPv6 is not split: the kernel spreads it over next hops alone, and the short tunnel b names none"
         );
         let both = listed("gateway = 'fe80::1'", "gateway = 'fe80::2'");

@@ -39,7 +39,7 @@ pub struct Probe {
     pub source: IpAddr,
     /// Its destination, behind the tunnels.
     pub destination: IpAddr,
-    /// Its mark, in its DSCP or beside it.
+    /// Its mark, in its DSCP or its fwmark.
     pub dscp: Dscp,
     /// The devices that it may leave by.
     pub devices: Vec<InterfaceName>,
@@ -49,7 +49,7 @@ pub struct Probe {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifyError {
-    /// The kernel does not tell.
+    /// The kernel does not report.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
     /// An interface has gone.
@@ -107,7 +107,7 @@ pub enum VerifyError {
 impl Applied {
     /// Checks that the kernel has all that was planned, and asks it for each LAN interface and
     /// destination which way it would send packets with each mark of ours and with none. Does
-    /// not roll back by itself: whoever gets the error calls [`roll_back`](Self::roll_back).
+    /// not roll back by itself: the caller then calls [`roll_back`](Self::roll_back).
     ///
     /// # Errors
     /// With the first packet that would go the wrong way.

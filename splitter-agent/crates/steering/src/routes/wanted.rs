@@ -91,7 +91,7 @@ pub(super) enum Matching {
 impl From<Matching> for DscpMatch {
     fn from(matching: Matching) -> Self {
         match matching {
-            // Of a mark beside the packet all bits are looked at, too.
+            // All bits of an fwmark are looked at, too.
             Matching::Exact | Matching::Beside(_) => Self::Dscp,
             Matching::Legacy => Self::Tos,
         }

@@ -1,4 +1,4 @@
-//! Shaping, checking and putting back.
+//! Shaping, checking and restoring.
 
 use rtnetlink::packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use splitter_netlink::{InterfaceName, Netlink, NetlinkError, NoSuchInterface};
@@ -19,7 +19,7 @@ pub struct Applied {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ShapeError {
-    /// The kernel does not tell or do it.
+    /// The kernel does not report or do it.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
     /// This kernel has no such qdisc or filter.
@@ -87,19 +87,19 @@ impl Plan {
 }
 
 impl Applied {
-    /// Puts back what was there before. What cannot be restored is logged.
+    /// Restores what was there before. What cannot be restored is logged.
     pub async fn roll_back(self, netlink: &Netlink) {
         for action in self.changed.iter().rev() {
             if let Action::Shape { found, .. } = action
                 && let Err(error) = restore(netlink, found).await
             {
-                tracing::error!(device = %found.device, %error, "cannot put {found} back");
+                tracing::error!(device = %found.device, %error, "cannot restore {found}");
             }
         }
     }
 }
 
-/// Puts back all that an instance found. Returns in words what was removed.
+/// Restores all that an instance found. Returns in words what was removed.
 ///
 /// # Errors
 /// The first failure; the others are tried all the same.
@@ -122,7 +122,7 @@ pub async fn restore_all(
     }
 }
 
-/// Makes everything anew. Until the filter is there packets pass unshaped.
+/// Makes everything again. Until the filter is there packets pass unshaped.
 async fn put(netlink: &Netlink, shape: &Shape) -> Result<(), ShapeError> {
     let Shape { device, index, .. } = shape;
     if Snapshot::take(netlink, *index).await?.has_our_root()
@@ -169,7 +169,7 @@ async fn restore(netlink: &Netlink, found: &SavedQdisc) -> Result<bool, ShapeErr
     let device = &found.device;
     match found.object() {
         Some(object) => {
-            let request = format!("put {found} back on {device}");
+            let request = format!("restore {found} on {device}");
             let message = object.to_add(interface.index);
             netlink
                 .change(&request, message, NLM_F_CREATE | NLM_F_REPLACE)

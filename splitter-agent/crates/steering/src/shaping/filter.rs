@@ -41,12 +41,12 @@ const NETWORK: u32 = 0xfff0_0000;
 const IPV4: u32 = 0x0800;
 const IPV6: u32 = 0x86dd;
 
-/// What a packet is told by.
+/// What a packet is reported by.
 #[derive(Debug, Default)]
 pub(super) struct Chosen {
     /// Its DSCP, and what is returned for it.
     pub(super) dscps: Vec<(Dscp, u32)>,
-    /// These bits of the kernel's mark beside it, which come first.
+    /// The bits of the kernel's fwmark, which are looked at first.
     pub(super) mark_bits: MarkBits,
     /// A mark in them, and what is returned for it.
     pub(super) marks: Vec<(Dscp, u32)>,

@@ -46,7 +46,7 @@ pub enum Action {
 /// same instance found before it shaped.
 ///
 /// # Errors
-/// When a device is missing, has a root that could not be restored, or the kernel does not tell.
+/// When a device is missing, has a root that could not be restored, or the kernel does not report.
 pub async fn plan(
     netlink: &Netlink,
     config: &Config,

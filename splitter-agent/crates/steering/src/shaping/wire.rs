@@ -97,7 +97,7 @@ pub(super) fn bpf_filter(program: &[Instruction]) -> (Vec<u8>, Vec<u8>) {
     (options, bytes)
 }
 
-/// Bytes a second as `tc_ratespec`; beyond 32 bits another attribute tells.
+/// Bytes a second as `tc_ratespec`; beyond 32 bits another attribute holds them.
 fn rate_spec(rate: u64) -> Vec<u8> {
     let rate = u32::try_from(rate).unwrap_or(u32::MAX);
     let mut spec = vec![0, LINKLAYER_ETHERNET, 0, 0, 0, 0, 0, 0];

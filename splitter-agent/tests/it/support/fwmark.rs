@@ -1,17 +1,17 @@
-//! A packet as traffic control has it: bytes that stay as they are, and the kernel's mark beside
-//! them.
+//! A packet as traffic control has it: bytes that stay as they are, and their
+//! fwmark.
 
 use splitter_policy::buffer::Buffer;
 use splitter_policy::config::PolicyConfig;
 use splitter_policy::dscp::{Dscp, Field};
 use splitter_policy::steer::Steer;
 
-pub(crate) struct Beside<'f> {
+pub(crate) struct FrameWithMark<'f> {
     pub(crate) frame: &'f [u8],
     pub(crate) mark: u32,
 }
 
-impl Buffer for Beside<'_> {
+impl Buffer for FrameWithMark<'_> {
     fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
         self.frame.read(offset)
     }
@@ -21,7 +21,7 @@ impl Buffer for Beside<'_> {
     }
 }
 
-impl Steer for Beside<'_> {
+impl Steer for FrameWithMark<'_> {
     fn incoming_mark(&self, config: &PolicyConfig, _: &Field) -> Dscp {
         config.mark_bits.read(self.mark)
     }
