@@ -1,13 +1,21 @@
 //! Packages as a registry would get them, with the oldest compiler that they promise to work with,
 //! and the `no_std` crates on targets that have no operating system.
 
+use std::{
+    collections::BTreeSet,
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
 use super::libtest::Tally;
 use crate::{
     command,
-    project::Project,
+    project::{Project, cargo_home},
     setup::{BARE_TARGETS, MINIMUM_VERSION, MinimumToolchain},
 };
 
@@ -23,12 +31,13 @@ const WITHOUT_STD: [(&str, &[&str]); 3] = [
 /// so that those which need one another find it, and with the oldest compiler if that is here.
 pub(super) fn verify(project: &Project) -> Result<Tally> {
     let published = published(project)?;
+    let place = Place::new(project)?;
     let mut cargo = command::cargo()
         .args(["package", "--locked", "--allow-dirty"])
         .args(published.iter().map(|name| format!("--package={name}")))
         // Debug information is for debuggers, and these are only built.
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
-        .env("CARGO_TARGET_DIR", project.target.join("packages"))
+        .env("CARGO_TARGET_DIR", &place.directory)
         .current_dir(&project.root);
     let mut tally = Tally::default();
     match MinimumToolchain::find() {
@@ -43,6 +52,52 @@ pub(super) fn verify(project: &Project) -> Result<Tally> {
         tally.add(Tally::success());
     }
     Ok(tally)
+}
+
+/// A target directory that no run has used before, removed in the end.
+///
+/// To cargo, what comes from a registry never changes, and the archives are a registry to it, named
+/// by its path: in a place that it knows it would build what it unpacked there earlier.
+struct Place {
+    directory: PathBuf,
+    /// Where cargo unpacks registries, and what was there before.
+    unpacked: PathBuf,
+    before: BTreeSet<OsString>,
+}
+
+impl Place {
+    fn new(project: &Project) -> Result<Self> {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+        let parent = project.target.join("packages");
+        if parent.exists() {
+            // What an interrupted run has left.
+            fs::remove_dir_all(&parent)
+                .with_context(|| format!("cannot remove {}", parent.display()))?;
+        }
+        let unpacked = cargo_home()?.join("registry/src");
+        Ok(Self {
+            directory: parent.join(now.as_nanos().to_string()),
+            before: names(&unpacked),
+            unpacked,
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.directory);
+        // A registry without a host has a name that begins with the dash before its digest.
+        for name in names(&self.unpacked).difference(&self.before) {
+            if name.to_string_lossy().starts_with('-') {
+                let _ = fs::remove_dir_all(self.unpacked.join(name));
+            }
+        }
+    }
+}
+
+fn names(directory: &Path) -> BTreeSet<OsString> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name()).collect()
 }
 
 /// Checks each of these crates for its targets.
