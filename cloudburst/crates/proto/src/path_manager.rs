@@ -1,0 +1,498 @@
+//! Path manager: the paths to each peer, their validation, probes, failure detection and rotation.
+
+mod rotation;
+
+use core::time::Duration;
+
+use super::{
+    config::{Datagrams, TransportConfig},
+    congestion::PathRates,
+    estimate::{LossEstimator, RoundTripEstimator},
+    event::{FourTuple, PathReport, PeerId, SocketId},
+    inbound::Inbound,
+    packet::{Echo, Header, Pong, Report, Reports, Stamp},
+    path::{Path, PathProbe},
+    paths::{MAX_PATHS, Paths, Spread},
+    peer_map::PeerMap,
+    port_rotation::{PortRotation, RotationBudget},
+    shared_bottleneck::{DetectorStep, Phase, SharedBottleneckDetector},
+    time::Time,
+};
+
+/// Answers to datagrams that were sent longer ago are not about us.
+const MAX_ROUND_TRIP: Duration = Duration::from_secs(60);
+/// How often paths in use are looked after, at most.
+const LEAST_CARE_PAUSE: Duration = Duration::from_millis(5);
+/// How long nothing may be heard of a path before it counts as dead: longer
+/// than the queues of most routers.
+const LEAST_SILENCE: Duration = Duration::from_millis(20);
+
+/// The paths to all peers.
+#[derive(Debug)]
+pub(super) struct PathManager {
+    link_bytes_per_s: f64,
+    initial_round_trip: Duration,
+    datagrams: Datagrams,
+    rotates_ports: bool,
+    rotation: PortRotation,
+    peers: PeerMap<PeerPaths>,
+}
+
+/// The paths to a peer, and what came from it by each.
+#[derive(Debug)]
+struct PeerPaths {
+    /// Whether we chose it ourselves: then it is for us to choose ports.
+    is_ours: bool,
+    paths: Paths,
+    inbound: Inbound,
+    round_trip: RoundTripEstimator,
+    detector: SharedBottleneckDetector,
+    /// How many pairs of ports may be given up for others.
+    replacements: RotationBudget,
+}
+
+/// Statistics of all paths to a peer together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PathStatistics {
+    pub(super) loss: LossEstimator,
+    pub(super) round_trip: RoundTripEstimator,
+    /// The longest datagram that all paths carry, if there is any.
+    pub(super) datagram_bytes: Option<usize>,
+}
+
+impl PathStatistics {
+    /// How long an answer may take that was not lost.
+    pub(super) fn ack_timeout(&self) -> Duration {
+        self.round_trip.ack_timeout()
+    }
+}
+
+/// A ping that is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PathPing {
+    pub(super) four_tuple: FourTuple,
+    pub(super) nonce: u64,
+    /// Its length; as short as can be if that is 0.
+    pub(super) datagram_bytes: usize,
+}
+
+/// A path that is chosen for a datagram.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ChosenPath {
+    index: usize,
+    pub(super) id: u16,
+    pub(super) group: usize,
+    pub(super) four_tuple: FourTuple,
+    /// How many of the datagrams asked for should go by it.
+    pub(super) share: u32,
+}
+
+impl PathManager {
+    pub(super) fn new(config: &TransportConfig, now: Time, hash_seed: u64) -> Self {
+        Self {
+            link_bytes_per_s: config.bytes_per_s(),
+            initial_round_trip: config.initial_round_trip,
+            datagrams: config.datagrams,
+            rotates_ports: config.rotate_ports,
+            rotation: PortRotation::new(now, hash_seed),
+            peers: PeerMap::default(),
+        }
+    }
+
+    pub(super) fn add_peer(&mut self, now: Time, id: PeerId, is_ours: bool) {
+        let peer = PeerPaths {
+            is_ours,
+            paths: Paths::default(),
+            inbound: Inbound::default(),
+            round_trip: RoundTripEstimator::assuming(self.initial_round_trip),
+            detector: SharedBottleneckDetector::new(now),
+            replacements: RotationBudget::new(now),
+        };
+        self.peers.insert(id, peer);
+    }
+
+    pub(super) fn remove_peer(&mut self, id: PeerId) {
+        self.peers.remove(id);
+    }
+
+    /// Whether the path is new, and there is capacity for it.
+    pub(super) fn add_path(&mut self, now: Time, id: PeerId, four_tuple: FourTuple) -> bool {
+        let datagrams = self.datagrams;
+        let peer = self.peers.get_mut(id);
+        peer.is_some_and(|peer| peer.paths.add(now, four_tuple, &datagrams))
+    }
+
+    pub(super) fn remove_socket(&mut self, now: Time, socket: SocketId) {
+        for peer in self.peers.values_mut() {
+            peer.paths.remove_socket(now, socket);
+        }
+        self.rotation.forget(socket);
+    }
+
+    /// Statistics of a peer's paths, if it is known.
+    pub(super) fn statistics(&self, id: PeerId) -> Option<PathStatistics> {
+        let peer = self.peers.get(id)?;
+        Some(PathStatistics {
+            loss: peer.paths.loss(),
+            round_trip: peer.round_trip,
+            datagram_bytes: peer.paths.datagram_bytes(),
+        })
+    }
+
+    /// Measurements that the congestion controller follows.
+    pub(super) fn rates(&self, id: PeerId) -> PathRates {
+        let peer = self.peers.get(id);
+        peer.map_or_else(PathRates::default, |peer| PathRates {
+            bytes_per_s: peer.paths.rate(),
+            own_queue: peer.paths.own_queue(),
+            datagram_bytes: peer.paths.datagram_bytes().unwrap_or(0),
+            ack_timeout: peer.round_trip.ack_timeout(),
+        })
+    }
+
+    pub(super) fn reports(&self, now: Time, id: PeerId) -> impl Iterator<Item = PathReport> + '_ {
+        let peer = self.peers.get(id).into_iter();
+        peer.flat_map(move |peer| peer.paths.reports(now))
+    }
+
+    /// Whether a peer's datagram may be new. To be asked before it is opened.
+    pub(super) fn may_be_new(&self, id: PeerId, header: &Header) -> bool {
+        let peer = self.peers.get(id);
+        peer.is_none_or(|peer| peer.inbound.may_be_new(header.path, header.sequence))
+    }
+
+    /// A peer's datagram has come by a path, and was authentic.
+    pub(super) fn arrived(
+        &mut self,
+        now: Time,
+        id: PeerId,
+        header: &Header,
+        four_tuple: FourTuple,
+    ) {
+        let datagrams = self.datagrams;
+        let Some(peer) = self.peers.get_mut(id) else {
+            return;
+        };
+        peer.inbound
+            .take(now, header.path, header.sequence, header.sent_us);
+        // What we send back goes by the paths that it comes by.
+        if !peer.is_ours && peer.paths.arrived(now, four_tuple, &datagrams) {
+            peer.detector.restart(now);
+        }
+    }
+
+    /// What an answer says of the paths; how many datagrams were sent that are reported on for
+    /// the first time, and how many of them arrived.
+    pub(super) fn acknowledged(
+        &mut self,
+        now: Time,
+        id: PeerId,
+        echo: &Echo,
+        reports: Reports<'_>,
+    ) -> (u32, u32) {
+        let (mut all_sent, mut all_received) = (0, 0);
+        let Some(peer) = self.peers.get_mut(id) else {
+            return (0, 0);
+        };
+        let elapsed = now.as_wire_micros().wrapping_sub(echo.sent_us);
+        if let Some(micros) = elapsed.checked_sub(echo.hold_us) {
+            let sample = Duration::from_micros(micros.into());
+            if sample < MAX_ROUND_TRIP {
+                peer.round_trip.sample(sample);
+                if let Some(path) = peer.paths.by_id(echo.path) {
+                    path.round_trip(sample);
+                }
+            }
+        }
+        let mut is_counted = false;
+        for report in reports {
+            is_counted |= report.path == echo.path;
+            if let Some((sent, received)) = peer.paths.hear(now, &report) {
+                all_sent += sent;
+                all_received += received;
+            }
+        }
+        // Or a path that delivers pings alone so far would stay dead, and get no symbol that makes
+        // us known.
+        if !is_counted && let Some(path) = peer.paths.by_id(echo.path) {
+            path.echoed(now);
+        }
+        peer.paths.account(all_sent, all_received);
+        (all_sent, all_received)
+    }
+
+    /// A ping was answered: so long a datagram gets through.
+    pub(super) fn pong(&mut self, id: PeerId, header: &Header, pong: &Pong) {
+        let Some(peer) = self.peers.get_mut(id) else {
+            return;
+        };
+        let path = pong.echo.path;
+        let Some(index) = peer.paths.iter().position(|known| known.id == path) else {
+            return;
+        };
+        let path = peer.paths.get_mut(index);
+        path.mtu_confirmed(pong.datagram_bytes.into());
+        // Reports tell of the newest datagrams, and the peer reads several before it answers.
+        let arrived_us = header.sent_us.wrapping_sub(pong.echo.hold_us);
+        let delay = peer.paths.delay(arrived_us.wrapping_sub(pong.echo.sent_us));
+        peer.detector.take(pong.nonce, index, delay);
+    }
+
+    /// Nothing longer than the shortest datagrams gets through by any path.
+    pub(super) fn refute_mtu(&mut self, now: Time, id: PeerId) {
+        let datagrams = self.datagrams;
+        if let Some(peer) = self.peers.get_mut(id) {
+            for path in peer.paths.iter_mut() {
+                path.mtu_refuted(now, datagrams.most, &datagrams);
+            }
+        }
+    }
+
+    /// A datagram of this length was too long for a path.
+    pub(super) fn too_big(&mut self, now: Time, id: PeerId, four_tuple: FourTuple, bytes: usize) {
+        let datagrams = self.datagrams;
+        if let Some(peer) = self.peers.get_mut(id)
+            && let Some(index) = peer.paths.position(four_tuple)
+        {
+            let path = peer.paths.get_mut(index);
+            path.mtu_refuted(now, bytes, &datagrams);
+        }
+    }
+
+    /// The network says that nobody is at the end of a path. Whether it says so of all.
+    pub(super) fn unreachable(&mut self, id: PeerId, four_tuple: FourTuple) -> bool {
+        let Some(peer) = self.peers.get_mut(id) else {
+            return false;
+        };
+        if let Some(index) = peer.paths.position(four_tuple) {
+            let path = peer.paths.get_mut(index);
+            path.die();
+            path.unreachable = true;
+        }
+        peer.paths.all_unreachable()
+    }
+
+    /// The longest datagram that any path carries which is not dead, and the address that the
+    /// first of them leads to.
+    pub(super) fn widest(&self, id: PeerId) -> Option<(usize, core::net::IpAddr)> {
+        let paths = &self.peers.get(id)?.paths;
+        let longest = paths.live().map(Path::datagram_bytes).max()?;
+        let first = paths.live().next()?;
+        Some((longest, first.four_tuple.remote.ip()))
+    }
+
+    /// The path by which datagrams of this length are there first.
+    pub(super) fn choose(
+        &mut self,
+        now: Time,
+        id: PeerId,
+        datagram_bytes: usize,
+        count: u32,
+        spread: Option<&Spread>,
+    ) -> Option<ChosenPath> {
+        let link = self.link_bytes_per_s;
+        let peer = self.peers.get_mut(id)?;
+        let ns_per_byte = peer.default_ns_per_byte(link);
+        let paths = &mut peer.paths;
+        let (index, share) = paths.choose(now, datagram_bytes, count, ns_per_byte, spread)?;
+        let path = paths.get(index);
+        Some(ChosenPath {
+            index,
+            id: path.id,
+            group: path.group,
+            four_tuple: path.four_tuple,
+            share,
+        })
+    }
+
+    /// The path for a datagram that hardly takes any time to send.
+    pub(super) fn choose_for_probe(&mut self, now: Time, id: PeerId) -> Option<FourTuple> {
+        let peer = self.peers.get_mut(id)?;
+        let (index, _) = peer.paths.choose(now, 0, 0, 0.0, None)?;
+        Some(peer.paths.get(index).four_tuple)
+    }
+
+    /// A datagram is about to be sent by a path: its stamp, and when it will be there, compared
+    /// with one by an empty path.
+    pub(super) fn stamp(
+        &mut self,
+        now: Time,
+        id: PeerId,
+        path: &ChosenPath,
+        bytes: usize,
+    ) -> Option<(Stamp, Time)> {
+        let link = self.link_bytes_per_s;
+        let peer = self.peers.get_mut(id)?;
+        Some(peer.stamp(now, path.index, bytes, link))
+    }
+
+    /// As [`Self::stamp`], for a datagram by a path that may be gone.
+    pub(super) fn stamp_by(
+        &mut self,
+        now: Time,
+        id: PeerId,
+        four_tuple: FourTuple,
+        bytes: usize,
+    ) -> Option<Stamp> {
+        let link = self.link_bytes_per_s;
+        let peer = self.peers.get_mut(id)?;
+        let index = peer.paths.position(four_tuple)?;
+        let (stamp, _) = peer.stamp(now, index, bytes, link);
+        Some(stamp)
+    }
+
+    /// Whether there is such a path.
+    pub(super) fn has_path(&self, id: PeerId, four_tuple: FourTuple) -> bool {
+        let peer = self.peers.get(id);
+        peer.is_some_and(|peer| peer.paths.position(four_tuple).is_some())
+    }
+
+    /// The stamp of an answer, of which the peer does not tell, and reports on what came by the
+    /// path `answered` first.
+    pub(super) fn stamp_answer(
+        &mut self,
+        now: Time,
+        id: PeerId,
+        four_tuple: FourTuple,
+        answered: u16,
+    ) -> Option<(Stamp, impl Iterator<Item = Report> + '_)> {
+        let peer = self.peers.get_mut(id)?;
+        let index = peer.paths.position(four_tuple)?;
+        let path = peer.paths.get_mut(index);
+        let stamp = Stamp {
+            path: path.id,
+            sent_us: now.as_wire_micros(),
+            sequence: path.take_answer_sequence(),
+        };
+        Some((stamp, peer.inbound.reports(answered)))
+    }
+
+    /// Where an answer goes: where its question came from, unless that path is dead for what we
+    /// send. Networks choose by a hash another path for each direction, and one of them may be
+    /// dead.
+    pub(super) fn return_path(
+        &self,
+        id: Option<PeerId>,
+        four_tuple: FourTuple,
+        path: u16,
+    ) -> FourTuple {
+        let Some(peer) = id.and_then(|id| self.peers.get(id)) else {
+            return four_tuple;
+        };
+        let paths = &peer.paths;
+        let is_dead = |index| paths.get(index).is_dead();
+        if !paths.position(four_tuple).is_some_and(is_dead) {
+            return four_tuple;
+        }
+        // To the same address: what it may be sent is counted by address.
+        let ip = four_tuple.remote.ip();
+        let good = |path: &&Path| path.is_good() && path.four_tuple.remote.ip() == ip;
+        let count = paths.iter().filter(good).count();
+        let chosen = usize::from(path) % count.max(1);
+        let path = paths.iter().filter(good).nth(chosen);
+        path.map_or(four_tuple, |path| path.four_tuple)
+    }
+
+    /// When a peer's paths in use have to be looked after next.
+    pub(super) fn next_care(&self, now: Time, id: PeerId) -> Time {
+        let Some(peer) = self.peers.get(id) else {
+            return Time::NEVER;
+        };
+        let ack_timeout = peer.round_trip.ack_timeout();
+        let paths = peer.paths.iter().map(|path| path.next_due(ack_timeout));
+        let due = paths.min().unwrap_or(Time::NEVER);
+        due.min(peer.detector.next_due())
+            .max(now + LEAST_CARE_PAUSE)
+    }
+
+    /// Finds out which paths are dead, and which carry longer datagrams. Counts those that died,
+    /// and returns the pings that are due.
+    pub(super) fn probe(
+        &mut self,
+        now: Time,
+        id: PeerId,
+        died: &mut u64,
+    ) -> [Option<PathPing>; MAX_PATHS] {
+        let mut pings = [None; MAX_PATHS];
+        let most = self.datagrams.most;
+        let Some(peer) = self.peers.get_mut(id) else {
+            return pings;
+        };
+        let (ack_timeout, silence) = (peer.round_trip.ack_timeout(), peer.silence());
+        for (path, ping) in peer.paths.iter_mut().zip(&mut pings) {
+            *died += u64::from(path.judge(now, silence));
+            *ping = path.due(now, ack_timeout, most).map(|probe| PathPing {
+                four_tuple: path.four_tuple,
+                nonce: now.as_nanos(),
+                datagram_bytes: match probe {
+                    PathProbe::Probe => 0,
+                    PathProbe::MtuProbe(bytes) => bytes,
+                },
+            });
+        }
+        pings
+    }
+
+    /// Finds out which paths share a bottleneck (RFC 8382), to be called while nothing waits to
+    /// be sent; returns the pings that are due.
+    pub(super) fn detect_shared_bottlenecks(&mut self, now: Time, id: PeerId) -> Vec<PathPing> {
+        let long_bytes = self.datagrams.initial;
+        let Some(peer) = self.peers.get_mut(id) else {
+            return Vec::new();
+        };
+        let live: Vec<bool> = peer.paths.iter().map(Path::is_good).collect();
+        if live.len() < 2 {
+            return Vec::new();
+        }
+        let detector = &mut peer.detector;
+        let loaded = match detector.step(now, peer.round_trip.ack_timeout(), &live) {
+            DetectorStep::Nothing => return Vec::new(),
+            DetectorStep::Done => {
+                peer.paths.regroup(now, |path| detector.group(path));
+                return Vec::new();
+            }
+            DetectorStep::SendTrain(loaded) => loaded,
+        };
+        let others = (0..live.len()).filter(|&path| live[path] && detector.takes_part(path));
+        let [before, after] = [Phase::Before, Phase::After].map(|phase| detector.nonce(phase));
+        let short = |nonce| move |path| (path, nonce, 0);
+        let train = core::iter::repeat_n((loaded, after, long_bytes), detector.probe_train());
+        let rest = others.clone().filter(|path| *path != loaded);
+        let pings = others.map(short(before)).chain(train);
+        pings
+            .chain(rest.map(short(after)))
+            .map(|(path, nonce, datagram_bytes)| PathPing {
+                four_tuple: peer.paths.get(path).four_tuple,
+                nonce,
+                datagram_bytes,
+            })
+            .collect()
+    }
+}
+
+impl PeerPaths {
+    /// Time that a byte takes on one of the paths if nothing is known of it, in ns.
+    fn default_ns_per_byte(&self, link_bytes_per_s: f64) -> f64 {
+        1e9 / link_bytes_per_s * self.paths.width() as f64
+    }
+
+    /// How long nothing may be heard of a path that is not dead.
+    fn silence(&self) -> Duration {
+        (self.round_trip.ack_timeout() * 2).max(LEAST_SILENCE)
+    }
+
+    fn stamp(&mut self, now: Time, index: usize, bytes: usize, link: f64) -> (Stamp, Time) {
+        let ns_per_byte = self.default_ns_per_byte(link);
+        let expected = self.paths.sending(now, index, bytes, ns_per_byte);
+        let path = self.paths.get_mut(index);
+        let stamp = Stamp {
+            path: path.id,
+            sent_us: now.as_wire_micros(),
+            sequence: path.take_sequence(now),
+        };
+        (stamp, expected)
+    }
+}
+
+#[cfg(test)]
+mod tests;

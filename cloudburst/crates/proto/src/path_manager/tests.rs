@@ -1,0 +1,112 @@
+//! What the manager promises without the rest of the machine.
+
+use std::collections::VecDeque;
+
+use super::*;
+use crate::event::Event;
+
+const PEER: PeerId = PeerId::new(0, 0);
+
+fn four_tuple(socket: u16, host: u8) -> FourTuple {
+    FourTuple {
+        socket: SocketId(socket),
+        remote: ([192, 0, 2, host], 7).into(),
+    }
+}
+
+fn manager(sockets: u16, is_ours: bool) -> PathManager {
+    let mut manager = PathManager::new(&TransportConfig::default(), Time::ZERO, 1);
+    manager.add_peer(Time::ZERO, PEER, is_ours);
+    for socket in 0..sockets {
+        assert!(manager.add_path(Time::ZERO, PEER, four_tuple(socket, 1)));
+    }
+    manager
+}
+
+#[test]
+fn an_answer_leaves_a_path_that_is_dead_for_what_we_send() {
+    let mut manager = manager(2, true);
+    let [dead, good] = [four_tuple(0, 1), four_tuple(1, 1)];
+    manager.stamp_by(Time::ZERO, PEER, good, 100).unwrap();
+    let echo = Echo {
+        path: 2,
+        sent_us: 0,
+        hold_us: 0,
+    };
+    manager.acknowledged(Time::ZERO, PEER, &echo, Reports::default());
+    assert_eq!(manager.return_path(Some(PEER), dead, 1), dead);
+    assert!(!manager.unreachable(PEER, dead));
+    assert_eq!(manager.return_path(Some(PEER), dead, 1), good);
+    assert_eq!(manager.return_path(None, dead, 1), dead, "a stranger's");
+}
+
+#[test]
+fn a_peer_is_unreachable_when_the_network_says_so_of_all_its_paths() {
+    let mut manager = manager(2, true);
+    assert!(!manager.unreachable(PEER, four_tuple(0, 1)));
+    assert!(manager.unreachable(PEER, four_tuple(1, 1)));
+}
+
+#[test]
+fn round_trips_and_losses_come_from_acknowledgements() {
+    let mut manager = manager(1, true);
+    for _ in 0..4 {
+        manager
+            .stamp_by(Time::ZERO, PEER, four_tuple(0, 1), 1_200)
+            .unwrap();
+    }
+    let later = Time::ZERO + Duration::from_millis(8);
+    let echo = Echo {
+        path: 1,
+        sent_us: 0,
+        hold_us: 3_000,
+    };
+    manager.acknowledged(later, PEER, &echo, Reports::default());
+    let statistics = manager.statistics(PEER).unwrap();
+    assert_eq!(
+        statistics.round_trip.smoothed(),
+        Some(Duration::from_millis(5)),
+        "without the time at the peer"
+    );
+}
+
+#[test]
+fn a_port_by_which_nothing_arrives_is_rotated_while_others_deliver() {
+    let mut manager = manager(4, true);
+    let mut now = Time::ZERO;
+    let mut events = VecDeque::new();
+    let mut arrived = [0; 4];
+    for _ in 0..400 {
+        now = now + Duration::from_millis(10);
+        let mut died = 0;
+        for ping in manager.probe(now, PEER, &mut died).into_iter().flatten() {
+            let stamp = manager
+                .stamp_by(now, PEER, ping.four_tuple, 100)
+                .expect("it has such a path");
+            let socket = usize::from(ping.four_tuple.socket.0);
+            if socket != 2 {
+                arrived[socket] += 1;
+                let peer = manager.peers.get_mut(PEER).unwrap();
+                let report = Report {
+                    path: stamp.path,
+                    received: arrived[socket],
+                    highest: stamp.sequence as u32,
+                    delay_us: 9,
+                };
+                peer.paths.hear(now, &report);
+            }
+        }
+        assert_eq!(manager.replace_failed(now, PEER, &mut events), 0);
+    }
+    let first = events.pop_front();
+    assert!(
+        matches!(
+            first,
+            Some(Event::RotatePort {
+                socket: SocketId(2)
+            })
+        ),
+        "{first:?}"
+    );
+    assert_eq!(manager.port_rotated(now, SocketId(2)), [PEER]);
+}
