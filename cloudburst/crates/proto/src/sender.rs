@@ -1,0 +1,583 @@
+//! Sender: messages on their way out, loss detection and retransmission.
+//!
+//! A message is sent until its receiver says stop. Nothing is retransmitted as it was: what seems
+//! lost is made up for by further symbols, after a timeout or when the receiver reports progress.
+
+use core::{ops::Range, time::Duration};
+use std::collections::HashMap;
+
+use cloudburst_code::{Encoder, Schedule, wire};
+use foldhash::fast::FixedState;
+
+use super::{
+    buffer_pool::BufferPool,
+    config::TransportConfig,
+    estimate::RoundTripEstimator,
+    event::{Event, MessageKind, PeerId, Reason, SendId, SendRefused},
+    message_window::MAX_SPAN,
+    outgoing::{Outgoing, Step, symbol_bytes},
+    packet::{
+        BufferTooShort, Outcome, ProgressState, Stop, Symbol, Written, symbol_datagram_bytes,
+    },
+    path_manager::{ChosenPath, PathStatistics},
+    paths::Spread,
+    peer_map::PeerMap,
+    scheduler::Backlog,
+    statistics::TransportStatistics,
+    time::Time,
+    timers::{TimerKey, Timers},
+};
+
+/// Symbols for one path in a row, at most: a train that the kernel cuts (GSO) has
+/// up to 64 datagrams, and other messages should not have to wait for long.
+const MAX_TRAIN: usize = 16;
+/// Into how many trains a message is segmented at least where losses are uneven.
+const SPREAD_PARTS: u32 = 4;
+/// After this long without messages a peer's paths are not probed any more.
+const ACTIVE_FOR: Duration = Duration::from_secs(1);
+/// So many datagrams without an answer, for so long, let doubt whether anybody is there: more
+/// than the pings that may be lost at the end of a conversation.
+const SILENT_DATAGRAMS: u32 = 32;
+const SILENT_FOR: Duration = Duration::from_secs(1);
+
+/// Messages under way to all peers.
+#[derive(Debug)]
+pub(super) struct Sender {
+    messages: HashMap<SendId, Outgoing, FixedState>,
+    buffers: BufferPool,
+    peers: PeerMap<Outbox>,
+}
+
+/// What is under way to a peer, and whether it answers.
+#[derive(Debug)]
+struct Outbox {
+    /// Messages that are not delivered.
+    messages: usize,
+    /// The number of the next one, and of the oldest that is not delivered.
+    next: u64,
+    oldest: u64,
+    /// Whether it has taken a message of ours.
+    has_taken_any: bool,
+    /// When it last answered, or sent, anything.
+    answered_at: Option<Time>,
+    /// Datagrams since then that ask for an answer, and when the first of them was sent.
+    unanswered: u32,
+    unanswered_since: Time,
+    /// The last message was given up without a word of its, or the network says that it is not
+    /// there.
+    is_abandoned: bool,
+    /// Messages wait until something is heard of it.
+    has_pending: bool,
+    /// When a message was last sent to it.
+    sent_at: Option<Time>,
+}
+
+/// A message that was taken to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Accepted {
+    pub(super) id: SendId,
+    /// Nothing else is under way to the peer.
+    pub(super) is_first: bool,
+    /// Nobody may be there: little is sent before something is heard.
+    pub(super) awaits_first_contact: bool,
+}
+
+/// Symbols of a message that may be sent now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Burst {
+    pub(super) datagram_bytes: usize,
+    pub(super) remaining: u32,
+    most: u32,
+}
+
+impl Burst {
+    /// How many go by a path whose share is this, into a buffer of so many bytes.
+    pub(super) fn train(&self, share: u32, buffer_bytes: usize) -> u32 {
+        let fitting = (buffer_bytes / self.datagram_bytes).min(MAX_TRAIN) as u32;
+        share.clamp(1, fitting).min(self.most)
+    }
+}
+
+/// Writes the next symbols of a message.
+pub(super) struct Symbols<'m> {
+    encoder: Encoder<'m>,
+    code_bytes: usize,
+    message: u64,
+    pub(super) sequences: Range<u32>,
+}
+
+impl Symbols<'_> {
+    pub(super) fn write(&self, sequence: u32, body: &mut [u8]) -> Result<Written, BufferTooShort> {
+        Symbol::write_with(self.message, body, self.code_bytes, |code| {
+            let written = self.encoder.write(sequence..sequence + 1, code);
+            written.map(drop).map_err(|_| BufferTooShort {
+                needed: self.code_bytes,
+                available: code.len(),
+            })
+        })
+    }
+}
+
+/// What a receiver's stop comes to.
+#[derive(Debug)]
+pub(super) enum Stopped {
+    /// The message was delivered, or given up for good.
+    Ended(Event),
+    /// It is about nothing that is under way.
+    Unknown,
+    /// It is about a message of which nothing was sent: without keys, accidents get as far.
+    Unexpected,
+}
+
+/// What a receiver's progress report comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progressed {
+    /// There may be symbols to send.
+    Continue,
+    /// Datagrams seem too long for the paths; the message was segmented again for shorter ones.
+    Shorter,
+    /// They are too long, and the message cannot be segmented for shorter ones.
+    TooLong,
+    Unknown,
+}
+
+impl Sender {
+    pub(super) fn new(hash_seed: u64) -> Self {
+        Self {
+            messages: HashMap::with_hasher(FixedState::with_seed(hash_seed)),
+            buffers: BufferPool::default(),
+            peers: PeerMap::default(),
+        }
+    }
+
+    pub(super) fn add_peer(&mut self, now: Time, id: PeerId, first_message: u64) {
+        let outbox = Outbox {
+            messages: 0,
+            next: first_message,
+            oldest: first_message,
+            has_taken_any: false,
+            answered_at: None,
+            unanswered: 0,
+            unanswered_since: now,
+            is_abandoned: false,
+            has_pending: false,
+            sent_at: None,
+        };
+        self.peers.insert(id, outbox);
+    }
+
+    pub(super) fn remove_peer(&mut self, id: PeerId) {
+        self.peers.remove(id);
+    }
+
+    /// Takes a message, of which it keeps a copy.
+    pub(super) fn accept(
+        &mut self,
+        now: Time,
+        (peer, kind, message): (PeerId, MessageKind, &[u8]),
+        (paths, is_sealing): (Option<PathStatistics>, bool),
+        config: &TransportConfig,
+        statistics: &mut TransportStatistics,
+    ) -> Result<Accepted, SendRefused> {
+        let (given, most) = (message.len(), config.max_message_bytes);
+        if given == 0 {
+            return Err(SendRefused::Empty);
+        }
+        let too_large = SendRefused::TooLarge { given, most };
+        if given > most {
+            return Err(too_large);
+        }
+        let held = statistics.outgoing_bytes_now as usize;
+        let full = SendRefused::Full {
+            messages: self.messages.len(),
+            bytes: held,
+        };
+        if !config.quotas.hold(self.messages.len(), held, given) {
+            return Err(full);
+        }
+        let oldest = self.update_oldest(peer);
+        let outbox = self.peers.get_mut(peer).ok_or(SendRefused::NoPeer)?;
+        let paths = paths.ok_or(SendRefused::NoPeer)?;
+        if outbox.next - oldest >= MAX_SPAN {
+            return Err(full);
+        }
+        let id = SendId::new(peer, outbox.next);
+        let datagram_bytes = paths.datagram_bytes.unwrap_or(config.datagrams.initial);
+        let symbol_bytes = symbol_bytes(datagram_bytes, is_sealing);
+        let memory = self.buffers.take();
+        let mut outgoing = Outgoing::new(now, id, (kind, message), memory, symbol_bytes, config)
+            .map_err(|_| too_large)?;
+        outbox.next += 1;
+        outbox.messages += 1;
+        outbox.sent_at = Some(now);
+        let awaits_first_contact = outbox.is_unresponsive(now);
+        if awaits_first_contact {
+            outbox.has_pending = true;
+            outgoing.open();
+        } else {
+            outgoing.begin(&paths.loss, paths.ack_timeout());
+        }
+        let is_first = outbox.messages == 1;
+        statistics.messages_accepted += 1;
+        statistics.outgoing_now += 1;
+        statistics.outgoing_bytes_now += outgoing.bytes() as u64;
+        self.messages.insert(id, outgoing);
+        Ok(Accepted {
+            id,
+            is_first,
+            awaits_first_contact,
+        })
+    }
+
+    /// Sets a message's alarm for when it has to be looked at, and returns how much of it is to
+    /// be sent, and whether it is new among those to be sent.
+    pub(super) fn ready(
+        &mut self,
+        now: Time,
+        id: SendId,
+        round_trip: &RoundTripEstimator,
+        timers: &mut Timers<TimerKey>,
+    ) -> Option<(u32, bool)> {
+        let outgoing = self.messages.get_mut(&id)?;
+        let remaining = outgoing.remaining();
+        let is_new = remaining > 0 && !outgoing.is_queued;
+        outgoing.is_queued |= is_new;
+        outgoing.set_alarm(now, round_trip, timers);
+        Some((remaining, is_new))
+    }
+
+    /// What is to be done for a message whose time has come.
+    pub(super) fn attend(
+        &mut self,
+        now: Time,
+        id: SendId,
+        timers: &mut Timers<TimerKey>,
+    ) -> Option<Step> {
+        let outgoing = self.messages.get_mut(&id)?;
+        let is_due = outgoing.alarm.is_due(now, TimerKey::Message(id), timers);
+        is_due.then(|| outgoing.attend(now))
+    }
+
+    /// Symbols of a message that are to be sent in datagrams of `longest` bytes at most, for
+    /// which it is segmented again if they have become shorter.
+    pub(super) fn burst(
+        &mut self,
+        id: SendId,
+        (longest, is_sealing): (usize, bool),
+        paths: &PathStatistics,
+        config: &TransportConfig,
+    ) -> Option<Result<Burst, Reason>> {
+        let outgoing = self.messages.get_mut(&id)?;
+        let mut datagram_bytes = symbol_datagram_bytes(outgoing.symbol_bytes(), is_sealing);
+        if datagram_bytes > longest {
+            let path_statistics = (&paths.loss, paths.ack_timeout());
+            let shorter = symbol_bytes(longest, is_sealing);
+            if outgoing
+                .resegment(shorter, path_statistics, &config.budget)
+                .is_err()
+            {
+                return Some(Err(Reason::Refused));
+            }
+            datagram_bytes = symbol_datagram_bytes(outgoing.symbol_bytes(), is_sealing);
+        }
+        let parts = outgoing.spread.as_ref().map(|_| SPREAD_PARTS);
+        Some(Ok(Burst {
+            datagram_bytes,
+            remaining: outgoing.remaining(),
+            most: parts.map_or(u32::MAX, |parts| outgoing.symbols().div_ceil(parts)),
+        }))
+    }
+
+    /// Where a message's symbols went, if losses are uneven.
+    pub(super) fn spread(&self, id: SendId) -> Option<&Spread> {
+        self.messages.get(&id)?.spread.as_ref()
+    }
+
+    /// The next `count` symbols of a message.
+    pub(super) fn symbols(
+        &self,
+        id: SendId,
+        count: u32,
+        schedule: Schedule,
+    ) -> Option<Symbols<'_>> {
+        let outgoing = self.messages.get(&id)?;
+        // It was checked when the message was segmented.
+        let encoder = outgoing.encoder(schedule).ok()?;
+        Some(Symbols {
+            encoder,
+            code_bytes: wire::HEADER_BYTES + outgoing.symbol_bytes(),
+            message: id.message,
+            sequences: outgoing.next(count),
+        })
+    }
+
+    /// Symbols were sent by a path, the last of which should be there at a time.
+    pub(super) fn sent(
+        &mut self,
+        now: Time,
+        id: SendId,
+        (count, path, expected): (u32, &ChosenPath, Time),
+        round_trip: &RoundTripEstimator,
+        timers: &mut Timers<TimerKey>,
+    ) {
+        if let Some(outgoing) = self.messages.get_mut(&id) {
+            outgoing.note_sent(count, path.id, path.group);
+            outgoing.expected = outgoing.expected.max(expected);
+            if outgoing.remaining() == 0 {
+                outgoing.set_alarm(now, round_trip, timers);
+            }
+        }
+        if let Some(outbox) = self.peers.get_mut(id.peer) {
+            outbox.sent_at = Some(now);
+        }
+        self.asked(now, id.peer, count);
+    }
+
+    /// So many datagrams that ask for an answer are sent to a peer.
+    pub(super) fn asked(&mut self, now: Time, id: PeerId, datagrams: u32) {
+        let Some(outbox) = self.peers.get_mut(id) else {
+            return;
+        };
+        if outbox.unanswered == 0 {
+            outbox.unanswered_since = now;
+        }
+        outbox.unanswered = outbox.unanswered.saturating_add(datagrams);
+    }
+
+    /// Something was heard of a peer. Whether messages have waited for that.
+    pub(super) fn answered(&mut self, now: Time, id: PeerId) -> bool {
+        let Some(outbox) = self.peers.get_mut(id) else {
+            return false;
+        };
+        outbox.answered_at = Some(now);
+        outbox.unanswered = 0;
+        outbox.is_abandoned = false;
+        core::mem::take(&mut outbox.has_pending)
+    }
+
+    /// Somebody is there: asks for the rest of a message's first burst, if that has waited.
+    pub(super) fn resume(&mut self, id: SendId, paths: &PathStatistics) -> bool {
+        let outgoing = self.messages.get_mut(&id);
+        outgoing.is_some_and(|outgoing| outgoing.resume(&paths.loss, paths.ack_timeout()))
+    }
+
+    /// A peer has asked for a token: sends a message again that was perhaps not taken.
+    pub(super) fn repeat(&mut self, now: Time, id: SendId, paths: &PathStatistics) -> bool {
+        let outgoing = self.messages.get_mut(&id);
+        let Some(outgoing) = outgoing.filter(|outgoing| outgoing.is_unheard_of()) else {
+            return false;
+        };
+        outgoing.again(now, paths.ack_timeout(), &paths.loss);
+        true
+    }
+
+    /// Whether a peer has taken a message of ours.
+    pub(super) fn has_taken_any(&self, id: PeerId) -> bool {
+        self.peers
+            .get(id)
+            .is_some_and(|outbox| outbox.has_taken_any)
+    }
+
+    /// A receiver says stop.
+    pub(super) fn stopped(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        stop: &Stop,
+        statistics: &mut TransportStatistics,
+    ) -> Stopped {
+        let id = SendId::new(peer, stop.message);
+        let reason = match stop.outcome {
+            Outcome::Delivered => None,
+            Outcome::Stale => Some(Reason::Stale),
+            Outcome::Refused => Some(Reason::Refused),
+        };
+        if let Some(reason) = reason {
+            let abandoned = self.abandon(id, reason, statistics);
+            return abandoned.map_or(Stopped::Unknown, Stopped::Ended);
+        }
+        if self.messages.get(&id).is_some_and(Outgoing::is_unsent) {
+            return Stopped::Unexpected;
+        }
+        let Some(outgoing) = self.forget(id, statistics) else {
+            return Stopped::Unknown;
+        };
+        let needed = match u32::from(stop.needed) {
+            // The stop with the number was lost.
+            0 => outgoing.symbols(),
+            needed => needed,
+        };
+        let receipt = outgoing.receipt(now, needed);
+        statistics.messages_delivered += 1;
+        statistics.stops_received += 1;
+        statistics.symbols_delivered += u64::from(receipt.symbols);
+        statistics.symbols_sent += u64::from(receipt.sent);
+        statistics.symbols_needed += u64::from(needed);
+        if let Some(outbox) = self.peers.get_mut(peer) {
+            outbox.has_taken_any = true;
+        }
+        self.buffers.give(outgoing.into_memory());
+        Stopped::Ended(Event::Delivered { id, receipt })
+    }
+
+    /// A receiver reports what it has of a message.
+    pub(super) fn progressed(
+        &mut self,
+        now: Time,
+        id: SendId,
+        state: ProgressState,
+        (paths, is_sealing): (&PathStatistics, bool),
+        config: &TransportConfig,
+    ) -> Progressed {
+        let Some(outgoing) = self.messages.get_mut(&id) else {
+            return Progressed::Unknown;
+        };
+        let (loss, ack_timeout) = (paths.loss, paths.ack_timeout());
+        let missing = match state {
+            ProgressState::UnderWay { missing } => missing,
+            ProgressState::Unknown => {
+                // Questions get through, and none of so many symbols: they may
+                // be too long for the path.
+                let initial = symbol_bytes(config.datagrams.initial, is_sealing);
+                if outgoing.is_unheard_of() && outgoing.symbol_bytes() > initial {
+                    let path_statistics = (&loss, ack_timeout);
+                    let shorter = outgoing.resegment(initial, path_statistics, &config.budget);
+                    return match shorter {
+                        Ok(()) => Progressed::Shorter,
+                        Err(_) => Progressed::TooLong,
+                    };
+                }
+                outgoing.symbols()
+            }
+        };
+        outgoing.missing(now, ack_timeout, missing, &loss);
+        Progressed::Continue
+    }
+
+    /// A receiver has no capacity for a message for so long (back-pressure).
+    pub(super) fn busy(
+        &mut self,
+        now: Time,
+        id: SendId,
+        pause: Duration,
+        timers: &mut Timers<TimerKey>,
+    ) {
+        if let Some(outgoing) = self.messages.get_mut(&id) {
+            let due = outgoing.hold(now, pause);
+            outgoing.alarm.set(due, TimerKey::Message(id), timers);
+        }
+    }
+
+    /// The network says that a peer is not there.
+    pub(super) fn unreachable(&mut self, id: PeerId) {
+        if let Some(outbox) = self.peers.get_mut(id) {
+            outbox.is_abandoned = true;
+        }
+    }
+
+    /// Gives a message up, unless it has ended already.
+    pub(super) fn abandon(
+        &mut self,
+        id: SendId,
+        reason: Reason,
+        statistics: &mut TransportStatistics,
+    ) -> Option<Event> {
+        let outgoing = self.forget(id, statistics)?;
+        let says_something = matches!(
+            reason,
+            Reason::TimedOut | Reason::BudgetSpent | Reason::Unreachable
+        );
+        if says_something
+            && !outgoing.is_unsent()
+            && let Some(outbox) = self.peers.get_mut(id.peer)
+        {
+            outbox.failed(outgoing.accepted_at());
+        }
+        let failure = outgoing.failure(reason);
+        statistics.messages_undelivered += 1;
+        self.buffers.give(outgoing.into_memory());
+        Some(Event::Undelivered { id, failure })
+    }
+
+    /// Takes a message out of all lists but the scheduler's, which notices by itself.
+    fn forget(&mut self, id: SendId, statistics: &mut TransportStatistics) -> Option<Outgoing> {
+        let outgoing = self.messages.remove(&id)?;
+        if let Some(outbox) = self.peers.get_mut(id.peer) {
+            outbox.messages -= 1;
+        }
+        statistics.outgoing_now -= 1;
+        statistics.outgoing_bytes_now -= outgoing.bytes() as u64;
+        Some(outgoing)
+    }
+
+    pub(super) fn contains(&self, id: SendId) -> bool {
+        self.messages.contains_key(&id)
+    }
+
+    /// All messages under way to a peer, in their order.
+    pub(super) fn all_to(&self, peer: PeerId) -> Vec<SendId> {
+        let messages = self.messages.keys().filter(|id| id.peer == peer);
+        let mut messages: Vec<SendId> = messages.copied().collect();
+        messages.sort_unstable();
+        messages
+    }
+
+    /// Ids of a peer's messages that may be under way, in their order.
+    pub(super) fn under_way(&self, peer: PeerId) -> impl Iterator<Item = SendId> + use<> {
+        let outbox = self.peers.get(peer);
+        let messages = outbox.map_or(0..0, |outbox| outbox.oldest..outbox.next);
+        messages.map(move |message| SendId::new(peer, message))
+    }
+
+    /// The oldest of a peer's messages that is still under way, or else the next.
+    pub(super) fn update_oldest(&mut self, peer: PeerId) -> u64 {
+        let Some(outbox) = self.peers.get_mut(peer) else {
+            return 0;
+        };
+        let mut messages = outbox.oldest..outbox.next;
+        let is_under_way = |&message: &u64| self.messages.contains_key(&SendId::new(peer, message));
+        outbox.oldest = messages.find(is_under_way).unwrap_or(outbox.next);
+        outbox.oldest
+    }
+
+    /// Whether nothing is under way to a peer.
+    pub(super) fn is_idle(&self, peer: PeerId) -> bool {
+        self.peers
+            .get(peer)
+            .is_none_or(|outbox| outbox.messages == 0)
+    }
+
+    /// Whether it is of interest how a peer's paths are.
+    pub(super) fn is_in_use(&self, now: Time, peer: PeerId) -> bool {
+        self.peers.get(peer).is_some_and(|outbox| {
+            let is_recent = |at| now.since(at) < ACTIVE_FOR;
+            outbox.messages > 0 || outbox.sent_at.is_some_and(is_recent)
+        })
+    }
+}
+
+impl Backlog for Sender {
+    fn remaining(&self, id: SendId) -> Option<u32> {
+        self.messages.get(&id).map(Outgoing::remaining)
+    }
+
+    fn dequeued(&mut self, id: SendId) {
+        if let Some(outgoing) = self.messages.get_mut(&id) {
+            outgoing.is_queued = false;
+        }
+    }
+}
+
+impl Outbox {
+    /// A message that was accepted then was not delivered in its time.
+    fn failed(&mut self, accepted_at: Time) {
+        self.is_abandoned |= self.answered_at.is_none_or(|at| at < accepted_at);
+    }
+
+    /// Whether nobody may be there: then a message begins with little.
+    fn is_unresponsive(&self, now: Time) -> bool {
+        let is_silent =
+            self.unanswered >= SILENT_DATAGRAMS && now.since(self.unanswered_since) >= SILENT_FOR;
+        self.is_abandoned || is_silent
+    }
+}
