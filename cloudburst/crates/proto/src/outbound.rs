@@ -1,0 +1,204 @@
+//! Outbound messages: the sender's, in the order that the scheduler gives them.
+
+use core::time::Duration;
+
+use super::{
+    config::TransportConfig,
+    congestion::PathRates,
+    event::{Event, MessageKind, PeerId, Reason, SendId, SendRefused},
+    outgoing::Step,
+    packet::{Busy, Progress},
+    path_manager::PathStatistics,
+    scheduler::Scheduler,
+    sender::{Accepted, Progressed, Sender},
+    statistics::TransportStatistics,
+    time::Time,
+    timers::{TimerKey, Timers},
+};
+
+/// Messages under way, and whose turn it is.
+#[derive(Debug)]
+pub(super) struct Outbound {
+    pub(super) sender: Sender,
+    pub(super) scheduler: Scheduler,
+    link_bytes_per_s: f64,
+}
+
+impl Outbound {
+    pub(super) fn new(config: &TransportConfig, now: Time, hash_seed: u64) -> Self {
+        let link_bytes_per_s = config.bytes_per_s();
+        Self {
+            sender: Sender::new(hash_seed),
+            scheduler: Scheduler::new(now, link_bytes_per_s),
+            link_bytes_per_s,
+        }
+    }
+
+    pub(super) fn add_peer(&mut self, now: Time, id: PeerId, first_message: u64) {
+        self.sender.add_peer(now, id, first_message);
+        self.scheduler.add_peer(now, id, self.link_bytes_per_s);
+    }
+
+    pub(super) fn remove_peer(&mut self, id: PeerId) {
+        self.sender.remove_peer(id);
+        self.scheduler.remove_peer(id);
+    }
+
+    /// Takes a message, and gives it its place among the others.
+    pub(super) fn send(
+        &mut self,
+        now: Time,
+        (peer, kind, message): (PeerId, MessageKind, &[u8]),
+        (paths, is_sealing): (Option<PathStatistics>, bool),
+        config: &TransportConfig,
+        (timers, statistics): (&mut Timers<TimerKey>, &mut TransportStatistics),
+    ) -> Result<Accepted, SendRefused> {
+        let message = (peer, kind, message);
+        let known = (paths, is_sealing);
+        let accepted = self
+            .sender
+            .accept(now, message, known, config, statistics)?;
+        if accepted.is_first {
+            self.scheduler.restart_measuring(now, peer);
+        }
+        if let Some(paths) = paths {
+            self.enqueue(now, accepted.id, &paths, timers);
+        }
+        Ok(accepted)
+    }
+
+    /// A message has something to send, or has to be looked at again.
+    fn enqueue(
+        &mut self,
+        now: Time,
+        id: SendId,
+        paths: &PathStatistics,
+        timers: &mut Timers<TimerKey>,
+    ) {
+        let Self {
+            sender, scheduler, ..
+        } = self;
+        if let Some((remaining, is_new)) = sender.ready(now, id, &paths.round_trip, timers) {
+            scheduler.enqueue(now, id, remaining, is_new, sender);
+        }
+    }
+
+    /// A peer was heard of: sends what has waited for that.
+    pub(super) fn answered(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        paths: &PathStatistics,
+        timers: &mut Timers<TimerKey>,
+    ) {
+        if !self.sender.answered(now, peer) {
+            return;
+        }
+        for id in self.sender.under_way(peer) {
+            if self.sender.resume(id, paths) {
+                self.enqueue(now, id, paths, timers);
+            }
+        }
+    }
+
+    /// A peer's datagram has come: it may be sent more now.
+    pub(super) fn heard(&mut self, now: Time, peer: PeerId) {
+        self.scheduler.heard(now, peer, &mut self.sender);
+    }
+
+    /// A peer has reported that of so many datagrams so many arrived.
+    pub(super) fn acknowledged(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        counts: (u32, u32),
+        rates: &PathRates,
+    ) {
+        self.scheduler.acknowledged(now, peer, counts, rates);
+    }
+
+    /// A receiver reports what it has of a message. Whether datagrams seem too long for the
+    /// paths, and the message's end, if they cannot be shorter.
+    pub(super) fn progressed(
+        &mut self,
+        now: Time,
+        (peer, progress): (PeerId, &Progress),
+        (paths, is_sealing): (&PathStatistics, bool),
+        config: &TransportConfig,
+        (timers, statistics): (&mut Timers<TimerKey>, &mut TransportStatistics),
+    ) -> (bool, Option<Event>) {
+        let id = SendId::new(peer, progress.message);
+        let known = (paths, is_sealing);
+        let progressed = self
+            .sender
+            .progressed(now, id, progress.state, known, config);
+        if progressed == Progressed::TooLong {
+            let abandoned = self.sender.abandon(id, Reason::Unreachable, statistics);
+            return (true, abandoned);
+        }
+        self.enqueue(now, id, paths, timers);
+        (progressed == Progressed::Shorter, None)
+    }
+
+    /// A receiver has no capacity for a message now (back-pressure).
+    pub(super) fn busy(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        busy: &Busy,
+        timers: &mut Timers<TimerKey>,
+    ) {
+        let pause = Duration::from_millis(busy.retry_after_ms.max(1).into());
+        let id = SendId::new(peer, busy.message);
+        self.sender.busy(now, id, pause, timers);
+    }
+
+    /// A peer has asked for a token: sends again what was perhaps not taken.
+    pub(super) fn challenged(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        paths: &PathStatistics,
+        timers: &mut Timers<TimerKey>,
+    ) {
+        if self.sender.has_taken_any(peer) {
+            return;
+        }
+        self.scheduler.discount_losses(now, peer);
+        for id in self.sender.under_way(peer) {
+            if self.sender.repeat(now, id, paths) {
+                self.enqueue(now, id, paths, timers);
+            }
+        }
+    }
+
+    /// A message's time has come. Returns its end, or whether the receiver is to be asked.
+    pub(super) fn attend(
+        &mut self,
+        now: Time,
+        id: SendId,
+        paths: &PathStatistics,
+        (timers, statistics): (&mut Timers<TimerKey>, &mut TransportStatistics),
+    ) -> (bool, Option<Event>) {
+        let step = self.sender.attend(now, id, timers);
+        match step {
+            None => return (false, None),
+            Some(Step::Abandon(reason)) => {
+                return (false, self.sender.abandon(id, reason, statistics));
+            }
+            Some(Step::Send | Step::Wait | Step::Query) => {}
+        }
+        self.enqueue(now, id, paths, timers);
+        (step == Some(Step::Query), None)
+    }
+
+    /// The message whose turn it is.
+    pub(super) fn next_message(&mut self, now: Time) -> Option<SendId> {
+        self.scheduler.next_message(now, &mut self.sender)
+    }
+
+    /// Gives a peer its place again after its turn.
+    pub(super) fn requeue(&mut self, now: Time, peer: PeerId) {
+        self.scheduler.requeue(now, peer, &mut self.sender);
+    }
+}

@@ -1,0 +1,324 @@
+//! Receiver: messages that arrive, until they are decoded and their senders are told to stop.
+
+use std::collections::HashMap;
+
+use cloudburst_code::{Shape, wire};
+use foldhash::fast::FixedState;
+
+use super::{
+    config::{MAX_LIFETIME, Quotas, TransportConfig},
+    control::Answer,
+    envelope::ENVELOPE_BYTES,
+    event::{Event, PeerId},
+    incoming::{Incoming, Pool, Taken, memory_bytes, shape_of},
+    message_window::{MessageStatus, MessageWindow},
+    packet::{BusyReason, Outcome, ProgressState, Symbol},
+    peer_map::PeerMap,
+    quota::{OverQuota, QuotaUsage},
+    statistics::TransportStatistics,
+    time::Time,
+};
+
+/// Messages that arrive from all peers.
+#[derive(Debug)]
+pub(super) struct Receiver {
+    peers: PeerMap<PeerInbox>,
+    pool: Pool,
+    quotas: Quotas,
+    max_message_bytes: usize,
+    require_validation: bool,
+    /// Messages that the host has capacity for (back-pressure).
+    host_capacity: usize,
+    /// Memory of incomplete messages of peers that have not shown a token.
+    unvalidated_bytes: usize,
+    hasher: FixedState,
+}
+
+/// What arrives from a peer.
+#[derive(Debug)]
+struct PeerInbox {
+    /// Whether we chose it ourselves: it may be a reply that is waited for.
+    is_ours: bool,
+    is_validated: bool,
+    window: MessageWindow,
+    incoming: HashMap<u64, Incoming, FixedState>,
+    incoming_bytes: usize,
+}
+
+/// What becomes of a symbol before it is decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Prepared {
+    /// There is a decoder for it.
+    Decoder,
+    /// There is, and it is the message's first.
+    NewDecoder,
+    /// Its sender is answered, and nothing more.
+    Answer(Answer),
+    /// Its sender has to show a token first.
+    NeedsToken,
+    Refused,
+}
+
+impl Receiver {
+    pub(super) fn new(config: &TransportConfig, hash_seed: u64) -> Self {
+        Self {
+            peers: PeerMap::default(),
+            pool: Pool::default(),
+            quotas: config.quotas,
+            max_message_bytes: config.max_message_bytes + ENVELOPE_BYTES,
+            require_validation: config.require_validation,
+            host_capacity: usize::MAX,
+            unvalidated_bytes: 0,
+            hasher: FixedState::with_seed(hash_seed),
+        }
+    }
+
+    pub(super) fn add_peer(&mut self, id: PeerId, is_ours: bool) {
+        let inbox = PeerInbox {
+            is_ours,
+            is_validated: is_ours,
+            window: MessageWindow::default(),
+            incoming: HashMap::with_hasher(self.hasher.clone()),
+            incoming_bytes: 0,
+        };
+        self.peers.insert(id, inbox);
+    }
+
+    /// Forgets a peer, and what of it is incomplete.
+    pub(super) fn remove_peer(&mut self, id: PeerId, statistics: &mut TransportStatistics) {
+        for message in self.incoming_where(id, |_, _| true) {
+            self.drop_incoming(id, message, statistics);
+        }
+        self.peers.remove(id);
+    }
+
+    pub(super) fn set_host_capacity(&mut self, messages: usize) {
+        self.host_capacity = messages;
+    }
+
+    /// A peer has shown a token: none of its messages below `oldest` is under way.
+    pub(super) fn validate_peer(&mut self, id: PeerId, oldest: u64) {
+        let Some(inbox) = self.peers.get_mut(id) else {
+            return;
+        };
+        inbox.window.raise(oldest);
+        if !core::mem::replace(&mut inbox.is_validated, true) {
+            self.unvalidated_bytes -= inbox.incoming_bytes;
+        }
+    }
+
+    /// Whether anything of a peer is incomplete.
+    pub(super) fn is_receiving(&self, id: PeerId) -> bool {
+        self.peers.get(id).is_some_and(|it| !it.incoming.is_empty())
+    }
+
+    /// Makes sure that there is a decoder for a symbol. `unseen` events wait for the host.
+    pub(super) fn prepare(
+        &mut self,
+        now: Time,
+        id: PeerId,
+        symbol: &Symbol<'_>,
+        unseen: usize,
+        statistics: &mut TransportStatistics,
+    ) -> Prepared {
+        let Some(inbox) = self.peers.get(id) else {
+            return Prepared::Refused;
+        };
+        let message = symbol.message;
+        match inbox.window.get(message) {
+            MessageStatus::Open => {}
+            MessageStatus::Done => {
+                statistics.symbols_wasted += 1;
+                return Prepared::Answer(Answer::stop(message, Outcome::Delivered));
+            }
+            MessageStatus::Stale => {
+                statistics.refused.stale += 1;
+                return Prepared::Answer(Answer::stop(message, Outcome::Stale));
+            }
+        }
+        if !inbox.is_validated && self.require_validation {
+            statistics.refused.not_validated += 1;
+            return Prepared::NeedsToken;
+        }
+        let Ok((header, shape)) = shape_of(symbol.code) else {
+            statistics.refused.bad_symbol += 1;
+            return Prepared::Refused;
+        };
+        if shape.message_bytes() > self.max_message_bytes {
+            statistics.refused.message_too_large += 1;
+            return Prepared::Answer(Answer::stop(message, Outcome::Refused));
+        }
+        match inbox.incoming.get(&message) {
+            Some(known) if !known.is_outdated_by(&header) => return Prepared::Decoder,
+            Some(_) => self.drop_incoming(id, message, statistics),
+            None => {}
+        }
+        match self.check_quota(id, memory_bytes(&shape), unseen, statistics) {
+            Ok(()) => {}
+            Err(OverQuota::Messages) => {
+                return Prepared::Answer(Answer::busy(message, BusyReason::Messages));
+            }
+            Err(OverQuota::Bytes) => {
+                return Prepared::Answer(Answer::busy(message, BusyReason::Memory));
+            }
+            Err(OverQuota::NotValidated) => return Prepared::NeedsToken,
+        }
+        self.begin(now, (id, message), &header, shape, statistics);
+        Prepared::NewDecoder
+    }
+
+    fn check_quota(
+        &self,
+        id: PeerId,
+        bytes: usize,
+        unseen: usize,
+        statistics: &mut TransportStatistics,
+    ) -> Result<(), OverQuota> {
+        let inbox = self.peers.get(id).ok_or(OverQuota::Messages)?;
+        let usage = QuotaUsage {
+            messages: statistics.incoming_now as usize,
+            peer_messages: inbox.incoming.len(),
+            bytes: statistics.incoming_bytes_now as usize,
+            peer_bytes: inbox.incoming_bytes,
+            unvalidated_bytes: (!inbox.is_validated).then_some(self.unvalidated_bytes),
+            unseen,
+            host_capacity: (!inbox.is_ours).then_some(self.host_capacity),
+        };
+        usage.check_quota(&self.quotas, bytes, &mut statistics.refused)
+    }
+
+    fn begin(
+        &mut self,
+        now: Time,
+        (id, message): (PeerId, u64),
+        header: &wire::Header,
+        shape: Shape,
+        statistics: &mut TransportStatistics,
+    ) {
+        let incoming = Incoming::new(now, header, shape, &mut self.pool);
+        let bytes = incoming.memory_bytes();
+        statistics.incoming_now += 1;
+        statistics.incoming_bytes_now += bytes as u64;
+        let Some(inbox) = self.peers.get_mut(id) else {
+            return;
+        };
+        if !inbox.is_validated {
+            self.unvalidated_bytes += bytes;
+        }
+        inbox.incoming_bytes += bytes;
+        inbox.incoming.insert(message, incoming);
+        if let Some(floor) = inbox.window.open(message) {
+            // Messages that are stale now.
+            for stale in self.incoming_where(id, |message, _| message < floor) {
+                statistics.refused.expired += 1;
+                self.drop_incoming(id, stale, statistics);
+            }
+        }
+    }
+
+    /// Takes a symbol for which there is a decoder. Returns the message that it completes, and
+    /// the answer that tells its sender to stop.
+    pub(super) fn decode(
+        &mut self,
+        now: Time,
+        id: PeerId,
+        symbol: &Symbol<'_>,
+        statistics: &mut TransportStatistics,
+    ) -> Option<(Event, Answer)> {
+        let message = symbol.message;
+        let inbox = self.peers.get_mut(id)?;
+        let incoming = inbox.incoming.get_mut(&message)?;
+        match incoming.take(now, symbol.code) {
+            Taken::More => {}
+            Taken::Redundant => statistics.symbols_wasted += 1,
+            Taken::Bad => {
+                statistics.refused.bad_symbol += 1;
+                if incoming.is_outvoted() {
+                    self.drop_incoming(id, message, statistics);
+                }
+            }
+            Taken::Complete => {
+                let Some(Ok((kind, bytes))) = incoming.open() else {
+                    statistics.refused.corrupt_message += 1;
+                    incoming.restart();
+                    return None;
+                };
+                let answer = Answer::Stop {
+                    message,
+                    outcome: Outcome::Delivered,
+                    needed: incoming.taken(),
+                    spread_us: incoming.spread_us(now),
+                };
+                let received = Event::Received {
+                    peer: id,
+                    id: message,
+                    kind,
+                    message: bytes.to_vec(),
+                };
+                inbox.window.finish(message);
+                statistics.messages_received += 1;
+                self.drop_incoming(id, message, statistics);
+                return Some((received, answer));
+            }
+        }
+        None
+    }
+
+    /// Answers what has arrived of a message.
+    pub(super) fn progress(&self, id: Option<PeerId>, message: u64) -> Answer {
+        let inbox = id.and_then(|id| self.peers.get(id));
+        let status = inbox.map_or(MessageStatus::Open, |inbox| inbox.window.get(message));
+        match status {
+            MessageStatus::Done => Answer::stop(message, Outcome::Delivered),
+            MessageStatus::Stale => Answer::stop(message, Outcome::Stale),
+            MessageStatus::Open => {
+                let incoming = inbox.and_then(|inbox| inbox.incoming.get(&message));
+                let state =
+                    incoming.map_or(ProgressState::Unknown, |incoming| ProgressState::UnderWay {
+                        missing: incoming.missing(),
+                    });
+                Answer::Progress { message, state }
+            }
+        }
+    }
+
+    /// Forgets messages of which nothing has come for too long.
+    pub(super) fn expire(&mut self, now: Time, id: PeerId, statistics: &mut TransportStatistics) {
+        let is_old = |_, incoming: &Incoming| now.since(incoming.last_at) >= MAX_LIFETIME;
+        for message in self.incoming_where(id, is_old) {
+            statistics.refused.expired += 1;
+            self.drop_incoming(id, message, statistics);
+        }
+    }
+
+    /// Numbers of incomplete messages, in their order.
+    fn incoming_where(&self, id: PeerId, holds: impl Fn(u64, &Incoming) -> bool) -> Vec<u64> {
+        let Some(inbox) = self.peers.get(id) else {
+            return Vec::new();
+        };
+        let incoming = inbox.incoming.iter();
+        let mut messages: Vec<u64> = incoming
+            .filter(|(message, incoming)| holds(**message, incoming))
+            .map(|(message, _)| *message)
+            .collect();
+        messages.sort_unstable();
+        messages
+    }
+
+    /// Forgets what has arrived of a message.
+    fn drop_incoming(&mut self, id: PeerId, message: u64, statistics: &mut TransportStatistics) {
+        let Some(inbox) = self.peers.get_mut(id) else {
+            return;
+        };
+        if let Some(incoming) = inbox.incoming.remove(&message) {
+            let bytes = incoming.memory_bytes();
+            inbox.incoming_bytes -= bytes;
+            if !inbox.is_validated {
+                self.unvalidated_bytes -= bytes;
+            }
+            statistics.incoming_now -= 1;
+            statistics.incoming_bytes_now -= bytes as u64;
+            self.pool.give(incoming);
+        }
+    }
+}
