@@ -23,36 +23,44 @@ mod address;
 mod black_hole;
 mod buffer_pool;
 mod config;
-mod endpoint;
+mod congestion;
+mod control;
 pub mod envelope;
 mod estimate;
 mod event;
+mod handshake;
 mod inbound;
 mod incoming;
+mod intake;
 mod machine;
 mod message_window;
-mod native;
+mod outbound;
 mod outgoing;
 mod pacer;
 pub mod packet;
 mod path;
+mod path_manager;
 mod paths;
-mod peer;
-mod peers;
+mod peer_map;
 mod port_rotation;
 mod quota;
 mod rate_estimator;
+mod receiver;
+mod router;
+mod scheduler;
+mod sender;
 mod shared_bottleneck;
 mod statistics;
 mod time;
 mod timers;
+mod transmit;
+mod transport;
 
 pub use self::{
     config::{
         Budget, ConfigError, DEFAULT_INITIAL_ROUND_TRIP, DEFAULT_LINK_BITS_PER_S, Datagrams,
         MAX_DATAGRAM_BYTES, MAX_LIFETIME, MIN_DATAGRAM_BYTES, Quotas, TransportConfig,
     },
-    endpoint::Transport,
     event::{
         ConnectRefused, Ecn, Event, FourTuple, Health, MessageKind, PathReport, PeerId, Reason,
         Receipt, SendId, SendRefused, SocketId, Transmit, Undelivered,
@@ -61,4 +69,5 @@ pub use self::{
     packet::Keyring,
     statistics::{Refusals, TransportStatistics},
     time::Time,
+    transport::Transport,
 };

@@ -3,7 +3,6 @@
 use core::fmt;
 
 use super::{
-    endpoint::Transport,
     event::{
         ConnectRefused, Ecn, Event, FourTuple, MessageKind, PathReport, PeerId, SendId,
         SendRefused, SocketId, Transmit,
@@ -11,6 +10,7 @@ use super::{
     packet::{self, Keyring},
     statistics::TransportStatistics,
     time::Time,
+    transport::Transport,
 };
 
 /// Drives a message transport's state machine without knowing which one it is.

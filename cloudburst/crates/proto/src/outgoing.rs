@@ -12,7 +12,7 @@ use super::{
     packet::{self, MIN_SYMBOL_BYTES},
     paths::Spread,
     time::Time,
-    timers::Alarm,
+    timers::{Alarm, TimerKey, Timers},
 };
 use cloudburst_code::{EncodeError, Encoder, Schedule, Shape, ShapeError};
 
@@ -279,7 +279,7 @@ impl Outgoing {
     }
 
     /// When it has to be looked at again, if nothing is heard.
-    pub(super) fn next_look(&self, now: Time, round_trip: &RoundTripEstimator) -> Time {
+    fn next_look(&self, now: Time, round_trip: &RoundTripEstimator) -> Time {
         let ack_timeout = round_trip.ack_timeout();
         let pause = if self.remaining() > 0 || self.awaits_first_contact {
             // Its turn comes by the pacer's leave, or with the peer's first word.
@@ -298,6 +298,17 @@ impl Outgoing {
         // them then.
         let earliest = self.expected + round_trip.least();
         (now + pause).max(earliest).min(self.ends)
+    }
+
+    /// Sets its alarm for when it has to be looked at again.
+    pub(super) fn set_alarm(
+        &mut self,
+        now: Time,
+        round_trip: &RoundTripEstimator,
+        timers: &mut Timers<TimerKey>,
+    ) {
+        let look = self.next_look(now, round_trip);
+        self.alarm.set(look, TimerKey::Message(self.id), timers);
     }
 
     /// Whether nothing is known to have arrived.

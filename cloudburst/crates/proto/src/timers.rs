@@ -2,7 +2,17 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use super::time::Time;
+use super::{
+    event::{PeerId, SendId},
+    time::Time,
+};
+
+/// What a timer of the machine is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum TimerKey {
+    Message(SendId),
+    Peer(PeerId),
+}
 
 /// Times at which keys are due. A key may be in it several times: who is told
 /// of one looks whether anything is really due.

@@ -68,6 +68,17 @@ pub struct TokenBody {
 }
 
 impl<'d> Body<'d> {
+    /// Returns what an answer says of the paths: of the datagram that it answers, and of others.
+    pub const fn acknowledgement(&self) -> Option<(&super::Echo, Reports<'d>)> {
+        match self {
+            Self::Stop(Stop { echo, .. }, reports)
+            | Self::Progress(Progress { echo, .. }, reports)
+            | Self::Busy(Busy { echo, .. }, reports)
+            | Self::Pong(Pong { echo, .. }, reports) => Some((echo, *reports)),
+            _ => None,
+        }
+    }
+
     /// Reads an opened body of this kind. `own` is the session of whoever reads:
     /// answers must be to it.
     ///

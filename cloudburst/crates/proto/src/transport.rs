@@ -1,0 +1,221 @@
+//! The transport: the calls of a host.
+
+#[cfg(test)]
+mod tests;
+
+use super::{
+    config::{ConfigError, TransportConfig},
+    event::{
+        ConnectRefused, Ecn, Event, FourTuple, MessageKind, PathReport, PeerId, Reason, SendId,
+        SendRefused, SocketId, Transmit,
+    },
+    packet::Keyring,
+    router::Router,
+    statistics::TransportStatistics,
+    time::Time,
+};
+
+/// Sends and receives messages; see the [crate](super).
+///
+/// Memory: some 3 KiB for a peer, 1 KiB for each of its paths and 36 bytes for each path on
+/// standby beyond 64; for an outgoing message its bytes and 200; for an incoming one twice its
+/// bytes and 1.3 KiB for each 64 symbols.
+#[derive(Debug)]
+pub struct Transport {
+    router: Box<Router>,
+}
+
+impl Transport {
+    /// Starts a transport. `seed` decides all that is random: sessions, message ids, tokens'
+    /// secret. Never use one twice with the same keys.
+    ///
+    /// # Errors
+    ///
+    /// If a setting is wrong.
+    pub fn new(config: TransportConfig, seed: [u8; 32], now: Time) -> Result<Self, ConfigError> {
+        config.validate()?;
+        let router = Box::new(Router::new(config, seed, now));
+        Ok(Self { router })
+    }
+
+    /// Makes a peer known by the paths that lead to it, of which the best are chosen from. Of
+    /// more than 64 the others take the place of those that turn out not to deliver. Of a peer
+    /// that is known already by one of the addresses the others become paths too, and its id is
+    /// returned.
+    ///
+    /// # Errors
+    ///
+    /// If there is no path, or as many peers as the quota allows.
+    pub fn connect(
+        &mut self,
+        now: Time,
+        four_tuples: &[FourTuple],
+    ) -> Result<PeerId, ConnectRefused> {
+        if four_tuples.is_empty() {
+            return Err(ConnectRefused::NoPath);
+        }
+        let router = &mut self.router;
+        let mut known = four_tuples.iter();
+        let known = known.find_map(|it| router.handshake.by_remote(it.remote));
+        let peers = router.handshake.len();
+        let id = match known {
+            Some(id) => id,
+            None if peers >= router.config.quotas.peers => {
+                return Err(ConnectRefused::TooManyPeers(peers));
+            }
+            None => router.add_peer(now, None),
+        };
+        for &four_tuple in four_tuples {
+            self.add_path(now, id, four_tuple);
+        }
+        Ok(id)
+    }
+
+    /// Adds another path to a peer, and returns whether it is new and there is capacity for it;
+    /// if there is none, it is kept on standby for when others do not deliver.
+    pub fn add_path(&mut self, now: Time, peer: PeerId, four_tuple: FourTuple) -> bool {
+        let Router {
+            paths, handshake, ..
+        } = &mut *self.router;
+        let added = paths.add_path(now, peer, four_tuple);
+        if added && handshake.is_ours(peer) {
+            handshake.bind_remote(four_tuple.remote, peer);
+        }
+        added
+    }
+
+    /// Forgets a socket that is gone: its paths are not used any more.
+    pub fn remove_socket(&mut self, now: Time, socket: SocketId) {
+        self.router.paths.remove_socket(now, socket);
+        self.router.control.remove_socket(socket);
+    }
+
+    /// Takes note that a socket has another port, as [`Event::RotatePort`] asks for: its paths
+    /// begin again, with other numbers, and get symbols once something has been heard of them.
+    /// What still arrives at the port before is to be handed over as from this socket.
+    pub fn port_rotated(&mut self, now: Time, socket: SocketId) {
+        self.router.statistics.ports_rotated += 1;
+        for peer in self.router.paths.port_rotated(now, socket) {
+            self.router.look_after(now, peer);
+        }
+    }
+
+    /// Takes a message, of which it keeps a copy until it is delivered or abandoned;
+    /// [`Event::Delivered`] or [`Event::Undelivered`] follows.
+    ///
+    /// # Errors
+    ///
+    /// See [`SendRefused`]; nothing is sent then.
+    pub fn send(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        kind: MessageKind,
+        message: &[u8],
+    ) -> Result<SendId, SendRefused> {
+        self.router.send(now, (peer, kind, message))
+    }
+
+    /// Sets how many more messages the host has capacity for (back-pressure). If that many are
+    /// arriving already, peers that came by themselves are asked to try again later; a peer that
+    /// we are connected to may still send, for it may be a reply that is waited for.
+    pub fn set_host_capacity(&mut self, messages: usize) {
+        self.router.receiver.set_host_capacity(messages);
+    }
+
+    /// Abandons a message that is not delivered: [`Event::Undelivered`] follows.
+    pub fn cancel(&mut self, _now: Time, id: SendId) {
+        self.router.abandon(id, Reason::Cancelled);
+    }
+
+    /// Forgets a peer: its messages are abandoned ([`Event::Undelivered`] for those of ours),
+    /// its memory is freed, and [`Event::PeerGone`] follows. What of it is still under way comes
+    /// as from a new peer, and may be handed over once more.
+    pub fn forget(&mut self, _now: Time, peer: PeerId) {
+        for id in self.router.outbound.sender.all_to(peer) {
+            self.router.abandon(id, Reason::Cancelled);
+        }
+        self.router.remove_peer(peer);
+    }
+
+    /// Takes one datagram, which is decrypted in place. Of a train that the
+    /// kernel has put together (GRO) each has to be handed over by itself.
+    pub fn handle_datagram(
+        &mut self,
+        now: Time,
+        four_tuple: FourTuple,
+        ecn: Ecn,
+        datagram: &mut [u8],
+    ) {
+        self.router
+            .handle_datagram(now, (four_tuple, ecn), datagram);
+    }
+
+    /// Takes note that nobody is at the end of a path, as the network says (ICMP), or that the
+    /// socket cannot send.
+    pub fn handle_unreachable(&mut self, now: Time, four_tuple: FourTuple) {
+        self.router.handle_unreachable(now, four_tuple);
+    }
+
+    /// Takes note that a datagram of this length was too long for the socket or the path
+    /// (EMSGSIZE).
+    pub fn handle_too_big(&mut self, now: Time, four_tuple: FourTuple, bytes: usize) {
+        let router = &mut self.router;
+        if let Some(peer) = router.handshake.by_remote(four_tuple.remote) {
+            router.paths.too_big(now, peer, four_tuple, bytes);
+        }
+    }
+
+    /// Does what is due. To be called when [`next_deadline`](Self::next_deadline)
+    /// has come; a call too many does no harm.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.router.handle_timeout(now);
+    }
+
+    /// Writes the next datagrams to the beginning of `out`: several for the same
+    /// path if there are many to be sent, all of the same length but perhaps the
+    /// last. Nothing, if nothing is to be sent now.
+    ///
+    /// `out` has to hold the longest datagram that is configured; 64 KiB are
+    /// best.
+    pub fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
+        self.router.poll_transmit(now, out)
+    }
+
+    /// Returns the next event, if anything happened.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.router.events.pop_front()
+    }
+
+    /// Returns when [`handle_timeout`](Self::handle_timeout) is to be called at the
+    /// latest. A time that is over means: now.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.router.next_deadline()
+    }
+
+    /// Returns what was counted so far.
+    pub fn statistics(&self) -> TransportStatistics {
+        TransportStatistics {
+            peers_now: self.router.handshake.len() as u64,
+            ..self.router.statistics
+        }
+    }
+
+    /// Lists all known peers.
+    pub fn peers(&self) -> impl Iterator<Item = PeerId> + '_ {
+        self.router.handshake.peers()
+    }
+
+    /// Reports on the paths to a peer, at this time; on none if the peer is not known.
+    pub fn paths(&self, now: Time, peer: PeerId) -> impl Iterator<Item = PathReport> + '_ {
+        self.router.paths.reports(now, peer)
+    }
+
+    /// Uses other keys from now on: the first for sending, each for receiving.
+    /// Sessions go on. To change a key without a gap, give all hosts a ring
+    /// with both, the old one in front; then one with the new one in front; then
+    /// one without the old.
+    pub fn set_keys(&mut self, keys: Keyring) {
+        self.router.handshake.set_keys(keys);
+    }
+}
