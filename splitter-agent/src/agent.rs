@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 use splitter_advise::{Advice, Decision, Follower, Question, Traffic, advise};
 use splitter_config::{Config, ConfigFile, Overrides, Threshold, Tunnels};
+use splitter_control::stats::{ChangeResult, ChangeSource};
+use splitter_control::{Answer, Call, Peer, Reason, Refusal, Request, Shown};
 use splitter_steering::Placement;
 use tokio::sync::watch;
 
 use self::change::refusal;
-use crate::control::{Answer, Call, Peer, Reason, Refusal, Request, Shown};
 use crate::instance::{AttachedInterface, Instance, InstanceError, Lock, Owner};
 use crate::monitor::Monitor;
-use crate::stats::{ChangeResult, ChangeSource};
 
 /// An instance that is up, and what it runs by.
 pub struct Agent {

@@ -30,8 +30,8 @@ use self::loaded::Loaded;
 pub use self::lock::Lock;
 pub use self::plan::{Attachment, AttachmentAction, Plan, PolicyAction, ProgramAction};
 pub use self::redirect::{ByStack, Redirect};
+pub use self::state::health_report;
 pub use self::state::{Owner, State};
-pub use self::state::{control_socket, health_report};
 
 pub use self::up::BroughtUp;
 use splitter_config::{Config, DscpMatch, Threshold};

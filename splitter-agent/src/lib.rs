@@ -2,7 +2,6 @@
 //! classes of flows over their tunnels, and watches and measures what happens.
 
 pub mod agent;
-pub mod control;
 pub mod failover;
 mod files;
 pub mod instance;
@@ -10,6 +9,5 @@ pub mod metrics;
 pub mod monitor;
 pub mod overview;
 pub mod privileges;
-pub mod stats;
 #[cfg(feature = "page")]
 pub mod status_page;

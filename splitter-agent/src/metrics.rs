@@ -23,9 +23,10 @@ use splitter_policy::pass_reason::PassReason;
 
 use self::families::Families;
 pub use self::families::fill_reference;
+use splitter_control::stats::{ChangeResult, ChangeSource, ControlResult};
+
 use crate::failover::SharedReport;
 use crate::monitor::Monitor;
-use crate::stats::{ChangeResult, ChangeSource, ControlResult};
 
 /// The registry of an instance.
 ///

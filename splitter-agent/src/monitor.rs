@@ -5,12 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use splitter_advise::{FlowSize, Sample, Sizes, ThresholdUnit};
+use splitter_control::stats::AgentStats;
 use splitter_datapath::flows::{FlowTotals, Swept, sweep};
 use splitter_datapath::{AttachedMode, Dataplane, KernelError, Pins};
 use splitter_policy::counters::FlowEvent;
 use splitter_policy::flow::FlowEntry;
-
-use crate::stats::AgentStats;
 
 /// The running instance, shared between the sweeper and the scrapes.
 ///

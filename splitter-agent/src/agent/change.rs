@@ -7,11 +7,11 @@ use splitter_advise::Follower;
 use splitter_config::{
     Config, ConfigError, ConfigFile, Overrides, SetError, difference, frozen, overrides,
 };
+use splitter_control::stats::{ChangeResult, ChangeSource};
+use splitter_control::{Changed, Reason, Refusal};
 
 use super::Agent;
-use crate::control::{Changed, Reason, Refusal};
 use crate::instance::{Instance, InstanceError, Owner};
-use crate::stats::{ChangeResult, ChangeSource};
 
 /// A configuration that would take the place of the present one.
 pub(super) struct Next {

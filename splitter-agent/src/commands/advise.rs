@@ -9,8 +9,8 @@ use anyhow::{Context as _, Result};
 use flow_cli::{group_thousands, print, print_json};
 use flow_report::Table;
 use splitter_advise::{Advice, Expected, Question, ThresholdUnit, Traffic, Verdict, advise, file};
-use splitter_agent::control::{Answer, ControlError, Request, ask};
 use splitter_config::Location;
+use splitter_control::{Answer, ControlError, Request, ask};
 
 use crate::cli::{AdviseArgs, Cli};
 

@@ -3,8 +3,8 @@
 use anyhow::{Result, anyhow};
 use flow_cli::{print, print_json};
 use serde_json::json;
-use splitter_agent::control::{Answer, Changed, ControlError, Request, ask};
 use splitter_config::{Config, Location, overrides};
+use splitter_control::{Answer, Changed, ControlError, Request, ask};
 
 use crate::cli::{Cli, ReloadArgs, SetArgs};
 use crate::settings;

@@ -3,8 +3,8 @@
 use std::io::{self, IsTerminal};
 
 use flow_cli::describe;
-use splitter_agent::control::ControlError;
 use splitter_config::{ConfigError, Diagnostic, Paint, drawn};
+use splitter_control::ControlError;
 
 /// Chooses colours for terminals whose user has not declined them (<https://no-color.org>).
 pub(crate) fn paint(stream: &impl IsTerminal) -> Paint {

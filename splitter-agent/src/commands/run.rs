@@ -9,7 +9,6 @@ use anyhow::{Context as _, Result, bail};
 use caps::Capability;
 use flow_telemetry::{MetricsEndpoint, Readiness, Server};
 use splitter_agent::agent::Agent;
-use splitter_agent::control::{Call, Socket};
 use splitter_agent::failover::{HealthMonitor, SharedReport};
 use splitter_agent::instance::{AttachedInterface, BroughtUp, Instance, Owner};
 use splitter_agent::metrics::registry;
@@ -18,6 +17,7 @@ use splitter_agent::privileges::{drop_unneeded, names};
 #[cfg(feature = "page")]
 use splitter_agent::status_page::StatusSource;
 use splitter_config::ConfigFile;
+use splitter_control::{Call, Socket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;

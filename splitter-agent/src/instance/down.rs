@@ -1,13 +1,14 @@
 //! Taking an instance down.
 
 use splitter_config::SteeringMode;
+use splitter_control::control_socket;
 use splitter_datapath::{Dataplane, program_kind};
 use splitter_netlink::NetlinkError;
 use splitter_steering::routes;
 use splitter_steering::routes::{Footprint, Item};
 use splitter_steering::shaping;
 
-use super::{Instance, InstanceError, Lock, State, control_socket, health_report, other_instances};
+use super::{Instance, InstanceError, Lock, State, health_report, other_instances};
 use crate::files::remove_if_there;
 
 impl Instance {

@@ -123,12 +123,6 @@ fn file(directory: &Path) -> PathBuf {
     directory.join("state.json")
 }
 
-/// The path of the control socket of the instance whose directory this is.
-#[must_use]
-pub fn control_socket(directory: &Path) -> PathBuf {
-    directory.join("control.sock")
-}
-
 /// The path of the health report of the instance whose directory this is.
 #[must_use]
 pub fn health_report(directory: &Path) -> PathBuf {

@@ -3,6 +3,7 @@
 
 use flow_telemetry::{Descriptor, Kind, NameError};
 use splitter_config::reference::fill_tables;
+use splitter_control::stats::{ChangeResult, ChangeSource, ControlResult};
 use splitter_datapath::AttachedMode;
 use splitter_health::Refusal;
 use splitter_policy::flow::{Class, TunnelRole};
@@ -11,7 +12,6 @@ use splitter_policy::pass_reason::PassReason;
 use splitter_steering::Egress;
 
 use super::FAMILIES;
-use crate::stats::{ChangeResult, ChangeSource, ControlResult};
 
 /// Declares families by the sections of the reference page: field, name without prefix, kind,
 /// unit, labels, help, and more in Markdown for the page.

@@ -8,7 +8,7 @@ use workspace_rules::cargo;
 use crate::{WORKSPACE, assert_none, crates_of};
 
 /// Packages from the bottom up: each uses only those above it in this list. Proofs come last.
-const ORDER: [&str; 27] = [
+const ORDER: [&str; 28] = [
     // Decisions: no_std, no I/O, no clock.
     "flow-balance",
     "splitter-policy",
@@ -31,6 +31,7 @@ const ORDER: [&str; 27] = [
     "splitter-health",
     "splitter-steering",
     "splitter-doctor",
+    "splitter-control",
     "splitter-agent",
     // Proofs, which no product links.
     "flow-testbed",

@@ -24,7 +24,7 @@ const TERMS: &[(&str, &str)] = &[
     ("virtual queue", "crates/balance/src/virtual_queue.rs"),
     // The border router.
     ("capabilities", "splitter-agent/src/privileges.rs"),
-    ("control socket", "splitter-agent/src/control.rs"),
+    ("control socket", "splitter-agent/crates/control/src/lib.rs"),
     ("failover", "splitter-agent/src/failover.rs"),
     (
         "foreign XDP",

@@ -17,7 +17,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::{Answer, AnswerLine, MAX_LINE_BYTES, Reason, Refusal, Request, VERSION, parse_request};
-use crate::instance::control_socket;
+use crate::control_socket;
 use crate::stats::{AgentStats, ControlResult};
 
 /// Anyone who may write to a socket may speak to the agent.
@@ -311,7 +311,7 @@ mod tests {
             assert!(answer.contains("too_long") || answer.is_empty(), "{answer}");
             assert_eq!(stats.control(ControlResult::TooLong), 1);
             // Others are served still.
-            let error = crate::control::ask(directory, Request::Show {}).unwrap_err();
+            let error = crate::ask(directory, Request::Show {}).unwrap_err();
             assert!(error.to_string().starts_with("uid "), "{error}");
         });
     }

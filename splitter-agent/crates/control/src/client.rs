@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{Answer, AnswerLine, AnyLine, MAX_LINE_BYTES, Refusal, Request, RequestLine, VERSION};
-use crate::instance::control_socket;
+use crate::control_socket;
 
 /// Longer than applying a configuration may take.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -11,7 +11,7 @@
 //! A line has at most [`MAX_LINE_BYTES`]. Requests of other versions are refused by name, so that
 //! a command and an agent of different builds tell each other so.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use splitter_advise::Advice;
@@ -19,12 +19,19 @@ use splitter_config::{Diagnostic, KeyChange, Overrides};
 
 mod client;
 mod server;
+pub mod stats;
 
 pub use client::{ControlError, ask};
 pub use server::{BindError, Call, Peer, Socket};
 
 /// What both ends have to agree in.
 pub const VERSION: u32 = 1;
+
+/// Returns the path of the control socket of the instance whose directory this is.
+#[must_use]
+pub fn control_socket(directory: &Path) -> PathBuf {
+    directory.join("control.sock")
+}
 
 /// The longest line that either end takes, its end included. Every key of a configuration with a
 /// hundred prefixes fits in.
