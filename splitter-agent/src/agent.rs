@@ -56,13 +56,13 @@ impl Agent {
         self.in_force.subscribe()
     }
 
-    /// What keeps others from changing it.
+    /// Takes the lock that keeps others from changing it.
     #[must_use]
     pub fn lock(&self) -> Arc<Lock> {
         Arc::clone(&self.lock)
     }
 
-    /// Where the classes are.
+    /// Returns where the classes are.
     ///
     /// # Errors
     /// As [`Instance::placement`].
@@ -78,7 +78,7 @@ impl Agent {
         self.instance.down(&self.lock).await
     }
 
-    /// Answers a request.
+    /// Answers a request of the control socket.
     pub async fn serve(&mut self, call: Call) {
         let answer = self.answer(call.request, call.peer).await;
         // The caller may have gone; what was done is done.

@@ -72,12 +72,12 @@ impl Instance {
         })
     }
 
-    /// Its configuration.
+    /// Returns the instance's configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Its pins.
+    /// Returns the instance's pins.
     pub fn pins(&self) -> &Pins {
         &self.pins
     }
@@ -107,7 +107,7 @@ impl Instance {
         Lock::acquire(&self.config.instance_dir())
     }
 
-    /// What `up` would change now.
+    /// Plans what `up` would change now.
     ///
     /// # Errors
     /// When an interface is missing, something that is not ours is in the way,

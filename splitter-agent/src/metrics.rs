@@ -1,4 +1,4 @@
-//! What Prometheus sees: the kernel's counters, read when somebody scrapes.
+//! Metrics for Prometheus: the kernel's counters, read when somebody scrapes.
 //!
 //! `families` declares each; docs/src/reference/metrics.md has its tables from there, and a test
 //! compares it with a live scrape.

@@ -111,7 +111,7 @@ impl Monitor {
         (sample, sizes.flows_per_second(), sizes.missed_share())
     }
 
-    /// What the agent counts of itself.
+    /// Returns what the agent counts of itself.
     pub fn stats(&self) -> &Arc<AgentStats> {
         &self.stats
     }

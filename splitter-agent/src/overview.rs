@@ -1,4 +1,4 @@
-//! What goes on now: what `splitter top` and the status page show.
+//! Observes what goes on now: what `splitter top` and the status page show.
 //!
 //! An [`Observer`] looks again and again. What it makes of two looks, rates and completion times
 //! of late, and which flows it lists, is decided by functions without I/O.
@@ -48,7 +48,7 @@ pub struct Overview {
     pub flows: Vec<Flow>,
 }
 
-/// What a class of flows does.
+/// Shows what a class of flows does.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClassRow {
     /// "short" or "long".
@@ -68,7 +68,7 @@ pub struct ClassRow {
     pub bits_per_s: Option<f64>,
 }
 
-/// What a tunnel carries: all of it, not only what was split.
+/// Shows what a tunnel carries: all of it, not only what was split.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TunnelRow {
     /// "short" or "long": the class that it is for.
@@ -92,7 +92,7 @@ pub struct TunnelRow {
     pub health: TunnelHealth,
 }
 
-/// What a device says of itself.
+/// Shows what a device says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum LinkState {
     /// Set up, and sees its other end.

@@ -1,4 +1,4 @@
-//! What the agent must be allowed to do, and giving up the rest.
+//! Capabilities that the agent needs, and giving up the rest.
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,7 +9,7 @@ use caps::{CapSet, Capability, CapsHashSet};
 use nix::unistd::geteuid;
 use thiserror::Error;
 
-/// What bringing an instance up, keeping it up and taking it down needs.
+/// Capabilities that it takes to bring an instance up, to keep it up and to take it down.
 pub const NEEDED: [Capability; 3] = [
     Capability::CAP_BPF,
     Capability::CAP_NET_ADMIN,

@@ -33,7 +33,7 @@ const WALKING_SHARE: u32 = 10;
 /// How often totals are noted while nobody watches.
 const NOTE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What fills the page. Clones share one state.
+/// Fills the status page. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct StatusSource(Arc<Inner>);
 

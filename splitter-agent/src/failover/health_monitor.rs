@@ -118,7 +118,7 @@ impl HealthMonitor {
         Ok(guard)
     }
 
-    /// What others see of it.
+    /// Returns what others see of it.
     #[must_use]
     pub fn report(&self) -> SharedReport {
         self.report.clone()

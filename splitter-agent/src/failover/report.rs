@@ -38,7 +38,7 @@ pub struct Report {
     pub refused: [u64; Refusal::ALL.len()],
 }
 
-/// One tunnel.
+/// Reports how one tunnel is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TunnelReport {
     /// `short` or `long`: the class that it is for.
@@ -71,7 +71,7 @@ pub struct TunnelReport {
     pub jitter_s: Option<f64>,
 }
 
-/// One class.
+/// Reports where one class goes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ClassReport {
     /// `short` or `long`.
@@ -104,7 +104,7 @@ pub struct Move {
 }
 
 impl Move {
-    /// What happened, and why.
+    /// Says in words what happened, and why.
     #[must_use]
     pub fn in_words(&self) -> String {
         let (class, reason) = (&self.class, &self.reason);
@@ -133,7 +133,7 @@ impl Report {
         serde_json::from_slice(&std::fs::read(health_report(directory)).ok()?).ok()
     }
 
-    /// Whether an agent is watching now.
+    /// Returns true while an agent is watching.
     #[must_use]
     pub fn is_fresh(&self) -> bool {
         unix_ms().abs_diff(self.written_unix_ms) < FRESH.as_millis() as u64
@@ -145,7 +145,7 @@ impl Report {
 pub struct SharedReport(Arc<Mutex<Report>>);
 
 impl SharedReport {
-    /// What it says now.
+    /// Returns what the report says now.
     #[must_use]
     pub fn snapshot(&self) -> Report {
         self.lock().clone()

@@ -106,7 +106,7 @@ pub enum InstanceError {
 }
 
 impl InstanceError {
-    /// Whether missing rights are the reason.
+    /// Returns true where missing rights are the reason.
     pub fn is_not_permitted(&self) -> bool {
         match self {
             Self::NotPermitted(_) => true,
@@ -119,7 +119,7 @@ impl InstanceError {
         }
     }
 
-    /// Whether the configuration asks for what this kernel does not have.
+    /// Returns true where the configuration asks for what this kernel does not have.
     pub fn is_configuration(&self) -> bool {
         use routes::PlanError::{MarksCollide, NoExactMatch};
         matches!(
@@ -129,7 +129,7 @@ impl InstanceError {
         )
     }
 
-    /// Whether something that is not ours, or another instance, is in the way.
+    /// Returns true where something that is not ours, or another instance, is in the way.
     pub fn is_conflict(&self) -> bool {
         match self {
             Self::Running { .. }

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::{Instance, InstanceError, Lock, State};
 
 impl Instance {
-    /// The same instance under another configuration: its classes are where they are, and nobody
+    /// Makes the same instance under another configuration: its classes are where they are, and nobody
     /// changes both at a time.
     ///
     /// # Errors
@@ -24,7 +24,7 @@ impl Instance {
         })
     }
 
-    /// Where the classes are meant to be now. Without `health.enabled` each is in its own tunnel.
+    /// Returns where the classes are meant to be now. Without `health.enabled` each is in its own tunnel.
     ///
     /// # Errors
     /// When the state file cannot be read.

@@ -36,7 +36,7 @@ pub struct Plan {
     pub(super) policy: PolicyConfig,
 }
 
-/// What happens to the kernel programs.
+/// Says what happens to the kernel programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProgramAction {
@@ -48,7 +48,7 @@ pub enum ProgramAction {
     Replace,
 }
 
-/// What happens to the settings of the kernel programs.
+/// Says what happens to the settings of the kernel programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PolicyAction {
@@ -58,7 +58,7 @@ pub enum PolicyAction {
     Write,
 }
 
-/// What happens to the program on an interface.
+/// Says what happens to the program on an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AttachmentAction {
@@ -84,14 +84,14 @@ pub struct Attachment {
 }
 
 impl Plan {
-    /// What is changed, in words; what stays is left out.
+    /// Returns what is changed, in words; what stays is left out.
     pub fn steps(&self) -> Vec<String> {
         let lines = self.to_string();
         let changes = lines.lines().filter(|line| !line.starts_with('='));
         changes.map(ToOwned::to_owned).collect()
     }
 
-    /// Whether there is nothing to change.
+    /// Returns true where there is nothing to change.
     pub fn is_unchanged(&self) -> bool {
         self.program == ProgramAction::Keep
             && self.settings == PolicyAction::Keep

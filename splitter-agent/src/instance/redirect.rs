@@ -13,7 +13,7 @@ use splitter_steering::{Placement, routes::tunnels_of};
 
 use super::{Instance, InstanceError, Loaded};
 
-/// What is redirected, and what is not.
+/// Says what is redirected, and what is not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Redirect {
     /// Whether the programs know all of it already.

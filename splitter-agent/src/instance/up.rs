@@ -10,7 +10,7 @@ use super::{
     AttachedInterface, AttachmentAction, Instance, InstanceError, Lock, Owner, Plan, State,
 };
 
-/// What was done to bring an instance up.
+/// Records what was done to bring an instance up.
 #[derive(Debug)]
 pub struct BroughtUp {
     /// The maps.

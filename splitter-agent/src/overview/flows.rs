@@ -37,7 +37,7 @@ pub struct Selection {
     pub limit: usize,
 }
 
-/// What flows are ordered by; numbers from the largest, words from the first.
+/// Names what flows are ordered by; numbers from the largest, words from the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum SortBy {
     /// Bits a second.
@@ -92,12 +92,12 @@ impl Filter {
         Self(text.split_whitespace().map(str::to_lowercase).collect())
     }
 
-    /// Whether all flows pass.
+    /// Returns true where all flows pass.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether that flow passes.
+    /// Returns true where that flow passes.
     pub fn passes(&self, flow: &FlowRow) -> bool {
         if self.0.is_empty() {
             return true;

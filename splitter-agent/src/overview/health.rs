@@ -17,14 +17,14 @@ use crate::instance::State;
 /// Given to [`Observer::with_health`](super::Observer::with_health); without it every tunnel shows
 /// as [not probed](Health::NotProbed).
 pub trait HealthSource: fmt::Debug + Send + Sync + 'static {
-    /// What is known of the tunnel on a device now. Must not block.
+    /// Returns what is known of the tunnel on a device now. Must not block.
     fn health(&self, device: &InterfaceName) -> TunnelHealth;
 
-    /// Where the packets of a class go now, if that is known. Must not block.
+    /// Returns where the packets of a class go now, if that is known. Must not block.
     fn egress(&self, class: Class) -> Option<Egress>;
 }
 
-/// What probes say of a tunnel.
+/// Shows what probes say of a tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct TunnelHealth {
     /// Whether it carries traffic.
@@ -39,7 +39,7 @@ pub struct TunnelHealth {
     pub jitter_s: Option<f64>,
 }
 
-/// Whether a tunnel carries traffic, as far as probes report.
+/// Says whether a tunnel carries traffic, as far as probes report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum Health {
     /// Nobody asks.
@@ -61,7 +61,7 @@ pub enum Health {
 }
 
 impl Health {
-    /// In words.
+    /// Returns its name in words.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NotProbed => "not probed",
@@ -83,12 +83,12 @@ impl HealthSource for SharedReport {
     }
 }
 
-/// What the agent of an instance writes of its tunnels, for other processes.
+/// Reads what the agent of an instance writes of its tunnels, for other processes.
 #[derive(Debug)]
 pub struct WrittenReport(PathBuf);
 
 impl WrittenReport {
-    /// Of the instance with this directory.
+    /// Names the report of the instance with this directory.
     #[must_use]
     pub fn of(directory: PathBuf) -> Self {
         Self(directory)

@@ -11,34 +11,8 @@ const REFUSED: [&str; 9] = [
 
 const FEWEST_WORDS: usize = 4;
 
-/// Crates in which every first line holds to the rule. Each joins when it does, and none leaves.
-const FINISHED: [&str; 25] = [
-    "benches",
-    "cloudburst-cli",
-    "cloudburst-code",
-    "cloudburst-fec",
-    "flow-balance",
-    "flow-commands",
-    "flow-netsim",
-    "flow-report",
-    "flow-telemetry",
-    "flow-testbed",
-    "msgbench",
-    "paper-machine",
-    "reproduction",
-    "splitter-advise",
-    "splitter-config",
-    "splitter-datapath",
-    "splitter-demo",
-    "splitter-doctor",
-    "splitter-health",
-    "splitter-netlink",
-    "splitter-policy",
-    "splitter-steering",
-    "vm-guest",
-    "workspace-rules",
-    "xtask",
-];
+/// Crates whose first lines are still being rewritten.
+const UNFINISHED: [&str; 1] = ["cloudburst-proto"];
 
 #[test]
 fn first_lines_are_sentences_that_stand_alone() {
@@ -58,7 +32,7 @@ fn first_lines_are_sentences_that_stand_alone() {
             }
         }
         println!("{:>6} {}", faults.len(), package.name);
-        if FINISHED.contains(&package.name.as_str()) {
+        if !UNFINISHED.contains(&package.name.as_str()) {
             wrong.append(&mut faults);
         }
     }

@@ -24,7 +24,7 @@ pub mod stats;
 pub use client::{ControlError, ask};
 pub use server::{BindError, Call, Peer, Socket};
 
-/// What both ends have to agree in.
+/// Version of the protocol that both ends have to agree in.
 pub const VERSION: u32 = 1;
 
 /// Returns the path of the control socket of the instance whose directory this is.
@@ -37,7 +37,7 @@ pub fn control_socket(directory: &Path) -> PathBuf {
 /// hundred prefixes fits in.
 pub const MAX_LINE_BYTES: usize = 64 * 1024;
 
-/// What an agent can be asked.
+/// Lists what an agent can be asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
@@ -61,7 +61,7 @@ pub enum Request {
     Advise {},
 }
 
-/// What it answers.
+/// Lists what an agent answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
@@ -75,7 +75,7 @@ pub enum Answer {
     Refused(Refusal),
 }
 
-/// What a change of configuration came to.
+/// Says what a change of configuration came to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Changed {
     /// Whether it is in force now; false for a dry run.
@@ -88,7 +88,7 @@ pub struct Changed {
     pub file: PathBuf,
 }
 
-/// What an agent runs by.
+/// Shows the configuration that an agent runs by.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Shown {
     /// Its process id.

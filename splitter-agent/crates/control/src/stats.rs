@@ -1,4 +1,4 @@
-//! What the agent counts of itself, besides what the kernel counts.
+//! Counts what the agent does itself, besides what the kernel counts.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -93,7 +93,7 @@ impl AgentStats {
         self.changes[source as usize][result as usize].load(Ordering::Relaxed)
     }
 
-    /// Whether the last change that somebody asked for was refused.
+    /// Returns true where the last change that somebody asked for was refused.
     #[must_use]
     pub fn was_refused(&self) -> bool {
         self.last_refused.load(Ordering::Relaxed)
