@@ -23,7 +23,7 @@
 //! A host implements [`Paths`] for what it has, a table of queues or a map of
 //! the kernel, as seen towards the packet's destination, and keeps a
 //! [`Balancer::Flow`] for each flow. It finds the parts for that here:
-//! [`VirtualQueue`](crate::VirtualQueue) for the backlog of its own
+//! [`VirtualQueue`] for the backlog of its own
 //! ports, [`RemoteBacklogs`] and [`ttl`] for that of the next switches.
 //!
 //! ```

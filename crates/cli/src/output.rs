@@ -23,7 +23,7 @@ pub fn print(text: impl std::fmt::Display) -> anyhow::Result<()> {
 /// Prints a value to standard output as indented JSON.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     print(serde_json::to_string_pretty(value).context("cannot express the result as JSON")?)
 }

@@ -111,7 +111,7 @@ const MEMORY_WAYS: u32 = 16;
 /// An incomplete message of which nothing has come for so long is forgotten (A-C15).
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Sends and receives messages as the paper says; [`Machine`](cloudburst_proto::Machine) says what
+/// Sends and receives messages as the paper says; [`Machine`] says what
 /// its methods do.
 #[derive(Debug)]
 pub struct Paper {

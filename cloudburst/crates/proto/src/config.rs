@@ -63,7 +63,7 @@ pub struct TransportConfig {
     /// ([`Event::RotatePort`](super::Event::RotatePort)). It finds a way around a link that is
     /// dead, or loses much, where networks choose links by ports; a firewall on the way that
     /// allows certain ports only is a reason against it. Default true. An endpoint on sockets
-    /// keeps ports that were named ([`Ports::Range`](crate::Ports::Range)) in any case.
+    /// keeps ports that were named (`Ports::Range` of the socket driver) in any case.
     pub rotate_ports: bool,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Each key is declared once, in the file of its section under `sections/` ([`Config`] has those
 //! above all sections): its name, values, unit, default, explanation, and when it may change.
-//! The parser, [`difference`], [`keys`], [`example`], [`schema`] and [`reference`] come from that.
+//! The parser, [`difference`], [`keys`], [`example`], [`schema`] and [`mod@reference`] come from that.
 //! Adding a key takes a row there, the code that uses it, and a test.
 //!
 //! Whether the system has the interfaces that a configuration names is not decided here: that is
