@@ -57,7 +57,9 @@ pub(crate) async fn run(file: ConfigFile) -> Result<()> {
         }
     };
     let mut agent = Agent::new(instance, lock, Arc::clone(&watching.monitor), file);
-    let served = watching.until_told(&mut agent, socket, &mut signals).await;
+    let served = watching
+        .until_signalled(&mut agent, socket, &mut signals)
+        .await;
     // Also when serving failed: what this agent brought up goes with it.
     match owner {
         Owner::Run => drop(agent.down().await?),
@@ -138,7 +140,7 @@ impl Watching {
 
     /// Watches and measures what is up, and does what is asked, until a signal comes. What has
     /// begun is finished before it ends.
-    async fn until_told(
+    async fn until_signalled(
         self,
         agent: &mut Agent,
         socket: Socket,

@@ -69,7 +69,7 @@ fn no_packet_and_no_flow_is_lost_when_the_agent_is_killed_under_load() {
             "{received} packets came, {counted} were counted"
         );
         // A flow that had been forgotten would have started twice. A port that is used again within
-        // seconds starts its flow afresh instead.
+        // seconds starts its flow again instead.
         let flows = |status: &Value| status["flows"]["started"].as_u64().expect("a number");
         let started = flows(&status_after) - flows(&status);
         let reused = restarted(site, "syn");

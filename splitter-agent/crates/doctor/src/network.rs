@@ -74,7 +74,7 @@ async fn lan(interface: &Interface, config: &Config, ours: Option<&[u32]>) -> Ve
     if config.steering.mode == SteeringMode::Mark {
         // Runs on any device that has an Ethernet header, and counts merged packets as segments.
         let mut checks = vec![link(&interface.name, interface), ethernet(interface)];
-        checks.extend(xdp::beside(interface, ours));
+        checks.extend(xdp::running_alongside(interface, ours));
         return checks;
     }
     let xdp = xdp::in_the_way(interface, ours)

@@ -41,7 +41,7 @@ pub(super) fn in_the_way(interface: &Interface, ours: Option<&[u32]>) -> Option<
 }
 
 /// A program of somebody else in front of ours, which runs at TC ingress.
-pub(super) fn beside(interface: &Interface, ours: Option<&[u32]>) -> Option<Check> {
+pub(super) fn running_alongside(interface: &Interface, ours: Option<&[u32]>) -> Option<Check> {
     let id = interface.xdp?.program_id;
     if ours.is_some_and(|ours| ours.contains(&id)) {
         return None;

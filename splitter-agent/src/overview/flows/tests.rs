@@ -67,11 +67,11 @@ fn rates_are_taken_over_the_time_between_two_looks() {
         age_s: 1.5,
         ..row(4, 30)
     };
-    let afresh = FlowRow {
+    let restarted = FlowRow {
         age_s: 0.5,
         ..row(2, 4)
     };
-    let second = [row(1, 150), afresh, silent, new, row(5, 9)];
+    let second = [row(1, 150), restarted, silent, new, row(5, 9)];
     let (flows, matching, _) = look(&by_rate, earlier, 12, &second);
     assert_eq!(matching, 5);
     let rate = |number: u16| {

@@ -1,4 +1,4 @@
-//! The committed texts that come from the declarations of the keys. They are written anew by
+//! The committed texts that come from the declarations of the keys. They are written again by
 //! `UPDATE=1 cargo test -p splitter-config --test it documents`.
 
 use std::path::Path;
