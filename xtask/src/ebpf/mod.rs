@@ -168,6 +168,8 @@ fn compile(project: &Project, tools: &Tools) -> Result<Vec<PathBuf>> {
             .arg("--target-dir")
             .arg(&target)
             .env("CARGO_ENCODED_RUSTFLAGS", &flags)
+            // Compiled by parts, the same source makes other bytes.
+            .env("CARGO_INCREMENTAL", "0")
             .current_dir(project.root.join("splitter-ebpf"));
         if let Some(feature) = object.feature {
             cargo = cargo.args(["--features", feature]);
