@@ -6,7 +6,7 @@ mod moves;
 
 use std::collections::BTreeMap;
 
-use flow_testbed::namespace::Namespace;
+use flow_testbed::namespace::{Namespace, NamespaceError};
 use flow_testbed::require;
 use flow_testbed::require::Requirement::{Program, Root};
 use router::{everything, inside, up};
@@ -108,6 +108,11 @@ fn table(router: &Namespace, family: &str, table: &str) -> String {
 
 /// The device that each of many flows of a host would leave by, by its source port.
 fn spread(router: &Namespace, family: &str) -> BTreeMap<u16, String> {
+    ask(router, family).unwrap()
+}
+
+/// Asks where a thousand flows of a host would go; the first that finds no route ends it.
+fn ask(router: &Namespace, family: &str) -> Result<BTreeMap<u16, String>, NamespaceError> {
     let (to, from) = match family {
         "-6" => ("2606:4700::1111", "2001:db8:a::77"),
         _ => ("9.9.9.9", "10.1.0.77"),
@@ -119,15 +124,14 @@ fn spread(router: &Namespace, family: &str) -> BTreeMap<u16, String> {
             format!("route get {to} from {from} iif lan ipproto tcp sport {port} dport 443\n")
         })
         .collect();
-    let answers = router.run_with_input(&format!("ip {family} -o -batch -"), &questions);
-    let devices = answers.unwrap();
-    let devices = devices.lines().filter_map(|line| {
+    let answers = router.run_with_input(&format!("ip {family} -o -batch -"), &questions)?;
+    let devices = answers.lines().filter_map(|line| {
         let mut words = line.split_whitespace().skip_while(|word| *word != "dev");
         words.nth(1).map(str::to_owned)
     });
     let spread: BTreeMap<_, _> = ports.zip(devices).collect();
     assert_eq!(spread.len(), 1_000);
-    spread
+    Ok(spread)
 }
 
 fn share(spread: &BTreeMap<u16, String>, device: &str) -> f64 {
