@@ -1,6 +1,6 @@
 //! First contact: sessions, keys, address validation and stateless retry tokens.
 //!
-//! Whoever sends a message's symbol becomes a peer at once, so that no round trip is lost; until
+//! The caller that sends a message's symbol becomes a peer at once, so that no round trip is lost; until
 //! it has shown a token it is sent at most three times what it sent (RFC 9000 §8.1), and shares a
 //! small quota with others of whom as little is known.
 
@@ -35,7 +35,7 @@ const CHALLENGE_PAUSE: Duration = Duration::from_millis(50);
 /// For how long a token is good.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(60);
 
-/// Sessions of all peers, how each is found, and what may be sent to addresses.
+/// Handshake with all peers: sessions, keys, address validation and stateless retry tokens.
 #[derive(Debug)]
 pub(super) struct Handshake {
     random: Xoshiro256PlusPlus,
@@ -88,8 +88,8 @@ pub(super) enum Admission {
     Welcome,
     /// It has to show a token first.
     NeedsToken,
-    /// There are as many peers as the quota allows.
-    Full,
+    /// Its message has to wait: there are as many peers as the quota allows.
+    Busy(u64),
     /// It has sent nothing that makes it a peer.
     Nobody,
 }
@@ -207,6 +207,11 @@ impl Handshake {
         self.by_remote.insert(remote, id);
     }
 
+    /// Some of a peer's paths lead to other addresses than before.
+    pub(super) fn bind_remotes(&mut self, remotes: impl Iterator<Item = SocketAddr>, id: PeerId) {
+        self.by_remote.extend(remotes.map(|remote| (remote, id)));
+    }
+
     /// A datagram came, of which nothing is known yet.
     pub(super) fn received(&mut self, now: Time, ip: IpAddr, bytes: usize) {
         self.addresses.received(now, ip, bytes);
@@ -305,10 +310,10 @@ impl Handshake {
         config: &TransportConfig,
         source: &SourceDatagram,
         body: &Body<'_>,
+        refused: &mut Refusals,
     ) -> Admission {
-        let is_full = self.len() >= config.quotas.peers;
-        match body {
-            Body::Symbol(_) => {
+        let message = match body {
+            Body::Symbol(symbol) => {
                 // Somebody we have asked may send before we have heard its answer.
                 if let Some(peer) = self.by_remote(source.four_tuple.remote)
                     && self.bind_session(source.asker, peer)
@@ -317,32 +322,48 @@ impl Handshake {
                 }
                 let is_crowded = self.unvalidated >= config.quotas.unvalidated_peers;
                 if config.require_validation || is_crowded {
+                    refused.not_validated += 1;
                     return Admission::NeedsToken;
                 }
+                Some(symbol.message)
             }
             // It is for this session alone: others may pretend to be at the same address.
-            Body::Token(token) if self.is_token_good(now, source, token) => {}
+            Body::Token(token) if self.is_token_good(now, source, token) => None,
             _ => return Admission::Nobody,
+        };
+        if self.len() < config.quotas.peers {
+            return Admission::Welcome;
         }
-        if is_full {
-            Admission::Full
-        } else {
-            Admission::Welcome
-        }
+        refused.too_many_peers += 1;
+        message.map_or(Admission::Nobody, Admission::Busy)
     }
 
     /// Whether a token is ours, and for who shows it.
-    pub(super) fn is_token_good(
-        &mut self,
-        now: Time,
-        source: &SourceDatagram,
-        body: &TokenBody,
-    ) -> bool {
+    fn is_token_good(&mut self, now: Time, source: &SourceDatagram, body: &TokenBody) -> bool {
         let ip = source.four_tuple.remote.ip();
         let verdict = self
             .tokens
             .verify(now.as_nanos(), ip, source.asker, &body.token);
         verdict.is_ok()
+    }
+
+    /// Somebody shows a token: its address is valid from now on, and so is the peer that it is.
+    pub(super) fn take_token(
+        &mut self,
+        now: Time,
+        source: &SourceDatagram,
+        body: &TokenBody,
+        refused: &mut Refusals,
+    ) -> Option<PeerId> {
+        if !self.is_token_good(now, source, body) {
+            refused.bad_token += 1;
+            return None;
+        }
+        self.validate_address(now, source.four_tuple.remote.ip());
+        let id = source.peer?;
+        let peer = self.sessions.get_mut(id)?;
+        self.unvalidated -= usize::from(!core::mem::replace(&mut peer.is_validated, true));
+        Some(id)
     }
 
     /// Whether to ask for a token: a peer now and then, a stranger each time. Somebody
@@ -360,19 +381,17 @@ impl Handshake {
         true
     }
 
-    /// An address was shown to receive what we send there (path validation).
-    pub(super) fn validate_address(&mut self, now: Time, ip: IpAddr) {
-        self.addresses.validate(now, ip);
+    /// A peer has answered from an address. If we chose it, that validates the address: only who
+    /// receives what we send there can name our session to us.
+    pub(super) fn answered(&mut self, now: Time, id: PeerId, ip: IpAddr) {
+        if self.is_ours(id) {
+            self.validate_address(now, ip);
+        }
     }
 
-    /// A peer has shown a token.
-    pub(super) fn validate_peer(&mut self, id: PeerId) {
-        if let Some(peer) = self.sessions.get_mut(id)
-            && !peer.is_validated
-        {
-            peer.is_validated = true;
-            self.unvalidated -= 1;
-        }
+    /// An address was shown to receive what we send there (path validation).
+    fn validate_address(&mut self, now: Time, ip: IpAddr) {
+        self.addresses.validate(now, ip);
     }
 
     /// Bytes that may be sent to a peer at an address (anti-amplification limit): to one of our
@@ -444,97 +463,4 @@ impl Handshake {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        event::{FourTuple, SocketId},
-        packet::Symbol,
-    };
-
-    fn handshake(config: &TransportConfig) -> Handshake {
-        Handshake::new(config, [7; 32], Time::ZERO).0
-    }
-
-    const SYMBOL: Body<'_> = Body::Symbol(Symbol {
-        message: 1,
-        code: &[],
-    });
-
-    fn source(port: u16, asker: u64) -> SourceDatagram {
-        SourceDatagram {
-            four_tuple: FourTuple {
-                socket: SocketId(0),
-                remote: ([192, 0, 2, 1], port).into(),
-            },
-            peer: None,
-            asker,
-            arrived: Time::ZERO,
-            path: 1,
-            sent_us: 0,
-            bytes: 1_200,
-        }
-    }
-
-    #[test]
-    fn strangers_need_tokens_once_the_quota_is_used_up() {
-        let mut config = TransportConfig::default();
-        config.quotas.unvalidated_peers = 1;
-        let mut handshake = handshake(&config);
-        assert_eq!(
-            handshake.admit(Time::ZERO, &config, &source(1, 5), &SYMBOL),
-            Admission::Welcome
-        );
-        let (peer, _) = handshake.add_peer(Time::ZERO, Some(5));
-        assert_eq!(
-            handshake.admit(Time::ZERO, &config, &source(2, 6), &SYMBOL),
-            Admission::NeedsToken
-        );
-        handshake.validate_peer(peer);
-        assert_eq!(
-            handshake.admit(Time::ZERO, &config, &source(2, 6), &SYMBOL),
-            Admission::Welcome
-        );
-    }
-
-    #[test]
-    fn a_peer_that_was_asked_is_known_by_its_first_datagram() {
-        let config = TransportConfig::default();
-        let mut handshake = handshake(&config);
-        let (peer, _) = handshake.add_peer(Time::ZERO, None);
-        let first = source(1, 5);
-        handshake.bind_remote(first.four_tuple.remote, peer);
-        assert_eq!(
-            handshake.admit(Time::ZERO, &config, &first, &SYMBOL),
-            Admission::Known(peer)
-        );
-        assert_eq!(handshake.by_session(5), Some(peer));
-        // Another session from the same address is somebody else.
-        assert_eq!(
-            handshake.admit(Time::ZERO, &config, &source(1, 6), &SYMBOL),
-            Admission::Welcome
-        );
-        handshake.remove_peer(peer);
-        assert_eq!(handshake.by_session(5), None);
-        assert!(handshake.credit(Time::ZERO, peer, first.four_tuple.remote.ip()) == 0);
-    }
-
-    #[test]
-    fn a_token_is_good_for_who_it_was_made_for() {
-        let mut handshake = handshake(&TransportConfig::default());
-        let asker = source(1, 5);
-        let token = handshake.mint(Time::ZERO, asker.four_tuple.remote.ip(), 5);
-        let body = TokenBody { token, oldest: 0 };
-        assert!(handshake.is_token_good(Time::ZERO, &asker, &body));
-        assert!(!handshake.is_token_good(Time::ZERO, &source(1, 6), &body));
-    }
-
-    #[test]
-    fn peers_are_challenged_now_and_then_and_strangers_each_time() {
-        let mut handshake = handshake(&TransportConfig::default());
-        let (peer, _) = handshake.add_peer(Time::ZERO, Some(5));
-        assert!(handshake.is_challenge_due(Time::ZERO, Some(peer)));
-        assert!(!handshake.is_challenge_due(Time::ZERO, Some(peer)));
-        assert!(handshake.is_challenge_due(Time::ZERO + CHALLENGE_PAUSE, Some(peer)));
-        assert!(handshake.is_challenge_due(Time::ZERO, None));
-    }
-}
+mod tests;

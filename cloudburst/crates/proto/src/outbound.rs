@@ -7,7 +7,7 @@ use super::{
     congestion::PathRates,
     event::{Event, MessageKind, PeerId, Reason, SendId, SendRefused},
     outgoing::Step,
-    packet::{Busy, Progress},
+    packet::Body,
     path_manager::PathStatistics,
     scheduler::Scheduler,
     sender::{Accepted, Progressed, Sender},
@@ -22,6 +22,15 @@ pub(super) struct Outbound {
     pub(super) sender: Sender,
     pub(super) scheduler: Scheduler,
     link_bytes_per_s: f64,
+}
+
+/// What an answer comes to.
+#[derive(Debug, Default)]
+pub(super) struct TakenAnswer {
+    /// A message's end.
+    pub(super) event: Option<Event>,
+    /// Datagrams seem too long for the paths.
+    pub(super) refutes_mtu: bool,
 }
 
 impl Outbound {
@@ -117,44 +126,48 @@ impl Outbound {
         self.scheduler.acknowledged(now, peer, counts, rates);
     }
 
-    /// A receiver reports what it has of a message. Whether datagrams seem too long for the
-    /// paths, and the message's end, if they cannot be shorter.
-    pub(super) fn progressed(
+    /// Takes what a receiver answers.
+    pub(super) fn take_answer(
         &mut self,
         now: Time,
-        (peer, progress): (PeerId, &Progress),
-        (paths, is_sealing): (&PathStatistics, bool),
+        (peer, body): (PeerId, &Body<'_>),
+        (paths, is_sealing): (Option<PathStatistics>, bool),
         config: &TransportConfig,
         (timers, statistics): (&mut Timers<TimerKey>, &mut TransportStatistics),
-    ) -> (bool, Option<Event>) {
-        let id = SendId::new(peer, progress.message);
-        let known = (paths, is_sealing);
-        let progressed = self
-            .sender
-            .progressed(now, id, progress.state, known, config);
-        if progressed == Progressed::TooLong {
-            let abandoned = self.sender.abandon(id, Reason::Unreachable, statistics);
-            return (true, abandoned);
+    ) -> TakenAnswer {
+        let mut taken = TakenAnswer::default();
+        let Some(paths) = paths else {
+            return taken;
+        };
+        match body {
+            Body::Stop(stop, _) => taken.event = self.sender.stopped(now, peer, stop, statistics),
+            Body::Progress(progress, _) => {
+                let id = SendId::new(peer, progress.message);
+                let known = (&paths, is_sealing);
+                let progressed = self
+                    .sender
+                    .progressed(now, id, progress.state, known, config);
+                taken.refutes_mtu = progressed.is_too_long();
+                if progressed == Progressed::TooLong {
+                    taken.event = self.sender.abandon(id, Reason::Unreachable, statistics);
+                } else {
+                    self.enqueue(now, id, &paths, timers);
+                }
+            }
+            Body::Busy(busy, _) => {
+                let pause = Duration::from_millis(busy.retry_after_ms.max(1).into());
+                let id = SendId::new(peer, busy.message);
+                self.sender.busy(now, id, pause, timers);
+            }
+            Body::Challenge(_) => self.challenged(now, peer, &paths, timers),
+            Body::Pong(..) => {}
+            _ => statistics.refused.unexpected += 1,
         }
-        self.enqueue(now, id, paths, timers);
-        (progressed == Progressed::Shorter, None)
-    }
-
-    /// A receiver has no capacity for a message now (back-pressure).
-    pub(super) fn busy(
-        &mut self,
-        now: Time,
-        peer: PeerId,
-        busy: &Busy,
-        timers: &mut Timers<TimerKey>,
-    ) {
-        let pause = Duration::from_millis(busy.retry_after_ms.max(1).into());
-        let id = SendId::new(peer, busy.message);
-        self.sender.busy(now, id, pause, timers);
+        taken
     }
 
     /// A peer has asked for a token: sends again what was perhaps not taken.
-    pub(super) fn challenged(
+    fn challenged(
         &mut self,
         now: Time,
         peer: PeerId,

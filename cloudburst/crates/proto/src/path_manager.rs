@@ -1,5 +1,6 @@
 //! Path manager: the paths to each peer, their validation, probes, failure detection and rotation.
 
+mod care;
 mod rotation;
 
 use core::time::Duration;
@@ -11,23 +12,21 @@ use super::{
     event::{FourTuple, PathReport, PeerId, SocketId},
     inbound::Inbound,
     packet::{Echo, Header, Pong, Report, Reports, Stamp},
-    path::{Path, PathProbe},
-    paths::{MAX_PATHS, Paths, Spread},
+    path::Path,
+    paths::{Paths, Spread},
     peer_map::PeerMap,
     port_rotation::{PortRotation, RotationBudget},
-    shared_bottleneck::{DetectorStep, Phase, SharedBottleneckDetector},
+    shared_bottleneck::SharedBottleneckDetector,
     time::Time,
 };
 
 /// Answers to datagrams that were sent longer ago are not about us.
 const MAX_ROUND_TRIP: Duration = Duration::from_secs(60);
-/// How often paths in use are looked after, at most.
-const LEAST_CARE_PAUSE: Duration = Duration::from_millis(5);
 /// How long nothing may be heard of a path before it counts as dead: longer
 /// than the queues of most routers.
 const LEAST_SILENCE: Duration = Duration::from_millis(20);
 
-/// The paths to all peers.
+/// Manages the paths to all peers: path validation, probes, failover and port rotation.
 #[derive(Debug)]
 pub(super) struct PathManager {
     link_bytes_per_s: f64,
@@ -47,7 +46,7 @@ struct PeerPaths {
     inbound: Inbound,
     round_trip: RoundTripEstimator,
     detector: SharedBottleneckDetector,
-    /// How many pairs of ports may be given up for others.
+    /// How many pairs of ports may be abandoned for others.
     replacements: RotationBudget,
 }
 
@@ -85,6 +84,26 @@ pub(super) struct ChosenPath {
     pub(super) four_tuple: FourTuple,
     /// How many of the datagrams asked for should go by it.
     pub(super) share: u32,
+}
+
+impl ChosenPath {
+    /// The first path of all.
+    #[cfg(test)]
+    pub(super) const fn sample() -> Self {
+        Self {
+            index: 0,
+            id: 1,
+            group: 0,
+            four_tuple: FourTuple {
+                socket: SocketId(0),
+                remote: core::net::SocketAddr::new(
+                    core::net::IpAddr::V4(core::net::Ipv4Addr::LOCALHOST),
+                    7,
+                ),
+            },
+            share: 1,
+        }
+    }
 }
 
 impl PathManager {
@@ -305,11 +324,17 @@ impl PathManager {
         })
     }
 
-    /// The path for a datagram that hardly takes any time to send.
-    pub(super) fn choose_for_probe(&mut self, now: Time, id: PeerId) -> Option<FourTuple> {
-        let peer = self.peers.get_mut(id)?;
-        let (index, _) = peer.paths.choose(now, 0, 0, 0.0, None)?;
-        Some(peer.paths.get(index).four_tuple)
+    /// The paths for a short datagram that is to arrive: two at once, as either may be dead
+    /// without our knowing it yet.
+    pub(super) fn choose_two(&mut self, now: Time, id: PeerId) -> [Option<FourTuple>; 2] {
+        let mut chosen = [None; 2];
+        if let Some(peer) = self.peers.get_mut(id) {
+            for four_tuple in &mut chosen {
+                let index = peer.paths.choose(now, 0, 0, 0.0, None);
+                *four_tuple = index.map(|(index, _)| peer.paths.get(index).four_tuple);
+            }
+        }
+        chosen
     }
 
     /// A datagram is about to be sent by a path: its stamp, and when it will be there, compared
@@ -391,82 +416,6 @@ impl PathManager {
         let chosen = usize::from(path) % count.max(1);
         let path = paths.iter().filter(good).nth(chosen);
         path.map_or(four_tuple, |path| path.four_tuple)
-    }
-
-    /// When a peer's paths in use have to be looked after next.
-    pub(super) fn next_care(&self, now: Time, id: PeerId) -> Time {
-        let Some(peer) = self.peers.get(id) else {
-            return Time::NEVER;
-        };
-        let ack_timeout = peer.round_trip.ack_timeout();
-        let paths = peer.paths.iter().map(|path| path.next_due(ack_timeout));
-        let due = paths.min().unwrap_or(Time::NEVER);
-        due.min(peer.detector.next_due())
-            .max(now + LEAST_CARE_PAUSE)
-    }
-
-    /// Finds out which paths are dead, and which carry longer datagrams. Counts those that died,
-    /// and returns the pings that are due.
-    pub(super) fn probe(
-        &mut self,
-        now: Time,
-        id: PeerId,
-        died: &mut u64,
-    ) -> [Option<PathPing>; MAX_PATHS] {
-        let mut pings = [None; MAX_PATHS];
-        let most = self.datagrams.most;
-        let Some(peer) = self.peers.get_mut(id) else {
-            return pings;
-        };
-        let (ack_timeout, silence) = (peer.round_trip.ack_timeout(), peer.silence());
-        for (path, ping) in peer.paths.iter_mut().zip(&mut pings) {
-            *died += u64::from(path.judge(now, silence));
-            *ping = path.due(now, ack_timeout, most).map(|probe| PathPing {
-                four_tuple: path.four_tuple,
-                nonce: now.as_nanos(),
-                datagram_bytes: match probe {
-                    PathProbe::Probe => 0,
-                    PathProbe::MtuProbe(bytes) => bytes,
-                },
-            });
-        }
-        pings
-    }
-
-    /// Finds out which paths share a bottleneck (RFC 8382), to be called while nothing waits to
-    /// be sent; returns the pings that are due.
-    pub(super) fn detect_shared_bottlenecks(&mut self, now: Time, id: PeerId) -> Vec<PathPing> {
-        let long_bytes = self.datagrams.initial;
-        let Some(peer) = self.peers.get_mut(id) else {
-            return Vec::new();
-        };
-        let live: Vec<bool> = peer.paths.iter().map(Path::is_good).collect();
-        if live.len() < 2 {
-            return Vec::new();
-        }
-        let detector = &mut peer.detector;
-        let loaded = match detector.step(now, peer.round_trip.ack_timeout(), &live) {
-            DetectorStep::Nothing => return Vec::new(),
-            DetectorStep::Done => {
-                peer.paths.regroup(now, |path| detector.group(path));
-                return Vec::new();
-            }
-            DetectorStep::SendTrain(loaded) => loaded,
-        };
-        let others = (0..live.len()).filter(|&path| live[path] && detector.takes_part(path));
-        let [before, after] = [Phase::Before, Phase::After].map(|phase| detector.nonce(phase));
-        let short = |nonce| move |path| (path, nonce, 0);
-        let train = core::iter::repeat_n((loaded, after, long_bytes), detector.probe_train());
-        let rest = others.clone().filter(|path| *path != loaded);
-        let pings = others.map(short(before)).chain(train);
-        pings
-            .chain(rest.map(short(after)))
-            .map(|(path, nonce, datagram_bytes)| PathPing {
-                four_tuple: peer.paths.get(path).four_tuple,
-                nonce,
-                datagram_bytes,
-            })
-            .collect()
     }
 }
 

@@ -19,7 +19,7 @@ use super::{
     time::Time,
 };
 
-/// Messages that arrive from all peers.
+/// Messages that arrive from all peers: reassembly, quotas and back-pressure.
 #[derive(Debug)]
 pub(super) struct Receiver {
     peers: PeerMap<PeerInbox>,
@@ -322,3 +322,6 @@ impl Receiver {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,11 +15,10 @@ use super::{
     handshake::{Admission, Handshake},
     intake::{self, Opened},
     outbound::Outbound,
-    packet::{Body, BusyReason, Header, Opener, PacketKind, Symbol, TokenBody},
+    packet::{Body, BusyReason, Header, Opener, PacketKind, Symbol},
     path_manager::PathManager,
     peer_map::PeerMap,
     receiver::{Prepared, Receiver},
-    sender::Stopped,
     statistics::TransportStatistics,
     time::Time,
     timers::{Alarm, TimerKey, Timers},
@@ -28,15 +27,11 @@ use super::{
 
 /// How often a peer with incomplete messages is looked after.
 const EXPIRY_PAUSE: Duration = Duration::from_secs(1);
-/// After this long without a word a peer is forgotten: longer than a symbol may
+/// After this long without a datagram a peer is forgotten: longer than a symbol may
 /// be under way and its message be tried for.
 const IDLE: Duration = Duration::from_secs(2 * MAX_LIFETIME.as_secs());
-/// Paths by which a receiver is asked at once: either may be dead without our knowing it yet.
-const QUERY_PATHS: usize = 2;
-/// Paths by which somebody is pinged of whom nothing is heard.
-const INITIAL_PROBES: usize = 2;
 
-/// Routes events among the parts of the machine.
+/// Paths events among the parts of the machine.
 #[derive(Debug)]
 pub(super) struct Router {
     pub(super) config: TransportConfig,
@@ -107,11 +102,9 @@ impl Router {
             .send(now, message, known, &self.config, counted)?;
         if accepted.awaits_first_contact {
             // Dead paths are pinged besides, while a message waits.
-            for _ in 0..INITIAL_PROBES {
-                if let Some(path) = self.paths.choose_for_probe(now, peer) {
-                    let probe = Question::ping(now.as_nanos(), 0);
-                    self.control.ask(peer, path, probe);
-                }
+            for path in self.paths.choose_two(now, peer).into_iter().flatten() {
+                let probe = Question::ping(now.as_nanos(), 0);
+                self.control.ask(peer, path, probe);
             }
         }
         self.look_after(now, peer);
@@ -189,66 +182,35 @@ impl Router {
         if let Some(noted) = noted {
             self.note(now, noted, &header, source.four_tuple, opener);
         }
-        let Some(paths) = self.paths.statistics(peer) else {
-            return;
-        };
         // After a restart it answers by another session, which is not noted.
-        self.outbound.answered(now, peer, &paths, &mut self.timers);
-        if self.handshake.is_ours(peer) {
-            // Only who receives what we send there can name our session to us.
-            let ip = source.four_tuple.remote.ip();
-            self.handshake.validate_address(now, ip);
+        if let Some(paths) = self.paths.statistics(peer) {
+            self.outbound.answered(now, peer, &paths, &mut self.timers);
         }
+        let ip = source.four_tuple.remote.ip();
+        self.handshake.answered(now, peer, ip);
         if let Some((echo, reports)) = body.acknowledgement() {
             let counts = self.paths.acknowledged(now, peer, echo, reports);
             let rates = self.paths.rates(peer);
             self.outbound.acknowledged(now, peer, counts, &rates);
         }
-        self.take_answer_of(now, peer, &header, source.four_tuple, &body);
-    }
-
-    fn take_answer_of(
-        &mut self,
-        now: Time,
-        peer: PeerId,
-        header: &Header,
-        from: FourTuple,
-        body: &Body<'_>,
-    ) {
-        let Some(paths) = self.paths.statistics(peer) else {
-            return;
-        };
-        let (timers, statistics) = (&mut self.timers, &mut self.statistics);
+        let known = (self.paths.statistics(peer), self.handshake.is_sealing(peer));
+        let counted = (&mut self.timers, &mut self.statistics);
+        let answer = (peer, &body);
+        let taken = self
+            .outbound
+            .take_answer(now, answer, known, &self.config, counted);
+        self.events.extend(taken.event);
+        if taken.refutes_mtu {
+            self.paths.refute_mtu(now, peer);
+        }
         match body {
-            Body::Stop(stop, _) => {
-                let sender = &mut self.outbound.sender;
-                match sender.stopped(now, peer, stop, statistics) {
-                    Stopped::Ended(event) => self.events.push_back(event),
-                    Stopped::Unexpected => statistics.refused.unexpected += 1,
-                    Stopped::Unknown => {}
-                }
-            }
-            Body::Progress(progress, _) => {
-                let known = (&paths, self.handshake.is_sealing(peer));
-                let (config, counted) = (&self.config, (timers, statistics));
-                let progress = (peer, progress);
-                let progressed = self
-                    .outbound
-                    .progressed(now, progress, known, config, counted);
-                let (is_too_long, abandoned) = progressed;
-                self.events.extend(abandoned);
-                if is_too_long {
-                    self.paths.refute_mtu(now, peer);
-                }
-            }
-            Body::Busy(busy, _) => self.outbound.busy(now, peer, busy, timers),
-            Body::Pong(pong, _) => self.paths.pong(peer, header, pong),
+            Body::Pong(pong, _) => self.paths.pong(peer, &header, &pong),
             Body::Challenge(challenge) => {
                 let token = challenge.token;
-                self.control.ask(peer, from, Question::Token { token });
-                self.outbound.challenged(now, peer, &paths, timers);
+                let question = Question::Token { token };
+                self.control.ask(peer, source.four_tuple, question);
             }
-            _ => statistics.refused.unexpected += 1,
+            _ => {}
         }
     }
 
@@ -281,26 +243,29 @@ impl Router {
                 self.answer(source, answer);
             }
             Body::Ping(ping) => self.answer(source, Answer::Pong { nonce: ping.nonce }),
-            Body::Token(token) => self.take_token(now, source, &token),
+            Body::Token(token) => {
+                let refused = &mut self.statistics.refused;
+                let validated = self.handshake.take_token(now, &source, &token, refused);
+                if let Some(peer) = validated {
+                    self.receiver.validate_peer(peer, token.oldest);
+                }
+            }
             _ => self.statistics.refused.unexpected += 1,
         }
     }
 
     /// A peer for a stranger, if it may become one.
     fn admit(&mut self, now: Time, source: SourceDatagram, body: &Body<'_>) -> Option<PeerId> {
-        let admission = self.handshake.admit(now, &self.config, &source, body);
-        match admission {
+        let refused = &mut self.statistics.refused;
+        match self
+            .handshake
+            .admit(now, &self.config, &source, body, refused)
+        {
             Admission::Known(peer) => return Some(peer),
             Admission::Welcome => return Some(self.add_peer(now, Some(source.asker))),
-            Admission::NeedsToken => {
-                self.statistics.refused.not_validated += 1;
-                self.challenge(now, source);
-            }
-            Admission::Full => {
-                self.statistics.refused.too_many_peers += 1;
-                if let Body::Symbol(symbol) = body {
-                    self.answer(source, Answer::busy(symbol.message, BusyReason::Peers));
-                }
+            Admission::NeedsToken => self.challenge(now, source),
+            Admission::Busy(message) => {
+                self.answer(source, Answer::busy(message, BusyReason::Peers));
             }
             Admission::Nobody => {}
         }
@@ -327,33 +292,6 @@ impl Router {
         }
     }
 
-    fn take_token(&mut self, now: Time, source: SourceDatagram, token: &TokenBody) {
-        if !self.handshake.is_token_good(now, &source, token) {
-            self.statistics.refused.bad_token += 1;
-            return;
-        }
-        let ip = source.four_tuple.remote.ip();
-        self.handshake.validate_address(now, ip);
-        if let Some(peer) = source.peer {
-            self.handshake.validate_peer(peer);
-            self.receiver.validate_peer(peer, token.oldest);
-        }
-    }
-
-    /// The network says that nobody is there (ICMP), or the socket cannot send.
-    pub(super) fn handle_unreachable(&mut self, now: Time, four_tuple: FourTuple) {
-        let Some(peer) = self.handshake.by_remote(four_tuple.remote) else {
-            return;
-        };
-        if self.paths.unreachable(peer, four_tuple) {
-            self.outbound.sender.unreachable(peer);
-            for id in self.outbound.sender.under_way(peer) {
-                self.abandon(id, Reason::Unreachable);
-            }
-        }
-        self.look_after(now, peer);
-    }
-
     /// Does what is due.
     pub(super) fn handle_timeout(&mut self, now: Time) {
         while let Some(due) = self.timers.pop(now) {
@@ -371,12 +309,10 @@ impl Router {
         let counted = (&mut self.timers, &mut self.statistics);
         let (asks, abandoned) = self.outbound.attend(now, id, &paths, counted);
         self.events.extend(abandoned);
-        for _ in 0..QUERY_PATHS {
-            let path = asks.then(|| self.paths.choose_for_probe(now, id.peer));
-            if let Some(path) = path.flatten() {
-                let message = id.message;
-                self.control.ask(id.peer, path, Question::Query { message });
-            }
+        let chosen = asks.then(|| self.paths.choose_two(now, id.peer));
+        for path in chosen.into_iter().flatten().flatten() {
+            let message = id.message;
+            self.control.ask(id.peer, path, Question::Query { message });
         }
     }
 
@@ -419,20 +355,15 @@ impl Router {
     /// Probes a peer's paths, replaces those that have failed, and finds out which share a
     /// bottleneck while nothing waits to be sent.
     fn care_for_paths(&mut self, now: Time, id: PeerId) {
-        let pings = self.paths.probe(now, id, &mut self.statistics.paths_died);
-        let replaced = self.paths.replace_failed(now, id, &mut self.events);
-        self.statistics.paths_replaced += replaced;
-        if replaced > 0 {
-            for remote in self.paths.remotes(id) {
-                self.handshake.bind_remote(remote, id);
-            }
-        }
         let is_quiet = self.outbound.scheduler.is_idle(id);
-        let detector = is_quiet.then(|| self.paths.detect_shared_bottlenecks(now, id));
-        let detector = detector.into_iter().flatten();
-        for ping in pings.into_iter().flatten().chain(detector) {
+        let counted = (&mut self.events, &mut self.statistics);
+        let (pings, is_any_replaced) = self.paths.care(now, id, is_quiet, counted);
+        for ping in pings {
             let question = Question::ping(ping.nonce, ping.datagram_bytes);
             self.control.ask(id, ping.four_tuple, question);
+        }
+        if is_any_replaced {
+            self.handshake.bind_remotes(self.paths.remotes(id), id);
         }
     }
 

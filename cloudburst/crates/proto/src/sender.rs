@@ -3,12 +3,17 @@
 //! A message is sent until its receiver says stop. Nothing is retransmitted as it was: what seems
 //! lost is made up for by further symbols, after a timeout or when the receiver reports progress.
 
-use core::{ops::Range, time::Duration};
+mod burst;
+mod outbox;
+
+use core::time::Duration;
 use std::collections::HashMap;
 
-use cloudburst_code::{Encoder, Schedule, wire};
+use cloudburst_code::{Schedule, wire};
 use foldhash::fast::FixedState;
 
+pub(super) use self::burst::{Burst, Symbols};
+use self::outbox::Outbox;
 use super::{
     buffer_pool::BufferPool,
     config::TransportConfig,
@@ -16,9 +21,7 @@ use super::{
     event::{Event, MessageKind, PeerId, Reason, SendId, SendRefused},
     message_window::MAX_SPAN,
     outgoing::{Outgoing, Step, symbol_bytes},
-    packet::{
-        BufferTooShort, Outcome, ProgressState, Stop, Symbol, Written, symbol_datagram_bytes,
-    },
+    packet::{Outcome, ProgressState, Stop, symbol_datagram_bytes},
     path_manager::{ChosenPath, PathStatistics},
     paths::Spread,
     peer_map::PeerMap,
@@ -28,48 +31,15 @@ use super::{
     timers::{TimerKey, Timers},
 };
 
-/// Symbols for one path in a row, at most: a train that the kernel cuts (GSO) has
-/// up to 64 datagrams, and other messages should not have to wait for long.
-const MAX_TRAIN: usize = 16;
 /// Into how many trains a message is segmented at least where losses are uneven.
 const SPREAD_PARTS: u32 = 4;
-/// After this long without messages a peer's paths are not probed any more.
-const ACTIVE_FOR: Duration = Duration::from_secs(1);
-/// So many datagrams without an answer, for so long, let doubt whether anybody is there: more
-/// than the pings that may be lost at the end of a conversation.
-const SILENT_DATAGRAMS: u32 = 32;
-const SILENT_FOR: Duration = Duration::from_secs(1);
 
-/// Messages under way to all peers.
+/// Messages under way to all peers: loss detection and retransmission.
 #[derive(Debug)]
 pub(super) struct Sender {
     messages: HashMap<SendId, Outgoing, FixedState>,
     buffers: BufferPool,
     peers: PeerMap<Outbox>,
-}
-
-/// What is under way to a peer, and whether it answers.
-#[derive(Debug)]
-struct Outbox {
-    /// Messages that are not delivered.
-    messages: usize,
-    /// The number of the next one, and of the oldest that is not delivered.
-    next: u64,
-    oldest: u64,
-    /// Whether it has taken a message of ours.
-    has_taken_any: bool,
-    /// When it last answered, or sent, anything.
-    answered_at: Option<Time>,
-    /// Datagrams since then that ask for an answer, and when the first of them was sent.
-    unanswered: u32,
-    unanswered_since: Time,
-    /// The last message was given up without a word of its, or the network says that it is not
-    /// there.
-    is_abandoned: bool,
-    /// Messages wait until something is heard of it.
-    has_pending: bool,
-    /// When a message was last sent to it.
-    sent_at: Option<Time>,
 }
 
 /// A message that was taken to be sent.
@@ -80,53 +50,6 @@ pub(super) struct Accepted {
     pub(super) is_first: bool,
     /// Nobody may be there: little is sent before something is heard.
     pub(super) awaits_first_contact: bool,
-}
-
-/// Symbols of a message that may be sent now.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Burst {
-    pub(super) datagram_bytes: usize,
-    pub(super) remaining: u32,
-    most: u32,
-}
-
-impl Burst {
-    /// How many go by a path whose share is this, into a buffer of so many bytes.
-    pub(super) fn train(&self, share: u32, buffer_bytes: usize) -> u32 {
-        let fitting = (buffer_bytes / self.datagram_bytes).min(MAX_TRAIN) as u32;
-        share.clamp(1, fitting).min(self.most)
-    }
-}
-
-/// Writes the next symbols of a message.
-pub(super) struct Symbols<'m> {
-    encoder: Encoder<'m>,
-    code_bytes: usize,
-    message: u64,
-    pub(super) sequences: Range<u32>,
-}
-
-impl Symbols<'_> {
-    pub(super) fn write(&self, sequence: u32, body: &mut [u8]) -> Result<Written, BufferTooShort> {
-        Symbol::write_with(self.message, body, self.code_bytes, |code| {
-            let written = self.encoder.write(sequence..sequence + 1, code);
-            written.map(drop).map_err(|_| BufferTooShort {
-                needed: self.code_bytes,
-                available: code.len(),
-            })
-        })
-    }
-}
-
-/// What a receiver's stop comes to.
-#[derive(Debug)]
-pub(super) enum Stopped {
-    /// The message was delivered, or given up for good.
-    Ended(Event),
-    /// It is about nothing that is under way.
-    Unknown,
-    /// It is about a message of which nothing was sent: without keys, accidents get as far.
-    Unexpected,
 }
 
 /// What a receiver's progress report comes to.
@@ -141,6 +64,13 @@ pub(super) enum Progressed {
     Unknown,
 }
 
+impl Progressed {
+    /// Whether datagrams seem too long for the paths.
+    pub(super) fn is_too_long(self) -> bool {
+        matches!(self, Self::Shorter | Self::TooLong)
+    }
+}
+
 impl Sender {
     pub(super) fn new(hash_seed: u64) -> Self {
         Self {
@@ -151,18 +81,7 @@ impl Sender {
     }
 
     pub(super) fn add_peer(&mut self, now: Time, id: PeerId, first_message: u64) {
-        let outbox = Outbox {
-            messages: 0,
-            next: first_message,
-            oldest: first_message,
-            has_taken_any: false,
-            answered_at: None,
-            unanswered: 0,
-            unanswered_since: now,
-            is_abandoned: false,
-            has_pending: false,
-            sent_at: None,
-        };
+        let outbox = Outbox::new(now, first_message);
         self.peers.insert(id, outbox);
     }
 
@@ -335,24 +254,15 @@ impl Sender {
 
     /// So many datagrams that ask for an answer are sent to a peer.
     pub(super) fn asked(&mut self, now: Time, id: PeerId, datagrams: u32) {
-        let Some(outbox) = self.peers.get_mut(id) else {
-            return;
-        };
-        if outbox.unanswered == 0 {
-            outbox.unanswered_since = now;
+        if let Some(outbox) = self.peers.get_mut(id) {
+            outbox.asked(now, datagrams);
         }
-        outbox.unanswered = outbox.unanswered.saturating_add(datagrams);
     }
 
     /// Something was heard of a peer. Whether messages have waited for that.
     pub(super) fn answered(&mut self, now: Time, id: PeerId) -> bool {
-        let Some(outbox) = self.peers.get_mut(id) else {
-            return false;
-        };
-        outbox.answered_at = Some(now);
-        outbox.unanswered = 0;
-        outbox.is_abandoned = false;
-        core::mem::take(&mut outbox.has_pending)
+        let outbox = self.peers.get_mut(id);
+        outbox.is_some_and(|outbox| outbox.answered(now))
     }
 
     /// Somebody is there: asks for the rest of a message's first burst, if that has waited.
@@ -378,14 +288,14 @@ impl Sender {
             .is_some_and(|outbox| outbox.has_taken_any)
     }
 
-    /// A receiver says stop.
+    /// A receiver says stop: the message was delivered, or is abandoned for good.
     pub(super) fn stopped(
         &mut self,
         now: Time,
         peer: PeerId,
         stop: &Stop,
         statistics: &mut TransportStatistics,
-    ) -> Stopped {
+    ) -> Option<Event> {
         let id = SendId::new(peer, stop.message);
         let reason = match stop.outcome {
             Outcome::Delivered => None,
@@ -393,15 +303,14 @@ impl Sender {
             Outcome::Refused => Some(Reason::Refused),
         };
         if let Some(reason) = reason {
-            let abandoned = self.abandon(id, reason, statistics);
-            return abandoned.map_or(Stopped::Unknown, Stopped::Ended);
+            return self.abandon(id, reason, statistics);
         }
         if self.messages.get(&id).is_some_and(Outgoing::is_unsent) {
-            return Stopped::Unexpected;
+            // It means another message: without keys, accidents get as far as here.
+            statistics.refused.unexpected += 1;
+            return None;
         }
-        let Some(outgoing) = self.forget(id, statistics) else {
-            return Stopped::Unknown;
-        };
+        let outgoing = self.forget(id, statistics)?;
         let needed = match u32::from(stop.needed) {
             // The stop with the number was lost.
             0 => outgoing.symbols(),
@@ -417,7 +326,7 @@ impl Sender {
             outbox.has_taken_any = true;
         }
         self.buffers.give(outgoing.into_memory());
-        Stopped::Ended(Event::Delivered { id, receipt })
+        Some(Event::Delivered { id, receipt })
     }
 
     /// A receiver reports what it has of a message.
@@ -549,10 +458,8 @@ impl Sender {
 
     /// Whether it is of interest how a peer's paths are.
     pub(super) fn is_in_use(&self, now: Time, peer: PeerId) -> bool {
-        self.peers.get(peer).is_some_and(|outbox| {
-            let is_recent = |at| now.since(at) < ACTIVE_FOR;
-            outbox.messages > 0 || outbox.sent_at.is_some_and(is_recent)
-        })
+        let outbox = self.peers.get(peer);
+        outbox.is_some_and(|outbox| outbox.is_in_use(now))
     }
 }
 
@@ -568,16 +475,5 @@ impl Backlog for Sender {
     }
 }
 
-impl Outbox {
-    /// A message that was accepted then was not delivered in its time.
-    fn failed(&mut self, accepted_at: Time) {
-        self.is_abandoned |= self.answered_at.is_none_or(|at| at < accepted_at);
-    }
-
-    /// Whether nobody may be there: then a message begins with little.
-    fn is_unresponsive(&self, now: Time) -> bool {
-        let is_silent =
-            self.unanswered >= SILENT_DATAGRAMS && now.since(self.unanswered_since) >= SILENT_FOR;
-        self.is_abandoned || is_silent
-    }
-}
+#[cfg(test)]
+mod tests;

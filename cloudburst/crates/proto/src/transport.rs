@@ -154,7 +154,17 @@ impl Transport {
     /// Takes note that nobody is at the end of a path, as the network says (ICMP), or that the
     /// socket cannot send.
     pub fn handle_unreachable(&mut self, now: Time, four_tuple: FourTuple) {
-        self.router.handle_unreachable(now, four_tuple);
+        let router = &mut self.router;
+        let Some(peer) = router.handshake.by_remote(four_tuple.remote) else {
+            return;
+        };
+        if router.paths.unreachable(peer, four_tuple) {
+            router.outbound.sender.unreachable(peer);
+            for id in router.outbound.sender.under_way(peer) {
+                router.abandon(id, Reason::Unreachable);
+            }
+        }
+        router.look_after(now, peer);
     }
 
     /// Takes note that a datagram of this length was too long for the socket or the path

@@ -17,19 +17,19 @@ pub enum Body<'d> {
     Symbol(Symbol<'d>),
     /// No more of a message, please.
     Stop(Stop, Reports<'d>),
-    /// What do you have of a message?
+    /// A query what has arrived of a message.
     Query(Query),
-    /// So much.
+    /// The answer to a query: the progress of a message.
     Progress(Progress, Reports<'d>),
-    /// There is no room for a message now.
+    /// There is no capacity for a message now.
     Busy(Busy, Reports<'d>),
-    /// Are you there?
+    /// A ping, which asks for an answer.
     Ping(Ping),
-    /// Yes.
+    /// The answer to a ping.
     Pong(Pong, Reports<'d>),
     /// Show that you receive at your address.
     Challenge(Challenge),
-    /// What a challenge brought.
+    /// The token that a challenge brought.
     Token(TokenBody),
 }
 
@@ -46,21 +46,21 @@ pub struct Symbol<'d> {
 /// Asks what has arrived of a message. The answer is [`Progress`] or [`Stop`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Query {
-    /// The message's number.
+    /// The number of the message.
     pub message: u64,
 }
 
 /// Asks for a [`Pong`]: whether a path works, and for datagrams of which size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ping {
-    /// Comes back.
+    /// A number that comes back in the answer.
     pub nonce: u64,
 }
 
 /// Brings back the token of a [`Challenge`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenBody {
-    /// As it was given.
+    /// The token as it was given.
     pub token: [u8; TOKEN_BYTES],
     /// The lowest number of a message that is still under way: a receiver that
     /// has just started must take nothing older, for it may be replayed.
@@ -79,7 +79,7 @@ impl<'d> Body<'d> {
         }
     }
 
-    /// Reads an opened body of this kind. `own` is the session of whoever reads:
+    /// Reads an opened body of this kind. `own` is the session of the reader:
     /// answers must be to it.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ impl<'d> Symbol<'d> {
     ///
     /// # Errors
     ///
-    /// If there is no room, or what `code` returns.
+    /// If there is no capacity, or what `code` returns.
     pub fn write_with<E: From<BufferTooShort>>(
         message: u64,
         out: &mut [u8],
@@ -128,11 +128,11 @@ impl<'d> Symbol<'d> {
         Ok(writer.finish())
     }
 
-    /// Writes the body.
+    /// Writes the body of the datagram.
     ///
     /// # Errors
     ///
-    /// If there is no room.
+    /// If there is no capacity.
     pub fn write(&self, out: &mut [u8]) -> Result<Written, BufferTooShort> {
         Self::write_with(self.message, out, self.code.len(), |available| {
             available.copy_from_slice(self.code);
@@ -195,7 +195,7 @@ impl TokenBody {
     ///
     /// # Errors
     ///
-    /// If there is no room.
+    /// If there is no capacity.
     pub fn write(&self, out: &mut [u8]) -> Result<Written, BufferTooShort> {
         let mut writer = Writer::new(PacketKind::Token, out, MIN_QUESTION_BYTES)?;
         writer.put(&self.token);

@@ -1,4 +1,4 @@
-//! Ports, and pairs of ports, that do not deliver are given up for others.
+//! Ports, and pairs of ports, that do not deliver are abandoned for others.
 
 use core::net::SocketAddr;
 use std::collections::VecDeque;
@@ -11,9 +11,9 @@ use crate::{
 };
 
 impl PathManager {
-    /// Looks at what a peer's paths have delivered, and gives up those that do not deliver while
+    /// Looks at what a peer's paths have delivered, and abandons those that do not deliver while
     /// others to the same address do. How many were replaced at once.
-    pub(crate) fn replace_failed(
+    pub(super) fn replace_failed(
         &mut self,
         now: Time,
         id: PeerId,

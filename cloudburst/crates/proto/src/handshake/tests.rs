@@ -1,0 +1,133 @@
+//! First contact without the rest of the machine.
+
+use super::*;
+use crate::{
+    event::{FourTuple, SocketId},
+    packet::Symbol,
+};
+
+fn handshake(config: &TransportConfig) -> Handshake {
+    Handshake::new(config, [7; 32], Time::ZERO).0
+}
+
+const SYMBOL: Body<'_> = Body::Symbol(Symbol {
+    message: 1,
+    code: &[],
+});
+
+fn source(port: u16, asker: u64) -> SourceDatagram {
+    SourceDatagram {
+        four_tuple: FourTuple {
+            socket: SocketId(0),
+            remote: ([192, 0, 2, 1], port).into(),
+        },
+        peer: None,
+        asker,
+        arrived: Time::ZERO,
+        path: 1,
+        sent_us: 0,
+        bytes: 1_200,
+    }
+}
+
+#[test]
+fn strangers_need_tokens_once_the_quota_is_used_up() {
+    let mut config = TransportConfig::default();
+    config.quotas.unvalidated_peers = 1;
+    let mut handshake = handshake(&config);
+    assert_eq!(
+        handshake.admit(
+            Time::ZERO,
+            &config,
+            &source(1, 5),
+            &SYMBOL,
+            &mut Refusals::default()
+        ),
+        Admission::Welcome
+    );
+    let (peer, _) = handshake.add_peer(Time::ZERO, Some(5));
+    assert_eq!(
+        handshake.admit(
+            Time::ZERO,
+            &config,
+            &source(2, 6),
+            &SYMBOL,
+            &mut Refusals::default()
+        ),
+        Admission::NeedsToken
+    );
+    let ip = source(1, 5).four_tuple.remote.ip();
+    let token = handshake.mint(Time::ZERO, ip, 5);
+    let shown = SourceDatagram {
+        peer: Some(peer),
+        ..source(1, 5)
+    };
+    let body = TokenBody { token, oldest: 0 };
+    let refused = &mut Refusals::default();
+    let validated = handshake.take_token(Time::ZERO, &shown, &body, refused);
+    assert_eq!(validated, Some(peer));
+    assert_eq!(
+        handshake.admit(
+            Time::ZERO,
+            &config,
+            &source(2, 6),
+            &SYMBOL,
+            &mut Refusals::default()
+        ),
+        Admission::Welcome
+    );
+}
+
+#[test]
+fn a_peer_that_was_asked_is_known_by_its_first_datagram() {
+    let config = TransportConfig::default();
+    let mut handshake = handshake(&config);
+    let (peer, _) = handshake.add_peer(Time::ZERO, None);
+    let first = source(1, 5);
+    handshake.bind_remote(first.four_tuple.remote, peer);
+    assert_eq!(
+        handshake.admit(
+            Time::ZERO,
+            &config,
+            &first,
+            &SYMBOL,
+            &mut Refusals::default()
+        ),
+        Admission::Known(peer)
+    );
+    assert_eq!(handshake.by_session(5), Some(peer));
+    // Another session from the same address is somebody else.
+    assert_eq!(
+        handshake.admit(
+            Time::ZERO,
+            &config,
+            &source(1, 6),
+            &SYMBOL,
+            &mut Refusals::default()
+        ),
+        Admission::Welcome
+    );
+    handshake.remove_peer(peer);
+    assert_eq!(handshake.by_session(5), None);
+    assert!(handshake.credit(Time::ZERO, peer, first.four_tuple.remote.ip()) == 0);
+}
+
+#[test]
+fn a_token_is_good_for_who_it_was_made_for() {
+    let mut handshake = handshake(&TransportConfig::default());
+    let asker = source(1, 5);
+    let token = handshake.mint(Time::ZERO, asker.four_tuple.remote.ip(), 5);
+    let body = TokenBody { token, oldest: 0 };
+    assert!(handshake.is_token_good(Time::ZERO, &asker, &body));
+    assert!(!handshake.is_token_good(Time::ZERO, &source(1, 6), &body));
+}
+
+#[test]
+fn peers_are_challenged_now_and_then_and_strangers_each_time() {
+    let mut handshake = handshake(&TransportConfig::default());
+    let (peer, _) = handshake.add_peer(Time::ZERO, Some(5));
+    assert!(handshake.is_challenge_due(Time::ZERO, Some(peer)));
+    assert!(!handshake.is_challenge_due(Time::ZERO, Some(peer)));
+    assert!(handshake.is_challenge_due(Time::ZERO + CHALLENGE_PAUSE, Some(peer)));
+    assert!(handshake.is_challenge_due(Time::ZERO, None));
+}

@@ -1,0 +1,113 @@
+//! Paths in use are looked after: keepalive, failure detection, path MTU and shared bottlenecks.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use super::{PathManager, PathPing};
+use crate::{
+    event::{Event, PeerId},
+    path::{Path, PathProbe},
+    paths::MAX_PATHS,
+    shared_bottleneck::{DetectorStep, Phase},
+    statistics::TransportStatistics,
+    time::Time,
+};
+
+/// How often paths in use are looked after, at most.
+const LEAST_CARE_PAUSE: Duration = Duration::from_millis(5);
+
+impl PathManager {
+    /// When a peer's paths in use have to be looked after next.
+    pub(crate) fn next_care(&self, now: Time, id: PeerId) -> Time {
+        let Some(peer) = self.peers.get(id) else {
+            return Time::NEVER;
+        };
+        let ack_timeout = peer.round_trip.ack_timeout();
+        let paths = peer.paths.iter().map(|path| path.next_due(ack_timeout));
+        let due = paths.min().unwrap_or(Time::NEVER);
+        due.min(peer.detector.next_due())
+            .max(now + LEAST_CARE_PAUSE)
+    }
+
+    /// Looks after a peer's paths in use: probes them, replaces those that have failed, and, if
+    /// nothing waits to be sent, finds out which share a bottleneck. Returns the pings that are
+    /// due, and whether any path was replaced.
+    pub(crate) fn care(
+        &mut self,
+        now: Time,
+        id: PeerId,
+        is_quiet: bool,
+        (events, statistics): (&mut VecDeque<Event>, &mut TransportStatistics),
+    ) -> (impl Iterator<Item = PathPing> + use<>, bool) {
+        let probes = self.probe(now, id, &mut statistics.paths_died);
+        let replaced = self.replace_failed(now, id, events);
+        statistics.paths_replaced += replaced;
+        let detector = is_quiet.then(|| self.detect_shared_bottlenecks(now, id));
+        let detector = detector.into_iter().flatten();
+        (probes.into_iter().flatten().chain(detector), replaced > 0)
+    }
+
+    /// Finds out which paths are dead, and which carry longer datagrams. Counts those that died,
+    /// and returns the pings that are due.
+    pub(super) fn probe(
+        &mut self,
+        now: Time,
+        id: PeerId,
+        died: &mut u64,
+    ) -> [Option<PathPing>; MAX_PATHS] {
+        let mut pings = [None; MAX_PATHS];
+        let most = self.datagrams.most;
+        let Some(peer) = self.peers.get_mut(id) else {
+            return pings;
+        };
+        let (ack_timeout, silence) = (peer.round_trip.ack_timeout(), peer.silence());
+        for (path, ping) in peer.paths.iter_mut().zip(&mut pings) {
+            *died += u64::from(path.judge(now, silence));
+            *ping = path.due(now, ack_timeout, most).map(|probe| PathPing {
+                four_tuple: path.four_tuple,
+                nonce: now.as_nanos(),
+                datagram_bytes: match probe {
+                    PathProbe::Probe => 0,
+                    PathProbe::MtuProbe(bytes) => bytes,
+                },
+            });
+        }
+        pings
+    }
+
+    /// Finds out which paths share a bottleneck (RFC 8382), to be called while nothing waits to
+    /// be sent; returns the pings that are due.
+    fn detect_shared_bottlenecks(&mut self, now: Time, id: PeerId) -> Vec<PathPing> {
+        let long_bytes = self.datagrams.initial;
+        let Some(peer) = self.peers.get_mut(id) else {
+            return Vec::new();
+        };
+        let live: Vec<bool> = peer.paths.iter().map(Path::is_good).collect();
+        if live.len() < 2 {
+            return Vec::new();
+        }
+        let detector = &mut peer.detector;
+        let loaded = match detector.step(now, peer.round_trip.ack_timeout(), &live) {
+            DetectorStep::Nothing => return Vec::new(),
+            DetectorStep::Done => {
+                peer.paths.regroup(now, |path| detector.group(path));
+                return Vec::new();
+            }
+            DetectorStep::SendTrain(loaded) => loaded,
+        };
+        let others = (0..live.len()).filter(|&path| live[path] && detector.takes_part(path));
+        let [before, after] = [Phase::Before, Phase::After].map(|phase| detector.nonce(phase));
+        let short = |nonce| move |path| (path, nonce, 0);
+        let train = core::iter::repeat_n((loaded, after, long_bytes), detector.probe_train());
+        let rest = others.clone().filter(|path| *path != loaded);
+        let pings = others.map(short(before)).chain(train);
+        pings
+            .chain(rest.map(short(after)))
+            .map(|(path, nonce, datagram_bytes)| PathPing {
+                four_tuple: peer.paths.get(path).four_tuple,
+                nonce,
+                datagram_bytes,
+            })
+            .collect()
+    }
+}

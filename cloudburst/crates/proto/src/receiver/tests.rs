@@ -1,0 +1,126 @@
+//! Messages that arrive, from senders that are made up.
+
+use cloudburst_code::{Encoder, Schedule};
+
+use super::*;
+use crate::{
+    envelope::{Envelope, EnvelopeKind},
+    event::MessageKind,
+};
+
+const PEER: PeerId = PeerId::new(0, 0);
+const SYMBOL_BYTES: usize = 100;
+
+fn receiver(config: &TransportConfig, is_ours: bool) -> Receiver {
+    let mut receiver = Receiver::new(config, 1);
+    receiver.add_peer(PEER, is_ours);
+    receiver
+}
+
+/// The code of a symbol for each datagram that a message takes.
+fn symbols(message: &[u8]) -> Vec<Vec<u8>> {
+    let mut bytes = message.to_vec();
+    let kind = EnvelopeKind::Message;
+    let correlation = 0;
+    Envelope { kind, correlation }.append_to(&mut bytes);
+    let shape = Shape::fitting(bytes.len(), SYMBOL_BYTES).unwrap();
+    let encoder = Encoder::new(&bytes, shape, Schedule::Mds, 0, 1).unwrap();
+    let mut out = vec![0; encoder.datagram_bytes()];
+    let write = |sequence: u32| {
+        let written = encoder.write(sequence..sequence + 1, &mut out).unwrap();
+        out[..written].to_vec()
+    };
+    (0..shape.symbols() as u32).map(write).collect()
+}
+
+/// Hands over all symbols; what the last of them was prepared as, and what came out.
+fn receive(
+    receiver: &mut Receiver,
+    number: u64,
+    message: &[u8],
+    statistics: &mut TransportStatistics,
+) -> (Prepared, Option<(Event, Answer)>) {
+    let mut last = (Prepared::Refused, None);
+    for code in symbols(message) {
+        let symbol = Symbol {
+            message: number,
+            code: &code,
+        };
+        let prepared = receiver.prepare(Time::ZERO, PEER, &symbol, 0, statistics);
+        let is_decoded = matches!(prepared, Prepared::Decoder | Prepared::NewDecoder);
+        let decode = || receiver.decode(Time::ZERO, PEER, &symbol, statistics);
+        last = (prepared, is_decoded.then(decode).flatten());
+    }
+    last
+}
+
+#[test]
+fn a_message_is_handed_over_once_and_its_later_symbols_are_answered_with_stop() {
+    let mut receiver = receiver(&TransportConfig::default(), true);
+    let statistics = &mut TransportStatistics::default();
+    let message = vec![7; 1_000];
+    let (_, received) = receive(&mut receiver, 5, &message, statistics);
+    let Some((event, Answer::Stop { needed, .. })) = received else {
+        panic!("{received:?}");
+    };
+    let is_whole = matches!(
+        event,
+        Event::Received { message: it, kind: MessageKind::Message, .. } if it == message
+    );
+    assert!(is_whole && needed > 10);
+    let stop = Answer::stop(5, Outcome::Delivered);
+    let again = receive(&mut receiver, 5, &message, statistics).0;
+    assert_eq!(again, Prepared::Answer(stop));
+    assert_eq!(receiver.progress(Some(PEER), 5), stop);
+    assert_eq!(
+        (statistics.incoming_now, receiver.unvalidated_bytes),
+        (0, 0)
+    );
+}
+
+#[test]
+fn a_peer_over_its_quota_is_told_to_try_again() {
+    let mut config = TransportConfig::default();
+    config.quotas.peer_messages = 1;
+    let mut receiver = receiver(&config, true);
+    let statistics = &mut TransportStatistics::default();
+    let codes = symbols(&[7; 1_000]);
+    let prepared: Vec<_> = (0..2)
+        .map(|message| {
+            let code = &codes[0];
+            let symbol = Symbol { message, code };
+            receiver.prepare(Time::ZERO, PEER, &symbol, 0, statistics)
+        })
+        .collect();
+    let busy = Answer::busy(1, BusyReason::Messages);
+    assert_eq!(prepared, [Prepared::NewDecoder, Prepared::Answer(busy)]);
+}
+
+#[test]
+fn back_pressure_holds_off_strangers_and_no_replies() {
+    for (is_ours, is_taken) in [(false, false), (true, true)] {
+        let mut receiver = receiver(&TransportConfig::default(), is_ours);
+        receiver.set_host_capacity(0);
+        let statistics = &mut TransportStatistics::default();
+        let (_, received) = receive(&mut receiver, 1, &[7; 50], statistics);
+        assert_eq!(received.is_some(), is_taken);
+    }
+}
+
+#[test]
+fn incomplete_messages_expire_and_free_their_memory() {
+    let mut receiver = receiver(&TransportConfig::default(), false);
+    let statistics = &mut TransportStatistics::default();
+    let code = &symbols(&[7; 1_000])[0];
+    let symbol = Symbol { message: 9, code };
+    receiver.prepare(Time::ZERO, PEER, &symbol, 0, statistics);
+    receiver.decode(Time::ZERO, PEER, &symbol, statistics);
+    assert!(receiver.is_receiving(PEER) && receiver.unvalidated_bytes > 0);
+    receiver.expire(Time::ZERO + MAX_LIFETIME, PEER, statistics);
+    assert!(!receiver.is_receiving(PEER));
+    assert_eq!(
+        (receiver.unvalidated_bytes, statistics.incoming_bytes_now),
+        (0, 0)
+    );
+    assert_eq!(statistics.refused.expired, 1);
+}

@@ -1,0 +1,118 @@
+//! The schedule, with messages that are made up.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use super::*;
+
+/// Messages by their remaining symbols, and whether they are queued.
+#[derive(Default)]
+struct Messages(BTreeMap<SendId, (u32, bool)>);
+
+impl Backlog for Messages {
+    fn remaining(&self, id: SendId) -> Option<u32> {
+        self.0.get(&id).map(|(remaining, _)| *remaining)
+    }
+
+    fn dequeued(&mut self, id: SendId) {
+        if let Some((_, is_queued)) = self.0.get_mut(&id) {
+            *is_queued = false;
+        }
+    }
+}
+
+fn scheduler(peers: u32, link_bits_per_s: u64) -> (Scheduler, Vec<PeerId>) {
+    let link = link_bits_per_s as f64 / 8.0;
+    // The link's own pacer is not what is tested.
+    let mut scheduler = Scheduler::new(Time::ZERO, 1e12);
+    let ids: Vec<_> = (0..peers).map(|index| PeerId::new(index, 0)).collect();
+    for id in &ids {
+        scheduler.add_peer(Time::ZERO, *id, link);
+    }
+    (scheduler, ids)
+}
+
+fn add(scheduler: &mut Scheduler, messages: &mut Messages, now: Time, id: SendId, n: u32) {
+    messages.0.insert(id, (n, true));
+    scheduler.enqueue(now, id, n, true, messages);
+}
+
+/// Symbols of 1,200 bytes.
+fn send(scheduler: &mut Scheduler, messages: &mut Messages, now: Time, id: SendId, n: u32) {
+    let (remaining, _) = messages.0.get_mut(&id).expect("it is under way");
+    let sent = n.min(*remaining);
+    *remaining -= sent;
+    scheduler.sent(now, id.peer, sent as usize * 1_200);
+    scheduler.requeue(now, id.peer, messages);
+}
+
+/// What is left of the shortest message that may be sent, found the long way.
+fn shortest(scheduler: &Scheduler, messages: &Messages, now: Time) -> Option<u32> {
+    let all = messages.0.iter();
+    let may =
+        all.filter(|(id, (remaining, _))| *remaining > 0 && scheduler.credit(now, id.peer) > 0);
+    may.map(|(_, (remaining, _))| *remaining).min()
+}
+
+#[test]
+fn the_shortest_remaining_of_all_that_may_be_sent_is_chosen() {
+    let (mut scheduler, ids) = scheduler(40, 50_000_000);
+    let mut messages = Messages::default();
+    let mut now = Time::ZERO;
+    let mut draw = 1_u64;
+    let mut chosen = 0;
+    for step in 0..4_000 {
+        draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let peer = ids[(draw >> 33) as usize % ids.len()];
+        if step % 3 == 0 {
+            let id = SendId::new(peer, step);
+            let n = 1 + (draw >> 40) as u32 % 50;
+            add(&mut scheduler, &mut messages, now, id, n);
+            if draw >> 20 & 3 == 0 {
+                messages.0.remove(&id);
+            }
+        }
+        if draw >> 25 & 7 == 0 {
+            // What a peer may be sent changes with what it reports.
+            let queue = scheduler.peers.get_mut(peer).expect("it is known");
+            let rate = 1e5 + (draw >> 30 & 0xff) as f64 * 2e4;
+            queue.controller.set_rate(now, rate);
+            scheduler.requeue_earlier(peer);
+        }
+        let best = shortest(&scheduler, &messages, now);
+        let next = scheduler.next_message(now, &mut messages);
+        let remaining = next.and_then(|id| messages.remaining(id));
+        assert_eq!(remaining, best, "step {step}");
+        match next {
+            Some(id) => {
+                chosen += 1;
+                send(&mut scheduler, &mut messages, now, id, 16);
+            }
+            None => {
+                let wakes = scheduler.next_deadline().unwrap_or(now).max(now);
+                now = wakes.min(now + Duration::from_millis(1)) + Duration::from_micros(1);
+            }
+        }
+        assert!(scheduler.due.len() <= 2 * ids.len() + MOST_STALE);
+        assert!(scheduler.waiting.len() <= 2 * ids.len() + MOST_STALE);
+    }
+    assert!(chosen > 500, "{chosen}");
+}
+
+#[test]
+fn equals_alternate() {
+    let (mut scheduler, ids) = scheduler(3, 1_000_000_000);
+    let mut messages = Messages::default();
+    for &peer in &ids {
+        for message in 0..4 {
+            let id = SendId::new(peer, message);
+            add(&mut scheduler, &mut messages, Time::ZERO, id, 1);
+        }
+    }
+    let mut order = Vec::new();
+    while let Some(id) = scheduler.next_message(Time::ZERO, &mut messages) {
+        send(&mut scheduler, &mut messages, Time::ZERO, id, 1);
+        order.push(ids.iter().position(|it| *it == id.peer).expect("it is one"));
+    }
+    assert_eq!(order, [0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2]);
+}

@@ -1,0 +1,87 @@
+//! What is under way to a peer, and whether the peer answers.
+
+use core::time::Duration;
+
+use crate::time::Time;
+
+/// After this long without messages a peer's paths are not probed any more.
+const ACTIVE_FOR: Duration = Duration::from_secs(1);
+/// So many datagrams without an answer, for so long, let doubt whether anybody is there: more
+/// than the pings that may be lost at the end of a conversation.
+const SILENT_DATAGRAMS: u32 = 32;
+const SILENT_FOR: Duration = Duration::from_secs(1);
+
+/// What is under way to a peer, and whether it answers.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    /// Messages that are not delivered.
+    pub(super) messages: usize,
+    /// The number of the next one, and of the oldest that is not delivered.
+    pub(super) next: u64,
+    pub(super) oldest: u64,
+    /// Whether it has taken a message of ours.
+    pub(super) has_taken_any: bool,
+    /// When it last answered, or sent, anything.
+    answered_at: Option<Time>,
+    /// Datagrams since then that ask for an answer, and when the first of them was sent.
+    unanswered: u32,
+    unanswered_since: Time,
+    /// The last message was abandoned without an answer of its, or the network says that it is not
+    /// there.
+    pub(super) is_abandoned: bool,
+    /// Messages wait until something is heard of it.
+    pub(super) has_pending: bool,
+    /// When a message was last sent to it.
+    pub(super) sent_at: Option<Time>,
+}
+
+impl Outbox {
+    pub(super) const fn new(now: Time, first_message: u64) -> Self {
+        Self {
+            messages: 0,
+            next: first_message,
+            oldest: first_message,
+            has_taken_any: false,
+            answered_at: None,
+            unanswered: 0,
+            unanswered_since: now,
+            is_abandoned: false,
+            has_pending: false,
+            sent_at: None,
+        }
+    }
+
+    /// So many datagrams that ask for an answer are sent to it.
+    pub(super) fn asked(&mut self, now: Time, datagrams: u32) {
+        if self.unanswered == 0 {
+            self.unanswered_since = now;
+        }
+        self.unanswered = self.unanswered.saturating_add(datagrams);
+    }
+
+    /// Something was heard of it. Whether messages have waited for that.
+    pub(super) fn answered(&mut self, now: Time) -> bool {
+        self.answered_at = Some(now);
+        self.unanswered = 0;
+        self.is_abandoned = false;
+        core::mem::take(&mut self.has_pending)
+    }
+
+    /// Whether it is of interest how its paths are.
+    pub(super) fn is_in_use(&self, now: Time) -> bool {
+        let is_recent = |at| now.since(at) < ACTIVE_FOR;
+        self.messages > 0 || self.sent_at.is_some_and(is_recent)
+    }
+
+    /// A message that was accepted then was not delivered in its time.
+    pub(super) fn failed(&mut self, accepted_at: Time) {
+        self.is_abandoned |= self.answered_at.is_none_or(|at| at < accepted_at);
+    }
+
+    /// Whether nobody may be there: then a message begins with little.
+    pub(super) fn is_unresponsive(&self, now: Time) -> bool {
+        let is_silent =
+            self.unanswered >= SILENT_DATAGRAMS && now.since(self.unanswered_since) >= SILENT_FOR;
+        self.is_abandoned || is_silent
+    }
+}

@@ -1,0 +1,139 @@
+//! Messages on their way, with receivers that are made up.
+
+use super::*;
+use crate::packet::Echo;
+
+const PEER: PeerId = PeerId::new(0, 0);
+const ECHO: Echo = Echo {
+    path: 1,
+    sent_us: 0,
+    hold_us: 0,
+};
+
+struct Rig {
+    sender: Sender,
+    config: TransportConfig,
+    timers: Timers<TimerKey>,
+    statistics: TransportStatistics,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let mut sender = Sender::new(1);
+        sender.add_peer(Time::ZERO, PEER, 1_000);
+        Self {
+            sender,
+            config: TransportConfig::default(),
+            timers: Timers::new(),
+            statistics: TransportStatistics::default(),
+        }
+    }
+
+    fn accept(&mut self, now: Time, message: &[u8]) -> Result<Accepted, SendRefused> {
+        let message = (PEER, MessageKind::Message, message);
+        let known = (Some(PathStatistics::default()), false);
+        let (config, statistics) = (&self.config, &mut self.statistics);
+        self.sender.accept(now, message, known, config, statistics)
+    }
+
+    /// Sends what is to be sent of a message; how many symbols.
+    fn send(&mut self, now: Time, id: SendId) -> u32 {
+        let path = ChosenPath::sample();
+        let round_trip = RoundTripEstimator::default();
+        let count = self.sender.remaining(id).expect("it is under way");
+        let sent = (count, &path, now);
+        self.sender
+            .sent(now, id, sent, &round_trip, &mut self.timers);
+        count
+    }
+
+    fn stop(&mut self, now: Time, id: SendId, outcome: Outcome) -> Option<Event> {
+        let stop = Stop {
+            message: id.as_u64(),
+            outcome,
+            echo: ECHO,
+            needed: 0,
+            spread_us: 0,
+        };
+        self.sender.stopped(now, PEER, &stop, &mut self.statistics)
+    }
+}
+
+#[test]
+fn a_message_is_delivered_by_the_stop_and_by_nothing_before_it_was_sent() {
+    let mut rig = Rig::new();
+    let id = rig.accept(Time::ZERO, &[7; 5_000]).unwrap().id;
+    assert!(rig.stop(Time::ZERO, id, Outcome::Delivered).is_none());
+    assert_eq!(rig.statistics.refused.unexpected, 1);
+    assert!(rig.send(Time::ZERO, id) >= 5);
+    let event = rig.stop(Time::ZERO, id, Outcome::Delivered);
+    assert!(matches!(event, Some(Event::Delivered { .. })), "{event:?}");
+    assert!(rig.stop(Time::ZERO, id, Outcome::Delivered).is_none());
+    assert_eq!(
+        (rig.statistics.outgoing_now, rig.sender.is_idle(PEER)),
+        (0, true)
+    );
+}
+
+#[test]
+fn what_a_receiver_misses_is_retransmitted_as_further_symbols() {
+    let mut rig = Rig::new();
+    let id = rig.accept(Time::ZERO, &[7; 50_000]).unwrap().id;
+    rig.send(Time::ZERO, id);
+    assert_eq!(rig.sender.remaining(id), Some(0));
+    let state = ProgressState::UnderWay { missing: 3 };
+    let paths = PathStatistics::default();
+    let known = (&paths, false);
+    let progressed = rig
+        .sender
+        .progressed(Time::ZERO, id, state, known, &rig.config);
+    assert_eq!(progressed, Progressed::Continue);
+    assert!(rig.sender.remaining(id) >= Some(3));
+}
+
+#[test]
+fn a_message_without_an_answer_is_retransmitted_after_the_timeout_and_abandoned_at_its_end() {
+    let mut rig = Rig::new();
+    let id = rig.accept(Time::ZERO, &[7; 5_000]).unwrap().id;
+    let round_trip = RoundTripEstimator::default();
+    let mut now = Time::ZERO;
+    let (mut sent, mut queries) = (0, 0);
+    let reason = loop {
+        if rig.sender.remaining(id) > Some(0) {
+            sent += rig.send(now, id);
+        }
+        rig.sender.ready(now, id, &round_trip, &mut rig.timers);
+        now = rig.timers.next().expect("it has an alarm").max(now);
+        while rig.timers.pop(now).is_some() {}
+        match rig.sender.attend(now, id, &mut rig.timers) {
+            Some(Step::Query) => queries += 1,
+            Some(Step::Abandon(reason)) => break reason,
+            _ => {}
+        }
+    };
+    assert_eq!(reason, Reason::TimedOut);
+    assert!(sent > 10 && queries > 10, "{sent} {queries}");
+    rig.sender.abandon(id, reason, &mut rig.statistics);
+    let next = rig.accept(now, &[7; 50_000]).unwrap();
+    assert!(next.awaits_first_contact, "nothing was ever heard");
+    assert_eq!(rig.sender.remaining(next.id), Some(2));
+    assert!(rig.sender.answered(now, PEER));
+    assert!(rig.sender.resume(next.id, &PathStatistics::default()));
+    assert!(rig.sender.remaining(next.id) > Some(20));
+}
+
+#[test]
+fn a_quota_of_messages_is_kept() {
+    let mut rig = Rig::new();
+    rig.config.quotas.outgoing_messages = 2;
+    let sent: Vec<_> = (0..3).map(|_| rig.accept(Time::ZERO, &[7; 10])).collect();
+    assert!(matches!(
+        sent[2],
+        Err(SendRefused::Full { messages: 2, .. })
+    ));
+    assert!(sent[0].as_ref().is_ok_and(|it| it.is_first));
+    assert!(sent[1].as_ref().is_ok_and(|it| !it.is_first));
+    let all: Vec<_> = rig.sender.under_way(PEER).collect();
+    assert_eq!(all.len(), 2);
+    assert_eq!(rig.sender.update_oldest(PEER), 1_000);
+}
