@@ -1,4 +1,5 @@
-//! What is sent to addresses, so that nobody is made to flood another.
+//! Anti-amplification limit (RFC 9000 §8): what is sent to addresses, so that nobody is made to
+//! flood another.
 
 use core::{net::IpAddr, time::Duration};
 use std::collections::{HashMap, VecDeque};
@@ -13,7 +14,7 @@ pub(super) const AMPLIFICATION: u64 = 3;
 /// For how long an address is believed that has shown a token.
 const VALID_FOR: Duration = Duration::from_secs(3_600);
 
-/// What is known of the addresses that datagrams come from.
+/// Anti-amplification limits of the addresses that datagrams come from (RFC 9000 §8.1).
 #[derive(Debug)]
 pub(super) struct Addresses {
     known: HashMap<IpAddr, Address, FixedState>,

@@ -1,10 +1,10 @@
-//! What speaks against a way while others to the same address deliver.
+//! Black-hole detection: evidence that a path has failed while others to the same address deliver.
 
 use core::time::Duration;
 
 use super::time::Time;
 
-/// How long nothing may get through, while others deliver, before a way is given up: a route that
+/// How long nothing may get through, while others deliver, before a path is abandoned: a path that
 /// changes takes a second or less.
 const DEAD_FOR: Duration = Duration::from_secs(1);
 /// How many pings must have been lost meanwhile: these, and so many that with what others lose it
@@ -29,11 +29,11 @@ pub(super) enum OtherPaths {
     Deliver,
     /// It did when something was last sent.
     Quiet,
-    /// Nothing arrives by any way: none is to blame.
+    /// Nothing arrives by any path: none has failed.
     Dead,
 }
 
-/// Evidence against a way.
+/// Black-hole detector of a path: evidence that it has failed while others deliver.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlackHoleDetector {
     /// For how long it has been dead while others delivered, in microseconds.
@@ -66,7 +66,7 @@ impl BlackHoleDetector {
         }
     }
 
-    /// The peer told of datagrams that were sent by it.
+    /// The peer reported on datagrams that were sent by it.
     pub(super) fn heard(&mut self, sent: u32, received: u32) {
         self.dead_for_us = 0;
         self.probes = 0;
@@ -113,7 +113,7 @@ impl BlackHoleDetector {
         (self.sent, self.received) = (0, 0);
     }
 
-    /// Whether the way is to be given up. An answer takes `ack_timeout`.
+    /// Whether the path is to be abandoned. An answer takes `ack_timeout`.
     pub(super) fn is_enough(&self, now: Time, ack_timeout: Duration) -> bool {
         let is_dead = Duration::from_micros(self.dead_for_us.into()) >= DEAD_FOR
             && self.probes >= self.needed
@@ -122,7 +122,7 @@ impl BlackHoleDetector {
     }
 }
 
-/// Pings of which each, or its answer, is lost if both ways lose this share.
+/// Pings of which each, or its answer, is lost if both paths lose this share.
 fn needed_probes(loss: f64) -> u16 {
     let through = (1.0 - loss).max(0.0);
     let lost = 1.0 - through * through;

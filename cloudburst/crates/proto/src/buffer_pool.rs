@@ -1,4 +1,4 @@
-//! Memory of outgoing messages that are done, for the next.
+//! Buffer pool: memory of outgoing messages that are done, for the next.
 
 /// So many are kept, of so many bytes each.
 const MOST: usize = 64;

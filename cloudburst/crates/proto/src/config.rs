@@ -1,4 +1,4 @@
-//! What an endpoint is told before it starts.
+//! Configuration of a transport.
 
 use core::time::Duration;
 
@@ -9,7 +9,7 @@ use cloudburst_code::{MAX_MESSAGE_BYTES, Schedule};
 const MIN_LIFETIME: Duration = Duration::from_millis(10);
 /// Longest: receivers remember at least for so long what they have handed over.
 pub const MAX_LIFETIME: Duration = Duration::from_secs(60);
-/// What the link carries, in bits per second, unless it is said: 1 Gbit/s, as most hosts' do.
+/// Rate of the link in bits per second, unless it is stated: 1 Gbit/s, as most hosts' have.
 ///
 /// A rate is a promise and no probe. Where the link carries more, messages of many datagrams take
 /// longer than they had to. Where the way to the peer carries less, the first messages lose what
@@ -33,7 +33,7 @@ pub struct TransportConfig {
     /// Keys shared with all peers. Default none: then datagrams are neither
     /// encrypted nor authenticated, and only accidents are noticed.
     pub keys: Keyring,
-    /// What the host's link carries, in bits per second: state it. Default
+    /// Rate of the host's link, in bits per second: state it. Default
     /// [`DEFAULT_LINK_BITS_PER_S`], 1 Gbit/s, which has the reasons.
     pub link_bits_per_s: u64,
     /// The share of the link that may be used, above 0 and at most 1 (§III-B's
@@ -49,17 +49,17 @@ pub struct TransportConfig {
     pub schedule: Schedule,
     /// The longest message that is sent or taken, in bytes. Default 4 MiB.
     pub max_message_bytes: usize,
-    /// What a message may cost before it is given up.
+    /// Limits of symbols and time, after which a message is abandoned.
     pub budget: Budget,
-    /// Datagrams' lengths.
+    /// Lengths of datagrams, at first and at most.
     pub datagrams: Datagrams,
-    /// What others may take up here.
+    /// Limits of memory and peers that others may take up.
     pub quotas: Quotas,
     /// Takes messages only from addresses that have shown a token. It costs the
     /// first message of a peer a round trip and keeps a recorded message from
     /// being taken once more after this endpoint has been restarted. Default false.
     pub require_validation: bool,
-    /// Whether ports of ours that do not deliver are given up for others
+    /// Lets ports of ours that do not deliver be abandoned for others
     /// ([`Event::RotatePort`](super::Event::RotatePort)). It finds a way around a link that is
     /// dead, or loses much, where networks choose links by ports; a firewall on the way that
     /// allows certain ports only is a reason against it. Default true. An endpoint on sockets
@@ -67,14 +67,14 @@ pub struct TransportConfig {
     pub rotate_ports: bool,
 }
 
-/// What a message may cost its sender.
+/// Limits of symbols and time that a message may cost its sender.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Budget {
     /// Symbols, as a multiple of what the message has, and so many more.
     /// Default 8 times and 64.
     pub symbols_factor: f64,
-    /// See [`Self::symbols_factor`].
+    /// Symbols beyond that multiple; see [`Self::symbols_factor`].
     pub symbols_extra: u32,
     /// Time. Default 10 s, at most [`MAX_LIFETIME`].
     pub lifetime: Duration,
@@ -84,20 +84,21 @@ pub struct Budget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Datagrams {
-    /// What is sent before anything is known. Default 1,200, which every path
+    /// Length that is sent before anything is known. Default 1,200, which every path
     /// on the internet carries (RFC 9000 §14).
     pub initial: usize,
-    /// What is tried for (RFC 8899). Default 1,452: Ethernet's 1,500 less IPv6 and UDP.
+    /// Length that path MTU discovery tries for (DPLPMTUD, RFC 8899). Default 1,452: Ethernet's
+    /// 1,500 less IPv6 and UDP.
     pub most: usize,
 }
 
-/// What others may take up at an endpoint.
+/// Limits of memory, peers and answers that others may take up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Quotas {
     /// Peers in all. Default 16,384.
     pub peers: usize,
-    /// Of these, peers whose address is not validated. Default 1,024.
+    /// Peers among these whose address is not validated. Default 1,024.
     pub unvalidated_peers: usize,
     /// Incomplete messages in all. Default 65,536.
     pub messages: usize,
@@ -105,15 +106,16 @@ pub struct Quotas {
     pub peer_messages: usize,
     /// Memory of incomplete messages in all, in bytes. Default 256 MiB.
     pub bytes: usize,
-    /// The same for a peer. Default 64 MiB.
+    /// Memory of incomplete messages of a peer, in bytes. Default 64 MiB.
     pub peer_bytes: usize,
-    /// The same for all peers together whose address is not validated. Default 8 MiB.
+    /// Memory of incomplete messages of all peers together whose address is not validated, in bytes.
+    /// Default 8 MiB.
     pub unvalidated_bytes: usize,
     /// Answers (stop, have, busy, pong, challenge) per second to an IP address. Default 100,000.
     pub answers_per_s: u32,
     /// Outgoing messages that wait for their turn or for a stop. Default 16,384.
     pub outgoing_messages: usize,
-    /// Their bytes. Default 256 MiB.
+    /// Bytes of outgoing messages that wait. Default 256 MiB.
     pub outgoing_bytes: usize,
 }
 
@@ -179,14 +181,14 @@ impl Default for Quotas {
     }
 }
 
-/// What is wrong with a [`TransportConfig`].
+/// Names the setting of a [`TransportConfig`] that is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// Nothing could be sent.
+    /// The link is so slow that nothing could be sent.
     #[error("link_bits_per_s is {0}; at least 8,000 are needed")]
     Link(u64),
-    /// No share of anything.
+    /// The share is none, or more than all.
     #[error("share is {0}; it must be above 0 and at most 1")]
     Share(f64),
     /// Nothing comes back so fast, or nobody waits so long.
@@ -195,9 +197,9 @@ pub enum ConfigError {
     /// No message, or one that no header can state.
     #[error("max_message_bytes is {given}; it must be 1 to {most}")]
     MaxMessage {
-        /// Bytes asked for.
+        /// Bytes that were asked for.
         given: usize,
-        /// Bytes possible.
+        /// Bytes that are possible at most.
         most: usize,
     },
     /// A message could not be sent even once, or for longer than receivers remember.
@@ -205,9 +207,9 @@ pub enum ConfigError {
         "the budget is {symbols_factor} times the symbols for {lifetime:?}; it must be at least 2 times, for 10 ms to 60 s"
     )]
     Budget {
-        /// As given.
+        /// The value that was given.
         symbols_factor: f64,
-        /// As given.
+        /// The value that was given.
         lifetime: Duration,
     },
     /// Datagrams too short for a header, or longer than any link's.
@@ -215,18 +217,18 @@ pub enum ConfigError {
         "datagrams of {initial} to {most} bytes; it must be 256 to 9,000, the first not above the second"
     )]
     Datagrams {
-        /// As given.
+        /// The value that was given.
         initial: usize,
-        /// As given.
+        /// The value that was given.
         most: usize,
     },
-    /// A quota that lets nothing in.
+    /// A quota is 0 and lets nothing in.
     #[error("the quota {0} is 0")]
     Quota(&'static str),
 }
 
 impl TransportConfig {
-    /// Looks for mistakes.
+    /// Checks all settings for mistakes.
     ///
     /// # Errors
     ///

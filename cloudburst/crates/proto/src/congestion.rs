@@ -24,7 +24,7 @@ const LEAST_KNOWN_SHARE: f64 = 0.25;
 /// Shortest time over which it is measured how much gets through.
 const LEAST_PAUSE: Duration = Duration::from_millis(10);
 
-/// Congestion controller of a peer: the rate that its datagrams are paced at.
+/// Congestion control of a peer: the rate that its datagrams are paced at.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CongestionController {
     link_bytes_per_s: f64,

@@ -1,4 +1,4 @@
-//! What is coded: the message and 17 bytes behind it.
+//! Envelope of a message: 17 bytes behind it that are coded with it.
 //!
 //! ```text
 //!  0           m      m + 1         m + 9     m + 17
@@ -23,22 +23,22 @@ pub const MAX_ENVELOPED_BYTES: usize = MAX_MESSAGE_BYTES - ENVELOPE_BYTES;
 const KIND_BYTES: usize = 1;
 const NUMBER_BYTES: usize = 8;
 
-/// What a message is to its receiver.
+/// Says what a message is to its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum EnvelopeKind {
-    /// Complete in itself.
+    /// A message that is complete in itself.
     Message = 0,
-    /// Wants a reply.
+    /// A request that wants a reply.
     Request = 1,
-    /// Is one.
+    /// The reply to a request.
     Reply = 2,
 }
 
-/// What goes with a message.
+/// Envelope that goes with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Envelope {
-    /// What the message is.
+    /// The kind of the message.
     pub kind: EnvelopeKind,
     /// Chosen by who requests; the reply has the same. Without meaning in a
     /// [`EnvelopeKind::Message`].
@@ -55,9 +55,9 @@ pub enum EnvelopeError {
     /// Put together from parts of several messages, or spoilt.
     #[error("the hash {stated:#018x} is not that of what was decoded, {computed:#018x}")]
     Hash {
-        /// In the envelope.
+        /// The hash in the envelope.
         stated: u64,
-        /// Of what arrived.
+        /// The hash of what arrived.
         computed: u64,
     },
     /// There is no such kind.

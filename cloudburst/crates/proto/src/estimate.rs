@@ -1,4 +1,4 @@
-//! What is learnt of a way to a peer: time, loss and rate.
+//! Estimators of a path's round-trip time (RFC 6298), loss and delivery rate.
 
 use core::time::Duration;
 
@@ -8,7 +8,7 @@ use super::{config::DEFAULT_INITIAL_ROUND_TRIP, time::Time};
 /// not more regular.
 const GRANULARITY: Duration = Duration::from_micros(100);
 
-/// Smoothed round trip and its variation (RFC 6298 §2).
+/// Estimates the round-trip time: smoothed, with its variation (RFC 6298 §2).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RoundTripEstimator {
     /// What is assumed, until one was measured.
@@ -76,7 +76,7 @@ impl RoundTripEstimator {
     }
 }
 
-/// What is lost of late: the share, and how unevenly.
+/// Estimates the share of datagrams that is lost of late, and how unevenly.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LossEstimator {
     share: f64,
@@ -168,7 +168,7 @@ impl LossEstimator {
     }
 }
 
-/// What a peer got of what it was sent, of late.
+/// Estimates how much a peer got of what it was sent, of late.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeliveryRate {
     since: Time,

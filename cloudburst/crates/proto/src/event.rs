@@ -9,21 +9,21 @@ pub struct SocketId(pub u16);
 /// A way to a peer: from a socket of ours to an address of its.
 ///
 /// Networks that spread by hash (ECMP) choose the path from both ports, so that
-/// several routes to the same machine are likely to take several paths.
+/// several paths to the same machine are likely to take several paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FourTuple {
-    /// Our end.
+    /// One of our sockets.
     pub socket: SocketId,
-    /// The other end.
+    /// Address of the other end.
     pub remote: SocketAddr,
 }
 
-/// Most routes to a peer that are worth having.
+/// Most paths to a peer that are worth having.
 const MAX_FOUR_TUPLES: usize = 256;
 
 impl FourTuple {
     /// All pairs of a socket and an address that it `reaches`, 256 at most; those first that share
-    /// neither with the one before: whoever takes the first few takes several of both.
+    /// neither with the one before: a caller that takes the first few takes several of both.
     pub fn between(
         sockets: impl Iterator<Item = SocketId> + Clone,
         remotes: &[SocketAddr],
@@ -59,16 +59,16 @@ impl PeerId {
     }
 }
 
-/// What a message is to its receiver.
+/// Says what a message is to its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MessageKind {
-    /// Itself.
+    /// A message by itself.
     Message,
     /// Something to be answered by a [`MessageKind::Reply`].
     Request,
     /// The answer to a request.
     Reply {
-        /// The request's [`SendId::as_u64`].
+        /// The request's number, [`SendId::as_u64`].
         to: u64,
     },
 }
@@ -98,22 +98,22 @@ impl SendId {
     }
 }
 
-/// The network's explicit notice of congestion (RFC 3168 §5).
+/// Explicit congestion notification (ECN, RFC 3168 §5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ecn {
     /// Takes no part in it, or nothing is known.
     #[default]
     NotCapable,
-    /// May be marked.
+    /// The datagram may be marked.
     Capable,
     /// Was marked on the way.
     CongestionExperienced,
 }
 
-/// Datagrams to be sent now.
+/// Datagrams that are to be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// By which way.
+    /// The path that it takes.
     pub four_tuple: FourTuple,
     /// Bytes at the beginning of the buffer.
     pub bytes: usize,
@@ -123,65 +123,65 @@ pub struct Transmit {
     pub ecn: Ecn,
 }
 
-/// What happened.
+/// Something that happened, for the host to handle.
 #[derive(Debug)]
 pub enum Event {
     /// A whole message arrived. It comes once.
     Received {
-        /// From whom.
+        /// The peer that sent it.
         peer: PeerId,
         /// Its sender's number for it: what a reply refers to.
         id: u64,
-        /// What it is.
+        /// The kind of the message.
         kind: MessageKind,
-        /// What it says.
+        /// The content of the message.
         message: Vec<u8>,
     },
     /// The receiver has it.
     Delivered {
-        /// Which.
+        /// The message that it is about.
         id: SendId,
-        /// What it took.
+        /// The time and symbols that it took.
         receipt: Receipt,
     },
-    /// It was given up. Unless the failure says otherwise the receiver may have
+    /// It was abandoned. Unless the failure says otherwise the receiver may have
     /// it all the same.
     Undelivered {
-        /// Which.
+        /// The message that it is about.
         id: SendId,
-        /// Why.
+        /// The failure and its reason.
         failure: Undelivered,
     },
-    /// What goes by a socket does not arrive, while by others to the same address it does: a
+    /// Datagrams from a socket do not arrive, while those from others to the same address do: a
     /// network that spreads by ports leads it somewhere bad. Bind another socket at the same
     /// address, on a port that the system chooses, and call
-    /// [`port_rotated`](super::Transport::port_rotated). Whoever cannot does nothing, or sets
+    /// [`port_rotated`](super::Transport::port_rotated). The caller that cannot does nothing, or sets
     /// [`TransportConfig::rotate_ports`](super::TransportConfig::rotate_ports) to false.
     ///
     /// It comes 64 times at most, and then once a minute; of a socket whose ports are never good,
     /// ever more seldom, at last every ten minutes.
     RotatePort {
-        /// Which.
+        /// The socket whose port it is.
         socket: SocketId,
     },
-    /// A route to a peer did not deliver, while others to the same address did, and another pair
-    /// of ports that was not in use has taken its place. For who wants to tell.
+    /// A path to a peer did not deliver, while others to the same address did, and another pair
+    /// of ports that was not in use has taken its place. For logs.
     PathReplaced {
-        /// Whose.
+        /// The peer whose path it is.
         peer: PeerId,
-        /// The route that did not deliver.
+        /// The path that did not deliver.
         from: FourTuple,
         /// The one that is tried instead.
         to: FourTuple,
     },
     /// Nothing is known of a peer any more; its id stands for nobody.
     PeerGone {
-        /// Who.
+        /// The peer that is gone.
         peer: PeerId,
     },
 }
 
-/// What the delivery of a message took.
+/// Counts the time and symbols that the delivery of a message took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Receipt {
@@ -197,23 +197,23 @@ pub struct Receipt {
     pub paths: u16,
 }
 
-/// A message that was given up.
+/// A message that was abandoned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("message given up: {reason}; {sent} symbols were sent for {symbols}{}", Progress(.received))]
 #[non_exhaustive]
 pub struct Undelivered {
-    /// Why.
+    /// The reason it was abandoned.
     pub reason: Reason,
     /// Source symbols of the message.
     pub symbols: u32,
-    /// Symbols sent.
+    /// Symbols that were sent.
     pub sent: u32,
     /// Symbols the receiver said it had, if it said so.
     pub received: Option<u32>,
 }
 
 impl Undelivered {
-    /// Says that a message was given up after so many symbols, of which the receiver said nothing.
+    /// Says that a message was abandoned after so many symbols, of which the receiver said nothing.
     pub const fn new(reason: Reason, symbols: u32, sent: u32) -> Self {
         Self {
             reason,
@@ -235,20 +235,20 @@ impl core::fmt::Display for Progress<'_> {
     }
 }
 
-/// Why a message was given up.
+/// Why a message was abandoned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// As many symbols as the budget allows were sent.
+    /// The budget of symbols is spent: so many were sent.
     #[error("the budget of symbols is spent")]
     BudgetSpent,
     /// The budget of time is over.
     #[error("the time is over")]
     TimedOut,
-    /// The network says of every route that nobody is there.
-    #[error("no route reaches the peer")]
+    /// The network says of every path that nobody is there.
+    #[error("no path reaches the peer")]
     Unreachable,
-    /// The receiver has no room, to the end.
+    /// The receiver has no capacity, to the end.
     #[error("the receiver has no room")]
     Busy,
     /// The receiver will never take it: it is longer than it takes.
@@ -257,7 +257,7 @@ pub enum Reason {
     /// The receiver no longer knows what became of it.
     #[error("the receiver no longer knows what became of it")]
     Stale,
-    /// [`cancel`](super::Transport::cancel) was called.
+    /// The host has called [`cancel`](super::Transport::cancel).
     #[error("cancelled")]
     Cancelled,
 }
@@ -274,16 +274,16 @@ pub enum SendRefused {
     TooLarge {
         /// Bytes of the message.
         given: usize,
-        /// Bytes allowed.
+        /// Bytes that are allowed.
         most: usize,
     },
     /// More messages or bytes wait than the quota allows: wait for one to be
     /// delivered and try again.
     #[error("{messages} messages of {bytes} bytes wait already; wait for a delivery and try again")]
     Full {
-        /// Messages that wait.
+        /// Messages that wait already.
         messages: usize,
-        /// Their bytes.
+        /// Bytes of these messages.
         bytes: usize,
     },
     /// There is no such peer, or no longer.
@@ -301,24 +301,24 @@ pub enum ConnectRefused {
     /// No way to it.
     #[error("a peer needs at least one route")]
     NoPath,
-    /// As many peers as the quota allows are known.
+    /// The quota of peers is used up.
     #[error("{0} peers are known, as many as the quota allows")]
     TooManyPeers(usize),
 }
 
-/// What is known of a path.
+/// Reports what is known of a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PathReport {
-    /// Its number.
+    /// The path's number on the wire.
     pub path: u16,
     /// The way it takes.
     pub four_tuple: FourTuple,
-    /// Whether it delivers.
+    /// The path's health: it delivers or not.
     pub health: Health,
-    /// Datagrams sent.
+    /// Datagrams that were sent.
     pub sent: u64,
-    /// Datagrams that arrived, as far as the peer has told.
+    /// Datagrams that arrived, as far as the peer has reported.
     pub delivered: u64,
     /// The share of datagrams that is lost of late, 0 to 1.
     pub loss: f64,
@@ -347,13 +347,13 @@ impl PathReport {
     }
 }
 
-/// Whether a path delivers.
+/// Tells if a path delivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Health {
     /// Nothing is known yet.
     Unknown,
-    /// It does.
+    /// It is known to deliver.
     Good,
     /// It did, and does no longer: it gets probes only.
     Dead,

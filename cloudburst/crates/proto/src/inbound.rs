@@ -1,4 +1,4 @@
-//! What arrives from a peer, path by path: for replays, and for what it is told.
+//! What arrives from a peer, path by path: for replay protection, and for reports to it.
 
 use super::{
     packet::{ReplayWindow, Report},
@@ -72,8 +72,8 @@ impl Inbound {
         self.paths.len() - 1
     }
 
-    /// What the peer is told in answer to a datagram that came by path `answered`: of this one
-    /// first, for there may not be room for more, then of those heard from last.
+    /// Reports to the peer in answer to a datagram that came by path `answered`: of this one
+    /// first, for there may not be capacity for more, then of those heard from last.
     pub(super) fn reports(&self, answered: u16) -> impl Iterator<Item = Report> + '_ {
         let of = move |own: bool| move |path: &&InboundPath| (path.id == answered) == own;
         let own = self.paths.iter().filter(of(true));

@@ -17,7 +17,7 @@ const MAX_POOLED_BYTES: usize = 16 << 20;
 #[derive(Debug)]
 pub(super) struct Incoming {
     decoder: Decoder<Vec<u8>, Vec<Block>>,
-    /// How often its sender has cut it anew.
+    /// How often its sender has segmented it again.
     generation: u8,
     memory_bytes: usize,
     shape: Shape,

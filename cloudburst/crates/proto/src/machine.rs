@@ -16,26 +16,26 @@ use super::{
 /// Drives a message transport's state machine without knowing which one it is.
 ///
 /// [`Transport`] is the one of this crate, and its methods of the same names say what is expected.
-/// A host that is written against this trait (a simulator, a test harness) can run others beside
+/// A host that is written against this trait (a simulator, a test harness) can run others next to
 /// it, to compare them.
 pub trait Machine: fmt::Debug {
-    /// See [`Transport::connect`].
+    /// Makes a peer known by its paths; see [`Transport::connect`].
     ///
     /// # Errors
     ///
-    /// If there is no route, or no room for another peer.
+    /// If there is no path, or no capacity for another peer.
     fn connect(&mut self, now: Time, four_tuples: &[FourTuple]) -> Result<PeerId, ConnectRefused>;
 
-    /// See [`Transport::add_path`].
+    /// Adds another path to a peer; see [`Transport::add_path`].
     fn add_path(&mut self, now: Time, peer: PeerId, four_tuple: FourTuple) -> bool;
 
-    /// See [`Transport::remove_socket`].
+    /// Forgets a socket that is gone; see [`Transport::remove_socket`].
     fn remove_socket(&mut self, now: Time, socket: SocketId);
 
     /// See [`Transport::port_rotated`]; a machine that never asks for it does nothing.
     fn port_rotated(&mut self, _now: Time, _socket: SocketId) {}
 
-    /// See [`Transport::send`].
+    /// Takes a message to be sent; see [`Transport::send`].
     ///
     /// # Errors
     ///
@@ -48,43 +48,43 @@ pub trait Machine: fmt::Debug {
         message: &[u8],
     ) -> Result<SendId, SendRefused>;
 
-    /// See [`Transport::set_host_capacity`].
+    /// Sets how many messages the host has capacity for; see [`Transport::set_host_capacity`].
     fn set_host_capacity(&mut self, messages: usize);
 
-    /// See [`Transport::cancel`].
+    /// Abandons a message that is under way; see [`Transport::cancel`].
     fn cancel(&mut self, now: Time, id: SendId);
 
-    /// See [`Transport::forget`].
+    /// Forgets a peer and its messages; see [`Transport::forget`].
     fn forget(&mut self, now: Time, peer: PeerId);
 
-    /// See [`Transport::handle_datagram`].
+    /// Takes one datagram that has arrived; see [`Transport::handle_datagram`].
     fn handle_datagram(&mut self, now: Time, four_tuple: FourTuple, ecn: Ecn, datagram: &mut [u8]);
 
-    /// See [`Transport::handle_unreachable`].
+    /// Takes note that nobody is at the end of a path; see [`Transport::handle_unreachable`].
     fn handle_unreachable(&mut self, now: Time, four_tuple: FourTuple);
 
     /// See [`Transport::handle_too_big`]; to a machine of one datagram length it is a loss.
     fn handle_too_big(&mut self, _now: Time, _route: FourTuple, _bytes: usize) {}
 
-    /// See [`Transport::handle_timeout`].
+    /// Does what is due by now; see [`Transport::handle_timeout`].
     fn handle_timeout(&mut self, now: Time);
 
-    /// See [`Transport::poll_transmit`].
+    /// Writes the next datagrams to be sent; see [`Transport::poll_transmit`].
     fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit>;
 
-    /// See [`Transport::poll_event`].
+    /// Returns the next event, if any; see [`Transport::poll_event`].
     fn poll_event(&mut self) -> Option<Event>;
 
-    /// See [`Transport::next_deadline`].
+    /// Returns when the machine has to be called again; see [`Transport::next_deadline`].
     fn next_deadline(&self) -> Option<Time>;
 
-    /// See [`Transport::statistics`].
+    /// Returns what was counted so far; see [`Transport::statistics`].
     fn statistics(&self) -> TransportStatistics;
 
-    /// See [`Transport::peers`].
+    /// Lists all known peers; see [`Transport::peers`].
     fn peers(&self) -> Vec<PeerId>;
 
-    /// See [`Transport::paths`].
+    /// Reports on the paths to a peer; see [`Transport::paths`].
     fn paths(&self, now: Time, peer: PeerId) -> Vec<PathReport>;
 
     /// See [`Transport::set_keys`]; a machine without keys ignores them.

@@ -1,11 +1,11 @@
-//! Which of a peer's messages are done.
+//! Which of a peer's messages are done, so that none is handed over twice.
 
 use std::collections::VecDeque;
 
 /// Numbers between the oldest message under way and the newest, at most: a
 /// sender keeps to it.
 pub(super) const MAX_SPAN: u64 = 16_384;
-/// Numbers that a receiver knows of: room for those under way, and as many
+/// Numbers that a receiver knows of: capacity for those under way, and as many
 /// again for stragglers of what came before.
 const SLOTS: u64 = 2 * MAX_SPAN;
 

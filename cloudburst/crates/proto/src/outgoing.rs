@@ -26,7 +26,7 @@ const SPREAD_COST: f64 = 0.25;
 /// The reserve is this part of a message at most.
 const MOST_RESERVE: u32 = 4;
 
-/// Answers without news after the last symbol that the budget allows.
+/// Reports without progress after the last symbol that the budget allows.
 const LAST_REPORTS: u8 = 4;
 /// Symbols that a message begins with if nobody may be there.
 const FIRST_CONTACT_SYMBOLS: u32 = 2;
@@ -37,7 +37,7 @@ pub(super) struct Outgoing {
     /// The message and its envelope.
     bytes: Vec<u8>,
     shape: Shape,
-    /// Counts how often the message was cut anew.
+    /// Counts how often the message was segmented again.
     generation: u8,
     accepted_at: Time,
     /// Symbols sent of this generation, and of all before.
@@ -55,12 +55,12 @@ pub(super) struct Outgoing {
     /// Bursts after the first, and the reserve.
     tails: u8,
     queries: u8,
-    /// Answers without news when the budget was spent.
+    /// Reports without progress when the budget was spent.
     last_reports: u8,
     /// Bursts in a row of which nothing was heard, and when the next may be sent.
     stalls: u8,
     again_at: Time,
-    /// Times in a row that the receiver had no room.
+    /// Times in a row that the receiver had no capacity.
     busies: u8,
     have: Option<u32>,
     /// Whether all was sent a second time for want of a token.
@@ -86,7 +86,7 @@ pub(super) enum Step {
     Send,
     /// The receiver is to be asked what it has.
     Query,
-    /// It is given up.
+    /// It is abandoned.
     Abandon(Reason),
     Wait,
 }
@@ -270,7 +270,7 @@ impl Outgoing {
                 return Step::Abandon(Reason::BudgetSpent);
             }
         } else if core::mem::take(&mut self.is_busy) {
-            // One finds out whether there is room now.
+            // One finds out whether there is capacity now.
             self.want(1);
             return Step::Send;
         }
@@ -282,7 +282,7 @@ impl Outgoing {
     fn next_look(&self, now: Time, round_trip: &RoundTripEstimator) -> Time {
         let ack_timeout = round_trip.ack_timeout();
         let pause = if self.remaining() > 0 || self.awaits_first_contact {
-            // Its turn comes by the pacer's leave, or with the peer's first word.
+            // Its turn comes by the pacer's leave, or with the peer's first answer.
             return self.ends;
         } else if self.queries > 0 {
             (ack_timeout * (1 << self.queries.min(10))).min(QUERY_PAUSE)
@@ -316,7 +316,7 @@ impl Outgoing {
         self.have.is_none_or(|have| have == 0)
     }
 
-    /// Cuts it anew, for datagrams that are shorter. What the receiver has of
+    /// Segments it again, for datagrams that are shorter. What the receiver has of
     /// it is of no use any more.
     pub(super) fn resegment(
         &mut self,

@@ -1,11 +1,11 @@
-//! Keeps what is sent to a rate.
+//! Pacing: keeps what is sent to a rate.
 
 use core::time::Duration;
 
 use super::time::Time;
 
-/// A leaky bucket: what has been sent takes its time to run out, and no more
-/// than a little may be in it.
+/// Paces what is sent by a leaky bucket: what has been sent takes its time to run out, and no
+/// more than a little may be in it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pacer {
     bytes_per_s: f64,

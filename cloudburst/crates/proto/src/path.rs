@@ -1,4 +1,4 @@
-//! One way to a peer, and what it delivers.
+//! One path to a peer: health, keepalive, path MTU discovery (DPLPMTUD, RFC 8899), deliveries.
 
 use core::time::Duration;
 
@@ -22,13 +22,13 @@ const REFRESH: Duration = Duration::from_millis(200);
 const MAX_PROBES: u8 = 3;
 const PMTU_RAISE_TIMER: Duration = Duration::from_secs(600);
 
-/// How long after the peer told of a way in use it is known to deliver.
+/// How long after the peer reported on a path in use it is known to deliver.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Datagrams that are remembered until the peer tells of them.
 const REMEMBERED: usize = 16;
 
-/// A way to a peer.
+/// Path to a peer, with keepalive, failure detection and path MTU discovery.
 #[derive(Debug)]
 pub(super) struct Path {
     /// Its name on the wire.
@@ -67,7 +67,7 @@ struct Heard {
     at: Time,
 }
 
-/// What a peer's word tells that was not known before.
+/// What a peer's report says that was not known before.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeliveryReport {
     /// Datagrams sent since it was last heard of.
@@ -84,7 +84,7 @@ struct Probe {
     pause: Duration,
 }
 
-/// The longest datagram that gets through.
+/// Path MTU discovery (DPLPMTUD, RFC 8899): the longest datagram that gets through.
 #[derive(Clone, Copy, Debug)]
 struct PathMtu {
     proven: usize,
@@ -92,7 +92,7 @@ struct PathMtu {
     attempt_at: Time,
 }
 
-/// A ping that is due.
+/// Probe of a path that is due: a keepalive, or an MTU probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PathProbe {
     /// To hear whether the path is alive.
@@ -160,7 +160,7 @@ impl Path {
         }
     }
 
-    /// The number of the next datagram, which the peer will tell of.
+    /// The number of the next datagram, which the peer will report on.
     pub(super) fn take_sequence(&mut self, now: Time) -> u64 {
         self.doubt.get_or_insert(now);
         self.unheard += 1;
@@ -196,7 +196,7 @@ impl Path {
         }
     }
 
-    /// What is to be known of it before it is given up, with what becomes of what goes by others
+    /// What is to be known of it before it is abandoned, with what becomes of what goes by others
     /// and the share that is lost of it.
     pub(super) fn black_hole(
         &mut self,
@@ -209,7 +209,7 @@ impl Path {
         &mut self.black_hole
     }
 
-    /// Whether it is to be given up for another. An answer takes `ack_timeout`.
+    /// Whether it is to be abandoned for another. An answer takes `ack_timeout`.
     pub(super) fn has_failed(&self, now: Time, ack_timeout: Duration) -> bool {
         self.black_hole.is_enough(now, ack_timeout)
     }
@@ -227,7 +227,7 @@ impl Path {
         self.remembered[(self.sequence % REMEMBERED as u64) as usize] = (self.sequence, datagram);
     }
 
-    /// The peer says what it has got; what that tells, if it is news.
+    /// The peer says what it has got; what that tells, if it is new.
     pub(super) fn hear(
         &mut self,
         now: Time,
@@ -237,7 +237,7 @@ impl Path {
         let highest = self.whole_sequence(highest)?;
         let (new_sent, new_received) = match self.heard {
             Some(heard) if highest <= heard.highest => return None,
-            // A peer that was restarted counts anew.
+            // A peer that was restarted counts again.
             Some(heard) if received > heard.received => {
                 (highest - heard.highest, received - heard.received)
             }
@@ -360,7 +360,7 @@ impl Path {
         Some(PathProbe::MtuProbe(most))
     }
 
-    /// The soonest that [`Self::due`] can say something.
+    /// The earliest that [`Self::due`] can say something.
     pub(super) fn next_due(&self, ack_timeout: Duration) -> Time {
         self.next_probe(self.doubt.is_some(), ack_timeout)
     }

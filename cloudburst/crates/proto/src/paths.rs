@@ -1,4 +1,4 @@
-//! All ways to a peer: which is the next datagram's.
+//! All paths to a peer: which is the next datagram's.
 
 mod replacement;
 mod spread;
@@ -20,29 +20,29 @@ use super::{
 
 /// Ways to a peer that are kept, at most.
 pub(super) const MAX_PATHS: usize = 64;
-/// A way that loses so much gets no symbols while another loses half of that or
+/// A path that loses so much gets no symbols while another loses half of that or
 /// less. What it loses never queues, so that it seems the fastest.
 const BLACK_HOLE_LOSS: f64 = 0.5;
 
-/// The ways to a peer.
+/// The paths to a peer.
 #[derive(Debug, Default)]
 pub(super) struct Paths {
     list: Vec<Path>,
-    /// Routes that there is no room for, and those that did not deliver: the latter come last.
+    /// Paths that there is no capacity for, and those that did not deliver: the latter come last.
     standby: VecDeque<FourTuple>,
     next_id: u16,
     /// What they lead through, several through one if that was found out.
     bottlenecks: Vec<RateEstimator>,
     /// What delays are counted from.
     reference: Option<u32>,
-    /// What is lost, by whatever way it went.
+    /// What is lost, by whatever path it went.
     loss: LossEstimator,
     /// With which path a choice among equals begins.
     turn: usize,
 }
 
 impl Paths {
-    /// Adds a way, if it is new and there is room; if there is none, it is kept for later.
+    /// Adds a path, if it is new and there is capacity; if there is none, it is kept for later.
     pub(super) fn add(&mut self, now: Time, four_tuple: FourTuple, datagrams: &Datagrams) -> bool {
         let known = self.list.iter().any(|path| path.four_tuple == four_tuple);
         if known {
@@ -94,7 +94,7 @@ impl Paths {
         self.list.iter_mut().find(|path| path.id == id)
     }
 
-    /// Whether the network says of every way that nobody is there.
+    /// Whether the network says of every path that nobody is there.
     pub(super) fn all_unreachable(&self) -> bool {
         self.list.iter().all(|path| path.unreachable)
     }
@@ -107,7 +107,7 @@ impl Paths {
             .filter(move |path| all_dead || !path.is_dead())
     }
 
-    /// What is lost, by whatever way it went.
+    /// What is lost, by whatever path it went.
     pub(super) fn loss(&self) -> LossEstimator {
         self.loss
     }
@@ -117,12 +117,12 @@ impl Paths {
         self.loss.sample(sent, sent - received.min(sent));
     }
 
-    /// The longest datagram that all ways in use carry.
+    /// The longest datagram that all paths in use carry.
     pub(super) fn datagram_bytes(&self) -> Option<usize> {
         self.live().map(Path::datagram_bytes).min()
     }
 
-    /// The way by which a datagram of `bytes` is there first, of those that carry such
+    /// The path by which a datagram of `bytes` is there first, of those that carry such
     /// datagrams, and how many of `count` should go by it: as many as are there when the
     /// others are that go by other ways. `ns_per_byte` counts where it is not known better.
     /// `spread` makes those seem later that have carried much of the same message.
@@ -166,7 +166,7 @@ impl Paths {
     }
 
     /// A datagram with a symbol is about to be sent. When it will be there,
-    /// compared with one by an empty way.
+    /// compared with one by an empty path.
     pub(super) fn sending(
         &mut self,
         now: Time,
@@ -221,7 +221,7 @@ impl Paths {
         groups.count_ones().max(1) as usize
     }
 
-    /// What all ways together carry, in bytes per second, if that is known.
+    /// What all paths together carry, in bytes per second, if that is known.
     pub(super) fn rate(&self) -> Option<f64> {
         let mut groups = 0u64;
         let mut sum = 0.0;
@@ -234,7 +234,7 @@ impl Paths {
         (sum > 0.0).then_some(sum)
     }
 
-    /// What we had in the emptiest queue when the peer last told of it.
+    /// What we had in the emptiest queue when the peer last reported on it.
     pub(super) fn own_queue(&self) -> Duration {
         let queues = self
             .live()
@@ -242,8 +242,8 @@ impl Paths {
         queues.min().unwrap_or_default()
     }
 
-    /// Takes over which ways share a bottleneck. What was learnt of their rates
-    /// begins anew where that changes.
+    /// Takes over which paths share a bottleneck. What was learnt of their rates
+    /// begins again where that changes.
     pub(super) fn regroup(&mut self, now: Time, group: impl Fn(usize) -> Option<u16>) {
         let count = self.list.len();
         let same = (0..count).all(|one| {

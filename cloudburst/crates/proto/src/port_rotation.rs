@@ -1,5 +1,5 @@
-//! How often ports are given up for others: a link that stays dead must not lead to ports without
-//! end.
+//! Port rotation: how often ports are abandoned for others. A link that stays dead must not lead to
+//! ports without end.
 
 use core::time::Duration;
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use foldhash::fast::FixedState;
 
 use super::{event::SocketId, time::Time};
 
-/// A bucket of permissions.
+/// Budget of rotations: so many at once, and one more after each pause.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RotationBudget {
     left: u32,
@@ -42,7 +42,7 @@ impl RotationBudget {
     }
 }
 
-/// When which socket's port may be given up.
+/// Port rotation: when which socket's port may be abandoned.
 #[derive(Debug)]
 pub(super) struct PortRotation {
     allowance: RotationBudget,
@@ -85,7 +85,7 @@ impl PortRotation {
         self.rotation(now, socket).next = now + NEEDED_FOR;
     }
 
-    /// The socket's port is given up, unless too many have been of late.
+    /// The socket's port is abandoned, unless too many have been of late.
     pub(super) fn begin(&mut self, now: Time, socket: SocketId) -> bool {
         let is_allowed = self.allowance.take(now);
         let rotation = self.rotation(now, socket);
@@ -126,7 +126,7 @@ mod tests {
 
     const SOCKET: SocketId = SocketId(3);
 
-    /// How often a port is given up within so long if none is ever good.
+    /// How often a port is abandoned within so long if none is ever good.
     fn port_rotation(sockets: u16, within: Duration) -> u32 {
         let mut port_rotation = PortRotation::new(Time::ZERO, 1);
         let mut count = 0;

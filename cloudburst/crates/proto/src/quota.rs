@@ -1,8 +1,8 @@
-//! Whether there is room for what others send.
+//! Quotas: whether there is capacity for what others send (back-pressure).
 
 use super::{config::Quotas, statistics::Refusals};
 
-/// What incomplete messages take up already.
+/// Usage of the quotas by incomplete messages.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QuotaUsage {
     pub(super) messages: usize,
@@ -13,16 +13,16 @@ pub(super) struct QuotaUsage {
     pub(super) unvalidated_bytes: Option<usize>,
     /// Events that the host has not seen.
     pub(super) unseen: usize,
-    /// Messages that the host has room for, if it is to be asked about this peer.
+    /// Messages that the host has capacity for, if it is to be asked about this peer.
     pub(super) host_capacity: Option<usize>,
 }
 
-/// Why there is no room for a message.
+/// Why there is no capacity for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OverQuota {
     Messages,
     Bytes,
-    /// Room that is for peers alone that have shown a token.
+    /// Capacity that is for peers alone that have shown a token.
     NotValidated,
 }
 

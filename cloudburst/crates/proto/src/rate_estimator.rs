@@ -1,4 +1,4 @@
-//! A stretch of the network that several ways to a peer share, and its queue.
+//! Rate estimator: a bottleneck that several paths to a peer share, its rate and its queue.
 
 use core::time::Duration;
 
@@ -8,7 +8,7 @@ use super::time::Time;
 const BURST_BYTES: usize = 4_000;
 /// Delays below this are noise of hosts.
 const NOISE: Duration = Duration::from_micros(150);
-/// How long the least delay is remembered: clocks drift, and routes change.
+/// How long the least delay is remembered: clocks drift, and paths change.
 const LEAST_AGE: Duration = Duration::from_secs(5);
 /// The share of a burst that must get through if it is to tell of a faster link: what a queue
 /// turns away takes no time.
@@ -29,14 +29,14 @@ const FASTER: f64 = 0.25;
 const SLOWER: f64 = 0.0625;
 /// The same if it seems less than half as fast.
 const MUCH_SLOWER: f64 = 0.25;
-/// How much faster it is taken for after a word of the peer that tells nothing of it.
+/// How much faster it is taken for after a report that says nothing of it.
 const PROBE_GAIN: f64 = 1.0 / 64.0;
 /// And if it was not learnt for so long.
 const STALE: Duration = Duration::from_secs(1);
 
-/// What datagrams wait for together.
+/// Estimates the rate of a bottleneck, and what waits in its queue.
 ///
-/// A datagram's delay is that of an empty way, then the queue that others have
+/// A datagram's delay is that of an empty path, then the queue that others have
 /// filled, then our own bytes that are still in front of it. The second is
 /// learnt from datagrams that have little of ours in front of them, the rate
 /// from those that come at the end of a burst.
@@ -53,9 +53,9 @@ pub(super) struct RateEstimator {
     last_sent: Time,
     /// What others have in the queue, and when that was so.
     foreign: (Duration, Time),
-    /// What we had in the queue when the peer last told.
+    /// What we had in the queue when the peer last reported.
     own: Duration,
-    /// Until then something of ours was in the queue, by what the peer told.
+    /// Until then something of ours was in the queue, by what the peer reported.
     own_until: Time,
     /// The least delay of this age and of the one before, in µs from the peer's reference.
     least: [Option<i32>; 2],
@@ -95,7 +95,7 @@ impl RateEstimator {
         }
     }
 
-    /// What we had in the queue when the peer last told.
+    /// What we had in the queue when the peer last reported.
     pub(super) fn own_queue(&self) -> Duration {
         self.own
     }
@@ -106,7 +106,7 @@ impl RateEstimator {
             .is_some_and(|least| delay.abs_diff(least) > CLOCK_STEP_US)
     }
 
-    /// A clock was set: delays begin anew.
+    /// A clock was set: delays begin again.
     pub(super) fn forget_delays(&mut self, now: Time) {
         self.least = [None; 2];
         self.foreign = (Duration::ZERO, now);
@@ -114,7 +114,7 @@ impl RateEstimator {
         (self.busy_until, self.own_until) = (now, now);
     }
 
-    /// Takes over what is known of an empty way that leads through here.
+    /// Takes over what is known of an empty path that leads through here.
     pub(super) fn inherit(&mut self, other: &Self) {
         for (own, other) in self.least.iter_mut().zip(other.least) {
             *own = own.iter().copied().chain(other).min();
@@ -146,7 +146,7 @@ impl RateEstimator {
         }
     }
 
-    /// How much longer than by the fastest an empty way by this one takes.
+    /// How much longer than by the fastest an empty path by this one takes.
     fn handicap(&self, fastest: Option<i32>) -> Duration {
         let micros = self
             .least()
@@ -169,7 +169,7 @@ impl RateEstimator {
             + self.handicap(fastest)
     }
 
-    /// How much later than by the fastest way a datagram arrives.
+    /// How much later than by the fastest path a datagram arrives.
     pub(super) fn lag(&self, now: Time, fastest: Option<i32>) -> Duration {
         self.busy_until.since(now) + self.foreign(now) + self.handicap(fastest)
     }

@@ -1,7 +1,7 @@
-//! Finds out which ways to a peer share a bottleneck.
+//! Shared-bottleneck detection (RFC 8382): finds out which paths to a peer share a bottleneck.
 //!
 //! Ports that networks choose paths by (ECMP) tell nothing of where they lead.
-//! So, when nothing waits to be sent, a short train of long pings goes by one way,
+//! So, when nothing waits to be sent, a short train of long pings goes by one path,
 //! and a short ping by each other before and after it. Those that the train
 //! delays go through the same queue. What others have in that queue hardly changes
 //! meanwhile, and answers tell of the way there alone.
@@ -22,29 +22,29 @@ const LEAST_ANSWERED_PERCENT: usize = 75;
 const SHARED_PERCENT: i64 = 60;
 /// And to be long enough.
 const ENOUGH_DELAY_US: i32 = 1_500;
-/// When the ways are surveyed again, at the soonest and at last: less and less often,
-/// whatever comes out, for a survey costs more than a message.
+/// When the paths are examined again, at the earliest and at the latest: less and less often,
+/// whatever comes out, for a detection costs more than a message.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
-/// How much longer each pause is than the one before, and if a survey has agreed with the
+/// How much longer each pause is than the one before, and if a detection has agreed with the
 /// one before.
 const LONGER: u32 = 4;
 const MUCH_LONGER: u32 = 64;
 /// How long a train may stand in a queue.
 const STAY: Duration = Duration::from_millis(5);
-/// Of a hundred pairs of ways, those of which two surveys may say different things.
+/// Of a hundred pairs of paths, those of which two detections may say different things.
 const ODD_PAIRS_PERCENT: usize = 10;
 
-/// Which part of a survey a ping is: its nonce.
+/// Which part of a detection a ping is: its nonce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Before,
     After,
 }
 
-/// The survey under way, and the result of the last one.
+/// Shared-bottleneck detector (RFC 8382): the detection under way, and the result of the last one.
 #[derive(Debug)]
 pub(super) struct SharedBottleneckDetector {
-    /// Tells surveys apart: pongs of an earlier one may come late.
+    /// Tells detections apart: pongs of an earlier one may come late.
     number: u32,
     state: State,
     /// Pings of a train.
@@ -62,7 +62,7 @@ pub(super) struct SharedBottleneckDetector {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// No survey is under way.
+    /// No detection is under way.
     Resting,
     /// The train went by this path, and answers may come until then.
     Waiting { loaded: usize, until: Time },
@@ -94,7 +94,7 @@ impl SharedBottleneckDetector {
         }
     }
 
-    /// The ways are not those that they were: what was found is of no use any more.
+    /// The paths are not those that they were: what was found is of no use any more.
     pub(super) fn restart(&mut self, now: Time) {
         let (number, probe_train) = (self.number, self.probe_train);
         *self = Self {
@@ -115,7 +115,7 @@ impl SharedBottleneckDetector {
         1 << 63 | u64::from(self.number) << 1 | u64::from(phase == Phase::After)
     }
 
-    /// A pong has come by the `path`th way, delayed by so much.
+    /// A pong has come by the `path`th one, delayed by so much.
     pub(super) fn take(&mut self, nonce: u64, path: usize, delay: i32) {
         let list = if nonce == self.nonce(Phase::Before) {
             &mut self.before
@@ -139,7 +139,7 @@ impl SharedBottleneckDetector {
         }
     }
 
-    /// What is to be done now, with `live` telling the ways that deliver.
+    /// What is to be done now, with `live` telling the paths that deliver.
     pub(super) fn step(&mut self, now: Time, ack_timeout: Duration, live: &[bool]) -> DetectorStep {
         if now < self.next_due() {
             return DetectorStep::Nothing;
@@ -230,7 +230,7 @@ impl SharedBottleneckDetector {
     }
 }
 
-/// Whether two surveys say nearly the same of which ways belong together.
+/// Whether two detections say nearly the same of which paths belong together.
 fn agree(one: &[Option<u16>], other: &[Option<u16>]) -> bool {
     if one.len() != other.len() {
         return false;
@@ -260,7 +260,7 @@ mod tests {
 
     const ACK_TIMEOUT: Duration = Duration::from_millis(1);
 
-    /// Surveys ways of which `truth` tells the bottleneck.
+    /// Examines paths of which `truth` tells the bottleneck.
     fn shared_bottleneck(
         shared_bottleneck: &mut SharedBottleneckDetector,
         now: &mut Time,

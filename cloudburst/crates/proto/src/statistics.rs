@@ -8,7 +8,7 @@ pub struct TransportStatistics {
     pub messages_accepted: u64,
     /// Messages that the receiver has.
     pub messages_delivered: u64,
-    /// Messages that were given up, whatever the reason.
+    /// Messages that were abandoned, whatever the reason.
     pub messages_undelivered: u64,
     /// Messages that were handed over to the host.
     pub messages_received: u64,
@@ -22,7 +22,7 @@ pub struct TransportStatistics {
     pub symbols_received: u64,
     /// Symbols that arrived after their message was complete or told nothing new.
     pub symbols_wasted: u64,
-    /// Stops sent.
+    /// Stops that were sent.
     pub stops_sent: u64,
     /// Stops that ended a message of ours.
     pub stops_received: u64,
@@ -30,37 +30,37 @@ pub struct TransportStatistics {
     pub queries_sent: u64,
     /// Datagrams sent, of any kind.
     pub datagrams_sent: u64,
-    /// Their bytes.
+    /// Bytes of these datagrams.
     pub bytes_sent: u64,
     /// Datagrams that arrived, of any kind.
     pub datagrams_received: u64,
-    /// Their bytes.
+    /// Bytes of these datagrams.
     pub bytes_received: u64,
     /// Datagrams that arrived with the network's notice of congestion.
     pub congestion_marks: u64,
     /// Paths that were found dead.
     pub paths_died: u64,
-    /// Ports of ours that did not deliver and were given up for others.
+    /// Ports of ours that did not deliver and were abandoned for others.
     pub ports_rotated: u64,
-    /// Pairs of ports that did not deliver and were given up for others of the same ports.
+    /// Pairs of ports that did not deliver and were abandoned for others of the same ports.
     pub paths_replaced: u64,
     /// Datagrams and messages that were not taken.
     pub refused: Refusals,
-    /// Peers known now.
+    /// Peers that are known now.
     pub peers_now: u64,
-    /// Incomplete messages now.
+    /// Messages that are incomplete now.
     pub incoming_now: u64,
     /// Their memory now, in bytes.
     pub incoming_bytes_now: u64,
     /// Messages of ours that wait now.
     pub outgoing_now: u64,
-    /// Their bytes now.
+    /// Bytes of these messages now.
     pub outgoing_bytes_now: u64,
 }
 
 macro_rules! refusals {
     ($($(#[doc = $doc:literal])+ $name:ident,)*) => {
-        /// What was not taken, by reason.
+        /// Counts what was not taken, by reason.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Refusals {

@@ -2,7 +2,7 @@
 
 use core::{fmt, ops, time::Duration};
 
-/// Nanoseconds since a moment that the host chooses, and that stays the same.
+/// Nanoseconds since an origin that the host chooses, and that stays the same.
 ///
 /// The protocol never asks for the time: with a host that makes it up, a run is
 /// the same each time.
@@ -10,17 +10,17 @@ use core::{fmt, ops, time::Duration};
 pub struct Time(u64);
 
 impl Time {
-    /// The moment that all others count from.
+    /// The origin that all others count from.
     pub const ZERO: Self = Self(0);
     /// Later than any other.
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// So many nanoseconds after the host's moment.
+    /// So many nanoseconds after the host's origin.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since the host's moment.
+    /// Nanoseconds since the host's origin.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }

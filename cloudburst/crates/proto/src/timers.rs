@@ -14,7 +14,7 @@ pub(super) enum TimerKey {
     Peer(PeerId),
 }
 
-/// Times at which keys are due. A key may be in it several times: who is told
+/// Times at which keys are due. A key may be in it several times: who is called
 /// of one looks whether anything is really due.
 #[derive(Debug)]
 pub(super) struct Timers<K> {
@@ -50,7 +50,7 @@ impl<K: Ord + Copy> Timers<K> {
 pub(super) struct Alarm {
     /// When it is due; [`Time::NEVER`] if it is not.
     due: Time,
-    /// The earliest time at which the timers will tell of it.
+    /// The earliest time at which the timers will announce it.
     announced: Time,
 }
 
@@ -72,7 +72,7 @@ impl Alarm {
         }
     }
 
-    /// The timers have told of it: whether it is due now. If it is later, it is
+    /// The timers have announced it: whether it is due now. If it is later, it is
     /// put there again.
     pub(super) fn is_due<K: Ord + Copy>(
         &mut self,

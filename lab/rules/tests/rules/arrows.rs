@@ -63,7 +63,8 @@ const OF_COMMANDS: [&str; 7] = [
 const LIBRARIES: [&str; 3] = ["cloudburst-code", "cloudburst-proto", "cloudburst-fec"];
 
 /// Crates whose modules do not need each other in a circle. Each joins when that holds, and none leaves.
-const FINISHED: [&str; 9] = [
+const FINISHED: [&str; 10] = [
+    "cloudburst-proto",
     "flow-netsim",
     "flow-report",
     "flow-telemetry",

@@ -50,12 +50,50 @@ const TERMS: &[(&str, &str)] = &[
         "splitter-agent/crates/steering/src/shaping.rs",
     ),
     // Messages.
-    ("congestion", "cloudburst/crates/proto/src/"),
+    (
+        "anti-amplification",
+        "cloudburst/crates/proto/src/address.rs",
+    ),
+    ("back-pressure", "cloudburst/crates/proto/src/receiver.rs"),
+    ("black-hole", "cloudburst/crates/proto/src/black_hole.rs"),
+    (
+        "congestion control",
+        "cloudburst/crates/proto/src/congestion.rs",
+    ),
+    ("DPLPMTUD", "cloudburst/crates/proto/src/path.rs"),
+    (
+        "explicit congestion notification",
+        "cloudburst/crates/proto/src/event.rs",
+    ),
+    ("failover", "cloudburst/crates/proto/src/path_manager.rs"),
+    ("handshake", "cloudburst/crates/proto/src/handshake.rs"),
+    ("keepalive", "cloudburst/crates/proto/src/path.rs"),
+    ("loss detection", "cloudburst/crates/proto/src/sender.rs"),
+    ("pacing", "cloudburst/crates/proto/src/scheduler.rs"),
+    (
+        "path validation",
+        "cloudburst/crates/proto/src/path_manager.rs",
+    ),
+    (
+        "port rotation",
+        "cloudburst/crates/proto/src/port_rotation.rs",
+    ),
+    ("replay", "cloudburst/crates/proto/src/packet/replay.rs"),
+    ("retransmission", "cloudburst/crates/proto/src/sender.rs"),
+    ("round-trip time", "cloudburst/crates/proto/src/estimate.rs"),
+    ("scheduler", "cloudburst/crates/proto/src/scheduler.rs"),
+    (
+        "shared-bottleneck",
+        "cloudburst/crates/proto/src/shared_bottleneck.rs",
+    ),
+    (
+        "stateless retry",
+        "cloudburst/crates/proto/src/handshake.rs",
+    ),
     ("erasure code", "cloudburst/crates/code/src/lib.rs"),
+    ("degree", "cloudburst/crates/code/src/schedule.rs"),
     ("forward error correction", "cloudburst/crates/code/src/"),
     ("fountain", "cloudburst/crates/code/src/"),
-    ("replay", "cloudburst/crates/proto/src/packet/replay.rs"),
-    ("round-trip time", "cloudburst/crates/proto/src/"),
     // The simulator.
     ("congestion control", "netsim/src/scenario/transport.rs"),
     ("DCTCP", "netsim/src/"),

@@ -89,7 +89,7 @@ impl Outgoing {
         }
     }
 
-    /// The receiver has no room for so long.
+    /// The receiver has no capacity for so long.
     pub(in super::super) fn hold(&mut self, now: Time, pause: Duration) -> Time {
         if !self.is_busy || self.busies == 0 {
             self.busies = (self.busies + 1).min(MOST_DOUBLINGS);

@@ -1,4 +1,4 @@
-//! Answers. None is longer than the room that it is given, which is the length
+//! Answers. None is longer than the capacity that it is given, which is the length
 //! of what it answers at most: nobody can use us to multiply what they send.
 //!
 //! Each begins with the session that it answers: a Stop that was delayed, or
@@ -15,11 +15,11 @@ use super::{
 /// Ends a message: no more symbols of it, please.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stop {
-    /// The message's number.
+    /// The number of the message.
     pub message: u64,
-    /// Why.
+    /// The outcome: why no more is wanted.
     pub outcome: Outcome,
-    /// What this answers.
+    /// The datagram that this answers.
     pub echo: Echo,
     /// Symbols that were taken until the message was complete; 65,535: so many or more.
     pub needed: u16,
@@ -27,7 +27,7 @@ pub struct Stop {
     pub spread_us: u32,
 }
 
-/// What became of a message.
+/// Outcome of a message at its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Outcome {
@@ -42,15 +42,15 @@ pub enum Outcome {
 /// How much there is of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The message's number.
+    /// The number of the message.
     pub message: u64,
-    /// What this answers.
+    /// The datagram that this answers.
     pub echo: Echo,
-    /// How much.
+    /// How much has arrived.
     pub state: ProgressState,
 }
 
-/// What is known of a message that is not complete.
+/// Progress of a message that is not complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProgressState {
     /// Nothing has arrived, or it was forgotten.
@@ -62,20 +62,20 @@ pub enum ProgressState {
     },
 }
 
-/// There is no room for a message now.
+/// There is no capacity for a message now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy {
-    /// The message's number.
+    /// The number of the message.
     pub message: u64,
-    /// What this answers.
+    /// The datagram that this answers.
     pub echo: Echo,
-    /// When to try again, ms from arrival.
+    /// Time after which to try again, in ms from arrival.
     pub retry_after_ms: u16,
-    /// What there is too much of.
+    /// The quota that is used up.
     pub reason: BusyReason,
 }
 
-/// What there is too much of.
+/// The quota that is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum BusyReason {
@@ -83,16 +83,16 @@ pub enum BusyReason {
     Memory = 0,
     /// Messages under way, of this peer or of all.
     Messages = 1,
-    /// Peers.
+    /// The quota of peers.
     Peers = 2,
 }
 
-/// Answers a [`Ping`](super::Ping).
+/// Answers a [`Ping`](super::Ping) with its nonce (keepalive, path validation).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pong {
     /// That of the ping.
     pub nonce: u64,
-    /// What this answers.
+    /// The datagram that this answers.
     pub echo: Echo,
     /// How long the ping's datagram was when it arrived, bytes.
     pub datagram_bytes: u16,
@@ -114,7 +114,7 @@ impl Stop {
     pub const MIN_BYTES: usize = START_BYTES + 1 + ECHO_BYTES + 2 + 4;
 
     /// Writes the body, to session `asker`, and as many of the reports as there
-    /// is room for: 14 bytes each.
+    /// is capacity for: 14 bytes each.
     ///
     /// # Errors
     ///
@@ -155,7 +155,7 @@ impl Progress {
     pub const MIN_BYTES: usize = START_BYTES + ECHO_BYTES + 1 + 4;
 
     /// Writes the body, to session `asker`, and as many of the reports as there
-    /// is room for: 14 bytes each.
+    /// is capacity for: 14 bytes each.
     ///
     /// # Errors
     ///
@@ -205,7 +205,7 @@ impl Busy {
     pub const MIN_BYTES: usize = START_BYTES + ECHO_BYTES + 2 + 1;
 
     /// Writes the body, to session `asker`, and as many of the reports as there
-    /// is room for: 14 bytes each.
+    /// is capacity for: 14 bytes each.
     ///
     /// # Errors
     ///
@@ -244,7 +244,7 @@ impl Pong {
     pub const MIN_BYTES: usize = START_BYTES + ECHO_BYTES + 2;
 
     /// Writes the body, to session `asker`, and as many of the reports as there
-    /// is room for: 14 bytes each.
+    /// is capacity for: 14 bytes each.
     ///
     /// # Errors
     ///

@@ -16,7 +16,7 @@ pub struct Written {
 }
 
 impl Written {
-    /// What was written.
+    /// Returns the kind of what was written.
     pub const fn kind(self) -> PacketKind {
         self.kind
     }
@@ -122,7 +122,7 @@ pub(super) struct Writer<'o> {
 impl<'o> Writer<'o> {
     /// # Errors
     ///
-    /// If there is no room for `least` bytes; nothing is written then.
+    /// If there is no capacity for `least` bytes; nothing is written then.
     pub(super) fn new(
         kind: PacketKind,
         out: &'o mut [u8],
@@ -143,7 +143,7 @@ impl<'o> Writer<'o> {
         self.out.len() - self.bytes
     }
 
-    /// Writes a field. The caller has asked for room: what goes beyond it is
+    /// Writes a field. The caller has asked for capacity: what goes beyond it is
     /// left out rather than written elsewhere.
     pub(super) fn put(&mut self, field: &[u8]) {
         let end = self.bytes + field.len();
@@ -154,7 +154,7 @@ impl<'o> Writer<'o> {
         }
     }
 
-    /// Zeros to the end of the room.
+    /// Zeros to the end of the capacity.
     pub(super) fn fill(&mut self) {
         self.out[self.bytes..].fill(0);
         self.bytes = self.out.len();

@@ -6,17 +6,17 @@ pub const HEADER_BYTES: usize = 24;
 pub const VERSION: u8 = 2;
 /// The path id of datagrams that are sent without state about whom they go to:
 /// [`Challenge`](super::Challenge) and what an unknown peer is answered. Their
-/// sequence numbers are counted together; routes have ids from 1.
+/// sequence numbers are counted together; paths have ids from 1.
 pub const STATELESS_PATH: u16 = 0;
 
-/// What everyone on the way can see of a datagram.
+/// Header of a datagram, which everyone on the way can see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What the body is.
+    /// The kind of the body.
     pub kind: PacketKind,
     /// Which key the datagram is sealed with; 0: it is not.
     pub key_id: u8,
-    /// Chosen by the sender for this route; never used again in a session.
+    /// Chosen by the sender for this path; never used again in a session.
     pub path: u16,
     /// The sender's clock in µs, modulo 2^32.
     pub sent_us: u32,
@@ -26,27 +26,27 @@ pub struct Header {
     pub sequence: u64,
 }
 
-/// What a datagram's body is.
+/// Kind of a datagram's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum PacketKind {
-    /// Part of a message.
+    /// A symbol, which is part of a message.
     Symbol = 1,
-    /// No more of a message, please.
+    /// A request to send no more of a message.
     Stop = 2,
-    /// What do you have of a message?
+    /// A query what has arrived of a message.
     Query = 3,
     /// The answer to that, while the message is not complete.
     Progress = 4,
-    /// There is no room for a message now.
+    /// There is no capacity for a message now.
     Busy = 5,
-    /// Are you there?
+    /// A ping, which asks for an answer.
     Ping = 6,
-    /// Yes.
+    /// The answer to a ping.
     Pong = 7,
     /// Show that you receive at your address.
     Challenge = 8,
-    /// What a challenge brought.
+    /// The token that a challenge brought.
     Token = 9,
 }
 
@@ -64,7 +64,7 @@ impl PacketKind {
         Self::Token,
     ];
 
-    /// Whether it answers a datagram, and so names the session that it answers.
+    /// Returns whether it answers a datagram, and so names the session that it answers.
     pub const fn is_answer(self) -> bool {
         matches!(
             self,
@@ -72,7 +72,7 @@ impl PacketKind {
         )
     }
 
-    /// Whether a plain datagram of it ends with a [`check`](super::check). Symbols do without:
+    /// Returns whether a plain datagram of it ends with a [`check`](super::check). Symbols do without:
     /// what is wrong with one is found when its message is complete, as what is wrong with the
     /// message as a whole.
     pub const fn is_checked(self) -> bool {
@@ -87,7 +87,7 @@ pub enum Malformed {
     /// Fewer bytes than a header has.
     #[error("a datagram of {0} bytes has no room for a header of {HEADER_BYTES}")]
     Truncated(usize),
-    /// Of a version that is not spoken here.
+    /// The version is not spoken here.
     #[error(
         "version {0} is not known, only {VERSION}; the sender may be of a later version, or in paper mode"
     )]
@@ -98,7 +98,7 @@ pub enum Malformed {
     /// The body is not as long as one of its kind.
     #[error("a body of {bytes} bytes is no {kind:?}")]
     Length {
-        /// What the header says.
+        /// The kind that the header says.
         kind: PacketKind,
         /// How long it is.
         bytes: usize,
@@ -106,9 +106,9 @@ pub enum Malformed {
     /// A code that has no meaning in a body of this kind.
     #[error("code {code} means nothing in a {kind:?}; the sender may be of a later version")]
     Code {
-        /// What the header says.
+        /// The kind that the header says.
         kind: PacketKind,
-        /// The byte.
+        /// The byte that means nothing.
         code: u8,
     },
     /// An answer to somebody else, or to who was here before the last start.
@@ -146,7 +146,7 @@ impl Header {
         })
     }
 
-    /// Writes the header.
+    /// Returns the header's bytes.
     pub fn to_bytes(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[0] = VERSION << 4 | self.kind as u8;

@@ -59,7 +59,7 @@ pub struct Keyring(Vec<Key>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyringError {
-    /// More than fit.
+    /// There are more keys than fit.
     #[error(
         "there are {0} keys, at most {MAX_KEYS} are possible; take out those that nobody sends with any more"
     )]
@@ -82,7 +82,7 @@ impl Key {
         key
     }
 
-    /// Its number.
+    /// Returns the number of the key.
     pub const fn id(&self) -> NonZeroU8 {
         self.id
     }
@@ -100,7 +100,7 @@ impl Key {
 }
 
 impl Keyring {
-    /// Of these keys; the first is sent with.
+    /// Makes a ring of these keys; the first is sent with.
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ impl Keyring {
         Ok(Self(keys))
     }
 
-    /// Whether there are none, so that nothing is sealed.
+    /// Returns whether there are no keys, so that nothing is sealed.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -128,7 +128,7 @@ impl Keyring {
         self.0.iter().map(Key::id)
     }
 
-    /// What seals datagrams of our own session `session`.
+    /// Returns what seals datagrams of our own session `session`.
     pub fn sealer(&self, session: u64) -> Sealer {
         match self.0.first() {
             Some(key) => Sealer::new(key.id.get(), session, Some(key.cipher(session))),
@@ -136,7 +136,7 @@ impl Keyring {
         }
     }
 
-    /// What opens datagrams of a peer's session, as a [`Header`](super::Header)
+    /// Returns what opens datagrams of a peer's session, as a [`Header`](super::Header)
     /// of it states. This derives a key: keep it for the session's other datagrams.
     ///
     /// # Errors

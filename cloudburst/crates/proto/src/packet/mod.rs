@@ -32,7 +32,7 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Whoever receives also refuses its own session (somebody reflects) and asks
+//! The caller that receives also refuses its own session (somebody reflects) and asks
 //! the [`ReplayWindow`] of the header's session and path, before and after
 //! opening.
 

@@ -8,7 +8,7 @@ const WORD_BITS: u64 = 64;
 /// One more than the window has words: the newest is seldom full.
 const WORDS: u64 = REPLAY_WINDOW / WORD_BITS + 1;
 
-/// Remembers the last [`REPLAY_WINDOW`] sequence numbers of one path of one session.
+/// Replay protection: remembers the last [`REPLAY_WINDOW`] sequence numbers of one path of one session.
 #[derive(Clone, Debug, Default)]
 pub struct ReplayWindow {
     newest: u64,
@@ -19,7 +19,7 @@ pub struct ReplayWindow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Replayed {
-    /// It came before.
+    /// The datagram came before.
     #[error("a datagram with this sequence number came before")]
     Duplicate,
     /// It is so far behind that nobody knows.

@@ -1,4 +1,4 @@
-//! What answers tell about the paths.
+//! Reports on the paths that answers carry.
 
 use core::fmt;
 
@@ -32,7 +32,7 @@ pub struct Report {
     pub received: u32,
     /// Highest sequence number that arrived on it, its low 32 bits.
     pub highest: u32,
-    /// Of the newest datagram on it: arrival on the answerer's clock less
+    /// Delay of the newest datagram on it: arrival on the answerer's clock less
     /// sending on the asker's, µs modulo 2^32.
     pub delay_us: u32,
 }
@@ -58,7 +58,7 @@ impl Echo {
 }
 
 impl Report {
-    /// Writes as many as there is room for.
+    /// Writes as many as there is capacity for.
     pub(super) fn write_all(reports: impl IntoIterator<Item = Self>, writer: &mut Writer<'_>) {
         let fitting = writer.available() / REPORT_BYTES;
         for report in reports.into_iter().take(fitting) {

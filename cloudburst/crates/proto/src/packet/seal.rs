@@ -13,14 +13,14 @@ use super::{
     size::{CHECK_BYTES, TAG_BYTES},
 };
 
-/// What differs from one datagram of a session to the next.
+/// Stamp that differs from one datagram of a session to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// Our id of the route.
+    /// Our id of the path.
     pub path: u16,
     /// Our clock, µs modulo 2^32.
     pub sent_us: u32,
-    /// Of this path in this session, from 0. Never the same twice, under any
+    /// Number on this path in this session, from 0. Never the same twice, under any
     /// key: with one key that would give away what both datagrams say, and
     /// would let others forge more.
     pub sequence: u64,
@@ -56,7 +56,7 @@ pub enum OpenError {
     /// The header is of another session, or names another key, than this opener is for.
     #[error("the datagram is of another session or key than is to be opened")]
     OtherSession,
-    /// No room for a header and a tag, or a check.
+    /// No capacity for a header and a tag, or a check.
     #[error("a datagram of {0} bytes has no room for header and tag, or check")]
     Truncated(usize),
     /// Plain, and the check does not fit: changed on the way.
@@ -87,19 +87,19 @@ impl Sealer {
         self.key_id
     }
 
-    /// Whether it seals, and so makes datagrams longer by [`TAG_BYTES`].
+    /// Returns whether it seals, and so makes datagrams longer by [`TAG_BYTES`].
     pub const fn is_sealing(&self) -> bool {
         self.cipher.is_some()
     }
 
     /// Writes a datagram to the beginning of `out`: the header, what `body`
-    /// writes to the room that it is given, and the tag or the check. Returns its length,
+    /// writes to the capacity that it is given, and the tag or the check. Returns its length,
     /// which is never above that of `out`: for an answer, pass no more than the
     /// length of what it answers.
     ///
     /// # Errors
     ///
-    /// If there is no room, or what `body` returns. What is in `out` is undefined then.
+    /// If there is no capacity, or what `body` returns. What is in `out` is undefined then.
     pub fn write<E: From<BufferTooShort>>(
         &self,
         stamp: Stamp,
@@ -109,11 +109,11 @@ impl Sealer {
         self.write_before(self.trailer_bytes(None), stamp, out, body)
     }
 
-    /// The same for a [`Symbol`](super::Symbol), which needs no room for a check.
+    /// Writes a datagram with a [`Symbol`](super::Symbol), which needs no check.
     ///
     /// # Errors
     ///
-    /// As above; also if `body` writes something else and there is no room for its check.
+    /// As above; also if `body` writes something else and there is no capacity for its check.
     pub fn write_symbol<E: From<BufferTooShort>>(
         &self,
         stamp: Stamp,
@@ -227,7 +227,7 @@ impl Opener {
     }
 }
 
-/// What follows a plain datagram that is no symbol: XXH3-64 over header and body. It finds
+/// Computes what follows a plain datagram that is no symbol: XXH3-64 over header and body. It finds
 /// accidents that UDP's checksum lets pass, and stops nobody who means harm.
 pub fn check(datagram: &[u8]) -> [u8; CHECK_BYTES] {
     xxh3_64(datagram).to_be_bytes()

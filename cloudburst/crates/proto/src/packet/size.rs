@@ -3,9 +3,9 @@
 use super::header::HEADER_BYTES;
 use cloudburst_code::wire;
 
-/// What sealing adds to a datagram.
+/// Bytes that sealing adds to a datagram.
 pub const TAG_BYTES: usize = 16;
-/// What the check adds to a datagram that is neither sealed nor a symbol.
+/// Bytes that the check adds to a datagram that is neither sealed nor a symbol.
 pub const CHECK_BYTES: usize = 8;
 /// Shorter symbols are not sent and not taken: a datagram must be at least as
 /// long as the answer to it. Messages that are shorter get zeros by the code.

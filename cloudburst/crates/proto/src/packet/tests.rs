@@ -216,7 +216,7 @@ proptest! {
         let _ = Body::parse(written.kind(), &body[..written.bytes()], ASKER);
     }
 
-    /// The 1x rule: the shortest datagram that is answered has room for every answer.
+    /// The 1x rule: the shortest datagram that is answered has capacity for every answer.
     #[test]
     fn no_answer_is_longer_than_its_question(
         answer in answers(), reports in all_reports(), count in 0u8..2, more in 0usize..100,

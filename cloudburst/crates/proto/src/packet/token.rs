@@ -1,6 +1,6 @@
 //! Tokens: who brings one back receives at the address that it was sent to.
 //!
-//! They are kept by whoever is to bring them, so that challenging an address
+//! They are kept by the peer that is to show them, so that challenging an address
 //! costs no memory (compare RFC 9000 §8.1.3).
 
 use std::{fmt, net::IpAddr, time::Duration};
@@ -16,7 +16,7 @@ const CONTEXT: &str = "cloudburst v1 token secret";
 const EXPIRY_BYTES: usize = 8;
 const IP_BYTES: usize = 16;
 
-/// Makes tokens and knows them again.
+/// Makes stateless retry tokens, and knows them again.
 pub struct TokenMint {
     secret: [u8; 32],
     previous: Option<[u8; 32]>,
@@ -31,16 +31,16 @@ pub enum TokenError {
     /// Made for another address or session, changed, or older than two secrets.
     #[error("the token was not made here for this address and session, or long ago")]
     Foreign,
-    /// Too old.
+    /// The token is too old.
     #[error("the token has expired")]
     Expired,
 }
 
 impl TokenMint {
     /// With 32 random bytes as its first secret. `now_ns` here and below is
-    /// nanoseconds since any moment, always the same.
+    /// nanoseconds since any origin, always the same.
     ///
-    /// An endpoint that starts anew must take another secret: then tokens show
+    /// An endpoint that starts again must take another secret: then tokens show
     /// that their bearer has been heard since.
     pub const fn new(secret: [u8; 32], now_ns: u64) -> Self {
         Self {

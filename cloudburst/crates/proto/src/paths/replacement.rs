@@ -1,4 +1,4 @@
-//! Which ways are kept, and which are given up for others.
+//! Which paths are kept, and which are abandoned for others.
 
 use core::time::Duration;
 
@@ -12,9 +12,9 @@ use crate::{
     time::Time,
 };
 
-/// Routes that are kept for when others do not deliver.
+/// Paths that are kept for when others do not deliver.
 pub(super) const MAX_STANDBY: usize = 192;
-/// Nothing has come for so long by a way that makes room for one that something comes by,
+/// Nothing has come for so long by a path that makes capacity for one that something comes by,
 const QUIET: Duration = Duration::from_secs(2);
 /// and by one that is dead, and forgotten.
 const GONE: Duration = Duration::from_secs(30);
@@ -23,11 +23,11 @@ impl Paths {
     /// A number for another way, as long as there are any: none is used twice.
     pub(super) fn next_number(&mut self) -> Option<u16> {
         self.next_id = self.next_id.checked_add(1)?;
-        // Number 0 is that of datagrams that belong to no way.
+        // Number 0 is that of datagrams that belong to no path.
         Some(self.next_id)
     }
 
-    /// A bottleneck for a way of which nothing is known: at `index`, whose own it may take over,
+    /// A bottleneck for a path of which nothing is known: at `index`, whose own it may take over,
     /// or at the end.
     pub(super) fn fresh_group(&mut self, now: Time, index: Option<usize>) -> usize {
         let others = self.list.iter().enumerate();
@@ -44,7 +44,7 @@ impl Paths {
         group
     }
 
-    /// Looks at what has become of each way lately. Whether any is to be given up.
+    /// Looks at what has become of each path lately. Whether any is to be abandoned.
     pub(crate) fn look(&mut self, now: Time, ack_timeout: Duration) -> bool {
         let mut any = false;
         for index in 0..self.list.len() {
@@ -99,7 +99,7 @@ impl Paths {
         shares[count / 2]
     }
 
-    /// Keeps a route for later, if there is no room for it now.
+    /// Keeps a path for later, if there is no capacity for it now.
     pub(super) fn keep_standby(&mut self, four_tuple: FourTuple) {
         if self.standby.len() < MAX_STANDBY && !self.standby.contains(&four_tuple) {
             self.standby.push_back(four_tuple);
@@ -110,7 +110,7 @@ impl Paths {
         !self.standby.is_empty()
     }
 
-    /// Gives up a way for a route that is not in use; that one is kept in its place.
+    /// Abandons a path for a path that is not in use; that one is kept in its place.
     pub(crate) fn replace_by_standby(
         &mut self,
         now: Time,
@@ -123,7 +123,7 @@ impl Paths {
         Some(four_tuple)
     }
 
-    /// How many ways lead over a socket, and how many of them are to be given up; and whether
+    /// How many paths lead over a socket, and how many of them are to be abandoned; and whether
     /// some over another socket deliver to the same addresses.
     pub(crate) fn count_over_socket(
         &self,
@@ -146,7 +146,7 @@ impl Paths {
         (paths.clone().count(), paths.filter(bad).count(), elsewhere)
     }
 
-    /// A socket has another port: ways over it begin anew. Whether there are any.
+    /// A socket has another port: paths over it begin again. Whether there are any.
     pub(crate) fn rotate_socket(
         &mut self,
         now: Time,
@@ -190,7 +190,7 @@ impl Paths {
             self.add(now, four_tuple, datagrams);
             return false;
         }
-        // The peer may have given up ports of its own: then nothing comes by them any more.
+        // The peer may have abandoned ports of its own: then nothing comes by them any more.
         let quietest = (0..self.list.len()).min_by_key(|&index| self.list[index].arrived_at);
         let quietest = quietest.filter(|&it| now.since(self.list[it].arrived_at) >= QUIET);
         match (quietest, self.next_number()) {
@@ -203,7 +203,7 @@ impl Paths {
         }
     }
 
-    /// Forgets ways that nothing comes by and nothing gets through. Whether there were any.
+    /// Forgets paths that nothing comes by and nothing gets through. Whether there were any.
     pub(crate) fn forget_gone(&mut self, now: Time) -> bool {
         let before = self.list.len();
         let is_gone = |path: &Path| path.is_dead() && now.since(path.arrived_at) >= GONE;
@@ -215,7 +215,7 @@ impl Paths {
         self.list.len() < before
     }
 
-    /// What was learnt of bottlenecks that no way leads through any more must not be compared
+    /// What was learnt of bottlenecks that no path leads through any more must not be compared
     /// with others.
     pub(super) fn clear_unused(&mut self, now: Time) {
         let used = self
@@ -260,7 +260,7 @@ mod tests {
         paths
     }
 
-    /// A ping by each way that is due, of which those that `delivers` are told of at once.
+    /// A ping by each path that is due, of which those that `delivers` are told of at once.
     fn ping(paths: &mut Paths, now: Time, delivers: impl Fn(FourTuple) -> bool) {
         for index in 0..paths.list.len() {
             let path = paths.get_mut(index);
@@ -283,7 +283,7 @@ mod tests {
         }
     }
 
-    /// How many of the ways are to be given up after so long.
+    /// How many of the paths are to be abandoned after so long.
     fn failed(paths: &mut Paths, delivers: impl Fn(FourTuple) -> bool, millis: u64) -> usize {
         let mut now = Time::ZERO;
         for _ in 0..millis / 10 {

@@ -9,7 +9,7 @@ const ONE_WAY: Duration = Duration::from_millis(1);
 pub(super) struct Pair {
     pub(super) now: Time,
     pub(super) ends: [Transport; 2],
-    /// Datagrams under way: when, to whom, by which route, what.
+    /// Datagrams under way: when, to whom, by which path, what.
     wire: Vec<(Time, usize, FourTuple, Vec<u8>)>,
 }
 

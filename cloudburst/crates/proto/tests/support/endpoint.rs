@@ -19,7 +19,7 @@ use crate::machines;
 /// So that no input takes long.
 const MOST_OPERATIONS: usize = 400;
 const MOST_IN_FLIGHT: usize = 512;
-/// After so long without a word a peer is forgotten, and what was recorded of it is taken
+/// After so long without a datagram a peer is forgotten, and what was recorded of it is taken
 /// again, unless validation is required: see SECURITY.md.
 const REMEMBERED: Time = Time::from_nanos(120_000_000_000);
 const SOCKETS: u16 = 2;

@@ -1,5 +1,5 @@
 //! What may go wrong, one thing at a time, with what a user may expect then: on the way, and by
-//! room at the hosts.
+//! capacity at the hosts.
 
 mod hosts;
 

@@ -216,7 +216,7 @@ fn replayed(key: Option<u8>, require_validation: bool, times: &[u64]) {
     world.finish().all_delivered();
 }
 
-/// A recording of what was sent before the receiver was started anew.
+/// A recording of what was sent before the receiver was restarted.
 #[test]
 fn replayed_after_a_restart() {
     let scenario = Scenario::plain(8)
@@ -243,7 +243,7 @@ fn replayed_after_a_restart() {
     assert!(outcome.statistics(1).refused.not_validated > 0);
 }
 
-/// The same, and sender and receiver have both been started anew: that the
+/// The same, and sender and receiver have both been restarted: that the
 /// sender's address is known to be its own does not help who only pretends to
 /// be there.
 #[test]

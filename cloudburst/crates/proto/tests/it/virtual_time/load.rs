@@ -1,4 +1,4 @@
-//! Much at once, and more than there is room for.
+//! Much at once, and more than there is capacity for.
 
 use std::time::Duration;
 
@@ -132,7 +132,7 @@ fn too_long_for_the_receiver() {
     }
 }
 
-/// There is room for a few at a time: all get their turn.
+/// There is capacity for a few at a time: all get their turn.
 #[test]
 fn busy_receiver() {
     let loss = Impairments::losing(Loss::Each(0.02));

@@ -74,7 +74,7 @@ fn performance() {
     }
 }
 
-/// 16 routes over 4 paths of 50 Mbit/s and 100 kB, the hosts' links 1 Gbit/s.
+/// 16 paths over 4 paths of 50 Mbit/s and 100 kB, the hosts' links 1 Gbit/s.
 fn scenario(seed: u64, delay_ns: u64, weather: Weather) -> Scenario {
     let random = &mut Random::of(seed, 9);
     let mut scenario = Scenario::plain(seed);

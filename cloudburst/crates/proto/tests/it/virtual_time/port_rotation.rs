@@ -1,4 +1,4 @@
-//! Ports that lead where nothing arrives are given up for others.
+//! Ports that lead where nothing arrives are abandoned for others.
 
 use cloudburst_proto::Health;
 
@@ -93,7 +93,7 @@ fn trouble_without_end_has_its_bounds() {
     let count = replaced(&world);
     let most = 64 + seconds / 60;
     assert!((20..=most).contains(&count), "{count} ports were given up");
-    // What is given up is forgotten at the other end, too.
+    // What is abandoned is forgotten at the other end, too.
     let paths = &world.hosts[1];
     let peer = paths.heard[&0];
     let known = paths.endpoint.paths(paths.clock.told(), peer).len();
@@ -222,7 +222,7 @@ fn the_other_end_follows() {
     }
 }
 
-/// Ports may be given up for good while the other end begins anew.
+/// Ports may be abandoned for good while the other end begins again.
 #[test]
 fn a_restart_of_the_other_end_is_survived() {
     let mut scenario = busy(7, 30).fault(

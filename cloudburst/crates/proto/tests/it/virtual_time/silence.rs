@@ -16,7 +16,7 @@ fn long(seed: u64) -> Scenario {
     scenario.lifetime(Duration::from_millis(800))
 }
 
-/// Symbols sent for each message that was given up.
+/// Symbols sent for each message that was abandoned.
 fn sent(outcome: &Outcome) -> Vec<u32> {
     let messages = outcome.records().messages.iter();
     let failures = messages.filter_map(|message| message.undelivered());

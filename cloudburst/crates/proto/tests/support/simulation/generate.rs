@@ -270,7 +270,7 @@ fn host(random: &mut Random) -> HostPlan {
     host
 }
 
-/// Little room for what others send.
+/// Little capacity for what others send.
 fn squeeze(random: &mut Random, host: &mut HostPlan) {
     let quotas = &mut host.config.quotas;
     quotas.messages = random.between(1, 20) as usize;

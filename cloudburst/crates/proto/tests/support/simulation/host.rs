@@ -14,13 +14,13 @@ use super::{
     totals::HostTotals,
 };
 
-/// For how long a port is read from that was given up.
+/// For how long a port is read from that was abandoned.
 const GRACE_NS: u64 = 3 * SECOND;
 
 pub(crate) struct Host {
     pub(crate) plan: HostPlan,
     pub(crate) endpoint: Box<dyn Machine>,
-    /// How often it was started anew.
+    /// How often it was restarted.
     pub(crate) incarnation: u32,
     pub(crate) clock: Clock,
     /// By host: peers that were connected to, and peers that messages came from.

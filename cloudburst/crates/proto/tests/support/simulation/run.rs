@@ -196,7 +196,7 @@ impl Outcome {
         self
     }
 
-    /// Of messages that were given up, each once.
+    /// Of messages that were abandoned, each once.
     pub(crate) fn reasons(&self) -> Vec<Reason> {
         let messages = self.records().messages.iter();
         messages

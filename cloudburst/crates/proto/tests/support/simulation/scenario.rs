@@ -28,7 +28,7 @@ pub(crate) struct Scenario {
     pub(crate) v6: bool,
     /// Nothing hinders any message for long.
     pub(crate) must_deliver: bool,
-    /// Routes that a peer is connected to by, at most.
+    /// Paths that a peer is connected to by, at most.
     pub(crate) four_tuples: usize,
 }
 
