@@ -281,7 +281,7 @@ pub struct Sending {
 }
 
 impl Sending {
-    /// Waits until the peer has the message, or it was given up.
+    /// Waits until the peer has the message, or it was abandoned.
     ///
     /// # Errors
     ///

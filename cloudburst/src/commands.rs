@@ -1,6 +1,6 @@
 //! What handles ask the driver for.
 //!
-//! The channel has no bound of its own, for whoever drops a future cannot wait to say so. What is
+//! The channel has no bound of its own, for a caller that drops a future cannot wait to say so. What is
 //! in it is bounded by what those hold who put it there, which they wait for beforehand:
 //!
 //! - a message the [`Permit`] that its quota gives; and its cancellation comes once for each;
@@ -40,7 +40,7 @@ pub(super) enum Command {
     Handled,
 }
 
-/// A message to be sent, with the room it takes. Replies of an endpoint that closes take none.
+/// A message to be sent, with the capacity it takes. Replies of an endpoint that closes take none.
 #[derive(Debug)]
 pub(super) struct Send {
     pub(super) local_id: u64,
@@ -109,7 +109,7 @@ pub(super) fn channel() -> (Commands, CommandReceiver) {
 }
 
 impl Commands {
-    /// A driver that is gone drops the message, which whoever waits for it takes for closed.
+    /// A driver that is gone drops the message, which the caller that waits for it takes for closed.
     pub(super) fn send(&self, send: Send) {
         let _ = self.queue.send(Command::Send(send));
     }

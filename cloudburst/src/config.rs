@@ -1,4 +1,4 @@
-//! What an endpoint on sockets is told before it starts.
+//! Configuration of an endpoint on sockets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -16,7 +16,7 @@ pub struct EndpointConfig {
     /// asked. Default: all addresses, of IPv4 and, where the machine has it, of IPv6;
     /// the system then chooses the address that datagrams come from.
     pub local: Vec<IpAddr>,
-    /// Ports to bind at each address: more ports, more routes, more paths where
+    /// Ports to bind at each address: more ports, more paths, more paths where
     /// the network spreads by ports. Default 16 that the system chooses.
     pub ports: Ports,
     /// Differentiated services code point of what is sent (RFC 2474), 0 to 63.
@@ -126,7 +126,7 @@ impl Default for EndpointConfig {
     }
 }
 
-/// Each costs a descriptor and, on Linux, a task that hears of unreachable routes.
+/// Each costs a descriptor and, on Linux, a task that hears of unreachable paths.
 const MAX_SOCKETS: usize = 1_024;
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ pub(super) struct Driver {
     pub(super) machine: Transport,
     pub(super) sockets: Vec<Socket>,
     pub(super) port_rotation: PortRotation,
-    /// The moment that the protocol's time counts from.
+    /// The origin of the protocol's time.
     pub(super) start: Instant,
     pub(super) commands: CommandReceiver,
     #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -54,7 +54,7 @@ pub(super) struct Driver {
     pub(super) statistics: EndpointStatistics,
     pub(super) io: Io,
     pub(super) outgoing: Outgoing,
-    /// Messages that the protocol had no room for, though there was room for them here.
+    /// Messages that the protocol had no capacity for, though there was capacity for them here.
     pub(super) parked: VecDeque<Send>,
     pub(super) closing: Option<Closing>,
     /// Requests that are being handled, and may be answered yet.
@@ -231,7 +231,7 @@ impl Driver {
                 } = send;
                 self.outgoing.insert(id, local_id, done, permit, reply);
             }
-            // Something will be resolved, and make room.
+            // Something will be resolved, and make capacity.
             Err(SendRefused::Full { .. }) if !self.outgoing.is_empty() => {
                 self.parked.push_back(send);
             }
@@ -310,7 +310,7 @@ impl Driver {
         is_busy
     }
 
-    /// Tries those that wait for room, until one has to wait on. To try only one would leave
+    /// Tries those that wait for capacity, until one has to wait on. To try only one would leave
     /// the others for good if that is refused and nothing else is under way.
     fn unpark(&mut self) {
         let now = self.now();
@@ -338,7 +338,7 @@ impl Driver {
             message,
             request,
         };
-        // A single message always has room, so that one longer than the inbox gets through.
+        // A single message always has capacity, so that one longer than the inbox gets through.
         let has_room = before == 0 || before + bytes <= self.inbox.most_bytes;
         if !has_room || self.inbox.messages.try_send(received).is_err() {
             self.inbox.bytes.fetch_sub(bytes, Ordering::Relaxed);

@@ -52,9 +52,9 @@ pub(super) struct Shared {
 #[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Received {
-    /// From whom.
+    /// The peer that sent it.
     pub peer: PeerId,
-    /// What it says.
+    /// The content of the message.
     pub message: Vec<u8>,
     pub(super) request: Option<u64>,
 }
@@ -101,7 +101,7 @@ impl Endpoint {
         });
         let room = shared.room.clone();
         let mut protocol = config.protocol;
-        // Whoever named ports is to be found there.
+        // The caller that named ports is to be found there.
         protocol.rotate_ports &= matches!(config.ports, Ports::Any(_));
         #[cfg(any(target_os = "linux", target_os = "android"))]
         let (watchers, notices) = Watchers::start(&sockets);
@@ -143,7 +143,7 @@ impl Endpoint {
     /// Addresses of the sockets as they are now, with the ports that the system chose, by the
     /// sockets' numbers ([`FourTuple::socket`](protocol::FourTuple::socket)).
     ///
-    /// A port that the system chose, and that does not deliver while others do, is given up for
+    /// A port that the system chose, and that does not deliver while others do, is abandoned for
     /// another; see [`protocol::TransportConfig::rotate_ports`].
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
         self.shared.local_addrs.all()
@@ -151,12 +151,12 @@ impl Endpoint {
 
     /// A peer at these addresses, whom messages can be sent to. Nothing is sent yet.
     ///
-    /// Each pair of a socket of ours and one of the addresses is a route; more routes
+    /// Each pair of a socket of ours and one of the addresses is a path; more paths
     /// make it likelier that some avoid whatever is slow.
     ///
     /// # Errors
     ///
-    /// A [`ConnectError`] when there is no route.
+    /// A [`ConnectError`] when there is no path.
     pub async fn connect(
         &self,
         remotes: impl IntoIterator<Item = SocketAddr>,
@@ -177,13 +177,13 @@ impl Endpoint {
 
     /// Sends a message and waits until the peer has it.
     ///
-    /// It waits for room first, while as much is under way as
+    /// It waits for capacity first, while as much is under way as
     /// [`Quotas`](protocol::Quotas) allow. Dropping the future cancels the message; the
     /// peer may have it or get it all the same.
     ///
     /// # Errors
     ///
-    /// A [`SendError`] when it was not taken, or was given up.
+    /// A [`SendError`] when it was not taken, or was abandoned.
     pub async fn send(
         &self,
         peer: PeerId,
@@ -192,7 +192,7 @@ impl Endpoint {
         self.enqueue(peer, message).await?.await
     }
 
-    /// Waits for room and starts to send a message; what is returned waits for its delivery.
+    /// Waits for capacity and starts to send a message; what is returned waits for its delivery.
     ///
     /// # Errors
     ///
@@ -209,7 +209,7 @@ impl Endpoint {
             .0)
     }
 
-    /// Starts to send a message if there is room.
+    /// Starts to send a message if there is capacity.
     ///
     /// # Errors
     ///
@@ -280,7 +280,7 @@ impl Endpoint {
         self.shared.commands.set_keys(keys)
     }
 
-    /// Forgets a peer: what is under way to it is given up
+    /// Forgets a peer: what is under way to it is abandoned
     /// ([`Reason::Cancelled`](protocol::Reason::Cancelled)), what is incomplete of it dropped, and
     /// its memory freed. A request that it has not answered yet
     /// ends with [`RequestError::PeerGone`](super::RequestError::PeerGone). To forget somebody
@@ -299,7 +299,7 @@ impl Endpoint {
         self.shared.commands.ask(question).await
     }
 
-    /// Takes no new messages, waits until those under way are delivered or given up,
+    /// Takes no new messages, waits until those under way are delivered or abandoned,
     /// requests that [`serve`](Self::serve) is handling are answered and
     /// peers have heard what has arrived here, but not longer than `within`, and ends.
     /// Everything that waits on this endpoint then gets [`Closed`].
@@ -350,7 +350,7 @@ impl Endpoint {
 /// The channel sets aside a little memory for what it may hold.
 const MAX_INBOX: usize = 1 << 20;
 
-/// Nobody waits for room at an endpoint whose driver is gone, for whatever reason.
+/// Nobody waits for capacity at an endpoint whose driver is gone, for whatever reason.
 struct CloseOnDrop(SendBudget);
 
 impl Drop for CloseOnDrop {

@@ -16,17 +16,17 @@ pub enum BindError {
     /// The protocol's settings are wrong.
     #[error("the settings are wrong: {0}")]
     EndpointConfig(#[from] ConfigError),
-    /// No code point.
+    /// The number is no code point.
     #[error("dscp is {0}; it must be 0 to 63")]
     Dscp(u8),
     /// No sockets, or too many.
     #[error("{}; 1 to {most} sockets are possible, 1 to 256 for each address", sockets(.addresses, .ports))]
     Sockets {
-        /// Local addresses.
+        /// Local addresses to bind.
         addresses: usize,
-        /// Ports of each.
+        /// Ports of each address.
         ports: Ports,
-        /// Sockets in all.
+        /// Sockets that are possible.
         most: usize,
     },
     /// A setting that must be above 0.
@@ -37,9 +37,9 @@ pub enum BindError {
         "the local addresses {first} and {second} overlap: give each address once, and {} alone", unspecified(.first)
     )]
     Overlap {
-        /// Of both.
+        /// One of the two addresses.
         first: IpAddr,
-        /// Of both.
+        /// One of the two addresses.
         second: IpAddr,
     },
     /// Somebody else has the port.
@@ -47,7 +47,7 @@ pub enum BindError {
         "cannot bind UDP {address}: another process has it; stop that process or choose another port (`ss -lunp` shows who it is)"
     )]
     InUse {
-        /// What was asked for.
+        /// The address that was asked for.
         address: SocketAddr,
     },
     /// No address of this machine.
@@ -55,7 +55,7 @@ pub enum BindError {
         "cannot bind UDP {address}: no interface of this machine has that address; choose one that `ip address` shows, or 0.0.0.0"
     )]
     NotLocal {
-        /// What was asked for.
+        /// The address that was asked for.
         address: SocketAddr,
     },
     /// A port that needs a privilege.
@@ -63,25 +63,25 @@ pub enum BindError {
         "cannot bind UDP {address}: not permitted; choose a port of 1024 or above, or grant CAP_NET_BIND_SERVICE"
     )]
     NotPermitted {
-        /// What was asked for.
+        /// The address that was asked for.
         address: SocketAddr,
     },
     /// Anything else that a socket does not do.
     #[error("cannot {action} UDP {address}: {source}")]
     Socket {
-        /// What was tried.
+        /// The action that was tried.
         action: &'static str,
-        /// On which address.
+        /// The address that it was tried on.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's own words.
         source: io::Error,
     },
     /// The system lacks what the driver needs.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was tried.
+        /// The action that was tried.
         action: &'static str,
-        /// What the system said.
+        /// The system's own words.
         source: io::Error,
     },
 }
@@ -134,7 +134,7 @@ pub struct Closed;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// Nothing was given.
+    /// No address was given.
     #[error("no address of the peer is given; give at least one")]
     NoAddress,
     /// No socket of ours can send there.
@@ -142,19 +142,19 @@ pub enum ConnectError {
         "no socket of this endpoint can send to {remote}: none is bound to an address of its family; add one to Config::local"
     )]
     NoSocket {
-        /// The first address.
+        /// The first of the addresses.
         remote: SocketAddr,
     },
     /// An address that nobody can have.
     #[error("{remote} is no address to send to: neither the address nor the port may be 0")]
     NotAnAddress {
-        /// Which.
+        /// The address in question.
         remote: SocketAddr,
     },
-    /// The state machine has no room.
+    /// The state machine has no capacity.
     #[error(transparent)]
     Protocol(#[from] protocol::ConnectRefused),
-    /// See [`Closed`].
+    /// The endpoint is closed; see [`Closed`].
     #[error(transparent)]
     Closed(#[from] Closed),
 }
@@ -166,7 +166,7 @@ pub enum SendError {
     /// It was not sent.
     #[error(transparent)]
     Refused(#[from] protocol::SendRefused),
-    /// It was sent, and given up.
+    /// It was sent, and abandoned.
     #[error(transparent)]
     Undelivered(#[from] Undelivered),
     /// See [`Closed`]. The message may have arrived.
@@ -178,7 +178,7 @@ pub enum SendError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrySendError {
-    /// As much is under way as the quota allows.
+    /// The quota of messages under way is used up.
     #[error(
         "as many messages or bytes are under way as quotas.outgoing_messages and quotas.outgoing_bytes allow; wait for a delivery, or use send, which waits"
     )]
@@ -189,7 +189,7 @@ pub enum TrySendError {
     /// It never can be.
     #[error(transparent)]
     Refused(#[from] protocol::SendRefused),
-    /// See [`Closed`].
+    /// The endpoint is closed; see [`Closed`].
     #[error(transparent)]
     Closed(#[from] Closed),
 }
@@ -201,7 +201,7 @@ pub enum RequestError {
     /// The request was not sent.
     #[error("the request was not sent: {0}")]
     Refused(#[from] protocol::SendRefused),
-    /// The request was given up.
+    /// The request was abandoned.
     #[error("no reply: {0}")]
     Undelivered(#[from] Undelivered),
     /// Nothing came in time.
@@ -209,7 +209,7 @@ pub enum RequestError {
     TimedOut {
         /// How long it was waited for.
         after: Duration,
-        /// Whether the peer has the request.
+        /// Tells if the peer has the request.
         delivered: bool,
     },
     /// The peer has the request, and was forgotten before it answered: by
@@ -218,7 +218,7 @@ pub enum RequestError {
         "no reply: the request was delivered, but the peer was forgotten before its reply came; connect to it again to ask once more"
     )]
     PeerGone,
-    /// See [`Closed`].
+    /// The endpoint is closed; see [`Closed`].
     #[error(transparent)]
     Closed(#[from] Closed),
 }
@@ -240,7 +240,7 @@ pub enum ReplyError {
     /// The message does not ask for one.
     #[error("the message is no request, so nobody waits for a reply; use send")]
     NotARequest,
-    /// As with any message.
+    /// The reply could not be sent, as any message.
     #[error(transparent)]
     Send(#[from] SendError),
 }

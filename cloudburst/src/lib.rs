@@ -26,7 +26,7 @@
 //! One task, the driver, owns the state machine and all sockets; an [`Endpoint`]
 //! is a handle that talks to it, cheap to clone. Several sockets are bound so
 //! that networks which spread by ports take several paths at once: every pair of
-//! a socket of ours and an address of the peer is a route.
+//! a socket of ours and an address of the peer is a path.
 //!
 //! What waits, and where:
 //!
@@ -41,7 +41,7 @@
 //!   half of its bytes are, those who came by themselves are told to try later; they do until their
 //!   message's time is over. What does not fit all the same is dropped and counted
 //!   ([`SocketStatistics::inbox_overflows`]), although its sender was told that it
-//!   arrived. Replies go to whoever waits for them and need no room.
+//!   arrived. Replies go to the caller that waits for them and need no capacity.
 
 mod bind;
 pub mod blocking;

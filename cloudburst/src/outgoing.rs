@@ -1,4 +1,4 @@
-//! Messages on their way out: the room they take, and the handle to wait by.
+//! Messages on their way out: the capacity they take, and the handle to wait by.
 
 use std::{
     collections::HashMap,
@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, oneshot};
 use super::{Closed, RequestError, SendError, commands::Commands};
 use cloudburst_proto::{PeerId, Quotas, Receipt, SendId};
 
-/// Room for messages under way. Those who wait for it are served in their order.
+/// Capacity for messages under way. Those who wait for it are served in their order.
 #[derive(Clone, Debug)]
 pub(super) struct SendBudget {
     messages: Arc<Semaphore>,
@@ -22,7 +22,7 @@ pub(super) struct SendBudget {
     most_bytes: usize,
 }
 
-/// Room that a message takes until it is delivered or given up.
+/// Capacity that a message takes until it is delivered or abandoned.
 #[derive(Debug)]
 pub(super) struct Permit {
     _message: OwnedSemaphorePermit,
@@ -40,7 +40,7 @@ impl SendBudget {
         }
     }
 
-    /// Waits for room. May be dropped at any time.
+    /// Waits for capacity. May be dropped at any time.
     pub(super) async fn wait(&self, bytes: usize) -> Result<Permit, Closed> {
         let messages = Arc::clone(&self.messages).acquire_owned();
         let message = messages.await.map_err(|_| Closed)?;
@@ -51,7 +51,7 @@ impl SendBudget {
         })
     }
 
-    /// Nothing if there is no room now.
+    /// Nothing if there is no capacity now.
     pub(super) fn try_take(&self, bytes: usize) -> Result<Option<Permit>, Closed> {
         let take = || {
             let message = Arc::clone(&self.messages).try_acquire_owned()?;
@@ -68,19 +68,19 @@ impl SendBudget {
         }
     }
 
-    /// Whoever waits is told that there is nothing to wait for.
+    /// The caller that waits is told that there is nothing to wait for.
     pub(super) fn close(&self) {
         self.messages.close();
         self.bytes.close();
     }
 
-    /// A message longer than all the room there is takes all of it.
+    /// A message longer than all the capacity there is takes all of it.
     fn units(&self, bytes: usize) -> u32 {
         bytes.min(self.most_bytes) as u32
     }
 }
 
-/// A message under way. It resolves when the peer has the message, or when it was given up.
+/// A message under way. It resolves when the peer has the message, or when it was abandoned.
 ///
 /// Dropping it cancels the message: the peer may have it or get it all the same.
 /// [`detach`](Self::detach) lets it go its way.
@@ -212,8 +212,8 @@ impl Outgoing {
         }
     }
 
-    /// Nothing is known of a peer any more: whoever waits for a reply of its is told. Messages
-    /// have been given up by then.
+    /// Nothing is known of a peer any more: the caller that waits for a reply of its is told. Messages
+    /// have been abandoned by then.
     pub(super) fn peer_gone(&mut self, peer: PeerId) {
         let tickets = &self.tickets;
         let requests = self.requests.extract_if(|_, (local_id, _)| {

@@ -72,7 +72,7 @@ pub enum PortsError {
     /// None, or more than are of use.
     #[error("`{given}` are {count} ports; it must be 1 to {MAX_PORTS}")]
     Count {
-        /// As given.
+        /// The text that was given.
         given: String,
         /// How many these are.
         count: usize,
@@ -127,7 +127,7 @@ pub enum RemotesError {
     /// None, or more than are of use.
     #[error("`{given}` has {count} ports; it must be 1 to {MAX_PORTS}")]
     Count {
-        /// As given.
+        /// The text that was given.
         given: String,
         /// How many these are.
         count: usize,
@@ -135,9 +135,9 @@ pub enum RemotesError {
     /// The name stands for nothing.
     #[error("cannot resolve `{host}`: {source}; check the name, or give an address")]
     Resolve {
-        /// The name.
+        /// The name of the host.
         host: String,
-        /// What the resolver said.
+        /// The resolver's own words.
         source: io::Error,
     },
 }

@@ -141,7 +141,7 @@ impl Endpoint {
                     return;
                 };
                 let sending = endpoint.enqueue_reply(&origin, reply).await;
-                // A requester that is gone must not keep others waiting: the room for
+                // A requester that is gone must not keep others waiting: the capacity for
                 // messages under way bounds how many replies there are.
                 drop(slot);
                 drop(handled);

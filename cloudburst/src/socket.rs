@@ -142,7 +142,7 @@ impl Socket {
     }
 
     /// A datagram was longer than the interface takes. A train of such datagrams fails just as
-    /// where there is no segmentation at all, so that it may have been given up for nothing.
+    /// where there is no segmentation at all, so that it may have been abandoned for nothing.
     pub(super) fn retry_offload(&mut self) {
         if self.segments() == 1
             && let Ok(state) = UdpSocketState::new(UdpSockRef::from(&*self.io))
@@ -218,8 +218,8 @@ fn bare(address: SocketAddr, buffer_bytes: usize) -> io::Result<std::net::UdpSoc
     Ok(socket.into())
 }
 
-/// quinn-udp 0.6.3 asks for time stamps, which take the room in its buffer for
-/// control messages that ECN would need beside GRO. We have no use for them.
+/// quinn-udp 0.6.3 asks for time stamps, which take the capacity in its buffer for
+/// control messages that ECN would need with GRO. We have no use for them.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn without_time_stamps(io: &UdpSocket) -> io::Result<()> {
     use nix::sys::socket::{setsockopt, sockopt};

@@ -1,4 +1,4 @@
-//! What the driver has counted, beside the protocol.
+//! What the driver has counted, in addition to the protocol.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use cloudburst_proto as protocol;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct EndpointStatistics {
-    /// The protocol's.
+    /// Counters of the protocol.
     pub protocol: protocol::TransportStatistics,
-    /// The sockets'.
+    /// Counters of the sockets.
     pub sockets: SocketStatistics,
     /// Completion of the messages that were delivered.
     pub completion: CompletionHistogram,
@@ -20,13 +20,13 @@ pub struct EndpointStatistics {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SocketStatistics {
-    /// Sockets bound.
+    /// Sockets that are bound.
     pub sockets: u64,
     /// Sockets on which segmentation offload failed or never was: a call for each datagram.
     pub plain_now: u64,
-    /// Calls that sent.
+    /// System calls that sent.
     pub send_calls: u64,
-    /// Calls that received.
+    /// System calls that received.
     pub receive_calls: u64,
     /// Times that a socket's buffer was full and sending waited.
     pub send_waits: u64,
@@ -40,7 +40,7 @@ pub struct SocketStatistics {
     pub too_big: u64,
     /// Notices that nobody is there, or that there is no way.
     pub unreachable: u64,
-    /// Ports that were to be given up for others and were kept, as none could be bound.
+    /// Ports that were to be abandoned for others and were kept, as none could be bound.
     pub replace_errors: u64,
     /// Messages dropped because the inbox was full: call recv more often.
     pub inbox_overflows: u64,

@@ -44,7 +44,7 @@ impl Io {
         Ok(Self {
             timer: Timer::new()?,
             receive: Buffers::new(),
-            // Behind a train that is full there is room for the next.
+            // Behind a train that is full there is capacity for the next.
             transmit: vec![0; 2 * TRAIN_BYTES],
             train: None,
             next: None,

@@ -1,4 +1,4 @@
-//! Ports that are given up for others.
+//! Ports that are abandoned for others.
 
 use std::{
     net::SocketAddr,
@@ -12,11 +12,11 @@ use super::super::socket::Socket;
 use super::Driver;
 use cloudburst_proto::{FourTuple, SocketId, Time};
 
-/// How long a socket is read from after its port was given up: what was sent to it before the
+/// How long a socket is read from after its port was abandoned: what was sent to it before the
 /// peer knew of the other may be under way for so long.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// How sockets are bound, and those whose port was given up of late.
+/// How sockets are bound, and those whose port was abandoned of late.
 #[derive(Debug)]
 pub(in super::super) struct PortRotation {
     pub(in super::super) dscp: u8,
@@ -25,11 +25,11 @@ pub(in super::super) struct PortRotation {
     pub(in super::super) addresses: Arc<LocalAddresses>,
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(in super::super) watchers: Watchers,
-    /// The oldest first. Few at a time: the protocol bounds how many ports it gives up.
+    /// The oldest first. Few at a time: the protocol bounds how many ports it abandons.
     pub(super) retired: Vec<Retired>,
 }
 
-/// A socket whose port was given up.
+/// A socket whose port was abandoned.
 #[derive(Debug)]
 pub(super) struct Retired {
     /// The number of the one that has taken its place.
@@ -112,7 +112,7 @@ impl Driver {
         );
     }
 
-    /// Closes sockets whose port was given up long enough ago.
+    /// Closes sockets whose port was abandoned long enough ago.
     pub(super) fn close_retired(&mut self, now: Time) {
         self.port_rotation
             .retired

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// `cargo test` builds examples into the directory beside the tests' own; with `--test` it
+/// `cargo test` builds examples into the directory next to the tests' own; with `--test` it
 /// does not.
 fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();

@@ -97,7 +97,7 @@ async fn a_server_that_comes_back_is_found_again() {
         }
     })
     .await;
-    // Routes that were found dead are tried again now and then.
+    // Paths that were found dead are tried again now and then.
     within(async {
         while client.send(peer, "after").await.is_err() {
             tokio::time::sleep(Duration::from_millis(20)).await;

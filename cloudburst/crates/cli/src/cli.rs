@@ -64,7 +64,7 @@ pub(crate) struct PeerArg {
 /// Where we are to be found.
 #[derive(Debug, Args)]
 pub(crate) struct ListenArgs {
-    /// Ports to be found at: 4433, or 4433-4448 for more routes.
+    /// Ports to be found at: 4433, or 4433-4448 for more paths.
     #[arg(long, value_name = "PORTS", default_value = "4433")]
     pub(crate) ports: Ports,
 }
@@ -72,8 +72,8 @@ pub(crate) struct ListenArgs {
 /// Where we begin.
 #[derive(Debug, Args)]
 pub(crate) struct BeginArgs {
-    /// Ports to send from, and so routes to each port of the peer: any:16, of which those that
-    /// deliver too little are given up for others, or 5000-5015, which stay.
+    /// Ports to send from, and so paths to each port of the peer: any:16, of which those that
+    /// deliver too little are abandoned for others, or 5000-5015, which stay.
     #[arg(long, value_name = "PORTS", default_value = "any:16")]
     pub(crate) ports: Ports,
 }

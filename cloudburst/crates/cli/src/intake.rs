@@ -57,7 +57,7 @@ impl Intake {
             let mut received = self.endpoint.recv().await?;
             let message = std::mem::take(&mut received.message);
             let (output, peer) = (Arc::clone(&self.output), received.peer);
-            // Whoever reads standard output may be slow, and the endpoint has to answer meanwhile.
+            // The caller that reads standard output may be slow, and the endpoint has to answer meanwhile.
             let store = move || lock(&output).take(peer, &message);
             let result = tokio::task::spawn_blocking(store).await?;
             self.answer(received, &result);
@@ -67,7 +67,7 @@ impl Intake {
                     return Ok(arrived);
                 }
                 Ok(None) => {}
-                // Whoever sends something else must not end what others send.
+                // The caller that sends something else must not end what others send.
                 // It was told when it failed.
                 Err(error) if matches!(error.downcast_ref(), Some(NotTaken::Failed(_))) => {}
                 Err(error) if error.is::<NotAChunk>() || error.is::<NotTaken>() => {
@@ -78,7 +78,7 @@ impl Intake {
         }
     }
 
-    /// Gives up files of which nothing has come for long, for ever.
+    /// Abandons files of which nothing has come for long, for ever.
     pub(crate) fn tidied(&self) -> impl Future<Output = ()> + use<> {
         let output = Arc::clone(&self.output);
         async move {
@@ -98,7 +98,7 @@ impl Intake {
         let _ = tokio::time::timeout(within, answered).await;
     }
 
-    /// Says what became of a piece, beside all else: nobody waits for it here.
+    /// Says what became of a piece, apart from all else: nobody waits for it here.
     fn answer(&mut self, received: Received, result: &anyhow::Result<Option<Arrived>>) {
         while self.answers.try_join_next().is_some() {}
         let answer = match result {

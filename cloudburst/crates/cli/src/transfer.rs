@@ -32,7 +32,7 @@ const MAGIC: &[u8; 4] = b"CBF1";
 const HEADER_BYTES: usize = 29;
 /// Longest name, which its length of one byte can state.
 const MAX_NAME_BYTES: usize = 255;
-/// Most data that a message has room for beside header and name.
+/// Most data that a message has capacity for next to header and name.
 pub(crate) const MAX_DATA_BYTES: usize = MAX_MESSAGE_BYTES - HEADER_BYTES - MAX_NAME_BYTES;
 /// The total of a transfer whose end has not been seen yet.
 const UNKNOWN: u64 = u64::MAX;

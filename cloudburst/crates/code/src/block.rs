@@ -59,7 +59,7 @@ impl Default for Block {
 }
 
 impl Block {
-    /// Begins anew, with a block of `symbols` source symbols.
+    /// Begins again, with a block of `symbols` source symbols.
     pub(super) fn start(&mut self, symbols: usize) {
         // What is kept aside needs no clearing: only so many are looked at.
         self.echelon[..symbols].fill(0);

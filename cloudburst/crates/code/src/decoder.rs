@@ -59,16 +59,16 @@ pub enum Refused {
     /// Nothing new: a duplicate, a sum of what is known, or the message is complete.
     #[error("the symbol tells nothing new")]
     Redundant,
-    /// No header.
+    /// The header is malformed.
     #[error(transparent)]
     Header(#[from] HeaderError),
     /// There is no message like that.
     #[error(transparent)]
     Shape(#[from] ShapeError),
-    /// Of another message than the one under way.
+    /// The symbol is of another message than the one under way.
     #[error("the symbol is of message {given}, message {expected} is under way")]
     OtherMessage {
-        /// Its id.
+        /// The id that it has.
         given: u8,
         /// The id of the message under way.
         expected: u8,
@@ -86,7 +86,7 @@ pub enum Refused {
     OtherLength {
         /// Its length without the header.
         given: usize,
-        /// Theirs.
+        /// The length that the others have.
         expected: usize,
     },
     /// The message under way comes by another code.
@@ -95,15 +95,15 @@ pub enum Refused {
     /// The number of source symbols does not follow from the sizes.
     #[error("the header states a block of {given} symbols, the sizes make it {expected}")]
     WrongCount {
-        /// What the header states.
+        /// The number that the header states.
         given: usize,
-        /// What it should state; 0 if there is no such block.
+        /// The number it should state; 0 if there is no such block.
         expected: usize,
     },
     /// A set of bits that is empty, or has more than the block.
     #[error("the set {bits:#x} is not one of {symbols} symbols, or is empty")]
     BadRow {
-        /// The set.
+        /// The set of bits.
         bits: u64,
         /// Source symbols of the block.
         symbols: usize,
@@ -116,7 +116,7 @@ pub enum Refused {
     OutOfMemory {
         /// Bytes, or blocks, needed.
         needed: usize,
-        /// Those there are.
+        /// The bytes that there are.
         given: usize,
     },
 }

@@ -26,7 +26,7 @@ pub enum Schedule {
     Paper(PaperDegree),
 }
 
-/// How many source symbols a packet of the paper's code is the sum of.
+/// Degree of packets of the paper's code: how many source symbols each is the sum of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PaperDegree {
     /// Five picks, with replacement: what §IV-A recommends.
@@ -75,7 +75,7 @@ fn named(shape: &Shape, code: Code, seed: u16, sequence: u32, rows: u32) -> Row 
 
 /// Block and index of the row that is sent as number `sequence`: source symbols
 /// in the order of the message, then rows of each block in turn; after `rows`
-/// of a block it begins anew.
+/// of a block it begins again.
 fn position(shape: &Shape, sequence: u32, rows: u32) -> (u8, u16) {
     let (symbols, blocks) = (shape.symbols() as u32, shape.blocks() as u32);
     if sequence < symbols {

@@ -40,9 +40,9 @@ pub enum ShapeError {
         "a message of {message_bytes} bytes in symbols of {symbol_bytes} is longer than the {most} that can be sent so"
     )]
     TooLarge {
-        /// The message's length.
+        /// The length of the message.
         message_bytes: usize,
-        /// What a symbol holds.
+        /// The bytes that a symbol holds.
         symbol_bytes: usize,
         /// The longest message with such symbols.
         most: usize,

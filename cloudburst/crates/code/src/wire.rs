@@ -37,7 +37,7 @@ pub struct Header {
     /// Length of the message in bytes, up to
     /// [`MAX_MESSAGE_BYTES`](crate::MAX_MESSAGE_BYTES).
     pub message_bytes: u32,
-    /// Which sum of source symbols follows.
+    /// The sum of source symbols that follows.
     pub row: Row,
 }
 
@@ -48,13 +48,13 @@ pub enum Row {
     Bits(u64),
     /// Row `index` of a code, of block `block`.
     Named {
-        /// Which code.
+        /// The code that the row is of.
         code: Code,
-        /// Counted from 0.
+        /// The block, counted from 0.
         block: u8,
         /// Below the block's number of source symbols it is that symbol itself.
         index: u16,
-        /// What the rows of this message are drawn with.
+        /// The seed that rows of this message are drawn with.
         seed: u16,
     },
 }
@@ -84,7 +84,7 @@ pub enum HeaderError {
     /// Fewer bytes than a header has.
     #[error("a datagram of {0} bytes has no room for a header of {HEADER_BYTES}")]
     Truncated(usize),
-    /// Of a code that this version does not know.
+    /// The row is of a code that this version does not know.
     #[error("code {0} is not known; the sender may be of a later version")]
     UnknownCode(u8),
     /// Bits are set that mean nothing yet.

@@ -55,7 +55,7 @@ fn write(args: &KeygenArgs, key: &Key) -> anyhow::Result<()> {
     }
 }
 
-/// Whoever reads the file meanwhile sees the old key or the new one, and never the new one with
+/// The caller that reads the file meanwhile sees the old key or the new one, and never the new one with
 /// the old one's permissions.
 fn replace(file: &Path, key: &Key) -> anyhow::Result<()> {
     let cannot = || format!("cannot overwrite {}", file.display());

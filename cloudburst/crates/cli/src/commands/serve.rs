@@ -84,7 +84,7 @@ async fn write(endpoint: &Endpoint, files: Files) {
     }
 }
 
-/// Whoever sends is told what fails, and others go on.
+/// The caller that sends is told what fails, and others go on.
 async fn take_all(intake: &mut Intake) {
     loop {
         match intake.next().await {

@@ -16,7 +16,7 @@ use super::{Arrived, Chunk, NotTaken, harmless, progress::Progress};
 /// Files that may be incomplete at a time.
 pub(super) const MAX_OPEN: usize = 64;
 /// Transfers that are known to have failed: pieces of them that were under way are not to begin
-/// them anew.
+/// them again.
 const MAX_FAILED: usize = 256;
 /// How long an incomplete file is waited for.
 pub(crate) const IDLE_AT_MOST: Duration = Duration::from_secs(60);
@@ -46,7 +46,7 @@ impl Files {
     }
 
     /// Takes a message; the file if that was its last piece. A file of which a piece cannot be
-    /// stored is given up.
+    /// stored is abandoned.
     pub(crate) fn take(&mut self, peer: PeerId, message: &[u8]) -> anyhow::Result<Option<Arrived>> {
         let chunk = Chunk::parse(message)?;
         let key = (peer, chunk.transfer);
@@ -62,7 +62,7 @@ impl Files {
         taken
     }
 
-    /// Gives up files of which nothing has come for long.
+    /// Abandons files of which nothing has come for long.
     pub(crate) fn forget_idle(&mut self) {
         self.open.retain(|_, partial| {
             let is_alive = partial.newest.elapsed() < IDLE_AT_MOST;
@@ -175,7 +175,7 @@ fn settle(directory: &Path, from: &Path, name: &str) -> anyhow::Result<PathBuf> 
             0 => directory.join(&name),
             _ => directory.join(format!("{name}.{number}")),
         };
-        // Whoever creates it has the name; what it is then replaced by is ours.
+        // The caller that creates it has the name; what it is then replaced by is ours.
         match OpenOptions::new().write(true).create_new(true).open(&to) {
             Ok(_) => {
                 let renamed = std::fs::rename(from, &to);

@@ -54,7 +54,7 @@ fn ping_of_nobody_fails_and_says_why() {
     let output = cloudburst(&arguments);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        stdout(&output).contains("no route reaches the peer"),
+        stdout(&output).contains("no path reaches the peer"),
         "{}",
         stdout(&output)
     );

@@ -35,7 +35,7 @@ pub(super) struct Grouping {
 
 #[derive(Clone, Copy)]
 struct List {
-    /// There is room for all inputs, and for one entry that is then not taken.
+    /// There is capacity for all inputs, and for one entry that is then not taken.
     entries: [Alike; MAX_INPUTS / ALIKE + 1],
     len: usize,
 }

@@ -13,7 +13,7 @@ use crate::kernel::XorTask;
 
 /// Vectors of each input that are summed at once. There are registers for so many
 /// of a group's outputs, and 64 inputs fit into a first-level cache of 32 KiB,
-/// with room for what else is going on.
+/// with capacity for what else is going on.
 const WIDE: usize = 5;
 
 /// Groups that are computed while a stretch of the inputs is in that cache.
