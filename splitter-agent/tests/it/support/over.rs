@@ -243,7 +243,7 @@ impl Over {
             let moved = (redirected(site), of_fragments(site));
             let all = DATAGRAMS * sample.packets;
             let come = arrived.meanwhile(all, || stream.send(DATAGRAMS, sample.bytes));
-            let flow = site.flow_from(stream.port());
+            let flow = site.datagrams_from(stream.port());
             self.assert_split(&flow, come, sample.packets);
             if self.is_redirectable() {
                 let redirected = redirected(site) - moved.0;

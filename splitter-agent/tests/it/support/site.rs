@@ -132,9 +132,18 @@ impl Site {
     /// What the splitter knows of the flow from a port at this site, which it must know.
     #[track_caller]
     pub(crate) fn flow_from(&self, port: u16) -> Value {
+        self.flow_where(port, |_| true)
+    }
+
+    /// The flow of UDP from a port, which a connection of TCP may have as well.
+    pub(crate) fn datagrams_from(&self, port: u16) -> Value {
+        self.flow_where(port, |flow| flow["protocol"] == "udp")
+    }
+
+    fn flow_where(&self, port: u16, is_meant: impl Fn(&Value) -> bool) -> Value {
         let listing = self.json(&["flows", "--limit", "1000"]);
         let mut flows = listing["flows"].as_array().into_iter().flatten();
-        let found = flows.find(|flow| flow["source_port"] == port);
+        let found = flows.find(|flow| flow["source_port"] == port && is_meant(flow));
         found
             .unwrap_or_else(|| panic!("no flow from {port}: {listing}"))
             .clone()
