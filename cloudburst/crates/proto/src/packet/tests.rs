@@ -189,6 +189,8 @@ proptest! {
         datagram[bit / 8] ^= 1 << (bit % 8);
         let before = datagram.to_vec();
         let Ok(header) = Header::parse(datagram) else { return Ok(()) };
+        // A symbol without a key is checked with its whole message, not by itself.
+        prop_assume!(count > 0 || header.kind != PacketKind::Symbol);
         let opener = keys.opener(header.key_id, header.session);
         prop_assert!(opener.and_then(|opener| opener.open(&header, datagram).map(drop)).is_err());
         prop_assert_eq!(&datagram[..], &before[..]);
