@@ -140,8 +140,8 @@ fn v6_bytes(halves: [u64; 2]) -> [u8; 16] {
 }
 
 /// Secret seeds of the hash, drawn at load, so that nobody outside can tell which flows meet in a
-/// group.
-pub type Seeds = [u64; 4];
+/// group: one for each factor, for what two factors share cancels out in keys that are made for it.
+pub type Seeds = [u64; 10];
 
 /// The passage of a flow by a tap, in time and size: 32 bytes.
 #[repr(C)]

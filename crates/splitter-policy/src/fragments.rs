@@ -19,7 +19,7 @@ const LIFETIME_S: u64 = 30;
 /// as a hash that nobody outside can foresee.
 #[inline(always)]
 const fn name(seeds: &Seeds, network: &Network, identification: u32) -> u64 {
-    let [a, b, c, d] = *seeds;
+    let [a, b, c, d, ..] = *seeds;
     let mixed = match network.addresses {
         Addresses::V4 {
             source,

@@ -3,7 +3,7 @@
 use super::{GROUP_FLOWS, GROUP_SLOTS, Slot, SlotV4, SlotV6};
 use crate::flow::{FlowKey, FlowKeyV4, FlowKeyV6, Seeds};
 
-/// The sizes and seeds by which flows are spread over both tables; 40 bytes, a part of the settings
+/// The sizes and seeds by which flows are spread over both tables; 88 bytes, a part of the settings
 /// map.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,23 +57,30 @@ impl Layout {
 
     #[inline(always)]
     pub(super) const fn locate_v4(&self, key: &FlowKeyV4) -> Position {
-        let [a, b, c, d] = self.seeds;
-        let addresses = product(key.source as u64, a, key.destination as u64, b);
-        let mixed = addresses.wrapping_add((key.ports as u64).wrapping_mul(c | 1));
-        place(mixed, d, self.groups_v4, SlotV4::LINE_SLOTS)
+        let [source, destination, .., ports, stir] = self.seeds;
+        let addresses = product(
+            key.source as u64,
+            source,
+            key.destination as u64,
+            destination,
+        );
+        let mixed = addresses.wrapping_add((key.ports as u64).wrapping_mul(ports | 1));
+        place(mixed, stir, self.groups_v4, SlotV4::LINE_SLOTS)
     }
 
     #[inline(always)]
     pub(super) const fn locate_v6(&self, key: &FlowKeyV6) -> Position {
-        let [a, b, c, d] = self.seeds;
+        let [a, b, c, d, e, f, g, h, ports, stir] = self.seeds;
         // In halves of 32 bits: of a product's 64, the upper bits of a factor
-        // reach only the uppermost.
+        // reach only the uppermost. Each factor has a seed of its own, as the bound on collisions
+        // demands (Lemire and Kaser 2014, Multilinear-HM): with one in two products, whoever has
+        // a /64 finds thousands of keys whose products add up to the same.
         let mixed = halves(key.source[0], a, b)
-            .wrapping_add(halves(key.source[1], b, c))
-            .wrapping_add(halves(key.destination[0], c, d))
-            .wrapping_add(halves(key.destination[1], d, a))
-            .wrapping_add((key.ports as u64).wrapping_mul(a ^ c | 1));
-        place(mixed, d, self.groups_v6, SlotV6::LINE_SLOTS)
+            .wrapping_add(halves(key.source[1], c, d))
+            .wrapping_add(halves(key.destination[0], e, f))
+            .wrapping_add(halves(key.destination[1], g, h))
+            .wrapping_add((key.ports as u64).wrapping_mul(ports | 1));
+        place(mixed, stir, self.groups_v6, SlotV6::LINE_SLOTS)
     }
 }
 

@@ -150,7 +150,7 @@ fn mixed(number: u64) -> u64 {
 }
 
 fn seeds(seed: u64) -> Seeds {
-    [1, 2, 3, 4].map(|index| mixed(seed ^ index << 32))
+    core::array::from_fn(|index| mixed(seed ^ (index as u64 + 1) << 32))
 }
 
 /// A flow of chance.

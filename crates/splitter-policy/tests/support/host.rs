@@ -38,7 +38,8 @@ impl Host {
     pub(crate) fn new(config: PolicyConfig, flows: u32) -> Self {
         let layout = Layout::for_flows(
             flows,
-            [3, 5, 7, 11].map(|n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            [3, 5, 7, 11, 13, 17, 19, 23, 29, 31]
+                .map(|n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
         );
         Self {
             config,

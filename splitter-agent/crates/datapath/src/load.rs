@@ -98,7 +98,7 @@ fn load_object(object: &Object, options: &LoadOptions) -> Result<Ebpf, KernelErr
 /// What nobody outside can know, so that nobody can make flows meet in a group.
 fn draw_seeds() -> Result<Seeds, KernelError> {
     const SOURCE: &str = "/dev/urandom";
-    let mut bytes = [[0; 8]; 4];
+    let mut bytes = [[0; 8]; size_of::<Seeds>() / 8];
     File::open(SOURCE)
         .and_then(|mut file| file.read_exact(bytes.as_flattened_mut()))
         .map_err(|source| KernelError::Seeds {

@@ -25,5 +25,5 @@ plain_data!(ClockReading, Counters, FlowKeyV6, Mac, Settings, TapEntry);
 const _: () = {
     assert!(size_of::<FlowKeyV6>() == 40);
     assert!(size_of::<TapEntry>() == 32);
-    assert!(size_of::<Settings>() == 128);
+    assert!(size_of::<Settings>() == 176);
 };

@@ -11,7 +11,7 @@ use splitter_datapath::FlowTables;
 use splitter_policy::clock::TickClock;
 use splitter_policy::config::PolicyConfig;
 use splitter_policy::counters::Counters;
-use splitter_policy::flow::{FlowEntry, FlowKey, FlowKeyV6, TapEntry, TunnelRole};
+use splitter_policy::flow::{FlowEntry, FlowKey, FlowKeyV6, Seeds, TapEntry, TunnelRole};
 use splitter_policy::forward::{Mac, target};
 use splitter_policy::settings::Settings;
 use splitter_policy::table::Layout;
@@ -25,11 +25,17 @@ pub(crate) struct Loaded {
 }
 
 /// Any will do here; the agent draws them.
-const SEEDS: [u64; 4] = [
+const SEEDS: Seeds = [
     0x9e37_79b9_7f4a_7c15,
     0xbf58_476d_1ce4_e5b9,
     0x94d0_49bb_1331_11eb,
     0xd6e8_feb8_6659_fd93,
+    0xa076_1d64_78bd_642f,
+    0xe703_7ed1_a0b4_28db,
+    0x8ebc_6af0_9c88_c6e3,
+    0x5899_65cc_7537_4cc3,
+    0x1d8e_4e27_c47d_124f,
+    0xeb44_acca_b455_d165,
 ];
 
 /// Level of `aya-log` at which everything is logged.

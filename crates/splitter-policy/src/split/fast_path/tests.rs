@@ -41,7 +41,7 @@ proptest! {
         let (steady, whole) = (packed(&entry), packed(&entry));
         let now_ns = NOW_NS + later_ns;
         let (mut models, mut models_whole) = (HostQueues::default(), HostQueues::default());
-        let (layout, mut counters) = (Layout::for_flows(4, [3, 5, 7, 11]), Counters::ZERO);
+        let (layout, mut counters) = (Layout::for_flows(4, [3, 5, 7, 11, 13, 17, 19, 23, 29, 31]), Counters::ZERO);
         let groups = Groups::new(&layout);
         let mut splitter = Splitter {
             config: &config,

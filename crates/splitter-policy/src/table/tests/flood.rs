@@ -88,3 +88,40 @@ fn tags_rule_out_most_of_what_is_not_known_and_nothing_else() {
         assert!(mistaken < 4 * FLOWS / 25, "{mistaken}");
     }
 }
+
+/// Keys that whoever has a /64 can make: `source` or `destination` is in it, and of the other end
+/// the prefix varies. Where two factors of the hash share a seed, their products add up to the same.
+fn crafted_v6(number: u32, is_sender: bool) -> FlowKey {
+    const SUM: u32 = 0x9abc_def0;
+    const SAME: u32 = 0x1357_9bdf;
+    let word = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
+    let (own, far) = (word(0xb80d_0120, SAME), word(number, SAME));
+    let (source, destination) = if is_sender {
+        ([own, far], [word(SAME, SUM - number), 1])
+    } else {
+        ([word(SAME, SUM - number), 1], [own, far])
+    };
+    FlowKey::V6(FlowKeyV6 {
+        source,
+        destination,
+        ports: 80,
+        protocol: protocol::TCP.into(),
+    })
+}
+
+#[test]
+fn flows_of_one_prefix_spread_over_the_groups_under_every_seed() {
+    const FLOWS: u32 = 1_000;
+    for seed in 0..200 {
+        let layout = Layout::for_flows(4 * FLOWS, seeds(seed));
+        for is_sender in [true, false] {
+            let mut groups = std::vec![0; layout.groups_v6 as usize];
+            for number in 0..FLOWS {
+                groups[layout.place(&crafted_v6(number, is_sender)).0 as usize] += 1;
+            }
+            // One a group on the average: of 400 such draws, one in 10^7 has so many in one.
+            let most = groups.iter().max();
+            assert!(most <= Some(&16), "{most:?} in one group under {seed}");
+        }
+    }
+}
