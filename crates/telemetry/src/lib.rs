@@ -38,6 +38,7 @@
 //! # }
 //! ```
 
+mod connections;
 pub mod docs;
 pub mod names;
 pub mod page;

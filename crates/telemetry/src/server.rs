@@ -22,12 +22,16 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::json;
 use tokio::{
     net::TcpStream,
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
-    task::JoinSet,
+    sync::{Semaphore, watch},
+    task::{JoinSet, yield_now},
     time::{sleep, timeout},
 };
 
-use crate::{Metrics, Readiness, StatusPage, page::CONTENT_SECURITY_POLICY};
+use crate::{
+    Metrics, Readiness, StatusPage,
+    connections::{ConnectionSlot, Connections},
+    page::CONTENT_SECURITY_POLICY,
+};
 
 /// Reasons why an address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
@@ -144,16 +148,21 @@ impl Server {
         shutdown: impl Future<Output = ()>,
     ) -> io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
-        let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let slots = Connections::new(MAX_CONNECTIONS);
         let (stop, stopping) = watch::channel(());
         let mut connections = JoinSet::new();
         let mut shutdown = pin!(shutdown);
+        // It is kept while others end: it may have a connection that waits for its slot.
+        let mut accepting = pin!(accept(&listener, &slots));
         loop {
             tokio::select! {
                 () = &mut shutdown => break,
-                accepted = accept(&listener, &slots) => {
+                accepted = &mut accepting => {
                     let (stream, slot) = accepted;
+                    accepting.set(accept(&listener, &slots));
                     connections.spawn(connection(stream, endpoint.clone(), stopping.clone(), slot));
+                    // It reads what has come before others can take its slot.
+                    yield_now().await;
                 }
                 Some(_) = connections.join_next() => {}
             }
@@ -167,17 +176,14 @@ impl Server {
     }
 }
 
-/// Waits for a free slot first: beyond the limit clients queue in the kernel.
+/// Beyond the limit an idle connection is closed for the new one.
 async fn accept(
     listener: &tokio::net::TcpListener,
-    slots: &Arc<Semaphore>,
-) -> (TcpStream, OwnedSemaphorePermit) {
+    slots: &Connections,
+) -> (TcpStream, ConnectionSlot) {
     loop {
-        let Ok(slot) = Arc::clone(slots).acquire_owned().await else {
-            return std::future::pending().await; // never closed
-        };
         match listener.accept().await {
-            Ok((stream, _)) => return (stream, slot),
+            Ok((stream, _)) => return (stream, slots.admit().await),
             Err(error) => {
                 // Out of file descriptors, or the client went away: pause, so as
                 // not to spin while the former lasts.
@@ -192,11 +198,14 @@ async fn connection(
     stream: TcpStream,
     endpoint: MetricsEndpoint,
     mut stopping: watch::Receiver<()>,
-    _slot: OwnedSemaphorePermit,
+    slot: ConnectionSlot,
 ) {
-    let service = service_fn(move |request| {
-        let endpoint = endpoint.clone();
-        async move { Ok::<_, Infallible>(respond(&request, &endpoint).await) }
+    let service = service_fn(|request| {
+        let (endpoint, slot) = (endpoint.clone(), slot.clone());
+        async move {
+            let _busy = slot.busy();
+            Ok::<_, Infallible>(respond(&request, &endpoint).await)
+        }
     });
     let mut connection = pin!(
         http1::Builder::new()
@@ -210,6 +219,7 @@ async fn connection(
         result = &mut connection => Some(result),
         _ = stopping.changed() => None,
         () = sleep(CONNECTION_LIFETIME) => None,
+        () = slot.evicted() => Some(Ok(())),
     };
     let result = match finished {
         Some(result) => result,
@@ -362,8 +372,9 @@ const MAX_CONNECTIONS: usize = 64;
 /// hyper's smallest buffer; Prometheus' request head takes about 300 bytes.
 const MAX_HEAD_BYTES: usize = 8 * 1024;
 const MAX_HEADERS: usize = 64;
-/// Also ends an idle connection, after which a scraper simply opens another.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// A head fits one segment. It also ends an idle connection, after which a scraper simply opens
+/// another.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Below Prometheus' default `scrape_timeout` of 10 s, so that it sees why.
 const COLLECTION_TIMEOUT: Duration = Duration::from_secs(9);
 const CONNECTION_LIFETIME: Duration = Duration::from_secs(120);

@@ -190,6 +190,65 @@ async fn a_head_without_end_is_cut_off() {
     running.stop().await;
 }
 
+/// More than are served at a time, each with the beginning of a head.
+async fn slow_clients(address: SocketAddr) -> Vec<TcpStream> {
+    let mut clients = Vec::new();
+    for _ in 0..80 {
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(b"GET /live HTTP/1.1\r\n").await.unwrap();
+        clients.push(client);
+    }
+    clients
+}
+
+#[tokio::test]
+async fn slow_clients_keep_nobody_out() {
+    let (release, released) = mpsc::channel();
+    let (start, mut started) = tokio::sync::mpsc::unbounded_channel();
+    let stalled = Stalled {
+        start,
+        released: std::sync::Mutex::new(released),
+    };
+    let mut metrics = Metrics::new("test").unwrap();
+    metrics.collect([], stalled).unwrap();
+    let running = Running::start(metrics, Readiness::new());
+
+    let scrape = tokio::spawn(exchange(running.address, head("/metrics")));
+    started.recv().await.unwrap();
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        held.extend(slow_clients(running.address).await);
+        let asked = tokio::time::timeout(Duration::from_secs(3), running.get("/live"));
+        assert_eq!(asked.await.expect("at once").status, 200);
+    }
+    release.send(()).unwrap();
+    let scraped = scrape.await.unwrap().expect("a request is let finish");
+    assert_eq!(scraped.status, 200);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_head_that_does_not_come_ends_its_connection_in_seconds() {
+    let running = Running::start(Metrics::new("test").unwrap(), Readiness::new());
+    let mut slow = TcpStream::connect(running.address).await.unwrap();
+    // A byte now and then is not enough.
+    let closed = async {
+        loop {
+            let mut reply = [0; 256];
+            let read = tokio::time::timeout(Duration::from_millis(500), slow.read(&mut reply));
+            match read.await {
+                Ok(Ok(0) | Err(_)) => return,
+                Ok(Ok(_)) => {}
+                Err(_) if slow.write_all(b"G").await.is_err() => return,
+                Err(_) => {}
+            }
+        }
+    };
+    let closed = tokio::time::timeout(Duration::from_secs(10), closed).await;
+    closed.expect("closed by the deadline");
+    running.stop().await;
+}
+
 #[tokio::test]
 async fn a_slow_collector_does_not_stall_the_runtime() {
     let (release, released) = mpsc::channel();
