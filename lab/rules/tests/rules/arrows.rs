@@ -8,7 +8,7 @@ use workspace_rules::cargo;
 use crate::{WORKSPACE, assert_none, crates_of};
 
 /// Packages from the bottom up: each uses only those above it in this list. Proofs come last.
-const ORDER: [&str; 28] = [
+const ORDER: [&str; 29] = [
     // Decisions: no_std, no I/O, no clock.
     "flow-balance",
     "splitter-policy",
@@ -39,6 +39,7 @@ const ORDER: [&str; 28] = [
     "splitter-demo",
     "vm-guest",
     "msgbench",
+    "congestion",
     "reproduction",
     "benches",
     "workspace-rules",
