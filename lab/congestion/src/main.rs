@@ -3,11 +3,14 @@
 
 #![expect(dead_code, reason = "the scenarios that use them follow")]
 
+mod cell;
 mod cubic;
 mod flow;
 mod link;
+mod ours;
 mod random;
 mod series;
+mod stream;
 mod world;
 
 fn main() {}

@@ -1,0 +1,123 @@
+//! Cells: a scenario on a bottleneck of some rate, round trip and queue.
+
+use std::fmt;
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+/// A queue holds at least so many bytes, however short the round trip.
+const LEAST_QUEUE_BYTES: f64 = 30_000.0;
+
+/// A scenario, of which the page on congestion control has the bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Scenario {
+    /// One sender alone.
+    Alone,
+    /// Beside one cubic flow.
+    Cubic,
+    /// Messages at a fifth of the link beside one cubic flow.
+    Messages,
+    /// Twenty senders.
+    Twenty,
+    /// Two paths that share the bottleneck with one cubic flow.
+    Shared,
+    /// The link falls to a tenth and comes back.
+    Drop,
+    /// A peer that never answers.
+    Silent,
+    /// Nine of ten datagrams are lost for ten seconds.
+    Loss90,
+    /// All datagrams are lost for ten seconds.
+    Blackout,
+    /// Eight senders to one receiver, through 100 kB of switch buffer.
+    Incast,
+    /// Short TCP flows beside a backlog of messages.
+    Short,
+}
+
+/// A scenario on one bottleneck.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Cell {
+    pub(crate) scenario: Scenario,
+    pub(crate) rate_mbit: f64,
+    pub(crate) rtt_ms: f64,
+    /// Length of the queue, in products of rate and round trip.
+    pub(crate) queue_bdp: f64,
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.scenario.to_possible_value();
+        let name = name.as_ref().map_or("", |name| name.get_name());
+        let Self {
+            rate_mbit,
+            rtt_ms,
+            queue_bdp,
+            ..
+        } = self;
+        write!(formatter, "{name}-{rate_mbit}-{rtt_ms}-{queue_bdp}")
+    }
+}
+
+impl Cell {
+    pub(crate) fn bits_per_s(&self) -> f64 {
+        self.rate_mbit * 1e6
+    }
+
+    pub(crate) fn bdp_bytes(&self) -> f64 {
+        self.bits_per_s() / 8.0 * self.rtt_ms / 1e3
+    }
+
+    pub(crate) fn queue_bytes(&self) -> usize {
+        (self.queue_bdp * self.bdp_bytes()).max(LEAST_QUEUE_BYTES) as usize
+    }
+
+    pub(crate) fn rtt_ns(&self) -> u64 {
+        (self.rtt_ms * 1e6) as u64
+    }
+
+    /// So long a sender may take to find its rate: so many seconds or round trips.
+    pub(crate) fn settling(&self, seconds: u64, round_trips: u64) -> u64 {
+        (seconds * 1_000_000_000).max(round_trips * self.rtt_ns())
+    }
+}
+
+/// All cells, or those of a run of five minutes.
+pub(crate) fn cells(is_quick: bool) -> Vec<Cell> {
+    let all: (&[f64], &[f64], &[f64]) = (
+        &[1.0, 10.0, 100.0, 1_000.0],
+        &[1.0, 10.0, 50.0, 200.0],
+        &[0.25, 1.0, 4.0],
+    );
+    let some: (&[f64], &[f64], &[f64]) = (&[10.0, 100.0], &[10.0, 50.0], &[0.25, 1.0, 4.0]);
+    let quick: (&[f64], &[f64], &[f64]) = (&[1.0, 10.0, 100.0], &[1.0, 50.0], &[0.25, 1.0]);
+    let few: (&[f64], &[f64], &[f64]) = (&[10.0, 100.0], &[10.0], &[1.0]);
+    let mut cells = Vec::new();
+    for &scenario in Scenario::value_variants() {
+        let grid = match (scenario, is_quick) {
+            (Scenario::Alone | Scenario::Cubic, false) => all,
+            (Scenario::Alone | Scenario::Cubic, true) => quick,
+            (Scenario::Silent | Scenario::Loss90 | Scenario::Blackout, _) => {
+                (&[10.0, 100.0][..], &[1.0, 50.0][..], &[1.0][..])
+            }
+            // A queue of 4 products of 25 kB: 100 kB.
+            (Scenario::Incast, _) => (&[1_000.0][..], &[0.2][..], &[4.0][..]),
+            (_, false) => some,
+            (_, true) => few,
+        };
+        let (rates, rtts, queues) = grid;
+        for &rate_mbit in rates {
+            for &rtt_ms in rtts {
+                let one = queues.iter().map(|&queue_bdp| Cell {
+                    scenario,
+                    rate_mbit,
+                    rtt_ms,
+                    queue_bdp,
+                });
+                cells.extend(one);
+            }
+        }
+    }
+    cells
+}
