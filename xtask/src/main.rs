@@ -4,6 +4,7 @@
 
 mod bench;
 mod command;
+mod congestion;
 mod demo;
 mod dist;
 mod ebpf;
@@ -52,6 +53,8 @@ enum Task {
     BenchCodec(bench::Arguments),
     /// Measure how long small messages take over four paths, by TCP, MPTCP, QUIC and others.
     Msgbench(msgbench::Arguments),
+    /// Measure the congestion control of messages, alone and beside cubic, in virtual time.
+    Congestion(reproduction::Arguments),
     /// Measure figures of the papers anew and hold them against what is printed there.
     Reproduce(reproduction::Arguments),
     /// Measure how many packets a coded message takes until it can be decoded.
@@ -83,6 +86,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::BenchDatapath(arguments) => bench::datapath::task(&project, &arguments),
         Task::BenchCodec(arguments) => bench::codec::task(&project, &arguments),
         Task::Msgbench(arguments) => msgbench::task(&project, &arguments),
+        Task::Congestion(arguments) => congestion::task(&project, &arguments),
         Task::Reproduce(arguments) => reproduction::task(&project, "reproduce", &arguments),
         Task::CodecOverhead(arguments) => {
             reproduction::task(&project, "codec-overhead", &arguments)

@@ -14,7 +14,7 @@ use crate::{
 pub(crate) struct Arguments {
     /// Passed on; `--help` lists what there is.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    passed_on: Vec<OsString>,
+    pub(crate) passed_on: Vec<OsString>,
 }
 
 pub(crate) fn task(project: &Project, name: &str, arguments: &Arguments) -> Result<ExitCode> {

@@ -1,16 +1,159 @@
 //! Congestion control measured: our sender through a bottleneck, alone and beside cubic. `cargo
 //! xtask` builds and calls it.
 
-#![expect(dead_code, reason = "the scenarios that use them follow")]
-
 mod cell;
 mod cubic;
 mod flow;
 mod link;
 mod ours;
+mod outcome;
 mod random;
+mod scenario;
 mod series;
 mod stream;
 mod world;
 
-fn main() {}
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Instant,
+};
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+
+use crate::{
+    cell::{Cell, cells},
+    outcome::{Row, table},
+};
+
+/// Measures the congestion control of messages: scenarios on bottlenecks of many rates, round
+/// trips and queues, in virtual time, with cubic in our place for comparison.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask congestion")]
+struct Arguments {
+    /// Measure fewer and shorter cells, in at most five minutes.
+    #[arg(long)]
+    quick: bool,
+    /// Print one JSON array instead of a table.
+    #[arg(long)]
+    json: bool,
+    /// Measure the cells whose names begin like this: scenario, Mbit/s, RTT in ms and queue in BDP, as in
+    /// alone-10-50-0.25. May be given several times.
+    #[arg(long, value_name = "NAME")]
+    cell: Vec<String>,
+    /// Take over what lies in the directory of a run before, and measure the rest.
+    #[arg(long)]
+    resume: bool,
+    /// Directory for a JSON file of each cell and plots of rate and queue over time.
+    #[arg(long, default_value = "target/congestion")]
+    out: PathBuf,
+    /// Cells at the same time; without it as many as there are cores.
+    #[arg(long)]
+    jobs: Option<usize>,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let mut chosen = cells(arguments.quick);
+    if !arguments.cell.is_empty() {
+        let is_named = |cell: &Cell, name: &String| {
+            let own = cell.to_string();
+            own == *name || own.starts_with(&format!("{name}-"))
+        };
+        chosen.retain(|cell| arguments.cell.iter().any(|name| is_named(cell, name)));
+        if chosen.is_empty() {
+            let all: Vec<_> = cells(arguments.quick).iter().map(Cell::to_string).collect();
+            bail!("--cell names no cell; there are {}", all.join(", "));
+        }
+    }
+    let directory = arguments
+        .out
+        .join(if arguments.quick { "quick" } else { "all" });
+    fs::create_dir_all(&directory)
+        .with_context(|| format!("cannot make the directory {}", directory.display()))?;
+    let rows = measure_all(arguments, &directory, &chosen)?;
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&rows)?);
+    } else {
+        println!("{}", table(&rows).to_text());
+    }
+    let failed = rows.iter().filter(|row| !row.holds).count();
+    eprintln!("{} of {} cells hold", rows.len() - failed, rows.len());
+    Ok(if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Measures the cells, several at a time, and reports on each as it ends.
+fn measure_all(arguments: &Arguments, directory: &Path, cells: &[Cell]) -> Result<Vec<Row>> {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let jobs = arguments.jobs.unwrap_or(cores).max(1);
+    let next = AtomicUsize::new(0);
+    let rows = Mutex::new(Vec::new());
+    let work = || -> Result<()> {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(cell) = cells.get(index) else {
+                return Ok(());
+            };
+            let known = arguments
+                .resume
+                .then(|| Row::read(directory, cell))
+                .flatten();
+            let row = match known {
+                Some(row) => row,
+                None => measure(arguments, directory, cell)?,
+            };
+            if let Ok(mut rows) = rows.lock() {
+                rows.push((index, row));
+            }
+        }
+    };
+    thread::scope(|scope| -> Result<()> {
+        let threads: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
+        for thread in threads {
+            match thread.join() {
+                Ok(result) => result?,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        Ok(())
+    })?;
+    let mut rows = rows.into_inner().unwrap_or_default();
+    rows.sort_by_key(|(index, _)| *index);
+    Ok(rows.into_iter().map(|(_, row)| row).collect())
+}
+
+fn measure(arguments: &Arguments, directory: &Path, cell: &Cell) -> Result<Row> {
+    let began = Instant::now();
+    let outcome = scenario::measure(cell, arguments.quick);
+    let row = Row::new(cell, &outcome);
+    row.write(directory, cell, &outcome.curves)?;
+    let verdict = if row.holds { "holds" } else { "does NOT hold" };
+    let seconds = began.elapsed().as_secs_f64();
+    let figures: Vec<_> = row
+        .ours
+        .iter()
+        .map(|(name, value)| format!("{name} {value:.3}"))
+        .collect();
+    eprintln!("{cell}: {verdict}, {} ({seconds:.1} s)", figures.join(", "));
+    Ok(row)
+}

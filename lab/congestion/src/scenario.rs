@@ -1,0 +1,134 @@
+//! Scenarios: what is measured in each, and what must hold.
+
+mod beside;
+mod changes;
+mod crowds;
+
+use std::collections::BTreeMap;
+
+use cloudburst_proto::TransportConfig;
+
+use crate::{
+    cell::{Cell, Scenario},
+    flow::{Flow, Load},
+    link::Link,
+    ours::Ours,
+    outcome::{Curves, Outcome},
+    random::Random,
+    series::{Counts, Series},
+    stream::Stream,
+    world::World,
+};
+
+const SECOND: u64 = 1_000_000_000;
+/// A message of a backlog.
+const MESSAGE_BYTES: usize = 100_000;
+/// Messages of an application, §V of the paper.
+const SIZES: [usize; 3] = [5_000, 20_000, 93_000];
+
+/// Figures by name; shares are of 1.
+pub(crate) type Figures = BTreeMap<String, f64>;
+
+/// Measures a cell.
+pub(crate) fn measure(cell: &Cell, is_quick: bool) -> Outcome {
+    match cell.scenario {
+        Scenario::Alone => beside::alone(cell, is_quick),
+        Scenario::Cubic => beside::cubic(cell, is_quick),
+        Scenario::Messages => beside::messages(cell, is_quick),
+        Scenario::Shared => beside::shared(cell, is_quick),
+        Scenario::Short => crowds::short(cell, is_quick),
+        Scenario::Twenty => crowds::twenty(cell, is_quick),
+        Scenario::Incast => crowds::incast(cell, is_quick),
+        Scenario::Drop => changes::drop(cell),
+        Scenario::Silent => changes::silent(cell),
+        Scenario::Loss90 => changes::spell(cell, 0.9),
+        Scenario::Blackout => changes::spell(cell, 1.0),
+    }
+}
+
+/// Runs flows through the bottleneck of a cell for so long.
+fn world(cell: &Cell, duration: u64, flows: Vec<Box<dyn Flow>>) -> World {
+    let series = Series::new(duration, flows.len());
+    let link = Link::new(cell.bits_per_s(), cell.queue_bytes(), series);
+    World::new(link, cell.rtt_ns(), flows)
+}
+
+fn run(cell: &Cell, duration: u64, flows: Vec<Box<dyn Flow>>) -> World {
+    let mut world = world(cell, duration, flows);
+    world.run(duration);
+    world
+}
+
+/// Always enough to send for queue and path, and never more than goes through within the time
+/// that a message is tried for.
+fn backlog(cell: &Cell) -> Load {
+    let in_flight = 1.5 * (cell.bdp_bytes() + cell.queue_bytes() as f64);
+    Load::Backlog {
+        message_bytes: MESSAGE_BYTES,
+        ahead: 3 * MESSAGE_BYTES + in_flight as usize,
+    }
+}
+
+/// Messages at a share of the link.
+fn messages(cell: &Cell, share: f64, duration: u64) -> Load {
+    let mut random = Random::new(3);
+    let mean = SIZES.iter().sum::<usize>() as f64 / SIZES.len() as f64;
+    let gap_ns = mean * 8e9 / (cell.bits_per_s() * share);
+    let mut at = 0.0;
+    let mut list = Vec::new();
+    while (at as u64) < duration {
+        at += random.exponential() * gap_ns;
+        list.push((at as u64, random.pick(&SIZES)));
+    }
+    Load::Messages(list)
+}
+
+fn ours(flow: usize, load: Load) -> Box<dyn Flow> {
+    Box::new(Ours::new(flow, load, 1, &TransportConfig::default()))
+}
+
+/// Cubic as TCP sends: what the window allows leaves at once.
+fn tcp(flow: usize, load: Load) -> Box<dyn Flow> {
+    Box::new(Stream::new(flow, load, false))
+}
+
+/// Cubic as QUIC sends: paced.
+fn quic(flow: usize, load: Load) -> Box<dyn Flow> {
+    Box::new(Stream::new(flow, load, true))
+}
+
+/// Bytes of a flow as a share of what the link carries in a span of time.
+fn share(cell: &Cell, bytes: u64, from: u64, to: u64) -> f64 {
+    bytes as f64 * 8e9 / (cell.bits_per_s() * (to - from) as f64)
+}
+
+/// What of a flow went through the bottleneck, as a share of the link.
+fn through(cell: &Cell, world: &World, flow: usize, from: u64, to: u64) -> f64 {
+    let counts: Counts = world.link.series.total(flow, from..to);
+    share(cell, counts.through_bytes, from, to)
+}
+
+fn figures<const N: usize>(list: [(&str, f64); N]) -> Figures {
+    list.into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+/// Rates of the flows and the queue over time.
+fn curves(world: &World, names: &[&str]) -> Curves {
+    let series = &world.link.series;
+    let rates = names.iter().enumerate();
+    Curves {
+        rates: rates
+            .map(|(flow, name)| ((*name).to_owned(), series.rate(flow)))
+            .collect(),
+        queue: series.queue(),
+    }
+}
+
+fn percentile(mut values: Vec<f64>, share: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let last = values.len().saturating_sub(1);
+    let at = (last as f64 * share).round() as usize;
+    values.get(at).copied().unwrap_or(f64::NAN)
+}

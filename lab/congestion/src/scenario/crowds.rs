@@ -1,0 +1,137 @@
+//! Many flows at once: twenty senders, incast, short flows.
+
+use super::{
+    Cell, Figures, Flow, Load, Outcome, Random, SECOND, SIZES, World, backlog, curves, figures,
+    ours, percentile, quic, run, tcp,
+};
+
+const SENDERS: usize = 20;
+const LEAST_JAIN: f64 = 0.9;
+const MOST_LOSS: f64 = 0.03;
+/// The p99 of incast beside the best peer's, by size.
+const INCAST: [f64; 3] = [1.0, 0.9, 0.8];
+const INCAST_SENDERS: usize = 8;
+const MOST_SHORT_RATIO: f64 = 1.1;
+/// Short flows: bytes of each, and their share of the link.
+const SHORT_BYTES: usize = 20_000;
+const SHORT_SHARE: f64 = 0.1;
+
+pub(super) fn twenty(cell: &Cell, is_quick: bool) -> Outcome {
+    let duration = if is_quick { 20 * SECOND } else { 60 * SECOND };
+    let from = duration / 3;
+    let figures_of = |world: &World| -> Figures {
+        let totals = (0..SENDERS).map(|flow| world.link.series.total(flow, from..duration));
+        let totals: Vec<_> = totals.collect();
+        let rates: Vec<f64> = totals.iter().map(|it| it.through_bytes as f64).collect();
+        let (sum, squares) = rates.iter().fold((0.0, 0.0), |(sum, squares), it| {
+            (sum + it, squares + it * it)
+        });
+        let sent: u64 = totals.iter().map(|it| it.sent).sum();
+        let dropped: u64 = totals.iter().map(|it| it.dropped).sum();
+        figures([
+            ("jain", sum * sum / (SENDERS as f64 * squares)),
+            ("loss", dropped as f64 / sent.max(1) as f64),
+            (
+                "through",
+                sum * 8e9 / (cell.bits_per_s() * (duration - from) as f64),
+            ),
+        ])
+    };
+    let all = |of: fn(usize, Load) -> Box<dyn Flow>| -> World {
+        let flows = (0..SENDERS).map(|flow| of(flow, backlog(cell)));
+        run(cell, duration, flows.collect())
+    };
+    let world = all(ours);
+    let ours = figures_of(&world);
+    let peer = figures_of(&all(tcp));
+    let holds = ours["jain"] >= LEAST_JAIN && ours["loss"] <= MOST_LOSS;
+    Outcome {
+        ours,
+        peer,
+        bound: "Jain's index at least 0.9, loss at most 3 %".into(),
+        holds,
+        curves: curves(&world, &["first", "second", "third"]),
+    }
+}
+
+pub(super) fn incast(cell: &Cell, is_quick: bool) -> Outcome {
+    let rounds = if is_quick { 150 } else { 1_000 };
+    let gap = 20_000_000;
+    let duration = rounds * gap + SECOND;
+    let mut outcome = Outcome {
+        ours: Figures::new(),
+        peer: Figures::new(),
+        bound: "p99 of 5, 20, 93 kB at most 1.0, 0.9, 0.8 of the better of TCP's and QUIC's".into(),
+        holds: true,
+        curves: Default::default(),
+    };
+    for (bytes, most) in SIZES.into_iter().zip(INCAST) {
+        let load = Load::Messages((1..=rounds).map(|round| (round * gap, bytes)).collect());
+        let mut all = |of: fn(usize, Load) -> Box<dyn Flow>| {
+            let flows = (0..INCAST_SENDERS).map(|flow| of(flow, load.clone()));
+            let world = run(cell, duration, flows.collect());
+            let times = world.flows.iter().flat_map(|flow| flow.completions());
+            let p99 = percentile(times.map(|(_, ms)| *ms).collect(), 0.99);
+            let totals = (0..INCAST_SENDERS).map(|flow| world.link.series.total(flow, 0..duration));
+            let (sent, dropped) = totals.fold((0, 0), |(sent, dropped), it| {
+                (sent + it.sent, dropped + it.dropped)
+            });
+            outcome.curves = curves(&world, &["first", "second"]);
+            (p99, dropped as f64 / sent.max(1) as f64)
+        };
+        let (tcp, tcp_loss) = all(tcp);
+        let (quic, quic_loss) = all(quic);
+        let (ours, loss) = all(ours);
+        let kilobytes = bytes / 1_000;
+        let name = |what: &str| format!("{what}_{kilobytes}kB");
+        outcome
+            .ours
+            .extend([(name("p99_ms"), ours), (name("loss"), loss)]);
+        outcome.peer.extend([
+            (name("tcp_p99_ms"), tcp),
+            (name("quic_p99_ms"), quic),
+            (name("tcp_loss"), tcp_loss),
+            (name("quic_loss"), quic_loss),
+        ]);
+        outcome.holds &= ours <= most * tcp.min(quic);
+    }
+    outcome
+}
+
+pub(super) fn short(cell: &Cell, is_quick: bool) -> Outcome {
+    let duration = if is_quick { 60 * SECOND } else { 200 * SECOND };
+    let mut random = Random::new(5);
+    let mut starts = Vec::new();
+    let mut at = SECOND as f64;
+    let gap = SHORT_BYTES as f64 * 8e9 / (cell.bits_per_s() * SHORT_SHARE);
+    while at < (duration - 2 * SECOND) as f64 {
+        at += random.exponential() * gap;
+        starts.push(at as u64);
+    }
+    let figures_of = |long: Box<dyn Flow>| -> (World, Figures) {
+        let mut flows = vec![long];
+        for start in &starts {
+            let load = Load::Messages(vec![(*start, SHORT_BYTES)]);
+            flows.push(tcp(flows.len(), load));
+        }
+        let world = run(cell, duration, flows);
+        let times = world.flows[1..].iter().flat_map(|flow| flow.completions());
+        let times: Vec<f64> = times.map(|(_, ms)| *ms).collect();
+        let figures = figures([
+            ("p50_ms", percentile(times.clone(), 0.5)),
+            ("p99_ms", percentile(times, 0.99)),
+            ("share", super::through(cell, &world, 0, 0, duration)),
+        ]);
+        (world, figures)
+    };
+    let (world, ours) = figures_of(ours(0, backlog(cell)));
+    let (_, peer) = figures_of(quic(0, backlog(cell)));
+    let holds = ours["p99_ms"] <= MOST_SHORT_RATIO * peer["p99_ms"];
+    Outcome {
+        ours,
+        peer,
+        bound: "p99 of short TCP flows at most 1.1 times that beside QUIC".into(),
+        holds,
+        curves: curves(&world, &["ours"]),
+    }
+}
