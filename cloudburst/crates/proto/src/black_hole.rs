@@ -1,5 +1,8 @@
 //! Black-hole detection: evidence that a path has failed while others to the same address deliver.
 
+// Peers report what it is fed: nothing may overflow, whatever they say.
+#![deny(clippy::arithmetic_side_effects)]
+
 use core::time::Duration;
 
 use super::time::Time;
@@ -105,10 +108,11 @@ impl BlackHoleDetector {
 
     /// Judges that, with the share that others lose.
     pub(super) fn close_window(&mut self, now: Time, others: f64) {
-        let lost = self.sent - self.received.min(self.sent);
+        let lost = self.sent.saturating_sub(self.received);
         let share = f64::from(lost) / f64::from(self.sent.max(1));
         let is_lossy = share >= MUCH_LOSS && others < share * OTHERS_PART;
-        self.lossy = if is_lossy { self.lossy + 1 } else { 0 };
+        let lossy = self.lossy.saturating_add(1);
+        self.lossy = if is_lossy { lossy } else { 0 };
         self.window_since = now;
         (self.sent, self.received) = (0, 0);
     }
@@ -135,6 +139,10 @@ fn needed_probes(loss: f64) -> u16 {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "a test that overflows fails, as it should"
+)]
 mod tests {
     use super::*;
 

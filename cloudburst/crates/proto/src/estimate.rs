@@ -1,5 +1,8 @@
 //! Estimators of a path's round-trip time (RFC 6298), loss and delivery rate.
 
+// Peers report what it is fed: nothing may overflow, whatever they say.
+#![deny(clippy::arithmetic_side_effects)]
+
 use core::time::Duration;
 
 use super::{config::DEFAULT_INITIAL_ROUND_TRIP, time::Time};
@@ -42,7 +45,7 @@ impl RoundTripEstimator {
 
     pub(super) fn sample(&mut self, sample: Duration) {
         let is_first = self.samples == 0;
-        self.samples += 1;
+        self.samples = self.samples.saturating_add(1);
         if self.samples > LEAST_OF {
             self.samples = 1;
             self.least = [None, self.least[0]];
@@ -50,10 +53,11 @@ impl RoundTripEstimator {
         self.least[0] = Some(self.least[0].map_or(sample, |least| least.min(sample)));
         if is_first {
             self.smoothed = sample;
-            self.variation = sample / 2;
+            self.variation = weighted(Duration::ZERO, 1, sample);
         } else {
-            self.variation = (self.variation * 3 + self.smoothed.abs_diff(sample)) / 4;
-            self.smoothed = (self.smoothed * 7 + sample) / 8;
+            let off = self.smoothed.abs_diff(sample);
+            self.variation = weighted(self.variation, 3, off);
+            self.smoothed = weighted(self.smoothed, 7, sample);
         }
     }
 
@@ -64,7 +68,7 @@ impl RoundTripEstimator {
     /// How long it takes at least, of late.
     pub(super) fn least(&self) -> Duration {
         let least = self.least.iter().flatten().min();
-        least.map_or(self.smoothed, |least| *least + GRANULARITY)
+        least.map_or(self.smoothed, |least| least.saturating_add(GRANULARITY))
     }
 
     /// Until when an answer may be expected that has not been lost.
@@ -72,8 +76,15 @@ impl RoundTripEstimator {
         if self.samples == 0 {
             return self.smoothed;
         }
-        self.smoothed + (self.variation * 4).max(GRANULARITY)
+        let margin = self.variation.saturating_mul(4).max(GRANULARITY);
+        self.smoothed.saturating_add(margin)
     }
+}
+
+/// The mean of a sample and of what was before it, which counts `weight` times as much.
+fn weighted(before: Duration, weight: u32, sample: Duration) -> Duration {
+    let sum = before.saturating_mul(weight).saturating_add(sample);
+    sum.checked_div(weight.saturating_add(1)).unwrap_or(sum)
 }
 
 /// Estimates the share of datagrams that is lost of late, and how unevenly.
@@ -115,8 +126,8 @@ impl LossEstimator {
             return;
         }
         // Until the memory is full, this is the plain mean of all that was seen.
-        self.seen = (self.seen + sent).min(Self::MEMORY);
-        self.long_seen = (self.long_seen + sent).min(Self::LONG_MEMORY);
+        self.seen = self.seen.saturating_add(sent).min(Self::MEMORY);
+        self.long_seen = self.long_seen.saturating_add(sent).min(Self::LONG_MEMORY);
         let weight = (f64::from(sent) / f64::from(self.seen)).min(1.0);
         let long_weight = (f64::from(sent) / f64::from(self.long_seen)).min(1.0);
         let sample = f64::from(lost.min(sent)) / f64::from(sent);
@@ -147,7 +158,7 @@ impl LossEstimator {
 
     /// The same for `n` symbols that are missing still, of which there are few.
     pub(super) fn repeated_redundancy(&self, n: u32) -> u32 {
-        repairs(n, 2 * n, |sent| {
+        repairs(n, n.saturating_mul(2), |sent| {
             lost_of(sent, self.share.min(MOST_REPEATED_LOSS))
         })
     }
@@ -202,12 +213,12 @@ impl DeliveryRate {
             return None;
         }
         let Self { sent, received, .. } = core::mem::replace(self, Self::new(now));
-        let is_overload = u64::from(received) * 2 < u64::from(sent);
+        let is_overload = received < sent.div_ceil(2);
         if !is_overload {
             return Some(Overload::No);
         }
         // After a long silence nobody knows when they were sent.
-        let is_known = elapsed < 8 * pause && received > 0;
+        let is_known = elapsed < pause.saturating_mul(8) && received > 0;
         is_known.then(|| Overload::Yes(f64::from(received) / elapsed.as_secs_f64()))
     }
 }
@@ -232,13 +243,16 @@ const OVERLOAD: f64 = 0.2;
 const OVERFLOW_DISPERSION: f64 = 4.0;
 /// Standard deviations that 99 % of a normal distribution lie below.
 const DEVIATIONS: f64 = 2.33;
+/// Symbols of which the distribution is summed up term by term: as many as a message has, with
+/// twice as many again. Beyond, the normal one is as good.
+const MOST_TERMS: u32 = 65_536;
 
 /// As many as are lost of `n` symbols and themselves, at most `most`.
 fn repairs(n: u32, most: u32, lost_of: impl Fn(u32) -> u32) -> u32 {
     let mut repairs = 0;
     // Each repair symbol can be lost too; some rounds are enough.
     for _ in 0..8 {
-        let needed = lost_of(n + repairs);
+        let needed = lost_of(n.saturating_add(repairs));
         if needed <= repairs {
             break;
         }
@@ -263,7 +277,7 @@ fn lost_of(count: u32, loss: f64) -> u32 {
     if mean < 1e-3 {
         return 0;
     }
-    if mean > 30.0 {
+    if mean > 30.0 || count > MOST_TERMS {
         return uneven_lost_of(count, loss, 1.0);
     }
     // The binomial distribution, term by term.
@@ -271,16 +285,22 @@ fn lost_of(count: u32, loss: f64) -> u32 {
     let mut sum = term;
     let mut lost = 0;
     while sum < SURE && lost < count {
-        term *= f64::from(count - lost) / f64::from(lost + 1) * loss / (1.0 - loss);
+        let next = lost.saturating_add(1);
+        term *= f64::from(count.saturating_sub(lost)) / f64::from(next) * loss / (1.0 - loss);
         sum += term;
-        lost += 1;
+        lost = next;
     }
     lost
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "a test that overflows fails, as it should"
+)]
 mod tests {
     use super::*;
+    use proptest::{collection::vec, prelude::*};
 
     #[test]
     fn round_trip_settles() {
@@ -336,5 +356,41 @@ mod tests {
         }
         assert!(even.reserve(40) <= even.redundancy(40) + 1);
         assert!(uneven.reserve(40) > 2 * uneven.redundancy(40), "{uneven:?}");
+    }
+
+    proptest! {
+        /// Overflow checks are on in tests.
+        #[test]
+        fn no_report_makes_an_estimate_overflow(
+            samples in vec((extreme_u32(), extreme_u32(), extreme_duration()), 1..40),
+            n in extreme_u32(),
+        ) {
+            let mut loss = LossEstimator::default();
+            let mut round_trip = RoundTripEstimator::default();
+            let mut delivery = DeliveryRate::new(Time::ZERO);
+            let mut now = Time::ZERO;
+            for (sent, lost, sample) in samples {
+                loss.sample(sent, lost);
+                round_trip.sample(sample);
+                delivery.add(sent, lost);
+                now = now + sample;
+                delivery.judge(now, round_trip.ack_timeout());
+                prop_assert!((0.0..=1.0).contains(&loss.share()), "{}", loss.share());
+                let least = round_trip.least();
+                prop_assert!(least >= GRANULARITY.min(sample));
+            }
+            prop_assert!(loss.redundancy(n) <= n && loss.reserve(n) <= n);
+            prop_assert!(loss.repeated_redundancy(n) <= n.saturating_mul(2));
+        }
+    }
+
+    /// Any number, and those next to the ends.
+    fn extreme_u32() -> impl Strategy<Value = u32> {
+        prop_oneof![any::<u32>(), 0u32..300, (u32::MAX - 300)..=u32::MAX]
+    }
+
+    fn extreme_duration() -> impl Strategy<Value = Duration> {
+        let nanos = prop_oneof![any::<u64>(), 0u64..1_000_000_000];
+        prop_oneof![9 => nanos.prop_map(Duration::from_nanos), 1 => Just(Duration::MAX)]
     }
 }

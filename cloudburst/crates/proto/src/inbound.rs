@@ -1,5 +1,8 @@
 //! What arrives from a peer, path by path: for replay protection, and for reports to it.
 
+// Peers report what it is fed: nothing may overflow, whatever they say.
+#![deny(clippy::arithmetic_side_effects)]
+
 use super::{
     packet::{ReplayWindow, Report},
     time::Time,
@@ -69,7 +72,7 @@ impl Inbound {
             highest: 0,
             delay_us: 0,
         });
-        self.paths.len() - 1
+        self.paths.len().saturating_sub(1)
     }
 
     /// Reports to the peer in answer to a datagram that came by path `answered`: of this one
@@ -88,6 +91,10 @@ impl Inbound {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "a test that overflows fails, as it should"
+)]
 mod tests {
     use super::*;
 

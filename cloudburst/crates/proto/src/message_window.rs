@@ -1,5 +1,8 @@
 //! Which of a peer's messages are done, so that none is handed over twice.
 
+// Peers report what it is fed: nothing may overflow, whatever they say.
+#![deny(clippy::arithmetic_side_effects)]
+
 use std::collections::VecDeque;
 
 /// Numbers between the oldest message under way and the newest, at most: a
@@ -40,7 +43,7 @@ impl MessageWindow {
             return MessageStatus::Stale;
         };
         match self.words.get((offset / 64) as usize) {
-            Some(word) if word >> (offset % 64) & 1 == 1 => MessageStatus::Done,
+            Some(word) if word.wrapping_shr(offset as u32) & 1 == 1 => MessageStatus::Done,
             _ => MessageStatus::Open,
         }
     }
@@ -50,10 +53,11 @@ impl MessageWindow {
     pub(super) fn open(&mut self, id: u64) -> Option<u64> {
         if self.words.is_empty() {
             // It may be that older ones are still under way.
-            self.floor = id.saturating_sub(MAX_SPAN) / 64 * 64;
+            self.floor = first_of_word(id.saturating_sub(MAX_SPAN));
             self.words.push_back(0);
         }
-        let excess = (id - self.floor).saturating_sub(SLOTS - 1).div_ceil(64);
+        let offset = id.saturating_sub(self.floor);
+        let excess = offset.saturating_sub(SLOTS - 1).div_ceil(64);
         if excess == 0 {
             return None;
         }
@@ -63,7 +67,7 @@ impl MessageWindow {
         } else {
             self.words.drain(..excess as usize);
         }
-        self.floor += excess * 64;
+        self.floor = self.floor.saturating_add(excess.saturating_mul(64));
         Some(self.floor)
     }
 
@@ -74,22 +78,31 @@ impl MessageWindow {
         };
         let index = (offset / 64) as usize;
         if index >= self.words.len() {
-            self.words.resize(index + 1, 0);
+            self.words.resize(index.saturating_add(1), 0);
         }
-        self.words[index] |= 1 << (offset % 64);
+        self.words[index] |= 1_u64.wrapping_shl(offset as u32);
     }
 
     /// Nothing below `oldest` is under way: all of it is stale from now on.
     pub(super) fn raise(&mut self, oldest: u64) {
         if self.words.is_empty() {
-            self.floor = oldest / 64 * 64;
+            self.floor = first_of_word(oldest);
             // Those of the first word that are older count as done.
-            self.words.push_back((1 << (oldest % 64)) - 1);
+            self.words.push_back(!u64::MAX.wrapping_shl(oldest as u32));
         }
     }
 }
 
+/// The number of the lowest bit of the word that a number is in.
+const fn first_of_word(number: u64) -> u64 {
+    number & !63
+}
+
 #[cfg(test)]
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "a test that overflows fails, as it should"
+)]
 mod tests {
     use super::*;
     use proptest::prelude::*;

@@ -1,5 +1,8 @@
 //! One path to a peer: health, keepalive, path MTU discovery (DPLPMTUD, RFC 8899), deliveries.
 
+// Peers report what it is fed: nothing may overflow, whatever they say.
+#![deny(clippy::arithmetic_side_effects)]
+
 use core::time::Duration;
 
 use super::{
@@ -25,8 +28,13 @@ const PMTU_RAISE_TIMER: Duration = Duration::from_secs(600);
 /// How long after the peer reported on a path in use it is known to deliver.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Datagrams that are remembered until the peer tells of them.
+/// Datagrams that are remembered until the peer tells of them: a power of two.
 const REMEMBERED: usize = 16;
+
+/// The place of a datagram among them.
+const fn remembered_at(sequence: u64) -> usize {
+    sequence as usize & (REMEMBERED - 1)
+}
 
 /// Path to a peer, with keepalive, failure detection and path MTU discovery.
 #[derive(Debug)]
@@ -163,14 +171,16 @@ impl Path {
     /// The number of the next datagram, which the peer will report on.
     pub(super) fn take_sequence(&mut self, now: Time) -> u64 {
         self.doubt.get_or_insert(now);
-        self.unheard += 1;
+        self.unheard = self.unheard.saturating_add(1);
         self.take_answer_sequence()
     }
 
     /// The number of the next datagram, if it is an answer.
     pub(super) fn take_answer_sequence(&mut self) -> u64 {
-        self.sequence += 1;
-        self.sequence - 1
+        let sequence = self.sequence;
+        // 2^64 datagrams take centuries at any rate.
+        self.sequence = sequence.saturating_add(1);
+        sequence
     }
 
     pub(super) fn is_good(&self) -> bool {
@@ -224,7 +234,7 @@ impl Path {
 
     /// Remembers a datagram that is about to be sent.
     pub(super) fn remember(&mut self, datagram: SentDatagram) {
-        self.remembered[(self.sequence % REMEMBERED as u64) as usize] = (self.sequence, datagram);
+        self.remembered[remembered_at(self.sequence)] = (self.sequence, datagram);
     }
 
     /// The peer says what it has got; what that tells, if it is new.
@@ -237,12 +247,15 @@ impl Path {
         let highest = self.whole_sequence(highest)?;
         let (new_sent, new_received) = match self.heard {
             Some(heard) if highest <= heard.highest => return None,
-            // A peer that was restarted counts again.
-            Some(heard) if received > heard.received => {
-                (highest - heard.highest, received - heard.received)
+            Some(heard) => {
+                let new_sent = highest.saturating_sub(heard.highest);
+                match received.checked_sub(heard.received) {
+                    Some(new_received @ 1..) => (new_sent, new_received),
+                    // A peer that was restarted counts again, from what was sent since.
+                    _ => (new_sent.min(received.into()), received),
+                }
             }
-            Some(_) => (u64::from(received), received),
-            None => (highest + 1, received),
+            None => (highest.saturating_add(1), received),
         };
         let new_sent = new_sent.min(u64::from(u32::MAX)) as u32;
         self.loss
@@ -252,12 +265,12 @@ impl Path {
             highest,
             at: now,
         });
-        let later = self.sequence - highest - 1;
+        let later = self.sequence.saturating_sub(highest).saturating_sub(1);
         self.unheard = self.unheard.min(later.min(u64::from(u32::MAX)) as u32);
         self.doubt = (self.unheard > 0).then_some(now);
         self.revalidate();
         self.black_hole.heard(new_sent, new_received.min(new_sent));
-        let (sequence, newest) = self.remembered[(highest % REMEMBERED as u64) as usize];
+        let (sequence, newest) = self.remembered[remembered_at(highest)];
         Some(DeliveryReport {
             sent: new_sent,
             received: new_received.min(new_sent),
@@ -333,7 +346,8 @@ impl Path {
         if now >= self.next_probe(is_doubted, ack_timeout) {
             self.probe.sent_at = now;
             if self.is_dead() {
-                self.probe.pause = (self.probe.pause * 2).min(REVALIDATION_PAUSES[1]);
+                let pause = self.probe.pause.saturating_mul(2);
+                self.probe.pause = pause.min(REVALIDATION_PAUSES[1]);
                 self.black_hole.probed(now);
             }
             return Some(PathProbe::Probe);
@@ -351,8 +365,8 @@ impl Path {
         if self.health != Health::Good || mtu.proven >= most || now < mtu.attempt_at {
             return None;
         }
-        mtu.attempts += 1;
-        mtu.attempt_at = now + ack_timeout * 2;
+        mtu.attempts = mtu.attempts.saturating_add(1);
+        mtu.attempt_at = now + ack_timeout.saturating_mul(2);
         if mtu.attempts == MAX_PROBES {
             mtu.attempts = 0;
             mtu.attempt_at = now + PMTU_RAISE_TIMER;

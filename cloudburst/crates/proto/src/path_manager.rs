@@ -227,8 +227,8 @@ impl PathManager {
         for report in reports {
             is_counted |= report.path == echo.path;
             if let Some((sent, received)) = peer.paths.hear(now, &report) {
-                all_sent += sent;
-                all_received += received;
+                all_sent = u32::saturating_add(all_sent, sent);
+                all_received = u32::saturating_add(all_received, received);
             }
         }
         // Or a path that delivers pings alone so far would stay dead, and get no symbol that makes

@@ -1,5 +1,8 @@
 //! All paths to a peer: which is the next datagram's.
 
+// Peers report what it is fed: nothing may overflow, whatever they say.
+#![deny(clippy::arithmetic_side_effects)]
+
 mod replacement;
 mod spread;
 
@@ -114,7 +117,7 @@ impl Paths {
 
     /// So many datagrams were sent, of which so many arrived, since it was last known.
     pub(super) fn account(&mut self, sent: u32, received: u32) {
-        self.loss.sample(sent, sent - received.min(sent));
+        self.loss.sample(sent, sent.saturating_sub(received));
     }
 
     /// The longest datagram that all paths in use carry.
@@ -142,7 +145,7 @@ impl Paths {
         let mut best: Option<(Time, usize)> = None;
         let mut parallel = ParallelPaths::new();
         for step in 0..paths {
-            let index = (self.turn + step) % paths;
+            let index = self.turn.saturating_add(step).checked_rem(paths)?;
             let path = &self.list[index];
             if (path.is_dead() && !all_dead) || path.datagram_bytes() < bytes {
                 continue;
@@ -161,7 +164,7 @@ impl Paths {
             }
         }
         let (_, index) = best?;
-        self.turn = (index + 1) % paths;
+        self.turn = index.saturating_add(1).checked_rem(paths)?;
         Some((index, parallel.share(self.list[index].group, count)))
     }
 
@@ -216,7 +219,7 @@ impl Paths {
     pub(super) fn width(&self) -> usize {
         let mut groups = 0u64;
         for path in self.live() {
-            groups |= 1 << (path.group % 64);
+            groups |= 1_u64.wrapping_shl(path.group as u32);
         }
         groups.count_ones().max(1) as usize
     }
@@ -226,8 +229,8 @@ impl Paths {
         let mut groups = 0u64;
         let mut sum = 0.0;
         for path in self.live() {
-            if groups >> (path.group % 64) & 1 == 0 {
-                groups |= 1 << (path.group % 64);
+            if groups.wrapping_shr(path.group as u32) & 1 == 0 {
+                groups |= 1_u64.wrapping_shl(path.group as u32);
                 sum += self.bottlenecks[path.group].rate()?;
             }
         }
@@ -275,8 +278,13 @@ impl Paths {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "a test that overflows fails, as it should"
+)]
 mod tests {
     use super::*;
+    use proptest::{collection::vec, prelude::*};
 
     /// A datagram takes 120 us.
     const NS_PER_BYTE: f64 = 100.0;
@@ -375,5 +383,37 @@ mod tests {
         let report = path.hear(Time::ZERO + ack_timeout * 3, 3, 2);
         assert!(report.is_some_and(|report| (report.sent, report.received) == (3, 3)));
         assert!(!path.is_dead());
+    }
+
+    proptest! {
+        /// Overflow checks are on in tests.
+        #[test]
+        fn no_report_overflows_and_none_counts_more_than_was_sent(
+            reports in vec((extreme_u32(), extreme_u32(), any::<u32>(), 0u64..3), 1..60),
+        ) {
+            let mut paths = paths(1);
+            let mut now = Time::ZERO;
+            let (mut sent, mut reported) = (0, 0);
+            for (received, highest, delay_us, more) in reports {
+                for _ in 0..more {
+                    paths.sending(now, 0, BYTES, NS_PER_BYTE);
+                    sent = paths.get_mut(0).take_sequence(now) + 1;
+                }
+                now = now + Duration::from_nanos(u64::from(delay_us) << 12);
+                let report = Report { path: 1, received, highest, delay_us };
+                if let Some((new_sent, new_received)) = paths.hear(now, &report) {
+                    prop_assert!(new_received <= new_sent);
+                    reported += u64::from(new_sent);
+                    paths.account(new_sent, new_received);
+                }
+                prop_assert!(reported <= sent, "{reported} of {sent}");
+                paths.choose(now, BYTES, 1, NS_PER_BYTE, None);
+            }
+        }
+    }
+
+    /// Any number, and those next to the ends.
+    fn extreme_u32() -> impl Strategy<Value = u32> {
+        prop_oneof![any::<u32>(), 0u32..100, (u32::MAX - 100)..=u32::MAX]
     }
 }

@@ -6,6 +6,9 @@
 //! delays go through the same queue. What others have in that queue hardly changes
 //! meanwhile, and answers tell of the way there alone.
 
+// Peers report what it is fed: nothing may overflow, whatever they say.
+#![deny(clippy::arithmetic_side_effects)]
+
 use core::time::Duration;
 
 use super::{paths::MAX_PATHS, time::Time};
@@ -128,7 +131,8 @@ impl SharedBottleneckDetector {
             // Of a train the last counts.
             *entry = Some(entry.map_or(delay, |earlier| earlier.max(delay)));
             let is_train = matches!(self.state, State::Waiting { loaded, .. } if loaded == path);
-            self.answered += usize::from(is_train && nonce == self.nonce(Phase::After));
+            let is_of_train = is_train && nonce == self.nonce(Phase::After);
+            self.answered = self.answered.saturating_add(is_of_train.into());
         }
     }
 
@@ -161,7 +165,7 @@ impl SharedBottleneckDetector {
             list.clear();
             list.resize(live.len(), None);
         }
-        let until = now + ack_timeout * 2 + STAY;
+        let until = now + ack_timeout.saturating_mul(2).saturating_add(STAY);
         self.answered = 0;
         self.state = State::Waiting { loaded, until };
         DetectorStep::SendTrain(loaded)
@@ -173,11 +177,11 @@ impl SharedBottleneckDetector {
             let before = (*self.before.get(path)?)?;
             Some((*self.after.get(path)?)?.saturating_sub(before))
         };
-        let is_whole = 100 * self.answered >= LEAST_ANSWERED_PERCENT * self.probe_train;
+        let is_whole = percent(self.answered) >= of(LEAST_ANSWERED_PERCENT, self.probe_train);
         let probe_train = delayed(loaded).filter(|&delay| is_whole && delay >= LEAST_DELAY_US);
         let is_short = probe_train.is_none_or(|delay| delay < ENOUGH_DELAY_US);
         if is_short && self.probe_train < PROBE_TRAINS[1] {
-            self.probe_train *= 2;
+            self.probe_train = self.probe_train.saturating_mul(2);
             self.found.fill(None);
             return;
         }
@@ -186,7 +190,9 @@ impl SharedBottleneckDetector {
             *shares = probe_train
                 .zip(delayed(path))
                 .is_some_and(|(probe_train, own)| {
-                    100 * i64::from(own) > SHARED_PERCENT * i64::from(probe_train)
+                    // Of 32 bits each: neither product comes near 64.
+                    let least = i64::from(probe_train).saturating_mul(SHARED_PERCENT);
+                    i64::from(own).saturating_mul(100) > least
                 });
         }
         // What is missing of one train, as pings get lost, the next may tell: it joins a group.
@@ -207,7 +213,7 @@ impl SharedBottleneckDetector {
         self.last_found.clone_from(&self.found);
         self.next_at = now + self.pause;
         let longer = if agrees { MUCH_LONGER } else { LONGER };
-        self.pause = (self.pause * longer).min(PAUSES[1]);
+        self.pause = self.pause.saturating_mul(longer).min(PAUSES[1]);
         if agrees {
             DetectorStep::Done
         } else {
@@ -249,14 +255,31 @@ fn agree(one: &[Option<u16>], other: &[Option<u16>]) -> bool {
     let pairs = (0..known.len()).flat_map(|a| (0..a).map(move |b| (known[a], known[b])));
     let (odd, all) = pairs.fold((0, 0), |(odd, all), (a, b)| {
         let differs = (a.0 == b.0) != (a.1 == b.1);
-        (odd + usize::from(differs), all + 1)
+        // At most as many as there are pairs of paths.
+        let odd = usize::saturating_add(odd, differs.into());
+        (odd, usize::saturating_add(all, 1))
     });
-    known.len() == both && 100 * odd <= ODD_PAIRS_PERCENT * all
+    known.len() == both && percent(odd) <= of(ODD_PAIRS_PERCENT, all)
+}
+
+/// A count as it is compared with [`of`].
+fn percent(count: usize) -> usize {
+    count.saturating_mul(100)
+}
+
+/// So many per cent of a count.
+fn of(percent: usize, count: usize) -> usize {
+    percent.saturating_mul(count)
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "a test that overflows fails, as it should"
+)]
 mod tests {
     use super::*;
+    use proptest::{collection::vec, prelude::*};
 
     const ACK_TIMEOUT: Duration = Duration::from_millis(1);
 
@@ -325,5 +348,24 @@ mod tests {
         let apart: Vec<u16> = (0..16).collect();
         assert!(!agree(&group(&sixteen), &group(&apart)));
         assert!(!agree(&group(&sixteen), &[]));
+    }
+
+    proptest! {
+        /// Overflow checks are on in tests; 21 s were too much once.
+        #[test]
+        fn no_delay_that_a_peer_reports_overflows(
+            pongs in vec((0usize..4, any::<bool>(), any::<i32>()), 1..200),
+            steps in vec(0u64..u64::MAX, 1..8),
+        ) {
+            let mut detector = SharedBottleneckDetector::new(Time::ZERO);
+            for step in steps {
+                let now = detector.next_due() + Duration::from_nanos(step);
+                detector.step(now, Duration::from_nanos(step), &[true; 4]);
+                for &(path, is_after, delay) in &pongs {
+                    let phase = if is_after { Phase::After } else { Phase::Before };
+                    detector.take(detector.nonce(phase), path, delay);
+                }
+            }
+        }
     }
 }

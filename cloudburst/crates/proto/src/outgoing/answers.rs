@@ -1,5 +1,8 @@
 //! What the receiver's answers make of a message under way: how much more is sent, and when.
 
+// Peers report what it is fed: nothing may overflow, whatever they say.
+#![deny(clippy::arithmetic_side_effects)]
+
 use core::time::Duration;
 
 use super::{
@@ -28,7 +31,7 @@ impl Outgoing {
     ) {
         // No more than all, whatever it says.
         let missing = missing.min(self.symbols());
-        let have = self.symbols() - missing;
+        let have = self.symbols().saturating_sub(missing);
         let is_progress = self.have.is_none_or(|before| have > before);
         let report = have.saturating_sub(self.have.unwrap_or(0));
         self.have = Some(have);
@@ -46,8 +49,9 @@ impl Outgoing {
         // More than half was lost, or nobody would have asked. Perhaps a queue
         // overflows: then all at once would be lost again, and the budget with it.
         let part = (self.symbols() / CAREFUL_PART).max(CAREFUL_LEAST);
-        let careful = CAREFUL_GROWTH * report + part;
-        let more = (missing + loss.repeated_redundancy(missing)).max(self.for_each_block());
+        let careful = report.saturating_mul(CAREFUL_GROWTH).saturating_add(part);
+        let more = missing.saturating_add(loss.repeated_redundancy(missing));
+        let more = more.max(self.for_each_block());
         self.resend(now, ack_timeout, is_progress, more.min(careful));
     }
 
@@ -56,7 +60,7 @@ impl Outgoing {
     fn for_each_block(&self) -> u32 {
         match self.shape.blocks() {
             1 => 0,
-            blocks => 2 * blocks as u32,
+            blocks => (blocks as u32).saturating_mul(2),
         }
     }
 
@@ -74,7 +78,8 @@ impl Outgoing {
         } else {
             self.have = Some(0);
             self.queries = 0;
-            self.resend(now, ack_timeout, true, all + loss.repeated_redundancy(all));
+            let more = all.saturating_add(loss.repeated_redundancy(all));
+            self.resend(now, ack_timeout, true, more);
         }
         self.tails = 0;
     }
@@ -82,9 +87,9 @@ impl Outgoing {
     /// Sends more, unless what was sent last may still be under way.
     fn resend(&mut self, now: Time, ack_timeout: Duration, is_progress: bool, more: u32) {
         if self.remaining() == 0 && (is_progress || now >= self.again_at) {
-            let pause = ack_timeout * (1 << self.stalls);
+            let pause = ack_timeout.saturating_mul(1_u32.wrapping_shl(self.stalls.into()));
             self.again_at = now + pause.min(ack_timeout.max(QUERY_PAUSE));
-            self.stalls = (self.stalls + 1).min(MOST_DOUBLINGS);
+            self.stalls = self.stalls.saturating_add(1).min(MOST_DOUBLINGS);
             self.want(more);
         }
     }
@@ -92,11 +97,12 @@ impl Outgoing {
     /// The receiver has no capacity for so long.
     pub(in super::super) fn hold(&mut self, now: Time, pause: Duration) -> Time {
         if !self.is_busy || self.busies == 0 {
-            self.busies = (self.busies + 1).min(MOST_DOUBLINGS);
+            self.busies = self.busies.saturating_add(1).min(MOST_DOUBLINGS);
         }
         self.is_busy = true;
         self.was_busy = true;
         self.goal = self.sent;
-        (now + pause * (1 << (self.busies - 1))).min(self.ends)
+        let doublings = self.busies.saturating_sub(1);
+        (now + pause.saturating_mul(1_u32.wrapping_shl(doublings.into()))).min(self.ends)
     }
 }

@@ -32,9 +32,11 @@ impl Paths {
     pub(super) fn fresh_group(&mut self, now: Time, index: Option<usize>) -> usize {
         let others = self.list.iter().enumerate();
         let others = others.filter(|(other, _)| Some(*other) != index);
-        let used = others.fold(0_u64, |used, (_, path)| used | 1 << path.group);
+        let used = others.fold(0_u64, |used, (_, path)| {
+            used | 1_u64.wrapping_shl(path.group as u32)
+        });
         let own = index.map(|index| self.list[index].group);
-        let own = own.filter(|group| used >> group & 1 == 0);
+        let own = own.filter(|group| used.wrapping_shr(*group as u32) & 1 == 0);
         // Others are fewer than there are bits.
         let group = own.unwrap_or(used.trailing_ones() as usize);
         match self.bottlenecks.get_mut(group) {
@@ -92,7 +94,7 @@ impl Paths {
         for (other, path) in self.list.iter().enumerate() {
             if other != index && path.is_good() && path.four_tuple.remote.ip() == ip {
                 shares[count] = path.loss();
-                count += 1;
+                count = usize::saturating_add(count, 1);
             }
         }
         shares[..count].sort_unstable_by(f64::total_cmp);
@@ -218,12 +220,11 @@ impl Paths {
     /// What was learnt of bottlenecks that no path leads through any more must not be compared
     /// with others.
     pub(super) fn clear_unused(&mut self, now: Time) {
-        let used = self
-            .list
-            .iter()
-            .fold(0_u64, |used, path| used | 1 << path.group);
+        let used = self.list.iter().fold(0_u64, |used, path| {
+            used | 1_u64.wrapping_shl(path.group as u32)
+        });
         for (group, bottleneck) in self.bottlenecks.iter_mut().enumerate() {
-            if used >> group & 1 == 0 {
+            if used.wrapping_shr(group as u32) & 1 == 0 {
                 *bottleneck = RateEstimator::new(now);
             }
         }
@@ -231,6 +232,10 @@ impl Paths {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "a test that overflows fails, as it should"
+)]
 mod tests {
     use std::collections::HashSet;
 

@@ -22,12 +22,12 @@ impl Spread {
     }
 
     pub(crate) fn add(&mut self, group: usize, symbols: u32) {
-        let sum = u32::from(self.symbols[group]) + symbols;
+        let sum = u32::from(self.symbols[group]).saturating_add(symbols);
         self.symbols[group] = sum.min(u16::MAX.into()) as u16;
     }
 
     pub(super) fn cost(&self, group: usize) -> Duration {
-        self.cost * self.symbols[group].into()
+        self.cost.saturating_mul(self.symbols[group].into())
     }
 }
 
@@ -49,7 +49,7 @@ impl ParallelPaths {
     pub(super) fn add(&mut self, group: usize, first: Duration, each: Duration) {
         let first = first.as_nanos() as f64;
         let path = &mut self.list[group];
-        self.count = self.count.max(group + 1);
+        self.count = self.count.max(group.saturating_add(1));
         match path {
             Some((earliest, _)) => *earliest = earliest.min(first),
             None => *path = Some((first, each.as_nanos().max(1) as f64)),
