@@ -98,6 +98,17 @@ struct PathMtu {
     proven: usize,
     attempts: u8,
     attempt_at: Time,
+    /// The probe that may still be answered.
+    probe: Option<MtuProbe>,
+}
+
+/// A probe of the path MTU that was sent.
+#[derive(Clone, Copy, Debug)]
+struct MtuProbe {
+    bytes: u16,
+    /// The lower halves of its attempts' nonces, the first's in all that were not made yet: the
+    /// answer to any of them will do.
+    nonces: [u32; MAX_PROBES as usize],
 }
 
 /// Probe of a path that is due: a keepalive, or an MTU probe.
@@ -140,6 +151,7 @@ impl Path {
                 proven: datagrams.initial,
                 attempts: 0,
                 attempt_at: now,
+                probe: None,
             },
             unreachable: false,
         }
@@ -339,6 +351,7 @@ impl Path {
         now: Time,
         ack_timeout: Duration,
         most: usize,
+        nonce: u64,
     ) -> Option<PathProbe> {
         let is_doubted = self
             .doubt
@@ -352,7 +365,7 @@ impl Path {
             }
             return Some(PathProbe::Probe);
         }
-        self.due_mtu_probe(now, ack_timeout, most)
+        self.due_mtu_probe(now, ack_timeout, most, nonce)
     }
 
     fn due_mtu_probe(
@@ -360,11 +373,19 @@ impl Path {
         now: Time,
         ack_timeout: Duration,
         most: usize,
+        nonce: u64,
     ) -> Option<PathProbe> {
         let mtu = &mut self.mtu;
         if self.health != Health::Good || mtu.proven >= most || now < mtu.attempt_at {
             return None;
         }
+        // None is longer than `MAX_DATAGRAM_BYTES`.
+        let bytes = most.min(u16::MAX.into()) as u16;
+        let sent = mtu.probe.filter(|probe| probe.bytes == bytes);
+        let mut nonces = sent.map_or([nonce as u32; MAX_PROBES as usize], |probe| probe.nonces);
+        nonces.rotate_right(1);
+        nonces[0] = nonce as u32;
+        mtu.probe = Some(MtuProbe { bytes, nonces });
         mtu.attempts = mtu.attempts.saturating_add(1);
         mtu.attempt_at = now + ack_timeout.saturating_mul(2);
         if mtu.attempts == MAX_PROBES {
@@ -390,15 +411,24 @@ impl Path {
         }
     }
 
-    /// A datagram of this length got through.
-    pub(super) fn mtu_confirmed(&mut self, bytes: usize) {
-        self.mtu.proven = self.mtu.proven.max(bytes);
+    /// A ping of this length was answered, as its peer says. Only the answer to a probe of ours
+    /// proves a length, and no more than was probed (RFC 8899 §4.1 and §4.6.1): the peer reports
+    /// whatever it likes.
+    pub(super) fn mtu_confirmed(&mut self, nonce: u64, bytes: usize) {
+        let mtu = &mut self.mtu;
+        let is_answer = |probe: &mut MtuProbe| {
+            probe.nonces.contains(&(nonce as u32)) && bytes >= probe.bytes.into()
+        };
+        if let Some(probe) = mtu.probe.take_if(is_answer) {
+            mtu.proven = mtu.proven.max(probe.bytes.into());
+        }
     }
 
     /// A datagram of this length did not.
     pub(super) fn mtu_refuted(&mut self, now: Time, bytes: usize, datagrams: &Datagrams) {
         if bytes > datagrams.initial {
             self.mtu.proven = self.mtu.proven.min(datagrams.initial);
+            self.mtu.probe = None;
             self.mtu.attempt_at = now + PMTU_RAISE_TIMER;
         }
     }

@@ -240,7 +240,7 @@ impl PathManager {
         (all_sent, all_received)
     }
 
-    /// A ping was answered: so long a datagram gets through.
+    /// A ping was answered: so long a datagram gets through, if it was a probe of that length.
     pub(super) fn pong(&mut self, id: PeerId, header: &Header, pong: &Pong) {
         let Some(peer) = self.peers.get_mut(id) else {
             return;
@@ -250,7 +250,7 @@ impl PathManager {
             return;
         };
         let path = peer.paths.get_mut(index);
-        path.mtu_confirmed(pong.datagram_bytes.into());
+        path.mtu_confirmed(pong.nonce, pong.datagram_bytes.into());
         // Reports tell of the newest datagrams, and the peer reads several before it answers.
         let arrived_us = header.sent_us.wrapping_sub(pong.echo.hold_us);
         let delay = peer.paths.delay(arrived_us.wrapping_sub(pong.echo.sent_us));

@@ -17,7 +17,7 @@ use super::{
 
 /// Sends and receives messages; see the [crate](super).
 ///
-/// Memory: some 3 KiB for a peer, 1 KiB for each of its paths and 36 bytes for each path on
+/// Memory: some 3 KiB for a peer, 1.1 KiB for each of its paths and 36 bytes for each path on
 /// standby beyond 64; for an outgoing message its bytes and 200; for an incoming one twice its
 /// bytes and 1.3 KiB for each 64 symbols.
 #[derive(Debug)]

@@ -61,11 +61,13 @@ impl PathManager {
             return pings;
         };
         let (ack_timeout, silence) = (peer.round_trip.ack_timeout(), peer.silence());
+        let nonce = now.as_nanos();
         for (path, ping) in peer.paths.iter_mut().zip(&mut pings) {
             *died += u64::from(path.judge(now, silence));
-            *ping = path.due(now, ack_timeout, most).map(|probe| PathPing {
+            let due = path.due(now, ack_timeout, most, nonce);
+            *ping = due.map(|probe| PathPing {
                 four_tuple: path.four_tuple,
-                nonce: now.as_nanos(),
+                nonce,
                 datagram_bytes: match probe {
                     PathProbe::Probe => 0,
                     PathProbe::MtuProbe(bytes) => bytes,

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::*;
-use crate::event::Event;
+use crate::{event::Event, packet::PacketKind};
 
 const PEER: PeerId = PeerId::new(0, 0);
 
@@ -109,4 +109,64 @@ fn a_port_by_which_nothing_arrives_is_rotated_while_others_deliver() {
         "{first:?}"
     );
     assert_eq!(manager.port_rotated(now, SocketId(2)), [PEER]);
+}
+
+#[test]
+fn only_the_answer_to_a_probe_of_ours_proves_a_length_and_no_more_than_was_probed() {
+    let mut manager = manager(1, true);
+    let mut now = Time::ZERO;
+    let datagrams = Datagrams::default();
+    let stamp = manager.stamp_by(now, PEER, four_tuple(0, 1), 100).unwrap();
+    let header = Header {
+        kind: PacketKind::Pong,
+        key_id: 0,
+        path: 1,
+        sent_us: 0,
+        session: 1,
+        sequence: 0,
+    };
+    let pong = |nonce, datagram_bytes| Pong {
+        nonce,
+        echo: Echo {
+            path: stamp.path,
+            ..Echo::default()
+        },
+        datagram_bytes,
+    };
+    let longest = |manager: &PathManager| manager.widest(PEER).unwrap().0;
+    for nonce in [0, 1, now.as_nanos(), u64::MAX] {
+        manager.pong(PEER, &header, &pong(nonce, 60_000));
+        assert_eq!(longest(&manager), datagrams.initial, "nobody asked");
+    }
+    let report = Report {
+        path: stamp.path,
+        received: 1,
+        highest: 0,
+        delay_us: 9,
+    };
+    manager
+        .peers
+        .get_mut(PEER)
+        .unwrap()
+        .paths
+        .hear(now, &report);
+    let mut died = 0;
+    let mut pings = (0..100).filter_map(|_| {
+        now = now + Duration::from_millis(5);
+        manager.probe(now, PEER, &mut died)[0]
+    });
+    let probe = pings
+        .find(|ping| ping.datagram_bytes > 0)
+        .expect("it is tried");
+    assert_eq!(probe.datagram_bytes, datagrams.most);
+    manager.pong(PEER, &header, &pong(probe.nonce ^ 1, u16::MAX));
+    assert_eq!(longest(&manager), datagrams.initial, "another nonce");
+    manager.pong(PEER, &header, &pong(probe.nonce, datagrams.most as u16 - 1));
+    assert_eq!(
+        longest(&manager),
+        datagrams.initial,
+        "it was cut on the way"
+    );
+    manager.pong(PEER, &header, &pong(probe.nonce, u16::MAX));
+    assert_eq!(longest(&manager), datagrams.most, "no more than was probed");
 }
