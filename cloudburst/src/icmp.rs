@@ -18,42 +18,53 @@ use nix::{
 };
 use tokio::{io::Interest, net::UdpSocket, sync::mpsc};
 
-use cloudburst_proto::{FourTuple, SocketId};
+use cloudburst_proto::{FourTuple, IcmpKind, SocketId};
 
 /// A notice about a datagram of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Notice {
     pub(super) four_tuple: FourTuple,
     pub(super) kind: IcmpKind,
+    quoted: [u8; QUOTED_BYTES],
+    quoted_bytes: usize,
 }
 
-/// What it says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum IcmpKind {
-    /// Nobody is there.
-    Unreachable,
-    /// Longest IP packet that a link on the way carries, in bytes.
-    TooBig { mtu: u32 },
+/// As much of what a notice quotes as is kept: more than the header of a datagram of ours.
+const QUOTED_BYTES: usize = 64;
+
+impl Notice {
+    /// The beginning of the datagram that it is about, as far as it quotes it.
+    pub(super) fn quoted(&self) -> &[u8] {
+        &self.quoted[..self.quoted_bytes]
+    }
 }
 
 /// Tells of all notices, until the runtime ends.
 pub(super) async fn watch(id: SocketId, socket: Arc<UdpSocket>, notices: mpsc::Sender<Notice>) {
     while socket.ready(Interest::ERROR).await.is_ok() {
         while let Ok(found) = socket.try_io(Interest::ERROR, || read(&socket)) {
-            let Some((remote, kind)) = found else {
+            let Some((remote, kind, quoted, quoted_bytes)) = found else {
                 continue;
             };
             let four_tuple = FourTuple { socket: id, remote };
             // A flood of notices (they are easy to forge) must not displace what we do.
-            let _ = notices.try_send(Notice { four_tuple, kind });
+            let _ = notices.try_send(Notice {
+                four_tuple,
+                kind,
+                quoted,
+                quoted_bytes,
+            });
         }
     }
 }
 
+/// The address that a datagram went to, what is said of it, and the beginning of its payload.
+type Found = (SocketAddr, IcmpKind, [u8; QUOTED_BYTES], usize);
+
 /// One notice; none if it is of no use. [`io::ErrorKind::WouldBlock`] when there are no more.
-fn read(socket: &UdpSocket) -> io::Result<Option<(SocketAddr, IcmpKind)>> {
-    let mut payload = [0; 1];
-    let mut payload = [IoSliceMut::new(&mut payload)];
+fn read(socket: &UdpSocket) -> io::Result<Option<Found>> {
+    let mut quoted = [0; QUOTED_BYTES];
+    let mut payload = [IoSliceMut::new(&mut quoted)];
     // The error is one of several control messages: time stamp, traffic class and more.
     let mut control = [0; 512];
     let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
@@ -64,12 +75,17 @@ fn read(socket: &UdpSocket) -> io::Result<Option<(SocketAddr, IcmpKind)>> {
     };
     let mut cmsgs = message.cmsgs()?;
     let kind = cmsgs.find_map(|cmsg| match cmsg {
-        ControlMessageOwned::Ipv4RecvErr(error, _) => kind(&error),
-        ControlMessageOwned::Ipv6RecvErr(error, _) => kind(&error),
+        ControlMessageOwned::Ipv4RecvErr(error, _) => kind(&error, IPV4_HEADERS),
+        ControlMessageOwned::Ipv6RecvErr(error, _) => kind(&error, IPV6_HEADERS),
         _ => None,
     });
-    Ok(kind.map(|kind| (remote, kind)))
+    let bytes = message.bytes.min(QUOTED_BYTES);
+    Ok(kind.map(|kind| (remote, kind, quoted, bytes)))
 }
+
+/// Bytes of the headers of IP and UDP (RFC 791, RFC 8200, RFC 768).
+const IPV4_HEADERS: usize = 28;
+const IPV6_HEADERS: usize = 48;
 
 fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {
     match storage.family()? {
@@ -84,11 +100,12 @@ fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {
 }
 
 /// Only what comes from the network: local errors are the answer of the call itself.
-fn kind(error: &libc::sock_extended_err) -> Option<IcmpKind> {
+fn kind(error: &libc::sock_extended_err, headers: usize) -> Option<IcmpKind> {
     match (error.ee_origin, error.ee_type, error.ee_code) {
         // RFC 792, RFC 4443: fragmentation needed, packet too big.
         (libc::SO_EE_ORIGIN_ICMP, 3, 4) | (libc::SO_EE_ORIGIN_ICMP6, 2, _) => {
-            Some(IcmpKind::TooBig { mtu: error.ee_info })
+            let longest = (error.ee_info as usize).saturating_sub(headers);
+            Some(IcmpKind::TooBig { longest })
         }
         (libc::SO_EE_ORIGIN_ICMP, 3, _) | (libc::SO_EE_ORIGIN_ICMP6, 1, _) => {
             Some(IcmpKind::Unreachable)
@@ -130,11 +147,10 @@ mod tests {
                 socket: SocketId(3),
                 remote: closed,
             };
-            let expected = Notice {
-                four_tuple,
-                kind: IcmpKind::Unreachable,
-            };
-            assert_eq!(heard.await.unwrap(), Some(expected));
+            let notice = heard.await.unwrap().expect("the task goes on");
+            assert_eq!(notice.four_tuple, four_tuple);
+            assert_eq!(notice.kind, IcmpKind::Unreachable);
+            assert_eq!(notice.quoted(), b"hello", "what was sent");
         }
     }
 }

@@ -6,8 +6,6 @@ use std::{
     time::Duration,
 };
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use super::super::icmp::{IcmpKind, Notice};
 use super::{
     super::{
         socket::{Buffers, TRAIN_BYTES, Train},
@@ -15,6 +13,8 @@ use super::{
     },
     Driver,
 };
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use cloudburst_proto::IcmpKind;
 use cloudburst_proto::{FourTuple, MAX_DATAGRAM_BYTES, SocketId, Time};
 
 /// Memory and time of the sockets.
@@ -62,22 +62,15 @@ impl Driver {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(super) fn take_notices(&mut self, context: &mut Context<'_>) -> bool {
         let mut is_busy = false;
-        while let Poll::Ready(Some(Notice { four_tuple, kind })) = self.notices.poll_recv(context) {
+        while let Poll::Ready(Some(notice)) = self.notices.poll_recv(context) {
             is_busy = true;
             let now = self.now();
-            match kind {
-                IcmpKind::Unreachable => {
-                    self.statistics.sockets.unreachable += 1;
-                    self.machine.handle_unreachable(now, four_tuple);
-                }
-                IcmpKind::TooBig { mtu } => {
-                    self.statistics.sockets.too_big += 1;
-                    // RFC 791, RFC 8200 and RFC 768: headers of IP and UDP.
-                    let headers = if four_tuple.remote.is_ipv4() { 28 } else { 48 };
-                    let longest = (mtu as usize).saturating_sub(headers);
-                    self.machine.handle_too_big(now, four_tuple, longest + 1);
-                }
+            match notice.kind {
+                IcmpKind::Unreachable => self.statistics.sockets.unreachable += 1,
+                IcmpKind::TooBig { .. } => self.statistics.sockets.too_big += 1,
             }
+            self.machine
+                .handle_icmp(now, notice.four_tuple, notice.kind, notice.quoted());
         }
         is_busy
     }

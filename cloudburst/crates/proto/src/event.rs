@@ -44,6 +44,18 @@ impl FourTuple {
     }
 }
 
+/// Notice of the network about a datagram that it could not deliver (ICMP).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IcmpKind {
+    /// Nobody is there: no port, no host or no network.
+    Unreachable,
+    /// A link on the way carries datagrams of so many bytes at most, as UDP payload.
+    TooBig {
+        /// The longest datagram that it carries.
+        longest: usize,
+    },
+}
+
 /// Somebody messages are exchanged with. It stays valid after the peer is gone,
 /// and then stands for nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -275,6 +275,11 @@ impl Handshake {
         Some((own, *self.by_own_session.get(&own)?))
     }
 
+    /// The peer that a datagram of ours went to, by the session that it names.
+    pub(super) fn sent_to(&self, header: &Header) -> Option<PeerId> {
+        self.by_own_session.get(&header.session).copied()
+    }
+
     /// Whether an answer is from the session that a peer's datagrams come by: from
     /// now on, if none was known. A peer keeps the one that it has, even if
     /// another answers for it. It may have been restarted, and then begins again

@@ -62,8 +62,8 @@ pub use self::{
         MAX_DATAGRAM_BYTES, MAX_LIFETIME, MIN_DATAGRAM_BYTES, Quotas, TransportConfig,
     },
     event::{
-        ConnectRefused, Ecn, Event, FourTuple, Health, MessageKind, PathReport, PeerId, Reason,
-        Receipt, SendId, SendRefused, SocketId, Transmit, Undelivered,
+        ConnectRefused, Ecn, Event, FourTuple, Health, IcmpKind, MessageKind, PathReport, PeerId,
+        Reason, Receipt, SendId, SendRefused, SocketId, Transmit, Undelivered,
     },
     machine::Machine,
     packet::Keyring,

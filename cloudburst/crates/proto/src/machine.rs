@@ -4,7 +4,7 @@ use core::fmt;
 
 use super::{
     event::{
-        ConnectRefused, Ecn, Event, FourTuple, MessageKind, PathReport, PeerId, SendId,
+        ConnectRefused, Ecn, Event, FourTuple, IcmpKind, MessageKind, PathReport, PeerId, SendId,
         SendRefused, SocketId, Transmit,
     },
     packet::{self, Keyring},
@@ -60,8 +60,19 @@ pub trait Machine: fmt::Debug {
     /// Takes one datagram that has arrived; see [`Transport::handle_datagram`].
     fn handle_datagram(&mut self, now: Time, four_tuple: FourTuple, ecn: Ecn, datagram: &mut [u8]);
 
-    /// Takes note that nobody is at the end of a path; see [`Transport::handle_unreachable`].
+    /// Takes note that a socket cannot send by a path; see [`Transport::handle_unreachable`].
     fn handle_unreachable(&mut self, now: Time, four_tuple: FourTuple);
+
+    /// Takes note of what the network says of a datagram; see [`Transport::handle_icmp`]. A
+    /// machine that cannot tell its datagrams from others believes it.
+    fn handle_icmp(&mut self, now: Time, four_tuple: FourTuple, kind: IcmpKind, _quoted: &[u8]) {
+        match kind {
+            IcmpKind::Unreachable => self.handle_unreachable(now, four_tuple),
+            IcmpKind::TooBig { longest } => {
+                self.handle_too_big(now, four_tuple, longest.saturating_add(1));
+            }
+        }
+    }
 
     /// See [`Transport::handle_too_big`]; to a machine of one datagram length it is a loss.
     fn handle_too_big(&mut self, _now: Time, _route: FourTuple, _bytes: usize) {}
@@ -140,6 +151,10 @@ impl Machine for Transport {
 
     fn handle_unreachable(&mut self, now: Time, four_tuple: FourTuple) {
         self.handle_unreachable(now, four_tuple);
+    }
+
+    fn handle_icmp(&mut self, now: Time, four_tuple: FourTuple, kind: IcmpKind, quoted: &[u8]) {
+        self.handle_icmp(now, four_tuple, kind, quoted);
     }
 
     fn handle_too_big(&mut self, now: Time, four_tuple: FourTuple, bytes: usize) {

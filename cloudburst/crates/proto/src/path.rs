@@ -64,8 +64,27 @@ pub(super) struct Path {
     remembered: [(u64, SentDatagram); REMEMBERED],
     probe: Probe,
     mtu: PathMtu,
-    pub(super) unreachable: bool,
+    suspicion: Option<Suspicion>,
+    /// Until then no notice raises another.
+    trusted_until: Time,
+    unreachable: bool,
 }
+
+/// Somebody says that nobody is at the end of the path: probes find out.
+#[derive(Clone, Copy, Debug)]
+struct Suspicion {
+    probes: u8,
+    /// When the next probe is due, or the last one is overdue.
+    next_at: Time,
+    pause_us: u32,
+}
+
+/// Probes without an answer that confirm it: one may be lost by chance.
+const SUSPICION_PROBES: u8 = 2;
+/// How often a path is suspected at most: notices may come in floods, and each costs two probes.
+const SUSPICION_PAUSE: Duration = Duration::from_millis(50);
+/// Datagrams back that a notice may be about.
+const NOTICED: u64 = 65_536;
 
 /// What the peer has said of the path.
 #[derive(Clone, Copy, Debug)]
@@ -153,6 +172,8 @@ impl Path {
                 attempt_at: now,
                 probe: None,
             },
+            suspicion: None,
+            trusted_until: now,
             unreachable: false,
         }
     }
@@ -301,6 +322,7 @@ impl Path {
         self.health = Health::Good;
         self.is_on_trial = false;
         self.probe.pause = REVALIDATION_PAUSES[0];
+        self.suspicion = None;
         self.unreachable = false;
     }
 
@@ -328,6 +350,43 @@ impl Path {
         dies
     }
 
+    /// Whether a datagram of this number was sent, and not long ago.
+    pub(super) fn has_sent(&self, sequence: u64) -> bool {
+        let back = self.sequence.checked_sub(sequence);
+        back.is_some_and(|back| (1..=NOTICED).contains(&back))
+    }
+
+    /// Somebody says that nobody is at its end: probes it at once, and once more, and waits for an
+    /// answer so long in all.
+    pub(super) fn suspect(&mut self, now: Time, wait: Duration) {
+        if self.suspicion.is_some() || now < self.trusted_until {
+            return;
+        }
+        self.trusted_until = now + SUSPICION_PAUSE;
+        let pause = wait.checked_div(SUSPICION_PROBES.into()).unwrap_or(wait);
+        self.suspicion = Some(Suspicion {
+            probes: 0,
+            next_at: now,
+            pause_us: pause.as_micros().try_into().unwrap_or(u32::MAX),
+        });
+    }
+
+    /// Finds that nobody is at its end, if it was said and no probe was answered. Whether it was
+    /// found now.
+    pub(super) fn confirm_suspicion(&mut self, now: Time) -> bool {
+        let is_overdue = |it: &mut Suspicion| it.probes >= SUSPICION_PROBES && now >= it.next_at;
+        let confirmed = self.suspicion.take_if(is_overdue).is_some();
+        if confirmed {
+            self.die();
+            self.unreachable = true;
+        }
+        confirmed
+    }
+
+    pub(super) fn is_unreachable(&self) -> bool {
+        self.unreachable
+    }
+
     /// Nothing gets through.
     pub(super) fn die(&mut self) {
         if self.health != Health::Dead {
@@ -353,6 +412,14 @@ impl Path {
         most: usize,
         nonce: u64,
     ) -> Option<PathProbe> {
+        if let Some(suspicion) = &mut self.suspicion
+            && suspicion.probes < SUSPICION_PROBES
+            && now >= suspicion.next_at
+        {
+            suspicion.probes = suspicion.probes.saturating_add(1);
+            suspicion.next_at = now + Duration::from_micros(suspicion.pause_us.into());
+            return Some(PathProbe::Probe);
+        }
         let is_doubted = self
             .doubt
             .is_some_and(|since| now.since(since) > ack_timeout);
@@ -397,7 +464,8 @@ impl Path {
 
     /// The earliest that [`Self::due`] can say something.
     pub(super) fn next_due(&self, ack_timeout: Duration) -> Time {
-        self.next_probe(self.doubt.is_some(), ack_timeout)
+        let next = self.next_probe(self.doubt.is_some(), ack_timeout);
+        self.suspicion.map_or(next, |it| next.min(it.next_at))
     }
 
     fn next_probe(&self, is_doubted: bool, ack_timeout: Duration) -> Time {

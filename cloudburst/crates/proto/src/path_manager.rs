@@ -26,6 +26,10 @@ const MAX_ROUND_TRIP: Duration = Duration::from_secs(60);
 /// than the queues of most routers.
 const LEAST_SILENCE: Duration = Duration::from_millis(20);
 
+/// The same of a path of which nobody is said to be at the end, to a peer that nothing was heard
+/// of: longer than the round trip of most paths, so that a notice that is forged ends nothing.
+const FIRST_SILENCE: Duration = Duration::from_millis(60);
+
 /// Manages the paths to all peers: path validation, probes, failover and port rotation.
 #[derive(Debug)]
 pub(super) struct PathManager {
@@ -37,6 +41,16 @@ pub(super) struct PathManager {
     peers: PeerMap<PeerPaths>,
 }
 
+/// The paths that a notice of the network is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Suspects {
+    /// This one alone.
+    Path,
+    /// All to the same address: routers and hosts limit how many notices they send
+    /// (RFC 1812 §4.3.2.8, RFC 4443 §2.4).
+    Address,
+}
+
 /// The paths to a peer, and what came from it by each.
 #[derive(Debug)]
 struct PeerPaths {
@@ -46,6 +60,8 @@ struct PeerPaths {
     inbound: Inbound,
     round_trip: RoundTripEstimator,
     detector: SharedBottleneckDetector,
+    /// It was confirmed that no path leads to it, which is to be announced.
+    is_unreachable: bool,
     /// How many pairs of ports may be abandoned for others.
     replacements: RotationBudget,
 }
@@ -125,6 +141,7 @@ impl PathManager {
             inbound: Inbound::default(),
             round_trip: RoundTripEstimator::assuming(self.initial_round_trip),
             detector: SharedBottleneckDetector::new(now),
+            is_unreachable: false,
             replacements: RotationBudget::new(now),
         };
         self.peers.insert(id, peer);
@@ -278,17 +295,46 @@ impl PathManager {
         }
     }
 
-    /// The network says that nobody is at the end of a path. Whether it says so of all.
-    pub(super) fn unreachable(&mut self, id: PeerId, four_tuple: FourTuple) -> bool {
+    /// Whether a datagram was sent by a path, by what somebody quotes of its header: not long ago,
+    /// for a notice takes no longer than an answer.
+    pub(super) fn has_sent(&self, id: PeerId, four_tuple: FourTuple, header: &Header) -> bool {
+        let paths = self.peers.get(id).map(|peer| peer.paths.iter());
+        paths.into_iter().flatten().any(|path| {
+            path.four_tuple == four_tuple
+                && path.id == header.path
+                && path.has_sent(header.sequence)
+        })
+    }
+
+    /// Somebody says that nobody is at the end of a path: it is probed, and others to the same
+    /// address if they are suspects, too.
+    pub(super) fn suspect(
+        &mut self,
+        now: Time,
+        id: PeerId,
+        four_tuple: FourTuple,
+        suspects: Suspects,
+    ) {
         let Some(peer) = self.peers.get_mut(id) else {
-            return false;
+            return;
         };
-        if let Some(index) = peer.paths.position(four_tuple) {
-            let path = peer.paths.get_mut(index);
-            path.die();
-            path.unreachable = true;
+        let mut wait = peer.silence();
+        if peer.round_trip.smoothed().is_none() {
+            wait = wait.max(FIRST_SILENCE);
         }
-        peer.paths.all_unreachable()
+        let ip = four_tuple.remote.ip();
+        for path in peer.paths.iter_mut() {
+            let is_alike = suspects == Suspects::Address && path.four_tuple.remote.ip() == ip;
+            if path.four_tuple == four_tuple || is_alike {
+                path.suspect(now, wait);
+            }
+        }
+    }
+
+    /// Whether it was confirmed just now, by probes, that no path leads to a peer.
+    pub(super) fn take_unreachable(&mut self, id: PeerId) -> bool {
+        let peer = self.peers.get_mut(id);
+        peer.is_some_and(|peer| core::mem::take(&mut peer.is_unreachable))
     }
 
     /// The longest datagram that any path carries which is not dead, and the address that the

@@ -99,7 +99,7 @@ impl Paths {
 
     /// Whether the network says of every path that nobody is there.
     pub(super) fn all_unreachable(&self) -> bool {
-        self.list.iter().all(|path| path.unreachable)
+        self.list.iter().all(Path::is_unreachable)
     }
 
     /// Ways that are not dead; all, if all are.

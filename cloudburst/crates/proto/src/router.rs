@@ -15,8 +15,8 @@ use super::{
     handshake::{Admission, Handshake},
     intake::{self, Opened},
     outbound::Outbound,
-    packet::{Body, BusyReason, Header, Opener, PacketKind, Symbol},
-    path_manager::PathManager,
+    packet::{Body, BusyReason, HEADER_BYTES, Header, Opener, PacketKind, Symbol},
+    path_manager::{PathManager, Suspects},
     peer_map::PeerMap,
     receiver::{Prepared, Receiver},
     statistics::TransportStatistics,
@@ -292,6 +292,43 @@ impl Router {
         }
     }
 
+    /// Has paths probed of which it is said that nobody is there.
+    pub(super) fn suspect(&mut self, now: Time, id: PeerId, path: FourTuple, suspects: Suspects) {
+        self.paths.suspect(now, id, path, suspects);
+        self.look_after(now, id);
+    }
+
+    /// Takes a notice of the network, if it quotes what was sent by that path.
+    pub(super) fn take_notice(
+        &mut self,
+        now: Time,
+        four_tuple: FourTuple,
+        kind: IcmpKind,
+        quoted: &[u8],
+    ) {
+        if quoted.len() < HEADER_BYTES && kind == IcmpKind::Unreachable {
+            // Some quote no more than the header of UDP (RFC 792).
+            if let Some(peer) = self.handshake.by_remote(four_tuple.remote) {
+                self.suspect(now, peer, four_tuple, Suspects::Path);
+            }
+            return;
+        }
+        let header = Header::parse(quoted).ok();
+        let sent = header.and_then(|header| Some((self.handshake.sent_to(&header)?, header)));
+        let sent = sent.filter(|(peer, header)| self.paths.has_sent(*peer, four_tuple, header));
+        let Some((peer, _)) = sent else {
+            self.statistics.refused.unexpected += 1;
+            return;
+        };
+        match kind {
+            IcmpKind::Unreachable => self.suspect(now, peer, four_tuple, Suspects::Address),
+            IcmpKind::TooBig { longest } => {
+                let bytes = longest.saturating_add(1);
+                self.paths.too_big(now, peer, four_tuple, bytes);
+            }
+        }
+    }
+
     /// Does what is due.
     pub(super) fn handle_timeout(&mut self, now: Time) {
         while let Some(due) = self.timers.pop(now) {
@@ -364,6 +401,12 @@ impl Router {
         }
         if is_any_replaced {
             self.handshake.bind_remotes(self.paths.remotes(id), id);
+        }
+        if self.paths.take_unreachable(id) {
+            self.outbound.sender.unreachable(id);
+            for message in self.outbound.sender.under_way(id) {
+                self.abandon(message, Reason::Unreachable);
+            }
         }
     }
 

@@ -6,10 +6,11 @@ mod tests;
 use super::{
     config::{ConfigError, TransportConfig},
     event::{
-        ConnectRefused, Ecn, Event, FourTuple, MessageKind, PathReport, PeerId, Reason, SendId,
-        SendRefused, SocketId, Transmit,
+        ConnectRefused, Ecn, Event, FourTuple, IcmpKind, MessageKind, PathReport, PeerId, Reason,
+        SendId, SendRefused, SocketId, Transmit,
     },
     packet::Keyring,
+    path_manager::Suspects,
     router::Router,
     statistics::TransportStatistics,
     time::Time,
@@ -151,20 +152,22 @@ impl Transport {
             .handle_datagram(now, (four_tuple, ecn), datagram);
     }
 
-    /// Takes note that nobody is at the end of a path, as the network says (ICMP), or that the
-    /// socket cannot send.
+    /// Takes note that the socket cannot send by a path. It is a hint: what the socket says may
+    /// come from the network. The path is probed, and dead if nothing is heard of that; when all
+    /// of a peer's are, its messages are abandoned ([`Reason::Unreachable`]).
     pub fn handle_unreachable(&mut self, now: Time, four_tuple: FourTuple) {
-        let router = &mut self.router;
-        let Some(peer) = router.handshake.by_remote(four_tuple.remote) else {
-            return;
-        };
-        if router.paths.unreachable(peer, four_tuple) {
-            router.outbound.sender.unreachable(peer);
-            for id in router.outbound.sender.under_way(peer) {
-                router.abandon(id, Reason::Unreachable);
-            }
+        if let Some(peer) = self.router.handshake.by_remote(four_tuple.remote) {
+            self.router.suspect(now, peer, four_tuple, Suspects::Path);
         }
-        router.look_after(now, peer);
+    }
+
+    /// Takes note of what the network says of a datagram that it could not deliver, of which it
+    /// quotes the beginning of the UDP payload. Anybody can send such a notice, so that it is a hint
+    /// and nothing more: one that quotes what was not sent is counted and dropped, another has all
+    /// paths to that address probed, and one that quotes too little to tell has this path probed,
+    /// as [`Self::handle_unreachable`] does (RFC 5927 §4.1, RFC 8899 §4.6.1).
+    pub fn handle_icmp(&mut self, now: Time, four_tuple: FourTuple, kind: IcmpKind, quoted: &[u8]) {
+        self.router.take_notice(now, four_tuple, kind, quoted);
     }
 
     /// Takes note that a datagram of this length was too long for the socket or the path

@@ -62,8 +62,10 @@ impl PathManager {
         };
         let (ack_timeout, silence) = (peer.round_trip.ack_timeout(), peer.silence());
         let nonce = now.as_nanos();
+        let mut confirmed = false;
         for (path, ping) in peer.paths.iter_mut().zip(&mut pings) {
             *died += u64::from(path.judge(now, silence));
+            confirmed |= path.confirm_suspicion(now);
             let due = path.due(now, ack_timeout, most, nonce);
             *ping = due.map(|probe| PathPing {
                 four_tuple: path.four_tuple,
@@ -74,6 +76,7 @@ impl PathManager {
                 },
             });
         }
+        peer.is_unreachable |= confirmed && peer.paths.all_unreachable();
         pings
     }
 

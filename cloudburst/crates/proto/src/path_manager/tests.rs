@@ -35,16 +35,43 @@ fn an_answer_leaves_a_path_that_is_dead_for_what_we_send() {
     };
     manager.acknowledged(Time::ZERO, PEER, &echo, Reports::default());
     assert_eq!(manager.return_path(Some(PEER), dead, 1), dead);
-    assert!(!manager.unreachable(PEER, dead));
+    manager.peers.get_mut(PEER).unwrap().paths.get_mut(0).die();
     assert_eq!(manager.return_path(Some(PEER), dead, 1), good);
     assert_eq!(manager.return_path(None, dead, 1), dead, "a stranger's");
 }
 
 #[test]
-fn a_peer_is_unreachable_when_the_network_says_so_of_all_its_paths() {
-    let mut manager = manager(2, true);
-    assert!(!manager.unreachable(PEER, four_tuple(0, 1)));
-    assert!(manager.unreachable(PEER, four_tuple(1, 1)));
+fn a_peer_is_unreachable_when_a_notice_is_confirmed_by_the_silence_of_all_its_paths() {
+    for (suspects, is_answered, expected) in [
+        (Suspects::Address, false, true),
+        (Suspects::Address, true, false),
+        (Suspects::Path, false, false),
+    ] {
+        let mut manager = manager(2, true);
+        manager.suspect(Time::ZERO, PEER, four_tuple(0, 1), suspects);
+        assert!(!manager.take_unreachable(PEER), "it is a hint");
+        let (mut now, mut died) = (Time::ZERO, 0);
+        let mut probes = [0; 2];
+        while now < Time::ZERO + FIRST_SILENCE {
+            for ping in manager.probe(now, PEER, &mut died).into_iter().flatten() {
+                probes[usize::from(ping.four_tuple.socket.0)] += 1;
+                let stamp = manager.stamp_by(now, PEER, ping.four_tuple, 100).unwrap();
+                let echo = Echo {
+                    path: stamp.path,
+                    ..Echo::default()
+                };
+                if is_answered && stamp.path == 2 {
+                    manager.acknowledged(now, PEER, &echo, Reports::default());
+                }
+            }
+            assert!(!manager.take_unreachable(PEER), "answers may be under way");
+            now = manager.next_care(now, PEER);
+        }
+        manager.probe(now, PEER, &mut died);
+        assert_eq!(manager.take_unreachable(PEER), expected, "{suspects:?}");
+        assert!(probes[0] >= 2, "{probes:?}");
+        assert!(!manager.take_unreachable(PEER), "it is announced once");
+    }
 }
 
 #[test]

@@ -216,3 +216,76 @@ fn silence_is_told_when_the_time_is_over() {
     assert_eq!(failure.reason, Reason::TimedOut);
     assert!(failure.sent <= 2 * failure.symbols + 16);
 }
+
+fn path(socket: u16) -> FourTuple {
+    FourTuple {
+        socket: SocketId(socket),
+        remote: address(1, 0),
+    }
+}
+
+#[test]
+fn forged_notices_on_every_path_end_nothing() {
+    for is_known in [false, true] {
+        let (mut pair, peer) = Pair::new(&TransportConfig::default(), 4);
+        if is_known {
+            pair.send(peer, 5_000);
+            pair.run(Duration::from_millis(50), |_, _| false);
+            pair.events(0);
+        }
+        pair.send(peer, 300_000);
+        let mut seen = Vec::new();
+        pair.run(ONE_WAY / 2, |from, datagram| {
+            if from == 0 {
+                seen.push(datagram.to_vec());
+            }
+            false
+        });
+        for socket in 0..4 {
+            pair.ends[0].handle_unreachable(pair.now, path(socket));
+            // From somebody who has seen nothing, and from somebody who has.
+            for quoted in [&[][..], &[0x21; 64]]
+                .into_iter()
+                .chain(seen.iter().map(Vec::as_slice))
+            {
+                pair.ends[0].handle_icmp(pair.now, path(socket), IcmpKind::Unreachable, quoted);
+            }
+        }
+        pair.run(Duration::from_secs(1), |_, _| false);
+        let events = pair.events(0);
+        assert!(
+            matches!(events[..], [Event::Delivered { .. }]),
+            "{events:?}"
+        );
+        let refused = pair.ends[0].statistics().refused;
+        assert!(refused.unexpected >= 4, "{refused:?}");
+    }
+}
+
+#[test]
+fn one_notice_ends_what_is_sent_to_a_closed_port_in_100_ms_at_any_number_of_paths() {
+    for paths in [1, 4, 64] {
+        let (mut pair, peer) = Pair::new(&TransportConfig::default(), paths);
+        pair.send(peer, 300_000);
+        let mut first = None;
+        pair.run(ONE_WAY * 2, |_, datagram| {
+            first.get_or_insert_with(|| datagram.to_vec());
+            true
+        });
+        // Of so many datagrams one is answered, as hosts limit what they say: by the other paths it
+        // was not sent.
+        let quoted = first.expect("it is sent");
+        let start = pair.now;
+        for socket in 0..paths {
+            let kind = IcmpKind::Unreachable;
+            pair.ends[0].handle_icmp(pair.now, path(socket), kind, &quoted[..24]);
+        }
+        pair.run(Duration::from_millis(100), |_, _| true);
+        let events = pair.events(0);
+        let [Event::Undelivered { failure, .. }] = &events[..] else {
+            panic!("{paths} paths: {events:?}");
+        };
+        assert_eq!(failure.reason, Reason::Unreachable);
+        assert!(pair.now.since(start) <= Duration::from_millis(100));
+    }
+}

@@ -9,7 +9,7 @@ use std::{
 };
 
 use cloudburst_proto::{
-    Ecn, Event, FourTuple, Keyring, Machine, MessageKind, PeerId, SendId, SocketId, Time,
+    Ecn, Event, FourTuple, IcmpKind, Keyring, Machine, MessageKind, PeerId, SendId, SocketId, Time,
     TransportConfig,
     packet::{self, Header, Key},
 };
@@ -252,6 +252,12 @@ impl Scene {
             12 => {
                 let four_tuple = Self::four_tuple(number, input.byte()?);
                 end.endpoint.handle_unreachable(self.now, four_tuple);
+                // Somebody has seen what was sent, and forges.
+                if let Some(parcel) = self.in_flight.front() {
+                    let kind = IcmpKind::Unreachable;
+                    end.endpoint
+                        .handle_icmp(self.now, four_tuple, kind, &parcel.bytes);
+                }
             }
             13 => {
                 let (four_tuple, bytes) = (Self::four_tuple(number, input.byte()?), input.word()?);

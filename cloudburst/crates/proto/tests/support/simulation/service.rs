@@ -153,6 +153,7 @@ impl World {
                     host,
                     incarnation,
                     four_tuple,
+                    quoted: parcel.bytes,
                 },
             );
             return;

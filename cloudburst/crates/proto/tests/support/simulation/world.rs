@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use cloudburst_proto::{Ecn, FourTuple, MessageKind, PeerId, SendRefused, SocketId};
+use cloudburst_proto::{Ecn, FourTuple, IcmpKind, MessageKind, PeerId, SendRefused, SocketId};
 
 use super::{
     host::Host,
@@ -57,6 +57,7 @@ pub(super) enum Happening {
         host: usize,
         incarnation: u32,
         four_tuple: FourTuple,
+        quoted: Vec<u8>,
     },
 }
 
@@ -126,11 +127,13 @@ impl World {
                 host,
                 incarnation,
                 four_tuple,
+                quoted,
             } => {
                 let (now, at) = (self.now, &mut self.hosts[host]);
                 if at.incarnation == incarnation {
+                    let now = at.clock.tell(now);
                     at.endpoint
-                        .handle_unreachable(at.clock.tell(now), four_tuple);
+                        .handle_icmp(now, four_tuple, IcmpKind::Unreachable, &quoted);
                     self.service(host);
                 }
             }
