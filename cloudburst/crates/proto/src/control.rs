@@ -141,6 +141,14 @@ impl Answer {
         }
     }
 
+    /// Whether it says what becomes of a message.
+    pub(super) const fn is_of_message(self) -> bool {
+        matches!(
+            self,
+            Self::Stop { .. } | Self::Progress { .. } | Self::Busy { .. }
+        )
+    }
+
     /// Tells a sender to try again later.
     pub(super) const fn busy(message: u64, reason: BusyReason) -> Self {
         Self::Busy {

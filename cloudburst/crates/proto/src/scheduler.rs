@@ -28,6 +28,8 @@ pub(super) trait Backlog {
 pub(super) struct Scheduler {
     peers: PeerMap<PeerQueue>,
     link: Pacer,
+    /// Pace answers, which others decide on: those about messages of peers, and all others.
+    answers: [Pacer; 2],
     /// Those that may: what is left of a message in symbols, then who has waited longest.
     due: BinaryHeap<Reverse<(u32, u64, PeerId)>>,
     /// Those that have to wait, and until when.
@@ -58,6 +60,10 @@ enum Slot {
     },
 }
 
+/// Shares of the link that answers get: those about messages of peers, each of which may be as
+/// long as its message was, and all others. The rest is left to our own messages.
+const ANSWER_SHARES: [f64; 2] = [0.5, 0.125];
+
 /// Entries that do not hold any more, in addition to as many as there are peers.
 const MOST_STALE: usize = 64;
 
@@ -66,6 +72,7 @@ impl Scheduler {
         Self {
             peers: PeerMap::default(),
             link: Pacer::new(now, link_bytes_per_s),
+            answers: ANSWER_SHARES.map(|share| Pacer::new(now, link_bytes_per_s * share)),
             due: BinaryHeap::new(),
             waiting: BinaryHeap::new(),
             number: 0,
@@ -120,8 +127,20 @@ impl Scheduler {
         self.sent_unpaced(now, bytes);
     }
 
-    /// Something was sent that did not wait for its turn: an answer, or a probe.
+    /// Something was sent that did not wait for its turn: a probe.
     pub(super) fn sent_unpaced(&mut self, now: Time, bytes: usize) {
+        self.link.sent(now, bytes);
+    }
+
+    /// Whether an answer may be sent: it never waits, and beyond its share of the link it is
+    /// dropped.
+    pub(super) fn may_answer(&self, now: Time, is_of_message: bool) -> bool {
+        self.answers[usize::from(!is_of_message)].credit(now) > 0
+    }
+
+    /// An answer was sent.
+    pub(super) fn answered(&mut self, now: Time, is_of_message: bool, bytes: usize) {
+        self.answers[usize::from(!is_of_message)].sent(now, bytes);
         self.link.sent(now, bytes);
     }
 

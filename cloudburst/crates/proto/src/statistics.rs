@@ -113,6 +113,8 @@ refusals! {
     expired,
     /// More answers to an address than the quota allows.
     answers_capped,
+    /// An answer beyond the share of the link that answers have.
+    answers_over_budget,
     /// More bytes than three times what an address sent before it was validated.
     amplification_capped,
 }

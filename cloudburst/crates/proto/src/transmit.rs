@@ -74,6 +74,11 @@ impl Writer<'_> {
         out: &mut [u8],
     ) -> Option<Transmit> {
         let now = self.now;
+        let is_of_message = source.peer.is_some() && answer.is_of_message();
+        if !self.outbound.scheduler.may_answer(now, is_of_message) {
+            self.statistics.refused.answers_over_budget += 1;
+            return None;
+        }
         let four_tuple = self
             .paths
             .return_path(source.peer, source.four_tuple, source.path);
@@ -106,7 +111,7 @@ impl Writer<'_> {
             return None;
         }
         self.statistics.stops_sent += u64::from(matches!(answer, Answer::Stop { .. }));
-        self.outbound.scheduler.sent_unpaced(now, bytes);
+        self.outbound.scheduler.answered(now, is_of_message, bytes);
         Some(self.sent(four_tuple, bytes, bytes))
     }
 

@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use super::super::*;
+use crate::packet::{PacketKind, Ping, Stamp};
 
 const ONE_WAY: Duration = Duration::from_millis(1);
 
@@ -288,4 +289,72 @@ fn one_notice_ends_what_is_sent_to_a_closed_port_in_100_ms_at_any_number_of_path
         assert_eq!(failure.reason, Reason::Unreachable);
         assert!(pair.now.since(start) <= Duration::from_millis(100));
     }
+}
+
+/// A ping without key, of a stranger.
+fn ping(session: u64, sequence: u64) -> Vec<u8> {
+    let mut datagram = vec![0; 100];
+    let stamp = Stamp {
+        path: 1,
+        sent_us: 0,
+        sequence,
+    };
+    Keyring::default()
+        .sealer(session)
+        .write(stamp, &mut datagram, |body| Ping { nonce: 1 }.write(body))
+        .expect("it fits");
+    datagram
+}
+
+#[test]
+fn a_flood_of_pings_leaves_most_of_the_link_to_own_messages() {
+    let config = TransportConfig {
+        link_bits_per_s: 10_000_000,
+        ..TransportConfig::default()
+    };
+    let (mut pair, peer) = Pair::new(&config, 2);
+    pair.send(peer, 5_000);
+    pair.run(Duration::from_millis(50), |_, _| false);
+    pair.events(0);
+    let mut completions = Vec::new();
+    for millisecond in 0..1_000 {
+        for number in 0..200 {
+            let from = FourTuple {
+                socket: SocketId(0),
+                remote: ([100, 64, 0, number as u8], 9).into(),
+            };
+            let mut datagram = ping(1_000 + number, millisecond);
+            pair.ends[0].handle_datagram(pair.now, from, Ecn::NotCapable, &mut datagram);
+        }
+        if millisecond % 100 == 0 {
+            pair.send(peer, 5_000);
+        }
+        pair.run(Duration::from_millis(1), |_, datagram| {
+            // Strangers' answers do not go to the other end.
+            datagram[0] & 15 == PacketKind::Pong as u8
+        });
+        completions.extend(pair.events(0));
+    }
+    pair.send(peer, 5_000);
+    pair.run(Duration::from_millis(50), |_, _| false);
+    completions.extend(pair.events(0));
+    assert_eq!(
+        completions.len(),
+        11,
+        "during the flood and at once after it"
+    );
+    for event in completions {
+        let Event::Delivered { receipt, .. } = event else {
+            panic!("{event:?}");
+        };
+        assert!(
+            receipt.completion < Duration::from_millis(20),
+            "{receipt:?}"
+        );
+    }
+    let statistics = pair.ends[0].statistics();
+    assert!(
+        statistics.refused.answers_over_budget > 100_000,
+        "{statistics:?}"
+    );
 }
