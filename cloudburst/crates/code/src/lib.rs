@@ -28,6 +28,8 @@ mod decoder;
 mod encoder;
 mod gf256;
 mod kernel;
+#[cfg(feature = "std")]
+mod pool;
 mod recovery;
 mod schedule;
 mod shape;
@@ -42,6 +44,9 @@ pub use self::{
     schedule::{PaperDegree, Schedule, default_row},
     shape::{MAX_BLOCK_SYMBOLS, MAX_BLOCKS, MAX_MESSAGE_BYTES, Shape, ShapeError},
 };
+
+#[cfg(feature = "std")]
+pub use self::pool::DecoderPool;
 
 #[cfg(all(doctest, feature = "std"))]
 #[doc = include_str!("../README.md")]

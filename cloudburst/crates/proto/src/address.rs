@@ -2,7 +2,7 @@
 //! flood another.
 
 use core::{net::IpAddr, time::Duration};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 
 use foldhash::fast::FixedState;
 
@@ -18,8 +18,12 @@ const VALID_FOR: Duration = Duration::from_secs(3_600);
 #[derive(Debug)]
 pub(super) struct Addresses {
     known: HashMap<IpAddr, Address, FixedState>,
-    /// In the order in which they came.
-    order: VecDeque<IpAddr>,
+    /// Those that have shown no token, in the order in which they came; and those that have, in
+    /// the order in which they first did. Apart, so that none is looked at in vain.
+    fresh: BTreeMap<u64, IpAddr>,
+    validated: BTreeMap<u64, IpAddr>,
+    serial: u64,
+    /// Addresses of each kind that are kept, at most.
     most: usize,
     answers_per_s: u32,
 }
@@ -29,6 +33,8 @@ struct Address {
     received: u64,
     sent: u64,
     valid_until: Time,
+    /// Its place in the order of its kind.
+    serial: u64,
     /// Answers that may still be sent, at this time.
     answers: f64,
     answers_at: Time,
@@ -48,7 +54,9 @@ impl Addresses {
     pub(super) fn new(most: usize, answers_per_s: u32, seed: u64) -> Self {
         Self {
             known: HashMap::with_hasher(FixedState::with_seed(seed)),
-            order: VecDeque::new(),
+            fresh: BTreeMap::new(),
+            validated: BTreeMap::new(),
+            serial: 0,
             most,
             answers_per_s,
         }
@@ -56,42 +64,32 @@ impl Addresses {
 
     /// A datagram came.
     pub(super) fn received(&mut self, now: Time, ip: IpAddr, bytes: usize) {
-        let answers = f64::from(self.answers_per_s);
-        if !self.known.contains_key(&ip) {
-            self.evict(now);
-            self.order.push_back(ip);
-        }
-        let address = self.known.entry(ip).or_insert(Address {
-            received: 0,
-            sent: 0,
-            valid_until: Time::ZERO,
-            answers,
-            answers_at: now,
-        });
-        address.received += bytes as u64;
-    }
-
-    /// Forgets the oldest, unless it has shown a token; with nothing received
-    /// it is sent nothing, so that forgetting is safe.
-    fn evict(&mut self, now: Time) {
-        if self.known.len() < self.most {
+        if let Some(address) = self.known.get_mut(&ip) {
+            address.received += bytes as u64;
             return;
         }
-        for _ in 0..self.order.len() {
-            let Some(oldest) = self.order.pop_front() else {
-                return;
-            };
-            let is_valid = self
-                .known
-                .get(&oldest)
-                .is_some_and(|address| address.valid_until > now);
-            // Of those believed, a few are moved to the back for each newcomer.
-            if !is_valid || self.known.len() >= 2 * self.most {
-                self.known.remove(&oldest);
-                return;
-            }
-            self.order.push_back(oldest);
+        // With nothing received it is sent nothing, so that the oldest may be forgotten.
+        if self.fresh.len() >= self.most
+            && let Some((_, oldest)) = self.fresh.pop_first()
+        {
+            self.known.remove(&oldest);
         }
+        let serial = self.next_serial();
+        self.fresh.insert(serial, ip);
+        let address = Address {
+            received: bytes as u64,
+            sent: 0,
+            valid_until: Time::ZERO,
+            serial,
+            answers: f64::from(self.answers_per_s),
+            answers_at: now,
+        };
+        self.known.insert(ip, address);
+    }
+
+    fn next_serial(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
     }
 
     #[cfg(test)]
@@ -104,9 +102,21 @@ impl Addresses {
     /// It has shown a token, or we chose it ourselves.
     pub(super) fn validate(&mut self, now: Time, ip: IpAddr) {
         self.received(now, ip, 0);
-        if let Some(address) = self.known.get_mut(&ip) {
-            address.valid_until = now + VALID_FOR;
+        let serial = self.next_serial();
+        let Some(address) = self.known.get_mut(&ip) else {
+            return;
+        };
+        address.valid_until = now + VALID_FOR;
+        if self.fresh.remove(&address.serial).is_none() {
+            return;
         }
+        address.serial = serial;
+        if self.validated.len() >= self.most
+            && let Some((_, oldest)) = self.validated.pop_first()
+        {
+            self.known.remove(&oldest);
+        }
+        self.validated.insert(serial, ip);
     }
 
     /// Bytes that may be sent to it.
@@ -185,9 +195,16 @@ mod tests {
         addresses.validate(Time::ZERO, IP);
         for number in 0..1_000u32 {
             addresses.received(Time::ZERO, core::net::Ipv4Addr::from_bits(number).into(), 1);
-            assert!(addresses.known.len() <= 10);
-            assert_eq!(addresses.order.len(), addresses.known.len());
+            assert!(addresses.known.len() <= 11);
         }
         assert!(addresses.is_valid(Time::ZERO, IP));
+        for number in 0..1_000u32 {
+            let ip = core::net::Ipv4Addr::from_bits(number).into();
+            addresses.validate(Time::ZERO, ip);
+            assert!(addresses.is_valid(Time::ZERO, ip));
+            assert!(addresses.known.len() <= 20);
+            let kinds = addresses.fresh.len() + addresses.validated.len();
+            assert_eq!(kinds, addresses.known.len());
+        }
     }
 }

@@ -6,17 +6,18 @@ use super::{
     time::Time,
 };
 use cloudburst_code::{
-    Block, Decoder, Memory, Received, Refused, Shape, ShapeError,
+    Block, Decoder, DecoderPool, Memory, Received, Refused, Shape, ShapeError,
     wire::{Header, HeaderError},
 };
 
-/// Memory of decoders that is kept for the next ones, in bytes.
-const MAX_POOLED_BYTES: usize = 16 << 20;
+/// Bytes of memory that a symbol makes ready for each byte of its own, at most. What a symbol
+/// declares costs nothing: until enough of a message has come its symbols are kept as they are.
+const READY_FACTOR: usize = 32;
 
 /// A message that arrives.
 #[derive(Debug)]
 pub(super) struct Incoming {
-    decoder: Decoder<Vec<u8>, Vec<Block>>,
+    stage: Stage,
     /// How often its sender has segmented it again.
     generation: u8,
     memory_bytes: usize,
@@ -26,6 +27,14 @@ pub(super) struct Incoming {
     bad: u32,
     first_at: Time,
     pub(super) last_at: Time,
+}
+
+/// A message is decoded once so much of it has come that it is worth the memory.
+#[derive(Debug)]
+enum Stage {
+    /// The symbols as they came, one after the other.
+    Early(Vec<u8>),
+    Decoding(Decoder<Vec<u8>, Vec<Block>>),
 }
 
 /// What became of a symbol.
@@ -62,9 +71,9 @@ pub(super) fn memory_bytes(shape: &Shape) -> usize {
 }
 
 impl Incoming {
-    pub(super) fn new(now: Time, header: &Header, shape: Shape, pool: &mut Pool) -> Self {
+    pub(super) fn new(now: Time, header: &Header, shape: Shape) -> Self {
         Self {
-            decoder: pool.take(&shape),
+            stage: Stage::Early(Vec::new()),
             generation: header.id,
             memory_bytes: memory_bytes(&shape),
             shape,
@@ -84,8 +93,40 @@ impl Incoming {
         header.id.wrapping_sub(self.generation).cast_signed() > 0
     }
 
-    pub(super) fn take(&mut self, now: Time, code: &[u8]) -> Taken {
-        let taken = match self.decoder.receive(code) {
+    pub(super) fn take(&mut self, now: Time, code: &[u8], pool: &mut DecoderPool) -> Taken {
+        if let Stage::Early(symbols) = &mut self.stage {
+            if !is_of(code, self.generation, &self.shape) {
+                self.bad = self.bad.saturating_add(1);
+                return Taken::Bad;
+            }
+            let bytes = symbols.len() + code.len();
+            if bytes.saturating_mul(READY_FACTOR) < pool.cost(&self.shape) {
+                symbols.extend_from_slice(code);
+                self.taken += 1;
+                self.last_at = now;
+                return Taken::More;
+            }
+            self.begin_decoding(now, code.len(), pool);
+        }
+        self.decode(now, code)
+    }
+
+    /// Decodes what has come so far, in symbols of so many bytes.
+    fn begin_decoding(&mut self, now: Time, code_bytes: usize, pool: &mut DecoderPool) {
+        let stage = Stage::Decoding(pool.take(&self.shape));
+        if let Stage::Early(symbols) = core::mem::replace(&mut self.stage, stage) {
+            self.taken = 0;
+            for code in symbols.chunks(code_bytes) {
+                self.decode(now, code);
+            }
+        }
+    }
+
+    fn decode(&mut self, now: Time, code: &[u8]) -> Taken {
+        let Stage::Decoding(decoder) = &mut self.stage else {
+            return Taken::Redundant;
+        };
+        let taken = match decoder.receive(code) {
             Ok(Received::More) => Taken::More,
             Ok(Received::Complete) => Taken::Complete,
             Err(Refused::Redundant) => return Taken::Redundant,
@@ -107,14 +148,20 @@ impl Incoming {
 
     /// The message, once it is complete.
     pub(super) fn open(&self) -> Option<Result<(MessageKind, &[u8]), EnvelopeError>> {
-        let decoded = self.decoder.message()?;
+        let Stage::Decoding(decoder) = &self.stage else {
+            return None;
+        };
+        let decoded = decoder.message()?;
         let opened = Envelope::open(decoded);
         Some(opened.map(|(envelope, message)| (kind(envelope), message)))
     }
 
     /// It was spoilt: begins again.
     pub(super) fn restart(&mut self) {
-        self.decoder.reset();
+        match &mut self.stage {
+            Stage::Early(symbols) => symbols.clear(),
+            Stage::Decoding(decoder) => decoder.reset(),
+        }
         self.taken = 0;
     }
 
@@ -129,9 +176,26 @@ impl Incoming {
             .max(1)
     }
 
+    /// Gives its memory to the next ones.
+    pub(super) fn recycle(self, pool: &mut DecoderPool) {
+        if let Stage::Decoding(decoder) = self.stage {
+            pool.give(decoder);
+        }
+    }
+
     pub(super) fn spread_us(&self, now: Time) -> u32 {
         u32::try_from(now.since(self.first_at).as_micros()).unwrap_or(u32::MAX)
     }
+}
+
+/// Whether a symbol is of a message of this shape, as it was first segmented.
+fn is_of(code: &[u8], generation: u8, shape: &Shape) -> bool {
+    let parsed = Header::parse(code);
+    parsed.is_ok_and(|(header, symbol)| {
+        header.id == generation
+            && header.message_bytes as usize == shape.message_bytes()
+            && symbol.len() == shape.symbol_bytes()
+    })
 }
 
 fn kind(envelope: Envelope) -> MessageKind {
@@ -141,31 +205,5 @@ fn kind(envelope: Envelope) -> MessageKind {
         envelope::EnvelopeKind::Reply => MessageKind::Reply {
             to: envelope.correlation,
         },
-    }
-}
-
-/// Memory of decoders that are done, for the next ones.
-#[derive(Debug, Default)]
-pub(super) struct Pool {
-    free: Vec<(Vec<u8>, Vec<Block>)>,
-    bytes: usize,
-}
-
-impl Pool {
-    fn take(&mut self, shape: &Shape) -> Decoder<Vec<u8>, Vec<Block>> {
-        let (mut bytes, mut blocks) = self.free.pop().unwrap_or_default();
-        self.bytes -= bytes.capacity();
-        let memory = Memory::of(shape);
-        bytes.resize(memory.bytes, 0);
-        blocks.resize(memory.blocks, Block::default());
-        Decoder::new(bytes, blocks)
-    }
-
-    pub(super) fn give(&mut self, incoming: Incoming) {
-        let (bytes, blocks) = incoming.decoder.into_memory();
-        if self.bytes + bytes.capacity() <= MAX_POOLED_BYTES {
-            self.bytes += bytes.capacity();
-            self.free.push((bytes, blocks));
-        }
     }
 }

@@ -32,7 +32,6 @@ pub(super) fn open<'d>(
     statistics.datagrams_received += 1;
     statistics.bytes_received += bytes as u64;
     statistics.congestion_marks += u64::from(ecn == Ecn::CongestionExperienced);
-    handshake.received(now, four_tuple.remote.ip(), bytes);
     let Ok(header) = Header::parse(datagram) else {
         statistics.refused.malformed += 1;
         return None;
@@ -43,6 +42,8 @@ pub(super) fn open<'d>(
         return None;
     }
     let (body, opener) = handshake.open(peer, &header, datagram, &mut statistics.refused)?;
+    // Nothing is kept of an address, and nothing is owed to it, before that.
+    handshake.received(now, four_tuple.remote.ip(), bytes);
     let source = SourceDatagram {
         four_tuple,
         peer,

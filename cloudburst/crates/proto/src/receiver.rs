@@ -1,16 +1,15 @@
 //! Receiver: messages that arrive, until they are decoded and their senders are told to stop.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
-use cloudburst_code::{Shape, wire};
-use foldhash::fast::FixedState;
+use cloudburst_code::{DecoderPool, Shape, wire};
 
 use super::{
     config::{MAX_LIFETIME, Quotas, TransportConfig},
     control::Answer,
     envelope::ENVELOPE_BYTES,
     event::{Event, PeerId},
-    incoming::{Incoming, Pool, Taken, memory_bytes, shape_of},
+    incoming::{Incoming, Taken, memory_bytes, shape_of},
     message_window::{MessageStatus, MessageWindow},
     packet::{BusyReason, Outcome, ProgressState, Symbol},
     peer_map::PeerMap,
@@ -23,7 +22,7 @@ use super::{
 #[derive(Debug)]
 pub(super) struct Receiver {
     peers: PeerMap<PeerInbox>,
-    pool: Pool,
+    pool: DecoderPool,
     quotas: Quotas,
     max_message_bytes: usize,
     require_validation: bool,
@@ -31,7 +30,6 @@ pub(super) struct Receiver {
     host_capacity: usize,
     /// Memory of incomplete messages of peers that have not shown a token.
     unvalidated_bytes: usize,
-    hasher: FixedState,
 }
 
 /// What arrives from a peer.
@@ -41,7 +39,8 @@ struct PeerInbox {
     is_ours: bool,
     is_validated: bool,
     window: MessageWindow,
-    incoming: HashMap<u64, Incoming, FixedState>,
+    /// By number: what has become too old is at the front.
+    incoming: BTreeMap<u64, Incoming>,
     incoming_bytes: usize,
 }
 
@@ -60,16 +59,15 @@ pub(super) enum Prepared {
 }
 
 impl Receiver {
-    pub(super) fn new(config: &TransportConfig, hash_seed: u64) -> Self {
+    pub(super) fn new(config: &TransportConfig) -> Self {
         Self {
             peers: PeerMap::default(),
-            pool: Pool::default(),
+            pool: DecoderPool::default(),
             quotas: config.quotas,
             max_message_bytes: config.max_message_bytes + ENVELOPE_BYTES,
             require_validation: config.require_validation,
             host_capacity: usize::MAX,
             unvalidated_bytes: 0,
-            hasher: FixedState::with_seed(hash_seed),
         }
     }
 
@@ -78,7 +76,7 @@ impl Receiver {
             is_ours,
             is_validated: is_ours,
             window: MessageWindow::default(),
-            incoming: HashMap::with_hasher(self.hasher.clone()),
+            incoming: BTreeMap::new(),
             incoming_bytes: 0,
         };
         self.peers.insert(id, inbox);
@@ -195,7 +193,7 @@ impl Receiver {
         shape: Shape,
         statistics: &mut TransportStatistics,
     ) {
-        let incoming = Incoming::new(now, header, shape, &mut self.pool);
+        let incoming = Incoming::new(now, header, shape);
         let bytes = incoming.memory_bytes();
         statistics.incoming_now += 1;
         statistics.incoming_bytes_now += bytes as u64;
@@ -209,7 +207,8 @@ impl Receiver {
         inbox.incoming.insert(message, incoming);
         if let Some(floor) = inbox.window.open(message) {
             // Messages that are stale now.
-            for stale in self.incoming_where(id, |message, _| message < floor) {
+            let stale: Vec<u64> = inbox.incoming.range(..floor).map(|(id, _)| *id).collect();
+            for stale in stale {
                 statistics.refused.expired += 1;
                 self.drop_incoming(id, stale, statistics);
             }
@@ -228,7 +227,7 @@ impl Receiver {
         let message = symbol.message;
         let inbox = self.peers.get_mut(id)?;
         let incoming = inbox.incoming.get_mut(&message)?;
-        match incoming.take(now, symbol.code) {
+        match incoming.take(now, symbol.code, &mut self.pool) {
             Taken::More => {}
             Taken::Redundant => statistics.symbols_wasted += 1,
             Taken::Bad => {
@@ -297,12 +296,10 @@ impl Receiver {
             return Vec::new();
         };
         let incoming = inbox.incoming.iter();
-        let mut messages: Vec<u64> = incoming
+        incoming
             .filter(|(message, incoming)| holds(**message, incoming))
             .map(|(message, _)| *message)
-            .collect();
-        messages.sort_unstable();
-        messages
+            .collect()
     }
 
     /// Forgets what has arrived of a message.
@@ -318,7 +315,7 @@ impl Receiver {
             }
             statistics.incoming_now -= 1;
             statistics.incoming_bytes_now -= bytes as u64;
-            self.pool.give(incoming);
+            incoming.recycle(&mut self.pool);
         }
     }
 }

@@ -55,7 +55,7 @@ impl Router {
             handshake,
             paths: PathManager::new(&config, now, hash_seed),
             outbound: Outbound::new(&config, now, hash_seed),
-            receiver: Receiver::new(&config, hash_seed),
+            receiver: Receiver::new(&config),
             control: ControlQueue::default(),
             events: VecDeque::new(),
             statistics: TransportStatistics::default(),

@@ -12,7 +12,7 @@ const PEER: PeerId = PeerId::new(0, 0);
 const SYMBOL_BYTES: usize = 100;
 
 fn receiver(config: &TransportConfig, is_ours: bool) -> Receiver {
-    let mut receiver = Receiver::new(config, 1);
+    let mut receiver = Receiver::new(config);
     receiver.add_peer(PEER, is_ours);
     receiver
 }

@@ -2,6 +2,7 @@
 
 #[path = "../../../../../lab/fuzz/corpus.rs"]
 mod corpus;
+mod cost;
 mod endpoint_corpus;
 mod machines;
 mod packet_corpus;
