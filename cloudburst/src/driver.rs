@@ -36,7 +36,7 @@ use super::{
     socket::Socket,
 };
 use cloudburst_proto::{
-    Event, FourTuple, MessageKind, PeerId, SendRefused, SocketId, Time, Transport,
+    Event, FourTuple, HostCapacity, MessageKind, PeerId, SendRefused, SocketId, Time, Transport,
 };
 
 /// See the [module](self).
@@ -72,13 +72,24 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// How many messages may arrive. Of those under way nobody knows how long
-    /// they are, so that half of the bytes are theirs.
-    fn room(&self) -> usize {
-        if self.bytes.load(Ordering::Relaxed) > self.most_bytes / 2 {
-            return 0;
+    /// What may arrive. Of messages under way nobody knows how long they are, so that half of the
+    /// bytes are theirs.
+    fn capacity(&self) -> HostCapacity {
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        let messages = match self.messages.is_closed() {
+            true => 0,
+            false => self.messages.capacity(),
+        };
+        HostCapacity {
+            new_messages: if bytes > self.most_bytes / 2 {
+                0
+            } else {
+                messages
+            },
+            messages,
+            bytes: self.most_bytes.saturating_sub(bytes),
+            is_empty: bytes == 0,
         }
-        self.messages.capacity()
     }
 }
 
@@ -108,7 +119,7 @@ impl Future for Driver {
                 Commands::NoHandles => return Poll::Ready(()),
             };
             is_busy |= this.take_notices(context);
-            this.machine.set_host_capacity(this.room());
+            this.machine.set_host_capacity(this.capacity());
             is_busy |= this.receive(context);
             is_busy |= this.tell_time();
             is_busy |= this.transmit(context);
@@ -139,12 +150,13 @@ impl Driver {
         Time::ZERO + self.start.elapsed()
     }
 
-    /// How many messages may arrive. Nobody is left to take what arrives at the end.
-    fn room(&self) -> usize {
-        match self.closing {
-            Some(_) => 0,
-            None => self.inbox.room(),
+    /// What may arrive. Nobody is left to take what begins to arrive at the end.
+    fn capacity(&self) -> HostCapacity {
+        let mut capacity = self.inbox.capacity();
+        if self.closing.is_some() {
+            capacity.new_messages = 0;
         }
+        capacity
     }
 
     fn take_commands(&mut self, context: &mut Context<'_>) -> Commands {
@@ -338,9 +350,9 @@ impl Driver {
             message,
             request,
         };
-        // A single message always has capacity, so that one longer than the inbox gets through.
-        let has_room = before == 0 || before + bytes <= self.inbox.most_bytes;
-        if !has_room || self.inbox.messages.try_send(received).is_err() {
+        // The protocol hands over what there is capacity for; a handle may be dropped meanwhile.
+        debug_assert!(before == 0 || before + bytes <= self.inbox.most_bytes);
+        if self.inbox.messages.try_send(received).is_err() {
             self.inbox.bytes.fetch_sub(bytes, Ordering::Relaxed);
             self.statistics.sockets.inbox_overflows += 1;
         }

@@ -42,7 +42,7 @@ pub struct SocketStatistics {
     pub unreachable: u64,
     /// Ports that were to be abandoned for others and were kept, as none could be bound.
     pub replace_errors: u64,
-    /// Messages dropped because the inbox was full: call recv more often.
+    /// Messages dropped because the inbox went away, as the endpoint ends.
     pub inbox_overflows: u64,
 }
 

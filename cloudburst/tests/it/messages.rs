@@ -104,6 +104,36 @@ async fn a_full_inbox_holds_up_senders_and_loses_nothing() {
 }
 
 #[tokio::test]
+async fn what_is_delivered_can_be_received_however_small_the_inbox_is() {
+    let mut config = config(1);
+    config.inbox_bytes = 30_000;
+    config.protocol.budget.lifetime = Duration::from_secs(1);
+    let mut client = self::config(2);
+    client.protocol.budget.lifetime = Duration::from_secs(1);
+    let (client, server, peer) = pair(client, config).await;
+    let sending: Vec<_> = (0..10u8)
+        .map(|number| {
+            let client = client.clone();
+            tokio::spawn(async move { client.send(peer, vec![number; 20_000]).await })
+        })
+        .collect();
+    // Nobody takes any until all have ended one way or the other.
+    let mut delivered = Vec::new();
+    for (number, sent) in sending.into_iter().enumerate() {
+        if within(sent).await.unwrap().is_ok() {
+            delivered.push(number as u8);
+        }
+    }
+    let mut received = Vec::new();
+    while let Ok(message) = timeout(Duration::from_millis(100), server.recv()).await {
+        received.push(message.unwrap().message[0]);
+    }
+    received.sort_unstable();
+    assert_eq!(delivered, received);
+    assert!((1..10).contains(&received.len()), "{received:?}");
+}
+
+#[tokio::test]
 async fn recv_loses_nothing_when_dropped() {
     let (client, server, peer) = pair(config(2), config(1)).await;
     for _ in 0..20 {

@@ -2,8 +2,8 @@
 
 use cloudburst_code::wire::Header;
 use cloudburst_proto::{
-    ConnectRefused, Ecn, Event, FourTuple, Machine, MessageKind, PathReport, PeerId, SendId,
-    SendRefused, SocketId, Time, Transmit, TransportStatistics,
+    ConnectRefused, Ecn, Event, FourTuple, HostCapacity, Machine, MessageKind, PathReport, PeerId,
+    SendId, SendRefused, SocketId, Time, Transmit, TransportStatistics,
 };
 
 use crate::Paper;
@@ -31,8 +31,8 @@ impl Machine for Paper {
         self.send(now, peer, kind, message)
     }
 
-    fn set_host_capacity(&mut self, messages: usize) {
-        self.set_host_capacity(messages);
+    fn set_host_capacity(&mut self, capacity: HostCapacity) {
+        self.set_host_capacity(capacity.new_messages);
     }
 
     fn cancel(&mut self, now: Time, id: SendId) {

@@ -181,6 +181,43 @@ impl Default for Quotas {
     }
 }
 
+/// Capacity of the host for messages that have arrived (back-pressure).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostCapacity {
+    /// Messages that may begin to arrive. Beyond that, peers that came by themselves are asked to
+    /// try again later; a peer that we are connected to may still send, for it may be a reply
+    /// that is waited for.
+    pub new_messages: usize,
+    /// Messages and requests that it takes now. Replies are taken always.
+    pub messages: usize,
+    /// Bytes of these messages and requests.
+    pub bytes: usize,
+    /// Whether it has none at all: then it takes one, however long that is.
+    pub is_empty: bool,
+}
+
+impl HostCapacity {
+    /// Takes everything, as a host does that hands messages on at once.
+    pub const UNLIMITED: Self = Self {
+        new_messages: usize::MAX,
+        messages: usize::MAX,
+        bytes: usize::MAX,
+        is_empty: true,
+    };
+
+    /// Whether a message of this length would be taken.
+    pub(super) const fn takes(&self, bytes: usize) -> bool {
+        self.messages > 0 && (self.is_empty || bytes <= self.bytes)
+    }
+
+    /// A message was handed over.
+    pub(super) const fn use_up(&mut self, bytes: usize) {
+        self.messages = self.messages.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.is_empty = false;
+    }
+}
+
 /// Names the setting of a [`TransportConfig`] that is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]

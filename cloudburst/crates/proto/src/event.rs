@@ -85,6 +85,13 @@ pub enum MessageKind {
     },
 }
 
+impl MessageKind {
+    /// Whether it needs capacity of the host: a reply has its place already.
+    pub(super) const fn needs_capacity(self) -> bool {
+        !matches!(self, Self::Reply { .. })
+    }
+}
+
 /// A message that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SendId {

@@ -183,8 +183,14 @@ impl Incoming {
         }
     }
 
-    pub(super) fn spread_us(&self, now: Time) -> u32 {
-        u32::try_from(now.since(self.first_at).as_micros()).unwrap_or(u32::MAX)
+    /// Whether it waits to be handed over.
+    pub(super) fn is_complete(&self) -> bool {
+        matches!(&self.stage, Stage::Decoding(decoder) if decoder.message().is_some())
+    }
+
+    /// From the first symbol to the last that was taken.
+    pub(super) fn spread_us(&self) -> u32 {
+        u32::try_from(self.last_at.since(self.first_at).as_micros()).unwrap_or(u32::MAX)
     }
 }
 

@@ -59,7 +59,8 @@ mod transport;
 pub use self::{
     config::{
         Budget, ConfigError, DEFAULT_INITIAL_ROUND_TRIP, DEFAULT_LINK_BITS_PER_S, Datagrams,
-        MAX_DATAGRAM_BYTES, MAX_LIFETIME, MIN_DATAGRAM_BYTES, Quotas, TransportConfig,
+        HostCapacity, MAX_DATAGRAM_BYTES, MAX_LIFETIME, MIN_DATAGRAM_BYTES, Quotas,
+        TransportConfig,
     },
     event::{
         ConnectRefused, Ecn, Event, FourTuple, Health, IcmpKind, MessageKind, PathReport, PeerId,

@@ -3,6 +3,7 @@
 use core::fmt;
 
 use super::{
+    config::HostCapacity,
     event::{
         ConnectRefused, Ecn, Event, FourTuple, IcmpKind, MessageKind, PathReport, PeerId, SendId,
         SendRefused, SocketId, Transmit,
@@ -48,8 +49,8 @@ pub trait Machine: fmt::Debug {
         message: &[u8],
     ) -> Result<SendId, SendRefused>;
 
-    /// Sets how many messages the host has capacity for; see [`Transport::set_host_capacity`].
-    fn set_host_capacity(&mut self, messages: usize);
+    /// Sets what the host has capacity for; see [`Transport::set_host_capacity`].
+    fn set_host_capacity(&mut self, capacity: HostCapacity);
 
     /// Abandons a message that is under way; see [`Transport::cancel`].
     fn cancel(&mut self, now: Time, id: SendId);
@@ -133,8 +134,8 @@ impl Machine for Transport {
         self.send(now, peer, kind, message)
     }
 
-    fn set_host_capacity(&mut self, messages: usize) {
-        self.set_host_capacity(messages);
+    fn set_host_capacity(&mut self, capacity: HostCapacity) {
+        self.set_host_capacity(capacity);
     }
 
     fn cancel(&mut self, now: Time, id: SendId) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cloudburst_code::{DecoderPool, Shape, wire};
 
 use super::{
-    config::{MAX_LIFETIME, Quotas, TransportConfig},
+    config::{HostCapacity, MAX_LIFETIME, Quotas, TransportConfig},
     control::Answer,
     envelope::ENVELOPE_BYTES,
     event::{Event, PeerId},
@@ -26,8 +26,8 @@ pub(super) struct Receiver {
     quotas: Quotas,
     max_message_bytes: usize,
     require_validation: bool,
-    /// Messages that the host has capacity for (back-pressure).
-    host_capacity: usize,
+    /// What the host has capacity for (back-pressure).
+    host: HostCapacity,
     /// Memory of incomplete messages of peers that have not shown a token.
     unvalidated_bytes: usize,
 }
@@ -66,7 +66,7 @@ impl Receiver {
             quotas: config.quotas,
             max_message_bytes: config.max_message_bytes + ENVELOPE_BYTES,
             require_validation: config.require_validation,
-            host_capacity: usize::MAX,
+            host: HostCapacity::UNLIMITED,
             unvalidated_bytes: 0,
         }
     }
@@ -90,8 +90,14 @@ impl Receiver {
         self.peers.remove(id);
     }
 
-    pub(super) fn set_host_capacity(&mut self, messages: usize) {
-        self.host_capacity = messages;
+    /// Sets what the host has capacity for besides events that it has not seen, of these lengths.
+    pub(super) fn set_host_capacity(
+        &mut self,
+        capacity: HostCapacity,
+        unseen: impl Iterator<Item = usize>,
+    ) {
+        self.host = capacity;
+        unseen.for_each(|bytes| self.host.use_up(bytes));
     }
 
     /// A peer has shown a token: none of its messages below `oldest` is under way.
@@ -180,7 +186,7 @@ impl Receiver {
             peer_bytes: inbox.incoming_bytes,
             unvalidated_bytes: (!inbox.is_validated).then_some(self.unvalidated_bytes),
             unseen,
-            host_capacity: (!inbox.is_ours).then_some(self.host_capacity),
+            host_capacity: (!inbox.is_ours).then_some(self.host.new_messages),
         };
         usage.check_quota(&self.quotas, bytes, &mut statistics.refused)
     }
@@ -215,18 +221,22 @@ impl Receiver {
         }
     }
 
-    /// Takes a symbol for which there is a decoder. Returns the message that it completes, and
-    /// the answer that tells its sender to stop.
+    /// Takes a symbol for which there is a decoder. Returns the message that it completes, if the
+    /// host has capacity for it, and the answer to its sender.
     pub(super) fn decode(
         &mut self,
         now: Time,
         id: PeerId,
         symbol: &Symbol<'_>,
         statistics: &mut TransportStatistics,
-    ) -> Option<(Event, Answer)> {
+    ) -> Option<(Option<Event>, Answer)> {
         let message = symbol.message;
         let inbox = self.peers.get_mut(id)?;
         let incoming = inbox.incoming.get_mut(&message)?;
+        if incoming.is_complete() {
+            statistics.symbols_wasted += 1;
+            return self.hand_over(id, message, statistics);
+        }
         match incoming.take(now, symbol.code, &mut self.pool) {
             Taken::More => {}
             Taken::Redundant => statistics.symbols_wasted += 1,
@@ -236,31 +246,49 @@ impl Receiver {
                     self.drop_incoming(id, message, statistics);
                 }
             }
-            Taken::Complete => {
-                let Some(Ok((kind, bytes))) = incoming.open() else {
-                    statistics.refused.corrupt_message += 1;
-                    incoming.restart();
-                    return None;
-                };
-                let answer = Answer::Stop {
-                    message,
-                    outcome: Outcome::Delivered,
-                    needed: incoming.taken(),
-                    spread_us: incoming.spread_us(now),
-                };
-                let received = Event::Received {
-                    peer: id,
-                    id: message,
-                    kind,
-                    message: bytes.to_vec(),
-                };
-                inbox.window.finish(message);
-                statistics.messages_received += 1;
-                self.drop_incoming(id, message, statistics);
-                return Some((received, answer));
-            }
+            Taken::Complete => return self.hand_over(id, message, statistics),
         }
         None
+    }
+
+    /// Hands over a message that is complete, or has its sender wait until the host has capacity
+    /// for it: it is not done before.
+    fn hand_over(
+        &mut self,
+        id: PeerId,
+        message: u64,
+        statistics: &mut TransportStatistics,
+    ) -> Option<(Option<Event>, Answer)> {
+        let inbox = self.peers.get_mut(id)?;
+        let incoming = inbox.incoming.get_mut(&message)?;
+        let Some(Ok((kind, bytes))) = incoming.open() else {
+            statistics.refused.corrupt_message += 1;
+            incoming.restart();
+            return None;
+        };
+        if kind.needs_capacity() {
+            if !self.host.takes(bytes.len()) {
+                statistics.refused.not_accepting += 1;
+                return Some((None, Answer::busy(message, BusyReason::Messages)));
+            }
+            self.host.use_up(bytes.len());
+        }
+        let answer = Answer::Stop {
+            message,
+            outcome: Outcome::Delivered,
+            needed: incoming.taken(),
+            spread_us: incoming.spread_us(),
+        };
+        let received = Event::Received {
+            peer: id,
+            id: message,
+            kind,
+            message: bytes.to_vec(),
+        };
+        inbox.window.finish(message);
+        statistics.messages_received += 1;
+        self.drop_incoming(id, message, statistics);
+        Some((Some(received), answer))
     }
 
     /// Answers what has arrived of a message.
@@ -272,6 +300,9 @@ impl Receiver {
             MessageStatus::Stale => Answer::stop(message, Outcome::Stale),
             MessageStatus::Open => {
                 let incoming = inbox.and_then(|inbox| inbox.incoming.get(&message));
+                if incoming.is_some_and(Incoming::is_complete) {
+                    return Answer::busy(message, BusyReason::Messages);
+                }
                 let state =
                     incoming.map_or(ProgressState::Unknown, |incoming| ProgressState::UnderWay {
                         missing: incoming.missing(),

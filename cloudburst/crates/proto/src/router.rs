@@ -286,9 +286,9 @@ impl Router {
             Prepared::Refused => return,
         }
         let statistics = &mut self.statistics;
-        if let Some((received, stop)) = self.receiver.decode(now, peer, symbol, statistics) {
-            self.events.push_back(received);
-            self.answer(source, stop);
+        if let Some((received, answer)) = self.receiver.decode(now, peer, symbol, statistics) {
+            self.events.extend(received);
+            self.answer(source, answer);
         }
     }
 

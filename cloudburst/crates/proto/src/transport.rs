@@ -4,7 +4,7 @@
 mod tests;
 
 use super::{
-    config::{ConfigError, TransportConfig},
+    config::{ConfigError, HostCapacity, TransportConfig},
     event::{
         ConnectRefused, Ecn, Event, FourTuple, IcmpKind, MessageKind, PathReport, PeerId, Reason,
         SendId, SendRefused, SocketId, Transmit,
@@ -117,11 +117,13 @@ impl Transport {
         self.router.send(now, (peer, kind, message))
     }
 
-    /// Sets how many more messages the host has capacity for (back-pressure). If that many are
-    /// arriving already, peers that came by themselves are asked to try again later; a peer that
-    /// we are connected to may still send, for it may be a reply that is waited for.
-    pub fn set_host_capacity(&mut self, messages: usize) {
-        self.router.receiver.set_host_capacity(messages);
+    /// Sets what the host has capacity for besides what [`Self::poll_event`] has not given yet
+    /// (back-pressure). Unlimited, unless it is called. A message that is complete and for which
+    /// there is none is kept, and its sender asked to try again: what is said to be delivered was
+    /// handed over.
+    pub fn set_host_capacity(&mut self, capacity: HostCapacity) {
+        let unseen = self.router.events.iter().filter_map(taken_bytes);
+        self.router.receiver.set_host_capacity(capacity, unseen);
     }
 
     /// Abandons a message that is not delivered: [`Event::Undelivered`] follows.
@@ -230,5 +232,13 @@ impl Transport {
     /// one without the old.
     pub fn set_keys(&mut self, keys: Keyring) {
         self.router.handshake.set_keys(keys);
+    }
+}
+
+/// Bytes of the host's capacity that an event uses up, if it uses up any.
+fn taken_bytes(event: &Event) -> Option<usize> {
+    match event {
+        Event::Received { kind, message, .. } if kind.needs_capacity() => Some(message.len()),
+        _ => None,
     }
 }

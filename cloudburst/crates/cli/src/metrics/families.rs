@@ -139,7 +139,7 @@ pub(super) const COUNTERS: [(&str, &str, Count); 29] = [
     ),
     (
         "inbox_overflows_total",
-        "Messages dropped because the inbox was full",
+        "Messages dropped because the inbox went away",
         |it| it.sockets.inbox_overflows,
     ),
 ];

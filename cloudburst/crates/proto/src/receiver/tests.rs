@@ -39,7 +39,7 @@ fn receive(
     number: u64,
     message: &[u8],
     statistics: &mut TransportStatistics,
-) -> (Prepared, Option<(Event, Answer)>) {
+) -> (Prepared, Option<(Option<Event>, Answer)>) {
     let mut last = (Prepared::Refused, None);
     for code in symbols(message) {
         let symbol = Symbol {
@@ -60,7 +60,7 @@ fn a_message_is_handed_over_once_and_its_later_symbols_are_answered_with_stop() 
     let statistics = &mut TransportStatistics::default();
     let message = vec![7; 1_000];
     let (_, received) = receive(&mut receiver, 5, &message, statistics);
-    let Some((event, Answer::Stop { needed, .. })) = received else {
+    let Some((Some(event), Answer::Stop { needed, .. })) = received else {
         panic!("{received:?}");
     };
     let is_whole = matches!(
@@ -100,10 +100,59 @@ fn a_peer_over_its_quota_is_told_to_try_again() {
 fn back_pressure_holds_off_strangers_and_no_replies() {
     for (is_ours, is_taken) in [(false, false), (true, true)] {
         let mut receiver = receiver(&TransportConfig::default(), is_ours);
-        receiver.set_host_capacity(0);
+        let capacity = HostCapacity {
+            new_messages: 0,
+            ..HostCapacity::UNLIMITED
+        };
+        receiver.set_host_capacity(capacity, core::iter::empty());
         let statistics = &mut TransportStatistics::default();
         let (_, received) = receive(&mut receiver, 1, &[7; 50], statistics);
         assert_eq!(received.is_some(), is_taken);
+    }
+}
+
+#[test]
+fn what_the_host_cannot_take_is_not_delivered_and_is_handed_over_when_it_can() {
+    let capacity = |messages, bytes, is_empty| HostCapacity {
+        new_messages: 9,
+        messages,
+        bytes,
+        is_empty,
+    };
+    for too_little in [capacity(0, 5_000, false), capacity(3, 900, false)] {
+        let mut receiver = receiver(&TransportConfig::default(), true);
+        let statistics = &mut TransportStatistics::default();
+        let unseen = core::iter::empty;
+        receiver.set_host_capacity(too_little, unseen());
+        let message = vec![7; 1_000];
+        let busy = Answer::busy(5, BusyReason::Messages);
+        for _ in 0..3 {
+            let (_, received) = receive(&mut receiver, 5, &message, statistics);
+            assert!(
+                matches!(&received, Some((None, answer)) if *answer == busy),
+                "{received:?}"
+            );
+            assert_eq!(receiver.progress(Some(PEER), 5), busy);
+        }
+        assert_eq!(statistics.messages_received, 0);
+        // There is capacity for one, but not before an event is seen.
+        receiver.set_host_capacity(capacity(1, 1_000, false), [1].into_iter());
+        let (_, received) = receive(&mut receiver, 5, &message, statistics);
+        assert!(matches!(received, Some((None, _))), "{received:?}");
+        receiver.set_host_capacity(capacity(1, 1_000, false), unseen());
+        let code = &symbols(&message)[0];
+        let symbol = Symbol { message: 5, code };
+        let received = receiver.decode(Time::ZERO, PEER, &symbol, statistics);
+        assert!(matches!(
+            received,
+            Some((Some(Event::Received { .. }), Answer::Stop { .. }))
+        ));
+        // An empty host takes one, however long.
+        receiver.set_host_capacity(capacity(9, 10, true), unseen());
+        let (_, received) = receive(&mut receiver, 6, &message, statistics);
+        assert!(matches!(received, Some((Some(_), _))), "{received:?}");
+        let (_, received) = receive(&mut receiver, 7, &message, statistics);
+        assert!(matches!(received, Some((None, _))), "{received:?}");
     }
 }
 
