@@ -13,6 +13,9 @@ use super::time::Time;
 pub(super) const AMPLIFICATION: u64 = 3;
 /// For how long an address is believed that has shown a token.
 const VALID_FOR: Duration = Duration::from_secs(3_600);
+/// How long before the end of that a peer there is asked for another: many times as long as it
+/// takes.
+const RENEW_BEFORE: Duration = Duration::from_secs(900);
 
 /// Anti-amplification limits of the addresses that datagrams come from (RFC 9000 §8.1).
 #[derive(Debug)]
@@ -117,6 +120,21 @@ impl Addresses {
             self.known.remove(&oldest);
         }
         self.validated.insert(serial, ip);
+    }
+
+    /// It has answered, which shows that it still receives what we send there: it stays valid, if
+    /// it is.
+    pub(super) fn renew(&mut self, now: Time, ip: IpAddr) {
+        let address = self.known.get_mut(&ip);
+        if let Some(address) = address.filter(|address| address.valid_until > now) {
+            address.valid_until = now + VALID_FOR;
+        }
+    }
+
+    /// Whether it has to show a token again before it is not valid any more.
+    pub(super) fn is_renewal_due(&self, now: Time, ip: IpAddr) -> bool {
+        let address = self.known.get(&ip);
+        address.is_none_or(|address| address.valid_until < now + RENEW_BEFORE)
     }
 
     /// Bytes that may be sent to it.

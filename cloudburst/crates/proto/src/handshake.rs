@@ -388,10 +388,21 @@ impl Handshake {
 
     /// A peer has answered from an address. If we chose it, that validates the address: only who
     /// receives what we send there can name our session to us.
+    /// If it is another's, an answer that is sealed shows that it receives there as before; one
+    /// without a key shows nothing, and a token is asked for in time.
     pub(super) fn answered(&mut self, now: Time, id: PeerId, ip: IpAddr) {
         if self.is_ours(id) {
             self.validate_address(now, ip);
+        } else if self.is_sealing(id) {
+            self.addresses.renew(now, ip);
         }
+    }
+
+    /// Whether a peer at an address has to show a token: it never did, or what it showed is about
+    /// to lapse (RFC 9000 §8.2: path validation may be done at any time).
+    pub(super) fn needs_token(&self, now: Time, id: PeerId, ip: IpAddr) -> bool {
+        let is_renewal_due = || !self.is_ours(id) && self.addresses.is_renewal_due(now, ip);
+        self.is_unvalidated(id) || is_renewal_due()
     }
 
     /// An address was shown to receive what we send there (path validation).

@@ -232,7 +232,8 @@ impl Router {
         if let Some(peer) = source.peer {
             self.note(now, peer, &header, source.four_tuple, opener);
             // Asks again for a token that was lost: what is to be sent may wait for it.
-            if header.kind != PacketKind::Token && self.handshake.is_unvalidated(peer) {
+            let ip = source.four_tuple.remote.ip();
+            if header.kind != PacketKind::Token && self.handshake.needs_token(now, peer, ip) {
                 self.challenge(now, source);
             }
         }

@@ -1,9 +1,9 @@
 //! Two endpoints and a perfect network between them.
 
-use core::time::Duration;
+use core::{num::NonZeroU8, time::Duration};
 
 use super::super::*;
-use crate::packet::{PacketKind, Ping, Stamp};
+use crate::packet::{Key, PacketKind, Ping, Stamp};
 
 const ONE_WAY: Duration = Duration::from_millis(1);
 
@@ -357,4 +357,48 @@ fn a_flood_of_pings_leaves_most_of_the_link_to_own_messages() {
         statistics.refused.answers_over_budget > 100_000,
         "{statistics:?}"
     );
+}
+
+/// A client that asks every 5 s for a day, of virtual time.
+fn a_day_of_requests(config: &TransportConfig) {
+    let (mut pair, peer) = Pair::new(config, 1);
+    let (day, pause) = (Duration::from_secs(24 * 3_600), Duration::from_secs(5));
+    let end = pair.now + day;
+    let mut asked = 0;
+    while pair.now < end {
+        let request = message(200);
+        let sent = pair.ends[0].send(pair.now, peer, MessageKind::Request, &request);
+        sent.expect("there is capacity");
+        asked += 1;
+        pair.run(ONE_WAY * 20, |_, _| false);
+        for event in pair.events(1) {
+            if let Event::Received { peer, id, .. } = event {
+                let reply = MessageKind::Reply { to: id };
+                let sent = pair.ends[1].send(pair.now, peer, reply, &message(20_000));
+                sent.expect("there is capacity");
+            }
+        }
+        pair.run(pause - ONE_WAY * 20, |_, _| false);
+        let replies = pair.events(0).into_iter();
+        let replies = replies
+            .filter(|it| matches!(it, Event::Received { .. }))
+            .count();
+        assert_eq!(replies, 1, "request {asked} after {}", pair.now);
+    }
+    assert_eq!(pair.ends[1].statistics().messages_delivered, asked);
+    assert_eq!(pair.ends[1].statistics().refused.amplification_capped, 0);
+}
+
+#[test]
+fn a_day_of_requests_without_a_key_is_answered_to_the_last() {
+    a_day_of_requests(&TransportConfig::default());
+}
+
+#[test]
+fn a_day_of_requests_under_a_key_is_answered_to_the_last() {
+    let key = Key::new(NonZeroU8::MIN, [7; 32]);
+    a_day_of_requests(&TransportConfig {
+        keys: Keyring::new([key]).expect("a single one"),
+        ..TransportConfig::default()
+    });
 }
