@@ -80,10 +80,6 @@ impl Endpoint {
         config.validate()?;
         let sockets = bind_sockets(&config)?;
         let system = |action| move |source| BindError::System { action, source };
-        let mut seed = [0; 32];
-        getrandom::fill(&mut seed)
-            .map_err(std::io::Error::other)
-            .map_err(system("draw random numbers"))?;
         let local_addrs = Arc::new(LocalAddresses::of(&sockets));
         let (commands, taken) = commands::channel();
         let (inbox, arrived) = mpsc::channel(config.inbox_messages.min(MAX_INBOX));
@@ -112,7 +108,7 @@ impl Endpoint {
             watchers,
         );
         let driver = Driver {
-            machine: protocol::Transport::new(protocol, seed, Time::ZERO)?,
+            machine: protocol::Transport::new(protocol, Time::ZERO)?,
             #[cfg(any(target_os = "linux", target_os = "android"))]
             notices,
             sockets,

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::Ports;
-use cloudburst_proto::{self as protocol, ConfigError, Undelivered};
+use cloudburst_proto::{self as protocol, ConfigError, StartError, Undelivered};
 
 /// Why an endpoint cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +16,9 @@ pub enum BindError {
     /// The protocol's settings are wrong.
     #[error("the settings are wrong: {0}")]
     EndpointConfig(#[from] ConfigError),
+    /// The protocol cannot start.
+    #[error(transparent)]
+    Protocol(#[from] StartError),
     /// The number is no code point.
     #[error("dscp is {0}; it must be 0 to 63")]
     Dscp(u8),

@@ -47,7 +47,8 @@ impl Ours {
             seed
         };
         let machine = |end| {
-            Transport::new(config.clone(), seed(end), Time::ZERO).expect("the settings are valid")
+            Transport::deterministic(config.clone(), seed(end), Time::ZERO)
+                .expect("the settings are valid")
         };
         let (mut sender, receiver) = (machine(1), machine(2));
         let tuples: Vec<_> = (0..paths).map(|path| four_tuple(2, path)).collect();

@@ -87,7 +87,7 @@ pub fn start(
     Ok(if is_paper {
         Box::new(Paper::new(config, seed, now)?)
     } else {
-        Box::new(Transport::new(config, seed, now)?)
+        Box::new(Transport::deterministic(config, seed, now)?)
     })
 }
 

@@ -156,7 +156,8 @@ mod tests {
             socket: SocketId(0),
             remote: ([127, 0, 0, 1], 9).into(),
         };
-        let mut endpoint = Transport::new(TransportConfig::default(), [0; 32], Time::ZERO).unwrap();
+        let mut endpoint =
+            Transport::deterministic(TransportConfig::default(), [0; 32], Time::ZERO).unwrap();
         endpoint.connect(Time::ZERO, &[four_tuple]).unwrap()
     }
 

@@ -10,9 +10,9 @@ use core::{
 };
 use std::collections::HashMap;
 
+use chacha20::ChaCha20Rng;
 use foldhash::fast::FixedState;
-use rand_core::{Rng, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_core::Rng;
 
 use super::{
     address::{Addresses, Verdict},
@@ -24,6 +24,7 @@ use super::{
         TokenBody, TokenMint,
     },
     peer_map::PeerMap,
+    randomness::{Purpose, Randomness},
     statistics::Refusals,
     time::Time,
 };
@@ -38,7 +39,9 @@ const TOKEN_LIFETIME: Duration = Duration::from_secs(60);
 /// Handshake with all peers: sessions, keys, address validation and stateless retry tokens.
 #[derive(Debug)]
 pub(super) struct Handshake {
-    random: Xoshiro256PlusPlus,
+    /// Draw session numbers, and those that messages begin with.
+    random_sessions: ChaCha20Rng,
+    random_messages: ChaCha20Rng,
     keys: Keyring,
     tokens: TokenMint,
     addresses: Addresses,
@@ -95,12 +98,12 @@ pub(super) enum Admission {
 }
 
 impl Handshake {
-    /// Returns a seed for hashes besides: all that is random comes from `seed`.
-    pub(super) fn new(config: &TransportConfig, seed: [u8; 32], now: Time) -> (Self, u64) {
-        let mut random = Xoshiro256PlusPlus::from_seed(seed);
+    /// Returns a seed for hashes besides.
+    pub(super) fn new(config: &TransportConfig, random: &Randomness, now: Time) -> (Self, u64) {
         let mut secret = [0; 32];
-        random.fill_bytes(&mut secret);
-        let hash_seed = random.next_u64();
+        random.stream(Purpose::TokenSecret).fill_bytes(&mut secret);
+        let hash_seed = random.stream(Purpose::HashSeed).next_u64();
+        let mut random_sessions = random.stream(Purpose::Sessions);
         let quotas = &config.quotas;
         let addresses = 2 * quotas.unvalidated_peers;
         let hasher = || FixedState::with_seed(hash_seed);
@@ -108,11 +111,12 @@ impl Handshake {
             tokens: TokenMint::new(secret, now.as_nanos()),
             addresses: Addresses::new(addresses, quotas.answers_per_s, hash_seed),
             stateless: Stateless {
-                sealer: config.keys.sealer(random.next_u64()),
+                sealer: config.keys.sealer(random_sessions.next_u64()),
                 sequence: 0,
             },
             keys: config.keys.clone(),
-            random,
+            random_sessions,
+            random_messages: random.stream(Purpose::Messages),
             sessions: PeerMap::default(),
             generations: Vec::new(),
             free: Vec::new(),
@@ -126,9 +130,9 @@ impl Handshake {
 
     /// A new peer; ours, if its session is not known. Returns the number of our first message.
     pub(super) fn add_peer(&mut self, now: Time, session: Option<u64>) -> (PeerId, u64) {
-        let sealer = self.keys.sealer(self.random.next_u64());
+        let sealer = self.keys.sealer(self.random_sessions.next_u64());
         // Far from the end: numbers do not wrap.
-        let first_message = self.random.next_u64() >> 1;
+        let first_message = self.random_messages.next_u64() >> 1;
         let index = self.free.pop().unwrap_or_else(|| {
             self.generations.push(0);
             (self.generations.len() - 1) as u32

@@ -1,7 +1,7 @@
 //! The protocol: messages in bursts until the receiver says stop.
 //!
-//! A pure state machine. It has no socket, no clock, no thread and no source of
-//! randomness but the seed: datagrams and the time come in by calls, datagrams,
+//! A pure state machine. It has no socket, no clock and no thread, and asks the system once, for
+//! the secret that all that is random comes from: datagrams and the time come in by calls, datagrams,
 //! events and a deadline are asked for. So the driver for sockets, a simulator
 //! and tests in virtual time host the same code.
 //!
@@ -44,6 +44,7 @@ mod paths;
 mod peer_map;
 mod port_rotation;
 mod quota;
+mod randomness;
 mod rate_estimator;
 mod receiver;
 mod router;
@@ -70,5 +71,5 @@ pub use self::{
     packet::Keyring,
     statistics::{Refusals, TransportStatistics},
     time::Time,
-    transport::Transport,
+    transport::{StartError, Transport},
 };

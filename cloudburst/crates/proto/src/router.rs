@@ -18,6 +18,7 @@ use super::{
     packet::{Body, BusyReason, HEADER_BYTES, Header, Opener, PacketKind, Symbol},
     path_manager::{PathManager, Suspects},
     peer_map::PeerMap,
+    randomness::Randomness,
     receiver::{Prepared, Receiver},
     statistics::TransportStatistics,
     time::Time,
@@ -49,8 +50,8 @@ pub(super) struct Router {
 
 impl Router {
     /// `config` is a valid one.
-    pub(super) fn new(config: TransportConfig, seed: [u8; 32], now: Time) -> Self {
-        let (handshake, hash_seed) = Handshake::new(&config, seed, now);
+    pub(super) fn new(config: TransportConfig, random: &Randomness, now: Time) -> Self {
+        let (handshake, hash_seed) = Handshake::new(&config, random, now);
         Self {
             handshake,
             paths: PathManager::new(&config, now, hash_seed),

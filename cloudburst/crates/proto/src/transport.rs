@@ -11,10 +11,23 @@ use super::{
     },
     packet::Keyring,
     path_manager::Suspects,
+    randomness::Randomness,
     router::Router,
     statistics::TransportStatistics,
     time::Time,
 };
+
+/// Why a transport cannot start.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// A setting is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The system has no randomness to draw secrets from.
+    #[error("cannot draw random numbers from the system: {0}")]
+    Randomness(#[from] getrandom::Error),
+}
 
 /// Sends and receives messages; see the [crate](super).
 ///
@@ -27,15 +40,33 @@ pub struct Transport {
 }
 
 impl Transport {
-    /// Starts a transport. `seed` decides all that is random: sessions, message ids, tokens'
-    /// secret. Never use one twice with the same keys.
+    /// Starts a transport. What is random (sessions, message ids, the secret of tokens) comes from
+    /// the system's generator.
+    ///
+    /// # Errors
+    ///
+    /// If a setting is wrong, or the system has no randomness.
+    pub fn new(config: TransportConfig, now: Time) -> Result<Self, StartError> {
+        Ok(Self::start(config, &Randomness::from_system()?, now)?)
+    }
+
+    /// Starts a transport that does the same each time, for tests and simulations: who knows or
+    /// guesses the seed knows its secrets, and two with the same seed and keys give both away.
     ///
     /// # Errors
     ///
     /// If a setting is wrong.
-    pub fn new(config: TransportConfig, seed: [u8; 32], now: Time) -> Result<Self, ConfigError> {
+    pub fn deterministic(
+        config: TransportConfig,
+        seed: [u8; 32],
+        now: Time,
+    ) -> Result<Self, ConfigError> {
+        Self::start(config, &Randomness::deterministic(seed), now)
+    }
+
+    fn start(config: TransportConfig, random: &Randomness, now: Time) -> Result<Self, ConfigError> {
         config.validate()?;
-        let router = Box::new(Router::new(config, seed, now));
+        let router = Box::new(Router::new(config, random, now));
         Ok(Self { router })
     }
 

@@ -355,7 +355,8 @@ fn start_endpoint(
     now: Time,
 ) -> Box<dyn Machine> {
     // The scenario's check has built the same configuration.
-    let endpoint = Transport::new(config, seed, now).unwrap_or_else(|error| panic!("{error}"));
+    let endpoint =
+        Transport::deterministic(config, seed, now).unwrap_or_else(|error| panic!("{error}"));
     Box::new(endpoint)
 }
 

@@ -27,7 +27,7 @@ impl Pair {
         let now = Time::from_nanos(1_000_000);
         let end = |number: usize| {
             let seed = [number as u8 + 1; 32];
-            Transport::new(configs[number].clone(), seed, now).unwrap()
+            Transport::deterministic(configs[number].clone(), seed, now).unwrap()
         };
         let mut pair = Self {
             now,

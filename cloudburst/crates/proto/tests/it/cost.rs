@@ -27,7 +27,7 @@ fn from(host: u32) -> FourTuple {
 
 fn endpoint() -> Transport {
     let config = TransportConfig::default();
-    Transport::new(config, [1; 32], Time::ZERO).expect("it is a valid one")
+    Transport::deterministic(config, [1; 32], Time::ZERO).expect("it is a valid one")
 }
 
 /// A symbol of a message of so many bytes, as it was segmented for the `generation`th time.

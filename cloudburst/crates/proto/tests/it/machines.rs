@@ -10,7 +10,7 @@ pub(crate) fn start(
     now: Time,
 ) -> Box<dyn Machine> {
     assert!(!is_paper, "the paper's machine is in the laboratory");
-    Box::new(Transport::new(config, seed, now).expect("it is a valid one"))
+    Box::new(Transport::deterministic(config, seed, now).expect("it is a valid one"))
 }
 
 /// Whether an input with such options is run here.

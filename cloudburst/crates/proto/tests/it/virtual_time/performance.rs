@@ -229,7 +229,7 @@ fn endpoint_with(peers: usize) -> (Transport, Time) {
     config.quotas.outgoing_messages = 1 << 20;
     config.quotas.outgoing_bytes = 1 << 32;
     let now = Time::from_nanos(1);
-    let mut endpoint = Transport::new(config, [1; 32], now).expect("it is a valid one");
+    let mut endpoint = Transport::deterministic(config, [1; 32], now).expect("it is a valid one");
     for number in 0..peers {
         let ip = [10, 0, (number >> 8) as u8, number as u8];
         let four_tuple = FourTuple {
