@@ -10,16 +10,16 @@
 //! as they are while the product changes.
 
 mod address;
+mod buffer_pool;
 mod ids;
 mod incoming;
 mod machine;
 mod outgoing;
 mod pacer;
 mod peer;
+mod quota;
 mod receive;
-mod room;
-mod rounds;
-mod spare;
+mod round_robin;
 mod timeouts;
 mod timers;
 mod transmit;
@@ -41,11 +41,11 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::{
     address::Addresses,
+    buffer_pool::BufferPool,
     incoming::Pool,
     outgoing::{MAX_BYTES, Outgoing},
     pacer::Pacer,
     peer::Peer,
-    spare::Spare,
     timers::Timers,
     transmit::Stop,
 };
@@ -127,7 +127,7 @@ pub struct Paper {
     unvalidated_bytes: usize,
     addresses: Addresses,
     outgoing: HashMap<SendId, Outgoing, FixedState>,
-    spare: Spare,
+    buffers: BufferPool,
     /// When a message's next round is due; of equals the one that has waited longest.
     rounds: BinaryHeap<Reverse<(Time, u64, SendId)>>,
     rounds_so_far: u64,
@@ -184,7 +184,7 @@ impl Paper {
             unvalidated_bytes: 0,
             addresses: Addresses::new(addresses, quotas.answers_per_s, hash_seed),
             outgoing: HashMap::with_hasher(FixedState::with_seed(hash_seed)),
-            spare: Spare::default(),
+            buffers: BufferPool::default(),
             rounds: BinaryHeap::new(),
             rounds_so_far: 0,
             round_bytes: 0,
@@ -275,7 +275,7 @@ impl Paper {
             return Err(SendRefused::NoPeer);
         };
         let id = SendId::new(peer, known.next_message);
-        let mut outgoing = Outgoing::new(now, id, message, self.spare.take(), &self.config)
+        let mut outgoing = Outgoing::new(now, id, message, self.buffers.take(), &self.config)
             .map_err(|_| SendRefused::TooLarge { given, most })?;
         known.next_message += 1;
         known.outgoing += 1;
@@ -306,7 +306,7 @@ impl Paper {
             let failure = outgoing.failure(reason);
             self.statistics.messages_undelivered += 1;
             self.events.push_back(Event::Undelivered { id, failure });
-            self.spare.give(outgoing.into_memory());
+            self.buffers.give(outgoing.into_memory());
         }
     }
 

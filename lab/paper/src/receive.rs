@@ -8,7 +8,7 @@ use crate::{
     IDLE, Paper,
     incoming::{Incoming, Taken, memory_bytes, shape_of},
     peer::Arrival,
-    room::Held,
+    quota::Held,
 };
 use cloudburst_code::{
     Shape,
@@ -98,7 +98,7 @@ impl Paper {
         self.statistics.symbols_sent += u64::from(receipt.sent);
         self.statistics.symbols_needed += u64::from(receipt.needed);
         self.events.push_back(Event::Delivered { id, receipt });
-        self.spare.give(outgoing.into_memory());
+        self.buffers.give(outgoing.into_memory());
     }
 
     fn take_symbol(&mut self, now: Time, four_tuple: FourTuple, datagram: &[u8]) {

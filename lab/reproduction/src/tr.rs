@@ -7,12 +7,12 @@
 
 pub mod band;
 pub mod cost;
+pub mod headline_gains;
 pub mod large;
 pub mod leaf;
 pub mod model;
 pub mod motivation;
 pub mod runs;
-pub mod summit;
 pub mod thresholds;
 
 use std::{cell::OnceCell, path::Path};
@@ -126,7 +126,7 @@ impl<'a> Simulated<'a> {
             13 => large::large_mean(self.large()?, self.causes()?, effort),
             14 => large::all_mean(self.large()?, effort),
             15 => cost::figure(),
-            _ => summit::figure(self.motivation()?, self.large()?, effort),
+            _ => headline_gains::figure(self.motivation()?, self.large()?, effort),
         })
     }
 

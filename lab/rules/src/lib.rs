@@ -1,7 +1,7 @@
 //! Reads the workspace's packages and sources, for tests that hold its layout and documentation to
 //! their rules (`tests/rules/`).
 
-mod arrows;
+mod dependencies;
 mod items;
 mod lines;
 
@@ -9,7 +9,7 @@ mod source;
 mod workspace;
 
 pub use self::{
-    arrows::{Cycle, cycles, module_arrows},
+    dependencies::{Cycle, cycles, module_dependencies},
     items::{Item, Reach, first_line, items},
     lines::code_lines,
     source::{Crate, Module},

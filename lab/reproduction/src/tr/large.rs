@@ -6,8 +6,8 @@ use flow_report::{Axis, Plot, Table};
 use super::{
     Effort,
     band::Band,
+    headline_gains::Cell,
     runs::{COLUMNS, Experiment, Metric, Runs, all, medium, percent, short},
-    summit::Cell,
 };
 use crate::figure::{Check, Figure};
 

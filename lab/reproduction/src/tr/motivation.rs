@@ -7,8 +7,8 @@ use netsim::Manifest;
 use super::{
     Effort,
     band::Band,
+    headline_gains::Cell,
     runs::{COLUMNS, Experiment, Metric, Runs, all, medium as long, percent, short},
-    summit::Cell,
 };
 use crate::figure::{Check, Figure};
 

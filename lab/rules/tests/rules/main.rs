@@ -1,6 +1,6 @@
 //! The rules of CONTRIBUTING.md that a program can hold.
 
-mod arrows;
+mod dependencies;
 mod docs;
 mod packages;
 mod packaging;
@@ -44,7 +44,7 @@ impl Summary {
                 module.file = relative.to_owned();
             }
         }
-        let arrows = workspace_rules::module_arrows(&krate);
+        let arrows = workspace_rules::module_dependencies(&krate);
         let circles = workspace_rules::cycles(&arrows)
             .into_iter()
             .map(|Cycle(modules)| {

@@ -16,7 +16,7 @@ fn krate(directory: &Path, files: &[(&str, &str)]) -> Crate {
 
 fn cycles(files: &[(&str, &str)]) -> Vec<Cycle> {
     let directory = tempfile::tempdir().unwrap();
-    workspace_rules::cycles(&workspace_rules::module_arrows(&krate(
+    workspace_rules::cycles(&workspace_rules::module_dependencies(&krate(
         directory.path(),
         files,
     )))

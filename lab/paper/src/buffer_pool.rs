@@ -5,9 +5,9 @@ const MOST: usize = 64;
 const MOST_BYTES: usize = 256 << 10;
 
 #[derive(Debug, Default)]
-pub(crate) struct Spare(Vec<Vec<u8>>);
+pub(crate) struct BufferPool(Vec<Vec<u8>>);
 
-impl Spare {
+impl BufferPool {
     /// Not empty, perhaps.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         self.0.pop().unwrap_or_default()

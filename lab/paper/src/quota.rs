@@ -1,4 +1,4 @@
-//! Whether there is room for what others send.
+//! Quotas of what others send.
 
 use cloudburst_proto::{Quotas, Refusals};
 

@@ -1,4 +1,4 @@
-//! Which messages are in the rounds.
+//! The order in which messages take turns.
 
 use std::cmp::Reverse;
 

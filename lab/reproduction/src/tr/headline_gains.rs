@@ -21,7 +21,7 @@ pub struct Cell {
 }
 
 /// The most that TR gains in any of the cells.
-struct Summit {
+struct HeadlineGains {
     /// The smallest share that one run of every cell shows; over seeds.
     of_a_run: Option<Estimate>,
     /// The values of it.
@@ -32,7 +32,7 @@ struct Summit {
     of_means: Option<(Estimate, String)>,
 }
 
-impl Summit {
+impl HeadlineGains {
     fn of(cells: &[Cell]) -> Self {
         let seeds = cells.iter().map(|it| it.ratios.len()).min().unwrap_or(0);
         let mut times = vec![0; cells.len()];
@@ -74,20 +74,20 @@ impl Summit {
 
 /// Builds `T16`: the abstract's figures.
 pub fn figure(motivation: &Runs, large: &[Runs], effort: &Effort) -> Figure {
-    let summit = |metric: Metric| {
+    let gains = |metric: Metric| {
         let mut cells = motivation::cells(motivation, effort, metric);
         cells.extend(large::cells(large, effort, metric));
-        Summit::of(&cells)
+        HeadlineGains::of(&cells)
     };
-    let mean = summit(|it| short(it).mean_us);
-    let tail = summit(|it| short(it).p99_us);
+    let mean = gains(|it| short(it).mean_us);
+    let tail = gains(|it| short(it).p99_us);
     let slowness: Metric = |it| Some(1.0 / long(it).goodput_mbps?);
-    let goodput = Summit::of(&motivation::cells(motivation, effort, slowness));
+    let goodput = HeadlineGains::of(&motivation::cells(motivation, effort, slowness));
     let times = goodput.of_means.as_ref().map(|(slowness, _)| Estimate {
         mean: 1.0 / slowness.mean,
         half_width: slowness.half_width.map(|half| half / slowness.mean.powi(2)),
     });
-    let drop = |it: &Summit| percent(it.of_means.as_ref().map(|it| it.0));
+    let drop = |it: &HeadlineGains| percent(it.of_means.as_ref().map(|it| it.0));
     let checks = vec![
         Band::drop(-100.0, -45.0).check("short mean, largest drop", "up to -60 %", drop(&mean)),
         Band::drop(-100.0, -60.0).check("short p99, largest drop", "up to -80 %", drop(&tail)),
@@ -147,13 +147,13 @@ mod tests {
             ratios: ratios.to_vec(),
         };
         // The third seed of a is left out: b has none.
-        let summit = Summit::of(&[cell("a", &[0.2, 0.9, 0.1]), cell("b", &[0.5, 0.4])]);
-        assert_eq!(summit.shares, [0.2, 0.4]);
-        let mean = summit.of_a_run.map(|it| it.mean);
+        let gains = HeadlineGains::of(&[cell("a", &[0.2, 0.9, 0.1]), cell("b", &[0.5, 0.4])]);
+        assert_eq!(gains.shares, [0.2, 0.4]);
+        let mean = gains.of_a_run.map(|it| it.mean);
         assert!(mean.is_some_and(|it| (it - 0.3).abs() < 1e-12), "{mean:?}");
-        let (means, name) = summit.of_means.expect("there are cells");
+        let (means, name) = gains.of_means.expect("there are cells");
         assert!((means.mean - 0.4).abs() < 1e-12, "a's {}", means.mean);
         assert_eq!(name, "a");
-        assert!(Summit::of(&[]).of_a_run.is_none());
+        assert!(HeadlineGains::of(&[]).of_a_run.is_none());
     }
 }

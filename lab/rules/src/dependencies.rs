@@ -18,7 +18,7 @@ pub struct Cycle(pub Vec<String>);
 /// Finds which top-level modules name which others, by `crate::` and `super::` paths. A name that the
 /// root re-exports counts as the module's that declares it.
 #[must_use]
-pub fn module_arrows(krate: &Crate) -> Arrows {
+pub fn module_dependencies(krate: &Crate) -> Arrows {
     let tops: BTreeSet<_> = krate
         .modules
         .iter()
