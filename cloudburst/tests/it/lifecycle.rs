@@ -1,8 +1,12 @@
 //! How an endpoint begins and ends.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use cloudburst::{Endpoint, Ports, RequestError, SendError};
+use tokio::{sync::Notify, time::timeout};
 
 use super::{SOON, config, pair, patterned, within};
 
@@ -24,7 +28,7 @@ async fn a_port_is_bound_once() {
 }
 
 #[tokio::test]
-async fn close_waits_for_what_is_under_way() {
+async fn close_waits_for_what_is_in_flight() {
     let (client, server, peer) = pair(config(4), config(1)).await;
     let sending = client.enqueue(peer, patterned(200_000)).await.unwrap();
     client.close(SOON).await;
@@ -41,12 +45,17 @@ async fn close_waits_for_what_is_under_way() {
 #[tokio::test]
 async fn close_waits_for_replies_that_are_being_made() {
     let (client, server, peer) = pair(config(4), config(1)).await;
+    let (taken, released) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let serving = tokio::spawn({
-        let server = server.clone();
+        let (server, taken, released) = (server.clone(), taken.clone(), released.clone());
         async move {
-            let slow = |request: cloudburst::Received| async {
-                tokio::time::sleep(Duration::from_millis(300)).await;
-                Some(request.message)
+            let slow = move |request: cloudburst::Received| {
+                let (taken, released) = (taken.clone(), released.clone());
+                async move {
+                    taken.notify_one();
+                    released.notified().await;
+                    Some(request.message)
+                }
             };
             server.serve(4, slow).await;
         }
@@ -56,17 +65,17 @@ async fn close_waits_for_replies_that_are_being_made() {
         tokio::spawn(async move { client.request(peer, message, SOON).await })
     };
     let asked = request("in time");
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    let start = Instant::now();
-    let (late, ()) = tokio::join!(
-        async {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            let brief = Duration::from_millis(100);
-            client.request(peer, "too late", brief).await
-        },
-        within(server.close(SOON)),
-    );
-    assert!(start.elapsed() > Duration::from_millis(150), "it waited");
+    within(taken.notified()).await;
+    let closing = server.close(SOON);
+    tokio::pin!(closing);
+    // It has begun to close before anything else is asked.
+    assert!(timeout(Duration::ZERO, closing.as_mut()).await.is_err());
+    let brief = Duration::from_millis(100);
+    let late = client.request(peer, "too late", brief).await;
+    let early = timeout(Duration::ZERO, closing.as_mut()).await;
+    assert!(early.is_err(), "it waits for the reply");
+    released.notify_one();
+    within(closing).await;
     assert_eq!(within(asked).await.unwrap().unwrap(), b"in time");
     // It was never taken, so that its sender may try elsewhere.
     assert!(
@@ -85,16 +94,19 @@ async fn close_waits_for_replies_that_are_being_made() {
 #[tokio::test]
 async fn close_waits_no_longer_than_it_may() {
     let (client, server, peer) = pair(config(4), config(1)).await;
+    let taken = Arc::new(Notify::new());
     tokio::spawn({
-        let server = server.clone();
+        let (server, taken) = (server.clone(), taken.clone());
         async move {
-            server
-                .serve(4, |_| std::future::pending::<Option<Vec<u8>>>())
-                .await;
+            let never = move |_| {
+                taken.notify_one();
+                std::future::pending::<Option<Vec<u8>>>()
+            };
+            server.serve(4, never).await;
         }
     });
     let asked = tokio::spawn(async move { client.request(peer, "?", SOON).await });
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    within(taken.notified()).await;
     let start = Instant::now();
     server.close(Duration::from_millis(200)).await;
     let took = start.elapsed();

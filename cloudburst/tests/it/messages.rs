@@ -86,10 +86,16 @@ async fn a_full_inbox_holds_up_senders_and_loses_nothing() {
             tokio::spawn(async move { client.send(peer, vec![number]).await })
         })
         .collect();
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    let statistics = server.statistics().await.unwrap();
-    assert!(statistics.protocol.messages_received < 12);
-    assert!(statistics.protocol.refused.not_accepting > 0);
+    let statistics = within(async {
+        loop {
+            let statistics = server.statistics().await.unwrap().protocol;
+            if statistics.refused.not_accepting > 0 {
+                return statistics;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    assert!(statistics.await.messages_received < 12);
     let mut received = Vec::new();
     for _ in 0..12 {
         received.extend(within(server.recv()).await.unwrap().message);

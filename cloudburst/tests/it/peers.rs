@@ -44,7 +44,7 @@ async fn keys_must_match() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_closed_port_is_told_soon() {
+async fn a_closed_port_is_reported_soon() {
     let (socket, address) = silent();
     drop(socket);
     let client = Endpoint::bind(config(4)).await.unwrap();
@@ -144,16 +144,20 @@ async fn a_request_to_who_is_forgotten_ends() {
     let forgets = async {
         // It is delivered, and nobody answers.
         let request = within(server.recv()).await.unwrap();
-        while client
-            .statistics()
-            .await
-            .unwrap()
-            .protocol
-            .messages_delivered
-            == 0
-        {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        let delivered = async || {
+            client
+                .statistics()
+                .await
+                .unwrap()
+                .protocol
+                .messages_delivered
+        };
+        within(async {
+            while delivered().await == 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await;
         client.forget(peer).await.unwrap();
         request
     };

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use cloudburst::{Endpoint, Received, ReplyError, RequestError};
+use tokio::sync::watch;
 
 use super::{SOON, config, pair, within};
 
@@ -83,14 +84,18 @@ async fn handlers_that_panic_end_alone() {
 async fn a_requester_that_is_gone_keeps_nobody_waiting() {
     let (client, server, peer) = pair(config(4), config(1)).await;
     let remotes = server.local_addrs().to_vec();
+    let (release, released) = watch::channel(false);
     let serving = tokio::spawn(async move {
-        let late = |request: Received| async {
-            tokio::time::sleep(Duration::from_millis(200)).await;
-            Some(request.message)
+        let late = |request: Received| {
+            let mut released = released.clone();
+            async move {
+                released.wait_for(|it| *it).await.ok()?;
+                Some(request.message)
+            }
         };
         server.serve(1, late).await;
     });
-    // Its runtime stands still before the reply comes; its sockets stay, so that nobody is told.
+    // Its runtime stands still before the reply comes; its sockets stay, so that nobody learns of it.
     let gone = tokio::task::spawn_blocking(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -114,6 +119,7 @@ async fn a_requester_that_is_gone_keeps_nobody_waiting() {
         (runtime, endpoint)
     });
     let gone = gone.await.unwrap();
+    release.send(true).unwrap();
     let reply = within(client.request(peer, "!", SOON)).await;
     assert_eq!(reply.unwrap(), b"!");
     serving.abort();

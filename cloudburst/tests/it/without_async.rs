@@ -38,7 +38,6 @@ fn a_server_without_a_runtime_answers_and_ends() {
         let serving = scope.spawn(|| {
             server.serve(2, |request| {
                 assert_ne!(request.message, b"panic", "as was asked for");
-                std::thread::sleep(Duration::from_millis(50));
                 Some(request.message)
             });
         });

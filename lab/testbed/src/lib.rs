@@ -12,4 +12,5 @@ pub mod scheme;
 pub mod timed;
 pub mod topology;
 pub mod traffic;
+pub mod wait;
 pub mod workload;

@@ -12,19 +12,16 @@ use std::time::{Duration, Instant};
 use flow_testbed::namespace::NamespaceError;
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Program;
+use flow_testbed::wait::poll;
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use site::{PATIENCE, Site, on_site};
+use site::{PATIENCE, Site, on_site, within};
 
 /// Short flows a second that are tried for; a busy machine makes fewer.
 const FLOWS_PER_SECOND: u32 = 1_000;
-/// Fewer than that would prove little.
-const FEWEST_FLOWS: u64 = 1_000;
+/// Short flows that finish before, between and after; fewer would prove little.
+const FLOWS: u64 = 1_000;
 const CLIENTS: u32 = 8;
-/// How long the load goes on before, between and after.
-const WHILE: Duration = Duration::from_secs(2);
-/// What is under way arrives within that, or is lost.
-const SETTLED: Duration = Duration::from_millis(500);
 /// Of other hosts' neighbour discovery, between two readings.
 const STRAY_PACKETS: u64 = 10;
 
@@ -40,34 +37,32 @@ fn no_packet_and_no_flow_is_lost_when_the_agent_is_killed_under_load() {
         let mut bulk = Bulk::start(site);
         let short = ShortFlows::start(site);
 
-        std::thread::sleep(WHILE);
+        short.wait_for_more(FLOWS);
         let known = longest_flow(site);
         first.end(Signal::SIGKILL);
-        std::thread::sleep(WHILE);
+        short.wait_for_more(FLOWS);
         let orphaned = longest_flow(site);
         assert_same_flow(&known, &orphaned);
         let second = site.run();
         assert!(second.log().contains("adopted"), "{}", second.log());
-        std::thread::sleep(WHILE);
+        short.wait_for_more(FLOWS);
         assert_same_flow(&orphaned, &longest_flow(site));
 
         let (finished, failed, took) = short.end();
         bulk.end();
-        std::thread::sleep(SETTLED);
         assert_eq!(failed, 0, "of {finished} short flows");
-        assert!(
-            finished >= FEWEST_FLOWS,
-            "{finished} short flows in {took:?}"
-        );
 
-        // Every packet that came from the site has passed the program.
-        let status_after = site.json(&["status"]);
-        let counted = counted_packets(&status_after) - counted_packets(&status);
-        let received = received_packets(site) - received;
-        assert!(
-            counted.abs_diff(received) <= STRAY_PACKETS,
-            "{received} packets came, {counted} were counted"
-        );
+        // Every packet that came from the site has passed the program; the last ones soon will.
+        let mut packets = (0, 0);
+        let status_after = poll(PATIENCE, || {
+            let status_after = site.json(&["status"]);
+            let counted = counted_packets(&status_after) - counted_packets(&status);
+            packets = (received_packets(site) - received, counted);
+            (counted.abs_diff(packets.0) <= STRAY_PACKETS).then_some(status_after)
+        });
+        let (received, counted) = packets;
+        let status_after = status_after
+            .unwrap_or_else(|| panic!("{received} packets came, {counted} were counted"));
         // A flow that had been forgotten would have started twice. A port that is used again within
         // seconds starts its flow again instead.
         let flows = |status: &Value| status["flows"]["started"].as_u64().expect("a number");
@@ -221,6 +216,15 @@ impl ShortFlows {
         };
         let clients = (0..CLIENTS).map(start).collect();
         Self { clients, ..flows }
+    }
+
+    /// Waits until so many more have finished.
+    fn wait_for_more(&self, flows: u64) {
+        let finished = || self.finished.load(Ordering::Relaxed);
+        let enough = finished() + flows;
+        within(PATIENCE, "short flows to finish", || {
+            (finished() >= enough).then_some(())
+        });
     }
 
     /// How many finished, how many failed, and in which time.

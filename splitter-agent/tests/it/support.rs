@@ -19,6 +19,7 @@ pub(crate) mod pty;
 pub(crate) mod queues;
 pub(crate) mod redirected;
 pub(crate) mod router;
+pub(crate) mod settled;
 pub(crate) mod several;
 pub(crate) mod site;
 pub(crate) mod starved;

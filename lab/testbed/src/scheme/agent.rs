@@ -25,6 +25,7 @@ use super::{
 use crate::{
     namespace::{Isolation, Namespace},
     topology::Border,
+    wait::poll,
 };
 
 /// How long it may take to attach its programs.
@@ -149,14 +150,7 @@ impl Agent {
     }
 
     fn wait(&mut self, bound: Duration) -> io::Result<Option<ExitStatus>> {
-        let deadline = Instant::now() + bound;
-        loop {
-            let status = self.child.try_wait()?;
-            if status.is_some() || Instant::now() > deadline {
-                return Ok(status);
-            }
-            thread::sleep(POLL);
-        }
+        poll(bound, || self.child.try_wait().transpose()).transpose()
     }
 
     fn error(&self, what: &str) -> SchemeError {

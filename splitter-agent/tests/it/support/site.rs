@@ -7,18 +7,21 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use flow_testbed::namespace::Namespace;
 use flow_testbed::require::Requirement::{FileSystem, Program, QueueingDiscipline, Root};
 use flow_testbed::require::skip;
 use flow_testbed::topology::{GENERATOR, Host, LAN, TUNNELS, Topology, TopologyOptions};
+use flow_testbed::wait::poll;
+pub(crate) use flow_testbed::wait::within;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::daemon::Daemon;
+use super::settled::is_settled;
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_splitter");
 /// Nothing that a test waits for takes longer, also on a machine that is busy otherwise: no command of
@@ -26,7 +29,6 @@ pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_splitter");
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Where the splitter serves its metrics by default.
 const METRICS: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 9461);
-const POLL: Duration = Duration::from_millis(20);
 
 /// Two sites of which the first one's border has a configuration for the splitter.
 pub(crate) struct Site {
@@ -48,12 +50,11 @@ impl Site {
         }
         mount_bpffs(&site.bpffs());
         site.configure("");
-        // Until then routes are shown as down, and those of IPv6 are not all there.
-        site.wait_for("the links to be up", || {
-            let links = site.border().run("ip -br link").ok()?;
-            let routes = site.border().run("ip route show table all").ok()?;
-            (!links.contains("DOWN") && !routes.contains("linkdown")).then_some(())
-        });
+        for border in &site.topology.borders {
+            site.wait_for("the border's links and addresses to be in use", || {
+                is_settled(border).then_some(())
+            });
+        }
         site
     }
 
@@ -325,13 +326,9 @@ pub(crate) fn output(mut command: Command) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .expect("it can be started");
-    let deadline = Instant::now() + PATIENCE;
-    while child.try_wait().expect("it is ours").is_none() {
-        if Instant::now() > deadline {
-            let _ = child.kill();
-            panic!("{command:?} did not end: {:?}", child.wait_with_output());
-        }
-        std::thread::sleep(POLL);
+    if poll(PATIENCE, || child.try_wait().expect("it is ours")).is_none() {
+        let _ = child.kill();
+        panic!("{command:?} did not end: {:?}", child.wait_with_output());
     }
     child.wait_with_output().expect("it has ended")
 }
@@ -342,18 +339,6 @@ pub(crate) fn stdout(output: &Output) -> String {
 
 pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// Asks until there is an answer, for so long at most.
-pub(crate) fn within<T>(bound: Duration, what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + bound;
-    loop {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        assert!(Instant::now() < deadline, "waited {bound:?} for {what}");
-        std::thread::sleep(POLL);
-    }
 }
 
 /// Runs `work` on a thread with mounts of its own; a panic goes on in the caller.
