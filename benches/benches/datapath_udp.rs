@@ -34,7 +34,7 @@ const SYMBOL_BYTES: usize = DATAGRAM_BYTES - 36;
 const MESSAGE_BYTES: usize = 64 * SYMBOL_BYTES - 17;
 /// Messages under way at a time.
 const UNDER_WAY: usize = 8;
-/// What the library is told of the link: somewhat more than is hoped for.
+/// The rate that is stated to the library: somewhat more than is hoped for.
 const LINK_BITS_PER_S: u64 = 20_000_000_000;
 const ROUNDS: usize = 7;
 

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_are_valid_and_mistakes_are_told() {
+    fn defaults_are_valid_and_mistakes_are_named() {
         EndpointConfig::client().validate().unwrap();
         EndpointConfig::server(4433).validate().unwrap();
         let reported = |change: fn(&mut EndpointConfig)| {

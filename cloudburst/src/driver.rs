@@ -197,7 +197,7 @@ impl Driver {
         }
     }
 
-    /// Those who asked may be gone: then nobody is told.
+    /// Those who asked may be gone: then nobody learns of it.
     fn answer(&mut self, now: Time, question: Question) {
         match question {
             Question::Connect { remotes, done } => {
@@ -358,7 +358,7 @@ impl Driver {
         }
     }
 
-    /// Whether all is over after [`Question::Close`]; then those who asked are told. `is_waiting`:
+    /// Whether all is over after [`Question::Close`]; then those who asked are answered. `is_waiting`:
     /// there may be replies yet.
     fn is_closed(&mut self, is_waiting: bool) -> bool {
         let now = self.now();

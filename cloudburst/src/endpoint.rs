@@ -301,7 +301,7 @@ impl Endpoint {
     /// Everything that waits on this endpoint then gets [`Closed`].
     ///
     /// Meanwhile [`reply`](Self::reply) still sends, and others who want to send something here
-    /// are told to try later.
+    /// are answered with Busy.
     pub async fn close(&self, within: Duration) {
         self.shared.closing.send_replace(true);
         self.shared.room.close();

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_closed_port_is_told_with_its_address() {
+    async fn a_closed_port_is_reported_with_its_address() {
         for local in ["127.0.0.1:0", "[::1]:0"] {
             let local: SocketAddr = local.parse().unwrap();
             let Ok(mut socket) = super::super::socket::Socket::bind(local, 0, 65_536) else {

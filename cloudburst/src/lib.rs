@@ -38,9 +38,9 @@
 //!   what those who put something there hold.
 //! - What has arrived waits for [`Endpoint::recv`] in an inbox of
 //!   [`EndpointConfig::inbox_messages`] and [`EndpointConfig::inbox_bytes`]. When it is full, or
-//!   half of its bytes are, those who came by themselves are told to try later; they do until their
+//!   half of its bytes are, those who came by themselves are answered with Busy; they do until their
 //!   message's time is over. What is complete and does not fit is kept by the protocol, within its
-//!   quotas, and its sender told the same: a message that is said to be delivered is in the inbox.
+//!   quotas, and its sender answered the same: a message that is said to be delivered is in the inbox.
 //!   Replies go to the caller that waits for them and need no capacity.
 
 mod bind;

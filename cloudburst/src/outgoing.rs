@@ -68,7 +68,7 @@ impl SendBudget {
         }
     }
 
-    /// The caller that waits is told that there is nothing to wait for.
+    /// The caller that waits learns that there is nothing to wait for.
     pub(super) fn close(&self) {
         self.messages.close();
         self.bytes.close();
@@ -212,7 +212,7 @@ impl Outgoing {
         }
     }
 
-    /// Nothing is known of a peer any more: the caller that waits for a reply of its is told. Messages
+    /// Nothing is known of a peer any more: the caller that waits for a reply of its learns of it. Messages
     /// have been abandoned by then.
     pub(super) fn peer_gone(&mut self, peer: PeerId) {
         let tickets = &self.tickets;

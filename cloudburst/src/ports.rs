@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_ports_are_told_with_their_value() {
+    fn wrong_ports_are_named_with_their_value() {
         for text in ["", "0", "x", "1-", "70000", "any:", "any:-1", "0-3"] {
             let error = text.parse::<Ports>().unwrap_err();
             assert_eq!(error, PortsError::Form(text.to_owned()));

@@ -133,7 +133,7 @@ async fn offload_that_fails_in_mid_life_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_port_in_use_is_told() {
+async fn a_port_in_use_is_named() {
     let first = Socket::bind(loopback(), 0, 1 << 16).unwrap();
     let error = Socket::bind(first.local(), 0, 1 << 16).unwrap_err();
     assert!(error.is_in_use());

@@ -36,7 +36,7 @@ pub struct SocketStatistics {
     pub send_errors: u64,
     /// Calls of receive that failed.
     pub receive_errors: u64,
-    /// Datagrams longer than a link on the way, as far as we were told.
+    /// Datagrams longer than a link on the way, as far as the system reports.
     pub too_big: u64,
     /// Notices that nobody is there, or that there is no way.
     pub unreachable: u64,

@@ -76,7 +76,7 @@ pub(crate) enum Command {
     Flows(FlowsArgs),
     /// Watch flows, classes, tunnels and completion times, live in the terminal.
     ///
-    /// Works without a daemon. Keys are reported by `?`; q ends it.
+    /// Works without a daemon. `?` lists the keys, and q ends it.
     #[cfg(feature = "top")]
     Top(TopArgs),
     /// Tell whether a configuration file is right, without touching the system.

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn file_that_may_not_be_written_is_told_with_what_to_do() {
+    fn file_that_may_not_be_written_is_named_with_the_remedy() {
         let reported = |kind: io::ErrorKind| {
             let error = FileError::new("make the directory", "/run/splitter/default", kind.into());
             error.to_string()

@@ -111,7 +111,7 @@ impl Instance {
     ///
     /// # Errors
     /// When an interface is missing, something that is not ours is in the way,
-    /// or the kernel does not report.
+    /// or the kernel refuses a request.
     pub async fn plan(&self) -> Result<Plan, InstanceError> {
         // What is half-way is no difference.
         let _changing = self.changing.lock().await;
@@ -152,7 +152,9 @@ impl Instance {
         let placement = self.placement_with(placed);
         let routes =
             routes::plan_placed(&self.netlink, &self.config, &placement, &previous).await?;
-        let found = state.as_ref().map_or(&[][..], |state| &state.found);
+        let found = state
+            .as_ref()
+            .map_or(&[][..], |state| &state.original_qdiscs);
         let shaping = shaping::plan(&self.netlink, &self.config, interfaces, found).await?;
         let mut policy = policy_settings(
             &self.config,

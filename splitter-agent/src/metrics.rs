@@ -131,13 +131,13 @@ impl SplitterCollector {
         counter(encoder, &families.long, events(FlowEvent::BecameLong))?;
         counters_by(
             encoder,
-            &families.demotions,
+            &families.handovers,
             "reason",
             [
                 ("drained", events(FlowEvent::HandedOverDrained)),
-                ("cap", events(FlowEvent::HandedOverAtMaxWait)),
+                ("max_wait", events(FlowEvent::HandedOverAtMaxWait)),
                 ("stayed", events(FlowEvent::KeptTunnel)),
-                ("stayed_at_cap", events(FlowEvent::KeptTunnelAtMaxWait)),
+                ("stayed_at_max_wait", events(FlowEvent::KeptTunnelAtMaxWait)),
             ],
         )?;
         counters_by(

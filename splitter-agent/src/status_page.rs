@@ -188,7 +188,7 @@ impl Looks {
             "threshold": format!("{threshold} {}", self.unit),
             "interval_s": overview.interval_s,
             "attached": overview.attached,
-            "interfaces": in_words(&overview.attached),
+            "interfaces": list_interfaces(&overview.attached),
             "classes": overview.classes,
             "tunnels": overview.tunnels,
             "completion": overview.completion,
@@ -199,7 +199,7 @@ impl Looks {
     }
 }
 
-fn in_words(attached: &[AttachedInterface]) -> String {
+fn list_interfaces(attached: &[AttachedInterface]) -> String {
     let words = attached
         .iter()
         .map(|it| format!("{} ({})", it.interface, it.mode.as_str()));
@@ -224,8 +224,8 @@ struct PublicFlow {
     finished: bool,
 }
 
-/// Names of flows that tell nothing of their addresses: digests under a key that is drawn again
-/// each time the agent starts, and that nobody is reported.
+/// Names of flows that give away nothing of their addresses: digests under a key that is drawn
+/// again each time the agent starts, and that never leaves it.
 #[derive(Default)]
 struct Names(RandomState);
 

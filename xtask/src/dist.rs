@@ -1,4 +1,4 @@
-//! `dist`: the products' programs as they are shipped, each with its line tables in a file beside it.
+//! `dist`: the products' programs as they are shipped, each with its line tables in a file next to it.
 //!
 //! `cargo build --release` drops them. Compilers can put most of what debuggers read into a file of
 //! its own (`split-debuginfo`), but never the line tables, so `objcopy` takes them out here. The
@@ -59,7 +59,7 @@ pub(crate) fn build(project: &Project, out: &Path) -> Result<Vec<String>> {
         .collect()
 }
 
-/// Writes a program without debug information, and a file with that beside it.
+/// Writes a program without debug information, and a file with that next to it.
 fn split(built: &Path, program: &Path) -> Result<String> {
     let debug = program.with_extension("debug");
     Run::new("objcopy")

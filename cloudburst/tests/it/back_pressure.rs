@@ -67,7 +67,7 @@ async fn bytes_are_room_as_well() {
 }
 
 #[tokio::test]
-async fn what_can_never_be_sent_is_told_with_its_size() {
+async fn what_can_never_be_sent_is_refused_with_its_size() {
     let config = with_protocol(1, |it| it.max_message_bytes = 100);
     let (client, _server, peer) = pair(config, self::config(1)).await;
     let error = client.send(peer, vec![0; 101]).await.unwrap_err();

@@ -60,7 +60,10 @@ fn records() {
 
 #[test]
 fn two_interfaces() {
-    let told = run("two_interfaces");
-    assert_eq!(told.lines().count(), 8, "{told}");
-    assert!(told.lines().all(|line| line.contains("Good")), "{told}");
+    let reported = run("two_interfaces");
+    assert_eq!(reported.lines().count(), 8, "{reported}");
+    assert!(
+        reported.lines().all(|line| line.contains("Good")),
+        "{reported}"
+    );
 }

@@ -37,8 +37,10 @@ fn kill(namespace: &Namespace, link: u32) {
 
 /// Datagrams that were lost.
 fn lost(namespace: &Namespace) -> u64 {
-    let told = namespace.run("nft list counter inet links lost").unwrap();
-    let (_, rest) = told.split_once("packets ").expect("a counter has packets");
+    let reported = namespace.run("nft list counter inet links lost").unwrap();
+    let (_, rest) = reported
+        .split_once("packets ")
+        .expect("a counter has packets");
     let count = rest.split_whitespace().next().expect("and how many");
     count.parse().expect("a number")
 }

@@ -19,8 +19,8 @@
 //!
 //! let mut metrics = Metrics::new("splitter")?;
 //! metrics.build_info(env!("CARGO_PKG_VERSION"))?;
-//! let demotions = metrics.register(
-//!     "demotions_total",
+//! let handovers = metrics.register(
+//!     "handovers_total",
 //!     "Flows moved to the long tunnel",
 //!     Counter::<u64>::default(),
 //! )?;
@@ -32,7 +32,7 @@
 //! }));
 //!
 //! readiness.ok("attach");
-//! demotions.inc();
+//! handovers.inc();
 //! serving.await??;
 //! # Ok(())
 //! # }

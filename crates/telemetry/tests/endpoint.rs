@@ -104,10 +104,10 @@ async fn a_page_shows_people_and_programs_the_same() {
     let reply = running.get("/status.json").await;
     assert_eq!(reply.status, 200);
     assert_eq!(reply.header("content-type"), Some("application/json"));
-    let told: Value = serde_json::from_str(&reply.body).unwrap();
-    assert_eq!(told["rows"][0]["bytes"], 1_500);
+    let reported: Value = serde_json::from_str(&reply.body).unwrap();
+    assert_eq!(reported["rows"][0]["bytes"], 1_500);
     assert_eq!(
-        (&told["ready"], &told["age_s"]),
+        (&reported["ready"], &reported["age_s"]),
         (&json!(false), &json!(0.25))
     );
     readiness.ok("tunnel");
@@ -121,7 +121,7 @@ async fn a_page_shows_people_and_programs_the_same() {
 }
 
 #[tokio::test]
-async fn a_status_that_cannot_be_read_or_has_no_end_is_told_as_such() {
+async fn a_status_that_cannot_be_read_or_has_no_end_is_reported_as_such() {
     for status in [
         Fixed(Err("the table has gone".to_owned())),
         Fixed(Ok(json!({ "rows": "long ".repeat(100_000) }))),
@@ -131,8 +131,11 @@ async fn a_status_that_cannot_be_read_or_has_no_end_is_told_as_such() {
         let reply = running.get("/status.json").await;
         assert_eq!(reply.status, 503);
         assert!(reply.body.len() < 200, "{}", reply.body.len());
-        let told: Value = serde_json::from_str(&reply.body).unwrap();
-        assert!(told["error"].as_str().unwrap().contains("the "), "{told}");
+        let reported: Value = serde_json::from_str(&reply.body).unwrap();
+        assert!(
+            reported["error"].as_str().unwrap().contains("the "),
+            "{reported}"
+        );
         assert_eq!(running.get("/live").await.status, 200);
         running.stop().await;
     }

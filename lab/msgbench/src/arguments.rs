@@ -204,15 +204,15 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_what_is_known() {
-        for (arguments, told) in [
+    fn mistakes_are_reported_with_what_is_known() {
+        for (arguments, reported) in [
             (["--schemes=carrier_pigeon"], "known are cloudburst"),
             (["--scenarios=rainy"], "known are idle, loss1"),
             (["--seconds=0"], "more than 0"),
             (["--sizes=0"], "not in 1..=10000"),
         ] {
             let error = campaign(&arguments).err().unwrap_or_default();
-            assert!(error.contains(told), "{error}");
+            assert!(error.contains(reported), "{error}");
         }
     }
 }

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn coding_is_told_per_packet_of_the_message() {
+    fn coding_is_stated_per_packet_of_the_message() {
         let coding = Coding {
             n: 4,
             needed: 5,

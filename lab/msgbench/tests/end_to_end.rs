@@ -28,7 +28,7 @@ macro_rules! require_rig {
 const RTT: Duration = Duration::from_millis(2);
 
 #[test]
-fn paths_are_told_by_ports_and_addresses() -> TestResult {
+fn paths_are_distinguished_by_ports_and_addresses() -> TestResult {
     require_rig!();
     let rig = rig(RTT)?;
     for seed in 1..4 {

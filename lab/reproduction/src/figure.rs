@@ -273,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_and_text_tell_the_same() {
+    fn files_and_text_say_the_same() {
         let miss = Some("0.1 too much".to_owned());
         let figure = Figure {
             id: "C9",

@@ -137,7 +137,7 @@ fn cloudbursts_figures_are_simulated() {
 }
 
 #[test]
-fn a_missed_band_is_told_and_is_no_failure() {
+fn a_missed_band_is_reported_and_is_no_failure() {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().to_str().unwrap();
     let output = run(&["reproduce", "c3", "--out", out]);
@@ -148,7 +148,7 @@ fn a_missed_band_is_told_and_is_no_failure() {
 }
 
 #[test]
-fn an_unknown_figure_is_told_the_known_ones() {
+fn an_unknown_figure_is_refused_with_the_known_ones() {
     let output = run(&["reproduce", "C99"]);
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8(output.stderr).unwrap();

@@ -1,7 +1,7 @@
 //! Compares [schemes](Scheme) on the same traffic.
 //!
 //! Modes are interleaved: every round runs each of them once on the same schedule, on a topology
-//! built anew, and the next round starts with another mode, so that what drifts on the machine
+//! built again, and the next round starts with another mode, so that what drifts on the machine
 //! falls on all alike.
 
 mod probe;
@@ -15,7 +15,7 @@ use self::probe::Probe;
 use crate::{
     cpu::CpuError,
     namespace::NamespaceError,
-    scheme::{Demotions, Scheme, SchemeError},
+    scheme::{Handovers, Scheme, SchemeError},
     topology::{Topology, TopologyOptions},
     traffic::{self, Outcome, TrafficError},
     workload::{Class, Schedule, Workload},
@@ -26,7 +26,7 @@ use crate::{
 pub struct Experiment {
     /// What is compared.
     pub modes: Vec<Mode>,
-    /// The testbed, built anew for every mode and round.
+    /// The testbed, built again for every mode and round.
     pub topology: TopologyOptions,
     /// What is sent, the warm-up included.
     pub traffic: Traffic,
@@ -72,8 +72,8 @@ pub struct Measurement {
     pub cpu: Duration,
     /// How XDP programs were attached, for schemes that attach some.
     pub xdp_mode: Option<String>,
-    /// What became of long flows, for schemes that tell.
-    pub demotions: Option<Demotions>,
+    /// What became of long flows, for schemes that count them.
+    pub handovers: Option<Handovers>,
 }
 
 /// Flow completion times of one class.
@@ -210,14 +210,14 @@ impl Experiment {
         })?;
         let (tcp, cpu) = probe.finish()?;
         let xdp_mode = applied.xdp_mode().map(str::to_owned);
-        let demotions = applied.demotions();
+        let handovers = applied.handovers();
         applied.remove()?;
         Ok(Slice {
             outcomes,
             tcp,
             cpu,
             xdp_mode,
-            demotions,
+            handovers,
         })
     }
 }
@@ -246,7 +246,7 @@ struct Slice {
     tcp: TcpEvents,
     cpu: Duration,
     xdp_mode: Option<String>,
-    demotions: Option<Demotions>,
+    handovers: Option<Handovers>,
 }
 
 /// An [`ExperimentError`] that does not know its mode yet.
@@ -285,7 +285,7 @@ impl Measurement {
             tcp: TcpEvents::default(),
             cpu: Duration::ZERO,
             xdp_mode: None,
-            demotions: None,
+            handovers: None,
         }
     }
 
@@ -317,7 +317,7 @@ impl Measurement {
             (Some(earlier), Some(now)) if earlier != now => Some("mixed".to_owned()),
             (earlier, now) => earlier.or(now),
         };
-        self.demotions = match (self.demotions, slice.demotions) {
+        self.handovers = match (self.handovers, slice.handovers) {
             (Some(earlier), Some(now)) => Some(earlier + now),
             (earlier, now) => earlier.or(now),
         };

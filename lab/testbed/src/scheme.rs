@@ -51,7 +51,7 @@ pub struct SplitterScheme {
     pub threshold: u32,
     /// `native`, `generic` or `auto`.
     pub attach: String,
-    /// Whether it is told the tunnels' rates, so that it knows when they have drained.
+    /// True where the tunnels' rates are stated, so that it knows when they have drained.
     pub states_rates: bool,
     /// Further sections and keys of its configuration; a section given here replaces the one that
     /// the testbed writes.
@@ -111,29 +111,29 @@ pub enum SchemeError {
 
 /// Flows that became long, and how they changed tunnels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Demotions {
+pub struct Handovers {
     /// Counted more than the threshold.
     pub became_long: u64,
     /// Changed tunnels once their last packet had drained.
     pub drained: u64,
     /// Changed tunnels because they had waited for as long as they may.
-    pub at_cap: u64,
+    pub at_max_wait: u64,
     /// Were placed on the tunnel that they were in.
     pub stayed: u64,
     /// Were to change tunnels, could not in time and stayed.
-    pub stayed_at_cap: u64,
+    pub stayed_at_max_wait: u64,
 }
 
-impl std::ops::Add for Demotions {
+impl std::ops::Add for Handovers {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
         Self {
             became_long: self.became_long + other.became_long,
             drained: self.drained + other.drained,
-            at_cap: self.at_cap + other.at_cap,
+            at_max_wait: self.at_max_wait + other.at_max_wait,
             stayed: self.stayed + other.stayed,
-            stayed_at_cap: self.stayed_at_cap + other.stayed_at_cap,
+            stayed_at_max_wait: self.stayed_at_max_wait + other.stayed_at_max_wait,
         }
     }
 }
@@ -206,10 +206,10 @@ impl Applied {
 
     /// Returns what splitters have counted of flows that became long, on both borders together; `None` for
     /// schemes without one.
-    pub fn demotions(&self) -> Option<Demotions> {
+    pub fn handovers(&self) -> Option<Handovers> {
         self.agents
             .iter()
-            .map(Agent::demotions)
+            .map(Agent::handovers)
             .reduce(|one, other| Some(one? + other?))
             .flatten()
     }

@@ -1,7 +1,7 @@
 //! Claims about real time: held, failed or not decided.
 //!
 //! A machine whose processors are taken away, or that runs other work, sends packets late for no
-//! fault of the program under test. So a claim that needs real time runs once, beside a
+//! fault of the program under test. So a claim that needs real time runs once, next to a
 //! witness that measures the machine: a claim that does not hold while steal, pressure or
 //! the shapers' own lateness exceed its [`Bounds`] is *not decided*. It is not tried again. Every
 //! such claim names its twin, a test of the same law where time is virtual, which decides always.

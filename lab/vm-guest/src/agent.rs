@@ -28,10 +28,10 @@ const PAUSE: Duration = Duration::from_millis(15);
 const SWEPT: Duration = Duration::from_secs(6);
 
 /// Loading takes seconds here, so the agent loads its programs once.
-pub(crate) fn try_all(network: &Network, tell: impl Fn(Row)) -> Result<()> {
+pub(crate) fn try_all(network: &Network, report: impl Fn(Row)) -> Result<()> {
     let try_out = |name, attempt: fn(&Network) -> Result<Vec<&'static str>>| {
         eprintln!("{name}");
-        tell(Row::of_agent(name, attempt(network)));
+        report(Row::of_agent(name, attempt(network)));
     };
     try_out("agent: splits natively", |network| {
         split(network, "native", CABLES)

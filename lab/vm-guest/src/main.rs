@@ -66,9 +66,9 @@ fn main() -> ExitCode {
     }
     // The kernel panics when this process ends, which looks the same as a crash of its own.
     match std::panic::catch_unwind(run) {
-        Ok(Ok(())) => tell("{\"done\": true}"),
+        Ok(Ok(())) => report("{\"done\": true}"),
         Ok(Err(error)) => tell_json(&serde_json::json!({ "failed": format!("{error:#}") })),
-        Err(_) => tell("{\"failed\": \"the guest panicked; its message is above\"}"),
+        Err(_) => report("{\"failed\": \"the guest panicked; its message is above\"}"),
     }
     let Err(error) = reboot(RebootMode::RB_POWER_OFF);
     eprintln!("cannot switch off: {error}");
@@ -114,9 +114,9 @@ fn load_modules(directory: &Path) -> Result<()> {
 }
 
 fn tell_json(value: &impl Serialize) {
-    tell(&serde_json::to_string(value).expect("strings and numbers"));
+    report(&serde_json::to_string(value).expect("strings and numbers"));
 }
 
-fn tell(line: &str) {
+fn report(line: &str) {
     println!("{MARKER}{line}");
 }

@@ -21,7 +21,7 @@ const TABLE_SIZE: u32 = 1024;
 /// How the verifier says that a program and what it calls need too much stack.
 const SMALL_STACK: &str = "combined stack size";
 
-pub(crate) fn try_all(network: &Network, tell: impl Fn(Row)) -> Result<()> {
+pub(crate) fn try_all(network: &Network, report: impl Fn(Row)) -> Result<()> {
     let splitter = Object::for_level(PacketLog::Off)?;
     let logging = Object::for_level(PacketLog::Trace)?;
     for (object, name) in [
@@ -33,7 +33,7 @@ pub(crate) fn try_all(network: &Network, tell: impl Fn(Row)) -> Result<()> {
         let mut programs: Vec<_> = ebpf.programs_mut().collect();
         programs.sort_by_key(|(name, _)| name.to_owned());
         for (program_name, program) in programs {
-            tell(try_one(network, name, program_name, program));
+            report(try_one(network, name, program_name, program));
         }
     }
     Ok(())

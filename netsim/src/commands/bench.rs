@@ -21,7 +21,7 @@ struct Speed {
     seconds: f64,
     /// Links passed by packets, a second on one core.
     hops_per_s: f64,
-    /// The most memory that the process had at a time; nothing where the system does not report it.
+    /// The most memory that the process had at a time; `None` where the system keeps no such count.
     rss_mb: Option<f64>,
 }
 

@@ -159,7 +159,7 @@ impl Agent {
     }
 }
 
-/// How it is reported to who asked.
+/// Returns what is answered to the caller that asked for the change.
 pub(super) fn refusal(error: InstanceError) -> Refusal {
     let reason = if error.is_configuration() {
         Reason::Configuration

@@ -69,9 +69,9 @@ struct Flows {
     started: u64,
     became_long: u64,
     moved_drained: u64,
-    moved_at_cap: u64,
+    moved_at_max_wait: u64,
     stayed: u64,
-    stayed_at_cap: u64,
+    stayed_at_max_wait: u64,
     finished_short: u64,
     finished_long: u64,
 }
@@ -169,9 +169,9 @@ fn flow_counts(counters: &Counters) -> Flows {
         started: counters.events(FlowEvent::Started),
         became_long: counters.events(FlowEvent::BecameLong),
         moved_drained: counters.events(FlowEvent::HandedOverDrained),
-        moved_at_cap: counters.events(FlowEvent::HandedOverAtMaxWait),
+        moved_at_max_wait: counters.events(FlowEvent::HandedOverAtMaxWait),
         stayed: counters.events(FlowEvent::KeptTunnel),
-        stayed_at_cap: counters.events(FlowEvent::KeptTunnelAtMaxWait),
+        stayed_at_max_wait: counters.events(FlowEvent::KeptTunnelAtMaxWait),
         finished_short: counters.finished(Class::Short),
         finished_long: counters.finished(Class::Long),
     }
@@ -222,7 +222,7 @@ fn show(status: &Status) -> Result<()> {
     };
     print(format_args!("{}: up, brought up {by}", status.name))?;
     for AttachedInterface { interface, mode } in &status.attached {
-        print(format_args!("  {interface}: {}", mode.in_words()))?;
+        print(format_args!("  {interface}: {}", mode.description()))?;
     }
     for interface in &status.missing {
         print(format_args!("  {interface}: not attached"))?;
@@ -276,18 +276,18 @@ fn show(status: &Status) -> Result<()> {
     print(traffic.to_text())?;
     let flows = &status.flows;
     print(format_args!(
-        "\n{} flows started, {} became long; {} changed tunnels when drained, {} at the cap.",
+        "\n{} flows started, {} became long; {} changed tunnels when drained, {} after the longest wait.",
         group_thousands(flows.started),
         group_thousands(flows.became_long),
         group_thousands(flows.moved_drained),
-        group_thousands(flows.moved_at_cap)
+        group_thousands(flows.moved_at_max_wait)
     ))?;
-    if flows.stayed + flows.stayed_at_cap > 0 {
+    if flows.stayed + flows.stayed_at_max_wait > 0 {
         print(format_args!(
             "{} stayed in their tunnel because it was its turn, {} because they could not leave in \
              order.",
             group_thousands(flows.stayed),
-            group_thousands(flows.stayed_at_cap)
+            group_thousands(flows.stayed_at_max_wait)
         ))?;
     }
     let mut completion = Table::new(["completion times", "flows", "mean", "p50", "p90", "p99"]);

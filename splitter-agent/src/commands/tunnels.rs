@@ -44,8 +44,8 @@ pub(super) fn show(report: &Report) -> Result<()> {
         print("last moves:")?;
     }
     for moved in report.moves.iter().rev().take(MOVES) {
-        let age = in_words(age(moved.unix_ms));
-        print(format_args!("  {age} ago: {}", moved.in_words()))?;
+        let age = format_age(age(moved.unix_ms));
+        print(format_args!("  {age} ago: {}", moved.description()))?;
     }
     Ok(())
 }
@@ -64,7 +64,7 @@ fn cells(tunnel: &TunnelReport) -> [String; 10] {
         tunnel.weight.to_string(),
         if tunnel.in_use { "yes" } else { "no" }.to_owned(),
         tunnel.condition.name().to_owned(),
-        in_words(age(tunnel.since_unix_ms)),
+        format_age(age(tunnel.since_unix_ms)),
         tunnel.evidence.name().to_owned(),
         tunnel.loss.map_or_else(|| "-".to_owned(), percent),
         milliseconds(tunnel.round_trip_s),
@@ -78,7 +78,7 @@ fn age(unix_ms: u64) -> Duration {
 }
 
 /// A time as a person says it: 8 s, 12 min, 3 h, 4 days.
-fn in_words(time: Duration) -> String {
+fn format_age(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 0..120 => format!("{seconds} s"),
         seconds @ 120..7_200 => format!("{} min", seconds / 60),
@@ -95,7 +95,7 @@ mod tests {
     fn times_are_rounded_to_what_a_person_says() {
         let words = [0, 119, 120, 7_199, 7_200, 172_800]
             .map(Duration::from_secs)
-            .map(in_words);
+            .map(format_age);
         assert_eq!(words, ["0 s", "119 s", "2 min", "119 min", "2 h", "2 days"]);
     }
 }

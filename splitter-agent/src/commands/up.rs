@@ -27,7 +27,7 @@ pub(crate) async fn up(config: Config, json: bool) -> Result<()> {
         print(format_args!(
             "{}: {}",
             attached.interface,
-            attached.mode.in_words()
+            attached.mode.description()
         ))?;
     }
     super::plan::show_notes(&up.plan)

@@ -18,7 +18,7 @@ pub(super) fn log_change(tunnel: &mut MonitoredTunnel, change: Change) {
     let (from, to) = (change.from.name(), change.to.name());
     let words = format!(
         "{tunnel} tunnel {from} -> {to}: {}",
-        change.cause.in_words()
+        change.cause.description()
     );
     match change.to {
         Condition::Down => tracing::warn!(%device, "{words}"),
@@ -132,7 +132,7 @@ fn reason(monitored: &[MonitoredTunnel], from: Egress, to: Egress) -> String {
 
 fn stands(tunnel: &MonitoredTunnel) -> String {
     let condition = tunnel.watch.machine().condition();
-    let cause = tunnel.last_cause.in_words();
+    let cause = tunnel.last_cause.description();
     format!("{} is {}, {cause}", tunnel.device, condition.name())
 }
 

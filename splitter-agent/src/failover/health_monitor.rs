@@ -72,7 +72,7 @@ pub enum HealthMonitorError {
     /// A socket cannot be had.
     #[error(transparent)]
     Socket(#[from] SocketError),
-    /// The kernel does not report.
+    /// The kernel refuses a request.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
 }

@@ -206,7 +206,7 @@ impl MonitoredTunnel {
         }
     }
 
-    /// Whether this problem is reported for the first time.
+    /// Returns true where this problem has not been reported before.
     pub(super) fn is_new_problem(&mut self, problem: &str) -> bool {
         let Some(remote) = &mut self.remote else {
             return false;

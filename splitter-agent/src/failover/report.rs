@@ -104,9 +104,9 @@ pub struct Move {
 }
 
 impl Move {
-    /// Says in words what happened, and why.
+    /// Describes the move and its reason in a sentence.
     #[must_use]
-    pub fn in_words(&self) -> String {
+    pub fn description(&self) -> String {
         let (class, reason) = (&self.class, &self.reason);
         if self.from != self.to {
             let (from, to) = (self.from, self.to);

@@ -103,7 +103,7 @@ impl<'a> Failover<'a> {
         let Some(moved) = moved(monitored, class, before, &self.current) else {
             return;
         };
-        tracing::warn!("{}", moved.in_words());
+        tracing::warn!("{}", moved.description());
         self.report.moved(moved);
     }
 }

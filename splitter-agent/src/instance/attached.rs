@@ -21,7 +21,7 @@ impl Instance {
     /// those it is not attached to are left out.
     ///
     /// # Errors
-    /// When the kernel does not report.
+    /// When the kernel refuses the request.
     pub async fn attached(&self, program_id: u32) -> Result<Vec<AttachedInterface>, InstanceError> {
         let interfaces = self.netlink.interfaces().await?;
         Ok(attached_among(&interfaces, &self.config, program_id))

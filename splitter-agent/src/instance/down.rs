@@ -20,15 +20,15 @@ impl Instance {
     /// When something cannot be removed; the rest is by then.
     pub async fn down(&self, _lock: &Lock) -> Result<Vec<String>, InstanceError> {
         let directory = self.config.instance_dir();
-        let (footprints, found) = match State::read(&directory)? {
+        let (footprints, original_qdiscs) = match State::read(&directory)? {
             Some(state) => {
                 let footprints: Vec<_> = state.footprints().into_iter().cloned().collect();
-                (footprints, state.found)
+                (footprints, state.original_qdiscs)
             }
             None => {
                 other_instances::check(&self.config)?;
-                let found = shaping::SavedQdisc::defaults(&self.config);
-                (vec![Footprint::of(&self.config)], found)
+                let originals = shaping::SavedQdisc::defaults(&self.config);
+                (vec![Footprint::of(&self.config)], originals)
             }
         };
         let routes = self.remove_routes(&footprints).await;
@@ -52,7 +52,7 @@ impl Instance {
             self.wait_until_detached(&linked, program_id).await?;
         }
         // After the marks, so that nothing is marked for classes that are not there.
-        let shaping = shaping::restore_all(&self.netlink, &found).await;
+        let shaping = shaping::restore_all(&self.netlink, &original_qdiscs).await;
         removed.extend(routes?.iter().map(ToString::to_string));
         removed.extend(shaping?);
         remove_if_there(&health_report(&directory))?;

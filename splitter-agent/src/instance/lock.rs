@@ -48,7 +48,7 @@ impl Lock {
             Ok(locked) => locked,
             Err((_, Errno::EWOULDBLOCK)) => {
                 return Err(InstanceError::Running {
-                    holder: in_words(pid.trim()),
+                    holder: describe_process(pid.trim()),
                 });
             }
             Err((_, errno)) => return Err(failed("lock", &path)(errno.into()).into()),
@@ -68,7 +68,7 @@ impl Lock {
 }
 
 /// The process of that id, with its command line while it is there.
-fn in_words(pid: &str) -> String {
+fn describe_process(pid: &str) -> String {
     if pid.is_empty() {
         return "another process".to_owned();
     }
@@ -88,14 +88,14 @@ mod tests {
     #[test]
     fn holder_is_named_with_its_command_line() {
         let own = std::process::id().to_string();
-        let reported = in_words(&own);
+        let reported = describe_process(&own);
         let program = std::env::args().next().unwrap();
         assert!(
             reported.starts_with(&format!("the process {own} (`{program}")),
             "{reported}"
         );
-        assert_eq!(in_words("4194305"), "the process 4194305");
-        assert_eq!(in_words(""), "another process");
+        assert_eq!(describe_process("4194305"), "the process 4194305");
+        assert_eq!(describe_process(""), "another process");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::{InstanceError, Loaded, attached_mode};
 pub struct Plan {
     /// The kernel programs.
     pub program: ProgramAction,
-    /// What the programs are reported.
+    /// The settings that the programs read.
     pub settings: PolicyAction,
     /// The queues in front of shared tunnels.
     pub shaping: shaping::Plan,

@@ -40,7 +40,7 @@ pub struct State {
     pub earlier: Vec<Footprint>,
     /// What the tunnels' devices had before they were shaped.
     #[serde(default)]
-    pub found: Vec<SavedQdisc>,
+    pub original_qdiscs: Vec<SavedQdisc>,
     /// The network namespace that they are in, by its number.
     #[serde(default)]
     pub network: Option<u64>,
@@ -55,7 +55,7 @@ impl State {
         config: &Config,
         object: &Object,
         placement: Placement,
-        found: Vec<SavedQdisc>,
+        original_qdiscs: Vec<SavedQdisc>,
     ) -> Self {
         Self {
             owner,
@@ -63,15 +63,15 @@ impl State {
             object: object.digest(),
             footprint: Footprint::of(config),
             earlier: Vec::new(),
-            found,
+            original_qdiscs,
             network: current_network(),
             placement,
         }
     }
 
-    /// The same, while what `found` lists may still be there.
-    pub(super) fn coming_from(&self, found: Option<&Self>) -> Self {
-        let others = found.map(Self::footprints).unwrap_or_default();
+    /// Returns this state, while what `previous` lists may still be there.
+    pub(super) fn coming_from(&self, previous: Option<&Self>) -> Self {
+        let others = previous.map(Self::footprints).unwrap_or_default();
         let others = others.into_iter().filter(|it| **it != self.footprint);
         Self {
             earlier: others.cloned().collect(),

@@ -98,9 +98,14 @@ impl Instance {
             _ => owner,
         };
         // What is to be restored stays noted until that has been done.
-        let to_restore = found.iter().flat_map(|state| &state.found);
+        let to_restore = found.iter().flat_map(|state| &state.original_qdiscs);
         let to_restore = to_restore.filter(|it| !plan.shaping.shapes(&it.device));
-        let noted = plan.shaping.found().chain(to_restore).cloned().collect();
+        let noted = plan
+            .shaping
+            .originals()
+            .chain(to_restore)
+            .cloned()
+            .collect();
         let placement = plan.routes.placement.clone();
         State::new(owner, &self.config, &self.object, placement, noted)
     }

@@ -52,7 +52,7 @@ families! {
         packets: "packets_total", Counter, "packets", [class(), tunnel()],
             "TCP packets that were split, by class of the flow and tunnel",
             "`class` long with `tunnel` short: a long flow that [has not moved \
-             yet](../explanation/demotion.md). The segments of a GRO aggregate count one each.";
+             yet](../explanation/handover.md). The segments of a GRO aggregate count one each.";
         bytes: "bytes_total", Counter, "bytes", [class(), tunnel()],
             "Bytes of TCP packets that were split, Ethernet headers included",
             "";
@@ -91,13 +91,14 @@ families! {
         finished: "flows_finished_total", Counter, "flows", [class()],
             "Flows that ended with FIN or RST",
             "By their class then.";
-        demotions: "demotions_total", Counter, "flows",
-            [of("reason", ["drained", "cap", "stayed", "stayed_at_cap"])],
-            "Long flows that were placed, by how",
+        handovers: "handovers_total", Counter, "flows",
+            [of("reason", ["drained", "max_wait", "stayed", "stayed_at_max_wait"])],
+            "Long flows that were handed over to the long class, by how",
             "`drained`: changed tunnels when their last packet in the one before had drained. \
-             `cap`: because the cap was reached. The others with `policy = \"share\"` only: it \
-             was the turn of the tunnel that they were in, or they could not leave it in order \
-             before the cap, or before they had sent as much again as made them long.";
+             `max_wait`: because the longest wait was over. The others with `policy = \"share\"` \
+             only. `stayed`: it was the turn of the tunnel that they were in. \
+             `stayed_at_max_wait`: they could not leave it in order within the longest wait, or \
+             before they had sent as much again as made them long.";
         completion: "flow_completion_seconds", Histogram, "seconds", [class()],
             "Time from a flow's first packet to its first FIN or RST at this border",
             "By its class then. Two buckets to each doubling, from 1 µs to 137 s; times are exact \

@@ -36,7 +36,7 @@ pub enum ObserveError {
     /// Counters or flow tables cannot be read.
     #[error(transparent)]
     Kernel(#[from] KernelError),
-    /// The kernel does not report the interfaces.
+    /// The kernel does not list the interfaces.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
     /// The walk over the flow table ended early, by a mistake in this program.

@@ -117,7 +117,7 @@ fn the_first_look_knows_totals_alone() {
 }
 
 #[test]
-fn a_device_made_anew_has_no_rate_for_once() {
+fn a_device_that_is_created_again_has_no_rate_at_first() {
     let mut history = History::default();
     history.add(totals(1_000, 1, 1_000_000));
     let overview = Overview::new(&config(), found(), &totals(2_000, 2, 10), &history, 0);

@@ -131,7 +131,7 @@ fn find_pages(directory: &Path, pages: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn every_figure_tells_what_has_happened() {
+fn every_figure_is_what_has_happened() {
     after_traffic(|site, mut long| {
         // The totals is taken every few seconds.
         let live = site::within(SWEPT, "a sweep", || {
@@ -143,8 +143,8 @@ fn every_figure_tells_what_has_happened() {
 
         assert_eq!(plain("splitter_flows_started_total"), 2.0);
         assert_eq!(plain("splitter_flows_long_total"), 1.0);
-        let demotions = |reason| labelled("splitter_demotions_total", "reason", reason);
-        assert_eq!(demotions("drained") + demotions("cap"), 1.0);
+        let handovers = |reason| labelled("splitter_handovers_total", "reason", reason);
+        assert_eq!(handovers("drained") + handovers("max_wait"), 1.0);
         for (name, label, of, expected) in [
             ("splitter_flows_finished_total", "class", "short", 1.0),
             ("splitter_flow_completion_seconds", "class", "short", 1.0),

@@ -138,7 +138,7 @@ const GROUPS: [&str; 11] = [
 const OURS: [&str; 2] = ["default", "mds"];
 const PEERS: [&str; 2] = ["raptorq", "reed_solomon_simd"];
 
-/// Measured beside the codecs in one of the groups.
+/// Measured next to the codecs in one of the groups.
 const MEMCPY: &str = "memcpy";
 
 /// The file into which the benchmark writes the kernel's name.

@@ -23,7 +23,7 @@ use crate::{
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Build beside the tree and fail when the committed objects are stale.
+    /// Build next to the tree and fail when the committed objects are stale.
     #[arg(long)]
     check: bool,
     /// Compilers to build with; without it, the ones that built the committed
@@ -81,7 +81,7 @@ fn build(project: &Project, wanted: Option<Pair>) -> Result<()> {
     record.write(&project.root.join(RECORD))
 }
 
-/// Builds beside the tree and compares, or loads what cannot be compared.
+/// Builds next to the tree and compares, or loads what cannot be compared.
 pub(crate) fn check(project: &Project, wanted: Option<Pair>) -> Result<Verdict> {
     let record = Record::read(&project.root.join(RECORD))?;
     record.verify(&project.root)?;

@@ -1,4 +1,4 @@
-//! What the committed objects were built with, kept beside them.
+//! What the committed objects were built with, kept next to them.
 
 use std::{collections::BTreeMap, fs, path::Path};
 

@@ -213,7 +213,7 @@ const UPDATE: &str = "exec apt-get -q -o APT::Status-Fd=1 update 2>&1";
 
 /// Installs `$2` and on. The services in `$1` neither start now (policy-rc.d is
 /// the interface that Debian has for that; one that is there already is asked
-/// for all other services and put back) nor, when they are new here, at boot.
+/// for all other services and restored) nor, when they are new here, at boot.
 const INSTALL: &str = r#"
 services=$1; shift
 policy=/usr/sbin/policy-rc.d

@@ -9,7 +9,7 @@ use super::rust::{CARGO_DENY, CargoTool, MINIMUM_VERSION};
 pub(crate) enum Purpose {
     /// `demo`: run the splitter between network namespaces.
     Demo,
-    /// `test`: the programs that end-to-end tests call beside that.
+    /// `test`: the programs that end-to-end tests call besides.
     Test,
     /// `build-ebpf`: compile the kernel programs from source.
     Ebpf,
@@ -135,7 +135,7 @@ pub(crate) static NEEDS: &[Need] = &[
         TEST,
         "xdp-filter",
         &["xdp-tools"],
-        "an XDP program of somebody else, to run beside",
+        "an XDP program of somebody else, to run next to",
     ),
     program(
         TEST,

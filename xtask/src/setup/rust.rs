@@ -1,4 +1,4 @@
-//! What rustup and cargo install beside the toolchain in use: the oldest compiler that the packages
+//! What rustup and cargo install next to the toolchain in use: the oldest compiler that the packages
 //! promise to work with, with the targets that they promise, and programs that check dependencies.
 //!
 //! All of it lies in the tools' cache and leaves the user's own toolchains alone.

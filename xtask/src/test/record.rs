@@ -29,7 +29,7 @@ pub(super) struct Record {
 /// The contents of both files.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct FullRun {
-    /// The commit that was tested; with `+` where the tree had changes beside it.
+    /// The commit that was tested; with `+` where the tree had uncommitted changes.
     commit: String,
     /// Seconds since 1970.
     started: u64,

@@ -103,7 +103,7 @@ fn install() -> Result<Tally> {
     })
 }
 
-/// The workspace, and the workspaces of their own beside it.
+/// The workspace, and the workspaces of their own next to it.
 fn formatting(project: &Project) -> Step {
     let manifests = [
         "Cargo.toml",

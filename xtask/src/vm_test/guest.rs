@@ -118,7 +118,7 @@ impl Guest {
         })
     }
 
-    /// Boots the kernel and tells what the machine told.
+    /// Boots the kernel and returns what the machine reported.
     pub(super) fn try_on(&self, kernel: &Kernel) -> Result<Vec<Outcome>> {
         let initial = self.directory.join(format!("{}.cpio", kernel.series));
         fs::write(&initial, self.archive(kernel)?)
@@ -180,8 +180,8 @@ struct Console {
 impl Console {
     fn read(&mut self, line: &str) {
         // A message of the kernel may stand before it on the same line.
-        let told = line.split_once(MARKER).map(|(_, told)| told);
-        match told.and_then(|told| serde_json::from_str(told).ok()) {
+        let reported = line.split_once(MARKER).map(|(_, reported)| reported);
+        match reported.and_then(|reported| serde_json::from_str(reported).ok()) {
             Some(Told::Row(row)) => self.rows.push(row),
             Some(Told::Done { done }) => self.is_done = done,
             None => {
@@ -202,7 +202,7 @@ enum Told {
     Done { done: bool },
 }
 
-/// The program that a message of cargo tells of, with the name of its target.
+/// The program that a message of cargo is about, with the name of its target.
 fn executable(message: &str) -> Option<(String, PathBuf)> {
     #[derive(Deserialize)]
     struct Message {
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_are_told_apart_from_the_rest_of_the_console() {
+    fn results_are_distinguished_from_the_rest_of_the_console() {
         let mut console = Console::default();
         console.read("Linux version 6.1");
         console.read(

@@ -2,7 +2,7 @@
 //!
 //! Each kernel of [`kernels::SERIES`] boots under qemu with one statically linked program in its
 //! memory (`lab/vm-guest`), which loads and attaches every program, sends
-//! packets through them, runs the agent and tells on the console how that went.
+//! packets through them, runs the agent and reports on the console how that went.
 
 mod archive;
 mod guest;

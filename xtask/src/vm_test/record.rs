@@ -126,9 +126,9 @@ mod tests {
         assert!(judged(&record, 500).passed());
         let grown = judged(&record, 1_250);
         assert!(!grown.passed());
-        let told = super::super::report::table(&[grown]);
-        assert!(told.contains("25 % more than the 1000"), "{told}");
-        assert!(told.contains("--bless"), "{told}");
+        let reported = super::super::report::table(&[grown]);
+        assert!(reported.contains("25 % more than the 1000"), "{reported}");
+        assert!(reported.contains("--bless"), "{reported}");
         record.accept(&[outcome("split", 1_250)]);
         assert!(judged(&record, 1_250).passed());
     }

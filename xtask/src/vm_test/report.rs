@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One thing that was tried, as the machine tells it.
+/// One thing that was tried, as the machine reports it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Row {
     /// The program, or what the agent was made to do.

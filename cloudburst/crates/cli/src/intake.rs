@@ -63,12 +63,12 @@ impl Intake {
             self.answer(received, &result);
             match result {
                 Ok(Some(arrived)) => {
-                    tell(&arrived);
+                    report(&arrived);
                     return Ok(arrived);
                 }
                 Ok(None) => {}
                 // The caller that sends something else must not end what others send.
-                // It was told when it failed.
+                // It was reported when it failed.
                 Err(error) if matches!(error.downcast_ref(), Some(NotTaken::Failed(_))) => {}
                 Err(error) if error.is::<NotAChunk>() || error.is::<NotTaken>() => {
                     tracing::warn!(%error, "ignored a message");
@@ -127,7 +127,7 @@ fn lock(output: &Mutex<Output>) -> MutexGuard<'_, Output> {
 }
 
 /// On standard error: standard output may be the file.
-fn tell(arrived: &Arrived) {
+fn report(arrived: &Arrived) {
     let Arrived {
         file,
         bytes,

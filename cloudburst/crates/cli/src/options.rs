@@ -197,21 +197,24 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_by_line_and_never_the_key() {
+    fn mistakes_are_reported_by_line_and_never_with_the_key() {
         let zeros = "0".repeat(64);
-        let told = read(&format!("1:{zeros}\nx:secret\n"))
+        let reported = read(&format!("1:{zeros}\nx:secret\n"))
             .unwrap_err()
             .to_string();
-        assert!(told.contains(":2: ") && !told.contains("secret"), "{told}");
+        assert!(
+            reported.contains(":2: ") && !reported.contains("secret"),
+            "{reported}"
+        );
         assert!(
             read("# nothing\n")
                 .unwrap_err()
                 .to_string()
                 .contains("no key")
         );
-        let told = read(&format!("1:{zeros}\n1:{zeros}\n"))
+        let reported = read(&format!("1:{zeros}\n1:{zeros}\n"))
             .unwrap_err()
             .to_string();
-        assert!(told.contains("number 1"), "{told}");
+        assert!(reported.contains("number 1"), "{reported}");
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 #[derive(Debug)]
 pub(crate) struct Times(Histogram<u64>);
 
-/// Percentiles that are told, and their names.
+/// Percentiles that are reported, and their names.
 pub(crate) const PERCENTILES: [(f64, &str); 5] = [
     (50.0, "p50"),
     (90.0, "p90"),
@@ -105,14 +105,14 @@ mod tests {
         for ms in 1..=100 {
             times.record(Duration::from_millis(ms));
         }
-        let told = times.to_json();
+        let reported = times.to_json();
         assert!(
-            (49.9..50.1).contains(&told["p50"].as_f64().unwrap()),
-            "{told}"
+            (49.9..50.1).contains(&reported["p50"].as_f64().unwrap()),
+            "{reported}"
         );
         assert!(
-            (98.9..99.1).contains(&told["p99"].as_f64().unwrap()),
-            "{told}"
+            (98.9..99.1).contains(&reported["p99"].as_f64().unwrap()),
+            "{reported}"
         );
         assert!(
             times.to_text().starts_with("mean 50."),

@@ -73,7 +73,7 @@ pub(crate) enum NotTaken {
     TooManyFiles(String),
     #[error("another file comes already; `{0}` is not taken")]
     OneFileOnly(String),
-    /// As it was told for the first piece that could not be stored.
+    /// As it was reported for the first piece that could not be stored.
     #[error("{0}")]
     Failed(String),
 }

@@ -54,7 +54,7 @@ impl fmt::Display for BitRate {
     }
 }
 
-/// The longest message that an endpoint takes unless it is told otherwise.
+/// The longest message that an endpoint takes unless another limit is stated.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 4 << 20;
 
 /// A message's length in bytes, 1 to 4 MiB: `64`, `16k`, `4M` (powers of 1,024).

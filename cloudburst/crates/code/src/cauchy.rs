@@ -26,7 +26,7 @@
 
 use super::gf256::Product;
 
-/// Symbols of a block, source and repair, that can be told apart.
+/// Symbols of a block, source and repair, that can be distinguished.
 pub(super) const MAX_ROWS: u16 = 256;
 
 /// The weight of source symbol `source` in repair row `repair`.

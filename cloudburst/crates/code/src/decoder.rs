@@ -46,7 +46,7 @@ impl Memory {
 /// Says what became of a datagram that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// It told something new; more are needed.
+    /// It was linearly independent of those before; more are needed.
     More,
     /// With it the message is complete.
     Complete,

@@ -6,12 +6,12 @@
 //! let page = "
 //! | name | type | unit | labels | meaning |
 //! |---|---|---|---|---|
-//! | `splitter_demotions_total` | counter | flows | `reason` (drained, cap) | Flows moved to the long tunnel |
+//! | `splitter_handovers_total` | counter | flows | `reason` (drained, max_wait) | Flows moved to the long tunnel |
 //! ";
 //! let scrape = "\
-//! ## HELP splitter_demotions Flows moved.
-//! ## TYPE splitter_demotions counter
-//! splitter_demotions_total{reason=\"drained\"} 7
+//! ## HELP splitter_handovers Flows moved.
+//! ## TYPE splitter_handovers counter
+//! splitter_handovers_total{reason=\"drained\"} 7
 //! ## EOF
 //! ";
 //! let documented = docs::parse_page(page)?;

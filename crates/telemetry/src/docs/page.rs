@@ -34,12 +34,12 @@ pub struct DocumentedLabel {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PageError {
     /// A row with more or fewer cells than the header.
-    #[error("line {line}: a row of the metrics table has {found} cells; it needs {COLUMNS:?}")]
+    #[error("line {line}: a row of the metrics table has {actual} cells; it needs {COLUMNS:?}")]
     Columns {
         /// Number of the line, counted from 1.
         line: usize,
         /// Number of cells that it has.
-        found: usize,
+        actual: usize,
     },
     /// A cell that is not what its column asks for.
     #[error("line {line}: `{cell}` is not {expected}")]
@@ -86,7 +86,7 @@ fn row(line: usize, cells: &[&str]) -> Result<DocumentedFamily, PageError> {
     let &[name, kind, unit, labels, meaning] = cells else {
         return Err(PageError::Columns {
             line,
-            found: cells.len(),
+            actual: cells.len(),
         });
     };
     let is_not = |cell: &str, expected| PageError::Cell {
@@ -202,7 +202,7 @@ mod tests {
         };
         assert_eq!(
             page("| `a` | gauge |"),
-            PageError::Columns { line: 3, found: 2 }
+            PageError::Columns { line: 3, actual: 2 }
         );
         assert!(
             page("| a | gauge | - | - | x |")

@@ -286,7 +286,7 @@ fn answers_go_to_who_asked() {
 }
 
 #[test]
-fn unreachable_peer_is_told_at_once() {
+fn unreachable_peer_is_reported_at_once() {
     let (mut pair, peer) = Pair::new(&paper_machine::config(), 2);
     let now = pair.now;
     pair.send(peer, 2_000);

@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 use super::{DEDICATED, ECMP_FLOW, ECMP_PACKET, NFT_SPLIT, SHARE, SPLITTER};
 use crate::{
     experiment::{Completions, Measurement},
-    scheme::Demotions,
+    scheme::Handovers,
 };
 
 /// The result. Serialised it is the object that `splitter-demo --json` prints.
@@ -17,7 +17,7 @@ pub struct Comparison {
     /// How many times faster the splitter's short flows are in the mean; nothing without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speedup: Option<Speedup>,
-    /// What sharing tunnels comes to, where it was measured beside the other policy.
+    /// What sharing tunnels comes to, where it was measured with the other policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sharing: Option<Sharing>,
     /// How the kernel says the splitter's programs were attached: `native`, `generic`, `none`, or
@@ -46,7 +46,7 @@ pub struct ModeResult {
     pub unfinished: usize,
     /// Flows that became long and how they changed tunnels, for the splitter.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub demotions: Option<Demotions>,
+    pub handovers: Option<Handovers>,
     /// The short flows one by one.
     #[serde(skip)]
     pub short_completions: Completions,
@@ -142,7 +142,7 @@ impl From<Measurement> for ModeResult {
             tcp,
             cpu,
             xdp_mode: _,
-            demotions,
+            handovers,
         } = measurement;
         Self {
             name,
@@ -156,7 +156,7 @@ impl From<Measurement> for ModeResult {
             },
             cpu_s: cpu.as_secs_f64(),
             unfinished: short.unfinished + long.unfinished,
-            demotions,
+            handovers,
             short_completions: short,
             long_completions: long,
         }

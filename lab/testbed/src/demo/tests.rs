@@ -25,7 +25,7 @@ fn measurement(name: &str, short_ms: f64, long_ms: f64, xdp_mode: Option<&str>) 
         },
         cpu: Duration::from_millis(1_500),
         xdp_mode: xdp_mode.map(str::to_owned),
-        demotions: None,
+        handovers: None,
     }
 }
 

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Demotions, SchemeError, SplitterScheme, State,
+    Handovers, SchemeError, SplitterScheme, State,
     configuration::{METRICS, configuration},
 };
 use crate::{
@@ -89,17 +89,17 @@ impl Agent {
         })
     }
 
-    /// What it has counted of flows that became long; `None` when it does not tell.
-    pub(super) fn demotions(&self) -> Option<Demotions> {
+    /// What it has counted of flows that became long; `None` when they cannot be read.
+    pub(super) fn handovers(&self) -> Option<Handovers> {
         let exposition = self.border.enter(|| fetch("/metrics")).ok()?.ok()?;
-        Some(Demotions {
+        Some(Handovers {
             became_long: counter(&exposition, "splitter_flows_long_total")?,
-            drained: counter(&exposition, "splitter_demotions_total{reason=\"drained\"}")?,
-            at_cap: counter(&exposition, "splitter_demotions_total{reason=\"cap\"}")?,
-            stayed: counter(&exposition, "splitter_demotions_total{reason=\"stayed\"}")?,
-            stayed_at_cap: counter(
+            drained: counter(&exposition, "splitter_handovers_total{reason=\"drained\"}")?,
+            at_max_wait: counter(&exposition, "splitter_handovers_total{reason=\"max_wait\"}")?,
+            stayed: counter(&exposition, "splitter_handovers_total{reason=\"stayed\"}")?,
+            stayed_at_max_wait: counter(
                 &exposition,
-                "splitter_demotions_total{reason=\"stayed_at_cap\"}",
+                "splitter_handovers_total{reason=\"stayed_at_max_wait\"}",
             )?,
         })
     }
@@ -247,7 +247,7 @@ mod tests {
             "{text}"
         );
     }
-    /// Serves `/ready` and ends on SIGTERM, with a rule left behind when it is told to.
+    /// Serves `/ready` and ends on SIGTERM, with a rule left behind when it is to.
     const PRETENDER: &str = r#"#!/usr/bin/env python3
 import http.server, os, signal, subprocess, sys
 text = open(sys.argv[2]).read()

@@ -200,9 +200,9 @@ mod tests {
             late: Some(Duration::from_millis(30)),
             shortfall: Some(0.25),
         };
-        let told = all.exceeded(&bounds).expect("all are exceeded");
+        let reported = all.exceeded(&bounds).expect("all are exceeded");
         for part in ["50.0 %", "90.0 %", "30.0ms late (bound 2ms)", "25.0 %"] {
-            assert!(told.contains(part), "{told}");
+            assert!(reported.contains(part), "{reported}");
         }
         let just = Strain {
             late: Some(bounds.late),

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_tell_hosts_and_ways() {
+    fn addresses_encode_hosts_and_paths() {
         for single_path in [false, true] {
             let settings = CloudburstSettings {
                 single_path,

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_there_is_told_as_such() {
+    fn missing_agent_is_reported_as_such() {
         let directory = tempfile::tempdir().unwrap();
         let error = ask(directory.path(), Request::Show {}).unwrap_err();
         assert!(matches!(error, ControlError::NotRunning { .. }), "{error}");

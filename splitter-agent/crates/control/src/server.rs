@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_too_long_is_told_as_such() {
+    fn a_path_that_is_too_long_is_reported_as_such() {
         let directory = tempfile::tempdir().unwrap();
         let deep = directory.path().join("d".repeat(100));
         std::fs::create_dir(&deep).unwrap();

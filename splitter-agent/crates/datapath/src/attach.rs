@@ -27,8 +27,8 @@ impl AttachedMode {
     /// Lists every mode in which programs attach.
     pub const ALL: [Self; 4] = [Self::Native, Self::Generic, Self::Tcx, Self::Clsact];
 
-    /// The words in tables.
-    pub const fn in_words(self) -> &'static str {
+    /// Describes the mode for people.
+    pub const fn description(self) -> &'static str {
         match self {
             Self::Native => "native XDP",
             Self::Generic => "generic XDP",

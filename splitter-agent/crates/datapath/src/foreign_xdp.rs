@@ -100,7 +100,7 @@ impl fmt::Display for ForeignProgram {
         if self.is_dispatcher() {
             write!(f, ", by which libxdp or bpfman runs ")?;
             match self.runs.as_slice() {
-                [] => write!(f, "programs that the kernel does not report")?,
+                [] => write!(f, "programs that the kernel does not list")?,
                 [first, others @ ..] => {
                     write!(f, "{first}")?;
                     others.iter().try_for_each(|it| write!(f, ", {it}"))?;
@@ -130,7 +130,7 @@ mod tests {
     const LOOKS: u32 = 24;
 
     #[test]
-    fn what_a_dispatcher_runs_is_told_from_what_only_looks_at_it() {
+    fn what_a_dispatcher_runs_is_distinguished_from_what_only_looks_at_it() {
         let link = |kind, program_id, attach_type, target| Link {
             kind,
             program_id,
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn members_of_a_dispatcher_and_the_way_beside_it_are_told() {
+    fn members_of_a_dispatcher_and_how_to_run_next_to_it_are_named() {
         let member = |id, name: Option<&str>| Member {
             id,
             name: name.map(str::to_owned),
@@ -169,7 +169,7 @@ mod tests {
              number 14"
         );
         let alone = dispatcher(Vec::new()).to_string();
-        assert!(alone.ends_with("runs programs that the kernel does not report"));
+        assert!(alone.ends_with("runs programs that the kernel does not list"));
         let remedy = remedy("eth0", Some(&reported));
         for words in ["`mode = \"mark\"`", "`xdp-loader unload eth0 --all`"] {
             assert!(remedy.contains(words), "{remedy}");
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn program_without_a_name_is_told_with_how_to_learn_it() {
+    fn program_without_a_name_is_reported_with_how_to_learn_it() {
         let nameless = ForeignProgram {
             id: 5,
             name: None,

@@ -29,7 +29,7 @@ pub const CAPACITY: usize = 65_536;
 pub struct Taps {
     taps: Vec<Tap>,
     /// After the taps: what they are filters of goes when they have gone.
-    made: Vec<Clsact>,
+    created: Vec<Clsact>,
 }
 
 /// A program that notes flows at one point.
@@ -144,9 +144,9 @@ impl Taps {
     ) -> Result<Self, TapError> {
         let mut taps = Self::default();
         for point in points {
-            let (tap, made) = Tap::attach(object, point.clone(), interfaces)?;
+            let (tap, created) = Tap::attach(object, point.clone(), interfaces)?;
             taps.taps.push(tap);
-            taps.made.extend(made);
+            taps.created.extend(created);
         }
         Ok(taps)
     }
@@ -213,7 +213,7 @@ impl Tap {
             flows,
             _ebpf: ebpf,
         };
-        Ok((tap, attached.made))
+        Ok((tap, attached.created))
     }
 
     /// Returns the tap's place.

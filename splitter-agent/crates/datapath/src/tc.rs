@@ -40,7 +40,7 @@ pub(crate) enum Position {
 pub(crate) struct TcAttached {
     pub(crate) hook: TcHook,
     /// To be kept for as long as the program stays attached.
-    pub(crate) made: Option<Clsact>,
+    pub(crate) created: Option<Clsact>,
 }
 
 /// A `clsact` queueing discipline that was not there before. Dropped in the network namespace that
@@ -65,11 +65,11 @@ pub(crate) fn attach(
     match program.attach_with_options(device, direction, TcAttachOptions::TcxOrder(order)) {
         Ok(_) => Ok(TcAttached {
             hook: TcHook::Tcx,
-            made: None,
+            created: None,
         }),
         // An older kernel knows no such way to attach.
         Err(error) if program_errno(&error) == Some(libc::EINVAL) => {
-            let made = Clsact::ensure(device, interface)?;
+            let created = Clsact::ensure(device, interface)?;
             let options = NlOptions {
                 priority,
                 ..NlOptions::default()
@@ -77,7 +77,7 @@ pub(crate) fn attach(
             program.attach_with_options(device, direction, TcAttachOptions::Netlink(options))?;
             Ok(TcAttached {
                 hook: TcHook::Clsact,
-                made,
+                created,
             })
         }
         Err(error) => Err(error),

@@ -34,7 +34,7 @@ pub(super) async fn examine(netlink: &Netlink, config: Option<&Config>) -> Vec<C
 
 fn kernel() -> Check {
     let Ok(system) = uname() else {
-        return Check::warn("kernel", "its version is not reported", "see `uname -r`");
+        return Check::warn("kernel", "its version is not known", "see `uname -r`");
     };
     let release = system.release().to_string_lossy().into_owned();
     match version(&release) {

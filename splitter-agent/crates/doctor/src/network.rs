@@ -67,7 +67,7 @@ async fn lan(interface: &Interface, config: &Config, ours: Option<&[u32]>) -> Ve
         ),
         _ => Check::warn(
             format!("receive offloads of {name}"),
-            "the kernel does not report",
+            "their state is not known",
             format!("see `ethtool -k {name}`"),
         ),
     };

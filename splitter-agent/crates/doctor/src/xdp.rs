@@ -33,7 +33,7 @@ pub(super) fn in_the_way(interface: &Interface, ours: Option<&[u32]>) -> Option<
         None => Some(Check::warn(
             check,
             format!(
-                "program number {id} is attached, and whether it is the splitter's is not reported"
+                "program number {id} is attached, and the kernel does not say whether it is the splitter's"
             ),
             "run this as root, or as the user who brought the instance up",
         )),
@@ -72,7 +72,7 @@ pub(super) fn possible(interface: &Interface, features: DeviceFeatures, mode: At
         ),
         (None, _) => Check::warn(
             check,
-            format!("this kernel does not report whether {driver} runs it natively"),
+            format!("this kernel cannot say whether {driver} runs it natively"),
             "run `splitter up`; `splitter status` then shows the mode that it got",
         ),
     }

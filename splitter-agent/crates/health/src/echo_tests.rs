@@ -105,7 +105,7 @@ fn recordings_for_an_earlier_run_get_few_replies_and_prove_nothing() {
 }
 
 #[test]
-fn own_datagrams_that_come_back_are_told() {
+fn own_datagrams_that_come_back_are_counted_as_reflected() {
     let (mut prober, _) = pair();
     let mut own = Responder::new(ProbeKey::of(1), Nonce(11));
     let request = prober.probe(ms(0));
@@ -164,7 +164,7 @@ fn each_source_has_its_rate_and_sources_are_bounded() {
 }
 
 #[test]
-fn restarted_peers_are_told_apart_within_bounds() {
+fn restarted_peers_are_distinguished_within_bounds() {
     let (_, mut responder) = pair();
     for run in 0..100 {
         let mut prober = Prober::new(ProbeKey::of(1), 1, Nonce(1_000 + run));

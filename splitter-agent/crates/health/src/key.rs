@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_told() {
+    fn what_is_no_key_is_refused() {
         let cases: [(&[u8], &str); 6] = [
             (b"", "empty"),
             (b"# only a comment\n", "empty"),

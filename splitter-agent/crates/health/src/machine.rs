@@ -111,9 +111,9 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// The cause in words that follow a colon.
+    /// Describes the cause, as it follows a colon.
     #[must_use]
-    pub fn in_words(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
             Self::Silence => "no answer",
             Self::LinkDown => "link down",

@@ -18,7 +18,7 @@ use super::Interface;
 
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Holds what is known of a device; `None` where the kernel does not report.
+/// Holds what is known of a device; `None` where the kernel gives no answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct DeviceFeatures {
     /// Whether the driver runs XDP programs (reported since Linux 6.3).
@@ -53,7 +53,7 @@ pub async fn device_features(interface: &Interface) -> DeviceFeatures {
 }
 
 /// Finds out whether a device's driver takes packets that XDP redirects to it (`ndo_xdp_xmit`), in its present
-/// state; `None` where the kernel does not report (before Linux 6.3).
+/// state; `None` where the kernel cannot say (before Linux 6.3).
 ///
 /// # Errors
 /// When it does not answer in time.
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_that_takes_vlan_tags_off_is_told_from_one_that_does_not() {
+    fn a_device_that_takes_vlan_tags_off_is_distinguished_from_one_that_does_not() {
         require!(Root, Program("ip"), Program("ethtool"));
         let namespace = Namespace::new("features").unwrap();
         let run = |line: &str| namespace.run(line).map(drop);

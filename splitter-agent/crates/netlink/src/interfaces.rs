@@ -189,7 +189,7 @@ impl Netlink {
     /// Lists all network interfaces.
     ///
     /// # Errors
-    /// When the kernel does not report.
+    /// When the kernel refuses the request.
     pub async fn interfaces(&self) -> Result<Interfaces, NetlinkError> {
         let ask = RouteNetlinkMessage::GetLink(LinkMessage::default());
         let answer = self.list("list the interfaces", ask).await?;
@@ -203,7 +203,7 @@ impl Netlink {
     /// The interface of that name; `None` if there is none.
     ///
     /// # Errors
-    /// When the kernel does not report.
+    /// When the kernel refuses the request.
     pub async fn interface(&self, name: &InterfaceName) -> Result<Option<Interface>, NetlinkError> {
         let mut ask = LinkMessage::default();
         ask.attributes.push(LinkAttribute::IfName(name.to_string()));
@@ -223,7 +223,7 @@ impl Netlink {
     /// an address for one on the link where it has no route at all, which does not count.
     ///
     /// # Errors
-    /// When the kernel does not report.
+    /// When the kernel refuses the request.
     pub async fn has_route(&self, to: IpAddr, interface: u32) -> Result<bool, NetlinkError> {
         let mut ask = RouteMessage::default();
         (
@@ -249,7 +249,7 @@ impl Netlink {
     /// Lists the addresses of all interfaces in one family.
     ///
     /// # Errors
-    /// When the kernel does not report.
+    /// When the kernel refuses the request.
     pub async fn addresses(&self, family: Family) -> Result<Vec<Address>, NetlinkError> {
         let mut ask = AddressMessage::default();
         ask.header.family = address_family(family);

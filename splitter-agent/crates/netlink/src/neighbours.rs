@@ -27,7 +27,7 @@ impl Netlink {
     /// Looks up what the kernel knows of a neighbour.
     ///
     /// # Errors
-    /// When the kernel does not report.
+    /// When the kernel refuses the request.
     pub async fn neighbour(
         &self,
         interface: u32,

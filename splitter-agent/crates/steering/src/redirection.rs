@@ -10,7 +10,7 @@ use splitter_netlink::{
 };
 use splitter_policy::flow::TunnelRole;
 
-use crate::routes::{PassedOver, passed_over};
+use crate::routes::{SuppressedRoute, suppressed_routes};
 
 /// Something that an operator should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub async fn hindrance(interface: &Interface, attach: AttachMode) -> Option<Stri
         // Known not to, but for the other end's state.
         None if is_veth => None,
         None => Some(
-            "this kernel does not report whether its driver takes redirected packets (Linux 6.3 does)"
+            "this kernel cannot say whether its driver takes redirected packets (Linux 6.3 can)"
                 .to_owned(),
         ),
     }
@@ -156,7 +156,7 @@ pub async fn other_ways(
     if !config.families().any(|family| family == Family::V6) {
         return Ok(Vec::new());
     }
-    let routes = passed_over(netlink, config, Family::V6).await?;
+    let routes = suppressed_routes(netlink, config, Family::V6).await?;
     let hints = routes
         .iter()
         .filter_map(|route| other_way(route, interfaces, config));
@@ -177,7 +177,7 @@ fn the_first(mut hints: Vec<Hint>) -> Vec<Hint> {
     hints
 }
 
-fn other_way(route: &PassedOver, interfaces: &Interfaces, config: &Config) -> Option<Hint> {
+fn other_way(route: &SuppressedRoute, interfaces: &Interfaces, config: &Config) -> Option<Hint> {
     let devices = route.devices.iter();
     let devices: Vec<_> = devices.filter_map(|it| interfaces.name_of(*it)).collect();
     let is_led_past = |class: &TunnelRole| {
@@ -315,7 +315,7 @@ mod tests {
         let text = "lan = 'eth0'\n[short]\ndevice = 'tun0'\n[long]\ndevice = 'tun1'\n";
         let config = Config::parse(text, "").expect("it is right");
         let hint = |devices: &[u32]| {
-            let route = PassedOver {
+            let route = SuppressedRoute {
                 destination: "::/0".parse().expect("a prefix"),
                 devices: devices.to_vec(),
             };

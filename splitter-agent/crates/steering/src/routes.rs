@@ -31,11 +31,11 @@ mod conflict;
 mod item;
 mod matching;
 mod message;
-mod passed_over;
 mod plan;
 mod probe;
 mod snapshot;
 mod spread;
+mod suppressed;
 mod verify;
 mod wanted;
 
@@ -43,9 +43,9 @@ pub use apply::{Applied, ApplyError, Undone, remove_all};
 pub use conflict::Conflict;
 pub use item::{Item, NextHop, Route, Rule, Selector};
 pub use matching::supports_exact_dscp;
-pub use passed_over::{PassedOver, passed_over};
 pub use plan::{Action, Plan, PlanError, Replacement, plan, plan_move, plan_placed};
 pub use spread::{Hindrance, hindrances};
+pub use suppressed::{SuppressedRoute, suppressed_routes};
 pub use verify::{Probe, Verification, VerifyError};
 pub use wanted::tunnels_of;
 

@@ -60,11 +60,11 @@ fn write(args: &KeygenArgs, key: &Key) -> anyhow::Result<()> {
 fn replace(file: &Path, key: &Key) -> anyhow::Result<()> {
     let cannot = || format!("cannot overwrite {}", file.display());
     let name = file.file_name().with_context(cannot)?.to_string_lossy();
-    let beside = file.with_file_name(format!(".{name}.{}", std::process::id()));
-    create(&beside, key).with_context(cannot)?;
-    let renamed = std::fs::rename(&beside, file);
+    let temporary = file.with_file_name(format!(".{name}.{}", std::process::id()));
+    create(&temporary, key).with_context(cannot)?;
+    let renamed = std::fs::rename(&temporary, file);
     if renamed.is_err() {
-        let _ = std::fs::remove_file(&beside);
+        let _ = std::fs::remove_file(&temporary);
     }
     renamed.with_context(cannot)
 }

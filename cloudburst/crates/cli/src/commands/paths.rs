@@ -33,7 +33,7 @@ pub(crate) async fn run(args: &PathsArgs, as_json: bool) -> anyhow::Result<ExitC
     };
     let paths = endpoint.paths(peer).await?;
     let replaced = endpoint.statistics().await?.protocol;
-    tell(&endpoint, args, &paths, &replaced, as_json)?;
+    report(&endpoint, args, &paths, &replaced, as_json)?;
     endpoint.close(CLOSE_WITHIN).await;
     let is_good = delivered > 0 || paths.iter().any(|path| path.health == Health::Good);
     Ok(if is_good {
@@ -57,7 +57,7 @@ async fn exercise(endpoint: &Endpoint, peer: PeerId, args: &PathsArgs) -> u64 {
     delivered
 }
 
-fn tell(
+fn report(
     endpoint: &Endpoint,
     args: &PathsArgs,
     paths: &[PathReport],

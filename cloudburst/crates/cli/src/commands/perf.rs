@@ -59,7 +59,7 @@ pub(crate) async fn run(args: &PerfArgs, as_json: bool) -> anyhow::Result<ExitCo
         run: &run,
         statistics,
     };
-    result.tell(as_json)?;
+    result.report(as_json)?;
     endpoint.close(CLOSE_WITHIN).await;
     Ok(if run.total.times.count() > 0 {
         ExitCode::Ok
@@ -74,13 +74,13 @@ fn check(args: &PerfArgs) {
     let sum: usize = args.size.iter().map(|size| size.0).sum();
     let messages_per_s = args.load.0 as f64 / 8.0 * args.size.len() as f64 / sum as f64;
     if messages_per_s > MAX_MESSAGES_PER_S {
-        let told = format!(
+        let reported = format!(
             "{} in messages of this --size is {messages_per_s:.0} messages a second; at most \
              {MAX_MESSAGES_PER_S:.0} can be offered: lower --load or raise --size",
             args.load
         );
         Cli::command()
-            .error(ErrorKind::ValueValidation, told)
+            .error(ErrorKind::ValueValidation, reported)
             .exit();
     }
 }
@@ -290,7 +290,7 @@ struct Outcome<'a> {
 }
 
 impl Outcome<'_> {
-    fn tell(&self, as_json: bool) -> anyhow::Result<()> {
+    fn report(&self, as_json: bool) -> anyhow::Result<()> {
         let Self {
             args,
             run,

@@ -57,7 +57,7 @@ pub(crate) async fn run(args: &PingArgs, as_json: bool) -> anyhow::Result<ExitCo
         }
     }
     waiting.shutdown().await;
-    tally.tell(args, as_json)?;
+    tally.report(args, as_json)?;
     endpoint.close(CLOSE_WITHIN).await;
     Ok(if tally.times.count() > 0 {
         ExitCode::Ok
@@ -108,7 +108,7 @@ impl Tally {
         if as_json { Ok(()) } else { print(text) }
     }
 
-    fn tell(&self, args: &PingArgs, as_json: bool) -> anyhow::Result<()> {
+    fn report(&self, args: &PingArgs, as_json: bool) -> anyhow::Result<()> {
         let answered = self.times.count();
         if as_json {
             return print_json(&json!({

@@ -18,9 +18,10 @@ pub(crate) async fn run(args: &RecvArgs, as_json: bool) -> anyhow::Result<ExitCo
     let mut signals = Signals::listen()?;
     let is_standard = args.output == Path::new("-");
     if is_standard && (args.count != 1 || as_json) {
-        let told = "standard output takes one file and nothing else; leave out --count and --json";
+        let reported =
+            "standard output takes one file and nothing else; leave out --count and --json";
         Cli::command()
-            .error(ErrorKind::ArgumentConflict, told)
+            .error(ErrorKind::ArgumentConflict, reported)
             .exit();
     }
     let output = if is_standard {

@@ -228,8 +228,8 @@ impl Transfer<'_> {
                     delivered: true,
                 }) => return Err(NotStored::Silent(after).into()),
                 Err(error) => {
-                    let told = format!("cannot send to the peer, after {} bytes", self.bytes);
-                    return Err(error).context(told);
+                    let reported = format!("cannot send to the peer, after {} bytes", self.bytes);
+                    return Err(error).context(reported);
                 }
             };
             match answer {

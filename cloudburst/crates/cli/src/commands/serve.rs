@@ -1,4 +1,4 @@
-//! `cloudburst serve`: answers until it is told to end.
+//! `cloudburst serve`: answers until a signal ends it.
 
 use std::pin::pin;
 
@@ -84,7 +84,7 @@ async fn write(endpoint: &Endpoint, files: Files) {
     }
 }
 
-/// The caller that sends is told what fails, and others go on.
+/// The caller that sends learns what fails, and others go on.
 async fn take_all(intake: &mut Intake) {
     loop {
         match intake.next().await {

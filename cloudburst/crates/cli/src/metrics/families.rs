@@ -47,7 +47,7 @@ pub(super) const COUNTERS: [(&str, &str, Count); 29] = [
     ),
     (
         "symbols_wasted_total",
-        "Symbols that arrived here and told nothing new",
+        "Symbols that arrived here and brought nothing new",
         |it| it.protocol.symbols_wasted,
     ),
     ("stops_sent_total", "Stops sent", |it| {

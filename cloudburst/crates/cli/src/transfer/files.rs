@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_stored_leaves_nothing_and_does_not_begin_anew() {
+    fn what_could_not_be_stored_leaves_nothing_and_does_not_begin_again() {
         let directory = tempfile::tempdir().unwrap();
         let mut files = Files::new(directory.path()).unwrap();
         let peer = somebody();
@@ -246,12 +246,12 @@ mod tests {
             partial.file = File::open(&partial.path).unwrap();
         }
         let first = Chunk { offset: 0, ..CHUNK };
-        let told = files.take(peer, &first.to_message()).unwrap_err();
-        assert!(told.to_string().contains("cannot write"), "{told}");
+        let reported = files.take(peer, &first.to_message()).unwrap_err();
+        assert!(reported.to_string().contains("cannot write"), "{reported}");
         assert!(names(directory.path()).is_empty());
-        let told = files.take(peer, &first.to_message()).unwrap_err();
-        let Some(NotTaken::Failed(why)) = told.downcast_ref() else {
-            panic!("{told}");
+        let reported = files.take(peer, &first.to_message()).unwrap_err();
+        let Some(NotTaken::Failed(why)) = reported.downcast_ref() else {
+            panic!("{reported}");
         };
         assert!(why.contains("cannot write"), "{why}");
         assert!(names(directory.path()).is_empty());

@@ -99,7 +99,7 @@ fn bytes_and_packets_recommend_the_same_cut() {
 }
 
 #[test]
-fn what_cannot_be_carried_is_told() {
+fn what_cannot_be_carried_is_reported() {
     let (_, file) = workloads().swap_remove(0);
     let advice = advise(file.sizes.sample(Packets), &question(40, 1.2), false);
     assert_eq!(
@@ -152,7 +152,7 @@ fn a_rare_elephant_makes_advice_uncertain() {
 }
 
 #[test]
-fn without_rates_no_times_are_told() {
+fn without_rates_no_times_are_stated() {
     let (_, file) = workloads().swap_remove(0);
     let blind = Question {
         rates: None,

@@ -49,7 +49,7 @@ section! {
         .optional("not known")
         .examples(&["100"])
         .trade_off(
-            "State both if you can: flows then [change tunnels](../explanation/demotion.md) \
+            "State both if you can: flows then [change tunnels](../explanation/handover.md) \
              without waiting for a pause. Too high is worse than too low: the flow would overtake \
              itself.",
         );

@@ -101,7 +101,7 @@ impl Applied {
 /// footprint. Returns what was removed; a second time that is nothing.
 ///
 /// # Errors
-/// When the kernel does not report what it has or refuses; what has been removed stays removed.
+/// When the kernel refuses a request; what has been removed stays removed.
 pub async fn remove_all(
     netlink: &Netlink,
     footprint: &Footprint,

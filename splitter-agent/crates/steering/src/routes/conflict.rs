@@ -16,8 +16,8 @@ use super::{Footprint, PROTOCOL};
 /// Something that is not ours and is in the way. It is never removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Conflict {
-    /// What was found, in the words of `ip`.
-    pub found: String,
+    /// The rule or route that is there, as `ip` writes it.
+    pub actual: String,
     /// Why it is in the way.
     pub problem: String,
     /// What to do.
@@ -26,7 +26,7 @@ pub struct Conflict {
 
 impl fmt::Display for Conflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}; {}", self.found, self.problem, self.remedy)
+        write!(f, "{}: {}; {}", self.actual, self.problem, self.remedy)
     }
 }
 
@@ -48,7 +48,7 @@ pub(super) fn find(config: &Config, snapshot: &Snapshot) -> Vec<Conflict> {
 fn route_conflict(route: &RouteMessage) -> Conflict {
     let table = table_of(route);
     Conflict {
-        found: describe_route(route),
+        actual: describe_route(route),
         problem: format!("table {table} already holds a route that is not ours"),
         remedy: "give short.table and long.table the numbers of unused tables".to_owned(),
     }
@@ -58,9 +58,9 @@ fn rule_conflict(message: &RuleMessage, config: &Config) -> Option<Conflict> {
     let rule = ForeignRule::of(message);
     let priority = config.routes.rule_priority;
     let conflict = |problem: String, remedy: &str| {
-        let found = describe_rule(message, &rule);
+        let actual = describe_rule(message, &rule);
         Some(Conflict {
-            found,
+            actual,
             problem,
             remedy: remedy.to_owned(),
         })

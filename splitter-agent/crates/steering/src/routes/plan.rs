@@ -55,7 +55,7 @@ pub struct Replacement {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// The kernel does not report what it has.
+    /// The kernel does not list what it has.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
     /// An interface of the configuration is not there.
@@ -127,7 +127,7 @@ pub async fn plan_placed(
 /// tunnel. Changes nothing.
 ///
 /// # Errors
-/// When the kernel does not report what it has, or a tunnel that is to be used has no device.
+/// When the kernel does not list what it has, or a tunnel that is to be used has no device.
 pub async fn plan_move(
     netlink: &Netlink,
     config: &Config,

@@ -49,7 +49,7 @@ pub struct Probe {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifyError {
-    /// The kernel does not report.
+    /// The kernel refuses a request.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
     /// An interface has gone.

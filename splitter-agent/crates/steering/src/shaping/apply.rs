@@ -19,7 +19,7 @@ pub struct Applied {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ShapeError {
-    /// The kernel does not report or do it.
+    /// The kernel refuses a request.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
     /// This kernel has no such qdisc or filter.
@@ -38,14 +38,14 @@ pub enum ShapeError {
     NoSuchInterface(#[from] NoSuchInterface),
     /// What a device has could not be restored afterwards.
     #[error(
-        "{device} has {found} as its root, which could not be restored as it is; remove it (`tc \
+        "{device} has {actual} as its root, which could not be restored as it is; remove it (`tc \
          qdisc del dev {device} root`), or set policy = \"dedicated\""
     )]
     Foreign {
         /// The device.
         device: InterfaceName,
         /// The root.
-        found: String,
+        actual: String,
     },
     /// The kernel took everything and shows something else.
     #[error(
@@ -75,7 +75,7 @@ impl Plan {
                     applied.changed.push(action.clone());
                     put(netlink, shape).await
                 }
-                Action::Restore { found } => restore(netlink, found).await.map(drop),
+                Action::Restore { original } => restore(netlink, original).await.map(drop),
             };
             if let Err(error) = result {
                 applied.roll_back(netlink).await;
@@ -90,10 +90,10 @@ impl Applied {
     /// Restores what was there before. What cannot be restored is logged.
     pub async fn roll_back(self, netlink: &Netlink) {
         for action in self.changed.iter().rev() {
-            if let Action::Shape { found, .. } = action
-                && let Err(error) = restore(netlink, found).await
+            if let Action::Shape { original, .. } = action
+                && let Err(error) = restore(netlink, original).await
             {
-                tracing::error!(device = %found.device, %error, "cannot restore {found}");
+                tracing::error!(device = %original.device, %error, "cannot restore {original}");
             }
         }
     }
@@ -105,13 +105,16 @@ impl Applied {
 /// The first failure; the others are tried all the same.
 pub async fn restore_all(
     netlink: &Netlink,
-    found: &[SavedQdisc],
+    originals: &[SavedQdisc],
 ) -> Result<Vec<String>, ShapeError> {
     let mut removed = Vec::new();
     let mut failed = None;
-    for found in found {
-        match restore(netlink, found).await {
-            Ok(true) => removed.push(format!("shaping of {} (back to {found})", found.device)),
+    for original in originals {
+        match restore(netlink, original).await {
+            Ok(true) => removed.push(format!(
+                "shaping of {} (back to {original})",
+                original.device
+            )),
             Ok(false) => {}
             Err(error) => failed = failed.or(Some(error)),
         }
@@ -157,19 +160,19 @@ async fn put(netlink: &Netlink, shape: &Shape) -> Result<(), ShapeError> {
 
 /// Whether there was something of ours that gave way. A device that has gone, or that somebody
 /// else has given another root, is left alone.
-async fn restore(netlink: &Netlink, found: &SavedQdisc) -> Result<bool, ShapeError> {
+async fn restore(netlink: &Netlink, saved: &SavedQdisc) -> Result<bool, ShapeError> {
     let interfaces = netlink.interfaces().await?;
-    let Ok(interface) = interfaces.named(&found.device) else {
+    let Ok(interface) = interfaces.named(&saved.device) else {
         return Ok(false);
     };
     let now = Snapshot::take(netlink, interface.index).await?;
     if !now.has_our_root() {
         return Ok(false);
     }
-    let device = &found.device;
-    match found.object() {
+    let device = &saved.device;
+    match saved.object() {
         Some(object) => {
-            let request = format!("restore {found} on {device}");
+            let request = format!("restore {saved} on {device}");
             let message = object.to_add(interface.index);
             netlink
                 .change(&request, message, NLM_F_CREATE | NLM_F_REPLACE)

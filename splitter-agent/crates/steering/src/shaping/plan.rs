@@ -26,19 +26,19 @@ pub enum Action {
         /// How.
         shape: Shape,
         /// What it had before.
-        found: SavedQdisc,
+        original: SavedQdisc,
     },
     /// It is shaped.
     Shape {
         /// How.
         shape: Shape,
         /// What it has now, or had before another shape of ours.
-        found: SavedQdisc,
+        original: SavedQdisc,
     },
     /// It is shared no more and gets back what it had.
     Restore {
         /// What it had.
-        found: SavedQdisc,
+        original: SavedQdisc,
     },
 }
 
@@ -46,7 +46,7 @@ pub enum Action {
 /// same instance found before it shaped.
 ///
 /// # Errors
-/// When a device is missing, has a root that could not be restored, or the kernel does not report.
+/// When a device is missing, has a root that could not be restored, or the kernel refuses a request.
 pub async fn plan(
     netlink: &Netlink,
     config: &Config,
@@ -55,10 +55,10 @@ pub async fn plan(
 ) -> Result<Plan, ShapeError> {
     let mut actions = Vec::new();
     let shapes = shapes(config, interfaces)?;
-    for found in previous {
-        let is_wanted = shapes.iter().any(|shape| shape.device == found.device);
+    for original in previous {
+        let is_wanted = shapes.iter().any(|shape| shape.device == original.device);
         // A device that has gone took everything along.
-        let Ok(interface) = interfaces.named(&found.device) else {
+        let Ok(interface) = interfaces.named(&original.device) else {
             continue;
         };
         if !is_wanted
@@ -67,30 +67,30 @@ pub async fn plan(
                 .has_our_root()
         {
             actions.push(Action::Restore {
-                found: found.clone(),
+                original: original.clone(),
             });
         }
     }
     for shape in shapes {
         let now = Snapshot::take(netlink, shape.index).await?;
-        let before = previous.iter().find(|found| found.device == shape.device);
-        let found = if now.has_our_root() {
+        let before = previous.iter().find(|it| it.device == shape.device);
+        let original = if now.has_our_root() {
             let default = || SavedQdisc {
                 device: shape.device.clone(),
                 root: None,
             };
             before.cloned().unwrap_or_else(default)
         } else {
-            now.found(&shape.device)
-                .map_err(|found| ShapeError::Foreign {
+            now.to_saved(&shape.device)
+                .map_err(|actual| ShapeError::Foreign {
                     device: shape.device.clone(),
-                    found,
+                    actual,
                 })?
         };
         actions.push(if now.has(&shape.objects) {
-            Action::Keep { shape, found }
+            Action::Keep { shape, original }
         } else {
-            Action::Shape { shape, found }
+            Action::Shape { shape, original }
         });
     }
     Ok(Plan { actions })
@@ -106,13 +106,13 @@ impl Plan {
 
     /// Returns true for a device that is shaped, or will be.
     pub fn shapes(&self, device: &InterfaceName) -> bool {
-        self.found().any(|found| found.device == *device)
+        self.originals().any(|it| it.device == *device)
     }
 
     /// Returns what has to be remembered to be restored later.
-    pub fn found(&self) -> impl Iterator<Item = &SavedQdisc> {
+    pub fn originals(&self) -> impl Iterator<Item = &SavedQdisc> {
         self.actions.iter().filter_map(|action| match action {
-            Action::Keep { found, .. } | Action::Shape { found, .. } => Some(found),
+            Action::Keep { original, .. } | Action::Shape { original, .. } => Some(original),
             Action::Restore { .. } => None,
         })
     }
@@ -122,8 +122,10 @@ impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Keep { shape, .. } => write!(f, "= {shape}"),
-            Self::Shape { shape, found } => write!(f, "+ {shape} (in place of {found})"),
-            Self::Restore { found } => write!(f, "- shaping of {} (back to {found})", found.device),
+            Self::Shape { shape, original } => write!(f, "+ {shape} (in place of {original})"),
+            Self::Restore { original } => {
+                write!(f, "- shaping of {} (back to {original})", original.device)
+            }
         }
     }
 }

@@ -100,7 +100,7 @@ impl Snapshot {
     }
 
     /// What is to be restored later; the error says why that could not be done.
-    pub(super) fn found(&self, device: &InterfaceName) -> Result<SavedQdisc, String> {
+    pub(super) fn to_saved(&self, device: &InterfaceName) -> Result<SavedQdisc, String> {
         let chosen = self.root().filter(|root| root.handle != 0);
         if let Some(root) = chosen {
             let number = handle_text(root.handle);

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_beyond_32_bits_are_told_apart() {
+    fn rates_beyond_32_bits_are_distinguished() {
         let class = HtbClass {
             rate: 12_500_000_000,
             ceiling: 12_500_000_000,

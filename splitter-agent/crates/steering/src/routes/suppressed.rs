@@ -13,7 +13,7 @@ use super::wanted::{destinations, longest_destination};
 
 /// Names a route of the main table that redirected packets pass over.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PassedOver {
+pub struct SuppressedRoute {
     /// What it is for.
     pub destination: IpNet,
     /// The numbers of the devices that it leads by.
@@ -23,17 +23,17 @@ pub struct PassedOver {
 /// Lists the routes that lead to where the classes' packets go. Reads the whole main table.
 ///
 /// # Errors
-/// When the kernel does not report.
-pub async fn passed_over(
+/// When the kernel refuses the request.
+pub async fn suppressed_routes(
     netlink: &Netlink,
     config: &Config,
     family: Family,
-) -> Result<Vec<PassedOver>, NetlinkError> {
+) -> Result<Vec<SuppressedRoute>, NetlinkError> {
     let (wanted, longest) = (
         destinations(config, family),
         longest_destination(config, family),
     );
-    let is_in_the_way = |route: &PassedOver| {
+    let is_in_the_way = |route: &SuppressedRoute| {
         let leads_to =
             |net: &IpNet| net.contains(&route.destination) || route.destination.contains(net);
         route.destination.prefix_len() <= longest && wanted.iter().any(leads_to)
@@ -43,11 +43,11 @@ pub async fn passed_over(
     Ok(routes.filter(is_in_the_way).collect())
 }
 
-fn route(message: &RouteMessage, family: Family) -> Option<PassedOver> {
+fn route(message: &RouteMessage, family: Family) -> Option<SuppressedRoute> {
     if message.header.kind != RouteType::Unicast {
         return None;
     }
-    let mut route = PassedOver {
+    let mut route = SuppressedRoute {
         destination: super::wanted::everything(family),
         devices: Vec::new(),
     };

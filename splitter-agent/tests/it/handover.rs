@@ -80,18 +80,18 @@ fn harmless(states_rates: bool) {
             panic!("one measurement for each mode");
         };
         let (tcp, finished) = (splitter.tcp, splitter.short.samples.len());
-        let demotions = splitter.demotions.expect("the splitter reports");
-        println!("{finished} of {uploads} at {mbit} Mbit/s: {tcp:?}, {demotions:?}");
+        let handovers = splitter.handovers.expect("the splitter reports");
+        println!("{finished} of {uploads} at {mbit} Mbit/s: {tcp:?}, {handovers:?}");
         assert_eq!(splitter.xdp_mode.as_deref(), Some("native"));
         // Not because nothing was there to be moved, or to move it.
         assert!(
-            demotions.became_long >= finished as u64,
-            "{demotions:?} of {finished} uploads"
+            handovers.became_long >= finished as u64,
+            "{handovers:?} of {finished} uploads"
         );
         claim!(finished == uploads, "{finished} of {uploads} finished");
         claim!(tcp.paws_estab == 0, "packets overtook each other: {tcp:?}");
         claim!(tcp.timeouts == 0, "{tcp:?}");
-        claim!(!states_rates || demotions.at_cap == 0, "{demotions:?}");
+        claim!(!states_rates || handovers.at_max_wait == 0, "{handovers:?}");
         Ok(())
     });
 }
