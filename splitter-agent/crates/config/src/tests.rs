@@ -106,10 +106,7 @@ fn automatic_threshold_starts_within_its_bounds() {
         Config::parse(&text, "f").unwrap().first_threshold()
     };
     let blind = mistake_with("flows", "threshold = 'auto'");
-    assert!(
-        blind.contains("flows.threshold = 'auto': without the rates of both"),
-        "{blind}"
-    );
+    assert!(blind.contains("flows.threshold = 'auto'"), "{blind}");
     assert_eq!(auto(""), 40);
     assert_eq!(auto("[advise]\nmin = 50"), 50);
     assert_eq!(auto("[advise]\nmax = 30"), 30);
@@ -148,7 +145,7 @@ fn families_must_agree() {
     assert_eq!(differ.diagnostics().len(), 2, "{differ}");
     let beyond = mistake(&text(v4, v4, "destinations = '2001:db8::/32'"));
     assert!(
-        beyond.contains("no tunnel has an IPv6 next hop"),
+        beyond.contains("routes.destinations = '2001:db8::/32'"),
         "{beyond}"
     );
 }

@@ -99,18 +99,12 @@ fn keys_are_found_with_and_without_their_section() {
     let name = |given| Key::named(given).map(|key| key.name.as_str());
     assert_eq!(name("threshold"), Ok("flows.threshold"));
     assert_eq!(name("handover.max_wait_ms"), Ok("handover.max_wait_ms"));
-    assert_eq!(
-        name("treshold").unwrap_err(),
-        "treshold: unknown key; did you mean flows.threshold?"
-    );
-    assert!(
-        name("rate_mbit")
-            .unwrap_err()
-            .contains("give short.rate_mbit or long.rate_mbit")
-    );
-    assert!(
-        name("zebra")
-            .unwrap_err()
-            .contains("`splitter set` takes shadow, short.rate_mbit, ")
-    );
+    for (given, nearest) in [
+        ("treshold", "flows.threshold"),
+        ("rate_mbit", "long.rate_mbit"),
+        ("zebra", "shadow"),
+    ] {
+        let refused = name(given).unwrap_err();
+        assert!(refused.contains(nearest), "{refused}");
+    }
 }

@@ -27,30 +27,20 @@ fn sharing_has_defaults_of_its_own() {
 #[test]
 fn sharing_without_a_rate_is_refused() {
     let text = sharing("").replace("rate_mbit = 40\n", "");
-    let told = mistake(&text);
-    assert!(
-        told.contains("long.rate_mbit: policy = \"share\" shapes the tunnel"),
-        "{told}"
-    );
+    let refused = mistake(&text);
+    assert!(refused.contains("long.rate_mbit: "), "{refused}");
 }
 
 #[test]
 fn sharing_takes_four_marks() {
-    let told = mistake(&sharing("[marks]\nshort_on_long = 2\n"));
-    assert!(
-        told.contains("must differ from marks.long, which is 2, too"),
-        "{told}"
-    );
-    let told = mistake(&sharing("[marks]\nlong_on_short = 0\n"));
-    assert!(
-        told.contains("0 is for packets that are not split"),
-        "{told}"
-    );
-    let told = mistake(&sharing("[marks]\nmatch = \"tos\"\nshort_on_long = 12\n"));
-    assert!(
-        told.contains("4 (short) and 12 (short_on_long) are the same"),
-        "{told}"
-    );
+    for (marks, named) in [
+        ("short_on_long = 2", "marks.long"),
+        ("long_on_short = 0", "marks.long_on_short = 0"),
+        ("match = \"tos\"\nshort_on_long = 12", "12 (short_on_long)"),
+    ] {
+        let refused = mistake(&sharing(&format!("[marks]\n{marks}\n")));
+        assert!(refused.contains(named), "{refused}");
+    }
     // Not used, so not looked at.
     assert!(with("marks", "short_on_long = 2").is_ok());
 }
@@ -63,11 +53,6 @@ fn cloudburst_keeps_its_own_mark() {
         (queue.dscp.get(), queue.packets, queue.percent),
         (44, 4, 25)
     );
-    let told = mistake(&sharing("[share]\ncloudburst_dscp = 5\n"));
-    assert!(
-        told.contains("one of the marks that the splitter writes itself"),
-        "{told}"
-    );
-    let told = mistake(&sharing("[share]\nshape_percent = 103\n"));
-    assert!(told.contains("from 50 to 100 percent"), "{told}");
+    let refused = mistake(&sharing("[share]\ncloudburst_dscp = 5\n"));
+    assert!(refused.contains("share.cloudburst_dscp = 5"), "{refused}");
 }

@@ -2,3 +2,4 @@
 
 mod documents;
 mod schema;
+mod wording;
