@@ -155,7 +155,7 @@ fn list_shows_scenarios_and_distributions() {
 }
 
 #[test]
-fn mistakes_are_told_on_standard_error() {
+fn mistakes_go_to_standard_error_alone() {
     for arguments in [
         &["run", "no-such"][..],
         &["run", "tr-large", "--load", "1.5"],
@@ -164,8 +164,7 @@ fn mistakes_are_told_on_standard_error() {
     ] {
         let output = netsim(arguments);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
-        let stderr = String::from_utf8(output.stderr).expect("text");
-        assert!(stderr.starts_with("error: "), "{stderr}");
+        assert!(!output.stderr.is_empty());
         assert!(output.stdout.is_empty());
     }
 }

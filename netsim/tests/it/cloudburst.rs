@@ -62,8 +62,11 @@ fn what_a_first_message_lost_waits_for_the_round_trip_that_is_assumed() {
         times.max().expect("four messages")
     };
     let assumed_ns = 5_000_000;
-    let (told, not_told) = (slowest(200), slowest(5_000));
-    assert!(told + assumed_ns < not_told, "{told} {not_told}");
+    let (reported, not_reported) = (slowest(200), slowest(5_000));
+    assert!(
+        reported + assumed_ns < not_reported,
+        "{reported} {not_reported}"
+    );
 }
 
 #[test]

@@ -9,4 +9,7 @@ mod outages;
 mod scenarios;
 mod support;
 mod tr;
-mod validation;
+#[allow(dead_code, reason = "shared with the tests of other commands")]
+#[path = "../../../crates/cli/tests/support/transcript.rs"]
+mod transcript;
+mod wording;

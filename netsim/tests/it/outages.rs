@@ -1,6 +1,6 @@
 //! Link failures during a run, and recovery.
 
-use crate::support::{error, outcome};
+use crate::support::outcome;
 use netsim::Outcome;
 
 /// One message of one segment at each of these times, between the hosts of two leaves.
@@ -86,39 +86,4 @@ fn two_outages_of_a_link_are_over_when_both_are() {
     let outages = "{ spine = 0, at_us = 100, back_us = 400 }, { spine = 0, leaf = 1, at_us = 200, back_us = 900 }";
     let outcome = messages(1, "ecmp", outages, &[500, 950]);
     assert_eq!(times(&outcome), [1_000_000 + IDLE_NS, IDLE_NS]);
-}
-
-#[test]
-fn mistakes_are_told_with_their_key() {
-    let fabric = |outage: &str| {
-        error(&format!(
-            "about = 'wrong'
-             fabric = {{ leaves = 2, spines = 2, hosts_per_leaf = 1, host_gbps = 10, uplink_gbps = 10,
-               link_delay_us = 1, outage = [{outage}] }}
-             traffic = [{{ kind = 'message', from = 0, to = 1, bytes = 1 }}]"
-        ))
-    };
-    for (outage, expected) in [
-        ("{ spine = 2, at_us = 1 }", "fabric.outage[0].spine = 2"),
-        (
-            "{ spine = 0, leaf = 2, at_us = 1 }",
-            "fabric.outage[0].leaf = 2",
-        ),
-        ("{ spine = 0, at_us = -1 }", "fabric.outage[0].at_us = -1"),
-        (
-            "{ spine = 0, at_us = 5, back_us = 5 }",
-            "fabric.outage[0].back_us = 5",
-        ),
-        (
-            "{ spine = 0, at_us = 5, until_us = 9 }",
-            "unknown field `until_us`",
-        ),
-        (
-            "{ spine = 0, at_us = 5 }, { spine = 1, leaf = 1, at_us = 7 }",
-            "cannot be reached from leaf",
-        ),
-    ] {
-        let error = fabric(outage);
-        assert!(error.contains(expected), "{outage}: {error}");
-    }
 }
