@@ -12,12 +12,12 @@ fn perf_counts_what_it_offered() {
         let peer = server.address();
         let output = cloudburst(&[&["perf", &peer], &common[..], more].concat());
         assert!(output.status.success(), "{}", stdout(&output));
-        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let reported: Value = serde_json::from_slice(&output.stdout).unwrap();
         // 4 Mbit/s for half a second in messages of 11,264 bytes on average.
-        let offered = told["offered"].as_u64().unwrap();
-        assert!((20..=24).contains(&offered), "{told}");
-        assert_eq!(told["delivered"], offered, "{told}");
-        assert!(told["completion_ms"]["p50"].as_f64().unwrap() > 0.0);
+        let offered = reported["offered"].as_u64().unwrap();
+        assert!((20..=24).contains(&offered), "{reported}");
+        assert_eq!(reported["delivered"], offered, "{reported}");
+        assert!(reported["completion_ms"]["p50"].as_f64().unwrap() > 0.0);
     }
 }
 
@@ -35,9 +35,9 @@ fn paths_are_listed() {
     ];
     let output = cloudburst(&[&arguments[..], &["--bind", "127.0.0.1"]].concat());
     assert!(output.status.success(), "{}", stderr(&output));
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let paths = told["paths"].as_array().unwrap();
-    assert_eq!(paths.len(), 3, "{told}");
+    let reported: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let paths = reported["paths"].as_array().unwrap();
+    assert_eq!(paths.len(), 3, "{reported}");
     for path in paths {
         assert_eq!(path["health"], "good");
         assert_eq!(path["remote"], server.address());
@@ -45,16 +45,16 @@ fn paths_are_listed() {
 }
 
 #[test]
-fn the_status_page_tells_of_messages_and_paths() {
+fn the_status_page_shows_messages_and_paths() {
     let server = Listening::start(&["serve", "--metrics", "127.0.0.1:0"]);
     let output = cloudburst(&["ping", &server.address(), "-c", "3", "-i", "0.02"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let told: Value = serde_json::from_str(&server.get("/status.json")).unwrap();
-    assert_eq!(told["messages_received"], 3, "{told}");
-    assert_eq!(told["ready"], true);
+    let reported: Value = serde_json::from_str(&server.get("/status.json")).unwrap();
+    assert_eq!(reported["messages_received"], 3, "{reported}");
+    assert_eq!(reported["ready"], true);
     assert!(
-        told["paths"].is_array() && told["refused"].is_array(),
-        "{told}"
+        reported["paths"].is_array() && reported["refused"].is_array(),
+        "{reported}"
     );
     let page = server.get("/");
     assert!(page.contains("<h1>Cloudburst</h1>"), "{page}");

@@ -34,8 +34,8 @@ fn keygen_is_private_and_overwrites_nothing() {
     assert_eq!(fs::read_to_string(&file).unwrap(), first);
     fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).unwrap();
     assert!(cloudburst(&["keygen", path, "--force"]).status.success());
-    let beside = fs::read_dir(directory.path()).unwrap().count();
-    assert_eq!(beside, 1, "nothing is left beside it");
+    let files = fs::read_dir(directory.path()).unwrap().count();
+    assert_eq!(files, 1, "nothing is left next to it");
     assert_ne!(fs::read_to_string(&file).unwrap(), first);
     assert_eq!(
         fs::metadata(&file).unwrap().permissions().mode() & 0o777,

@@ -6,6 +6,9 @@ mod keygen;
 mod pages;
 mod ping;
 mod refusals;
+#[path = "../../../../../crates/cli/tests/support/transcript.rs"]
+mod transcript;
+mod wording;
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},

@@ -14,8 +14,8 @@ fn page_and_scrape_agree_both_ways() {
     );
     let (documented, live) = (docs::parse_page(METRICS_PAGE).unwrap(), server.scrape());
     let mismatches = docs::compare(&documented, &live);
-    let told: Vec<String> = mismatches.iter().map(ToString::to_string).collect();
-    assert!(told.is_empty(), "{told:#?}");
+    let reported: Vec<String> = mismatches.iter().map(ToString::to_string).collect();
+    assert!(reported.is_empty(), "{reported:#?}");
     for row in &documented {
         let family = live.iter().find(|family| family.name == row.name).unwrap();
         for label in row.labels.iter().filter(|label| !label.values.is_empty()) {

@@ -1,4 +1,5 @@
-//! What the command refuses, with which exit code and in which words.
+//! What the command refuses, with which exit code and which value it names; its words are in
+//! `wording.rs`.
 
 use serde_json::Value;
 
@@ -10,29 +11,29 @@ fn a_port_in_use_exits_with_5() {
     let port = server.address.port().to_string();
     let output = cloudburst(&["serve", "--bind", "127.0.0.1", "--ports", &port]);
     assert_eq!(output.status.code(), Some(5));
-    assert!(stderr(&output).contains(&format!("127.0.0.1:{port}: another process has it")));
+    assert!(stderr(&output).contains(&format!("127.0.0.1:{port}")));
     let arguments = ["serve", "--bind", "127.0.0.1", "--ports", &port, "--json"];
-    let told: Value = serde_json::from_slice(&cloudburst(&arguments).stdout).unwrap();
-    assert_eq!(told["exit_code"], 5);
+    let reported: Value = serde_json::from_slice(&cloudburst(&arguments).stdout).unwrap();
+    assert_eq!(reported["exit_code"], 5);
 }
 
 #[test]
-fn a_wrong_command_line_exits_with_2_and_tells_the_value() {
+fn a_wrong_command_line_exits_with_2_and_names_the_value() {
     for (arguments, expected) in [
         (&["ping"][..], "PEER"),
-        (&["ping", "host"], "`host` is none of"),
-        (&["ping", "h:1", "--rate", "200"], "`200` is no rate"),
-        (&["ping", "h:1", "--rate", "9000gbit"], "8kbit to 1000gbit"),
-        (&["ping", "h:1", "--share", "2"], "`2` is no share"),
-        (&["ping", "h:1", "--dscp", "64"], "`64` is no DSCP"),
-        (&["ping", "h:1", "--ports", "any:0"], "0 ports"),
-        (&["ping", "h:1", "--size", "5M"], "at most 4M"),
-        (&["send", "f", "h:1", "--chunk", "65M"], "at most 4M"),
+        (&["ping", "host"], "`host`"),
+        (&["ping", "h:1", "--rate", "200"], "`200`"),
+        (&["ping", "h:1", "--rate", "9000gbit"], "9000gbit"),
+        (&["ping", "h:1", "--share", "2"], "`2`"),
+        (&["ping", "h:1", "--dscp", "64"], "`64`"),
+        (&["ping", "h:1", "--ports", "any:0"], "any:0"),
+        (&["ping", "h:1", "--size", "5M"], "4M"),
+        (&["send", "f", "h:1", "--chunk", "65M"], "4M"),
         (
             &["perf", "h:1", "--load", "1000gbit", "--size", "1"],
-            "lower --load",
+            "--load",
         ),
-        (&["recv", "-o", "-", "--json"], "standard output takes one"),
+        (&["recv", "-o", "-", "--json"], "--json"),
         (&["serve", "--nonsense"], "--nonsense"),
     ] {
         let output = cloudburst(arguments);
@@ -60,39 +61,35 @@ fn wrong_settings_exit_with_3() {
 fn what_is_given_twice_or_taken_is_named_as_it_was_given() {
     let output = cloudburst(&["serve", "-b", "127.0.0.1", "-b", "127.0.0.1"]);
     assert_eq!(output.status.code(), Some(3));
-    let told = stderr(&output);
+    let reported = stderr(&output);
     assert!(
-        told.contains("--bind: the local addresses 127.0.0.1"),
-        "{told}"
+        reported.contains("--bind: ") && reported.contains("127.0.0.1"),
+        "{reported}"
     );
 
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let output = cloudburst(&["serve", "--ports", "any:1", "--metrics", &address]);
     assert_eq!(output.status.code(), Some(5));
-    let told = stderr(&output);
-    assert!(told.contains("--metrics: cannot serve metrics"), "{told}");
+    let reported = stderr(&output);
+    assert!(reported.contains("--metrics: "), "{reported}");
 }
 
 #[test]
-fn what_cannot_be_read_or_written_is_told() {
+fn what_cannot_be_read_or_written_is_named() {
     let output = cloudburst(&["send", "/nonexistent", "127.0.0.1:9"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        stderr(&output).contains("cannot read /nonexistent"),
+        stderr(&output).contains("/nonexistent"),
         "{}",
         stderr(&output)
     );
     let output = cloudburst(&["send", "/", "127.0.0.1:9"]);
-    assert!(
-        stderr(&output).contains("/ is a directory"),
-        "{}",
-        stderr(&output)
-    );
+    assert_eq!(output.status.code(), Some(1));
     let output = cloudburst(&["recv", "--output", "/nonexistent"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        stderr(&output).contains("cannot use /nonexistent"),
+        stderr(&output).contains("/nonexistent"),
         "{}",
         stderr(&output)
     );
