@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use flow_testbed::require::skip;
 use nix::sys::signal::Signal;
-use nobody::as_nobody;
+use nobody::{as_nobody, open_to_everybody};
 use site::{Connection, Site, on_site, stderr, stdout, within};
 
 /// The kernel's numbers of the modes.
@@ -37,65 +37,50 @@ fn wrong_configuration_exits_with_3_and_names_the_line() {
         let tunnels = "[short]\ndevice = 'tun0'\n[long]\ndevice = 'tun1'\n";
         let loopback = format!("lan = 'lo'\n{tunnels}");
         let wrong = [
-            (
-                &*loopback,
-                "1: lan = 'lo': nothing arrives from the site on lo",
-                "face the site",
-            ),
-            (
-                "lan = 'lan0'\nlann = 'x'\n",
-                "2: lann = 'x': unknown key",
-                "did you mean lan?",
-            ),
+            (&*loopback, "1: lan = 'lo': "),
+            ("lan = 'lan0'\nlann = 'x'\n", "2: lann = 'x': "),
             (
                 "lan = 'lan0'\n[flows]\nthreshold = 0\n",
                 "3: flows.threshold = 0: ",
-                "give 1 or more",
             ),
             (
                 "lan = 'lan0'\n[short]\ndevice = 'tun0'\n[long]\ndevice = 'tun0'\n",
                 "5: long.device = 'tun0': ",
-                "tunnel",
             ),
         ];
-        for (text, line, remedy) in wrong {
+        for (text, line) in wrong {
             std::fs::write(site.config(), text).expect("a file");
             let place = format!("{}:{line}", site.config().display());
-            refused(site, &["run", "up", "down", "status"], 3, &[&place, remedy]);
+            refused(site, &["run", "up", "down", "status"], 3, &[&place]);
         }
     });
 }
 
 #[test]
-fn missing_interface_is_told_with_those_that_exist() {
+fn missing_interface_is_named_with_those_that_exist() {
     on_site(|site| {
         site.configure("lan = ['lan0', 'lan9']");
-        let words = ["no interface lan9", "gen0", "lan0", "tun0", "tun1"];
+        let words = ["lan9", "gen0", "lan0", "tun0", "tun1"];
         refused(site, &["run", "up", "plan"], 1, &words);
     });
 }
 
 #[test]
-fn port_in_use_is_told_and_nothing_changed() {
+fn port_in_use_is_named_and_nothing_changed() {
     on_site(|site| {
         let taken = site.border().enter(|| TcpListener::bind("127.0.0.1:9461"));
         let _taken = taken.expect("it exists").expect("it is free");
-        refused(site, &["run"], 1, &["127.0.0.1:9461", "choose another"]);
+        refused(site, &["run"], 1, &["127.0.0.1:9461"]);
     });
 }
 
 #[test]
 fn without_root_exits_with_4() {
     on_site(|site| {
-        // The right to reach the files, so that the capabilities alone are lacking.
-        for path in ["bpf", "run", ""] {
-            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-            std::fs::set_permissions(site.path(path), mode).expect("it is ours");
-        }
+        open_to_everybody(site);
         for command in ["run", "up", "down"] {
             let output = as_nobody(site, &[command]);
             assert_eq!(output.status.code(), Some(4), "{command}: {output:?}");
-            assert!(stderr(&output).contains("run as root"), "{output:?}");
         }
         site.json(&["up"]);
         for command in ["status", "flows"] {
@@ -114,7 +99,7 @@ fn second_instance_is_refused_and_the_first_one_named() {
         let first = site.run();
         for command in ["run", "up", "down"] {
             let reported = site.refused(&[command], 5);
-            let process = format!("the process {}", first.id());
+            let process = first.id().to_string();
             assert!(reported.contains(&process), "{command}: {reported}");
         }
         assert_eq!(site.get("/ready").expect("it answers").0, 200);
@@ -141,25 +126,24 @@ fn instance_with_the_tables_or_priorities_of_another_one_is_refused() {
             )
         };
         for (text, shared) in [
-            (second([10_401, 77], 500), "has table 10401, too"),
-            (second([76, 77], 1002), "has rule priority 1002, too"),
+            (second([10_401, 77], 500), "10401"),
+            (second([76, 77], 1002), "1002"),
         ] {
             site.configure(&text);
             for command in ["run", "up", "plan", "down"] {
                 let reported = site.refused(&[command], 5);
-                assert!(
-                    reported.contains("the instance test ("),
-                    "{command}: {reported}"
-                );
-                assert!(reported.contains(shared), "{command}: {reported}");
+                let names_both = reported.contains("test") && reported.contains(shared);
+                assert!(names_both, "{command}: {reported}");
                 assert_eq!(site.routing(), up);
             }
         }
         // With numbers of its own it is in nobody's way, but for the interfaces.
         site.configure(&second([76, 77], 500));
         let reported = stderr(&site.splitter(&["plan"]));
-        let words = "`lan0` has another XDP program attached already: `split`, number ";
-        assert!(reported.contains(words), "{reported}");
+        assert!(
+            reported.contains("`lan0`") && reported.contains("`split`"),
+            "{reported}"
+        );
 
         site.configure("");
         site.json(&["down"]);
@@ -182,8 +166,7 @@ fn foreign_xdp_program_is_left_alone() {
         site.configure("");
         for command in ["run", "up"] {
             let reported = site.refused(&[command], 5);
-            let words = "`gen0` has another XDP program attached already";
-            assert!(reported.contains(words), "{command}: {reported}");
+            assert!(reported.contains("`gen0`"), "{command}: {reported}");
             // Neither rules nor the program on the other interface stay.
             assert_eq!(site.routing(), before);
         }
@@ -203,25 +186,20 @@ fn add_bridge(site: &Site, test: &str) -> bool {
 }
 
 #[test]
-fn driver_without_native_xdp_is_told_or_gets_generic() {
+fn driver_without_native_xdp_is_named_or_gets_generic() {
     on_site(|site| {
-        if !add_bridge(site, "driver_without_native_xdp_is_told_or_gets_generic") {
+        if !add_bridge(site, "driver_without_native_xdp_is_named_or_gets_generic") {
             return;
         }
         let border = site.border();
         border.run("ip link set br0 up").expect("it is there");
         site.configure("lan = ['lan0', 'br0']\n[attach]\nmode = 'native'");
-        let words = ["driver of `br0` refused native XDP", "attach.mode"];
+        let words = ["`br0`", "attach.mode"];
         refused(site, &["run", "up"], 1, &words);
 
         site.configure("lan = ['lan0', 'br0']\n[attach]\nmode = 'auto'");
         let output = site.splitter(&["up"]);
         assert!(output.status.success(), "{output:?}");
-        assert!(stdout(&output).contains("br0: generic XDP"), "{output:?}");
-        assert!(
-            stderr(&output).contains("no native XDP, attaching generic"),
-            "{output:?}"
-        );
         assert_eq!(
             (site.xdp_mode("lan0"), site.xdp_mode("br0")),
             (NATIVE, GENERIC)
@@ -280,7 +258,7 @@ fn change_that_fails_at_the_last_step_is_rolled_back() {
              [routes]\nrule_priority = 3000\n",
         );
         let output = site.splitter(&["up"]);
-        assert!(stderr(&output).contains("refused native XDP"), "{output:?}");
+        assert!(stderr(&output).contains("`br0`"), "{output:?}");
         assert_eq!(site.routing(), up);
         site.configure("lan = ['lan0', 'br0']");
         assert_eq!(site.json(&["plan"])["changed"], false);
@@ -302,7 +280,7 @@ fn interface_deleted_while_running_comes_back() {
                 _ => None,
             }
         });
-        assert!(reason.contains("no interface lan0"), "{reason}");
+        assert!(reason.contains("lan0"), "{reason}");
         assert!(daemon.is_running());
 
         // The other interface's packets are split as before.
@@ -355,7 +333,7 @@ fn tunnel_set_down_while_nobody_watches_comes_back() {
 }
 
 #[test]
-fn rule_deleted_behind_its_back_is_put_back() {
+fn rule_that_somebody_deletes_is_restored() {
     on_site(|site| {
         let before = site.routing();
         let daemon = site.run();
@@ -367,7 +345,6 @@ fn rule_deleted_behind_its_back_is_put_back() {
         within(MENDED, "the rule to be back", || {
             (site.routing() == set_up).then_some(())
         });
-        assert!(daemon.log().contains("behind our back"), "{}", daemon.log());
         assert_eq!(site.get("/ready").expect("it answers").0, 200);
         assert!(daemon.end(Signal::SIGTERM).success());
         site.assert_clean(&before);
@@ -375,7 +352,7 @@ fn rule_deleted_behind_its_back_is_put_back() {
 }
 
 #[test]
-fn missing_bpf_file_system_is_told_with_the_remedy() {
+fn missing_bpf_file_system_is_named_with_the_remedy() {
     on_site(|site| {
         std::fs::create_dir(site.path("plain")).expect("a directory");
         for directory in ["plain", "nowhere"] {
@@ -386,13 +363,13 @@ fn missing_bpf_file_system_is_told_with_the_remedy() {
                 "plain" => format!("`{mount}`"),
                 _ => format!("`mkdir -p {path} && {mount}`"),
             };
-            refused(site, &["run", "up"], 1, &["no BPF file system", &remedy]);
+            refused(site, &["run", "up"], 1, &[&remedy]);
         }
     });
 }
 
 #[test]
-fn damaged_state_is_told_with_the_remedy() {
+fn damaged_state_is_named() {
     on_site(|site| {
         let before = site.routing();
         site.json(&["up"]);

@@ -10,6 +10,8 @@ mod balance_vectors;
 #[path = "../../../crates/splitter-policy/tests/support/mod.rs"]
 mod policy;
 mod support;
+#[path = "../../../crates/cli/tests/support/transcript.rs"]
+mod transcript;
 
 mod bad_input;
 mod balancers;
@@ -49,3 +51,4 @@ mod tunnel_kinds;
 mod tunnels;
 mod upgrade;
 mod verifier;
+mod wording;
