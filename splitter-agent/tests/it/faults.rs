@@ -186,7 +186,7 @@ fn full_disk_keeps_up_from_beginning_and_not_from_ending() {
 }
 
 #[test]
-fn everything_that_is_changed_behind_its_back_is_put_back_and_counted() {
+fn everything_that_others_change_is_restored_and_counted() {
     on_site(|site| {
         let before = site.routing();
         let daemon = site.run();

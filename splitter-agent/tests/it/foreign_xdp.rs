@@ -21,7 +21,7 @@ use stranger::pin_stranger;
 const FEW_BYTES: usize = 10_000;
 /// Some three hundred.
 const MANY_BYTES: usize = 400_000;
-/// Longer than the cap for a flow that has become long.
+/// Longer than the longest wait for a hand-over.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(300);
 /// What `up` and `doctor` advise.
 const BESIDE: &str = "[steering]\nmode = \"mark\"\n";
@@ -29,7 +29,7 @@ const BESIDE: &str = "[steering]\nmode = \"mark\"\n";
 const SYSTEM_BPFFS: &str = "/sys/fs/bpf";
 
 #[test]
-fn splitter_runs_beside_a_dispatcher_as_it_advises() {
+fn splitter_runs_next_to_a_dispatcher_as_it_advises() {
     on_site(|site| {
         let border = site.border();
         let pin = site.path("bpf/stranger");
@@ -59,13 +59,13 @@ fn splitter_runs_beside_a_dispatcher_as_it_advises() {
         assert!(detail.contains(&named), "{detail}");
         assert!(remedy.contains("`mode = \"mark\"`"), "{remedy}");
 
-        splits_beside_what_is_there(site, &before);
+        splits_next_to_what_is_there(site, &before);
         assert_eq!(program_id(site, LAN), id);
     });
 }
 
 #[test]
-fn splitter_runs_beside_what_xdp_filter_has_attached() {
+fn splitter_runs_next_to_what_xdp_filter_has_attached() {
     require!(Program("xdp-filter"));
     on_site(|site| {
         let filter = Filter::load(site);
@@ -74,7 +74,7 @@ fn splitter_runs_beside_what_xdp_filter_has_attached() {
         let reported = stderr(&output);
         assert_eq!(output.status.code(), Some(5), "{reported}");
         assert!(reported.contains("`mode = \"mark\"`"), "{reported}");
-        splits_beside_what_is_there(site, &before);
+        splits_next_to_what_is_there(site, &before);
         drop(filter);
         // Then there is room for the program that marks by DSCP.
         site.configure("");
@@ -99,8 +99,7 @@ fn programs_that_a_dispatcher_of_libxdp_runs_are_named() {
                 reason,
             );
         }
-        let words = "by which libxdp or bpfman runs `xdpfilt_";
-        assert!(reported.contains(words), "{reported}");
+        assert!(reported.contains("`xdpfilt_"), "{reported}");
     });
 }
 
@@ -129,11 +128,10 @@ impl Drop for Filter<'_> {
 }
 
 /// Follows the advice: flows are split, and nothing of what was there is changed.
-fn splits_beside_what_is_there(site: &Site, before: &str) {
+fn splits_next_to_what_is_there(site: &Site, before: &str) {
     site.configure(BESIDE);
     let (status, detail, _) = xdp_check(site, LAN);
     assert_eq!(status, "ok", "{detail}");
-    assert!(detail.contains(", stays; "), "{detail}");
     let attached = [LAN, GENERATOR].map(|device| program_id(site, device));
     let there = || [LAN, GENERATOR].map(|device| program_id(site, device)) == attached;
 

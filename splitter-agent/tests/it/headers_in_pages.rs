@@ -22,7 +22,7 @@ const STATION: [u8; 6] = [2, 0, 0, 9, 9, 1];
 /// Of the default configuration.
 const THRESHOLD: u64 = 40;
 const SEGMENTS: u64 = 150;
-/// Longer than the cap for a flow that has become long.
+/// Longer than the longest wait for a hand-over.
 const PAUSE: Duration = Duration::from_millis(300);
 
 const ETHERNET: usize = 14;

@@ -130,21 +130,14 @@ fn packets_follow_the_main_table_when_both_tunnels_are_dead() {
             pair.cut(device, "drop").expect("it was tried");
         }
         pair.wait_for_seats("main", "main");
-        let (code, body) = site.get("/ready").expect("it answers");
-        assert_eq!(code, 503);
-        assert!(body.contains("no tunnel is alive"), "{body}");
+        assert_eq!(site.get("/ready").expect("it answers").0, 503);
         for table in [10_401, 10_402] {
             let routes = site.border().run(&format!("ip route show table {table}"));
             assert_eq!(routes.unwrap_or_default(), "");
         }
-        let status = site.splitter(&["status"]);
-        let reported = site::stdout(&status);
-        assert!(
-            reported.contains("the short class is in the main table"),
-            "{reported}"
-        );
         assert_eq!(site.json(&["status"])["in_place"], true);
-        assert!(near.log().contains("to the main table"), "{}", near.log());
+        let moved = site.metric("splitter_class_moves_total{class=\"short\",tunnel=\"main\"}");
+        assert!(moved >= 1.0, "{}", near.log());
 
         // The first one to answer gets both, at once, for there is nothing better.
         pair.mend("tun1");
@@ -160,7 +153,7 @@ fn packets_follow_the_main_table_when_both_tunnels_are_dead() {
 fn lossy_tunnels_keep_their_classes() {
     require!(Program("nft"));
     decide_on_pair(&LOSSY_STAYS_UP, |pair| {
-        let (near, _far) = pair.run(QUICK);
+        let _agents = pair.run(QUICK);
         pair.wait_for_echo();
         for device in ["tun0", "tun1"] {
             let rule = "numgen random mod 100 < 30 drop";
@@ -178,13 +171,12 @@ fn lossy_tunnels_keep_their_classes() {
         }
         let moves = health["moves"].as_array().map(Vec::len);
         claim!(moves == Some(0), "{health}");
-        claim!(!near.log().contains("class goes"), "{}", near.log());
         Ok(())
     });
 }
 
 #[test]
-fn next_hop_and_link_tell_where_there_is_no_peer() {
+fn next_hop_and_link_are_the_evidence_where_there_is_no_peer() {
     require!(Program("nft"));
     decide_on_pair(&FAILOVER_IN_TIME, |pair| {
         let site = pair.site;
@@ -284,7 +276,7 @@ fn tunnel_that_goes_down_and_up_a_hundred_times_takes_few_moves() {
 }
 
 #[test]
-fn device_that_is_deleted_and_made_anew_gets_its_class_back() {
+fn device_that_is_deleted_and_created_again_gets_its_class_back() {
     require!(Program("nft"));
     decide_on_pair(&FAILOVER_IN_TIME, |pair| {
         let site = pair.site;
@@ -341,11 +333,6 @@ fn agent_after_a_killed_one_leaves_a_class_out_of_its_dead_tunnel() {
         assert_eq!(site.json(&["plan"])["changed"], false);
 
         let second = site.run();
-        assert!(
-            second.log().contains("an earlier agent has left"),
-            "{}",
-            second.log()
-        );
         claim!(site.routing() == moved, "{}", second.log());
         std::thread::sleep(Duration::from_millis(1_500));
         let egresses = pair.egresses();

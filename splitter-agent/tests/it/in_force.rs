@@ -85,7 +85,7 @@ fn model_of_the_tunnels_follows_every_change() {
         };
         assert_eq!(policy(site), reloaded);
 
-        // Without a rate a flow waits for a gap: guard and cap are other ones then.
+        // Without a rate a flow waits for a gap: drain margin and longest wait are other ones then.
         let text = std::fs::read_to_string(site.config()).expect("a file");
         let text = text.replace("rate_mbit = 100\n", "");
         std::fs::write(site.config(), text).expect("a file");

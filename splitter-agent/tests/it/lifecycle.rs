@@ -9,7 +9,7 @@ use daemon::Daemon;
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Program;
 use nix::sys::signal::Signal;
-use site::{BINARY, Connection, Site, on_site, stdout};
+use site::{BINARY, Connection, Site, on_site};
 
 const NATIVE: Option<u64> = Some(1);
 /// About 7 packets.
@@ -49,8 +49,6 @@ fn run_ends_when_its_terminal_goes() {
         site.wait_for("the daemon to have cleaned up", || {
             (!site.path("run/test/state.json").exists()).then_some(())
         });
-        let log = std::fs::read_to_string(site.path("log")).expect("it has logged");
-        assert!(log.contains("the end of its terminal"), "{log}");
         site.wait_for("the rules to be gone", || {
             (site.routing() == before).then_some(())
         });
@@ -118,7 +116,6 @@ fn second_up_changes_nothing_and_down_restores() {
 
         assert_eq!(site.json(&["plan"])["changed"], false);
         assert_eq!(site.json(&["up"])["changed"], false);
-        assert!(stdout(&site.splitter(&["up"])).contains("nothing was changed"));
         assert_eq!(site.routing(), up);
         assert_eq!(site.json(&["status"])["owner"], "up");
         for name in ["lock", "state.json"] {
@@ -133,12 +130,7 @@ fn second_up_changes_nothing_and_down_restores() {
         );
         site.assert_clean(&before);
 
-        let again = site.splitter(&["down"]);
-        assert!(again.status.success());
-        assert!(
-            stdout(&again).contains("Not up; nothing was changed"),
-            "{again:?}"
-        );
+        assert!(site.splitter(&["down"]).status.success());
         assert_eq!(site.json(&["status"])["up"], false);
     });
 }
@@ -267,7 +259,7 @@ fn interface_dropped_from_the_configuration_is_detached() {
         site.json(&["up"]);
         assert_eq!(site.xdp_mode("gen0"), NATIVE);
         site.configure("lan = ['lan0']");
-        assert!(stdout(&site.splitter(&["plan"])).contains("detach the XDP program from gen0"));
+        assert_eq!(site.json(&["plan"])["changed"], true);
         site.json(&["up"]);
         assert_eq!(
             (site.xdp_mode("lan0"), site.xdp_mode("gen0")),

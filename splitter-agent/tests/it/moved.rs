@@ -35,7 +35,7 @@ fn seats_of(reported: &Value) -> [Value; 2] {
 }
 
 fn wait_for_both(pair: &Pair<'_>, egresses: [Value; 2]) {
-    pair.site.wait_for("top and page to tell it", || {
+    pair.site.wait_for("top and page to show it", || {
         let reported = [in_top(pair), on_page(pair)];
         (reported.iter().all(|it| *it == egresses)).then_some(())
     });

@@ -12,7 +12,7 @@ use flow_testbed::require;
 use flow_testbed::require::Requirement::{NftRule, Program};
 use pair::{cut_at, decide_on_pair, mend_at};
 use several::{COUNTS, Flows, Seen, share_of};
-use two_each::{in_use, run_both, told_of_tunnels};
+use two_each::{in_use, reported_tunnels, run_both};
 
 const LOSS: &str = "numgen random mod 100 < 30 drop";
 /// In the short class and in the long one.
@@ -53,7 +53,7 @@ fn lossy_tunnels_among_several_keep_their_flows() {
         }
         println!("{rounds} rounds in {:?}", start.elapsed());
         let health = pair.health();
-        for reported in told_of_tunnels(site) {
+        for reported in reported_tunnels(site) {
             let device = reported["device"].as_str().expect("a name");
             claim!(reported["downs"] == 0, "{health}");
             let loss = reported["loss"].as_f64().expect("a share");

@@ -46,16 +46,16 @@ fn into_tunnel(site: &Site, tunnel: &str) -> u64 {
 }
 
 #[test]
-fn pure_acknowledgements_of_long_flows_ride_with_short_ones() {
-    acknowledgements_ride_with_short_ones("");
+fn pure_acknowledgements_of_long_flows_are_queued_with_short_ones() {
+    acknowledgements_are_queued_with_short_ones("");
 }
 
 #[test]
-fn pure_acknowledgements_ride_with_short_ones_by_mark() {
-    acknowledgements_ride_with_short_ones(BY_MARK);
+fn pure_acknowledgements_are_queued_with_short_ones_by_mark() {
+    acknowledgements_are_queued_with_short_ones(BY_MARK);
 }
 
-fn acknowledgements_ride_with_short_ones(steering: &str) {
+fn acknowledgements_are_queued_with_short_ones(steering: &str) {
     on_site(|site| {
         site.configure(&format!("{SHARE}{steering}"));
         let _daemon = site.run();

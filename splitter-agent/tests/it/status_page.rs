@@ -134,7 +134,7 @@ fn looks(browser: &Browser) {
 }
 
 #[test]
-fn addresses_are_told_only_where_the_configuration_says_so() {
+fn addresses_are_shown_only_where_the_configuration_says_so() {
     on_site(|site| {
         let address = site.topology.client.ipv4.to_string();
         for (changes, reported) in [("", false), ("[metrics]\nflow_addresses = true\n", true)] {
@@ -166,7 +166,7 @@ fn addresses_are_told_only_where_the_configuration_says_so() {
 }
 
 #[test]
-fn the_documented_keys_are_those_that_are_told() {
+fn the_documented_keys_are_those_that_are_served() {
     const DOCUMENT: &str = include_str!("../../../docs/src/reference/status.md");
     on_site(|site| {
         let daemon = site.run();

@@ -23,11 +23,11 @@ use splitter_datapath::Object;
 const FEW_BYTES: usize = 10_000;
 /// Some three hundred.
 const MANY_BYTES: usize = 400_000;
-/// Longer than the cap for a flow that has become long.
+/// Longer than the longest wait for a hand-over.
 const PAUSE: Duration = Duration::from_millis(300);
 
 #[test]
-fn marks_beside_packets_steer_both_families_and_leave_them_as_they_are() {
+fn kernel_marks_steer_both_families_and_leave_packets_as_they_are() {
     require!(Program("nft"));
     on_site(|site| {
         site.configure("[steering]\nmode = 'mark'\nmark_mask = 0xff00\n");
@@ -71,7 +71,7 @@ fn marks_beside_packets_steer_both_families_and_leave_them_as_they_are() {
 }
 
 #[test]
-fn a_program_that_somebody_takes_off_is_put_back_and_other_modes_are_refused() {
+fn a_program_that_somebody_detaches_is_restored_and_other_modes_are_refused() {
     on_site(|site| {
         site.configure("[steering]\nmode = 'mark'\n");
         let before = (site.routing(), traffic_control(site));
@@ -104,13 +104,9 @@ fn a_program_that_somebody_takes_off_is_put_back_and_other_modes_are_refused() {
             site.configure(&format!("[steering]\nmode = '{mode}'\n"));
             let refused = site.splitter(&["up"]);
             let reported = stderr(&refused);
-            let expected = format!(
-                "steering.mode cannot change from mark to {mode} while the instance is up: run `splitter down` first"
-            );
-            assert!(
-                !refused.status.success() && reported.contains(&expected),
-                "{reported}"
-            );
+            let names_it =
+                reported.contains("steering.mode") && reported.contains("`splitter down`");
+            assert!(!refused.status.success() && names_it, "{mode}: {reported}");
         }
         let removed = stdout(&site.splitter(&["down"]));
         assert!(removed.contains("TC program on lan0"), "{removed}");
@@ -175,15 +171,6 @@ fn packets_are_redirected_into_the_tunnel_of_their_class_in_both_families() {
         for connection in &mut connections {
             leaves_by(site, 1, || connection.send(MANY_BYTES));
         }
-        let plan = stdout(&site.splitter(&["plan"]));
-        assert!(
-            plan.contains("packets for tun0 go by the network stack: its other end has neither"),
-            "{plan}"
-        );
-        assert!(
-            plan.contains("no tunnel takes redirected packets"),
-            "{plan}"
-        );
         assert!(second.end(Signal::SIGTERM).success());
         site.assert_clean(&before);
         // IPv6 has no way any more.

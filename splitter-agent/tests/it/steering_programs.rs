@@ -75,7 +75,7 @@ fn marks_come_out_as_on_the_host_and_packets_and_other_bits_as_they_came() {
 }
 
 #[test]
-fn a_shadow_marks_nothing_beside_packets() {
+fn a_shadow_sets_no_kernel_mark() {
     require!(Root);
     let object = Object::for_level(PacketLog::Off).expect("is embedded");
     let mut kernel = Loaded::new(object.bytes(), TABLE_SIZE);

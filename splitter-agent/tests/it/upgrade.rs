@@ -10,7 +10,7 @@ use aya::programs::links::{FdLink, PinnedLink};
 use aya::programs::xdp::XdpLink;
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use site::{Connection, Site, on_site, stderr, stdout};
+use site::{Connection, Site, on_site, stderr};
 
 const NATIVE: Option<u64> = Some(1);
 const YARDSTICK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../benches/bpf/yardstick.o");
@@ -29,11 +29,6 @@ fn programs_and_maps_of_another_version_are_replaced_without_a_gap() {
 
         let plan = site.json(&["plan"]);
         assert_eq!(plan["plan"]["program"], "replace", "{plan}");
-        let reported = stdout(&site.splitter(&["plan"]));
-        assert!(
-            reported.contains("flows start again as short"),
-            "{reported}"
-        );
         assert_eq!(program_id(site), old_id);
 
         let is_over = AtomicBool::new(false);
@@ -53,8 +48,6 @@ fn programs_and_maps_of_another_version_are_replaced_without_a_gap() {
             daemon
         });
         drop(old);
-        let log = daemon.log();
-        assert!(log.contains("replaced the kernel programs"), "{log}");
         assert_ne!(program_id(site), old_id);
         connection.send(LONG_BYTES);
 
@@ -104,13 +97,13 @@ fn earlier_programs_stay_when_the_new_ones_cannot_be_put_in_their_place() {
 
 /// Old marks under old rules: neither new rules under old programs, nor old rules under new ones.
 #[test]
-fn earlier_programs_are_put_back_with_their_flows_when_bringing_up_fails_after_them() {
+fn earlier_programs_are_restored_with_their_flows_when_bringing_up_fails_after_them() {
     for steering in ["dscp", "mark", "redirect"] {
-        on_site(|site| put_back_with_their_flows(site, steering));
+        on_site(|site| restored_with_their_flows(site, steering));
     }
 }
 
-fn put_back_with_their_flows(site: &Site, steering: &str) {
+fn restored_with_their_flows(site: &Site, steering: &str) {
     let mode = format!("[steering]\nmode = '{steering}'\n");
     site.configure(&mode);
     let before = site.routing();

@@ -149,7 +149,7 @@ fn what_is_rolled_back_has_the_same_tunnels_as_before() {
 
 /// A lookup of an IPv6 route that is being replaced may lose: it found the old route, whose last
 /// reference has gone when it takes its own, and Linux then answers "unreachable". `ip -6 route
-/// replace` in a loop beside these questions loses some 0.7 % of them so, and deleting the route before
+/// replace` in a loop during these lookups loses some 0.7 % of them so, and deleting the route before
 /// adding it again 23 %. IPv4 loses none.
 const LOST_IN_FLIGHT: f64 = 0.02;
 

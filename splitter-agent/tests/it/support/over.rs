@@ -19,10 +19,10 @@ const LONG: [&str; 2] = ["tun6", "tun7"];
 /// Beyond this many packets a flow is long.
 const THRESHOLD: u64 = 10;
 const DATAGRAMS: u64 = 5 * THRESHOLD;
-/// Longer than the cap for a flow that has become long.
+/// Longer than the longest wait for a hand-over.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Of all packets of one flow that goes on through the cap, so many at most are still sent with the
-/// short class.
+/// Of all packets of one flow that goes on through the longest wait, so many at most are still sent
+/// with the short class.
 const UNTIL_MOVED: u64 = 10;
 /// Of both address families, the longest header of an IP packet with its fragment header.
 const HEADERS_BYTES: usize = 48;

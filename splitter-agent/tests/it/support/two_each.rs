@@ -27,7 +27,7 @@ pub(crate) fn two_for_each(site: &Site) {
 }
 
 /// What `splitter status` reports of each tunnel.
-pub(crate) fn told_of_tunnels(site: &Site) -> impl Iterator<Item = Value> {
+pub(crate) fn reported_tunnels(site: &Site) -> impl Iterator<Item = Value> {
     let tunnels = site.json(&["status"])["health"]["tunnels"].take();
     let tunnels = tunnels.as_array().cloned();
     tunnels.unwrap_or_default().into_iter()
@@ -35,7 +35,7 @@ pub(crate) fn told_of_tunnels(site: &Site) -> impl Iterator<Item = Value> {
 
 /// The devices that carry packets by what it reports.
 pub(crate) fn in_use(site: &Site) -> BTreeSet<String> {
-    let used = told_of_tunnels(site).filter(|it| it["in_use"] == true);
+    let used = reported_tunnels(site).filter(|it| it["in_use"] == true);
     used.map(|it| it["device"].as_str().expect("a name").to_owned())
         .collect()
 }
