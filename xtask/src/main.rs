@@ -15,6 +15,8 @@ mod reproduction;
 mod setup;
 mod test;
 mod vm_test;
+#[cfg(test)]
+mod wording;
 
 use std::process::ExitCode;
 
@@ -37,7 +39,7 @@ enum Task {
     Setup(setup::Arguments),
     /// Build the kernel programs from source into the objects that are committed.
     BuildEbpf(ebpf::Arguments),
-    /// Build the products' programs as they are shipped: stripped, with line tables beside them.
+    /// Build the products' programs as they are shipped: stripped, with line tables next to them.
     Dist(dist::Arguments),
     /// Run every check that continuous integration runs, or some of them.
     Test(test::Arguments),
@@ -49,13 +51,13 @@ enum Task {
     Fct(demo::FctArguments),
     /// Measure what the splitter costs a packet, in ns.
     BenchDatapath(bench::Arguments),
-    /// Measure what a message costs to encode and decode, beside other codecs, in us.
+    /// Measure what a message costs to encode and decode, compared with other codecs, in us.
     BenchCodec(bench::Arguments),
     /// Measure how long small messages take over four paths, by TCP, MPTCP, QUIC and others.
     Msgbench(msgbench::Arguments),
-    /// Measure the congestion control of messages, alone and beside cubic, in virtual time.
+    /// Measure the congestion control of messages, alone and next to cubic, in virtual time.
     Congestion(reproduction::Arguments),
-    /// Measure figures of the papers anew and hold them against what is printed there.
+    /// Measure figures of the papers again and hold them against what is printed there.
     Reproduce(reproduction::Arguments),
     /// Measure how many packets a coded message takes until it can be decoded.
     CodecOverhead(reproduction::Arguments),
