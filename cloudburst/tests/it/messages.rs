@@ -117,17 +117,20 @@ async fn what_is_delivered_can_be_received_however_small_the_inbox_is() {
     let mut client = self::config(2);
     client.protocol.budget.lifetime = Duration::from_secs(1);
     let (client, server, peer) = pair(client, config).await;
-    let sending: Vec<_> = (0..10u8)
+    // The first leaves more than half of the inbox, so that others begin to arrive.
+    let first = within(client.send(peer, vec![0; 14_000])).await;
+    first.expect("there is capacity");
+    let sending: Vec<_> = (1..10u8)
         .map(|number| {
             let client = client.clone();
             tokio::spawn(async move { client.send(peer, vec![number; 20_000]).await })
         })
         .collect();
     // Nobody takes any until all have ended one way or the other.
-    let mut delivered = Vec::new();
-    for (number, sent) in sending.into_iter().enumerate() {
+    let mut delivered = vec![0];
+    for (number, sent) in (1..).zip(sending) {
         if within(sent).await.unwrap().is_ok() {
-            delivered.push(number as u8);
+            delivered.push(number);
         }
     }
     let mut received = Vec::new();
