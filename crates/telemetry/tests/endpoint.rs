@@ -204,8 +204,8 @@ async fn slow_clients(address: SocketAddr) -> Vec<TcpStream> {
     clients
 }
 
-#[tokio::test]
-async fn slow_clients_keep_nobody_out() {
+/// An endpoint with a scrape under way, which ends when something is sent to the last.
+async fn stalled_scrape() -> (Running, JoinHandle<io::Result<Reply>>, mpsc::Sender<()>) {
     let (release, released) = mpsc::channel();
     let (start, mut started) = tokio::sync::mpsc::unbounded_channel();
     let stalled = Stalled {
@@ -218,6 +218,12 @@ async fn slow_clients_keep_nobody_out() {
 
     let scrape = tokio::spawn(exchange(running.address, head("/metrics")));
     started.recv().await.unwrap();
+    (running, scrape, release)
+}
+
+#[tokio::test]
+async fn slow_clients_keep_nobody_out() {
+    let (running, scrape, release) = stalled_scrape().await;
     let mut held = Vec::new();
     for _ in 0..2 {
         held.extend(slow_clients(running.address).await);
@@ -254,18 +260,7 @@ async fn a_head_that_does_not_come_ends_its_connection_in_seconds() {
 
 #[tokio::test]
 async fn a_slow_collector_does_not_stall_the_runtime() {
-    let (release, released) = mpsc::channel();
-    let (start, mut started) = tokio::sync::mpsc::unbounded_channel();
-    let stalled = Stalled {
-        start,
-        released: std::sync::Mutex::new(released),
-    };
-    let mut metrics = Metrics::new("test").unwrap();
-    metrics.collect([], stalled).unwrap();
-    let running = Running::start(metrics, Readiness::new());
-
-    let scrape = tokio::spawn(exchange(running.address, head("/metrics")));
-    started.recv().await.unwrap();
+    let (running, scrape, release) = stalled_scrape().await;
     // This test has one thread: were the collector on it, nothing would answer.
     assert_eq!(running.get("/live").await.status, 200);
     assert!(!scrape.is_finished());
