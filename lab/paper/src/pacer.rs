@@ -42,7 +42,7 @@ impl Pacer {
         DEPTH.max(self.time_of(LEAST_DEPTH_BYTES as usize))
     }
 
-    /// When something may be sent again.
+    /// The time at which something may be sent again.
     pub(crate) fn ready_at(&self) -> Time {
         let depth = self.depth();
         let ahead = depth - QUANTUM.min(depth.mul_f64(MOST_QUANTUM));

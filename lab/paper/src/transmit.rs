@@ -57,7 +57,7 @@ impl Paper {
         None
     }
 
-    /// When something may be sent again.
+    /// The time at which something may be sent again.
     pub(crate) fn next_transmit(&self) -> Option<Time> {
         if !self.stops.is_empty() {
             return Some(Time::ZERO);

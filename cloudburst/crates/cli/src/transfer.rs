@@ -73,7 +73,7 @@ pub(crate) enum NotTaken {
     TooManyFiles(String),
     #[error("another file comes already; `{0}` is not taken")]
     OneFileOnly(String),
-    /// As it was reported for the first piece that could not be stored.
+    /// The first piece that could not be stored was reported so.
     #[error("{0}")]
     Failed(String),
 }

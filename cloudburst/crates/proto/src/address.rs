@@ -131,7 +131,7 @@ impl Addresses {
         }
     }
 
-    /// Whether it has to show a token again before it is not valid any more.
+    /// Returns true if it has to show a token again before its address lapses.
     pub(super) fn is_renewal_due(&self, now: Time, ip: IpAddr) -> bool {
         let address = self.known.get(&ip);
         address.is_none_or(|address| address.valid_until < now + RENEW_BEFORE)

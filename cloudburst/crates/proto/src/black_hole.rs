@@ -117,7 +117,7 @@ impl BlackHoleDetector {
         (self.sent, self.received) = (0, 0);
     }
 
-    /// Whether the path is to be abandoned. An answer takes `ack_timeout`.
+    /// Returns true if the path is to be abandoned. An answer takes `ack_timeout`.
     pub(super) fn is_enough(&self, now: Time, ack_timeout: Duration) -> bool {
         let is_dead = Duration::from_micros(self.dead_for_us.into()) >= DEAD_FOR
             && self.probes >= self.needed

@@ -192,7 +192,7 @@ pub struct HostCapacity {
     pub messages: usize,
     /// Bytes of these messages and requests.
     pub bytes: usize,
-    /// Whether it has none at all: then it takes one, however long that is.
+    /// The host has none at all: then it takes one, however long that is.
     pub is_empty: bool,
 }
 
@@ -205,7 +205,7 @@ impl HostCapacity {
         is_empty: true,
     };
 
-    /// Whether a message of this length would be taken.
+    /// Returns true if a message of this length would be taken.
     pub(super) const fn takes(&self, bytes: usize) -> bool {
         self.messages > 0 && (self.is_empty || bytes <= self.bytes)
     }

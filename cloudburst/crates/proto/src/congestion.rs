@@ -11,8 +11,9 @@ use super::{
 /// How much faster than was measured a peer is sent to, so that more is found
 /// out if there is more.
 const PROBING_GAIN: f64 = 1.1;
-/// The same while even the shortest queue of ours is longer than this.
+/// How much slower than was measured a peer is sent to, so that queues drain.
 const DRAINING_GAIN: f64 = 0.8;
+/// A queue of ours that has to drain, even the shortest being so long.
 const LONG_QUEUE: Duration = Duration::from_millis(3);
 /// How much faster after each time that most got through again.
 const RECOVERY_GAIN: f64 = 1.25;
@@ -62,7 +63,7 @@ impl CongestionController {
         self.pacer.credit(now)
     }
 
-    /// When something may be sent again.
+    /// The time at which something may be sent again.
     pub(super) fn ready_at(&self) -> Time {
         self.pacer.ready_at()
     }

@@ -1,4 +1,4 @@
-//! What the command refuses, with which exit code and which value it names; its words are in
+//! Refusals of the command: exit codes, and the values that are named; its words are in
 //! `wording.rs`.
 
 use serde_json::Value;
