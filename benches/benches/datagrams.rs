@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use cloudburst::protocol::packet::{
+use cloudburst_wire::{
     Body, BufferTooShort, Header, Key, Keyring, PacketKind, ReplayWindow, Stamp, Symbol, TokenMint,
     symbol_bytes,
 };

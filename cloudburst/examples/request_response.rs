@@ -4,10 +4,7 @@
 
 use std::{error::Error, num::NonZeroU8, time::Duration};
 
-use cloudburst::{
-    EndpointConfig, Ports, blocking,
-    protocol::{Keyring, packet::Key},
-};
+use cloudburst::{EndpointConfig, Key, Keyring, Ports, blocking};
 
 fn main() -> Result<(), Box<dyn Error>> {
     // A real key is random, from a file: `cloudburst keygen`.

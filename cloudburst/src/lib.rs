@@ -70,8 +70,7 @@ pub use self::{
 
 pub use cloudburst_code as code;
 pub use cloudburst_proto::{
-    self as protocol, Keyring, PeerId, Receipt, Undelivered,
-    packet::{Key, KeyError, KeyringError},
+    self as protocol, Key, KeyError, Keyring, KeyringError, PeerId, Receipt, Undelivered,
 };
 
 #[cfg(doctest)]

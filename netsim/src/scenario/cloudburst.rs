@@ -6,8 +6,8 @@ use cloudburst_code::{MAX_BLOCK_SYMBOLS, PaperDegree, Schedule, Shape, wire::HEA
 use cloudburst_proto::{
     self as protocol, DEFAULT_INITIAL_ROUND_TRIP,
     envelope::{ENVELOPE_BYTES, MAX_ENVELOPED_BYTES},
-    packet,
 };
+use cloudburst_wire::symbol_bytes;
 use serde::{Deserialize, Serialize};
 
 /// Settings of `control = "cloudburst"`: messages go by Cloudburst's own state machine.
@@ -126,7 +126,7 @@ impl CloudburstSettings {
             CloudburstMode::Paper => (bytes as usize, DATAGRAM_BYTES - HEADER_BYTES),
             CloudburstMode::Native => (
                 bytes as usize + ENVELOPE_BYTES,
-                packet::symbol_bytes(DATAGRAM_BYTES, false).unwrap_or(1),
+                symbol_bytes(DATAGRAM_BYTES, false).unwrap_or(1),
             ),
         };
         Shape::fitting(bytes, symbol_bytes).map_or(1, |it| it.symbols() as u32)

@@ -11,10 +11,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use cloudburst::{
     BindError, Endpoint, EndpointConfig, Ports, Remotes,
     code::Schedule,
-    protocol::{
-        self, Keyring, PeerId,
-        packet::{Key, KeyError, KeyringError},
-    },
+    protocol::{self, Key, KeyError, Keyring, KeyringError, PeerId},
 };
 
 use crate::values::{BitRate, Dscp, Share};

@@ -37,7 +37,6 @@ mod message_window;
 mod outbound;
 mod outgoing;
 mod pacer;
-pub mod packet;
 mod path;
 mod path_manager;
 mod paths;
@@ -57,6 +56,10 @@ mod timers;
 mod transmit;
 mod transport;
 
+use cloudburst_wire as packet;
+
+pub use cloudburst_wire::{Key, KeyError, Keyring, KeyringError, SECRET_BYTES};
+
 pub use self::{
     config::{
         Budget, ConfigError, DEFAULT_INITIAL_ROUND_TRIP, DEFAULT_LINK_BITS_PER_S, Datagrams,
@@ -68,7 +71,6 @@ pub use self::{
         Reason, Receipt, SendId, SendRefused, SocketId, Transmit, Undelivered,
     },
     machine::Machine,
-    packet::Keyring,
     statistics::{Refusals, TransportStatistics},
     time::Time,
     transport::{StartError, Transport},

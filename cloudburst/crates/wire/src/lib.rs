@@ -16,7 +16,7 @@
 //! To send, a [`Sealer`] writes a datagram around a body:
 //!
 //! ```
-//! use cloudburst_proto::packet::{Query, Body, Header, Keyring, Stamp};
+//! use cloudburst_wire::{Query, Body, Header, Keyring, Stamp};
 //!
 //! let keys = Keyring::default();
 //! let (session, own) = (7, 8);

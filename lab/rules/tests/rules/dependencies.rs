@@ -8,7 +8,7 @@ use workspace_rules::cargo;
 use crate::{WORKSPACE, assert_none, crates_of};
 
 /// Packages from the bottom up: each uses only those above it in this list. Proofs come last.
-const ORDER: [&str; 29] = [
+const ORDER: [&str; 30] = [
     // Decisions: no_std, no I/O, no clock.
     "flow-balance",
     "splitter-policy",
@@ -17,7 +17,8 @@ const ORDER: [&str; 29] = [
     "flow-report",
     "flow-telemetry",
     "flow-commands",
-    // Messages: machine, sockets, command.
+    // Messages: datagrams, machine, sockets, command.
+    "cloudburst-wire",
     "cloudburst-proto",
     "cloudburst-fec",
     "cloudburst-cli",
@@ -61,7 +62,12 @@ const OF_COMMANDS: [&str; 7] = [
 ];
 
 /// Libraries that applications link, which no command's dependencies may reach.
-const LIBRARIES: [&str; 3] = ["cloudburst-code", "cloudburst-proto", "cloudburst-fec"];
+const LIBRARIES: [&str; 4] = [
+    "cloudburst-code",
+    "cloudburst-wire",
+    "cloudburst-proto",
+    "cloudburst-fec",
+];
 
 /// Crates whose modules do not need each other in a circle. Each joins when that holds, and none leaves.
 const FINISHED: [&str; 10] = [

@@ -78,7 +78,7 @@ const TERMS: &[(&str, &str)] = &[
         "port rotation",
         "cloudburst/crates/proto/src/port_rotation.rs",
     ),
-    ("replay", "cloudburst/crates/proto/src/packet/replay.rs"),
+    ("replay", "cloudburst/crates/wire/src/replay.rs"),
     ("retransmission", "cloudburst/crates/proto/src/sender.rs"),
     ("round-trip time", "cloudburst/crates/proto/src/estimate.rs"),
     ("scheduler", "cloudburst/crates/proto/src/scheduler.rs"),

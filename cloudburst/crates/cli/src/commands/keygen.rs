@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use cloudburst::{Key, protocol::packet::SECRET_BYTES};
+use cloudburst::{Key, protocol::SECRET_BYTES};
 use flow_cli::ExitCode;
 use flow_cli::{print, print_json};
 use serde_json::json;

@@ -7,10 +7,8 @@ use std::{
 };
 
 use cloudburst_code::{Encoder, Schedule, Shape};
-use cloudburst_proto::{
-    Ecn, FourTuple, Keyring, SocketId, Time, Transport, TransportConfig,
-    packet::{Body, Header, PacketKind, Stamp, Symbol, TokenBody},
-};
+use cloudburst_proto::{Ecn, FourTuple, Keyring, SocketId, Time, Transport, TransportConfig};
+use cloudburst_wire::{Body, Header, PacketKind, Stamp, Symbol, TokenBody};
 
 const SYMBOL_BYTES: usize = 1_000;
 const SESSION: u64 = 77;

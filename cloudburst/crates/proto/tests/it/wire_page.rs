@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cloudburst_code::{Encoder, Schedule, Shape};
 use cloudburst_proto::envelope::{self, Envelope};
-use cloudburst_proto::packet::{
+use cloudburst_wire::{
     Body, BufferTooShort, Echo, HEADER_BYTES, Header, Key, Keyring, Outcome, Progress,
     ProgressState, Report, SECRET_BYTES, Sealer, Stamp, Stop, Symbol, TokenMint, Written,
 };

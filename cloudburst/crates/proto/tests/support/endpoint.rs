@@ -9,10 +9,10 @@ use std::{
 };
 
 use cloudburst_proto::{
-    Ecn, Event, FourTuple, IcmpKind, Keyring, Machine, MessageKind, PeerId, SendId, SocketId, Time,
-    TransportConfig,
-    packet::{self, Header, Key},
+    Ecn, Event, FourTuple, IcmpKind, Key, Keyring, Machine, MessageKind, PeerId, SendId, SocketId,
+    Time, TransportConfig,
 };
+use cloudburst_wire::{self as wire, Header};
 
 use crate::machines;
 
@@ -230,7 +230,7 @@ impl Scene {
                 // No chance finds the right check; 7 makes it wrong.
                 let header = Header::parse(&bytes);
                 if header.is_ok_and(|it| it.key_id == 0 && it.kind.is_checked()) {
-                    let check = packet::check(&bytes);
+                    let check = wire::check(&bytes);
                     bytes.extend(check);
                 }
                 let socket = SocketId(u16::from(host) % SOCKETS);

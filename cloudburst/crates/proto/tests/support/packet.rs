@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use cloudburst_proto::envelope::{self, Envelope};
-use cloudburst_proto::packet::{
+use cloudburst_wire::{
     Body, BufferTooShort, Busy, BusyReason, Challenge, Echo, HEADER_BYTES, Header, Key, Keyring,
     Outcome, Ping, Pong, Progress, ProgressState, Query, ReplayWindow, Report, Reports,
     SECRET_BYTES, Sealer, Stamp, Stop, Symbol, TOKEN_BYTES, TokenBody, TokenMint, Written,

@@ -3,10 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use cloudburst_code::{Encoder, Schedule, Shape};
-use cloudburst_proto::{
-    Reason,
-    packet::{VERSION, check},
-};
+use cloudburst_proto::Reason;
+use cloudburst_wire::{VERSION, check};
 
 use crate::simulation::{
     network::Parcel,

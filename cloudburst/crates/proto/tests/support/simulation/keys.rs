@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU8;
 
-use cloudburst_proto::{Keyring, packet::Key};
+use cloudburst_proto::{Key, Keyring};
 
 /// With this key, or none.
 pub(crate) fn ring(key: Option<u8>) -> Keyring {
