@@ -1,0 +1,414 @@
+//! Adaptive congestion control: a window that finds what the bottleneck gives, and keeps to its
+//! share beside others.
+//!
+//! Beside others it grows and shrinks as CUBIC does (RFC 9438). Where delays show that nothing
+//! stands in a queue it grows faster, and takes a few losses for chance; where they show a queue it
+//! ends slow start before anything is lost (after HyStart++, RFC 9406).
+
+use core::time::Duration;
+
+use super::{
+    Acknowledged, PathRates,
+    chance::Chance,
+    cubic::{BETA, Cubic},
+    round::Rounds,
+};
+use crate::{config::MIN_DATAGRAM_BYTES, pacer::Pacer, time::Time};
+
+/// Datagrams that a peer of which nothing is known is sent at first (RFC 6928).
+const INITIAL_DATAGRAMS: f64 = 10.0;
+/// The least window, in datagrams: what is paced does not need two.
+const LEAST_DATAGRAMS: f64 = 0.25;
+/// Windows below this grow by less, or they would lose a tenth of what they hold and more (a loss
+/// in 1.5 squares of the window, RFC 5348 §3.1).
+const SMALL_DATAGRAMS: f64 = 8.0;
+/// How much faster than a window in a round trip is sent (RFC 9002 §7.7), at first and later.
+const STARTING_GAIN: f64 = 2.0;
+const PACING_GAIN: f64 = 1.25;
+/// Datagrams that may leave together however slow the path is.
+const BURST_DATAGRAMS: usize = 2;
+/// Growth and rounds of slow start after a queue was seen (RFC 9406 §4.3).
+const CAREFUL_GROWTH: f64 = 0.25;
+const CAREFUL_ROUNDS: u32 = 5;
+/// Growth in a round trip while queues are empty, the more the longer they have been.
+const CALM_GROWTH: [f64; 3] = [0.0625, 0.125, 0.25];
+/// Rounds without a queue before each.
+const CALM_ROUNDS: u32 = 2;
+const CALM_STEP: u32 = 4;
+/// The pause in rounds between reductions for losses without a queue, and the share from which on
+/// they are heeded always, unless they were found to be chance.
+const CHANCE_ROUNDS: u32 = 8;
+const HEAVY_LOSS: f64 = 0.2;
+/// What chance does not reduce the window below, in datagrams.
+const CHANCE_DATAGRAMS: f64 = 2.0;
+/// A larger share of losses says that much less gets through than before.
+const MUCH_LOSS: f64 = 0.1;
+/// A window that was not used so much of does not grow.
+const USED: f64 = 0.75;
+/// The longest pause between two attempts while nothing is heard.
+const MOST_PAUSE: Duration = Duration::from_secs(1);
+/// How long a receiver may wait before it acknowledges the end of a burst, besides a round trip.
+const FEEDBACK_DELAY: Duration = Duration::from_millis(1);
+/// How long a window is believed that was not used (RFC 7661 §4.4.1).
+const VALID_FOR: Duration = Duration::from_secs(300);
+
+/// Congestion control of a peer: a window, paced.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AdaptiveController {
+    /// Bytes that may be in flight.
+    window: f64,
+    /// The window up to which it doubles each round trip.
+    threshold: f64,
+    in_flight: f64,
+    datagram: f64,
+    bottlenecks: f64,
+    round_trip: Duration,
+    pacer: Pacer,
+    cubic: Cubic,
+    rounds: Rounds,
+    /// Rounds in a row without a queue.
+    calm: u32,
+    /// Rounds since losses without a queue last reduced the window.
+    since_chance: u32,
+    chance: Chance,
+    /// What was sent before this does not reduce it again.
+    recovery_until: Time,
+    last_sent: Time,
+    /// Anything was ever heard.
+    is_heard: bool,
+    /// The window has not been used since it was learnt.
+    is_unvalidated: bool,
+    back_off: Option<BackOff>,
+    /// The round until which slow start goes on carefully, after a queue was seen.
+    careful_until: Option<u32>,
+    /// When a tail loss is probed for if the window is full, and the pause after that.
+    probe: (Time, Duration),
+}
+
+/// Retransmission timeouts in a row.
+#[derive(Clone, Copy, Debug)]
+struct BackOff {
+    began: Time,
+    /// When the next datagram may be sent, and how long after it the one that follows.
+    next_at: Time,
+    pause: Duration,
+    /// The window and its threshold before.
+    before: (f64, f64),
+}
+
+impl AdaptiveController {
+    pub(super) fn new(now: Time, round_trip: Duration) -> Self {
+        let datagram = MIN_DATAGRAM_BYTES as f64;
+        let mut controller = Self {
+            window: INITIAL_DATAGRAMS * datagram,
+            threshold: f64::INFINITY,
+            in_flight: 0.0,
+            datagram,
+            bottlenecks: 1.0,
+            round_trip,
+            pacer: Pacer::new(now, 1.0).with_depth(BURST_DATAGRAMS * MIN_DATAGRAM_BYTES),
+            cubic: Cubic::default(),
+            rounds: Rounds::new(now),
+            calm: 0,
+            since_chance: CHANCE_ROUNDS,
+            chance: Chance::new(now),
+            recovery_until: now,
+            last_sent: now,
+            is_heard: false,
+            is_unvalidated: false,
+            back_off: None,
+            careful_until: None,
+            probe: (now, MOST_PAUSE),
+        };
+        controller.pace(now);
+        controller
+    }
+
+    pub(super) fn credit(&self, now: Time) -> usize {
+        if let Some(back_off) = self.back_off {
+            return if now >= back_off.next_at {
+                self.datagram as usize
+            } else {
+                0
+            };
+        }
+        if !self.has_window() {
+            let is_probe = now >= self.probe.0;
+            return usize::from(is_probe) * self.datagram as usize;
+        }
+        let window = (self.window - self.in_flight).max(self.datagram);
+        self.pacer.credit(now).min(window as usize)
+    }
+
+    fn has_window(&self) -> bool {
+        self.in_flight <= 0.0 || self.in_flight + self.datagram <= self.window
+    }
+
+    pub(super) fn ready_at(&self) -> Time {
+        match self.back_off {
+            Some(back_off) => back_off.next_at,
+            None if self.has_window() => self.pacer.ready_at(),
+            None => self.probe.0,
+        }
+    }
+
+    pub(super) fn sent(&mut self, now: Time, bytes: usize) {
+        if self.in_flight <= 0.0 {
+            self.probe.0 = now + self.probe.1;
+        } else if !self.has_window() && now >= self.probe.0 {
+            self.probe.1 = (self.probe.1 * 2).min(MOST_PAUSE);
+            self.probe.0 = now + self.probe.1;
+        }
+        self.in_flight += bytes as f64;
+        self.last_sent = now;
+        self.pacer.sent(now, bytes);
+        if let Some(back_off) = &mut self.back_off {
+            back_off.next_at = now + back_off.pause;
+            back_off.pause = (back_off.pause * 2).min(MOST_PAUSE);
+        }
+    }
+
+    /// Paths have died, or are others. Before anything is heard that says nothing of a path.
+    pub(super) fn set_in_flight(&mut self, bytes: u64) {
+        if self.is_heard {
+            self.in_flight = bytes as f64;
+        }
+    }
+
+    /// A message is sent after nothing was under way.
+    pub(super) fn restart(&mut self, now: Time) {
+        let idle = now.since(self.last_sent);
+        if idle > self.round_trip {
+            self.rounds.restart(now);
+            self.cubic.pause();
+            self.calm = 0;
+            self.is_unvalidated = true;
+        }
+        let initial = INITIAL_DATAGRAMS * self.datagram;
+        if idle > VALID_FOR && self.window > initial {
+            self.threshold = self.threshold.min(self.window);
+            self.window = initial;
+            self.pace(now);
+        }
+    }
+
+    /// The time that a datagram takes at the rate of the window, of which each bottleneck has its
+    /// share.
+    fn datagram_time(&self) -> Duration {
+        let share = self.bottlenecks * self.datagram / self.window;
+        self.round_trip.mul_f64(share.min(1.0))
+    }
+
+    pub(super) fn acknowledged(&mut self, now: Time, news: &Acknowledged, paths: &PathRates) {
+        if paths.datagram_bytes > 0 {
+            self.datagram = paths.datagram_bytes as f64;
+        }
+        self.bottlenecks = paths.bottlenecks.max(1) as f64;
+        self.round_trip = paths.round_trip.unwrap_or(self.round_trip);
+        if news.sent > 0 && paths.round_trip.is_some() {
+            let pause = paths.ack_timeout.max(self.round_trip * 2) + FEEDBACK_DELAY;
+            self.probe = (now + pause, pause);
+        }
+        self.is_heard = true;
+        let before = self.in_flight;
+        self.in_flight = news.in_flight as f64;
+        if news.received > 0 || news.round_trip.is_some() {
+            self.end_back_off(now, news);
+        }
+        if self.rounds.take(now, news, before) {
+            let was_empty = self.rounds.was_empty(self.datagram_time());
+            self.calm = if was_empty { self.calm + 1 } else { 0 };
+            self.since_chance = self.since_chance.saturating_add(1);
+        }
+        let is_new = news
+            .newest_sent_at
+            .is_some_and(|at| at > self.recovery_until);
+        let has_lost = news.lost > 0;
+        let has_queue = self.rounds.has_queue(self.datagram_time());
+        if let Some((window, threshold)) = self.chance.take(now, news, has_queue) {
+            self.window = self.window.max(window);
+            self.threshold = self.threshold.max(threshold);
+        }
+        if is_new && has_lost && !self.is_chance(now) {
+            self.reduce(now, news);
+        } else if is_new && self.back_off.is_none() {
+            self.grow(now, news);
+        }
+        self.pace(now);
+    }
+
+    /// Whether what is lost may be lost by chance: nothing stands in a queue.
+    fn is_chance(&mut self, now: Time) -> bool {
+        if self.rounds.has_queue(self.datagram_time()) {
+            self.chance.forget(now);
+            return false;
+        }
+        let (lost, sent) = self.rounds.loss();
+        let share = share(lost, sent);
+        let is_due = self.since_chance >= CHANCE_ROUNDS && !self.is_starting();
+        let is_chance = if is_due {
+            self.chance.is_usual(now, self.rounds.loss())
+        } else {
+            share <= HEAVY_LOSS.max(self.chance.share(now)) || lost < 2
+        };
+        if !is_chance {
+            self.since_chance = 0;
+            let before = (self.window, self.threshold);
+            self.chance.try_less(now, share, before);
+        }
+        is_chance
+    }
+
+    /// Datagrams are lost that were sent after the last reduction.
+    fn reduce(&mut self, now: Time, news: &Acknowledged) {
+        let (lost, sent) = self.rounds.loss();
+        let share = share(lost, sent);
+        let prior = self.window;
+        self.cubic.reduced(prior);
+        let mut window = prior * BETA;
+        let was_starting = self.is_starting();
+        let is_blind = was_starting && self.careful_until.is_none();
+        let is_queue = self.rounds.has_queue(self.datagram_time());
+        if is_blind || self.is_unvalidated || share > MUCH_LOSS && is_queue {
+            // So much goes through in a round trip; the window before was only hoped for.
+            window = window.min(news.delivered_since as f64);
+        }
+        let least = if is_queue {
+            LEAST_DATAGRAMS
+        } else {
+            CHANCE_DATAGRAMS
+        };
+        self.window = window.max((least * self.datagram).min(prior));
+        // A window that was not used may be right still: it is found again quickly.
+        let is_known = !was_starting && (self.is_unvalidated || !self.is_used());
+        self.threshold = if is_known { prior * BETA } else { self.window };
+        self.careful_until = None;
+        self.recovery_until = now;
+        self.calm = 0;
+    }
+
+    fn is_starting(&self) -> bool {
+        self.window < self.threshold
+    }
+
+    /// Whether about as much was in flight as may be.
+    fn is_used(&self) -> bool {
+        let peak = self.rounds.peak();
+        peak >= USED * self.window || peak + self.datagram > self.window
+    }
+
+    /// Datagrams have arrived, and if any was lost, it was by chance.
+    fn grow(&mut self, now: Time, news: &Acknowledged) {
+        let bytes = news.resolved_bytes as f64;
+        if !self.is_used() {
+            return self.cubic.pause();
+        }
+        self.is_unvalidated = false;
+        if self.is_starting() {
+            let is_careful = self.careful_until.is_some();
+            let growth = if is_careful { CAREFUL_GROWTH } else { 1.0 };
+            self.window = (self.window + growth * bytes).min(self.threshold);
+            if self
+                .careful_until
+                .is_some_and(|until| self.rounds.number >= until)
+            {
+                self.threshold = self.window;
+            } else if !is_careful && self.rounds.is_queueing(self.datagram_time()) {
+                // What is in flight beyond this stands in the queue.
+                let through = news.delivered_since as f64;
+                let initial = INITIAL_DATAGRAMS * self.datagram;
+                self.window = through.max(initial).min(self.window);
+                self.careful_until = Some(self.rounds.number + CAREFUL_ROUNDS);
+                self.recovery_until = now;
+            }
+        } else if let Some(growth) = self.calm_growth()
+            && !self.chance.is_ours(now)
+        {
+            self.window += growth * bytes;
+            self.cubic.pause();
+        } else {
+            let path = (self.datagram, self.round_trip);
+            let grown = self.cubic.grow(now, self.window, bytes, path);
+            let share = (self.window / (self.datagram * SMALL_DATAGRAMS)).min(1.0);
+            self.window += (grown - self.window) * share * share;
+        }
+    }
+
+    /// Growth in a round trip, if nothing has stood in a queue for some rounds.
+    fn calm_growth(&self) -> Option<f64> {
+        let step = self.calm.checked_sub(CALM_ROUNDS)? / CALM_STEP;
+        let is_empty = self.rounds.is_empty(self.datagram_time());
+        is_empty.then(|| CALM_GROWTH[CALM_GROWTH.len().min(step as usize + 1) - 1])
+    }
+
+    /// Something is heard again after timeouts.
+    fn end_back_off(&mut self, now: Time, news: &Acknowledged) {
+        let Some(back_off) = self.back_off.take() else {
+            return;
+        };
+        let elapsed = now.since(back_off.began);
+        let was_sent_before = news.round_trip.is_some_and(|(sample, _)| sample > elapsed);
+        if was_sent_before && news.lost == 0 {
+            // It only took longer (after Eifel, RFC 4015).
+            (self.window, self.threshold) = back_off.before;
+        }
+        // What was lost meanwhile is known.
+        self.recovery_until = now;
+        self.rounds.restart(now);
+    }
+
+    pub(super) fn timed_out(&mut self, now: Time, paths: &PathRates) {
+        self.in_flight = 0.0;
+        if self.back_off.is_some() {
+            return;
+        }
+        // RFC 6298 §2.1: a second, while no round trip was measured.
+        let is_known = paths.round_trip.is_some();
+        let pause = if is_known {
+            paths.ack_timeout.min(MOST_PAUSE)
+        } else {
+            MOST_PAUSE
+        };
+        self.back_off = Some(BackOff {
+            began: now,
+            next_at: if is_known {
+                now
+            } else {
+                self.last_sent + pause
+            },
+            pause,
+            before: (self.window, self.threshold),
+        });
+        self.cubic.reduced(self.window);
+        self.threshold = self.window * BETA;
+        self.window = self.window.min(self.datagram);
+        self.recovery_until = now;
+        self.rounds.restart(now);
+        self.pace(now);
+    }
+
+    fn pace(&mut self, now: Time) {
+        let burst = if self.window < SMALL_DATAGRAMS * self.datagram {
+            1
+        } else {
+            BURST_DATAGRAMS
+        };
+        self.pacer.set_depth(burst * self.datagram as usize);
+        let gain = if self.is_starting() {
+            STARTING_GAIN
+        } else {
+            PACING_GAIN
+        };
+        let round_trip = self.round_trip.max(Duration::from_micros(10));
+        let bytes_per_s = gain * self.window / round_trip.as_secs_f64();
+        self.pacer.set_rate(now, bytes_per_s);
+    }
+}
+
+/// The share of datagrams that were lost.
+fn share(lost: u32, sent: u32) -> f64 {
+    f64::from(lost) / f64::from(sent.max(1))
+}
+
+#[cfg(test)]
+mod tests;

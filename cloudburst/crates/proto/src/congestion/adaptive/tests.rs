@@ -1,0 +1,222 @@
+//! The window, round trip by round trip, with paths that are made up.
+
+use super::*;
+
+const ROUND_TRIP: Duration = Duration::from_millis(20);
+const DATAGRAM: u64 = MIN_DATAGRAM_BYTES as u64;
+
+/// A controller whose datagrams are all in flight for a round trip.
+struct Rig {
+    controller: AdaptiveController,
+    now: Time,
+    paths: PathRates,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let now = Time::ZERO + Duration::from_secs(1);
+        Self {
+            controller: AdaptiveController::new(now, Duration::from_millis(5)),
+            now,
+            paths: PathRates {
+                datagram_bytes: MIN_DATAGRAM_BYTES,
+                ack_timeout: ROUND_TRIP * 2,
+                round_trip: None,
+                ..PathRates::default()
+            },
+        }
+    }
+
+    /// Sends what may be sent within so long, `most` datagrams at most. How many were sent.
+    fn send(&mut self, within: Duration, most: u32) -> u32 {
+        let until = self.now + within;
+        let mut sent = 0;
+        while sent < most {
+            if self.controller.credit(self.now) > 0 {
+                self.controller.sent(self.now, MIN_DATAGRAM_BYTES);
+                sent += 1;
+                continue;
+            }
+            let ready_at = self.controller.ready_at();
+            if ready_at >= until {
+                break;
+            }
+            self.now = self.now.max(ready_at) + Duration::from_nanos(1);
+        }
+        self.now = self.now.max(until);
+        sent
+    }
+
+    /// All that was sent is acknowledged but so many; a queue has delayed it.
+    fn acknowledge(&mut self, sent: u32, lost: u32, queue: Duration) {
+        self.paths.round_trip = Some(ROUND_TRIP);
+        let delivered = u64::from(sent - lost) * DATAGRAM;
+        let news = Acknowledged {
+            sent,
+            received: sent - lost,
+            lost,
+            resolved_bytes: u64::from(sent) * DATAGRAM,
+            newest_sent_at: Some(Time::from_nanos(self.now.as_nanos() - 1)),
+            delivered_since: delivered,
+            in_flight: 0,
+            round_trip: Some((ROUND_TRIP + queue, ROUND_TRIP)),
+        };
+        self.controller.acknowledged(self.now, &news, &self.paths);
+        self.now = self.now + Duration::from_micros(1);
+    }
+
+    /// A round trip in which as much is sent as may be. How many datagrams.
+    fn round(&mut self, lost: u32, queue: Duration) -> u32 {
+        let sent = self.send(ROUND_TRIP, u32::MAX);
+        self.acknowledge(sent, lost.min(sent), queue);
+        sent
+    }
+
+    fn window(&self) -> f64 {
+        self.controller.window / DATAGRAM as f64
+    }
+}
+
+const EMPTY: Duration = Duration::ZERO;
+const QUEUE: Duration = Duration::from_millis(10);
+
+#[test]
+fn a_peer_of_which_nothing_is_known_is_sent_ten_datagrams() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.send(Duration::from_millis(900), u32::MAX), 10);
+}
+
+#[test]
+fn a_window_doubles_until_a_queue_is_seen() {
+    let mut rig = Rig::new();
+    rig.round(0, EMPTY);
+    let before = rig.window();
+    rig.round(0, EMPTY);
+    assert!(
+        (rig.window() / before - 2.0).abs() < 0.1,
+        "{}",
+        rig.window()
+    );
+    for _ in 0..CAREFUL_ROUNDS + 6 {
+        rig.round(0, QUEUE);
+    }
+    assert!(!rig.controller.is_starting());
+}
+
+#[test]
+fn a_loss_in_a_queue_reduces_the_window_once_in_a_round_trip() {
+    let mut rig = Rig::new();
+    for _ in 0..5 {
+        rig.round(0, QUEUE);
+    }
+    rig.controller.threshold = rig.controller.window;
+    let before = rig.window();
+    let sent = rig.send(ROUND_TRIP, u32::MAX);
+    rig.acknowledge(sent / 2, 1, QUEUE);
+    let after = rig.window();
+    assert!(after <= before * BETA + 0.01, "{before} {after}");
+    // Sent before the reduction.
+    rig.controller.recovery_until = rig.now;
+    rig.acknowledge(sent - sent / 2, 1, QUEUE);
+    assert!((rig.window() - after).abs() < 0.01);
+}
+
+#[test]
+fn a_few_losses_without_a_queue_are_chance_and_many_are_not() {
+    let mut rig = Rig::new();
+    for _ in 0..4 {
+        rig.round(0, EMPTY);
+    }
+    let before = rig.window();
+    rig.round(1, EMPTY);
+    assert!(rig.window() >= before, "{before} {}", rig.window());
+}
+
+#[test]
+fn a_bottleneck_without_a_queue_is_not_taken_for_chance() {
+    let mut rig = Rig::new();
+    let (mut all_sent, mut all_lost) = (0, 0);
+    for round in 0..200 {
+        let sent = rig.send(ROUND_TRIP, u32::MAX);
+        let lost = sent.saturating_sub(100);
+        rig.acknowledge(sent, lost, EMPTY);
+        if round >= 20 {
+            all_sent += sent;
+            all_lost += lost;
+        }
+    }
+    assert!(all_lost * 12 < all_sent, "{all_lost} of {all_sent}");
+}
+
+#[test]
+fn a_share_that_is_lost_whatever_is_sent_costs_little() {
+    let mut rig = Rig::new();
+    for _ in 0..60 {
+        let sent = rig.send(ROUND_TRIP, 200);
+        rig.acknowledge(sent, sent / 8, EMPTY);
+    }
+    assert!(rig.window() > 100.0, "{}", rig.window());
+}
+
+#[test]
+fn a_window_that_is_not_used_does_not_grow() {
+    let mut rig = Rig::new();
+    for _ in 0..100 {
+        let sent = rig.send(ROUND_TRIP, 3);
+        rig.acknowledge(sent, 0, EMPTY);
+    }
+    assert!(rig.window() <= 10.0, "{}", rig.window());
+}
+
+#[test]
+fn a_window_that_was_not_used_is_validated() {
+    let mut rig = Rig::new();
+    for _ in 0..5 {
+        rig.round(0, EMPTY);
+    }
+    let before = rig.window();
+    rig.now = rig.now + VALID_FOR / 2;
+    rig.controller.restart(rig.now);
+    assert!((rig.window() - before).abs() < 0.01, "it is believed");
+    let sent = rig.send(ROUND_TRIP, u32::MAX);
+    rig.acknowledge(sent, sent * 3 / 4, QUEUE);
+    let through = f64::from(sent - sent * 3 / 4);
+    assert!(rig.window() <= through + 0.01, "{through} {}", rig.window());
+    rig.controller.window *= 100.0;
+    rig.now = rig.now + VALID_FOR * 2;
+    rig.controller.restart(rig.now);
+    assert!(rig.window() <= INITIAL_DATAGRAMS);
+}
+
+#[test]
+fn silence_is_answered_by_pauses_that_double_up_to_a_second() {
+    let mut rig = Rig::new();
+    rig.round(0, EMPTY);
+    rig.controller.timed_out(rig.now, &rig.paths);
+    let sent: Vec<u32> = (0..12)
+        .map(|_| rig.send(Duration::from_secs(1), u32::MAX))
+        .collect();
+    assert!((3..=6).contains(&sent[0]), "{sent:?}");
+    assert!(sent[3..].iter().all(|&sent| sent <= 1), "{sent:?}");
+}
+
+#[test]
+fn what_was_only_late_leaves_the_window_as_it_was() {
+    let mut rig = Rig::new();
+    rig.round(0, EMPTY);
+    let before = rig.window();
+    let sent = rig.send(ROUND_TRIP, u32::MAX);
+    rig.controller.timed_out(rig.now + ROUND_TRIP, &rig.paths);
+    assert!(rig.window() < before);
+    rig.acknowledge(sent, 0, EMPTY);
+    assert!(rig.window() >= before, "{before} {}", rig.window());
+}
+
+#[test]
+fn a_full_window_of_which_nothing_is_heard_is_probed() {
+    let mut rig = Rig::new();
+    rig.round(0, EMPTY);
+    rig.send(ROUND_TRIP, u32::MAX);
+    let probes = rig.send(rig.paths.ack_timeout * 4, u32::MAX);
+    assert!((1..=3).contains(&probes), "{probes}");
+}
