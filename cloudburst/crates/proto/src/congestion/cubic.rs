@@ -1,0 +1,96 @@
+//! The growth of a window after a loss: CUBIC (RFC 9438), in bytes.
+
+use core::time::Duration;
+
+use crate::time::Time;
+
+/// C, in segments per s cubed (RFC 9438 §5).
+const C: f64 = 0.4;
+/// The window after a loss, as a share of that before (RFC 9438 §4.6).
+pub(super) const BETA: f64 = 0.7;
+/// Increase of the Reno-friendly region, in segments per round trip (RFC 9438 §4.3).
+const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+
+/// Growth of a window by CUBIC (RFC 9438).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cubic {
+    /// The window at the last loss, in bytes.
+    w_max: f64,
+    /// The window before the last reduction.
+    prior: f64,
+    k: f64,
+    epoch: Option<Time>,
+    /// The window of the Reno-friendly region.
+    estimate: f64,
+}
+
+impl Cubic {
+    /// A loss has reduced the window from `prior`.
+    pub(super) fn reduced(&mut self, prior: f64) {
+        self.prior = prior;
+        // Fast convergence (RFC 9438 §4.7).
+        self.w_max = if prior < self.w_max {
+            prior * (1.0 + BETA) / 2.0
+        } else {
+            prior
+        };
+        self.epoch = None;
+    }
+
+    /// The window was not the limit, or grew in another way: growth goes on from here.
+    pub(super) fn pause(&mut self) {
+        self.epoch = None;
+    }
+
+    /// The window after `acknowledged` bytes more.
+    pub(super) fn grow(
+        &mut self,
+        now: Time,
+        window: f64,
+        acknowledged: f64,
+        (segment, round_trip): (f64, Duration),
+    ) -> f64 {
+        let epoch = match self.epoch {
+            Some(epoch) => epoch,
+            None => {
+                self.estimate = window;
+                self.w_max = self.w_max.max(window);
+                self.k = ((self.w_max - window) / segment / C).cbrt();
+                self.epoch = Some(now);
+                now
+            }
+        };
+        let t = (now.since(epoch) + round_trip).as_secs_f64();
+        let target = self.w_max + C * (t - self.k).powi(3) * segment;
+        let target = target.clamp(window, 1.5 * window);
+        let alpha = if self.estimate >= self.prior {
+            1.0
+        } else {
+            ALPHA
+        };
+        self.estimate += alpha * segment * acknowledged / window;
+        let grown = window + (target - window) * acknowledged / window;
+        grown.max(self.estimate)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_back_where_it_was_lost_after_k() {
+        let mut cubic = Cubic::default();
+        let segment = 1_000.0;
+        cubic.reduced(1e6);
+        let mut window = 0.7e6;
+        let step = Duration::from_millis(10);
+        let mut now = Time::ZERO;
+        while now.as_nanos() < ((300.0_f64 / C).cbrt() * 1e9) as u64 {
+            let round_trip = Duration::from_millis(100);
+            window = cubic.grow(now, window, window / 10.0, (segment, round_trip));
+            now = now + step;
+        }
+        assert!((window - 1e6).abs() < 2e4, "{window}");
+    }
+}

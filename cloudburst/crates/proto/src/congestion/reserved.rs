@@ -1,0 +1,166 @@
+//! Reserved congestion control: a stated share of a stated link, and less where less gets through.
+
+use core::time::Duration;
+
+use super::{PathRates, circuit_breaker::CircuitBreaker};
+use crate::{
+    congestion_control::Reservation,
+    estimate::{DeliveryRate, Overload},
+    pacer::Pacer,
+    time::Time,
+};
+
+/// How much faster than was measured a peer is sent to, so that more is found
+/// out if there is more.
+const PROBING_GAIN: f64 = 1.1;
+/// The same while even the shortest queue of ours is longer than this.
+const DRAINING_GAIN: f64 = 0.8;
+const LONG_QUEUE: Duration = Duration::from_millis(3);
+/// How much faster after each time that most got through again.
+const RECOVERY_GAIN: f64 = 1.25;
+/// The least share of the link that is used for a peer.
+const LEAST_SHARE: f64 = 1.0 / 4_096.0;
+/// And of what its paths carry, if that is known: others who fill queues do not give way to
+/// who gives way always.
+const LEAST_KNOWN_SHARE: f64 = 0.25;
+/// Shortest time over which it is measured how much gets through.
+const LEAST_PAUSE: Duration = Duration::from_millis(10);
+
+/// Congestion control of a peer that a share of the link is reserved for: a rate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReservedController {
+    link_bytes_per_s: f64,
+    delivery: DeliveryRate,
+    /// Bytes per second that are not exceeded after more than half was lost.
+    ceiling: f64,
+    pacer: Pacer,
+    breaker: CircuitBreaker,
+}
+
+impl ReservedController {
+    pub(super) fn new(now: Time, reservation: &Reservation) -> Self {
+        let link_bytes_per_s = reservation.bytes_per_s();
+        Self {
+            link_bytes_per_s,
+            delivery: DeliveryRate::new(now),
+            ceiling: link_bytes_per_s,
+            pacer: Pacer::new(now, link_bytes_per_s),
+            breaker: CircuitBreaker::new(now, reservation.most_loss),
+        }
+    }
+
+    /// Bytes that may be sent now.
+    pub(super) fn credit(&self, now: Time) -> usize {
+        self.pacer.credit(now)
+    }
+
+    /// When something may be sent again.
+    pub(super) fn ready_at(&self) -> Time {
+        self.pacer.ready_at()
+    }
+
+    /// Whether the circuit breaker has tripped.
+    pub(super) fn is_broken(&self) -> bool {
+        self.breaker.is_open()
+    }
+
+    pub(super) fn sent(&mut self, now: Time, bytes: usize) {
+        self.pacer.sent(now, bytes);
+    }
+
+    /// Nothing was sent until now: the silence before does not tell of a rate.
+    pub(super) fn restart_measuring(&mut self, now: Time) {
+        self.delivery = DeliveryRate::new(now);
+    }
+
+    /// What was lost was refused by the receiver, and tells nothing of the paths.
+    pub(super) fn discount_losses(&mut self, now: Time) {
+        self.delivery = DeliveryRate::new(now);
+        self.ceiling = self.link_bytes_per_s;
+    }
+
+    /// The peer reported that of so many datagrams so many arrived. Sends as fast as its paths
+    /// carry, as far as that is known, and no faster than what gets through if most is lost.
+    pub(super) fn acknowledged(
+        &mut self,
+        now: Time,
+        sent: u32,
+        received: u32,
+        paths: &PathRates,
+    ) -> Option<f64> {
+        self.delivery.add(sent, received);
+        let link = self.link_bytes_per_s;
+        match self.delivery.judge(now, paths.ack_timeout.max(LEAST_PAUSE)) {
+            Some(Overload::Yes(datagrams_per_s)) => {
+                let rate = self.pacer.bytes_per_s();
+                let through = datagrams_per_s * paths.datagram_bytes as f64;
+                // If there was little to send, what got through is no measure.
+                self.ceiling = through.clamp(rate / 2.0, rate);
+            }
+            Some(Overload::No) => self.ceiling = (self.ceiling * RECOVERY_GAIN).min(link),
+            None => {}
+        }
+        let gain = if paths.own_queue > LONG_QUEUE {
+            DRAINING_GAIN
+        } else {
+            PROBING_GAIN
+        };
+        let rate = paths.bytes_per_s.map_or(link, |rate| rate * gain);
+        let least = paths
+            .bytes_per_s
+            .map_or(link * LEAST_SHARE, |rate| rate * LEAST_KNOWN_SHARE);
+        let rate = rate.min(self.ceiling).clamp(least.min(link), link);
+        self.pacer.set_rate(now, rate);
+        self.breaker.take(now, sent, sent - received.min(sent))
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_rate(&mut self, now: Time, bytes_per_s: f64) {
+        self.pacer.set_rate(now, bytes_per_s);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINK: f64 = 1e8;
+
+    fn paths(bytes_per_s: f64, own_queue: Duration) -> PathRates {
+        PathRates {
+            bytes_per_s: Some(bytes_per_s),
+            own_queue,
+            datagram_bytes: 1_200,
+            ack_timeout: Duration::from_millis(5),
+            round_trip: None,
+            bottlenecks: 1,
+        }
+    }
+
+    #[test]
+    fn the_rate_probes_beyond_what_paths_carry_and_drains_long_queues() {
+        let mut controller =
+            ReservedController::new(Time::ZERO, &Reservation::new(8 * LINK as u64));
+        controller.acknowledged(Time::ZERO, 1, 1, &paths(1e7, Duration::ZERO));
+        assert!((controller.pacer.bytes_per_s() - 1.1e7).abs() < 1.0);
+        controller.acknowledged(Time::ZERO, 1, 1, &paths(1e7, LONG_QUEUE * 2));
+        assert!((controller.pacer.bytes_per_s() - 0.8e7).abs() < 1.0);
+    }
+
+    #[test]
+    fn more_than_half_lost_halves_the_rate_until_most_gets_through_again() {
+        let mut controller =
+            ReservedController::new(Time::ZERO, &Reservation::new(8 * LINK as u64));
+        let mut now = Time::ZERO;
+        let mut round = |controller: &mut ReservedController, received| {
+            now = now + Duration::from_millis(20);
+            controller.acknowledged(now, 1_000, received, &paths(LINK, Duration::ZERO));
+            controller.pacer.bytes_per_s()
+        };
+        let before = round(&mut controller, 1_000);
+        let after = round(&mut controller, 100);
+        assert!((after - before / 2.0).abs() < 1.0, "{before} {after}");
+        let recovered = (0..8).map(|_| round(&mut controller, 1_000)).last();
+        assert!(recovered > Some(before * 0.9), "{recovered:?}");
+    }
+}

@@ -1,0 +1,108 @@
+//! Datagrams of a path that nothing was heard of yet.
+
+use std::collections::VecDeque;
+
+use super::time::Time;
+
+/// Datagrams in flight on a path, train by train.
+#[derive(Clone, Debug, Default)]
+pub(super) struct InFlight {
+    trains: VecDeque<Train>,
+    bytes: u64,
+}
+
+/// Datagrams of the same length that left together.
+#[derive(Clone, Copy, Debug)]
+struct Train {
+    first: u64,
+    last: u64,
+    datagram_bytes: u32,
+    sent_at: Time,
+    delivered: u64,
+}
+
+/// Datagrams that a report has told of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Resolved {
+    pub(super) bytes: u64,
+    /// When the newest of them was sent, and how many bytes had been delivered to the peer by then.
+    pub(super) newest: Option<(Time, u64)>,
+}
+
+impl InFlight {
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// A datagram is sent; `delivered` bytes have been delivered to the peer before.
+    pub(super) fn sent(&mut self, now: Time, sequence: u64, bytes: usize, delivered: u64) {
+        self.bytes += bytes as u64;
+        let datagram_bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        if let Some(train) = self.trains.back_mut()
+            && (train.sent_at, train.datagram_bytes) == (now, datagram_bytes)
+            && train.last + 1 == sequence
+        {
+            train.last = sequence;
+            return;
+        }
+        self.trains.push_back(Train {
+            first: sequence,
+            last: sequence,
+            datagram_bytes,
+            sent_at: now,
+            delivered,
+        });
+    }
+
+    /// Everything up to a number has arrived or is lost.
+    pub(super) fn resolve(&mut self, highest: u64) -> Resolved {
+        let mut resolved = Resolved::default();
+        while let Some(train) = self.trains.front_mut()
+            && train.first <= highest
+        {
+            let last = train.last.min(highest);
+            resolved.bytes += (last + 1 - train.first) * u64::from(train.datagram_bytes);
+            resolved.newest = Some((train.sent_at, train.delivered));
+            train.first = last + 1;
+            if train.first <= train.last {
+                break;
+            }
+            self.trains.pop_front();
+        }
+        self.bytes -= resolved.bytes;
+        resolved
+    }
+
+    /// Nothing will be heard of them any more.
+    pub(super) fn clear(&mut self) {
+        self.trains.clear();
+        self.bytes = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_in_flight_are_those_sent_and_not_resolved() {
+        let mut in_flight = InFlight::default();
+        let at = Time::from_nanos;
+        for sequence in 0..10 {
+            in_flight.sent(at(sequence / 4), sequence, 1_000, sequence);
+        }
+        in_flight.sent(at(9), 12, 100, 10);
+        assert_eq!((in_flight.bytes(), in_flight.trains.len()), (10_100, 4));
+        let resolved = in_flight.resolve(5);
+        assert_eq!((resolved.bytes, resolved.newest), (6_000, Some((at(1), 4))));
+        assert_eq!(in_flight.resolve(5), Resolved::default());
+        let resolved = in_flight.resolve(12);
+        assert_eq!(
+            (resolved.bytes, resolved.newest),
+            (4_100, Some((at(9), 10)))
+        );
+        in_flight.sent(at(10), 13, 100, 10);
+        in_flight.clear();
+        assert_eq!((in_flight.bytes(), in_flight.resolve(20).bytes), (0, 0));
+    }
+}
