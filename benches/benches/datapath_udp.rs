@@ -18,7 +18,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cloudburst::{Endpoint, EndpointConfig, EndpointStatistics, Ports};
+use cloudburst::{
+    Endpoint, EndpointConfig, EndpointStatistics, Ports, protocol::CongestionControl,
+};
 use nix::{
     sched::{CpuSet, sched_getaffinity, sched_setaffinity},
     time::{ClockId, clock_gettime},
@@ -230,7 +232,7 @@ fn config() -> EndpointConfig {
     let mut config = EndpointConfig::client()
         .with_local([Ipv4Addr::LOCALHOST.into()])
         .with_ports(Ports::Any(1));
-    config.protocol.link_bits_per_s = LINK_BITS_PER_S;
+    config.protocol.congestion = CongestionControl::reserved(LINK_BITS_PER_S);
     config.protocol.datagrams.initial = DATAGRAM_BYTES;
     config.protocol.datagrams.most = DATAGRAM_BYTES;
     config

@@ -133,6 +133,10 @@ const MAX_SOCKETS: usize = 1_024;
 mod tests {
     use super::*;
 
+    const TWICE: protocol::CongestionControl = protocol::CongestionControl::Reserved(
+        protocol::Reservation::new(1_000_000).with_share(2.0),
+    );
+
     #[test]
     fn defaults_are_valid_and_mistakes_are_named() {
         EndpointConfig::client().validate().unwrap();
@@ -155,6 +159,6 @@ mod tests {
         assert!(reported(|it| it.ports = Ports::Any(0)).contains("any:0"));
         assert!(reported(|it| it.ports = Ports::Any(700)).contains("any:700"));
         assert!(reported(|it| it.inbox_bytes = 0).contains("inbox_bytes"));
-        assert!(reported(|it| it.protocol.share = 2.0).contains("share is 2"));
+        assert!(reported(|it| it.protocol.congestion = TWICE).contains("share is 2"));
     }
 }

@@ -314,6 +314,10 @@ impl Driver {
                         .resolve(id, Err(SendError::Undelivered(failure)));
                     self.unpark();
                 }
+                Event::CircuitBroken { loss, .. } => tracing::error!(
+                    loss,
+                    "the circuit breaker has tripped: too much is lost at the reserved rate; nothing more is sent to this peer"
+                ),
                 Event::PeerGone { peer } => self.outgoing.peer_gone(peer),
                 Event::RotatePort { socket } => self.rotate_port(socket),
                 Event::PathReplaced { from, to, .. } => self.log_path_replaced(from, to),

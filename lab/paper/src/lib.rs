@@ -50,6 +50,9 @@ use crate::{
     transmit::Stop,
 };
 
+/// Rate of the link where none is stated: 1 Gbit/s.
+const UNSTATED_BYTES_PER_S: f64 = 1.25e8;
+
 /// Returns what the paper describes (§III-B, §IV-A): its code with degree 5, and datagrams that
 /// fill an Ethernet frame: symbols of 1,460 bytes.
 pub fn config() -> TransportConfig {
@@ -192,7 +195,13 @@ impl Paper {
             pool: Pool::default(),
             host_capacity: usize::MAX,
             timers: Timers::new(),
-            pacer: Pacer::new(now, config.bytes_per_s()),
+            pacer: Pacer::new(
+                now,
+                config
+                    .congestion
+                    .bytes_per_s()
+                    .unwrap_or(UNSTATED_BYTES_PER_S),
+            ),
             stops: VecDeque::new(),
             events: VecDeque::new(),
             statistics: TransportStatistics::default(),

@@ -141,8 +141,11 @@ impl CloudburstSettings {
             CloudburstSchedule::Default => Schedule::Default,
             CloudburstSchedule::Mds => Schedule::Mds,
         };
-        config.link_bits_per_s = link_bits_per_s;
-        config.share = self.share;
+        // What is lost in a simulation harms nobody, and is what one wants to see.
+        let reservation = protocol::Reservation::new(link_bits_per_s)
+            .with_share(self.share)
+            .with_most_loss(1.0);
+        config.congestion = protocol::CongestionControl::Reserved(reservation);
         config.initial_round_trip = Duration::from_nanos((self.initial_round_trip_us * 1e3) as u64);
         config.datagrams.initial = DATAGRAM_BYTES;
         config.datagrams.most = DATAGRAM_BYTES;

@@ -11,7 +11,9 @@ use clap::{Args, ValueEnum, ValueHint};
 use cloudburst::{
     BindError, Endpoint, EndpointConfig, Ports, Remotes,
     code::Schedule,
-    protocol::{self, Key, KeyError, Keyring, KeyringError, PeerId},
+    protocol::{
+        self, CongestionControl, Key, KeyError, Keyring, KeyringError, PeerId, Reservation,
+    },
 };
 
 use crate::values::{BitRate, Dscp, Share};
@@ -27,12 +29,13 @@ pub(crate) struct EndpointOptions {
     /// Local addresses; one of each interface makes messages take all [default: all addresses]
     #[arg(short, long, value_name = "ADDRESS")]
     pub(crate) bind: Vec<IpAddr>,
-    /// What the link carries; nothing is sent faster.
-    #[arg(long, value_name = "RATE", default_value_t = BitRate(protocol::DEFAULT_LINK_BITS_PER_S))]
-    pub(crate) rate: BitRate,
-    /// The share of the link that may be used, above 0 and at most 1.
-    #[arg(long, default_value = "1")]
-    pub(crate) share: Share,
+    /// Send a share of a link of this rate, whoever else is there, until too much is lost: for a
+    /// queue of its own. Without it the rate is found out, and fair to others on any network.
+    #[arg(long, value_name = "RATE")]
+    reserve: Option<BitRate>,
+    /// The share of the link that is reserved, above 0 and at most 1.
+    #[arg(long, default_value = "1", requires = "reserve")]
+    share: Share,
     /// Code point of what is sent: 0 to 63, ef, cs0 to cs7, af11 to af43.
     #[arg(long, default_value = "0")]
     pub(crate) dscp: Dscp,
@@ -91,10 +94,16 @@ impl EndpointOptions {
         Ok((endpoint, peer))
     }
 
+    /// Congestion control as it is asked for.
+    pub(crate) fn congestion(&self) -> CongestionControl {
+        let reservation = |rate: BitRate| Reservation::new(rate.0).with_share(self.share.0);
+        let reserved = self.reserve.map(reservation);
+        reserved.map_or(CongestionControl::Adaptive, CongestionControl::Reserved)
+    }
+
     fn config(&self, ports: &Ports) -> Result<EndpointConfig, KeyFileError> {
         let mut protocol = protocol::TransportConfig::default();
-        protocol.link_bits_per_s = self.rate.0;
-        protocol.share = self.share.0;
+        protocol.congestion = self.congestion();
         protocol.schedule = match self.schedule {
             ScheduleName::Default => Schedule::Default,
             ScheduleName::Mds => Schedule::Mds,

@@ -2,20 +2,16 @@
 
 use core::time::Duration;
 
-use super::packet::Keyring;
+use super::{
+    congestion_control::{CongestionControl, Reservation},
+    packet::Keyring,
+};
 use cloudburst_code::{MAX_MESSAGE_BYTES, Schedule};
 
 /// Shortest time that a message may be tried for.
 const MIN_LIFETIME: Duration = Duration::from_millis(10);
 /// Longest: receivers remember at least for so long what they have handed over.
 pub const MAX_LIFETIME: Duration = Duration::from_secs(60);
-/// Rate of the link in bits per second, unless it is stated: 1 Gbit/s, as most hosts' have.
-///
-/// A rate is a promise and no probe. Where the link carries more, messages of many datagrams take
-/// longer than they had to. Where the way to the peer carries less, the first messages lose what
-/// is too much, until the peer is seen to receive less, and others on the link suffer meanwhile.
-/// A lower default would be kinder there and hold back everybody else, whom nothing tells.
-pub const DEFAULT_LINK_BITS_PER_S: u64 = 1_000_000_000;
 /// The round trip to a peer of which nothing is known, unless it is said: a first message is helped
 /// along after some milliseconds, whether its receiver is far away or not.
 pub const DEFAULT_INITIAL_ROUND_TRIP: Duration = Duration::from_millis(5);
@@ -33,12 +29,9 @@ pub struct TransportConfig {
     /// Keys shared with all peers. Default none: then datagrams are neither
     /// encrypted nor authenticated, and only accidents are noticed.
     pub keys: Keyring,
-    /// Rate of the host's link, in bits per second: state it. Default
-    /// [`DEFAULT_LINK_BITS_PER_S`], 1 Gbit/s, which has the reasons.
-    pub link_bits_per_s: u64,
-    /// The share of the link that may be used, above 0 and at most 1 (§III-B's
-    /// *r*). Default 1.
-    pub share: f64,
+    /// How fast peers are sent to. Default [`CongestionControl::Adaptive`], which needs nothing
+    /// stated.
+    pub congestion: CongestionControl,
     /// The round trip to a peer that nothing was heard of yet, 10 us to 1 s; measured ones take its
     /// place. A message that has lost symbols waits so long before it is helped along. Too short, and first messages are asked about, or sent more of, before an
     /// answer can be there; too long, and what a first message loses costs it this time, which
@@ -123,8 +116,7 @@ impl Default for TransportConfig {
     fn default() -> Self {
         Self {
             keys: Keyring::default(),
-            link_bits_per_s: DEFAULT_LINK_BITS_PER_S,
-            share: 1.0,
+            congestion: CongestionControl::default(),
             initial_round_trip: DEFAULT_INITIAL_ROUND_TRIP,
             schedule: Schedule::Mds,
             max_message_bytes: 4 << 20,
@@ -228,6 +220,9 @@ pub enum ConfigError {
     /// The share is none, or more than all.
     #[error("share is {0}; it must be above 0 and at most 1")]
     Share(f64),
+    /// Nothing could be lost, or more than all.
+    #[error("most_loss is {0}; it must be above 0 and at most 1")]
+    MostLoss(f64),
     /// Nothing comes back so fast, or nobody waits so long.
     #[error("initial_round_trip is {0:?}; it must be 10 us to 1 s")]
     InitialRoundTrip(Duration),
@@ -271,11 +266,8 @@ impl TransportConfig {
     ///
     /// The first one.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        if self.link_bits_per_s < 8_000 {
-            return Err(ConfigError::Link(self.link_bits_per_s));
-        }
-        if !(self.share > 0.0 && self.share <= 1.0) {
-            return Err(ConfigError::Share(self.share));
+        if let CongestionControl::Reserved(reservation) = self.congestion {
+            validate(reservation)?;
         }
         let [least, longest] = INITIAL_ROUND_TRIPS;
         if !(least..=longest).contains(&self.initial_round_trip) {
@@ -307,11 +299,6 @@ impl TransportConfig {
         }
         self.quotas.validate()
     }
-
-    /// Returns what may be sent, in bytes per second.
-    pub fn bytes_per_s(&self) -> f64 {
-        self.link_bits_per_s as f64 / 8.0 * self.share
-    }
 }
 
 impl Quotas {
@@ -339,6 +326,24 @@ impl Quotas {
             None => Ok(()),
         }
     }
+}
+
+fn validate(reservation: Reservation) -> Result<(), ConfigError> {
+    let Reservation {
+        link_bits_per_s,
+        share,
+        most_loss,
+    } = reservation;
+    if link_bits_per_s < 8_000 {
+        return Err(ConfigError::Link(link_bits_per_s));
+    }
+    if !(share > 0.0 && share <= 1.0) {
+        return Err(ConfigError::Share(share));
+    }
+    if !(most_loss > 0.0 && most_loss <= 1.0) {
+        return Err(ConfigError::MostLoss(most_loss));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

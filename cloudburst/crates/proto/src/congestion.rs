@@ -1,38 +1,26 @@
-//! Congestion control: how fast a peer is sent to.
+//! Congestion control: how much, and how fast, a peer is sent.
+
+mod adaptive;
+mod chance;
+mod circuit_breaker;
+mod cubic;
+mod reserved;
+mod round;
 
 use core::time::Duration;
 
-use super::{
-    estimate::{DeliveryRate, Overload},
-    pacer::Pacer,
-    time::Time,
-};
+use self::{adaptive::AdaptiveController, reserved::ReservedController};
+use super::{congestion_control::CongestionControl, time::Time};
 
-/// How much faster than was measured a peer is sent to, so that more is found
-/// out if there is more.
-const PROBING_GAIN: f64 = 1.1;
-/// How much slower than was measured a peer is sent to, so that queues drain.
-const DRAINING_GAIN: f64 = 0.8;
-/// A queue of ours that has to drain, even the shortest being so long.
-const LONG_QUEUE: Duration = Duration::from_millis(3);
-/// How much faster after each time that most got through again.
-const RECOVERY_GAIN: f64 = 1.25;
-/// The least share of the link that is used for a peer.
-const LEAST_SHARE: f64 = 1.0 / 4_096.0;
-/// And of what its paths carry, if that is known: others who fill queues do not give way to
-/// who gives way always.
-const LEAST_KNOWN_SHARE: f64 = 0.25;
-/// Shortest time over which it is measured how much gets through.
-const LEAST_PAUSE: Duration = Duration::from_millis(10);
-
-/// Congestion control of a peer: the rate that its datagrams are paced at.
+/// Congestion control of a peer: what may be sent to it now.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct CongestionController {
-    link_bytes_per_s: f64,
-    delivery: DeliveryRate,
-    /// Bytes per second that are not exceeded after more than half was lost.
-    ceiling: f64,
-    pacer: Pacer,
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one lies in each peer's queue, and all peers of a transport have the same mode"
+)]
+pub(super) enum CongestionController {
+    Adaptive(AdaptiveController),
+    Reserved(ReservedController),
 }
 
 /// Measurements of a peer's paths that its rate follows.
@@ -46,114 +34,123 @@ pub(super) struct PathRates {
     pub(super) datagram_bytes: usize,
     /// How long an answer may take that was not lost.
     pub(super) ack_timeout: Duration,
+    /// The smoothed round-trip time, if it is known.
+    pub(super) round_trip: Option<Duration>,
+    /// Bottlenecks that they lead through.
+    pub(super) bottlenecks: usize,
+}
+
+/// What an answer says of datagrams that were sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Acknowledged {
+    /// Datagrams that are reported on for the first time, and those of them that arrived.
+    pub(super) sent: u32,
+    pub(super) received: u32,
+    /// Those that were lost, without those that were only overtaken.
+    pub(super) lost: u32,
+    /// Bytes of the first.
+    pub(super) resolved_bytes: u64,
+    /// When the newest of them was sent.
+    pub(super) newest_sent_at: Option<Time>,
+    /// Bytes that were delivered between then and now.
+    pub(super) delivered_since: u64,
+    /// Bytes by all paths that nothing is heard of yet.
+    pub(super) in_flight: u64,
+    /// A round-trip time, and the least of late by the same path.
+    pub(super) round_trip: Option<(Duration, Duration)>,
 }
 
 impl CongestionController {
-    pub(super) fn new(now: Time, link_bytes_per_s: f64) -> Self {
-        Self {
-            link_bytes_per_s,
-            delivery: DeliveryRate::new(now),
-            ceiling: link_bytes_per_s,
-            pacer: Pacer::new(now, link_bytes_per_s),
+    pub(super) fn new(now: Time, control: &CongestionControl, round_trip: Duration) -> Self {
+        match control {
+            CongestionControl::Adaptive => Self::Adaptive(AdaptiveController::new(now, round_trip)),
+            CongestionControl::Reserved(it) => Self::Reserved(ReservedController::new(now, it)),
         }
     }
 
     /// Bytes that may be sent now.
     pub(super) fn credit(&self, now: Time) -> usize {
-        self.pacer.credit(now)
+        match self {
+            Self::Adaptive(it) => it.credit(now),
+            Self::Reserved(it) => it.credit(now),
+        }
     }
 
     /// The time at which something may be sent again.
     pub(super) fn ready_at(&self) -> Time {
-        self.pacer.ready_at()
+        match self {
+            Self::Adaptive(it) => it.ready_at(),
+            Self::Reserved(it) => it.ready_at(),
+        }
     }
 
     pub(super) fn sent(&mut self, now: Time, bytes: usize) {
-        self.pacer.sent(now, bytes);
+        match self {
+            Self::Adaptive(it) => it.sent(now, bytes),
+            Self::Reserved(it) => it.sent(now, bytes),
+        }
     }
 
     /// Nothing was sent until now: the silence before does not tell of a rate.
     pub(super) fn restart_measuring(&mut self, now: Time) {
-        self.delivery = DeliveryRate::new(now);
+        match self {
+            Self::Adaptive(it) => it.restart(now),
+            Self::Reserved(it) => it.restart_measuring(now),
+        }
     }
 
     /// What was lost was refused by the receiver, and tells nothing of the paths.
     pub(super) fn discount_losses(&mut self, now: Time) {
-        self.delivery = DeliveryRate::new(now);
-        self.ceiling = self.link_bytes_per_s;
+        match self {
+            Self::Adaptive(_) => {}
+            Self::Reserved(it) => it.discount_losses(now),
+        }
     }
 
-    /// The peer reported that of so many datagrams so many arrived. Sends as fast as its paths
-    /// carry, as far as that is known, and no faster than what gets through if most is lost.
-    pub(super) fn acknowledged(&mut self, now: Time, sent: u32, received: u32, paths: &PathRates) {
-        self.delivery.add(sent, received);
-        let link = self.link_bytes_per_s;
-        match self.delivery.judge(now, paths.ack_timeout.max(LEAST_PAUSE)) {
-            Some(Overload::Yes(datagrams_per_s)) => {
-                let rate = self.pacer.bytes_per_s();
-                let through = datagrams_per_s * paths.datagram_bytes as f64;
-                // If there was little to send, what got through is no measure.
-                self.ceiling = through.clamp(rate / 2.0, rate);
+    /// The peer has reported on datagrams. Returns the share that was lost too long, if the circuit
+    /// breaker trips with that.
+    pub(super) fn acknowledged(
+        &mut self,
+        now: Time,
+        news: &Acknowledged,
+        paths: &PathRates,
+    ) -> Option<f64> {
+        match self {
+            Self::Adaptive(it) => {
+                it.acknowledged(now, news, paths);
+                None
             }
-            Some(Overload::No) => self.ceiling = (self.ceiling * RECOVERY_GAIN).min(link),
-            None => {}
+            Self::Reserved(it) => it.acknowledged(now, news.sent, news.received, paths),
         }
-        let gain = if paths.own_queue > LONG_QUEUE {
-            DRAINING_GAIN
-        } else {
-            PROBING_GAIN
-        };
-        let rate = paths.bytes_per_s.map_or(link, |rate| rate * gain);
-        let least = paths
-            .bytes_per_s
-            .map_or(link * LEAST_SHARE, |rate| rate * LEAST_KNOWN_SHARE);
-        let rate = rate.min(self.ceiling).clamp(least.min(link), link);
-        self.pacer.set_rate(now, rate);
+    }
+
+    /// Whether the circuit breaker has tripped.
+    pub(super) fn is_broken(&self) -> bool {
+        match self {
+            Self::Adaptive(_) => false,
+            Self::Reserved(it) => it.is_broken(),
+        }
+    }
+
+    /// Nothing was heard of what was sent for longer than an answer takes, by no path.
+    pub(super) fn timed_out(&mut self, now: Time, paths: &PathRates) {
+        match self {
+            Self::Adaptive(it) => it.timed_out(now, paths),
+            Self::Reserved(_) => {}
+        }
+    }
+
+    /// So many bytes are in flight: paths have died, or were replaced.
+    pub(super) fn set_in_flight(&mut self, bytes: u64) {
+        if let Self::Adaptive(it) = self {
+            it.set_in_flight(bytes);
+        }
     }
 
     #[cfg(test)]
     pub(super) fn set_rate(&mut self, now: Time, bytes_per_s: f64) {
-        self.pacer.set_rate(now, bytes_per_s);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LINK: f64 = 1e8;
-
-    fn paths(bytes_per_s: f64, own_queue: Duration) -> PathRates {
-        PathRates {
-            bytes_per_s: Some(bytes_per_s),
-            own_queue,
-            datagram_bytes: 1_200,
-            ack_timeout: Duration::from_millis(5),
+        if let Self::Reserved(it) = self {
+            it.set_rate(now, bytes_per_s);
         }
-    }
-
-    #[test]
-    fn the_rate_probes_beyond_what_paths_carry_and_drains_long_queues() {
-        let mut controller = CongestionController::new(Time::ZERO, LINK);
-        controller.acknowledged(Time::ZERO, 1, 1, &paths(1e7, Duration::ZERO));
-        assert!((controller.pacer.bytes_per_s() - 1.1e7).abs() < 1.0);
-        controller.acknowledged(Time::ZERO, 1, 1, &paths(1e7, LONG_QUEUE * 2));
-        assert!((controller.pacer.bytes_per_s() - 0.8e7).abs() < 1.0);
-    }
-
-    #[test]
-    fn more_than_half_lost_halves_the_rate_until_most_gets_through_again() {
-        let mut controller = CongestionController::new(Time::ZERO, LINK);
-        let mut now = Time::ZERO;
-        let mut round = |controller: &mut CongestionController, received| {
-            now = now + Duration::from_millis(20);
-            controller.acknowledged(now, 1_000, received, &paths(LINK, Duration::ZERO));
-            controller.pacer.bytes_per_s()
-        };
-        let before = round(&mut controller, 1_000);
-        let after = round(&mut controller, 100);
-        assert!((after - before / 2.0).abs() < 1.0, "{before} {after}");
-        let recovered = (0..8).map(|_| round(&mut controller, 1_000)).last();
-        assert!(recovered > Some(before * 0.9), "{recovered:?}");
     }
 }

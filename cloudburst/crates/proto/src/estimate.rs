@@ -87,6 +87,30 @@ fn weighted(before: Duration, weight: u32, sample: Duration) -> Duration {
     sum.checked_div(weight.saturating_add(1)).unwrap_or(sum)
 }
 
+/// How long the least round-trip time is remembered, at least: paths change.
+const BASE_AGE: Duration = Duration::from_secs(30);
+
+/// Least round-trip time of late: that of a path whose queues are empty.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct BaseRoundTrip {
+    /// The least of this age, and of the one before.
+    least: [Option<Duration>; 2],
+    since: Time,
+}
+
+impl BaseRoundTrip {
+    /// Takes a sample. Returns the least of late.
+    pub(super) fn sample(&mut self, now: Time, sample: Duration) -> Duration {
+        if now.since(self.since) > BASE_AGE {
+            self.least = [None, self.least[0]];
+            self.since = now;
+        }
+        let least = self.least[0].map_or(sample, |least| least.min(sample));
+        self.least[0] = Some(least);
+        self.least[1].map_or(least, |before| before.min(least))
+    }
+}
+
 /// Estimates the share of datagrams that is lost of late, and how unevenly.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LossEstimator {

@@ -193,6 +193,15 @@ pub enum Event {
         /// The one that is tried instead.
         to: FourTuple,
     },
+    /// The circuit breaker of a peer that is sent to at a reserved rate has tripped (RFC 8084): more was
+    /// lost for longer than [`Reservation::most_loss`](super::Reservation::most_loss) allows. Its
+    /// messages were abandoned, and none is taken until it is forgotten and connected again.
+    CircuitBroken {
+        /// The peer that nothing is sent to any more.
+        peer: PeerId,
+        /// The share of its datagrams that was lost, 0 to 1.
+        loss: f64,
+    },
     /// Nothing is known of a peer any more; its id stands for nobody.
     PeerGone {
         /// The peer that is gone.
@@ -276,6 +285,9 @@ pub enum Reason {
     /// The receiver no longer knows what became of it.
     #[error("the receiver no longer knows what became of it")]
     Stale,
+    /// Too much was lost for too long of what was sent at a reserved rate.
+    #[error("the circuit breaker has tripped: too much was lost for too long")]
+    CircuitBroken,
     /// The host has called [`cancel`](super::Transport::cancel).
     #[error("cancelled")]
     Cancelled,
@@ -305,6 +317,11 @@ pub enum SendRefused {
         /// Bytes of these messages.
         bytes: usize,
     },
+    /// The peer's circuit breaker has tripped; forget it, and connect again with a lower rate.
+    #[error(
+        "the peer's circuit breaker has tripped, as too much was lost at the reserved rate; connect again with a lower one, or with adaptive congestion control"
+    )]
+    CircuitBroken,
     /// There is no such peer, or no longer.
     #[error("the peer is not known, or no longer")]
     NoPeer,

@@ -24,11 +24,14 @@ mod black_hole;
 mod buffer_pool;
 mod config;
 mod congestion;
+mod congestion_control;
 mod control;
 pub mod envelope;
 mod estimate;
 mod event;
+mod feedback;
 mod handshake;
+mod in_flight;
 mod inbound;
 mod incoming;
 mod intake;
@@ -62,10 +65,10 @@ pub use cloudburst_wire::{Key, KeyError, Keyring, KeyringError, SECRET_BYTES};
 
 pub use self::{
     config::{
-        Budget, ConfigError, DEFAULT_INITIAL_ROUND_TRIP, DEFAULT_LINK_BITS_PER_S, Datagrams,
-        HostCapacity, MAX_DATAGRAM_BYTES, MAX_LIFETIME, MIN_DATAGRAM_BYTES, Quotas,
-        TransportConfig,
+        Budget, ConfigError, DEFAULT_INITIAL_ROUND_TRIP, Datagrams, HostCapacity,
+        MAX_DATAGRAM_BYTES, MAX_LIFETIME, MIN_DATAGRAM_BYTES, Quotas, TransportConfig,
     },
+    congestion_control::{CongestionControl, Reservation},
     event::{
         ConnectRefused, Ecn, Event, FourTuple, Health, IcmpKind, MessageKind, PathReport, PeerId,
         Reason, Receipt, SendId, SendRefused, SocketId, Transmit, Undelivered,

@@ -4,7 +4,8 @@ use core::time::Duration;
 
 use super::{
     config::TransportConfig,
-    congestion::PathRates,
+    congestion::{Acknowledged, PathRates},
+    congestion_control::CongestionControl,
     event::{Event, MessageKind, PeerId, Reason, SendId, SendRefused},
     outgoing::Step,
     packet::Body,
@@ -21,7 +22,8 @@ use super::{
 pub(super) struct Outbound {
     pub(super) sender: Sender,
     pub(super) scheduler: Scheduler,
-    link_bytes_per_s: f64,
+    congestion: CongestionControl,
+    initial_round_trip: Duration,
 }
 
 /// What an answer comes to.
@@ -35,17 +37,18 @@ pub(super) struct TakenAnswer {
 
 impl Outbound {
     pub(super) fn new(config: &TransportConfig, now: Time, hash_seed: u64) -> Self {
-        let link_bytes_per_s = config.bytes_per_s();
         Self {
             sender: Sender::new(hash_seed),
-            scheduler: Scheduler::new(now, link_bytes_per_s),
-            link_bytes_per_s,
+            scheduler: Scheduler::new(now, config.congestion.bytes_per_s()),
+            congestion: config.congestion,
+            initial_round_trip: config.initial_round_trip,
         }
     }
 
     pub(super) fn add_peer(&mut self, now: Time, id: PeerId, first_message: u64) {
         self.sender.add_peer(now, id, first_message);
-        self.scheduler.add_peer(now, id, self.link_bytes_per_s);
+        let (control, round_trip) = (&self.congestion, self.initial_round_trip);
+        self.scheduler.add_peer(now, id, control, round_trip);
     }
 
     pub(super) fn remove_peer(&mut self, id: PeerId) {
@@ -62,6 +65,9 @@ impl Outbound {
         config: &TransportConfig,
         (timers, statistics): (&mut Timers<TimerKey>, &mut TransportStatistics),
     ) -> Result<Accepted, SendRefused> {
+        if self.scheduler.is_broken(peer) {
+            return Err(SendRefused::CircuitBroken);
+        }
         let message = (peer, kind, message);
         let known = (paths, is_sealing);
         let accepted = self
@@ -115,15 +121,16 @@ impl Outbound {
         self.scheduler.heard(now, peer, &mut self.sender);
     }
 
-    /// A peer has reported that of so many datagrams so many arrived.
+    /// A peer has reported on datagrams. Returns the share that was lost too long, if its circuit
+    /// breaker trips with that.
     pub(super) fn acknowledged(
         &mut self,
         now: Time,
         peer: PeerId,
-        counts: (u32, u32),
+        news: &Acknowledged,
         rates: &PathRates,
-    ) {
-        self.scheduler.acknowledged(now, peer, counts, rates);
+    ) -> Option<f64> {
+        self.scheduler.acknowledged(now, peer, news, rates)
     }
 
     /// Takes what a receiver answers.
@@ -144,9 +151,8 @@ impl Outbound {
             Body::Progress(progress, _) => {
                 let id = SendId::new(peer, progress.message);
                 let known = (&paths, is_sealing);
-                let progressed = self
-                    .sender
-                    .progressed(now, id, progress.state, known, config);
+                let report = (progress.state, progress.echo.sent_us);
+                let progressed = self.sender.progressed(now, id, report, known, config);
                 taken.refutes_mtu = progressed.is_too_long();
                 if progressed == Progressed::TooLong {
                     taken.event = self.sender.abandon(id, Reason::Unreachable, statistics);

@@ -72,6 +72,8 @@ pub(super) struct Outgoing {
     awaits_first_contact: bool,
     /// Paths that carried a symbol, a bit for each.
     paths: u64,
+    /// When the last symbol was sent.
+    last_sent_at: Time,
     /// When the last symbol sent should be there.
     pub(super) expected: Time,
     /// Whether it is among those to be sent.
@@ -130,6 +132,7 @@ impl Outgoing {
             was_busy: false,
             awaits_first_contact: false,
             paths: 0,
+            last_sent_at: now,
             expected: now,
             is_queued: false,
             alarm: Alarm::default(),
@@ -176,8 +179,9 @@ impl Outgoing {
     }
 
     /// Symbols were sent by a path.
-    pub(super) fn note_sent(&mut self, count: u32, path: u16, group: usize) {
+    pub(super) fn note_sent(&mut self, now: Time, count: u32, path: u16, group: usize) {
         self.sent += count;
+        self.last_sent_at = now;
         if let Some(spread) = &mut self.spread {
             spread.add(group, count);
         }

@@ -11,13 +11,16 @@ pub(super) struct Pacer {
     bytes_per_s: f64,
     /// When all that was sent has run out.
     empty_at: Time,
+    /// Bytes that may always be in the bucket.
+    least_depth_bytes: usize,
 }
 
 /// What may be in the bucket, as time at the rate. Timers of hosts come late by
 /// so much, and must not cost rate.
 const DEPTH: Duration = Duration::from_micros(250);
-/// And at least so many bytes: a train of datagrams for one call of the kernel.
-const LEAST_DEPTH_BYTES: f64 = 48_000.0;
+/// And at least so many bytes, unless said otherwise: a train of datagrams for one call of the
+/// kernel.
+const LEAST_DEPTH_BYTES: usize = 48_000;
 
 /// What has to run out before more is sent, as time at the rate: a host that is
 /// woken for each datagram does little else, and short queues overflow by more.
@@ -30,7 +33,20 @@ impl Pacer {
         Self {
             bytes_per_s,
             empty_at: now,
+            least_depth_bytes: LEAST_DEPTH_BYTES,
         }
+    }
+
+    /// Paces with bursts of no more than so many bytes, where time does not ask for longer ones.
+    pub(super) fn with_depth(self, least_depth_bytes: usize) -> Self {
+        Self {
+            least_depth_bytes,
+            ..self
+        }
+    }
+
+    pub(super) fn set_depth(&mut self, least_depth_bytes: usize) {
+        self.least_depth_bytes = least_depth_bytes;
     }
 
     /// If it is faster now, what is in the bucket runs out sooner. If it is slower, what was
@@ -52,7 +68,7 @@ impl Pacer {
     }
 
     fn depth(&self) -> Duration {
-        DEPTH.max(self.time_of(LEAST_DEPTH_BYTES as usize))
+        DEPTH.max(self.time_of(self.least_depth_bytes))
     }
 
     /// The time at which something may be sent again.
@@ -92,7 +108,7 @@ mod tests {
         pacer.set_rate(Time::ZERO, 1e6);
         let soon = Time::ZERO + Duration::from_secs(1);
         assert!(pacer.ready_at() < soon);
-        assert_eq!(pacer.credit(soon), LEAST_DEPTH_BYTES as usize);
+        assert_eq!(pacer.credit(soon), LEAST_DEPTH_BYTES);
     }
 
     #[test]
@@ -108,7 +124,7 @@ mod tests {
                 now = pacer.ready_at().max(now + Duration::from_nanos(1));
             }
         }
-        let most = 1_000_000 + LEAST_DEPTH_BYTES as usize + 2_000;
+        let most = 1_000_000 + LEAST_DEPTH_BYTES + 2_000;
         assert!((1_000_000..=most).contains(&sent), "{sent}");
     }
 }

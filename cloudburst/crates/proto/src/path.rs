@@ -10,8 +10,9 @@ use core::time::Duration;
 use super::{
     black_hole::{BlackHoleDetector, OtherPaths},
     config::Datagrams,
-    estimate::{LossEstimator, RoundTripEstimator},
+    estimate::{BaseRoundTrip, LossEstimator, RoundTripEstimator},
     event::{FourTuple, Health, PathReport},
+    in_flight::{InFlight, Resolved},
     rate_estimator::SentDatagram,
     time::Time,
 };
@@ -54,12 +55,17 @@ pub(super) struct Path {
     /// Datagrams sent.
     sequence: u64,
     heard: Option<Heard>,
+    /// The most datagrams before the highest that had not arrived: some of them were only
+    /// overtaken.
+    most_missing: u32,
     /// Since when nothing was heard of datagrams sent, and how many those are.
     /// Answers do not count: nobody tells of them.
     doubt: Option<Time>,
     unheard: u32,
     loss: LossEstimator,
     round_trip: RoundTripEstimator,
+    base_round_trip: BaseRoundTrip,
+    in_flight: InFlight,
     /// Which of the peer's bottlenecks it leads through.
     pub(super) group: usize,
     /// The last datagrams with symbols, by their numbers.
@@ -105,6 +111,10 @@ pub(super) struct DeliveryReport {
     pub(super) received: u32,
     /// What is remembered of the newest.
     pub(super) newest: Option<SentDatagram>,
+    /// Bytes that are no longer in flight.
+    pub(super) resolved: Resolved,
+    /// Datagrams that were lost, without those that were only overtaken.
+    pub(super) lost: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -158,10 +168,13 @@ impl Path {
             arrived_at: now,
             sequence: 0,
             heard: None,
+            most_missing: 0,
             doubt: None,
             unheard: 0,
             loss: LossEstimator::default(),
             round_trip: RoundTripEstimator::default(),
+            base_round_trip: BaseRoundTrip::default(),
+            in_flight: InFlight::default(),
             group,
             remembered: [(u64::MAX, SentDatagram::default()); REMEMBERED],
             probe: Probe {
@@ -293,6 +306,7 @@ impl Path {
             None => (highest.saturating_add(1), received),
         };
         let new_sent = new_sent.min(u64::from(u32::MAX)) as u32;
+        let new_lost = self.lost(highest, received).min(new_sent);
         self.loss
             .sample(new_sent, new_sent.saturating_sub(new_received));
         self.heard = Some(Heard {
@@ -310,7 +324,22 @@ impl Path {
             sent: new_sent,
             received: new_received.min(new_sent),
             newest: (sequence == highest).then_some(newest),
+            resolved: self.in_flight.resolve(highest),
+            lost: new_lost,
         })
+    }
+
+    /// Datagrams that are missing for the first time: of those before the highest no more have been
+    /// missing at once. A peer that was restarted counts again.
+    fn lost(&mut self, highest: u64, received: u32) -> u32 {
+        // Both count modulo 2^32.
+        let missing = (highest as u32).wrapping_add(1).wrapping_sub(received);
+        let is_restarted = self.heard.is_some_and(|heard| received <= heard.received);
+        let more = missing.wrapping_sub(self.most_missing).cast_signed().max(0);
+        if is_restarted || more > 0 {
+            self.most_missing = missing;
+        }
+        if is_restarted { 0 } else { more.unsigned_abs() }
     }
 
     /// An answer came to what went by it, without a count of what arrives: who knows nothing of
@@ -335,8 +364,21 @@ impl Path {
         last.checked_sub(back.into())
     }
 
-    pub(super) fn round_trip(&mut self, sample: Duration) {
+    /// Takes a round-trip time. Returns the least of late.
+    pub(super) fn round_trip(&mut self, now: Time, sample: Duration) -> Duration {
         self.round_trip.sample(sample);
+        self.base_round_trip.sample(now, sample)
+    }
+
+    /// Bytes sent that nothing was heard of yet.
+    pub(super) fn in_flight(&self) -> u64 {
+        self.in_flight.bytes()
+    }
+
+    /// The datagram of the next number is about to be sent; `delivered` bytes have been delivered
+    /// to the peer before.
+    pub(super) fn flies(&mut self, now: Time, bytes: usize, delivered: u64) {
+        self.in_flight.sent(now, self.sequence, bytes, delivered);
     }
 
     /// Finds the path dead if nothing was heard of the last datagrams for so
@@ -395,6 +437,7 @@ impl Path {
             self.probe.pause = REVALIDATION_PAUSES[0];
         }
         self.health = Health::Dead;
+        self.in_flight.clear();
     }
 
     /// How long nothing has been heard that should have been: for so long at least what is

@@ -7,12 +7,12 @@ use core::time::Duration;
 
 use super::{
     config::{Datagrams, TransportConfig},
-    congestion::PathRates,
+    congestion::{Acknowledged, PathRates},
     estimate::{LossEstimator, RoundTripEstimator},
     event::{FourTuple, PathReport, PeerId, SocketId},
     inbound::Inbound,
     packet::{Echo, Header, Pong, Report, Reports, Stamp},
-    path::Path,
+    path::{DeliveryReport, Path},
     paths::{Paths, Spread},
     peer_map::PeerMap,
     port_rotation::{PortRotation, RotationBudget},
@@ -20,6 +20,8 @@ use super::{
     time::Time,
 };
 
+/// Rate that paths are compared at while nothing is known of them, if none is stated: 1 Gbit/s.
+const UNSTATED_BYTES_PER_S: f64 = 1.25e8;
 /// Answers to datagrams that were sent longer ago are not about us.
 const MAX_ROUND_TRIP: Duration = Duration::from_secs(60);
 /// How long nothing may be heard of a path before it counts as dead: longer
@@ -64,6 +66,8 @@ struct PeerPaths {
     is_unreachable: bool,
     /// How many pairs of ports may be abandoned for others.
     replacements: RotationBudget,
+    /// Bytes that were delivered to it so far.
+    delivered: u64,
 }
 
 /// Statistics of all paths to a peer together.
@@ -125,7 +129,10 @@ impl ChosenPath {
 impl PathManager {
     pub(super) fn new(config: &TransportConfig, now: Time, hash_seed: u64) -> Self {
         Self {
-            link_bytes_per_s: config.bytes_per_s(),
+            link_bytes_per_s: config
+                .congestion
+                .bytes_per_s()
+                .unwrap_or(UNSTATED_BYTES_PER_S),
             initial_round_trip: config.initial_round_trip,
             datagrams: config.datagrams,
             rotates_ports: config.rotate_ports,
@@ -143,6 +150,7 @@ impl PathManager {
             detector: SharedBottleneckDetector::new(now),
             is_unreachable: false,
             replacements: RotationBudget::new(now),
+            delivered: 0,
         };
         self.peers.insert(id, peer);
     }
@@ -183,6 +191,8 @@ impl PathManager {
             own_queue: peer.paths.own_queue(),
             datagram_bytes: peer.paths.datagram_bytes().unwrap_or(0),
             ack_timeout: peer.round_trip.ack_timeout(),
+            round_trip: peer.round_trip.smoothed(),
+            bottlenecks: peer.paths.width(),
         })
     }
 
@@ -217,18 +227,25 @@ impl PathManager {
         }
     }
 
-    /// What an answer says of the paths; how many datagrams were sent that are reported on for
-    /// the first time, and how many of them arrived.
+    /// Bytes to a peer that nothing was heard of yet, and whether all its paths are dead.
+    pub(super) fn in_flight(&self, id: PeerId) -> (u64, bool) {
+        let peer = self.peers.get(id);
+        peer.map_or((0, false), |peer| {
+            (peer.paths.in_flight(), peer.paths.all_dead())
+        })
+    }
+
+    /// What an answer says of the paths, and of the datagrams that were sent by them.
     pub(super) fn acknowledged(
         &mut self,
         now: Time,
         id: PeerId,
         echo: &Echo,
         reports: Reports<'_>,
-    ) -> (u32, u32) {
-        let (mut all_sent, mut all_received) = (0, 0);
+    ) -> Acknowledged {
+        let mut news = Acknowledged::default();
         let Some(peer) = self.peers.get_mut(id) else {
-            return (0, 0);
+            return news;
         };
         let elapsed = now.as_wire_micros().wrapping_sub(echo.sent_us);
         if let Some(micros) = elapsed.checked_sub(echo.hold_us) {
@@ -236,16 +253,16 @@ impl PathManager {
             if sample < MAX_ROUND_TRIP {
                 peer.round_trip.sample(sample);
                 if let Some(path) = peer.paths.by_id(echo.path) {
-                    path.round_trip(sample);
+                    let least = path.round_trip(now, sample);
+                    news.round_trip = Some((sample, least));
                 }
             }
         }
         let mut is_counted = false;
         for report in reports {
             is_counted |= report.path == echo.path;
-            if let Some((sent, received)) = peer.paths.hear(now, &report) {
-                all_sent = u32::saturating_add(all_sent, sent);
-                all_received = u32::saturating_add(all_received, received);
+            if let Some(report) = peer.paths.hear(now, &report) {
+                peer.note(&report, &mut news);
             }
         }
         // Or a path that delivers pings alone so far would stay dead, and get no symbol that makes
@@ -253,8 +270,9 @@ impl PathManager {
         if !is_counted && let Some(path) = peer.paths.by_id(echo.path) {
             path.echoed(now);
         }
-        peer.paths.account(all_sent, all_received);
-        (all_sent, all_received)
+        peer.paths.account(news.sent, news.received);
+        news.in_flight = peer.paths.in_flight();
+        news
     }
 
     /// A ping was answered: so long a datagram gets through, if it was a probe of that length.
@@ -466,6 +484,23 @@ impl PathManager {
 }
 
 impl PeerPaths {
+    /// Notes what a path's report says of datagrams in flight.
+    fn note(&mut self, report: &DeliveryReport, news: &mut Acknowledged) {
+        news.sent += report.sent;
+        news.received += report.received;
+        news.lost += report.lost;
+        let resolved = report.resolved;
+        let lost = f64::from(report.lost) / f64::from(report.sent.max(1));
+        self.delivered += (resolved.bytes as f64 * (1.0 - lost)) as u64;
+        news.resolved_bytes += resolved.bytes;
+        if let Some((sent_at, delivered)) = resolved.newest
+            && news.newest_sent_at.is_none_or(|newest| newest <= sent_at)
+        {
+            news.newest_sent_at = Some(sent_at);
+            news.delivered_since = self.delivered - delivered;
+        }
+    }
+
     /// Time that a byte takes on one of the paths if nothing is known of it, in ns.
     fn default_ns_per_byte(&self, link_bytes_per_s: f64) -> f64 {
         1e9 / link_bytes_per_s * self.paths.width() as f64
@@ -479,7 +514,9 @@ impl PeerPaths {
     fn stamp(&mut self, now: Time, index: usize, bytes: usize, link: f64) -> (Stamp, Time) {
         let ns_per_byte = self.default_ns_per_byte(link);
         let expected = self.paths.sending(now, index, bytes, ns_per_byte);
+        let delivered = self.delivered;
         let path = self.paths.get_mut(index);
+        path.flies(now, bytes, delivered);
         let stamp = Stamp {
             path: path.id,
             sent_us: now.as_wire_micros(),

@@ -12,6 +12,7 @@ use super::{
     config::{MAX_LIFETIME, TransportConfig},
     control::{Answer, ControlQueue, Question, SourceDatagram},
     event::*,
+    feedback::Feedback,
     handshake::{Admission, Handshake},
     intake::{self, Opened},
     outbound::Outbound,
@@ -41,6 +42,7 @@ pub(super) struct Router {
     pub(super) outbound: Outbound,
     pub(super) receiver: Receiver,
     pub(super) control: ControlQueue,
+    feedback: Feedback,
     pub(super) events: VecDeque<Event>,
     pub(super) statistics: TransportStatistics,
     timers: Timers<TimerKey>,
@@ -58,6 +60,7 @@ impl Router {
             outbound: Outbound::new(&config, now, hash_seed),
             receiver: Receiver::new(&config),
             control: ControlQueue::default(),
+            feedback: Feedback::default(),
             events: VecDeque::new(),
             statistics: TransportStatistics::default(),
             timers: Timers::new(),
@@ -73,6 +76,7 @@ impl Router {
         self.paths.add_peer(now, id, is_ours);
         self.outbound.add_peer(now, id, first_message);
         self.receiver.add_peer(id, is_ours);
+        self.feedback.add_peer(id);
         self.alarms.insert(id, Alarm::default());
         self.look_after(now, id);
         id
@@ -84,6 +88,7 @@ impl Router {
             self.outbound.remove_peer(id);
             self.paths.remove_peer(id);
             self.handshake.remove_peer(id);
+            self.feedback.remove_peer(id);
             self.alarms.remove(id);
             self.events.push_back(Event::PeerGone { peer: id });
         }
@@ -116,6 +121,14 @@ impl Router {
         let sender = &mut self.outbound.sender;
         let abandoned = sender.abandon(id, reason, &mut self.statistics);
         self.events.extend(abandoned);
+    }
+
+    /// Too much is lost for too long: nothing more is sent to a peer.
+    fn break_circuit(&mut self, peer: PeerId, loss: f64) {
+        self.events.push_back(Event::CircuitBroken { peer, loss });
+        for id in self.outbound.sender.all_to(peer) {
+            self.abandon(id, Reason::CircuitBroken);
+        }
     }
 
     fn answer(&mut self, source: SourceDatagram, answer: Answer) {
@@ -190,9 +203,11 @@ impl Router {
         let ip = source.four_tuple.remote.ip();
         self.handshake.answered(now, peer, ip);
         if let Some((echo, reports)) = body.acknowledgement() {
-            let counts = self.paths.acknowledged(now, peer, echo, reports);
+            let news = self.paths.acknowledged(now, peer, echo, reports);
             let rates = self.paths.rates(peer);
-            self.outbound.acknowledged(now, peer, counts, &rates);
+            if let Some(loss) = self.outbound.acknowledged(now, peer, &news, &rates) {
+                self.break_circuit(peer, loss);
+            }
         }
         let known = (self.paths.statistics(peer), self.handshake.is_sealing(peer));
         let counted = (&mut self.timers, &mut self.statistics);
@@ -232,11 +247,6 @@ impl Router {
         }
         if let Some(peer) = source.peer {
             self.note(now, peer, &header, source.four_tuple, opener);
-            // Asks again for a token that was lost: what is to be sent may wait for it.
-            let ip = source.four_tuple.remote.ip();
-            if header.kind != PacketKind::Token && self.handshake.needs_token(now, peer, ip) {
-                self.challenge(now, source);
-            }
         }
         match body {
             Body::Symbol(symbol) => self.take_symbol(now, source, &symbol),
@@ -253,6 +263,15 @@ impl Router {
                 }
             }
             _ => self.statistics.refused.unexpected += 1,
+        }
+        // Asks again for a token that was lost: what is to be sent may wait for it. What was taken is
+        // acknowledged before, or it would be sent again.
+        let ip = source.four_tuple.remote.ip();
+        if let Some(peer) = source.peer
+            && header.kind != PacketKind::Token
+            && self.handshake.needs_token(now, peer, ip)
+        {
+            self.challenge(now, source);
         }
     }
 
@@ -283,13 +302,28 @@ impl Router {
         match self.receiver.prepare(now, peer, symbol, unseen, statistics) {
             Prepared::Decoder => {}
             Prepared::NewDecoder => self.look_after(now, peer),
-            Prepared::Answer(answer) => return self.answer(source, answer),
+            Prepared::Answer(answer) => {
+                self.feedback.answered(peer, symbol.message);
+                return self.answer(source, answer);
+            }
             Prepared::NeedsToken => return self.challenge(now, source),
             Prepared::Refused => return,
         }
         let statistics = &mut self.statistics;
         if let Some((received, answer)) = self.receiver.decode(now, peer, symbol, statistics) {
             self.events.extend(received);
+            self.feedback.answered(peer, symbol.message);
+            return self.answer(source, answer);
+        }
+        let symbol = (source, symbol.message);
+        let due = self.feedback.take(now, peer, symbol, &mut self.timers);
+        self.acknowledge(due);
+    }
+
+    /// Says how much of a message has arrived, and by which paths.
+    fn acknowledge(&mut self, due: Option<(SourceDatagram, u64)>) {
+        if let Some((source, message)) = due {
+            let answer = self.receiver.progress(source.peer, message);
             self.answer(source, answer);
         }
     }
@@ -337,6 +371,10 @@ impl Router {
             match due {
                 TimerKey::Message(id) => self.attend_message(now, id),
                 TimerKey::Peer(id) => self.attend_peer(now, id),
+                TimerKey::Feedback(id) => {
+                    let due = self.feedback.attend(now, id, &mut self.timers);
+                    self.acknowledge(due);
+                }
             }
         }
     }
@@ -373,6 +411,14 @@ impl Router {
         alarm.set(due, TimerKey::Peer(id), &mut self.timers);
     }
 
+    /// Paths of a peer have died, or are others: what was in flight there is so no longer.
+    pub(super) fn count_in_flight(&mut self, now: Time, id: PeerId) {
+        let in_flight = self.paths.in_flight(id);
+        let rates = self.paths.rates(id);
+        let scheduler = &mut self.outbound.scheduler;
+        scheduler.set_in_flight(now, id, in_flight, &rates);
+    }
+
     fn attend_peer(&mut self, now: Time, id: PeerId) {
         let key = TimerKey::Peer(id);
         let alarm = self.alarms.get_mut(id);
@@ -395,8 +441,12 @@ impl Router {
     /// bottleneck while nothing waits to be sent.
     fn care_for_paths(&mut self, now: Time, id: PeerId) {
         let is_quiet = self.outbound.scheduler.is_idle(id);
+        let died = self.statistics.paths_died;
         let counted = (&mut self.events, &mut self.statistics);
         let (pings, is_any_replaced) = self.paths.care(now, id, is_quiet, counted);
+        if is_any_replaced || self.statistics.paths_died > died {
+            self.count_in_flight(now, id);
+        }
         for ping in pings {
             let question = Question::ping(ping.nonce, ping.datagram_bytes);
             self.control.ask(id, ping.four_tuple, question);

@@ -4,10 +4,12 @@
 //! in one by the remaining symbols. An entry that does not hold any more stays where it is, and is
 //! dropped when it comes to the top: a peer knows which is its own.
 
+use core::time::Duration;
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use super::{
-    congestion::{CongestionController, PathRates},
+    congestion::{Acknowledged, CongestionController, PathRates},
+    congestion_control::CongestionControl,
     event::{PeerId, SendId},
     pacer::Pacer,
     peer_map::PeerMap,
@@ -27,7 +29,8 @@ pub(super) trait Backlog {
 #[derive(Debug)]
 pub(super) struct Scheduler {
     peers: PeerMap<PeerQueue>,
-    link: Pacer,
+    /// Paces all peers together, if the link's rate is stated.
+    link: Option<Pacer>,
     /// Pace answers, which others decide on: those about messages of peers, and all others.
     answers: [Pacer; 2],
     /// Those that may: what is left of a message in symbols, then who has waited longest.
@@ -64,26 +67,39 @@ enum Slot {
 /// long as its message was, and all others. The rest is left to our own messages.
 const ANSWER_SHARES: [f64; 2] = [0.5, 0.125];
 
+/// A link that answers get a share of if its rate is not stated, in bytes per second: a bound for
+/// what a stranger can cause, and nothing that congestion control follows.
+const ASSUMED_BYTES_PER_S: f64 = 125e6;
+
 /// Entries that do not hold any more, in addition to as many as there are peers.
 const MOST_STALE: usize = 64;
 
 impl Scheduler {
-    pub(super) fn new(now: Time, link_bytes_per_s: f64) -> Self {
+    pub(super) fn new(now: Time, link_bytes_per_s: Option<f64>) -> Self {
         Self {
             peers: PeerMap::default(),
-            link: Pacer::new(now, link_bytes_per_s),
-            answers: ANSWER_SHARES.map(|share| Pacer::new(now, link_bytes_per_s * share)),
+            link: link_bytes_per_s.map(|rate| Pacer::new(now, rate)),
+            answers: ANSWER_SHARES.map(|share| {
+                let link = link_bytes_per_s.unwrap_or(ASSUMED_BYTES_PER_S);
+                Pacer::new(now, link * share)
+            }),
             due: BinaryHeap::new(),
             waiting: BinaryHeap::new(),
             number: 0,
         }
     }
 
-    pub(super) fn add_peer(&mut self, now: Time, id: PeerId, link_bytes_per_s: f64) {
+    pub(super) fn add_peer(
+        &mut self,
+        now: Time,
+        id: PeerId,
+        control: &CongestionControl,
+        round_trip: Duration,
+    ) {
         let queue = PeerQueue {
             ready: BinaryHeap::new(),
             slot: Slot::Away,
-            controller: CongestionController::new(now, link_bytes_per_s),
+            controller: CongestionController::new(now, control, round_trip),
         };
         self.peers.insert(id, queue);
     }
@@ -99,19 +115,20 @@ impl Scheduler {
         } else {
             Time::ZERO
         };
-        Some(earliest.max(self.link.ready_at()))
+        let link = self.link.map_or(Time::ZERO, |link| link.ready_at());
+        Some(earliest.max(link)).filter(|at| *at < Time::NEVER)
     }
 
     /// Whether the link has credit for anything.
     pub(super) fn may_send(&self, now: Time) -> bool {
-        self.link.credit(now) > 0
+        self.link.is_none_or(|link| link.credit(now) > 0)
     }
 
     /// Bytes that may be sent to a peer now.
     pub(super) fn credit(&self, now: Time, id: PeerId) -> usize {
         let peer = self.peers.get(id);
         let own = peer.map_or(0, |peer| peer.controller.credit(now));
-        own.min(self.link.credit(now))
+        own.min(self.link.map_or(usize::MAX, |link| link.credit(now)))
     }
 
     /// Whether nothing of a peer's waits to be sent.
@@ -129,7 +146,9 @@ impl Scheduler {
 
     /// Something was sent that did not wait for its turn: a probe.
     pub(super) fn sent_unpaced(&mut self, now: Time, bytes: usize) {
-        self.link.sent(now, bytes);
+        if let Some(link) = &mut self.link {
+            link.sent(now, bytes);
+        }
     }
 
     /// Whether an answer may be sent: it never waits, and beyond its share of the link it is
@@ -141,7 +160,7 @@ impl Scheduler {
     /// An answer was sent.
     pub(super) fn answered(&mut self, now: Time, is_of_message: bool, bytes: usize) {
         self.answers[usize::from(!is_of_message)].sent(now, bytes);
-        self.link.sent(now, bytes);
+        self.sent_unpaced(now, bytes);
     }
 
     /// A peer that nothing was sent to for a while is sent a message.
@@ -159,15 +178,40 @@ impl Scheduler {
     }
 
     /// A peer has reported on datagrams: its rate changes, and perhaps it need not wait so long.
+    /// Returns the share that was lost too long, if its circuit breaker trips with that.
     pub(super) fn acknowledged(
         &mut self,
         now: Time,
         id: PeerId,
-        (sent, received): (u32, u32),
+        news: &Acknowledged,
+        paths: &PathRates,
+    ) -> Option<f64> {
+        let peer = self.peers.get_mut(id)?;
+        let excess = peer.controller.acknowledged(now, news, paths);
+        self.requeue_earlier(id);
+        excess
+    }
+
+    /// Whether a peer's circuit breaker has tripped.
+    pub(super) fn is_broken(&self, id: PeerId) -> bool {
+        self.peers
+            .get(id)
+            .is_some_and(|peer| peer.controller.is_broken())
+    }
+
+    /// So many bytes are in flight to a peer. All of its paths have died, if it `timed_out`.
+    pub(super) fn set_in_flight(
+        &mut self,
+        now: Time,
+        id: PeerId,
+        (bytes, timed_out): (u64, bool),
         paths: &PathRates,
     ) {
         if let Some(peer) = self.peers.get_mut(id) {
-            peer.controller.acknowledged(now, sent, received, paths);
+            peer.controller.set_in_flight(bytes);
+            if timed_out {
+                peer.controller.timed_out(now, paths);
+            }
         }
         self.requeue_earlier(id);
     }

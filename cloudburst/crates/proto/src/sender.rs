@@ -48,7 +48,8 @@ pub(super) struct Accepted {
     pub(super) id: SendId,
     /// Nothing else is under way to the peer.
     pub(super) is_first: bool,
-    /// Nobody may be there: little is sent before something is heard.
+    /// Nobody may be there, and it is the first to find that out: little is sent before something
+    /// is heard.
     pub(super) awaits_first_contact: bool,
 }
 
@@ -130,8 +131,9 @@ impl Sender {
         outbox.messages += 1;
         outbox.sent_at = Some(now);
         let awaits_first_contact = outbox.is_unresponsive(now);
+        let is_asking = outbox.has_pending;
+        outbox.has_pending |= awaits_first_contact;
         if awaits_first_contact {
-            outbox.has_pending = true;
             outgoing.open();
         } else {
             outgoing.begin(&paths.loss, paths.ack_timeout());
@@ -144,7 +146,7 @@ impl Sender {
         Ok(Accepted {
             id,
             is_first,
-            awaits_first_contact,
+            awaits_first_contact: awaits_first_contact && !is_asking,
         })
     }
 
@@ -240,7 +242,7 @@ impl Sender {
         timers: &mut Timers<TimerKey>,
     ) {
         if let Some(outgoing) = self.messages.get_mut(&id) {
-            outgoing.note_sent(count, path.id, path.group);
+            outgoing.note_sent(now, count, path.id, path.group);
             outgoing.expected = outgoing.expected.max(expected);
             if outgoing.remaining() == 0 {
                 outgoing.set_alarm(now, round_trip, timers);
@@ -329,12 +331,12 @@ impl Sender {
         Some(Event::Delivered { id, receipt })
     }
 
-    /// A receiver reports what it has of a message.
+    /// A receiver reports what it has of a message, in answer to a datagram that was sent then.
     pub(super) fn progressed(
         &mut self,
         now: Time,
         id: SendId,
-        state: ProgressState,
+        (state, sent_us): (ProgressState, u32),
         (paths, is_sealing): (&PathStatistics, bool),
         config: &TransportConfig,
     ) -> Progressed {
@@ -343,6 +345,12 @@ impl Sender {
         };
         let (loss, ack_timeout) = (paths.loss, paths.ack_timeout());
         let missing = match state {
+            ProgressState::UnderWay { missing }
+                if outgoing.is_in_flight(now, sent_us, &paths.round_trip) =>
+            {
+                outgoing.note_missing(missing);
+                return Progressed::Continue;
+            }
             ProgressState::UnderWay { missing } => missing,
             ProgressState::Unknown => {
                 // Questions get through, and none of so many symbols: they may

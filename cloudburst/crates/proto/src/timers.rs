@@ -12,6 +12,8 @@ use super::{
 pub(super) enum TimerKey {
     Message(SendId),
     Peer(PeerId),
+    /// Symbols of a peer wait to be acknowledged.
+    Feedback(PeerId),
 }
 
 /// Times at which keys are due. A key may be in it several times: who is called

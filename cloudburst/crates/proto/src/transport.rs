@@ -31,7 +31,7 @@ pub enum StartError {
 
 /// Sends and receives messages; see the [crate](super).
 ///
-/// Memory: some 3 KiB for a peer, 1.1 KiB for each of its paths and 36 bytes for each path on
+/// Memory: some 3 KiB for a peer, 1.2 KiB for each of its paths and 36 bytes for each path on
 /// standby beyond 64; for an outgoing message its bytes and 200; for an incoming one twice its
 /// bytes and 1.3 KiB for each 64 symbols.
 #[derive(Debug)]
@@ -119,6 +119,10 @@ impl Transport {
     /// Forgets a socket that is gone: its paths are not used any more.
     pub fn remove_socket(&mut self, now: Time, socket: SocketId) {
         self.router.paths.remove_socket(now, socket);
+        let peers: Vec<PeerId> = self.router.handshake.peers().collect();
+        for peer in peers {
+            self.router.count_in_flight(now, peer);
+        }
         self.router.control.remove_socket(socket);
     }
 
@@ -128,6 +132,7 @@ impl Transport {
     pub fn port_rotated(&mut self, now: Time, socket: SocketId) {
         self.router.statistics.ports_rotated += 1;
         for peer in self.router.paths.port_rotated(now, socket) {
+            self.router.count_in_flight(now, peer);
             self.router.look_after(now, peer);
         }
     }

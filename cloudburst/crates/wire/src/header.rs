@@ -36,7 +36,7 @@ pub enum PacketKind {
     Stop = 2,
     /// A query what has arrived of a message.
     Query = 3,
-    /// The answer to that, while the message is not complete.
+    /// The answer to that while the message is not complete, and to symbols now and then.
     Progress = 4,
     /// There is no capacity for a message now.
     Busy = 5,

@@ -88,8 +88,8 @@ fn datagrams_are_the_bare_header_and_the_symbol() {
 #[test]
 fn rounds_keep_the_rate() {
     let mut config = paper_machine::config();
-    config.link_bits_per_s = 100_000_000;
-    config.share = 0.5;
+    let reservation = Reservation::new(100_000_000).with_share(0.5);
+    config.congestion = CongestionControl::Reserved(reservation);
     let (mut pair, peer) = Pair::new(&config, 5);
     pair.send(peer, 93_440);
     let mut bytes = 0;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cloudburst_proto::Reason;
+use cloudburst_proto::{CongestionControl, Reason};
 
 use crate::simulation::{
     path::{Impairments, Loss, MICRO, MILLI, Path, SECOND},
@@ -90,7 +90,7 @@ fn both_ways_at_once() {
 /// Of what the sweep generates, some is of this format, and most of that is not lost.
 #[test]
 fn generated_scenarios_deliver() {
-    let scenarios = (0..1_000).map(Scenario::generate);
+    let scenarios = (0..1_500).map(Scenario::generate);
     let (mut strict, mut delivered, mut accepted) = (0, 0, 0);
     for scenario in scenarios.filter(Scenario::is_paper) {
         strict += u32::from(scenario.must_deliver);
@@ -152,7 +152,7 @@ fn both_begin_at_once() {
     (scenario.sends[1].from, scenario.sends[1].to) = (1, 0);
     for host in &mut scenario.hosts {
         host.is_paper = true;
-        host.config.link_bits_per_s = 1_000_000_000;
+        host.config.congestion = CongestionControl::reserved(1_000_000_000);
     }
     scenario.paths = vec![Path::new(5_000_000, 20_000, 50 * MICRO)];
     run(scenario).all_delivered();

@@ -68,11 +68,19 @@ pub(crate) async fn run(args: &SendArgs, as_json: bool) -> anyhow::Result<ExitCo
     Ok(ExitCode::Ok)
 }
 
+/// Bytes under way at first, if no rate is stated, and at most.
+const FIRST_WINDOW_BYTES: usize = 1 << 20;
+const MOST_WINDOW_BYTES: usize = 64 << 20;
+/// More is put under way while pieces take less than this, and less when one takes longer than that:
+/// a message is tried for 10 s.
+const QUICK: Duration = Duration::from_secs(1);
+const SLOW: Duration = Duration::from_secs(4);
+
 /// As much under way as can be delivered in a fraction of the time that a message is tried for.
 fn window(args: &SendArgs) -> usize {
-    let options = &args.endpoint;
-    let bytes_per_s = options.rate.0 as f64 / 8.0 * options.share.0;
-    ((bytes_per_s * 2.0) as usize).clamp(args.chunk.0, 64 << 20)
+    let bytes_per_s = args.endpoint.congestion().bytes_per_s();
+    let bytes = bytes_per_s.map_or(FIRST_WINDOW_BYTES, |rate| (rate * 2.0) as usize);
+    bytes.clamp(args.chunk.0, MOST_WINDOW_BYTES)
 }
 
 /// What is sent.
@@ -116,7 +124,7 @@ struct Transfer<'a> {
     peer: PeerId,
     timeout: Duration,
     window_bytes: usize,
-    under_way: VecDeque<(usize, Request)>,
+    under_way: VecDeque<(usize, Instant, Request)>,
     bytes: u64,
     /// What the receiver says that it has stored.
     stored: Option<(u64, blake3::Hash)>,
@@ -210,15 +218,25 @@ impl Transfer<'_> {
         let (endpoint, peer, timeout) = (self.endpoint.clone(), self.peer, self.timeout);
         let message = chunk.to_message();
         let request = async move { endpoint.request(peer, message, timeout).await };
-        self.under_way.push_back((bytes, tokio::spawn(request)));
+        self.under_way
+            .push_back((bytes, Instant::now(), tokio::spawn(request)));
         Ok(())
+    }
+
+    /// A piece has taken so long, those before it included.
+    fn adapt(&mut self, took: Duration, bytes: usize) {
+        if took < QUICK {
+            self.window_bytes = (self.window_bytes + bytes).min(MOST_WINDOW_BYTES);
+        } else if took > SLOW {
+            self.window_bytes = (self.window_bytes / 2).max(bytes);
+        }
     }
 
     /// Waits until no more than so many bytes are under way.
     async fn wait_until(&mut self, bytes: usize) -> anyhow::Result<()> {
-        let mut sum: usize = self.under_way.iter().map(|(bytes, _)| bytes).sum();
+        let mut sum: usize = self.under_way.iter().map(|(bytes, ..)| bytes).sum();
         while sum > bytes || (bytes == 0 && !self.under_way.is_empty()) {
-            let Some((first, request)) = self.under_way.pop_front() else {
+            let Some((first, began, request)) = self.under_way.pop_front() else {
                 break;
             };
             let answer = match request.await? {
@@ -237,6 +255,7 @@ impl Transfer<'_> {
                 Answer::Stored { bytes, blake3 } => self.stored = Some((bytes, blake3)),
                 Answer::Refused(why) => return Err(NotStored::Refused(why).into()),
             }
+            self.adapt(began.elapsed(), first);
             sum -= first;
             self.bytes += first as u64;
             self.bar.set_position(self.bytes);

@@ -22,9 +22,10 @@ fn a_wrong_command_line_exits_with_2_and_names_the_value() {
     for (arguments, expected) in [
         (&["ping"][..], "PEER"),
         (&["ping", "host"], "`host`"),
-        (&["ping", "h:1", "--rate", "200"], "`200`"),
-        (&["ping", "h:1", "--rate", "9000gbit"], "9000gbit"),
+        (&["ping", "h:1", "--reserve", "200"], "`200`"),
+        (&["ping", "h:1", "--reserve", "9000gbit"], "9000gbit"),
         (&["ping", "h:1", "--share", "2"], "`2`"),
+        (&["ping", "h:1", "--share", "0.5"], "--reserve <RATE>"),
         (&["ping", "h:1", "--dscp", "64"], "`64`"),
         (&["ping", "h:1", "--ports", "any:0"], "any:0"),
         (&["ping", "h:1", "--size", "5M"], "4M"),

@@ -51,8 +51,8 @@ fn words_of_ping_are_those_reviewed() {
         &mut words,
         "ping",
         &[
-            ("a rate without a unit", &["--rate", "200"]),
-            ("a rate out of range", &["--rate", "9000gbit"]),
+            ("a rate without a unit", &["--reserve", "200"]),
+            ("a rate out of range", &["--reserve", "9000gbit"]),
             ("a share above all", &["--share", "2"]),
             ("a DSCP of 7 bits", &["--dscp", "64"]),
             ("no port", &["--ports", "any:0"]),

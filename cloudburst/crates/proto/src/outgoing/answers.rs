@@ -6,7 +6,10 @@
 use core::time::Duration;
 
 use super::{
-    super::{estimate::LossEstimator, time::Time},
+    super::{
+        estimate::{LossEstimator, RoundTripEstimator},
+        time::Time,
+    },
     Outgoing, QUERY_PAUSE,
 };
 
@@ -53,6 +56,29 @@ impl Outgoing {
         let more = missing.saturating_add(loss.repeated_redundancy(missing));
         let more = more.max(self.for_each_block());
         self.resend(now, ack_timeout, is_progress, more.min(careful));
+    }
+
+    /// Whether symbols may be in flight that were sent after the datagram that an answer answers, or
+    /// by other paths that are slower.
+    pub(in super::super) fn is_in_flight(
+        &self,
+        now: Time,
+        answered_us: u32,
+        round_trip: &RoundTripEstimator,
+    ) -> bool {
+        let since = answered_us.wrapping_sub(self.last_sent_at.as_wire_micros());
+        let is_slower = self.paths.count_ones() > 1 && now < self.expected + round_trip.least();
+        self.remaining() > 0 || since.cast_signed() < 0 || is_slower
+    }
+
+    /// The receiver misses so many symbols, some of which may be in flight.
+    pub(in super::super) fn note_missing(&mut self, missing: u32) {
+        let have = self.symbols().saturating_sub(missing);
+        self.have = self.have.max(Some(have));
+        if have > 0 {
+            self.was_busy = false;
+            self.busies = 0;
+        }
     }
 
     /// Answers do not tell which blocks miss something, and symbols are of all in

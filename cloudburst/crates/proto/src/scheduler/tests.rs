@@ -22,12 +22,12 @@ impl Backlog for Messages {
 }
 
 fn scheduler(peers: u32, link_bits_per_s: u64) -> (Scheduler, Vec<PeerId>) {
-    let link = link_bits_per_s as f64 / 8.0;
+    let control = CongestionControl::reserved(link_bits_per_s);
     // The link's own pacer is not what is tested.
-    let mut scheduler = Scheduler::new(Time::ZERO, 1e12);
+    let mut scheduler = Scheduler::new(Time::ZERO, None);
     let ids: Vec<_> = (0..peers).map(|index| PeerId::new(index, 0)).collect();
     for id in &ids {
-        scheduler.add_peer(Time::ZERO, *id, link);
+        scheduler.add_peer(Time::ZERO, *id, &control, Duration::ZERO);
     }
     (scheduler, ids)
 }

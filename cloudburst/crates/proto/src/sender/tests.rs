@@ -86,9 +86,24 @@ fn what_a_receiver_misses_is_retransmitted_as_further_symbols() {
     let known = (&paths, false);
     let progressed = rig
         .sender
-        .progressed(Time::ZERO, id, state, known, &rig.config);
+        .progressed(Time::ZERO, id, (state, 0), known, &rig.config);
     assert_eq!(progressed, Progressed::Continue);
     assert!(rig.sender.remaining(id) >= Some(3));
+}
+
+#[test]
+fn what_is_in_flight_is_not_retransmitted() {
+    let mut rig = Rig::new();
+    let id = rig.accept(Time::ZERO, &[7; 50_000]).unwrap().id;
+    let later = Time::ZERO + Duration::from_millis(3);
+    rig.send(later, id);
+    let paths = PathStatistics::default();
+    let state = ProgressState::UnderWay { missing: 3 };
+    for (sent_us, is_in_flight) in [(2_999, true), (3_000, false)] {
+        let (report, known) = ((state, sent_us), (&paths, false));
+        rig.sender.progressed(later, id, report, known, &rig.config);
+        assert_eq!(rig.sender.remaining(id) == Some(0), is_in_flight);
+    }
 }
 
 #[test]

@@ -9,8 +9,8 @@ use std::{
 };
 
 use cloudburst_proto::{
-    Ecn, Event, FourTuple, IcmpKind, Key, Keyring, Machine, MessageKind, PeerId, SendId, SocketId,
-    Time, TransportConfig,
+    CongestionControl, Ecn, Event, FourTuple, IcmpKind, Key, Keyring, Machine, MessageKind, PeerId,
+    SendId, SocketId, Time, TransportConfig,
 };
 use cloudburst_wire::{self as wire, Header};
 
@@ -116,7 +116,7 @@ impl End {
             config.quotas.answers_per_s = 50;
         }
         if options & 8 != 0 {
-            config.link_bits_per_s = 1_000_000;
+            config.congestion = CongestionControl::reserved(1_000_000);
         }
         // One end only: formats that do not match.
         let is_paper = options & 64 != 0 || options & 128 != 0 && number == 0;

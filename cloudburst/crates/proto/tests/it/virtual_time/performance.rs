@@ -8,7 +8,9 @@
 
 use std::{net::SocketAddr, time::Instant};
 
-use cloudburst_proto::{FourTuple, MessageKind, SocketId, Time, Transport, TransportConfig};
+use cloudburst_proto::{
+    CongestionControl, FourTuple, MessageKind, SocketId, Time, Transport, TransportConfig,
+};
 
 use crate::simulation::{
     messages::Message,
@@ -224,7 +226,7 @@ fn a_train_of_one_peer_in_many() {
 /// So many peers that are being sent messages, all with as much to send in all.
 fn endpoint_with(peers: usize) -> (Transport, Time) {
     let mut config = TransportConfig::default();
-    config.link_bits_per_s = 100_000_000_000;
+    config.congestion = CongestionControl::reserved(100_000_000_000);
     config.budget.symbols_factor = 1e6;
     config.quotas.outgoing_messages = 1 << 20;
     config.quotas.outgoing_bytes = 1 << 32;

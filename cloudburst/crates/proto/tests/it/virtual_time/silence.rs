@@ -10,6 +10,9 @@ use crate::simulation::{
     scenario::{Fault, Scenario, SendPlan},
 };
 
+/// Datagrams that somebody of whom nothing is known is sent (RFC 6928), and some attempts more.
+const FIRST: u32 = 10 + 4;
+
 /// 12 messages of 79 datagrams or so, one each second.
 fn long(seed: u64) -> Scenario {
     let scenario = Scenario::plain(seed).messages(12, 93_000, SECOND);
@@ -24,14 +27,17 @@ fn sent(outcome: &Outcome) -> Vec<u32> {
 }
 
 #[test]
-fn who_is_silent_is_sent_all_of_one_message_only() {
+fn who_is_silent_is_sent_an_initial_window_only() {
     let fault = Fault::Mute {
         host: 1,
         mute: true,
     };
     let sent = sent(&run(long(1).fault(0, fault)));
     assert_eq!(sent.len(), 12);
-    assert!(sent[0] > 79, "nothing is known of it yet: {sent:?}");
+    assert!(
+        (10..=FIRST).contains(&sent[0]),
+        "nothing is known of it yet: {sent:?}"
+    );
     assert!(sent[1..].iter().all(|&it| it <= 2), "{sent:?}");
 }
 
@@ -57,8 +63,7 @@ fn a_second_of_silence_is_enough() {
     let scenario = Scenario::plain(3).messages(12, 93_000, 200 * MILLI);
     let scenario = scenario.lifetime(Duration::from_secs(10)).fault(0, fault);
     let sent = sent(&run(scenario));
-    assert!(sent[..5].iter().all(|&it| it > 79), "{sent:?}");
-    assert!(sent[7..].iter().all(|&it| it <= 2), "{sent:?}");
+    assert!(sent.iter().sum::<u32>() <= FIRST + 12, "{sent:?}");
 }
 
 #[test]

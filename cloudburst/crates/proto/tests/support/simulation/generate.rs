@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use cloudburst_code::{PaperDegree, Schedule};
+use cloudburst_proto::{CongestionControl, Reservation};
 
 use super::{
     path::{Impairments, Link, Loss, MICRO, MILLI, Mtu, Path, SECOND, Spell},
@@ -63,7 +64,7 @@ impl Scenario {
         for host in &mut self.hosts {
             host.config.require_validation = false;
             host.config.schedule = schedule;
-            host.config.link_bits_per_s = 1_000_000_000;
+            host.config.congestion = CongestionControl::reserved(1_000_000_000);
             host.timer_slack_ns = host.timer_slack_ns.min(MILLI);
         }
         for direction in self.paths.iter_mut().flat_map(|path| &mut path.directions) {
@@ -97,7 +98,7 @@ impl Scenario {
     fn agree(&mut self, random: &mut Random, is_kind: bool) {
         let key = random.chance(0.3).then_some(7);
         let lifetime = if is_kind {
-            Duration::from_secs(10)
+            Duration::from_secs(20)
         } else {
             Duration::from_millis(random.pick(&[50, 300, 2_000, 10_000, 60_000]))
         };
@@ -165,11 +166,7 @@ impl Scenario {
         let slowest = directions
             .map(|direction| direction.link.bits_per_s())
             .min();
-        let link = self
-            .hosts
-            .iter()
-            .map(|host| host.config.link_bits_per_s)
-            .min();
+        let link = self.hosts.iter().map(HostPlan::link_bits_per_s).min();
         slowest.min(link).unwrap_or(0) / 8
     }
 
@@ -264,8 +261,15 @@ fn host(random: &mut Random) -> HostPlan {
     host.buffer_bytes = random.pick(&[9_000, 65_535]);
     host.think_ns = random.below(5 * MILLI);
     host.reply_bytes = random.pick(&[1, 200, 1_500, 20_000]);
-    host.config.link_bits_per_s = random.pick(&[10_000_000, 100_000_000, 1_000_000_000]);
-    host.config.share = random.pick(&[0.5, 0.9, 1.0]);
+    let link_bits_per_s = random.pick(&[10_000_000, 100_000_000, 1_000_000_000]);
+    let share = random.pick(&[0.5, 0.9, 1.0]);
+    // Worlds lose more than any network does; the breaker has tests of its own.
+    let reservation = Reservation::new(link_bits_per_s)
+        .with_share(share)
+        .with_most_loss(1.0);
+    if random.below(2) == 0 {
+        host.config.congestion = CongestionControl::Reserved(reservation);
+    }
     host.config.schedule = random.pick(&[Schedule::Default, Schedule::Default, Schedule::Mds]);
     host
 }

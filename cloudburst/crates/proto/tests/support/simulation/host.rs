@@ -59,7 +59,7 @@ impl Host {
         let endpoint = machines::start(plan.is_paper, config, seed, clock.tell(0));
         Self {
             // As a socket's buffer and a queueing discipline.
-            egress: Link::new(plan.config.link_bits_per_s, 4_000_000),
+            egress: Link::new(plan.link_bits_per_s(), 4_000_000),
             ingress: plan.ingress.map(|(rate, fifo)| Link::new(rate, fifo)),
             totals: HostTotals::new(&plan),
             plan,

@@ -6,7 +6,7 @@ use std::{
 };
 
 use cloudburst_code::{PaperDegree, Schedule};
-use cloudburst_proto::{SocketId, TransportConfig};
+use cloudburst_proto::{CongestionControl, SocketId, TransportConfig};
 
 use super::path::{Impairments, MICRO, MILLI, Mtu, Path};
 
@@ -125,6 +125,14 @@ impl HostPlan {
             think_ns: 100 * MICRO,
             reply_bytes: 1_500,
             ingress: None,
+        }
+    }
+
+    /// Rate of the host's link: the stated one, if one is stated.
+    pub(crate) fn link_bits_per_s(&self) -> u64 {
+        match self.config.congestion {
+            CongestionControl::Reserved(reservation) => reservation.link_bits_per_s,
+            _ => 1_000_000_000,
         }
     }
 }

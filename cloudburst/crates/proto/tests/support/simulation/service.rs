@@ -195,7 +195,7 @@ impl World {
                     .say(self.now, format_args!("host {number} loses {peer:?}"));
             }
             Event::RotatePort { socket } => self.rotate_port(number, socket),
-            Event::PathReplaced { .. } => {
+            Event::CircuitBroken { .. } | Event::PathReplaced { .. } => {
                 self.log.numbers(&[self.now, 9, number as u64]);
                 self.log
                     .say(self.now, format_args!("host {number}: {event:?}"));

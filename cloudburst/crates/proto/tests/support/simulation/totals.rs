@@ -44,7 +44,8 @@ struct Exchange {
 impl HostTotals {
     pub(crate) fn new(plan: &HostPlan) -> Self {
         let config = &plan.config;
-        let per_s = config.link_bits_per_s as f64 / 8.0 * config.share;
+        let per_s = config.congestion.bytes_per_s();
+        let per_s = per_s.unwrap_or(plan.link_bits_per_s() as f64 / 8.0);
         Self {
             limits: config.clone(),
             is_paper: plan.is_paper,
