@@ -36,6 +36,14 @@ pub(crate) enum Scenario {
     Short,
 }
 
+impl Scenario {
+    /// Its name on the command line.
+    pub(crate) fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
 /// A scenario on one bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Cell {
@@ -48,8 +56,7 @@ pub(crate) struct Cell {
 
 impl fmt::Display for Cell {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.scenario.to_possible_value();
-        let name = name.as_ref().map_or("", |name| name.get_name());
+        let name = self.scenario.name();
         let Self {
             rate_mbit,
             rtt_ms,

@@ -5,6 +5,7 @@ mod cell;
 mod cubic;
 mod flow;
 mod link;
+mod namespaces;
 mod ours;
 mod outcome;
 mod random;
@@ -51,6 +52,14 @@ struct Arguments {
     /// Take over what lies in the directory of a run before, and measure the rest.
     #[arg(long)]
     resume: bool,
+    /// Measure with the command itself, in real time between network namespaces, beside iperf3's cubic:
+    /// 10 and 100 Mbit/s, 10 and 50 ms, alone and beside cubic. Needs root, tc, iperf3 and
+    /// /dev/net/tun.
+    #[arg(long, conflicts_with_all = ["quick", "cell", "resume", "jobs"])]
+    namespaces: bool,
+    /// The command; with --namespaces. Without it the one next to this program.
+    #[arg(long, value_name = "FILE", requires = "namespaces")]
+    cloudburst: Option<PathBuf>,
     /// Directory for a JSON file of each cell and plots of rate and queue over time.
     #[arg(long, default_value = "target/congestion")]
     out: PathBuf,
@@ -70,6 +79,9 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<ExitCode> {
+    if arguments.namespaces {
+        return print(arguments, &in_namespaces(arguments)?);
+    }
     let mut chosen = cells(arguments.quick);
     if !arguments.cell.is_empty() {
         let is_named = |cell: &Cell, name: &String| {
@@ -87,11 +99,15 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         .join(if arguments.quick { "quick" } else { "all" });
     fs::create_dir_all(&directory)
         .with_context(|| format!("cannot make the directory {}", directory.display()))?;
-    let rows = measure_all(arguments, &directory, &chosen)?;
+    print(arguments, &measure_all(arguments, &directory, &chosen)?)
+}
+
+/// Prints the rows. Fails if a bound does not hold.
+fn print(arguments: &Arguments, rows: &[Row]) -> Result<ExitCode> {
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&rows)?);
+        println!("{}", serde_json::to_string_pretty(rows)?);
     } else {
-        println!("{}", table(&rows).to_text());
+        println!("{}", table(rows).to_text());
     }
     let failed = rows.iter().filter(|row| !row.holds).count();
     eprintln!("{} of {} cells hold", rows.len() - failed, rows.len());
@@ -100,6 +116,21 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Measures the cells in namespaces, one after the other: they are about time.
+fn in_namespaces(arguments: &Arguments) -> Result<Vec<Row>> {
+    let own = std::env::current_exe().context("cannot find this program")?;
+    let program = arguments.cloudburst.clone();
+    let program = program.unwrap_or_else(|| own.with_file_name("cloudburst"));
+    let cells = namespaces::cells().into_iter();
+    cells
+        .map(|cell| {
+            let row = namespaces::measure(&cell, &program)?;
+            report(&cell, &row, "in namespaces");
+            Ok(row)
+        })
+        .collect()
 }
 
 /// Measures the cells, several at a time, and reports on each as it ends.
@@ -147,13 +178,19 @@ fn measure(arguments: &Arguments, directory: &Path, cell: &Cell) -> Result<Row> 
     let outcome = scenario::measure(cell, arguments.quick);
     let row = Row::new(cell, &outcome);
     row.write(directory, cell, &outcome.curves)?;
+    report(
+        cell,
+        &row,
+        &format!("{:.1} s", began.elapsed().as_secs_f64()),
+    );
+    Ok(row)
+}
+
+fn report(cell: &Cell, row: &Row, how: &str) {
     let verdict = if row.holds { "holds" } else { "does NOT hold" };
-    let seconds = began.elapsed().as_secs_f64();
-    let figures: Vec<_> = row
-        .ours
-        .iter()
+    let figures = row.ours.iter();
+    let figures: Vec<_> = figures
         .map(|(name, value)| format!("{name} {value:.3}"))
         .collect();
-    eprintln!("{cell}: {verdict}, {} ({seconds:.1} s)", figures.join(", "));
-    Ok(row)
+    eprintln!("{cell}: {verdict}, {} ({how})", figures.join(", "));
 }

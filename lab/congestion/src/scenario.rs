@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use cloudburst_proto::TransportConfig;
 
+pub(crate) use self::beside::Bound;
 use crate::{
     cell::{Cell, Scenario},
     flow::{Flow, Load},
@@ -108,7 +109,7 @@ fn through(cell: &Cell, world: &World, flow: usize, from: u64, to: u64) -> f64 {
     share(cell, counts.through_bytes, from, to)
 }
 
-fn figures<const N: usize>(list: [(&str, f64); N]) -> Figures {
+pub(crate) fn figures<const N: usize>(list: [(&str, f64); N]) -> Figures {
     list.into_iter()
         .map(|(name, value)| (name.to_owned(), value))
         .collect()
@@ -131,4 +132,70 @@ fn percentile(mut values: Vec<f64>, share: f64) -> f64 {
     let last = values.len().saturating_sub(1);
     let at = (last as f64 * share).round() as usize;
     values.get(at).copied().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn holds(scenario: Scenario, cells: &[(f64, f64, f64)]) {
+        for &(rate_mbit, rtt_ms, queue_bdp) in cells {
+            let cell = Cell {
+                scenario,
+                rate_mbit,
+                rtt_ms,
+                queue_bdp,
+            };
+            let outcome = measure(&cell, true);
+            assert!(
+                outcome.holds,
+                "{cell}: {:?}, {}",
+                outcome.ours, outcome.bound
+            );
+        }
+    }
+
+    #[test]
+    fn a_sender_alone_loses_little_and_fills_the_link() {
+        let cells = [
+            (1.0, 1.0, 1.0),
+            (1.0, 50.0, 1.0),
+            (10.0, 50.0, 0.25),
+            (10.0, 50.0, 4.0),
+            (100.0, 50.0, 0.25),
+        ];
+        holds(Scenario::Alone, &cells);
+    }
+
+    #[test]
+    fn cubic_keeps_its_share_beside_us() {
+        holds(Scenario::Cubic, &[(10.0, 50.0, 0.25), (10.0, 50.0, 1.0)]);
+        holds(Scenario::Messages, &[(10.0, 10.0, 1.0)]);
+        holds(Scenario::Shared, &[(100.0, 10.0, 1.0)]);
+    }
+
+    #[test]
+    fn a_link_that_changes_is_followed() {
+        holds(Scenario::Drop, &[(10.0, 10.0, 1.0)]);
+    }
+
+    #[test]
+    fn nobody_who_is_silent_is_sent_much() {
+        holds(Scenario::Silent, &[(10.0, 50.0, 1.0)]);
+        holds(Scenario::Blackout, &[(10.0, 50.0, 1.0)]);
+        holds(Scenario::Loss90, &[(10.0, 50.0, 1.0)]);
+    }
+
+    #[test]
+    fn the_same_cell_comes_out_the_same() {
+        let cell = Cell {
+            scenario: Scenario::Cubic,
+            rate_mbit: 1.0,
+            rtt_ms: 50.0,
+            queue_bdp: 1.0,
+        };
+        let [one, other] = [0; 2].map(|_| measure(&cell, true));
+        assert_eq!((one.ours, one.peer), (other.ours, other.peer));
+    }
 }
