@@ -87,21 +87,21 @@ fn weighted(before: Duration, weight: u32, sample: Duration) -> Duration {
     sum.checked_div(weight.saturating_add(1)).unwrap_or(sum)
 }
 
-/// How long the least round-trip time is remembered, at least: paths change.
-const BASE_AGE: Duration = Duration::from_secs(30);
+/// How long the least delay is remembered, at least: paths change.
+const LEAST_AGE: Duration = Duration::from_secs(30);
 
-/// Least round-trip time of late: that of a path whose queues are empty.
+/// Least delay of late: that of a path whose queues are empty.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct BaseRoundTrip {
+pub(super) struct LeastDelay<T> {
     /// The least of this age, and of the one before.
-    least: [Option<Duration>; 2],
+    least: [Option<T>; 2],
     since: Time,
 }
 
-impl BaseRoundTrip {
+impl<T: Copy + Ord> LeastDelay<T> {
     /// Takes a sample. Returns the least of late.
-    pub(super) fn sample(&mut self, now: Time, sample: Duration) -> Duration {
-        if now.since(self.since) > BASE_AGE {
+    pub(super) fn sample(&mut self, now: Time, sample: T) -> T {
+        if now.since(self.since) > LEAST_AGE {
             self.least = [None, self.least[0]];
             self.since = now;
         }

@@ -10,7 +10,7 @@ use core::time::Duration;
 use super::{
     black_hole::{BlackHoleDetector, OtherPaths},
     config::Datagrams,
-    estimate::{BaseRoundTrip, LossEstimator, RoundTripEstimator},
+    estimate::{LeastDelay, LossEstimator, RoundTripEstimator},
     event::{FourTuple, Health, PathReport},
     in_flight::{InFlight, Resolved},
     rate_estimator::SentDatagram,
@@ -64,7 +64,9 @@ pub(super) struct Path {
     unheard: u32,
     loss: LossEstimator,
     round_trip: RoundTripEstimator,
-    base_round_trip: BaseRoundTrip,
+    base_round_trip: LeastDelay<Duration>,
+    /// By the difference of two clocks, in µs.
+    least_one_way: LeastDelay<i32>,
     in_flight: InFlight,
     /// Which of the peer's bottlenecks it leads through.
     pub(super) group: usize,
@@ -111,6 +113,8 @@ pub(super) struct DeliveryReport {
     pub(super) received: u32,
     /// What is remembered of the newest.
     pub(super) newest: Option<SentDatagram>,
+    /// How long the newest stood in queues on the way there.
+    pub(super) queue: Duration,
     /// Bytes that are no longer in flight.
     pub(super) resolved: Resolved,
     /// Datagrams that were lost, without those that were only overtaken.
@@ -173,7 +177,8 @@ impl Path {
             unheard: 0,
             loss: LossEstimator::default(),
             round_trip: RoundTripEstimator::default(),
-            base_round_trip: BaseRoundTrip::default(),
+            base_round_trip: LeastDelay::default(),
+            least_one_way: LeastDelay::default(),
             in_flight: InFlight::default(),
             group,
             remembered: [(u64::MAX, SentDatagram::default()); REMEMBERED],
@@ -324,6 +329,7 @@ impl Path {
             sent: new_sent,
             received: new_received.min(new_sent),
             newest: (sequence == highest).then_some(newest),
+            queue: Duration::ZERO,
             resolved: self.in_flight.resolve(highest),
             lost: new_lost,
         })
@@ -362,6 +368,18 @@ impl Path {
         let last = self.sequence.checked_sub(1)?;
         let back = (last as u32).wrapping_sub(low);
         last.checked_sub(back.into())
+    }
+
+    /// Takes the delay of a datagram there, by the difference of two clocks in µs. Returns how much
+    /// longer it is than the least of late.
+    pub(super) fn one_way(&mut self, now: Time, delay_us: i32) -> Duration {
+        let least = self.least_one_way.sample(now, delay_us);
+        Duration::from_micros(delay_us.abs_diff(least).into())
+    }
+
+    /// A clock was set: delays begin again.
+    pub(super) fn forget_delays(&mut self) {
+        self.least_one_way = LeastDelay::default();
     }
 
     /// Takes a round-trip time. Returns the least of late.

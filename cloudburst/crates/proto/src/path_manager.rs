@@ -261,8 +261,14 @@ impl PathManager {
         let mut is_counted = false;
         for report in reports {
             is_counted |= report.path == echo.path;
-            if let Some(report) = peer.paths.hear(now, &report) {
-                peer.note(&report, &mut news);
+            if let Some(new) = peer.paths.hear(now, &report) {
+                peer.note(&new, &mut news);
+                if report.path == echo.path
+                    && let Some((sample, least)) = &mut news.round_trip
+                {
+                    // Answers may come back by another path, which is longer.
+                    *least = (*least).max(sample.saturating_sub(new.queue));
+                }
             }
         }
         // Or a path that delivers pings alone so far would stay dead, and get no symbol that makes
@@ -486,9 +492,9 @@ impl PathManager {
 impl PeerPaths {
     /// Notes what a path's report says of datagrams in flight.
     fn note(&mut self, report: &DeliveryReport, news: &mut Acknowledged) {
-        news.sent += report.sent;
-        news.received += report.received;
-        news.lost += report.lost;
+        news.sent = news.sent.saturating_add(report.sent);
+        news.received = news.received.saturating_add(report.received);
+        news.lost = news.lost.saturating_add(report.lost);
         let resolved = report.resolved;
         let lost = f64::from(report.lost) / f64::from(report.sent.max(1));
         self.delivered += (resolved.bytes as f64 * (1.0 - lost)) as u64;

@@ -188,16 +188,18 @@ impl Paths {
     /// by the difference of two clocks. Returns what is news of that.
     pub(super) fn hear(&mut self, now: Time, report: &Report) -> Option<DeliveryReport> {
         let delay = self.delay(report.delay_us);
-        let mut paths = self.list.iter_mut();
-        let path = paths.find(|path| path.id == report.path)?;
-        let report = path.hear(now, report.received, report.highest)?;
-        if self.bottlenecks[path.group].is_off(delay) {
+        let index = self.list.iter().position(|path| path.id == report.path)?;
+        let path = &mut self.list[index];
+        let (group, mut report) = (path.group, path.hear(now, report.received, report.highest)?);
+        if self.bottlenecks[group].is_off(delay) {
             for bottleneck in &mut self.bottlenecks {
                 bottleneck.forget_delays(now);
             }
+            self.list.iter_mut().for_each(Path::forget_delays);
         }
+        report.queue = self.list[index].one_way(now, delay);
         let through = f64::from(report.received) / f64::from(report.sent.max(1));
-        self.bottlenecks[path.group].learn(now, delay, report.newest, through);
+        self.bottlenecks[group].learn(now, delay, report.newest, through);
         Some(report)
     }
 
@@ -326,7 +328,7 @@ mod tests {
     #[test]
     fn memory_is_as_documented() {
         let bytes = size_of::<Path>() + size_of::<RateEstimator>();
-        assert!((512..=1_250).contains(&bytes), "{bytes} bytes for a path");
+        assert!((512..=1_280).contains(&bytes), "{bytes} bytes for a path");
     }
 
     #[test]
@@ -393,6 +395,24 @@ mod tests {
         let report = path.hear(Time::ZERO + ack_timeout * 3, 3, 2);
         assert!(report.is_some_and(|report| (report.sent, report.received) == (3, 3)));
         assert!(!path.is_dead());
+    }
+
+    /// Answers come back by any path, so that a round trip may be longer without a queue.
+    #[test]
+    fn a_queue_is_told_by_the_delay_there_alone() {
+        let mut paths = paths(1);
+        let queues = [700, 200, 1_200].map(|delay_us| {
+            let highest = paths.get_mut(0).take_sequence(Time::ZERO) as u32;
+            let report = Report {
+                path: 1,
+                received: highest + 1,
+                highest,
+                delay_us,
+            };
+            let new = paths.hear(Time::ZERO, &report).expect("it is new");
+            new.queue.as_micros()
+        });
+        assert_eq!(queues, [0, 0, 1_000]);
     }
 
     proptest! {

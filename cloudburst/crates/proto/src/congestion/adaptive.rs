@@ -22,6 +22,8 @@ const LEAST_DATAGRAMS: f64 = 0.25;
 /// Windows below this grow by less, or they would lose a tenth of what they hold and more (a loss
 /// in 1.5 squares of the window, RFC 5348 §3.1).
 const SMALL_DATAGRAMS: f64 = 8.0;
+/// But they grow by this share of what larger ones do at least, or they would never be back.
+const LEAST_GROWTH: f64 = 1.0 / 24.0;
 /// How much faster than a window in a round trip is sent (RFC 9002 §7.7), at first and later.
 const STARTING_GAIN: f64 = 2.0;
 const PACING_GAIN: f64 = 1.25;
@@ -35,6 +37,9 @@ const CALM_GROWTH: [f64; 3] = [0.0625, 0.125, 0.25];
 /// Rounds without a queue before each.
 const CALM_ROUNDS: u32 = 2;
 const CALM_STEP: u32 = 4;
+/// Rounds without a loss after which a window grows as fast that is below what the bottlenecks were
+/// seen to carry: a slow start that others' queues ended early takes CUBIC half a minute to make up.
+const CLEAN_ROUNDS: u32 = 8;
 /// The pause in rounds between reductions for losses without a queue, and the share from which on
 /// they are heeded always, unless they were found to be chance.
 const CHANCE_ROUNDS: u32 = 8;
@@ -68,6 +73,10 @@ pub(crate) struct AdaptiveController {
     rounds: Rounds,
     /// Rounds in a row without a queue.
     calm: u32,
+    /// Rounds since losses last reduced the window.
+    clean: u32,
+    /// The window at the rate that the bottlenecks were seen to carry, 0 if that is not known.
+    carried: f64,
     /// Rounds since losses without a queue last reduced the window.
     since_chance: u32,
     chance: Chance,
@@ -110,6 +119,8 @@ impl AdaptiveController {
             cubic: Cubic::default(),
             rounds: Rounds::new(now),
             calm: 0,
+            clean: 0,
+            carried: 0.0,
             since_chance: CHANCE_ROUNDS,
             chance: Chance::new(now),
             recovery_until: now,
@@ -181,7 +192,7 @@ impl AdaptiveController {
         if idle > self.round_trip {
             self.rounds.restart(now);
             self.cubic.pause();
-            self.calm = 0;
+            (self.calm, self.clean) = (0, 0);
             self.is_unvalidated = true;
         }
         let initial = INITIAL_DATAGRAMS * self.datagram;
@@ -192,17 +203,20 @@ impl AdaptiveController {
         }
     }
 
-    /// The time that a datagram takes at the rate of the window, of which each bottleneck has its
-    /// share.
+    /// The time that a datagram takes at the rate of the window where queues are empty; each
+    /// bottleneck has its share of that.
     fn datagram_time(&self) -> Duration {
         let share = self.bottlenecks * self.datagram / self.window;
-        self.round_trip.mul_f64(share.min(1.0))
+        let empty = self.rounds.base().unwrap_or(self.round_trip);
+        empty.min(self.round_trip).mul_f64(share.min(1.0))
     }
 
     pub(super) fn acknowledged(&mut self, now: Time, news: &Acknowledged, paths: &PathRates) {
         if paths.datagram_bytes > 0 {
             self.datagram = paths.datagram_bytes as f64;
         }
+        let carried = paths.bytes_per_s.unwrap_or(0.0) * self.round_trip.as_secs_f64();
+        self.carried = carried;
         self.bottlenecks = paths.bottlenecks.max(1) as f64;
         self.round_trip = paths.round_trip.unwrap_or(self.round_trip);
         if news.sent > 0 && paths.round_trip.is_some() {
@@ -215,16 +229,18 @@ impl AdaptiveController {
         if news.received > 0 || news.round_trip.is_some() {
             self.end_back_off(now, news);
         }
-        if self.rounds.take(now, news, before) {
+        let datagram = self.datagram_time();
+        if self.rounds.take(now, news, (before, datagram)) {
             let was_empty = self.rounds.was_empty(self.datagram_time());
             self.calm = if was_empty { self.calm + 1 } else { 0 };
             self.since_chance = self.since_chance.saturating_add(1);
+            self.clean = self.clean.saturating_add(1);
         }
         let is_new = news
             .newest_sent_at
             .is_some_and(|at| at > self.recovery_until);
         let has_lost = news.lost > 0;
-        let has_queue = self.rounds.has_queue(self.datagram_time());
+        let has_queue = self.rounds.has_queue();
         if let Some((window, threshold)) = self.chance.take(now, news, has_queue) {
             self.window = self.window.max(window);
             self.threshold = self.threshold.max(threshold);
@@ -239,7 +255,7 @@ impl AdaptiveController {
 
     /// Whether what is lost may be lost by chance: nothing stands in a queue.
     fn is_chance(&mut self, now: Time) -> bool {
-        if self.rounds.has_queue(self.datagram_time()) {
+        if self.rounds.has_queue() {
             self.chance.forget(now);
             return false;
         }
@@ -268,7 +284,7 @@ impl AdaptiveController {
         let mut window = prior * BETA;
         let was_starting = self.is_starting();
         let is_blind = was_starting && self.careful_until.is_none();
-        let is_queue = self.rounds.has_queue(self.datagram_time());
+        let is_queue = self.rounds.has_queue();
         if is_blind || self.is_unvalidated || share > MUCH_LOSS && is_queue {
             // So much goes through in a round trip; the window before was only hoped for.
             window = window.min(news.delivered_since as f64);
@@ -284,7 +300,7 @@ impl AdaptiveController {
         self.threshold = if is_known { prior * BETA } else { self.window };
         self.careful_until = None;
         self.recovery_until = now;
-        self.calm = 0;
+        (self.calm, self.clean) = (0, 0);
     }
 
     fn is_starting(&self) -> bool {
@@ -326,11 +342,14 @@ impl AdaptiveController {
         {
             self.window += growth * bytes;
             self.cubic.pause();
+        } else if self.clean >= CLEAN_ROUNDS && self.window < self.carried {
+            self.window += CALM_GROWTH[0] * bytes;
+            self.cubic.pause();
         } else {
             let path = (self.datagram, self.round_trip);
             let grown = self.cubic.grow(now, self.window, bytes, path);
             let share = (self.window / (self.datagram * SMALL_DATAGRAMS)).min(1.0);
-            self.window += (grown - self.window) * share * share;
+            self.window += (grown - self.window) * (share * share).max(LEAST_GROWTH);
         }
     }
 

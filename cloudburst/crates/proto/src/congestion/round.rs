@@ -7,6 +7,10 @@ use crate::time::Time;
 
 /// Delays below this are noise of hosts.
 const NOISE: Duration = Duration::from_micros(150);
+/// More than this part of the round trip of an empty path is always a queue.
+const LEAST_PART: u32 = 4;
+/// A queue stands if more than this part of the delays tells of it.
+const QUEUED_PART: u32 = 3;
 /// Samples of which the shortest tells of a queue while the window doubles.
 const LATEST: usize = 4;
 
@@ -16,9 +20,11 @@ pub(super) struct Round {
     /// Datagrams that were reported on, and those of them that were lost.
     pub(super) sent: u32,
     pub(super) lost: u32,
-    /// The shortest and the longest delay of queues.
+    /// The shortest delay of queues.
     least_queue: Option<Duration>,
-    most_queue: Duration,
+    /// Samples of delay, and those of them that tell of a queue.
+    samples: u32,
+    queued: u32,
     /// The most that was in flight, in bytes.
     pub(super) peak: f64,
 }
@@ -60,7 +66,13 @@ impl Rounds {
     }
 
     /// Takes a report. Returns whether a round has ended with it.
-    pub(super) fn take(&mut self, now: Time, news: &Acknowledged, in_flight_before: f64) -> bool {
+    /// `datagram` is the time that one takes.
+    pub(super) fn take(
+        &mut self,
+        now: Time,
+        news: &Acknowledged,
+        (in_flight_before, datagram): (f64, Duration),
+    ) -> bool {
         self.now.peak = self.now.peak.max(in_flight_before);
         self.now.sent += news.sent;
         self.now.lost += news.lost;
@@ -68,7 +80,8 @@ impl Rounds {
             self.base = least;
             let queue = sample.saturating_sub(least);
             self.now.least_queue = Some(self.now.least_queue.map_or(queue, |it| it.min(queue)));
-            self.now.most_queue = self.now.most_queue.max(queue);
+            self.now.samples += 1;
+            self.now.queued += u32::from(queue > self.threshold(8, datagram * 2));
             self.latest[self.samples % LATEST] = queue;
             self.samples += 1;
         }
@@ -93,14 +106,22 @@ impl Rounds {
         self.now.peak.max(self.last.peak)
     }
 
-    fn threshold(&self, part: u32, datagrams: Duration) -> Duration {
-        (self.base / part).max(NOISE).max(datagrams)
+    /// The round trip of an empty path, if one was measured.
+    pub(super) fn base(&self) -> Option<Duration> {
+        (self.base > Duration::ZERO).then_some(self.base)
     }
 
-    /// Whether a queue stood at the bottleneck of late; `datagram` is the time that one takes.
-    pub(super) fn has_queue(&self, datagram: Duration) -> bool {
-        let most = self.now.most_queue.max(self.last.most_queue);
-        most > self.threshold(8, datagram * 2)
+    fn threshold(&self, part: u32, datagrams: Duration) -> Duration {
+        // Windows of few datagrams would take any queue for their own.
+        let own = datagrams.min(self.base / LEAST_PART);
+        (self.base / part).max(NOISE).max(own)
+    }
+
+    /// Whether a queue stood at the bottleneck of late, and was not the jitter of hosts.
+    pub(super) fn has_queue(&self) -> bool {
+        let samples = self.now.samples + self.last.samples;
+        let queued = self.now.queued + self.last.queued;
+        queued * QUEUED_PART > samples
     }
 
     /// Whether each of the latest samples tells of a queue.
