@@ -8,11 +8,9 @@ use std::io;
 
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcHeader, TcMessage};
-use rtnetlink::packet_core::{
-    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer, NetlinkMessage,
-    NlasIterator,
-};
-use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use rtnetlink::packet_core::{NLM_F_ACK, NLM_F_DUMP, NlasIterator};
+
+use crate::blocking::{Answer, exchange};
 
 /// A BPF filter of a device's `clsact` queueing discipline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,52 +138,3 @@ fn attribute(attributes: &[u8], kind: u16) -> Option<Vec<u8>> {
 /// What filters and queueing disciplines are reported with.
 const RTM_NEWTFILTER: u16 = 44;
 const RTM_NEWQDISC: u16 = 36;
-
-/// A message that the kernel answered with.
-struct Answer {
-    kind: u16,
-    payload: Vec<u8>,
-}
-
-/// One question to the kernel, which answers before `send` returns: nothing here waits.
-fn exchange(question: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<Answer>> {
-    let mut message = NetlinkMessage::from(question);
-    message.header.flags = NLM_F_REQUEST | flags;
-    message.finalize();
-    let mut bytes = vec![0; message.buffer_len()];
-    message.serialize(&mut bytes);
-
-    let socket = Socket::new(NETLINK_ROUTE)?;
-    socket.connect(&SocketAddr::new(0, 0))?;
-    socket.send(&bytes, 0)?;
-    let mut answers = Vec::new();
-    loop {
-        let (datagram, _) = socket.recv_from_full()?;
-        let mut rest = datagram.as_slice();
-        while !rest.is_empty() {
-            let invalid = |_| io::Error::from(io::ErrorKind::InvalidData);
-            let message = NetlinkBuffer::new_checked(rest).map_err(invalid)?;
-            match message.message_type() {
-                NLMSG_DONE => return Ok(answers),
-                NLMSG_ERROR => return outcome(message.payload()).map(|()| answers),
-                kind => answers.push(Answer {
-                    kind,
-                    payload: message.payload().to_vec(),
-                }),
-            }
-            // Messages are aligned to 4 bytes.
-            let length = (message.length() as usize).next_multiple_of(4);
-            rest = rest.get(length..).unwrap_or_default();
-        }
-    }
-}
-
-/// An error message begins with the negative error number; 0 acknowledges.
-fn outcome(payload: &[u8]) -> io::Result<()> {
-    let code = payload.first_chunk().copied().map(i32::from_ne_bytes);
-    match code {
-        Some(0) => Ok(()),
-        Some(code) => Err(io::Error::from_raw_os_error(code.saturating_neg())),
-        None => Err(io::ErrorKind::InvalidData.into()),
-    }
-}

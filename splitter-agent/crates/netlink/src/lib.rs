@@ -14,11 +14,13 @@ use rtnetlink::packet_core::{
 use rtnetlink::sys::AsyncSocket as _;
 use tokio::task::JoinHandle;
 
+mod blocking;
 pub mod clsact;
 mod features;
 mod interfaces;
 mod names;
 mod neighbours;
+mod qdisc;
 
 pub use features::{DeviceFeatures, device_features, takes_redirected};
 pub use interfaces::address_family;
@@ -28,6 +30,7 @@ pub use interfaces::{
 };
 pub use names::{Family, InterfaceName, InvalidInterfaceName, list_names};
 pub use neighbours::NeighbourState;
+pub use qdisc::describe_qdisc;
 
 /// The kernel answers within microseconds; this only bounds the wait when something is broken.
 const TIMEOUT: Duration = Duration::from_secs(5);
