@@ -13,6 +13,7 @@ mod lock;
 mod other_instances;
 mod place;
 mod plan;
+mod queues;
 mod redirect;
 mod state;
 mod up;

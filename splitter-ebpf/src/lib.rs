@@ -13,6 +13,7 @@ pub mod clock;
 pub mod frame;
 pub mod models;
 pub mod pipeline;
+pub mod queues;
 pub mod redirect;
 pub mod table;
 pub mod verdict_log;

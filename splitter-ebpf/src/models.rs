@@ -16,6 +16,7 @@ use splitter_policy::models::QueueModels;
 use splitter_policy::share::{CountedPacket, SharedEgress, SharedQueues};
 
 use crate::pipeline::{SETTINGS, entry};
+use crate::queues::KernelBacklog;
 
 #[btf_map]
 static TUNNELS: Array<DedicatedQueues, 1> = Array::new();
@@ -113,7 +114,7 @@ pub extern "C" fn share_choose(now_ns: u64) -> u64 {
     0
 }
 
-/// Runs [`SharedEgress::send`] as a function of its own.
+/// Runs [`SharedQueues::send_seeing`] as a function of its own.
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn share_send() -> u64 {
@@ -122,7 +123,8 @@ pub extern "C" fn share_send() -> u64 {
     {
         // SAFETY: the caller has written it.
         let sent = unsafe { scratch.sent.assume_init_ref() };
-        scratch.egress = shared.send(&settings.config, entry, sent).to_bits();
+        let egress = shared.send_seeing(&settings.config, entry, sent, &KernelBacklog);
+        scratch.egress = egress.to_bits();
     }
     0
 }

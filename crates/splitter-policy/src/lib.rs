@@ -28,6 +28,7 @@
 //! | [`egress`] | a tunnel and the queue class in front of it |
 //! | [`dedicated`] | hand-over between tunnels of one class each |
 //! | [`share`] | strict priority on tunnels that carry both classes |
+//! | [`queue_search`] | how the real queues are found |
 //! | [`models`] | the virtual queues of both, as a host keeps them |
 //! | [`classify`](mod@classify) | short or long, and the verdict on a packet |
 //! | [`split`] | the data path: all of the above in order |
@@ -59,6 +60,7 @@ pub mod histogram;
 pub mod models;
 pub mod packet;
 pub mod pass_reason;
+pub mod queue_search;
 pub mod settings;
 pub mod share;
 pub mod split;

@@ -8,7 +8,7 @@ use crate::dedicated::DedicatedQueues;
 use crate::egress::Egress;
 use crate::flow::{FlowEntry, TunnelRole};
 use crate::flow_packet::FlowPacket;
-use crate::share::{CountedPacket, SharedEgress, SharedQueues};
+use crate::share::{CountedPacket, SharedEgress, SharedQueues, ShortBacklog};
 
 /// Access to the virtual queues of all tunnels, which each host keeps in its own memory.
 pub trait QueueModels: SharedEgress {
@@ -24,6 +24,14 @@ pub struct HostQueues {
     pub dedicated: DedicatedQueues,
     /// The queues of shared tunnels.
     pub shared: SharedQueues,
+    /// The bytes that really wait in the short class of each shared tunnel, where a host knows.
+    pub short_backlog: [u64; 2],
+}
+
+impl ShortBacklog for [u64; 2] {
+    fn bytes(&self, tunnel: TunnelRole) -> u64 {
+        self[tunnel as usize]
+    }
 }
 
 impl QueueModels for HostQueues {
@@ -47,7 +55,8 @@ impl SharedEgress for HostQueues {
         entry: &mut FlowEntry,
         sent: &CountedPacket,
     ) -> Egress {
-        self.shared.send(config, entry, sent)
+        self.shared
+            .send_seeing(config, entry, sent, &self.short_backlog)
     }
 
     fn send_placed(

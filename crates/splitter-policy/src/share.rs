@@ -19,6 +19,10 @@
 //! of tunnels, and stays where it is if that does not come within
 //! [`PolicyConfig::max_wait_ns`], or before it has sent as much again as made it long: while
 //! it waits it is ahead of short flows. So it never overtakes itself.
+//!
+//! When its packets have left, the [virtual queues](VirtualQueue) tell. They run ahead of a shaper
+//! that stood still because its processor was away; where the host can read the real queue
+//! ([`ShortBacklog`]), a flow waits for that too.
 
 use crate::config::PolicyConfig;
 use crate::counters::FlowEvent;
@@ -58,6 +62,22 @@ pub trait SharedEgress {
         is_first_of_window: bool,
         now_ns: u64,
     ) -> Egress;
+}
+
+/// Access to the queues that are modelled here, as far as a host has any.
+pub trait ShortBacklog {
+    /// The bytes that wait in the short class of a tunnel now; 0 where nobody can tell.
+    fn bytes(&self, tunnel: TunnelRole) -> u64;
+}
+
+/// A host that cannot see its queues, so that the models have to do.
+pub struct NoBacklog;
+
+impl ShortBacklog for NoBacklog {
+    #[inline(always)]
+    fn bytes(&self, _: TunnelRole) -> u64 {
+        0
+    }
 }
 
 /// A packet that is counted in its flow, as sharing looks at it.
@@ -152,23 +172,7 @@ impl SharedEgress for SharedQueues {
         entry: &mut FlowEntry,
         sent: &CountedPacket,
     ) -> Egress {
-        let CountedPacket { packet, now_ns, .. } = *sent;
-        let hand_over = self.place(config, entry, sent);
-        if entry.is_placed() {
-            let egress = self.send_placed(config, entry.tunnel(), packet, false, now_ns);
-            self.note_placed(egress.tunnel, entry, sent, hand_over);
-            return Egress {
-                hand_over,
-                ..egress
-            };
-        }
-        let tunnel = usable(config, entry.tunnel());
-        entry.drained_ns = self.enqueue_short(config, tunnel, packet.bytes, now_ns);
-        Egress {
-            hand_over,
-            queue_class: Class::Short,
-            tunnel,
-        }
+        self.send_seeing(config, entry, sent, &NoBacklog)
     }
 
     #[inline(always)]
@@ -202,6 +206,34 @@ impl SharedEgress for SharedQueues {
 }
 
 impl SharedQueues {
+    /// Sends a packet as [`SharedEgress::send`] does, for a host that sees its real queues.
+    #[inline(always)]
+    pub fn send_seeing(
+        &mut self,
+        config: &PolicyConfig,
+        entry: &mut FlowEntry,
+        sent: &CountedPacket,
+        backlog: &impl ShortBacklog,
+    ) -> Egress {
+        let CountedPacket { packet, now_ns, .. } = *sent;
+        let hand_over = self.place(config, entry, sent, backlog);
+        if entry.is_placed() {
+            let egress = self.send_placed(config, entry.tunnel(), packet, false, now_ns);
+            self.note_placed(egress.tunnel, entry, sent, hand_over);
+            return Egress {
+                hand_over,
+                ..egress
+            };
+        }
+        let tunnel = usable(config, entry.tunnel());
+        entry.drained_ns = self.enqueue_short(config, tunnel, packet.bytes, now_ns);
+        Egress {
+            hand_over,
+            queue_class: Class::Short,
+            tunnel,
+        }
+    }
+
     /// Places a long flow, or changes its tunnel if it waits for that.
     #[inline(always)]
     fn place(
@@ -209,6 +241,7 @@ impl SharedQueues {
         config: &PolicyConfig,
         entry: &mut FlowEntry,
         sent: &CountedPacket,
+        backlog: &impl ShortBacklog,
     ) -> Option<FlowEvent> {
         if entry.class() == Class::Short || entry.is_placed() || !sent.packet.carries_data() {
             return None;
@@ -219,7 +252,7 @@ impl SharedQueues {
         let leaves_ns = self.long[there as usize].next_start_ns(now_ns);
         let how = if sent.chosen == Some(here) {
             FlowEvent::KeptTunnel
-        } else if leaves_ns >= entry.drained_ns + config.drain_margin_ns {
+        } else if self.has_drained(config, entry, leaves_ns, now_ns, backlog) {
             entry.flags ^= FlowEntry::ON_LONG_TUNNEL;
             FlowEvent::HandedOverDrained
         } else if has_waited_enough(config, entry, now_ns) {
@@ -229,6 +262,26 @@ impl SharedQueues {
         };
         entry.flags |= FlowEntry::PLACED;
         Some(how)
+    }
+
+    /// Tells if the flow's packets will have left its tunnel by `leaves_ns`. The real queue is
+    /// looked at last, for the few packets that it decides on.
+    #[inline(always)]
+    fn has_drained(
+        &self,
+        config: &PolicyConfig,
+        entry: &FlowEntry,
+        leaves_ns: u64,
+        now_ns: u64,
+        backlog: &impl ShortBacklog,
+    ) -> bool {
+        let drained_ns = entry.drained_ns + config.drain_margin_ns;
+        if leaves_ns < drained_ns {
+            return false;
+        }
+        let (here, service) = (entry.tunnel(), service(config, entry.tunnel()));
+        let lag_ns = self.short[here as usize].lag_ns(backlog.bytes(here), now_ns, service);
+        leaves_ns >= drained_ns + lag_ns
     }
 
     /// Notes what a packet of a placed flow says of its part in the tunnel.

@@ -16,11 +16,11 @@ use serde_json::Value;
 use splitter_policy::config::PolicyConfig;
 use splitter_policy::dscp::Dscp;
 
-use super::Row;
 use super::network::{Arrived, CABLES, Capture, LAN, Network, Tunnel, VLANS, count_clsact};
+use super::{Row, queues};
 
 const SPLITTER: &str = "/bin/splitter";
-const CONFIG: &str = "/run/splitter.toml";
+pub(crate) const CONFIG: &str = "/run/splitter.toml";
 const THRESHOLD: usize = 40;
 /// The flow has to leave the short tunnel between two packets.
 const PAUSE: Duration = Duration::from_millis(15);
@@ -47,6 +47,7 @@ pub(crate) fn try_all(network: &Network, report: impl Fn(Row)) -> Result<()> {
     try_out("agent: goes down", go_down);
     try_out("agent: marks by fwmark", mark_by_fwmark);
     try_out("agent: redirects", redirect);
+    try_out("agent: sees its queues", queues::are_seen);
     try_out("agent: taps", tap);
     Ok(())
 }
@@ -68,7 +69,7 @@ pub(crate) fn expected_hook() -> Result<&'static str> {
 
 /// Short until the threshold, then long, by mark and by tunnel.
 fn split(network: &Network, mode: &'static str, tunnels: [Tunnel; 2]) -> Result<Vec<&'static str>> {
-    configure("dscp", mode, tunnels)?;
+    configure("dscp", mode, tunnels, "")?;
     bring_up(mode)?;
     let marks = [
         PolicyConfig::DEFAULT_SHORT_MARK,
@@ -81,7 +82,7 @@ fn split(network: &Network, mode: &'static str, tunnels: [Tunnel; 2]) -> Result<
 /// By the kernel's mark, the packets as they came; and nothing is left.
 fn mark_by_fwmark(network: &Network) -> Result<Vec<&'static str>> {
     let hook = expected_hook()?;
-    configure("mark", "auto", CABLES)?;
+    configure("mark", "auto", CABLES, "")?;
     bring_up(hook)?;
     send_both_classes(network, [Dscp::NONE; 2], CABLES)?;
     // Another build takes its place where it is.
@@ -98,7 +99,7 @@ fn mark_by_fwmark(network: &Network) -> Result<Vec<&'static str>> {
 /// Without the stack, into tunnels whose far ends take that.
 fn redirect(network: &Network) -> Result<Vec<&'static str>> {
     let _receiving = network.receive_redirected()?;
-    configure("redirect", "native", CABLES)?;
+    configure("redirect", "native", CABLES, "")?;
     bring_up("native")?;
     let marks = [
         PolicyConfig::DEFAULT_SHORT_MARK,
@@ -116,11 +117,12 @@ fn redirect(network: &Network) -> Result<Vec<&'static str>> {
     Ok(vec!["native"])
 }
 
-fn bring_up(mode: &str) -> Result<()> {
-    let up = json(&["up"])?;
+/// What it logged.
+pub(crate) fn bring_up(mode: &str) -> Result<String> {
+    let (up, log) = logged(&["up"])?;
     let attached = &up["attached"];
     ensure!(attached[0]["mode"] == mode, "attached as {attached}");
-    Ok(())
+    Ok(log)
 }
 
 /// A flow that becomes long; what arrives by the two tunnels has these marks.
@@ -155,7 +157,7 @@ fn send_both_classes(network: &Network, marks: [Dscp; 2], tunnels: [Tunnel; 2]) 
 }
 
 /// Nothing is left, and packets go on.
-fn go_down(network: &Network) -> Result<Vec<&'static str>> {
+pub(crate) fn go_down(network: &Network) -> Result<Vec<&'static str>> {
     let mut connection = network.connect()?;
     json(&["down"])?;
     ensure!(json(&["status"])?["up"] == false, "it is up after `down`");
@@ -244,10 +246,17 @@ fn flow(port: u16) -> Result<Value> {
         .with_context(|| format!("the flow is not in the table: {listing}"))
 }
 
-fn configure(steering: &str, mode: &str, [short, long]: [Tunnel; 2]) -> Result<()> {
+/// With `keys` at the top of the file.
+pub(crate) fn configure(
+    steering: &str,
+    mode: &str,
+    [short, long]: [Tunnel; 2],
+    keys: &str,
+) -> Result<()> {
     let text = format!(
-        "lan = '{LAN}'\n[flows]\ntable_size = 1024\nthreshold = {THRESHOLD}\n\
-         [short]\ndevice = '{}'\ngateway = '{}'\n[long]\ndevice = '{}'\ngateway = '{}'\n\
+        "lan = '{LAN}'\n{keys}[flows]\ntable_size = 1024\nthreshold = {THRESHOLD}\n\
+         [short]\ndevice = '{}'\ngateway = '{}'\nrate_mbit = 1\n\
+         [long]\ndevice = '{}'\ngateway = '{}'\nrate_mbit = 1\n\
          [steering]\nmode = '{steering}'\n[attach]\nmode = '{mode}'\n",
         short.device,
         short.gateway(),
@@ -259,17 +268,24 @@ fn configure(steering: &str, mode: &str, [short, long]: [Tunnel; 2]) -> Result<(
 
 /// Runs the agent to its end; what it printed.
 fn json(arguments: &[&str]) -> Result<Value> {
+    logged(arguments).map(|(reported, _)| reported)
+}
+
+/// Runs the agent to its end; what it printed, and what it logged.
+fn logged(arguments: &[&str]) -> Result<(Value, String)> {
     eprintln!("splitter {}", arguments.join(" "));
     let output = Command::new(SPLITTER)
         .args(["-c", CONFIG, "--json"])
         .args(arguments)
         .output()?;
     let reported = String::from_utf8_lossy(&output.stdout);
+    let log = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        let log = String::from_utf8_lossy(&output.stderr);
         bail!("`splitter {}`: {reported} {log}", arguments.join(" "));
     }
-    serde_json::from_str(&reported).with_context(|| format!("reported {reported}"))
+    let reported =
+        serde_json::from_str(&reported).with_context(|| format!("reported {reported}"))?;
+    Ok((reported, log.into_owned()))
 }
 
 /// Starts the agent and waits until its log says so.

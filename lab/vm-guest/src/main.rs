@@ -5,6 +5,7 @@
 mod agent;
 mod network;
 mod programs;
+mod queues;
 
 use std::path::Path;
 use std::process::ExitCode;

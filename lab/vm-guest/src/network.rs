@@ -215,6 +215,11 @@ impl Connection {
         Ok(())
     }
 
+    /// Sends all at once and waits for nothing.
+    pub(crate) fn begin(&mut self, message: &[u8]) -> Result<()> {
+        self.0.write_all(message).context("cannot send")
+    }
+
     pub(crate) fn port(&self) -> Result<u16> {
         Ok(self.0.local_addr()?.port())
     }
@@ -317,6 +322,22 @@ pub(crate) fn count_clsact() -> Result<usize> {
         let is_clsact =
             |it: &&TcMessage| it.attributes.contains(&TcAttribute::Kind("clsact".into()));
         Ok(qdiscs.iter().filter(is_clsact).count())
+    })
+}
+
+/// The bytes that wait in a queueing discipline, as the kernel reports them.
+pub(crate) fn backlog(device: &str, handle: u32) -> Result<u32> {
+    let index = nix::net::if_::if_nametoindex(device)?.cast_signed();
+    with_netlink(async |it| {
+        let qdiscs: Vec<TcMessage> = it.qdisc().get().execute().try_collect().await?;
+        let is_it =
+            |it: &&TcMessage| it.header.index == index && u32::from(it.header.handle) == handle;
+        let found = qdiscs.iter().find(is_it).context("it is not there")?;
+        let backlog = found.attributes.iter().find_map(|it| match it {
+            TcAttribute::Stats(stats) => Some(stats.backlog),
+            _ => None,
+        });
+        backlog.context("the kernel reports no backlog")
     })
 }
 

@@ -50,6 +50,7 @@ impl Instance {
         let applied = self.apply(&mut dataplane, &plan, &interfaces, &mut undo);
         match applied.await {
             Ok(attached) => {
+                self.see_queues(&mut dataplane, &plan, &interfaces);
                 // What is no longer anywhere else is looked for there in vain, at worst.
                 if let Err(error) = state.write(&directory) {
                     tracing::warn!(%error, "the state file names places that are empty by now");

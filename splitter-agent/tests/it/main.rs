@@ -32,6 +32,7 @@ mod placement;
 mod privileges;
 mod probes;
 mod programs;
+mod real_queue;
 mod routes;
 mod several_lossy;
 mod several_redirected;

@@ -252,6 +252,12 @@ const OBJECTS: &[Object] = &[
         committed: "splitter-agent/crates/datapath/bpf/splitter-log.o",
     },
     Object {
+        program: "locate",
+        profile: "release",
+        feature: None,
+        committed: "splitter-agent/crates/datapath/bpf/locate.o",
+    },
+    Object {
         program: "yardstick",
         profile: "release",
         feature: None,

@@ -16,8 +16,9 @@ pub(super) const SERIES: [&str; 2] = ["6.1", "6.12"];
 
 /// In the order in which they need each other; what a kernel has built in is no file. Those from
 /// `llc` on are for VLANs.
-const MODULES: [&str; 8] = [
+const MODULES: [&str; 9] = [
     "veth",
+    "sch_htb",
     "sch_ingress",
     "cls_bpf",
     "llc",

@@ -42,6 +42,8 @@ pub(crate) struct Border {
     pub(crate) config: PolicyConfig,
     pub(crate) rates_mbit: [u64; 2],
     models: HostQueues,
+    /// The policy may look at the shapers' queues.
+    sees_queues: bool,
     entries: Vec<FlowEntry>,
     pub(crate) shapers: [Shaper; 2],
     /// When the processor is away, in order.
@@ -114,6 +116,7 @@ impl Border {
             },
             rates_mbit,
             models: HostQueues::default(),
+            sees_queues: false,
             entries: vec![FlowEntry::default(); flows],
             shapers: rates.map(|rate| Shaper::new(rate, QUEUE_NS)),
             away: Vec::new(),
@@ -132,6 +135,14 @@ impl Border {
         Self {
             away,
             resumption,
+            ..self
+        }
+    }
+
+    /// The same where the policy sees what waits in the shapers' short classes.
+    pub(crate) fn seeing_queues(self) -> Self {
+        Self {
+            sees_queues: true,
             ..self
         }
     }
@@ -193,6 +204,12 @@ impl Border {
         let mut packet = self.packets[order as usize];
         let payload = packet.bytes - HEADER_BYTES;
         let seen = FlowPacket::new(packet.bytes, payload, TcpFlags(0x10), &self.config);
+        if self.sees_queues {
+            self.models.short_backlog = TunnelRole::ALL.map(|tunnel| {
+                let shaper = &self.shapers[tunnel as usize];
+                shaper.waiting_bytes(Queue::Short)
+            });
+        }
         let entry = &mut self.entries[packet.flow];
         let verdict = classify(entry, seen, &self.config, &mut self.models, now_ns);
         self.verdicts.push((now_ns, packet.flow, verdict));

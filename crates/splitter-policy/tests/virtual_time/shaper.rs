@@ -110,6 +110,10 @@ impl Shaper {
         fits
     }
 
+    pub(crate) fn waiting_bytes(&self, queue: Queue) -> u64 {
+        self.waiting_bytes[queue as usize]
+    }
+
     /// What leaves now.
     pub(crate) fn run(&mut self, now_ns: u64) -> Vec<Packet> {
         let mut left = Vec::new();

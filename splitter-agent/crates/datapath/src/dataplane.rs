@@ -12,10 +12,11 @@ use splitter_policy::table::GROUP_FLOWS;
 
 use super::attach::attach;
 use super::error::{map_error, program_error, typed};
-use super::names::{COUNTERS, FLOWS_V4, FLOWS_V6, SETTINGS};
+use super::names::{COUNTERS, FLOWS_V4, FLOWS_V6, SETTINGS, SHORT_QUEUES};
 use super::program::Program;
 use super::program::program_name;
 use super::shapes::Shape;
+use super::short_queues::{self, AddressMap, QueueId, UnseenQueues};
 use super::targets::TargetMaps;
 use super::{
     AttachedMode, FlowTables, KernelError, LoadOptions, Object, Pins, Targets, ingress, load,
@@ -28,6 +29,7 @@ pub struct Dataplane {
     targets: Option<TargetMaps>,
     settings: Array<MapData, Shape<Settings>>,
     counters: PerCpuArray<MapData, Shape<Counters>>,
+    short_queues: AddressMap,
     flows_v4: MapData,
     flows_v6: MapData,
 }
@@ -74,6 +76,10 @@ impl Dataplane {
             counters: typed(
                 COUNTERS,
                 PerCpuArray::try_from(Map::PerCpuArray(open(COUNTERS)?)),
+            )?,
+            short_queues: typed(
+                SHORT_QUEUES,
+                Array::try_from(Map::Array(open(SHORT_QUEUES)?)),
             )?,
             flows_v4: open(FLOWS_V4)?,
             flows_v6: open(FLOWS_V6)?,
@@ -129,6 +135,28 @@ impl Dataplane {
         self.settings
             .set(0, Shape(settings), 0)
             .map_err(map_error(SETTINGS))
+    }
+
+    /// Tells if the programs see the queues in front of shared tunnels.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn sees_queues(&self) -> Result<bool, KernelError> {
+        let addresses = self.short_queues.get(&0, 0);
+        let Shape(addresses) = addresses.map_err(map_error(SHORT_QUEUES))?;
+        Ok(addresses.iter().all(|address| *address != 0))
+    }
+
+    /// Lets the programs see the queues of the short class in front of shared tunnels, the short
+    /// tunnel's first. Takes some 0.3 s.
+    ///
+    /// # Errors
+    /// See [`UnseenQueues`]; the programs go by their model of the queues then.
+    pub fn see_queues(&mut self, queues: [QueueId; 2]) -> Result<(), UnseenQueues> {
+        // Nobody looks where queues were before.
+        short_queues::write(&mut self.short_queues, Default::default())?;
+        let addresses = short_queues::locate(queues)?;
+        Ok(short_queues::write(&mut self.short_queues, addresses)?)
     }
 
     /// Attaches the program to an interface and pins the link.

@@ -15,8 +15,8 @@ use splitter_policy::table::Layout;
 
 use super::error::{map_errno, map_error, program_errno, typed};
 use super::names::{
-    CLOCK_PROGRAM, CLOCK_READING, COUNTERS, FLOWS_V4, FLOWS_V6, LAN_ADDRESSES, SETTINGS, TAGS,
-    TARGETS, TUNNELS,
+    CLOCK_PROGRAM, CLOCK_READING, COUNTERS, FLOWS_V4, FLOWS_V6, LAN_ADDRESSES, READS_QUEUES,
+    SETTINGS, SHORT_QUEUES, TAGS, TARGETS, TUNNELS,
 };
 use super::program::program_name;
 use super::shapes::Shape;
@@ -60,7 +60,14 @@ pub(super) fn load(object: &Object, pins: &Pins, options: &LoadOptions) -> Resul
         SteeringMode::Redirect => &[TARGETS, LAN_ADDRESSES],
         SteeringMode::Dscp | SteeringMode::Mark => &[],
     };
-    let common = [SETTINGS, COUNTERS, TUNNELS, FLOWS_V4, FLOWS_V6];
+    let common = [
+        SETTINGS,
+        COUNTERS,
+        TUNNELS,
+        SHORT_QUEUES,
+        FLOWS_V4,
+        FLOWS_V6,
+    ];
     for name in common.into_iter().chain(redirecting.iter().copied()) {
         let path = pins.map(name);
         let map = map_mut(&mut ebpf, name)?;
@@ -78,12 +85,14 @@ pub(super) fn load(object: &Object, pins: &Pins, options: &LoadOptions) -> Resul
 
 fn load_object(object: &Object, options: &LoadOptions) -> Result<Ebpf, KernelError> {
     let level = log_level(options.packet_log);
+    let reads_queues = u8::from(!is_memory_confidential());
     let groups = Layout::groups_for(options.table_size);
     let mut loader = EbpfLoader::new();
     loader
         .map_max_entries(FLOWS_V4, groups)
         .map_max_entries(FLOWS_V6, groups)
         .map_max_entries(TAGS, 2 * groups)
+        .override_global(READS_QUEUES, &reads_queues, true)
         .override_global("AYA_LOG_LEVEL", &level, false);
     loader.load(object.bytes()).map_err(|error| match &error {
         aya::EbpfError::MapError(source) if map_errno(source) == Some(libc::EPERM) => {
@@ -93,6 +102,12 @@ fn load_object(object: &Object, options: &LoadOptions) -> Result<Ebpf, KernelErr
         }
         _ => KernelError::Load(error),
     })
+}
+
+/// Tells if the kernel refuses programs that could read its memory (kernel_lockdown(7)).
+fn is_memory_confidential() -> bool {
+    let lockdown = std::fs::read_to_string("/sys/kernel/security/lockdown");
+    lockdown.is_ok_and(|modes| modes.contains("[confidentiality]"))
 }
 
 /// What nobody outside can know, so that nobody can make flows meet in a group.

@@ -10,3 +10,6 @@ pub(super) const FLOWS_V4: &str = "FLOWS_V4";
 pub(super) const FLOWS_V6: &str = "FLOWS_V6";
 pub(super) const TAGS: &str = "TAGS";
 pub(super) const CLOCK_PROGRAM: &str = "read_clocks";
+pub(super) const SHORT_QUEUES: &str = "SHORT_QUEUES";
+pub(super) const QUEUE_SEARCH: &str = "QUEUE_SEARCH";
+pub(super) const READS_QUEUES: &str = "READS_QUEUES";

@@ -31,7 +31,7 @@ mod wire;
 pub use apply::{Applied, ShapeError, restore_all};
 pub use plan::{Action, Plan, plan};
 pub use saved_qdisc::SavedQdisc;
-pub use wanted::Shape;
+pub use wanted::{SHORT_QUEUE_HANDLE, Shape};
 
 /// The major number of our root and of its classes.
 ///

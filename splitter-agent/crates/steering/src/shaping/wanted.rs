@@ -26,6 +26,9 @@ const LONG_OWN_BURST: u64 = 1;
 /// How often a second a burst may leave: more often than that, timers cost too much.
 const BURSTS_A_SECOND: u64 = 4_000;
 
+/// The number of the queue in which packets of the short class wait, on each tunnel's device.
+pub const SHORT_QUEUE_HANDLE: u32 = queue_handle(SHORT);
+
 /// How one tunnel is shaped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Shape {
@@ -198,12 +201,16 @@ fn class(parent: u16, minor: u16, class: &HtbClass) -> TcObject {
     }
 }
 
+const fn queue_handle(minor: u16) -> u32 {
+    ((HANDLE + minor) as u32) << 16
+}
+
 fn queue(minor: u16, kind: &str, limit: u32) -> TcObject {
     let options = fifo(limit);
     TcObject {
         tc_kind: TcKind::Qdisc,
         parent: id(minor),
-        handle: u32::from(HANDLE + minor) << 16,
+        handle: queue_handle(minor),
         kind: kind.to_owned(),
         fingerprint: options.clone(),
         options,

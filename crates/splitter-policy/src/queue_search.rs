@@ -1,0 +1,24 @@
+//! How a program of the kernel finds the queues that the policy asks about.
+
+/// A search for the queue that a thread is just asking the kernel about; the value of a map.
+///
+/// The caller writes who it is, asks, and finds the address.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueSearch {
+    /// The device of the caller's PID namespace (`st_dev` of `/proc/self/ns/pid`).
+    pub namespace_device: u64,
+    /// The inode of it.
+    pub namespace_inode: u64,
+    /// The caller's number in that namespace.
+    pub thread: u64,
+    /// The address of the kernel's `struct Qdisc`; 0 before it was found.
+    pub queue: u64,
+}
+
+/// Where the bytes that wait in the short class of each shared tunnel are counted; the value of a
+/// map. Addresses in the kernel's memory, 0 where there is no such queue or nobody has found it.
+///
+/// An address may outlive its queue. What is read there then is any number, and decides on no more
+/// than whether a flow changes tunnels or stays.
+pub type BacklogAddresses = [u64; 2];

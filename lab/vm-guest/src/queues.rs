@@ -1,0 +1,74 @@
+//! Whether the programs look at the queues that they are to look at.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use aya::maps::{Array, Map, MapData};
+use splitter_config::Config;
+use splitter_datapath::Pins;
+
+use super::agent::{CONFIG, bring_up, configure, go_down};
+use super::network::{CABLES, Network, backlog};
+
+/// Where the agent notes the addresses of the queues' lengths in bytes.
+const ADDRESSES: &str = "SHORT_QUEUES";
+/// The short class' queue on either tunnel.
+const SHORT_QUEUE: u32 = 0x7410 << 16;
+/// As the agent is told: slow enough that what is sent at once waits.
+const SHARE: &str = "policy = 'share'\n";
+const SENT_BYTES: usize = 30_000;
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What lies at the addresses that the agent found is what the kernel reports of the queues.
+pub(crate) fn are_seen(network: &Network) -> Result<Vec<&'static str>> {
+    configure("dscp", "generic", CABLES, SHARE)?;
+    let log = bring_up("generic")?;
+    let config = Config::parse(&std::fs::read_to_string(CONFIG)?, CONFIG)?;
+    let pin = Pins::new(&config.bpffs, &config.pin_dir()).map(ADDRESSES);
+    let map = Map::Array(MapData::from_pin(pin).context("no addresses are pinned")?);
+    let addresses: Array<_, [u64; 2]> = map.try_into()?;
+    let addresses = addresses.get(&0, 0)?;
+    ensure!(!addresses.contains(&0), "the queues were not found: {log}");
+    let mut connection = network.connect()?;
+    connection.begin(&[7; SENT_BYTES])?;
+    // A flow starts in either tunnel.
+    let asked = Instant::now();
+    while asked.elapsed() < PATIENCE {
+        for (tunnel, address) in CABLES.iter().zip(addresses) {
+            let [before, seen, after] = [
+                backlog(tunnel.device, SHORT_QUEUE)?,
+                kernel_memory(address)?,
+                backlog(tunnel.device, SHORT_QUEUE)?,
+            ];
+            if before == after && before > 0 {
+                ensure!(seen == before, "{seen} bytes seen, {before} reported");
+                drop(connection);
+                return go_down(network);
+            }
+        }
+    }
+    bail!("no packet waited")
+}
+
+/// A number in the kernel's memory, by the core file that it shows of itself (ELF, 64 bits).
+fn kernel_memory(address: u64) -> Result<u32> {
+    let core = File::open("/proc/kcore").context("the kernel shows no core")?;
+    let word = |at: u64| -> Result<u64> {
+        let mut bytes = [0; 8];
+        core.read_exact_at(&mut bytes, at)?;
+        Ok(u64::from_le_bytes(bytes))
+    };
+    let headers = word(0x20)?;
+    let (size, count) = (0x38, word(0x38)? & 0xffff);
+    for number in 0..count {
+        let header = headers + number * size;
+        let (offset, start) = (word(header + 0x8)?, word(header + 0x10)?);
+        let end = start.saturating_add(word(header + 0x28)?);
+        if (start..end).contains(&address) {
+            return Ok(word(offset + (address - start))? as u32);
+        }
+    }
+    bail!("{address:x} is no memory of the kernel's")
+}
