@@ -16,8 +16,8 @@ pub struct QueueSearch {
     pub queue: u64,
 }
 
-/// Where the bytes that wait in the short class of each shared tunnel are counted; the value of a
-/// map. Addresses in the kernel's memory, 0 where there is no such queue or nobody has found it.
+/// The addresses of the bytes that wait in the short class of each shared tunnel; the value of a
+/// map. They lie in the kernel's memory, and are 0 where nobody has found the queue.
 ///
 /// An address may outlive its queue. What is read there then is any number, and decides on no more
 /// than whether a flow changes tunnels or stays.
