@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    ffi::OsStr,
     fs::{File, OpenOptions},
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     path::{Path, PathBuf},
@@ -31,13 +32,17 @@ pub(crate) struct Files {
 }
 
 impl Files {
+    /// Removes what a process that was killed has left there.
+    ///
     /// # Errors
     ///
-    /// When it is no directory.
+    /// When it is no directory, or cannot be read.
     pub(crate) fn new(directory: &Path) -> anyhow::Result<Self> {
         let metadata = std::fs::metadata(directory);
         let metadata = metadata.with_context(|| format!("cannot use {}", directory.display()))?;
         anyhow::ensure!(metadata.is_dir(), "{} is no directory", directory.display());
+        remove_orphans(directory)
+            .with_context(|| format!("cannot look through {}", directory.display()))?;
         Ok(Self {
             directory: directory.to_owned(),
             open: HashMap::new(),
@@ -79,9 +84,7 @@ impl Files {
             if self.open.len() >= MAX_OPEN {
                 return Err(NotTaken::TooManyFiles(harmless(chunk.name)).into());
             }
-            let path = self
-                .directory
-                .join(format!(".{:016x}.part", chunk.transfer));
+            let path = self.directory.join(partial_name(chunk.transfer));
             self.open.insert(key, Partial::create(path)?);
         }
         let Some(partial) = self.open.get_mut(&key) else {
@@ -103,8 +106,42 @@ impl Files {
     }
 }
 
-/// A file that is incomplete, under a name of its own. Dropping it removes what is still there
-/// by that name.
+/// What the file of a transfer is called while it is incomplete.
+fn partial_name(transfer: u64) -> String {
+    format!(".{transfer:016x}.part")
+}
+
+/// Tells if a file may be an incomplete one of ours.
+fn is_partial(name: &OsStr) -> bool {
+    let name = name
+        .to_str()
+        .and_then(|it| it.strip_prefix('.')?.strip_suffix(".part"));
+    name.is_some_and(|it| it.len() == 16 && u64::from_str_radix(it, 16).is_ok())
+}
+
+/// Removes incomplete files whose process has ended without removing them. A process that lives
+/// holds a lock on each of its own.
+fn remove_orphans(directory: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        let is_ours = is_partial(&entry.file_name()) && entry.file_type()?.is_file();
+        if is_ours && orphan(&entry.path()).is_ok() {
+            tracing::info!(file = %entry.path().display(), "removed an incomplete file of a process that was killed");
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Opens an incomplete file that no process has any more, and locks it.
+fn orphan(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    file.try_lock()?;
+    Ok(file)
+}
+
+/// A file that is incomplete, under a name of its own, and locked. Dropping it removes what is
+/// still there by that name.
 #[derive(Debug)]
 struct Partial {
     file: File,
@@ -117,8 +154,9 @@ struct Partial {
 impl Partial {
     fn create(path: PathBuf) -> anyhow::Result<Self> {
         let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create_new(true).open(&path);
-        let file = file.with_context(|| format!("cannot create {}", path.display()))?;
+        let created = options.read(true).write(true).create_new(true).open(&path);
+        let locked = created.and_then(|file| Ok(file.try_lock().map(|()| file)?));
+        let file = locked.with_context(|| format!("cannot create {}", path.display()))?;
         let now = Instant::now();
         Ok(Self {
             file,
@@ -233,6 +271,31 @@ mod tests {
         assert_eq!(names(directory.path()).len(), 1);
         drop(files);
         assert!(names(directory.path()).is_empty());
+    }
+
+    #[test]
+    fn what_a_killed_process_left_goes_at_the_next_start_and_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut living = Files::new(directory.path()).unwrap();
+        living.take(somebody(), &CHUNK.to_message()).unwrap();
+        let [of_living] = names(directory.path()).try_into().unwrap();
+        let others = [
+            ".part",
+            ".00ff.part",
+            ".zzzzzzzzzzzzzzzz.part",
+            "0123456789abcdef.part",
+        ];
+        for name in others.into_iter().chain([".0123456789abcdef.part"]) {
+            std::fs::write(directory.path().join(name), "left").unwrap();
+        }
+        std::fs::create_dir(directory.path().join(".fedcba9876543210.part")).unwrap();
+        Files::new(directory.path()).unwrap();
+        let mut expected: Vec<String> = others.map(str::to_owned).into();
+        expected.extend([of_living, ".fedcba9876543210.part".to_owned()]);
+        expected.sort();
+        let mut left = names(directory.path());
+        left.sort();
+        assert_eq!(left, expected);
     }
 
     #[test]
