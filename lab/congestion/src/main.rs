@@ -53,9 +53,9 @@ struct Arguments {
     #[arg(long)]
     resume: bool,
     /// Measure with the command itself, in real time between network namespaces, beside iperf3's cubic:
-    /// 10 and 100 Mbit/s, 10 and 50 ms, alone and beside cubic. Needs root, tc, iperf3 and
-    /// /dev/net/tun.
-    #[arg(long, conflicts_with_all = ["quick", "cell", "resume", "jobs"])]
+    /// 10 and 100 Mbit/s, 10 and 50 ms, all scenarios but incast. Takes half an hour. Needs root,
+    /// tc, nft, iperf3 and /dev/net/tun.
+    #[arg(long, conflicts_with_all = ["quick", "jobs"])]
     namespaces: bool,
     /// The command; with --namespaces. Without it the one next to this program.
     #[arg(long, value_name = "FILE", requires = "namespaces")]
@@ -79,10 +79,11 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<ExitCode> {
-    if arguments.namespaces {
-        return print(arguments, &in_namespaces(arguments)?);
-    }
-    let mut chosen = cells(arguments.quick);
+    let all = || match arguments.namespaces {
+        true => namespaces::cells(),
+        false => cells(arguments.quick),
+    };
+    let mut chosen = all();
     if !arguments.cell.is_empty() {
         let is_named = |cell: &Cell, name: &String| {
             let own = cell.to_string();
@@ -90,16 +91,25 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         };
         chosen.retain(|cell| arguments.cell.iter().any(|name| is_named(cell, name)));
         if chosen.is_empty() {
-            let all: Vec<_> = cells(arguments.quick).iter().map(Cell::to_string).collect();
+            let all: Vec<_> = all().iter().map(Cell::to_string).collect();
             bail!("--cell names no cell; there are {}", all.join(", "));
         }
     }
-    let directory = arguments
-        .out
-        .join(if arguments.quick { "quick" } else { "all" });
+    let directory = arguments.out.join(match arguments {
+        Arguments { quick: true, .. } => "quick",
+        Arguments {
+            namespaces: true, ..
+        } => "namespaces",
+        _ => "all",
+    });
     fs::create_dir_all(&directory)
         .with_context(|| format!("cannot make the directory {}", directory.display()))?;
-    print(arguments, &measure_all(arguments, &directory, &chosen)?)
+    let rows = if arguments.namespaces {
+        in_namespaces(arguments, &directory, &chosen)?
+    } else {
+        measure_all(arguments, &directory, &chosen)?
+    };
+    print(arguments, &rows)
 }
 
 /// Prints the rows. Fails if a bound does not hold.
@@ -119,18 +129,28 @@ fn print(arguments: &Arguments, rows: &[Row]) -> Result<ExitCode> {
 }
 
 /// Measures the cells in namespaces, one after the other: they are about time.
-fn in_namespaces(arguments: &Arguments) -> Result<Vec<Row>> {
+fn in_namespaces(arguments: &Arguments, directory: &Path, cells: &[Cell]) -> Result<Vec<Row>> {
     let own = std::env::current_exe().context("cannot find this program")?;
     let program = arguments.cloudburst.clone();
     let program = program.unwrap_or_else(|| own.with_file_name("cloudburst"));
-    let cells = namespaces::cells().into_iter();
     cells
+        .iter()
         .map(|cell| {
-            let row = namespaces::measure(&cell, &program)?;
-            report(&cell, &row, "in namespaces");
+            if let Some(row) = known(arguments, directory, cell) {
+                return Ok(row);
+            }
+            let row = namespaces::measure(cell, &program)?;
+            row.write(directory, cell)?;
+            report(cell, &row, "in namespaces");
             Ok(row)
         })
         .collect()
+}
+
+/// The row of a run before, if that is to be taken over.
+fn known(arguments: &Arguments, directory: &Path, cell: &Cell) -> Option<Row> {
+    let row = arguments.resume.then(|| Row::read(directory, cell));
+    row.flatten()
 }
 
 /// Measures the cells, several at a time, and reports on each as it ends.
@@ -145,11 +165,7 @@ fn measure_all(arguments: &Arguments, directory: &Path, cells: &[Cell]) -> Resul
             let Some(cell) = cells.get(index) else {
                 return Ok(());
             };
-            let known = arguments
-                .resume
-                .then(|| Row::read(directory, cell))
-                .flatten();
-            let row = match known {
+            let row = match known(arguments, directory, cell) {
                 Some(row) => row,
                 None => measure(arguments, directory, cell)?,
             };
@@ -177,7 +193,7 @@ fn measure(arguments: &Arguments, directory: &Path, cell: &Cell) -> Result<Row> 
     let began = Instant::now();
     let outcome = scenario::measure(cell, arguments.quick);
     let row = Row::new(cell, &outcome);
-    row.write(directory, cell, &outcome.curves)?;
+    row.write_all(directory, cell, &outcome.curves)?;
     report(
         cell,
         &row,

@@ -25,6 +25,19 @@ pub(crate) struct Outcome {
     pub(crate) curves: Curves,
 }
 
+impl Outcome {
+    /// What came out of a cell, judged by the bound of its scenario.
+    pub(crate) fn new(cell: &Cell, ours: Figures, peer: Figures, curves: Curves) -> Self {
+        Self {
+            bound: cell.scenario.bound().into(),
+            holds: cell.holds(&ours, &peer),
+            ours,
+            peer,
+            curves,
+        }
+    }
+}
+
 /// An element of the array that is printed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Row {
@@ -59,15 +72,15 @@ impl Row {
         serde_json::from_str(&text).ok()
     }
 
+    /// Writes the row.
+    pub(crate) fn write(&self, directory: &Path, cell: &Cell) -> Result<()> {
+        let text = serde_json::to_string_pretty(self)?;
+        write(directory, format!("{cell}.json"), text)
+    }
+
     /// Writes the row and its plots.
-    pub(crate) fn write(&self, directory: &Path, cell: &Cell, curves: &Curves) -> Result<()> {
-        let write = |name: String, text: String| {
-            let file = directory.join(name);
-            let part = file.with_extension("part");
-            fs::write(&part, text)
-                .and_then(|()| fs::rename(&part, &file))
-                .with_context(|| format!("cannot write {}", file.display()))
-        };
+    pub(crate) fn write_all(&self, directory: &Path, cell: &Cell, curves: &Curves) -> Result<()> {
+        let write = |name, text| write(directory, name, text);
         let mut rate = Plot::new(
             format!("{cell}: rate through the bottleneck"),
             Axis::linear("s"),
@@ -84,8 +97,16 @@ impl Row {
         );
         let queue = queue.with(Series::line("queue", curves.queue.clone()));
         write(format!("{cell}-queue.svg"), queue.to_svg())?;
-        write(format!("{cell}.json"), serde_json::to_string_pretty(self)?)
+        self.write(directory, cell)
     }
+}
+
+fn write(directory: &Path, name: String, text: String) -> Result<()> {
+    let file = directory.join(name);
+    let part = file.with_extension("part");
+    fs::write(&part, text)
+        .and_then(|()| fs::rename(&part, &file))
+        .with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// A table with a line for each row.

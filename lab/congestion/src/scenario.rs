@@ -1,6 +1,7 @@
 //! Scenarios: what is measured in each, and what must hold.
 
 mod beside;
+mod bound;
 mod changes;
 mod crowds;
 
@@ -8,7 +9,6 @@ use std::collections::BTreeMap;
 
 use cloudburst_proto::TransportConfig;
 
-pub(crate) use self::beside::Bound;
 use crate::{
     cell::{Cell, Scenario},
     flow::{Flow, Load},
@@ -127,7 +127,13 @@ fn curves(world: &World, names: &[&str]) -> Curves {
     }
 }
 
-fn percentile(mut values: Vec<f64>, share: f64) -> f64 {
+/// Jain's index of rates: 1 if all are the same.
+pub(crate) fn jain(rates: &[f64]) -> f64 {
+    let squares: f64 = rates.iter().map(|it| it * it).sum();
+    rates.iter().sum::<f64>().powi(2) / (rates.len() as f64 * squares)
+}
+
+pub(crate) fn percentile(mut values: Vec<f64>, share: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let last = values.len().saturating_sub(1);
     let at = (last as f64 * share).round() as usize;

@@ -6,11 +6,8 @@ use super::{
 };
 use crate::world::Change;
 
-const MOST_LOSS: f64 = 0.05;
-const LEAST_BACK: f64 = 0.8;
 /// How long each rate lasts, in s and round trips.
 const PHASE: (u64, u64) = (8, 60);
-const MOST_TENTH_SECOND_BYTES: f64 = 20_000.0;
 const SHORT_BYTES: usize = 1_000;
 /// When heavy loss begins, and how long it lasts.
 const SPELL: (u64, u64) = (5 * SECOND, 10 * SECOND);
@@ -34,14 +31,7 @@ pub(super) fn drop(cell: &Cell) -> Outcome {
     };
     let (world, ours) = run(ours(0, backlog(cell)));
     let (_, peer) = run(tcp(0, backlog(cell)));
-    let holds = ours["loss"] <= MOST_LOSS && ours["back"] >= LEAST_BACK;
-    Outcome {
-        ours,
-        peer,
-        bound: "at a tenth loss at most 5 % after max(1 s, 12 RTT); 80 % of the link max(2 s, 20 RTT) after it is back".into(),
-        holds,
-        curves: curves(&world, &["ours"]),
-    }
+    Outcome::new(cell, ours, peer, curves(&world, &["ours"]))
 }
 
 pub(super) fn silent(cell: &Cell) -> Outcome {
@@ -56,14 +46,7 @@ pub(super) fn silent(cell: &Cell) -> Outcome {
     };
     let (world, ours) = run(ours(0, backlog(cell)));
     let (_, peer) = run(tcp(0, backlog(cell)));
-    let holds = ours["tenth_second_bytes"] < MOST_TENTH_SECOND_BYTES;
-    Outcome {
-        ours,
-        peer,
-        bound: "less than 20 kB in the tenth second".into(),
-        holds,
-        curves: curves(&world, &["ours"]),
-    }
+    Outcome::new(cell, ours, peer, curves(&world, &["ours"]))
 }
 
 /// Bytes that were sent in some seconds after a time.
@@ -111,15 +94,5 @@ pub(super) fn spell(cell: &Cell, loss: f64) -> Outcome {
     let load = short_messages(cell);
     let (world, ours) = run(ours(0, load.clone()));
     let (_, peer) = run(tcp(0, load));
-    let most_recovery = 2.0 * cell.rtt_ms + 1_000.0;
-    let holds = ours["tenth_second_bytes"] < MOST_TENTH_SECOND_BYTES
-        && ours["recovery_ms"] <= most_recovery;
-    Outcome {
-        ours,
-        peer,
-        bound: "less than 20 kB in the tenth second; a message gets through within 2 RTT + 1 s"
-            .into(),
-        holds,
-        curves: curves(&world, &["ours"]),
-    }
+    Outcome::new(cell, ours, peer, curves(&world, &["ours"]))
 }
