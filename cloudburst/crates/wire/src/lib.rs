@@ -40,6 +40,7 @@ mod answer;
 mod body;
 mod field;
 mod header;
+mod identity;
 mod keyring;
 mod replay;
 mod report;
@@ -51,6 +52,7 @@ pub use answer::{Busy, BusyReason, Challenge, Outcome, Pong, Progress, ProgressS
 pub use body::{Body, Ping, Query, Symbol, TokenBody};
 pub use field::{BufferTooShort, Written};
 pub use header::{HEADER_BYTES, Header, Malformed, PacketKind, STATELESS_PATH, VERSION};
+pub use identity::{IDENTITY_BYTES, IdentityError, PublicKey, SecretKey};
 pub use keyring::{Key, KeyError, Keyring, KeyringError, MAX_KEYS, SECRET_BYTES};
 pub use replay::{REPLAY_WINDOW, ReplayWindow, Replayed};
 pub use report::{Echo, REPORT_BYTES, Report, Reports};
