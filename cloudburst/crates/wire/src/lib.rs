@@ -42,6 +42,7 @@ mod field;
 mod header;
 mod identity;
 mod keyring;
+mod noise;
 mod replay;
 mod report;
 mod seal;
@@ -54,6 +55,10 @@ pub use field::{BufferTooShort, Written};
 pub use header::{HEADER_BYTES, Header, Malformed, PacketKind, STATELESS_PATH, VERSION};
 pub use identity::{IDENTITY_BYTES, IdentityError, PublicKey, SecretKey};
 pub use keyring::{Key, KeyError, Keyring, KeyringError, MAX_KEYS, SECRET_BYTES};
+pub use noise::{
+    ACCEPTANCE_BYTES, Acceptance, Clear, Credentials, EPHEMERAL_BYTES, Initiator, NotAuthentic,
+    Offer, Pattern, Responder, TrafficKeys,
+};
 pub use replay::{REPLAY_WINDOW, ReplayWindow, Replayed};
 pub use report::{Echo, REPORT_BYTES, Report, Reports};
 pub use seal::{OpenError, Opener, Sealer, Stamp, check};
