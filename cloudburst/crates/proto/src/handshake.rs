@@ -11,11 +11,11 @@ use core::{
 use std::collections::HashMap;
 
 use chacha20::ChaCha20Rng;
+use cloudburst_security::{Addresses, Purpose, Randomness, Verdict};
 use foldhash::fast::FixedState;
 use rand_core::Rng;
 
 use super::{
-    address::{Addresses, Verdict},
     config::TransportConfig,
     control::SourceDatagram,
     event::PeerId,
@@ -24,7 +24,6 @@ use super::{
         TokenBody, TokenMint,
     },
     peer_map::PeerMap,
-    randomness::{Purpose, Randomness},
     statistics::Refusals,
     time::Time,
 };

@@ -19,7 +19,6 @@
 //! [`Transport::poll_event`] give until they give nothing more, and calls
 //! [`Transport::handle_timeout`] when [`Transport::next_deadline`] has come.
 
-mod address;
 mod black_hole;
 mod buffer_pool;
 mod config;
@@ -46,7 +45,6 @@ mod paths;
 mod peer_map;
 mod port_rotation;
 mod quota;
-mod randomness;
 mod rate_estimator;
 mod receiver;
 mod router;
@@ -54,14 +52,18 @@ mod scheduler;
 mod sender;
 mod shared_bottleneck;
 mod statistics;
-mod time;
 mod timers;
 mod transmit;
 mod transport;
 
 use cloudburst_wire as packet;
 
-pub use cloudburst_wire::{Key, KeyError, Keyring, KeyringError, SECRET_BYTES};
+/// The clock of hosts, under the name that it has here.
+mod time {
+    pub(crate) use cloudburst_wire::Time;
+}
+
+pub use cloudburst_wire::{Key, KeyError, Keyring, KeyringError, SECRET_BYTES, Time};
 
 pub use self::{
     config::{
@@ -75,6 +77,5 @@ pub use self::{
     },
     machine::Machine,
     statistics::{Refusals, TransportStatistics},
-    time::Time,
     transport::{StartError, Transport},
 };

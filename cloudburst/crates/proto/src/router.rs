@@ -8,6 +8,8 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
+use cloudburst_security::Randomness;
+
 use super::{
     config::{MAX_LIFETIME, TransportConfig},
     control::{Answer, ControlQueue, Question, SourceDatagram},
@@ -19,7 +21,6 @@ use super::{
     packet::{Body, BusyReason, HEADER_BYTES, Header, Opener, PacketKind, Symbol},
     path_manager::{PathManager, Suspects},
     peer_map::PeerMap,
-    randomness::Randomness,
     receiver::{Prepared, Receiver},
     statistics::TransportStatistics,
     time::Time,

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod tests;
 
+use cloudburst_security::Randomness;
+
 use super::{
     config::{ConfigError, HostCapacity, TransportConfig},
     event::{
@@ -11,7 +13,6 @@ use super::{
     },
     packet::Keyring,
     path_manager::Suspects,
-    randomness::Randomness,
     router::Router,
     statistics::TransportStatistics,
     time::Time,

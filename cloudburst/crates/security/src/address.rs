@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use foldhash::fast::FixedState;
 
-use super::time::Time;
+use cloudburst_wire::Time;
 
 /// An address that has not shown a token is sent no more than this many times
 /// what came from it (RFC 9000 §8.1).
-pub(super) const AMPLIFICATION: u64 = 3;
+const AMPLIFICATION: u64 = 3;
 /// For how long an address is believed that has shown a token.
 const VALID_FOR: Duration = Duration::from_secs(3_600);
 /// How long before the end of that a peer there is asked for another: many times as long as it
@@ -19,7 +19,7 @@ const RENEW_BEFORE: Duration = Duration::from_secs(900);
 
 /// Anti-amplification limits of the addresses that datagrams come from (RFC 9000 §8.1).
 #[derive(Debug)]
-pub(super) struct Addresses {
+pub struct Addresses {
     known: HashMap<IpAddr, Address, FixedState>,
     /// Those that have shown no token, in the order in which they came; and those that have, in
     /// the order in which they first did. Apart, so that none is looked at in vain.
@@ -43,9 +43,10 @@ struct Address {
     answers_at: Time,
 }
 
-/// Whether something may be sent to an address.
+/// Verdict on something that is to be sent to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub enum Verdict {
+    /// It may be sent.
     Go,
     /// It would be more than three times what came from there.
     Amplifies,
@@ -54,7 +55,8 @@ pub(super) enum Verdict {
 }
 
 impl Addresses {
-    pub(super) fn new(most: usize, answers_per_s: u32, seed: u64) -> Self {
+    /// Keeps so many addresses of each kind, and grants each so many answers a second.
+    pub fn new(most: usize, answers_per_s: u32, seed: u64) -> Self {
         Self {
             known: HashMap::with_hasher(FixedState::with_seed(seed)),
             fresh: BTreeMap::new(),
@@ -65,8 +67,8 @@ impl Addresses {
         }
     }
 
-    /// A datagram came.
-    pub(super) fn received(&mut self, now: Time, ip: IpAddr, bytes: usize) {
+    /// Counts a datagram that came from there.
+    pub fn received(&mut self, now: Time, ip: IpAddr, bytes: usize) {
         if let Some(address) = self.known.get_mut(&ip) {
             address.received += bytes as u64;
             return;
@@ -96,14 +98,14 @@ impl Addresses {
     }
 
     #[cfg(test)]
-    pub(super) fn is_valid(&self, now: Time, ip: IpAddr) -> bool {
+    fn is_valid(&self, now: Time, ip: IpAddr) -> bool {
         self.known
             .get(&ip)
             .is_some_and(|address| address.valid_until > now)
     }
 
-    /// It has shown a token, or we chose it ourselves.
-    pub(super) fn validate(&mut self, now: Time, ip: IpAddr) {
+    /// Lifts the limit for an hour: a token was shown from there, or we chose it ourselves.
+    pub fn validate(&mut self, now: Time, ip: IpAddr) {
         self.received(now, ip, 0);
         let serial = self.next_serial();
         let Some(address) = self.known.get_mut(&ip) else {
@@ -122,9 +124,9 @@ impl Addresses {
         self.validated.insert(serial, ip);
     }
 
-    /// It has answered, which shows that it still receives what we send there: it stays valid, if
-    /// it is.
-    pub(super) fn renew(&mut self, now: Time, ip: IpAddr) {
+    /// Lifts the limit for another hour, if it is lifted: an answer shows that somebody still receives
+    /// there what we send.
+    pub fn renew(&mut self, now: Time, ip: IpAddr) {
         let address = self.known.get_mut(&ip);
         if let Some(address) = address.filter(|address| address.valid_until > now) {
             address.valid_until = now + VALID_FOR;
@@ -132,13 +134,13 @@ impl Addresses {
     }
 
     /// Returns true if it has to show a token again before its address lapses.
-    pub(super) fn is_renewal_due(&self, now: Time, ip: IpAddr) -> bool {
+    pub fn is_renewal_due(&self, now: Time, ip: IpAddr) -> bool {
         let address = self.known.get(&ip);
         address.is_none_or(|address| address.valid_until < now + RENEW_BEFORE)
     }
 
-    /// Bytes that may be sent to it.
-    pub(super) fn credit(&self, now: Time, ip: IpAddr) -> u64 {
+    /// Returns the bytes that may be sent there.
+    pub fn credit(&self, now: Time, ip: IpAddr) -> u64 {
         match self.known.get(&ip) {
             None => 0,
             Some(address) if address.valid_until > now => u64::MAX,
@@ -146,17 +148,17 @@ impl Addresses {
         }
     }
 
-    /// Something was sent there because of what came from there. What our user sends to a peer
+    /// Counts what was sent there because of what came from there. What our user sends to a peer
     /// of its own choice does not count: two that send to each other at once would both have
     /// used up what they may answer with.
-    pub(super) fn sent(&mut self, ip: IpAddr, bytes: usize) {
+    pub fn sent(&mut self, ip: IpAddr, bytes: usize) {
         if let Some(address) = self.known.get_mut(&ip) {
             address.sent += bytes as u64;
         }
     }
 
-    /// Whether an answer of `bytes` may go there; if so it counts.
-    pub(super) fn answer(&mut self, now: Time, ip: IpAddr, bytes: usize) -> Verdict {
+    /// Judges an answer of so many bytes; if it may go there, it counts.
+    pub fn answer(&mut self, now: Time, ip: IpAddr, bytes: usize) -> Verdict {
         if self.credit(now, ip) < bytes as u64 {
             return Verdict::Amplifies;
         }

@@ -10,12 +10,12 @@ use rand_core::SeedableRng;
 use zeroize::Zeroizing;
 
 /// Source of all that is random in a transport.
-pub(super) struct Randomness(Zeroizing<[u8; 32]>);
+pub struct Randomness(Zeroizing<[u8; 32]>);
 
 /// Purpose that numbers are drawn for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
-pub(super) enum Purpose {
+pub enum Purpose {
     /// The secret that tokens are made with.
     TokenSecret = 1,
     /// The seed of hashes, so that nobody outside can tell what meets in a bucket.
@@ -24,23 +24,29 @@ pub(super) enum Purpose {
     Sessions = 3,
     /// The numbers that messages to a peer begin with, which its datagrams bear.
     Messages = 4,
+    /// Ephemeral keys and early secrets, and indices, which are public.
+    Handshakes = 5,
 }
 
 impl Randomness {
-    /// Draws from the system.
-    pub(super) fn from_system() -> Result<Self, getrandom::Error> {
+    /// Draws a key from the system.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no randomness to give.
+    pub fn from_system() -> Result<Self, getrandom::Error> {
         let mut key = Zeroizing::new([0; 32]);
         getrandom::fill(&mut *key)?;
         Ok(Self(key))
     }
 
-    /// The same each time: for tests and simulations.
-    pub(super) fn deterministic(seed: [u8; 32]) -> Self {
+    /// Returns the same source each time: for tests and simulations.
+    pub fn deterministic(seed: [u8; 32]) -> Self {
         Self(Zeroizing::new(seed))
     }
 
-    /// The numbers for a purpose, from the first.
-    pub(super) fn stream(&self, purpose: Purpose) -> ChaCha20Rng {
+    /// Returns the numbers for a purpose, from the first.
+    pub fn stream(&self, purpose: Purpose) -> ChaCha20Rng {
         let mut random = ChaCha20Rng::from_seed(*self.0);
         random.set_stream(purpose as u64);
         random
@@ -71,6 +77,7 @@ mod tests {
                 Purpose::HashSeed,
                 Purpose::Sessions,
                 Purpose::Messages,
+                Purpose::Handshakes,
             ] {
                 let mut stream = source.stream(purpose);
                 assert!((0..1_000).all(|_| seen.insert(stream.next_u64())));

@@ -47,6 +47,7 @@ mod replay;
 mod report;
 mod seal;
 mod size;
+mod time;
 mod token;
 
 pub use answer::{Busy, BusyReason, Challenge, Outcome, Pong, Progress, ProgressState, Stop};
@@ -66,6 +67,7 @@ pub use size::{
     CHECK_BYTES, MIN_QUESTION_BYTES, MIN_SYMBOL_BYTES, TAG_BYTES, question_datagram_bytes,
     symbol_bytes, symbol_datagram_bytes,
 };
+pub use time::Time;
 pub use token::{SECRET_PERIOD, TOKEN_BYTES, TokenError, TokenMint};
 
 #[cfg(test)]

@@ -25,8 +25,8 @@ impl Time {
         self.0
     }
 
-    /// As it goes over the wire: microseconds, of which the upper bits are lost.
-    pub(super) const fn as_wire_micros(self) -> u32 {
+    /// Returns the time as it goes over the wire: microseconds, of which the upper bits are lost.
+    pub const fn as_wire_micros(self) -> u32 {
         (self.0 / 1_000) as u32
     }
 

@@ -8,7 +8,7 @@ use workspace_rules::cargo;
 use crate::{WORKSPACE, assert_none, crates_of};
 
 /// Packages from the bottom up: each uses only those above it in this list. Proofs come last.
-const ORDER: [&str; 30] = [
+const ORDER: [&str; 31] = [
     // Decisions: no_std, no I/O, no clock.
     "flow-balance",
     "splitter-policy",
@@ -17,8 +17,9 @@ const ORDER: [&str; 30] = [
     "flow-report",
     "flow-telemetry",
     "flow-commands",
-    // Messages: datagrams, machine, sockets, command.
+    // Messages: datagrams, guards, machine, sockets, command.
     "cloudburst-wire",
+    "cloudburst-security",
     "cloudburst-proto",
     "cloudburst-fec",
     "cloudburst-cli",
@@ -62,16 +63,18 @@ const OF_COMMANDS: [&str; 7] = [
 ];
 
 /// Libraries that applications link, which no command's dependencies may reach.
-const LIBRARIES: [&str; 4] = [
+const LIBRARIES: [&str; 5] = [
     "cloudburst-code",
     "cloudburst-wire",
+    "cloudburst-security",
     "cloudburst-proto",
     "cloudburst-fec",
 ];
 
 /// Crates whose modules do not need each other in a circle. Each joins when that holds, and none leaves.
-const FINISHED: [&str; 10] = [
+const FINISHED: [&str; 11] = [
     "cloudburst-proto",
+    "cloudburst-security",
     "flow-netsim",
     "flow-report",
     "flow-telemetry",

@@ -52,7 +52,7 @@ const TERMS: &[(&str, &str)] = &[
     // Messages.
     (
         "anti-amplification",
-        "cloudburst/crates/proto/src/address.rs",
+        "cloudburst/crates/security/src/address.rs",
     ),
     ("back-pressure", "cloudburst/crates/proto/src/receiver.rs"),
     ("black-hole", "cloudburst/crates/proto/src/black_hole.rs"),

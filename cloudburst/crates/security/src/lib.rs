@@ -1,0 +1,18 @@
+//! Guards of an endpoint: who may speak, by which keys, from where, and how often.
+//!
+//! Each part is a pure data structure that takes the time as an argument and knows none of the
+//! others. The transport, `cloudburst-proto`, asks them about each datagram.
+
+mod address;
+mod randomness;
+mod remotes;
+mod replay_store;
+mod secrets;
+
+pub use self::{
+    address::{Addresses, Verdict},
+    randomness::{Purpose, Randomness},
+    remotes::Remotes,
+    replay_store::{Freshness, RETRY_LIFETIME, ReplayStore},
+    secrets::Secrets,
+};
