@@ -13,7 +13,8 @@ use super::{
     cubic::{BETA, Cubic},
     round::Rounds,
 };
-use crate::{config::MIN_DATAGRAM_BYTES, pacer::Pacer, time::Time};
+use crate::{MIN_DATAGRAM_BYTES, pacer::Pacer};
+use cloudburst_wire::Time;
 
 /// Datagrams that a peer of which nothing is known is sent at first (RFC 6928).
 const INITIAL_DATAGRAMS: f64 = 10.0;

@@ -7,7 +7,7 @@
 use core::time::Duration;
 
 use super::Acknowledged;
-use crate::time::Time;
+use cloudburst_wire::Time;
 
 /// The share of losses that is taken for chance while nothing stands in a queue, as BBR does.
 const USUAL: f64 = 0.02;

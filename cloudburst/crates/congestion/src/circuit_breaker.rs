@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::time::Time;
+use cloudburst_wire::Time;
 
 /// Loss is measured over this long (RFC 8084 §4: more than a few round trips),
 const INTERVAL: Duration = Duration::from_secs(1);

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::time::Time;
+use cloudburst_wire::Time;
 
 /// C, in segments per s cubed (RFC 9438 §5).
 const C: f64 = 0.4;

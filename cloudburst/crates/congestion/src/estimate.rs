@@ -5,7 +5,11 @@
 
 use core::time::Duration;
 
-use super::{config::DEFAULT_INITIAL_ROUND_TRIP, time::Time};
+use cloudburst_wire::Time;
+
+/// Round trip to a peer of which nothing is known, unless it is said: a first message is helped
+/// along after some milliseconds, whether its receiver is far away or not.
+pub const DEFAULT_INITIAL_ROUND_TRIP: Duration = Duration::from_millis(5);
 
 /// Shortest variation that is reckoned with: hosts' timers and interrupts are
 /// not more regular.
@@ -13,7 +17,7 @@ const GRANULARITY: Duration = Duration::from_micros(100);
 
 /// Estimates the round-trip time: smoothed, with its variation (RFC 6298 §2).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RoundTripEstimator {
+pub struct RoundTripEstimator {
     /// What is assumed, until one was measured.
     smoothed: Duration,
     variation: Duration,
@@ -33,8 +37,8 @@ impl Default for RoundTripEstimator {
 }
 
 impl RoundTripEstimator {
-    /// Nothing was measured yet.
-    pub(super) fn assuming(assumed: Duration) -> Self {
+    /// Assumes a round trip until one was measured.
+    pub fn assuming(assumed: Duration) -> Self {
         Self {
             smoothed: assumed,
             variation: Duration::ZERO,
@@ -43,7 +47,8 @@ impl RoundTripEstimator {
         }
     }
 
-    pub(super) fn sample(&mut self, sample: Duration) {
+    /// Takes a sample of the round-trip time.
+    pub fn sample(&mut self, sample: Duration) {
         let is_first = self.samples == 0;
         self.samples = self.samples.saturating_add(1);
         if self.samples > LEAST_OF {
@@ -61,18 +66,19 @@ impl RoundTripEstimator {
         }
     }
 
-    pub(super) fn smoothed(&self) -> Option<Duration> {
+    /// Returns the smoothed round-trip time, if any was measured.
+    pub fn smoothed(&self) -> Option<Duration> {
         (self.samples > 0).then_some(self.smoothed)
     }
 
-    /// How long it takes at least, of late.
-    pub(super) fn least(&self) -> Duration {
+    /// Returns how long it takes at least, of late.
+    pub fn least(&self) -> Duration {
         let least = self.least.iter().flatten().min();
         least.map_or(self.smoothed, |least| least.saturating_add(GRANULARITY))
     }
 
-    /// Until when an answer may be expected that has not been lost.
-    pub(super) fn ack_timeout(&self) -> Duration {
+    /// Returns the time until an answer may be expected that has not been lost.
+    pub fn ack_timeout(&self) -> Duration {
         if self.samples == 0 {
             return self.smoothed;
         }
@@ -92,15 +98,15 @@ const LEAST_AGE: Duration = Duration::from_secs(30);
 
 /// Least delay of late: that of a path whose queues are empty.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct LeastDelay<T> {
+pub struct LeastDelay<T> {
     /// The least of this age, and of the one before.
     least: [Option<T>; 2],
     since: Time,
 }
 
 impl<T: Copy + Ord> LeastDelay<T> {
-    /// Takes a sample. Returns the least of late.
-    pub(super) fn sample(&mut self, now: Time, sample: T) -> T {
+    /// Takes a sample, and returns the least of late.
+    pub fn sample(&mut self, now: Time, sample: T) -> T {
         if now.since(self.since) > LEAST_AGE {
             self.least = [None, self.least[0]];
             self.since = now;
@@ -113,7 +119,7 @@ impl<T: Copy + Ord> LeastDelay<T> {
 
 /// Estimates the share of datagrams that is lost of late, and how unevenly.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LossEstimator {
+pub struct LossEstimator {
     share: f64,
     seen: u32,
     /// The same over a longer time: queues overflow now and then.
@@ -144,8 +150,8 @@ impl LossEstimator {
     /// More than this is not believed.
     const MOST_DISPERSION: f64 = 16.0;
 
-    /// Of `sent` datagrams, `lost` did not arrive.
-    pub(super) fn sample(&mut self, sent: u32, lost: u32) {
+    /// Counts `sent` datagrams of which `lost` did not arrive.
+    pub fn sample(&mut self, sent: u32, lost: u32) {
         if sent == 0 {
             return;
         }
@@ -165,13 +171,14 @@ impl LossEstimator {
         }
     }
 
-    pub(super) fn share(&self) -> f64 {
+    /// Returns the share that is lost.
+    pub fn share(&self) -> f64 {
         self.share
     }
 
-    /// Symbols to send beyond the `n` of a message so that with a probability of 99 % enough
+    /// Returns the symbols to send beyond the `n` of a message so that with a probability of 99 % enough
     /// arrive, if each is lost whatever becomes of the others.
-    pub(super) fn redundancy(&self, n: u32) -> u32 {
+    pub fn redundancy(&self, n: u32) -> u32 {
         let most = if self.is_overflow() {
             MOST_OVERFLOW
         } else {
@@ -180,20 +187,20 @@ impl LossEstimator {
         repairs(n, n, |sent| lost_of(sent, self.share.min(most)))
     }
 
-    /// The same for `n` symbols that are missing still, of which there are few.
-    pub(super) fn repeated_redundancy(&self, n: u32) -> u32 {
+    /// Returns the same for `n` symbols that are missing still, of which there are few.
+    pub fn repeated_redundancy(&self, n: u32) -> u32 {
         repairs(n, n.saturating_mul(2), |sent| {
             lost_of(sent, self.share.min(MOST_REPEATED_LOSS))
         })
     }
 
-    /// Whether losses come so close together that it is queues that overflow.
-    pub(super) fn is_overflow(&self) -> bool {
+    /// Returns true if losses come so close together that it is queues that overflow.
+    pub fn is_overflow(&self) -> bool {
         self.dispersion > OVERFLOW_DISPERSION
     }
 
-    /// The same, if they are lost as unevenly as of late.
-    pub(super) fn reserve(&self, n: u32) -> u32 {
+    /// Returns the same as [`Self::redundancy`], if they are lost as unevenly as of late.
+    pub fn reserve(&self, n: u32) -> u32 {
         if self.share > OVERLOAD {
             return 0;
         }
@@ -205,7 +212,7 @@ impl LossEstimator {
 
 /// Estimates how much a peer got of what it was sent, of late.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct DeliveryRate {
+pub(crate) struct DeliveryRate {
     since: Time,
     sent: u32,
     received: u32,
@@ -215,7 +222,7 @@ impl DeliveryRate {
     /// Fewer datagrams say nothing of a rate.
     const LEAST: u32 = 16;
 
-    pub(super) const fn new(now: Time) -> Self {
+    pub(crate) const fn new(now: Time) -> Self {
         Self {
             since: now,
             sent: 0,
@@ -223,7 +230,7 @@ impl DeliveryRate {
         }
     }
 
-    pub(super) fn add(&mut self, sent: u32, received: u32) {
+    pub(crate) fn add(&mut self, sent: u32, received: u32) {
         self.sent = self.sent.saturating_add(sent);
         self.received = self.received.saturating_add(received);
     }
@@ -231,7 +238,7 @@ impl DeliveryRate {
     /// Whether a queue overflows: more than half of what was sent did not get
     /// through, and that is hardly ever chance. To be asked now and then;
     /// `pause` is a round trip or longer.
-    pub(super) fn judge(&mut self, now: Time, pause: Duration) -> Option<Overload> {
+    pub(crate) fn judge(&mut self, now: Time, pause: Duration) -> Option<Overload> {
         let elapsed = now.since(self.since);
         if elapsed < pause || self.sent < Self::LEAST {
             return None;
@@ -249,7 +256,7 @@ impl DeliveryRate {
 
 /// Whether more is sent than gets through.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Overload {
+pub(crate) enum Overload {
     No,
     /// Yes; so many datagrams per second got through.
     Yes(f64),

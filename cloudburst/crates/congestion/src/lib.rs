@@ -1,155 +1,181 @@
 //! Congestion control: how much, and how fast, a peer is sent.
+//!
+//! [`CongestionController`] says what may be sent to a peer now. It is told what was sent, and what
+//! its receiver reports; estimates of round trips and losses, and the pacer, stand next to it.
 
 mod adaptive;
 mod chance;
 mod circuit_breaker;
+mod congestion_control;
 mod cubic;
+mod estimate;
+mod pacer;
 mod reserved;
 mod round;
 
 use core::time::Duration;
 
-use self::{adaptive::AdaptiveController, reserved::ReservedController};
-use super::{congestion_control::CongestionControl, time::Time};
+use cloudburst_wire::Time;
 
-/// Congestion control of a peer: what may be sent to it now.
+use self::{adaptive::AdaptiveController, reserved::ReservedController};
+pub use self::{
+    congestion_control::{CongestionControl, Reservation},
+    estimate::{DEFAULT_INITIAL_ROUND_TRIP, LeastDelay, LossEstimator, RoundTripEstimator},
+    pacer::Pacer,
+};
+
+/// Length of datagrams that every path carries (RFC 9000 §14).
+pub const MIN_DATAGRAM_BYTES: usize = 1_200;
+
 #[derive(Clone, Copy, Debug)]
 #[expect(
     clippy::large_enum_variant,
     reason = "one lies in each peer's queue, and all peers of a transport have the same mode"
 )]
-pub(super) enum CongestionController {
+enum Controller {
     Adaptive(AdaptiveController),
     Reserved(ReservedController),
 }
 
+/// Controller of a peer's congestion: what may be sent to it now.
+#[derive(Clone, Copy, Debug)]
+pub struct CongestionController(Controller);
+
 /// Measurements of a peer's paths that its rate follows.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct PathRates {
+pub struct PathRates {
     /// Bytes per second that all paths carry together, if that is known.
-    pub(super) bytes_per_s: Option<f64>,
+    pub bytes_per_s: Option<f64>,
     /// Our bytes in the emptiest queue, as time.
-    pub(super) own_queue: Duration,
+    pub own_queue: Duration,
     /// The longest datagram that all paths carry.
-    pub(super) datagram_bytes: usize,
+    pub datagram_bytes: usize,
     /// How long an answer may take that was not lost.
-    pub(super) ack_timeout: Duration,
+    pub ack_timeout: Duration,
     /// The smoothed round-trip time, if it is known.
-    pub(super) round_trip: Option<Duration>,
+    pub round_trip: Option<Duration>,
     /// Bottlenecks that they lead through.
-    pub(super) bottlenecks: usize,
+    pub bottlenecks: usize,
 }
 
-/// What an answer says of datagrams that were sent.
+/// Report of an answer on datagrams that were sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Acknowledged {
-    /// Datagrams that are reported on for the first time, and those of them that arrived.
-    pub(super) sent: u32,
-    pub(super) received: u32,
+pub struct Acknowledged {
+    /// Datagrams that are reported on for the first time.
+    pub sent: u32,
+    /// Those of them that arrived.
+    pub received: u32,
     /// Those that were lost, without those that were only overtaken.
-    pub(super) lost: u32,
+    pub lost: u32,
     /// Bytes of the first.
-    pub(super) resolved_bytes: u64,
+    pub resolved_bytes: u64,
     /// When the newest of them was sent.
-    pub(super) newest_sent_at: Option<Time>,
+    pub newest_sent_at: Option<Time>,
     /// Bytes that were delivered between then and now.
-    pub(super) delivered_since: u64,
+    pub delivered_since: u64,
     /// Bytes by all paths that nothing is heard of yet.
-    pub(super) in_flight: u64,
+    pub in_flight: u64,
     /// A round-trip time, and the least of late by the same path.
-    pub(super) round_trip: Option<(Duration, Duration)>,
+    pub round_trip: Option<(Duration, Duration)>,
 }
 
 impl CongestionController {
-    pub(super) fn new(now: Time, control: &CongestionControl, round_trip: Duration) -> Self {
-        match control {
-            CongestionControl::Adaptive => Self::Adaptive(AdaptiveController::new(now, round_trip)),
-            CongestionControl::Reserved(it) => Self::Reserved(ReservedController::new(now, it)),
+    /// Begins with a peer of which nothing is known but how long a round trip may take.
+    pub fn new(now: Time, control: &CongestionControl, round_trip: Duration) -> Self {
+        Self(match control {
+            CongestionControl::Adaptive => {
+                Controller::Adaptive(AdaptiveController::new(now, round_trip))
+            }
+            CongestionControl::Reserved(it) => {
+                Controller::Reserved(ReservedController::new(now, it))
+            }
+        })
+    }
+
+    /// Returns the bytes that may be sent now.
+    pub fn credit(&self, now: Time) -> usize {
+        match &self.0 {
+            Controller::Adaptive(it) => it.credit(now),
+            Controller::Reserved(it) => it.credit(now),
         }
     }
 
-    /// Bytes that may be sent now.
-    pub(super) fn credit(&self, now: Time) -> usize {
-        match self {
-            Self::Adaptive(it) => it.credit(now),
-            Self::Reserved(it) => it.credit(now),
+    /// Returns the time at which something may be sent again.
+    pub fn ready_at(&self) -> Time {
+        match &self.0 {
+            Controller::Adaptive(it) => it.ready_at(),
+            Controller::Reserved(it) => it.ready_at(),
         }
     }
 
-    /// The time at which something may be sent again.
-    pub(super) fn ready_at(&self) -> Time {
-        match self {
-            Self::Adaptive(it) => it.ready_at(),
-            Self::Reserved(it) => it.ready_at(),
+    /// Counts what is sent now.
+    pub fn sent(&mut self, now: Time, bytes: usize) {
+        match &mut self.0 {
+            Controller::Adaptive(it) => it.sent(now, bytes),
+            Controller::Reserved(it) => it.sent(now, bytes),
         }
     }
 
-    pub(super) fn sent(&mut self, now: Time, bytes: usize) {
-        match self {
-            Self::Adaptive(it) => it.sent(now, bytes),
-            Self::Reserved(it) => it.sent(now, bytes),
+    /// Measures anew: nothing was sent until now, and the silence before does not tell of a rate.
+    pub fn restart_measuring(&mut self, now: Time) {
+        match &mut self.0 {
+            Controller::Adaptive(it) => it.restart(now),
+            Controller::Reserved(it) => it.restart_measuring(now),
         }
     }
 
-    /// Nothing was sent until now: the silence before does not tell of a rate.
-    pub(super) fn restart_measuring(&mut self, now: Time) {
-        match self {
-            Self::Adaptive(it) => it.restart(now),
-            Self::Reserved(it) => it.restart_measuring(now),
+    /// Takes losses of late for what the receiver refused, which tells nothing of the paths.
+    pub fn discount_losses(&mut self, now: Time) {
+        match &mut self.0 {
+            Controller::Adaptive(_) => {}
+            Controller::Reserved(it) => it.discount_losses(now),
         }
     }
 
-    /// What was lost was refused by the receiver, and tells nothing of the paths.
-    pub(super) fn discount_losses(&mut self, now: Time) {
-        match self {
-            Self::Adaptive(_) => {}
-            Self::Reserved(it) => it.discount_losses(now),
-        }
-    }
-
-    /// The peer has reported on datagrams. Returns the share that was lost too long, if the circuit
+    /// Takes what the peer has reported on datagrams. Returns the share that was lost too long, if the circuit
     /// breaker trips with that.
-    pub(super) fn acknowledged(
+    pub fn acknowledged(
         &mut self,
         now: Time,
         news: &Acknowledged,
         paths: &PathRates,
     ) -> Option<f64> {
-        match self {
-            Self::Adaptive(it) => {
+        match &mut self.0 {
+            Controller::Adaptive(it) => {
                 it.acknowledged(now, news, paths);
                 None
             }
-            Self::Reserved(it) => it.acknowledged(now, news.sent, news.received, paths),
+            Controller::Reserved(it) => it.acknowledged(now, news.sent, news.received, paths),
         }
     }
 
-    /// Whether the circuit breaker has tripped.
-    pub(super) fn is_broken(&self) -> bool {
-        match self {
-            Self::Adaptive(_) => false,
-            Self::Reserved(it) => it.is_broken(),
+    /// Returns true if the circuit breaker has tripped.
+    pub fn is_broken(&self) -> bool {
+        match &self.0 {
+            Controller::Adaptive(_) => false,
+            Controller::Reserved(it) => it.is_broken(),
         }
     }
 
-    /// Nothing was heard of what was sent for longer than an answer takes, by no path.
-    pub(super) fn timed_out(&mut self, now: Time, paths: &PathRates) {
-        match self {
-            Self::Adaptive(it) => it.timed_out(now, paths),
-            Self::Reserved(_) => {}
+    /// Notes that nothing was heard of what was sent for longer than an answer takes, by no path.
+    pub fn timed_out(&mut self, now: Time, paths: &PathRates) {
+        match &mut self.0 {
+            Controller::Adaptive(it) => it.timed_out(now, paths),
+            Controller::Reserved(_) => {}
         }
     }
 
-    /// So many bytes are in flight: paths have died, or were replaced.
-    pub(super) fn set_in_flight(&mut self, bytes: u64) {
-        if let Self::Adaptive(it) = self {
+    /// Sets how many bytes are in flight: paths have died, or were replaced.
+    pub fn set_in_flight(&mut self, bytes: u64) {
+        if let Controller::Adaptive(it) = &mut self.0 {
             it.set_in_flight(bytes);
         }
     }
 
-    #[cfg(test)]
-    pub(super) fn set_rate(&mut self, now: Time, bytes_per_s: f64) {
-        if let Self::Reserved(it) = self {
+    /// Sets the rate of a reservation, for tests.
+    #[doc(hidden)]
+    pub fn set_rate(&mut self, now: Time, bytes_per_s: f64) {
+        if let Controller::Reserved(it) = &mut self.0 {
             it.set_rate(now, bytes_per_s);
         }
     }

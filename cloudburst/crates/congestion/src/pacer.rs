@@ -2,12 +2,12 @@
 
 use core::time::Duration;
 
-use super::time::Time;
+use cloudburst_wire::Time;
 
 /// Paces what is sent by a leaky bucket: what has been sent takes its time to run out, and no
 /// more than a little may be in it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pacer {
+pub struct Pacer {
     bytes_per_s: f64,
     /// When all that was sent has run out.
     empty_at: Time,
@@ -29,7 +29,8 @@ const QUANTUM: Duration = Duration::from_micros(1_500);
 const MOST_QUANTUM: f64 = 0.75;
 
 impl Pacer {
-    pub(super) fn new(now: Time, bytes_per_s: f64) -> Self {
+    /// Starts with an empty bucket at this rate.
+    pub fn new(now: Time, bytes_per_s: f64) -> Self {
         Self {
             bytes_per_s,
             empty_at: now,
@@ -38,32 +39,34 @@ impl Pacer {
     }
 
     /// Paces with bursts of no more than so many bytes, where time does not ask for longer ones.
-    pub(super) fn with_depth(self, least_depth_bytes: usize) -> Self {
+    pub fn with_depth(self, least_depth_bytes: usize) -> Self {
         Self {
             least_depth_bytes,
             ..self
         }
     }
 
-    pub(super) fn set_depth(&mut self, least_depth_bytes: usize) {
+    /// Sets what may always be in the bucket.
+    pub fn set_depth(&mut self, least_depth_bytes: usize) {
         self.least_depth_bytes = least_depth_bytes;
     }
 
-    /// If it is faster now, what is in the bucket runs out sooner. If it is slower, what was
+    /// Sets the rate. If it is faster now, what is in the bucket runs out sooner. If it is slower, what was
     /// sent at the old rate does not take longer.
-    pub(super) fn set_rate(&mut self, now: Time, bytes_per_s: f64) {
+    pub fn set_rate(&mut self, now: Time, bytes_per_s: f64) {
         let bytes_per_s = bytes_per_s.max(1.0);
         let left = self.empty_at.since(now);
         self.empty_at = now + left.mul_f64((self.bytes_per_s / bytes_per_s).min(1.0));
         self.bytes_per_s = bytes_per_s;
     }
 
-    pub(super) fn bytes_per_s(&self) -> f64 {
+    /// Returns the rate in bytes per second.
+    pub fn bytes_per_s(&self) -> f64 {
         self.bytes_per_s
     }
 
-    /// How long `bytes` take.
-    pub(super) fn time_of(&self, bytes: usize) -> Duration {
+    /// Returns how long `bytes` take.
+    pub fn time_of(&self, bytes: usize) -> Duration {
         Duration::from_nanos((bytes as f64 / self.bytes_per_s * 1e9) as u64)
     }
 
@@ -71,8 +74,8 @@ impl Pacer {
         DEPTH.max(self.time_of(self.least_depth_bytes))
     }
 
-    /// The time at which something may be sent again.
-    pub(super) fn ready_at(&self) -> Time {
+    /// Returns the time at which something may be sent again.
+    pub fn ready_at(&self) -> Time {
         let depth = self.depth();
         let ahead = depth - QUANTUM.min(depth.mul_f64(MOST_QUANTUM));
         Time::from_nanos(
@@ -82,8 +85,8 @@ impl Pacer {
         )
     }
 
-    /// Bytes that may be sent now; what is sent at once may exceed it by a datagram.
-    pub(super) fn credit(&self, now: Time) -> usize {
+    /// Returns the bytes that may be sent now; what is sent at once may exceed it by a datagram.
+    pub fn credit(&self, now: Time) -> usize {
         if now < self.ready_at() {
             return 0;
         }
@@ -92,7 +95,8 @@ impl Pacer {
         ((left.as_secs_f64() * self.bytes_per_s) as usize).max(1)
     }
 
-    pub(super) fn sent(&mut self, now: Time, bytes: usize) {
+    /// Puts what is sent into the bucket.
+    pub fn sent(&mut self, now: Time, bytes: usize) {
         self.empty_at = self.empty_at.max(now) + self.time_of(bytes);
     }
 }

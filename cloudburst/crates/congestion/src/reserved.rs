@@ -7,8 +7,8 @@ use crate::{
     congestion_control::Reservation,
     estimate::{DeliveryRate, Overload},
     pacer::Pacer,
-    time::Time,
 };
+use cloudburst_wire::Time;
 
 /// How much faster than was measured a peer is sent to, so that more is found
 /// out if there is more.
@@ -114,7 +114,6 @@ impl ReservedController {
         self.breaker.take(now, sent, sent - received.min(sent))
     }
 
-    #[cfg(test)]
     pub(super) fn set_rate(&mut self, now: Time, bytes_per_s: f64) {
         self.pacer.set_rate(now, bytes_per_s);
     }

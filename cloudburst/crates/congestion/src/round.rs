@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::Acknowledged;
-use crate::time::Time;
+use cloudburst_wire::Time;
 
 /// Delays below this are noise of hosts.
 const NOISE: Duration = Duration::from_micros(150);

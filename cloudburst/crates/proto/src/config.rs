@@ -2,23 +2,18 @@
 
 use core::time::Duration;
 
-use super::{
-    congestion_control::{CongestionControl, Reservation},
-    packet::Keyring,
-};
+use super::packet::Keyring;
 use cloudburst_code::{MAX_MESSAGE_BYTES, Schedule};
+use cloudburst_congestion::{
+    CongestionControl, DEFAULT_INITIAL_ROUND_TRIP, MIN_DATAGRAM_BYTES, Reservation,
+};
 
 /// Shortest time that a message may be tried for.
 const MIN_LIFETIME: Duration = Duration::from_millis(10);
 /// Longest: receivers remember at least for so long what they have handed over.
 pub const MAX_LIFETIME: Duration = Duration::from_secs(60);
-/// The round trip to a peer of which nothing is known, unless it is said: a first message is helped
-/// along after some milliseconds, whether its receiver is far away or not.
-pub const DEFAULT_INITIAL_ROUND_TRIP: Duration = Duration::from_millis(5);
 /// The shortest and the longest that may be said.
 const INITIAL_ROUND_TRIPS: [Duration; 2] = [Duration::from_micros(10), Duration::from_secs(1)];
-/// Datagrams that every path carries (RFC 9000 §14).
-pub const MIN_DATAGRAM_BYTES: usize = 1_200;
 /// The longest datagram that is tried.
 pub const MAX_DATAGRAM_BYTES: usize = 9_000;
 
@@ -333,6 +328,7 @@ fn validate(reservation: Reservation) -> Result<(), ConfigError> {
         link_bits_per_s,
         share,
         most_loss,
+        ..
     } = reservation;
     if link_bits_per_s < 8_000 {
         return Err(ConfigError::Link(link_bits_per_s));

@@ -22,11 +22,8 @@
 mod black_hole;
 mod buffer_pool;
 mod config;
-mod congestion;
-mod congestion_control;
 mod control;
 pub mod envelope;
-mod estimate;
 mod event;
 mod feedback;
 mod handshake;
@@ -38,7 +35,6 @@ mod machine;
 mod message_window;
 mod outbound;
 mod outgoing;
-mod pacer;
 mod path;
 mod path_manager;
 mod paths;
@@ -63,14 +59,16 @@ mod time {
     pub(crate) use cloudburst_wire::Time;
 }
 
+pub use cloudburst_congestion::{
+    CongestionControl, DEFAULT_INITIAL_ROUND_TRIP, MIN_DATAGRAM_BYTES, Reservation,
+};
 pub use cloudburst_wire::{Key, KeyError, Keyring, KeyringError, SECRET_BYTES, Time};
 
 pub use self::{
     config::{
-        Budget, ConfigError, DEFAULT_INITIAL_ROUND_TRIP, Datagrams, HostCapacity,
-        MAX_DATAGRAM_BYTES, MAX_LIFETIME, MIN_DATAGRAM_BYTES, Quotas, TransportConfig,
+        Budget, ConfigError, Datagrams, HostCapacity, MAX_DATAGRAM_BYTES, MAX_LIFETIME, Quotas,
+        TransportConfig,
     },
-    congestion_control::{CongestionControl, Reservation},
     event::{
         ConnectRefused, Ecn, Event, FourTuple, Health, IcmpKind, MessageKind, PathReport, PeerId,
         Reason, Receipt, SendId, SendRefused, SocketId, Transmit, Undelivered,

@@ -2,10 +2,10 @@
 
 use core::time::Duration;
 
+use cloudburst_congestion::{Acknowledged, CongestionControl, PathRates};
+
 use super::{
     config::TransportConfig,
-    congestion::{Acknowledged, PathRates},
-    congestion_control::CongestionControl,
     event::{Event, MessageKind, PeerId, Reason, SendId, SendRefused},
     outgoing::Step,
     packet::Body,

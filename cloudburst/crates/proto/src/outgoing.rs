@@ -4,10 +4,11 @@ mod answers;
 
 use core::time::Duration;
 
+use cloudburst_congestion::{LossEstimator, RoundTripEstimator};
+
 use super::{
     config::{Budget, TransportConfig},
     envelope::{self, ENVELOPE_BYTES, Envelope},
-    estimate::{LossEstimator, RoundTripEstimator},
     event::{MessageKind, Reason, Receipt, SendId, Undelivered},
     packet::{self, MIN_SYMBOL_BYTES},
     paths::Spread,

@@ -7,10 +7,11 @@ mod mtu;
 
 use core::time::Duration;
 
+use cloudburst_congestion::{LeastDelay, LossEstimator, RoundTripEstimator};
+
 use super::{
     black_hole::{BlackHoleDetector, OtherPaths},
     config::Datagrams,
-    estimate::{LeastDelay, LossEstimator, RoundTripEstimator},
     event::{FourTuple, Health, PathReport},
     in_flight::{InFlight, Resolved},
     rate_estimator::SentDatagram,

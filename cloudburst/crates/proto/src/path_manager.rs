@@ -5,10 +5,10 @@ mod rotation;
 
 use core::time::Duration;
 
+use cloudburst_congestion::{Acknowledged, LossEstimator, PathRates, RoundTripEstimator};
+
 use super::{
     config::{Datagrams, TransportConfig},
-    congestion::{Acknowledged, PathRates},
-    estimate::{LossEstimator, RoundTripEstimator},
     event::{FourTuple, PathReport, PeerId, SocketId},
     inbound::Inbound,
     packet::{Echo, Header, Pong, Report, Reports, Stamp},

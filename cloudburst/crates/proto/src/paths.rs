@@ -11,9 +11,10 @@ use std::collections::VecDeque;
 
 use self::spread::ParallelPaths;
 pub(super) use self::spread::Spread;
+use cloudburst_congestion::LossEstimator;
+
 use super::{
     config::Datagrams,
-    estimate::LossEstimator,
     event::{FourTuple, PathReport, SocketId},
     packet::Report,
     path::{DeliveryReport, Path},

@@ -7,11 +7,12 @@
 use core::time::Duration;
 use std::{cmp::Reverse, collections::BinaryHeap};
 
+use cloudburst_congestion::{
+    Acknowledged, CongestionControl, CongestionController, Pacer, PathRates,
+};
+
 use super::{
-    congestion::{Acknowledged, CongestionController, PathRates},
-    congestion_control::CongestionControl,
     event::{PeerId, SendId},
-    pacer::Pacer,
     peer_map::PeerMap,
     time::Time,
 };

@@ -14,10 +14,11 @@ use foldhash::fast::FixedState;
 
 pub(super) use self::burst::{Burst, Symbols};
 use self::outbox::Outbox;
+use cloudburst_congestion::RoundTripEstimator;
+
 use super::{
     buffer_pool::BufferPool,
     config::TransportConfig,
-    estimate::RoundTripEstimator,
     event::{Event, MessageKind, PeerId, Reason, SendId, SendRefused},
     message_window::MAX_SPAN,
     outgoing::{Outgoing, Step, symbol_bytes},

@@ -58,7 +58,7 @@ const TERMS: &[(&str, &str)] = &[
     ("black-hole", "cloudburst/crates/proto/src/black_hole.rs"),
     (
         "congestion control",
-        "cloudburst/crates/proto/src/congestion.rs",
+        "cloudburst/crates/congestion/src/lib.rs",
     ),
     ("DPLPMTUD", "cloudburst/crates/proto/src/path.rs"),
     (
@@ -80,7 +80,10 @@ const TERMS: &[(&str, &str)] = &[
     ),
     ("replay", "cloudburst/crates/wire/src/replay.rs"),
     ("retransmission", "cloudburst/crates/proto/src/sender.rs"),
-    ("round-trip time", "cloudburst/crates/proto/src/estimate.rs"),
+    (
+        "round-trip time",
+        "cloudburst/crates/congestion/src/estimate.rs",
+    ),
     ("scheduler", "cloudburst/crates/proto/src/scheduler.rs"),
     (
         "shared-bottleneck",

@@ -5,13 +5,9 @@
 
 use core::time::Duration;
 
-use super::{
-    super::{
-        estimate::{LossEstimator, RoundTripEstimator},
-        time::Time,
-    },
-    Outgoing, QUERY_PAUSE,
-};
+use cloudburst_congestion::{LossEstimator, RoundTripEstimator};
+
+use super::{super::time::Time, Outgoing, QUERY_PAUSE};
 
 /// What is sent after an answer, at most: this part of the message or so many
 /// symbols, and so many times those that have come since the answer before.
