@@ -3,7 +3,7 @@
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 24;
 /// The version of the format, in the upper half of a datagram's first byte.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 /// The path id of datagrams that are sent without state about whom they go to:
 /// [`Challenge`](super::Challenge) and what an unknown peer is answered. Their
 /// sequence numbers are counted together; paths have ids from 1.
@@ -14,16 +14,48 @@ pub const STATELESS_PATH: u16 = 0;
 pub struct Header {
     /// The kind of the body.
     pub kind: PacketKind,
-    /// Which key the datagram is sealed with; 0: it is not.
-    pub key_id: u8,
+    /// How it is protected, and what stands between header and body.
+    pub form: Form,
     /// Chosen by the sender for this path; never used again in a session.
     pub path: u16,
     /// The sender's clock in µs, modulo 2^32.
     pub sent_us: u32,
-    /// Drawn at random by the sender when it started.
+    /// Of a plain datagram its sender's session, drawn at random; else the index that the receiver
+    /// chose, or, in an offer and in a retry, that of the initiator.
     pub session: u64,
     /// Counted from 0 for each session and path.
     pub sequence: u64,
+}
+
+/// Form of a datagram: how it is protected, and what stands between header and body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Form {
+    /// Neither encrypted nor authenticated.
+    Plain = 0,
+    /// Sealed with the keys of an association.
+    Data = 1,
+    /// An offer, and a body sealed with the early key that is in it.
+    Offer = 2,
+    /// An acceptance, and a body sealed with the keys that it leads to.
+    Acceptance = 3,
+    /// A request to make the offer again with this token, from who keeps nothing.
+    Retry = 4,
+}
+
+impl Form {
+    const ALL: [Self; 5] = [
+        Self::Plain,
+        Self::Data,
+        Self::Offer,
+        Self::Acceptance,
+        Self::Retry,
+    ];
+
+    /// Returns whether a body of this form is encrypted.
+    pub const fn is_sealed(self) -> bool {
+        !matches!(self, Self::Plain | Self::Retry)
+    }
 }
 
 /// Kind of a datagram's body.
@@ -95,6 +127,12 @@ pub enum Malformed {
     /// There is no such kind.
     #[error("kind {0} is not known; the sender may be of a later version")]
     PacketKind(u8),
+    /// There is no such form.
+    #[error("form {0} is not known; the sender may be of a later version")]
+    Form(u8),
+    /// What stands between header and body is none of this form.
+    #[error("what follows the header is no {0:?}")]
+    Prefix(Form),
     /// The body is not as long as one of its kind.
     #[error("a body of {bytes} bytes is no {kind:?}")]
     Length {
@@ -121,7 +159,8 @@ impl Header {
     ///
     /// # Errors
     ///
-    /// [`Malformed::Truncated`], [`Malformed::Version`] or [`Malformed::PacketKind`].
+    /// [`Malformed::Truncated`], [`Malformed::Version`], [`Malformed::PacketKind`] or
+    /// [`Malformed::Form`].
     pub fn parse(datagram: &[u8]) -> Result<Self, Malformed> {
         let bytes: &[u8; HEADER_BYTES] = datagram
             .first_chunk()
@@ -134,11 +173,13 @@ impl Header {
         let kind = *PacketKind::ALL
             .get(index)
             .ok_or(Malformed::PacketKind(kind))?;
-        let [_, key_id, p0, p1, t0, t1, t2, t3, numbers @ ..] = *bytes;
+        let [_, form, p0, p1, t0, t1, t2, t3, numbers @ ..] = *bytes;
+        let known = Form::ALL.get(usize::from(form));
+        let form = *known.ok_or(Malformed::Form(form))?;
         let numbers = u128::from_be_bytes(numbers);
         Ok(Self {
             kind,
-            key_id,
+            form,
             path: u16::from_be_bytes([p0, p1]),
             sent_us: u32::from_be_bytes([t0, t1, t2, t3]),
             session: (numbers >> 64) as u64,
@@ -150,7 +191,7 @@ impl Header {
     pub fn to_bytes(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[0] = VERSION << 4 | self.kind as u8;
-        bytes[1] = self.key_id;
+        bytes[1] = self.form as u8;
         bytes[2..4].copy_from_slice(&self.path.to_be_bytes());
         bytes[4..8].copy_from_slice(&self.sent_us.to_be_bytes());
         bytes[8..16].copy_from_slice(&self.session.to_be_bytes());
@@ -168,14 +209,15 @@ mod tests {
         #[test]
         fn headers_come_back(
             kind in proptest::sample::select(&PacketKind::ALL[..]),
-            key_id: u8, path: u16, sent_us: u32, session: u64, sequence: u64,
+            form in proptest::sample::select(&Form::ALL[..]),
+            path: u16, sent_us: u32, session: u64, sequence: u64,
         ) {
-            let header = Header { kind, key_id, path, sent_us, session, sequence };
+            let header = Header { kind, form, path, sent_us, session, sequence };
             prop_assert_eq!(Header::parse(&header.to_bytes()), Ok(header));
         }
 
         #[test]
-        fn whatever_parses_is_written_alike(first in 0x20u8..0x30, mut bytes: [u8; HEADER_BYTES]) {
+        fn whatever_parses_is_written_alike(first in 0x30u8..0x40, mut bytes: [u8; HEADER_BYTES]) {
             bytes[0] = first;
             if let Ok(header) = Header::parse(&bytes) {
                 prop_assert_eq!(header.to_bytes(), bytes);
@@ -185,9 +227,10 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_refused() {
-        assert_eq!(Header::parse(&[0x21; 23]), Err(Malformed::Truncated(23)));
-        assert_eq!(Header::parse(&[0x11; 24]), Err(Malformed::Version(1)));
-        assert_eq!(Header::parse(&[0x20; 24]), Err(Malformed::PacketKind(0)));
-        assert_eq!(Header::parse(&[0x2a; 24]), Err(Malformed::PacketKind(10)));
+        assert_eq!(Header::parse(&[0x31; 23]), Err(Malformed::Truncated(23)));
+        assert_eq!(Header::parse(&[0x21; 24]), Err(Malformed::Version(2)));
+        assert_eq!(Header::parse(&[0x30; 24]), Err(Malformed::PacketKind(0)));
+        assert_eq!(Header::parse(&[0x3a; 24]), Err(Malformed::PacketKind(10)));
+        assert_eq!(Header::parse(&[0x31; 24]), Err(Malformed::Form(0x31)));
     }
 }

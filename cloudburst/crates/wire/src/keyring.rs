@@ -5,15 +5,10 @@ use std::{fmt, num::NonZeroU8, str::FromStr};
 use rand_core::CryptoRng;
 use zeroize::Zeroize;
 
-use super::seal::{Cipher, OpenError, Opener, Sealer};
-
 /// Bytes of a key's secret.
 pub const SECRET_BYTES: usize = 32;
 /// Keys that a keyring holds at most.
 pub const MAX_KEYS: usize = 8;
-
-/// What the key of a session is derived for; never to be used for anything else.
-const CONTEXT: &str = "cloudburst v1 datagram";
 
 /// A secret with the number by which datagrams name it.
 ///
@@ -46,12 +41,12 @@ pub enum KeyError {
     Digit(usize),
 }
 
-/// The keys of an endpoint, at most [`MAX_KEYS`]: the first is sent with, all are
-/// accepted. None, the default, means that nothing is sealed.
+/// The keys of an endpoint, at most [`MAX_KEYS`]: handshakes begin with the first, all are
+/// accepted.
 ///
 /// To change keys without a gap: add the new key last everywhere, then make it
-/// the first everywhere, then take the old one out. [`Sealer`]s and [`Opener`]s
-/// hold what they need, so that replacing the keyring does not end a session.
+/// the first everywhere, then take the old one out. Associations go on meanwhile, and
+/// turn to the first key when they are rekeyed.
 #[derive(Clone, Debug, Default)]
 pub struct Keyring(Vec<Key>);
 
@@ -87,15 +82,9 @@ impl Key {
         self.id
     }
 
-    /// Derives the key of `session`.
-    fn cipher(&self, session: u64) -> Cipher {
-        let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
-        hasher.update(&self.secret).update(&session.to_be_bytes());
-        let mut key = hasher.finalize();
-        let cipher = Cipher::new(key.as_bytes());
-        key.zeroize();
-        hasher.zeroize();
-        cipher
+    /// Returns the secret, which whoever holds it can take the place of its owner by.
+    pub const fn secret(&self) -> &[u8; SECRET_BYTES] {
+        &self.secret
     }
 }
 
@@ -118,7 +107,12 @@ impl Keyring {
         Ok(Self(keys))
     }
 
-    /// Returns whether there are no keys, so that nothing is sealed.
+    /// Makes a ring of one key.
+    pub fn of(key: Key) -> Self {
+        Self(vec![key])
+    }
+
+    /// Returns whether there are no keys at all.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -128,30 +122,14 @@ impl Keyring {
         self.0.iter().map(Key::id)
     }
 
-    /// Returns what seals datagrams of our own session `session`.
-    pub fn sealer(&self, session: u64) -> Sealer {
-        match self.0.first() {
-            Some(key) => Sealer::new(key.id.get(), session, Some(key.cipher(session))),
-            None => Sealer::new(0, session, None),
-        }
+    /// Returns the key that handshakes begin with.
+    pub fn first(&self) -> Option<&Key> {
+        self.0.first()
     }
 
-    /// Returns what opens datagrams of a peer's session, as a [`Header`](super::Header)
-    /// of it states. This derives a key: keep it for the session's other datagrams.
-    ///
-    /// # Errors
-    ///
-    /// [`OpenError::Unsealed`], [`OpenError::Sealed`] or [`OpenError::UnknownKey`].
-    pub fn opener(&self, key_id: u8, session: u64) -> Result<Opener, OpenError> {
-        match (key_id, self.is_empty()) {
-            (0, true) => return Ok(Opener::new(0, session, None)),
-            (0, false) => return Err(OpenError::Unsealed),
-            (_, true) => return Err(OpenError::Sealed(key_id)),
-            (_, false) => {}
-        }
-        let known = self.0.iter().find(|key| key.id.get() == key_id);
-        let key = known.ok_or(OpenError::UnknownKey(key_id))?;
-        Ok(Opener::new(key_id, session, Some(key.cipher(session))))
+    /// Returns the key of this number.
+    pub fn get(&self, id: u8) -> Option<&Key> {
+        self.0.iter().find(|key| key.id.get() == id)
     }
 }
 

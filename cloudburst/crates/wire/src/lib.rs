@@ -1,45 +1,43 @@
-//! Datagrams: version 2 of our own format.
+//! Datagrams: version 3 of our own format.
 //!
 //! ```text
 //!  0        1        2        4           8          16          24
-//! +--------+--------+--------+-----------+-----------+-----------+------+-----+
-//! | 2|kind | key id | path   | sent, µs  | session   | sequence  | body | tag |
-//! +--------+--------+--------+-----------+-----------+-----------+------+-----+
+//! +--------+--------+--------+-----------+-----------+-----------+--------+------+-----+
+//! | 3|kind | form   | path   | sent, µs  | index     | sequence  | prefix | body | tag |
+//! +--------+--------+--------+-----------+-----------+-----------+--------+------+-----+
 //! ```
 //!
-//! All in network byte order. With a key the body is encrypted, the header is
-//! authenticated with it, and the tag follows; with key id 0 a [`check`] takes the tag's place,
-//! but not behind symbols.
-//! The reference *Cloudburst's datagrams* of the book has every field, the
+//! All in network byte order. The body is encrypted, header and prefix are authenticated with it,
+//! and the tag follows; in the plain form, which only endpoints without keys speak, a [`check`]
+//! takes the tag's place, but not behind symbols. The prefix is empty, or a message of the
+//! handshake. The reference *Cloudburst's datagrams* of the book has every field, the
 //! reasons and test vectors.
 //!
 //! To send, a [`Sealer`] writes a datagram around a body:
 //!
 //! ```
-//! use cloudburst_wire::{Query, Body, Header, Keyring, Stamp};
+//! use cloudburst_wire::{Query, Body, Header, Opener, Sealer, Stamp};
 //!
-//! let keys = Keyring::default();
-//! let (session, own) = (7, 8);
+//! let (index, key, own) = (7, [1; 32], 8);
 //! let mut datagram = [0; 100];
 //! let stamp = Stamp { path: 1, sent_us: 1_000, sequence: 0 };
-//! keys.sealer(session)
+//! Sealer::sealed(index, &key)
 //!     .write(stamp, &mut datagram, |body| Query { message: 5 }.write(body))?;
 //!
 //! let header = Header::parse(&datagram)?;
-//! let opener = keys.opener(header.key_id, header.session)?;
-//! let body = opener.open(&header, &mut datagram)?;
+//! let body = Opener::sealed(&key).open(&header, &mut datagram)?;
 //! assert_eq!(Body::parse(header.kind, body, own)?, Body::Query(Query { message: 5 }));
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The caller that receives also refuses its own session (somebody reflects) and asks
-//! the [`ReplayWindow`] of the header's session and path, before and after
+//! The caller that receives also asks the [`ReplayWindow`] of the header's path, before and after
 //! opening.
 
 mod answer;
 mod body;
 mod field;
 mod header;
+mod hello;
 mod identity;
 mod keyring;
 mod noise;
@@ -53,7 +51,8 @@ mod token;
 pub use answer::{Busy, BusyReason, Challenge, Outcome, Pong, Progress, ProgressState, Stop};
 pub use body::{Body, Ping, Query, Symbol, TokenBody};
 pub use field::{BufferTooShort, Written};
-pub use header::{HEADER_BYTES, Header, Malformed, PacketKind, STATELESS_PATH, VERSION};
+pub use header::{Form, HEADER_BYTES, Header, Malformed, PacketKind, STATELESS_PATH, VERSION};
+pub use hello::{Gate, Hello, hello_bytes, write_hello};
 pub use identity::{IDENTITY_BYTES, IdentityError, PublicKey, SecretKey};
 pub use keyring::{Key, KeyError, Keyring, KeyringError, MAX_KEYS, SECRET_BYTES};
 pub use noise::{
@@ -62,9 +61,9 @@ pub use noise::{
 };
 pub use replay::{REPLAY_WINDOW, ReplayWindow, Replayed};
 pub use report::{Echo, REPORT_BYTES, Report, Reports};
-pub use seal::{OpenError, Opener, Sealer, Stamp, check};
+pub use seal::{KEY_BYTES, OpenError, Opener, Sealer, Stamp, check};
 pub use size::{
-    CHECK_BYTES, MIN_QUESTION_BYTES, MIN_SYMBOL_BYTES, TAG_BYTES, question_datagram_bytes,
+    CHECK_BYTES, Framing, MIN_QUESTION_BYTES, MIN_SYMBOL_BYTES, TAG_BYTES, question_datagram_bytes,
     symbol_bytes, symbol_datagram_bytes,
 };
 pub use time::Time;

@@ -8,10 +8,12 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     field::{BufferTooShort, Written},
-    header::{HEADER_BYTES, Header, PacketKind},
-    keyring::SECRET_BYTES,
-    size::{CHECK_BYTES, TAG_BYTES},
+    header::{Form, HEADER_BYTES, Header, PacketKind},
+    size::{CHECK_BYTES, Framing, TAG_BYTES},
 };
+
+/// Bytes of a key that datagrams are sealed with.
+pub const KEY_BYTES: usize = 32;
 
 /// Stamp that differs from one datagram of a session to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,17 +28,17 @@ pub struct Stamp {
     pub sequence: u64,
 }
 
-/// Seals the datagrams of our session, or leaves them plain without a key.
+/// Seals the datagrams to a peer, or leaves them plain without a key.
 pub struct Sealer {
-    key_id: u8,
+    form: Form,
     session: u64,
+    /// Stands between header and body.
+    prefix: Box<[u8]>,
     cipher: Option<Cipher>,
 }
 
-/// Opens the datagrams of a peer's session that name one key, or that name none.
+/// Opens the datagrams of a peer.
 pub struct Opener {
-    key_id: u8,
-    session: u64,
     cipher: Option<Cipher>,
 }
 
@@ -44,52 +46,73 @@ pub struct Opener {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Plain, and we have keys.
-    #[error("the datagram is not sealed, and there are keys here: give the sender one of them")]
-    Unsealed,
-    /// Sealed, and we have no keys.
-    #[error("the datagram is sealed with key {0}, and there are no keys here")]
-    Sealed(u8),
-    /// Sealed with a key that we do not have.
-    #[error("the datagram is sealed with key {0}, which is not among those here")]
-    UnknownKey(u8),
-    /// The header is of another session, or names another key, than this opener is for.
-    #[error("the datagram is of another session or key than is to be opened")]
-    OtherSession,
     /// No capacity for a header and a tag, or a check.
     #[error("a datagram of {0} bytes has no room for header and tag, or check")]
     Truncated(usize),
     /// Plain, and the check does not fit: changed on the way.
     #[error("the datagram was changed on the way: its check does not fit")]
     Damaged,
-    /// The tag does not fit: changed on the way, forged, or sealed with another
-    /// secret of the same number.
-    #[error("the datagram was not sealed with key {0} as we have it, or was changed on the way")]
-    Forged(u8),
+    /// The tag does not fit: changed on the way, forged, carried from elsewhere, or sealed with
+    /// another key.
+    #[error("the datagram was not sealed with the key as we have it, or was changed on the way")]
+    Forged,
 }
 
 impl Sealer {
-    pub(super) fn new(key_id: u8, session: u64, cipher: Option<Cipher>) -> Self {
+    /// Leaves datagrams of our session plain.
+    pub fn plain(session: u64) -> Self {
         Self {
-            key_id,
+            form: Form::Plain,
             session,
-            cipher,
+            prefix: Box::default(),
+            cipher: None,
         }
     }
 
-    /// The session that it seals for.
+    /// Leaves plain what says to make the offer of this index again.
+    pub fn retry(index: u64) -> Self {
+        Self {
+            form: Form::Retry,
+            ..Self::plain(index)
+        }
+    }
+
+    /// Seals datagrams that the receiver knows by `index`.
+    pub fn sealed(index: u64, key: &[u8; KEY_BYTES]) -> Self {
+        Self {
+            form: Form::Data,
+            session: index,
+            prefix: Box::default(),
+            cipher: Some(Cipher::new(key)),
+        }
+    }
+
+    /// Puts this between header and body, which makes it a datagram of another form.
+    pub fn with_prefix(self, form: Form, prefix: Box<[u8]>) -> Self {
+        Self {
+            form,
+            prefix,
+            ..self
+        }
+    }
+
+    /// Leaves out what stood between header and body: the receiver is known to have it.
+    pub fn drop_prefix(&mut self) {
+        self.form = Form::Data;
+        self.prefix = Box::default();
+    }
+
+    /// The session, or the receiver's index, that datagrams state.
     pub const fn session(&self) -> u64 {
         self.session
     }
 
-    /// The key that it seals with; 0: none.
-    pub const fn key_id(&self) -> u8 {
-        self.key_id
-    }
-
-    /// Returns whether it seals, and so makes datagrams longer by [`TAG_BYTES`].
-    pub const fn is_sealing(&self) -> bool {
-        self.cipher.is_some()
+    /// Returns what its datagrams have besides their bodies.
+    pub fn framing(&self) -> Framing {
+        match self.cipher {
+            Some(_) => Framing::sealed(self.prefix.len() as u16),
+            None => Framing::PLAIN,
+        }
     }
 
     /// Writes a datagram to the beginning of `out`: the header, what `body`
@@ -106,7 +129,8 @@ impl Sealer {
         out: &mut [u8],
         body: impl FnOnce(&mut [u8]) -> Result<Written, E>,
     ) -> Result<usize, E> {
-        self.write_before(self.trailer_bytes(None), stamp, out, body)
+        let reserved = self.framing().trailer_bytes(true);
+        self.write_before(reserved, stamp, out, body)
     }
 
     /// Writes a datagram with a [`Symbol`](super::Symbol), which needs no check.
@@ -120,21 +144,10 @@ impl Sealer {
         out: &mut [u8],
         body: impl FnOnce(&mut [u8]) -> Result<Written, E>,
     ) -> Result<usize, E> {
-        self.write_before(
-            self.trailer_bytes(Some(PacketKind::Symbol)),
-            stamp,
-            out,
-            body,
-        )
-    }
-
-    /// How much follows a body of this kind, or of any.
-    fn trailer_bytes(&self, kind: Option<PacketKind>) -> usize {
-        match (self.is_sealing(), kind) {
-            (true, _) => TAG_BYTES,
-            (false, Some(kind)) if !kind.is_checked() => 0,
-            (false, _) => CHECK_BYTES,
-        }
+        let reserved = self
+            .framing()
+            .trailer_bytes(PacketKind::Symbol.is_checked());
+        self.write_before(reserved, stamp, out, body)
     }
 
     fn write_before<E: From<BufferTooShort>>(
@@ -144,31 +157,34 @@ impl Sealer {
         out: &mut [u8],
         body: impl FnOnce(&mut [u8]) -> Result<Written, E>,
     ) -> Result<usize, E> {
+        let framing = self.framing();
+        let start_bytes = framing.start_bytes();
         let no_room = BufferTooShort {
-            needed: HEADER_BYTES + reserved,
+            needed: start_bytes + reserved,
             available: out.len(),
         };
         let available = out.len().checked_sub(reserved).ok_or(no_room)?;
-        let body_room = out.get_mut(HEADER_BYTES..available).ok_or(no_room)?;
+        let body_room = out.get_mut(start_bytes..available).ok_or(no_room)?;
         let written = body(body_room)?;
         let header = Header {
             kind: written.kind(),
-            key_id: self.key_id,
+            form: self.form,
             path: stamp.path,
             sent_us: stamp.sent_us,
             session: self.session,
             sequence: stamp.sequence,
         };
         out[..HEADER_BYTES].copy_from_slice(&header.to_bytes());
-        let trailer_bytes = self.trailer_bytes(Some(written.kind()));
-        let end = HEADER_BYTES + written.bytes();
+        out[HEADER_BYTES..start_bytes].copy_from_slice(&self.prefix);
+        let trailer_bytes = framing.trailer_bytes(written.kind().is_checked());
+        let end = start_bytes + written.bytes();
         if out.len() < end + trailer_bytes {
             return Err(no_room.into());
         }
         let (datagram, trailer) = out.split_at_mut(end);
         match &self.cipher {
             Some(cipher) => {
-                let (start, plain) = datagram.split_at_mut(HEADER_BYTES);
+                let (start, plain) = datagram.split_at_mut(start_bytes);
                 trailer[..TAG_BYTES].copy_from_slice(&cipher.seal(&header, start, plain));
             }
             None if trailer_bytes > 0 => trailer[..CHECK_BYTES].copy_from_slice(&check(datagram)),
@@ -179,50 +195,55 @@ impl Sealer {
 }
 
 impl Opener {
-    pub(super) fn new(key_id: u8, session: u64, cipher: Option<Cipher>) -> Self {
+    /// Opens datagrams that are plain.
+    pub const fn plain() -> Self {
+        Self { cipher: None }
+    }
+
+    /// Opens datagrams that were sealed with this key.
+    pub fn sealed(key: &[u8; KEY_BYTES]) -> Self {
         Self {
-            key_id,
-            session,
-            cipher,
+            cipher: Some(Cipher::new(key)),
         }
-    }
-
-    /// The session whose datagrams it opens.
-    pub const fn session(&self) -> u64 {
-        self.session
-    }
-
-    /// The key of the datagrams that it opens; 0: none.
-    pub const fn key_id(&self) -> u8 {
-        self.key_id
     }
 
     /// Opens the datagram that `header` was read from, in place, and returns its body.
     ///
     /// Without a key every symbol opens, and everything else whose check fits: what anybody
-    /// can write. With one, only what a holder of the key has sealed does, but it may be a copy: ask the
-    /// [`ReplayWindow`](super::ReplayWindow).
+    /// can write. With one, only what the other end of the association has sealed does, but it may
+    /// be a copy: ask the [`ReplayWindow`](super::ReplayWindow).
     ///
     /// # Errors
     ///
-    /// [`OpenError::OtherSession`], [`OpenError::Truncated`], [`OpenError::Damaged`] or
-    /// [`OpenError::Forged`]; the datagram is unchanged then.
+    /// [`OpenError::Truncated`], [`OpenError::Damaged`] or [`OpenError::Forged`]; the datagram is
+    /// unchanged then.
     pub fn open<'d>(&self, header: &Header, datagram: &'d mut [u8]) -> Result<&'d [u8], OpenError> {
-        if (header.key_id, header.session) != (self.key_id, self.session) {
-            return Err(OpenError::OtherSession);
-        }
+        self.open_behind(0, header, datagram)
+    }
+
+    /// Opens a datagram like [`Self::open`] that has so many bytes between header and body.
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn open_behind<'d>(
+        &self,
+        prefix_bytes: usize,
+        header: &Header,
+        datagram: &'d mut [u8],
+    ) -> Result<&'d [u8], OpenError> {
         let truncated = OpenError::Truncated(datagram.len());
         let Some(cipher) = &self.cipher else {
             return without_check(header.kind, datagram).ok_or(truncated)?;
         };
         let (start, rest) = datagram
-            .split_first_chunk_mut::<HEADER_BYTES>()
+            .split_at_mut_checked(HEADER_BYTES + prefix_bytes)
             .ok_or(truncated)?;
         let (body, tag) = rest.split_last_chunk_mut().ok_or(truncated)?;
         if cipher.open(header, start, body, tag) {
             Ok(body)
         } else {
-            Err(OpenError::Forged(self.key_id))
+            Err(OpenError::Forged)
         }
     }
 }
@@ -244,11 +265,11 @@ fn without_check(kind: PacketKind, datagram: &[u8]) -> Option<Result<&[u8], Open
     Some(is_whole.then_some(body).ok_or(OpenError::Damaged))
 }
 
-/// The cipher of a session, with its key.
-pub(super) struct Cipher(ChaCha20Poly1305);
+/// The cipher of one direction, with its key.
+struct Cipher(ChaCha20Poly1305);
 
 impl Cipher {
-    pub(super) fn new(key: &[u8; SECRET_BYTES]) -> Self {
+    fn new(key: &[u8; KEY_BYTES]) -> Self {
         Self(ChaCha20Poly1305::new(key.into()))
     }
 
@@ -280,7 +301,9 @@ impl Cipher {
     }
 }
 
-/// Different for every datagram of a session: path id, two zeros, sequence number.
+/// Different for every datagram of a direction: path id, two zeros, sequence number. Paths have a
+/// number space each, so that each has its replay window
+/// (as in draft-ietf-quic-multipath §2.4).
 fn nonce(header: &Header) -> Nonce {
     let mut nonce = [0; 12];
     nonce[..2].copy_from_slice(&header.path.to_be_bytes());
@@ -290,20 +313,16 @@ fn nonce(header: &Header) -> Nonce {
 
 impl fmt::Debug for Sealer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Sealer(key {}, session {:#018x})",
-            self.key_id, self.session
-        )
+        write!(f, "Sealer({:?}, session {:#018x})", self.form, self.session)
     }
 }
 
 impl fmt::Debug for Opener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Opener(key {}, session {:#018x})",
-            self.key_id, self.session
-        )
+        f.write_str(if self.cipher.is_some() {
+            "Opener(sealed)"
+        } else {
+            "Opener(plain)"
+        })
     }
 }

@@ -17,29 +17,68 @@ pub const MIN_QUESTION_BYTES: usize = 48;
 /// The message's number and the code's header.
 pub(super) const SYMBOL_OVERHEAD: usize = 8 + wire::HEADER_BYTES;
 
+/// Bytes of a datagram that are not its body: they follow from its form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Framing {
+    prefix_bytes: u16,
+    is_sealed: bool,
+}
+
+impl Framing {
+    /// A header, and behind all but symbols a check.
+    pub const PLAIN: Self = Self {
+        prefix_bytes: 0,
+        is_sealed: false,
+    };
+    /// A header and a tag.
+    pub const SEALED: Self = Self::sealed(0);
+
+    /// A header, what stands between it and the body, and a tag.
+    pub(super) const fn sealed(prefix_bytes: u16) -> Self {
+        Self {
+            prefix_bytes,
+            is_sealed: true,
+        }
+    }
+
+    /// Bytes before the body.
+    pub(super) const fn start_bytes(self) -> usize {
+        HEADER_BYTES + self.prefix_bytes as usize
+    }
+
+    /// Bytes behind a body that is checked if it is not sealed.
+    pub(super) const fn trailer_bytes(self, is_checked: bool) -> usize {
+        match (self.is_sealed, is_checked) {
+            (true, _) => TAG_BYTES,
+            (false, true) => CHECK_BYTES,
+            (false, false) => 0,
+        }
+    }
+}
+
 /// Length of the datagram with a symbol of `symbol_bytes`: 44 bytes more, or 60
-/// if it is `sealed`.
-pub const fn symbol_datagram_bytes(symbol_bytes: usize, sealed: bool) -> usize {
-    symbol_bytes + overhead(sealed)
+/// if it is sealed with the keys of an association.
+pub const fn symbol_datagram_bytes(symbol_bytes: usize, framing: Framing) -> usize {
+    symbol_bytes + overhead(framing)
 }
 
 /// How long symbols can be in datagrams of `datagram_bytes`, or `None` if that
 /// is below [`MIN_SYMBOL_BYTES`].
-pub const fn symbol_bytes(datagram_bytes: usize, sealed: bool) -> Option<usize> {
-    match datagram_bytes.checked_sub(overhead(sealed)) {
+pub const fn symbol_bytes(datagram_bytes: usize, framing: Framing) -> Option<usize> {
+    match datagram_bytes.checked_sub(overhead(framing)) {
         Some(bytes) if bytes >= MIN_SYMBOL_BYTES => Some(bytes),
         _ => None,
     }
 }
 
 /// Length of the shortest datagram of an [`Query`](super::Query), [`Ping`](super::Ping) or token:
-/// 80 bytes, or 88 if it is `sealed`.
-pub const fn question_datagram_bytes(sealed: bool) -> usize {
-    HEADER_BYTES + MIN_QUESTION_BYTES + if sealed { TAG_BYTES } else { CHECK_BYTES }
+/// 80 bytes, or 88 if it is sealed with the keys of an association.
+pub const fn question_datagram_bytes(framing: Framing) -> usize {
+    framing.start_bytes() + MIN_QUESTION_BYTES + framing.trailer_bytes(true)
 }
 
-const fn overhead(sealed: bool) -> usize {
-    HEADER_BYTES + SYMBOL_OVERHEAD + if sealed { TAG_BYTES } else { 0 }
+const fn overhead(framing: Framing) -> usize {
+    framing.start_bytes() + SYMBOL_OVERHEAD + framing.trailer_bytes(false)
 }
 
 #[cfg(test)]
@@ -48,7 +87,7 @@ mod tests {
 
     #[test]
     fn sizes_are_each_others_inverse() {
-        for sealed in [false, true] {
+        for sealed in [Framing::PLAIN, Framing::SEALED, Framing::sealed(204)] {
             for bytes in MIN_SYMBOL_BYTES..9_000 {
                 let datagram = symbol_datagram_bytes(bytes, sealed);
                 assert_eq!(symbol_bytes(datagram, sealed), Some(bytes));
@@ -61,10 +100,10 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_the_documentation() {
-        assert_eq!(symbol_datagram_bytes(64, false), 108);
-        assert_eq!(symbol_datagram_bytes(64, true), 124);
-        assert_eq!(question_datagram_bytes(false), 80);
-        assert_eq!(question_datagram_bytes(true), 88);
-        assert_eq!(symbol_bytes(1_472, true), Some(1_412));
+        assert_eq!(symbol_datagram_bytes(64, Framing::PLAIN), 108);
+        assert_eq!(symbol_datagram_bytes(64, Framing::SEALED), 124);
+        assert_eq!(question_datagram_bytes(Framing::PLAIN), 80);
+        assert_eq!(question_datagram_bytes(Framing::SEALED), 88);
+        assert_eq!(symbol_bytes(1_472, Framing::SEALED), Some(1_412));
     }
 }

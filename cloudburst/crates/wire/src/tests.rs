@@ -7,9 +7,22 @@ use super::*;
 const SESSION: u64 = 0x0102_0304_0506_0708;
 const ASKER: u64 = 0x1112_1314_1516_1718;
 
-fn keys(count: u8) -> Keyring {
-    let key = |id: u8| Key::new(id.try_into().expect("from 1"), [id; SECRET_BYTES]);
-    Keyring::new((1..=count).map(key)).expect("few that differ")
+const KEY: [u8; KEY_BYTES] = [1; KEY_BYTES];
+
+fn sealer(is_sealed: bool) -> Sealer {
+    if is_sealed {
+        Sealer::sealed(SESSION, &KEY)
+    } else {
+        Sealer::plain(SESSION)
+    }
+}
+
+fn opener(is_sealed: bool) -> Opener {
+    if is_sealed {
+        Opener::sealed(&KEY)
+    } else {
+        Opener::plain()
+    }
 }
 
 fn stamp(sequence: u64) -> Stamp {
@@ -157,31 +170,26 @@ fn bodies() -> impl Strategy<Value = Sent> {
 
 proptest! {
     #[test]
-    fn datagrams_come_back(sent in bodies(), reports in all_reports(), count in 0u8..3, available in 400usize..600) {
-        let keys = keys(count);
+    fn datagrams_come_back(sent in bodies(), reports in all_reports(), is_sealed: bool, available in 400usize..600) {
         let mut datagram = vec![0xee; available];
-        let written = keys
-            .sealer(SESSION)
+        let written = sealer(is_sealed)
             .write(stamp(9), &mut datagram, |body| sent.write(&reports, body))
             .unwrap();
         datagram.truncate(written);
         let header = Header::parse(&datagram).unwrap();
         prop_assert_eq!((header.path, header.sent_us, header.sequence), (3, 4, 9));
-        let opener = keys.opener(header.key_id, header.session).unwrap();
-        let body = opener.open(&header, &mut datagram).unwrap();
+        let body = opener(is_sealed).open(&header, &mut datagram).unwrap();
         let body = Body::parse(header.kind, body, ASKER).unwrap();
         prop_assert!(sent.is(&body, &reports), "{:?} became {:?}", sent, body);
     }
 
     #[test]
     fn a_changed_bit_is_refused(
-        sent in bodies(), bit: proptest::sample::Index, count in proptest::sample::select(vec![0, 2]),
+        sent in bodies(), bit: proptest::sample::Index, is_sealed: bool,
     ) {
-        prop_assume!(count > 0 || !matches!(sent, Sent::Symbol(..)));
-        let keys = keys(count);
+        prop_assume!(is_sealed || !matches!(sent, Sent::Symbol(..)));
         let mut datagram = [0; 400];
-        let written = keys
-            .sealer(SESSION)
+        let written = sealer(is_sealed)
             .write(stamp(9), &mut datagram, |body| sent.write(&[], body))
             .unwrap();
         let datagram = &mut datagram[..written];
@@ -190,9 +198,8 @@ proptest! {
         let before = datagram.to_vec();
         let Ok(header) = Header::parse(datagram) else { return Ok(()) };
         // A symbol without a key is checked with its whole message, not by itself.
-        prop_assume!(count > 0 || header.kind != PacketKind::Symbol);
-        let opener = keys.opener(header.key_id, header.session);
-        prop_assert!(opener.and_then(|opener| opener.open(&header, datagram).map(drop)).is_err());
+        prop_assume!(is_sealed || header.kind != PacketKind::Symbol);
+        prop_assert!(opener(is_sealed).open(&header, datagram).is_err());
         prop_assert_eq!(&datagram[..], &before[..]);
     }
 
@@ -200,10 +207,9 @@ proptest! {
     fn no_bytes_panic(kind in proptest::sample::select(&PacketKind::ALL[..]), mut bytes: Vec<u8>) {
         let _ = Body::parse(kind, &bytes, 0);
         if let Ok(header) = Header::parse(&bytes) {
-            for keys in [keys(0), keys(2)] {
-                if let Ok(opener) = keys.opener(header.key_id, header.session) {
-                    let _ = opener.open(&header, &mut bytes);
-                }
+            let _ = Hello::parse(&header, &bytes);
+            for is_sealed in [false, true] {
+                let _ = opener(is_sealed).open(&header, &mut bytes);
             }
         }
     }
@@ -221,11 +227,11 @@ proptest! {
     /// The 1x rule: the shortest datagram that is answered has capacity for every answer.
     #[test]
     fn no_answer_is_longer_than_its_question(
-        answer in answers(), reports in all_reports(), count in 0u8..2, more in 0usize..100,
+        answer in answers(), reports in all_reports(), is_sealed: bool, more in 0usize..100,
     ) {
-        let sealer = keys(count).sealer(SESSION);
-        let least = symbol_datagram_bytes(MIN_SYMBOL_BYTES, sealer.is_sealing())
-            .min(question_datagram_bytes(sealer.is_sealing()));
+        let sealer = sealer(is_sealed);
+        let least = symbol_datagram_bytes(MIN_SYMBOL_BYTES, sealer.framing())
+            .min(question_datagram_bytes(sealer.framing()));
         let mut out = [0; 1_500];
         let written = sealer
             .write(stamp(0), &mut out[..least + more], |body| answer.write(&reports, body))
@@ -234,8 +240,8 @@ proptest! {
     }
 
     #[test]
-    fn where_there_is_no_room_nothing_is_written(sent in bodies(), count in 0u8..2, available in 0usize..200) {
-        let sealer = keys(count).sealer(SESSION);
+    fn where_there_is_no_room_nothing_is_written(sent in bodies(), is_sealed: bool, available in 0usize..200) {
+        let sealer = sealer(is_sealed);
         let mut out = vec![0; available];
         if let Ok(written) = sealer.write(stamp(0), &mut out, |body| sent.write(&[], body)) {
             prop_assert!(written <= available);
@@ -304,20 +310,10 @@ fn bodies_that_are_none_are_refused() {
     }
 }
 
-#[test]
-fn who_has_keys_takes_nothing_plain_and_the_other_way_round() {
-    let (none, some) = (keys(0), keys(2));
-    assert_eq!(some.opener(0, 1).unwrap_err(), OpenError::Unsealed);
-    assert_eq!(none.opener(1, 1).unwrap_err(), OpenError::Sealed(1));
-    assert_eq!(some.opener(3, 1).unwrap_err(), OpenError::UnknownKey(3));
-    assert_eq!(some.sealer(1).key_id(), 1);
-    assert_eq!(some.opener(2, 1).unwrap().key_id(), 2);
-}
-
 /// Symbols have their datagram to themselves; whatever else is written there needs its check.
 #[test]
 fn only_symbols_go_without_a_check() {
-    let sealer = keys(0).sealer(SESSION);
+    let sealer = sealer(false);
     let code = [0; 76];
     let symbol = Symbol {
         message: 0,
@@ -336,7 +332,7 @@ fn only_symbols_go_without_a_check() {
     let (checked, stated) = datagram.split_last_chunk().unwrap();
     assert_eq!(check(checked), *stated);
     let header = Header::parse(&datagram).unwrap();
-    let opener = keys(0).opener(0, SESSION).unwrap();
+    let opener = opener(false);
     datagram[70] ^= 1;
     let refused = opener.open(&header, &mut datagram);
     assert_eq!(refused, Err(OpenError::Damaged));
@@ -344,26 +340,48 @@ fn only_symbols_go_without_a_check() {
     assert_eq!(refused, Err(OpenError::Truncated(31)));
 }
 
-/// A session goes on while the keys are changed under it.
+/// What stands before the body is authenticated with it, and the capacity for it is kept.
 #[test]
-fn keys_are_changed_without_a_gap() {
-    let (old, new) = (keys(1), keys(2));
-    let opener = old.opener(1, SESSION).unwrap();
-    drop(old);
+fn a_prefix_is_part_of_the_datagram() {
+    let prefix = vec![5; 64].into_boxed_slice();
+    let mut sealer = sealer(true).with_prefix(Form::Acceptance, prefix);
+    let mut datagram = vec![0; question_datagram_bytes(sealer.framing())];
+    let ask = Query { message: 1 };
+    let write = |sealer: &Sealer, datagram: &mut [u8]| {
+        let written: Result<usize, BufferTooShort> =
+            sealer.write(stamp(0), datagram, |body| ask.write(body));
+        written.unwrap()
+    };
+    assert_eq!(write(&sealer, &mut datagram), datagram.len());
+    let header = Header::parse(&datagram).unwrap();
+    assert_eq!(header.form, Form::Acceptance);
+    for at in [0, 30, 24 + 63, 24 + 64, datagram.len() - 1] {
+        let mut changed = datagram.clone();
+        changed[at] ^= 1;
+        let refused = opener(true).open_behind(64, &header, &mut changed);
+        assert_eq!(refused, Err(OpenError::Forged));
+    }
+    assert!(opener(true).open_behind(64, &header, &mut datagram).is_ok());
+    sealer.drop_prefix();
+    assert_eq!(sealer.framing(), Framing::SEALED);
+    assert_eq!(write(&sealer, &mut datagram[..88]), 88);
+    let header = Header::parse(&datagram).unwrap();
+    assert_eq!(header.form, Form::Data);
+    assert!(opener(true).open(&header, &mut datagram[..88]).is_ok());
+}
+
+/// What is for another association, or for the other direction, has another key.
+#[test]
+fn another_key_opens_nothing() {
     let mut datagram = [0; 72 + TAG_BYTES];
     let ask = Query { message: 1 };
-    let sealer = new.sealer(SESSION);
-    sealer
+    sealer(true)
         .write(stamp(0), &mut datagram, |body| ask.write(body))
         .unwrap();
     let header = Header::parse(&datagram).unwrap();
-    assert!(opener.open(&header, &mut datagram).is_ok());
-    let other = Header {
-        session: SESSION + 1,
-        ..header
-    };
-    let refused = opener.open(&other, &mut datagram);
-    assert_eq!(refused, Err(OpenError::OtherSession));
+    let refused = Opener::sealed(&[2; KEY_BYTES]).open(&header, &mut datagram);
+    assert_eq!(refused, Err(OpenError::Forged));
+    assert!(opener(true).open(&header, &mut datagram).is_ok());
 }
 
 /// The encoder writes into the datagram, and the decoder reads from it.
@@ -376,9 +394,8 @@ fn a_message_goes_through_the_code() {
     let encoder = Encoder::new(&message, shape, Schedule::Default, number as u8, 1).unwrap();
     let memory = Memory::of(&shape);
     let mut decoder = Decoder::new(vec![0; memory.bytes], vec![Block::default(); memory.blocks]);
-    let keys = keys(1);
-    let (sealer, opener) = (keys.sealer(SESSION), keys.opener(1, SESSION).unwrap());
-    let mut datagram = vec![0; symbol_datagram_bytes(64, true)];
+    let (sealer, opener) = (sealer(true), opener(true));
+    let mut datagram = vec![0; symbol_datagram_bytes(64, sealer.framing())];
     let mut last = Received::More;
     for sequence in 0..16 {
         let written = sealer
