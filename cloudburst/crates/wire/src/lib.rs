@@ -71,3 +71,5 @@ pub use token::{SECRET_PERIOD, TOKEN_BYTES, TokenError, TokenMint};
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vectors;

@@ -10,8 +10,8 @@ use std::time::Duration;
 use cloudburst_code::{Encoder, Schedule, Shape};
 use cloudburst_proto::envelope::{self, Envelope};
 use cloudburst_wire::{
-    Body, BufferTooShort, Echo, HEADER_BYTES, Header, Key, Keyring, Outcome, Progress,
-    ProgressState, Report, SECRET_BYTES, Sealer, Stamp, Stop, Symbol, TokenMint, Written,
+    Body, BufferTooShort, Echo, Header, KEY_BYTES, Opener, Outcome, Progress, ProgressState,
+    Report, Sealer, Stamp, Stop, Symbol, TokenMint, Written, symbol_datagram_bytes,
 };
 
 /// The page has them where its code blocks are of this language.
@@ -45,10 +45,13 @@ fn the_pages_vectors_are_what_is_written() {
 fn the_pages_datagrams_can_be_read() {
     let page = page_vectors();
     for (name, own) in [("symbol", 0), ("stop", ASKER), ("progress", ASKER)] {
-        let bodies = [("plain", Keyring::default()), ("sealed", keys())].map(|(how, keys)| {
+        let openers = [
+            ("plain", Opener::plain()),
+            ("sealed", Opener::sealed(&key())),
+        ];
+        let bodies = openers.map(|(how, opener)| {
             let mut datagram = page[&format!("{name}.{how}")].clone();
             let header = Header::parse(&datagram).expect("a header");
-            let opener = keys.opener(header.key_id, header.session).expect("the key");
             let opened = opener.open(&header, &mut datagram).expect("the page's key");
             Body::parse(header.kind, opened, own).expect("a body");
             opened.to_vec()
@@ -60,21 +63,18 @@ fn the_pages_datagrams_can_be_read() {
 }
 
 fn vectors() -> BTreeMap<String, Vec<u8>> {
-    let secret = secret();
-    let mut derived = secret.to_vec();
-    derived.extend(SESSION.to_be_bytes());
-    let session_key = blake3::derive_key("cloudburst v1 datagram", &derived);
     let mut enveloped = b"cloudburst".to_vec();
     envelope().append_to(&mut enveloped);
     let mut vectors = BTreeMap::from([
-        ("secret".into(), secret.to_vec()),
-        ("session.key".into(), session_key.to_vec()),
+        ("key".into(), key().to_vec()),
         ("enveloped".into(), enveloped.clone()),
         ("token.secret".into(), vec![0xa5; 32]),
         ("token".into(), token().to_vec()),
     ]);
-    for (how, keys) in [("plain", Keyring::default()), ("sealed", keys())] {
-        let sealer = keys.sealer(SESSION);
+    for (how, sealer) in [
+        ("plain", Sealer::plain(SESSION)),
+        ("sealed", Sealer::sealed(SESSION, &key())),
+    ] {
         let symbol = datagram(&sealer, 0, |room| symbol(&enveloped, room));
         let stop = datagram(&sealer, 1, |room| stop().write(ASKER, reports(), room));
         let have = datagram(&sealer, 2, |room| have().write(ASKER, reports(), room));
@@ -85,13 +85,8 @@ fn vectors() -> BTreeMap<String, Vec<u8>> {
     vectors
 }
 
-fn secret() -> [u8; SECRET_BYTES] {
+fn key() -> [u8; KEY_BYTES] {
     std::array::from_fn(|at| at as u8)
-}
-
-fn keys() -> Keyring {
-    let id = 7.try_into().expect("not 0");
-    Keyring::new([Key::new(id, secret())]).expect("one key")
 }
 
 const fn envelope() -> Envelope {
@@ -117,8 +112,7 @@ fn datagram(
         sent_us: 0x0c0d_0e0f,
         sequence,
     };
-    let tag_bytes = if sealer.is_sealing() { 16 } else { 0 };
-    let mut out = vec![0; HEADER_BYTES + 8 + 12 + SYMBOL_BYTES + tag_bytes];
+    let mut out = vec![0; symbol_datagram_bytes(SYMBOL_BYTES, sealer.framing())];
     let written = match sequence {
         0 => sealer.write_symbol(stamp, &mut out, body),
         _ => sealer.write(stamp, &mut out, body),
@@ -228,7 +222,7 @@ fn render(vectors: &BTreeMap<String, Vec<u8>>) -> String {
     for (name, bytes) in vectors {
         let mut name = name.as_str();
         for line in bytes.chunks(32) {
-            let _ = write!(text, "{name:14}");
+            let _ = write!(text, "{name:16}");
             line.iter().for_each(|byte| {
                 let _ = write!(text, "{byte:02x}");
             });

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Test vectors of Cloudburst's handshake, by another implementation of Noise.
+
+    pip install noiseprotocol cryptography blake3
+    python3 lab/vectors/handshake.py
+
+prints what stands in the block `handshake-vectors` of docs/src/reference/cloudburst-wire.md, where
+the tests of cloudburst-proto read it. Nothing here is taken from the Rust code: handshakes are those
+of `noiseprotocol`, the cipher is that of `cryptography`, BLAKE3 that of `blake3`.
+"""
+
+import struct
+
+from blake3 import blake3
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from noise.connection import Keypair, NoiseConnection
+
+VERSION = 3
+PING, PONG = 6, 7
+OFFER, ACCEPTANCE, DATA = 2, 3, 1
+
+INITIATOR_SECRET = bytes([0x11]) * 32
+RESPONDER_SECRET = bytes([0x22]) * 32
+SHARED_SECRET = bytes([0x33]) * 32
+INITIATOR_EPHEMERAL = bytes([0x44]) * 32
+RESPONDER_EPHEMERAL = bytes([0x55]) * 32
+EARLY_SECRET = bytes([0x66]) * 32
+INITIATOR_INDEX = 0x0102030405060708
+RESPONDER_INDEX = 0x1112131415161718
+INITIATOR_CONVERSATION = 0x2122232425262728
+RESPONDER_CONVERSATION = 0x3132333435363738
+UNIX_US = 1_700_000_000_000_000
+TOKEN = bytes(range(40))
+SHARED_KEY_ID = 7
+NONCE = 0x4142434445464748
+
+
+def public(secret):
+    return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+
+
+def header(kind, form, index, sequence):
+    return struct.pack(
+        ">BBHIQQ", VERSION << 4 | kind, form, 0x0A0B, 0x0C0D0E0F, index, sequence
+    )
+
+
+def sealed(key, start, sequence, body):
+    nonce = struct.pack(">HHQ", 0x0A0B, 0, sequence)
+    return start + ChaCha20Poly1305(key).encrypt(nonce, body, start)
+
+
+def vectors(prefix, pattern, key_id, name, configure, gate_of):
+    prologue = (
+        b"cldburst"
+        + bytes([VERSION, pattern, key_id])
+        + struct.pack(">Q", INITIATOR_INDEX)
+        + TOKEN
+    )
+    ends = []
+    for is_initiator in (True, False):
+        end = NoiseConnection.from_name(name)
+        end.set_as_initiator() if is_initiator else end.set_as_responder()
+        ephemeral = INITIATOR_EPHEMERAL if is_initiator else RESPONDER_EPHEMERAL
+        end.set_keypair_from_private_bytes(Keypair.EPHEMERAL, ephemeral)
+        configure(end, is_initiator)
+        end.set_prologue(prologue)
+        end.start_handshake()
+        ends.append(end)
+    initiator, responder = ends
+
+    offer = bytes(
+        initiator.write_message(
+            EARLY_SECRET + struct.pack(">QQ", UNIX_US, INITIATOR_CONVERSATION)
+        )
+    )
+    responder.read_message(offer)
+    acceptance = bytes(
+        responder.write_message(struct.pack(">QQ", RESPONDER_INDEX, RESPONDER_CONVERSATION))
+    )
+    # The protocol object is dropped when the handshake ends: its keys stay in the cipher states.
+    initiator.read_message(acceptance)
+    to_responder = initiator.noise_protocol.cipher_state_encrypt.k
+    to_initiator = initiator.noise_protocol.cipher_state_decrypt.k
+
+    gate_key = blake3(gate_of, derive_key_context="cloudburst v3 offer gate").digest()
+    gated = bytes([pattern, key_id]) + struct.pack(">Q", INITIATOR_INDEX) + TOKEN + offer
+    gate = blake3(gated, key=gate_key).digest()[:16]
+    early_key = blake3(EARLY_SECRET, derive_key_context="cloudburst v3 early data").digest()
+
+    ping = struct.pack(">Q", NONCE) + bytes(40)
+    hello = bytes([pattern, key_id, 0, 0]) + TOKEN + gate + offer
+    first = sealed(early_key, header(PING, OFFER, INITIATOR_INDEX, 0) + hello, 0, ping)
+    # To the asker's conversation: nonce, echo of the ping, 500 us on hold, its length.
+    pong = struct.pack(
+        ">QQHIIH", INITIATOR_CONVERSATION, NONCE, 0x0A0B, 0x0C0D0E0F, 500, len(first)
+    )
+    start = header(PONG, ACCEPTANCE, INITIATOR_INDEX, 0) + acceptance
+    answer = sealed(to_initiator, start, 0, pong)
+    data = sealed(to_responder, header(PING, DATA, RESPONDER_INDEX, 1), 1, ping)
+    return {
+        f"{prefix}.offer": offer,
+        f"{prefix}.acceptance": acceptance,
+        f"{prefix}.to_responder": to_responder,
+        f"{prefix}.to_initiator": to_initiator,
+        f"{prefix}.early_key": early_key,
+        f"{prefix}.first": first,
+        f"{prefix}.answer": answer,
+        f"{prefix}.data": data,
+    }
+
+
+def with_key_pairs(end, is_initiator):
+    own = INITIATOR_SECRET if is_initiator else RESPONDER_SECRET
+    end.set_keypair_from_private_bytes(Keypair.STATIC, own)
+    if is_initiator:
+        end.set_keypair_from_public_bytes(Keypair.REMOTE_STATIC, public(RESPONDER_SECRET))
+
+
+def with_shared_key(end, _is_initiator):
+    end.set_psks(SHARED_SECRET)
+
+
+def main():
+    all_of_them = vectors(
+        "ik", 1, 0, b"Noise_IK_25519_ChaChaPoly_BLAKE2s", with_key_pairs, public(RESPONDER_SECRET)
+    ) | vectors(
+        "nnpsk0",
+        2,
+        SHARED_KEY_ID,
+        b"Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s",
+        with_shared_key,
+        SHARED_SECRET,
+    )
+    for name, value in all_of_them.items():
+        for at in range(0, len(value), 32):
+            print(f"{name if at == 0 else '':20}{value[at:at + 32].hex()}")
+
+
+if __name__ == "__main__":
+    main()
