@@ -124,15 +124,6 @@ impl Addresses {
         self.validated.insert(serial, ip);
     }
 
-    /// Lifts the limit for another hour, if it is lifted: an answer shows that somebody still receives
-    /// there what we send.
-    pub fn renew(&mut self, now: Time, ip: IpAddr) {
-        let address = self.known.get_mut(&ip);
-        if let Some(address) = address.filter(|address| address.valid_until > now) {
-            address.valid_until = now + VALID_FOR;
-        }
-    }
-
     /// Returns true if it has to show a token again before its address lapses.
     pub fn is_renewal_due(&self, now: Time, ip: IpAddr) -> bool {
         let address = self.known.get(&ip);

@@ -4,15 +4,19 @@
 //! others. The transport, `cloudburst-proto`, asks them about each datagram.
 
 mod address;
+mod associations;
 mod randomness;
 mod remotes;
 mod replay_store;
 mod secrets;
+mod security;
 
 pub use self::{
     address::{Addresses, Verdict},
+    associations::{Association, Associations, PendingOffer, Slot},
     randomness::{Purpose, Randomness},
     remotes::Remotes,
     replay_store::{Freshness, RETRY_LIFETIME, ReplayStore},
     secrets::Secrets,
+    security::{Identity, Security},
 };
