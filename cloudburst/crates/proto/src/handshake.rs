@@ -2,7 +2,12 @@
 //!
 //! The caller that sends a message's symbol becomes a peer at once, so that no round trip is lost; until
 //! it has shown a token it is sent at most three times what it sent (RFC 9000 §8.1), and shares a
-//! small quota with others of whom as little is known.
+//! small quota with others of whom as little is known. With keys, its first flight brings an offer,
+//! and it is a peer if that is authentic (`sealed`); without, anybody is.
+
+mod initiator;
+mod responder;
+mod sealed;
 
 use core::{
     net::{IpAddr, SocketAddr},
@@ -11,25 +16,30 @@ use core::{
 use std::collections::HashMap;
 
 use chacha20::ChaCha20Rng;
-use cloudburst_security::{Addresses, Purpose, Randomness, Verdict};
+use cloudburst_security::{
+    Addresses, Associations, Purpose, Randomness, Remotes, ReplayStore, Secrets, Security, Verdict,
+};
 use foldhash::fast::FixedState;
 use rand_core::Rng;
 
+use self::responder::OfferBudgets;
+pub(super) use self::{
+    responder::{Candidate, Judged},
+    sealed::OpenedSealed,
+};
 use super::{
     config::TransportConfig,
     control::SourceDatagram,
     event::PeerId,
     packet::{
-        Body, Header, Keyring, OpenError, Opener, STATELESS_PATH, Sealer, Stamp, TOKEN_BYTES,
-        TokenBody, TokenMint,
+        Body, EPHEMERAL_BYTES, Framing, Header, OpenError, Opener, PublicKey, STATELESS_PATH,
+        Sealer, Stamp, TOKEN_BYTES, TokenBody, TokenMint,
     },
     peer_map::PeerMap,
     statistics::Refusals,
     time::Time,
 };
 
-/// Keys of a peer whose ciphers are kept.
-const OPENERS: usize = 4;
 /// How often a peer is asked for a token.
 const CHALLENGE_PAUSE: Duration = Duration::from_millis(50);
 /// For how long a token is good.
@@ -41,9 +51,13 @@ pub(super) struct Handshake {
     /// Draw session numbers, and those that messages begin with.
     random_sessions: ChaCha20Rng,
     random_messages: ChaCha20Rng,
-    keys: Keyring,
+    /// Draws what handshakes need: ephemeral keys, early secrets, indices.
+    secrets: Secrets,
+    security: Security,
     tokens: TokenMint,
     addresses: Addresses,
+    replays: ReplayStore,
+    offer_budgets: OfferBudgets,
     stateless: Stateless,
     sessions: PeerMap<Session>,
     /// By index: the generation of the next peer there. Indices that are free come last first.
@@ -51,6 +65,11 @@ pub(super) struct Handshake {
     free: Vec<u32>,
     by_session: HashMap<u64, PeerId, FixedState>,
     by_own_session: HashMap<u64, PeerId, FixedState>,
+    /// By what datagrams state that are sealed.
+    by_index: HashMap<u64, PeerId, FixedState>,
+    /// By what datagrams state that we send to those who came to us.
+    by_peer_index: HashMap<u64, PeerId, FixedState>,
+    by_ephemeral: HashMap<[u8; EPHEMERAL_BYTES], PeerId, FixedState>,
     /// Those that we chose ourselves.
     by_remote: HashMap<SocketAddr, PeerId, FixedState>,
     unvalidated: usize,
@@ -59,25 +78,33 @@ pub(super) struct Handshake {
 /// A peer as the packet layer knows it.
 #[derive(Debug)]
 struct Session {
-    /// Seals what it is sent, as our session with it: no two peers see the same.
-    sealer: Sealer,
+    /// Our session with it: no two peers see the same.
+    own: u64,
     /// Its session, once a datagram of it has come.
     session: Option<u64>,
-    /// Opens its datagrams, by key; the one used last in front.
-    openers: Vec<Opener>,
+    /// Seals what it is sent, at an endpoint without keys.
+    plain: Option<Sealer>,
+    /// What datagrams are sealed with, at any other.
+    associations: Associations,
+    /// Who it is, where key pairs tell; and else by which shared key it came.
+    key: Option<PublicKey>,
+    key_id: u8,
     /// Whether we chose it ourselves: then it stays.
     is_ours: bool,
     /// Whether it counts among those that have shown a token.
     is_validated: bool,
     /// When it was asked for a token last.
     challenged_at: Option<Time>,
+    /// Where it sends from, if it came by itself.
+    remotes: Remotes,
     heard_at: Time,
 }
 
 /// How those are answered of whom nothing is kept.
 #[derive(Debug)]
 struct Stateless {
-    sealer: Sealer,
+    /// The session of plain ones.
+    session: u64,
     sequence: u64,
 }
 
@@ -109,11 +136,14 @@ impl Handshake {
         let handshake = Self {
             tokens: TokenMint::new(secret, now.as_nanos()),
             addresses: Addresses::new(addresses, quotas.answers_per_s, hash_seed),
+            replays: ReplayStore::new(now, config.unix_time, hash_seed),
+            offer_budgets: OfferBudgets::new(now, hash_seed),
             stateless: Stateless {
-                sealer: config.keys.sealer(random_sessions.next_u64()),
+                session: random_sessions.next_u64(),
                 sequence: 0,
             },
-            keys: config.keys.clone(),
+            security: config.security.clone(),
+            secrets: Secrets::new(random.stream(Purpose::Handshakes)),
             random_sessions,
             random_messages: random.stream(Purpose::Messages),
             sessions: PeerMap::default(),
@@ -121,6 +151,9 @@ impl Handshake {
             free: Vec::new(),
             by_session: HashMap::with_hasher(hasher()),
             by_own_session: HashMap::with_hasher(hasher()),
+            by_index: HashMap::with_hasher(hasher()),
+            by_peer_index: HashMap::with_hasher(hasher()),
+            by_ephemeral: HashMap::with_hasher(hasher()),
             by_remote: HashMap::with_hasher(hasher()),
             unvalidated: 0,
         };
@@ -128,8 +161,13 @@ impl Handshake {
     }
 
     /// A new peer; ours, if its session is not known. Returns the number of our first message.
-    pub(super) fn add_peer(&mut self, now: Time, session: Option<u64>) -> (PeerId, u64) {
-        let sealer = self.keys.sealer(self.random_sessions.next_u64());
+    pub(super) fn add_peer(
+        &mut self,
+        now: Time,
+        session: Option<u64>,
+        key: Option<PublicKey>,
+    ) -> (PeerId, u64) {
+        let own = self.random_sessions.next_u64();
         // Far from the end: numbers do not wrap.
         let first_message = self.random_messages.next_u64() >> 1;
         let index = self.free.pop().unwrap_or_else(|| {
@@ -139,17 +177,21 @@ impl Handshake {
         let id = PeerId::new(index, self.generations[index as usize]);
         let is_ours = session.is_none();
         self.unvalidated += usize::from(!is_ours);
-        self.by_own_session.insert(sealer.session(), id);
+        self.by_own_session.insert(own, id);
         if let Some(session) = session {
             self.by_session.insert(session, id);
         }
         let peer = Session {
-            sealer,
+            own,
             session,
-            openers: Vec::new(),
+            plain: self.is_unprotected().then(|| Sealer::plain(own)),
+            associations: Associations::default(),
+            key,
+            key_id: 0,
             is_ours,
             is_validated: is_ours,
             challenged_at: None,
+            remotes: Remotes::default(),
             heard_at: now,
         };
         self.sessions.insert(id, peer);
@@ -157,18 +199,43 @@ impl Handshake {
     }
 
     pub(super) fn remove_peer(&mut self, id: PeerId) {
-        let Some(peer) = self.sessions.remove(id) else {
+        let Some(mut peer) = self.sessions.remove(id) else {
             return;
         };
         let generation = &mut self.generations[id.index as usize];
         *generation = generation.wrapping_add(1);
         self.free.push(id.index);
         self.unvalidated -= usize::from(!peer.is_validated);
-        self.by_own_session.remove(&peer.sealer.session());
-        if let Some(session) = peer.session {
+        self.by_own_session.remove(&peer.own);
+        if let Some(session) = peer
+            .session
+            .filter(|_| self.is_unprotected() || !peer.is_ours)
+        {
             self.by_session.remove(&session);
         }
         self.by_remote.retain(|_, known| *known != id);
+        self.unbind_all(&mut peer);
+    }
+
+    /// Whether datagrams are neither encrypted nor authenticated.
+    pub(super) fn is_unprotected(&self) -> bool {
+        self.security.is_unprotected()
+    }
+
+    /// Whether we can begin to speak to a peer of this key, or of none.
+    pub(super) fn can_begin(&self, key: Option<&PublicKey>) -> bool {
+        !matches!(self.security, Security::KeyPair(_)) || key.is_some()
+    }
+
+    /// Who a peer is, where key pairs tell.
+    pub(super) fn peer_key(&self, id: PeerId) -> Option<PublicKey> {
+        self.sessions.get(id)?.key
+    }
+
+    /// Our session with a peer, and the peer's with us if that is known.
+    pub(super) fn sessions_with(&self, id: PeerId) -> Option<(u64, Option<u64>)> {
+        let peer = self.sessions.get(id)?;
+        Some((peer.own, peer.session))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -220,55 +287,45 @@ impl Handshake {
         self.addresses.received(now, ip, bytes);
     }
 
-    /// Opens a datagram, and returns its body and what opened it, unless the peer has that
-    /// already. What cannot be opened is counted.
-    pub(super) fn open<'d>(
+    /// Opens a plain datagram, and returns its body. What cannot be opened is counted.
+    pub(super) fn open_plain<'d>(
         &self,
-        peer: Option<PeerId>,
         header: &Header,
         datagram: &'d mut [u8],
         refused: &mut Refusals,
-    ) -> Option<(&'d [u8], Option<Opener>)> {
-        let kept = self.kept_opener(peer, header);
-        let new = match kept {
-            Some(_) => None,
-            None => match self.keys.opener(header.key_id, header.session) {
-                Ok(opener) => Some(opener),
-                Err(_) => {
-                    refused.unknown_key += 1;
-                    return None;
-                }
-            },
-        };
-        match new.as_ref().or(kept)?.open(header, datagram) {
-            Ok(body) => Some((body, new)),
+    ) -> Option<&'d [u8]> {
+        match Opener::plain().open(header, datagram) {
+            Ok(body) => Some(body),
             Err(OpenError::Damaged) => {
                 refused.damaged += 1;
                 None
             }
             Err(_) => {
-                refused.not_authentic += 1;
+                refused.malformed += 1;
                 None
             }
         }
     }
 
-    fn kept_opener(&self, peer: Option<PeerId>, header: &Header) -> Option<&Opener> {
-        let peer = self.sessions.get(peer?)?;
-        let mut openers = peer.openers.iter();
-        openers
-            .find(|opener| opener.key_id() == header.key_id && opener.session() == header.session)
-    }
-
-    /// A datagram of a peer was authentic.
-    pub(super) fn heard(&mut self, now: Time, id: PeerId, opener: Option<Opener>) {
+    /// An authentic datagram of a peer came from there.
+    pub(super) fn heard(&mut self, now: Time, id: PeerId, remote: SocketAddr, bytes: usize) {
         let Some(peer) = self.sessions.get_mut(id) else {
             return;
         };
         peer.heard_at = now;
-        if let Some(opener) = opener {
-            peer.openers.truncate(OPENERS - 1);
-            peer.openers.insert(0, opener);
+        if peer.plain.is_none() {
+            peer.associations.heard(now);
+            if !peer.is_ours {
+                peer.remotes.received(now, remote, bytes);
+            }
+            self.expire(now, id);
+        }
+    }
+
+    /// So many datagrams are sent to a peer that ask for an answer.
+    pub(super) fn asked(&mut self, now: Time, id: PeerId, datagrams: u32) {
+        if let Some(peer) = self.sessions.get_mut(id) {
+            peer.associations.asked(now, datagrams.into());
         }
     }
 
@@ -278,9 +335,16 @@ impl Handshake {
         Some((own, *self.by_own_session.get(&own)?))
     }
 
-    /// The peer that a datagram of ours went to, by the session that it names.
-    pub(super) fn sent_to(&self, header: &Header) -> Option<PeerId> {
-        self.by_own_session.get(&header.session).copied()
+    /// Whom we have sent a datagram with this header, by a path to this address.
+    pub(super) fn sent_to(&self, header: &Header, remote: SocketAddr) -> Option<PeerId> {
+        if self.is_unprotected() {
+            return self.by_own_session.get(&header.session).copied();
+        }
+        let chosen = self.by_remote(remote).filter(|id| {
+            let session = self.sessions.get(*id);
+            session.is_some_and(|it| it.associations.seals_for(header.session))
+        });
+        chosen.or_else(|| self.by_peer_index.get(&header.session).copied())
     }
 
     /// Whether an answer is from the session that a peer's datagrams come by: from
@@ -328,8 +392,7 @@ impl Handshake {
                 {
                     return Admission::Known(peer);
                 }
-                let is_crowded = self.unvalidated >= config.quotas.unvalidated_peers;
-                if config.require_validation || is_crowded {
+                if self.needs_token_first(config) {
                     refused.not_validated += 1;
                     return Admission::NeedsToken;
                 }
@@ -346,12 +409,18 @@ impl Handshake {
         message.map_or(Admission::Nobody, Admission::Busy)
     }
 
+    /// Whether nobody new is taken without a token.
+    pub(super) fn needs_token_first(&self, config: &TransportConfig) -> bool {
+        config.require_validation || self.unvalidated >= config.quotas.unvalidated_peers
+    }
+
     /// Whether a token is ours, and for who shows it.
     fn is_token_good(&mut self, now: Time, source: &SourceDatagram, body: &TokenBody) -> bool {
-        let ip = source.four_tuple.remote.ip();
+        let remote = source.four_tuple.remote;
+        let subject = self.token_subject(remote, source.asker);
         let verdict = self
             .tokens
-            .verify(now.as_nanos(), ip, source.asker, &body.token);
+            .verify(now.as_nanos(), remote.ip(), subject, &body.token);
         verdict.is_ok()
     }
 
@@ -367,20 +436,51 @@ impl Handshake {
             refused.bad_token += 1;
             return None;
         }
-        self.validate_address(now, source.four_tuple.remote.ip());
-        let id = source.peer?;
+        if self.is_unprotected() {
+            self.validate_address(now, source.four_tuple.remote.ip());
+        }
+        self.validate_path(now, source.peer?, source.four_tuple.remote)
+    }
+
+    /// A peer has shown that it receives at an address.
+    pub(super) fn validate_path(
+        &mut self,
+        now: Time,
+        id: PeerId,
+        remote: SocketAddr,
+    ) -> Option<PeerId> {
         let peer = self.sessions.get_mut(id)?;
         self.unvalidated -= usize::from(!core::mem::replace(&mut peer.is_validated, true));
+        if peer.plain.is_none() && !peer.is_ours {
+            peer.remotes.validate(now, remote);
+        }
         Some(id)
+    }
+
+    /// What a token is made for besides the address: with keys, a path has to be shown by itself
+    /// (RFC 9000 §8.2), for another port may be another host's.
+    fn token_subject(&self, remote: SocketAddr, asker: u64) -> u64 {
+        if self.is_unprotected() {
+            return asker;
+        }
+        asker ^ u64::from(remote.port()).rotate_right(16)
     }
 
     /// Whether to ask for a token: a peer now and then, a stranger each time. Somebody
     /// else may pretend to be at the stranger's address, and must not use up
     /// what is meant for it.
-    pub(super) fn is_challenge_due(&mut self, now: Time, peer: Option<PeerId>) -> bool {
+    pub(super) fn is_challenge_due(
+        &mut self,
+        now: Time,
+        peer: Option<PeerId>,
+        remote: SocketAddr,
+    ) -> bool {
         let Some(peer) = peer.and_then(|id| self.sessions.get_mut(id)) else {
             return true;
         };
+        if peer.plain.is_none() {
+            return !peer.is_ours && peer.remotes.is_challenge_due(now, remote);
+        }
         let is_recent = |at| now.since(at) < CHALLENGE_PAUSE;
         if peer.challenged_at.is_some_and(is_recent) {
             return false;
@@ -389,21 +489,22 @@ impl Handshake {
         true
     }
 
-    /// A peer has answered from an address. If we chose it, that validates the address: only who
-    /// receives what we send there can name our session to us.
-    /// If it is another's, an answer that is sealed shows that it receives there as before; one
-    /// without a key shows nothing, and a token is asked for in time.
-    pub(super) fn answered(&mut self, now: Time, id: PeerId, ip: IpAddr) {
-        if self.is_ours(id) {
-            self.validate_address(now, ip);
-        } else if self.is_sealing(id) {
-            self.addresses.renew(now, ip);
+    /// A peer has answered from an address. If we chose that and there are no keys, it is valid: only
+    /// who receives what we send there can name our session to us. From any other the peer may
+    /// name it as well; and with keys paths are validated one by one.
+    pub(super) fn answered(&mut self, now: Time, id: PeerId, remote: SocketAddr) {
+        if self.is_unprotected() && self.by_remote(remote) == Some(id) {
+            self.validate_address(now, remote.ip());
         }
     }
 
     /// Whether a peer at an address has to show a token: it never did, or what it showed is about
     /// to lapse (RFC 9000 §8.2: path validation may be done at any time).
-    pub(super) fn needs_token(&self, now: Time, id: PeerId, ip: IpAddr) -> bool {
+    pub(super) fn needs_token_of(&self, now: Time, id: PeerId, ip: IpAddr) -> bool {
+        if !self.is_unprotected() {
+            // Of each path by itself.
+            return true;
+        }
         let is_renewal_due = || !self.is_ours(id) && self.addresses.is_renewal_due(now, ip);
         self.is_unvalidated(id) || is_renewal_due()
     }
@@ -415,17 +516,20 @@ impl Handshake {
 
     /// Bytes that may be sent to a peer at an address (anti-amplification limit): to one of our
     /// own choice, any.
-    pub(super) fn credit(&self, now: Time, id: PeerId, ip: IpAddr) -> u64 {
-        if self.is_ours(id) {
-            return u64::MAX;
+    pub(super) fn credit(&self, now: Time, id: PeerId, remote: SocketAddr) -> u64 {
+        match self.sessions.get(id) {
+            Some(peer) if peer.is_ours => u64::MAX,
+            Some(peer) if peer.plain.is_none() => peer.remotes.credit(now, remote),
+            _ => self.addresses.credit(now, remote.ip()),
         }
-        self.addresses.credit(now, ip)
     }
 
     /// Something was sent to a peer that did not ask for it.
-    pub(super) fn sent(&mut self, id: PeerId, ip: IpAddr, bytes: usize) {
-        if !self.is_ours(id) {
-            self.addresses.sent(ip, bytes);
+    pub(super) fn sent(&mut self, id: PeerId, remote: SocketAddr, bytes: usize) {
+        match self.sessions.get_mut(id) {
+            Some(peer) if peer.is_ours => {}
+            Some(peer) if peer.plain.is_none() => peer.remotes.sent(remote, bytes),
+            _ => self.addresses.sent(remote.ip(), bytes),
         }
     }
 
@@ -433,11 +537,17 @@ impl Handshake {
     pub(super) fn may_answer(
         &mut self,
         now: Time,
-        ip: IpAddr,
+        (peer, remote): (Option<PeerId>, SocketAddr),
         bytes: usize,
         refused: &mut Refusals,
     ) -> bool {
-        match self.addresses.answer(now, ip, bytes) {
+        let sealed = peer.and_then(|id| self.sessions.get_mut(id));
+        let sealed = sealed.filter(|peer| peer.plain.is_none() && !peer.is_ours);
+        if sealed.is_some_and(|peer| !peer.remotes.take(now, remote, bytes)) {
+            refused.amplification_capped += 1;
+            return false;
+        }
+        match self.addresses.answer(now, remote.ip(), bytes) {
             Verdict::Go => return true,
             Verdict::Capped => refused.answers_capped += 1,
             Verdict::Amplifies => refused.amplification_capped += 1,
@@ -446,38 +556,51 @@ impl Handshake {
     }
 
     /// Makes a token for the sender of a datagram.
-    pub(super) fn mint(&mut self, now: Time, ip: IpAddr, asker: u64) -> [u8; TOKEN_BYTES] {
-        self.tokens.mint(now.as_nanos(), ip, asker, TOKEN_LIFETIME)
+    pub(super) fn mint(
+        &mut self,
+        now: Time,
+        source: &SourceDatagram,
+        remote: SocketAddr,
+    ) -> [u8; TOKEN_BYTES] {
+        if !self.is_unprotected() && source.peer.is_none() {
+            return self.mint_retry(now, remote.ip(), source.asker);
+        }
+        let subject = self.token_subject(remote, source.asker);
+        self.tokens
+            .mint(now.as_nanos(), remote.ip(), subject, TOKEN_LIFETIME)
     }
 
-    pub(super) fn sealer(&self, id: PeerId) -> Option<&Sealer> {
-        self.sessions.get(id).map(|peer| &peer.sealer)
+    /// What seals datagrams to a peer now; nothing, while there are no keys for it.
+    pub(super) fn sealer(&self, now: Time, id: PeerId) -> Option<&Sealer> {
+        let peer = self.sessions.get(id)?;
+        match &peer.plain {
+            Some(sealer) => Some(sealer),
+            None => peer.associations.sealer(now),
+        }
     }
 
-    pub(super) fn is_sealing(&self, id: PeerId) -> bool {
-        self.sealer(id).is_some_and(Sealer::is_sealing)
+    /// What datagrams to a peer have besides their bodies now.
+    pub(super) fn framing(&self, now: Time, id: PeerId) -> Framing {
+        let peer = self.sessions.get(id);
+        let sealed = peer.filter(|peer| peer.plain.is_none());
+        sealed.map_or(Framing::PLAIN, |peer| peer.associations.framing(now))
     }
 
-    /// Seals what is sent to somebody of whom nothing is kept.
-    pub(super) fn stateless(&mut self, now: Time) -> (&Sealer, Stamp) {
-        let Stateless { sealer, sequence } = &mut self.stateless;
-        *sequence += 1;
+    /// Seals what is sent to somebody of whom nothing is kept: who made an offer of this index, or
+    /// sent something plain.
+    pub(super) fn stateless(&mut self, now: Time, index: u64) -> (Sealer, Stamp) {
+        let sealer = if self.is_unprotected() {
+            Sealer::plain(self.stateless.session)
+        } else {
+            Sealer::retry(index)
+        };
+        self.stateless.sequence += 1;
         let stamp = Stamp {
             path: STATELESS_PATH,
             sent_us: now.as_wire_micros(),
-            sequence: *sequence - 1,
+            sequence: self.stateless.sequence - 1,
         };
         (sealer, stamp)
-    }
-
-    /// Uses other keys from now on. Sessions go on.
-    pub(super) fn set_keys(&mut self, keys: Keyring) {
-        for peer in self.sessions.values_mut() {
-            peer.sealer = keys.sealer(peer.sealer.session());
-            peer.openers.clear();
-        }
-        self.stateless.sealer = keys.sealer(self.stateless.sealer.session());
-        self.keys = keys;
     }
 }
 

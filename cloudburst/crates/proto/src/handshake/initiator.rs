@@ -1,0 +1,210 @@
+//! Handshakes that we begin: offers are made, made again, and their acceptances taken.
+
+use core::{net::SocketAddr, time::Duration};
+
+use cloudburst_security::{PendingOffer, Security};
+
+use super::Handshake;
+use crate::{
+    event::PeerId,
+    packet::{
+        Body, Clear, Credentials, Gate, HEADER_BYTES, Header, Initiator, Offer, Opener, Pattern,
+        PublicKey, SECRET_BYTES, TOKEN_BYTES, write_hello,
+    },
+    statistics::Refusals,
+    time::Time,
+};
+
+/// How often an offer that goes beside messages is sent, unless answers take longer.
+const OFFER_PAUSE: Duration = Duration::from_millis(50);
+
+impl Handshake {
+    /// Makes sure that there is something to seal with, if we may begin a handshake with the peer.
+    pub(crate) fn prepare(&mut self, now: Time, id: PeerId) {
+        if self.is_unprotected() {
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(id).filter(|it| it.is_ours) else {
+            return;
+        };
+        if session.associations.needs_offer(now) {
+            self.make_offer(now, id, None);
+        }
+    }
+
+    /// Whether an offer is to be sent beside messages, to replace keys.
+    pub(crate) fn is_rekeying(&mut self, now: Time, id: PeerId, ack_timeout: Duration) -> bool {
+        let Some(session) = self.sessions.get_mut(id).filter(|it| it.is_ours) else {
+            return false;
+        };
+        let associations = &session.associations;
+        if associations.is_in_doubt || !associations.is_rekey_due(now, ack_timeout) {
+            return false;
+        }
+        if !associations.has_fresh_offer(now) {
+            self.make_offer(now, id, None);
+        }
+        let pause = (ack_timeout * 2).max(OFFER_PAUSE);
+        let session = self.sessions.get_mut(id);
+        let Some(pending) = session.and_then(|it| it.associations.pending.as_mut()) else {
+            return false;
+        };
+        let is_due = pending.sent_at.is_none_or(|at| now.since(at) >= pause);
+        if is_due {
+            pending.sent_at = Some(now);
+        }
+        is_due
+    }
+
+    /// Makes an offer to a peer of ours, which takes the place of the one before. A token comes with
+    /// the index that it was made for.
+    fn make_offer(&mut self, now: Time, id: PeerId, retry: Option<(u64, [u8; TOKEN_BYTES])>) {
+        let unix_us = self.replays.unix_us(now);
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        if let Some(before) = session.associations.pending.take() {
+            self.by_index.remove(&before.index);
+        }
+        let (index, token) = match retry {
+            Some((index, token)) => (index, Some(token)),
+            None => (self.secrets.number(), None),
+        };
+        let peer_key = session.key.as_ref();
+        let Some((pattern, key_id, credentials)) = initiating(&self.security, peer_key) else {
+            return;
+        };
+        let clear = Clear {
+            pattern,
+            key_id,
+            index,
+            token: token.unwrap_or([0; TOKEN_BYTES]),
+        };
+        let offer = Offer {
+            early_secret: self.secrets.draw(),
+            unix_us,
+            conversation: session.own,
+        };
+        let mut message = [0; Pattern::KeyPair.offer_bytes()];
+        let message = &mut message[..pattern.offer_bytes()];
+        let ephemeral = self.secrets.draw();
+        let made = Initiator::offer(credentials, &clear, &offer, ephemeral, message);
+        let Ok(initiator) = made else {
+            return;
+        };
+        if let Some(ephemeral) = message.first_chunk() {
+            // Thrown back at us, it is no offer of somebody else.
+            self.replays.remember(now, *ephemeral);
+        }
+        let hello = match credentials {
+            Credentials::KeyPair {
+                peer: Some(peer), ..
+            } => write_hello(&clear, &Gate::of_public(peer), message),
+            Credentials::SharedKey(secret) => {
+                write_hello(&clear, &Gate::of_secret(secret), message)
+            }
+            Credentials::KeyPair { peer: None, .. } => return,
+        };
+        let known_by = (index, token.is_some());
+        let pending = PendingOffer::new(now, known_by, initiator, &offer, hello);
+        session.associations.pending = Some(Box::new(pending));
+        session.key_id = key_id;
+        self.by_index.insert(index, id);
+    }
+
+    /// Makes an offer with the token of a retry: our last one again, or, if the peer has no keys of
+    /// the index that we seal for, another. Whose it is, if it is about us.
+    pub(crate) fn retried(
+        &mut self,
+        now: Time,
+        (header, remote): (&Header, SocketAddr),
+        datagram: &mut [u8],
+        refused: &mut Refusals,
+    ) -> Option<PeerId> {
+        let opened = Opener::plain().open(header, datagram);
+        let Ok(Ok(Body::Challenge(challenge))) =
+            opened.map(|body| Body::parse(header.kind, body, header.session))
+        else {
+            refused.malformed += 1;
+            return None;
+        };
+        let index = header.session;
+        let peer = match self.by_index(index) {
+            Some(peer) => self.has_offered(peer, index).then_some(peer),
+            None => self.forgotten_by(now, index, remote),
+        };
+        match peer {
+            Some(peer) => self.make_offer(now, peer, Some((index, challenge.token))),
+            None => refused.unexpected += 1,
+        }
+        peer
+    }
+
+    /// Whether our offer of this index is under way without a token. Anybody on the way can ask for
+    /// one: once is enough until the offer is made again by itself.
+    fn has_offered(&self, id: PeerId, index: u64) -> bool {
+        let session = self.sessions.get(id);
+        let pending = session.and_then(|it| it.associations.pending.as_ref());
+        pending.is_some_and(|pending| pending.index == index && !pending.has_token)
+    }
+
+    /// The peer of ours that says to have no keys of the index that we seal for: it was restarted.
+    /// Anybody on the way can say so, too: what we have goes on in use until another handshake is
+    /// complete, and there is one at a time.
+    fn forgotten_by(&mut self, now: Time, index: u64, remote: SocketAddr) -> Option<PeerId> {
+        let id = self.by_remote(remote)?;
+        let session = self.sessions.get_mut(id).filter(|it| it.is_ours)?;
+        let associations = &mut session.associations;
+        let is_news = associations.is_current(index) && !associations.has_fresh_offer(now);
+        associations.is_disowned |= is_news;
+        is_news.then_some(id)
+    }
+
+    /// Takes the acceptance of our offer, if it is one. Returns whether the peer has begun another
+    /// conversation: it was restarted, and nothing of the one before counts any more.
+    pub(crate) fn take_acceptance(
+        &mut self,
+        now: Time,
+        id: PeerId,
+        header: &Header,
+        datagram: &mut [u8],
+    ) -> Option<bool> {
+        let session = self.sessions.get_mut(id)?;
+        let pending = session.associations.pending.as_ref()?;
+        if pending.index != header.session {
+            return None;
+        }
+        let message = *datagram.get(HEADER_BYTES..)?.first_chunk()?;
+        let (conversation, dropped) = session.associations.accept(now, &message)?;
+        let before = session.session.replace(conversation);
+        let is_restarted = before.is_some_and(|before| before != conversation);
+        let dropped = if is_restarted {
+            [dropped, session.associations.forget_previous()]
+        } else {
+            [dropped, None]
+        };
+        dropped.into_iter().for_each(|it| self.unbind(it));
+        Some(is_restarted)
+    }
+}
+
+/// How we begin a handshake with a peer of this key.
+fn initiating<'k>(
+    security: &'k Security,
+    peer: Option<&'k PublicKey>,
+) -> Option<(Pattern, u8, Credentials<'k>)> {
+    match security {
+        Security::KeyPair(identity) => {
+            let own = &identity.secret;
+            let peer = Some(peer?);
+            Some((Pattern::KeyPair, 0, Credentials::KeyPair { own, peer }))
+        }
+        Security::SharedKeys(keys) => {
+            let key = keys.first()?;
+            let secret: &[u8; SECRET_BYTES] = key.secret();
+            let credentials = Credentials::SharedKey(secret);
+            Some((Pattern::SharedKey, key.id().get(), credentials))
+        }
+        Security::Unprotected | Security::Undecided => None,
+    }
+}

@@ -1,0 +1,268 @@
+//! Handshakes that others begin: offers are judged, the cheapest first, and accepted.
+
+use core::{hash::BuildHasher as _, net::IpAddr};
+
+use foldhash::fast::FixedState;
+
+use cloudburst_security::{Association, Freshness, RETRY_LIFETIME, Security};
+
+use super::Handshake;
+use crate::{
+    event::{FourTuple, PeerId},
+    packet::{
+        Acceptance, Clear, Credentials, EPHEMERAL_BYTES, Gate, Header, Hello, Opener, Pattern,
+        PublicKey, Responder, TOKEN_BYTES, hello_bytes,
+    },
+    statistics::Refusals,
+    time::Time,
+};
+
+/// Offers a second that are read without a token: some 0.3 ms of a processor each.
+const OFFERS_PER_S: f64 = 500.0;
+/// Offers a second that are read in all.
+const OFFERS_WITH_TOKEN_PER_S: f64 = 2_000.0;
+
+/// Of those, from addresses that fall into the same of so many classes: who floods from an address
+/// of its own is in the way of few others.
+const OFFERS_PER_CLASS_PER_S: f64 = 50.0;
+const CLASSES: usize = 256;
+
+/// Limits how often something costly is done.
+#[derive(Debug)]
+pub(super) struct Budget {
+    per_s: f64,
+    left: f64,
+    at: Time,
+}
+
+impl Budget {
+    fn new(per_s: f64, now: Time) -> Self {
+        let (left, at) = (per_s, now);
+        Self { per_s, left, at }
+    }
+
+    fn take(&mut self, now: Time) -> bool {
+        let earned = now.since(self.at).as_secs_f64() * self.per_s;
+        self.left = (self.left + earned).min(self.per_s);
+        self.at = self.at.max(now);
+        let is_enough = self.left >= 1.0;
+        self.left -= f64::from(u8::from(is_enough));
+        is_enough
+    }
+}
+
+/// Limits of what is done for offers before anything is known of who makes them.
+#[derive(Debug)]
+pub(super) struct OfferBudgets {
+    without_token: Budget,
+    with_token: Budget,
+    classes: Vec<Budget>,
+    hasher: FixedState,
+}
+
+impl OfferBudgets {
+    pub(super) fn new(now: Time, hash_seed: u64) -> Self {
+        let class = || Budget::new(OFFERS_PER_CLASS_PER_S, now);
+        Self {
+            without_token: Budget::new(OFFERS_PER_S, now),
+            with_token: Budget::new(OFFERS_WITH_TOKEN_PER_S, now),
+            classes: (0..CLASSES).map(|_| class()).collect(),
+            hasher: FixedState::with_seed(hash_seed),
+        }
+    }
+
+    /// Whether an offer with a token may be read.
+    fn take_with_token(&mut self, now: Time, ip: IpAddr) -> bool {
+        // A host has all of a /64 (RFC 4291 §2.5.4).
+        let network = match ip {
+            IpAddr::V4(ip) => u64::from(ip.to_bits()),
+            IpAddr::V6(ip) => (ip.to_bits() >> 64) as u64,
+        };
+        let class = self.hasher.hash_one(network) as usize % CLASSES;
+        self.classes[class].take(now) && self.with_token.take(now)
+    }
+}
+
+/// An offer that is authentic, fresh and by somebody who may speak to us.
+pub(crate) struct Candidate {
+    responder: Responder,
+    early: ([u8; EPHEMERAL_BYTES], Opener),
+    /// The initiator's index and conversation.
+    index: u64,
+    pub(crate) conversation: u64,
+    pub(crate) key: Option<PublicKey>,
+    key_id: u8,
+    pub(crate) has_token: bool,
+}
+
+/// What became of an offer that was not seen before.
+pub(crate) enum Judged<'d> {
+    /// It is to be accepted, and this is the body that came with it.
+    Candidate(Box<Candidate>, &'d [u8]),
+    /// It has to be made again, with a token.
+    NeedsToken,
+    /// It is refused, which was counted.
+    Refused,
+}
+
+impl Handshake {
+    /// Judges an offer that was not accepted before: the cheapest first, and nothing changes but
+    /// budgets.
+    pub(crate) fn judge<'d>(
+        &mut self,
+        now: Time,
+        (header, four_tuple): (&Header, FourTuple),
+        datagram: &'d mut [u8],
+        needs_token: bool,
+        refused: &mut Refusals,
+    ) -> Judged<'d> {
+        let Ok(hello) = Hello::parse(header, datagram) else {
+            refused.malformed += 1;
+            return Judged::Refused;
+        };
+        let clear = hello.clear;
+        let Some((gate, credentials)) = responding(&self.security, &clear) else {
+            refused.unknown_key += 1;
+            return Judged::Refused;
+        };
+        if !hello.passes(&gate) {
+            refused.not_authentic += 1;
+            return Judged::Refused;
+        }
+        let has_token = hello.has_token();
+        if has_token {
+            let ip = four_tuple.remote.ip();
+            let verified = self
+                .tokens
+                .verify(now.as_nanos(), ip, clear.index, &clear.token);
+            if verified.is_err() {
+                refused.bad_token += 1;
+                return Judged::NeedsToken;
+            }
+            if !self.offer_budgets.take_with_token(now, ip) {
+                refused.answers_capped += 1;
+                return Judged::Refused;
+            }
+        } else if needs_token || !self.offer_budgets.without_token.take(now) {
+            refused.not_validated += 1;
+            return Judged::NeedsToken;
+        }
+        let ephemeral = self.secrets.draw();
+        let read = Responder::read(credentials, &clear, ephemeral, hello.offer);
+        let (Ok((responder, offer, key)), Some(ephemeral)) = (read, hello.ephemeral().copied())
+        else {
+            refused.not_authentic += 1;
+            return Judged::Refused;
+        };
+        if let Security::KeyPair(identity) = &self.security
+            && !key.is_some_and(|key| identity.allowed.contains(&key))
+        {
+            refused.not_allowed += 1;
+            return Judged::Refused;
+        }
+        match self
+            .replays
+            .judge(now, &ephemeral, offer.unix_us, has_token)
+        {
+            Freshness::Fresh => {}
+            Freshness::Doubtful => {
+                refused.not_validated += 1;
+                return Judged::NeedsToken;
+            }
+            Freshness::Replayed => {
+                refused.replayed += 1;
+                return Judged::Refused;
+            }
+        }
+        // Who shares our secret and throws our own offer back, or somebody else's conversation.
+        let known = self.by_session.get(&offer.conversation);
+        let known = known.and_then(|id| self.sessions.get(*id));
+        let is_of_another = known.is_some_and(|known| known.is_ours || known.key != key);
+        if is_of_another || self.by_own_session.contains_key(&offer.conversation) {
+            refused.unexpected += 1;
+            return Judged::Refused;
+        }
+        let early = Opener::sealed(&offer.early_key());
+        let candidate = |early| Candidate {
+            responder,
+            early: (ephemeral, early),
+            index: clear.index,
+            conversation: offer.conversation,
+            key,
+            key_id: clear.key_id,
+            has_token,
+        };
+        match early.open_behind(hello_bytes(clear.pattern), header, datagram) {
+            Ok(body) => Judged::Candidate(Box::new(candidate(early)), body),
+            Err(_) => {
+                refused.not_authentic += 1;
+                Judged::Refused
+            }
+        }
+    }
+
+    /// Accepts an offer of a peer. Returns the index of its keys.
+    pub(crate) fn accept(&mut self, now: Time, id: PeerId, candidate: Candidate) -> Option<u64> {
+        let index = self.secrets.number();
+        let session = self.sessions.get_mut(id)?;
+        let acceptance = Acceptance {
+            index,
+            conversation: session.own,
+        };
+        let (message, keys) = candidate.responder.accept(&acceptance).ok()?;
+        let (ephemeral, _) = candidate.early;
+        let indices = (index, candidate.index);
+        // The initiator may choose what another has chosen: the first keeps it.
+        self.by_peer_index.entry(candidate.index).or_insert(id);
+        let next = Association::accepted(now, indices, &message, &keys, candidate.early);
+        session.key = candidate.key;
+        session.key_id = candidate.key_id;
+        let dropped = session.associations.accepted(next);
+        self.unbind(dropped);
+        self.by_index.insert(index, id);
+        self.by_ephemeral.insert(ephemeral, id);
+        self.replays.remember(now, ephemeral);
+        Some(index)
+    }
+
+    /// Makes the token that an offer is to be made again with.
+    pub(crate) fn mint_retry(&mut self, now: Time, ip: IpAddr, index: u64) -> [u8; TOKEN_BYTES] {
+        self.tokens.mint(now.as_nanos(), ip, index, RETRY_LIFETIME)
+    }
+}
+
+/// By what we read an offer, if it is made for such as us.
+fn responding<'k>(security: &'k Security, clear: &Clear) -> Option<(Gate, Credentials<'k>)> {
+    match (security, clear.pattern) {
+        (Security::KeyPair(identity), Pattern::KeyPair) if clear.key_id == 0 => {
+            let own = &identity.secret;
+            let gate = Gate::of_public(&own.public());
+            Some((gate, Credentials::KeyPair { own, peer: None }))
+        }
+        (Security::SharedKeys(keys), Pattern::SharedKey) => {
+            let secret = keys.get(clear.key_id)?.secret();
+            Some((Gate::of_secret(secret), Credentials::SharedKey(secret)))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::{net::Ipv4Addr, time::Duration};
+
+    use super::*;
+
+    #[test]
+    fn who_floods_from_one_address_is_in_the_way_of_few() {
+        let mut budgets = OfferBudgets::new(Time::ZERO, 1);
+        let flood = IpAddr::from([192, 0, 2, 1]);
+        let taken = (0..10_000).filter(|_| budgets.take_with_token(Time::ZERO, flood));
+        assert_eq!(taken.count(), OFFERS_PER_CLASS_PER_S as usize);
+        let others = (0..1_000).map(|number| IpAddr::from(Ipv4Addr::from_bits(number)));
+        let heard = others.filter(|ip| budgets.take_with_token(Time::ZERO, *ip));
+        assert!(heard.count() > 980);
+        let later = Time::ZERO + Duration::from_secs(1);
+        assert!(budgets.take_with_token(later, flood));
+    }
+}
