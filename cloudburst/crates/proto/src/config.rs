@@ -2,11 +2,11 @@
 
 use core::time::Duration;
 
-use super::packet::Keyring;
 use cloudburst_code::{MAX_MESSAGE_BYTES, Schedule};
 use cloudburst_congestion::{
     CongestionControl, DEFAULT_INITIAL_ROUND_TRIP, MIN_DATAGRAM_BYTES, Reservation,
 };
+use cloudburst_security::Security;
 
 /// Shortest time that a message may be tried for.
 const MIN_LIFETIME: Duration = Duration::from_millis(10);
@@ -21,9 +21,13 @@ pub const MAX_DATAGRAM_BYTES: usize = 9_000;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TransportConfig {
-    /// Keys shared with all peers. Default none: then datagrams are neither
-    /// encrypted nor authenticated, and only accidents are noticed.
-    pub keys: Keyring,
+    /// Keys, or none. There is no default: a transport does not start until it is decided.
+    pub security: Security,
+    /// What the time is by the calendar when the transport starts, since 1970. With it, the first
+    /// messages of who has keys are taken without a round trip before them; 10 s after the start at
+    /// the earliest, and if the clocks of both ends differ by no more than that. Default none: then
+    /// each first contact takes the round trip.
+    pub unix_time: Option<Duration>,
     /// How fast peers are sent to. Default [`CongestionControl::Adaptive`], which needs nothing
     /// stated.
     pub congestion: CongestionControl,
@@ -44,8 +48,9 @@ pub struct TransportConfig {
     /// Limits of memory and peers that others may take up.
     pub quotas: Quotas,
     /// Takes messages only from addresses that have shown a token. It costs the
-    /// first message of a peer a round trip and keeps a recorded message from
-    /// being taken once more after this endpoint has been restarted. Default false.
+    /// first message of a peer a round trip. With keys it makes sure that a recorded first flight
+    /// is not taken once more even if the calendar was set back and this endpoint restarted;
+    /// without, that none is taken once more after a restart. Default false.
     pub require_validation: bool,
     /// Lets ports of ours that do not deliver be abandoned for others
     /// ([`Event::RotatePort`](super::Event::RotatePort)). It finds a way around a link that is
@@ -110,7 +115,8 @@ pub struct Quotas {
 impl Default for TransportConfig {
     fn default() -> Self {
         Self {
-            keys: Keyring::default(),
+            security: Security::default(),
+            unix_time: None,
             congestion: CongestionControl::default(),
             initial_round_trip: DEFAULT_INITIAL_ROUND_TRIP,
             schedule: Schedule::Mds,
@@ -209,6 +215,14 @@ impl HostCapacity {
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
+    /// Nobody has said by which keys others are known, or there is not a single one.
+    #[error(
+        "no security is set, or no shared key is in the ring: set a key pair or a shared key, or say that nothing is to be protected"
+    )]
+    NoSecurity,
+    /// Security of another kind cannot be taken over while a transport runs.
+    #[error("the security is of another kind than the transport was started with; start another")]
+    OtherSecurity,
     /// The link is so slow that nothing could be sent.
     #[error("link_bits_per_s is {0}; at least 8,000 are needed")]
     Link(u64),
@@ -255,12 +269,29 @@ pub enum ConfigError {
 }
 
 impl TransportConfig {
+    /// Returns the defaults with this security.
+    pub fn new(security: Security) -> Self {
+        Self {
+            security,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the defaults for a transport whose datagrams are neither encrypted nor
+    /// authenticated; see [`Security::Unprotected`].
+    pub fn unprotected() -> Self {
+        Self::new(Security::Unprotected)
+    }
+
     /// Checks all settings for mistakes.
     ///
     /// # Errors
     ///
     /// The first one.
     pub fn validate(&self) -> Result<(), ConfigError> {
+        if !self.security.is_decided() {
+            return Err(ConfigError::NoSecurity);
+        }
         if let CongestionControl::Reserved(reservation) = self.congestion {
             validate(reservation)?;
         }
@@ -347,11 +378,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn nothing_starts_unprotected_unless_that_is_said() {
+        let undecided = TransportConfig::default().validate();
+        assert_eq!(undecided, Err(ConfigError::NoSecurity));
+        let empty = TransportConfig::new(Security::SharedKeys(Default::default()));
+        assert_eq!(empty.validate(), Err(ConfigError::NoSecurity));
+        assert_eq!(TransportConfig::unprotected().validate(), Ok(()));
+    }
+
+    #[test]
     fn a_round_trip_is_assumed_within_bounds() {
         let validate = |initial_round_trip| {
             let config = TransportConfig {
                 initial_round_trip,
-                ..TransportConfig::default()
+                ..TransportConfig::unprotected()
             };
             config.validate()
         };

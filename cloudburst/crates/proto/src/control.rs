@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::{
     event::{FourTuple, PeerId, SocketId},
     packet::{
-        BufferTooShort, Busy, BusyReason, Challenge, Echo, Outcome, Ping, Pong, Progress,
+        BufferTooShort, Busy, BusyReason, Challenge, Echo, Framing, Outcome, Ping, Pong, Progress,
         ProgressState, Query, Report, Stop, TOKEN_BYTES, TokenBody, Written,
         question_datagram_bytes,
     },
@@ -36,8 +36,10 @@ pub(super) enum Control {
 pub(super) struct SourceDatagram {
     pub(super) four_tuple: FourTuple,
     pub(super) peer: Option<PeerId>,
-    /// The session that it came by.
+    /// The session that it came by; of an offer that is not accepted, its index.
     pub(super) asker: u64,
+    /// The index of the keys that the answer is sealed with.
+    pub(super) keys: u64,
     pub(super) arrived: Time,
     pub(super) path: u16,
     pub(super) sent_us: u32,
@@ -70,9 +72,20 @@ pub(super) enum Answer {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Question {
-    Query { message: u64 },
-    Ping { nonce: u64, datagram_bytes: usize },
-    Token { token: [u8; TOKEN_BYTES] },
+    Query {
+        message: u64,
+    },
+    Ping {
+        nonce: u64,
+        datagram_bytes: usize,
+    },
+    /// A ping with an offer, to replace keys.
+    Offer {
+        nonce: u64,
+    },
+    Token {
+        token: [u8; TOKEN_BYTES],
+    },
 }
 
 impl ControlQueue {
@@ -223,12 +236,12 @@ impl Question {
     }
 
     /// Bytes of its datagram: the longest answer must not be longer.
-    pub(super) fn datagram_bytes(self, is_sealing: bool) -> usize {
-        let least = question_datagram_bytes(is_sealing);
+    pub(super) fn datagram_bytes(self, framing: Framing) -> usize {
+        let least = question_datagram_bytes(framing);
         match self {
             Self::Query { .. } => least + REPORTS_BYTES,
             Self::Ping { datagram_bytes, .. } => datagram_bytes.max(least),
-            Self::Token { .. } => least,
+            Self::Token { .. } | Self::Offer { .. } => least,
         }
     }
 
@@ -236,7 +249,7 @@ impl Question {
     pub(super) fn write(self, oldest: u64, body: &mut [u8]) -> Result<Written, BufferTooShort> {
         match self {
             Self::Query { message } => Query { message }.write(body),
-            Self::Ping { nonce, .. } => Ping { nonce }.write(body),
+            Self::Ping { nonce, .. } | Self::Offer { nonce } => Ping { nonce }.write(body),
             Self::Token { token } => TokenBody { token, oldest }.write(body),
         }
     }
@@ -258,6 +271,7 @@ mod tests {
             four_tuple: four_tuple(0),
             peer: None,
             asker: 5,
+            keys: 0,
             arrived: Time::ZERO,
             path: 1,
             sent_us: 0,

@@ -337,6 +337,9 @@ pub enum ConnectRefused {
     /// No way to it.
     #[error("a peer needs at least one route")]
     NoPath,
+    /// The peer's public key is not given, and with key pairs none other can be spoken to.
+    #[error("the public key of the peer is needed; `cloudburst keygen` prints it there")]
+    NoPeerKey,
     /// The quota of peers is used up.
     #[error("{0} peers are known, as many as the quota allows")]
     TooManyPeers(usize),

@@ -125,6 +125,7 @@ mod tests {
             },
             peer: Some(PEER),
             asker: 5,
+            keys: 0,
             arrived: now,
             path: 1,
             sent_us: 0,

@@ -2,10 +2,11 @@
 
 use super::{
     control::SourceDatagram,
-    event::{Ecn, FourTuple},
-    handshake::Handshake,
-    packet::{Header, Opener},
+    event::{Ecn, FourTuple, PeerId},
+    handshake::{Candidate, Handshake, Judged, OpenedSealed},
+    packet::{Form, Header, PacketKind},
     path_manager::PathManager,
+    receiver::Receiver,
     statistics::TransportStatistics,
     time::Time,
 };
@@ -14,49 +15,211 @@ use super::{
 pub(super) struct Opened<'d> {
     pub(super) header: Header,
     pub(super) source: SourceDatagram,
-    /// What opened it, unless its peer has that already.
-    pub(super) opener: Option<Opener>,
     pub(super) body: &'d [u8],
 }
 
-/// Opens a datagram in place. What is not opened is counted.
-pub(super) fn open<'d>(
-    now: Time,
-    (four_tuple, ecn): (FourTuple, Ecn),
-    datagram: &'d mut [u8],
-    handshake: &mut Handshake,
-    paths: &PathManager,
-    statistics: &mut TransportStatistics,
-) -> Option<Opened<'d>> {
-    let bytes = datagram.len();
-    statistics.datagrams_received += 1;
-    statistics.bytes_received += bytes as u64;
-    statistics.congestion_marks += u64::from(ecn == Ecn::CongestionExperienced);
-    let Ok(header) = Header::parse(datagram) else {
-        statistics.refused.malformed += 1;
-        return None;
-    };
-    let peer = handshake.by_session(header.session);
-    if peer.is_some_and(|peer| !paths.may_be_new(peer, &header)) {
-        statistics.refused.replayed += 1;
-        return None;
+/// What a datagram turns out to be.
+pub(super) enum Arrival<'d> {
+    Opened(Opened<'d>),
+    /// Of somebody who begins a handshake.
+    Candidate(Box<Candidate>, Opened<'d>),
+    /// An offer that has to be made again, with a token; or what goes by keys that nobody has here.
+    NeedsToken(SourceDatagram),
+    /// A peer of ours wants its offer again, with a token: it has been made.
+    Retried(PeerId),
+}
+
+/// The parts of the machine that have to do with a datagram that comes in.
+pub(super) struct Intake<'r> {
+    pub(super) now: Time,
+    pub(super) handshake: &'r mut Handshake,
+    pub(super) paths: &'r mut PathManager,
+    pub(super) receiver: &'r mut Receiver,
+    pub(super) statistics: &'r mut TransportStatistics,
+    /// Nobody is taken without a token.
+    pub(super) needs_token: bool,
+}
+
+impl Intake<'_> {
+    /// Opens a datagram in place. What is not opened is counted.
+    pub(super) fn open<'d>(
+        mut self,
+        from: (FourTuple, Ecn),
+        datagram: &'d mut [u8],
+    ) -> Option<Arrival<'d>> {
+        let bytes = datagram.len();
+        let arrival = self.look(from, datagram)?;
+        // Nothing is kept of an address, and nothing is owed to it, before that.
+        if !matches!(arrival, Arrival::Retried(_)) {
+            let ip = from.0.remote.ip();
+            self.handshake.received(self.now, ip, bytes);
+        }
+        Some(arrival)
     }
-    let (body, opener) = handshake.open(peer, &header, datagram, &mut statistics.refused)?;
-    // Nothing is kept of an address, and nothing is owed to it, before that.
-    handshake.received(now, four_tuple.remote.ip(), bytes);
-    let source = SourceDatagram {
-        four_tuple,
-        peer,
-        asker: header.session,
-        arrived: now,
-        path: header.path,
-        sent_us: header.sent_us,
-        bytes,
-    };
-    Some(Opened {
-        header,
-        source,
-        opener,
-        body,
-    })
+
+    fn look<'d>(
+        &mut self,
+        (four_tuple, ecn): (FourTuple, Ecn),
+        datagram: &'d mut [u8],
+    ) -> Option<Arrival<'d>> {
+        let bytes = datagram.len();
+        let statistics = &mut *self.statistics;
+        statistics.datagrams_received += 1;
+        statistics.bytes_received += bytes as u64;
+        statistics.congestion_marks += u64::from(ecn == Ecn::CongestionExperienced);
+        let Ok(header) = Header::parse(datagram) else {
+            statistics.refused.malformed += 1;
+            return None;
+        };
+        let source = SourceDatagram {
+            four_tuple,
+            peer: None,
+            asker: header.session,
+            keys: 0,
+            arrived: self.now,
+            path: header.path,
+            sent_us: header.sent_us,
+            bytes,
+        };
+        let is_plain = header.form == Form::Plain;
+        if is_plain != self.handshake.is_unprotected() {
+            statistics.refused.unknown_key += 1;
+            return None;
+        }
+        match header.form {
+            Form::Plain => self.plain(header, source, datagram),
+            Form::Data => self.data(header, source, datagram),
+            Form::Acceptance => self.acceptance(header, source, datagram),
+            Form::Offer => self.offer(header, source, datagram),
+            Form::Retry => {
+                let refused = &mut self.statistics.refused;
+                let from = (&header, four_tuple.remote);
+                let peer = self.handshake.retried(self.now, from, datagram, refused)?;
+                Some(Arrival::Retried(peer))
+            }
+        }
+    }
+
+    fn plain<'d>(
+        &mut self,
+        header: Header,
+        source: SourceDatagram,
+        datagram: &'d mut [u8],
+    ) -> Option<Arrival<'d>> {
+        let peer = self.handshake.by_session(header.session);
+        self.check_replay(peer, &header)?;
+        let refused = &mut self.statistics.refused;
+        let body = self.handshake.open_plain(&header, datagram, refused)?;
+        let source = SourceDatagram { peer, ..source };
+        Some(Arrival::Opened(Opened {
+            header,
+            source,
+            body,
+        }))
+    }
+
+    fn data<'d>(
+        &mut self,
+        header: Header,
+        source: SourceDatagram,
+        datagram: &'d mut [u8],
+    ) -> Option<Arrival<'d>> {
+        let Some(peer) = self.handshake.by_index(header.session) else {
+            self.statistics.refused.unknown_association += 1;
+            // Who was restarted is spoken to under keys that it had before: a token says so, and is
+            // good for the offer that follows.
+            let is_data = header.form == Form::Data;
+            return is_data.then_some(Arrival::NeedsToken(source));
+        };
+        self.check_replay(Some(peer), &header)?;
+        let opened = self.handshake.open_data(self.now, peer, &header, datagram);
+        self.opened(peer, header, source, opened)
+    }
+
+    fn acceptance<'d>(
+        &mut self,
+        header: Header,
+        source: SourceDatagram,
+        datagram: &'d mut [u8],
+    ) -> Option<Arrival<'d>> {
+        if let Some(peer) = self.handshake.by_index(header.session) {
+            let accepted = self
+                .handshake
+                .take_acceptance(self.now, peer, &header, datagram);
+            if accepted == Some(true) {
+                self.paths.restarted(peer);
+                self.receiver.restarted(peer, self.statistics);
+            }
+        }
+        self.data(header, source, datagram)
+    }
+
+    fn offer<'d>(
+        &mut self,
+        header: Header,
+        source: SourceDatagram,
+        datagram: &'d mut [u8],
+    ) -> Option<Arrival<'d>> {
+        if let Some(peer) = self.handshake.by_offer(&header, datagram) {
+            self.check_replay(Some(peer), &header)?;
+            let opened = self.handshake.open_early(self.now, peer, &header, datagram);
+            return self.opened(peer, header, source, opened);
+        }
+        let refused = &mut self.statistics.refused;
+        let from = (&header, source.four_tuple);
+        match self
+            .handshake
+            .judge(self.now, from, datagram, self.needs_token, refused)
+        {
+            Judged::Candidate(candidate, body) => {
+                let opened = Opened {
+                    header,
+                    source,
+                    body,
+                };
+                Some(Arrival::Candidate(candidate, opened))
+            }
+            Judged::NeedsToken => Some(Arrival::NeedsToken(source)),
+            Judged::Refused => None,
+        }
+    }
+
+    fn opened<'d>(
+        &mut self,
+        peer: PeerId,
+        header: Header,
+        source: SourceDatagram,
+        opened: Option<OpenedSealed<'d>>,
+    ) -> Option<Arrival<'d>> {
+        let Some(OpenedSealed { keys, body }) = opened else {
+            self.statistics.refused.not_authentic += 1;
+            return None;
+        };
+        let (_, session) = self.handshake.sessions_with(peer)?;
+        let source = SourceDatagram {
+            peer: Some(peer),
+            asker: session?,
+            keys,
+            ..source
+        };
+        Some(Arrival::Opened(Opened {
+            header,
+            source,
+            body,
+        }))
+    }
+
+    /// Whether a peer's datagram may be new, before the work of opening it.
+    fn check_replay(&mut self, peer: Option<PeerId>, header: &Header) -> Option<()> {
+        if peer.is_some_and(|peer| !self.paths.may_be_new(peer, header)) {
+            self.statistics.refused.replayed += 1;
+            return None;
+        }
+        Some(())
+    }
+}
+
+/// Whether a body of this kind can come with an offer: a question, for nothing was asked.
+pub(super) const fn begins(kind: PacketKind) -> bool {
+    !kind.is_answer()
 }

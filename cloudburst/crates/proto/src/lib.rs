@@ -62,7 +62,11 @@ mod time {
 pub use cloudburst_congestion::{
     CongestionControl, DEFAULT_INITIAL_ROUND_TRIP, MIN_DATAGRAM_BYTES, Reservation,
 };
-pub use cloudburst_wire::{Key, KeyError, Keyring, KeyringError, SECRET_BYTES, Time};
+pub use cloudburst_security::{Identity, Security};
+pub use cloudburst_wire::{
+    IDENTITY_BYTES, IdentityError, Key, KeyError, Keyring, KeyringError, PublicKey, SECRET_BYTES,
+    SecretKey, Time,
+};
 
 pub use self::{
     config::{

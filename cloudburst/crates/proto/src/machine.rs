@@ -2,13 +2,15 @@
 
 use core::fmt;
 
+use cloudburst_security::Security;
+
 use super::{
     config::HostCapacity,
     event::{
         ConnectRefused, Ecn, Event, FourTuple, IcmpKind, MessageKind, PathReport, PeerId, SendId,
         SendRefused, SocketId, Transmit,
     },
-    packet::{self, Keyring},
+    packet::{self, PublicKey},
     statistics::TransportStatistics,
     time::Time,
     transport::Transport,
@@ -24,8 +26,13 @@ pub trait Machine: fmt::Debug {
     ///
     /// # Errors
     ///
-    /// If there is no path, or no capacity for another peer.
-    fn connect(&mut self, now: Time, four_tuples: &[FourTuple]) -> Result<PeerId, ConnectRefused>;
+    /// If there is no path or no key, or no capacity for another peer.
+    fn connect(
+        &mut self,
+        now: Time,
+        four_tuples: &[FourTuple],
+        key: Option<PublicKey>,
+    ) -> Result<PeerId, ConnectRefused>;
 
     /// Adds another path to a peer; see [`Transport::add_path`].
     fn add_path(&mut self, now: Time, peer: PeerId, four_tuple: FourTuple) -> bool;
@@ -99,8 +106,8 @@ pub trait Machine: fmt::Debug {
     /// Reports on the paths to a peer; see [`Transport::paths`].
     fn paths(&self, now: Time, peer: PeerId) -> Vec<PathReport>;
 
-    /// See [`Transport::set_keys`]; a machine without keys ignores them.
-    fn set_keys(&mut self, _keys: Keyring) {}
+    /// See [`Transport::set_security`]; a machine without keys ignores it.
+    fn set_security(&mut self, _security: Security) {}
 
     /// Returns the number of the message that a plain datagram carries a symbol of, or as many of
     /// its lowest bits as the format has.
@@ -108,8 +115,13 @@ pub trait Machine: fmt::Debug {
 }
 
 impl Machine for Transport {
-    fn connect(&mut self, now: Time, four_tuples: &[FourTuple]) -> Result<PeerId, ConnectRefused> {
-        self.connect(now, four_tuples)
+    fn connect(
+        &mut self,
+        now: Time,
+        four_tuples: &[FourTuple],
+        key: Option<PublicKey>,
+    ) -> Result<PeerId, ConnectRefused> {
+        self.connect(now, four_tuples, key)
     }
 
     fn add_path(&mut self, now: Time, peer: PeerId, four_tuple: FourTuple) -> bool {
@@ -190,8 +202,9 @@ impl Machine for Transport {
         self.paths(now, peer).collect()
     }
 
-    fn set_keys(&mut self, keys: Keyring) {
-        self.set_keys(keys);
+    fn set_security(&mut self, security: Security) {
+        // Security of another kind is not taken over.
+        let _ = self.set_security(security);
     }
 
     fn message_of(&self, datagram: &[u8]) -> Option<u64> {

@@ -8,7 +8,7 @@ use super::{
     config::TransportConfig,
     event::{Event, MessageKind, PeerId, Reason, SendId, SendRefused},
     outgoing::Step,
-    packet::Body,
+    packet::{Body, Framing},
     path_manager::PathStatistics,
     scheduler::Scheduler,
     sender::{Accepted, Progressed, Sender},
@@ -61,7 +61,7 @@ impl Outbound {
         &mut self,
         now: Time,
         (peer, kind, message): (PeerId, MessageKind, &[u8]),
-        (paths, is_sealing): (Option<PathStatistics>, bool),
+        (paths, framing): (Option<PathStatistics>, Framing),
         config: &TransportConfig,
         (timers, statistics): (&mut Timers<TimerKey>, &mut TransportStatistics),
     ) -> Result<Accepted, SendRefused> {
@@ -69,7 +69,7 @@ impl Outbound {
             return Err(SendRefused::CircuitBroken);
         }
         let message = (peer, kind, message);
-        let known = (paths, is_sealing);
+        let known = (paths, framing);
         let accepted = self
             .sender
             .accept(now, message, known, config, statistics)?;
@@ -138,7 +138,7 @@ impl Outbound {
         &mut self,
         now: Time,
         (peer, body): (PeerId, &Body<'_>),
-        (paths, is_sealing): (Option<PathStatistics>, bool),
+        (paths, framing): (Option<PathStatistics>, Framing),
         config: &TransportConfig,
         (timers, statistics): (&mut Timers<TimerKey>, &mut TransportStatistics),
     ) -> TakenAnswer {
@@ -150,7 +150,7 @@ impl Outbound {
             Body::Stop(stop, _) => taken.event = self.sender.stopped(now, peer, stop, statistics),
             Body::Progress(progress, _) => {
                 let id = SendId::new(peer, progress.message);
-                let known = (&paths, is_sealing);
+                let known = (&paths, framing);
                 let report = (progress.state, progress.echo.sent_us);
                 let progressed = self.sender.progressed(now, id, report, known, config);
                 taken.refutes_mtu = progressed.is_too_long();
@@ -173,7 +173,7 @@ impl Outbound {
     }
 
     /// A peer has asked for a token: sends again what was perhaps not taken.
-    fn challenged(
+    pub(super) fn challenged(
         &mut self,
         now: Time,
         peer: PeerId,

@@ -10,7 +10,7 @@ use super::{
     config::{Budget, TransportConfig},
     envelope::{self, ENVELOPE_BYTES, Envelope},
     event::{MessageKind, Reason, Receipt, SendId, Undelivered},
-    packet::{self, MIN_SYMBOL_BYTES},
+    packet::{self, Framing, MIN_SYMBOL_BYTES},
     paths::Spread,
     time::Time,
     timers::{Alarm, TimerKey, Timers},
@@ -381,6 +381,6 @@ fn shape(message_bytes: usize, symbol_bytes: usize) -> Result<Shape, ShapeError>
 }
 
 /// Symbols that fit into datagrams of this length.
-pub(super) fn symbol_bytes(datagram_bytes: usize, sealed: bool) -> usize {
-    packet::symbol_bytes(datagram_bytes, sealed).unwrap_or(MIN_SYMBOL_BYTES)
+pub(super) fn symbol_bytes(datagram_bytes: usize, framing: Framing) -> usize {
+    packet::symbol_bytes(datagram_bytes, framing).unwrap_or(MIN_SYMBOL_BYTES)
 }

@@ -79,6 +79,8 @@ pub(super) struct Path {
     /// Until then no notice raises another.
     trusted_until: Time,
     unreachable: bool,
+    /// What may be sent to where it leads is used up.
+    pub(super) is_capped: bool,
 }
 
 /// Somebody says that nobody is at the end of the path: probes find out.
@@ -196,6 +198,7 @@ impl Path {
             suspicion: None,
             trusted_until: now,
             unreachable: false,
+            is_capped: false,
         }
     }
 

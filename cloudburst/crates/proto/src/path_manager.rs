@@ -39,6 +39,7 @@ pub(super) struct PathManager {
     initial_round_trip: Duration,
     datagrams: Datagrams,
     rotates_ports: bool,
+    is_unprotected: bool,
     rotation: PortRotation,
     peers: PeerMap<PeerPaths>,
 }
@@ -66,6 +67,8 @@ struct PeerPaths {
     is_unreachable: bool,
     /// How many pairs of ports may be abandoned for others.
     replacements: RotationBudget,
+    /// Some of the paths get nothing until something comes from where they lead.
+    has_capped: bool,
     /// Bytes that were delivered to it so far.
     delivered: u64,
 }
@@ -136,6 +139,7 @@ impl PathManager {
             initial_round_trip: config.initial_round_trip,
             datagrams: config.datagrams,
             rotates_ports: config.rotate_ports,
+            is_unprotected: config.security.is_unprotected(),
             rotation: PortRotation::new(now, hash_seed),
             peers: PeerMap::default(),
         }
@@ -150,6 +154,7 @@ impl PathManager {
             detector: SharedBottleneckDetector::new(now),
             is_unreachable: false,
             replacements: RotationBudget::new(now),
+            has_capped: false,
             delivered: 0,
         };
         self.peers.insert(id, peer);
@@ -207,6 +212,13 @@ impl PathManager {
         peer.is_none_or(|peer| peer.inbound.may_be_new(header.path, header.sequence))
     }
 
+    /// A peer was restarted, and counts its datagrams again, under other keys.
+    pub(super) fn restarted(&mut self, id: PeerId) {
+        if let Some(peer) = self.peers.get_mut(id) {
+            peer.inbound = Inbound::default();
+        }
+    }
+
     /// A peer's datagram has come by a path, and was authentic.
     pub(super) fn arrived(
         &mut self,
@@ -221,6 +233,9 @@ impl PathManager {
         };
         peer.inbound
             .take(now, header.path, header.sequence, header.sent_us);
+        if peer.has_capped {
+            peer.uncap(four_tuple.remote, self.is_unprotected);
+        }
         // What we send back goes by the paths that it comes by.
         if !peer.is_ours && peer.paths.arrived(now, four_tuple, &datagrams) {
             peer.detector.restart(now);
@@ -361,13 +376,21 @@ impl PathManager {
         peer.is_some_and(|peer| core::mem::take(&mut peer.is_unreachable))
     }
 
-    /// The longest datagram that any path carries which is not dead, and the address that the
-    /// first of them leads to.
-    pub(super) fn widest(&self, id: PeerId) -> Option<(usize, core::net::IpAddr)> {
+    /// The longest datagram that any path carries which is not dead.
+    pub(super) fn widest(&self, id: PeerId) -> Option<usize> {
         let paths = &self.peers.get(id)?.paths;
-        let longest = paths.live().map(Path::datagram_bytes).max()?;
-        let first = paths.live().next()?;
-        Some((longest, first.four_tuple.remote.ip()))
+        paths.live().map(Path::datagram_bytes).max()
+    }
+
+    /// No more may be sent to where a path leads, until something comes from there
+    /// (anti-amplification limit).
+    pub(super) fn cap(&mut self, id: PeerId, four_tuple: FourTuple) {
+        if let Some(peer) = self.peers.get_mut(id) {
+            peer.has_capped = true;
+            for path in peer.paths.iter_mut() {
+                path.is_capped |= path.four_tuple.remote == four_tuple.remote;
+            }
+        }
     }
 
     /// The path by which datagrams of this length are there first.
@@ -443,16 +466,18 @@ impl PathManager {
     }
 
     /// The stamp of an answer, of which the peer does not tell, and reports on what came by the
-    /// path `answered` first.
+    /// path `answered` first. What goes where no path leads, for there is no capacity for another,
+    /// is counted on any.
     pub(super) fn stamp_answer(
         &mut self,
         now: Time,
         id: PeerId,
-        four_tuple: FourTuple,
+        (four_tuple, is_anywhere): (FourTuple, bool),
         answered: u16,
     ) -> Option<(Stamp, impl Iterator<Item = Report> + '_)> {
         let peer = self.peers.get_mut(id)?;
-        let index = peer.paths.position(four_tuple)?;
+        let any = (is_anywhere && peer.paths.iter().next().is_some()).then_some(0);
+        let index = peer.paths.position(four_tuple).or(any)?;
         let path = peer.paths.get_mut(index);
         let stamp = Stamp {
             path: path.id,
@@ -490,6 +515,18 @@ impl PathManager {
 }
 
 impl PeerPaths {
+    /// Something came from there, so that something may be sent there again. Without keys that is
+    /// counted by address.
+    fn uncap(&mut self, remote: core::net::SocketAddr, is_by_address: bool) {
+        self.has_capped = false;
+        for path in self.paths.iter_mut() {
+            let other = path.four_tuple.remote;
+            let is_same = other == remote || is_by_address && other.ip() == remote.ip();
+            path.is_capped &= !is_same;
+            self.has_capped |= path.is_capped;
+        }
+    }
+
     /// Notes what a path's report says of datagrams in flight.
     fn note(&mut self, report: &DeliveryReport, news: &mut Acknowledged) {
         news.sent = news.sent.saturating_add(report.sent);

@@ -148,7 +148,7 @@ impl Paths {
         for step in 0..paths {
             let index = self.turn.saturating_add(step).checked_rem(paths)?;
             let path = &self.list[index];
-            if (path.is_dead() && !all_dead) || path.datagram_bytes() < bytes {
+            if (path.is_dead() && !all_dead) || path.datagram_bytes() < bytes || path.is_capped {
                 continue;
             }
             if path.loss() > BLACK_HOLE_LOSS && least_loss < path.loss() / 2.0 {

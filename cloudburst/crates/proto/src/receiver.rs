@@ -82,6 +82,16 @@ impl Receiver {
         self.peers.insert(id, inbox);
     }
 
+    /// A peer was restarted, and counts its messages again: forgets what is known of those before.
+    pub(super) fn restarted(&mut self, id: PeerId, statistics: &mut TransportStatistics) {
+        for message in self.incoming_where(id, |_, _| true) {
+            self.drop_incoming(id, message, statistics);
+        }
+        if let Some(inbox) = self.peers.get_mut(id) {
+            inbox.window = MessageWindow::default();
+        }
+    }
+
     /// Forgets a peer, and what of it is incomplete.
     pub(super) fn remove_peer(&mut self, id: PeerId, statistics: &mut TransportStatistics) {
         for message in self.incoming_where(id, |_, _| true) {

@@ -15,10 +15,10 @@ use super::{
     control::{Answer, ControlQueue, Question, SourceDatagram},
     event::*,
     feedback::Feedback,
-    handshake::{Admission, Handshake},
-    intake::{self, Opened},
-    outbound::Outbound,
-    packet::{Body, BusyReason, HEADER_BYTES, Header, Opener, PacketKind, Symbol},
+    handshake::{Admission, Candidate, Handshake},
+    intake::{self, Arrival, Intake, Opened},
+    outbound::{Outbound, TakenAnswer},
+    packet::{Body, BusyReason, Form, HEADER_BYTES, Header, PacketKind, PublicKey, Symbol},
     path_manager::{PathManager, Suspects},
     peer_map::PeerMap,
     receiver::{Prepared, Receiver},
@@ -71,9 +71,14 @@ impl Router {
     }
 
     /// A new peer; ours, if its session is not known.
-    pub(super) fn add_peer(&mut self, now: Time, session: Option<u64>) -> PeerId {
+    pub(super) fn add_peer(
+        &mut self,
+        now: Time,
+        session: Option<u64>,
+        key: Option<PublicKey>,
+    ) -> PeerId {
         let is_ours = session.is_none();
-        let (id, first_message) = self.handshake.add_peer(now, session);
+        let (id, first_message) = self.handshake.add_peer(now, session, key);
         self.paths.add_peer(now, id, is_ours);
         self.outbound.add_peer(now, id, first_message);
         self.receiver.add_peer(id, is_ours);
@@ -102,7 +107,9 @@ impl Router {
         message: (PeerId, MessageKind, &[u8]),
     ) -> Result<SendId, SendRefused> {
         let peer = message.0;
-        let known = (self.paths.statistics(peer), self.handshake.is_sealing(peer));
+        let paths = self.paths.statistics(peer);
+        self.handshake.prepare(now, peer);
+        let known = (paths, self.handshake.framing(now, peer));
         let counted = (&mut self.timers, &mut self.statistics);
         let accepted = self
             .outbound
@@ -138,7 +145,8 @@ impl Router {
     }
 
     fn challenge(&mut self, now: Time, source: SourceDatagram) {
-        if self.handshake.is_challenge_due(now, source.peer) {
+        let remote = source.four_tuple.remote;
+        if self.handshake.is_challenge_due(now, source.peer, remote) {
             self.answer(source, Answer::Challenge);
         }
     }
@@ -150,29 +158,93 @@ impl Router {
         from: (FourTuple, Ecn),
         datagram: &mut [u8],
     ) {
-        let (handshake, statistics) = (&mut self.handshake, &mut self.statistics);
-        let opened = intake::open(now, from, datagram, handshake, &self.paths, statistics);
-        match opened {
-            Some(opened) if opened.header.kind.is_answer() => self.take_answer(now, opened),
-            Some(opened) => self.take_question(now, opened),
+        let intake = Intake {
+            now,
+            needs_token: self.handshake.needs_token_first(&self.config),
+            handshake: &mut self.handshake,
+            paths: &mut self.paths,
+            receiver: &mut self.receiver,
+            statistics: &mut self.statistics,
+        };
+        match intake.open(from, datagram) {
+            Some(Arrival::Opened(opened)) => {
+                let accepted = opened.source.peer;
+                let accepted = accepted.filter(|_| opened.header.form == Form::Acceptance);
+                self.take(now, opened);
+                if let Some(peer) = accepted {
+                    self.look_after(now, peer);
+                }
+            }
+            Some(Arrival::Candidate(candidate, opened)) => {
+                self.take_candidate(now, *candidate, opened);
+            }
+            Some(Arrival::NeedsToken(source)) => self.answer(source, Answer::Challenge),
+            Some(Arrival::Retried(peer)) => {
+                if let Some(paths) = self.paths.statistics(peer) {
+                    let timers = &mut self.timers;
+                    self.outbound.challenged(now, peer, &paths, timers);
+                    self.rekey(now, peer, paths.ack_timeout());
+                }
+            }
             None => {}
         }
     }
 
+    fn take(&mut self, now: Time, opened: Opened<'_>) {
+        if opened.header.kind.is_answer() {
+            self.take_answer(now, opened);
+        } else {
+            self.take_question(now, opened);
+        }
+    }
+
+    /// Takes the first datagram of who begins a handshake: a new peer, or one that is known and
+    /// renews its keys.
+    fn take_candidate(&mut self, now: Time, candidate: Candidate, mut opened: Opened<'_>) {
+        if !intake::begins(opened.header.kind) {
+            self.statistics.refused.unexpected += 1;
+            return;
+        }
+        let (conversation, has_token) = (candidate.conversation, candidate.has_token);
+        let known = self.handshake.by_session(conversation);
+        if known.is_none() && self.handshake.len() >= self.config.quotas.peers {
+            self.statistics.refused.too_many_peers += 1;
+            return;
+        }
+        let peer = known.unwrap_or_else(|| self.add_peer(now, Some(conversation), candidate.key));
+        let Some(keys) = self.handshake.accept(now, peer, candidate) else {
+            return;
+        };
+        let source = &mut opened.source;
+        (source.peer, source.asker, source.keys) = (Some(peer), conversation, keys);
+        if has_token {
+            let remote = source.four_tuple.remote;
+            self.handshake.validate_path(now, peer, remote);
+            self.receiver.validate_peer(peer, 0);
+        }
+        self.take_question(now, opened);
+        self.look_after(now, peer);
+    }
+
     /// Notes a datagram of a peer that is authentic.
-    fn note(
-        &mut self,
-        now: Time,
-        id: PeerId,
-        header: &Header,
-        from: FourTuple,
-        opener: Option<Opener>,
-    ) {
-        self.handshake.heard(now, id, opener);
+    fn note(&mut self, now: Time, id: PeerId, header: &Header, source: &SourceDatagram) {
+        let from = source.four_tuple;
+        self.handshake.heard(now, id, from.remote, source.bytes);
         self.paths.arrived(now, id, header, from);
         self.outbound.heard(now, id);
         if let Some(paths) = self.paths.statistics(id) {
             self.outbound.answered(now, id, &paths, &mut self.timers);
+            self.rekey(now, id, paths.ack_timeout());
+        }
+    }
+
+    /// Sends an offer beside the messages, where keys are due to be replaced.
+    fn rekey(&mut self, now: Time, id: PeerId, ack_timeout: Duration) {
+        if self.handshake.is_rekeying(now, id, ack_timeout) {
+            for path in self.paths.choose_two(now, id).into_iter().flatten() {
+                let nonce = now.as_nanos();
+                self.control.ask(id, path, Question::Offer { nonce });
+            }
         }
     }
 
@@ -181,10 +253,13 @@ impl Router {
         let Opened {
             header,
             source,
-            opener,
             body,
         } = opened;
-        let Some((own, peer)) = self.handshake.answered_session(body) else {
+        let answered = self.handshake.answered_session(body);
+        // With keys, an answer counts from the peer alone whose keys it came by.
+        let answered = answered
+            .filter(|(_, peer)| self.handshake.is_unprotected() || source.peer == Some(*peer));
+        let Some((own, peer)) = answered else {
             self.statistics.refused.unexpected += 1;
             return;
         };
@@ -195,14 +270,14 @@ impl Router {
         let noted = source.peer;
         let noted = noted.or_else(|| self.handshake.recognise(&header, peer).then_some(peer));
         if let Some(noted) = noted {
-            self.note(now, noted, &header, source.four_tuple, opener);
+            self.note(now, noted, &header, &source);
         }
         // After a restart it answers by another session, which is not noted.
         if let Some(paths) = self.paths.statistics(peer) {
             self.outbound.answered(now, peer, &paths, &mut self.timers);
         }
-        let ip = source.four_tuple.remote.ip();
-        self.handshake.answered(now, peer, ip);
+        let remote = source.four_tuple.remote;
+        self.handshake.answered(now, peer, remote);
         if let Some((echo, reports)) = body.acknowledgement() {
             let news = self.paths.acknowledged(now, peer, echo, reports);
             let rates = self.paths.rates(peer);
@@ -210,12 +285,18 @@ impl Router {
                 self.break_circuit(peer, loss);
             }
         }
-        let known = (self.paths.statistics(peer), self.handshake.is_sealing(peer));
+        let framing = self.handshake.framing(now, peer);
+        let known = (self.paths.statistics(peer), framing);
         let counted = (&mut self.timers, &mut self.statistics);
         let answer = (peer, &body);
-        let taken = self
-            .outbound
-            .take_answer(now, answer, known, &self.config, counted);
+        // With keys, who asks for a token has taken what came with its question.
+        let is_taken = matches!(body, Body::Challenge(_)) && !self.handshake.is_unprotected();
+        let taken = if is_taken {
+            TakenAnswer::default()
+        } else {
+            self.outbound
+                .take_answer(now, answer, known, &self.config, counted)
+        };
         self.events.extend(taken.event);
         if taken.refutes_mtu {
             self.paths.refute_mtu(now, peer);
@@ -236,7 +317,6 @@ impl Router {
         let Opened {
             header,
             mut source,
-            opener,
             body,
         } = opened;
         let Ok(body) = Body::parse(header.kind, body, 0) else {
@@ -247,7 +327,7 @@ impl Router {
             source.peer = self.admit(now, source, &body);
         }
         if let Some(peer) = source.peer {
-            self.note(now, peer, &header, source.four_tuple, opener);
+            self.note(now, peer, &header, &source);
         }
         match body {
             Body::Symbol(symbol) => self.take_symbol(now, source, &symbol),
@@ -270,7 +350,7 @@ impl Router {
         let ip = source.four_tuple.remote.ip();
         if let Some(peer) = source.peer
             && header.kind != PacketKind::Token
-            && self.handshake.needs_token(now, peer, ip)
+            && self.handshake.needs_token_of(now, peer, ip)
         {
             self.challenge(now, source);
         }
@@ -284,7 +364,7 @@ impl Router {
             .admit(now, &self.config, &source, body, refused)
         {
             Admission::Known(peer) => return Some(peer),
-            Admission::Welcome => return Some(self.add_peer(now, Some(source.asker))),
+            Admission::Welcome => return Some(self.add_peer(now, Some(source.asker), None)),
             Admission::NeedsToken => self.challenge(now, source),
             Admission::Busy(message) => {
                 self.answer(source, Answer::busy(message, BusyReason::Peers));
@@ -351,7 +431,8 @@ impl Router {
             return;
         }
         let header = Header::parse(quoted).ok();
-        let sent = header.and_then(|header| Some((self.handshake.sent_to(&header)?, header)));
+        let sent = header
+            .and_then(|header| Some((self.handshake.sent_to(&header, four_tuple.remote)?, header)));
         let sent = sent.filter(|(peer, header)| self.paths.has_sent(*peer, four_tuple, header));
         let Some((peer, _)) = sent else {
             self.statistics.refused.unexpected += 1;
@@ -384,6 +465,7 @@ impl Router {
         let Some(paths) = self.paths.statistics(id.peer) else {
             return;
         };
+        self.rekey(now, id.peer, paths.ack_timeout());
         let counted = (&mut self.timers, &mut self.statistics);
         let (asks, abandoned) = self.outbound.attend(now, id, &paths, counted);
         self.events.extend(abandoned);
@@ -409,6 +491,9 @@ impl Router {
         if let Some(since) = self.handshake.silent_since(id) {
             due = due.min((since + IDLE).max(now + EXPIRY_PAUSE));
         }
+        if let Some(worn_at) = self.handshake.worn_at(id) {
+            due = due.min(worn_at.max(now + EXPIRY_PAUSE));
+        }
         alarm.set(due, TimerKey::Peer(id), &mut self.timers);
     }
 
@@ -427,6 +512,7 @@ impl Router {
             return;
         }
         self.receiver.expire(now, id, &mut self.statistics);
+        self.handshake.expire(now, id);
         let silent_since = self.handshake.silent_since(id);
         let is_silent = silent_since.is_some_and(|since| now.since(since) >= IDLE);
         if is_silent && self.outbound.sender.is_idle(id) {
@@ -451,6 +537,9 @@ impl Router {
         for ping in pings {
             let question = Question::ping(ping.nonce, ping.datagram_bytes);
             self.control.ask(id, ping.four_tuple, question);
+        }
+        if let Some(paths) = self.paths.statistics(id) {
+            self.rekey(now, id, paths.ack_timeout());
         }
         if is_any_replaced {
             self.handshake.bind_remotes(self.paths.remotes(id), id);

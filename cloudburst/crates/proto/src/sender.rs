@@ -22,7 +22,7 @@ use super::{
     event::{Event, MessageKind, PeerId, Reason, SendId, SendRefused},
     message_window::MAX_SPAN,
     outgoing::{Outgoing, Step, symbol_bytes},
-    packet::{Outcome, ProgressState, Stop, symbol_datagram_bytes},
+    packet::{Framing, Outcome, ProgressState, Stop, symbol_datagram_bytes},
     path_manager::{ChosenPath, PathStatistics},
     paths::Spread,
     peer_map::PeerMap,
@@ -96,7 +96,7 @@ impl Sender {
         &mut self,
         now: Time,
         (peer, kind, message): (PeerId, MessageKind, &[u8]),
-        (paths, is_sealing): (Option<PathStatistics>, bool),
+        (paths, framing): (Option<PathStatistics>, Framing),
         config: &TransportConfig,
         statistics: &mut TransportStatistics,
     ) -> Result<Accepted, SendRefused> {
@@ -124,7 +124,7 @@ impl Sender {
         }
         let id = SendId::new(peer, outbox.next);
         let datagram_bytes = paths.datagram_bytes.unwrap_or(config.datagrams.initial);
-        let symbol_bytes = symbol_bytes(datagram_bytes, is_sealing);
+        let symbol_bytes = symbol_bytes(datagram_bytes, framing);
         let memory = self.buffers.take();
         let mut outgoing = Outgoing::new(now, id, (kind, message), memory, symbol_bytes, config)
             .map_err(|_| too_large)?;
@@ -185,22 +185,22 @@ impl Sender {
     pub(super) fn burst(
         &mut self,
         id: SendId,
-        (longest, is_sealing): (usize, bool),
+        (longest, framing): (usize, Framing),
         paths: &PathStatistics,
         config: &TransportConfig,
     ) -> Option<Result<Burst, Reason>> {
         let outgoing = self.messages.get_mut(&id)?;
-        let mut datagram_bytes = symbol_datagram_bytes(outgoing.symbol_bytes(), is_sealing);
+        let mut datagram_bytes = symbol_datagram_bytes(outgoing.symbol_bytes(), framing);
         if datagram_bytes > longest {
             let path_statistics = (&paths.loss, paths.ack_timeout());
-            let shorter = symbol_bytes(longest, is_sealing);
+            let shorter = symbol_bytes(longest, framing);
             if outgoing
                 .resegment(shorter, path_statistics, &config.budget)
                 .is_err()
             {
                 return Some(Err(Reason::Refused));
             }
-            datagram_bytes = symbol_datagram_bytes(outgoing.symbol_bytes(), is_sealing);
+            datagram_bytes = symbol_datagram_bytes(outgoing.symbol_bytes(), framing);
         }
         let parts = outgoing.spread.as_ref().map(|_| SPREAD_PARTS);
         Some(Ok(Burst {
@@ -338,7 +338,7 @@ impl Sender {
         now: Time,
         id: SendId,
         (state, sent_us): (ProgressState, u32),
-        (paths, is_sealing): (&PathStatistics, bool),
+        (paths, framing): (&PathStatistics, Framing),
         config: &TransportConfig,
     ) -> Progressed {
         let Some(outgoing) = self.messages.get_mut(&id) else {
@@ -356,7 +356,7 @@ impl Sender {
             ProgressState::Unknown => {
                 // Questions get through, and none of so many symbols: they may
                 // be too long for the path.
-                let initial = symbol_bytes(config.datagrams.initial, is_sealing);
+                let initial = symbol_bytes(config.datagrams.initial, framing);
                 if outgoing.is_unheard_of() && outgoing.symbol_bytes() > initial {
                     let path_statistics = (&loss, ack_timeout);
                     let shorter = outgoing.resegment(initial, path_statistics, &config.budget);

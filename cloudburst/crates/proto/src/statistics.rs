@@ -81,9 +81,13 @@ refusals! {
     malformed,
     /// A plain datagram, other than a symbol, that was changed on the way: its check does not fit.
     damaged,
-    /// Under a key that is not ours, or without one.
+    /// Under a shared key that is not ours, by key pairs or plain where we do otherwise.
     unknown_key,
-    /// Not sealed with the key it names.
+    /// Under an index that is not ours: of keys that are worn out, or of nobody.
+    unknown_association,
+    /// By a key pair that is not on our list.
+    not_allowed,
+    /// Not sealed with the keys it should be.
     not_authentic,
     /// Seen before, or too old to tell.
     replayed,

@@ -9,14 +9,15 @@ use super::{
     handshake::Handshake,
     outbound::Outbound,
     packet::BufferTooShort,
-    path_manager::PathManager,
+    path_manager::{ChosenPath, PathManager},
     statistics::TransportStatistics,
     time::Time,
     timers::{TimerKey, Timers},
 };
 
-/// Bytes to an address without token that symbols leave to challenges.
-const RESERVE_BYTES: u64 = 200;
+/// Bytes to an address that is not validated that symbols leave to challenges and queries: three of
+/// these, for any may be lost.
+const RESERVE_BYTES: u64 = 700;
 
 /// The parts of the machine that have to do with a datagram that goes out.
 pub(super) struct Writer<'r> {
@@ -82,23 +83,25 @@ impl Writer<'_> {
         let four_tuple = self
             .paths
             .return_path(source.peer, source.four_tuple, source.path);
-        let ip = four_tuple.remote.ip();
+        let remote = four_tuple.remote;
         let most = out.len().min(source.bytes);
         let out = &mut out[..most];
-        let token =
-            (answer == Answer::Challenge).then(|| self.handshake.mint(now, ip, source.asker));
+        let token = (answer == Answer::Challenge).then(|| self.handshake.mint(now, source, remote));
         let Self {
             handshake, paths, ..
         } = self;
+        let is_sealed = !handshake.is_unprotected();
         let bytes = match source.peer.and_then(|id| {
-            let stamped = paths.stamp_answer(now, id, four_tuple, source.path);
-            stamped.zip(handshake.sealer(id))
+            let stamped = paths.stamp_answer(now, id, (four_tuple, is_sealed), source.path);
+            stamped.zip(handshake.answer_sealer(now, id, source.keys))
         }) {
             Some(((stamp, reports), sealer)) => sealer.write(stamp, out, |body| {
                 answer.write(now, source, token, reports, body)
             }),
+            // The keys are worn out, or the peer is gone.
+            None if is_sealed && answer != Answer::Challenge => return None,
             None => {
-                let (sealer, stamp) = handshake.stateless(now);
+                let (sealer, stamp) = handshake.stateless(now, source.asker);
                 sealer.write(stamp, out, |body| {
                     answer.write(now, source, token, core::iter::empty(), body)
                 })
@@ -107,7 +110,10 @@ impl Writer<'_> {
         // Every question is longer than the shortest answer to it: see the packet layer.
         let bytes = bytes.ok()?;
         let refused = &mut self.statistics.refused;
-        if !self.handshake.may_answer(now, ip, bytes, refused) {
+        if !self
+            .handshake
+            .may_answer(now, (source.peer, remote), bytes, refused)
+        {
             return None;
         }
         self.statistics.stops_sent += u64::from(matches!(answer, Answer::Stop { .. }));
@@ -127,26 +133,55 @@ impl Writer<'_> {
         if !self.paths.has_path(id, four_tuple) {
             return None;
         }
-        let ip = four_tuple.remote.ip();
-        let bytes = question.datagram_bytes(self.handshake.is_sealing(id));
-        let bytes = bytes.min(out.len());
-        if self.handshake.credit(now, id, ip) < bytes as u64 {
-            self.statistics.refused.amplification_capped += 1;
-            return None;
-        }
+        self.handshake.prepare(now, id);
+        let sealer = self.handshake.question_sealer(now, id, question)?;
+        let bytes = question.datagram_bytes(sealer.framing()).min(out.len());
+        let four_tuple = self.path_of_question(id, four_tuple, question, bytes)?;
+        let remote = four_tuple.remote;
         let stamp = self.paths.stamp_by(now, id, four_tuple, bytes)?;
         let oldest = self.outbound.sender.update_oldest(id);
-        let sealer = self.handshake.sealer(id)?;
+        let sealer = self.handshake.question_sealer(now, id, question)?;
         let written: Result<usize, BufferTooShort> =
             sealer.write(stamp, &mut out[..bytes], |body| {
                 question.write(oldest, body)
             });
         self.outbound.sender.asked(now, id, 1);
+        self.handshake.asked(now, id, 1);
         self.statistics.queries_sent += u64::from(matches!(question, Question::Query { .. }));
         let bytes = written.ok()?;
-        self.handshake.sent(id, ip, bytes);
+        self.handshake.sent(id, remote, bytes);
         self.outbound.scheduler.sent_unpaced(now, bytes);
         Some(self.sent(four_tuple, bytes, bytes))
+    }
+
+    /// The path that a question takes: a query one to where it may be sent, if there is any.
+    fn path_of_question(
+        &mut self,
+        id: PeerId,
+        four_tuple: FourTuple,
+        question: Question,
+        bytes: usize,
+    ) -> Option<FourTuple> {
+        let now = self.now;
+        let may_be_sent = |handshake: &Handshake, four_tuple: FourTuple| {
+            handshake.credit(now, id, four_tuple.remote) >= bytes as u64
+        };
+        if may_be_sent(self.handshake, four_tuple) {
+            return Some(four_tuple);
+        }
+        self.statistics.refused.amplification_capped += 1;
+        self.paths.cap(id, four_tuple);
+        if !matches!(question, Question::Query { .. }) {
+            return None;
+        }
+        while let Some(other) = self.paths.choose_two(now, id).into_iter().flatten().next() {
+            if may_be_sent(self.handshake, other) {
+                return Some(other);
+            }
+            // Each turn there is one less.
+            self.paths.cap(id, other);
+        }
+        None
     }
 
     /// Writes symbols of a message, as many as go by the path that is best for the next. Nothing
@@ -157,14 +192,18 @@ impl Writer<'_> {
         let Some(paths) = self.paths.statistics(peer) else {
             return Ok(None);
         };
-        let Some((longest, first_ip)) = self.paths.widest(peer) else {
+        let Some(longest) = self.paths.widest(peer) else {
             return Err(Reason::Unreachable);
         };
-        let is_sealing = self.handshake.is_sealing(peer);
+        self.handshake.prepare(now, peer);
+        if self.handshake.sealer(now, peer).is_none() {
+            return Ok(None);
+        }
+        let framing = self.handshake.framing(now, peer);
         let burst = self
             .outbound
             .sender
-            .burst(id, (longest, is_sealing), &paths, self.config);
+            .burst(id, (longest, framing), &paths, self.config);
         let Some(burst) = burst.transpose()? else {
             return Ok(None);
         };
@@ -178,17 +217,10 @@ impl Writer<'_> {
             .credit(now, peer)
             .div_ceil(datagram_bytes);
         let wanted = burst.remaining.min(credit.max(1) as u32);
-        let spread = self.outbound.sender.spread(id);
-        let Some(path) = self.paths.choose(now, peer, datagram_bytes, wanted, spread) else {
+        let Some((path, leave)) = self.choose(id, datagram_bytes, wanted) else {
             return Ok(None);
         };
         let count = burst.train(path.share, out.len());
-        // Some is left for asking for a token, or nothing may ever be sent again.
-        let credit = self.handshake.credit(now, peer, first_ip);
-        let leave = credit.saturating_sub(RESERVE_BYTES) / datagram_bytes as u64;
-        if leave == 0 {
-            return Ok(None);
-        }
         let count = count.min(leave.min(u64::from(u32::MAX)) as u32);
         let symbols = self
             .outbound
@@ -196,7 +228,7 @@ impl Writer<'_> {
             .symbols(id, count, self.config.schedule);
         let (symbols, sealer) = (
             symbols.ok_or(Reason::Refused)?,
-            self.handshake.sealer(peer).ok_or(Reason::Refused)?,
+            self.handshake.sealer(now, peer).ok_or(Reason::Refused)?,
         );
         let (mut at, mut expected) = (0, now);
         for sequence in symbols.sequences.clone() {
@@ -217,8 +249,34 @@ impl Writer<'_> {
             .sender
             .sent(now, id, sent, round_trip, self.timers);
         self.outbound.scheduler.sent(now, peer, at);
-        self.handshake.sent(peer, path.four_tuple.remote.ip(), at);
+        self.handshake.sent(peer, path.four_tuple.remote, at);
+        self.handshake.asked(now, peer, count);
         Ok(Some(self.sent(path.four_tuple, at, datagram_bytes)))
+    }
+
+    /// The path that is best for a message's next symbols, of those to addresses that may be sent
+    /// any, and how many may be.
+    fn choose(
+        &mut self,
+        id: SendId,
+        datagram_bytes: usize,
+        wanted: u32,
+    ) -> Option<(ChosenPath, u64)> {
+        let (now, peer) = (self.now, id.peer);
+        loop {
+            let spread = self.outbound.sender.spread(id);
+            let path = self
+                .paths
+                .choose(now, peer, datagram_bytes, wanted, spread)?;
+            // Some is left for asking for a token, or nothing may ever be sent again.
+            let credit = self.handshake.credit(now, peer, path.four_tuple.remote);
+            let leave = credit.saturating_sub(RESERVE_BYTES) / datagram_bytes as u64;
+            if leave > 0 {
+                return Some((path, leave));
+            }
+            // It gets none until something comes from there: each turn there is one less.
+            self.paths.cap(peer, path.four_tuple);
+        }
     }
 
     /// Counts what is sent.

@@ -1,9 +1,11 @@
 //! The transport: the calls of a host.
 
 #[cfg(test)]
+mod sealed_tests;
+#[cfg(test)]
 mod tests;
 
-use cloudburst_security::Randomness;
+use cloudburst_security::{Randomness, Security};
 
 use super::{
     config::{ConfigError, HostCapacity, TransportConfig},
@@ -11,7 +13,7 @@ use super::{
         ConnectRefused, Ecn, Event, FourTuple, IcmpKind, MessageKind, PathReport, PeerId, Reason,
         SendId, SendRefused, SocketId, Transmit,
     },
-    packet::Keyring,
+    packet::PublicKey,
     path_manager::Suspects,
     router::Router,
     statistics::TransportStatistics,
@@ -74,15 +76,17 @@ impl Transport {
     /// Makes a peer known by the paths that lead to it, of which the best are chosen from. Of
     /// more than 64 the others take the place of those that turn out not to deliver. Of a peer
     /// that is known already by one of the addresses the others become paths too, and its id is
-    /// returned.
+    /// returned. `key` is its public key, which has to be given where [`Security::KeyPair`] is
+    /// used, and decides nothing elsewhere.
     ///
     /// # Errors
     ///
-    /// If there is no path, or as many peers as the quota allows.
+    /// If there is no path or no key, or as many peers as the quota allows.
     pub fn connect(
         &mut self,
         now: Time,
         four_tuples: &[FourTuple],
+        key: Option<PublicKey>,
     ) -> Result<PeerId, ConnectRefused> {
         if four_tuples.is_empty() {
             return Err(ConnectRefused::NoPath);
@@ -90,13 +94,18 @@ impl Transport {
         let router = &mut self.router;
         let mut known = four_tuples.iter();
         let known = known.find_map(|it| router.handshake.by_remote(it.remote));
+        // With key pairs it is the key that says who somebody is.
+        let known = known.filter(|id| router.handshake.peer_key(*id) == key);
+        if !router.handshake.can_begin(key.as_ref()) {
+            return Err(ConnectRefused::NoPeerKey);
+        }
         let peers = router.handshake.len();
         let id = match known {
             Some(id) => id,
             None if peers >= router.config.quotas.peers => {
                 return Err(ConnectRefused::TooManyPeers(peers));
             }
-            None => router.add_peer(now, None),
+            None => router.add_peer(now, None, key),
         };
         for &four_tuple in four_tuples {
             self.add_path(now, id, four_tuple);
@@ -263,12 +272,33 @@ impl Transport {
         self.router.paths.reports(now, peer)
     }
 
-    /// Uses other keys from now on: the first for sending, each for receiving.
-    /// Sessions go on. To change a key without a gap, give all hosts a ring
+    /// Returns the public key of a peer, where key pairs say who it is.
+    pub fn peer_key(&self, peer: PeerId) -> Option<PublicKey> {
+        self.router.handshake.peer_key(peer)
+    }
+
+    /// Uses other keys, or another list of those who may speak to us, from now on. What goes on
+    /// under keys that are still there is not disturbed; whoever is not on the list any more is not
+    /// heard any more.
+    ///
+    /// To change a shared key without a gap, give all hosts a ring
     /// with both, the old one in front; then one with the new one in front; then
     /// one without the old.
-    pub fn set_keys(&mut self, keys: Keyring) {
-        self.router.handshake.set_keys(keys);
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::NoSecurity`] and [`ConfigError::OtherSecurity`]; nothing changes then.
+    pub fn set_security(&mut self, security: Security) -> Result<(), ConfigError> {
+        if !security.is_decided() {
+            return Err(ConfigError::NoSecurity);
+        }
+        let before = &self.router.config.security;
+        if core::mem::discriminant(before) != core::mem::discriminant(&security) {
+            return Err(ConfigError::OtherSecurity);
+        }
+        self.router.config.security = security.clone();
+        self.router.handshake.set_security(security);
+        Ok(())
     }
 }
 
