@@ -23,6 +23,7 @@ fn source(port: u16, asker: u64) -> SourceDatagram {
         },
         peer: None,
         asker,
+        keys: 0,
         arrived: Time::ZERO,
         path: 1,
         sent_us: 0,
@@ -32,7 +33,7 @@ fn source(port: u16, asker: u64) -> SourceDatagram {
 
 #[test]
 fn strangers_need_tokens_once_the_quota_is_used_up() {
-    let mut config = TransportConfig::default();
+    let mut config = TransportConfig::unprotected();
     config.quotas.unvalidated_peers = 1;
     let mut handshake = handshake(&config);
     assert_eq!(
@@ -45,7 +46,7 @@ fn strangers_need_tokens_once_the_quota_is_used_up() {
         ),
         Admission::Welcome
     );
-    let (peer, _) = handshake.add_peer(Time::ZERO, Some(5));
+    let (peer, _) = handshake.add_peer(Time::ZERO, Some(5), None);
     assert_eq!(
         handshake.admit(
             Time::ZERO,
@@ -56,8 +57,8 @@ fn strangers_need_tokens_once_the_quota_is_used_up() {
         ),
         Admission::NeedsToken
     );
-    let ip = source(1, 5).four_tuple.remote.ip();
-    let token = handshake.mint(Time::ZERO, ip, 5);
+    let remote = source(1, 5).four_tuple.remote;
+    let token = handshake.mint(Time::ZERO, &source(1, 5), remote);
     let shown = SourceDatagram {
         peer: Some(peer),
         ..source(1, 5)
@@ -80,9 +81,9 @@ fn strangers_need_tokens_once_the_quota_is_used_up() {
 
 #[test]
 fn a_peer_that_was_asked_is_known_by_its_first_datagram() {
-    let config = TransportConfig::default();
+    let config = TransportConfig::unprotected();
     let mut handshake = handshake(&config);
-    let (peer, _) = handshake.add_peer(Time::ZERO, None);
+    let (peer, _) = handshake.add_peer(Time::ZERO, None, None);
     let first = source(1, 5);
     handshake.bind_remote(first.four_tuple.remote, peer);
     assert_eq!(
@@ -109,14 +110,14 @@ fn a_peer_that_was_asked_is_known_by_its_first_datagram() {
     );
     handshake.remove_peer(peer);
     assert_eq!(handshake.by_session(5), None);
-    assert!(handshake.credit(Time::ZERO, peer, first.four_tuple.remote.ip()) == 0);
+    assert!(handshake.credit(Time::ZERO, peer, first.four_tuple.remote) == 0);
 }
 
 #[test]
 fn a_token_is_good_for_who_it_was_made_for() {
-    let mut handshake = handshake(&TransportConfig::default());
+    let mut handshake = handshake(&TransportConfig::unprotected());
     let asker = source(1, 5);
-    let token = handshake.mint(Time::ZERO, asker.four_tuple.remote.ip(), 5);
+    let token = handshake.mint(Time::ZERO, &asker, asker.four_tuple.remote);
     let body = TokenBody { token, oldest: 0 };
     assert!(handshake.is_token_good(Time::ZERO, &asker, &body));
     assert!(!handshake.is_token_good(Time::ZERO, &source(1, 6), &body));
@@ -124,10 +125,12 @@ fn a_token_is_good_for_who_it_was_made_for() {
 
 #[test]
 fn peers_are_challenged_now_and_then_and_strangers_each_time() {
-    let mut handshake = handshake(&TransportConfig::default());
-    let (peer, _) = handshake.add_peer(Time::ZERO, Some(5));
-    assert!(handshake.is_challenge_due(Time::ZERO, Some(peer)));
-    assert!(!handshake.is_challenge_due(Time::ZERO, Some(peer)));
-    assert!(handshake.is_challenge_due(Time::ZERO + CHALLENGE_PAUSE, Some(peer)));
-    assert!(handshake.is_challenge_due(Time::ZERO, None));
+    let mut handshake = handshake(&TransportConfig::unprotected());
+    let (peer, _) = handshake.add_peer(Time::ZERO, Some(5), None);
+    let remote = source(1, 5).four_tuple.remote;
+    let mut is_due = |now, peer| handshake.is_challenge_due(now, peer, remote);
+    assert!(is_due(Time::ZERO, Some(peer)));
+    assert!(!is_due(Time::ZERO, Some(peer)));
+    assert!(is_due(Time::ZERO + CHALLENGE_PAUSE, Some(peer)));
+    assert!(is_due(Time::ZERO, None));
 }

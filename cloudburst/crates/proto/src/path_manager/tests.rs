@@ -3,7 +3,10 @@
 use std::collections::VecDeque;
 
 use super::*;
-use crate::{event::Event, packet::PacketKind};
+use crate::{
+    event::Event,
+    packet::{Form, PacketKind},
+};
 
 const PEER: PeerId = PeerId::new(0, 0);
 
@@ -15,7 +18,7 @@ fn four_tuple(socket: u16, host: u8) -> FourTuple {
 }
 
 fn manager(sockets: u16, is_ours: bool) -> PathManager {
-    let mut manager = PathManager::new(&TransportConfig::default(), Time::ZERO, 1);
+    let mut manager = PathManager::new(&TransportConfig::unprotected(), Time::ZERO, 1);
     manager.add_peer(Time::ZERO, PEER, is_ours);
     for socket in 0..sockets {
         assert!(manager.add_path(Time::ZERO, PEER, four_tuple(socket, 1)));
@@ -146,7 +149,7 @@ fn only_the_answer_to_a_probe_of_ours_proves_a_length_and_no_more_than_was_probe
     let stamp = manager.stamp_by(now, PEER, four_tuple(0, 1), 100).unwrap();
     let header = Header {
         kind: PacketKind::Pong,
-        key_id: 0,
+        form: Form::Plain,
         path: 1,
         sent_us: 0,
         session: 1,
@@ -160,7 +163,7 @@ fn only_the_answer_to_a_probe_of_ours_proves_a_length_and_no_more_than_was_probe
         },
         datagram_bytes,
     };
-    let longest = |manager: &PathManager| manager.widest(PEER).unwrap().0;
+    let longest = |manager: &PathManager| manager.widest(PEER).unwrap();
     for nonce in [0, 1, now.as_nanos(), u64::MAX] {
         manager.pong(PEER, &header, &pong(nonce, 60_000));
         assert_eq!(longest(&manager), datagrams.initial, "nobody asked");

@@ -56,7 +56,7 @@ fn receive(
 
 #[test]
 fn a_message_is_handed_over_once_and_its_later_symbols_are_answered_with_stop() {
-    let mut receiver = receiver(&TransportConfig::default(), true);
+    let mut receiver = receiver(&TransportConfig::unprotected(), true);
     let statistics = &mut TransportStatistics::default();
     let message = vec![7; 1_000];
     let (_, received) = receive(&mut receiver, 5, &message, statistics);
@@ -80,7 +80,7 @@ fn a_message_is_handed_over_once_and_its_later_symbols_are_answered_with_stop() 
 
 #[test]
 fn a_peer_over_its_quota_is_told_to_try_again() {
-    let mut config = TransportConfig::default();
+    let mut config = TransportConfig::unprotected();
     config.quotas.peer_messages = 1;
     let mut receiver = receiver(&config, true);
     let statistics = &mut TransportStatistics::default();
@@ -99,7 +99,7 @@ fn a_peer_over_its_quota_is_told_to_try_again() {
 #[test]
 fn back_pressure_holds_off_strangers_and_no_replies() {
     for (is_ours, is_taken) in [(false, false), (true, true)] {
-        let mut receiver = receiver(&TransportConfig::default(), is_ours);
+        let mut receiver = receiver(&TransportConfig::unprotected(), is_ours);
         let capacity = HostCapacity {
             new_messages: 0,
             ..HostCapacity::UNLIMITED
@@ -120,7 +120,7 @@ fn what_the_host_cannot_take_is_not_delivered_and_is_handed_over_when_it_can() {
         is_empty,
     };
     for too_little in [capacity(0, 5_000, false), capacity(3, 900, false)] {
-        let mut receiver = receiver(&TransportConfig::default(), true);
+        let mut receiver = receiver(&TransportConfig::unprotected(), true);
         let statistics = &mut TransportStatistics::default();
         let unseen = core::iter::empty;
         receiver.set_host_capacity(too_little, unseen());
@@ -158,7 +158,7 @@ fn what_the_host_cannot_take_is_not_delivered_and_is_handed_over_when_it_can() {
 
 #[test]
 fn incomplete_messages_expire_and_free_their_memory() {
-    let mut receiver = receiver(&TransportConfig::default(), false);
+    let mut receiver = receiver(&TransportConfig::unprotected(), false);
     let statistics = &mut TransportStatistics::default();
     let code = &symbols(&[7; 1_000])[0];
     let symbol = Symbol { message: 9, code };

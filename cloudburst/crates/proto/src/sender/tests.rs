@@ -23,7 +23,7 @@ impl Rig {
         sender.add_peer(Time::ZERO, PEER, 1_000);
         Self {
             sender,
-            config: TransportConfig::default(),
+            config: TransportConfig::unprotected(),
             timers: Timers::new(),
             statistics: TransportStatistics::default(),
         }
@@ -31,7 +31,7 @@ impl Rig {
 
     fn accept(&mut self, now: Time, message: &[u8]) -> Result<Accepted, SendRefused> {
         let message = (PEER, MessageKind::Message, message);
-        let known = (Some(PathStatistics::default()), false);
+        let known = (Some(PathStatistics::default()), Framing::PLAIN);
         let (config, statistics) = (&self.config, &mut self.statistics);
         self.sender.accept(now, message, known, config, statistics)
     }
@@ -83,7 +83,7 @@ fn what_a_receiver_misses_is_retransmitted_as_further_symbols() {
     assert_eq!(rig.sender.remaining(id), Some(0));
     let state = ProgressState::UnderWay { missing: 3 };
     let paths = PathStatistics::default();
-    let known = (&paths, false);
+    let known = (&paths, Framing::PLAIN);
     let progressed = rig
         .sender
         .progressed(Time::ZERO, id, (state, 0), known, &rig.config);
@@ -100,7 +100,7 @@ fn what_is_in_flight_is_not_retransmitted() {
     let paths = PathStatistics::default();
     let state = ProgressState::UnderWay { missing: 3 };
     for (sent_us, is_in_flight) in [(2_999, true), (3_000, false)] {
-        let (report, known) = ((state, sent_us), (&paths, false));
+        let (report, known) = ((state, sent_us), (&paths, Framing::PLAIN));
         rig.sender.progressed(later, id, report, known, &rig.config);
         assert_eq!(rig.sender.remaining(id) == Some(0), is_in_flight);
     }

@@ -3,7 +3,7 @@
 use core::{num::NonZeroU8, time::Duration};
 
 use super::super::*;
-use crate::packet::{Key, PacketKind, Ping, Stamp};
+use crate::packet::{Key, PacketKind, Ping, Sealer, Stamp};
 
 const ONE_WAY: Duration = Duration::from_millis(1);
 
@@ -12,9 +12,14 @@ pub(super) struct Pair {
     pub(super) ends: [Transport; 2],
     /// Datagrams under way: when, to whom, by which path, what.
     wire: Vec<(Time, usize, FourTuple, Vec<u8>)>,
+    /// How often the translator of addresses before the first end has chosen other ports.
+    pub(super) rebindings: u16,
 }
 
-fn address(end: usize, socket: u16) -> std::net::SocketAddr {
+/// Ports of the first end's sockets as others see them are so far apart.
+const REBOUND: u16 = 100;
+
+pub(super) fn address(end: usize, socket: u16) -> std::net::SocketAddr {
     ([10, 0, 0, end as u8], 1_000 + socket).into()
 }
 
@@ -33,6 +38,11 @@ impl Pair {
             now,
             ends: [end(0), end(1)],
             wire: Vec::new(),
+            rebindings: 0,
+        };
+        let key = match &configs[1].security {
+            Security::KeyPair(identity) => Some(identity.secret.public()),
+            _ => None,
         };
         let four_tuples: Vec<_> = (0..sockets)
             .map(|socket| FourTuple {
@@ -40,7 +50,7 @@ impl Pair {
                 remote: address(1, 0),
             })
             .collect();
-        let peer = pair.ends[0].connect(now, &four_tuples).unwrap();
+        let peer = pair.ends[0].connect(now, &four_tuples, key).unwrap();
         (pair, peer)
     }
 
@@ -63,8 +73,16 @@ impl Pair {
                         if lost(from, datagram) {
                             continue;
                         }
-                        let source = transmit.four_tuple.socket.0;
-                        let to_socket = transmit.four_tuple.remote.port() - 1_000;
+                        let mut source = transmit.four_tuple.socket.0;
+                        let mut to_socket = transmit.four_tuple.remote.port() - 1_000;
+                        if from == 0 {
+                            source += REBOUND * self.rebindings;
+                        } else if to_socket / REBOUND == self.rebindings {
+                            to_socket %= REBOUND;
+                        } else {
+                            // Nobody is behind the ports before any more.
+                            continue;
+                        }
                         let four_tuple = FourTuple {
                             socket: SocketId(to_socket),
                             remote: address(from, source),
@@ -112,7 +130,7 @@ pub(super) fn message(bytes: usize) -> Vec<u8> {
 #[test]
 fn message_arrives_in_a_round_trip() {
     for bytes in [1, 100, 5_000, 93_440, 1_000_000] {
-        let (mut pair, peer) = Pair::new(&TransportConfig::default(), 4);
+        let (mut pair, peer) = Pair::new(&TransportConfig::unprotected(), 4);
         let sent = message(bytes);
         let id = pair.ends[0]
             .send(pair.now, peer, MessageKind::Message, &sent)
@@ -151,7 +169,7 @@ fn message_arrives_in_a_round_trip() {
 
 #[test]
 fn reply_goes_back_by_the_ways_that_the_request_came_by() {
-    let (mut pair, peer) = Pair::new(&TransportConfig::default(), 4);
+    let (mut pair, peer) = Pair::new(&TransportConfig::unprotected(), 4);
     let id = pair.ends[0]
         .send(pair.now, peer, MessageKind::Request, &message(3_000))
         .unwrap();
@@ -186,7 +204,7 @@ fn reply_goes_back_by_the_ways_that_the_request_came_by() {
 
 #[test]
 fn losses_are_made_up_for() {
-    let (mut pair, peer) = Pair::new(&TransportConfig::default(), 4);
+    let (mut pair, peer) = Pair::new(&TransportConfig::unprotected(), 4);
     let mut count = 0;
     for bytes in [100, 5_000, 93_440] {
         pair.send(peer, bytes);
@@ -208,7 +226,7 @@ fn losses_are_made_up_for() {
 
 #[test]
 fn silence_is_told_when_the_time_is_over() {
-    let (mut pair, peer) = Pair::new(&TransportConfig::default(), 4);
+    let (mut pair, peer) = Pair::new(&TransportConfig::unprotected(), 4);
     pair.send(peer, 5_000);
     pair.run(Duration::from_secs(20), |_, _| true);
     let events = pair.events(0);
@@ -217,6 +235,12 @@ fn silence_is_told_when_the_time_is_over() {
     };
     assert_eq!(failure.reason, Reason::TimedOut);
     assert!(failure.sent <= 2 * failure.symbols + 16);
+}
+
+fn with_and_without_keys() -> [TransportConfig; 2] {
+    let key = Key::new(NonZeroU8::MIN, [7; 32]);
+    let keyed = TransportConfig::new(Security::shared_key(key));
+    [TransportConfig::unprotected(), keyed]
 }
 
 fn path(socket: u16) -> FourTuple {
@@ -228,8 +252,9 @@ fn path(socket: u16) -> FourTuple {
 
 #[test]
 fn forged_notices_on_every_path_end_nothing() {
-    for is_known in [false, true] {
-        let (mut pair, peer) = Pair::new(&TransportConfig::default(), 4);
+    let cases = with_and_without_keys().into_iter();
+    for (config, is_known) in cases.flat_map(|it| [(it.clone(), false), (it, true)]) {
+        let (mut pair, peer) = Pair::new(&config, 4);
         if is_known {
             pair.send(peer, 5_000);
             pair.run(Duration::from_millis(50), |_, _| false);
@@ -266,8 +291,9 @@ fn forged_notices_on_every_path_end_nothing() {
 
 #[test]
 fn one_notice_ends_what_is_sent_to_a_closed_port_in_100_ms_at_any_number_of_paths() {
-    for paths in [1, 4, 64] {
-        let (mut pair, peer) = Pair::new(&TransportConfig::default(), paths);
+    let cases = with_and_without_keys().into_iter();
+    for (config, paths) in cases.flat_map(|it| [1, 4, 64].map(|paths| (it.clone(), paths))) {
+        let (mut pair, peer) = Pair::new(&config, paths);
         pair.send(peer, 300_000);
         let mut first = None;
         pair.run(ONE_WAY * 2, |_, datagram| {
@@ -292,6 +318,98 @@ fn one_notice_ends_what_is_sent_to_a_closed_port_in_100_ms_at_any_number_of_path
     }
 }
 
+/// The quoted datagram says whose it was, also of somebody who came to us.
+#[test]
+fn one_notice_ends_a_reply_to_a_client_that_is_gone() {
+    for config in with_and_without_keys() {
+        let (mut pair, peer) = Pair::new(&config, 1);
+        pair.send(peer, 5_000);
+        pair.run(Duration::from_millis(50), |_, _| false);
+        let back = pair.ends[1].peers().next().expect("it was heard of");
+        pair.events(1);
+        let reply = message(300_000);
+        let sent = pair.ends[1].send(pair.now, back, MessageKind::Message, &reply);
+        sent.expect("there is capacity");
+        let mut first = None;
+        pair.run(ONE_WAY * 2, |from, datagram| {
+            if from == 1 {
+                first.get_or_insert_with(|| datagram.to_vec());
+            }
+            true
+        });
+        let quoted = first.expect("it is sent");
+        let path = FourTuple {
+            socket: SocketId(0),
+            remote: address(0, 0),
+        };
+        pair.ends[1].handle_icmp(pair.now, path, IcmpKind::Unreachable, &quoted[..24]);
+        pair.run(Duration::from_millis(100), |_, _| true);
+        let events = pair.events(1);
+        let [Event::Undelivered { failure, .. }] = &events[..] else {
+            panic!("{events:?}");
+        };
+        assert_eq!(failure.reason, Reason::Unreachable);
+    }
+}
+
+/// Finding 4: who we had connected to answered once in the name of a victim, which was taken to
+/// receive whatever is sent there from then on: replies to who pretends to be there, too.
+#[test]
+fn an_answer_from_elsewhere_validates_no_address() {
+    let (mut pair, peer) = Pair::new(&TransportConfig::unprotected(), 1);
+    pair.send(peer, 5_000);
+    let victim = FourTuple {
+        socket: SocketId(0),
+        remote: ([203, 0, 113, 7], 53).into(),
+    };
+    let mut came = 0;
+    let mut spoof = |pair: &mut Pair, mut datagram: Vec<u8>| {
+        came += datagram.len() as u64;
+        pair.ends[0].handle_datagram(pair.now, victim, Ecn::NotCapable, &mut datagram);
+    };
+    let mut answers = Vec::new();
+    pair.run(Duration::from_millis(50), |from, datagram| {
+        if from == 1 {
+            answers.push(datagram.to_vec());
+        }
+        from == 1
+    });
+    for answer in answers {
+        spoof(&mut pair, answer);
+    }
+    let seed = [9; 32];
+    let mut stranger = Transport::deterministic(TransportConfig::unprotected(), seed, pair.now)
+        .expect("it starts");
+    let here = path(0);
+    let stranger_s = stranger.connect(pair.now, &[here], None).expect("it can");
+    let asked = stranger.send(pair.now, stranger_s, MessageKind::Message, &[1; 100]);
+    asked.expect("there is capacity");
+    let mut out = vec![0; 65_536];
+    while let Some(transmit) = stranger.poll_transmit(pair.now, &mut out) {
+        spoof(&mut pair, out[..transmit.bytes].to_vec());
+    }
+    let pretender = pair.ends[0].peers().find(|it| *it != peer);
+    let pretender = pretender.expect("its message has made it a peer");
+    let reply = pair.ends[0].send(
+        pair.now,
+        pretender,
+        MessageKind::Message,
+        &message(1_000_000),
+    );
+    reply.expect("there is capacity");
+    let mut sent = 0;
+    for _ in 0..2_000 {
+        pair.now = pair.now + Duration::from_millis(1);
+        pair.ends[0].handle_timeout(pair.now);
+        while let Some(transmit) = pair.ends[0].poll_transmit(pair.now, &mut out) {
+            if transmit.four_tuple.remote == victim.remote {
+                sent += transmit.bytes as u64;
+            }
+        }
+    }
+    assert!(sent <= 3 * came, "{sent} bytes for {came}");
+}
+
 /// A ping without key, of a stranger.
 fn ping(session: u64, sequence: u64) -> Vec<u8> {
     let mut datagram = vec![0; 100];
@@ -300,8 +418,7 @@ fn ping(session: u64, sequence: u64) -> Vec<u8> {
         sent_us: 0,
         sequence,
     };
-    Keyring::default()
-        .sealer(session)
+    Sealer::plain(session)
         .write(stamp, &mut datagram, |body| Ping { nonce: 1 }.write(body))
         .expect("it fits");
     datagram
@@ -311,7 +428,7 @@ fn ping(session: u64, sequence: u64) -> Vec<u8> {
 fn a_flood_of_pings_leaves_most_of_the_link_to_own_messages() {
     let config = TransportConfig {
         congestion: CongestionControl::reserved(10_000_000),
-        ..TransportConfig::default()
+        ..TransportConfig::unprotected()
     };
     let (mut pair, peer) = Pair::new(&config, 2);
     pair.send(peer, 5_000);
@@ -392,14 +509,11 @@ fn a_day_of_requests(config: &TransportConfig) {
 
 #[test]
 fn a_day_of_requests_without_a_key_is_answered_to_the_last() {
-    a_day_of_requests(&TransportConfig::default());
+    a_day_of_requests(&TransportConfig::unprotected());
 }
 
 #[test]
 fn a_day_of_requests_under_a_key_is_answered_to_the_last() {
     let key = Key::new(NonZeroU8::MIN, [7; 32]);
-    a_day_of_requests(&TransportConfig {
-        keys: Keyring::new([key]).expect("a single one"),
-        ..TransportConfig::default()
-    });
+    a_day_of_requests(&TransportConfig::new(Security::shared_key(key)));
 }
