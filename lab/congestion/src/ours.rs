@@ -53,7 +53,7 @@ impl Ours {
         let (mut sender, receiver) = (machine(1), machine(2));
         let tuples: Vec<_> = (0..paths).map(|path| four_tuple(2, path)).collect();
         let peer = sender
-            .connect(Time::ZERO, &tuples)
+            .connect(Time::ZERO, &tuples, None)
             .expect("there is capacity");
         Self {
             flow,

@@ -85,7 +85,7 @@ fn messages(cell: &Cell, share: f64, duration: u64) -> Load {
 }
 
 fn ours(flow: usize, load: Load) -> Box<dyn Flow> {
-    Box::new(Ours::new(flow, load, 1, &TransportConfig::default()))
+    Box::new(Ours::new(flow, load, 1, &TransportConfig::unprotected()))
 }
 
 /// Cubic as TCP sends: what the window allows leaves at once.

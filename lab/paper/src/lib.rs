@@ -56,7 +56,7 @@ const UNSTATED_BYTES_PER_S: f64 = 1.25e8;
 /// Returns what the paper describes (§III-B, §IV-A): its code with degree 5, and datagrams that
 /// fill an Ethernet frame: symbols of 1,460 bytes.
 pub fn config() -> TransportConfig {
-    let mut config = TransportConfig::default();
+    let mut config = TransportConfig::unprotected();
     config.schedule = Schedule::Paper(PaperDegree::Fixed);
     (config.datagrams.initial, config.datagrams.most) = (1_472, 1_472);
     config
@@ -165,7 +165,7 @@ impl Paper {
     /// If a setting is wrong, or one that the paper's format has no place for.
     pub fn new(config: TransportConfig, seed: [u8; 32], now: Time) -> Result<Self, PaperError> {
         config.validate()?;
-        if !config.keys.is_empty() {
+        if !config.security.is_unprotected() {
             return Err(PaperError::Keys);
         }
         if config.require_validation {

@@ -3,13 +3,18 @@
 use cloudburst_code::wire::Header;
 use cloudburst_proto::{
     ConnectRefused, Ecn, Event, FourTuple, HostCapacity, Machine, MessageKind, PathReport, PeerId,
-    SendId, SendRefused, SocketId, Time, Transmit, TransportStatistics,
+    PublicKey, SendId, SendRefused, SocketId, Time, Transmit, TransportStatistics,
 };
 
 use crate::Paper;
 
 impl Machine for Paper {
-    fn connect(&mut self, now: Time, four_tuples: &[FourTuple]) -> Result<PeerId, ConnectRefused> {
+    fn connect(
+        &mut self,
+        now: Time,
+        four_tuples: &[FourTuple],
+        _key: Option<PublicKey>,
+    ) -> Result<PeerId, ConnectRefused> {
         self.connect(now, four_tuples)
     }
 

@@ -7,7 +7,7 @@ use cloudburst_proto::{
     self as protocol, DEFAULT_INITIAL_ROUND_TRIP,
     envelope::{ENVELOPE_BYTES, MAX_ENVELOPED_BYTES},
 };
-use cloudburst_wire::symbol_bytes;
+use cloudburst_wire::{Framing, symbol_bytes};
 use serde::{Deserialize, Serialize};
 
 /// Settings of `control = "cloudburst"`: messages go by Cloudburst's own state machine.
@@ -126,7 +126,7 @@ impl CloudburstSettings {
             CloudburstMode::Paper => (bytes as usize, DATAGRAM_BYTES - HEADER_BYTES),
             CloudburstMode::Native => (
                 bytes as usize + ENVELOPE_BYTES,
-                symbol_bytes(DATAGRAM_BYTES, false).unwrap_or(1),
+                symbol_bytes(DATAGRAM_BYTES, Framing::PLAIN).unwrap_or(1),
             ),
         };
         Shape::fitting(bytes, symbol_bytes).map_or(1, |it| it.symbols() as u32)
@@ -134,7 +134,7 @@ impl CloudburstSettings {
 
     /// Returns the configuration of an endpoint at a host with such a link, in a network of so many hosts.
     pub(crate) fn config(&self, link_bits_per_s: u64, hosts: usize) -> protocol::TransportConfig {
-        let mut config = protocol::TransportConfig::default();
+        let mut config = protocol::TransportConfig::unprotected();
         config.schedule = match self.resolved_schedule() {
             CloudburstSchedule::Uniform => Schedule::Paper(PaperDegree::Uniform),
             CloudburstSchedule::Fixed => Schedule::Paper(PaperDegree::Fixed),

@@ -68,7 +68,7 @@ pub(super) fn messages(cell: &Cell, is_quick: bool) -> Outcome {
 
 pub(super) fn shared(cell: &Cell, is_quick: bool) -> Outcome {
     let duration = length(cell, is_quick);
-    let two_paths = Ours::new(0, backlog(cell), 2, &TransportConfig::default());
+    let two_paths = Ours::new(0, backlog(cell), 2, &TransportConfig::unprotected());
     let (world, mut ours) = beside_cubic(cell, duration, Box::new(two_paths));
     let (_, peer) = beside_cubic(cell, duration, tcp(0, backlog(cell)));
     let ratio = ours["share"] / peer["cubic"];

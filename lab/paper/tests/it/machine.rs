@@ -312,7 +312,7 @@ fn the_modes_refuse_each_other() {
         let mut paper = paper_machine::config();
         paper.schedule = schedule;
         paper.budget.lifetime = Duration::from_millis(500);
-        let mut native = TransportConfig::default();
+        let mut native = TransportConfig::unprotected();
         native.budget.lifetime = Duration::from_millis(500);
         let (paper, native) = ((true, &paper), (false, &native));
         for configs in [[paper, native], [native, paper]] {

@@ -46,7 +46,7 @@ impl Pair {
                 remote: address(1, 0),
             })
             .collect();
-        let peer = pair.ends[0].connect(now, &four_tuples).unwrap();
+        let peer = pair.ends[0].connect(now, &four_tuples, None).unwrap();
         (pair, peer)
     }
 

@@ -73,7 +73,7 @@ impl Host {
             endpoint, peers, ..
         } = self;
         *peers.entry((to, alias)).or_insert_with(|| {
-            let connected = endpoint.connect(now, &paths.four_tuples(to, alias));
+            let connected = endpoint.connect(now, &paths.four_tuples(to, alias), None);
             // There is a route, and quotas are for more peers than there are hosts.
             connected.unwrap_or_else(|error| panic!("{error}"))
         })

@@ -10,18 +10,15 @@ use std::{
 
 use cloudburst_proto::{
     CongestionControl, Ecn, Event, FourTuple, IcmpKind, Key, Keyring, Machine, MessageKind, PeerId,
-    SendId, SocketId, Time, TransportConfig,
+    Security, SendId, SocketId, Time, TransportConfig,
 };
-use cloudburst_wire::{self as wire, Header};
+use cloudburst_wire::{self as wire, Form, Header};
 
 use crate::machines;
 
 /// So that no input takes long.
 const MOST_OPERATIONS: usize = 400;
 const MOST_IN_FLIGHT: usize = 512;
-/// After so long without a datagram a peer is forgotten, and what was recorded of it is taken
-/// again, unless validation is required: see SECURITY.md.
-const REMEMBERED: Time = Time::from_nanos(120_000_000_000);
 const SOCKETS: u16 = 2;
 
 /// A byte of options, then operations: see [`Scene::step`].
@@ -87,9 +84,9 @@ struct Parcel {
     bytes: Vec<u8>,
 }
 
-fn keys(numbers: &[u8]) -> Keyring {
+fn keys(numbers: &[u8]) -> Security {
     let key = |number: &u8| Key::new(NonZeroU8::new(*number).expect("1 or 2"), [*number; 32]);
-    Keyring::new(numbers.iter().map(key)).expect("they differ")
+    Security::SharedKeys(Keyring::new(numbers.iter().map(key)).expect("they differ"))
 }
 
 fn address(end: usize, socket: u16) -> SocketAddr {
@@ -98,9 +95,9 @@ fn address(end: usize, socket: u16) -> SocketAddr {
 
 impl End {
     fn new(number: usize, options: u8) -> Self {
-        let mut config = TransportConfig::default();
+        let mut config = TransportConfig::unprotected();
         if options & 1 != 0 {
-            config.keys = keys(&[1]);
+            config.security = keys(&[1]);
         }
         config.require_validation = options & 2 != 0;
         config.budget.lifetime = Duration::from_millis(500);
@@ -121,7 +118,7 @@ impl End {
         // One end only: formats that do not match.
         let is_paper = options & 64 != 0 || options & 128 != 0 && number == 0;
         if is_paper {
-            config.keys = Keyring::default();
+            config.security = Security::Unprotected;
             config.require_validation = false;
         }
         let seed = [number as u8; 32];
@@ -141,7 +138,8 @@ impl End {
                 remote: address(to, number % SOCKETS),
             })
             .collect();
-        self.peers.extend(self.endpoint.connect(now, &four_tuples));
+        self.peers
+            .extend(self.endpoint.connect(now, &four_tuples, None));
     }
 
     fn send(&mut self, now: Time, choice: u8, bytes: usize) {
@@ -229,7 +227,7 @@ impl Scene {
                 let (host, mut bytes) = (input.byte()?, input.bytes()?.to_vec());
                 // No chance finds the right check; 7 makes it wrong.
                 let header = Header::parse(&bytes);
-                if header.is_ok_and(|it| it.key_id == 0 && it.kind.is_checked()) {
+                if header.is_ok_and(|it| it.form == Form::Plain && it.kind.is_checked()) {
                     let check = wire::check(&bytes);
                     bytes.extend(check);
                 }
@@ -267,7 +265,7 @@ impl Scene {
             14 if self.is_sealed => {
                 let rings: [&[u8]; 3] = [&[1], &[1, 2], &[2, 1]];
                 end.endpoint
-                    .set_keys(keys(rings[usize::from(input.byte()?) % 3]));
+                    .set_security(keys(rings[usize::from(input.byte()?) % 3]));
             }
             14 => end.endpoint.handle_timeout(self.now),
             _ => {
@@ -351,7 +349,7 @@ impl Scene {
         match event {
             Event::Received { peer, message, .. } => {
                 let left = self.ends[1 - number].contents.get_mut(&message);
-                if self.is_sealed && self.now < REMEMBERED {
+                if self.is_sealed {
                     let left = left.expect("somebody sent it");
                     *left = left.checked_sub(1).expect("it comes once");
                 }

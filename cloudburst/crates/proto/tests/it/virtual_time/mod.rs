@@ -1,5 +1,6 @@
 //! Endpoints in a network that is made up, in a time that is made up.
 
+mod adversary;
 mod faults;
 mod hostile;
 mod load;
@@ -7,4 +8,5 @@ mod path_revalidation;
 mod performance;
 mod port_rotation;
 mod silence;
+mod soak;
 mod sweep;

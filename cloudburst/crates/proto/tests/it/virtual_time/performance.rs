@@ -225,7 +225,7 @@ fn a_train_of_one_peer_in_many() {
 
 /// So many peers that are being sent messages, all with as much to send in all.
 fn endpoint_with(peers: usize) -> (Transport, Time) {
-    let mut config = TransportConfig::default();
+    let mut config = TransportConfig::unprotected();
     config.congestion = CongestionControl::reserved(100_000_000_000);
     config.budget.symbols_factor = 1e6;
     config.quotas.outgoing_messages = 1 << 20;
@@ -238,7 +238,9 @@ fn endpoint_with(peers: usize) -> (Transport, Time) {
             socket: SocketId(0),
             remote: SocketAddr::from((ip, 7)),
         };
-        let peer = endpoint.connect(now, &[four_tuple]).expect("there is room");
+        let peer = endpoint
+            .connect(now, &[four_tuple], None)
+            .expect("there is room");
         for _ in 0..(10_000 / peers).max(2) {
             let sent = endpoint.send(now, peer, MessageKind::Message, &[7; 1_000]);
             sent.expect("there is room");

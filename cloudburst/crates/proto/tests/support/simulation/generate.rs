@@ -35,6 +35,7 @@ impl Scenario {
             symmetric: random.chance(0.7),
             v6: random.chance(0.2),
             must_deliver: is_kind,
+            has_key_pairs: false,
             four_tuples: 16,
         };
         scenario.agree(random, is_kind);

@@ -1,8 +1,8 @@
 //! A host: an endpoint, its clock and what the harness knows of it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
-use cloudburst_proto::{Machine, PeerId, SendId, SocketId, Time};
+use cloudburst_proto::{Machine, PeerId, Security, SendId, SocketId, Time};
 
 use crate::machines;
 
@@ -55,7 +55,8 @@ impl Host {
             told: 0,
         };
         let mut config = plan.config.clone();
-        config.keys = keys::ring(plan.key);
+        config.security = keys::of(scenario, number);
+        config.unix_time = Some(calendar(0));
         let endpoint = machines::start(plan.is_paper, config, seed, clock.tell(0));
         Self {
             // As a socket's buffer and a queueing discipline.
@@ -93,14 +94,16 @@ impl Host {
         *until = now + GRACE_NS;
     }
 
-    pub(crate) fn restart(&mut self, now: u64, same_seed: bool) {
+    pub(crate) fn restart(&mut self, now: u64, same_seed: bool, security: Security) {
         self.incarnation += 1;
         if !same_seed {
             self.seed[..4].copy_from_slice(&self.incarnation.to_le_bytes());
         }
         let mut config = self.plan.config.clone();
-        config.keys = keys::ring(self.plan.key);
-        let now = self.clock.tell(now);
+        config.security = security;
+        let told = self.clock.tell(now);
+        config.unix_time = Some(calendar(now));
+        let now = told;
         self.endpoint = machines::start(self.plan.is_paper, config, self.seed, now);
         self.totals = HostTotals::new(&self.plan);
         self.connected.clear();
@@ -109,6 +112,11 @@ impl Host {
         self.timer = None;
         self.spins = 0;
     }
+}
+
+/// The time by the calendar, which all hosts agree about whatever their clocks have counted from.
+fn calendar(now: u64) -> Duration {
+    Duration::from_secs(1_700_000_000) + Duration::from_nanos(now)
 }
 
 /// What a host thinks the time is.

@@ -30,6 +30,8 @@ pub(crate) struct Scenario {
     pub(crate) must_deliver: bool,
     /// Paths that a peer is connected to by, at most.
     pub(crate) four_tuples: usize,
+    /// Each host has a key pair of its own, and all are on each other's lists.
+    pub(crate) has_key_pairs: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -95,6 +97,10 @@ pub(crate) enum Fault {
         host: usize,
         socket: u16,
     },
+    /// A translator of addresses before it chooses other ports, which it is not told of.
+    Rebind {
+        host: usize,
+    },
     /// Others use a path too.
     Fill {
         path: usize,
@@ -114,7 +120,7 @@ pub(crate) enum Fault {
 impl HostPlan {
     pub(crate) fn new() -> Self {
         Self {
-            config: TransportConfig::default(),
+            config: TransportConfig::unprotected(),
             is_paper: false,
             key: None,
             sockets: 4,
@@ -168,6 +174,7 @@ impl Scenario {
             v6: false,
             must_deliver: false,
             four_tuples: 16,
+            has_key_pairs: false,
         }
     }
 
@@ -192,6 +199,11 @@ impl Scenario {
 
     pub(crate) fn keyed(mut self, key: u8) -> Self {
         self.hosts.iter_mut().for_each(|host| host.key = Some(key));
+        self
+    }
+
+    pub(crate) fn with_key_pairs(mut self) -> Self {
+        self.has_key_pairs = true;
         self
     }
 

@@ -168,12 +168,15 @@ impl HostTotals {
 }
 
 /// Only who got something can say this. In the native format the kind is in the
-/// lower half of the first byte: stop, have, busy, pong, token. In the paper's
+/// lower half of the first byte: stop, have, busy, pong, token; an offer, form 2, may bring a token
+/// from a retry. In the paper's
 /// a stop is a header alone, which proves nothing.
 fn is_answer(is_paper: bool, datagram: &[u8]) -> bool {
     if is_paper {
         return datagram.len() == wire::HEADER_BYTES;
     }
     let kind = datagram.first().map_or(0, |first| first & 15);
-    matches!(kind, 2 | 4 | 5 | 7 | 9)
+    let token = datagram.get(28..68).filter(|_| datagram[1] == 2);
+    let has_token = token.is_some_and(|token| token.iter().any(|byte| *byte != 0));
+    matches!(kind, 2 | 4 | 5 | 7 | 9) || has_token
 }

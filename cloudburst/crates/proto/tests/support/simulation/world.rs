@@ -286,10 +286,11 @@ impl World {
                 remote: self.address(to, port),
             })
             .collect();
+        let key = self.scenario.has_key_pairs.then(|| keys::pair(to).public());
         let host = &mut self.hosts[from];
         host.totals.trust(four_tuples[0].remote.ip());
         let now = host.clock.tell(self.now);
-        let peer = host.endpoint.connect(now, &four_tuples).ok()?;
+        let peer = host.endpoint.connect(now, &four_tuples, key).ok()?;
         host.connected.insert(to, peer);
         Some(peer)
     }
@@ -332,7 +333,8 @@ impl World {
             Fault::ClockBack { host, ns } => self.hosts[host].clock.jump(-i128::from(ns)),
             Fault::Restart { host, same_seed } => {
                 self.records.forget(now, host);
-                self.hosts[host].restart(now, same_seed);
+                let security = keys::of(&self.scenario, host);
+                self.hosts[host].restart(now, same_seed, security);
             }
             Fault::Mute { host, mute } => self.hosts[host].mute = mute,
             Fault::Unreachable { host, unreachable } => self.hosts[host].unreachable = unreachable,
@@ -340,6 +342,11 @@ impl World {
                 let at = &mut self.hosts[host];
                 at.endpoint
                     .remove_socket(at.clock.tell(now), SocketId(socket));
+            }
+            Fault::Rebind { host } => {
+                for socket in 0..self.scenario.hosts[host].sockets {
+                    self.hosts[host].change_port(now, SocketId(socket));
+                }
             }
             Fault::Fill {
                 path,
@@ -349,7 +356,9 @@ impl World {
                 .link
                 .fill(share),
             Fault::Mtu { path, mtu } => self.network.paths[path].mtu = mtu,
-            Fault::Keys { host, ref keys } => self.hosts[host].endpoint.set_keys(keys::rings(keys)),
+            Fault::Keys { host, ref keys } => {
+                self.hosts[host].endpoint.set_security(keys::rings(keys))
+            }
         }
         for host in 0..self.hosts.len() {
             self.service(host);
