@@ -6,20 +6,27 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use cloudburst_wire::{
-    Body, BufferTooShort, Header, Key, Keyring, PacketKind, ReplayWindow, Stamp, Symbol, TokenMint,
-    symbol_bytes,
+    Body, BufferTooShort, Header, Opener, PacketKind, ReplayWindow, Sealer, Stamp, Symbol,
+    TokenMint, symbol_bytes,
 };
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
 const DATAGRAM_BYTES: usize = 1_450;
 const SESSION: u64 = 7;
+const KEY: [u8; 32] = [1; 32];
 
 fn datagrams(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("datagram");
     group.throughput(Throughput::Bytes(DATAGRAM_BYTES as u64));
-    for (how, keys) in [("plain", Keyring::default()), ("sealed", keys())] {
-        let sealer = keys.sealer(SESSION);
-        let room = symbol_bytes(DATAGRAM_BYTES, sealer.is_sealing()).expect("long enough");
+    for (how, sealer, opener) in [
+        ("plain", Sealer::plain(SESSION), Opener::plain()),
+        (
+            "sealed",
+            Sealer::sealed(SESSION, &KEY),
+            Opener::sealed(&KEY),
+        ),
+    ] {
+        let room = symbol_bytes(DATAGRAM_BYTES, sealer.framing()).expect("long enough");
         let code = vec![0; 12 + room];
         let mut out = vec![0; DATAGRAM_BYTES];
         let mut sequence = 0;
@@ -41,7 +48,6 @@ fn datagrams(criterion: &mut Criterion) {
             });
         });
         let mut window = ReplayWindow::default();
-        let opener = keys.opener(sealer.key_id(), SESSION).expect("our key");
         let mut arrived = vec![0; DATAGRAM_BYTES];
         group.bench_function(format!("copy, open and parse/{how}"), |bencher| {
             bencher.iter(|| {
@@ -59,10 +65,6 @@ fn datagrams(criterion: &mut Criterion) {
 
 fn once(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("once");
-    let keys = keys();
-    group.bench_function("opener of a session", |bencher| {
-        bencher.iter(|| keys.opener(1, black_box(SESSION)));
-    });
     let mut mint = TokenMint::new([1; 32], 0);
     let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let lifetime = Duration::from_secs(60);
@@ -73,11 +75,6 @@ fn once(criterion: &mut Criterion) {
     group.bench_function("verify a token", |bencher| {
         bencher.iter(|| mint.verify(0, black_box(address), SESSION, &token));
     });
-}
-
-fn keys() -> Keyring {
-    let id = 1.try_into().expect("not 0");
-    Keyring::new([Key::new(id, [1; 32])]).expect("one key")
 }
 
 criterion_group!(benches, datagrams, once);

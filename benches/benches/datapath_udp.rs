@@ -19,7 +19,7 @@ use std::{
 };
 
 use cloudburst::{
-    Endpoint, EndpointConfig, EndpointStatistics, Ports, protocol::CongestionControl,
+    Endpoint, EndpointConfig, EndpointStatistics, Key, Ports, Security, protocol::CongestionControl,
 };
 use nix::{
     sched::{CpuSet, sched_getaffinity, sched_setaffinity},
@@ -228,8 +228,13 @@ fn runtime() -> Runtime {
         .expect("the system has what a runtime needs")
 }
 
+/// With keys, as users have it.
+fn security() -> Security {
+    Security::shared_key(Key::new(std::num::NonZeroU8::MIN, [42; 32]))
+}
+
 fn config() -> EndpointConfig {
-    let mut config = EndpointConfig::client()
+    let mut config = EndpointConfig::client(security())
         .with_local([Ipv4Addr::LOCALHOST.into()])
         .with_ports(Ports::Any(1));
     config.protocol.congestion = CongestionControl::reserved(LINK_BITS_PER_S);

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use cloudburst::{Endpoint, EndpointConfig, Ports, Remotes};
+use cloudburst::{Endpoint, EndpointConfig, Key, Ports, Remotes, Security};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -13,7 +13,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some(peer) => peer.parse::<Remotes>()?.lookup().await?,
         None => serve().await?,
     };
-    let endpoint = Endpoint::bind(EndpointConfig::client()).await?;
+    let endpoint = Endpoint::bind(EndpointConfig::client(security())).await?;
     let peer = endpoint.connect(remotes).await?;
     for number in 0..5 {
         let start = Instant::now();
@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// Answers each request with itself.
 async fn serve() -> Result<Vec<std::net::SocketAddr>, Box<dyn std::error::Error>> {
-    let config = EndpointConfig::client()
+    let config = EndpointConfig::client(security())
         .with_local(["127.0.0.1".parse()?])
         .with_ports(Ports::Any(1));
     let endpoint = Endpoint::bind(config).await?;
@@ -38,4 +38,9 @@ async fn serve() -> Result<Vec<std::net::SocketAddr>, Box<dyn std::error::Error>
             .await;
     });
     Ok(addresses)
+}
+
+/// Both ends have the same key. A real one is random, from a file: `cloudburst keygen --shared`.
+fn security() -> Security {
+    Security::shared_key(Key::new(std::num::NonZeroU8::MIN, [42; 32]))
 }

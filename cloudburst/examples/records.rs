@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, error::Error, time::Duration};
 
-use cloudburst::{Endpoint, EndpointConfig, Ports};
+use cloudburst::{Endpoint, EndpointConfig, Key, Ports, Security};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     let records: Vec<String> = text.lines().map(str::to_owned).collect();
 
-    let config = EndpointConfig::client()
+    let config = EndpointConfig::client(security())
         .with_local(["127.0.0.1".parse()?])
         .with_ports(Ports::Any(4));
     let receiver = Endpoint::bind(config.clone()).await?;
@@ -74,4 +74,9 @@ async fn receive(
         records.insert(u32::from_be_bytes(*number), record);
     }
     Ok(records)
+}
+
+/// Both ends have the same key. A real one is random, from a file: `cloudburst keygen --shared`.
+fn security() -> Security {
+    Security::shared_key(Key::new(std::num::NonZeroU8::MIN, [42; 32]))
 }

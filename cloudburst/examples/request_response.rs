@@ -4,15 +4,14 @@
 
 use std::{error::Error, num::NonZeroU8, time::Duration};
 
-use cloudburst::{EndpointConfig, Key, Keyring, Ports, blocking};
+use cloudburst::{EndpointConfig, Key, Ports, Security, blocking};
 
 fn main() -> Result<(), Box<dyn Error>> {
     // A real key is random, from a file: `cloudburst keygen`.
-    let keys = Keyring::new([Key::new(NonZeroU8::MIN, [42; 32])])?;
-    let mut config = EndpointConfig::client()
+    let security = Security::shared_key(Key::new(NonZeroU8::MIN, [42; 32]));
+    let config = EndpointConfig::client(security)
         .with_local(["127.0.0.1".parse()?])
         .with_ports(Ports::Any(2));
-    config.protocol.keys = keys;
 
     let server = blocking::BlockingEndpoint::bind(config.clone())?;
     let client = blocking::BlockingEndpoint::bind(config)?;

@@ -5,7 +5,7 @@
 
 use std::{error::Error, net::IpAddr, time::Duration};
 
-use cloudburst::{Endpoint, EndpointConfig, Ports, Remotes};
+use cloudburst::{Endpoint, EndpointConfig, Key, Ports, Remotes, Security};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         _ => return Err("give two local addresses and a peer, or nothing".into()),
     };
     // Four ports on each interface: if networks behind them spread by ports, so many more paths.
-    let config = EndpointConfig::client()
+    let config = EndpointConfig::client(security())
         .with_local(local)
         .with_ports(Ports::Any(4));
     let endpoint = Endpoint::bind(config).await?;
@@ -50,7 +50,7 @@ fn two_addresses() -> Vec<IpAddr> {
 }
 
 async fn serve() -> Result<Vec<std::net::SocketAddr>, Box<dyn Error>> {
-    let config = EndpointConfig::client()
+    let config = EndpointConfig::client(security())
         .with_local([[127, 0, 0, 1].into()])
         .with_ports(Ports::Any(1));
     let endpoint = Endpoint::bind(config).await?;
@@ -61,4 +61,9 @@ async fn serve() -> Result<Vec<std::net::SocketAddr>, Box<dyn Error>> {
             .await;
     });
     Ok(addresses)
+}
+
+/// Both ends have the same key. A real one is random, from a file: `cloudburst keygen --shared`.
+fn security() -> Security {
+    Security::shared_key(Key::new(std::num::NonZeroU8::MIN, [42; 32]))
 }

@@ -4,7 +4,9 @@
 //! use cloudburst::{EndpointConfig, blocking};
 //!
 //! # fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let endpoint = blocking::BlockingEndpoint::bind(EndpointConfig::client())?;
+//! # let key = cloudburst::Key::new(std::num::NonZeroU8::MIN, [42; 32]);
+//! let security = cloudburst::Security::shared_key(key);
+//! let endpoint = blocking::BlockingEndpoint::bind(EndpointConfig::client(security))?;
 //! let peer = endpoint.connect(["192.0.2.7:4433".parse()?])?;
 //! endpoint.send(peer, "made to arrive soon")?;
 //! endpoint.close(std::time::Duration::from_secs(1));
@@ -30,7 +32,7 @@ use super::{
     BindError, Closed, ConnectError, EndpointConfig, EndpointStatistics, Received, ReplyError,
     RequestError, SendError, TrySendError,
 };
-use cloudburst_proto::{Keyring, PathReport, PeerId, Receipt};
+use cloudburst_proto::{PathReport, PeerId, PublicKey, Receipt, Security};
 
 /// An [`Endpoint`](super::Endpoint) with a thread of its own. Operations block the thread
 /// that calls; several threads may share one by reference.
@@ -102,6 +104,28 @@ impl BlockingEndpoint {
         remotes: impl IntoIterator<Item = SocketAddr>,
     ) -> Result<PeerId, ConnectError> {
         self.wait(self.inner.connect(remotes))
+    }
+
+    /// Does what [`Endpoint::connect_to`](super::Endpoint::connect_to) does, without a runtime.
+    ///
+    /// # Errors
+    ///
+    /// A [`ConnectError`].
+    pub fn connect_to(
+        &self,
+        key: PublicKey,
+        remotes: impl IntoIterator<Item = SocketAddr>,
+    ) -> Result<PeerId, ConnectError> {
+        self.wait(self.inner.connect_to(key, remotes))
+    }
+
+    /// Does what [`Endpoint::peer_key`](super::Endpoint::peer_key) does, without a runtime.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`].
+    pub fn peer_key(&self, peer: PeerId) -> Result<Option<PublicKey>, Closed> {
+        self.wait(self.inner.peer_key(peer))
     }
 
     /// Does what [`Endpoint::send`](super::Endpoint::send) does, without a runtime.
@@ -245,13 +269,13 @@ impl BlockingEndpoint {
         self.wait(self.inner.paths(peer))
     }
 
-    /// Does what [`Endpoint::set_keys`](super::Endpoint::set_keys) does, without a runtime.
+    /// Does what [`Endpoint::set_security`](super::Endpoint::set_security) does, without a runtime.
     ///
     /// # Errors
     ///
     /// [`Closed`].
-    pub fn set_keys(&self, keys: Keyring) -> Result<(), Closed> {
-        self.inner.set_keys(keys)
+    pub fn set_security(&self, security: Security) -> Result<(), Closed> {
+        self.inner.set_security(security)
     }
 
     /// Does what [`Endpoint::forget`](super::Endpoint::forget) does, without a runtime.

@@ -5,7 +5,7 @@
 //!
 //! - a message the [`Permit`] that its quota gives; and its cancellation comes once for each;
 //! - a question one of [`QUESTIONS`] places, until the driver takes it;
-//! - keys, the one place that there is: those that the driver has not taken yet are replaced.
+//! - security, the one place that there is: what the driver has not taken yet is replaced.
 
 use std::{
     net::SocketAddr,
@@ -20,7 +20,7 @@ use super::{
     Closed, ConnectError, EndpointStatistics, SendError,
     outgoing::{Permit, ReplySender},
 };
-use cloudburst_proto::{Keyring, MessageKind, PathReport, PeerId, Receipt};
+use cloudburst_proto::{MessageKind, PathReport, PeerId, PublicKey, Receipt, Security};
 
 /// Questions that wait for the driver at a time; others wait for one of them.
 const QUESTIONS: usize = 256;
@@ -34,8 +34,8 @@ pub(super) enum Command {
     Cancel(u64),
     /// Something to be answered. The permit is the place it takes in the queue.
     Query(Question, OwnedSemaphorePermit),
-    /// There are other keys.
-    TakeKeys,
+    /// There are other keys, or others may speak.
+    TakeSecurity,
     /// A request was handled, while the endpoint closes.
     Handled,
 }
@@ -57,7 +57,12 @@ pub(super) struct Send {
 pub(super) enum Question {
     Connect {
         remotes: Vec<SocketAddr>,
+        key: Option<PublicKey>,
         done: oneshot::Sender<Result<PeerId, ConnectError>>,
+    },
+    PeerKey {
+        peer: PeerId,
+        done: oneshot::Sender<Option<PublicKey>>,
     },
     Forget {
         peer: PeerId,
@@ -80,7 +85,7 @@ pub(super) enum Question {
 pub(super) struct Commands {
     queue: mpsc::UnboundedSender<Command>,
     places: Arc<Semaphore>,
-    keys: Arc<Mutex<Option<Keyring>>>,
+    security: Arc<Mutex<Option<Security>>>,
 }
 
 /// Where the driver takes them from.
@@ -88,22 +93,22 @@ pub(super) struct Commands {
 pub(super) struct CommandReceiver {
     queue: mpsc::UnboundedReceiver<Command>,
     places: Arc<Semaphore>,
-    keys: Arc<Mutex<Option<Keyring>>>,
+    security: Arc<Mutex<Option<Security>>>,
 }
 
 pub(super) fn channel() -> (Commands, CommandReceiver) {
     let (queue, taken) = mpsc::unbounded_channel();
     let places = Arc::new(Semaphore::new(QUESTIONS));
-    let keys = Arc::default();
+    let security = Arc::default();
     let commands = Commands {
         queue,
         places: Arc::clone(&places),
-        keys: Arc::clone(&keys),
+        security: Arc::clone(&security),
     };
     let taken = CommandReceiver {
         queue: taken,
         places,
-        keys,
+        security,
     };
     (commands, taken)
 }
@@ -137,12 +142,12 @@ impl Commands {
         answer.await.map_err(|_| Closed)
     }
 
-    pub(super) fn set_keys(&self, keys: Keyring) -> Result<(), Closed> {
-        let is_told = lock(&self.keys).replace(keys).is_some();
+    pub(super) fn set_security(&self, security: Security) -> Result<(), Closed> {
+        let is_told = lock(&self.security).replace(security).is_some();
         if is_told && !self.queue.is_closed() {
             return Ok(());
         }
-        self.queue.send(Command::TakeKeys).map_err(|_| Closed)
+        self.queue.send(Command::TakeSecurity).map_err(|_| Closed)
     }
 }
 
@@ -151,8 +156,8 @@ impl CommandReceiver {
         self.queue.poll_recv(context)
     }
 
-    pub(super) fn keys(&self) -> Option<Keyring> {
-        lock(&self.keys).take()
+    pub(super) fn security(&self) -> Option<Security> {
+        lock(&self.security).take()
     }
 }
 
@@ -163,9 +168,9 @@ impl Drop for CommandReceiver {
     }
 }
 
-/// Keys are replaced as a whole: there is no half of a ring to be found.
-fn lock(keys: &Mutex<Option<Keyring>>) -> MutexGuard<'_, Option<Keyring>> {
-    keys.lock().unwrap_or_else(PoisonError::into_inner)
+/// Security is replaced as a whole: there is no half of it to be found.
+fn lock(security: &Mutex<Option<Security>>) -> MutexGuard<'_, Option<Security>> {
+    security.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -198,18 +203,18 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_nobody_has_taken_are_replaced() {
+    fn security_that_nobody_has_taken_is_replaced() {
         let (commands, mut taken) = channel();
         for _ in 0..100 {
-            commands.set_keys(Keyring::default()).unwrap();
+            commands.set_security(Security::Unprotected).unwrap();
         }
         let mut context = Context::from_waker(std::task::Waker::noop());
         assert!(taken.poll_next(&mut context).is_ready());
-        assert!(taken.keys().is_some());
+        assert!(taken.security().is_some());
         assert!(taken.poll_next(&mut context).is_pending());
-        commands.set_keys(Keyring::default()).unwrap();
+        commands.set_security(Security::Unprotected).unwrap();
         assert!(taken.poll_next(&mut context).is_ready());
         drop(taken);
-        assert_eq!(commands.set_keys(Keyring::default()), Err(Closed));
+        assert_eq!(commands.set_security(Security::Unprotected), Err(Closed));
     }
 }

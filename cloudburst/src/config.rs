@@ -34,9 +34,14 @@ pub struct EndpointConfig {
 
 impl EndpointConfig {
     /// For those who begin: 16 ports that the system chooses.
-    pub fn client() -> Self {
+    ///
+    /// There is no default for the security:
+    /// [`Security::key_pair`](protocol::Security::key_pair) is right where it is open who else is on
+    /// the network, [`Security::shared_key`](protocol::Security::shared_key) for a few machines of
+    /// one owner.
+    pub fn client(security: protocol::Security) -> Self {
         Self {
-            protocol: protocol::TransportConfig::default(),
+            protocol: protocol::TransportConfig::new(security),
             local: vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()],
             ports: Ports::default(),
             dscp: 0,
@@ -47,10 +52,10 @@ impl EndpointConfig {
     }
 
     /// For those who are to be found at a port.
-    pub fn server(port: u16) -> Self {
+    pub fn server(port: u16, security: protocol::Security) -> Self {
         Self {
             ports: Ports::one(port),
-            ..Self::client()
+            ..Self::client(security)
         }
     }
 
@@ -119,13 +124,6 @@ impl EndpointConfig {
     }
 }
 
-impl Default for EndpointConfig {
-    /// [`EndpointConfig::client`].
-    fn default() -> Self {
-        Self::client()
-    }
-}
-
 /// Each costs a descriptor and, on Linux, a task that hears of unreachable paths.
 const MAX_SOCKETS: usize = 1_024;
 
@@ -139,13 +137,16 @@ mod tests {
 
     #[test]
     fn defaults_are_valid_and_mistakes_are_named() {
-        EndpointConfig::client().validate().unwrap();
-        EndpointConfig::server(4433).validate().unwrap();
+        let security = || protocol::Security::Unprotected;
+        EndpointConfig::client(security()).validate().unwrap();
+        EndpointConfig::server(4433, security()).validate().unwrap();
         let reported = |change: fn(&mut EndpointConfig)| {
-            let mut config = EndpointConfig::client();
+            let mut config = EndpointConfig::client(security());
             change(&mut config);
             config.validate().unwrap_err().to_string()
         };
+        let undecided = |it: &mut EndpointConfig| it.protocol.security = Default::default();
+        assert!(reported(undecided).contains("no security is set"));
         assert!(reported(|it| it.dscp = 64).contains("64"));
         assert!(reported(|it| it.local.clear()).contains("no local address"));
         assert!(

@@ -36,7 +36,8 @@ use super::{
     socket::Socket,
 };
 use cloudburst_proto::{
-    Event, FourTuple, HostCapacity, MessageKind, PeerId, SendRefused, SocketId, Time, Transport,
+    Event, FourTuple, HostCapacity, MessageKind, PeerId, PublicKey, SendRefused, SocketId, Time,
+    Transport,
 };
 
 /// See the [module](self).
@@ -187,9 +188,11 @@ impl Driver {
                 drop(place);
                 self.answer(now, question);
             }
-            Command::TakeKeys => {
-                if let Some(keys) = self.commands.keys() {
-                    self.machine.set_keys(keys);
+            Command::TakeSecurity => {
+                if let Some(security) = self.commands.security()
+                    && let Err(error) = self.machine.set_security(security)
+                {
+                    tracing::error!(%error, "the security stays as it was");
                 }
             }
             // That may have been what the end waited for: it is looked at in each round.
@@ -200,8 +203,11 @@ impl Driver {
     /// Those who asked may be gone: then nobody learns of it.
     fn answer(&mut self, now: Time, question: Question) {
         match question {
-            Question::Connect { remotes, done } => {
-                let _ = done.send(self.connect(now, &remotes));
+            Question::Connect { remotes, key, done } => {
+                let _ = done.send(self.connect(now, &remotes, key));
+            }
+            Question::PeerKey { peer, done } => {
+                let _ = done.send(self.machine.peer_key(peer));
             }
             Question::Forget { peer, done } => {
                 self.machine.forget(now, peer);
@@ -263,14 +269,19 @@ impl Driver {
         }
     }
 
-    fn connect(&mut self, now: Time, remotes: &[SocketAddr]) -> Result<PeerId, ConnectError> {
+    fn connect(
+        &mut self,
+        now: Time,
+        remotes: &[SocketAddr],
+        key: Option<PublicKey>,
+    ) -> Result<PeerId, ConnectError> {
         let reaches =
             |socket: SocketId, remote| self.sockets[usize::from(socket.0)].reaches(remote);
         let sockets = (0..self.sockets.len() as u16).map(SocketId);
         let four_tuples = FourTuple::between(sockets, remotes, reaches);
         match remotes.first() {
             Some(&remote) if four_tuples.is_empty() => Err(ConnectError::NoSocket { remote }),
-            _ => Ok(self.machine.connect(now, &four_tuples)?),
+            _ => Ok(self.machine.connect(now, &four_tuples, key)?),
         }
     }
 

@@ -22,7 +22,8 @@ use super::{
     outgoing::{Outgoing, Permit, ReplySender, SendBudget},
 };
 use cloudburst_proto::{
-    self as protocol, Keyring, MessageKind, PathReport, PeerId, Receipt, SendRefused, Time,
+    self as protocol, MessageKind, PathReport, PeerId, PublicKey, Receipt, Security, SendRefused,
+    Time,
 };
 
 /// An endpoint on UDP sockets. A handle, cheap to clone; see the [module](super).
@@ -99,6 +100,8 @@ impl Endpoint {
         let mut protocol = config.protocol;
         // The caller that named ports is to be found there.
         protocol.rotate_ports &= matches!(config.ports, Ports::Any(_));
+        let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        protocol.unix_time = protocol.unix_time.or(since_1970.ok());
         #[cfg(any(target_os = "linux", target_os = "android"))]
         let (watchers, notices) = Watchers::start(&sockets);
         let port_rotation = PortRotation::new(
@@ -152,10 +155,32 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// A [`ConnectError`] when there is no path.
+    /// A [`ConnectError`] when there is no path, or a key is needed.
     pub async fn connect(
         &self,
         remotes: impl IntoIterator<Item = SocketAddr>,
+    ) -> Result<PeerId, ConnectError> {
+        self.connect_by(remotes, None).await
+    }
+
+    /// Makes a peer known at these addresses that has this public key, as endpoints with a key pair
+    /// have to; see [`connect`](Self::connect). Nobody else is sent anything that can be read.
+    ///
+    /// # Errors
+    ///
+    /// A [`ConnectError`] when there is no path.
+    pub async fn connect_to(
+        &self,
+        key: PublicKey,
+        remotes: impl IntoIterator<Item = SocketAddr>,
+    ) -> Result<PeerId, ConnectError> {
+        self.connect_by(remotes, Some(key)).await
+    }
+
+    async fn connect_by(
+        &self,
+        remotes: impl IntoIterator<Item = SocketAddr>,
+        key: Option<PublicKey>,
     ) -> Result<PeerId, ConnectError> {
         let remotes: Vec<SocketAddr> = remotes.into_iter().collect();
         if remotes.is_empty() {
@@ -167,8 +192,18 @@ impl Endpoint {
         }
         self.shared
             .commands
-            .ask(|done| Question::Connect { remotes, done })
+            .ask(|done| Question::Connect { remotes, key, done })
             .await?
+    }
+
+    /// Returns the public key of a peer, where key pairs say who it is.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`].
+    pub async fn peer_key(&self, peer: PeerId) -> Result<Option<PublicKey>, Closed> {
+        let question = |done| Question::PeerKey { peer, done };
+        self.shared.commands.ask(question).await
     }
 
     /// Sends a message and waits until the peer has it.
@@ -267,13 +302,14 @@ impl Endpoint {
             .await
     }
 
-    /// Replaces the keys. What peers seal with a key that is still there goes on.
+    /// Replaces the keys, or the list of those who may speak. What goes on under a key that is still
+    /// there is not disturbed. Security of another kind than before is not taken, and logged.
     ///
     /// # Errors
     ///
     /// [`Closed`].
-    pub fn set_keys(&self, keys: Keyring) -> Result<(), Closed> {
-        self.shared.commands.set_keys(keys)
+    pub fn set_security(&self, security: Security) -> Result<(), Closed> {
+        self.shared.commands.set_security(security)
     }
 
     /// Forgets a peer: what is under way to it is abandoned

@@ -11,11 +11,14 @@
 //! where it deviates and why).
 //!
 //! ```no_run
-//! use cloudburst::{EndpointConfig, Endpoint, Ports};
+//! use cloudburst::{EndpointConfig, Endpoint, PublicKey, SecretKey, Security};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let endpoint = Endpoint::bind(EndpointConfig::client()).await?;
-//! let peer = endpoint.connect(["192.0.2.7:4433".parse()?]).await?;
+//! // As `cloudburst keygen` made them: ours, and what it printed at the server.
+//! let ours: SecretKey = std::fs::read_to_string("client.key")?.parse()?;
+//! let server: PublicKey = std::fs::read_to_string("server.pub")?.parse()?;
+//! let endpoint = Endpoint::bind(EndpointConfig::client(Security::key_pair(ours))).await?;
+//! let peer = endpoint.connect_to(server, ["192.0.2.7:4433".parse()?]).await?;
 //! let receipt = endpoint.send(peer, "made to arrive soon").await?;
 //! println!("there after {:?}", receipt.completion);
 //! endpoint.close(std::time::Duration::from_secs(1)).await;
@@ -70,7 +73,8 @@ pub use self::{
 
 pub use cloudburst_code as code;
 pub use cloudburst_proto::{
-    self as protocol, Key, KeyError, Keyring, KeyringError, PeerId, Receipt, Undelivered,
+    self as protocol, Identity, Key, KeyError, Keyring, KeyringError, PeerId, PublicKey, Receipt,
+    SecretKey, Security, Undelivered,
 };
 
 #[cfg(doctest)]

@@ -70,7 +70,7 @@ async fn cost(client: &Endpoint, server: &Endpoint, peer: PeerId, bytes: usize) 
 
 #[tokio::test]
 async fn a_datagram_allocates_nothing() {
-    let config = EndpointConfig::client()
+    let config = EndpointConfig::client(super::security())
         .with_local([[127, 0, 0, 1].into()])
         .with_ports(Ports::Any(2));
     let client = Endpoint::bind(config.clone()).await.unwrap();

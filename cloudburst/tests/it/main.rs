@@ -16,16 +16,21 @@ use std::{
     time::Duration,
 };
 
-use cloudburst::{Endpoint, EndpointConfig, PeerId, Ports, protocol};
+use cloudburst::{Endpoint, EndpointConfig, Key, PeerId, Ports, Security, protocol};
 use tokio::time::timeout;
 
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const SOON: Duration = Duration::from_secs(5);
 
 fn config(ports: u16) -> EndpointConfig {
-    EndpointConfig::client()
+    EndpointConfig::client(security())
         .with_local([LOCALHOST])
         .with_ports(Ports::Any(ports))
+}
+
+/// The same for both ends.
+fn security() -> Security {
+    Security::shared_key(Key::new(std::num::NonZeroU8::MIN, [42; 32]))
 }
 
 fn with_protocol(

@@ -3,19 +3,69 @@
 use std::{net::SocketAddr, num::NonZeroU8, time::Duration};
 
 use cloudburst::{
-    ConnectError, Endpoint, Key, Keyring, Ports, RequestError, SendError, protocol::Reason,
+    ConnectError, Endpoint, Key, Ports, RequestError, SecretKey, Security, SendError,
+    protocol::{ConnectRefused, Reason},
 };
 use tokio::time::timeout;
 
 use super::{SOON, config, pair, patterned, silent, with_protocol, within};
 
-fn keys(secret: u8) -> Keyring {
-    Keyring::new([Key::new(NonZeroU8::MIN, [secret; 32])]).unwrap()
+fn shared(secret: u8) -> Security {
+    Security::shared_key(Key::new(NonZeroU8::MIN, [secret; 32]))
+}
+
+/// Who it is to others is told by the key: a client's, on the server's list, and the server's, as
+/// the client was told.
+#[tokio::test]
+async fn key_pairs_say_who_speaks() {
+    let [ours, theirs, stranger] = [1, 2, 3].map(|number| SecretKey::new([number; 32]));
+    let client = with_protocol(2, |it| it.security = Security::key_pair(ours.clone()));
+    let listed = Security::with_allowed(theirs.clone(), [ours.public()]);
+    let server = with_protocol(1, |it| it.security = listed);
+    let (client, server) = (
+        Endpoint::bind(client).await.unwrap(),
+        Endpoint::bind(server).await.unwrap(),
+    );
+    let remotes = server.local_addrs();
+    let unnamed = client.connect(remotes.clone()).await;
+    let no_key = ConnectError::Protocol(ConnectRefused::NoPeerKey);
+    assert_eq!(unnamed, Err(no_key));
+    let peer = client
+        .connect_to(theirs.public(), remotes.clone())
+        .await
+        .unwrap();
+    let (sent, received) = tokio::join!(within(client.send(peer, "sealed")), within(server.recv()));
+    sent.unwrap();
+    let received = received.unwrap();
+    let who = server.peer_key(received.peer).await.unwrap();
+    assert_eq!(
+        (who, &received.message[..]),
+        (Some(ours.public()), &b"sealed"[..])
+    );
+
+    // Nobody else can be taken for the server, and nobody else may speak to it.
+    for (own, peer_key) in [(&ours, stranger.public()), (&stranger, theirs.public())] {
+        let mut config = with_protocol(2, |it| it.security = Security::key_pair(own.clone()));
+        config.protocol.budget.lifetime = Duration::from_millis(300);
+        let client = Endpoint::bind(config).await.unwrap();
+        let peer = client.connect_to(peer_key, remotes.clone()).await.unwrap();
+        assert!(within(client.send(peer, "sealed")).await.is_err());
+    }
+    let refused = server.statistics().await.unwrap().protocol.refused;
+    assert!(
+        refused.not_authentic > 0 && refused.not_allowed > 0,
+        "{refused:?}"
+    );
+    assert!(
+        timeout(Duration::from_millis(50), server.recv())
+            .await
+            .is_err()
+    );
 }
 
 #[tokio::test]
 async fn keys_must_match() {
-    let keyed = |secret| with_protocol(2, |it| it.keys = keys(secret));
+    let keyed = |secret| with_protocol(2, |it| it.security = shared(secret));
     let (client, server, peer) = pair(keyed(1), keyed(1)).await;
     let (sent, received) = tokio::join!(within(client.send(peer, "sealed")), within(server.recv()));
     sent.unwrap();
