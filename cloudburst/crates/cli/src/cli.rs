@@ -43,7 +43,7 @@ pub(crate) enum Command {
     Perf(PerfArgs),
     /// Send small messages and show what each path delivers.
     Paths(PathsArgs),
-    /// Make a key and write it to a file that only you can read.
+    /// Make a key, write it to a file that only you can read, and print its public half.
     Keygen(KeygenArgs),
     /// Print a shell's completions.
     #[command(hide = true)]
@@ -59,6 +59,10 @@ pub(crate) struct PeerArg {
     /// The peer: host:4433, 192.0.2.7:4433-4448 or [2001:db8::7]:4433.
     #[arg(value_name = "PEER")]
     pub(crate) peer: Remotes,
+    /// The peer's public key, as `keygen` printed it there, or a file that has it; needed where
+    /// the key file has a secret key of our own.
+    #[arg(short = 'p', long, value_name = "KEY")]
+    pub(crate) peer_key: Option<String>,
 }
 
 /// Where we are to be found.
@@ -67,6 +71,10 @@ pub(crate) struct ListenArgs {
     /// Ports to be found at: 4433, or 4433-4448 for more paths.
     #[arg(long, value_name = "PORTS", default_value = "4433")]
     pub(crate) ports: Ports,
+    /// Public keys of those who may send, one a line; needed where the key file has a secret key
+    /// of our own.
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) allow: Option<PathBuf>,
 }
 
 /// Where we begin.
@@ -223,8 +231,11 @@ pub(crate) struct KeygenArgs {
     /// Where to write the key.
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
-    /// The key's number, which datagrams name it by.
-    #[arg(long, default_value = "1")]
+    /// Make a key that all ends share, instead of a key pair of this one.
+    #[arg(long)]
+    pub(crate) shared: bool,
+    /// The shared key's number, which handshakes name it by.
+    #[arg(long, default_value = "1", requires = "shared")]
     pub(crate) id: NonZeroU8,
     /// Overwrite the file if there is one.
     #[arg(long)]
@@ -236,7 +247,7 @@ Exit codes:
   0  done
   1  failed, or nothing was answered
   2  the command line is wrong
-  3  the settings are wrong, or the key file
+  3  the settings are wrong, or the key file, or there is none
   4  not permitted
   5  in conflict: another process has the port, or a file is in the way";
 

@@ -9,23 +9,30 @@ use std::{
 use anyhow::Context as _;
 use clap::{Args, ValueEnum, ValueHint};
 use cloudburst::{
-    BindError, Endpoint, EndpointConfig, Ports, Remotes,
+    BindError, Endpoint, EndpointConfig, Ports,
     code::Schedule,
     protocol::{
-        self, CongestionControl, Key, KeyError, Keyring, KeyringError, PeerId, Reservation,
+        self, CongestionControl, IdentityError, Key, KeyError, Keyring, KeyringError, PeerId,
+        PublicKey, Reservation, SecretKey, Security,
     },
 };
 
-use crate::values::{BitRate, Dscp, Share};
+use crate::{
+    cli::{ListenArgs, PeerArg},
+    values::{BitRate, Dscp, Share},
+};
 
 /// Options of the endpoint.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Network")]
 pub(crate) struct EndpointOptions {
-    /// Keys shared with the peer, one a line, as `keygen` writes them; the first is sent with.
-    /// Without it nothing is encrypted or authenticated.
+    /// Our secret key, as `keygen` writes it; or keys shared with the peer, one a line, of which
+    /// the first is spoken with.
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) key_file: Option<PathBuf>,
+    /// Do without a key: anybody on the way can read, forge and end messages.
+    #[arg(long, conflicts_with = "key_file")]
+    pub(crate) insecure_no_key: bool,
     /// Local addresses; one of each interface makes messages take all [default: all addresses]
     #[arg(short, long, value_name = "ADDRESS")]
     pub(crate) bind: Vec<IpAddr>,
@@ -66,6 +73,26 @@ pub(crate) enum KeyFileError {
         line: usize,
         source: KeyError,
     },
+    #[error("{}:{line}: {source}", .file.display())]
+    Identity {
+        file: PathBuf,
+        line: usize,
+        source: IdentityError,
+    },
+    #[error(
+        "no key is given: --key-file names one (`cloudburst keygen` makes it), --insecure-no-key does without"
+    )]
+    NoKey,
+    #[error("{} has a secret key and something else; a key pair has a file to itself", .file.display())]
+    Mixed { file: PathBuf },
+    #[error(
+        "{} has a secret key of ours: --allow names a file with the public keys of those who may send", .file.display()
+    )]
+    NobodyAllowed { file: PathBuf },
+    #[error("{} has a secret key of ours: --peer-key names the peer's public key", .file.display())]
+    NoPeerKey { file: PathBuf },
+    #[error("--peer-key: {0}")]
+    PeerKey(IdentityError),
     #[error("{}: {source}", .file.display())]
     Keyring { file: PathBuf, source: KeyringError },
     #[error("the key file {} has no key; `cloudburst keygen` makes one", .file.display())]
@@ -73,24 +100,39 @@ pub(crate) enum KeyFileError {
 }
 
 impl EndpointOptions {
-    /// Binds an endpoint.
-    pub(crate) async fn bind(&self, ports: &Ports) -> anyhow::Result<Endpoint> {
-        match Endpoint::bind(self.config(ports)?).await {
-            // What the library knows as local addresses.
-            Err(error @ BindError::Overlap { .. }) => Err(error).context("--bind"),
-            bound => Ok(bound?),
+    /// Binds an endpoint that others are to find.
+    pub(crate) async fn listen(&self, listen: &ListenArgs) -> anyhow::Result<Endpoint> {
+        let mut security = self.security()?;
+        if let (Security::KeyPair(identity), Some(file)) = (&mut security, &self.key_file) {
+            let Some(allowed) = &listen.allow else {
+                let file = file.clone();
+                return Err(KeyFileError::NobodyAllowed { file }.into());
+            };
+            identity.allowed = read_public_keys(allowed)?.into_iter().collect();
         }
+        self.bind(&listen.ports, security).await
     }
 
     /// Binds an endpoint and makes the peer known to it.
     pub(crate) async fn connect(
         &self,
         ports: &Ports,
-        peer: &Remotes,
+        peer: &PeerArg,
     ) -> anyhow::Result<(Endpoint, PeerId)> {
-        let remotes = peer.lookup().await?;
-        let endpoint = self.bind(ports).await?;
-        let peer = endpoint.connect(remotes).await?;
+        let security = self.security()?;
+        let key = match (&security, &self.key_file, &peer.peer_key) {
+            (Security::KeyPair(_), Some(file), None) => {
+                let file = file.clone();
+                return Err(KeyFileError::NoPeerKey { file }.into());
+            }
+            (_, _, key) => key.as_deref().map(peer_key).transpose()?,
+        };
+        let remotes = peer.peer.lookup().await?;
+        let endpoint = self.bind(ports, security).await?;
+        let peer = match key {
+            Some(key) => endpoint.connect_to(key, remotes).await?,
+            None => endpoint.connect(remotes).await?,
+        };
         Ok((endpoint, peer))
     }
 
@@ -101,56 +143,124 @@ impl EndpointOptions {
         reserved.map_or(CongestionControl::Adaptive, CongestionControl::Reserved)
     }
 
-    fn config(&self, ports: &Ports) -> Result<EndpointConfig, KeyFileError> {
-        let mut protocol = protocol::TransportConfig::default();
+    async fn bind(&self, ports: &Ports, security: Security) -> anyhow::Result<Endpoint> {
+        match Endpoint::bind(self.config(ports, security)).await {
+            // What the library knows as local addresses.
+            Err(error @ BindError::Overlap { .. }) => Err(error).context("--bind"),
+            bound => Ok(bound?),
+        }
+    }
+
+    fn security(&self) -> Result<Security, KeyFileError> {
+        match &self.key_file {
+            Some(file) => read_keys(file),
+            None if self.insecure_no_key => Ok(Security::Unprotected),
+            None => Err(KeyFileError::NoKey),
+        }
+    }
+
+    fn config(&self, ports: &Ports, security: Security) -> EndpointConfig {
+        let mut protocol = protocol::TransportConfig::new(security);
         protocol.congestion = self.congestion();
         protocol.schedule = match self.schedule {
             ScheduleName::Default => Schedule::Default,
             ScheduleName::Mds => Schedule::Mds,
             ScheduleName::Paper => Schedule::Paper(Default::default()),
         };
-        if let Some(file) = &self.key_file {
-            protocol.keys = read_keys(file)?;
-        }
-        let mut config = EndpointConfig::client()
+        let mut config = EndpointConfig::client(Security::Undecided)
             .with_protocol(protocol)
             .with_ports(ports.clone());
         if !self.bind.is_empty() {
             config.local.clone_from(&self.bind);
         }
         config.dscp = self.dscp.0;
-        Ok(config)
+        config
     }
 }
 
-fn read_keys(file: &Path) -> Result<Keyring, KeyFileError> {
-    let text = fs::read_to_string(file).map_err(|source| KeyFileError::Read {
-        file: file.to_owned(),
-        source,
-    })?;
+/// What a key file has: a secret key, or shared ones.
+fn read_keys(file: &Path) -> Result<Security, KeyFileError> {
+    let text = read(file)?;
     warn_if_others_may_read(file);
-    let lines = (1..).zip(text.lines());
-    let keys: Result<Vec<Key>, KeyFileError> = lines
-        .filter(|(_, text)| !text.trim().is_empty() && !text.trim_start().starts_with('#'))
-        .map(|(line, text)| {
-            text.parse().map_err(|source| KeyFileError::Key {
+    if text.contains("cloudburst-secret:") {
+        let mut keys = parse_lines(&text, |line, text| {
+            let key = text.parse::<SecretKey>();
+            key.map_err(|source| identity_error(file, line, source))
+        })?;
+        return match (keys.pop(), keys.pop()) {
+            (Some(key), None) => Ok(Security::key_pair(key)),
+            _ => Err(KeyFileError::Mixed {
                 file: file.to_owned(),
-                line,
-                source,
-            })
+            }),
+        };
+    }
+    let keys: Vec<Key> = parse_lines(&text, |line, text| {
+        text.parse().map_err(|source| KeyFileError::Key {
+            file: file.to_owned(),
+            line,
+            source,
         })
-        .collect();
-    let keys = keys?;
+    })?;
     if keys.is_empty() {
         // Who names a file wants a key: never go on without.
         return Err(KeyFileError::Empty {
             file: file.to_owned(),
         });
     }
-    Keyring::new(keys).map_err(|source| KeyFileError::Keyring {
+    let keys = Keyring::new(keys).map_err(|source| KeyFileError::Keyring {
+        file: file.to_owned(),
+        source,
+    })?;
+    Ok(Security::SharedKeys(keys))
+}
+
+/// A list of those who may send.
+fn read_public_keys(file: &Path) -> Result<Vec<PublicKey>, KeyFileError> {
+    let text = read(file)?;
+    parse_lines(&text, |line, text| {
+        // What follows the key is for people, as in `authorized_keys`.
+        let key = text.split_whitespace().next().unwrap_or_default();
+        key.parse()
+            .map_err(|source| identity_error(file, line, source))
+    })
+}
+
+/// The peer's key: as text, or the first of a file.
+fn peer_key(given: &str) -> Result<PublicKey, KeyFileError> {
+    if given.starts_with("cloudburst-") {
+        return given.parse().map_err(KeyFileError::PeerKey);
+    }
+    let file = Path::new(given);
+    let keys = read_public_keys(file)?;
+    keys.first().copied().ok_or_else(|| KeyFileError::Empty {
+        file: file.to_owned(),
+    })
+}
+
+fn identity_error(file: &Path, line: usize, source: IdentityError) -> KeyFileError {
+    KeyFileError::Identity {
+        file: file.to_owned(),
+        line,
+        source,
+    }
+}
+
+fn read(file: &Path) -> Result<String, KeyFileError> {
+    fs::read_to_string(file).map_err(|source| KeyFileError::Read {
         file: file.to_owned(),
         source,
     })
+}
+
+fn parse_lines<T>(
+    text: &str,
+    parse: impl Fn(usize, &str) -> Result<T, KeyFileError>,
+) -> Result<Vec<T>, KeyFileError> {
+    let lines = (1..).zip(text.lines());
+    lines
+        .filter(|(_, text)| !text.trim().is_empty() && !text.trim_start().starts_with('#'))
+        .map(|(line, text)| parse(line, text))
+        .collect()
 }
 
 #[cfg(unix)]
@@ -189,17 +299,49 @@ mod tests {
 
     use super::*;
 
-    fn read(text: &str) -> Result<Keyring, KeyFileError> {
+    fn file(text: &str) -> tempfile::NamedTempFile {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text.as_bytes()).unwrap();
-        read_keys(file.path())
+        file
+    }
+
+    fn read(text: &str) -> Result<Security, KeyFileError> {
+        read_keys(file(text).path())
     }
 
     #[test]
     fn key_files_have_comments_and_several_keys() {
         let zeros = "0".repeat(64);
         let keys = read(&format!("# ours\n\n1:{zeros}\n2:{zeros}\n")).unwrap();
+        let Security::SharedKeys(keys) = keys else {
+            panic!("{keys:?}");
+        };
         assert_eq!(keys.ids().map(u8::from).collect::<Vec<_>>(), [1, 2]);
+    }
+
+    #[test]
+    fn a_secret_key_has_its_file_to_itself() {
+        let secret = SecretKey::new([7; 32]);
+        let own = read(&format!("# of this host\n{secret}\n")).unwrap();
+        assert!(matches!(own, Security::KeyPair(_)));
+        let twice = read(&format!("{secret}\n{secret}\n")).unwrap_err();
+        assert!(matches!(twice, KeyFileError::Mixed { .. }));
+        let zeros = "0".repeat(64);
+        let mixed = read(&format!("{secret}\n1:{zeros}\n")).unwrap_err();
+        assert!(mixed.to_string().contains(":2: "), "{mixed}");
+    }
+
+    #[test]
+    fn public_keys_are_read_with_names_behind_them() {
+        let key = SecretKey::new([7; 32]).public();
+        let list = file(&format!("# who may send\n{key} the laptop\n"));
+        assert_eq!(read_public_keys(list.path()).unwrap(), [key]);
+        let path = list.path().to_str().unwrap();
+        assert_eq!(peer_key(path).unwrap(), key);
+        assert_eq!(peer_key(&key.to_string()).unwrap(), key);
+        let secret = SecretKey::new([7; 32]).to_string();
+        let told = peer_key(&secret).unwrap_err().to_string();
+        assert!(told.contains("cloudburst-public:"), "{told}");
     }
 
     #[test]

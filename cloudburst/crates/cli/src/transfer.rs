@@ -157,8 +157,8 @@ mod tests {
             remote: ([127, 0, 0, 1], 9).into(),
         };
         let mut endpoint =
-            Transport::deterministic(TransportConfig::default(), [0; 32], Time::ZERO).unwrap();
-        endpoint.connect(Time::ZERO, &[four_tuple]).unwrap()
+            Transport::deterministic(TransportConfig::unprotected(), [0; 32], Time::ZERO).unwrap();
+        endpoint.connect(Time::ZERO, &[four_tuple], None).unwrap()
     }
 
     #[test]

@@ -113,7 +113,7 @@ impl Rig {
         let mut command = match program {
             Some(program) => {
                 let mut command = self.server.command(&program.display().to_string());
-                command.args(["serve", "--ports", &port]);
+                command.args(["serve", "--ports", &port, "--insecure-no-key"]);
                 command
             }
             None => {
@@ -136,7 +136,8 @@ impl Rig {
         let mut command;
         if let Some(program) = flow.program {
             command = self.client.command(&program.display().to_string());
-            command.args(["perf", &format!("{SERVER}:{port}"), "--json"]);
+            let peer = format!("{SERVER}:{port}");
+            command.args(["perf", &peer, "--json", "--insecure-no-key"]);
             command.args(["--size", flow.size, "--load", &format!("{load}kbit")]);
             command.args(["--duration", &seconds]);
             for address in CLIENTS.iter().take(flow.paths) {

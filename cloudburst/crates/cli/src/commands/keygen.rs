@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use cloudburst::{Key, protocol::SECRET_BYTES};
+use cloudburst::{Key, SecretKey, protocol::SECRET_BYTES};
 use flow_cli::ExitCode;
 use flow_cli::{print, print_json};
 use serde_json::json;
@@ -24,8 +24,32 @@ pub(crate) fn run(args: &KeygenArgs, as_json: bool) -> anyhow::Result<ExitCode> 
     getrandom::fill(&mut secret)
         .map_err(io::Error::other)
         .context("cannot draw random numbers")?;
-    let key = Key::new(args.id, secret);
-    write(args, &key)?;
+    if args.shared {
+        shared(args, &Key::new(args.id, secret), as_json)
+    } else {
+        pair(args, &SecretKey::new(secret), as_json)
+    }
+}
+
+/// A key pair of this machine: the secret half stays, the public one is printed.
+fn pair(args: &KeygenArgs, key: &SecretKey, as_json: bool) -> anyhow::Result<ExitCode> {
+    write(args, key)?;
+    let public = key.public().to_string();
+    if as_json {
+        print_json(&json!({ "file": args.file, "public": public }))?;
+    } else {
+        // For pipes: nothing but the key.
+        print(public)?;
+        tracing::info!(
+            "wrote the secret key to {}, readable by you alone; the line on standard output is the public key: give it to the other end, as a line of its --allow file or as its --peer-key",
+            args.file.display()
+        );
+    }
+    Ok(ExitCode::Ok)
+}
+
+fn shared(args: &KeygenArgs, key: &Key, as_json: bool) -> anyhow::Result<ExitCode> {
+    write(args, key)?;
     let file = args.file.display();
     if as_json {
         print_json(&json!({ "file": args.file, "id": args.id }))?;
@@ -35,6 +59,8 @@ pub(crate) fn run(args: &KeygenArgs, as_json: bool) -> anyhow::Result<ExitCode> 
              Copy it to the other machine by a safe way (scp), and give it to both ends:\n\n  \
              cloudburst serve --key-file {file}\n  \
              cloudburst ping --key-file {file} HOST:4433\n\n\
+             Whoever has it can take the place of any end; with a key pair each\n\
+             (`cloudburst keygen` without --shared) nobody can.\n\n\
              To change keys without a gap, add the new key as a further line on both ends, then\n\
              make it the first line on both, then take the old one out.",
             args.id
@@ -43,7 +69,7 @@ pub(crate) fn run(args: &KeygenArgs, as_json: bool) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::Ok)
 }
 
-fn write(args: &KeygenArgs, key: &Key) -> anyhow::Result<()> {
+fn write(args: &KeygenArgs, key: &impl std::fmt::Display) -> anyhow::Result<()> {
     if args.force {
         return replace(&args.file, key);
     }
@@ -57,7 +83,7 @@ fn write(args: &KeygenArgs, key: &Key) -> anyhow::Result<()> {
 
 /// The caller that reads the file meanwhile sees the old key or the new one, and never the new one with
 /// the old one's permissions.
-fn replace(file: &Path, key: &Key) -> anyhow::Result<()> {
+fn replace(file: &Path, key: &impl std::fmt::Display) -> anyhow::Result<()> {
     let cannot = || format!("cannot overwrite {}", file.display());
     let name = file.file_name().with_context(cannot)?.to_string_lossy();
     let temporary = file.with_file_name(format!(".{name}.{}", std::process::id()));
@@ -70,7 +96,7 @@ fn replace(file: &Path, key: &Key) -> anyhow::Result<()> {
 }
 
 /// A new file that its owner alone can read, whole or not at all.
-fn create(file: &Path, key: &Key) -> io::Result<()> {
+fn create(file: &Path, key: &impl std::fmt::Display) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]

@@ -23,10 +23,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 pub(crate) async fn run(args: &PathsArgs, as_json: bool) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
-    let (endpoint, peer) = args
-        .endpoint
-        .connect(&args.begin.ports, &args.peer.peer)
-        .await?;
+    let (endpoint, peer) = args.endpoint.connect(&args.begin.ports, &args.peer).await?;
     let delivered = tokio::select! {
         delivered = exercise(&endpoint, peer, args) => delivered,
         _ = signals.next() => 0,

@@ -37,10 +37,7 @@ const REPLY_WITHIN: Duration = Duration::from_secs(10);
 pub(crate) async fn run(args: &PerfArgs, as_json: bool) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
     check(args);
-    let (endpoint, peer) = args
-        .endpoint
-        .connect(&args.begin.ports, &args.peer.peer)
-        .await?;
+    let (endpoint, peer) = args.endpoint.connect(&args.begin.ports, &args.peer).await?;
     metrics::serve(&endpoint, args.metrics)?;
     let mut run = Run::new(as_json, args.duration.0);
     let start = Instant::now();

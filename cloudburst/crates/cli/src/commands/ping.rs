@@ -22,10 +22,7 @@ struct Answer {
 
 pub(crate) async fn run(args: &PingArgs, as_json: bool) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
-    let (endpoint, peer) = args
-        .endpoint
-        .connect(&args.begin.ports, &args.peer.peer)
-        .await?;
+    let (endpoint, peer) = args.endpoint.connect(&args.begin.ports, &args.peer).await?;
     if !as_json {
         print(format_args!(
             "ping {}: messages of {} bytes",

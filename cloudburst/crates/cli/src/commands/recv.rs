@@ -29,7 +29,7 @@ pub(crate) async fn run(args: &RecvArgs, as_json: bool) -> anyhow::Result<ExitCo
     } else {
         Output::Directory(Files::new(&args.output)?)
     };
-    let endpoint = args.endpoint.bind(&args.listen.ports).await?;
+    let endpoint = args.endpoint.listen(&args.listen).await?;
     tracing::info!(addresses = ?endpoint.local_addrs(), "receiving");
     let intake = Intake::new(&endpoint, output);
     let arrived = tokio::select! {

@@ -25,10 +25,7 @@ use crate::{
 pub(crate) async fn run(args: &SendArgs, as_json: bool) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
     let source = Source::open(args)?;
-    let (endpoint, peer) = args
-        .endpoint
-        .connect(&args.begin.ports, &args.peer.peer)
-        .await?;
+    let (endpoint, peer) = args.endpoint.connect(&args.begin.ports, &args.peer).await?;
     let mut transfer = Transfer {
         endpoint: &endpoint,
         peer,

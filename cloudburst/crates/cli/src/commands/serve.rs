@@ -25,10 +25,10 @@ pub(crate) async fn run(args: &ServeArgs, as_json: bool) -> anyhow::Result<ExitC
         ServeMode::Files => Some(Files::new(&args.output)?),
         _ => None,
     };
-    let endpoint = args.endpoint.bind(&args.listen.ports).await?;
+    let endpoint = args.endpoint.listen(&args.listen).await?;
     metrics::serve(&endpoint, args.metrics)?;
     if args.endpoint.key_file.is_none() {
-        tracing::warn!("no key: anybody may send, read and forge; see `cloudburst keygen`");
+        tracing::warn!("no key: anybody on the way may send, read and forge");
     }
     tracing::info!(addresses = ?endpoint.local_addrs(), mode = ?args.mode, "serving");
     let mut serving = pin!(serve(&endpoint, args.mode, files));

@@ -50,7 +50,14 @@ fn a_file_arrives_as_it_was() {
 fn standard_input_arrives_at_standard_output() {
     let mut receiver = Listening::start(&["recv", "--output", "-"]);
     let mut sender = Command::new(BINARY)
-        .args(["send", "-", &receiver.address(), "--chunk", "1k"])
+        .args([
+            "send",
+            "-",
+            &receiver.address(),
+            "--chunk",
+            "1k",
+            "--insecure-no-key",
+        ])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
@@ -120,7 +127,14 @@ fn nothing_incomplete_is_left_behind() {
     let output = directory.path().to_str().unwrap();
     let mut server = Listening::start(&["serve", "--mode", "files", "--output", output]);
     let mut sender = Command::new(BINARY)
-        .args(["send", "-", &server.address(), "--chunk", "1k"])
+        .args([
+            "send",
+            "-",
+            &server.address(),
+            "--chunk",
+            "1k",
+            "--insecure-no-key",
+        ])
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();
@@ -148,7 +162,14 @@ fn ctrl_c_ends_a_send_that_waits_for_standard_input() {
     let output = directory.path().to_str().unwrap();
     let server = Listening::start(&["serve", "--mode", "files", "--output", output]);
     let mut child = Command::new(BINARY)
-        .args(["send", "-", &server.address(), "--chunk", "1k"])
+        .args([
+            "send",
+            "-",
+            &server.address(),
+            "--insecure-no-key",
+            "--chunk",
+            "1k",
+        ])
         .stdin(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

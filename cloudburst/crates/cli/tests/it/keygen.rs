@@ -12,7 +12,7 @@ fn keygen_is_private_and_overwrites_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("key");
     let path = file.to_str().unwrap();
-    let output = cloudburst(&["keygen", path, "--id", "7"]);
+    let output = cloudburst(&["keygen", path, "--shared", "--id", "7"]);
     assert!(output.status.success(), "{}", stderr(&output));
     let first = fs::read_to_string(&file).unwrap();
     assert!(
@@ -41,4 +41,18 @@ fn keygen_is_private_and_overwrites_nothing() {
         fs::metadata(&file).unwrap().permissions().mode() & 0o777,
         0o600
     );
+}
+
+/// The secret half stays in the file, and the public one is all of standard output.
+#[test]
+fn a_key_pair_shows_its_public_half_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("key");
+    let output = cloudburst(&["keygen", file.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let secret = fs::read_to_string(&file).unwrap();
+    let digits = secret.trim().strip_prefix("cloudburst-secret:").unwrap();
+    let public = stdout(&output);
+    assert!(public.starts_with("cloudburst-public:") && public.lines().count() == 1);
+    assert!(!public.contains(digits) && !stderr(&output).contains(digits));
 }

@@ -24,8 +24,27 @@ const METRICS_PAGE: &str = include_str!("../../../../../docs/src/reference/cloud
 const COMMANDS_PAGE: &str =
     include_str!("../../../../../docs/src/reference/cloudburst-commands.md");
 
+/// Runs a command; without a key, if none is named.
 fn cloudburst(arguments: &[&str]) -> Output {
+    as_given(&[arguments, keyless(arguments)].concat())
+}
+
+fn as_given(arguments: &[&str]) -> Output {
     Command::new(BINARY).args(arguments).output().unwrap()
+}
+
+/// What says that a command is to do without a key, where it has to be said.
+fn keyless(arguments: &[&str]) -> &'static [&'static str] {
+    const WITH_KEYS: [&str; 6] = ["serve", "send", "recv", "ping", "perf", "paths"];
+    let takes_keys = arguments.first().is_some_and(|it| WITH_KEYS.contains(it));
+    let is_said = arguments
+        .iter()
+        .any(|it| it.starts_with("--help") || *it == "--key-file");
+    if takes_keys && !is_said {
+        &["--insecure-no-key"]
+    } else {
+        &[]
+    }
 }
 
 fn stdout(output: &Output) -> String {
@@ -49,6 +68,7 @@ impl Listening {
     fn start(arguments: &[&str]) -> Self {
         let mut child = Command::new(BINARY)
             .args(arguments)
+            .args(keyless(arguments))
             .args(["--bind", "127.0.0.1", "--ports", "any:1"])
             .env("RUST_LOG", "info")
             .stdout(Stdio::piped())

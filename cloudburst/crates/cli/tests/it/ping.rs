@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Listening, cloudburst, stderr};
+use super::{Listening, cloudburst, stderr, stdout};
 
 #[test]
 fn ping_reports_times_and_serve_ends_at_ctrl_c() {
@@ -53,7 +53,7 @@ fn with_another_key_nothing_is_answered() {
     let directory = tempfile::tempdir().unwrap();
     let [ours, theirs] = ["ours", "theirs"].map(|name| {
         let file = directory.path().join(name).to_str().unwrap().to_owned();
-        assert!(cloudburst(&["keygen", &file]).status.success());
+        assert!(cloudburst(&["keygen", &file, "--shared"]).status.success());
         file
     });
     let server = Listening::start(&["serve", "--key-file", &ours]);
@@ -69,4 +69,46 @@ fn with_another_key_nothing_is_answered() {
         let output = cloudburst(&[command, &peer, "-d0.2", "--key-file", &theirs]);
         assert_eq!(output.status.code(), Some(1));
     }
+}
+
+/// As with WireGuard: each end has its key, and a list of those who may speak.
+#[test]
+fn only_who_is_on_the_list_is_answered() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let [server, client, stranger] = ["server", "client", "stranger"].map(|name| {
+        let made = cloudburst(&["keygen", &path(name)]);
+        assert!(made.status.success(), "{}", stderr(&made));
+        stdout(&made).trim().to_owned()
+    });
+    std::fs::write(path("allowed"), format!("# who may\n{client} the client\n")).unwrap();
+    let serving = Listening::start(&[
+        "serve",
+        "--key-file",
+        &path("server"),
+        "--allow",
+        &path("allowed"),
+    ]);
+    let ping = |own: &str, peer_key: &str| {
+        let peer = serving.address();
+        let own = path(own);
+        let output = cloudburst(&[
+            "ping",
+            &peer,
+            "-c1",
+            "-W0.5",
+            "--key-file",
+            &own,
+            "--peer-key",
+            peer_key,
+        ]);
+        output.status.code()
+    };
+    assert_eq!(ping("client", &server), Some(0));
+    assert_eq!(ping("stranger", &server), Some(1), "it is not on the list");
+    assert_eq!(
+        ping("client", &stranger),
+        Some(1),
+        "the server is somebody else"
+    );
 }

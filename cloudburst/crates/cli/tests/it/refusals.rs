@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::{Listening, cloudburst, stderr};
+use super::{Listening, as_given, cloudburst, stderr};
 
 #[test]
 fn a_port_in_use_exits_with_5() {
@@ -55,6 +55,35 @@ fn wrong_settings_exit_with_3() {
     ] {
         let output = cloudburst(arguments);
         assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn nothing_is_sent_unprotected_unless_that_is_said() {
+    for arguments in [&["serve"][..], &["ping", "127.0.0.1:9", "-c1"]] {
+        let output = as_given(arguments);
+        assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+        let told = stderr(&output);
+        assert!(
+            told.contains("--key-file") && told.contains("--insecure-no-key"),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn a_key_pair_needs_the_others_public_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let key = directory.path().join("key");
+    let key = key.to_str().unwrap();
+    assert!(cloudburst(&["keygen", key]).status.success());
+    for (arguments, option) in [
+        (&["serve", "--key-file", key][..], "--allow"),
+        (&["ping", "127.0.0.1:9", "--key-file", key], "--peer-key"),
+    ] {
+        let output = cloudburst(arguments);
+        assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+        assert!(stderr(&output).contains(option), "{}", stderr(&output));
     }
 }
 

@@ -7,19 +7,42 @@ use std::net::{TcpListener, UdpSocket};
 use std::process::Command;
 
 use super::transcript::{Transcript, plain};
-use super::{BINARY, Listening};
+use super::{BINARY, Listening, keyless};
 
 /// Starts with what every command has: its help, and an option that there is not.
 fn words_of(command: &'static str) -> Transcript {
     let mut words = Transcript::new("cloudburst", command);
-    add(&mut words, "help", &[command, "--help"]);
-    add(&mut words, "no such option", &[command, "--nonsense"]);
+    add_as_given(&mut words, "help", &[command, "--help"]);
+    add_as_given(&mut words, "no such option", &[command, "--nonsense"]);
     words
 }
 
+/// Adds a case without a key, where a command needs to hear that.
 fn add(words: &mut Transcript, case: &str, arguments: &[&str]) {
+    let arguments = [arguments, keyless(arguments)].concat();
+    add_as_given(words, case, &arguments);
+}
+
+fn add_as_given(words: &mut Transcript, case: &str, arguments: &[&str]) {
     let output = plain(Command::new(BINARY).args(arguments)).output();
     words.add(case, arguments, &output.expect("it can be started"));
+}
+
+/// Adds what is wrong with the keys of a command: there are none, or not those of the other end.
+fn add_keys(words: &mut Transcript, arguments: &[&str], (option, needed): (&str, &str)) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let [own, listed] = ["key", "listed"].map(|name| directory.path().join(name));
+    fs::write(&own, format!("cloudburst-secret:{}\n", "07".repeat(32))).expect("a file");
+    fs::write(&listed, "cloudburst-secret:07\n").expect("a file");
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    fs::set_permissions(&own, private).expect("ours");
+    let [own, listed] = [&own, &listed].map(|file| file.to_str().expect("UTF-8"));
+    words.hide(directory.path().display(), "KEYS");
+    add_as_given(words, "no key", arguments);
+    let arguments = [arguments, &["--key-file", own]].concat();
+    add_as_given(words, needed, &arguments);
+    let arguments = [&arguments[..], &[option, listed]].concat();
+    add_as_given(words, "a secret key in place of a public one", &arguments);
 }
 
 /// Adds cases of a command with a peer, each with these arguments after `h:1`.
@@ -59,6 +82,8 @@ fn words_of_ping_are_those_reviewed() {
             ("a message too long", &["--size", "5M"]),
         ],
     );
+    let arguments = ["ping", "127.0.0.1:9"];
+    add_keys(&mut words, &arguments, ("--peer-key", "no key of the peer"));
     let nobody = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let peer = nobody.local_addr().expect("it has one").to_string();
     words.hide(&peer, "PEER");
@@ -91,6 +116,7 @@ fn words_of_serve_are_those_reviewed() {
     ] {
         add(&mut words, case, &[&["serve"], arguments].concat());
     }
+    add_keys(&mut words, &["serve"], ("--allow", "nobody on the list"));
     words.compare();
 }
 
@@ -186,7 +212,14 @@ fn add_nobody(words: &mut Transcript, command: &str) {
     let nobody = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let peer = nobody.local_addr().expect("it has one").to_string();
     words.hide(&peer, "PEER");
-    let arguments = [command, &peer, "-d0.2", "--bind", "127.0.0.1"];
+    let arguments = [
+        command,
+        &peer,
+        "-d0.2",
+        "--bind",
+        "127.0.0.1",
+        "--insecure-no-key",
+    ];
     let output = plain(Command::new(BINARY).args(arguments)).output();
     let output = output.expect("it can be started");
     // The rest is figures.
@@ -200,8 +233,11 @@ fn words_of_keygen_are_those_reviewed() {
     let file = directory.path().join("key").display().to_string();
     let mut words = words_of("keygen");
     words.hide(directory.path().display(), "DIRECTORY");
+    words.mask("public:[0-9a-f]{64}", "public:KEY");
     add(&mut words, "no file named", &["keygen"]);
     add(&mut words, "a new key", &["keygen", &file]);
+    let shared = directory.path().join("shared").display().to_string();
+    add(&mut words, "a shared key", &["keygen", "--shared", &shared]);
     add(&mut words, "a file that is there", &["keygen", &file]);
     add(
         &mut words,
