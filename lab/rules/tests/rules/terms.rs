@@ -68,6 +68,7 @@ const TERMS: &[(&str, &str)] = &[
     ("failover", "cloudburst/crates/proto/src/path_manager.rs"),
     ("handshake", "cloudburst/crates/proto/src/handshake.rs"),
     ("keepalive", "cloudburst/crates/proto/src/path.rs"),
+    ("key pair", "cloudburst/crates/security/src/security.rs"),
     ("loss detection", "cloudburst/crates/proto/src/sender.rs"),
     ("pacing", "cloudburst/crates/proto/src/scheduler.rs"),
     (
