@@ -57,6 +57,7 @@ mod error;
 mod icmp;
 mod outgoing;
 mod ports;
+mod remotes;
 mod requests;
 mod socket;
 mod statistics;
@@ -67,7 +68,8 @@ pub use self::{
     endpoint::{Endpoint, Received},
     error::{BindError, Closed, ConnectError, ReplyError, RequestError, SendError, TrySendError},
     outgoing::Sending,
-    ports::{Ports, PortsError, Remotes, RemotesError},
+    ports::{Ports, PortsError},
+    remotes::{Remotes, RemotesError},
     statistics::{CompletionHistogram, EndpointStatistics, SocketStatistics},
 };
 
