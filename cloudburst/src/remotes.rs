@@ -9,9 +9,16 @@ use std::{
 
 use crate::ports::{MAX_PORTS, MAX_PORTS_USIZE, Ports, range};
 
-/// Names where a peer is: `host:4433`, `192.0.2.7:4433-4448`, `[2001:db8::7]:4433`.
+/// Names where one peer is: `host:4433`, `192.0.2.7:4433-4448`, `[2001:db8::7]:4433`, or several of
+/// them with commas between, such as a server's address at each of its providers.
+///
+/// All of them have to be addresses of the same machine: messages to it take paths to each.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remotes {
+pub struct Remotes(Vec<Place>);
+
+/// One host, and its ports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
     host: String,
     ports: RangeInclusive<u16>,
 }
@@ -26,7 +33,7 @@ pub enum RemotesError {
     )]
     Form(String),
     /// None, or more than are of use.
-    #[error("`{given}` has {count} ports; it must be 1 to {MAX_PORTS}")]
+    #[error("`{given}` has {count} ports; it must be 1 to {MAX_PORTS}, of all addresses together")]
     Count {
         /// The text that was given.
         given: String,
@@ -47,6 +54,20 @@ impl FromStr for Remotes {
     type Err = RemotesError;
 
     fn from_str(given: &str) -> Result<Self, RemotesError> {
+        let places = given.split(',').map(|it| Place::read(it.trim()));
+        let places = places.collect::<Result<Vec<_>, _>>()?;
+        match places.iter().map(|it| it.ports.len()).sum() {
+            1..=MAX_PORTS_USIZE => Ok(Self(places)),
+            count => Err(RemotesError::Count {
+                given: given.to_owned(),
+                count,
+            }),
+        }
+    }
+}
+
+impl Place {
+    fn read(given: &str) -> Result<Self, RemotesError> {
         let form = || RemotesError::Form(given.to_owned());
         let (host, ports) = given.rsplit_once(':').ok_or_else(form)?;
         let host = match host.strip_prefix('[') {
@@ -59,54 +80,13 @@ impl FromStr for Remotes {
         if host.is_empty() {
             return Err(form());
         }
-        match ports.len() {
-            1..=MAX_PORTS_USIZE => Ok(Self {
-                host: host.to_owned(),
-                ports,
-            }),
-            count => Err(RemotesError::Count {
-                given: given.to_owned(),
-                count,
-            }),
-        }
-    }
-}
-
-impl fmt::Display for Remotes {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { host, ports } = self;
-        let ports = Ports::Range(ports.clone());
-        if host.contains(':') {
-            write!(formatter, "[{host}]:{ports}")
-        } else {
-            write!(formatter, "{host}:{ports}")
-        }
-    }
-}
-
-impl Remotes {
-    /// All addresses: those of the first family that the name has, with all ports.
-    /// Blocks while the name is looked up, for seconds where a name server is silent: in async
-    /// code use [`lookup`](Self::lookup).
-    ///
-    /// # Errors
-    ///
-    /// [`RemotesError::Resolve`].
-    pub fn resolve(&self) -> Result<Vec<SocketAddr>, RemotesError> {
-        let found = (self.host.as_str(), 0).to_socket_addrs();
-        self.with_ports(found)
+        Ok(Self {
+            host: host.to_owned(),
+            ports,
+        })
     }
 
-    /// Does what [`resolve`](Self::resolve) does, without blocking the runtime of tokio that it is called in.
-    ///
-    /// # Errors
-    ///
-    /// [`RemotesError::Resolve`].
-    pub async fn lookup(&self) -> Result<Vec<SocketAddr>, RemotesError> {
-        let found = tokio::net::lookup_host((self.host.as_str(), 0)).await;
-        self.with_ports(found)
-    }
-
+    /// The addresses of the first family that the name has, with all ports.
     fn with_ports(
         &self,
         found: io::Result<impl Iterator<Item = SocketAddr>>,
@@ -120,13 +100,75 @@ impl Remotes {
             .collect();
         let of_first_family = |ip: &&IpAddr| ip.is_ipv4() == found[0].is_ipv4();
         let ips = found.iter().filter(of_first_family);
-        Ok(ips
-            .flat_map(|&ip| {
-                self.ports
-                    .clone()
-                    .map(move |port| SocketAddr::new(ip, port))
-            })
-            .collect())
+        let at = |ip: IpAddr| {
+            self.ports
+                .clone()
+                .map(move |port| SocketAddr::new(ip, port))
+        };
+        Ok(ips.flat_map(|&ip| at(ip)).collect())
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, ports } = self;
+        let ports = Ports::Range(ports.clone());
+        if host.contains(':') {
+            write!(formatter, "[{host}]:{ports}")
+        } else {
+            write!(formatter, "{host}:{ports}")
+        }
+    }
+}
+
+impl fmt::Display for Remotes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, place) in self.0.iter().enumerate() {
+            let comma = if number == 0 { "" } else { "," };
+            write!(formatter, "{comma}{place}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Remotes {
+    /// All addresses, each once: of each name those of the first family that it has, with all ports.
+    /// Blocks while a name is looked up, for seconds where a name server is silent: in async
+    /// code use [`lookup`](Self::lookup).
+    ///
+    /// # Errors
+    ///
+    /// [`RemotesError::Resolve`].
+    pub fn resolve(&self) -> Result<Vec<SocketAddr>, RemotesError> {
+        let mut all = Vec::new();
+        for place in &self.0 {
+            let found = (place.host.as_str(), 0).to_socket_addrs();
+            add(&mut all, place.with_ports(found)?);
+        }
+        Ok(all)
+    }
+
+    /// Does what [`resolve`](Self::resolve) does, without blocking the runtime of tokio that it is called in.
+    ///
+    /// # Errors
+    ///
+    /// [`RemotesError::Resolve`].
+    pub async fn lookup(&self) -> Result<Vec<SocketAddr>, RemotesError> {
+        let mut all = Vec::new();
+        for place in &self.0 {
+            let found = tokio::net::lookup_host((place.host.as_str(), 0)).await;
+            add(&mut all, place.with_ports(found)?);
+        }
+        Ok(all)
+    }
+}
+
+/// Two names may stand for the same address.
+fn add(all: &mut Vec<SocketAddr>, found: Vec<SocketAddr>) {
+    for address in found {
+        if !all.contains(&address) {
+            all.push(address);
+        }
     }
 }
 
@@ -161,6 +203,29 @@ mod tests {
         assert_eq!(peer.resolve().unwrap(), ["[::1]:9".parse().unwrap()]);
         for text in ["", "host", ":1", "::1:9", "host:0", "host:1-999", "[::1:9"] {
             assert!(text.parse::<Remotes>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_peer_may_be_at_several_addresses_and_has_each_once() {
+        let peer: Remotes = "127.0.0.1:7-8, [::1]:9,127.0.0.2:7,127.0.0.1:8"
+            .parse()
+            .unwrap();
+        assert_eq!(
+            peer.to_string(),
+            "127.0.0.1:7-8,[::1]:9,127.0.0.2:7,127.0.0.1:8"
+        );
+        let addresses = ["127.0.0.1:7", "127.0.0.1:8", "[::1]:9", "127.0.0.2:7"];
+        assert_eq!(
+            peer.resolve().unwrap(),
+            addresses.map(|it| it.parse().unwrap())
+        );
+        for text in ["127.0.0.1:7,", ",", "a:1,b", "a:1-200,b:1-57"] {
+            let error = text.parse::<Remotes>().unwrap_err().to_string();
+            assert!(
+                error.contains("1 to 256") || error.contains("is none of"),
+                "{error}"
+            );
         }
     }
 }

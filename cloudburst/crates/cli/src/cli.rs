@@ -56,7 +56,8 @@ pub(crate) enum Command {
 /// Where a peer is.
 #[derive(Debug, Args)]
 pub(crate) struct PeerArg {
-    /// The peer: host:4433, 192.0.2.7:4433-4448 or [2001:db8::7]:4433.
+    /// The peer: host:4433, 192.0.2.7:4433-4448, [2001:db8::7]:4433, or several of its addresses
+    /// with commas between.
     #[arg(value_name = "PEER")]
     pub(crate) peer: Remotes,
     /// The peer's public key, as `keygen` printed it there, or a file that has it; needed where
