@@ -10,7 +10,7 @@ const NOISE: Duration = Duration::from_micros(150);
 /// More than this part of the round trip of an empty path is always a queue.
 const LEAST_PART: u32 = 4;
 /// A queue stands if more than this part of the delays tells of it.
-const QUEUED_PART: u32 = 3;
+const QUEUED_PART: u32 = 5;
 /// Samples of which the shortest tells of a queue while the window doubles.
 const LATEST: usize = 4;
 
