@@ -92,11 +92,13 @@ impl Rig {
 
     /// Loses so many of ten packets that leave the client.
     pub(super) fn lose(&self, of_ten: u32) -> Result<()> {
+        let some = format!("numgen random mod 10 < {of_ten}");
+        let which = if of_ten < 10 { &some } else { "" };
         self.router.run_with_input(
             "nft -f -",
             &format!(
                 "table ip loss {{\n chain forward {{\n type filter hook forward priority 0;\n \
-                 iif lan numgen random mod 10 < {of_ten} drop\n }}\n}}\n"
+                 iif lan {which} drop\n }}\n}}\n"
             ),
         )?;
         Ok(())
