@@ -69,6 +69,7 @@ pub(super) fn all(project: &Project, fuzz_seconds: u32) -> Vec<Step> {
         Tier::Full,
         fuzz_seconds.saturating_mul(10),
     ));
+    steps.push(soak(project));
     steps.push(figures(project));
     let own = project.clone();
     steps.push(Step {
@@ -236,6 +237,20 @@ fn check_ebpf(project: &Project) -> Result<Tally> {
         }
         Verdict::NoCompilers(reason) => Tally::skip("build-ebpf --check", &reason),
     })
+}
+
+/// Many times as many months of messages, and worlds with an adversary, as in every run of the tests.
+fn soak(project: &Project) -> Step {
+    let test = cargo(project)
+        .args(["test", "--locked", "--package", "cloudburst-proto"])
+        .args(["--test", "it", "--", "soak::", "adversary::"])
+        .env("CLOUDBURST_MONTHS", "100")
+        .env("CLOUDBURST_ADVERSARIES", "20000");
+    let title = "100 months of messages, 20,000 worlds with an adversary";
+    Step {
+        tier: Tier::Full,
+        ..command_step("soak", title, test)
+    }
 }
 
 /// The papers' figures in their short form: minutes of simulation.
