@@ -19,6 +19,7 @@ mod state;
 mod up;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use splitter_policy::config::PolicyConfig;
 use splitter_policy::flow::TunnelRole;
@@ -53,6 +54,8 @@ pub struct Instance {
     placement: Arc<std::sync::Mutex<Option<Placement>>>,
     /// One change at a time: what reconciles and what moves classes run side by side.
     changing: Arc<tokio::sync::Mutex<()>>,
+    /// The operator was told that the programs do not see the queues in front of tunnels.
+    is_blind: Arc<AtomicBool>,
 }
 
 impl Instance {
@@ -70,6 +73,7 @@ impl Instance {
             config,
             placement: Arc::default(),
             changing: Arc::default(),
+            is_blind: Arc::default(),
         })
     }
 

@@ -5,7 +5,7 @@ use aya_ebpf::btf_maps::Array;
 use aya_ebpf::helpers::bpf_probe_read_kernel;
 use aya_ebpf::macros::btf_map;
 use splitter_policy::flow::TunnelRole;
-use splitter_policy::queue_search::BacklogAddresses;
+use splitter_policy::queue_search::ShortQueues;
 use splitter_policy::share::ShortBacklog;
 
 /// 0 on a kernel that lets no program read its memory (`lockdown=confidentiality`), whose verifier
@@ -14,7 +14,7 @@ use splitter_policy::share::ShortBacklog;
 static READS_QUEUES: Global<u8> = Global::new(1);
 
 #[btf_map]
-static SHORT_QUEUES: Array<BacklogAddresses, 1> = Array::new();
+static SHORT_QUEUES: Array<ShortQueues, 1> = Array::new();
 
 /// The short class of the tunnels, as far as the agent has found it.
 pub struct KernelBacklog;
@@ -25,10 +25,13 @@ impl ShortBacklog for KernelBacklog {
         if READS_QUEUES.load() == 0 {
             return 0;
         }
-        let address = match (SHORT_QUEUES.get(0), tunnel) {
-            (Some([address, _]), TunnelRole::Short) => *address,
-            (Some([_, address]), TunnelRole::Long) => *address,
-            (None, _) => 0,
+        let Some(queues) = SHORT_QUEUES.get(0) else {
+            return 0;
+        };
+        let [short, long] = queues.backlogs;
+        let address = match tunnel {
+            TunnelRole::Short => short,
+            TunnelRole::Long => long,
         };
         if address == 0 {
             return 0;

@@ -106,15 +106,11 @@ impl VirtualQueue {
         }
     }
 
-    /// How much later than modelled a queue drains in which `bytes` still wait at `now_ns`.
-    ///
-    /// What serves the real queue may have stood still, as a shaper does whose timer is late.
+    /// Tells if the model has run ahead of a queue in which `bytes` still wait at `now_ns`: what
+    /// serves it has stood still, as a shaper does whose timer is late.
     #[inline(always)]
-    pub const fn lag_ns(&self, bytes: u64, now_ns: u64, service: ServiceTime) -> u64 {
-        if bytes == 0 {
-            return 0;
-        }
-        (now_ns + service.of(bytes)).saturating_sub(self.free_at_ns)
+    pub const fn is_ahead_of(&self, bytes: u64, now_ns: u64, service: ServiceTime) -> bool {
+        bytes > 0 && now_ns + service.of(bytes) > self.free_at_ns
     }
 
     /// How long what was sent so far takes to leave, from `now_ns` on.
@@ -137,20 +133,16 @@ mod tests {
     }
 
     #[test]
-    fn queue_that_stood_still_lags_by_that_time() {
+    fn model_is_ahead_of_a_queue_that_stood_still() {
         let service = ServiceTime::from_bits_per_second(100_000_000);
         let (mut queue, now_ns, frame) = (VirtualQueue::default(), 1_000_000, 1_514);
         let drained_ns = queue.send(2 * frame, now_ns, service);
-        assert_eq!(queue.lag_ns(2 * frame, now_ns, service), 0);
-        let stood_ns = 5_000_000;
-        assert_eq!(
-            queue.lag_ns(2 * frame, now_ns + stood_ns, service),
-            stood_ns
-        );
-        // One of both has left: the other one is as late.
-        let late_ns = now_ns + stood_ns + service.of(frame);
-        assert_eq!(queue.lag_ns(frame, late_ns, service), stood_ns);
-        assert_eq!(queue.lag_ns(0, drained_ns + stood_ns, service), 0);
+        assert!(!queue.is_ahead_of(2 * frame, now_ns, service));
+        assert!(queue.is_ahead_of(2 * frame, now_ns + 1, service));
+        // One of both has left as modelled.
+        assert!(!queue.is_ahead_of(frame, now_ns + service.of(frame), service));
+        assert!(queue.is_ahead_of(frame, drained_ns, service));
+        assert!(!queue.is_ahead_of(0, drained_ns, service));
     }
 
     proptest! {

@@ -16,9 +16,16 @@ pub struct QueueSearch {
     pub queue: u64,
 }
 
-/// The addresses of the bytes that wait in the short class of each shared tunnel; the value of a
-/// map. They lie in the kernel's memory, and are 0 where nobody has found the queue.
+/// Which queues the programs look into, and where; the value of a map.
 ///
 /// An address may outlive its queue. What is read there then is any number, and decides on no more
 /// than whether a flow changes tunnels or stays.
-pub type BacklogAddresses = [u64; 2];
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShortQueues {
+    /// The addresses, in the kernel's memory, of the bytes that wait in the short class of each
+    /// shared tunnel; 0 where nobody has found them.
+    pub backlogs: [u64; 2],
+    /// The devices of the tunnels whose queues these are.
+    pub devices: [u32; 2],
+}

@@ -266,6 +266,9 @@ impl SharedQueues {
 
     /// Tells if the flow's packets will have left its tunnel by `leaves_ns`. The real queue is
     /// looked at last, for the few packets that it decides on.
+    ///
+    /// Where it holds more than the model, that has run ahead and says no more of where in the
+    /// queue the flow's packets are: they may be the last.
     #[inline(always)]
     fn has_drained(
         &self,
@@ -275,13 +278,13 @@ impl SharedQueues {
         now_ns: u64,
         backlog: &impl ShortBacklog,
     ) -> bool {
-        let drained_ns = entry.drained_ns + config.drain_margin_ns;
-        if leaves_ns < drained_ns {
+        if leaves_ns < entry.drained_ns + config.drain_margin_ns {
             return false;
         }
         let (here, service) = (entry.tunnel(), service(config, entry.tunnel()));
-        let lag_ns = self.short[here as usize].lag_ns(backlog.bytes(here), now_ns, service);
-        leaves_ns >= drained_ns + lag_ns
+        let bytes = backlog.bytes(here);
+        let is_modelled = !self.short[here as usize].is_ahead_of(bytes, now_ns, service);
+        is_modelled || leaves_ns >= now_ns + service.of(bytes) + config.drain_margin_ns
     }
 
     /// Notes what a packet of a placed flow says of its part in the tunnel.

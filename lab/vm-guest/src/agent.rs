@@ -69,7 +69,7 @@ pub(crate) fn expected_hook() -> Result<&'static str> {
 
 /// Short until the threshold, then long, by mark and by tunnel.
 fn split(network: &Network, mode: &'static str, tunnels: [Tunnel; 2]) -> Result<Vec<&'static str>> {
-    configure("dscp", mode, tunnels, "")?;
+    configure("dscp", mode, tunnels, false)?;
     bring_up(mode)?;
     let marks = [
         PolicyConfig::DEFAULT_SHORT_MARK,
@@ -82,7 +82,7 @@ fn split(network: &Network, mode: &'static str, tunnels: [Tunnel; 2]) -> Result<
 /// By the kernel's mark, the packets as they came; and nothing is left.
 fn mark_by_fwmark(network: &Network) -> Result<Vec<&'static str>> {
     let hook = expected_hook()?;
-    configure("mark", "auto", CABLES, "")?;
+    configure("mark", "auto", CABLES, false)?;
     bring_up(hook)?;
     send_both_classes(network, [Dscp::NONE; 2], CABLES)?;
     // Another build takes its place where it is.
@@ -99,7 +99,7 @@ fn mark_by_fwmark(network: &Network) -> Result<Vec<&'static str>> {
 /// Without the stack, into tunnels whose far ends take that.
 fn redirect(network: &Network) -> Result<Vec<&'static str>> {
     let _receiving = network.receive_redirected()?;
-    configure("redirect", "native", CABLES, "")?;
+    configure("redirect", "native", CABLES, false)?;
     bring_up("native")?;
     let marks = [
         PolicyConfig::DEFAULT_SHORT_MARK,
@@ -246,17 +246,21 @@ fn flow(port: u16) -> Result<Value> {
         .with_context(|| format!("the flow is not in the table: {listing}"))
 }
 
-/// With `keys` at the top of the file.
+/// Tunnels are shared if so asked for, at a rate so slow that what is sent at once waits.
 pub(crate) fn configure(
     steering: &str,
     mode: &str,
     [short, long]: [Tunnel; 2],
-    keys: &str,
+    is_shared: bool,
 ) -> Result<()> {
+    let (policy, rate) = match is_shared {
+        true => ("policy = 'share'\n", "rate_mbit = 1\n"),
+        false => ("", ""),
+    };
     let text = format!(
-        "lan = '{LAN}'\n{keys}[flows]\ntable_size = 1024\nthreshold = {THRESHOLD}\n\
-         [short]\ndevice = '{}'\ngateway = '{}'\nrate_mbit = 1\n\
-         [long]\ndevice = '{}'\ngateway = '{}'\nrate_mbit = 1\n\
+        "lan = '{LAN}'\n{policy}[flows]\ntable_size = 1024\nthreshold = {THRESHOLD}\n\
+         [short]\ndevice = '{}'\ngateway = '{}'\n{rate}\
+         [long]\ndevice = '{}'\ngateway = '{}'\n{rate}\
          [steering]\nmode = '{steering}'\n[attach]\nmode = '{mode}'\n",
         short.device,
         short.gateway(),

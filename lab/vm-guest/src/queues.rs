@@ -16,20 +16,20 @@ use super::network::{CABLES, Network, backlog};
 const ADDRESSES: &str = "SHORT_QUEUES";
 /// The short class' queue on either tunnel.
 const SHORT_QUEUE: u32 = 0x7410 << 16;
-/// As the agent is told: slow enough that what is sent at once waits.
-const SHARE: &str = "policy = 'share'\n";
 const SENT_BYTES: usize = 30_000;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What lies at the addresses that the agent found is what the kernel reports of the queues.
 pub(crate) fn are_seen(network: &Network) -> Result<Vec<&'static str>> {
-    configure("dscp", "generic", CABLES, SHARE)?;
+    configure("dscp", "generic", CABLES, true)?;
     let log = bring_up("generic")?;
     let config = Config::parse(&std::fs::read_to_string(CONFIG)?, CONFIG)?;
     let pin = Pins::new(&config.bpffs, &config.pin_dir()).map(ADDRESSES);
     let map = Map::Array(MapData::from_pin(pin).context("no addresses are pinned")?);
-    let addresses: Array<_, [u64; 2]> = map.try_into()?;
-    let addresses = addresses.get(&0, 0)?;
+    // And the devices.
+    let queues: Array<_, [u64; 3]> = map.try_into()?;
+    let [first, second, _] = queues.get(&0, 0)?;
+    let addresses = [first, second];
     ensure!(!addresses.contains(&0), "the queues were not found: {log}");
     let mut connection = network.connect()?;
     connection.begin(&[7; SENT_BYTES])?;

@@ -20,6 +20,7 @@ impl Instance {
         Ok(Self {
             placement: Arc::clone(&self.placement),
             changing: Arc::clone(&self.changing),
+            is_blind: Arc::clone(&self.is_blind),
             ..Self::new(config)?
         })
     }

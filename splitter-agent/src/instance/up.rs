@@ -50,7 +50,7 @@ impl Instance {
         let applied = self.apply(&mut dataplane, &plan, &interfaces, &mut undo);
         match applied.await {
             Ok(attached) => {
-                self.see_queues(&mut dataplane, &plan, &interfaces);
+                self.see_queues(&mut dataplane, &interfaces).await;
                 // What is no longer anywhere else is looked for there in vain, at worst.
                 if let Err(error) = state.write(&directory) {
                     tracing::warn!(%error, "the state file names places that are empty by now");
@@ -177,6 +177,7 @@ impl Instance {
         interfaces: &Interfaces,
         undo: &mut Undo,
     ) -> Result<Vec<AttachedInterface>, InstanceError> {
+        self.forget_queues(dataplane, plan)?;
         let shaped = plan.shaping.apply(&self.netlink).await?;
         let attached = self.apply_steering(dataplane, plan, interfaces, undo).await;
         if attached.is_err() {

@@ -7,6 +7,7 @@ use splitter_config::{AttachMode, SteeringMode};
 use splitter_netlink::Family;
 use splitter_policy::config::PolicyConfig;
 use splitter_policy::counters::Counters;
+use splitter_policy::queue_search::ShortQueues;
 use splitter_policy::settings::Settings;
 use splitter_policy::table::GROUP_FLOWS;
 
@@ -16,7 +17,6 @@ use super::names::{COUNTERS, FLOWS_V4, FLOWS_V6, SETTINGS, SHORT_QUEUES};
 use super::program::Program;
 use super::program::program_name;
 use super::shapes::Shape;
-use super::short_queues::{self, AddressMap, QueueId, UnseenQueues};
 use super::targets::TargetMaps;
 use super::{
     AttachedMode, FlowTables, KernelError, LoadOptions, Object, Pins, Targets, ingress, load,
@@ -29,7 +29,8 @@ pub struct Dataplane {
     targets: Option<TargetMaps>,
     settings: Array<MapData, Shape<Settings>>,
     counters: PerCpuArray<MapData, Shape<Counters>>,
-    short_queues: AddressMap,
+    /// Not there where the kernel lets no program read its memory.
+    short_queues: Option<Array<MapData, Shape<ShortQueues>>>,
     flows_v4: MapData,
     flows_v6: MapData,
 }
@@ -77,10 +78,13 @@ impl Dataplane {
                 COUNTERS,
                 PerCpuArray::try_from(Map::PerCpuArray(open(COUNTERS)?)),
             )?,
-            short_queues: typed(
-                SHORT_QUEUES,
-                Array::try_from(Map::Array(open(SHORT_QUEUES)?)),
-            )?,
+            short_queues: match pins.map(SHORT_QUEUES).exists() {
+                true => Some(typed(
+                    SHORT_QUEUES,
+                    Array::try_from(Map::Array(open(SHORT_QUEUES)?)),
+                )?),
+                false => None,
+            },
             flows_v4: open(FLOWS_V4)?,
             flows_v6: open(FLOWS_V6)?,
             pins: pins.clone(),
@@ -137,26 +141,26 @@ impl Dataplane {
             .map_err(map_error(SETTINGS))
     }
 
-    /// Tells if the programs see the queues in front of shared tunnels.
+    /// The queues in front of shared tunnels that the programs look into; `None` where the kernel
+    /// lets no program read its memory.
     ///
     /// # Errors
     /// When the map cannot be read.
-    pub fn sees_queues(&self) -> Result<bool, KernelError> {
-        let addresses = self.short_queues.get(&0, 0);
-        let Shape(addresses) = addresses.map_err(map_error(SHORT_QUEUES))?;
-        Ok(addresses.iter().all(|address| *address != 0))
+    pub fn short_queues(&self) -> Result<Option<ShortQueues>, KernelError> {
+        let read = self.short_queues.as_ref().map(|map| map.get(&0, 0));
+        let read = read.transpose().map_err(map_error(SHORT_QUEUES))?;
+        Ok(read.map(|Shape(queues)| queues))
     }
 
-    /// Lets the programs see the queues of the short class in front of shared tunnels, the short
-    /// tunnel's first. Takes some 0.3 s.
+    /// Has the programs look into these queues, or with zeros into none: they go by their model of
+    /// the queues then.
     ///
     /// # Errors
-    /// See [`UnseenQueues`]; the programs go by their model of the queues then.
-    pub fn see_queues(&mut self, queues: [QueueId; 2]) -> Result<(), UnseenQueues> {
-        // Nobody looks where queues were before.
-        short_queues::write(&mut self.short_queues, Default::default())?;
-        let addresses = short_queues::locate(queues)?;
-        Ok(short_queues::write(&mut self.short_queues, addresses)?)
+    /// When the map cannot be written.
+    pub fn set_short_queues(&mut self, queues: ShortQueues) -> Result<(), KernelError> {
+        let written = self.short_queues.as_mut();
+        let written = written.map(|map| map.set(0, Shape(queues), 0));
+        written.unwrap_or(Ok(())).map_err(map_error(SHORT_QUEUES))
     }
 
     /// Attaches the program to an interface and pins the link.

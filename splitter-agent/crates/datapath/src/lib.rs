@@ -39,7 +39,7 @@ pub use pins::Pins;
 pub use program::{program_kind, program_name};
 pub use settings::policy_settings;
 pub(crate) use shapes::Shape;
-pub use short_queues::{QueueId, UnseenQueues};
+pub use short_queues::{QueueId, UnseenQueues, locate_queues};
 pub use tables::FlowTables;
 pub use targets::Targets;
 pub use tc::TcHook;

@@ -36,8 +36,29 @@ pub struct LoadOptions {
 }
 
 /// Loads `object`, hands it its settings and pins programs and maps.
+///
+/// Some kernels let no program read their memory (`lockdown=confidentiality`, of which a container
+/// may not be told): there the programs do without the queues in front of tunnels.
 pub(super) fn load(object: &Object, pins: &Pins, options: &LoadOptions) -> Result<(), KernelError> {
-    let mut ebpf = load_object(object, options)?;
+    match load_reading(object, pins, options, true) {
+        Err(KernelError::Verifier { last_words, .. }) if last_words.contains(READING) => {
+            tracing::debug!("this kernel lets no program read its memory");
+            load_reading(object, pins, options, false)
+        }
+        loaded => loaded,
+    }
+}
+
+/// How the verifier names what it does not allow then.
+const READING: &str = "probe_read_kernel";
+
+fn load_reading(
+    object: &Object,
+    pins: &Pins,
+    options: &LoadOptions,
+    reads_queues: bool,
+) -> Result<(), KernelError> {
+    let mut ebpf = load_object(object, options, reads_queues)?;
     let clock = measure_clock(&mut ebpf)?;
     let mut settings: Array<_, Shape<Settings>> =
         typed(SETTINGS, Array::try_from(map_mut(&mut ebpf, SETTINGS)?))?;
@@ -60,15 +81,9 @@ pub(super) fn load(object: &Object, pins: &Pins, options: &LoadOptions) -> Resul
         SteeringMode::Redirect => &[TARGETS, LAN_ADDRESSES],
         SteeringMode::Dscp | SteeringMode::Mark => &[],
     };
-    let common = [
-        SETTINGS,
-        COUNTERS,
-        TUNNELS,
-        SHORT_QUEUES,
-        FLOWS_V4,
-        FLOWS_V6,
-    ];
-    for name in common.into_iter().chain(redirecting.iter().copied()) {
+    let seen: &[_] = if reads_queues { &[SHORT_QUEUES] } else { &[] };
+    let common = [SETTINGS, COUNTERS, TUNNELS, FLOWS_V4, FLOWS_V6];
+    for name in common.iter().chain(redirecting).chain(seen).copied() {
         let path = pins.map(name);
         let map = map_mut(&mut ebpf, name)?;
         map.pin(&path)
@@ -83,9 +98,13 @@ pub(super) fn load(object: &Object, pins: &Pins, options: &LoadOptions) -> Resul
     .map_err(|source| KernelError::PinObject { path, source })
 }
 
-fn load_object(object: &Object, options: &LoadOptions) -> Result<Ebpf, KernelError> {
+fn load_object(
+    object: &Object,
+    options: &LoadOptions,
+    reads_queues: bool,
+) -> Result<Ebpf, KernelError> {
     let level = log_level(options.packet_log);
-    let reads_queues = u8::from(!is_memory_confidential());
+    let reads_queues = u8::from(reads_queues);
     let groups = Layout::groups_for(options.table_size);
     let mut loader = EbpfLoader::new();
     loader
@@ -102,12 +121,6 @@ fn load_object(object: &Object, options: &LoadOptions) -> Result<Ebpf, KernelErr
         }
         _ => KernelError::Load(error),
     })
-}
-
-/// Tells if the kernel refuses programs that could read its memory (kernel_lockdown(7)).
-fn is_memory_confidential() -> bool {
-    let lockdown = std::fs::read_to_string("/sys/kernel/security/lockdown");
-    lockdown.is_ok_and(|modes| modes.contains("[confidentiality]"))
 }
 
 /// What nobody outside can know, so that nobody can make flows meet in a group.

@@ -4,7 +4,7 @@ use splitter_policy::clock::ClockReading;
 use splitter_policy::counters::Counters;
 use splitter_policy::flow::{FlowKeyV6, TapEntry};
 use splitter_policy::forward::Mac;
-use splitter_policy::queue_search::{BacklogAddresses, QueueSearch};
+use splitter_policy::queue_search::{QueueSearch, ShortQueues};
 use splitter_policy::settings::Settings;
 
 /// A value shared with the kernel programs.
@@ -21,13 +21,13 @@ macro_rules! plain_data {
 }
 
 plain_data!(
-    BacklogAddresses,
     ClockReading,
     Counters,
     FlowKeyV6,
     Mac,
     QueueSearch,
     Settings,
+    ShortQueues,
     TapEntry
 );
 
@@ -35,6 +35,7 @@ plain_data!(
 const _: () = {
     assert!(size_of::<FlowKeyV6>() == 40);
     assert!(size_of::<QueueSearch>() == 32);
+    assert!(size_of::<ShortQueues>() == 24);
     assert!(size_of::<TapEntry>() == 32);
     assert!(size_of::<Settings>() == 176);
 };

@@ -11,15 +11,15 @@ use std::os::linux::fs::MetadataExt as _;
 
 use aya::maps::{Array, MapData};
 use aya::programs::{FEntry, ProgramError};
-use aya::{Btf, BtfError, Ebpf, EbpfError, include_bytes_aligned};
+use aya::{Btf, BtfError, EbpfError, EbpfLoader, include_bytes_aligned};
 use btfparse::{Offset, Readable, TypeInformation};
 use splitter_netlink::describe_qdisc;
-use splitter_policy::queue_search::{BacklogAddresses, QueueSearch};
+use splitter_policy::queue_search::{QueueSearch, ShortQueues};
 use thiserror::Error;
 
 use super::KernelError;
 use super::error::{map_error, typed};
-use super::names::{QUEUE_SEARCH, SHORT_QUEUES};
+use super::names::QUEUE_SEARCH;
 use super::shapes::Shape;
 
 /// Names the FIFO of a class in front of a tunnel.
@@ -60,6 +60,15 @@ pub enum UnseenQueues {
     /// The program has not run.
     #[error("the kernel has shown the queue and not passed the function `{FUNCTION}` for it")]
     NotFound,
+    /// The programs were loaded without the means to look.
+    #[error("this kernel lets no program read its memory (kernel_lockdown(7))")]
+    Locked,
+    /// The search was not made.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[source] io::Error),
+    /// The search did not come to its end.
+    #[error("the search for the queues ended early")]
+    Ended,
     /// A map failed.
     #[error(transparent)]
     Kernel(#[from] Box<KernelError>),
@@ -86,10 +95,16 @@ const PROGRAM: &str = "locate_queue";
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
 static OBJECT: &[u8] = include_bytes_aligned!("../bpf/locate.o");
 
-/// Finds out where the kernel counts the bytes that wait in these queues.
-pub(super) fn locate(queues: [QueueId; 2]) -> Result<BacklogAddresses, UnseenQueues> {
-    let backlog = backlog_offset()?;
-    let mut ebpf = Ebpf::load(OBJECT)?;
+/// Finds queues of the kernel, those of the short class in front of the short and the long tunnel.
+///
+/// Blocks for some tenths of a second, so have it done in a thread of its own: one that began in the
+/// network namespace of the devices. Nothing is kept.
+///
+/// # Errors
+/// See [`UnseenQueues`].
+pub fn locate_queues(queues: [QueueId; 2]) -> Result<ShortQueues, UnseenQueues> {
+    let types = Btf::from_sys_fs()?;
+    let mut ebpf = EbpfLoader::new().btf(Some(&types)).load(OBJECT)?;
     let missing = |kind, name| KernelError::Missing { kind, name };
     let map = ebpf.take_map(QUEUE_SEARCH);
     let map = map.ok_or_else(|| missing("map", QUEUE_SEARCH))?;
@@ -97,14 +112,19 @@ pub(super) fn locate(queues: [QueueId; 2]) -> Result<BacklogAddresses, UnseenQue
     let program = ebpf.program_mut(PROGRAM);
     let program = program.ok_or_else(|| missing("program", PROGRAM))?;
     let program: &mut FEntry = program.try_into()?;
-    program.load(FUNCTION, &Btf::from_sys_fs()?)?;
+    program.load(FUNCTION, &types)?;
     // Detached when `ebpf` is dropped.
     program.attach()?;
-    let mut addresses = BacklogAddresses::default();
-    for (address, queue) in addresses.iter_mut().zip(queues) {
+    drop(types);
+    let backlog = backlog_offset()?;
+    let mut found = ShortQueues {
+        devices: queues.map(|it| it.device),
+        ..ShortQueues::default()
+    };
+    for (address, queue) in found.backlogs.iter_mut().zip(queues) {
         *address = find(&mut search, queue)? + backlog;
     }
-    Ok(addresses)
+    Ok(found)
 }
 
 fn find(
@@ -165,13 +185,4 @@ impl Readable for InMemory {
         buffer.copy_from_slice(bytes);
         Ok(())
     }
-}
-
-/// The map in which the programs look.
-pub(super) type AddressMap = Array<MapData, Shape<BacklogAddresses>>;
-
-/// Tells the programs where to look, or that they cannot.
-pub(super) fn write(map: &mut AddressMap, addresses: BacklogAddresses) -> Result<(), KernelError> {
-    map.set(0, Shape(addresses), 0)
-        .map_err(map_error(SHORT_QUEUES))
 }

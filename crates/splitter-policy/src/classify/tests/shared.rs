@@ -89,6 +89,44 @@ fn short_flows_prefer_the_faster_tunnel() {
     );
 }
 
+/// The model of a queue that stands still runs empty, and takes the next packet of another flow
+/// for the only one.
+#[test]
+fn flow_waits_for_a_queue_that_stood_still_whatever_came_behind_it() {
+    let mut bench = Bench::new([100, 100]);
+    let mut flows = [FlowEntry::default(); 4];
+    let firsts = flows
+        .each_mut()
+        .map(|it| bench.send(it, 1_448, SECOND).tunnel);
+    assert_eq!(
+        (firsts[0], firsts[2]),
+        (TunnelRole::Short, TunnelRole::Short)
+    );
+    // The first one to turn long stays, and the other one has to change.
+    for flow in [0, 2] {
+        for _ in 0..11 {
+            bench.send(&mut flows[flow], 1_448, SECOND);
+        }
+    }
+    let resumed = |short_bytes: u64, behind: bool| {
+        let (mut models, mut flow) = (bench.models, flows[2]);
+        models.short_backlog = [short_bytes, 0];
+        let [other, now] = [6_000, 6_050].map(|it| SECOND + it * MICROSECOND);
+        let packet = FlowPacket::new(1_514, 1_448, ACK, &bench.config);
+        if behind {
+            let mut short = FlowEntry::default();
+            let verdict = classify(&mut short, packet, &bench.config, &mut models, other);
+            assert_eq!(verdict.tunnel, TunnelRole::Short);
+        }
+        classify(&mut flow, packet, &bench.config, &mut models, now).hand_over
+    };
+    const WAITING: u64 = 14 * 1_514;
+    for behind in [false, true] {
+        assert_eq!(resumed(0, behind), Some(FlowEvent::HandedOverDrained));
+        assert_eq!(resumed(WAITING, behind), None, "{behind}");
+    }
+}
+
 #[test]
 fn flow_that_is_placed_where_it_is_changes_class_at_once() {
     let mut bench = Bench::new([100, 100]);
