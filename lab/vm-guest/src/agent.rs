@@ -253,15 +253,19 @@ pub(crate) fn configure(
     [short, long]: [Tunnel; 2],
     is_shared: bool,
 ) -> Result<()> {
-    let (policy, rate) = match is_shared {
-        true => ("policy = 'share'\n", "rate_mbit = 1\n"),
-        false => ("", ""),
+    let (policy, rate, queue) = match is_shared {
+        true => (
+            "policy = 'share'\n",
+            "rate_mbit = 1\n",
+            "[share]\nqueue_ms = 500\n",
+        ),
+        false => ("", "", ""),
     };
     let text = format!(
         "lan = '{LAN}'\n{policy}[flows]\ntable_size = 1024\nthreshold = {THRESHOLD}\n\
          [short]\ndevice = '{}'\ngateway = '{}'\n{rate}\
          [long]\ndevice = '{}'\ngateway = '{}'\n{rate}\
-         [steering]\nmode = '{steering}'\n[attach]\nmode = '{mode}'\n",
+         {queue}[steering]\nmode = '{steering}'\n[attach]\nmode = '{mode}'\n",
         short.device,
         short.gateway(),
         long.device,
