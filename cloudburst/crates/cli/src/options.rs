@@ -178,7 +178,7 @@ impl EndpointOptions {
     }
 }
 
-/// What a key file has: a secret key, or shared ones.
+/// Contents of a key file: a secret key, or shared ones.
 fn read_keys(file: &Path) -> Result<Security, KeyFileError> {
     let text = read(file)?;
     warn_if_others_may_read(file);

@@ -45,7 +45,7 @@ const CLEAN_ROUNDS: u32 = 8;
 /// they are heeded always, unless they were found to be chance.
 const CHANCE_ROUNDS: u32 = 8;
 const HEAVY_LOSS: f64 = 0.2;
-/// What chance does not reduce the window below, in datagrams.
+/// Least window, in datagrams, that losses by chance leave.
 const CHANCE_DATAGRAMS: f64 = 2.0;
 /// A larger share of losses says that much less gets through than before.
 const MUCH_LOSS: f64 = 0.1;
@@ -81,7 +81,7 @@ pub(crate) struct AdaptiveController {
     /// Rounds since losses without a queue last reduced the window.
     since_chance: u32,
     chance: Chance,
-    /// What was sent before this does not reduce it again.
+    /// Losses of what was sent before this do not reduce it again.
     recovery_until: Time,
     last_sent: Time,
     /// Anything was ever heard.
@@ -91,7 +91,7 @@ pub(crate) struct AdaptiveController {
     back_off: Option<BackOff>,
     /// The round until which slow start goes on carefully, after a queue was seen.
     careful_until: Option<u32>,
-    /// When a tail loss is probed for if the window is full, and the pause after that.
+    /// The time at which a tail loss is probed for if the window is full, and the pause after that.
     probe: (Time, Duration),
 }
 
@@ -99,7 +99,7 @@ pub(crate) struct AdaptiveController {
 #[derive(Clone, Copy, Debug)]
 struct BackOff {
     began: Time,
-    /// When the next datagram may be sent, and how long after it the one that follows.
+    /// The time at which the next datagram may be sent, and how long after it the one that follows.
     next_at: Time,
     pause: Duration,
     /// The window and its threshold before.

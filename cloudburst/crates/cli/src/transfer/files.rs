@@ -36,7 +36,7 @@ impl Files {
     ///
     /// # Errors
     ///
-    /// When it is no directory, or cannot be read.
+    /// Those of the system, or that it is no directory.
     pub(crate) fn new(directory: &Path) -> anyhow::Result<Self> {
         let metadata = std::fs::metadata(directory);
         let metadata = metadata.with_context(|| format!("cannot use {}", directory.display()))?;
@@ -106,7 +106,7 @@ impl Files {
     }
 }
 
-/// What the file of a transfer is called while it is incomplete.
+/// Name of a transfer's file while it is incomplete.
 fn partial_name(transfer: u64) -> String {
     format!(".{transfer:016x}.part")
 }
@@ -125,9 +125,21 @@ fn remove_orphans(directory: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
         let is_ours = is_partial(&entry.file_name()) && entry.file_type()?.is_file();
-        if is_ours && orphan(&entry.path()).is_ok() {
-            tracing::info!(file = %entry.path().display(), "removed an incomplete file of a process that was killed");
-            std::fs::remove_file(entry.path())?;
+        // Held until it is gone: others that start now leave it alone.
+        if is_ours && let Ok(_held) = orphan(&entry.path()) {
+            let file = entry.path();
+            match std::fs::remove_file(&file) {
+                Ok(()) => tracing::info!(
+                    file = %file.display(),
+                    "removed an incomplete file of a process that was killed"
+                ),
+                // It takes room, and is in nobody's way.
+                Err(error) => tracing::warn!(
+                    file = %file.display(),
+                    %error,
+                    "cannot remove an incomplete file of a process that was killed"
+                ),
+            }
         }
     }
     Ok(())
@@ -155,8 +167,9 @@ impl Partial {
     fn create(path: PathBuf) -> anyhow::Result<Self> {
         let mut options = OpenOptions::new();
         let created = options.read(true).write(true).create_new(true).open(&path);
-        let locked = created.and_then(|file| Ok(file.try_lock().map(|()| file)?));
-        let file = locked.with_context(|| format!("cannot create {}", path.display()))?;
+        let file = created.with_context(|| format!("cannot create {}", path.display()))?;
+        // Where a file system has no locks, nobody can take it for an orphan either.
+        let _ = file.try_lock();
         let now = Instant::now();
         Ok(Self {
             file,

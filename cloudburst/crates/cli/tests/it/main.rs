@@ -33,7 +33,7 @@ fn as_given(arguments: &[&str]) -> Output {
     Command::new(BINARY).args(arguments).output().unwrap()
 }
 
-/// What says that a command is to do without a key, where it has to be said.
+/// The option by which a command does without a key, which has to be asked for.
 fn keyless(arguments: &[&str]) -> &'static [&'static str] {
     const WITH_KEYS: [&str; 6] = ["serve", "send", "recv", "ping", "perf", "paths"];
     let takes_keys = arguments.first().is_some_and(|it| WITH_KEYS.contains(it));

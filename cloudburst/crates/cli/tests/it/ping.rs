@@ -71,7 +71,7 @@ fn with_another_key_nothing_is_answered() {
     }
 }
 
-/// As with WireGuard: each end has its key, and a list of those who may speak.
+/// Each end has its key, and a list of those who may speak, like WireGuard's.
 #[test]
 fn only_who_is_on_the_list_is_answered() {
     let directory = tempfile::tempdir().unwrap();
