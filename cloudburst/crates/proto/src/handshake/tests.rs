@@ -1,6 +1,7 @@
 //! First contact without the rest of the machine.
 
-use super::*;
+use super::{validation::CHALLENGE_PAUSE, *};
+use crate::packet::TokenBody;
 use crate::{
     event::{FourTuple, SocketId},
     packet::Symbol,
