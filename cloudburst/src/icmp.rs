@@ -46,7 +46,7 @@ pub(super) async fn watch(id: SocketId, socket: Arc<UdpSocket>, notices: mpsc::S
             let Some((remote, kind, quoted, quoted_bytes)) = found else {
                 continue;
             };
-            let four_tuple = FourTuple { socket: id, remote };
+            let four_tuple = FourTuple::new(id, remote);
             // A flood of notices (they are easy to forge) must not displace what we do.
             let _ = notices.try_send(Notice {
                 four_tuple,
@@ -143,10 +143,7 @@ mod tests {
             };
             socket.send(&train, b"hello").unwrap();
             let heard = tokio::time::timeout(std::time::Duration::from_secs(5), heard.recv());
-            let four_tuple = FourTuple {
-                socket: SocketId(3),
-                remote: closed,
-            };
+            let four_tuple = FourTuple::new(SocketId(3), closed);
             let notice = heard.await.unwrap().expect("the task goes on");
             assert_eq!(notice.four_tuple, four_tuple);
             assert_eq!(notice.kind, IcmpKind::Unreachable);

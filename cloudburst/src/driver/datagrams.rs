@@ -95,7 +95,7 @@ impl Driver {
                     self.statistics.sockets.receive_calls += 1;
                     let now = Time::ZERO + self.start.elapsed();
                     for (remote, ecn, datagram) in self.io.receive.datagrams(filled) {
-                        let four_tuple = FourTuple { socket: id, remote };
+                        let four_tuple = FourTuple::new(id, remote);
                         self.machine.handle_datagram(now, four_tuple, ecn, datagram);
                     }
                 }
@@ -200,10 +200,7 @@ impl Driver {
                     0
                 }
                 Err(error) => {
-                    let four_tuple = FourTuple {
-                        socket: id,
-                        remote: train.remote,
-                    };
+                    let four_tuple = FourTuple::new(id, train.remote);
                     self.cannot_send(now, four_tuple, rest.min(train.segment_bytes), &error);
                     rest.min(train.segment_bytes)
                 }

@@ -32,10 +32,10 @@ pub(crate) struct Ours {
 }
 
 fn four_tuple(end: u8, path: u16) -> FourTuple {
-    FourTuple {
-        socket: SocketId(path),
-        remote: SocketAddr::from(([10, 0, 0, end], 7_000 + path)),
-    }
+    FourTuple::new(
+        SocketId(path),
+        SocketAddr::from(([10, 0, 0, end], 7_000 + path)),
+    )
 }
 
 impl Ours {

@@ -263,10 +263,7 @@ mod tests {
     fn answers_beyond_the_cap_are_counted_and_datagrams_of_a_closed_socket_dropped() {
         let mut queue = ControlQueue::default();
         let mut refused = Refusals::default();
-        let four_tuple = |socket| FourTuple {
-            socket: SocketId(socket),
-            remote: ([192, 0, 2, 1], 7).into(),
-        };
+        let four_tuple = |socket| FourTuple::new(SocketId(socket), ([192, 0, 2, 1], 7).into());
         let source = SourceDatagram {
             four_tuple: four_tuple(0),
             peer: None,

@@ -22,6 +22,11 @@ pub struct FourTuple {
 const MAX_FOUR_TUPLES: usize = 256;
 
 impl FourTuple {
+    /// The path from a socket to an address.
+    pub const fn new(socket: SocketId, remote: SocketAddr) -> Self {
+        Self { socket, remote }
+    }
+
     /// All pairs of a socket and an address that it `reaches`, 256 at most; those first that share
     /// neither with the one before: a caller that takes the first few takes several of both.
     pub fn between(
@@ -38,7 +43,7 @@ impl FourTuple {
                     .map(move |(index, socket)| (socket, at(index)))
             })
             .filter(|&(socket, remote)| reaches(socket, remote))
-            .map(|(socket, remote)| Self { socket, remote })
+            .map(|(socket, remote)| Self::new(socket, remote))
             .take(MAX_FOUR_TUPLES)
             .collect()
     }

@@ -119,10 +119,7 @@ mod tests {
 
     fn source(now: Time) -> SourceDatagram {
         SourceDatagram {
-            four_tuple: FourTuple {
-                socket: SocketId(0),
-                remote: ([192, 0, 2, 1], 7).into(),
-            },
+            four_tuple: FourTuple::new(SocketId(0), ([192, 0, 2, 1], 7).into()),
             peer: Some(PEER),
             asker: 5,
             keys: 0,

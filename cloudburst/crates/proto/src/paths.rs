@@ -305,10 +305,7 @@ mod tests {
     fn paths(count: u16) -> Paths {
         let mut paths = Paths::default();
         for socket in 0..count {
-            let four_tuple = FourTuple {
-                socket: SocketId(socket),
-                remote: "192.0.2.1:7".parse().unwrap(),
-            };
+            let four_tuple = FourTuple::new(SocketId(socket), "192.0.2.1:7".parse().unwrap());
             assert!(paths.add(Time::ZERO, four_tuple, &Datagrams::default()));
             assert!(!paths.add(Time::ZERO, four_tuple, &Datagrams::default()));
         }

@@ -41,10 +41,7 @@ impl Pair {
             wire: Vec::new(),
         };
         let four_tuples: Vec<_> = (0..sockets)
-            .map(|socket| FourTuple {
-                socket: SocketId(socket),
-                remote: address(1, 0),
-            })
+            .map(|socket| FourTuple::new(SocketId(socket), address(1, 0)))
             .collect();
         let peer = pair.ends[0].connect(now, &four_tuples, None).unwrap();
         (pair, peer)
@@ -71,10 +68,7 @@ impl Pair {
                         }
                         let source = transmit.four_tuple.socket.0;
                         let to_socket = transmit.four_tuple.remote.port() - 1_000;
-                        let four_tuple = FourTuple {
-                            socket: SocketId(to_socket),
-                            remote: address(from, source),
-                        };
+                        let four_tuple = FourTuple::new(SocketId(to_socket), address(from, source));
                         self.wire.push((
                             self.now + ONE_WAY,
                             1 - from,

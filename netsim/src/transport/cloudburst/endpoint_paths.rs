@@ -78,10 +78,10 @@ impl EndpointPaths {
     pub(super) fn four_tuple(&self, to: u16, path: u8) -> FourTuple {
         let alias = u32::from(self.alias(path)) << ALIAS_SHIFT;
         let address = Ipv4Addr::from_bits(FIRST_ADDRESS | alias | u32::from(to));
-        FourTuple {
-            socket: SocketId(path.into()),
-            remote: SocketAddr::new(address.into(), FIRST_PORT + u16::from(path)),
-        }
+        FourTuple::new(
+            SocketId(path.into()),
+            SocketAddr::new(address.into(), FIRST_PORT + u16::from(path)),
+        )
     }
 
     /// The host at the other end of a route, and which of its paths that is.

@@ -18,10 +18,7 @@ const SYMBOL: Body<'_> = Body::Symbol(Symbol {
 
 fn source(port: u16, asker: u64) -> SourceDatagram {
     SourceDatagram {
-        four_tuple: FourTuple {
-            socket: SocketId(0),
-            remote: ([192, 0, 2, 1], port).into(),
-        },
+        four_tuple: FourTuple::new(SocketId(0), ([192, 0, 2, 1], port).into()),
         peer: None,
         asker,
         keys: 0,

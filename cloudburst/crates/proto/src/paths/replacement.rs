@@ -245,10 +245,7 @@ mod tests {
     const ACK_TIMEOUT: Duration = Duration::from_millis(20);
 
     fn four_tuple(socket: u16, port: u16) -> FourTuple {
-        FourTuple {
-            socket: SocketId(socket),
-            remote: ([192, 0, 2, 1], port).into(),
-        }
+        FourTuple::new(SocketId(socket), ([192, 0, 2, 1], port).into())
     }
 
     fn paths(sockets: u16, ports: u16) -> Paths {

@@ -17,10 +17,10 @@ const SESSION: u64 = 77;
 const CEILING: u32 = 12;
 
 fn from(host: u32) -> FourTuple {
-    FourTuple {
-        socket: SocketId(0),
-        remote: (Ipv4Addr::from_bits(100 << 24 | host), 9).into(),
-    }
+    FourTuple::new(
+        SocketId(0),
+        (Ipv4Addr::from_bits(100 << 24 | host), 9).into(),
+    )
 }
 
 fn endpoint() -> Transport {

@@ -133,10 +133,7 @@ impl End {
 
     fn connect(&mut self, now: Time, to: usize) {
         let four_tuples: Vec<_> = (0..SOCKETS * SOCKETS)
-            .map(|number| FourTuple {
-                socket: SocketId(number / SOCKETS),
-                remote: address(to, number % SOCKETS),
-            })
+            .map(|number| FourTuple::new(SocketId(number / SOCKETS), address(to, number % SOCKETS)))
             .collect();
         self.peers
             .extend(self.endpoint.connect(now, &four_tuples, None));
@@ -233,7 +230,7 @@ impl Scene {
                 }
                 let socket = SocketId(u16::from(host) % SOCKETS);
                 let remote = address(usize::from(host), 0);
-                let four_tuple = FourTuple { socket, remote };
+                let four_tuple = FourTuple::new(socket, remote);
                 self.in_flight.push_back(Parcel {
                     to: number,
                     four_tuple,
@@ -282,10 +279,10 @@ impl Scene {
     }
 
     fn four_tuple(number: usize, choice: u8) -> FourTuple {
-        FourTuple {
-            socket: SocketId(u16::from(choice) % SOCKETS),
-            remote: address(1 - number, u16::from(choice >> 1) % SOCKETS),
-        }
+        FourTuple::new(
+            SocketId(u16::from(choice) % SOCKETS),
+            address(1 - number, u16::from(choice >> 1) % SOCKETS),
+        )
     }
 
     fn pass(&mut self, time: Duration) {
@@ -325,10 +322,7 @@ impl Scene {
                     let socket_there = SocketId(remote.port().wrapping_sub(7_000));
                     let is_there = remote == address(to, socket_there.0);
                     if is_there && self.in_flight.len() < MOST_IN_FLIGHT {
-                        let four_tuple = FourTuple {
-                            socket: socket_there,
-                            remote: address(number, socket.0),
-                        };
+                        let four_tuple = FourTuple::new(socket_there, address(number, socket.0));
                         let bytes = bytes.to_vec();
                         self.in_flight.push_back(Parcel {
                             to,

@@ -234,10 +234,7 @@ fn endpoint_with(peers: usize) -> (Transport, Time) {
     let mut endpoint = Transport::deterministic(config, [1; 32], now).expect("it is a valid one");
     for number in 0..peers {
         let ip = [10, 0, (number >> 8) as u8, number as u8];
-        let four_tuple = FourTuple {
-            socket: SocketId(0),
-            remote: SocketAddr::from((ip, 7)),
-        };
+        let four_tuple = FourTuple::new(SocketId(0), SocketAddr::from((ip, 7)));
         let peer = endpoint
             .connect(now, &[four_tuple], None)
             .expect("there is room");

@@ -172,7 +172,7 @@ impl World {
         );
         host.totals.take_in(parcel.from.ip(), &parcel.bytes);
         let remote = parcel.from;
-        let four_tuple = FourTuple { socket, remote };
+        let four_tuple = FourTuple::new(socket, remote);
         let now = host.clock.tell(self.now);
         host.endpoint
             .handle_datagram(now, four_tuple, parcel.ecn, &mut parcel.bytes);
@@ -281,10 +281,7 @@ impl World {
             .flat_map(|socket| (0..plans[to].sockets).map(move |port| (socket, port)));
         let four_tuples: Vec<_> = pairs
             .take(self.scenario.four_tuples)
-            .map(|(socket, port)| FourTuple {
-                socket: SocketId(socket),
-                remote: self.address(to, port),
-            })
+            .map(|(socket, port)| FourTuple::new(SocketId(socket), self.address(to, port)))
             .collect();
         let key = self.scenario.has_key_pairs.then(|| keys::pair(to).public());
         let host = &mut self.hosts[from];
