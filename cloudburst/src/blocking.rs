@@ -29,8 +29,8 @@ use tokio::{
 };
 
 use super::{
-    BindError, Closed, ConnectError, EndpointConfig, EndpointStatistics, Received, ReplyError,
-    RequestError, SendError, TrySendError,
+    BindError, Closed, ConnectError, EndpointConfig, EndpointStatistics, PeerError, Received,
+    ReplyError, RequestError, SendError, TrySendError,
 };
 use cloudburst_proto::{PathReport, PeerId, PublicKey, Receipt, Security};
 
@@ -123,8 +123,8 @@ impl BlockingEndpoint {
     ///
     /// # Errors
     ///
-    /// [`Closed`].
-    pub fn peer_key(&self, peer: PeerId) -> Result<Option<PublicKey>, Closed> {
+    /// A [`PeerError`].
+    pub fn peer_key(&self, peer: PeerId) -> Result<Option<PublicKey>, PeerError> {
         self.wait(self.inner.peer_key(peer))
     }
 
@@ -264,8 +264,8 @@ impl BlockingEndpoint {
     ///
     /// # Errors
     ///
-    /// [`Closed`].
-    pub fn paths(&self, peer: PeerId) -> Result<Vec<PathReport>, Closed> {
+    /// A [`PeerError`].
+    pub fn paths(&self, peer: PeerId) -> Result<Vec<PathReport>, PeerError> {
         self.wait(self.inner.paths(peer))
     }
 
@@ -282,8 +282,8 @@ impl BlockingEndpoint {
     ///
     /// # Errors
     ///
-    /// [`Closed`].
-    pub fn forget(&self, peer: PeerId) -> Result<(), Closed> {
+    /// A [`PeerError`].
+    pub fn forget(&self, peer: PeerId) -> Result<(), PeerError> {
         self.wait(self.inner.forget(peer))
     }
 

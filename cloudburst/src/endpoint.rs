@@ -14,19 +14,22 @@ use tokio::sync::{Mutex, mpsc, oneshot, watch};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use super::bind::Watchers;
 use super::{
-    BindError, Closed, ConnectError, EndpointConfig, EndpointStatistics, Ports, SendError, Sending,
-    TrySendError,
+    BindError, Closed, ConnectError, EndpointConfig, EndpointStatistics, PeerError, Ports,
+    SendError, Sending, TrySendError,
     bind::bind_sockets,
     commands::{self, Commands, Question, Send},
     driver::{Driver, Inbox, Io, LocalAddresses, PortRotation},
     outgoing::{Outgoing, Permit, ReplySender, SendBudget},
 };
 use cloudburst_proto::{
-    self as protocol, MessageKind, PathReport, PeerId, PublicKey, Receipt, Security, SendRefused,
-    Time,
+    self as protocol, ForeignPeer, MessageKind, PathReport, PeerId, PublicKey, Receipt, Security,
+    SendRefused, Time, TransportId,
 };
 
 /// An endpoint on UDP sockets. A handle, cheap to clone; see the [module](super).
+///
+/// The [`PeerId`]s that it gives are its own: at another endpoint they stand for nobody, and are
+/// refused as [`ForeignPeer`].
 ///
 /// When the last handle and the last [`Sending`] are dropped, the endpoint ends at
 /// once and what is under way is cancelled; [`close`](Self::close) waits for it.
@@ -38,6 +41,8 @@ pub struct Endpoint {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) commands: Commands,
+    /// The ids of this endpoint's peers bear it.
+    transport: TransportId,
     next_ticket: AtomicU64,
     pub(super) room: SendBudget,
     most_bytes: usize,
@@ -85,23 +90,26 @@ impl Endpoint {
         let (commands, taken) = commands::channel();
         let (inbox, arrived) = mpsc::channel(config.inbox_messages.min(MAX_INBOX));
         let inbox_bytes = Arc::new(AtomicUsize::new(0));
+        let room = SendBudget::new(&config.protocol.quotas);
+        let most_bytes = config.protocol.max_message_bytes;
+        let mut protocol = config.protocol;
+        // The caller that named ports is to be found there.
+        protocol.rotate_ports &= matches!(config.ports, Ports::Any(_));
+        let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        protocol.unix_time = protocol.unix_time.or(since_1970.ok());
+        let machine = protocol::Transport::new(protocol, Time::ZERO)?;
         let shared = Arc::new(Shared {
             commands,
+            transport: machine.id(),
             next_ticket: AtomicU64::new(0),
-            room: SendBudget::new(&config.protocol.quotas),
-            most_bytes: config.protocol.max_message_bytes,
+            room: room.clone(),
+            most_bytes,
             inbox: Mutex::new(arrived),
             inbox_bytes: Arc::clone(&inbox_bytes),
             closing: watch::Sender::new(false),
             handling: Arc::default(),
             local_addrs: Arc::clone(&local_addrs),
         });
-        let room = shared.room.clone();
-        let mut protocol = config.protocol;
-        // The caller that named ports is to be found there.
-        protocol.rotate_ports &= matches!(config.ports, Ports::Any(_));
-        let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        protocol.unix_time = protocol.unix_time.or(since_1970.ok());
         #[cfg(any(target_os = "linux", target_os = "android"))]
         let (watchers, notices) = Watchers::start(&sockets);
         let port_rotation = PortRotation::new(
@@ -111,7 +119,7 @@ impl Endpoint {
             watchers,
         );
         let driver = Driver {
-            machine: protocol::Transport::new(protocol, Time::ZERO)?,
+            machine,
             #[cfg(any(target_os = "linux", target_os = "android"))]
             notices,
             sockets,
@@ -200,10 +208,10 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Closed`].
-    pub async fn peer_key(&self, peer: PeerId) -> Result<Option<PublicKey>, Closed> {
-        let question = |done| Question::PeerKey { peer, done };
-        self.shared.commands.ask(question).await
+    /// A [`PeerError`].
+    pub async fn peer_key(&self, peer: PeerId) -> Result<Option<PublicKey>, PeerError> {
+        self.ask_about(peer, |done| Question::PeerKey { peer, done })
+            .await
     }
 
     /// Sends a message and waits until the peer has it.
@@ -290,15 +298,13 @@ impl Endpoint {
         self.shared.commands.ask(Question::Peers).await
     }
 
-    /// Returns what is known of the paths to a peer; nothing if there is no such peer.
+    /// Returns what is known of the paths to a peer; nothing if the peer is gone.
     ///
     /// # Errors
     ///
-    /// [`Closed`].
-    pub async fn paths(&self, peer: PeerId) -> Result<Vec<PathReport>, Closed> {
-        self.shared
-            .commands
-            .ask(|done| Question::Paths { peer, done })
+    /// A [`PeerError`].
+    pub async fn paths(&self, peer: PeerId) -> Result<Vec<PathReport>, PeerError> {
+        self.ask_about(peer, |done| Question::Paths { peer, done })
             .await
     }
 
@@ -316,7 +322,7 @@ impl Endpoint {
     /// ([`Reason::Cancelled`](protocol::Reason::Cancelled)), what is incomplete of it dropped, and
     /// its memory freed. A request that it has not answered yet
     /// ends with [`RequestError::PeerGone`](super::RequestError::PeerGone). To forget somebody
-    /// who is not known is nothing.
+    /// who is gone already is nothing.
     ///
     /// Those who came by themselves are forgotten after two minutes of silence; those
     /// [connected](Self::connect) to never are but by this. Let some seconds pass after the last
@@ -325,10 +331,22 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Closed`].
-    pub async fn forget(&self, peer: PeerId) -> Result<(), Closed> {
-        let question = |done| Question::Forget { peer, done };
-        self.shared.commands.ask(question).await
+    /// A [`PeerError`].
+    pub async fn forget(&self, peer: PeerId) -> Result<(), PeerError> {
+        self.ask_about(peer, |done| Question::Forget { peer, done })
+            .await
+    }
+
+    /// Asks the driver about a peer, if it is one of this endpoint's.
+    async fn ask_about<T>(
+        &self,
+        peer: PeerId,
+        question: impl FnOnce(oneshot::Sender<T>) -> Question,
+    ) -> Result<T, PeerError> {
+        if peer.transport() != self.shared.transport {
+            return Err(ForeignPeer.into());
+        }
+        Ok(self.shared.commands.ask(question).await?)
     }
 
     /// Takes no new messages, waits until those under way are delivered or abandoned,

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::Ports;
-use cloudburst_proto::{self as protocol, ConfigError, StartError, Undelivered};
+use cloudburst_proto::{self as protocol, ConfigError, ForeignPeer, StartError, Undelivered};
 
 /// Why an endpoint cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -132,6 +132,18 @@ impl BindError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the endpoint is closed; bind another")]
 pub struct Closed;
+
+/// Why a question about a peer has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PeerError {
+    /// The id was given by another endpoint; see [`ForeignPeer`].
+    #[error(transparent)]
+    ForeignPeer(#[from] ForeignPeer),
+    /// The endpoint is closed; see [`Closed`].
+    #[error(transparent)]
+    Closed(#[from] Closed),
+}
 
 /// Why there is nobody to send to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

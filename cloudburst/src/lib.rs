@@ -66,7 +66,10 @@ mod timer;
 pub use self::{
     config::EndpointConfig,
     endpoint::{Endpoint, Received},
-    error::{BindError, Closed, ConnectError, ReplyError, RequestError, SendError, TrySendError},
+    error::{
+        BindError, Closed, ConnectError, PeerError, ReplyError, RequestError, SendError,
+        TrySendError,
+    },
     outgoing::Sending,
     ports::{Ports, PortsError},
     remotes::{Remotes, RemotesError},
@@ -75,8 +78,8 @@ pub use self::{
 
 pub use cloudburst_code as code;
 pub use cloudburst_proto::{
-    self as protocol, Identity, Key, KeyError, Keyring, KeyringError, PeerId, PublicKey, Receipt,
-    SecretKey, Security, Undelivered,
+    self as protocol, ForeignPeer, Identity, Key, KeyError, Keyring, KeyringError, PeerId,
+    PublicKey, Receipt, SecretKey, Security, Undelivered,
 };
 
 #[cfg(doctest)]

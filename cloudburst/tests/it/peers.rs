@@ -3,8 +3,9 @@
 use std::{net::SocketAddr, num::NonZeroU8, time::Duration};
 
 use cloudburst::{
-    ConnectError, Endpoint, Key, Ports, RequestError, SecretKey, Security, SendError,
-    protocol::{ConnectRefused, Reason},
+    ConnectError, Endpoint, ForeignPeer, Key, PeerError, Ports, ReplyError, RequestError,
+    SecretKey, Security, SendError,
+    protocol::{ConnectRefused, Reason, SendRefused},
 };
 use tokio::time::timeout;
 
@@ -155,6 +156,37 @@ async fn a_server_that_comes_back_is_found_again() {
     })
     .await;
     assert_eq!(within(server.recv()).await.unwrap().message, b"after");
+}
+
+/// Each client knows one server: the first peer of the one is not the first peer of the other.
+#[tokio::test]
+async fn the_id_of_a_peer_is_refused_at_another_endpoint() {
+    let (client, server, peer) = pair(config(2), config(1)).await;
+    let (other, other_server, foreign) = pair(config(2), config(1)).await;
+    let refused = SendRefused::ForeignPeer(ForeignPeer);
+    let sent = within(client.send(foreign, "to the other server")).await;
+    assert_eq!(sent, Err(SendError::Refused(refused)));
+    let asked = within(client.request(foreign, "to the other server", SOON)).await;
+    assert_eq!(asked, Err(RequestError::Refused(refused)));
+    let no_answer = PeerError::ForeignPeer(ForeignPeer);
+    assert_eq!(client.paths(foreign).await, Err(no_answer));
+    assert_eq!(client.peer_key(foreign).await, Err(no_answer));
+    assert_eq!(client.forget(foreign).await, Err(no_answer));
+    let asks = other.request(foreign, "who answers?", SOON);
+    let answers = async {
+        let request = within(other_server.recv()).await.unwrap();
+        let misled = within(server.reply(&request, "not I")).await;
+        let refused = ReplyError::Send(SendError::Refused(refused));
+        assert_eq!(misled, Err(refused));
+        within(other_server.reply(&request, "I")).await.unwrap();
+    };
+    let (answered, ()) = tokio::join!(within(asks), answers);
+    assert_eq!(answered.unwrap(), b"I");
+
+    // Its own peer is neither forgotten nor sent anything.
+    within(client.send(peer, "to its own")).await.unwrap();
+    assert_eq!(within(server.recv()).await.unwrap().message, b"to its own");
+    assert_eq!(other.peers().await.unwrap(), [foreign]);
 }
 
 #[tokio::test]

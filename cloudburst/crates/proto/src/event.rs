@@ -61,18 +61,39 @@ pub enum IcmpKind {
     },
 }
 
-/// Somebody messages are exchanged with. It stays valid after the peer is gone,
-/// and then stands for nobody.
+/// Number of a transport, which the ids of its peers bear. It is drawn at random, so that two
+/// transports hardly ever have the same (1 in 2^32).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TransportId(pub(super) u32);
+
+/// Names somebody whom messages are exchanged with. Once the peer is gone it stands for nobody, ever,
+/// and for nobody at any other transport either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId {
+    transport: TransportId,
     pub(super) index: u32,
-    pub(super) generation: u32,
+    /// Tells it from those that had the index before.
+    generation: u32,
 }
 
 impl PeerId {
     /// Names a peer, for a [`Machine`](super::Machine) that keeps its own.
     pub const fn new(index: u32, generation: u32) -> Self {
-        Self { index, generation }
+        Self::of(TransportId(0), index, generation)
+    }
+
+    /// Names a peer of a transport.
+    pub(super) const fn of(transport: TransportId, index: u32, generation: u32) -> Self {
+        Self {
+            transport,
+            index,
+            generation,
+        }
+    }
+
+    /// Returns the transport that has named it.
+    pub const fn transport(self) -> TransportId {
+        self.transport
     }
 }
 
@@ -330,10 +351,20 @@ pub enum SendRefused {
     /// There is no such peer, or no longer.
     #[error("the peer is not known, or no longer")]
     NoPeer,
+    /// The id was given by another endpoint, and stands for nobody here.
+    #[error(transparent)]
+    ForeignPeer(#[from] ForeignPeer),
     /// The machine carries messages only, neither requests nor replies.
     #[error("this machine knows no requests and replies; send a message")]
     Unsupported,
 }
+
+/// Tells that a [`PeerId`] was given by another endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the id of the peer was given by another endpoint, and stands for nobody here; connect to the peer at this endpoint and use the id that returns"
+)]
+pub struct ForeignPeer;
 
 /// Why there is nobody to send to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

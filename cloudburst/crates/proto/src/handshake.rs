@@ -28,7 +28,7 @@ pub(super) use self::{
 use super::{
     config::TransportConfig,
     control::SourceDatagram,
-    event::PeerId,
+    event::{PeerId, TransportId},
     packet::{
         Body, EPHEMERAL_BYTES, Framing, Header, OpenError, Opener, PublicKey, STATELESS_PATH,
         Sealer, Stamp, TokenMint,
@@ -47,6 +47,8 @@ pub(super) struct Handshake {
     /// Draws what handshakes need: ephemeral keys, early secrets, indices.
     secrets: Secrets,
     security: Security,
+    /// The transport's number, in the ids of its peers.
+    transport: TransportId,
     tokens: TokenMint,
     addresses: Addresses,
     replays: ReplayStore,
@@ -136,6 +138,7 @@ impl Handshake {
                 sequence: 0,
             },
             security: config.security.clone(),
+            transport: TransportId(random.stream(Purpose::Transports).next_u32()),
             secrets: Secrets::new(random.stream(Purpose::Handshakes)),
             random_sessions,
             random_messages: random.stream(Purpose::Messages),
@@ -167,7 +170,7 @@ impl Handshake {
             self.generations.push(0);
             (self.generations.len() - 1) as u32
         });
-        let id = PeerId::new(index, self.generations[index as usize]);
+        let id = PeerId::of(self.transport, index, self.generations[index as usize]);
         let is_ours = session.is_none();
         self.unvalidated += usize::from(!is_ours);
         self.by_own_session.insert(own, id);
@@ -195,9 +198,13 @@ impl Handshake {
         let Some(mut peer) = self.sessions.remove(id) else {
             return;
         };
+        // An index whose generations are used up is not used again: an id that was kept would come
+        // to stand for somebody else.
         let generation = &mut self.generations[id.index as usize];
-        *generation = generation.wrapping_add(1);
-        self.free.push(id.index);
+        if let Some(next) = generation.checked_add(1) {
+            *generation = next;
+            self.free.push(id.index);
+        }
         self.unvalidated -= usize::from(!peer.is_validated);
         self.by_own_session.remove(&peer.own);
         if let Some(session) = peer
@@ -233,6 +240,11 @@ impl Handshake {
 
     pub(super) fn len(&self) -> usize {
         self.sessions.len()
+    }
+
+    /// The number in the ids of all peers.
+    pub(super) fn transport(&self) -> TransportId {
+        self.transport
     }
 
     pub(super) fn peers(&self) -> impl Iterator<Item = PeerId> + '_ {

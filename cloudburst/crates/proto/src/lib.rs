@@ -74,8 +74,9 @@ pub use self::{
         TransportConfig,
     },
     event::{
-        ConnectRefused, Ecn, Event, FourTuple, Health, IcmpKind, MessageKind, PathReport, PeerId,
-        Reason, Receipt, SendId, SendRefused, SocketId, Transmit, Undelivered,
+        ConnectRefused, Ecn, Event, ForeignPeer, FourTuple, Health, IcmpKind, MessageKind,
+        PathReport, PeerId, Reason, Receipt, SendId, SendRefused, SocketId, Transmit, TransportId,
+        Undelivered,
     },
     machine::Machine,
     statistics::{Refusals, TransportStatistics},

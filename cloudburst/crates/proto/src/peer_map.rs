@@ -2,10 +2,11 @@
 
 use super::event::PeerId;
 
-/// Values by [`PeerId`], in the order of peers' numbers. Ids of peers that are gone find nothing.
+/// Values by [`PeerId`], in the order of peers' numbers. Ids of peers that are gone, and of peers of
+/// other transports, find nothing.
 #[derive(Debug)]
 pub(super) struct PeerMap<T> {
-    slots: Vec<Option<(u32, T)>>,
+    slots: Vec<Option<(PeerId, T)>>,
     len: usize,
 }
 
@@ -30,28 +31,28 @@ impl<T> PeerMap<T> {
         if self.slots.len() <= index {
             self.slots.resize_with(index + 1, || None);
         }
-        let before = self.slots[index].replace((id.generation, value));
+        let before = self.slots[index].replace((id, value));
         self.len += usize::from(before.is_none());
     }
 
     /// Takes out the value of a peer that is gone.
     pub(super) fn remove(&mut self, id: PeerId) -> Option<T> {
         let slot = self.slots.get_mut(id.index as usize)?;
-        let (_, value) = slot.take_if(|(generation, _)| *generation == id.generation)?;
+        let (_, value) = slot.take_if(|(known, _)| *known == id)?;
         self.len -= 1;
         Some(value)
     }
 
     pub(super) fn get(&self, id: PeerId) -> Option<&T> {
         let slot = self.slots.get(id.index as usize)?;
-        let (generation, value) = slot.as_ref()?;
-        (*generation == id.generation).then_some(value)
+        let (known, value) = slot.as_ref()?;
+        (*known == id).then_some(value)
     }
 
     pub(super) fn get_mut(&mut self, id: PeerId) -> Option<&mut T> {
         let slot = self.slots.get_mut(id.index as usize)?;
-        let (generation, value) = slot.as_mut()?;
-        (*generation == id.generation).then_some(value)
+        let (known, value) = slot.as_mut()?;
+        (*known == id).then_some(value)
     }
 
     pub(super) fn contains(&self, id: PeerId) -> bool {
@@ -59,10 +60,8 @@ impl<T> PeerMap<T> {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (PeerId, &T)> {
-        (0..)
-            .zip(&self.slots)
-            .filter_map(|(index, slot)| slot.as_ref().map(|slot| (index, slot)))
-            .map(|(index, (generation, value))| (PeerId::new(index, *generation), value))
+        let slots = self.slots.iter().flatten();
+        slots.map(|(id, value)| (*id, value))
     }
 
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
@@ -73,12 +72,13 @@ impl<T> PeerMap<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::event::TransportId, *};
 
     #[test]
-    fn ids_of_peers_that_are_gone_find_nothing() {
+    fn ids_of_peers_that_are_gone_or_of_others_find_nothing() {
         let mut map = PeerMap::default();
         let (old, new) = (PeerId::new(3, 0), PeerId::new(3, 1));
+        let foreign = PeerId::of(TransportId(7), 3, 1);
         map.insert(old, 'a');
         map.insert(PeerId::new(1, 0), 'b');
         assert_eq!((map.len(), map.get(old)), (2, Some(&'a')));
@@ -87,6 +87,8 @@ mod tests {
         map.insert(new, 'c');
         assert_eq!(map.get(old), None);
         assert_eq!(map.get_mut(new), Some(&mut 'c'));
+        assert_eq!(map.get(foreign), None);
+        assert_eq!(map.remove(foreign), None);
         let all: Vec<_> = map.iter().map(|(id, value)| (id.index, *value)).collect();
         assert_eq!(all, [(1, 'b'), (3, 'c')]);
     }

@@ -10,8 +10,8 @@ use cloudburst_security::{Randomness, Security};
 use super::{
     config::{ConfigError, HostCapacity, TransportConfig},
     event::{
-        ConnectRefused, Ecn, Event, FourTuple, IcmpKind, MessageKind, PathReport, PeerId, Reason,
-        SendId, SendRefused, SocketId, Transmit,
+        ConnectRefused, Ecn, Event, ForeignPeer, FourTuple, IcmpKind, MessageKind, PathReport,
+        PeerId, Reason, SendId, SendRefused, SocketId, Transmit, TransportId,
     },
     packet::PublicKey,
     path_manager::Suspects,
@@ -71,6 +71,12 @@ impl Transport {
         config.validate()?;
         let router = Box::new(Router::new(config, random, now));
         Ok(Self { router })
+    }
+
+    /// Returns the number that the ids of its peers bear. An id of another transport stands for nobody
+    /// here: questions about it are answered as of a peer that is gone.
+    pub fn id(&self) -> TransportId {
+        self.router.handshake.transport()
     }
 
     /// Makes a peer known by the paths that lead to it, of which the best are chosen from. Of
@@ -160,6 +166,9 @@ impl Transport {
         kind: MessageKind,
         message: &[u8],
     ) -> Result<SendId, SendRefused> {
+        if peer.transport() != self.id() {
+            return Err(ForeignPeer.into());
+        }
         self.router.send(now, (peer, kind, message))
     }
 

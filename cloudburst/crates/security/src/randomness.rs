@@ -26,6 +26,8 @@ pub enum Purpose {
     Messages = 4,
     /// Ephemeral keys and early secrets, and indices, which are public.
     Handshakes = 5,
+    /// The number of a transport, which is in the ids of its peers and never sent.
+    Transports = 6,
 }
 
 impl Randomness {
@@ -78,6 +80,7 @@ mod tests {
                 Purpose::Sessions,
                 Purpose::Messages,
                 Purpose::Handshakes,
+                Purpose::Transports,
             ] {
                 let mut stream = source.stream(purpose);
                 assert!((0..1_000).all(|_| seen.insert(stream.next_u64())));

@@ -132,3 +132,20 @@ fn peers_are_challenged_now_and_then_and_strangers_each_time() {
     assert!(is_due(Time::ZERO + CHALLENGE_PAUSE, Some(peer)));
     assert!(is_due(Time::ZERO, None));
 }
+
+#[test]
+fn no_peer_ever_gets_the_id_of_another() {
+    let mut handshake = handshake(&TransportConfig::unprotected());
+    let (first, _) = handshake.add_peer(Time::ZERO, None, None);
+    handshake.remove_peer(first);
+    let (second, _) = handshake.add_peer(Time::ZERO, None, None);
+    assert_eq!(first.index, second.index);
+    handshake.generations[0] = u32::MAX;
+    handshake.remove_peer(second);
+    let (third, _) = handshake.add_peer(Time::ZERO, None, None);
+    handshake.remove_peer(third);
+    let (fourth, _) = handshake.add_peer(Time::ZERO, None, None);
+    let again = [third, fourth].contains(&first);
+    assert!(!again, "an index is left when its generations are used up");
+    assert!(!handshake.contains(first) && handshake.contains(fourth));
+}
