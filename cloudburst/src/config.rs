@@ -12,9 +12,9 @@ pub struct EndpointConfig {
     /// Keys, rate, budget, quotas: what does not depend on sockets.
     pub protocol: protocol::TransportConfig,
     /// Addresses to bind. On a machine with several interfaces, one of each lets
-    /// messages take all of them, and lets answers come from the address that was
-    /// asked. Default: all addresses, of IPv4 and, where the machine has it, of IPv6;
-    /// the system then chooses the address that datagrams come from.
+    /// messages take all of them. Default: all addresses, of IPv4 and, where the machine
+    /// has it, of IPv6; the system then chooses the address that datagrams come from, but
+    /// for those to peers that came by themselves: these leave from the address that was asked.
     pub local: Vec<IpAddr>,
     /// Ports to bind at each address: more ports, more paths, more paths where
     /// the network spreads by ports. Default 16 that the system chooses.

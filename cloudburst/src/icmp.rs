@@ -135,6 +135,7 @@ mod tests {
 
             socket.io().writable().await.unwrap();
             let train = super::super::socket::Train {
+                local: None,
                 remote: closed,
                 ecn: cloudburst_proto::Ecn::NotCapable,
                 segment_bytes: 5,

@@ -34,6 +34,8 @@ pub(super) struct Socket {
 /// Datagrams to one address, of which those before `offset` have been sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Train {
+    /// The address of ours that they leave from; nothing leaves it to the system.
+    pub(super) local: Option<IpAddr>,
     pub(super) remote: SocketAddr,
     pub(super) ecn: Ecn,
     pub(super) segment_bytes: usize,
@@ -90,6 +92,17 @@ impl Socket {
         })
     }
 
+    /// The address that answers leave from, to a datagram that was sent to `asked`; nothing, where
+    /// the socket has one address alone, or what was asked is nobody's own.
+    pub(super) fn asked_address(&self, asked: Option<IpAddr>) -> Option<IpAddr> {
+        let is_own = |ip: &IpAddr| match ip {
+            IpAddr::V4(ip) => !ip.is_multicast() && !ip.is_broadcast(),
+            IpAddr::V6(ip) => !ip.is_multicast(),
+        };
+        let is_any = self.local.ip().is_unspecified();
+        asked.filter(is_own).filter(|_| is_any)
+    }
+
     /// Whether a datagram can go from here to there.
     pub(super) fn reaches(&self, remote: SocketAddr) -> bool {
         let local = self.local.ip();
@@ -130,7 +143,7 @@ impl Socket {
             },
             contents,
             segment_size: (contents.len() > train.segment_bytes).then_some(train.segment_bytes),
-            src_ip: None,
+            src_ip: train.local,
         };
         self.state.try_send(UdpSockRef::from(&*self.io), &transmit)
     }
@@ -166,6 +179,14 @@ impl Socket {
     }
 }
 
+/// Addresses of a datagram that has come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Addresses {
+    /// The address of ours that it was sent to, where the system tells.
+    pub(super) local: Option<IpAddr>,
+    pub(super) remote: SocketAddr,
+}
+
 /// Memory that datagrams are received into, the same all the time.
 #[derive(Debug)]
 pub(super) struct Buffers {
@@ -181,11 +202,11 @@ impl Buffers {
         }
     }
 
-    /// Each datagram in the first `filled` buffers, with its sender and mark.
+    /// Each datagram in the first `filled` buffers, with its addresses and mark.
     pub(super) fn datagrams(
         &mut self,
         filled: usize,
-    ) -> impl Iterator<Item = (SocketAddr, Ecn, &mut [u8])> {
+    ) -> impl Iterator<Item = (Addresses, Ecn, &mut [u8])> {
         self.memory
             .chunks_mut(RECEIVE_BYTES)
             .zip(&self.metas)
@@ -196,9 +217,13 @@ impl Buffers {
                     Some(EcnCodepoint::Ce) => Ecn::CongestionExperienced,
                     Some(_) => Ecn::Capable,
                 };
+                let addresses = Addresses {
+                    local: meta.dst_ip,
+                    remote: meta.addr,
+                };
                 buffer[..meta.len]
                     .chunks_mut(meta.stride.max(1))
-                    .map(move |datagram| (meta.addr, ecn, datagram))
+                    .map(move |datagram| (addresses, ecn, datagram))
             })
     }
 }
@@ -236,7 +261,10 @@ fn without_time_stamps(_: &UdpSocket) -> io::Result<()> {
 /// call the system ourselves.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod marked {
-    use std::io::{self, IoSlice};
+    use std::{
+        io::{self, IoSlice},
+        net::IpAddr,
+    };
 
     use nix::libc;
     use socket2::{MsgHdr, SockAddr, SockRef};
@@ -253,7 +281,7 @@ mod marked {
         };
         let class = i32::from(dscp << 2 | ecn);
         let mut control = Control {
-            bytes: [0; 64],
+            bytes: [0; MOST_CONTROL_BYTES],
             len: 0,
         };
         match train.remote.is_ipv4() {
@@ -263,6 +291,21 @@ mod marked {
         if contents.len() > train.segment_bytes {
             let segment = train.segment_bytes as u16;
             control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &segment.to_ne_bytes());
+        }
+        match train.local {
+            // As `in_pktinfo` and `in6_pktinfo` lay it out, on no interface in particular: ip(7),
+            // RFC 3542 §6.2.
+            Some(IpAddr::V4(ip)) => {
+                let mut packet_info = [0; 12];
+                packet_info[4..8].copy_from_slice(&ip.octets());
+                control.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &packet_info);
+            }
+            Some(IpAddr::V6(ip)) => {
+                let mut packet_info = [0; 20];
+                packet_info[..16].copy_from_slice(&ip.octets());
+                control.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &packet_info);
+            }
+            None => {}
         }
         let (remote, contents) = (SockAddr::from(train.remote), [IoSlice::new(contents)]);
         let message = MsgHdr::new()
@@ -277,10 +320,13 @@ mod marked {
         }
     }
 
+    /// Traffic class, segment and source address, each with its header: 24, 24 and 40 bytes.
+    const MOST_CONTROL_BYTES: usize = 88;
+
     /// Control messages as cmsg(3) lays them out: length, level, type, data, each
     /// message at a multiple of the length's size.
     struct Control {
-        bytes: [u8; 64],
+        bytes: [u8; MOST_CONTROL_BYTES],
         len: usize,
     }
 

@@ -8,6 +8,7 @@ fn loopback() -> SocketAddr {
 
 fn train(remote: SocketAddr, segment_bytes: usize, end: usize) -> Train {
     Train {
+        local: None,
         remote,
         ecn: Ecn::Capable,
         segment_bytes,
@@ -41,7 +42,7 @@ async fn receive(socket: &Socket, count: usize) -> Vec<(SocketAddr, Ecn, Vec<u8>
         readable.await.expect("datagrams arrive").unwrap();
         if let Ok(filled) = socket.receive(&mut buffers) {
             let datagrams = buffers.datagrams(filled);
-            all.extend(datagrams.map(|(from, ecn, bytes)| (from, ecn, bytes.to_vec())));
+            all.extend(datagrams.map(|(from, ecn, bytes)| (from.remote, ecn, bytes.to_vec())));
         }
     }
     all
@@ -130,6 +131,56 @@ async fn offload_that_fails_in_mid_life_is_given_up() {
         let calls = send_all(&mut sender, train, &bytes).await;
         assert_eq!((calls, sender.segments()), (10, 1));
     }
+}
+
+/// By both ways to send, quinn-udp's and our own, in one datagram and in trains.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn answers_leave_from_the_address_that_was_asked() {
+    for (any, asked) in [("0.0.0.0:0", "127.0.0.2"), ("[::]:0", "::1")] {
+        for dscp in [0, 46] {
+            let Ok(mut server) = Socket::bind(any.parse().unwrap(), dscp, 1 << 20) else {
+                println!("skipped: no {any} here");
+                continue;
+            };
+            let asked: IpAddr = asked.parse().unwrap();
+            let home = SocketAddr::new(asked, server.local().port());
+            let client = std::net::UdpSocket::bind(any).unwrap();
+            client
+                .set_read_timeout(Some(Duration::from_secs(5)))
+                .unwrap();
+            client.send_to(b"where?", home).unwrap();
+            server.io.readable().await.unwrap();
+            let mut buffers = Buffers::new();
+            let filled = server.receive(&mut buffers).unwrap();
+            let (from, ..) = buffers.datagrams(filled).next().expect("it came");
+            assert_eq!(server.asked_address(from.local), Some(asked));
+            let mut train = train(from.remote, 2, 5);
+            train.local = server.asked_address(from.local);
+            send_all(&mut server, train, b"here!").await;
+            for _ in 0..3 {
+                let (_, from) = client.recv_from(&mut [0; 8]).unwrap();
+                assert_eq!(from, home, "dscp {dscp}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn only_an_address_of_ones_own_is_answered_from() {
+    let any = Socket::bind("0.0.0.0:0".parse().unwrap(), 0, 1 << 16).unwrap();
+    let one = Socket::bind(loopback(), 0, 1 << 16).unwrap();
+    let asked = |it: &str| it.parse().ok();
+    assert_eq!(any.asked_address(asked("192.0.2.1")), asked("192.0.2.1"));
+    for nobodys in ["224.0.0.1", "255.255.255.255", "ff02::1"] {
+        assert_eq!(any.asked_address(asked(nobodys)), None);
+    }
+    assert_eq!(any.asked_address(None), None, "the system does not tell");
+    assert_eq!(
+        one.asked_address(asked("127.0.0.1")),
+        None,
+        "there is no other"
+    );
 }
 
 #[tokio::test]

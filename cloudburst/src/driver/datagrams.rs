@@ -94,8 +94,9 @@ impl Driver {
                     is_busy = true;
                     self.statistics.sockets.receive_calls += 1;
                     let now = Time::ZERO + self.start.elapsed();
-                    for (remote, ecn, datagram) in self.io.receive.datagrams(filled) {
-                        let four_tuple = FourTuple::new(id, remote);
+                    for (from, ecn, datagram) in self.io.receive.datagrams(filled) {
+                        let local = socket.asked_address(from.local);
+                        let four_tuple = FourTuple::new(id, from.remote).with_local(local);
                         self.machine.handle_datagram(now, four_tuple, ecn, datagram);
                     }
                 }
@@ -140,8 +141,14 @@ impl Driver {
             && train.end + MAX_DATAGRAM_BYTES <= self.io.transmit.len()
             && let Some((other, more)) = self.next_train(now, train.end)
         {
-            let is_alike = (other, more.remote, more.segment_bytes, more.ecn)
-                == (id, train.remote, train.segment_bytes, train.ecn);
+            let is_alike = (other, more.local, more.remote, more.segment_bytes, more.ecn)
+                == (
+                    id,
+                    train.local,
+                    train.remote,
+                    train.segment_bytes,
+                    train.ecn,
+                );
             if !is_alike || more.end - train.offset > TRAIN_BYTES {
                 self.io.next = Some((other, more));
                 break;
@@ -158,6 +165,7 @@ impl Driver {
         let most = room.len().min(TRAIN_BYTES);
         let transmit = self.machine.poll_transmit(now, &mut room[..most])?;
         let train = Train {
+            local: transmit.four_tuple.local,
             remote: transmit.four_tuple.remote,
             ecn: transmit.ecn,
             segment_bytes: transmit.segment_bytes.max(1),
@@ -200,7 +208,7 @@ impl Driver {
                     0
                 }
                 Err(error) => {
-                    let four_tuple = FourTuple::new(id, train.remote);
+                    let four_tuple = FourTuple::new(id, train.remote).with_local(train.local);
                     self.cannot_send(now, four_tuple, rest.min(train.segment_bytes), &error);
                     rest.min(train.segment_bytes)
                 }
@@ -230,7 +238,8 @@ impl Driver {
 
     fn cannot_send(&mut self, now: Time, four_tuple: FourTuple, bytes: usize, error: &io::Error) {
         use io::ErrorKind::{
-            AddrNotAvailable, HostUnreachable, NetworkDown, NetworkUnreachable, PermissionDenied,
+            AddrNotAvailable, HostUnreachable, InvalidInput, NetworkDown, NetworkUnreachable,
+            PermissionDenied,
         };
         let counters = &mut self.statistics.sockets;
         match error.kind() {
@@ -246,6 +255,14 @@ impl Driver {
             | PermissionDenied => {
                 counters.unreachable += 1;
                 self.machine.handle_unreachable(now, four_tuple);
+            }
+            // The address that was asked is ours no longer; trains fail by it as well.
+            InvalidInput if four_tuple.local.is_some() => {
+                counters.unreachable += 1;
+                self.machine.handle_unreachable(now, four_tuple);
+                if let Some(socket) = self.sockets.get_mut(usize::from(four_tuple.socket.0)) {
+                    socket.retry_offload();
+                }
             }
             _ => {
                 counters.send_errors += 1;

@@ -1,5 +1,7 @@
 //! Endpoints on loopback, as users have them.
 
+#[cfg(target_os = "linux")]
+mod addresses;
 mod allocations;
 mod back_pressure;
 mod examples;

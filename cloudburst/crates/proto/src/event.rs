@@ -1,6 +1,9 @@
 //! What goes in and out of an endpoint besides datagrams.
 
-use core::{net::SocketAddr, time::Duration};
+use core::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 /// One of the host's sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,6 +17,10 @@ pub struct SocketId(pub u16);
 pub struct FourTuple {
     /// One of our sockets.
     pub socket: SocketId,
+    /// The address of ours that datagrams come to and leave from, where the socket has several: a
+    /// stateful firewall or address translator at the peer lets nothing in from another than was
+    /// asked (RFC 1122 §4.1.3.5). Nothing leaves the choice to the system.
+    pub local: Option<IpAddr>,
     /// Address of the other end.
     pub remote: SocketAddr,
 }
@@ -22,9 +29,27 @@ pub struct FourTuple {
 const MAX_FOUR_TUPLES: usize = 256;
 
 impl FourTuple {
-    /// The path from a socket to an address.
+    /// The path from a socket to an address; the system chooses which of the socket's addresses
+    /// datagrams leave from.
     pub const fn new(socket: SocketId, remote: SocketAddr) -> Self {
-        Self { socket, remote }
+        Self {
+            socket,
+            local: None,
+            remote,
+        }
+    }
+
+    /// Returns this path with the address of ours that a datagram was sent to.
+    #[must_use]
+    pub const fn with_local(self, local: Option<IpAddr>) -> Self {
+        Self { local, ..self }
+    }
+
+    /// Whether both may be one path: one that leaves its local address to the system may be any.
+    pub(super) fn may_be(&self, other: &Self) -> bool {
+        let is_open = self.local.is_none() || other.local.is_none();
+        (self.socket, self.remote) == (other.socket, other.remote)
+            && (is_open || self.local == other.local)
     }
 
     /// All pairs of a socket and an address that it `reaches`, 256 at most; those first that share

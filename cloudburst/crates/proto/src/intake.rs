@@ -110,7 +110,12 @@ impl Intake<'_> {
         self.check_replay(peer, &header)?;
         let refused = &mut self.statistics.refused;
         let body = self.handshake.open_plain(&header, datagram, refused)?;
-        let source = SourceDatagram { peer, ..source };
+        let four_tuple = self.paths.return_address(peer, source.four_tuple);
+        let source = SourceDatagram {
+            peer,
+            four_tuple,
+            ..source
+        };
         Some(Arrival::Opened(Opened {
             header,
             source,
@@ -196,8 +201,10 @@ impl Intake<'_> {
             return None;
         };
         let (_, session) = self.handshake.sessions_with(peer)?;
+        let four_tuple = self.paths.return_address(Some(peer), source.four_tuple);
         let source = SourceDatagram {
             peer: Some(peer),
+            four_tuple,
             asker: session?,
             keys,
             ..source

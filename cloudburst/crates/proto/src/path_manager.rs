@@ -1,6 +1,7 @@
 //! Path manager: the paths to each peer, their validation, probes, failure detection and rotation.
 
 mod care;
+mod local_address;
 mod rotation;
 
 use core::time::Duration;
@@ -117,13 +118,13 @@ impl ChosenPath {
             index: 0,
             id: 1,
             group: 0,
-            four_tuple: FourTuple {
-                socket: SocketId(0),
-                remote: core::net::SocketAddr::new(
+            four_tuple: FourTuple::new(
+                SocketId(0),
+                core::net::SocketAddr::new(
                     core::net::IpAddr::V4(core::net::Ipv4Addr::LOCALHOST),
                     7,
                 ),
-            },
+            ),
             share: 1,
         }
     }
@@ -339,7 +340,7 @@ impl PathManager {
     pub(super) fn has_sent(&self, id: PeerId, four_tuple: FourTuple, header: &Header) -> bool {
         let paths = self.peers.get(id).map(|peer| peer.paths.iter());
         paths.into_iter().flatten().any(|path| {
-            path.four_tuple == four_tuple
+            path.four_tuple.may_be(&four_tuple)
                 && path.id == header.path
                 && path.has_sent(header.sequence)
         })
@@ -364,7 +365,7 @@ impl PathManager {
         let ip = four_tuple.remote.ip();
         for path in peer.paths.iter_mut() {
             let is_alike = suspects == Suspects::Address && path.four_tuple.remote.ip() == ip;
-            if path.four_tuple == four_tuple || is_alike {
+            if path.four_tuple.may_be(&four_tuple) || is_alike {
                 path.suspect(now, wait);
             }
         }

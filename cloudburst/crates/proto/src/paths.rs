@@ -48,8 +48,7 @@ pub(super) struct Paths {
 impl Paths {
     /// Adds a path, if it is new and there is capacity; if there is none, it is kept for later.
     pub(super) fn add(&mut self, now: Time, four_tuple: FourTuple, datagrams: &Datagrams) -> bool {
-        let known = self.list.iter().any(|path| path.four_tuple == four_tuple);
-        if known {
+        if self.position(four_tuple).is_some() {
             return false;
         }
         if self.list.len() == MAX_PATHS {
@@ -88,10 +87,15 @@ impl Paths {
         self.list.iter_mut()
     }
 
+    /// The path that datagrams come by which come so: one that leaves its local address to the
+    /// system, if there is none with just this one.
     pub(super) fn position(&self, four_tuple: FourTuple) -> Option<usize> {
-        self.list
-            .iter()
-            .position(|path| path.four_tuple == four_tuple)
+        let position = |is_it: &dyn Fn(&FourTuple) -> bool| {
+            let mut paths = self.list.iter();
+            paths.position(|path| is_it(&path.four_tuple))
+        };
+        position(&|known| *known == four_tuple)
+            .or_else(|| position(&|known| known.may_be(&four_tuple)))
     }
 
     pub(super) fn by_id(&mut self, id: u16) -> Option<&mut Path> {

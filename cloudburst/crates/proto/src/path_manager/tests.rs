@@ -11,10 +11,7 @@ use crate::{
 const PEER: PeerId = PeerId::new(0, 0);
 
 fn four_tuple(socket: u16, host: u8) -> FourTuple {
-    FourTuple {
-        socket: SocketId(socket),
-        remote: ([192, 0, 2, host], 7).into(),
-    }
+    FourTuple::new(SocketId(socket), ([192, 0, 2, host], 7).into())
 }
 
 fn manager(sockets: u16, is_ours: bool) -> PathManager {

@@ -180,12 +180,8 @@ impl Paths {
         four_tuple: FourTuple,
         datagrams: &Datagrams,
     ) -> bool {
-        if let Some(path) = self
-            .list
-            .iter_mut()
-            .find(|path| path.four_tuple == four_tuple)
-        {
-            path.arrived_at = now;
+        if let Some(index) = self.position(four_tuple) {
+            self.list[index].arrived_at = now;
             return false;
         }
         if self.list.len() < MAX_PATHS {

@@ -92,10 +92,7 @@ fn restarted(pair: &Pair, config: &TransportConfig, seed: u8) -> Transport {
 }
 
 fn hand(pair: &mut Pair, end: usize, from: core::net::SocketAddr, datagrams: &[Vec<u8>]) {
-    let four_tuple = FourTuple {
-        socket: SocketId(0),
-        remote: from,
-    };
+    let four_tuple = FourTuple::new(SocketId(0), from);
     for datagram in datagrams {
         let mut datagram = datagram.clone();
         pair.ends[end].handle_datagram(pair.now, four_tuple, Ecn::NotCapable, &mut datagram);
@@ -203,10 +200,7 @@ fn what_is_carried_to_another_key_holder_is_refused() {
     let mut other = Transport::deterministic(config, [9; 32], now).unwrap();
     pair.send(peer, 20_000);
     let [sent, _] = recorded(&mut pair, Duration::from_secs(1));
-    let four_tuple = FourTuple {
-        socket: SocketId(0),
-        remote: address(0, 0),
-    };
+    let four_tuple = FourTuple::new(SocketId(0), address(0, 0));
     for mut datagram in sent.clone() {
         other.handle_datagram(pair.now, four_tuple, Ecn::NotCapable, &mut datagram);
     }
@@ -257,10 +251,7 @@ fn a_peer_is_known_by_its_public_key() {
     assert_eq!(pair.ends[0].peer_key(peer), Some(secret(2).public()));
     let unnamed = pair.ends[0].connect(
         pair.now,
-        &[FourTuple {
-            socket: SocketId(0),
-            remote: address(1, 9),
-        }],
+        &[FourTuple::new(SocketId(0), address(1, 9))],
         None,
     );
     assert_eq!(unnamed, Err(ConnectRefused::NoPeerKey));

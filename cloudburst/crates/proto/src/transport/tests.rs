@@ -45,10 +45,7 @@ impl Pair {
             _ => None,
         };
         let four_tuples: Vec<_> = (0..sockets)
-            .map(|socket| FourTuple {
-                socket: SocketId(socket),
-                remote: address(1, 0),
-            })
+            .map(|socket| FourTuple::new(SocketId(socket), address(1, 0)))
             .collect();
         let peer = pair.ends[0].connect(now, &four_tuples, key).unwrap();
         (pair, peer)
@@ -83,10 +80,7 @@ impl Pair {
                             // Nobody is behind the ports before any more.
                             continue;
                         }
-                        let four_tuple = FourTuple {
-                            socket: SocketId(to_socket),
-                            remote: address(from, source),
-                        };
+                        let four_tuple = FourTuple::new(SocketId(to_socket), address(from, source));
                         self.wire.push((
                             self.now + ONE_WAY,
                             1 - from,
@@ -244,10 +238,7 @@ fn with_and_without_keys() -> [TransportConfig; 2] {
 }
 
 fn path(socket: u16) -> FourTuple {
-    FourTuple {
-        socket: SocketId(socket),
-        remote: address(1, 0),
-    }
+    FourTuple::new(SocketId(socket), address(1, 0))
 }
 
 #[test]
@@ -338,10 +329,7 @@ fn one_notice_ends_a_reply_to_a_client_that_is_gone() {
             true
         });
         let quoted = first.expect("it is sent");
-        let path = FourTuple {
-            socket: SocketId(0),
-            remote: address(0, 0),
-        };
+        let path = FourTuple::new(SocketId(0), address(0, 0));
         pair.ends[1].handle_icmp(pair.now, path, IcmpKind::Unreachable, &quoted[..24]);
         pair.run(Duration::from_millis(100), |_, _| true);
         let events = pair.events(1);
@@ -358,10 +346,7 @@ fn one_notice_ends_a_reply_to_a_client_that_is_gone() {
 fn an_answer_from_elsewhere_validates_no_address() {
     let (mut pair, peer) = Pair::new(&TransportConfig::unprotected(), 1);
     pair.send(peer, 5_000);
-    let victim = FourTuple {
-        socket: SocketId(0),
-        remote: ([203, 0, 113, 7], 53).into(),
-    };
+    let victim = FourTuple::new(SocketId(0), ([203, 0, 113, 7], 53).into());
     let mut came = 0;
     let mut spoof = |pair: &mut Pair, mut datagram: Vec<u8>| {
         came += datagram.len() as u64;
@@ -437,10 +422,7 @@ fn a_flood_of_pings_leaves_most_of_the_link_to_own_messages() {
     let mut completions = Vec::new();
     for millisecond in 0..1_000 {
         for number in 0..200 {
-            let from = FourTuple {
-                socket: SocketId(0),
-                remote: ([100, 64, 0, number as u8], 9).into(),
-            };
+            let from = FourTuple::new(SocketId(0), ([100, 64, 0, number as u8], 9).into());
             let mut datagram = ping(1_000 + number, millisecond);
             pair.ends[0].handle_datagram(pair.now, from, Ecn::NotCapable, &mut datagram);
         }
