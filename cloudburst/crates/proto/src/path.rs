@@ -3,17 +3,21 @@
 // Peers report what it is fed: nothing may overflow, whatever they say.
 #![deny(clippy::arithmetic_side_effects)]
 
+mod deliveries;
 mod mtu;
+mod suspicion;
 
 use core::time::Duration;
 
 use cloudburst_congestion::{LeastDelay, LossEstimator, RoundTripEstimator};
 
+pub(super) use self::deliveries::DeliveryReport;
+use self::{deliveries::Heard, mtu::PathMtu, suspicion::Suspicion};
 use super::{
     black_hole::{BlackHoleDetector, OtherPaths},
     config::Datagrams,
     event::{FourTuple, Health, PathReport},
-    in_flight::{InFlight, Resolved},
+    in_flight::InFlight,
     rate_estimator::SentDatagram,
     time::Time,
 };
@@ -24,13 +28,11 @@ const UNHEARD_OF_DEAD: u32 = 3;
 const REVALIDATION_PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
 /// After how long a path is probed that nothing is heard of while others are in use.
 const REFRESH: Duration = Duration::from_millis(200);
-/// Attempts to get a longer datagram through, and when the next are made
-/// (RFC 8899 §5.1.2 and §5.3.1, `PMTU_RAISE_TIMER`).
-const MAX_PROBES: u8 = 3;
-const PMTU_RAISE_TIMER: Duration = Duration::from_secs(600);
-
 /// How long after the peer reported on a path in use it is known to deliver.
 const FRESH: Duration = Duration::from_secs(1);
+
+/// Datagrams back that a notice may be about.
+const NOTICED: u64 = 65_536;
 
 /// Datagrams that are remembered until the peer tells of them: a power of two.
 const REMEMBERED: usize = 16;
@@ -75,78 +77,15 @@ pub(super) struct Path {
     remembered: [(u64, SentDatagram); REMEMBERED],
     probe: Probe,
     mtu: PathMtu,
-    suspicion: Option<Suspicion>,
-    /// Until then no notice raises another.
-    trusted_until: Time,
-    unreachable: bool,
+    suspicion: Suspicion,
     /// What may be sent to where it leads is used up.
     pub(super) is_capped: bool,
-}
-
-/// Somebody says that nobody is at the end of the path: probes find out.
-#[derive(Clone, Copy, Debug)]
-struct Suspicion {
-    probes: u8,
-    /// When the next probe is due, or the last one is overdue.
-    next_at: Time,
-    pause_us: u32,
-}
-
-/// Probes without an answer that confirm it: one may be lost by chance.
-const SUSPICION_PROBES: u8 = 2;
-/// How often a path is suspected at most: notices may come in floods, and each costs two probes.
-const SUSPICION_PAUSE: Duration = Duration::from_millis(50);
-/// Datagrams back that a notice may be about.
-const NOTICED: u64 = 65_536;
-
-/// What the peer has said of the path.
-#[derive(Clone, Copy, Debug)]
-struct Heard {
-    received: u32,
-    highest: u64,
-    at: Time,
-}
-
-/// What a peer's report says that was not known before.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct DeliveryReport {
-    /// Datagrams sent since it was last heard of.
-    pub(super) sent: u32,
-    /// Those of them that arrived.
-    pub(super) received: u32,
-    /// What is remembered of the newest.
-    pub(super) newest: Option<SentDatagram>,
-    /// How long the newest stood in queues on the way there.
-    pub(super) queue: Duration,
-    /// Bytes that are no longer in flight.
-    pub(super) resolved: Resolved,
-    /// Datagrams that were lost, without those that were only overtaken.
-    pub(super) lost: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     sent_at: Time,
     pause: Duration,
-}
-
-/// Path MTU discovery (DPLPMTUD, RFC 8899): the longest datagram that gets through.
-#[derive(Clone, Copy, Debug)]
-struct PathMtu {
-    proven: usize,
-    attempts: u8,
-    attempt_at: Time,
-    /// The probe that may still be answered.
-    probe: Option<MtuProbe>,
-}
-
-/// A probe of the path MTU that was sent.
-#[derive(Clone, Copy, Debug)]
-struct MtuProbe {
-    bytes: u16,
-    /// The lower halves of its attempts' nonces, the first's in all that were not made yet: the
-    /// answer to any of them will do.
-    nonces: [u32; MAX_PROBES as usize],
 }
 
 /// Probe of a path that is due: a keepalive, or an MTU probe.
@@ -189,15 +128,8 @@ impl Path {
                 sent_at: now,
                 pause: REVALIDATION_PAUSES[0],
             },
-            mtu: PathMtu {
-                proven: datagrams.initial,
-                attempts: 0,
-                attempt_at: now,
-                probe: None,
-            },
-            suspicion: None,
-            trusted_until: now,
-            unreachable: false,
+            mtu: PathMtu::new(now, datagrams.initial),
+            suspicion: Suspicion::default(),
             is_capped: false,
         }
     }
@@ -294,84 +226,11 @@ impl Path {
         self.remembered[remembered_at(self.sequence)] = (self.sequence, datagram);
     }
 
-    /// The peer says what it has got; what that tells, if it is new.
-    pub(super) fn hear(
-        &mut self,
-        now: Time,
-        received: u32,
-        highest: u32,
-    ) -> Option<DeliveryReport> {
-        let highest = self.whole_sequence(highest)?;
-        let (new_sent, new_received) = match self.heard {
-            Some(heard) if highest <= heard.highest => return None,
-            Some(heard) => {
-                let new_sent = highest.saturating_sub(heard.highest);
-                match received.checked_sub(heard.received) {
-                    Some(new_received @ 1..) => (new_sent, new_received),
-                    // A peer that was restarted counts again, from what was sent since.
-                    _ => (new_sent.min(received.into()), received),
-                }
-            }
-            None => (highest.saturating_add(1), received),
-        };
-        let new_sent = new_sent.min(u64::from(u32::MAX)) as u32;
-        let new_lost = self.lost(highest, received).min(new_sent);
-        self.loss
-            .sample(new_sent, new_sent.saturating_sub(new_received));
-        self.heard = Some(Heard {
-            received,
-            highest,
-            at: now,
-        });
-        let later = self.sequence.saturating_sub(highest).saturating_sub(1);
-        self.unheard = self.unheard.min(later.min(u64::from(u32::MAX)) as u32);
-        self.doubt = (self.unheard > 0).then_some(now);
-        self.revalidate();
-        self.black_hole.heard(new_sent, new_received.min(new_sent));
-        let (sequence, newest) = self.remembered[remembered_at(highest)];
-        Some(DeliveryReport {
-            sent: new_sent,
-            received: new_received.min(new_sent),
-            newest: (sequence == highest).then_some(newest),
-            queue: Duration::ZERO,
-            resolved: self.in_flight.resolve(highest),
-            lost: new_lost,
-        })
-    }
-
-    /// Datagrams that are missing for the first time: of those before the highest no more have been
-    /// missing at once. A peer that was restarted counts again.
-    fn lost(&mut self, highest: u64, received: u32) -> u32 {
-        // Both count modulo 2^32.
-        let missing = (highest as u32).wrapping_add(1).wrapping_sub(received);
-        let is_restarted = self.heard.is_some_and(|heard| received <= heard.received);
-        let more = missing.wrapping_sub(self.most_missing).cast_signed().max(0);
-        if is_restarted || more > 0 {
-            self.most_missing = missing;
-        }
-        if is_restarted { 0 } else { more.unsigned_abs() }
-    }
-
-    /// An answer came to what went by it, without a count of what arrives: who knows nothing of
-    /// us keeps none.
-    pub(super) fn echoed(&mut self, now: Time) {
-        self.doubt = (self.unheard > 0).then_some(now);
-        self.revalidate();
-    }
-
     fn revalidate(&mut self) {
         self.health = Health::Good;
         self.is_on_trial = false;
         self.probe.pause = REVALIDATION_PAUSES[0];
-        self.suspicion = None;
-        self.unreachable = false;
-    }
-
-    /// A datagram's number from its lower half, if we have sent one like that.
-    fn whole_sequence(&self, low: u32) -> Option<u64> {
-        let last = self.sequence.checked_sub(1)?;
-        let back = (last as u32).wrapping_sub(low);
-        last.checked_sub(back.into())
+        self.suspicion.clear();
     }
 
     /// Takes the delay of a datagram there, by the difference of two clocks in µs. Returns how much
@@ -422,35 +281,24 @@ impl Path {
         back.is_some_and(|back| (1..=NOTICED).contains(&back))
     }
 
-    /// Somebody says that nobody is at its end: probes it at once, and once more, and waits for an
-    /// answer so long in all.
+    /// Has probes find out what somebody says, that nobody is at its end: they may take so long in
+    /// all.
     pub(super) fn suspect(&mut self, now: Time, wait: Duration) {
-        if self.suspicion.is_some() || now < self.trusted_until {
-            return;
-        }
-        self.trusted_until = now + SUSPICION_PAUSE;
-        let pause = wait.checked_div(SUSPICION_PROBES.into()).unwrap_or(wait);
-        self.suspicion = Some(Suspicion {
-            probes: 0,
-            next_at: now,
-            pause_us: pause.as_micros().try_into().unwrap_or(u32::MAX),
-        });
+        self.suspicion.raise(now, wait);
     }
 
     /// Finds that nobody is at its end, if it was said and no probe was answered. Whether it was
     /// found now.
     pub(super) fn confirm_suspicion(&mut self, now: Time) -> bool {
-        let is_overdue = |it: &mut Suspicion| it.probes >= SUSPICION_PROBES && now >= it.next_at;
-        let confirmed = self.suspicion.take_if(is_overdue).is_some();
-        if confirmed {
+        let is_confirmed = self.suspicion.confirm(now);
+        if is_confirmed {
             self.die();
-            self.unreachable = true;
         }
-        confirmed
+        is_confirmed
     }
 
     pub(super) fn is_unreachable(&self) -> bool {
-        self.unreachable
+        self.suspicion.is_confirmed()
     }
 
     /// Nothing gets through.
@@ -479,12 +327,7 @@ impl Path {
         most: usize,
         nonce: u64,
     ) -> Option<PathProbe> {
-        if let Some(suspicion) = &mut self.suspicion
-            && suspicion.probes < SUSPICION_PROBES
-            && now >= suspicion.next_at
-        {
-            suspicion.probes = suspicion.probes.saturating_add(1);
-            suspicion.next_at = now + Duration::from_micros(suspicion.pause_us.into());
+        if self.suspicion.take_probe(now) {
             return Some(PathProbe::Probe);
         }
         let is_doubted = self
@@ -505,7 +348,7 @@ impl Path {
     /// The earliest that [`Self::due`] can say something.
     pub(super) fn next_due(&self, ack_timeout: Duration) -> Time {
         let next = self.next_probe(self.doubt.is_some(), ack_timeout);
-        self.suspicion.map_or(next, |it| next.min(it.next_at))
+        self.suspicion.next_due().map_or(next, |due| next.min(due))
     }
 
     fn next_probe(&self, is_doubted: bool, ack_timeout: Duration) -> Time {

@@ -5,8 +5,43 @@
 
 use core::time::Duration;
 
-use super::{MAX_PROBES, MtuProbe, PMTU_RAISE_TIMER, Path, PathProbe};
+use super::{Path, PathProbe};
 use crate::{config::Datagrams, event::Health, time::Time};
+
+/// Attempts to get a longer datagram through, and when the next are made
+/// (RFC 8899 §5.1.2 and §5.3.1, `PMTU_RAISE_TIMER`).
+const MAX_PROBES: u8 = 3;
+const PMTU_RAISE_TIMER: Duration = Duration::from_secs(600);
+
+/// Path MTU discovery (DPLPMTUD, RFC 8899): the longest datagram that gets through.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PathMtu {
+    pub(super) proven: usize,
+    attempts: u8,
+    attempt_at: Time,
+    /// The probe that may still be answered.
+    probe: Option<MtuProbe>,
+}
+
+/// A probe of the path MTU that was sent.
+#[derive(Clone, Copy, Debug)]
+struct MtuProbe {
+    bytes: u16,
+    /// The lower halves of its attempts' nonces, the first's in all that were not made yet: the
+    /// answer to any of them will do.
+    nonces: [u32; MAX_PROBES as usize],
+}
+
+impl PathMtu {
+    pub(super) const fn new(now: Time, proven: usize) -> Self {
+        Self {
+            proven,
+            attempts: 0,
+            attempt_at: now,
+            probe: None,
+        }
+    }
+}
 
 impl Path {
     /// The MTU probe that is due now.

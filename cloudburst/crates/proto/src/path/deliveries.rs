@@ -1,0 +1,108 @@
+//! Deliveries of one path: what the peer reports of the datagrams that were sent by it.
+
+// Peers report what it is fed: nothing may overflow, whatever they say.
+#![deny(clippy::arithmetic_side_effects)]
+
+use core::time::Duration;
+
+use super::{Path, remembered_at};
+use crate::{in_flight::Resolved, rate_estimator::SentDatagram, time::Time};
+
+/// What the peer has said of the path.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heard {
+    pub(super) received: u32,
+    pub(super) highest: u64,
+    pub(super) at: Time,
+}
+
+/// What a peer's report says that was not known before.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DeliveryReport {
+    /// Datagrams sent since it was last heard of.
+    pub(crate) sent: u32,
+    /// Those of them that arrived.
+    pub(crate) received: u32,
+    /// What is remembered of the newest.
+    pub(crate) newest: Option<SentDatagram>,
+    /// How long the newest stood in queues on the way there.
+    pub(crate) queue: Duration,
+    /// Bytes that are no longer in flight.
+    pub(crate) resolved: Resolved,
+    /// Datagrams that were lost, without those that were only overtaken.
+    pub(crate) lost: u32,
+}
+
+impl Path {
+    /// The peer says what it has got; what that tells, if it is new.
+    pub(crate) fn hear(
+        &mut self,
+        now: Time,
+        received: u32,
+        highest: u32,
+    ) -> Option<DeliveryReport> {
+        let highest = self.whole_sequence(highest)?;
+        let (new_sent, new_received) = match self.heard {
+            Some(heard) if highest <= heard.highest => return None,
+            Some(heard) => {
+                let new_sent = highest.saturating_sub(heard.highest);
+                match received.checked_sub(heard.received) {
+                    Some(new_received @ 1..) => (new_sent, new_received),
+                    // A peer that was restarted counts again, from what was sent since.
+                    _ => (new_sent.min(received.into()), received),
+                }
+            }
+            None => (highest.saturating_add(1), received),
+        };
+        let new_sent = new_sent.min(u64::from(u32::MAX)) as u32;
+        let new_lost = self.lost(highest, received).min(new_sent);
+        self.loss
+            .sample(new_sent, new_sent.saturating_sub(new_received));
+        self.heard = Some(Heard {
+            received,
+            highest,
+            at: now,
+        });
+        let later = self.sequence.saturating_sub(highest).saturating_sub(1);
+        self.unheard = self.unheard.min(later.min(u64::from(u32::MAX)) as u32);
+        self.doubt = (self.unheard > 0).then_some(now);
+        self.revalidate();
+        self.black_hole.heard(new_sent, new_received.min(new_sent));
+        let (sequence, newest) = self.remembered[remembered_at(highest)];
+        Some(DeliveryReport {
+            sent: new_sent,
+            received: new_received.min(new_sent),
+            newest: (sequence == highest).then_some(newest),
+            queue: Duration::ZERO,
+            resolved: self.in_flight.resolve(highest),
+            lost: new_lost,
+        })
+    }
+
+    /// Datagrams that are missing for the first time: of those before the highest no more have been
+    /// missing at once. A peer that was restarted counts again.
+    fn lost(&mut self, highest: u64, received: u32) -> u32 {
+        // Both count modulo 2^32.
+        let missing = (highest as u32).wrapping_add(1).wrapping_sub(received);
+        let is_restarted = self.heard.is_some_and(|heard| received <= heard.received);
+        let more = missing.wrapping_sub(self.most_missing).cast_signed().max(0);
+        if is_restarted || more > 0 {
+            self.most_missing = missing;
+        }
+        if is_restarted { 0 } else { more.unsigned_abs() }
+    }
+
+    /// An answer came to what went by it, without a count of what arrives: who knows nothing of
+    /// us keeps none.
+    pub(crate) fn echoed(&mut self, now: Time) {
+        self.doubt = (self.unheard > 0).then_some(now);
+        self.revalidate();
+    }
+
+    /// A datagram's number from its lower half, if we have sent one like that.
+    fn whole_sequence(&self, low: u32) -> Option<u64> {
+        let last = self.sequence.checked_sub(1)?;
+        let back = (last as u32).wrapping_sub(low);
+        last.checked_sub(back.into())
+    }
+}
