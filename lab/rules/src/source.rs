@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use syn::{Attribute, Item, Meta};
+use syn::{Attribute, Item, Meta, Type};
 
 /// A crate, by its modules.
 #[derive(Debug)]
@@ -28,6 +28,19 @@ pub struct Module {
     pub attributes: Vec<Attribute>,
     /// All items but modules, which are modules of their own, and tests.
     pub items: Vec<Item>,
+}
+
+impl Module {
+    /// Returns whether it holds an `impl` block of the type of this name.
+    pub fn implements(&self, name: &str) -> bool {
+        self.items.iter().any(|item| match item {
+            Item::Impl(block) => match &*block.self_ty {
+                Type::Path(it) => it.path.segments.last().is_some_and(|it| it.ident == name),
+                _ => false,
+            },
+            _ => false,
+        })
+    }
 }
 
 impl Crate {

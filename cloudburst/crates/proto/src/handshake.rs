@@ -334,10 +334,16 @@ impl Handshake {
         }
     }
 
-    /// The session of ours that an answer names, which only its peer knows, and whose it is.
-    pub(super) fn answered_session(&self, body: &[u8]) -> Option<(u64, PeerId)> {
+    /// The session of ours that an answer names, which only its peer knows, and whose it is. With
+    /// keys, an answer counts from the peer alone whose keys it came by.
+    pub(super) fn answered_session(
+        &self,
+        body: &[u8],
+        from: Option<PeerId>,
+    ) -> Option<(u64, PeerId)> {
         let own = u64::from_be_bytes(*body.first_chunk()?);
-        Some((own, *self.by_own_session.get(&own)?))
+        let peer = *self.by_own_session.get(&own)?;
+        (self.is_unprotected() || from == Some(peer)).then_some((own, peer))
     }
 
     /// Whom we have sent a datagram with this header, by a path to this address.

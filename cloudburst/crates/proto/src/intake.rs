@@ -4,7 +4,7 @@ use super::{
     control::SourceDatagram,
     event::{Ecn, FourTuple, PeerId},
     handshake::{Candidate, Handshake, Judged, OpenedSealed},
-    packet::{Form, Header, PacketKind},
+    packet::{Body, Form, Header},
     path_manager::PathManager,
     receiver::Receiver,
     statistics::TransportStatistics,
@@ -15,13 +15,16 @@ use super::{
 pub(super) struct Opened<'d> {
     pub(super) header: Header,
     pub(super) source: SourceDatagram,
-    pub(super) body: &'d [u8],
+    pub(super) body: Body<'d>,
 }
 
 /// What a datagram turns out to be.
 pub(super) enum Arrival<'d> {
-    Opened(Opened<'d>),
-    /// Of somebody who begins a handshake.
+    /// This peer answers.
+    Answer(PeerId, Opened<'d>),
+    /// Somebody sends or asks.
+    Question(Opened<'d>),
+    /// Somebody begins a handshake, and sends or asks with that.
     Candidate(Box<Candidate>, Opened<'d>),
     /// An offer that has to be made again, with a token; or what goes by keys that nobody has here.
     NeedsToken(SourceDatagram),
@@ -116,11 +119,7 @@ impl Intake<'_> {
             four_tuple,
             ..source
         };
-        Some(Arrival::Opened(Opened {
-            header,
-            source,
-            body,
-        }))
+        self.sort(header, source, body)
     }
 
     fn data<'d>(
@@ -176,14 +175,10 @@ impl Intake<'_> {
             .handshake
             .judge(self.now, from, datagram, self.needs_token, refused)
         {
-            Judged::Candidate(candidate, body) => {
-                let opened = Opened {
-                    header,
-                    source,
-                    body,
-                };
-                Some(Arrival::Candidate(candidate, opened))
-            }
+            Judged::Candidate(candidate, body) => match self.sort(header, source, body)? {
+                Arrival::Question(opened) => Some(Arrival::Candidate(candidate, opened)),
+                _ => None,
+            },
             Judged::NeedsToken => Some(Arrival::NeedsToken(source)),
             Judged::Refused => None,
         }
@@ -209,11 +204,36 @@ impl Intake<'_> {
             keys,
             ..source
         };
-        Some(Arrival::Opened(Opened {
+        self.sort(header, source, body)
+    }
+
+    /// Reads the body of a datagram that is authentic, as a question or as the answer to one of ours.
+    fn sort<'d>(
+        &mut self,
+        header: Header,
+        source: SourceDatagram,
+        body: &'d [u8],
+    ) -> Option<Arrival<'d>> {
+        let refused = &mut self.statistics.refused;
+        let answered = if header.kind.is_answer() {
+            let answered = self.handshake.answered_session(body, source.peer);
+            refused.unexpected += u64::from(answered.is_none());
+            Some(answered?)
+        } else {
+            None
+        };
+        let own = answered.map_or(0, |(own, _)| own);
+        let body = Body::parse(header.kind, body, own);
+        refused.malformed += u64::from(body.is_err());
+        let opened = Opened {
             header,
             source,
-            body,
-        }))
+            body: body.ok()?,
+        };
+        Some(match answered {
+            Some((_, peer)) => Arrival::Answer(peer, opened),
+            None => Arrival::Question(opened),
+        })
     }
 
     /// Whether a peer's datagram may be new, before the work of opening it.
@@ -224,9 +244,4 @@ impl Intake<'_> {
         }
         Some(())
     }
-}
-
-/// Whether a body of this kind can come with an offer: a question, for nothing was asked.
-pub(super) const fn begins(kind: PacketKind) -> bool {
-    !kind.is_answer()
 }

@@ -19,6 +19,7 @@
 //! [`Transport::poll_event`] give until they give nothing more, and calls
 //! [`Transport::handle_timeout`] when [`Transport::next_deadline`] has come.
 
+mod answers;
 mod black_hole;
 mod buffer_pool;
 mod config;
@@ -40,6 +41,7 @@ mod path_manager;
 mod paths;
 mod peer_map;
 mod port_rotation;
+mod questions;
 mod quota;
 mod rate_estimator;
 mod receiver;
@@ -51,6 +53,7 @@ mod statistics;
 mod timers;
 mod transmit;
 mod transport;
+mod upkeep;
 
 use cloudburst_wire as packet;
 

@@ -9,7 +9,7 @@ use super::{
     event::{Event, MessageKind, PeerId, Reason, SendId, SendRefused},
     outgoing::Step,
     packet::{Body, Framing},
-    path_manager::PathStatistics,
+    path_manager::{PathManager, PathStatistics},
     scheduler::Scheduler,
     sender::{Accepted, Progressed, Sender},
     statistics::TransportStatistics,
@@ -131,6 +131,12 @@ impl Outbound {
         rates: &PathRates,
     ) -> Option<f64> {
         self.scheduler.acknowledged(now, peer, news, rates)
+    }
+
+    /// Paths of a peer have died, or are others: what was in flight there is so no longer.
+    pub(super) fn count_in_flight(&mut self, now: Time, peer: PeerId, paths: &PathManager) {
+        let (in_flight, rates) = (paths.in_flight(peer), paths.rates(peer));
+        self.scheduler.set_in_flight(now, peer, in_flight, &rates);
     }
 
     /// Takes what a receiver answers.

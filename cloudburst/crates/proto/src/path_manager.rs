@@ -1,19 +1,22 @@
 //! Path manager: the paths to each peer, their validation, probes, failure detection and rotation.
 
 mod care;
+mod deliveries;
 mod local_address;
+mod notices;
 mod rotation;
 
 use core::time::Duration;
 
-use cloudburst_congestion::{Acknowledged, LossEstimator, PathRates, RoundTripEstimator};
+use cloudburst_congestion::{LossEstimator, PathRates, RoundTripEstimator};
 
+pub(super) use self::notices::Suspects;
 use super::{
     config::{Datagrams, TransportConfig},
     event::{FourTuple, PathReport, PeerId, SocketId},
     inbound::Inbound,
-    packet::{Echo, Header, Pong, Report, Reports, Stamp},
-    path::{DeliveryReport, Path},
+    packet::{Header, Report, Stamp},
+    path::Path,
     paths::{Paths, Spread},
     peer_map::PeerMap,
     port_rotation::{PortRotation, RotationBudget},
@@ -23,15 +26,9 @@ use super::{
 
 /// Rate that paths are compared at while nothing is known of them, if none is stated: 1 Gbit/s.
 const UNSTATED_BYTES_PER_S: f64 = 1.25e8;
-/// Answers to datagrams that were sent longer ago are not about us.
-const MAX_ROUND_TRIP: Duration = Duration::from_secs(60);
 /// How long nothing may be heard of a path before it counts as dead: longer
 /// than the queues of most routers.
 const LEAST_SILENCE: Duration = Duration::from_millis(20);
-
-/// The same of a path of which nobody is said to be at the end, to a peer that nothing was heard
-/// of: longer than the round trip of most paths, so that a notice that is forged ends nothing.
-const FIRST_SILENCE: Duration = Duration::from_millis(60);
 
 /// Manages the paths to all peers: path validation, probes, failover and port rotation.
 #[derive(Debug)]
@@ -43,16 +40,6 @@ pub(super) struct PathManager {
     is_unprotected: bool,
     rotation: PortRotation,
     peers: PeerMap<PeerPaths>,
-}
-
-/// The paths that a notice of the network is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Suspects {
-    /// This one alone.
-    Path,
-    /// All to the same address: routers and hosts limit how many notices they send
-    /// (RFC 1812 §4.3.2.8, RFC 4443 §2.4).
-    Address,
 }
 
 /// The paths to a peer, and what came from it by each.
@@ -251,132 +238,6 @@ impl PathManager {
         })
     }
 
-    /// What an answer says of the paths, and of the datagrams that were sent by them.
-    pub(super) fn acknowledged(
-        &mut self,
-        now: Time,
-        id: PeerId,
-        echo: &Echo,
-        reports: Reports<'_>,
-    ) -> Acknowledged {
-        let mut news = Acknowledged::default();
-        let Some(peer) = self.peers.get_mut(id) else {
-            return news;
-        };
-        let elapsed = now.as_wire_micros().wrapping_sub(echo.sent_us);
-        if let Some(micros) = elapsed.checked_sub(echo.hold_us) {
-            let sample = Duration::from_micros(micros.into());
-            if sample < MAX_ROUND_TRIP {
-                peer.round_trip.sample(sample);
-                if let Some(path) = peer.paths.by_id(echo.path) {
-                    let least = path.round_trip(now, sample);
-                    news.round_trip = Some((sample, least));
-                }
-            }
-        }
-        let mut is_counted = false;
-        for report in reports {
-            is_counted |= report.path == echo.path;
-            if let Some(new) = peer.paths.hear(now, &report) {
-                peer.note(&new, &mut news);
-                if report.path == echo.path
-                    && let Some((sample, least)) = &mut news.round_trip
-                {
-                    // Answers may come back by another path, which is longer.
-                    *least = (*least).max(sample.saturating_sub(new.queue));
-                }
-            }
-        }
-        // Or a path that delivers pings alone so far would stay dead, and get no symbol that makes
-        // us known.
-        if !is_counted && let Some(path) = peer.paths.by_id(echo.path) {
-            path.echoed(now);
-        }
-        peer.paths.account(news.sent, news.received);
-        news.in_flight = peer.paths.in_flight();
-        news
-    }
-
-    /// A ping was answered: so long a datagram gets through, if it was a probe of that length.
-    pub(super) fn pong(&mut self, id: PeerId, header: &Header, pong: &Pong) {
-        let Some(peer) = self.peers.get_mut(id) else {
-            return;
-        };
-        let path = pong.echo.path;
-        let Some(index) = peer.paths.iter().position(|known| known.id == path) else {
-            return;
-        };
-        let path = peer.paths.get_mut(index);
-        path.mtu_confirmed(pong.nonce, pong.datagram_bytes.into());
-        // Reports tell of the newest datagrams, and the peer reads several before it answers.
-        let arrived_us = header.sent_us.wrapping_sub(pong.echo.hold_us);
-        let delay = peer.paths.delay(arrived_us.wrapping_sub(pong.echo.sent_us));
-        peer.detector.take(pong.nonce, index, delay);
-    }
-
-    /// Nothing longer than the shortest datagrams gets through by any path.
-    pub(super) fn refute_mtu(&mut self, now: Time, id: PeerId) {
-        let datagrams = self.datagrams;
-        if let Some(peer) = self.peers.get_mut(id) {
-            for path in peer.paths.iter_mut() {
-                path.mtu_refuted(now, datagrams.most, &datagrams);
-            }
-        }
-    }
-
-    /// A datagram of this length was too long for a path.
-    pub(super) fn too_big(&mut self, now: Time, id: PeerId, four_tuple: FourTuple, bytes: usize) {
-        let datagrams = self.datagrams;
-        if let Some(peer) = self.peers.get_mut(id)
-            && let Some(index) = peer.paths.position(four_tuple)
-        {
-            let path = peer.paths.get_mut(index);
-            path.mtu_refuted(now, bytes, &datagrams);
-        }
-    }
-
-    /// Whether a datagram was sent by a path, by what somebody quotes of its header: not long ago,
-    /// for a notice takes no longer than an answer.
-    pub(super) fn has_sent(&self, id: PeerId, four_tuple: FourTuple, header: &Header) -> bool {
-        let paths = self.peers.get(id).map(|peer| peer.paths.iter());
-        paths.into_iter().flatten().any(|path| {
-            path.four_tuple.may_be(&four_tuple)
-                && path.id == header.path
-                && path.has_sent(header.sequence)
-        })
-    }
-
-    /// Somebody says that nobody is at the end of a path: it is probed, and others to the same
-    /// address if they are suspects, too.
-    pub(super) fn suspect(
-        &mut self,
-        now: Time,
-        id: PeerId,
-        four_tuple: FourTuple,
-        suspects: Suspects,
-    ) {
-        let Some(peer) = self.peers.get_mut(id) else {
-            return;
-        };
-        let mut wait = peer.silence();
-        if peer.round_trip.smoothed().is_none() {
-            wait = wait.max(FIRST_SILENCE);
-        }
-        let ip = four_tuple.remote.ip();
-        for path in peer.paths.iter_mut() {
-            let is_alike = suspects == Suspects::Address && path.four_tuple.remote.ip() == ip;
-            if path.four_tuple.may_be(&four_tuple) || is_alike {
-                path.suspect(now, wait);
-            }
-        }
-    }
-
-    /// Whether it was confirmed just now, by probes, that no path leads to a peer.
-    pub(super) fn take_unreachable(&mut self, id: PeerId) -> bool {
-        let peer = self.peers.get_mut(id);
-        peer.is_some_and(|peer| core::mem::take(&mut peer.is_unreachable))
-    }
-
     /// The longest datagram that any path carries which is not dead.
     pub(super) fn widest(&self, id: PeerId) -> Option<usize> {
         let paths = &self.peers.get(id)?.paths;
@@ -525,23 +386,6 @@ impl PeerPaths {
             let is_same = other == remote || is_by_address && other.ip() == remote.ip();
             path.is_capped &= !is_same;
             self.has_capped |= path.is_capped;
-        }
-    }
-
-    /// Notes what a path's report says of datagrams in flight.
-    fn note(&mut self, report: &DeliveryReport, news: &mut Acknowledged) {
-        news.sent = news.sent.saturating_add(report.sent);
-        news.received = news.received.saturating_add(report.received);
-        news.lost = news.lost.saturating_add(report.lost);
-        let resolved = report.resolved;
-        let lost = f64::from(report.lost) / f64::from(report.sent.max(1));
-        self.delivered += (resolved.bytes as f64 * (1.0 - lost)) as u64;
-        news.resolved_bytes += resolved.bytes;
-        if let Some((sent_at, delivered)) = resolved.newest
-            && news.newest_sent_at.is_none_or(|newest| newest <= sent_at)
-        {
-            news.newest_sent_at = Some(sent_at);
-            news.delivered_since = self.delivered - delivered;
         }
     }
 

@@ -5,36 +5,32 @@
 //! [`Receiver`] messages that arrive, [`ControlQueue`] datagrams without symbols. What one needs
 //! of another is passed from here.
 
-use core::time::Duration;
 use std::collections::VecDeque;
 
 use cloudburst_security::Randomness;
 
 use super::{
-    config::{MAX_LIFETIME, TransportConfig},
+    answers::Answers,
+    config::TransportConfig,
     control::{Answer, ControlQueue, Question, SourceDatagram},
     event::*,
     feedback::Feedback,
     handshake::{Admission, Candidate, Handshake},
-    intake::{self, Arrival, Intake, Opened},
-    outbound::{Outbound, TakenAnswer},
-    packet::{Body, BusyReason, Form, HEADER_BYTES, Header, PacketKind, PublicKey, Symbol},
+    intake::{Arrival, Intake, Opened},
+    outbound::Outbound,
+    packet::{Body, BusyReason, Form, HEADER_BYTES, Header, PublicKey},
     path_manager::{PathManager, Suspects},
     peer_map::PeerMap,
-    receiver::{Prepared, Receiver},
+    questions::Questions,
+    receiver::Receiver,
     statistics::TransportStatistics,
     time::Time,
     timers::{Alarm, TimerKey, Timers},
     transmit::Writer,
+    upkeep::Upkeep,
 };
 
-/// How often a peer with incomplete messages is looked after.
-const EXPIRY_PAUSE: Duration = Duration::from_secs(1);
-/// After this long without a datagram a peer is forgotten: longer than a symbol may
-/// be under way and its message be tried for.
-const IDLE: Duration = Duration::from_secs(2 * MAX_LIFETIME.as_secs());
-
-/// Paths events among the parts of the machine.
+/// Routes events among the parts of the machine.
 #[derive(Debug)]
 pub(super) struct Router {
     pub(super) config: TransportConfig,
@@ -116,10 +112,8 @@ impl Router {
             .send(now, message, known, &self.config, counted)?;
         if accepted.awaits_first_contact {
             // Dead paths are pinged besides, while a message waits.
-            for path in self.paths.choose_two(now, peer).into_iter().flatten() {
-                let probe = Question::ping(now.as_nanos(), 0);
-                self.control.ask(peer, path, probe);
-            }
+            let probe = Question::ping(now.as_nanos(), 0);
+            self.upkeep(now).ask_twice(peer, probe);
         }
         self.look_after(now, peer);
         Ok(accepted.id)
@@ -129,26 +123,6 @@ impl Router {
         let sender = &mut self.outbound.sender;
         let abandoned = sender.abandon(id, reason, &mut self.statistics);
         self.events.extend(abandoned);
-    }
-
-    /// Too much is lost for too long: nothing more is sent to a peer.
-    fn break_circuit(&mut self, peer: PeerId, loss: f64) {
-        self.events.push_back(Event::CircuitBroken { peer, loss });
-        for id in self.outbound.sender.all_to(peer) {
-            self.abandon(id, Reason::CircuitBroken);
-        }
-    }
-
-    fn answer(&mut self, source: SourceDatagram, answer: Answer) {
-        let refused = &mut self.statistics.refused;
-        self.control.answer(source, answer, refused);
-    }
-
-    fn challenge(&mut self, now: Time, source: SourceDatagram) {
-        let remote = source.four_tuple.remote;
-        if self.handshake.is_challenge_due(now, source.peer, remote) {
-            self.answer(source, Answer::Challenge);
-        }
     }
 
     /// Takes one datagram, which is decrypted in place.
@@ -167,44 +141,28 @@ impl Router {
             statistics: &mut self.statistics,
         };
         match intake.open(from, datagram) {
-            Some(Arrival::Opened(opened)) => {
-                let accepted = opened.source.peer;
-                let accepted = accepted.filter(|_| opened.header.form == Form::Acceptance);
-                self.take(now, opened);
-                if let Some(peer) = accepted {
-                    self.look_after(now, peer);
-                }
-            }
+            Some(Arrival::Answer(peer, opened)) => self.take_answer(now, peer, &opened),
+            Some(Arrival::Question(opened)) => self.take_question(now, opened),
             Some(Arrival::Candidate(candidate, opened)) => {
                 self.take_candidate(now, *candidate, opened);
             }
-            Some(Arrival::NeedsToken(source)) => self.answer(source, Answer::Challenge),
+            Some(Arrival::NeedsToken(source)) => {
+                self.questions(now).answer(source, Answer::Challenge);
+            }
             Some(Arrival::Retried(peer)) => {
                 if let Some(paths) = self.paths.statistics(peer) {
                     let timers = &mut self.timers;
                     self.outbound.challenged(now, peer, &paths, timers);
-                    self.rekey(now, peer, paths.ack_timeout());
+                    self.upkeep(now).rekey(peer, paths.ack_timeout());
                 }
             }
             None => {}
         }
     }
 
-    fn take(&mut self, now: Time, opened: Opened<'_>) {
-        if opened.header.kind.is_answer() {
-            self.take_answer(now, opened);
-        } else {
-            self.take_question(now, opened);
-        }
-    }
-
     /// Takes the first datagram of who begins a handshake: a new peer, or one that is known and
     /// renews its keys.
     fn take_candidate(&mut self, now: Time, candidate: Candidate, mut opened: Opened<'_>) {
-        if !intake::begins(opened.header.kind) {
-            self.statistics.refused.unexpected += 1;
-            return;
-        }
         let (conversation, has_token) = (candidate.conversation, candidate.has_token);
         let known = self.handshake.by_session(conversation);
         if known.is_none() && self.handshake.len() >= self.config.quotas.peers {
@@ -234,81 +192,32 @@ impl Router {
         self.outbound.heard(now, id);
         if let Some(paths) = self.paths.statistics(id) {
             self.outbound.answered(now, id, &paths, &mut self.timers);
-            self.rekey(now, id, paths.ack_timeout());
+            self.upkeep(now).rekey(id, paths.ack_timeout());
         }
     }
 
-    /// Sends an offer beside the messages, where keys are due to be replaced.
-    fn rekey(&mut self, now: Time, id: PeerId, ack_timeout: Duration) {
-        if self.handshake.is_rekeying(now, id, ack_timeout) {
-            for path in self.paths.choose_two(now, id).into_iter().flatten() {
-                let nonce = now.as_nanos();
-                self.control.ask(id, path, Question::Offer { nonce });
-            }
-        }
-    }
-
-    /// Takes what others answer, for the sender of messages.
-    fn take_answer(&mut self, now: Time, opened: Opened<'_>) {
-        let Opened {
-            header,
-            source,
-            body,
-        } = opened;
-        let answered = self.handshake.answered_session(body);
-        // With keys, an answer counts from the peer alone whose keys it came by.
-        let answered = answered
-            .filter(|(_, peer)| self.handshake.is_unprotected() || source.peer == Some(*peer));
-        let Some((own, peer)) = answered else {
-            self.statistics.refused.unexpected += 1;
-            return;
-        };
-        let Ok(body) = Body::parse(header.kind, body, own) else {
-            self.statistics.refused.malformed += 1;
-            return;
-        };
+    /// Takes what a peer answers, for the sender of messages.
+    fn take_answer(&mut self, now: Time, peer: PeerId, opened: &Opened<'_>) {
+        let (header, source) = (&opened.header, &opened.source);
         let noted = source.peer;
-        let noted = noted.or_else(|| self.handshake.recognise(&header, peer).then_some(peer));
+        let noted = noted.or_else(|| self.handshake.recognise(header, peer).then_some(peer));
         if let Some(noted) = noted {
-            self.note(now, noted, &header, &source);
+            self.note(now, noted, header, source);
         }
-        // After a restart it answers by another session, which is not noted.
-        if let Some(paths) = self.paths.statistics(peer) {
-            self.outbound.answered(now, peer, &paths, &mut self.timers);
-        }
-        let remote = source.four_tuple.remote;
-        self.handshake.answered(now, peer, remote);
-        if let Some((echo, reports)) = body.acknowledgement() {
-            let news = self.paths.acknowledged(now, peer, echo, reports);
-            let rates = self.paths.rates(peer);
-            if let Some(loss) = self.outbound.acknowledged(now, peer, &news, &rates) {
-                self.break_circuit(peer, loss);
-            }
-        }
-        let framing = self.handshake.framing(now, peer);
-        let known = (self.paths.statistics(peer), framing);
-        let counted = (&mut self.timers, &mut self.statistics);
-        let answer = (peer, &body);
-        // With keys, who asks for a token has taken what came with its question.
-        let is_taken = matches!(body, Body::Challenge(_)) && !self.handshake.is_unprotected();
-        let taken = if is_taken {
-            TakenAnswer::default()
-        } else {
-            self.outbound
-                .take_answer(now, answer, known, &self.config, counted)
+        let answers = Answers {
+            now,
+            config: &self.config,
+            handshake: &mut self.handshake,
+            paths: &mut self.paths,
+            outbound: &mut self.outbound,
+            control: &mut self.control,
+            timers: &mut self.timers,
+            events: &mut self.events,
+            statistics: &mut self.statistics,
         };
-        self.events.extend(taken.event);
-        if taken.refutes_mtu {
-            self.paths.refute_mtu(now, peer);
-        }
-        match body {
-            Body::Pong(pong, _) => self.paths.pong(peer, &header, &pong),
-            Body::Challenge(challenge) => {
-                let token = challenge.token;
-                let question = Question::Token { token };
-                self.control.ask(peer, source.four_tuple, question);
-            }
-            _ => {}
+        answers.take(peer, (header, source), &opened.body);
+        if header.form == Form::Acceptance {
+            self.look_after(now, peer);
         }
     }
 
@@ -319,40 +228,17 @@ impl Router {
             mut source,
             body,
         } = opened;
-        let Ok(body) = Body::parse(header.kind, body, 0) else {
-            self.statistics.refused.malformed += 1;
-            return;
-        };
         if source.peer.is_none() {
             source.peer = self.admit(now, source, &body);
         }
         if let Some(peer) = source.peer {
             self.note(now, peer, &header, &source);
         }
-        match body {
-            Body::Symbol(symbol) => self.take_symbol(now, source, &symbol),
-            Body::Query(query) => {
-                let answer = self.receiver.progress(source.peer, query.message);
-                self.answer(source, answer);
-            }
-            Body::Ping(ping) => self.answer(source, Answer::Pong { nonce: ping.nonce }),
-            Body::Token(token) => {
-                let refused = &mut self.statistics.refused;
-                let validated = self.handshake.take_token(now, &source, &token, refused);
-                if let Some(peer) = validated {
-                    self.receiver.validate_peer(peer, token.oldest);
-                }
-            }
-            _ => self.statistics.refused.unexpected += 1,
-        }
-        // Asks again for a token that was lost: what is to be sent may wait for it. What was taken is
-        // acknowledged before, or it would be sent again.
-        let ip = source.four_tuple.remote.ip();
+        let begins = self.questions(now).take(source, header.kind, &body);
         if let Some(peer) = source.peer
-            && header.kind != PacketKind::Token
-            && self.handshake.needs_token_of(now, peer, ip)
+            && (begins || header.form == Form::Acceptance)
         {
-            self.challenge(now, source);
+            self.look_after(now, peer);
         }
     }
 
@@ -365,54 +251,22 @@ impl Router {
         {
             Admission::Known(peer) => return Some(peer),
             Admission::Welcome => return Some(self.add_peer(now, Some(source.asker), None)),
-            Admission::NeedsToken => self.challenge(now, source),
+            Admission::NeedsToken => self.questions(now).challenge(source),
             Admission::Busy(message) => {
-                self.answer(source, Answer::busy(message, BusyReason::Peers));
+                let busy = Answer::busy(message, BusyReason::Peers);
+                self.questions(now).answer(source, busy);
             }
             Admission::Nobody => {}
         }
         None
     }
 
-    fn take_symbol(&mut self, now: Time, source: SourceDatagram, symbol: &Symbol<'_>) {
-        self.statistics.symbols_received += 1;
-        let Some(peer) = source.peer else {
-            return;
-        };
-        let (unseen, statistics) = (self.events.len(), &mut self.statistics);
-        match self.receiver.prepare(now, peer, symbol, unseen, statistics) {
-            Prepared::Decoder => {}
-            Prepared::NewDecoder => self.look_after(now, peer),
-            Prepared::Answer(answer) => {
-                self.feedback.answered(peer, symbol.message);
-                return self.answer(source, answer);
-            }
-            Prepared::NeedsToken => return self.challenge(now, source),
-            Prepared::Refused => return,
+    /// Has a path probed of which it is said that nobody is there.
+    pub(super) fn suspect(&mut self, now: Time, path: FourTuple) {
+        if let Some(peer) = self.handshake.by_remote(path.remote) {
+            self.paths.suspect(now, peer, path, Suspects::Path);
+            self.look_after(now, peer);
         }
-        let statistics = &mut self.statistics;
-        if let Some((received, answer)) = self.receiver.decode(now, peer, symbol, statistics) {
-            self.events.extend(received);
-            self.feedback.answered(peer, symbol.message);
-            return self.answer(source, answer);
-        }
-        let symbol = (source, symbol.message);
-        let due = self.feedback.take(now, peer, symbol, &mut self.timers);
-        self.acknowledge(due);
-    }
-
-    /// Says how much of a message has arrived, and by which paths.
-    fn acknowledge(&mut self, due: Option<(SourceDatagram, u64)>) {
-        if let Some((source, message)) = due {
-            let answer = self.receiver.progress(source.peer, message);
-            self.answer(source, answer);
-        }
-    }
-
-    /// Has paths probed of which it is said that nobody is there.
-    pub(super) fn suspect(&mut self, now: Time, id: PeerId, path: FourTuple, suspects: Suspects) {
-        self.paths.suspect(now, id, path, suspects);
-        self.look_after(now, id);
     }
 
     /// Takes a notice of the network, if it quotes what was sent by that path.
@@ -425,25 +279,18 @@ impl Router {
     ) {
         if quoted.len() < HEADER_BYTES && kind == IcmpKind::Unreachable {
             // Some quote no more than the header of UDP (RFC 792).
-            if let Some(peer) = self.handshake.by_remote(four_tuple.remote) {
-                self.suspect(now, peer, four_tuple, Suspects::Path);
-            }
-            return;
+            return self.suspect(now, four_tuple);
         }
         let header = Header::parse(quoted).ok();
         let sent = header
             .and_then(|header| Some((self.handshake.sent_to(&header, four_tuple.remote)?, header)));
-        let sent = sent.filter(|(peer, header)| self.paths.has_sent(*peer, four_tuple, header));
-        let Some((peer, _)) = sent else {
-            self.statistics.refused.unexpected += 1;
-            return;
-        };
-        match kind {
-            IcmpKind::Unreachable => self.suspect(now, peer, four_tuple, Suspects::Address),
-            IcmpKind::TooBig { longest } => {
-                let bytes = longest.saturating_add(1);
-                self.paths.too_big(now, peer, four_tuple, bytes);
-            }
+        let sent = sent.filter(|(peer, header)| {
+            let path = (*peer, four_tuple);
+            self.paths.take_notice(now, path, kind, header)
+        });
+        match sent {
+            Some((peer, _)) => self.look_after(now, peer),
+            None => self.statistics.refused.unexpected += 1,
         }
     }
 
@@ -451,58 +298,19 @@ impl Router {
     pub(super) fn handle_timeout(&mut self, now: Time) {
         while let Some(due) = self.timers.pop(now) {
             match due {
-                TimerKey::Message(id) => self.attend_message(now, id),
+                TimerKey::Message(id) => self.upkeep(now).attend_message(id),
                 TimerKey::Peer(id) => self.attend_peer(now, id),
-                TimerKey::Feedback(id) => {
-                    let due = self.feedback.attend(now, id, &mut self.timers);
-                    self.acknowledge(due);
-                }
+                TimerKey::Feedback(id) => self.questions(now).attend_feedback(id),
             }
-        }
-    }
-
-    fn attend_message(&mut self, now: Time, id: SendId) {
-        let Some(paths) = self.paths.statistics(id.peer) else {
-            return;
-        };
-        self.rekey(now, id.peer, paths.ack_timeout());
-        let counted = (&mut self.timers, &mut self.statistics);
-        let (asks, abandoned) = self.outbound.attend(now, id, &paths, counted);
-        self.events.extend(abandoned);
-        let chosen = asks.then(|| self.paths.choose_two(now, id.peer));
-        for path in chosen.into_iter().flatten().flatten() {
-            let message = id.message;
-            self.control.ask(id.peer, path, Question::Query { message });
         }
     }
 
     /// Sets a peer's alarm for what may be due next.
     pub(super) fn look_after(&mut self, now: Time, id: PeerId) {
-        let Some(alarm) = self.alarms.get_mut(id) else {
-            return;
-        };
-        let mut due = Time::NEVER;
-        if self.outbound.sender.is_in_use(now, id) {
-            due = self.paths.next_care(now, id);
+        let due = self.upkeep(now).next_due(id);
+        if let Some(alarm) = self.alarms.get_mut(id) {
+            alarm.set(due, TimerKey::Peer(id), &mut self.timers);
         }
-        if self.receiver.is_receiving(id) {
-            due = due.min(now + EXPIRY_PAUSE);
-        }
-        if let Some(since) = self.handshake.silent_since(id) {
-            due = due.min((since + IDLE).max(now + EXPIRY_PAUSE));
-        }
-        if let Some(worn_at) = self.handshake.worn_at(id) {
-            due = due.min(worn_at.max(now + EXPIRY_PAUSE));
-        }
-        alarm.set(due, TimerKey::Peer(id), &mut self.timers);
-    }
-
-    /// Paths of a peer have died, or are others: what was in flight there is so no longer.
-    pub(super) fn count_in_flight(&mut self, now: Time, id: PeerId) {
-        let in_flight = self.paths.in_flight(id);
-        let rates = self.paths.rates(id);
-        let scheduler = &mut self.outbound.scheduler;
-        scheduler.set_in_flight(now, id, in_flight, &rates);
     }
 
     fn attend_peer(&mut self, now: Time, id: PeerId) {
@@ -511,44 +319,10 @@ impl Router {
         if !alarm.is_some_and(|alarm| alarm.is_due(now, key, &mut self.timers)) {
             return;
         }
-        self.receiver.expire(now, id, &mut self.statistics);
-        self.handshake.expire(now, id);
-        let silent_since = self.handshake.silent_since(id);
-        let is_silent = silent_since.is_some_and(|since| now.since(since) >= IDLE);
-        if is_silent && self.outbound.sender.is_idle(id) {
-            return self.remove_peer(id);
-        }
-        if self.outbound.sender.is_in_use(now, id) {
-            self.care_for_paths(now, id);
-        }
-        self.look_after(now, id);
-    }
-
-    /// Probes a peer's paths, replaces those that have failed, and finds out which share a
-    /// bottleneck while nothing waits to be sent.
-    fn care_for_paths(&mut self, now: Time, id: PeerId) {
-        let is_quiet = self.outbound.scheduler.is_idle(id);
-        let died = self.statistics.paths_died;
-        let counted = (&mut self.events, &mut self.statistics);
-        let (pings, is_any_replaced) = self.paths.care(now, id, is_quiet, counted);
-        if is_any_replaced || self.statistics.paths_died > died {
-            self.count_in_flight(now, id);
-        }
-        for ping in pings {
-            let question = Question::ping(ping.nonce, ping.datagram_bytes);
-            self.control.ask(id, ping.four_tuple, question);
-        }
-        if let Some(paths) = self.paths.statistics(id) {
-            self.rekey(now, id, paths.ack_timeout());
-        }
-        if is_any_replaced {
-            self.handshake.bind_remotes(self.paths.remotes(id), id);
-        }
-        if self.paths.take_unreachable(id) {
-            self.outbound.sender.unreachable(id);
-            for message in self.outbound.sender.under_way(id) {
-                self.abandon(message, Reason::Unreachable);
-            }
+        if self.upkeep(now).attend(id) {
+            self.remove_peer(id);
+        } else {
+            self.look_after(now, id);
         }
     }
 
@@ -578,5 +352,32 @@ impl Router {
         }
         let sending = self.outbound.scheduler.next_deadline();
         self.timers.next().into_iter().chain(sending).min()
+    }
+
+    fn questions(&mut self, now: Time) -> Questions<'_> {
+        Questions {
+            now,
+            handshake: &mut self.handshake,
+            receiver: &mut self.receiver,
+            feedback: &mut self.feedback,
+            control: &mut self.control,
+            timers: &mut self.timers,
+            events: &mut self.events,
+            statistics: &mut self.statistics,
+        }
+    }
+
+    fn upkeep(&mut self, now: Time) -> Upkeep<'_> {
+        Upkeep {
+            now,
+            handshake: &mut self.handshake,
+            paths: &mut self.paths,
+            outbound: &mut self.outbound,
+            receiver: &mut self.receiver,
+            control: &mut self.control,
+            timers: &mut self.timers,
+            events: &mut self.events,
+            statistics: &mut self.statistics,
+        }
     }
 }

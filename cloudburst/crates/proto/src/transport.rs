@@ -16,7 +16,6 @@ use super::{
         PeerId, Reason, SendId, SendRefused, SocketId, Transmit, TransportId,
     },
     packet::PublicKey,
-    path_manager::Suspects,
     router::Router,
     statistics::TransportStatistics,
     time::Time,
@@ -136,22 +135,23 @@ impl Transport {
 
     /// Forgets a socket that is gone: its paths are not used any more.
     pub fn remove_socket(&mut self, now: Time, socket: SocketId) {
-        self.router.paths.remove_socket(now, socket);
-        let peers: Vec<PeerId> = self.router.handshake.peers().collect();
-        for peer in peers {
-            self.router.count_in_flight(now, peer);
+        let router = &mut *self.router;
+        router.paths.remove_socket(now, socket);
+        for peer in router.handshake.peers() {
+            router.outbound.count_in_flight(now, peer, &router.paths);
         }
-        self.router.control.remove_socket(socket);
+        router.control.remove_socket(socket);
     }
 
     /// Takes note that a socket has another port, as [`Event::RotatePort`] asks for: its paths
     /// begin again, with other numbers, and get symbols once something has been heard of them.
     /// What still arrives at the port before is to be handed over as from this socket.
     pub fn port_rotated(&mut self, now: Time, socket: SocketId) {
-        self.router.statistics.ports_rotated += 1;
-        for peer in self.router.paths.port_rotated(now, socket) {
-            self.router.count_in_flight(now, peer);
-            self.router.look_after(now, peer);
+        let router = &mut *self.router;
+        router.statistics.ports_rotated += 1;
+        for peer in router.paths.port_rotated(now, socket) {
+            router.outbound.count_in_flight(now, peer, &router.paths);
+            router.look_after(now, peer);
         }
     }
 
@@ -215,9 +215,7 @@ impl Transport {
     /// come from the network. The path is probed, and dead if nothing is heard of that; when all
     /// of a peer's are, its messages are abandoned ([`Reason::Unreachable`]).
     pub fn handle_unreachable(&mut self, now: Time, four_tuple: FourTuple) {
-        if let Some(peer) = self.router.handshake.by_remote(four_tuple.remote) {
-            self.router.suspect(now, peer, four_tuple, Suspects::Path);
-        }
+        self.router.suspect(now, four_tuple);
     }
 
     /// Takes note of what the network says of a datagram that it could not deliver, of which it

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use super::*;
+use super::{notices::FIRST_SILENCE, *};
 use crate::{
     event::Event,
-    packet::{Form, PacketKind},
+    packet::{Echo, Form, PacketKind, Pong, Reports},
 };
 
 const PEER: PeerId = PeerId::new(0, 0);

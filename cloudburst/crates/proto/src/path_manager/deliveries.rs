@@ -1,0 +1,110 @@
+//! Deliveries to a peer: what its answers tell of the paths and of what was sent by them.
+
+use core::time::Duration;
+
+use cloudburst_congestion::Acknowledged;
+
+use super::{PathManager, PeerPaths};
+use crate::{
+    event::PeerId,
+    packet::{Echo, Header, Pong, Reports},
+    path::DeliveryReport,
+    time::Time,
+};
+
+/// Answers to datagrams that were sent longer ago are not about us.
+const MAX_ROUND_TRIP: Duration = Duration::from_secs(60);
+
+impl PathManager {
+    /// What an answer says of the paths, and of the datagrams that were sent by them.
+    pub(crate) fn acknowledged(
+        &mut self,
+        now: Time,
+        id: PeerId,
+        echo: &Echo,
+        reports: Reports<'_>,
+    ) -> Acknowledged {
+        let mut news = Acknowledged::default();
+        let Some(peer) = self.peers.get_mut(id) else {
+            return news;
+        };
+        let elapsed = now.as_wire_micros().wrapping_sub(echo.sent_us);
+        if let Some(micros) = elapsed.checked_sub(echo.hold_us) {
+            let sample = Duration::from_micros(micros.into());
+            if sample < MAX_ROUND_TRIP {
+                peer.round_trip.sample(sample);
+                if let Some(path) = peer.paths.by_id(echo.path) {
+                    let least = path.round_trip(now, sample);
+                    news.round_trip = Some((sample, least));
+                }
+            }
+        }
+        let mut is_counted = false;
+        for report in reports {
+            is_counted |= report.path == echo.path;
+            if let Some(new) = peer.paths.hear(now, &report) {
+                peer.note(&new, &mut news);
+                if report.path == echo.path
+                    && let Some((sample, least)) = &mut news.round_trip
+                {
+                    // Answers may come back by another path, which is longer.
+                    *least = (*least).max(sample.saturating_sub(new.queue));
+                }
+            }
+        }
+        // Or a path that delivers pings alone so far would stay dead, and get no symbol that makes
+        // us known.
+        if !is_counted && let Some(path) = peer.paths.by_id(echo.path) {
+            path.echoed(now);
+        }
+        peer.paths.account(news.sent, news.received);
+        news.in_flight = peer.paths.in_flight();
+        news
+    }
+
+    /// A ping was answered: so long a datagram gets through, if it was a probe of that length.
+    pub(crate) fn pong(&mut self, id: PeerId, header: &Header, pong: &Pong) {
+        let Some(peer) = self.peers.get_mut(id) else {
+            return;
+        };
+        let path = pong.echo.path;
+        let Some(index) = peer.paths.iter().position(|known| known.id == path) else {
+            return;
+        };
+        let path = peer.paths.get_mut(index);
+        path.mtu_confirmed(pong.nonce, pong.datagram_bytes.into());
+        // Reports tell of the newest datagrams, and the peer reads several before it answers.
+        let arrived_us = header.sent_us.wrapping_sub(pong.echo.hold_us);
+        let delay = peer.paths.delay(arrived_us.wrapping_sub(pong.echo.sent_us));
+        peer.detector.take(pong.nonce, index, delay);
+    }
+
+    /// Nothing longer than the shortest datagrams gets through by any path.
+    pub(crate) fn refute_mtu(&mut self, now: Time, id: PeerId) {
+        let datagrams = self.datagrams;
+        if let Some(peer) = self.peers.get_mut(id) {
+            for path in peer.paths.iter_mut() {
+                path.mtu_refuted(now, datagrams.most, &datagrams);
+            }
+        }
+    }
+}
+
+impl PeerPaths {
+    /// Notes what a path's report says of datagrams in flight.
+    fn note(&mut self, report: &DeliveryReport, news: &mut Acknowledged) {
+        news.sent = news.sent.saturating_add(report.sent);
+        news.received = news.received.saturating_add(report.received);
+        news.lost = news.lost.saturating_add(report.lost);
+        let resolved = report.resolved;
+        let lost = f64::from(report.lost) / f64::from(report.sent.max(1));
+        self.delivered += (resolved.bytes as f64 * (1.0 - lost)) as u64;
+        news.resolved_bytes += resolved.bytes;
+        if let Some((sent_at, delivered)) = resolved.newest
+            && news.newest_sent_at.is_none_or(|newest| newest <= sent_at)
+        {
+            news.newest_sent_at = Some(sent_at);
+            news.delivered_since = self.delivered - delivered;
+        }
+    }
+}

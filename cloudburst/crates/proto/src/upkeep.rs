@@ -1,0 +1,134 @@
+//! Upkeep of peers and messages: what is done when its time has come, and nothing else has.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use super::{
+    config::MAX_LIFETIME,
+    control::{ControlQueue, Question},
+    event::{Event, PeerId, Reason, SendId},
+    handshake::Handshake,
+    outbound::Outbound,
+    path_manager::PathManager,
+    receiver::Receiver,
+    statistics::TransportStatistics,
+    time::Time,
+    timers::{TimerKey, Timers},
+};
+
+/// How often a peer with incomplete messages is looked after.
+const EXPIRY_PAUSE: Duration = Duration::from_secs(1);
+/// After this long without a datagram a peer is forgotten: longer than a symbol may
+/// be under way and its message be tried for.
+const IDLE: Duration = Duration::from_secs(2 * MAX_LIFETIME.as_secs());
+
+/// The parts of the machine that need care.
+pub(super) struct Upkeep<'r> {
+    pub(super) now: Time,
+    pub(super) handshake: &'r mut Handshake,
+    pub(super) paths: &'r mut PathManager,
+    pub(super) outbound: &'r mut Outbound,
+    pub(super) receiver: &'r mut Receiver,
+    pub(super) control: &'r mut ControlQueue,
+    pub(super) timers: &'r mut Timers<TimerKey>,
+    pub(super) events: &'r mut VecDeque<Event>,
+    pub(super) statistics: &'r mut TransportStatistics,
+}
+
+impl Upkeep<'_> {
+    /// When something may be due for a peer next.
+    pub(super) fn next_due(&self, id: PeerId) -> Time {
+        let now = self.now;
+        let mut due = Time::NEVER;
+        if self.outbound.sender.is_in_use(now, id) {
+            due = self.paths.next_care(now, id);
+        }
+        if self.receiver.is_receiving(id) {
+            due = due.min(now + EXPIRY_PAUSE);
+        }
+        if let Some(since) = self.handshake.silent_since(id) {
+            due = due.min((since + IDLE).max(now + EXPIRY_PAUSE));
+        }
+        if let Some(worn_at) = self.handshake.worn_at(id) {
+            due = due.min(worn_at.max(now + EXPIRY_PAUSE));
+        }
+        due
+    }
+
+    /// Does what is due for a message: more of it is sent, its receiver is asked, or it is abandoned.
+    pub(super) fn attend_message(&mut self, id: SendId) {
+        let Some(paths) = self.paths.statistics(id.peer) else {
+            return;
+        };
+        self.rekey(id.peer, paths.ack_timeout());
+        let counted = (&mut *self.timers, &mut *self.statistics);
+        let (asks, abandoned) = self.outbound.attend(self.now, id, &paths, counted);
+        self.events.extend(abandoned);
+        if asks {
+            let message = id.message;
+            self.ask_twice(id.peer, Question::Query { message });
+        }
+    }
+
+    /// Does what is due for a peer. Returns whether it is to be forgotten.
+    pub(super) fn attend(&mut self, id: PeerId) -> bool {
+        let now = self.now;
+        self.receiver.expire(now, id, self.statistics);
+        self.handshake.expire(now, id);
+        let silent_since = self.handshake.silent_since(id);
+        let is_silent = silent_since.is_some_and(|since| now.since(since) >= IDLE);
+        if is_silent && self.outbound.sender.is_idle(id) {
+            return true;
+        }
+        if self.outbound.sender.is_in_use(now, id) {
+            self.care_for_paths(id);
+        }
+        false
+    }
+
+    /// Probes a peer's paths, replaces those that have failed, and finds out which share a
+    /// bottleneck while nothing waits to be sent.
+    fn care_for_paths(&mut self, id: PeerId) {
+        let now = self.now;
+        let is_quiet = self.outbound.scheduler.is_idle(id);
+        let died = self.statistics.paths_died;
+        let counted = (&mut *self.events, &mut *self.statistics);
+        let (pings, is_any_replaced) = self.paths.care(now, id, is_quiet, counted);
+        if is_any_replaced || self.statistics.paths_died > died {
+            self.outbound.count_in_flight(now, id, self.paths);
+        }
+        for ping in pings {
+            let question = Question::ping(ping.nonce, ping.datagram_bytes);
+            self.control.ask(id, ping.four_tuple, question);
+        }
+        if let Some(paths) = self.paths.statistics(id) {
+            self.rekey(id, paths.ack_timeout());
+        }
+        if is_any_replaced {
+            self.handshake.bind_remotes(self.paths.remotes(id), id);
+        }
+        if self.paths.take_unreachable(id) {
+            self.outbound.sender.unreachable(id);
+            for message in self.outbound.sender.under_way(id) {
+                let sender = &mut self.outbound.sender;
+                let abandoned = sender.abandon(message, Reason::Unreachable, self.statistics);
+                self.events.extend(abandoned);
+            }
+        }
+    }
+
+    /// Sends an offer beside the messages, where keys are due to be replaced.
+    pub(super) fn rekey(&mut self, id: PeerId, ack_timeout: Duration) {
+        if self.handshake.is_rekeying(self.now, id, ack_timeout) {
+            let nonce = self.now.as_nanos();
+            self.ask_twice(id, Question::Offer { nonce });
+        }
+    }
+
+    /// Asks by two paths at once, as either may be dead.
+    pub(super) fn ask_twice(&mut self, id: PeerId, question: Question) {
+        for path in self.paths.choose_two(self.now, id).into_iter().flatten() {
+            self.control.ask(id, path, question);
+        }
+    }
+}
