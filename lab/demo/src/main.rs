@@ -23,7 +23,7 @@ const DEFAULT_PAGE: &str = "splitter-demo.html";
 struct Arguments {
     /// How long traffic runs, in all five modes together; at least 5, and 70 if left out. Building
     /// and clearing up take some 20 s more.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(5..=86_400))]
     seconds: Option<u32>,
     /// Where to write the page with plots, which opens without a network: splitter-demo.html if
     /// left out, or nowhere with --json.
