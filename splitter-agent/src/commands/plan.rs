@@ -27,7 +27,10 @@ pub(crate) async fn run(config: Config, json: bool) -> Result<()> {
             "tunnels": tunnels.collect::<Vec<_>>(),
         }));
     }
-    print(plan.to_string().trim_end())?;
+    let changes = plan.to_string();
+    if !changes.trim_end().is_empty() {
+        print(changes.trim_end())?;
+    }
     if plan.is_unchanged() {
         print("Everything is in place.")?;
     }
