@@ -19,7 +19,7 @@ use std::{
 };
 
 use cloudburst::{
-    Endpoint, EndpointConfig, EndpointStatistics, Key, Ports, Security, protocol::CongestionControl,
+    CongestionControl, Endpoint, EndpointConfig, EndpointStatistics, Key, Ports, Security,
 };
 use nix::{
     sched::{CpuSet, sched_getaffinity, sched_setaffinity},
@@ -234,11 +234,10 @@ fn security() -> Security {
 }
 
 fn config() -> EndpointConfig {
-    let mut config = EndpointConfig::client(security())
+    EndpointConfig::client(security())
         .with_local([Ipv4Addr::LOCALHOST.into()])
-        .with_ports(Ports::Any(1));
-    config.protocol.congestion = CongestionControl::reserved(LINK_BITS_PER_S);
-    config.protocol.datagrams.initial = DATAGRAM_BYTES;
-    config.protocol.datagrams.most = DATAGRAM_BYTES;
-    config
+        .and_then(|it| it.with_ports(Ports::Any(1)))
+        .and_then(|it| it.with_congestion(CongestionControl::reserved(LINK_BITS_PER_S)))
+        .and_then(|it| it.with_datagram_bytes(DATAGRAM_BYTES, DATAGRAM_BYTES))
+        .expect("the settings are right")
 }

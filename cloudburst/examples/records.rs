@@ -16,8 +16,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let records: Vec<String> = text.lines().map(str::to_owned).collect();
 
     let config = EndpointConfig::client(security())
-        .with_local(["127.0.0.1".parse()?])
-        .with_ports(Ports::Any(4));
+        .with_local(["127.0.0.1".parse()?])?
+        .with_ports(Ports::Any(4))?;
     let receiver = Endpoint::bind(config.clone()).await?;
     let sender = Endpoint::bind(config).await?;
     let peer = sender.connect(receiver.local_addrs().to_vec()).await?;

@@ -10,8 +10,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     // A real key is random, from a file: `cloudburst keygen`.
     let security = Security::shared_key(Key::new(NonZeroU8::MIN, [42; 32]));
     let config = EndpointConfig::client(security)
-        .with_local(["127.0.0.1".parse()?])
-        .with_ports(Ports::Any(2));
+        .with_local(["127.0.0.1".parse()?])?
+        .with_ports(Ports::Any(2))?;
 
     let server = blocking::BlockingEndpoint::bind(config.clone())?;
     let client = blocking::BlockingEndpoint::bind(config)?;

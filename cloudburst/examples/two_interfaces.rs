@@ -20,8 +20,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     // Four ports on each interface: if networks behind them spread by ports, so many more paths.
     let config = EndpointConfig::client(security())
-        .with_local(local)
-        .with_ports(Ports::Any(4));
+        .with_local(local)?
+        .with_ports(Ports::Any(4))?;
     let endpoint = Endpoint::bind(config).await?;
     let peer = endpoint.connect(remotes).await?;
     for _ in 0..20 {
@@ -51,8 +51,8 @@ fn two_addresses() -> Vec<IpAddr> {
 
 async fn serve() -> Result<Vec<std::net::SocketAddr>, Box<dyn Error>> {
     let config = EndpointConfig::client(security())
-        .with_local([[127, 0, 0, 1].into()])
-        .with_ports(Ports::Any(1));
+        .with_local([[127, 0, 0, 1].into()])?
+        .with_ports(Ports::Any(1))?;
     let endpoint = Endpoint::bind(config).await?;
     let addresses = endpoint.local_addrs().to_vec();
     tokio::spawn(async move {

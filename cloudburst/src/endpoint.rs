@@ -77,13 +77,12 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// A [`BindError`] when the settings are wrong or a port cannot be had.
+    /// A [`BindError`] when a port cannot be had, or the system lacks something else.
     ///
     /// # Panics
     ///
     /// Without a runtime, or in one without input and output enabled.
     pub async fn bind(config: EndpointConfig) -> Result<Self, BindError> {
-        config.validate()?;
         let sockets = bind_sockets(&config)?;
         let system = |action| move |source| BindError::System { action, source };
         let local_addrs = Arc::new(LocalAddresses::of(&sockets));
@@ -148,10 +147,10 @@ impl Endpoint {
     }
 
     /// Addresses of the sockets as they are now, with the ports that the system chose, by the
-    /// sockets' numbers ([`FourTuple::socket`](protocol::FourTuple::socket)).
+    /// sockets' numbers ([`FourTuple::socket`](super::FourTuple::socket)).
     ///
     /// A port that the system chose, and that does not deliver while others do, is abandoned for
-    /// another; see [`protocol::TransportConfig::rotate_ports`].
+    /// another; see [`EndpointConfig::with_port_rotation`].
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
         self.shared.local_addrs.all()
     }
@@ -217,7 +216,7 @@ impl Endpoint {
     /// Sends a message and waits until the peer has it.
     ///
     /// It waits for capacity first, while as much is under way as
-    /// [`Quotas`](protocol::Quotas) allow. Dropping the future cancels the message; the
+    /// [`Quotas`](super::Quotas) allow. Dropping the future cancels the message; the
     /// peer may have it or get it all the same.
     ///
     /// # Errors
@@ -319,7 +318,7 @@ impl Endpoint {
     }
 
     /// Forgets a peer: what is under way to it is abandoned
-    /// ([`Reason::Cancelled`](protocol::Reason::Cancelled)), what is incomplete of it dropped, and
+    /// ([`Reason::Cancelled`](super::Reason::Cancelled)), what is incomplete of it dropped, and
     /// its memory freed. A request that it has not answered yet
     /// ends with [`RequestError::PeerGone`](super::RequestError::PeerGone). To forget somebody
     /// who is gone already is nothing.

@@ -6,19 +6,19 @@ use std::{
     time::Duration,
 };
 
-use super::Ports;
-use cloudburst_proto::{self as protocol, ConfigError, ForeignPeer, StartError, Undelivered};
+use super::{Ports, PortsError, RemotesError};
+use cloudburst_proto::{
+    self as protocol, ConfigError, ForeignPeer, IdentityError, KeyError, KeyringError, StartError,
+    Undelivered,
+};
 
-/// Why an endpoint cannot start.
-#[derive(Debug, thiserror::Error)]
+/// Names the setting of an [`EndpointConfig`](super::EndpointConfig) that is wrong, with its value.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
-pub enum BindError {
-    /// The protocol's settings are wrong.
+pub enum EndpointConfigError {
+    /// A setting that does not depend on sockets is wrong.
     #[error("the settings are wrong: {0}")]
-    EndpointConfig(#[from] ConfigError),
-    /// The protocol cannot start.
-    #[error(transparent)]
-    Protocol(#[from] StartError),
+    Protocol(#[from] ConfigError),
     /// The number is no code point.
     #[error("dscp is {0}; it must be 0 to 63")]
     Dscp(u8),
@@ -45,6 +45,15 @@ pub enum BindError {
         /// One of the two addresses.
         second: IpAddr,
     },
+}
+
+/// Why an endpoint cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BindError {
+    /// The protocol cannot start.
+    #[error(transparent)]
+    Protocol(#[from] StartError),
     /// Somebody else has the port.
     #[error(
         "cannot bind UDP {address}: another process has it; stop that process or choose another port (`ss -lunp` shows who it is)"
@@ -154,7 +163,7 @@ pub enum ConnectError {
     NoAddress,
     /// No socket of ours can send there.
     #[error(
-        "no socket of this endpoint can send to {remote}: none is bound to an address of its family; add one to Config::local"
+        "no socket of this endpoint can send to {remote}: none is bound to an address of its family; add one by EndpointConfig::with_local"
     )]
     NoSocket {
         /// The first of the addresses.
@@ -233,6 +242,54 @@ pub enum RequestError {
         "no reply: the request was delivered, but the peer was forgotten before its reply came; connect to it again to ask once more"
     )]
     PeerGone,
+    /// The endpoint is closed; see [`Closed`].
+    #[error(transparent)]
+    Closed(#[from] Closed),
+}
+
+/// Any error of this crate, for functions that do several things.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A setting is wrong.
+    #[error(transparent)]
+    Config(#[from] EndpointConfigError),
+    /// Text is no ports.
+    #[error(transparent)]
+    Ports(#[from] PortsError),
+    /// Text is no address of a peer, or the name cannot be resolved.
+    #[error(transparent)]
+    Remotes(#[from] RemotesError),
+    /// Text is no key of a key pair.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// Text is no shared key.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// Keys are no keyring.
+    #[error(transparent)]
+    Keyring(#[from] KeyringError),
+    /// The endpoint cannot start.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// There is nobody to send to.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// A message was not delivered.
+    #[error(transparent)]
+    Send(#[from] SendError),
+    /// A message was not taken at once.
+    #[error(transparent)]
+    TrySend(#[from] TrySendError),
+    /// There is no reply.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// A reply was not delivered.
+    #[error(transparent)]
+    Reply(#[from] ReplyError),
+    /// A question about a peer has no answer.
+    #[error(transparent)]
+    Peer(#[from] PeerError),
     /// The endpoint is closed; see [`Closed`].
     #[error(transparent)]
     Closed(#[from] Closed),

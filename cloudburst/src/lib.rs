@@ -3,7 +3,7 @@
 //!
 //! - [`code`]: the erasure code, for one message of 1 byte to 32 MiB. No
 //!   allocation, no input or output, no clock; works without `std`.
-//! - [`protocol`]: the transport as a state machine without sockets and clock.
+//! - The crate `cloudburst-proto`: the transport as a state machine without sockets and clock.
 //! - This crate: the transport on UDP sockets, with tokio; [`Endpoint`] is where
 //!   most users begin.
 //!
@@ -34,13 +34,13 @@
 //! What waits, and where:
 //!
 //! - [`Endpoint::send`] waits while as many messages or bytes are under way as
-//!   [`Quotas`](cloudburst_proto::Quotas) allow; [`Endpoint::try_send`] says
+//!   [`Quotas`] allow; [`Endpoint::try_send`] says
 //!   [`TrySendError::Full`] instead.
 //! - Questions to the driver (connect, statistics, paths, ...) wait for one of 256 places. Keys that
 //!   are set before those set last were taken replace them. So the driver's queue is bounded by
 //!   what those who put something there hold.
 //! - What has arrived waits for [`Endpoint::recv`] in an inbox of
-//!   [`EndpointConfig::inbox_messages`] and [`EndpointConfig::inbox_bytes`]. When it is full, or
+//!   [its own size](EndpointConfig::with_inbox). When it is full, or
 //!   half of its bytes are, those who came by themselves are answered with Busy; they do until their
 //!   message's time is over. What is complete and does not fit is kept by the protocol, within its
 //!   quotas, and its sender answered the same: a message that is said to be delivered is in the inbox.
@@ -67,8 +67,8 @@ pub use self::{
     config::EndpointConfig,
     endpoint::{Endpoint, Received},
     error::{
-        BindError, Closed, ConnectError, PeerError, ReplyError, RequestError, SendError,
-        TrySendError,
+        BindError, Closed, ConnectError, EndpointConfigError, Error, PeerError, ReplyError,
+        RequestError, SendError, TrySendError,
     },
     outgoing::Sending,
     ports::{Ports, PortsError},
@@ -76,10 +76,12 @@ pub use self::{
     statistics::{CompletionHistogram, EndpointStatistics, SocketStatistics},
 };
 
-pub use cloudburst_code as code;
+pub use cloudburst_code::{self as code, Schedule};
 pub use cloudburst_proto::{
-    self as protocol, ForeignPeer, Identity, Key, KeyError, Keyring, KeyringError, PeerId,
-    PublicKey, Receipt, SecretKey, Security, Undelivered,
+    ConfigError, CongestionControl, ConnectRefused, ForeignPeer, FourTuple, Health, IDENTITY_BYTES,
+    Identity, IdentityError, Key, KeyError, Keyring, KeyringError, MAX_LIFETIME, PathReport,
+    PeerId, PublicKey, Quotas, Reason, Receipt, Refusals, Reservation, SECRET_BYTES, SecretKey,
+    Security, SendRefused, SocketId, StartError, TransportStatistics, Undelivered,
 };
 
 #[cfg(doctest)]

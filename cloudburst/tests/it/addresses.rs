@@ -65,8 +65,8 @@ impl Network {
         let (end, ended) = oneshot::channel::<()>();
         let serving = self.server.spawn(move || {
             block_on(async move {
-                let mut config = EndpointConfig::server(SERVER, security());
-                config.dscp = dscp;
+                let config = EndpointConfig::server(SERVER, security());
+                let config = config.with_dscp(dscp).unwrap();
                 let server = Endpoint::bind(config).await.unwrap();
                 is_up.send(()).unwrap();
                 let echo = |it: Received| async move { Some(it.message) };
@@ -95,7 +95,9 @@ impl Network {
 }
 
 async fn ask(address: IpAddr, asks: usize) -> usize {
-    let config = EndpointConfig::client(security()).with_ports(Ports::Any(2));
+    let config = EndpointConfig::client(security())
+        .with_ports(Ports::Any(2))
+        .unwrap();
     let client = Endpoint::bind(config).await.unwrap();
     let server = [SocketAddr::new(address, SERVER)];
     let peer = client.connect(server).await.unwrap();

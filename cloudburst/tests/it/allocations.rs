@@ -5,7 +5,7 @@ use std::{
     cell::Cell,
 };
 
-use cloudburst::{Endpoint, EndpointConfig, Ports, protocol::PeerId};
+use cloudburst::{Endpoint, PeerId};
 
 /// Counts what each thread asks for; all of this test is on one.
 struct Counting;
@@ -70,9 +70,7 @@ async fn cost(client: &Endpoint, server: &Endpoint, peer: PeerId, bytes: usize) 
 
 #[tokio::test]
 async fn a_datagram_allocates_nothing() {
-    let config = EndpointConfig::client(super::security())
-        .with_local([[127, 0, 0, 1].into()])
-        .with_ports(Ports::Any(2));
+    let config = super::config(2);
     let client = Endpoint::bind(config.clone()).await.unwrap();
     let server = Endpoint::bind(config).await.unwrap();
     let peer = client.connect(server.local_addrs().to_vec()).await.unwrap();

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use cloudburst::{Endpoint, TrySendError};
+use cloudburst::{Endpoint, Quotas, TrySendError};
 use tokio::time::timeout;
 
-use super::{SOON, config, pair, silent, with_protocol, within};
+use super::{SOON, config, pair, silent, within};
 
 #[tokio::test]
 async fn dropping_a_send_cancels_it() {
@@ -37,7 +37,9 @@ async fn dropping_a_send_cancels_it() {
 #[tokio::test]
 async fn a_full_endpoint_says_so_or_waits() {
     let (_socket, address) = silent();
-    let config = with_protocol(1, |it| it.quotas.outgoing_messages = 2);
+    let mut quotas = Quotas::default();
+    quotas.outgoing_messages = 2;
+    let config = config(1).with_quotas(quotas).unwrap();
     let client = Endpoint::bind(config).await.unwrap();
     let peer = client.connect([address]).await.unwrap();
     let first = client.try_send(peer, "1").unwrap();
@@ -56,7 +58,9 @@ async fn a_full_endpoint_says_so_or_waits() {
 #[tokio::test]
 async fn bytes_are_room_as_well() {
     let (_socket, address) = silent();
-    let config = with_protocol(1, |it| it.quotas.outgoing_bytes = 10_000);
+    let mut quotas = Quotas::default();
+    quotas.outgoing_bytes = 10_000;
+    let config = config(1).with_quotas(quotas).unwrap();
     let client = Endpoint::bind(config).await.unwrap();
     let peer = client.connect([address]).await.unwrap();
     let _first = client.try_send(peer, vec![0; 6_000]).unwrap();
@@ -68,7 +72,7 @@ async fn bytes_are_room_as_well() {
 
 #[tokio::test]
 async fn what_can_never_be_sent_is_refused_with_its_size() {
-    let config = with_protocol(1, |it| it.max_message_bytes = 100);
+    let config = config(1).with_max_message_bytes(100).unwrap();
     let (client, _server, peer) = pair(config, self::config(1)).await;
     let error = client.send(peer, vec![0; 101]).await.unwrap_err();
     assert!(error.to_string().contains("101 bytes"), "{error}");

@@ -14,7 +14,7 @@ use super::{SOON, config, pair, patterned, within};
 async fn a_port_is_bound_once() {
     let first = Endpoint::bind(config(1)).await.unwrap();
     let port = first.local_addrs()[0].port();
-    let again = config(1).with_ports(Ports::one(port));
+    let again = config(1).with_ports(Ports::one(port)).unwrap();
     let error = Endpoint::bind(again.clone()).await.unwrap_err();
     assert!(error.is_in_use(), "{error}");
     // After close it is free.

@@ -11,6 +11,7 @@ mod peers;
 #[cfg(target_os = "linux")]
 mod ports;
 mod requests;
+mod surface;
 mod without_async;
 
 use std::{
@@ -18,30 +19,25 @@ use std::{
     time::Duration,
 };
 
-use cloudburst::{Endpoint, EndpointConfig, Key, PeerId, Ports, Security, protocol};
+use cloudburst::{Endpoint, EndpointConfig, Key, PeerId, Ports, Security};
 use tokio::time::timeout;
 
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const SOON: Duration = Duration::from_secs(5);
 
 fn config(ports: u16) -> EndpointConfig {
-    EndpointConfig::client(security())
-        .with_local([LOCALHOST])
-        .with_ports(Ports::Any(ports))
+    secured(ports, security())
+}
+
+fn secured(ports: u16, security: Security) -> EndpointConfig {
+    let config = EndpointConfig::client(security).with_local([LOCALHOST]);
+    let config = config.and_then(|it| it.with_ports(Ports::Any(ports)));
+    config.expect("there are so many ports")
 }
 
 /// The same for both ends.
 fn security() -> Security {
     Security::shared_key(Key::new(std::num::NonZeroU8::MIN, [42; 32]))
-}
-
-fn with_protocol(
-    ports: u16,
-    change: impl FnOnce(&mut protocol::TransportConfig),
-) -> EndpointConfig {
-    let mut config = config(ports);
-    change(&mut config.protocol);
-    config
 }
 
 /// A client with four ports and a server with one, and who the server is to the client.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use cloudburst::{Endpoint, SendError, protocol::Reason};
+use cloudburst::{Endpoint, Reason, SendError};
 use tokio::time::timeout;
 
-use super::{SOON, config, pair, patterned, with_protocol, within};
+use super::{SOON, config, pair, patterned, within};
 
 #[tokio::test]
 async fn messages_of_all_sizes_arrive_whole() {
@@ -64,7 +64,7 @@ async fn many_messages_at_once_arrive_once() {
 
 #[tokio::test]
 async fn a_receiver_that_takes_less_refuses() {
-    let config = with_protocol(1, |it| it.max_message_bytes = 100);
+    let config = config(1).with_max_message_bytes(100).unwrap();
     let (client, server, peer) = pair(self::config(2), config).await;
     let error = within(client.send(peer, vec![0; 5_000])).await.unwrap_err();
     let SendError::Undelivered(failure) = error else {
@@ -77,8 +77,7 @@ async fn a_receiver_that_takes_less_refuses() {
 
 #[tokio::test]
 async fn a_full_inbox_holds_up_senders_and_loses_nothing() {
-    let mut config = config(1);
-    config.inbox_messages = 4;
+    let config = config(1).with_inbox(4, 1 << 20).unwrap();
     let (client, server, peer) = pair(self::config(2), config).await;
     let sending: Vec<_> = (0..12u8)
         .map(|number| {
@@ -111,11 +110,9 @@ async fn a_full_inbox_holds_up_senders_and_loses_nothing() {
 
 #[tokio::test]
 async fn what_is_delivered_can_be_received_however_small_the_inbox_is() {
-    let mut config = config(1);
-    config.inbox_bytes = 30_000;
-    config.protocol.budget.lifetime = Duration::from_secs(1);
-    let mut client = self::config(2);
-    client.protocol.budget.lifetime = Duration::from_secs(1);
+    const LIFETIME: Duration = Duration::from_secs(1);
+    let config = config(1).with_inbox(16_384, 30_000).unwrap();
+    let client = self::config(2).with_lifetime(LIFETIME).unwrap();
     let (client, server, peer) = pair(client, config).await;
     // The first leaves more than half of the inbox, so that others begin to arrive.
     let first = within(client.send(peer, vec![0; 14_000])).await;
@@ -155,7 +152,7 @@ async fn recv_loses_nothing_when_dropped() {
 
 #[tokio::test]
 async fn ipv6_works_where_there_is_any() {
-    let config = config(2).with_local(["::1".parse().unwrap()]);
+    let config = config(2).with_local(["::1".parse().unwrap()]).unwrap();
     let Ok(server) = Endpoint::bind(config.clone()).await else {
         println!("skipped: this machine has no IPv6");
         return;

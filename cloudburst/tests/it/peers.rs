@@ -3,13 +3,12 @@
 use std::{net::SocketAddr, num::NonZeroU8, time::Duration};
 
 use cloudburst::{
-    ConnectError, Endpoint, ForeignPeer, Key, PeerError, Ports, ReplyError, RequestError,
-    SecretKey, Security, SendError,
-    protocol::{ConnectRefused, Reason, SendRefused},
+    ConnectError, ConnectRefused, Endpoint, ForeignPeer, Key, PeerError, Ports, Reason, ReplyError,
+    RequestError, SecretKey, Security, SendError, SendRefused,
 };
 use tokio::time::timeout;
 
-use super::{SOON, config, pair, patterned, silent, with_protocol, within};
+use super::{SOON, config, pair, patterned, secured, silent, within};
 
 fn shared(secret: u8) -> Security {
     Security::shared_key(Key::new(NonZeroU8::MIN, [secret; 32]))
@@ -20,9 +19,9 @@ fn shared(secret: u8) -> Security {
 #[tokio::test]
 async fn key_pairs_say_who_speaks() {
     let [ours, theirs, stranger] = [1, 2, 3].map(|number| SecretKey::new([number; 32]));
-    let client = with_protocol(2, |it| it.security = Security::key_pair(ours.clone()));
+    let client = secured(2, Security::key_pair(ours.clone()));
     let listed = Security::with_allowed(theirs.clone(), [ours.public()]);
-    let server = with_protocol(1, |it| it.security = listed);
+    let server = secured(1, listed);
     let (client, server) = (
         Endpoint::bind(client).await.unwrap(),
         Endpoint::bind(server).await.unwrap(),
@@ -46,8 +45,8 @@ async fn key_pairs_say_who_speaks() {
 
     // Nobody else can be taken for the server, and nobody else may speak to it.
     for (own, peer_key) in [(&ours, stranger.public()), (&stranger, theirs.public())] {
-        let mut config = with_protocol(2, |it| it.security = Security::key_pair(own.clone()));
-        config.protocol.budget.lifetime = Duration::from_millis(300);
+        let config = secured(2, Security::key_pair(own.clone()));
+        let config = config.with_lifetime(Duration::from_millis(300)).unwrap();
         let client = Endpoint::bind(config).await.unwrap();
         let peer = client.connect_to(peer_key, remotes.clone()).await.unwrap();
         assert!(within(client.send(peer, "sealed")).await.is_err());
@@ -66,14 +65,13 @@ async fn key_pairs_say_who_speaks() {
 
 #[tokio::test]
 async fn keys_must_match() {
-    let keyed = |secret| with_protocol(2, |it| it.security = shared(secret));
+    let keyed = |secret| secured(2, shared(secret));
     let (client, server, peer) = pair(keyed(1), keyed(1)).await;
     let (sent, received) = tokio::join!(within(client.send(peer, "sealed")), within(server.recv()));
     sent.unwrap();
     assert_eq!(received.unwrap().message, b"sealed");
 
-    let mut config = keyed(2);
-    config.protocol.budget.lifetime = Duration::from_millis(300);
+    let config = keyed(2).with_lifetime(Duration::from_millis(300)).unwrap();
     let (client, server, peer) = pair(config, keyed(1)).await;
     let error = within(client.send(peer, "sealed")).await.unwrap_err();
     let SendError::Undelivered(failure) = error else {
@@ -138,7 +136,7 @@ async fn a_server_that_comes_back_is_found_again() {
     let failed = within(client.send(peer, "meanwhile")).await;
     assert!(failed.is_err(), "{failed:?}");
 
-    let again = config(1).with_ports(Ports::one(port));
+    let again = config(1).with_ports(Ports::one(port)).unwrap();
     let server = within(async {
         loop {
             match Endpoint::bind(again.clone()).await {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cloudburst::{Endpoint, PeerId, Ports, protocol::Health};
+use cloudburst::{Endpoint, Health, PeerId, Ports};
 use flow_testbed::{
     namespace::Namespace,
     require,
@@ -64,7 +64,7 @@ async fn send_until(client: &Endpoint, peer: PeerId, mut is_enough: impl AsyncFn
 }
 
 async fn ports_leave_a_link(namespace: &Namespace) {
-    let server = config(1).with_ports(Ports::one(SERVER));
+    let server = config(1).with_ports(Ports::one(SERVER)).unwrap();
     let (client, server, peer) = pair(config(PORTS), server).await;
     let server = tokio::spawn(async move {
         let echo = |it: cloudburst::Received| async move { it.is_request().then_some(it.message) };

@@ -7,10 +7,7 @@ mod families;
 use std::{fmt, net::SocketAddr, time::Duration};
 
 use anyhow::Context as _;
-use cloudburst::{
-    CompletionHistogram, Endpoint, EndpointStatistics,
-    protocol::{Health, PathReport},
-};
+use cloudburst::{CompletionHistogram, Endpoint, EndpointStatistics, Health, PathReport};
 use flow_telemetry::{
     Metrics, MetricsEndpoint, NameError, Readiness, Server,
     prometheus_client::{

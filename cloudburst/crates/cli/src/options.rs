@@ -9,12 +9,9 @@ use std::{
 use anyhow::Context as _;
 use clap::{Args, ValueEnum, ValueHint};
 use cloudburst::{
-    BindError, Endpoint, EndpointConfig, Ports,
-    code::Schedule,
-    protocol::{
-        self, CongestionControl, IdentityError, Key, KeyError, Keyring, KeyringError, PeerId,
-        PublicKey, Reservation, SecretKey, Security,
-    },
+    BindError, CongestionControl, Endpoint, EndpointConfig, EndpointConfigError, IdentityError,
+    Key, KeyError, Keyring, KeyringError, PeerId, Ports, PublicKey, Reservation, Schedule,
+    SecretKey, Security,
 };
 
 use crate::{
@@ -144,11 +141,7 @@ impl EndpointOptions {
     }
 
     async fn bind(&self, ports: &Ports, security: Security) -> anyhow::Result<Endpoint> {
-        match Endpoint::bind(self.config(ports, security)).await {
-            // What the library knows as local addresses.
-            Err(error @ BindError::Overlap { .. }) => Err(error).context("--bind"),
-            bound => Ok(bound?),
-        }
+        Ok(Endpoint::bind(self.config(ports, security)?).await?)
     }
 
     fn security(&self) -> Result<Security, KeyFileError> {
@@ -159,22 +152,25 @@ impl EndpointOptions {
         }
     }
 
-    fn config(&self, ports: &Ports, security: Security) -> EndpointConfig {
-        let mut protocol = protocol::TransportConfig::new(security);
-        protocol.congestion = self.congestion();
-        protocol.schedule = match self.schedule {
+    fn config(&self, ports: &Ports, security: Security) -> anyhow::Result<EndpointConfig> {
+        let schedule = match self.schedule {
             ScheduleName::Default => Schedule::Default,
             ScheduleName::Mds => Schedule::Mds,
             ScheduleName::Paper => Schedule::Paper(Default::default()),
         };
-        let mut config = EndpointConfig::client(Security::Undecided)
-            .with_protocol(protocol)
-            .with_ports(ports.clone());
-        if !self.bind.is_empty() {
-            config.local.clone_from(&self.bind);
+        let config = EndpointConfig::client(security)
+            .with_congestion(self.congestion())?
+            .with_schedule(schedule)
+            .with_dscp(self.dscp.0)?
+            .with_ports(ports.clone())?;
+        if self.bind.is_empty() {
+            return Ok(config);
         }
-        config.dscp = self.dscp.0;
-        config
+        match config.with_local(self.bind.iter().copied()) {
+            // What the library knows as local addresses.
+            Err(error @ EndpointConfigError::Overlap { .. }) => Err(error).context("--bind"),
+            bound => Ok(bound?),
+        }
     }
 }
 
@@ -279,18 +275,8 @@ fn warn_if_others_may_read(_: &Path) {}
 /// Whether an error is one of settings.
 pub(crate) fn is_configuration(error: &(dyn std::error::Error + 'static)) -> bool {
     error.is::<KeyFileError>()
-        || error.is::<protocol::ConfigError>()
-        || matches!(
-            error.downcast_ref(),
-            Some(
-                BindError::EndpointConfig(_)
-                    | BindError::Dscp(_)
-                    | BindError::Sockets { .. }
-                    | BindError::Zero(_)
-                    | BindError::Overlap { .. }
-                    | BindError::NotLocal { .. }
-            )
-        )
+        || error.is::<EndpointConfigError>()
+        || matches!(error.downcast_ref(), Some(BindError::NotLocal { .. }))
 }
 
 #[cfg(test)]

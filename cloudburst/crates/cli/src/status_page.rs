@@ -3,10 +3,7 @@
 //!
 //! docs/src/reference/cloudburst-metrics.md documents what `/status.json` answers.
 
-use cloudburst::{
-    Endpoint, EndpointStatistics,
-    protocol::{Health, PathReport},
-};
+use cloudburst::{Endpoint, EndpointStatistics, Health, PathReport};
 use flow_telemetry::{
     StatusPage,
     page::{Field, Format, Layout, Status, StatusFuture, StatusTable},

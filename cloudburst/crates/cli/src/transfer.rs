@@ -151,7 +151,7 @@ mod tests {
     };
 
     pub(super) fn somebody() -> cloudburst::PeerId {
-        use cloudburst::protocol::{FourTuple, SocketId, Time, Transport, TransportConfig};
+        use cloudburst_proto::{FourTuple, SocketId, Time, Transport, TransportConfig};
         let four_tuple = FourTuple::new(SocketId(0), ([127, 0, 0, 1], 9).into());
         let mut endpoint =
             Transport::deterministic(TransportConfig::unprotected(), [0; 32], Time::ZERO).unwrap();

@@ -21,7 +21,7 @@ pub const MAX_DATAGRAM_BYTES: usize = 9_000;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TransportConfig {
-    /// Keys, or none. There is no default: a transport does not start until it is decided.
+    /// Keys, or none. There is no default: each is asked for by name.
     pub security: Security,
     /// What the time is by the calendar when the transport starts, since 1970. With it, the first
     /// messages of who has keys are taken without a round trip before them; 10 s after the start at
@@ -112,24 +112,6 @@ pub struct Quotas {
     pub outgoing_bytes: usize,
 }
 
-impl Default for TransportConfig {
-    fn default() -> Self {
-        Self {
-            security: Security::default(),
-            unix_time: None,
-            congestion: CongestionControl::default(),
-            initial_round_trip: DEFAULT_INITIAL_ROUND_TRIP,
-            schedule: Schedule::Mds,
-            max_message_bytes: 4 << 20,
-            budget: Budget::default(),
-            datagrams: Datagrams::default(),
-            quotas: Quotas::default(),
-            require_validation: false,
-            rotate_ports: true,
-        }
-    }
-}
-
 impl Default for Budget {
     fn default() -> Self {
         Self {
@@ -215,11 +197,6 @@ impl HostCapacity {
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// Nobody has said by which keys others are known, or there is not a single one.
-    #[error(
-        "no security is set, or no shared key is in the ring: set a key pair or a shared key, or say that nothing is to be protected"
-    )]
-    NoSecurity,
     /// Security of another kind cannot be taken over while a transport runs.
     #[error("the security is of another kind than the transport was started with; start another")]
     OtherSecurity,
@@ -273,7 +250,16 @@ impl TransportConfig {
     pub fn new(security: Security) -> Self {
         Self {
             security,
-            ..Self::default()
+            unix_time: None,
+            congestion: CongestionControl::default(),
+            initial_round_trip: DEFAULT_INITIAL_ROUND_TRIP,
+            schedule: Schedule::Mds,
+            max_message_bytes: 4 << 20,
+            budget: Budget::default(),
+            datagrams: Datagrams::default(),
+            quotas: Quotas::default(),
+            require_validation: false,
+            rotate_ports: true,
         }
     }
 
@@ -289,9 +275,6 @@ impl TransportConfig {
     ///
     /// The first one.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        if !self.security.is_decided() {
-            return Err(ConfigError::NoSecurity);
-        }
         if let CongestionControl::Reserved(reservation) = self.congestion {
             validate(reservation)?;
         }
@@ -376,15 +359,6 @@ fn validate(reservation: Reservation) -> Result<(), ConfigError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nothing_starts_unprotected_unless_that_is_said() {
-        let undecided = TransportConfig::default().validate();
-        assert_eq!(undecided, Err(ConfigError::NoSecurity));
-        let empty = TransportConfig::new(Security::SharedKeys(Default::default()));
-        assert_eq!(empty.validate(), Err(ConfigError::NoSecurity));
-        assert_eq!(TransportConfig::unprotected().validate(), Ok(()));
-    }
 
     #[test]
     fn a_round_trip_is_assumed_within_bounds() {

@@ -296,11 +296,8 @@ impl Transport {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::NoSecurity`] and [`ConfigError::OtherSecurity`]; nothing changes then.
+    /// [`ConfigError::OtherSecurity`]; nothing changes then.
     pub fn set_security(&mut self, security: Security) -> Result<(), ConfigError> {
-        if !security.is_decided() {
-            return Err(ConfigError::NoSecurity);
-        }
         let before = &self.router.config.security;
         if core::mem::discriminant(before) != core::mem::discriminant(&security) {
             return Err(ConfigError::OtherSecurity);

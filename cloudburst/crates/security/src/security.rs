@@ -7,11 +7,8 @@ use cloudburst_wire::{Key, Keyring, PublicKey, SecretKey};
 
 /// Security of a transport: a key pair for each end, or one shared key. There is no default: each is
 /// asked for by name, and so is going without.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub enum Security {
-    /// Nobody has decided yet; no transport starts like this.
-    #[default]
-    Undecided,
     /// Each end has a key pair of its own (Noise IK): who speaks is known, and who may speak is
     /// on a list.
     KeyPair(Identity),
@@ -59,15 +56,6 @@ impl Security {
     /// Returns whether datagrams are neither encrypted nor authenticated.
     pub const fn is_unprotected(&self) -> bool {
         matches!(self, Self::Unprotected)
-    }
-
-    /// Returns true if a transport can start with it.
-    pub fn is_decided(&self) -> bool {
-        match self {
-            Self::Undecided => false,
-            Self::SharedKeys(keys) => !keys.is_empty(),
-            Self::KeyPair(_) | Self::Unprotected => true,
-        }
     }
 }
 

@@ -41,19 +41,22 @@ pub enum KeyError {
     Digit(usize),
 }
 
-/// The keys of an endpoint, at most [`MAX_KEYS`]: handshakes begin with the first, all are
+/// The keys of an endpoint, one to [`MAX_KEYS`]: handshakes begin with the first, all are
 /// accepted.
 ///
 /// To change keys without a gap: add the new key last everywhere, then make it
 /// the first everywhere, then take the old one out. Associations go on meanwhile, and
 /// turn to the first key when they are rekeyed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Keyring(Vec<Key>);
 
 /// Why keys are no keyring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyringError {
+    /// There is no key at all.
+    #[error("there are no keys; at least one is needed")]
+    Empty,
     /// There are more keys than fit.
     #[error(
         "there are {0} keys, at most {MAX_KEYS} are possible; take out those that nobody sends with any more"
@@ -96,8 +99,10 @@ impl Keyring {
     /// See [`KeyringError`].
     pub fn new(keys: impl IntoIterator<Item = Key>) -> Result<Self, KeyringError> {
         let keys: Vec<Key> = keys.into_iter().collect();
-        if keys.len() > MAX_KEYS {
-            return Err(KeyringError::TooMany(keys.len()));
+        match keys.len() {
+            0 => return Err(KeyringError::Empty),
+            1..=MAX_KEYS => {}
+            count => return Err(KeyringError::TooMany(count)),
         }
         for (count, key) in keys.iter().enumerate() {
             if keys[..count].iter().any(|other| other.id == key.id) {
@@ -110,11 +115,6 @@ impl Keyring {
     /// Makes a ring of one key.
     pub fn of(key: Key) -> Self {
         Self(vec![key])
-    }
-
-    /// Returns whether there are no keys at all.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 
     /// The numbers of the keys, that which is sent with first.
@@ -224,6 +224,8 @@ mod tests {
 
     #[test]
     fn keyrings_that_are_none_are_refused() {
+        let none = Keyring::new([]).unwrap_err();
+        assert_eq!(none, KeyringError::Empty);
         let many = Keyring::new((1..=9).map(key)).unwrap_err();
         assert_eq!(many, KeyringError::TooMany(9));
         let same = Keyring::new([key(1), key(2), key(1)]).unwrap_err();

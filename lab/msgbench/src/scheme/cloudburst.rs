@@ -14,10 +14,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use cloudburst::{
-    Endpoint, EndpointConfig, Key, Received, Security,
-    protocol::{PeerId, Receipt},
-};
+use cloudburst::{Endpoint, EndpointConfig, Key, PeerId, Receipt, Received, Security};
 use futures_util::future::{FutureExt as _, LocalBoxFuture};
 use tokio::task::spawn_local;
 
@@ -45,7 +42,7 @@ impl Scheme for Cloudburst {
     }
 
     fn serve(&self, address: Ipv4Addr) -> Result<LocalBoxFuture<'static, ()>> {
-        let config = EndpointConfig::server(PORT, security()).with_local([address.into()]);
+        let config = EndpointConfig::server(PORT, security()).with_local([address.into()])?;
         let bound = Endpoint::bind(config).now_or_never();
         let endpoint = bound.context("binding takes its time")??;
         let receipts = Arc::clone(&self.receipts);
@@ -59,7 +56,7 @@ impl Scheme for Cloudburst {
     fn connect(&self, address: Ipv4Addr) -> LocalBoxFuture<'_, Result<Rc<dyn Client>>> {
         Box::pin(async move {
             let config =
-                EndpointConfig::client(security()).with_local([Ipv4Addr::UNSPECIFIED.into()]);
+                EndpointConfig::client(security()).with_local([Ipv4Addr::UNSPECIFIED.into()])?;
             let endpoint = Endpoint::bind(config).await?;
             let peer = endpoint.connect([(address, PORT).into()]).await?;
             let receipts = Arc::clone(&self.receipts);

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use cloudburst::{Key, SecretKey, protocol::SECRET_BYTES};
+use cloudburst::{Key, SECRET_BYTES, SecretKey};
 use flow_cli::ExitCode;
 use flow_cli::{print, print_json};
 use serde_json::json;

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use cloudburst::{
-    Endpoint,
-    protocol::{Health, PathReport, PeerId, TransportStatistics},
-};
+use cloudburst::{Endpoint, Health, PathReport, PeerId, TransportStatistics};
 use flow_cli::ExitCode;
 use flow_cli::{Signals, print, print_json};
 use flow_report::Table;

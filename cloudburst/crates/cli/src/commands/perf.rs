@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::{CommandFactory as _, error::ErrorKind};
-use cloudburst::{Endpoint, EndpointStatistics, RequestError, SendError, protocol::PeerId};
+use cloudburst::{Endpoint, EndpointStatistics, PeerId, RequestError, SendError};
 use flow_cli::ExitCode;
 use flow_cli::{Signals, print, print_json};
 use indicatif::{ProgressBar, ProgressStyle};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cloudburst::{Endpoint, RequestError, protocol::PeerId};
+use cloudburst::{Endpoint, PeerId, RequestError};
 use flow_cli::ExitCode;
 use flow_cli::{Signals, print, print_json};
 use serde_json::json;

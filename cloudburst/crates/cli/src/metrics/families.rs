@@ -1,6 +1,6 @@
 //! What is measured: the name, help and value of each metric.
 
-use cloudburst::{EndpointStatistics, protocol::PathReport};
+use cloudburst::{EndpointStatistics, PathReport};
 use flow_telemetry::{Descriptor, Kind, NameError};
 
 type Count = fn(&EndpointStatistics) -> u64;

@@ -31,10 +31,7 @@ fn page_and_scrape_agree_both_ways() {
     };
     assert_eq!(value("cloudburst_messages_received_total"), Some(2.0));
     assert_eq!(value("cloudburst_completion_seconds"), Some(2.0));
-    for (reason, _) in cloudburst::protocol::TransportStatistics::default()
-        .refused
-        .iter()
-    {
+    for (reason, _) in cloudburst::TransportStatistics::default().refused.iter() {
         assert!(
             COMMANDS_PAGE.contains(&format!("`{reason}`")),
             "{reason} is not explained"

@@ -205,6 +205,6 @@ fn initiating<'k>(
             let credentials = Credentials::SharedKey(secret);
             Some((Pattern::SharedKey, key.id().get(), credentials))
         }
-        Security::Unprotected | Security::Undecided => None,
+        Security::Unprotected => None,
     }
 }

@@ -153,6 +153,6 @@ fn is_still_good(security: &Security, session: &Session) -> bool {
                     .is_some_and(|key| identity.allowed.contains(&key))
         }
         Security::SharedKeys(keys) => keys.get(session.key_id).is_some(),
-        Security::Unprotected | Security::Undecided => true,
+        Security::Unprotected => true,
     }
 }
