@@ -106,8 +106,17 @@ impl Browser {
 
     /// Waits until an expression is true on the page.
     pub(crate) fn wait_for(&self, expression: &str) {
+        self.wait_while(expression, || ());
+    }
+
+    /// The same, and does something each time before it looks.
+    pub(crate) fn wait_while(&self, expression: &str, mut each_time: impl FnMut()) {
         let deadline = Instant::now() + PATIENCE;
-        while self.value(&format!("Boolean({expression})")) != json!(true) {
+        loop {
+            each_time();
+            if self.value(&format!("Boolean({expression})")) == json!(true) {
+                return;
+            }
             let text = || self.value("document.body ? document.body.innerText : ''");
             assert!(
                 Instant::now() < deadline,
