@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// Answers each request with itself.
 async fn serve() -> Result<Vec<std::net::SocketAddr>, Box<dyn std::error::Error>> {
-    let config = EndpointConfig::client(security())
+    let config = EndpointConfig::server(0, security())
         .with_local(["127.0.0.1".parse()?])?
         .with_ports(Ports::Any(1))?;
     let endpoint = Endpoint::bind(config).await?;

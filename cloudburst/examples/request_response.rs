@@ -9,7 +9,7 @@ use cloudburst::{EndpointConfig, Key, Ports, Security, blocking};
 fn main() -> Result<(), Box<dyn Error>> {
     // A real key is random, from a file: `cloudburst keygen`.
     let security = Security::shared_key(Key::new(NonZeroU8::MIN, [42; 32]));
-    let config = EndpointConfig::client(security)
+    let config = EndpointConfig::server(0, security)
         .with_local(["127.0.0.1".parse()?])?
         .with_ports(Ports::Any(2))?;
 

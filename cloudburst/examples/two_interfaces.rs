@@ -50,7 +50,7 @@ fn two_addresses() -> Vec<IpAddr> {
 }
 
 async fn serve() -> Result<Vec<std::net::SocketAddr>, Box<dyn Error>> {
-    let config = EndpointConfig::client(security())
+    let config = EndpointConfig::server(0, security())
         .with_local([[127, 0, 0, 1].into()])?
         .with_ports(Ports::Any(1))?;
     let endpoint = Endpoint::bind(config).await?;

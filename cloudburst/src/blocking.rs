@@ -29,10 +29,10 @@ use tokio::{
 };
 
 use super::{
-    BindError, Closed, ConnectError, EndpointConfig, EndpointStatistics, PeerError, Received,
-    ReplyError, RequestError, SendError, TrySendError,
+    BindError, Closed, ConnectError, EndpointConfig, EndpointStatistics, IntoReply, PeerError,
+    Received, ReplyError, RequestError, SendError, TrySendError,
 };
-use cloudburst_proto::{PathReport, PeerId, PublicKey, Receipt, Security};
+use cloudburst_proto::{Failure, FailureReason, PathReport, PeerId, PublicKey, Receipt, Security};
 
 /// An [`Endpoint`](super::Endpoint) with a thread of its own. Operations block the thread
 /// that calls; several threads may share one by reference.
@@ -195,6 +195,15 @@ impl BlockingEndpoint {
         self.wait(self.inner.reply(request, message))
     }
 
+    /// Does what [`Endpoint::fail`](super::Endpoint::fail) does.
+    ///
+    /// # Errors
+    ///
+    /// A [`ReplyError`].
+    pub fn fail(&self, request: &Received, failure: impl Into<Failure>) -> Result<(), ReplyError> {
+        self.inner.fail(request, failure)
+    }
+
     /// Hands every message and request that arrives to `handler`, and sends what it returns as
     /// the reply, if the message was a request. Handlers run on threads of their own, at most
     /// `concurrency` of them, and 512 in any case.
@@ -207,9 +216,10 @@ impl BlockingEndpoint {
     /// endpoint.serve(4, |request| Some(request.message)); // echo
     /// # }
     /// ```
-    pub fn serve<F>(&self, concurrency: usize, handler: F)
+    pub fn serve<F, R>(&self, concurrency: usize, handler: F)
     where
-        F: Fn(Received) -> Option<Vec<u8>> + Send + Sync + 'static,
+        F: Fn(Received) -> R + Send + Sync + 'static,
+        R: IntoReply + Send + 'static,
     {
         let handler = Arc::new(handler);
         let on_a_thread = move |request| {
@@ -217,7 +227,7 @@ impl BlockingEndpoint {
             async move {
                 let handled = tokio::task::spawn_blocking(move || handler(request));
                 // One that panics ends alone.
-                handled.await.ok().flatten()
+                handled.await.map_err(|_| FailureReason::Panicked)
             }
         };
         self.wait(self.inner.serve(concurrency, on_a_thread));

@@ -4,6 +4,7 @@
 //! in it is bounded by what those hold who put it there, which they wait for beforehand:
 //!
 //! - a message the [`Permit`] that its quota gives; and its cancellation comes once for each;
+//! - a failure, which is short, the place that its request had in the inbox, or in a handler;
 //! - a question one of [`QUESTIONS`] places, until the driver takes it;
 //! - security, the one place that there is: what the driver has not taken yet is replaced.
 
@@ -20,7 +21,7 @@ use super::{
     Closed, ConnectError, EndpointStatistics, SendError,
     outgoing::{Permit, ReplySender},
 };
-use cloudburst_proto::{MessageKind, PathReport, PeerId, PublicKey, Receipt, Security};
+use cloudburst_proto::{Failure, MessageKind, PathReport, PeerId, PublicKey, Receipt, Security};
 
 /// Questions that wait for the driver at a time; others wait for one of them.
 const QUESTIONS: usize = 256;
@@ -32,6 +33,12 @@ pub(super) enum Command {
     Send(Send),
     /// Nobody waits for the message, or for the reply to it.
     Cancel(u64),
+    /// There is no reply to a peer's request.
+    Fail {
+        peer: PeerId,
+        to: u64,
+        failure: Vec<u8>,
+    },
     /// Something to be answered. The permit is the place it takes in the queue.
     Query(Question, OwnedSemaphorePermit),
     /// There are other keys, or others may speak.
@@ -88,6 +95,10 @@ pub(super) struct Commands {
     security: Arc<Mutex<Option<Security>>>,
 }
 
+/// Where failures are put by those who do not keep the endpoint from ending.
+#[derive(Clone, Debug)]
+pub(super) struct WeakCommands(mpsc::WeakUnboundedSender<Command>);
+
 /// Where the driver takes them from.
 #[derive(Debug)]
 pub(super) struct CommandReceiver {
@@ -125,6 +136,10 @@ impl Commands {
         let _ = self.queue.send(Command::Cancel(local_id));
     }
 
+    pub(super) fn downgrade(&self) -> WeakCommands {
+        WeakCommands(self.queue.downgrade())
+    }
+
     pub(super) fn handled(&self) {
         let _ = self.queue.send(Command::Handled);
     }
@@ -148,6 +163,16 @@ impl Commands {
             return Ok(());
         }
         self.queue.send(Command::TakeSecurity).map_err(|_| Closed)
+    }
+}
+
+impl WeakCommands {
+    /// Nobody is told by an endpoint that is gone.
+    pub(super) fn fail(&self, peer: PeerId, to: u64, failure: &Failure) {
+        if let Some(queue) = self.0.upgrade() {
+            let failure = failure.to_bytes();
+            let _ = queue.send(Command::Fail { peer, to, failure });
+        }
     }
 }
 

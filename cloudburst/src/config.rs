@@ -38,6 +38,7 @@ pub struct EndpointConfig {
     pub(super) socket_buffer_bytes: usize,
     pub(super) inbox_messages: usize,
     pub(super) inbox_bytes: usize,
+    pub(super) keep_early_requests: bool,
 }
 
 type Checked = Result<EndpointConfig, EndpointConfigError>;
@@ -56,6 +57,7 @@ impl EndpointConfig {
             socket_buffer_bytes: 4 << 20,
             inbox_messages: 16_384,
             inbox_bytes: 256 << 20,
+            keep_early_requests: false,
         }
     }
 
@@ -63,6 +65,7 @@ impl EndpointConfig {
     pub fn server(port: u16, security: Security) -> Self {
         Self {
             ports: Ports::one(port),
+            keep_early_requests: true,
             ..Self::client(security)
         }
     }
@@ -128,6 +131,17 @@ impl EndpointConfig {
         self.inbox_messages = above_zero("inbox_messages", messages)?;
         self.inbox_bytes = above_zero("inbox_bytes", bytes)?;
         Ok(self)
+    }
+
+    /// Keeps requests that come before anybody has called [`recv`](super::Endpoint::recv) or
+    /// [`serve`](super::Endpoint::serve) for the first time, or not. If not, each is answered at once
+    /// that nobody is there to handle it, so that whoever asks an endpoint that only asks others does
+    /// not wait in vain; messages are kept in any case. Default: [`server`](Self::server) keeps them,
+    /// [`client`](Self::client) does not. An endpoint that both asks and answers should.
+    #[must_use]
+    pub fn with_early_requests(mut self, are_kept: bool) -> Self {
+        self.keep_early_requests = are_kept;
+        self
     }
 
     /// Sends as fast as this says. Default [`CongestionControl::Adaptive`], which needs nothing stated

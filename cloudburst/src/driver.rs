@@ -15,7 +15,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
     time::{Duration, Instant},
@@ -30,14 +30,15 @@ pub(super) use self::{
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use super::icmp::Notice;
 use super::{
-    Closed, ConnectError, EndpointStatistics, Received, SendError,
+    Closed, ConnectError, EndpointStatistics, RequestError, SendError,
     commands::{Command, CommandReceiver, Question, Send},
+    endpoint::Arrived,
     outgoing::Outgoing,
     socket::Socket,
 };
 use cloudburst_proto::{
-    Event, FourTuple, HostCapacity, MessageKind, PeerId, PublicKey, SendRefused, SocketId, Time,
-    Transport,
+    Event, Failure, FailureReason, FourTuple, HostCapacity, MessageKind, PeerId, PublicKey,
+    SendRefused, SocketId, Time, Transport,
 };
 
 /// See the [module](self).
@@ -55,6 +56,8 @@ pub(super) struct Driver {
     pub(super) statistics: EndpointStatistics,
     pub(super) io: Io,
     pub(super) outgoing: Outgoing,
+    /// The local id of the next failure that is sent; those of handles count up.
+    pub(super) next_failure: u64,
     /// Messages that the protocol had no capacity for, though there was capacity for them here.
     pub(super) parked: VecDeque<Send>,
     pub(super) closing: Option<Closing>,
@@ -67,9 +70,11 @@ pub(super) struct Driver {
 /// Where messages go.
 #[derive(Debug)]
 pub(super) struct Inbox {
-    pub(super) messages: mpsc::Sender<Received>,
+    pub(super) messages: mpsc::Sender<Arrived>,
     pub(super) bytes: Arc<AtomicUsize>,
     pub(super) most_bytes: usize,
+    /// Whether anybody has ever taken something.
+    pub(super) has_taker: Arc<AtomicBool>,
 }
 
 impl Inbox {
@@ -184,6 +189,7 @@ impl Driver {
         match command {
             Command::Send(send) => self.send(now, send),
             Command::Cancel(local_id) => self.cancel(now, local_id),
+            Command::Fail { peer, to, failure } => self.fail(now, peer, to, failure),
             Command::Query(question, place) => {
                 drop(place);
                 self.answer(now, question);
@@ -234,7 +240,11 @@ impl Driver {
     }
 
     fn send(&mut self, now: Time, send: Send) {
-        if self.closing.is_some() && !matches!(send.kind, MessageKind::Reply { .. }) {
+        let is_answer = matches!(
+            send.kind,
+            MessageKind::Reply { .. } | MessageKind::Failure { .. }
+        );
+        if self.closing.is_some() && !is_answer {
             let _ = send.done.send(Err(SendError::Closed(Closed)));
             return;
         }
@@ -260,6 +270,22 @@ impl Driver {
                 let _ = send.done.send(Err(SendError::Refused(error)));
             }
         }
+    }
+
+    /// Tells a peer that there is no reply to its request. Nobody waits for that.
+    fn fail(&mut self, now: Time, peer: PeerId, to: u64, failure: Vec<u8>) {
+        let local_id = self.next_failure;
+        self.next_failure -= 1;
+        let send = Send {
+            local_id,
+            peer,
+            kind: MessageKind::Failure { to },
+            message: failure,
+            permit: None,
+            done: oneshot::channel().0,
+            reply: None,
+        };
+        self.send(now, send);
     }
 
     fn cancel(&mut self, now: Time, local_id: u64) {
@@ -354,13 +380,21 @@ impl Driver {
         let now = self.now();
         self.last_received = Some(now);
         let request = match kind {
-            MessageKind::Reply { to } => return self.outgoing.reply(to, message),
+            MessageKind::Reply { to } => return self.outgoing.reply(peer, to, Ok(message)),
+            MessageKind::Failure { to } => {
+                let failure = RequestError::Failed(Failure::from_bytes(&message));
+                return self.outgoing.reply(peer, to, Err(failure));
+            }
+            MessageKind::Request if !self.inbox.has_taker.load(Ordering::Relaxed) => {
+                let failure = Failure::from(FailureReason::NoHandler);
+                return self.fail(now, peer, id, failure.to_bytes());
+            }
             MessageKind::Request => Some(id),
             MessageKind::Message => None,
         };
         let bytes = message.len();
         let before = self.inbox.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let received = Received {
+        let received = Arrived {
             peer,
             message,
             request,

@@ -4,7 +4,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -20,6 +20,7 @@ use super::{
     commands::{self, Commands, Question, Send},
     driver::{Driver, Inbox, Io, LocalAddresses, PortRotation},
     outgoing::{Outgoing, Permit, ReplySender, SendBudget},
+    pending_request::PendingRequest,
 };
 use cloudburst_proto::{
     self as protocol, ForeignPeer, MessageKind, PathReport, PeerId, PublicKey, Receipt, Security,
@@ -42,11 +43,13 @@ pub struct Endpoint {
 pub(super) struct Shared {
     pub(super) commands: Commands,
     /// The ids of this endpoint's peers bear it.
-    transport: TransportId,
+    pub(super) transport: TransportId,
     next_ticket: AtomicU64,
     pub(super) room: SendBudget,
     most_bytes: usize,
-    inbox: Mutex<mpsc::Receiver<Received>>,
+    inbox: Mutex<mpsc::Receiver<Arrived>>,
+    /// Whether anybody has ever taken something out of the inbox.
+    has_taker: Arc<AtomicBool>,
     inbox_bytes: Arc<AtomicUsize>,
     pub(super) closing: watch::Sender<bool>,
     /// Requests that [`Endpoint::serve`] is handling.
@@ -55,13 +58,25 @@ pub(super) struct Shared {
 }
 
 /// A message that arrived.
-#[derive(Debug, PartialEq, Eq)]
+///
+/// A request that is dropped without a [`reply`](Endpoint::reply) is answered that there is none
+/// ([`RequestError::Failed`](super::RequestError::Failed)), so that its sender does not wait.
+#[derive(Debug)]
 #[non_exhaustive]
 pub struct Received {
     /// The peer that sent it.
     pub peer: PeerId,
     /// The content of the message.
     pub message: Vec<u8>,
+    pub(super) request: Option<PendingRequest>,
+}
+
+/// A message as the driver has it.
+#[derive(Debug)]
+pub(super) struct Arrived {
+    pub(super) peer: PeerId,
+    pub(super) message: Vec<u8>,
+    /// The number of a request.
     pub(super) request: Option<u64>,
 }
 
@@ -89,6 +104,8 @@ impl Endpoint {
         let (commands, taken) = commands::channel();
         let (inbox, arrived) = mpsc::channel(config.inbox_messages.min(MAX_INBOX));
         let inbox_bytes = Arc::new(AtomicUsize::new(0));
+        let has_taker = Arc::new(AtomicBool::new(config.keep_early_requests));
+        let is_protected = !config.protocol.security.is_unprotected();
         let room = SendBudget::new(&config.protocol.quotas);
         let most_bytes = config.protocol.max_message_bytes;
         let mut protocol = config.protocol;
@@ -104,6 +121,7 @@ impl Endpoint {
             room: room.clone(),
             most_bytes,
             inbox: Mutex::new(arrived),
+            has_taker: Arc::clone(&has_taker),
             inbox_bytes: Arc::clone(&inbox_bytes),
             closing: watch::Sender::new(false),
             handling: Arc::default(),
@@ -129,10 +147,12 @@ impl Endpoint {
                 messages: inbox,
                 bytes: inbox_bytes,
                 most_bytes: config.inbox_bytes,
+                has_taker,
             },
             statistics: EndpointStatistics::default(),
             io: Io::new().map_err(system("make a timer"))?,
-            outgoing: Outgoing::default(),
+            outgoing: Outgoing::new(is_protected),
+            next_failure: u64::MAX,
             parked: Default::default(),
             closing: None,
             handling: Arc::clone(&shared.handling),
@@ -273,10 +293,17 @@ impl Endpoint {
     ///
     /// [`Closed`] when none will come any more.
     pub async fn recv(&self) -> Result<Received, Closed> {
-        let received = self.shared.inbox.lock().await.recv().await.ok_or(Closed)?;
-        let bytes = received.message.len();
+        self.shared.has_taker.store(true, Ordering::Relaxed);
+        let arrived = self.shared.inbox.lock().await.recv().await.ok_or(Closed)?;
+        let bytes = arrived.message.len();
         self.shared.inbox_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        Ok(received)
+        let commands = &self.shared.commands;
+        let pending = |id| PendingRequest::new(arrived.peer, id, commands.downgrade());
+        Ok(Received {
+            peer: arrived.peer,
+            request: arrived.request.map(pending),
+            message: arrived.message,
+        })
     }
 
     /// Returns what was counted since the start.
@@ -365,10 +392,9 @@ impl Endpoint {
 
     pub(super) fn check(&self, message: Vec<u8>) -> Result<Vec<u8>, SendRefused> {
         let (given, most) = (message.len(), self.shared.most_bytes);
-        match given {
-            0 => Err(SendRefused::Empty),
-            _ if given > most => Err(SendRefused::TooLarge { given, most }),
-            _ => Ok(message),
+        match given > most {
+            true => Err(SendRefused::TooLarge { given, most }),
+            false => Ok(message),
         }
     }
 

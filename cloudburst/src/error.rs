@@ -8,8 +8,8 @@ use std::{
 
 use super::{Ports, PortsError, RemotesError};
 use cloudburst_proto::{
-    self as protocol, ConfigError, ForeignPeer, IdentityError, KeyError, KeyringError, StartError,
-    Undelivered,
+    self as protocol, ConfigError, Failure, ForeignPeer, IdentityError, KeyError, KeyringError,
+    StartError, Undelivered,
 };
 
 /// Names the setting of an [`EndpointConfig`](super::EndpointConfig) that is wrong, with its value.
@@ -228,6 +228,9 @@ pub enum RequestError {
     /// The request was abandoned.
     #[error("no reply: {0}")]
     Undelivered(#[from] Undelivered),
+    /// The peer has the request, and has answered that there is no reply, and why.
+    #[error("no reply: the request was delivered, and the peer says: {0}")]
+    Failed(#[from] Failure),
     /// Nothing came in time.
     #[error("no reply within {after:?}; {}", if *.delivered { "the request was delivered: the peer is slow, does not answer, or its reply is lost" } else { "nothing was heard of the request: is the peer there, with the same key?" })]
     TimedOut {
@@ -312,6 +315,9 @@ pub enum ReplyError {
     /// The message does not ask for one.
     #[error("the message is no request, so nobody waits for a reply; use send")]
     NotARequest,
+    /// The request was answered already.
+    #[error("the request was answered already; a request has one reply")]
+    Answered,
     /// The reply could not be sent, as any message.
     #[error(transparent)]
     Send(#[from] SendError),

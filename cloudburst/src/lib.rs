@@ -56,6 +56,7 @@ mod error;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod icmp;
 mod outgoing;
+mod pending_request;
 mod ports;
 mod remotes;
 mod requests;
@@ -73,15 +74,17 @@ pub use self::{
     outgoing::Sending,
     ports::{Ports, PortsError},
     remotes::{Remotes, RemotesError},
+    requests::IntoReply,
     statistics::{CompletionHistogram, EndpointStatistics, SocketStatistics},
 };
 
 pub use cloudburst_code::{self as code, Schedule};
 pub use cloudburst_proto::{
-    ConfigError, CongestionControl, ConnectRefused, ForeignPeer, FourTuple, Health, IDENTITY_BYTES,
-    Identity, IdentityError, Key, KeyError, Keyring, KeyringError, MAX_LIFETIME, PathReport,
-    PeerId, PublicKey, Quotas, Reason, Receipt, Refusals, Reservation, SECRET_BYTES, SecretKey,
-    Security, SendRefused, SocketId, StartError, TransportStatistics, Undelivered,
+    ConfigError, CongestionControl, ConnectRefused, Failure, FailureReason, ForeignPeer, FourTuple,
+    Health, IDENTITY_BYTES, Identity, IdentityError, Key, KeyError, Keyring, KeyringError,
+    MAX_LIFETIME, PathReport, PeerId, PublicKey, Quotas, Reason, Receipt, Refusals, Reservation,
+    SECRET_BYTES, SecretKey, Security, SendRefused, SocketId, StartError, TransportStatistics,
+    Undelivered,
 };
 
 #[cfg(doctest)]

@@ -1,7 +1,7 @@
 //! Messages on their way out: the capacity they take, and the handle to wait by.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     fmt,
     future::Future,
     pin::Pin,
@@ -142,8 +142,10 @@ impl fmt::Debug for Sending {
 pub(super) type ReplySender = oneshot::Sender<Result<Vec<u8>, RequestError>>;
 
 /// What the driver knows of messages under way.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Outgoing {
+    /// Whether keys tell peers apart. Without, one that was restarted answers as somebody new.
+    is_protected: bool,
     messages: HashMap<SendId, Message>,
     /// Requests that have no reply yet, delivered or not, by their id on the wire.
     requests: HashMap<u64, (u64, ReplySender)>,
@@ -159,6 +161,15 @@ struct Message {
 }
 
 impl Outgoing {
+    pub(super) fn new(is_protected: bool) -> Self {
+        Self {
+            is_protected,
+            messages: HashMap::new(),
+            requests: HashMap::new(),
+            tickets: HashMap::new(),
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
@@ -204,12 +215,20 @@ impl Outgoing {
         let _ = message.done.send(result);
     }
 
-    /// A reply to a request. Nobody waits for one that comes late or twice.
-    pub(super) fn reply(&mut self, to: u64, message: Vec<u8>) {
-        if let Some((local_id, reply)) = self.requests.remove(&to) {
-            self.tickets.remove(&local_id);
-            let _ = reply.send(Ok(message));
+    /// A peer's reply to a request. Nobody waits for one that comes late or twice, and none counts
+    /// that comes from another peer than was asked, where keys tell peers apart.
+    pub(super) fn reply(&mut self, from: PeerId, to: u64, reply: Result<Vec<u8>, RequestError>) {
+        let Entry::Occupied(request) = self.requests.entry(to) else {
+            return;
+        };
+        let (local_id, _) = request.get();
+        let asked = self.tickets.get(local_id).map(|id| id.peer());
+        if self.is_protected && asked != Some(from) {
+            return;
         }
+        let (local_id, waiting) = request.remove();
+        self.tickets.remove(&local_id);
+        let _ = waiting.send(reply);
     }
 
     /// Nothing is known of a peer any more: the caller that waits for a reply of its learns of it. Messages

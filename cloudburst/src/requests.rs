@@ -13,8 +13,11 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::{Closed, Endpoint, Received, ReplyError, RequestError, SendError, Sending};
-use cloudburst_proto::{MessageKind, PeerId, Receipt};
+use super::{
+    Closed, Endpoint, Received, ReplyError, RequestError, SendError, Sending,
+    pending_request::PendingRequest,
+};
+use cloudburst_proto::{Failure, FailureReason, ForeignPeer, MessageKind, PeerId, Receipt};
 
 impl Endpoint {
     /// Sends a request and waits for the reply, for `timeout` in all. Dropping the future
@@ -71,8 +74,8 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`ReplyError::NotARequest`] for a plain message, else as with
-    /// [`send`](Self::send).
+    /// [`ReplyError::NotARequest`] for a plain message, [`ReplyError::Answered`] for a request that
+    /// has its reply, else as with [`send`](Self::send).
     pub async fn reply(
         &self,
         request: &Received,
@@ -81,17 +84,45 @@ impl Endpoint {
         Ok(self.enqueue_reply(request, message.into()).await?.await?)
     }
 
+    /// Answers a request that there is no reply, and why: its sender gets
+    /// [`RequestError::Failed`]. It does not wait for anything.
+    ///
+    /// # Errors
+    ///
+    /// [`ReplyError::NotARequest`] for a plain message, and [`ReplyError::Answered`] for a request
+    /// that has its reply.
+    pub fn fail(&self, request: &Received, failure: impl Into<Failure>) -> Result<(), ReplyError> {
+        let pending = self.pending(request)?;
+        if pending.is_answered() {
+            return Err(ReplyError::Answered);
+        }
+        pending.fail(&failure.into());
+        Ok(())
+    }
+
+    /// The request that a message is, if it came to this endpoint.
+    fn pending<'r>(&self, request: &'r Received) -> Result<&'r PendingRequest, ReplyError> {
+        let pending = request.request.as_ref().ok_or(ReplyError::NotARequest)?;
+        if request.peer.transport() != self.shared.transport {
+            return Err(SendError::Refused(ForeignPeer.into()).into());
+        }
+        Ok(pending)
+    }
+
     /// As [`enqueue`](Self::enqueue), for a reply.
     async fn enqueue_reply(
         &self,
         request: &Received,
         message: Vec<u8>,
     ) -> Result<Sending, ReplyError> {
-        let to = request.request.ok_or(ReplyError::NotARequest)?;
+        let pending = self.pending(request)?;
         let message = self.check(message).map_err(SendError::from)?;
         // An endpoint that closes still lets replies through; when it is closed, nobody takes them.
         let permit = self.shared.room.wait(message.len()).await.ok();
-        let kind = MessageKind::Reply { to };
+        if !pending.answer() {
+            return Err(ReplyError::Answered);
+        }
+        let kind = MessageKind::Reply { to: pending.id() };
         Ok(self.start(request.peer, kind, message, permit, None).0)
     }
 
@@ -100,21 +131,32 @@ impl Endpoint {
     /// While so many are being handled, others wait in the inbox. A reply that is on its
     /// way does not count.
     ///
+    /// A request always gets an answer: where the handler returns `None` or a [`Failure`], panics, or
+    /// returns more than can be sent, its sender gets [`RequestError::Failed`] with the reason. A
+    /// handler that returns `None` and keeps the [`Received`] elsewhere may reply later.
+    ///
     /// It takes nothing new once the endpoint begins to [`close`](Self::close), which waits for
     /// what is being handled, and ends with that. Dropping the future stops all handlers and
     /// cancels replies that are on their way; a handler that panics ends alone.
     ///
     /// ```no_run
+    /// use cloudburst::{Failure, Received};
+    ///
     /// # async fn example(endpoint: cloudburst::Endpoint) {
     /// endpoint
-    ///     .serve(64, |request| async move { Some(request.message) }) // echo
+    ///     .serve(64, |request: Received| async move {
+    ///         match request.message.as_slice() {
+    ///             b"secret" => Err(Failure::refused("nobody may ask for that")),
+    ///             _ => Ok(request.message), // echo
+    ///         }
+    ///     })
     ///     .await;
     /// # }
     /// ```
     pub async fn serve<F, R>(&self, concurrency: usize, handler: F)
     where
         F: Fn(Received) -> R,
-        R: Future<Output = Option<Vec<u8>>> + Send + 'static,
+        R: Future<Output: IntoReply> + Send + 'static,
     {
         let slots = Arc::new(Semaphore::new(concurrency.clamp(1, Semaphore::MAX_PERMITS)));
         let mut handling = JoinSet::new();
@@ -131,31 +173,47 @@ impl Endpoint {
             let origin = Received {
                 peer: received.peer,
                 message: Vec::new(),
-                request: received.request,
+                request: received.request.clone(),
             };
             let reply = handler(received);
             let endpoint = self.clone();
             handling.spawn(async move {
                 let handled = handled;
-                let Some(reply) = reply.await.filter(|_| origin.is_request()) else {
-                    return;
-                };
-                let sending = endpoint.enqueue_reply(&origin, reply).await;
+                if let Some(pending) = &origin.request {
+                    pending.set_reason(FailureReason::Stopped);
+                }
+                let reply = reply.await.into_reply();
+                let sending = endpoint.answer(&origin, reply).await;
                 // A requester that is gone must not keep others waiting: the capacity for
                 // messages under way bounds how many replies there are.
-                drop(slot);
-                drop(handled);
-                let result = match sending {
-                    Ok(sending) => sending.await.map_err(ReplyError::from),
-                    Err(error) => Err(error),
-                };
-                if let Err(error) = result {
+                drop((slot, handled));
+                if let Some(sending) = sending
+                    && let Err(error) = sending.await
+                {
                     tracing::debug!(%error, "a reply was not delivered");
                 }
             });
             while handling.try_join_next().is_some() {}
         }
         while handling.join_next().await.is_some() {}
+    }
+
+    /// Sends what a handler has made of a request, if it was one and waits for its reply still.
+    async fn answer(&self, origin: &Received, reply: Result<Vec<u8>, Failure>) -> Option<Sending> {
+        let pending = origin.request.as_ref()?;
+        // The handler may have kept the request, to reply later.
+        pending.set_reason(FailureReason::NoReply);
+        let failure = match reply {
+            Err(failure) if failure.reason() == FailureReason::NoReply => return None,
+            Err(failure) => failure,
+            Ok(message) => match self.enqueue_reply(origin, message).await {
+                Ok(sending) => return Some(sending),
+                Err(ReplyError::Answered) => return None,
+                Err(error) => Failure::new(FailureReason::ReplyTooLarge, &error.to_string()),
+            },
+        };
+        pending.fail(&failure);
+        None
     }
 
     /// Resolves when the endpoint begins to close.
@@ -171,6 +229,38 @@ impl Endpoint {
     fn handle_one(&self) -> Handling {
         self.shared.handling.fetch_add(1, Ordering::SeqCst);
         Handling(self.clone())
+    }
+}
+
+/// Turns into a reply: what handlers of requests return.
+///
+/// - bytes are the reply, even if there are none;
+/// - `None` is no reply: a request gets [`FailureReason::NoReply`], unless the handler has kept it;
+/// - an error is no reply either, with a reason.
+pub trait IntoReply {
+    /// Returns the reply, or says why there is none.
+    ///
+    /// # Errors
+    ///
+    /// The reason that the sender of the request gets.
+    fn into_reply(self) -> Result<Vec<u8>, Failure>;
+}
+
+impl IntoReply for Vec<u8> {
+    fn into_reply(self) -> Result<Vec<u8>, Failure> {
+        Ok(self)
+    }
+}
+
+impl<T: IntoReply> IntoReply for Option<T> {
+    fn into_reply(self) -> Result<Vec<u8>, Failure> {
+        self.map_or(Err(FailureReason::NoReply.into()), T::into_reply)
+    }
+}
+
+impl<T: IntoReply, E: Into<Failure>> IntoReply for Result<T, E> {
+    fn into_reply(self) -> Result<Vec<u8>, Failure> {
+        self.map_err(E::into)?.into_reply()
     }
 }
 

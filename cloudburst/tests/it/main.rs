@@ -35,13 +35,20 @@ fn secured(ports: u16, security: Security) -> EndpointConfig {
     config.expect("there are so many ports")
 }
 
+/// Of an endpoint that keeps requests until somebody takes them.
+fn answering(ports: u16) -> EndpointConfig {
+    config(ports).with_early_requests(true)
+}
+
 /// The same for both ends.
 fn security() -> Security {
     Security::shared_key(Key::new(std::num::NonZeroU8::MIN, [42; 32]))
 }
 
-/// A client with four ports and a server with one, and who the server is to the client.
+/// A client and a server that keeps what comes before it asks for it, and who the server is to the
+/// client.
 async fn pair(client: EndpointConfig, server: EndpointConfig) -> (Endpoint, Endpoint, PeerId) {
+    let server = server.with_early_requests(true);
     let client = Endpoint::bind(client).await.unwrap();
     let server = Endpoint::bind(server).await.unwrap();
     let remotes = server.local_addrs().to_vec();

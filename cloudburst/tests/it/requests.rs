@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use cloudburst::{Endpoint, Received, ReplyError, RequestError};
+use cloudburst::{
+    Endpoint, Failure, FailureReason, PeerId, Received, ReplyError, RequestError, blocking,
+};
 use tokio::sync::watch;
 
-use super::{SOON, config, pair, within};
+use super::{SOON, answering, config, pair, within};
 
 #[tokio::test]
 async fn requests_are_answered() {
@@ -75,9 +77,152 @@ async fn handlers_that_panic_end_alone() {
             })
             .await;
     });
-    let wait = Duration::from_millis(200);
-    assert!(client.request(peer, "panic", wait).await.is_err());
+    assert!(client.request(peer, "panic", SOON).await.is_err());
     assert_eq!(client.request(peer, "go on", SOON).await.unwrap(), b"go on");
+}
+
+/// Asks for longer than a test takes: whoever is answered only then fails.
+async fn ask(client: &Endpoint, peer: PeerId, message: &str) -> Result<Vec<u8>, RequestError> {
+    within(client.request(peer, message, 10 * SOON)).await
+}
+
+fn failure(result: Result<Vec<u8>, RequestError>) -> Failure {
+    match result {
+        Err(RequestError::Failed(failure)) => failure,
+        other => panic!("{other:?} is no failure that the peer tells of"),
+    }
+}
+
+#[tokio::test]
+async fn each_request_without_a_reply_is_answered_with_the_reason() {
+    let server_config = config(1).with_max_message_bytes(1_000).unwrap();
+    let (client, server, peer) = pair(config(2), server_config).await;
+    let serving = tokio::spawn({
+        let server = server.clone();
+        async move {
+            let handler = |request: Received| async move {
+                match request.message.as_slice() {
+                    b"nothing" => Ok(None),
+                    b"no" => Err(Failure::refused("not today\n")),
+                    b"panic" => panic!("as was asked for"),
+                    b"much" => Ok(Some(vec![0; 1_001])),
+                    _ => Ok(Some(request.message)),
+                }
+            };
+            server.serve(1, handler).await;
+        }
+    });
+    for (message, reason) in [
+        ("nothing", FailureReason::NoReply),
+        ("no", FailureReason::Refused),
+        ("panic", FailureReason::Panicked),
+        ("much", FailureReason::ReplyTooLarge),
+    ] {
+        let failure = failure(ask(&client, peer, message).await);
+        assert_eq!(failure.reason(), reason);
+    }
+    let refused = failure(ask(&client, peer, "no").await);
+    assert_eq!(refused.text(), "not today\n");
+    let shown = refused.to_string();
+    assert_eq!(shown, r#"the request was refused: "not today\n""#);
+    // Those have not used up the only place.
+    assert_eq!(ask(&client, peer, "").await.unwrap(), b"");
+    assert_eq!(ask(&client, peer, "echo").await.unwrap(), b"echo");
+    serving.abort();
+}
+
+#[tokio::test]
+async fn a_request_that_is_dropped_is_answered_and_one_that_was_answered_is_not_again() {
+    let (client, server, peer) = pair(config(2), config(1)).await;
+    let (asked, ()) = tokio::join!(ask(&client, peer, "?"), async {
+        drop(within(server.recv()).await.unwrap());
+    });
+    assert_eq!(failure(asked).reason(), FailureReason::NoReply);
+    let (asked, ()) = tokio::join!(ask(&client, peer, "?"), async {
+        let request = within(server.recv()).await.unwrap();
+        let refused = server.fail(&request, Failure::refused("no"));
+        assert_eq!(refused, Ok(()));
+        let again = within(server.reply(&request, "yes")).await;
+        assert_eq!(again.unwrap_err(), ReplyError::Answered);
+        let again = server.fail(&request, FailureReason::Unspecified);
+        assert_eq!(again, Err(ReplyError::Answered));
+    });
+    assert_eq!(failure(asked), Failure::refused("no"));
+    let (asked, ()) = tokio::join!(ask(&client, peer, "?"), async {
+        let request = within(server.recv()).await.unwrap();
+        within(server.reply(&request, "")).await.unwrap();
+    });
+    assert_eq!(asked.unwrap(), b"");
+    let statistics = server.statistics().await.unwrap().protocol;
+    assert_eq!(statistics.messages_accepted, 3, "one answer for each");
+}
+
+#[tokio::test]
+async fn an_empty_message_is_a_message() {
+    let (client, server, peer) = pair(config(2), config(1)).await;
+    let (sent, received) = tokio::join!(within(client.send(peer, "")), within(server.recv()));
+    sent.unwrap();
+    let received = received.unwrap();
+    assert!(received.message.is_empty() && !received.is_request());
+    client.try_send(peer, "").unwrap().await.unwrap();
+    let statistics = server.statistics().await.unwrap().protocol;
+    assert_eq!(statistics.messages_received, 2);
+}
+
+#[tokio::test]
+async fn an_endpoint_that_only_asks_answers_at_once_that_nobody_is_there() {
+    let asked = Endpoint::bind(config(1)).await.unwrap();
+    let client = Endpoint::bind(config(1)).await.unwrap();
+    let peer = client.connect(asked.local_addrs()).await.unwrap();
+    let failure = failure(ask(&client, peer, "?").await);
+    assert_eq!(failure.reason(), FailureReason::NoHandler);
+    // A message waits for whoever takes it.
+    within(client.send(peer, "message")).await.unwrap();
+    let received = within(asked.recv()).await.unwrap();
+    assert_eq!(received.message, b"message");
+    let (reply, ()) = tokio::join!(ask(&client, peer, "?"), async {
+        let request = within(asked.recv()).await.unwrap();
+        within(asked.reply(&request, "!")).await.unwrap();
+    });
+    assert_eq!(reply.unwrap(), b"!");
+}
+
+#[tokio::test]
+async fn handlers_that_are_stopped_say_so() {
+    let (client, server, peer) = pair(config(2), config(1)).await;
+    let (taken, is_taken) = tokio::sync::oneshot::channel();
+    let taken = std::sync::Mutex::new(Some(taken));
+    let handler = move |_: Received| {
+        let taken = taken.lock().unwrap().take().unwrap();
+        taken.send(()).unwrap();
+        std::future::pending::<Vec<u8>>()
+    };
+    let serving = tokio::spawn({
+        let server = server.clone();
+        async move { server.serve(1, handler).await }
+    });
+    let (asked, ()) = tokio::join!(ask(&client, peer, "?"), async {
+        within(is_taken).await.unwrap();
+        serving.abort();
+    });
+    assert_eq!(failure(asked).reason(), FailureReason::Stopped);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handler_on_a_thread_that_panics_says_so() {
+    let client = Endpoint::bind(config(1)).await.unwrap();
+    let server = std::thread::spawn(|| blocking::BlockingEndpoint::bind(answering(1)).unwrap());
+    let server = std::sync::Arc::new(server.join().unwrap());
+    let peer = client.connect(server.local_addrs()).await.unwrap();
+    let serving = std::thread::spawn({
+        let server = std::sync::Arc::clone(&server);
+        move || server.serve(1, |_| -> Vec<u8> { panic!("as is meant") })
+    });
+    let failure = failure(ask(&client, peer, "?").await);
+    assert_eq!(failure.reason(), FailureReason::Panicked);
+    let closing = std::thread::spawn(move || server.close(SOON));
+    closing.join().unwrap();
+    serving.join().unwrap();
 }
 
 #[tokio::test]

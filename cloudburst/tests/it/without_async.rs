@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use cloudburst::{SendError, blocking};
 
-use super::{SOON, config, silent};
+use super::{SOON, answering, config, silent};
 
 #[test]
 fn it_works_without_a_runtime_of_ones_own() {
-    let server = blocking::BlockingEndpoint::bind(config(1)).unwrap();
+    let server = blocking::BlockingEndpoint::bind(answering(1)).unwrap();
     let client = blocking::BlockingEndpoint::bind(config(2)).unwrap();
     let peer = client.connect(server.local_addrs().to_vec()).unwrap();
     std::thread::scope(|scope| {
@@ -23,7 +23,7 @@ fn it_works_without_a_runtime_of_ones_own() {
     client.send(peer, "message").unwrap();
     assert_eq!(server.recv().unwrap().message, b"message");
     let nothing = server.recv_timeout(Duration::from_millis(20)).unwrap();
-    assert_eq!(nothing, None);
+    assert!(nothing.is_none());
     client.close(SOON);
     assert!(client.send(peer, "too late").is_err());
     assert_eq!(server.statistics().unwrap().protocol.messages_received, 2);
@@ -31,7 +31,7 @@ fn it_works_without_a_runtime_of_ones_own() {
 
 #[test]
 fn a_server_without_a_runtime_answers_and_ends() {
-    let server = blocking::BlockingEndpoint::bind(config(1)).unwrap();
+    let server = blocking::BlockingEndpoint::bind(answering(1)).unwrap();
     let client = blocking::BlockingEndpoint::bind(config(2)).unwrap();
     let peer = client.connect(server.local_addrs().to_vec()).unwrap();
     std::thread::scope(|scope| {
@@ -53,7 +53,7 @@ fn a_server_without_a_runtime_answers_and_ends() {
 
 #[test]
 fn messages_under_way_are_waited_for_dropped_or_let_go() {
-    let server = blocking::BlockingEndpoint::bind(config(1)).unwrap();
+    let server = blocking::BlockingEndpoint::bind(answering(1)).unwrap();
     let client = blocking::BlockingEndpoint::bind(config(2)).unwrap();
     let peer = client.connect(server.local_addrs().to_vec()).unwrap();
     let sendings = ["1", "2"].map(|message| client.enqueue(peer, message).unwrap());

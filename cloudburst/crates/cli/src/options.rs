@@ -107,7 +107,8 @@ impl EndpointOptions {
             };
             identity.allowed = read_public_keys(allowed)?.into_iter().collect();
         }
-        self.bind(&listen.ports, security).await
+        let config = self.config(&listen.ports, security)?;
+        Ok(Endpoint::bind(config.with_early_requests(true)).await?)
     }
 
     /// Binds an endpoint and makes the peer known to it.
@@ -125,7 +126,7 @@ impl EndpointOptions {
             (_, _, key) => key.as_deref().map(peer_key).transpose()?,
         };
         let remotes = peer.peer.lookup().await?;
-        let endpoint = self.bind(ports, security).await?;
+        let endpoint = Endpoint::bind(self.config(ports, security)?).await?;
         let peer = match key {
             Some(key) => endpoint.connect_to(key, remotes).await?,
             None => endpoint.connect(remotes).await?,
@@ -138,10 +139,6 @@ impl EndpointOptions {
         let reservation = |rate: BitRate| Reservation::new(rate.0).with_share(self.share.0);
         let reserved = self.reserve.map(reservation);
         reserved.map_or(CongestionControl::Adaptive, CongestionControl::Reserved)
-    }
-
-    async fn bind(&self, ports: &Ports, security: Security) -> anyhow::Result<Endpoint> {
-        Ok(Endpoint::bind(self.config(ports, security)?).await?)
     }
 
     fn security(&self) -> Result<Security, KeyFileError> {

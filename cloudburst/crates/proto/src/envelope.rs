@@ -33,6 +33,8 @@ pub enum EnvelopeKind {
     Request = 1,
     /// The reply to a request.
     Reply = 2,
+    /// A [`Failure`](cloudburst_wire::Failure), which a request is answered with where there is no reply.
+    Failure = 3,
 }
 
 /// Envelope that goes with a message.
@@ -93,6 +95,7 @@ impl Envelope {
             0 => EnvelopeKind::Message,
             1 => EnvelopeKind::Request,
             2 => EnvelopeKind::Reply,
+            3 => EnvelopeKind::Failure,
             &unknown => return Err(EnvelopeError::EnvelopeKind(unknown)),
         };
         let correlation = u64::from_be_bytes(*correlation);
@@ -105,10 +108,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const KINDS: [EnvelopeKind; 3] = [
+    const KINDS: [EnvelopeKind; 4] = [
         EnvelopeKind::Message,
         EnvelopeKind::Request,
         EnvelopeKind::Reply,
+        EnvelopeKind::Failure,
     ];
 
     proptest! {
@@ -142,8 +146,8 @@ mod tests {
     #[test]
     fn what_is_no_envelope_is_refused() {
         assert_eq!(Envelope::open(&[0; 16]), Err(EnvelopeError::Truncated(16)));
-        let mut coded = vec![3; 9];
-        coded.extend_from_slice(&xxh3_64(&[3; 9]).to_be_bytes());
-        assert_eq!(Envelope::open(&coded), Err(EnvelopeError::EnvelopeKind(3)));
+        let mut coded = vec![4; 9];
+        coded.extend_from_slice(&xxh3_64(&[4; 9]).to_be_bytes());
+        assert_eq!(Envelope::open(&coded), Err(EnvelopeError::EnvelopeKind(4)));
     }
 }

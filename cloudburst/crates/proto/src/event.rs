@@ -134,12 +134,18 @@ pub enum MessageKind {
         /// The request's number, [`SendId::as_u64`].
         to: u64,
     },
+    /// The answer to a request that has no reply: the message is a [`Failure`](super::Failure), as
+    /// [`Failure::to_bytes`](super::Failure::to_bytes) writes it.
+    Failure {
+        /// The request's number, [`SendId::as_u64`].
+        to: u64,
+    },
 }
 
 impl MessageKind {
-    /// Whether it needs capacity of the host: a reply has its place already.
+    /// Whether it needs capacity of the host: who waits for a reply has a place for it already.
     pub(super) const fn needs_capacity(self) -> bool {
-        !matches!(self, Self::Reply { .. })
+        matches!(self, Self::Message | Self::Request)
     }
 }
 
@@ -348,8 +354,8 @@ pub enum Reason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendRefused {
-    /// There is nothing to send.
-    #[error("an empty message cannot be sent")]
+    /// The machine's format has no empty messages; [`Transport`](super::Transport) does.
+    #[error("this machine cannot send an empty message")]
     Empty,
     /// It is longer than the configuration or the format allows.
     #[error("the message has {given} bytes; at most {most} can be sent")]

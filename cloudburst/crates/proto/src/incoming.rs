@@ -211,5 +211,8 @@ fn kind(envelope: Envelope) -> MessageKind {
         envelope::EnvelopeKind::Reply => MessageKind::Reply {
             to: envelope.correlation,
         },
+        envelope::EnvelopeKind::Failure => MessageKind::Failure {
+            to: envelope.correlation,
+        },
     }
 }

@@ -367,6 +367,7 @@ fn envelope(kind: MessageKind, id: SendId) -> Envelope {
         MessageKind::Message => (envelope::EnvelopeKind::Message, 0),
         MessageKind::Request => (envelope::EnvelopeKind::Request, id.message),
         MessageKind::Reply { to } => (envelope::EnvelopeKind::Reply, to),
+        MessageKind::Failure { to } => (envelope::EnvelopeKind::Failure, to),
     };
     Envelope { kind, correlation }
 }

@@ -101,9 +101,6 @@ impl Sender {
         statistics: &mut TransportStatistics,
     ) -> Result<Accepted, SendRefused> {
         let (given, most) = (message.len(), config.max_message_bytes);
-        if given == 0 {
-            return Err(SendRefused::Empty);
-        }
         let too_large = SendRefused::TooLarge { given, most };
         if given > most {
             return Err(too_large);

@@ -35,6 +35,7 @@
 
 mod answer;
 mod body;
+mod failure;
 mod field;
 mod header;
 mod hello;
@@ -50,6 +51,7 @@ mod token;
 
 pub use answer::{Busy, BusyReason, Challenge, Outcome, Pong, Progress, ProgressState, Stop};
 pub use body::{Body, Ping, Query, Symbol, TokenBody};
+pub use failure::{Failure, FailureReason, MAX_FAILURE_TEXT_BYTES};
 pub use field::{BufferTooShort, Written};
 pub use header::{Form, HEADER_BYTES, Header, Malformed, PacketKind, STATELESS_PATH, VERSION};
 pub use hello::{Gate, Hello, hello_bytes, write_hello};
