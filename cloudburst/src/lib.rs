@@ -1,35 +1,77 @@
-//! Messages that must not wait: erasure-coded, burst over several paths until
-//! the receiver says stop.
+//! Messages that must not wait: erasure-coded, burst over several paths until the receiver says stop.
 //!
-//! - [`code`]: the erasure code, for one message of 1 byte to 32 MiB. No
-//!   allocation, no input or output, no clock; works without `std`.
-//! - The crate `cloudburst-proto`: the transport as a state machine without sockets and clock.
-//! - This crate: the transport on UDP sockets, with tokio; [`Endpoint`] is where
-//!   most users begin.
+//! A message of a byte to 4 MiB is sent as coded packets, over several UDP paths at once, until its
+//! receiver says stop: a lost packet, a slow path or a dead one costs no round trip. The design is that
+//! of *Cloudburst*; the repository's book says where it deviates and why.
 //!
-//! The design is that of *Cloudburst* (see the repository's documentation for
-//! where it deviates and why).
+//! # Two endpoints
 //!
-//! ```no_run
-//! use cloudburst::{EndpointConfig, Endpoint, PublicKey, SecretKey, Security};
+//! Each end has a key pair (`cloudburst keygen` makes one), is given the other's public key, and binds
+//! an [`Endpoint`]. This runs as it is, with both on one machine:
 //!
-//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! // As `cloudburst keygen` made them: ours, and what it printed at the server.
-//! let ours: SecretKey = std::fs::read_to_string("client.key")?.parse()?;
-//! let server: PublicKey = std::fs::read_to_string("server.pub")?.parse()?;
-//! let endpoint = Endpoint::bind(EndpointConfig::client(Security::key_pair(ours))).await?;
-//! let peer = endpoint.connect_to(server, ["192.0.2.7:4433".parse()?]).await?;
-//! let receipt = endpoint.send(peer, "made to arrive soon").await?;
-//! println!("there after {:?}", receipt.completion);
-//! endpoint.close(std::time::Duration::from_secs(1)).await;
+//! ```
+//! use std::time::Duration;
+//! use cloudburst::{Endpoint, EndpointConfig, Ports, SecretKey, Security};
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // Real keys are random, and each in a file of its own machine.
+//! let [client_key, server_key] = [1, 2].map(|secret| SecretKey::new([secret; 32]));
+//!
+//! // The server says who may speak to it, and where it is to be found; port 0 is any.
+//! let security = Security::with_allowed(server_key.clone(), [client_key.public()]);
+//! let config = EndpointConfig::server(0, security).with_local([[127, 0, 0, 1].into()])?;
+//! let server = Endpoint::bind(config).await?;
+//! let address = server.local_addrs()[0];
+//!
+//! // The client binds several ports: each is a path of its own. It knows the server's public key.
+//! let config = EndpointConfig::client(Security::key_pair(client_key))
+//!     .with_local([[127, 0, 0, 1].into()])?
+//!     .with_ports(Ports::Any(4))?
+//!     .with_lifetime(Duration::from_secs(2))?;
+//! let client = Endpoint::bind(config).await?;
+//! let peer = client.connect_to(server_key.public(), [address]).await?;
+//!
+//! // A message resolves when the receiver has it.
+//! let receipt = client.send(peer, "made to arrive soon").await?;
+//! println!("there after {:?}, by {} packets", receipt.completion, receipt.sent);
+//! assert_eq!(server.recv().await?.message, b"made to arrive soon");
+//!
+//! // A request resolves when its reply is here. `serve` answers several at a time.
+//! let answering = server.clone();
+//! tokio::spawn(async move {
+//!     let echo = |request: cloudburst::Received| async move { Some(request.message) };
+//!     answering.serve(64, echo).await;
+//! });
+//! let reply = client.request(peer, "what is it?", Duration::from_secs(2)).await?;
+//! assert_eq!(reply, b"what is it?");
+//!
+//! // Closing waits for what is under way.
+//! client.close(Duration::from_secs(1)).await;
+//! server.close(Duration::from_secs(1)).await;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! One task, the driver, owns the state machine and all sockets; an [`Endpoint`]
-//! is a handle that talks to it, cheap to clone. Several sockets are bound so
-//! that networks which spread by ports take several paths at once: every pair of
-//! a socket of ours and an address of the peer is a path.
+//! # Where to go on
+//!
+//! - [`Endpoint`] is what most users need; [`blocking`] has the same without async.
+//! - [`EndpointConfig`] has all settings, with what each costs and gains. The defaults may be used on the
+//!   Internet. [`Security`] alone has to be chosen.
+//! - [`Remotes`] reads where a peer is (`server.example:4433-4436`) and looks it up.
+//! - Errors are one type for each operation, and [`Error`] takes up all of them.
+//! - [`code`] is the erasure code alone, for one message of 1 byte to 32 MiB: no allocation, no input or
+//!   output, no clock, no `std`. The crate `cloudburst-proto` is the transport as a state machine
+//!   without sockets and clock, for simulators and other runtimes.
+//!
+//! # How it works
+//!
+//! One task, the driver, owns the state machine and all sockets; an [`Endpoint`] is a handle that talks
+//! to it, cheap to clone. Several sockets are bound so that networks which spread by ports take several
+//! paths at once: every pair of a socket of ours and an address of the peer is a path.
+//!
+//! The content of a message is copied once on its way out, to where it is coded together with its
+//! envelope, and once on its way in, from the memory of its decoder, which the next message uses.
 //!
 //! What waits, and where:
 //!
