@@ -29,8 +29,8 @@ use tokio::{
 };
 
 use super::{
-    BindError, Closed, ConnectError, EndpointConfig, EndpointStatistics, IntoReply, PeerError,
-    Received, ReplyError, RequestError, SendError, TrySendError,
+    BindError, Closed, ConnectError, EndpointConfig, EndpointEvent, EndpointStatistics, IntoReply,
+    PeerError, Received, ReplyError, RequestError, SendError, TrySendError,
 };
 use cloudburst_proto::{Failure, FailureReason, PathReport, PeerId, PublicKey, Receipt, Security};
 
@@ -252,6 +252,18 @@ impl BlockingEndpoint {
         self.wait(received).ok().transpose()
     }
 
+    /// Does what [`Endpoint::events`](super::Endpoint::events) does, without a runtime.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`].
+    pub fn events(&self) -> Result<Events, Closed> {
+        Ok(Events {
+            inner: self.inner.events()?,
+            runtime: self.runtime.clone(),
+        })
+    }
+
     /// Does what [`Endpoint::statistics`](super::Endpoint::statistics) does, without a runtime.
     ///
     /// # Errors
@@ -300,6 +312,24 @@ impl BlockingEndpoint {
     /// Does what [`Endpoint::close`](super::Endpoint::close) does, without a runtime.
     pub fn close(&self, within: Duration) {
         self.wait(self.inner.close(within));
+    }
+}
+
+/// Events of an endpoint, from when it was asked for them; see [`BlockingEndpoint::events`].
+#[derive(Debug)]
+pub struct Events {
+    inner: super::Events,
+    runtime: Handle,
+}
+
+impl Events {
+    /// Waits for the next event; nothing once the endpoint is closed.
+    ///
+    /// # Panics
+    ///
+    /// Within a runtime of tokio.
+    pub fn wait(&mut self) -> Option<EndpointEvent> {
+        self.runtime.block_on(self.inner.next())
     }
 }
 

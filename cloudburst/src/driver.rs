@@ -5,6 +5,7 @@
 //! left to carry. No lock and, but for a message's own memory, no allocation, unless a port is
 //! replaced.
 
+mod changes;
 mod datagrams;
 mod port_rotation;
 
@@ -15,13 +16,13 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
     time::{Duration, Instant},
 };
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc, oneshot};
 
 pub(super) use self::{
     datagrams::Io,
@@ -30,7 +31,7 @@ pub(super) use self::{
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use super::icmp::Notice;
 use super::{
-    Closed, ConnectError, EndpointStatistics, RequestError, SendError,
+    Closed, ConnectError, EndpointEvent, EndpointStatistics, RequestError, SendError,
     commands::{Command, CommandReceiver, Question, Send},
     endpoint::Arrived,
     outgoing::Outgoing,
@@ -53,6 +54,8 @@ pub(super) struct Driver {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(super) notices: mpsc::Receiver<Notice>,
     pub(super) inbox: Inbox,
+    pub(super) events: broadcast::Sender<EndpointEvent>,
+    pub(super) events_missed: Arc<AtomicU64>,
     pub(super) statistics: EndpointStatistics,
     pub(super) io: Io,
     pub(super) outgoing: Outgoing,
@@ -314,6 +317,7 @@ impl Driver {
     fn statistics(&self) -> EndpointStatistics {
         let mut statistics = self.statistics.clone();
         statistics.protocol = self.machine.statistics();
+        statistics.events_missed = self.events_missed.load(Ordering::Relaxed);
         statistics.sockets.sockets = self.sockets.len() as u64;
         let plain = self.sockets.iter().filter(|it| it.segments() == 1).count();
         statistics.sockets.plain_now = plain as u64;
@@ -351,13 +355,8 @@ impl Driver {
                         .resolve(id, Err(SendError::Undelivered(failure)));
                     self.unpark();
                 }
-                Event::CircuitBroken { loss, .. } => tracing::error!(
-                    loss,
-                    "the circuit breaker has tripped: too much is lost at the reserved rate; nothing more is sent to this peer"
-                ),
-                Event::PeerGone { peer } => self.outgoing.peer_gone(peer),
                 Event::RotatePort { socket } => self.rotate_port(socket),
-                Event::PathReplaced { from, to, .. } => self.log_path_replaced(from, to),
+                other => self.announce(other),
             }
         }
         is_busy

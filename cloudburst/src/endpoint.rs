@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::sync::{Mutex, mpsc, oneshot, watch};
+use tokio::sync::{Mutex, broadcast, mpsc, oneshot, watch};
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use super::bind::Watchers;
@@ -19,6 +19,7 @@ use super::{
     bind::bind_sockets,
     commands::{self, Commands, Question, Send},
     driver::{Driver, Inbox, Io, LocalAddresses, PortRotation},
+    events::{EVENTS, EndpointEvent, Events},
     outgoing::{Outgoing, Permit, ReplySender, SendBudget},
     pending_request::PendingRequest,
 };
@@ -55,6 +56,9 @@ pub(super) struct Shared {
     /// Requests that [`Endpoint::serve`] is handling.
     pub(super) handling: Arc<AtomicUsize>,
     local_addrs: Arc<LocalAddresses>,
+    /// The driver alone keeps the channel: what listens hears when it is gone.
+    events: broadcast::WeakSender<EndpointEvent>,
+    events_missed: Arc<AtomicU64>,
 }
 
 /// A message that arrived.
@@ -106,6 +110,8 @@ impl Endpoint {
         let inbox_bytes = Arc::new(AtomicUsize::new(0));
         let has_taker = Arc::new(AtomicBool::new(config.keep_early_requests));
         let is_protected = !config.protocol.security.is_unprotected();
+        let (events, _) = broadcast::channel(EVENTS);
+        let events_missed = Arc::<AtomicU64>::default();
         let room = SendBudget::new(&config.protocol.quotas);
         let most_bytes = config.protocol.max_message_bytes;
         let mut protocol = config.protocol;
@@ -126,6 +132,8 @@ impl Endpoint {
             closing: watch::Sender::new(false),
             handling: Arc::default(),
             local_addrs: Arc::clone(&local_addrs),
+            events: events.downgrade(),
+            events_missed: Arc::clone(&events_missed),
         });
         #[cfg(any(target_os = "linux", target_os = "android"))]
         let (watchers, notices) = Watchers::start(&sockets);
@@ -149,6 +157,8 @@ impl Endpoint {
                 most_bytes: config.inbox_bytes,
                 has_taker,
             },
+            events,
+            events_missed,
             statistics: EndpointStatistics::default(),
             io: Io::new().map_err(system("make a timer"))?,
             outgoing: Outgoing::new(is_protected),
@@ -304,6 +314,34 @@ impl Endpoint {
             request: arrived.request.map(pending),
             message: arrived.message,
         })
+    }
+
+    /// Returns what happens to peers and paths from now on, for logs, and for programs that follow who
+    /// is there. Each caller gets all of it, and none is waited for.
+    ///
+    /// ```no_run
+    /// # async fn example(endpoint: cloudburst::Endpoint) -> Result<(), cloudburst::Closed> {
+    /// use cloudburst::EndpointEvent;
+    ///
+    /// let mut events = endpoint.events()?;
+    /// while let Some(event) = events.next().await {
+    ///     match event {
+    ///         EndpointEvent::PeerKnown { peer, .. } => println!("{peer:?} is here"),
+    ///         EndpointEvent::PathDown { path, .. } => println!("nothing arrives at {}", path.remote),
+    ///         EndpointEvent::Lagged { missed } => println!("{missed} events are missing"),
+    ///         _ => {}
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`].
+    pub fn events(&self) -> Result<Events, Closed> {
+        let events = self.shared.events.upgrade().ok_or(Closed)?.subscribe();
+        Ok(Events::new(events, Arc::clone(&self.shared.events_missed)))
     }
 
     /// Returns what was counted since the start.

@@ -95,6 +95,7 @@ mod config;
 mod driver;
 mod endpoint;
 mod error;
+mod events;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod icmp;
 mod outgoing;
@@ -113,6 +114,7 @@ pub use self::{
         BindError, Closed, ConnectError, EndpointConfigError, Error, PeerError, ReplyError,
         RequestError, SendError, TrySendError,
     },
+    events::{EndpointEvent, Events},
     outgoing::Sending,
     ports::{Ports, PortsError},
     remotes::{Remotes, RemotesError},
@@ -123,10 +125,10 @@ pub use self::{
 pub use cloudburst_code::{self as code, Schedule};
 pub use cloudburst_proto::{
     ConfigError, CongestionControl, ConnectRefused, Failure, FailureReason, ForeignPeer, FourTuple,
-    Health, IDENTITY_BYTES, Identity, IdentityError, Key, KeyError, Keyring, KeyringError,
-    MAX_LIFETIME, PathReport, PeerId, PublicKey, Quotas, Reason, Receipt, Refusals, Reservation,
-    SECRET_BYTES, SecretKey, Security, SendRefused, SocketId, StartError, TransportStatistics,
-    Undelivered,
+    GoneReason, Health, IDENTITY_BYTES, Identity, IdentityError, Key, KeyError, Keyring,
+    KeyringError, MAX_LIFETIME, PathReport, PeerId, PublicKey, Quotas, Reason, Receipt, Refusals,
+    Reservation, SECRET_BYTES, SecretKey, Security, SendRefused, SocketId, StartError,
+    TransportStatistics, Undelivered,
 };
 
 #[cfg(doctest)]

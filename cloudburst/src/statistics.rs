@@ -14,6 +14,8 @@ pub struct EndpointStatistics {
     pub sockets: SocketStatistics,
     /// Completion of the messages that were delivered.
     pub completion: CompletionHistogram,
+    /// Events that listeners were too slow for; see [`Events`](super::Events).
+    pub events_missed: u64,
 }
 
 /// Counters of an endpoint's sockets. All only ever grow but those that say *now*.

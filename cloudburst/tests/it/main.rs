@@ -4,6 +4,7 @@
 mod addresses;
 mod allocations;
 mod back_pressure;
+mod events;
 mod examples;
 mod lifecycle;
 mod messages;

@@ -2,7 +2,7 @@
 
 use core::{net::IpAddr, time::Duration};
 
-use cloudburst_proto::{Event, FourTuple, MAX_LIFETIME, PeerId, Reason, SendId, Time};
+use cloudburst_proto::{Event, FourTuple, GoneReason, MAX_LIFETIME, PeerId, Reason, SendId, Time};
 
 use crate::{Due, IDLE, Paper, peer::Arrival};
 
@@ -73,7 +73,7 @@ impl Paper {
         let is_free = !peer.is_ours && peer.outgoing == 0;
         self.expire(now, id);
         if is_free && is_forgotten {
-            return self.remove_peer(id);
+            return self.remove_peer(id, GoneReason::Silent);
         }
         self.look_after(now, id);
     }
@@ -104,11 +104,11 @@ impl Paper {
         for message in messages {
             self.give_up(now, message, Reason::Cancelled);
         }
-        self.remove_peer(id);
+        self.remove_peer(id, GoneReason::Forgotten);
     }
 
     /// Forgets a peer and all that is under way from it.
-    fn remove_peer(&mut self, id: PeerId) {
+    fn remove_peer(&mut self, id: PeerId, reason: GoneReason) {
         let Some(peer) = self.peers.get(&id) else {
             return;
         };
@@ -121,7 +121,7 @@ impl Paper {
         self.peers.remove(&id);
         self.by_ip.retain(|_, known| *known != id);
         self.unvalidated -= usize::from(!is_ours);
-        self.events.push_back(Event::PeerGone { peer: id });
+        self.events.push_back(Event::PeerGone { peer: id, reason });
     }
 
     pub(crate) fn handle_unreachable(&mut self, now: Time, four_tuple: FourTuple) {

@@ -201,6 +201,7 @@ pub struct Transmit {
 
 /// Something that happened, for the host to handle.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Event {
     /// A whole message arrived. It comes once.
     Received {
@@ -259,11 +260,41 @@ pub enum Event {
         /// The share of its datagrams that was lost, 0 to 1.
         loss: f64,
     },
+    /// Somebody who was not connected to has begun to speak. With keys it is authentic; its address
+    /// may not have been validated yet.
+    PeerKnown {
+        /// The new peer.
+        peer: PeerId,
+    },
     /// Nothing is known of a peer any more; its id stands for nobody.
     PeerGone {
         /// The peer that is gone.
         peer: PeerId,
+        /// The reason it was forgotten.
+        reason: GoneReason,
     },
+    /// A path in use was found to deliver ([`Health::Good`]), for the first time or again, or to
+    /// deliver no longer ([`Health::Dead`]).
+    PathHealth {
+        /// The peer that it leads to.
+        peer: PeerId,
+        /// The path in question.
+        four_tuple: FourTuple,
+        /// The health it has from now on.
+        health: Health,
+    },
+}
+
+/// Why a peer is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum GoneReason {
+    /// The host has called [`forget`](super::Transport::forget).
+    #[error("the peer was forgotten")]
+    Forgotten,
+    /// Nothing was heard for two minutes of a peer that came by itself.
+    #[error("nothing was heard of the peer for two minutes")]
+    Silent,
 }
 
 /// Counts the time and symbols that the delivery of a message took.

@@ -77,9 +77,9 @@ pub use self::{
         TransportConfig,
     },
     event::{
-        ConnectRefused, Ecn, Event, ForeignPeer, FourTuple, Health, IcmpKind, MessageKind,
-        PathReport, PeerId, Reason, Receipt, SendId, SendRefused, SocketId, Transmit, TransportId,
-        Undelivered,
+        ConnectRefused, Ecn, Event, ForeignPeer, FourTuple, GoneReason, Health, IcmpKind,
+        MessageKind, PathReport, PeerId, Reason, Receipt, SendId, SendRefused, SocketId, Transmit,
+        TransportId, Undelivered,
     },
     machine::Machine,
     statistics::{Refusals, TransportStatistics},

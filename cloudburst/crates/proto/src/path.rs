@@ -226,11 +226,13 @@ impl Path {
         self.remembered[remembered_at(self.sequence)] = (self.sequence, datagram);
     }
 
-    fn revalidate(&mut self) {
+    fn revalidate(&mut self) -> Option<FourTuple> {
+        let is_news = !self.is_good();
         self.health = Health::Good;
         self.is_on_trial = false;
         self.probe.pause = REVALIDATION_PAUSES[0];
         self.suspicion.clear();
+        is_news.then_some(self.four_tuple)
     }
 
     /// Takes the delay of a datagram there, by the difference of two clocks in µs. Returns how much

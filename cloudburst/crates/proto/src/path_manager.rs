@@ -7,13 +7,14 @@ mod notices;
 mod rotation;
 
 use core::time::Duration;
+use std::collections::VecDeque;
 
 use cloudburst_congestion::{LossEstimator, PathRates, RoundTripEstimator};
 
 pub(super) use self::notices::Suspects;
 use super::{
     config::{Datagrams, TransportConfig},
-    event::{FourTuple, PathReport, PeerId, SocketId},
+    event::{Event, FourTuple, Health, PathReport, PeerId, SocketId},
     inbound::Inbound,
     packet::{Header, Report, Stamp},
     path::Path,
@@ -40,6 +41,9 @@ pub(super) struct PathManager {
     is_unprotected: bool,
     rotation: PortRotation,
     peers: PeerMap<PeerPaths>,
+    /// Peers that are new and paths whose health has changed, until the host hears of it. They are
+    /// none of what the host has to have capacity for.
+    changes: VecDeque<Event>,
 }
 
 /// The paths to a peer, and what came from it by each.
@@ -130,7 +134,13 @@ impl PathManager {
             is_unprotected: config.security.is_unprotected(),
             rotation: PortRotation::new(now, hash_seed),
             peers: PeerMap::default(),
+            changes: VecDeque::new(),
         }
+    }
+
+    /// Takes the next change of peers and paths.
+    pub(super) fn next_change(&mut self) -> Option<Event> {
+        self.changes.pop_front()
     }
 
     pub(super) fn add_peer(&mut self, now: Time, id: PeerId, is_ours: bool) {
@@ -146,10 +156,14 @@ impl PathManager {
             delivered: 0,
         };
         self.peers.insert(id, peer);
+        if !is_ours {
+            self.changes.push_back(Event::PeerKnown { peer: id });
+        }
     }
 
     pub(super) fn remove_peer(&mut self, id: PeerId) {
         self.peers.remove(id);
+        self.changes.retain(|it| !is_of(it, id));
     }
 
     /// Whether the path is new, and there is capacity for it.
@@ -411,6 +425,19 @@ impl PeerPaths {
             sequence: path.take_sequence(now),
         };
         (stamp, expected)
+    }
+}
+
+/// Whether a change is of a peer, or of one of its paths.
+fn is_of(change: &Event, id: PeerId) -> bool {
+    matches!(change, Event::PathHealth { peer, .. } | Event::PeerKnown { peer } if *peer == id)
+}
+
+fn path_health(peer: PeerId, four_tuple: FourTuple, health: Health) -> Event {
+    Event::PathHealth {
+        peer,
+        four_tuple,
+        health,
     }
 }
 

@@ -84,7 +84,7 @@ impl Router {
         id
     }
 
-    pub(super) fn remove_peer(&mut self, id: PeerId) {
+    pub(super) fn remove_peer(&mut self, id: PeerId, reason: GoneReason) {
         if self.handshake.contains(id) {
             self.receiver.remove_peer(id, &mut self.statistics);
             self.outbound.remove_peer(id);
@@ -92,7 +92,7 @@ impl Router {
             self.handshake.remove_peer(id);
             self.feedback.remove_peer(id);
             self.alarms.remove(id);
-            self.events.push_back(Event::PeerGone { peer: id });
+            self.events.push_back(Event::PeerGone { peer: id, reason });
         }
     }
 
@@ -320,7 +320,7 @@ impl Router {
             return;
         }
         if self.upkeep(now).attend(id) {
-            self.remove_peer(id);
+            self.remove_peer(id, GoneReason::Silent);
         } else {
             self.look_after(now, id);
         }

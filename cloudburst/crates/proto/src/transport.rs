@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod address_tests;
 #[cfg(test)]
+mod event_tests;
+#[cfg(test)]
 mod sealed_tests;
 #[cfg(test)]
 mod tests;
@@ -12,8 +14,8 @@ use cloudburst_security::{Randomness, Security};
 use super::{
     config::{ConfigError, HostCapacity, TransportConfig},
     event::{
-        ConnectRefused, Ecn, Event, ForeignPeer, FourTuple, IcmpKind, MessageKind, PathReport,
-        PeerId, Reason, SendId, SendRefused, SocketId, Transmit, TransportId,
+        ConnectRefused, Ecn, Event, ForeignPeer, FourTuple, GoneReason, IcmpKind, MessageKind,
+        PathReport, PeerId, Reason, SendId, SendRefused, SocketId, Transmit, TransportId,
     },
     packet::PublicKey,
     router::Router,
@@ -195,7 +197,7 @@ impl Transport {
         for id in self.router.outbound.sender.all_to(peer) {
             self.router.abandon(id, Reason::Cancelled);
         }
-        self.router.remove_peer(peer);
+        self.router.remove_peer(peer, GoneReason::Forgotten);
     }
 
     /// Takes one datagram, which is decrypted in place. Of a train that the
@@ -254,7 +256,8 @@ impl Transport {
 
     /// Returns the next event, if anything happened.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.router.events.pop_front()
+        let change = self.router.paths.next_change();
+        change.or_else(|| self.router.events.pop_front())
     }
 
     /// Returns when [`handle_timeout`](Self::handle_timeout) is to be called at the

@@ -6,7 +6,7 @@
 use core::time::Duration;
 
 use super::{Path, remembered_at};
-use crate::{in_flight::Resolved, rate_estimator::SentDatagram, time::Time};
+use crate::{event::FourTuple, in_flight::Resolved, rate_estimator::SentDatagram, time::Time};
 
 /// What the peer has said of the path.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +31,8 @@ pub(crate) struct DeliveryReport {
     pub(crate) resolved: Resolved,
     /// Datagrams that were lost, without those that were only overtaken.
     pub(crate) lost: u32,
+    /// The path, if it was not known to deliver before.
+    pub(crate) revived: Option<FourTuple>,
 }
 
 impl Path {
@@ -66,7 +68,7 @@ impl Path {
         let later = self.sequence.saturating_sub(highest).saturating_sub(1);
         self.unheard = self.unheard.min(later.min(u64::from(u32::MAX)) as u32);
         self.doubt = (self.unheard > 0).then_some(now);
-        self.revalidate();
+        let revived = self.revalidate();
         self.black_hole.heard(new_sent, new_received.min(new_sent));
         let (sequence, newest) = self.remembered[remembered_at(highest)];
         Some(DeliveryReport {
@@ -76,6 +78,7 @@ impl Path {
             queue: Duration::ZERO,
             resolved: self.in_flight.resolve(highest),
             lost: new_lost,
+            revived,
         })
     }
 
@@ -94,9 +97,9 @@ impl Path {
 
     /// An answer came to what went by it, without a count of what arrives: who knows nothing of
     /// us keeps none.
-    pub(crate) fn echoed(&mut self, now: Time) {
+    pub(crate) fn echoed(&mut self, now: Time) -> Option<FourTuple> {
         self.doubt = (self.unheard > 0).then_some(now);
-        self.revalidate();
+        self.revalidate()
     }
 
     /// A datagram's number from its lower half, if we have sent one like that.

@@ -3,9 +3,9 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use super::{PathManager, PathPing};
+use super::{PathManager, PathPing, path_health};
 use crate::{
-    event::{Event, PeerId},
+    event::{Event, Health, PeerId},
     path::{Path, PathProbe},
     paths::MAX_PATHS,
     shared_bottleneck::{DetectorStep, Phase},
@@ -64,8 +64,13 @@ impl PathManager {
         let nonce = now.as_nanos();
         let mut confirmed = false;
         for (path, ping) in peer.paths.iter_mut().zip(&mut pings) {
+            let was_good = path.is_good();
             *died += u64::from(path.judge(now, silence));
             confirmed |= path.confirm_suspicion(now);
+            if was_good && !path.is_good() {
+                let change = path_health(id, path.four_tuple, Health::Dead);
+                self.changes.push_back(change);
+            }
             let due = path.due(now, ack_timeout, most, nonce);
             *ping = due.map(|probe| PathPing {
                 four_tuple: path.four_tuple,

@@ -4,9 +4,9 @@ use core::time::Duration;
 
 use cloudburst_congestion::Acknowledged;
 
-use super::{PathManager, PeerPaths};
+use super::{PathManager, PeerPaths, path_health};
 use crate::{
-    event::PeerId,
+    event::{Health, PeerId},
     packet::{Echo, Header, Pong, Reports},
     path::DeliveryReport,
     time::Time,
@@ -44,6 +44,8 @@ impl PathManager {
             is_counted |= report.path == echo.path;
             if let Some(new) = peer.paths.hear(now, &report) {
                 peer.note(&new, &mut news);
+                let changes = &mut self.changes;
+                changes.extend(new.revived.map(|it| path_health(id, it, Health::Good)));
                 if report.path == echo.path
                     && let Some((sample, least)) = &mut news.round_trip
                 {
@@ -55,7 +57,9 @@ impl PathManager {
         // Or a path that delivers pings alone so far would stay dead, and get no symbol that makes
         // us known.
         if !is_counted && let Some(path) = peer.paths.by_id(echo.path) {
-            path.echoed(now);
+            let revived = path.echoed(now);
+            let changes = &mut self.changes;
+            changes.extend(revived.map(|it| path_health(id, it, Health::Good)));
         }
         peer.paths.account(news.sent, news.received);
         news.in_flight = peer.paths.in_flight();

@@ -1,12 +1,7 @@
 //! What the manager promises without the rest of the machine.
 
-use std::collections::VecDeque;
-
 use super::{notices::FIRST_SILENCE, *};
-use crate::{
-    event::Event,
-    packet::{Echo, Form, PacketKind, Pong, Reports},
-};
+use crate::packet::{Echo, Form, PacketKind, Pong, Reports};
 
 const PEER: PeerId = PeerId::new(0, 0);
 

@@ -114,8 +114,12 @@ impl Pair {
         }
     }
 
+    /// What became of messages; peers and paths have tests of their own.
     pub(super) fn events(&mut self, end: usize) -> Vec<Event> {
-        std::iter::from_fn(|| self.ends[end].poll_event()).collect()
+        let events = std::iter::from_fn(|| self.ends[end].poll_event());
+        let is_aside =
+            |it: &Event| matches!(it, Event::PeerKnown { .. } | Event::PathHealth { .. });
+        events.filter(|it| !is_aside(it)).collect()
     }
 }
 

@@ -349,7 +349,7 @@ impl Scene {
                 }
                 self.ends[number].peers.push(peer);
             }
-            Event::PeerGone { peer } => self.ends[number].peers.retain(|known| *known != peer),
+            Event::PeerGone { peer, .. } => self.ends[number].peers.retain(|known| *known != peer),
             Event::RotatePort { socket } => {
                 let endpoint = &mut self.ends[number].endpoint;
                 endpoint.port_rotated(self.now, socket);

@@ -186,7 +186,7 @@ impl World {
                 self.hosts[number].totals.undelivered += 1;
                 self.undelivered(number, id.as_u64(), failure);
             }
-            Event::PeerGone { peer } => {
+            Event::PeerGone { peer, .. } => {
                 let host = &mut self.hosts[number];
                 host.connected.retain(|_, known| *known != peer);
                 host.heard.retain(|_, known| *known != peer);
@@ -200,6 +200,8 @@ impl World {
                 self.log
                     .say(self.now, format_args!("host {number}: {event:?}"));
             }
+            // Statistics and reports of paths say what there is to check.
+            _ => {}
         }
     }
 

@@ -1,0 +1,41 @@
+//! Changes to peers and paths, for those who listen.
+
+use super::{super::EndpointEvent, Driver};
+use cloudburst_proto::{Event, Health};
+
+impl Driver {
+    /// Lets listeners know of a change to a peer or a path; there may be none.
+    pub(super) fn announce(&mut self, event: Event) {
+        let event = match event {
+            Event::PeerKnown { peer } => EndpointEvent::PeerKnown {
+                peer,
+                identity: self.machine.peer_key(peer),
+            },
+            Event::PeerGone { peer, reason } => {
+                self.outgoing.peer_gone(peer);
+                EndpointEvent::PeerGone { peer, reason }
+            }
+            Event::PathHealth {
+                peer,
+                four_tuple: path,
+                health,
+            } => match health {
+                Health::Good => EndpointEvent::PathUp { peer, path },
+                _ => EndpointEvent::PathDown { peer, path },
+            },
+            Event::PathReplaced { peer, from, to } => {
+                self.log_path_replaced(from, to);
+                EndpointEvent::PathReplaced { peer, from, to }
+            }
+            Event::CircuitBroken { peer, loss } => {
+                tracing::error!(
+                    loss,
+                    "the circuit breaker has tripped: too much is lost at the reserved rate; nothing more is sent to this peer"
+                );
+                EndpointEvent::CircuitBroken { peer, loss }
+            }
+            _ => return,
+        };
+        let _ = self.events.send(event);
+    }
+}
