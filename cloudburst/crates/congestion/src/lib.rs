@@ -10,6 +10,7 @@ mod congestion_control;
 mod cubic;
 mod estimate;
 mod pacer;
+mod rate_estimator;
 mod reserved;
 mod round;
 
@@ -22,6 +23,7 @@ pub use self::{
     congestion_control::{CongestionControl, Reservation},
     estimate::{DEFAULT_INITIAL_ROUND_TRIP, LeastDelay, LossEstimator, RoundTripEstimator},
     pacer::Pacer,
+    rate_estimator::{RateEstimator, SentDatagram},
 };
 
 /// Length of datagrams that every path carries (RFC 9000 §14).

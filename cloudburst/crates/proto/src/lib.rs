@@ -43,7 +43,6 @@ mod peer_map;
 mod port_rotation;
 mod questions;
 mod quota;
-mod rate_estimator;
 mod receiver;
 mod router;
 mod scheduler;

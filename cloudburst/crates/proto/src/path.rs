@@ -9,7 +9,7 @@ mod suspicion;
 
 use core::time::Duration;
 
-use cloudburst_congestion::{LeastDelay, LossEstimator, RoundTripEstimator};
+use cloudburst_congestion::{LeastDelay, LossEstimator, RoundTripEstimator, SentDatagram};
 
 pub(super) use self::deliveries::DeliveryReport;
 use self::{deliveries::Heard, mtu::PathMtu, suspicion::Suspicion};
@@ -18,7 +18,6 @@ use super::{
     config::Datagrams,
     event::{FourTuple, Health, PathReport},
     in_flight::InFlight,
-    rate_estimator::SentDatagram,
     time::Time,
 };
 

@@ -11,14 +11,13 @@ use std::collections::VecDeque;
 
 use self::spread::ParallelPaths;
 pub(super) use self::spread::Spread;
-use cloudburst_congestion::LossEstimator;
+use cloudburst_congestion::{LossEstimator, RateEstimator};
 
 use super::{
     config::Datagrams,
     event::{FourTuple, PathReport, SocketId},
     packet::Report,
     path::{DeliveryReport, Path},
-    rate_estimator::RateEstimator,
     time::Time,
 };
 

@@ -6,7 +6,9 @@
 use core::time::Duration;
 
 use super::{Path, remembered_at};
-use crate::{event::FourTuple, in_flight::Resolved, rate_estimator::SentDatagram, time::Time};
+use cloudburst_congestion::SentDatagram;
+
+use crate::{event::FourTuple, in_flight::Resolved, time::Time};
 
 /// What the peer has said of the path.
 #[derive(Clone, Copy, Debug)]

@@ -2,13 +2,14 @@
 
 use core::time::Duration;
 
+use cloudburst_congestion::RateEstimator;
+
 use super::{MAX_PATHS, Paths};
 use crate::{
     black_hole::OtherPaths,
     config::Datagrams,
     event::{FourTuple, SocketId},
     path::Path,
-    rate_estimator::RateEstimator,
     time::Time,
 };
 

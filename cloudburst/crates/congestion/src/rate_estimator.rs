@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::time::Time;
+use cloudburst_wire::Time;
 
 /// Bytes in a row that tell something of the rate.
 const BURST_BYTES: usize = 4_000;
@@ -41,7 +41,7 @@ const STALE: Duration = Duration::from_secs(1);
 /// learnt from datagrams that have little of ours in front of them, the rate
 /// from those that come at the end of a burst.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RateEstimator {
+pub struct RateEstimator {
     /// Time that a byte takes, in ns.
     ns_per_byte: Option<f64>,
     /// The same when it was last learnt, and when that was.
@@ -69,9 +69,9 @@ struct Burst {
     bytes: usize,
 }
 
-/// What is remembered of a datagram until the peer tells of it.
+/// A datagram of ours, as it is remembered until the peer tells of it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct SentDatagram {
+pub struct SentDatagram {
     sent_at: Time,
     burst: Burst,
     /// Whether nothing of ours was in the queue before it.
@@ -79,7 +79,8 @@ pub(super) struct SentDatagram {
 }
 
 impl RateEstimator {
-    pub(super) fn new(now: Time) -> Self {
+    /// Begins with nothing known of the bottleneck.
+    pub fn new(now: Time) -> Self {
         Self {
             ns_per_byte: None,
             learnt: 0.0,
@@ -95,19 +96,19 @@ impl RateEstimator {
         }
     }
 
-    /// What we had in the queue when the peer last reported.
-    pub(super) fn own_queue(&self) -> Duration {
+    /// Returns how long our own bytes were in the queue when the peer last reported.
+    pub fn own_queue(&self) -> Duration {
         self.own
     }
 
-    /// Whether a delay cannot be that of a queue: a clock was set.
-    pub(super) fn is_off(&self, delay: i32) -> bool {
+    /// Returns true for a delay that cannot be that of a queue: a clock was set.
+    pub fn is_off(&self, delay: i32) -> bool {
         self.least()
             .is_some_and(|least| delay.abs_diff(least) > CLOCK_STEP_US)
     }
 
-    /// A clock was set: delays begin again.
-    pub(super) fn forget_delays(&mut self, now: Time) {
+    /// Forgets all delays, as a clock was set.
+    pub fn forget_delays(&mut self, now: Time) {
         self.least = [None; 2];
         self.foreign = (Duration::ZERO, now);
         self.own = Duration::ZERO;
@@ -115,19 +116,20 @@ impl RateEstimator {
     }
 
     /// Takes over what is known of an empty path that leads through here.
-    pub(super) fn inherit(&mut self, other: &Self) {
+    pub fn inherit(&mut self, other: &Self) {
         for (own, other) in self.least.iter_mut().zip(other.least) {
             *own = own.iter().copied().chain(other).min();
         }
         self.least_since = other.least_since;
     }
 
-    /// Bytes per second, if it is known.
-    pub(super) fn rate(&self) -> Option<f64> {
+    /// Returns bytes per second, if the rate is known.
+    pub fn rate(&self) -> Option<f64> {
         self.ns_per_byte.map(|ns| 1e9 / ns)
     }
 
-    pub(super) fn time_of(&self, bytes: usize, default_ns_per_byte: f64) -> Duration {
+    /// Returns how long so many bytes take, by default if the rate is not known.
+    pub fn time_of(&self, bytes: usize, default_ns_per_byte: f64) -> Duration {
         let ns_per_byte = self.ns_per_byte.unwrap_or(default_ns_per_byte);
         Duration::from_nanos((bytes as f64 * ns_per_byte) as u64)
     }
@@ -139,14 +141,15 @@ impl RateEstimator {
         Duration::from_nanos(nanos.checked_shr(halvings as u32).unwrap_or(0))
     }
 
-    pub(super) fn least(&self) -> Option<i32> {
+    /// Returns the least delay of late, in µs from the peer's reference.
+    pub fn least(&self) -> Option<i32> {
         match self.least {
             [Some(one), Some(other)] => Some(one.min(other)),
             [one, other] => one.or(other),
         }
     }
 
-    /// How much longer than by the fastest an empty path by this one takes.
+    /// Returns how much longer than by the fastest an empty path by this one takes.
     fn handicap(&self, fastest: Option<i32>) -> Duration {
         let micros = self
             .least()
@@ -155,8 +158,8 @@ impl RateEstimator {
         Duration::from_micros(micros.max(0).unsigned_abs().into())
     }
 
-    /// When `bytes` that are sent now are there, compared with others.
-    pub(super) fn arrival(
+    /// Returns when `bytes` that are sent now are there, compared with others.
+    pub fn arrival(
         &self,
         now: Time,
         bytes: usize,
@@ -169,17 +172,13 @@ impl RateEstimator {
             + self.handicap(fastest)
     }
 
-    /// How much later than by the fastest path a datagram arrives.
-    pub(super) fn lag(&self, now: Time, fastest: Option<i32>) -> Duration {
+    /// Returns how much later than by the fastest path a datagram arrives.
+    pub fn lag(&self, now: Time, fastest: Option<i32>) -> Duration {
         self.busy_until.since(now) + self.foreign(now) + self.handicap(fastest)
     }
 
-    pub(super) fn sent(
-        &mut self,
-        now: Time,
-        bytes: usize,
-        default_ns_per_byte: f64,
-    ) -> SentDatagram {
+    /// Takes note of bytes that are sent now, and returns what is to be remembered of them.
+    pub fn sent(&mut self, now: Time, bytes: usize, default_ns_per_byte: f64) -> SentDatagram {
         let is_quiet = now >= self.busy_until && now.since(self.last_sent) > PAUSE;
         self.last_sent = now;
         if is_quiet {
@@ -198,15 +197,9 @@ impl RateEstimator {
         }
     }
 
-    /// A datagram took so long, in µs from the peer's reference, and of those before it
+    /// Learns from a datagram that took so long, in µs from the peer's reference, and of those before it
     /// this share got through.
-    pub(super) fn learn(
-        &mut self,
-        now: Time,
-        delay: i32,
-        mark: Option<SentDatagram>,
-        through: f64,
-    ) {
+    pub fn learn(&mut self, now: Time, delay: i32, mark: Option<SentDatagram>, through: f64) {
         if now.since(self.least_since) > LEAST_AGE {
             self.least = [None, self.least[0]];
             self.least_since = now;
