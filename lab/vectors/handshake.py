@@ -30,6 +30,8 @@ INITIATOR_INDEX = 0x0102030405060708
 RESPONDER_INDEX = 0x1112131415161718
 INITIATOR_CONVERSATION = 0x2122232425262728
 RESPONDER_CONVERSATION = 0x3132333435363738
+UPTIME_US = 0x5152535455565758
+OLDEST_US = 0x6162636465666768
 UNIX_US = 1_700_000_000_000_000
 TOKEN = bytes(range(40))
 SHARED_KEY_ID = 7
@@ -72,12 +74,14 @@ def vectors(prefix, pattern, key_id, name, configure, gate_of):
 
     offer = bytes(
         initiator.write_message(
-            EARLY_SECRET + struct.pack(">QQ", UNIX_US, INITIATOR_CONVERSATION)
+            EARLY_SECRET + struct.pack(">QQQ", UNIX_US, INITIATOR_CONVERSATION, OLDEST_US)
         )
     )
     responder.read_message(offer)
     acceptance = bytes(
-        responder.write_message(struct.pack(">QQ", RESPONDER_INDEX, RESPONDER_CONVERSATION))
+        responder.write_message(
+            struct.pack(">QQQ", RESPONDER_INDEX, RESPONDER_CONVERSATION, UPTIME_US)
+        )
     )
     # The protocol object is dropped when the handshake ends: its keys stay in the cipher states.
     initiator.read_message(acceptance)

@@ -28,6 +28,14 @@ pub struct TransportConfig {
     /// the earliest, and if the clocks of both ends differ by no more than that. Default none: then
     /// each first contact takes the round trip.
     pub unix_time: Option<Duration>,
+    /// For how long before its start nobody has run at this endpoint's addresses with the same key. What
+    /// was sent there earlier, and may have been handed over by another, ends as [`Reason::Unknown`] at
+    /// its sender, so that it is not handed over twice. Default 0. An endpoint on sockets holds ports that
+    /// were named for 100 ms before it starts, so that who sends to it at once is not taken for who sent to
+    /// another; where the system has just chosen the ports, it is [`Duration::MAX`].
+    ///
+    /// [`Reason::Unknown`]: super::Reason::Unknown
+    pub quiet_before: Duration,
     /// How fast peers are sent to. Default [`CongestionControl::Adaptive`], which needs nothing
     /// stated.
     pub congestion: CongestionControl,
@@ -251,6 +259,7 @@ impl TransportConfig {
         Self {
             security,
             unix_time: None,
+            quiet_before: Duration::ZERO,
             congestion: CongestionControl::default(),
             initial_round_trip: DEFAULT_INITIAL_ROUND_TRIP,
             schedule: Schedule::Mds,

@@ -376,6 +376,12 @@ pub enum Reason {
     /// Too much was lost for too long of what was sent at a reserved rate.
     #[error("the circuit breaker has tripped: too much was lost for too long")]
     CircuitBroken,
+    /// The receiver was restarted, and may have handed it over before that. Send it again where
+    /// that does no harm; [`SendOptions::idempotent`](super::SendOptions::idempotent) has that done.
+    #[error(
+        "the receiver was restarted, and may have taken it before or not; send it again only if taking it twice does no harm"
+    )]
+    Unknown,
     /// The host has called [`cancel`](super::Transport::cancel).
     #[error("cancelled")]
     Cancelled,

@@ -10,7 +10,10 @@ mod responder;
 mod sealed;
 mod validation;
 
-use core::net::{IpAddr, SocketAddr};
+use core::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 use std::collections::HashMap;
 
 use chacha20::ChaCha20Rng;
@@ -22,6 +25,7 @@ use rand_core::Rng;
 
 use self::responder::OfferBudgets;
 pub(super) use self::{
+    initiator::Restarted,
     responder::{Candidate, Judged},
     sealed::OpenedSealed,
 };
@@ -41,6 +45,9 @@ use super::{
 /// Handshake with all peers: sessions, keys, address validation and stateless retry tokens.
 #[derive(Debug)]
 pub(super) struct Handshake {
+    started: Time,
+    /// For how long nobody ran at our addresses before that, with the same key.
+    quiet_before: Duration,
     /// Draw session numbers, and those that messages begin with.
     random_sessions: ChaCha20Rng,
     random_messages: ChaCha20Rng,
@@ -129,6 +136,8 @@ impl Handshake {
         let addresses = 2 * quotas.unvalidated_peers;
         let hasher = || FixedState::with_seed(hash_seed);
         let handshake = Self {
+            started: now,
+            quiet_before: config.quiet_before,
             tokens: TokenMint::new(secret, now.as_nanos()),
             addresses: Addresses::new(addresses, quotas.answers_per_s, hash_seed),
             replays: ReplayStore::new(now, config.unix_time, hash_seed),

@@ -1,9 +1,12 @@
 //! What comes in: datagrams are parsed, checked for replays and opened before anything is done.
 
+use std::collections::VecDeque;
+
 use super::{
     control::SourceDatagram,
-    event::{Ecn, FourTuple, PeerId},
-    handshake::{Candidate, Handshake, Judged, OpenedSealed},
+    event::{Ecn, Event, FourTuple, PeerId},
+    handshake::{Candidate, Handshake, Judged, OpenedSealed, Restarted},
+    outbound::Outbound,
     packet::{Body, Form, Header},
     path_manager::PathManager,
     receiver::Receiver,
@@ -38,6 +41,8 @@ pub(super) struct Intake<'r> {
     pub(super) handshake: &'r mut Handshake,
     pub(super) paths: &'r mut PathManager,
     pub(super) receiver: &'r mut Receiver,
+    pub(super) outbound: &'r mut Outbound,
+    pub(super) events: &'r mut VecDeque<Event>,
     pub(super) statistics: &'r mut TransportStatistics,
     /// Nobody is taken without a token.
     pub(super) needs_token: bool,
@@ -97,7 +102,13 @@ impl Intake<'_> {
             Form::Retry => {
                 let refused = &mut self.statistics.refused;
                 let from = (&header, four_tuple.remote);
-                let peer = self.handshake.retried(self.now, from, datagram, refused)?;
+                let peer = self.handshake.retried(
+                    self.now,
+                    from,
+                    datagram,
+                    &self.outbound.sender,
+                    refused,
+                )?;
                 Some(Arrival::Retried(peer))
             }
         }
@@ -150,12 +161,21 @@ impl Intake<'_> {
             let accepted = self
                 .handshake
                 .take_acceptance(self.now, peer, &header, datagram);
-            if accepted == Some(true) {
-                self.paths.restarted(peer);
-                self.receiver.restarted(peer, self.statistics);
+            if let Some(restarted) = accepted {
+                self.restarted(peer, restarted);
             }
         }
         self.data(header, source, datagram)
+    }
+
+    fn restarted(&mut self, peer: PeerId, restarted: Restarted) {
+        if restarted.was_known {
+            self.paths.restarted(peer);
+            self.receiver.restarted(peer, self.statistics);
+        }
+        let sender = &mut self.outbound.sender;
+        let unknown = sender.restarted(peer, restarted.started, self.statistics);
+        self.events.extend(unknown);
     }
 
     fn offer<'d>(

@@ -46,6 +46,7 @@ mod quota;
 mod receiver;
 mod router;
 mod scheduler;
+mod send_options;
 mod sender;
 mod shared_bottleneck;
 mod statistics;
@@ -81,6 +82,7 @@ pub use self::{
         TransportId, Undelivered,
     },
     machine::Machine,
+    send_options::SendOptions,
     statistics::{Refusals, TransportStatistics},
     transport::{StartError, Transport},
 };

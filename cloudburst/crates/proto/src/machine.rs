@@ -11,6 +11,7 @@ use super::{
         SendRefused, SocketId, Transmit,
     },
     packet::{self, PublicKey},
+    send_options::SendOptions,
     statistics::TransportStatistics,
     time::Time,
     transport::Transport,
@@ -55,6 +56,22 @@ pub trait Machine: fmt::Debug {
         kind: MessageKind,
         message: &[u8],
     ) -> Result<SendId, SendRefused>;
+
+    /// Takes a message with options; see [`Transport::send_with`]. A machine without such options
+    /// ignores them.
+    ///
+    /// # Errors
+    ///
+    /// See [`SendRefused`]; nothing is sent then.
+    fn send_with(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        (kind, _): (MessageKind, SendOptions),
+        message: &[u8],
+    ) -> Result<SendId, SendRefused> {
+        self.send(now, peer, kind, message)
+    }
 
     /// Sets what the host has capacity for; see [`Transport::set_host_capacity`].
     fn set_host_capacity(&mut self, capacity: HostCapacity);
@@ -144,6 +161,16 @@ impl Machine for Transport {
         message: &[u8],
     ) -> Result<SendId, SendRefused> {
         self.send(now, peer, kind, message)
+    }
+
+    fn send_with(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        kind: (MessageKind, SendOptions),
+        message: &[u8],
+    ) -> Result<SendId, SendRefused> {
+        self.send_with(now, peer, kind, message)
     }
 
     fn set_host_capacity(&mut self, capacity: HostCapacity) {

@@ -11,6 +11,7 @@ use super::{
     packet::{Body, Framing},
     path_manager::{PathManager, PathStatistics},
     scheduler::Scheduler,
+    send_options::SendOptions,
     sender::{Accepted, Progressed, Sender},
     statistics::TransportStatistics,
     time::Time,
@@ -60,7 +61,7 @@ impl Outbound {
     pub(super) fn send(
         &mut self,
         now: Time,
-        (peer, kind, message): (PeerId, MessageKind, &[u8]),
+        (peer, kind, message): (PeerId, (MessageKind, SendOptions), &[u8]),
         (paths, framing): (Option<PathStatistics>, Framing),
         config: &TransportConfig,
         (timers, statistics): (&mut Timers<TimerKey>, &mut TransportStatistics),

@@ -66,6 +66,8 @@ pub(super) struct Outgoing {
     have: Option<u32>,
     /// Whether all was sent a second time for want of a token.
     was_again: bool,
+    /// To take it twice does no harm.
+    pub(super) is_idempotent: bool,
     is_busy: bool,
     /// Whether the receiver said so when it last said anything.
     was_busy: bool,
@@ -129,6 +131,7 @@ impl Outgoing {
             busies: 0,
             have: None,
             was_again: false,
+            is_idempotent: false,
             is_busy: false,
             was_busy: false,
             awaits_first_contact: false,
@@ -156,6 +159,13 @@ impl Outgoing {
     /// Whether nobody can have anything of it.
     pub(super) fn is_unsent(&self) -> bool {
         self.sent_before + self.sent == 0
+    }
+
+    /// When it was accepted, if a receiver may have handed it over since, as enough of it was sent,
+    /// and is not to do so again.
+    pub(super) fn sent_whole_since(&self) -> Option<Time> {
+        let is_enough = self.sent_before > 0 || self.sent >= self.symbols();
+        (is_enough && !self.is_idempotent).then_some(self.accepted_at)
     }
 
     /// Symbols to be sent now.

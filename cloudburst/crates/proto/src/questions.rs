@@ -7,7 +7,7 @@ use super::{
     event::{Event, PeerId},
     feedback::Feedback,
     handshake::Handshake,
-    packet::{Body, PacketKind, Symbol, TokenBody},
+    packet::{Body, Form, Header, PacketKind, Symbol, TokenBody},
     receiver::{Prepared, Receiver},
     statistics::TransportStatistics,
     time::Time,
@@ -29,14 +29,12 @@ pub(super) struct Questions<'r> {
 impl Questions<'_> {
     /// Takes what somebody sends or asks, who is known if that is allowed. Returns whether a message
     /// begins with it, which has to be looked after from now on.
-    pub(super) fn take(
-        mut self,
-        source: SourceDatagram,
-        kind: PacketKind,
-        body: &Body<'_>,
-    ) -> bool {
+    pub(super) fn take(mut self, source: SourceDatagram, header: &Header, body: &Body<'_>) -> bool {
         let mut begins = false;
         match body {
+            Body::Symbol(symbol) if self.refuses_early(&source, header) => {
+                self.acknowledge(source, symbol.message);
+            }
             Body::Symbol(symbol) => begins = self.symbol(source, symbol),
             Body::Query(query) => self.acknowledge(source, query.message),
             Body::Ping(ping) => self.answer(source, Answer::Pong { nonce: ping.nonce }),
@@ -47,7 +45,7 @@ impl Questions<'_> {
         // acknowledged before, or it would be sent again.
         let ip = source.four_tuple.remote.ip();
         if let Some(peer) = source.peer
-            && kind != PacketKind::Token
+            && header.kind != PacketKind::Token
             && self.handshake.needs_token_of(self.now, peer, ip)
         {
             self.challenge(source);
@@ -77,6 +75,12 @@ impl Questions<'_> {
     pub(super) fn answer(&mut self, source: SourceDatagram, answer: Answer) {
         let refused = &mut self.statistics.refused;
         self.control.answer(source, answer, refused);
+    }
+
+    /// Whether what came with an offer may have been handed over before we were started.
+    fn refuses_early(&self, source: &SourceDatagram, header: &Header) -> bool {
+        let peer = source.peer.filter(|_| header.form == Form::Offer);
+        peer.is_some_and(|peer| self.handshake.refuses_early(peer, source.keys))
     }
 
     /// Whether a message begins with a symbol.

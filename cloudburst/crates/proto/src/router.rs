@@ -23,6 +23,7 @@ use super::{
     peer_map::PeerMap,
     questions::Questions,
     receiver::Receiver,
+    send_options::SendOptions,
     statistics::TransportStatistics,
     time::Time,
     timers::{Alarm, TimerKey, Timers},
@@ -100,11 +101,11 @@ impl Router {
     pub(super) fn send(
         &mut self,
         now: Time,
-        message: (PeerId, MessageKind, &[u8]),
+        message: (PeerId, (MessageKind, SendOptions), &[u8]),
     ) -> Result<SendId, SendRefused> {
         let peer = message.0;
         let paths = self.paths.statistics(peer);
-        self.handshake.prepare(now, peer);
+        self.handshake.prepare(now, peer, &self.outbound.sender);
         let known = (paths, self.handshake.framing(now, peer));
         let counted = (&mut self.timers, &mut self.statistics);
         let accepted = self
@@ -138,6 +139,8 @@ impl Router {
             handshake: &mut self.handshake,
             paths: &mut self.paths,
             receiver: &mut self.receiver,
+            outbound: &mut self.outbound,
+            events: &mut self.events,
             statistics: &mut self.statistics,
         };
         match intake.open(from, datagram) {
@@ -234,7 +237,7 @@ impl Router {
         if let Some(peer) = source.peer {
             self.note(now, peer, &header, &source);
         }
-        let begins = self.questions(now).take(source, header.kind, &body);
+        let begins = self.questions(now).take(source, &header, &body);
         if let Some(peer) = source.peer
             && (begins || header.form == Form::Acceptance)
         {

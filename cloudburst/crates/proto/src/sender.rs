@@ -27,6 +27,7 @@ use super::{
     paths::Spread,
     peer_map::PeerMap,
     scheduler::Backlog,
+    send_options::SendOptions,
     statistics::TransportStatistics,
     time::Time,
     timers::{TimerKey, Timers},
@@ -95,7 +96,7 @@ impl Sender {
     pub(super) fn accept(
         &mut self,
         now: Time,
-        (peer, kind, message): (PeerId, MessageKind, &[u8]),
+        (peer, (kind, options), message): (PeerId, (MessageKind, SendOptions), &[u8]),
         (paths, framing): (Option<PathStatistics>, Framing),
         config: &TransportConfig,
         statistics: &mut TransportStatistics,
@@ -125,6 +126,7 @@ impl Sender {
         let memory = self.buffers.take();
         let mut outgoing = Outgoing::new(now, id, (kind, message), memory, symbol_bytes, config)
             .map_err(|_| too_large)?;
+        outgoing.is_idempotent = options.idempotent;
         outbox.next += 1;
         outbox.messages += 1;
         outbox.sent_at = Some(now);
@@ -388,6 +390,30 @@ impl Sender {
         if let Some(outbox) = self.peers.get_mut(id) {
             outbox.is_abandoned = true;
         }
+    }
+
+    /// When the oldest message to a peer was accepted that it may have all of, and is not to have
+    /// twice.
+    pub(super) fn oldest_sent(&self, peer: PeerId) -> Option<Time> {
+        let messages = self.under_way(peer).filter_map(|id| self.messages.get(&id));
+        messages.filter_map(Outgoing::sent_whole_since).min()
+    }
+
+    /// A receiver has not been running before `started`: gives up messages that another may have
+    /// handed over there, so that none is handed over twice.
+    pub(super) fn restarted(
+        &mut self,
+        peer: PeerId,
+        started: Time,
+        statistics: &mut TransportStatistics,
+    ) -> impl Iterator<Item = Event> {
+        let mut doubtful = self.all_to(peer);
+        let messages = &self.messages;
+        let is_doubtful = |it: &Outgoing| it.sent_whole_since().is_some_and(|at| at < started);
+        doubtful.retain(|id| messages.get(id).is_some_and(is_doubtful));
+        doubtful
+            .into_iter()
+            .filter_map(|id| self.abandon(id, Reason::Unknown, statistics))
     }
 
     /// Gives a message up, unless it has ended already.

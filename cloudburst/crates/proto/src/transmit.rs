@@ -133,7 +133,7 @@ impl Writer<'_> {
         if !self.paths.has_path(id, four_tuple) {
             return None;
         }
-        self.handshake.prepare(now, id);
+        self.handshake.prepare(now, id, &self.outbound.sender);
         let sealer = self.handshake.question_sealer(now, id, question)?;
         let bytes = question.datagram_bytes(sealer.framing()).min(out.len());
         let four_tuple = self.path_of_question(id, four_tuple, question, bytes)?;
@@ -195,7 +195,7 @@ impl Writer<'_> {
         let Some(longest) = self.paths.widest(peer) else {
             return Err(Reason::Unreachable);
         };
-        self.handshake.prepare(now, peer);
+        self.handshake.prepare(now, peer, &self.outbound.sender);
         if self.handshake.sealer(now, peer).is_none() {
             return Ok(None);
         }

@@ -5,6 +5,8 @@ mod address_tests;
 #[cfg(test)]
 mod event_tests;
 #[cfg(test)]
+mod restart_tests;
+#[cfg(test)]
 mod sealed_tests;
 #[cfg(test)]
 mod tests;
@@ -19,6 +21,7 @@ use super::{
     },
     packet::PublicKey,
     router::Router,
+    send_options::SendOptions,
     statistics::TransportStatistics,
     time::Time,
 };
@@ -168,6 +171,22 @@ impl Transport {
         now: Time,
         peer: PeerId,
         kind: MessageKind,
+        message: &[u8],
+    ) -> Result<SendId, SendRefused> {
+        let options = SendOptions::default();
+        self.send_with(now, peer, (kind, options), message)
+    }
+
+    /// Takes a message with options, as [`Self::send`] does.
+    ///
+    /// # Errors
+    ///
+    /// See [`SendRefused`]; nothing is sent then.
+    pub fn send_with(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        kind: (MessageKind, SendOptions),
         message: &[u8],
     ) -> Result<SendId, SendRefused> {
         if peer.transport() != self.id() {

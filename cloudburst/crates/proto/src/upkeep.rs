@@ -119,7 +119,11 @@ impl Upkeep<'_> {
 
     /// Sends an offer beside the messages, where keys are due to be replaced.
     pub(super) fn rekey(&mut self, id: PeerId, ack_timeout: Duration) {
-        if self.handshake.is_rekeying(self.now, id, ack_timeout) {
+        let sender = &self.outbound.sender;
+        if self
+            .handshake
+            .is_rekeying(self.now, id, ack_timeout, sender)
+        {
             let nonce = self.now.as_nanos();
             self.ask_twice(id, Question::Offer { nonce });
         }

@@ -73,6 +73,9 @@ pub struct Association {
     pub index: u64,
     sealer: Sealer,
     opener: Opener,
+    /// As responder: messages of the first flight may have been handed over by who ran here before,
+    /// so that they have to come again.
+    pub refuses_early: bool,
     /// As responder: opens the first flight of the offer with this ephemeral key.
     pub early: Option<([u8; EPHEMERAL_BYTES], Opener)>,
     began_at: Time,
@@ -124,6 +127,7 @@ impl Association {
             index,
             sealer: Sealer::sealed(acceptance.index, &keys.to_responder),
             opener: Opener::sealed(&keys.to_initiator),
+            refuses_early: false,
             early: None,
             began_at: now,
             retired_at: Time::NEVER,
@@ -144,6 +148,7 @@ impl Association {
             index,
             sealer: sealer.with_prefix(Form::Acceptance, acceptance.to_vec().into()),
             opener: Opener::sealed(&keys.to_responder),
+            refuses_early: false,
             early: Some(early),
             began_at: now,
             retired_at: Time::NEVER,
@@ -302,13 +307,13 @@ impl Associations {
         self.iter().map(worn).min()
     }
 
-    /// Takes an acceptance, as initiator. Returns the responder's conversation, and the keys that
+    /// Takes an acceptance, as initiator. Returns what it says, and the keys that
     /// were dropped for the new ones.
     pub fn accept(
         &mut self,
         now: Time,
         message: &[u8; ACCEPTANCE_BYTES],
-    ) -> Option<(u64, Option<Association>)> {
+    ) -> Option<(Acceptance, Option<Association>)> {
         let pending = self.pending.as_mut()?;
         let (acceptance, keys) = pending.initiator.accepted(message).ok()?;
         let new = Association::initiated(now, pending.index, &acceptance, &keys);
@@ -316,7 +321,7 @@ impl Associations {
         self.retire_current(now);
         let dropped = core::mem::replace(&mut self.previous, self.current.take());
         self.current = Some(new);
-        Some((acceptance.conversation, dropped))
+        Some((acceptance, dropped))
     }
 
     /// Takes out the keys before: the peer was restarted, and nothing of it comes by them any more.

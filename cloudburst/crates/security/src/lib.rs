@@ -16,7 +16,7 @@ pub use self::{
     associations::{Association, Associations, PendingOffer, Slot},
     randomness::{Purpose, Randomness},
     remotes::Remotes,
-    replay_store::{Freshness, RETRY_LIFETIME, ReplayStore},
+    replay_store::{Freshness, MOST_OFFER_AGE, RETRY_LIFETIME, ReplayStore},
     secrets::Secrets,
     security::{Identity, Security},
 };

@@ -23,6 +23,10 @@ const REMEMBERED_FOR: Duration = Duration::from_secs(20);
 /// Offers that are remembered at most; then none is taken until some are old.
 const MAX_REMEMBERED: usize = 65_536;
 
+/// How long ago an offer was made at most that is taken for its time: sent with a clock that is behind
+/// by the window, and late by as much.
+pub const MOST_OFFER_AGE: Duration = Duration::from_secs(2 * REPLAY_WINDOW.as_secs());
+
 /// Offers that were taken, as long as they could be taken again.
 #[derive(Debug)]
 pub struct ReplayStore {

@@ -58,8 +58,8 @@ pub use hello::{Gate, Hello, hello_bytes, write_hello};
 pub use identity::{IDENTITY_BYTES, IdentityError, PublicKey, SecretKey};
 pub use keyring::{Key, KeyError, Keyring, KeyringError, MAX_KEYS, SECRET_BYTES};
 pub use noise::{
-    ACCEPTANCE_BYTES, Acceptance, Clear, Credentials, EPHEMERAL_BYTES, Initiator, NotAuthentic,
-    Offer, Pattern, Responder, TrafficKeys,
+    ACCEPTANCE_BYTES, Acceptance, Clear, Credentials, EPHEMERAL_BYTES, Initiator, NOBODY_BEFORE,
+    NotAuthentic, Offer, Pattern, Responder, TrafficKeys,
 };
 pub use replay::{REPLAY_WINDOW, ReplayWindow, Replayed};
 pub use report::{Echo, REPORT_BYTES, Report, Reports};

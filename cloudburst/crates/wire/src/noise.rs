@@ -31,12 +31,14 @@ use super::{
 
 /// Bytes of a public ephemeral key, with which each message of a handshake begins.
 pub const EPHEMERAL_BYTES: usize = 32;
-/// Bytes of the offer's payload: early secret, time, conversation.
-const OFFER_PAYLOAD_BYTES: usize = 32 + 8 + 8;
-/// Bytes of the acceptance's payload: index and conversation of the responder.
-const ACCEPTANCE_PAYLOAD_BYTES: usize = 8 + 8;
+/// Bytes of the offer's payload: early secret, time, conversation, age of the oldest message.
+const OFFER_PAYLOAD_BYTES: usize = 32 + 8 + 8 + 8;
+/// Bytes of the acceptance's payload: index, conversation and uptime of the responder.
+const ACCEPTANCE_PAYLOAD_BYTES: usize = 8 + 8 + 8;
 /// Bytes of the acceptance, which is as long with either pattern.
 pub const ACCEPTANCE_BYTES: usize = EPHEMERAL_BYTES + ACCEPTANCE_PAYLOAD_BYTES + TAG_BYTES;
+/// The uptime of a responder before which nobody can have run at its addresses.
+pub const NOBODY_BEFORE: u64 = u64::MAX;
 /// What the early key is derived for; never to be used for anything else.
 const EARLY_CONTEXT: &str = "cloudburst v3 early data";
 
@@ -114,6 +116,9 @@ pub struct Offer {
     pub unix_us: u64,
     /// What the initiator calls its side of the conversation, over all handshakes of it.
     pub conversation: u64,
+    /// How long ago the oldest message was accepted of those that may come with this offer and may
+    /// have been sent before, in µs; 0 if there is none.
+    pub oldest_us: u64,
 }
 
 /// Payload of an acceptance, which only the initiator can read.
@@ -123,6 +128,9 @@ pub struct Acceptance {
     pub index: u64,
     /// What the responder calls its side of the conversation.
     pub conversation: u64,
+    /// For how long the responder has been running, µs: what was sent to its address before, it does
+    /// not know, and who ran there may have taken. [`NOBODY_BEFORE`] if nobody can have.
+    pub uptime_us: u64,
 }
 
 /// Keys of an association, one for each direction.
@@ -253,17 +261,20 @@ impl Offer {
         let mut bytes = [0; OFFER_PAYLOAD_BYTES];
         bytes[..32].copy_from_slice(&self.early_secret);
         bytes[32..40].copy_from_slice(&self.unix_us.to_be_bytes());
-        bytes[40..].copy_from_slice(&self.conversation.to_be_bytes());
+        bytes[40..48].copy_from_slice(&self.conversation.to_be_bytes());
+        bytes[48..].copy_from_slice(&self.oldest_us.to_be_bytes());
         bytes
     }
 
     fn from_bytes(bytes: Option<&[u8]>) -> Option<Self> {
         let (early_secret, numbers) = bytes?.split_first_chunk()?;
+        let (numbers, oldest_us) = numbers.split_last_chunk()?;
         let [unix_us, conversation] = two_numbers(numbers)?;
         Some(Self {
             early_secret: *early_secret,
             unix_us,
             conversation,
+            oldest_us: u64::from_be_bytes(*oldest_us),
         })
     }
 }
@@ -272,15 +283,18 @@ impl Acceptance {
     fn to_bytes(self) -> [u8; ACCEPTANCE_PAYLOAD_BYTES] {
         let mut bytes = [0; ACCEPTANCE_PAYLOAD_BYTES];
         bytes[..8].copy_from_slice(&self.index.to_be_bytes());
-        bytes[8..].copy_from_slice(&self.conversation.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.conversation.to_be_bytes());
+        bytes[16..].copy_from_slice(&self.uptime_us.to_be_bytes());
         bytes
     }
 
     fn from_bytes(bytes: Option<&[u8]>) -> Option<Self> {
-        let [index, conversation] = two_numbers(bytes?)?;
+        let (numbers, uptime_us) = bytes?.split_last_chunk()?;
+        let [index, conversation] = two_numbers(numbers)?;
         Some(Self {
             index,
             conversation,
+            uptime_us: u64::from_be_bytes(*uptime_us),
         })
     }
 }

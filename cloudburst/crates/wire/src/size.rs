@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn sizes_are_each_others_inverse() {
-        for sealed in [Framing::PLAIN, Framing::SEALED, Framing::sealed(204)] {
+        for sealed in [Framing::PLAIN, Framing::SEALED, Framing::sealed(212)] {
             for bytes in MIN_SYMBOL_BYTES..9_000 {
                 let datagram = symbol_datagram_bytes(bytes, sealed);
                 assert_eq!(symbol_bytes(datagram, sealed), Some(bytes));

@@ -46,6 +46,16 @@ impl ops::Add<Duration> for Time {
     }
 }
 
+/// Not before the origin.
+impl ops::Sub<Duration> for Time {
+    type Output = Self;
+
+    fn sub(self, duration: Duration) -> Self {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_sub(nanos))
+    }
+}
+
 impl fmt::Display for Time {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{:.6} s", self.0 as f64 / 1e9)

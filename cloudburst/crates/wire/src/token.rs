@@ -99,6 +99,12 @@ impl TokenMint {
         Ok(())
     }
 
+    /// Returns when a token that was found to be good expires: its lifetime after it was made.
+    pub fn expiry_ns(token: &[u8; TOKEN_BYTES]) -> u64 {
+        let expiry = token.first_chunk().copied();
+        u64::from_be_bytes(expiry.unwrap_or_default())
+    }
+
     /// Takes the secrets that are due into use. A secret follows from the one
     /// before, but not the other way: who learns one cannot make older tokens.
     fn rotate(&mut self, now_ns: u64) {
@@ -186,6 +192,7 @@ mod tests {
     fn a_token_expires() {
         let mut mint = TokenMint::new([1; 32], 0);
         let token = mint.mint(5, HERE, 7, Duration::from_nanos(10));
+        assert_eq!(TokenMint::expiry_ns(&token), 15);
         assert_eq!(mint.verify(15, HERE, 7, &token), Ok(()));
         assert_eq!(mint.verify(16, HERE, 7, &token), Err(TokenError::Expired));
     }

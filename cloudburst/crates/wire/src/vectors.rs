@@ -10,6 +10,8 @@ const INITIATOR_INDEX: u64 = 0x0102_0304_0506_0708;
 const RESPONDER_INDEX: u64 = 0x1112_1314_1516_1718;
 const INITIATOR_CONVERSATION: u64 = 0x2122_2324_2526_2728;
 const RESPONDER_CONVERSATION: u64 = 0x3132_3334_3536_3738;
+const UPTIME_US: u64 = 0x5152_5354_5556_5758;
+const OLDEST_US: u64 = 0x6162_6364_6566_6768;
 const NONCE: u64 = 0x4142_4344_4546_4748;
 const SHARED: [u8; SECRET_BYTES] = [0x33; SECRET_BYTES];
 
@@ -59,6 +61,7 @@ fn check_handshake(
         early_secret: [0x66; 32],
         unix_us: 1_700_000_000_000_000,
         conversation: INITIATOR_CONVERSATION,
+        oldest_us: OLDEST_US,
     };
     let mut message = vec![0; pattern.offer_bytes()];
     let begun = Initiator::offer(initiator, &clear, &offer, [0x44; 32], &mut message);
@@ -86,6 +89,7 @@ fn check_handshake(
     let accepted = Acceptance {
         index: RESPONDER_INDEX,
         conversation: RESPONDER_CONVERSATION,
+        uptime_us: UPTIME_US,
     };
     let (acceptance, keys) = read.accept(&accepted).unwrap();
     assert_eq!(acceptance.to_vec(), of("acceptance"));

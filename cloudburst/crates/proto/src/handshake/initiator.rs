@@ -11,6 +11,7 @@ use crate::{
         Body, Clear, Credentials, Gate, HEADER_BYTES, Header, Initiator, Offer, Opener, Pattern,
         PublicKey, SECRET_BYTES, TOKEN_BYTES, write_hello,
     },
+    sender::Sender,
     statistics::Refusals,
     time::Time,
 };
@@ -18,9 +19,22 @@ use crate::{
 /// How often an offer that goes beside messages is sent, unless answers take longer.
 const OFFER_PAUSE: Duration = Duration::from_millis(50);
 
+/// Clocks of hosts differ by less than this part (oscillators: 0.01 %, and while NTP slews them
+/// 0.05 % more).
+pub(super) const CLOCK_ERROR: u64 = 1_000;
+
+/// A peer of ours that has begun another conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Restarted {
+    /// There was a conversation before.
+    pub(crate) was_known: bool,
+    /// It was not running before, by our clock.
+    pub(crate) started: Time,
+}
+
 impl Handshake {
     /// Makes sure that there is something to seal with, if we may begin a handshake with the peer.
-    pub(crate) fn prepare(&mut self, now: Time, id: PeerId) {
+    pub(crate) fn prepare(&mut self, now: Time, id: PeerId, sender: &Sender) {
         if self.is_unprotected() {
             return;
         }
@@ -28,12 +42,18 @@ impl Handshake {
             return;
         };
         if session.associations.needs_offer(now) {
-            self.make_offer(now, id, None);
+            self.make_offer(now, id, None, sender);
         }
     }
 
     /// Whether an offer is to be sent beside messages, to replace keys.
-    pub(crate) fn is_rekeying(&mut self, now: Time, id: PeerId, ack_timeout: Duration) -> bool {
+    pub(crate) fn is_rekeying(
+        &mut self,
+        now: Time,
+        id: PeerId,
+        ack_timeout: Duration,
+        sender: &Sender,
+    ) -> bool {
         let Some(session) = self.sessions.get_mut(id).filter(|it| it.is_ours) else {
             return false;
         };
@@ -42,7 +62,7 @@ impl Handshake {
             return false;
         }
         if !associations.has_fresh_offer(now) {
-            self.make_offer(now, id, None);
+            self.make_offer(now, id, None, sender);
         }
         let pause = (ack_timeout * 2).max(OFFER_PAUSE);
         let session = self.sessions.get_mut(id);
@@ -58,7 +78,13 @@ impl Handshake {
 
     /// Makes an offer to a peer of ours, which takes the place of the one before. A token comes with
     /// the index that it was made for.
-    fn make_offer(&mut self, now: Time, id: PeerId, retry: Option<(u64, [u8; TOKEN_BYTES])>) {
+    fn make_offer(
+        &mut self,
+        now: Time,
+        id: PeerId,
+        retry: Option<(u64, [u8; TOKEN_BYTES])>,
+        sender: &Sender,
+    ) {
         let unix_us = self.replays.unix_us(now);
         let Some(session) = self.sessions.get_mut(id) else {
             return;
@@ -84,6 +110,7 @@ impl Handshake {
             early_secret: self.secrets.draw(),
             unix_us,
             conversation: session.own,
+            oldest_us: age_us(now, sender.oldest_sent(id)),
         };
         let mut message = [0; Pattern::KeyPair.offer_bytes()];
         let message = &mut message[..pattern.offer_bytes()];
@@ -119,6 +146,7 @@ impl Handshake {
         now: Time,
         (header, remote): (&Header, SocketAddr),
         datagram: &mut [u8],
+        sender: &Sender,
         refused: &mut Refusals,
     ) -> Option<PeerId> {
         let opened = Opener::plain().open(header, datagram);
@@ -134,7 +162,7 @@ impl Handshake {
             None => self.forgotten_by(now, index, remote),
         };
         match peer {
-            Some(peer) => self.make_offer(now, peer, Some((index, challenge.token))),
+            Some(peer) => self.make_offer(now, peer, Some((index, challenge.token)), sender),
             None => refused.unexpected += 1,
         }
         peer
@@ -160,32 +188,46 @@ impl Handshake {
         is_news.then_some(id)
     }
 
-    /// Takes the acceptance of our offer, if it is one. Returns whether the peer has begun another
-    /// conversation: it was restarted, and nothing of the one before counts any more.
+    /// Takes the acceptance of our offer, if it is one. If the peer has begun another conversation,
+    /// it was perhaps restarted: returns the time before which it was not running, at the latest.
+    /// Nothing of a conversation before counts any more.
     pub(crate) fn take_acceptance(
         &mut self,
         now: Time,
         id: PeerId,
         header: &Header,
         datagram: &mut [u8],
-    ) -> Option<bool> {
+    ) -> Option<Restarted> {
         let session = self.sessions.get_mut(id)?;
         let pending = session.associations.pending.as_ref()?;
         if pending.index != header.session {
             return None;
         }
         let message = *datagram.get(HEADER_BYTES..)?.first_chunk()?;
-        let (conversation, dropped) = session.associations.accept(now, &message)?;
-        let before = session.session.replace(conversation);
-        let is_restarted = before.is_some_and(|before| before != conversation);
-        let dropped = if is_restarted {
-            [dropped, session.associations.forget_previous()]
-        } else {
-            [dropped, None]
-        };
-        dropped.into_iter().for_each(|it| self.unbind(it));
-        Some(is_restarted)
+        let (acceptance, dropped) = session.associations.accept(now, &message)?;
+        let before = session.session.replace(acceptance.conversation);
+        self.unbind(dropped);
+        if before == Some(acceptance.conversation) {
+            return None;
+        }
+        if before.is_some() {
+            let session = self.sessions.get_mut(id)?;
+            let forgotten = session.associations.forget_previous();
+            self.unbind(forgotten);
+        }
+        // Its clock may be faster than ours.
+        let uptime_us = acceptance.uptime_us - acceptance.uptime_us / CLOCK_ERROR;
+        Some(Restarted {
+            was_known: before.is_some(),
+            started: now - Duration::from_micros(uptime_us),
+        })
     }
+}
+
+/// How long ago something was, at least 1 µs; 0 for nothing.
+fn age_us(now: Time, at: Option<Time>) -> u64 {
+    let age = at.map(|at| now.since(at).as_micros().max(1));
+    age.map_or(0, |age| u64::try_from(age).unwrap_or(u64::MAX))
 }
 
 /// How we begin a handshake with a peer of this key.

@@ -1,17 +1,17 @@
 //! Handshakes that others begin: offers are judged, the cheapest first, and accepted.
 
-use core::{hash::BuildHasher as _, net::IpAddr};
+use core::{hash::BuildHasher as _, net::IpAddr, time::Duration};
 
 use foldhash::fast::FixedState;
 
-use cloudburst_security::{Association, Freshness, RETRY_LIFETIME, Security};
+use cloudburst_security::{Association, Freshness, MOST_OFFER_AGE, RETRY_LIFETIME, Security};
 
-use super::Handshake;
+use super::{Handshake, initiator::CLOCK_ERROR};
 use crate::{
     event::{FourTuple, PeerId},
     packet::{
-        Acceptance, Clear, Credentials, EPHEMERAL_BYTES, Gate, Header, Hello, Opener, Pattern,
-        PublicKey, Responder, TOKEN_BYTES, hello_bytes,
+        Acceptance, Clear, Credentials, EPHEMERAL_BYTES, Gate, Header, Hello, NOBODY_BEFORE,
+        Opener, Pattern, PublicKey, Responder, TOKEN_BYTES, TokenMint, hello_bytes,
     },
     statistics::Refusals,
     time::Time,
@@ -93,6 +93,8 @@ pub(crate) struct Candidate {
     pub(crate) key: Option<PublicKey>,
     key_id: u8,
     pub(crate) has_token: bool,
+    /// Messages that come with the offer may have been taken here before we were started.
+    refuses_early: bool,
 }
 
 /// What became of an offer that was not seen before.
@@ -182,6 +184,14 @@ impl Handshake {
             refused.unexpected += 1;
             return Judged::Refused;
         }
+        let most_age = if has_token {
+            // It was not made before its token.
+            let expiry = Time::from_nanos(TokenMint::expiry_ns(&clear.token));
+            now.since(expiry - RETRY_LIFETIME)
+        } else {
+            MOST_OFFER_AGE
+        };
+        let refuses_early = self.may_have_taken(now, most_age, offer.oldest_us);
         let early = Opener::sealed(&offer.early_key());
         let candidate = |early| Candidate {
             responder,
@@ -191,6 +201,7 @@ impl Handshake {
             key,
             key_id: clear.key_id,
             has_token,
+            refuses_early,
         };
         match early.open_behind(hello_bytes(clear.pattern), header, datagram) {
             Ok(body) => Judged::Candidate(Box::new(candidate(early)), body),
@@ -201,20 +212,35 @@ impl Handshake {
         }
     }
 
+    /// Whether a message may have been handed over by who ran here before us: it was accepted so long
+    /// before an offer of this age at most.
+    fn may_have_taken(&self, now: Time, most_age: Duration, oldest_us: u64) -> bool {
+        let oldest = Duration::from_micros(oldest_us.saturating_add(oldest_us / CLOCK_ERROR));
+        let running = self.uptime(now).saturating_sub(most_age);
+        oldest > Duration::ZERO && running < oldest
+    }
+
+    /// For how long nobody else can have run here.
+    fn uptime(&self, now: Time) -> Duration {
+        self.quiet_before.saturating_add(now.since(self.started))
+    }
+
     /// Accepts an offer of a peer. Returns the index of its keys.
     pub(crate) fn accept(&mut self, now: Time, id: PeerId, candidate: Candidate) -> Option<u64> {
-        let index = self.secrets.number();
+        let (index, uptime) = (self.secrets.number(), self.uptime(now));
         let session = self.sessions.get_mut(id)?;
         let acceptance = Acceptance {
             index,
             conversation: session.own,
+            uptime_us: u64::try_from(uptime.as_micros()).unwrap_or(NOBODY_BEFORE),
         };
         let (message, keys) = candidate.responder.accept(&acceptance).ok()?;
         let (ephemeral, _) = candidate.early;
         let indices = (index, candidate.index);
         // The initiator may choose what another has chosen: the first keeps it.
         self.by_peer_index.entry(candidate.index).or_insert(id);
-        let next = Association::accepted(now, indices, &message, &keys, candidate.early);
+        let mut next = Association::accepted(now, indices, &message, &keys, candidate.early);
+        next.refuses_early = candidate.refuses_early;
         session.key = candidate.key;
         session.key_id = candidate.key_id;
         let dropped = session.associations.accepted(next);

@@ -90,6 +90,13 @@ impl Handshake {
         }
     }
 
+    /// Whether messages that come with the offer that led to these keys have to come again.
+    pub(crate) fn refuses_early(&self, id: PeerId, keys: u64) -> bool {
+        let session = self.sessions.get(id);
+        let mut associations = session.into_iter().flat_map(|it| it.associations.iter());
+        associations.any(|it| it.index == keys && it.refuses_early)
+    }
+
     /// When a peer's keys have to be taken out, whether it is heard of or not.
     pub(crate) fn worn_at(&self, id: PeerId) -> Option<Time> {
         self.sessions.get(id)?.associations.worn_at()

@@ -30,7 +30,8 @@ impl Rig {
     }
 
     fn accept(&mut self, now: Time, message: &[u8]) -> Result<Accepted, SendRefused> {
-        let message = (PEER, MessageKind::Message, message);
+        let kind = (MessageKind::Message, SendOptions::new());
+        let message = (PEER, kind, message);
         let known = (Some(PathStatistics::default()), Framing::PLAIN);
         let (config, statistics) = (&self.config, &mut self.statistics);
         self.sender.accept(now, message, known, config, statistics)

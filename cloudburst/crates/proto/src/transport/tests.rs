@@ -37,7 +37,8 @@ impl Pair {
             Transport::deterministic(configs[number].clone(), seed, now).unwrap()
         };
         let mut pair = Self {
-            now,
+            // They have been running for longer than a way takes.
+            now: now + Duration::from_millis(10),
             ends: [end(0), end(1)],
             wire: Vec::new(),
             rebindings: 0,
@@ -59,6 +60,13 @@ impl Pair {
         self.ends[0]
             .send(self.now, peer, MessageKind::Message, &message)
             .unwrap()
+    }
+
+    /// Takes what is under way, with all that it brings.
+    pub(super) fn intercept(&mut self) -> Vec<(usize, FourTuple, Vec<u8>)> {
+        let wire = self.wire.drain(..);
+        wire.map(|(_, to, four_tuple, datagram)| (to, four_tuple, datagram))
+            .collect()
     }
 
     /// Runs until nothing is due within `limit`; loses what `lost` says.

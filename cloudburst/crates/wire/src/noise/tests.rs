@@ -22,6 +22,7 @@ fn offer() -> Offer {
         early_secret: [3; 32],
         unix_us: 1_700_000_000_000_000,
         conversation: 8,
+        oldest_us: 24,
     }
 }
 
@@ -73,6 +74,7 @@ fn both_ends_come_to_the_same_keys_and_know_each_other() {
             let acceptance = Acceptance {
                 index: 21,
                 conversation: 22,
+                uptime_us: 23,
             };
             let (message, keys) = responder.accept(&acceptance).unwrap();
             let (accepted, same) = initiator.accepted(&message).unwrap();
@@ -122,6 +124,7 @@ fn a_forged_acceptance_changes_nothing() {
             let acceptance = Acceptance {
                 index: 1,
                 conversation: 2,
+                uptime_us: 23,
             };
             let (message, _) = responder.accept(&acceptance).unwrap();
             for at in 0..message.len() {
@@ -146,6 +149,7 @@ fn each_handshake_has_keys_of_its_own() {
             let acceptance = Acceptance {
                 index: 1,
                 conversation: 2,
+                uptime_us: 23,
             };
             read.unwrap().0.accept(&acceptance).unwrap().1
         };
@@ -177,6 +181,7 @@ fn cost_of_an_offer() {
             let acceptance = Acceptance {
                 index: 1,
                 conversation: 2,
+                uptime_us: 23,
             };
             let start = std::time::Instant::now();
             for _ in 0..1_000 {

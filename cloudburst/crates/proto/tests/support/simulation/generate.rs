@@ -27,6 +27,7 @@ impl Scenario {
         let hosts = if random.chance(0.1) { 3 } else { 2 };
         let mut scenario = Self {
             seed,
+            age_ns: Random::of(seed, 5).pick(&[5, 5, 60]) * SECOND,
             is_generated: true,
             hosts: (0..hosts).map(|_| host(random)).collect(),
             paths: paths(random, is_kind),
@@ -47,6 +48,10 @@ impl Scenario {
             }
         }
         // What all other scenarios draw does not depend on this.
+        let random = &mut Random::of(seed, 6);
+        for send in &mut scenario.sends {
+            send.is_idempotent = random.chance(0.2);
+        }
         let random = &mut Random::of(seed, 4);
         let has_keys = scenario.hosts.iter().any(|host| host.key.is_some());
         if scenario.is_paper() || is_kind && !has_keys && random.chance(0.05) {
@@ -153,6 +158,7 @@ impl Scenario {
                 to,
                 bytes: bytes as usize,
                 is_request: random.chance(requests),
+                is_idempotent: false,
                 cancel_after: random.chance(cancels).then(|| random.below(20 * MILLI)),
                 back,
             });

@@ -56,8 +56,9 @@ impl Host {
         };
         let mut config = plan.config.clone();
         config.security = keys::of(scenario, number);
-        config.unix_time = Some(calendar(0));
+        config.unix_time = Some(calendar(0) - Duration::from_nanos(scenario.age_ns));
         let endpoint = machines::start(plan.is_paper, config, seed, clock.tell(0));
+        clock.ahead_ns += i128::from(scenario.age_ns);
         Self {
             // As a socket's buffer and a queueing discipline.
             egress: Link::new(plan.link_bits_per_s(), 4_000_000),

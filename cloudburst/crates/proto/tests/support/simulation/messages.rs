@@ -18,6 +18,8 @@ pub(crate) struct MessageRecords {
     allows_again: bool,
     /// It may not even be one.
     allows_anything: bool,
+    /// It may come again to a receiver that was restarted, as nobody knows of it there.
+    allows_after_restart: bool,
     /// What goes over the wire of a message's number.
     number_bits: u64,
 }
@@ -31,6 +33,7 @@ pub(crate) struct Message {
     pub(crate) id: u64,
     pub(crate) kind: MessageKind,
     pub(crate) bytes: usize,
+    pub(crate) is_idempotent: bool,
     tag: u64,
     /// Of all, and by the sender's clock.
     pub(crate) accepted: u64,
@@ -60,6 +63,7 @@ pub(crate) struct Draft {
     pub(crate) to: usize,
     pub(crate) kind: MessageKind,
     pub(crate) bytes: usize,
+    pub(crate) is_idempotent: bool,
     pub(crate) tag: u64,
 }
 
@@ -79,6 +83,7 @@ impl MessageRecords {
     pub(crate) fn new(scenario: &Scenario) -> Self {
         Self {
             allows_again: scenario.is_credulous(),
+            allows_after_restart: !scenario.remembers_across_restarts(),
             allows_anything: scenario.is_spoilt(),
             number_bits: if scenario.is_paper() { 0xff } else { u64::MAX },
             ..Self::default()
@@ -107,6 +112,7 @@ impl MessageRecords {
             id,
             kind: draft.kind,
             bytes: draft.bytes,
+            is_idempotent: draft.is_idempotent,
             tag: draft.tag,
             accepted: now,
             accepted_by_clock: clock,
@@ -153,9 +159,14 @@ impl MessageRecords {
             candidates.len()
         );
         let same_first = same.first().copied();
-        let first = same
-            .into_iter()
-            .find(|index| self.messages[*index].handed_to != Some(incarnation));
+        let first = same.into_iter().find(|index| {
+            let message = &self.messages[*index];
+            let may_again = message.is_idempotent || self.allows_after_restart;
+            match message.handed_to {
+                None => true,
+                Some(before) => before != incarnation && may_again,
+            }
+        });
         let again = same_first.filter(|_| self.allows_again);
         let Some(index) = first.or(again) else {
             panic!("host {to} was handed {kind:?} {id} twice");
@@ -202,6 +213,7 @@ impl Message {
             to: self.to,
             kind: self.kind,
             bytes: self.bytes,
+            is_idempotent: self.is_idempotent,
             tag: self.tag,
         };
         self.kind == kind && self.bytes == content.len() && draft.content() == content

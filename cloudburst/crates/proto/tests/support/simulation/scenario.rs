@@ -8,7 +8,7 @@ use std::{
 use cloudburst_code::{PaperDegree, Schedule};
 use cloudburst_proto::{CongestionControl, SocketId, TransportConfig};
 
-use super::path::{Impairments, MICRO, MILLI, Mtu, Path};
+use super::path::{Impairments, MICRO, MILLI, Mtu, Path, SECOND};
 
 /// Where sockets' ports begin, and sockets of a host: ports of theirs that follow are so far apart.
 const FIRST_PORT: u16 = 4_000;
@@ -17,6 +17,9 @@ const MOST_SOCKETS: u16 = 100;
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub(crate) seed: u64,
+    /// For how long hosts have been running when it begins: longer than an answer takes, or who is sent
+    /// to might have another been before.
+    pub(crate) age_ns: u64,
     /// All of it comes from the seed.
     pub(crate) is_generated: bool,
     pub(crate) hosts: Vec<HostPlan>,
@@ -63,6 +66,8 @@ pub(crate) struct SendPlan {
     pub(crate) to: usize,
     pub(crate) bytes: usize,
     pub(crate) is_request: bool,
+    /// It may be handed over again after a restart.
+    pub(crate) is_idempotent: bool,
     pub(crate) cancel_after: Option<u64>,
     /// To the peer that messages came from, if any came, instead of one that
     /// was connected to.
@@ -151,6 +156,7 @@ impl SendPlan {
             to: 1,
             bytes,
             is_request: false,
+            is_idempotent: false,
             cancel_after: None,
             back: false,
         }
@@ -165,6 +171,7 @@ impl Scenario {
         hosts[1].clock_ahead_ns = 4_294_000 * MILLI;
         Self {
             seed,
+            age_ns: 5 * SECOND,
             is_generated: false,
             hosts,
             paths: vec![Path::new(50_000_000, 100_000, MILLI); 4],
@@ -221,6 +228,29 @@ impl Scenario {
         self.faults.iter().any(|(_, fault)| {
             matches!(fault, Fault::Restart { host, same_seed: true } if *host == number)
         })
+    }
+
+    /// A message is handed over once also where its receiver is restarted: keys tell that, as long as
+    /// clocks tell the time.
+    pub(crate) fn remembers_across_restarts(&self) -> bool {
+        let has_keys = self.has_key_pairs || self.hosts.iter().all(|host| host.key.is_some());
+        let confuses = |fault: &Fault| {
+            matches!(
+                fault,
+                Fault::ClockForward { .. }
+                    | Fault::ClockBack { .. }
+                    | Fault::Restart {
+                        same_seed: true,
+                        ..
+                    }
+            )
+        };
+        has_keys && !self.faults.iter().any(|(_, fault)| confuses(fault))
+    }
+
+    pub(crate) fn restarts(&self, number: usize) -> bool {
+        let mut faults = self.faults.iter();
+        faults.any(|(_, fault)| matches!(fault, Fault::Restart { host, .. } if *host == number))
     }
 
     /// Bits flip, and nothing but the message's own check notices: then a

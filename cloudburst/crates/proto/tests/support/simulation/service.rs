@@ -16,6 +16,8 @@ use super::{
 const MOST_CALLS: u32 = 100_000;
 /// How long after its lifetime a message's end may be told: a probe timeout or so.
 const SLACK_NS: u64 = 400 * MILLI;
+/// A host is taken for one that has just been started for so long: as long as its answers may take.
+const YOUNG_NS: u64 = 15_000 * MILLI;
 const UNREACHABLE_NS: u64 = 300 * MICRO;
 
 impl World {
@@ -293,6 +295,15 @@ impl World {
             message.cancelled || failure.reason != cloudburst_proto::Reason::Cancelled,
             "nobody cancelled {message:?}"
         );
+        if failure.reason == cloudburst_proto::Reason::Unknown {
+            // Who has just been started cannot be told from who was restarted.
+            let is_young = self.scenario.age_ns + message.accepted < YOUNG_NS;
+            assert!(
+                self.scenario.restarts(message.to) || is_young,
+                "nothing is unknown about {message:?}"
+            );
+            assert!(!message.is_idempotent, "it does no harm twice: {message:?}");
+        }
     }
 
     /// The common part: exactly once, and in time.

@@ -2,7 +2,9 @@
 
 use std::net::SocketAddr;
 
-use cloudburst_proto::{Ecn, FourTuple, IcmpKind, MessageKind, PeerId, SendRefused, SocketId};
+use cloudburst_proto::{
+    Ecn, FourTuple, IcmpKind, MessageKind, PeerId, SendOptions, SendRefused, SocketId,
+};
 
 use super::{
     host::Host,
@@ -218,6 +220,7 @@ impl World {
                 MessageKind::Message
             },
             bytes: plan.bytes,
+            is_idempotent: plan.is_idempotent,
             tag: mix(self.scenario.seed ^ index as u64),
         };
         let heard = self.hosts[from].heard.get(&to).copied();
@@ -246,7 +249,9 @@ impl World {
         let host = &mut self.hosts[draft.from];
         let now = host.clock.tell(self.now);
         let content = draft.content();
-        let sent = host.endpoint.send(now, peer, draft.kind, &content);
+        let options = SendOptions::new().idempotent(draft.is_idempotent);
+        let kind = (draft.kind, options);
+        let sent = host.endpoint.send_with(now, peer, kind, &content);
         self.log.say(
             self.now,
             format_args!(
@@ -302,6 +307,7 @@ impl World {
             to: to_host,
             kind: MessageKind::Reply { to },
             bytes: self.hosts[host].plan.reply_bytes,
+            is_idempotent: false,
             tag: mix(self.scenario.seed ^ mix(to) ^ 77),
         };
         self.accept(draft, peer);
