@@ -32,7 +32,9 @@ use super::{
     BindError, Closed, ConnectError, EndpointConfig, EndpointEvent, EndpointStatistics, IntoReply,
     PeerError, Received, ReplyError, RequestError, SendError, TrySendError,
 };
-use cloudburst_proto::{Failure, FailureReason, PathReport, PeerId, PublicKey, Receipt, Security};
+use cloudburst_proto::{
+    Failure, FailureReason, PathReport, PeerId, PublicKey, Receipt, Security, SendOptions,
+};
 
 /// An [`Endpoint`](super::Endpoint) with a thread of its own. Operations block the thread
 /// that calls; several threads may share one by reference.
@@ -137,6 +139,20 @@ impl BlockingEndpoint {
         self.wait(self.inner.send(peer, message))
     }
 
+    /// Does what [`Endpoint::send_with`](super::Endpoint::send_with) does, without a runtime.
+    ///
+    /// # Errors
+    ///
+    /// A [`SendError`].
+    pub fn send_with(
+        &self,
+        peer: PeerId,
+        message: impl Into<Vec<u8>>,
+        options: SendOptions,
+    ) -> Result<Receipt, SendError> {
+        self.wait(self.inner.send_with(peer, message, options))
+    }
+
     /// Does what [`Endpoint::enqueue`](super::Endpoint::enqueue) does, without a runtime.
     ///
     /// # Errors
@@ -180,6 +196,22 @@ impl BlockingEndpoint {
         timeout: Duration,
     ) -> Result<Vec<u8>, RequestError> {
         self.wait(self.inner.request(peer, message, timeout))
+    }
+
+    /// Does what [`Endpoint::request_with`](super::Endpoint::request_with) does, without a runtime.
+    ///
+    /// # Errors
+    ///
+    /// A [`RequestError`].
+    pub fn request_with(
+        &self,
+        peer: PeerId,
+        message: impl Into<Vec<u8>>,
+        timeout: Duration,
+        options: SendOptions,
+    ) -> Result<Vec<u8>, RequestError> {
+        let request = self.inner.request_with(peer, message, timeout, options);
+        self.wait(request)
     }
 
     /// Does what [`Endpoint::reply`](super::Endpoint::reply) does, without a runtime.

@@ -21,7 +21,9 @@ use super::{
     Closed, ConnectError, EndpointStatistics, SendError,
     outgoing::{Permit, ReplySender},
 };
-use cloudburst_proto::{Failure, MessageKind, PathReport, PeerId, PublicKey, Receipt, Security};
+use cloudburst_proto::{
+    Failure, MessageKind, PathReport, PeerId, PublicKey, Receipt, Security, SendOptions,
+};
 
 /// Questions that wait for the driver at a time; others wait for one of them.
 const QUESTIONS: usize = 256;
@@ -53,6 +55,7 @@ pub(super) struct Send {
     pub(super) local_id: u64,
     pub(super) peer: PeerId,
     pub(super) kind: MessageKind,
+    pub(super) options: SendOptions,
     pub(super) message: Vec<u8>,
     pub(super) permit: Option<Permit>,
     pub(super) done: oneshot::Sender<Result<Receipt, SendError>>,

@@ -39,7 +39,7 @@ use super::{
 };
 use cloudburst_proto::{
     Event, Failure, FailureReason, FourTuple, HostCapacity, MessageKind, PeerId, PublicKey,
-    SendRefused, SocketId, Time, Transport,
+    SendOptions, SendRefused, SocketId, Time, Transport,
 };
 
 /// See the [module](self).
@@ -251,7 +251,8 @@ impl Driver {
             let _ = send.done.send(Err(SendError::Closed(Closed)));
             return;
         }
-        match self.machine.send(now, send.peer, send.kind, &send.message) {
+        let kind = (send.kind, send.options);
+        match self.machine.send_with(now, send.peer, kind, &send.message) {
             Ok(id) => {
                 let Send {
                     local_id,
@@ -283,6 +284,7 @@ impl Driver {
             local_id,
             peer,
             kind: MessageKind::Failure { to },
+            options: SendOptions::new(),
             message: failure,
             permit: None,
             done: oneshot::channel().0,

@@ -25,7 +25,7 @@ use super::{
 };
 use cloudburst_proto::{
     self as protocol, ForeignPeer, MessageKind, PathReport, PeerId, PublicKey, Receipt, Security,
-    SendRefused, Time, TransportId,
+    SendOptions, SendRefused, Time, TransportId,
 };
 
 /// An endpoint on UDP sockets. A handle, cheap to clone; see the [module](super).
@@ -116,7 +116,18 @@ impl Endpoint {
         let most_bytes = config.protocol.max_message_bytes;
         let mut protocol = config.protocol;
         // The caller that named ports is to be found there.
-        protocol.rotate_ports &= matches!(config.ports, Ports::Any(_));
+        let has_chosen_ports = matches!(config.ports, Ports::Any(_));
+        protocol.rotate_ports &= has_chosen_ports;
+        let is_any = |port: &std::ops::RangeInclusive<u16>| *port.start() == 0;
+        let is_new = matches!(&config.ports, Ports::Range(ports) if is_any(ports));
+        protocol.quiet_before = if has_chosen_ports || is_new {
+            Duration::MAX
+        } else {
+            // On a thread that may block, for a runtime may have no timer.
+            let hold = tokio::task::spawn_blocking(|| std::thread::sleep(HOLD));
+            let _ = hold.await;
+            HOLD
+        };
         let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         protocol.unix_time = protocol.unix_time.or(since_1970.ok());
         let machine = protocol::Transport::new(protocol, Time::ZERO)?;
@@ -444,6 +455,18 @@ impl Endpoint {
         permit: Option<Permit>,
         reply: Option<ReplySender>,
     ) -> (Sending, u64) {
+        let kind = (kind, SendOptions::new());
+        self.start_with(peer, kind, message, permit, reply)
+    }
+
+    pub(super) fn start_with(
+        &self,
+        peer: PeerId,
+        (kind, options): (MessageKind, SendOptions),
+        message: Vec<u8>,
+        permit: Option<Permit>,
+        reply: Option<ReplySender>,
+    ) -> (Sending, u64) {
         let local_id = self.shared.next_ticket.fetch_add(1, Ordering::Relaxed);
         let (done, result) = oneshot::channel();
         let commands = &self.shared.commands;
@@ -451,6 +474,7 @@ impl Endpoint {
             local_id,
             peer,
             kind,
+            options,
             message,
             permit,
             done,
@@ -459,6 +483,11 @@ impl Endpoint {
         (Sending::new(local_id, result, commands.clone()), local_id)
     }
 }
+
+/// How long ports that were named are held before an endpoint starts: longer than an answer of ours takes
+/// to be read. What was accepted for sending before the start, as far as its sender can tell, may have been
+/// taken by another process at the same ports.
+const HOLD: Duration = Duration::from_millis(100);
 
 /// The channel sets aside a little memory for what it may hold.
 const MAX_INBOX: usize = 1 << 20;

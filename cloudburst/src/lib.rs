@@ -98,6 +98,7 @@ mod error;
 mod events;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod icmp;
+mod options;
 mod outgoing;
 mod pending_request;
 mod ports;
@@ -127,7 +128,7 @@ pub use cloudburst_proto::{
     ConfigError, CongestionControl, ConnectRefused, Failure, FailureReason, ForeignPeer, FourTuple,
     GoneReason, Health, IDENTITY_BYTES, Identity, IdentityError, Key, KeyError, Keyring,
     KeyringError, MAX_LIFETIME, PathReport, PeerId, PublicKey, Quotas, Reason, Receipt, Refusals,
-    Reservation, SECRET_BYTES, SecretKey, Security, SendRefused, SocketId, StartError,
+    Reservation, SECRET_BYTES, SecretKey, Security, SendOptions, SendRefused, SocketId, StartError,
     TransportStatistics, Undelivered,
 };
 

@@ -17,7 +17,9 @@ use super::{
     Closed, Endpoint, Received, ReplyError, RequestError, SendError, Sending,
     pending_request::PendingRequest,
 };
-use cloudburst_proto::{Failure, FailureReason, ForeignPeer, MessageKind, PeerId, Receipt};
+use cloudburst_proto::{
+    Failure, FailureReason, ForeignPeer, MessageKind, PeerId, Receipt, SendOptions,
+};
 
 impl Endpoint {
     /// Sends a request and waits for the reply, for `timeout` in all. Dropping the future
@@ -32,7 +34,23 @@ impl Endpoint {
         message: impl Into<Vec<u8>>,
         timeout: Duration,
     ) -> Result<Vec<u8>, RequestError> {
-        let message = self.check(message.into())?;
+        let options = SendOptions::new();
+        self.request_with(peer, message, timeout, options).await
+    }
+
+    /// Does what [`request`](Self::request) does, with options for the request.
+    ///
+    /// # Errors
+    ///
+    /// A [`RequestError`] that says whether the peer had the request at least.
+    pub async fn request_with(
+        &self,
+        peer: PeerId,
+        message: impl Into<Vec<u8>>,
+        timeout: Duration,
+        options: SendOptions,
+    ) -> Result<Vec<u8>, RequestError> {
+        let message = (self.check(message.into())?, options);
         let mut delivered = false;
         let exchange = self.exchange(peer, message, &mut delivered);
         match tokio::time::timeout(timeout, exchange).await {
@@ -47,13 +65,13 @@ impl Endpoint {
     async fn exchange(
         &self,
         peer: PeerId,
-        message: Vec<u8>,
+        (message, options): (Vec<u8>, SendOptions),
         delivered: &mut bool,
     ) -> Result<Vec<u8>, RequestError> {
         let permit = Some(self.shared.room.wait(message.len()).await?);
         let (reply, mut replied) = oneshot::channel();
-        let (mut sending, local_id) =
-            self.start(peer, MessageKind::Request, message, permit, Some(reply));
+        let kind = (MessageKind::Request, options);
+        let (mut sending, local_id) = self.start_with(peer, kind, message, permit, Some(reply));
         let mut forget = ForgetOnDrop(Some((self, local_id)));
         let mut is_sent = false;
         let replied = poll_fn(|context| {

@@ -12,6 +12,7 @@ mod peers;
 #[cfg(target_os = "linux")]
 mod ports;
 mod requests;
+mod restart;
 mod surface;
 mod without_async;
 

@@ -57,6 +57,7 @@ const ROOT: &[&str] = &[
     "SecretKey",
     "Security",
     "SendError",
+    "SendOptions",
     "SendRefused",
     "Sending",
     "SocketId",

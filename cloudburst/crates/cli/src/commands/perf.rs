@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::{CommandFactory as _, error::ErrorKind};
-use cloudburst::{Endpoint, EndpointStatistics, PeerId, RequestError, SendError};
+use cloudburst::{Endpoint, EndpointStatistics, PeerId, RequestError, SendError, SendOptions};
 use flow_cli::ExitCode;
 use flow_cli::{Signals, print, print_json};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -166,16 +166,20 @@ impl Run {
         self.total.offered += 1;
         self.second.offered += 1;
         let endpoint = endpoint.clone();
+        // To count one twice does no harm.
+        let options = SendOptions::new().idempotent(true);
         self.waiting.spawn(async move {
             let result = match reply {
                 None => {
-                    let sent = endpoint.send(peer, vec![0x5a; bytes]).await;
+                    let sent = endpoint.send_with(peer, vec![0x5a; bytes], options).await;
                     sent.map(drop).map_err(|error| reason(&error))
                 }
                 Some(Bytes(reply)) => {
                     let mut message = vec![0x5a; bytes.max(4)];
                     message[..4].copy_from_slice(&(reply as u32).to_be_bytes());
-                    let replied = endpoint.request(peer, message, REPLY_WITHIN).await;
+                    let replied = endpoint
+                        .request_with(peer, message, REPLY_WITHIN, options)
+                        .await;
                     replied.map(drop).map_err(|error| reason(&error))
                 }
             };

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cloudburst::{Endpoint, PeerId, RequestError};
+use cloudburst::{Endpoint, PeerId, RequestError, SendOptions};
 use flow_cli::ExitCode;
 use flow_cli::{Signals, print, print_json};
 use serde_json::json;
@@ -71,7 +71,9 @@ async fn ping(
     timeout: Duration,
 ) -> Answer {
     let start = Instant::now();
-    let reply = endpoint.request(peer, message, timeout).await;
+    // To answer twice does no harm.
+    let options = SendOptions::new().idempotent(true);
+    let reply = endpoint.request_with(peer, message, timeout, options).await;
     let result = reply.map(|_| start.elapsed());
     Answer { sequence, result }
 }
