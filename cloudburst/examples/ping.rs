@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for number in 0..5 {
         let start = Instant::now();
         let reply = endpoint.request(peer, vec![number; 1_000], Duration::from_secs(2));
-        assert_eq!(reply.await?, [number; 1_000]);
+        assert_eq!(reply.await?, &[number; 1_000][..]);
         println!("{number}: {:?}", start.elapsed());
     }
     endpoint.close(Duration::from_secs(1)).await;

@@ -23,6 +23,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use tokio::{
     runtime::{Builder, Handle},
     sync::oneshot,
@@ -135,7 +136,7 @@ impl BlockingEndpoint {
     /// # Errors
     ///
     /// A [`SendError`].
-    pub fn send(&self, peer: PeerId, message: impl Into<Vec<u8>>) -> Result<Receipt, SendError> {
+    pub fn send(&self, peer: PeerId, message: impl Into<Bytes>) -> Result<Receipt, SendError> {
         self.wait(self.inner.send(peer, message))
     }
 
@@ -147,7 +148,7 @@ impl BlockingEndpoint {
     pub fn send_with(
         &self,
         peer: PeerId,
-        message: impl Into<Vec<u8>>,
+        message: impl Into<Bytes>,
         options: SendOptions,
     ) -> Result<Receipt, SendError> {
         self.wait(self.inner.send_with(peer, message, options))
@@ -158,7 +159,7 @@ impl BlockingEndpoint {
     /// # Errors
     ///
     /// A [`SendError`].
-    pub fn enqueue(&self, peer: PeerId, message: impl Into<Vec<u8>>) -> Result<Sending, SendError> {
+    pub fn enqueue(&self, peer: PeerId, message: impl Into<Bytes>) -> Result<Sending, SendError> {
         let sending = self.wait(self.inner.enqueue(peer, message))?;
         Ok(self.sending(sending))
     }
@@ -171,7 +172,7 @@ impl BlockingEndpoint {
     pub fn try_send(
         &self,
         peer: PeerId,
-        message: impl Into<Vec<u8>>,
+        message: impl Into<Bytes>,
     ) -> Result<Sending, TrySendError> {
         let sending = self.inner.try_send(peer, message)?;
         Ok(self.sending(sending))
@@ -192,9 +193,9 @@ impl BlockingEndpoint {
     pub fn request(
         &self,
         peer: PeerId,
-        message: impl Into<Vec<u8>>,
+        message: impl Into<Bytes>,
         timeout: Duration,
-    ) -> Result<Vec<u8>, RequestError> {
+    ) -> Result<Bytes, RequestError> {
         self.wait(self.inner.request(peer, message, timeout))
     }
 
@@ -206,10 +207,10 @@ impl BlockingEndpoint {
     pub fn request_with(
         &self,
         peer: PeerId,
-        message: impl Into<Vec<u8>>,
+        message: impl Into<Bytes>,
         timeout: Duration,
         options: SendOptions,
-    ) -> Result<Vec<u8>, RequestError> {
+    ) -> Result<Bytes, RequestError> {
         let request = self.inner.request_with(peer, message, timeout, options);
         self.wait(request)
     }
@@ -222,7 +223,7 @@ impl BlockingEndpoint {
     pub fn reply(
         &self,
         request: &Received,
-        message: impl Into<Vec<u8>>,
+        message: impl Into<Bytes>,
     ) -> Result<Receipt, ReplyError> {
         self.wait(self.inner.reply(request, message))
     }

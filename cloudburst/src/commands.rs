@@ -15,6 +15,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use super::{
@@ -56,7 +57,7 @@ pub(super) struct Send {
     pub(super) peer: PeerId,
     pub(super) kind: MessageKind,
     pub(super) options: SendOptions,
-    pub(super) message: Vec<u8>,
+    pub(super) message: Bytes,
     pub(super) permit: Option<Permit>,
     pub(super) done: oneshot::Sender<Result<Receipt, SendError>>,
     pub(super) reply: Option<ReplySender>,

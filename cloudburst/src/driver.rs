@@ -285,7 +285,7 @@ impl Driver {
             peer,
             kind: MessageKind::Failure { to },
             options: SendOptions::new(),
-            message: failure,
+            message: failure.into(),
             permit: None,
             done: oneshot::channel().0,
             reply: None,
@@ -343,10 +343,11 @@ impl Driver {
             match event {
                 Event::Received {
                     peer,
+                    four_tuple,
                     id,
                     kind,
                     message,
-                } => self.deliver(peer, id, kind, message),
+                } => self.deliver((peer, four_tuple), (id, kind), message),
                 Event::Delivered { id, receipt } => {
                     self.statistics.completion.record(receipt.completion);
                     self.outgoing.resolve(id, Ok(receipt));
@@ -377,11 +378,18 @@ impl Driver {
         }
     }
 
-    fn deliver(&mut self, peer: PeerId, id: u64, kind: MessageKind, message: Vec<u8>) {
+    fn deliver(
+        &mut self,
+        (peer, path): (PeerId, FourTuple),
+        (id, kind): (u64, MessageKind),
+        message: Vec<u8>,
+    ) {
         let now = self.now();
         self.last_received = Some(now);
         let request = match kind {
-            MessageKind::Reply { to } => return self.outgoing.reply(peer, to, Ok(message)),
+            MessageKind::Reply { to } => {
+                return self.outgoing.reply(peer, to, Ok(message.into()));
+            }
             MessageKind::Failure { to } => {
                 let failure = RequestError::Failed(Failure::from_bytes(&message));
                 return self.outgoing.reply(peer, to, Err(failure));
@@ -397,7 +405,10 @@ impl Driver {
         let before = self.inbox.bytes.fetch_add(bytes, Ordering::Relaxed);
         let received = Arrived {
             peer,
-            message,
+            identity: self.machine.peer_key(peer),
+            message: message.into(),
+            received_at: self.start + now.since(Time::ZERO),
+            path,
             request,
         };
         // The protocol hands over what there is capacity for; a handle may be dropped meanwhile.

@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
 use tokio::sync::{Mutex, broadcast, mpsc, oneshot, watch};
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -24,8 +25,8 @@ use super::{
     pending_request::PendingRequest,
 };
 use cloudburst_proto::{
-    self as protocol, ForeignPeer, MessageKind, PathReport, PeerId, PublicKey, Receipt, Security,
-    SendOptions, SendRefused, Time, TransportId,
+    self as protocol, ForeignPeer, FourTuple, MessageKind, PathReport, PeerId, PublicKey, Receipt,
+    Security, SendOptions, SendRefused, Time, TransportId,
 };
 
 /// An endpoint on UDP sockets. A handle, cheap to clone; see the [module](super).
@@ -70,8 +71,14 @@ pub(super) struct Shared {
 pub struct Received {
     /// The peer that sent it.
     pub peer: PeerId,
-    /// The content of the message.
-    pub message: Vec<u8>,
+    /// Its public key, where key pairs say who it is.
+    pub identity: Option<PublicKey>,
+    /// The content of the message. It can be kept, cut and sent on without a copy.
+    pub message: Bytes,
+    /// The time at which it was complete.
+    pub received_at: Instant,
+    /// The path by which the datagram came that completed it.
+    pub path: FourTuple,
     pub(super) request: Option<PendingRequest>,
 }
 
@@ -79,7 +86,10 @@ pub struct Received {
 #[derive(Debug)]
 pub(super) struct Arrived {
     pub(super) peer: PeerId,
-    pub(super) message: Vec<u8>,
+    pub(super) identity: Option<PublicKey>,
+    pub(super) message: Bytes,
+    pub(super) received_at: Instant,
+    pub(super) path: FourTuple,
     /// The number of a request.
     pub(super) request: Option<u64>,
 }
@@ -256,6 +266,9 @@ impl Endpoint {
 
     /// Sends a message and waits until the peer has it.
     ///
+    /// What is given is taken without a copy from [`Bytes`], `Vec<u8>`, `String` and what is static, and
+    /// copied once, by the driver, to where it is coded together with its envelope.
+    ///
     /// It waits for capacity first, while as much is under way as
     /// [`Quotas`](super::Quotas) allow. Dropping the future cancels the message; the
     /// peer may have it or get it all the same.
@@ -266,7 +279,7 @@ impl Endpoint {
     pub async fn send(
         &self,
         peer: PeerId,
-        message: impl Into<Vec<u8>>,
+        message: impl Into<Bytes>,
     ) -> Result<Receipt, SendError> {
         self.enqueue(peer, message).await?.await
     }
@@ -279,7 +292,7 @@ impl Endpoint {
     pub async fn enqueue(
         &self,
         peer: PeerId,
-        message: impl Into<Vec<u8>>,
+        message: impl Into<Bytes>,
     ) -> Result<Sending, SendError> {
         let message = self.check(message.into())?;
         let permit = Some(self.shared.room.wait(message.len()).await?);
@@ -296,7 +309,7 @@ impl Endpoint {
     pub fn try_send(
         &self,
         peer: PeerId,
-        message: impl Into<Vec<u8>>,
+        message: impl Into<Bytes>,
     ) -> Result<Sending, TrySendError> {
         let message = self.check(message.into())?;
         let permit = self.shared.room.try_take(message.len())?;
@@ -323,7 +336,10 @@ impl Endpoint {
         Ok(Received {
             peer: arrived.peer,
             request: arrived.request.map(pending),
+            identity: arrived.identity,
             message: arrived.message,
+            received_at: arrived.received_at,
+            path: arrived.path,
         })
     }
 
@@ -439,7 +455,7 @@ impl Endpoint {
         let _ = self.shared.commands.ask(close).await;
     }
 
-    pub(super) fn check(&self, message: Vec<u8>) -> Result<Vec<u8>, SendRefused> {
+    pub(super) fn check(&self, message: Bytes) -> Result<Bytes, SendRefused> {
         let (given, most) = (message.len(), self.shared.most_bytes);
         match given > most {
             true => Err(SendRefused::TooLarge { given, most }),
@@ -451,7 +467,7 @@ impl Endpoint {
         &self,
         peer: PeerId,
         kind: MessageKind,
-        message: Vec<u8>,
+        message: Bytes,
         permit: Option<Permit>,
         reply: Option<ReplySender>,
     ) -> (Sending, u64) {
@@ -463,7 +479,7 @@ impl Endpoint {
         &self,
         peer: PeerId,
         (kind, options): (MessageKind, SendOptions),
-        message: Vec<u8>,
+        message: Bytes,
         permit: Option<Permit>,
         reply: Option<ReplySender>,
     ) -> (Sending, u64) {

@@ -6,6 +6,8 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
+
 use super::{Ports, PortsError, RemotesError};
 use cloudburst_proto::{
     self as protocol, ConfigError, Failure, ForeignPeer, IdentityError, KeyError, KeyringError,
@@ -208,7 +210,7 @@ pub enum TrySendError {
     )]
     Full {
         /// The message, given back.
-        message: Vec<u8>,
+        message: Bytes,
     },
     /// It never can be.
     #[error(transparent)]

@@ -35,7 +35,7 @@
 //! // A message resolves when the receiver has it.
 //! let receipt = client.send(peer, "made to arrive soon").await?;
 //! println!("there after {:?}, by {} packets", receipt.completion, receipt.sent);
-//! assert_eq!(server.recv().await?.message, b"made to arrive soon");
+//! assert_eq!(server.recv().await?.message, "made to arrive soon");
 //!
 //! // A request resolves when its reply is here. `serve` answers several at a time.
 //! let answering = server.clone();
@@ -44,7 +44,7 @@
 //!     answering.serve(64, echo).await;
 //! });
 //! let reply = client.request(peer, "what is it?", Duration::from_secs(2)).await?;
-//! assert_eq!(reply, b"what is it?");
+//! assert_eq!(reply, "what is it?");
 //!
 //! // Closing waits for what is under way.
 //! client.close(Duration::from_secs(1)).await;

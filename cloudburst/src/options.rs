@@ -1,5 +1,7 @@
 //! Messages with options.
 
+use bytes::Bytes;
+
 use super::{Endpoint, SendError, Sending};
 use cloudburst_proto::{MessageKind, PeerId, Receipt, SendOptions};
 
@@ -25,7 +27,7 @@ impl Endpoint {
     pub async fn send_with(
         &self,
         peer: PeerId,
-        message: impl Into<Vec<u8>>,
+        message: impl Into<Bytes>,
         options: SendOptions,
     ) -> Result<Receipt, SendError> {
         self.enqueue_with(peer, message, options).await?.await
@@ -40,7 +42,7 @@ impl Endpoint {
     pub async fn enqueue_with(
         &self,
         peer: PeerId,
-        message: impl Into<Vec<u8>>,
+        message: impl Into<Bytes>,
         options: SendOptions,
     ) -> Result<Sending, SendError> {
         let message = self.check(message.into())?;

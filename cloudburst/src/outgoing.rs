@@ -9,6 +9,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, oneshot};
 
 use super::{Closed, RequestError, SendError, commands::Commands};
@@ -139,7 +140,7 @@ impl fmt::Debug for Sending {
 }
 
 /// Where a reply goes.
-pub(super) type ReplySender = oneshot::Sender<Result<Vec<u8>, RequestError>>;
+pub(super) type ReplySender = oneshot::Sender<Result<Bytes, RequestError>>;
 
 /// What the driver knows of messages under way.
 #[derive(Debug)]
@@ -217,7 +218,7 @@ impl Outgoing {
 
     /// A peer's reply to a request. Nobody waits for one that comes late or twice, and none counts
     /// that comes from another peer than was asked, where keys tell peers apart.
-    pub(super) fn reply(&mut self, from: PeerId, to: u64, reply: Result<Vec<u8>, RequestError>) {
+    pub(super) fn reply(&mut self, from: PeerId, to: u64, reply: Result<Bytes, RequestError>) {
         let Entry::Occupied(request) = self.requests.entry(to) else {
             return;
         };

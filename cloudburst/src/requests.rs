@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use tokio::{
     sync::{Semaphore, oneshot},
     task::JoinSet,
@@ -31,9 +32,9 @@ impl Endpoint {
     pub async fn request(
         &self,
         peer: PeerId,
-        message: impl Into<Vec<u8>>,
+        message: impl Into<Bytes>,
         timeout: Duration,
-    ) -> Result<Vec<u8>, RequestError> {
+    ) -> Result<Bytes, RequestError> {
         let options = SendOptions::new();
         self.request_with(peer, message, timeout, options).await
     }
@@ -46,10 +47,10 @@ impl Endpoint {
     pub async fn request_with(
         &self,
         peer: PeerId,
-        message: impl Into<Vec<u8>>,
+        message: impl Into<Bytes>,
         timeout: Duration,
         options: SendOptions,
-    ) -> Result<Vec<u8>, RequestError> {
+    ) -> Result<Bytes, RequestError> {
         let message = (self.check(message.into())?, options);
         let mut delivered = false;
         let exchange = self.exchange(peer, message, &mut delivered);
@@ -65,9 +66,9 @@ impl Endpoint {
     async fn exchange(
         &self,
         peer: PeerId,
-        (message, options): (Vec<u8>, SendOptions),
+        (message, options): (Bytes, SendOptions),
         delivered: &mut bool,
-    ) -> Result<Vec<u8>, RequestError> {
+    ) -> Result<Bytes, RequestError> {
         let permit = Some(self.shared.room.wait(message.len()).await?);
         let (reply, mut replied) = oneshot::channel();
         let kind = (MessageKind::Request, options);
@@ -97,7 +98,7 @@ impl Endpoint {
     pub async fn reply(
         &self,
         request: &Received,
-        message: impl Into<Vec<u8>>,
+        message: impl Into<Bytes>,
     ) -> Result<Receipt, ReplyError> {
         Ok(self.enqueue_reply(request, message.into()).await?.await?)
     }
@@ -131,7 +132,7 @@ impl Endpoint {
     async fn enqueue_reply(
         &self,
         request: &Received,
-        message: Vec<u8>,
+        message: Bytes,
     ) -> Result<Sending, ReplyError> {
         let pending = self.pending(request)?;
         let message = self.check(message).map_err(SendError::from)?;
@@ -163,7 +164,7 @@ impl Endpoint {
     /// # async fn example(endpoint: cloudburst::Endpoint) {
     /// endpoint
     ///     .serve(64, |request: Received| async move {
-    ///         match request.message.as_slice() {
+    ///         match &request.message[..] {
     ///             b"secret" => Err(Failure::refused("nobody may ask for that")),
     ///             _ => Ok(request.message), // echo
     ///         }
@@ -189,9 +190,9 @@ impl Endpoint {
             let handled = self.handle_one();
             // The message goes to the handler; what is needed for the reply stays here.
             let origin = Received {
-                peer: received.peer,
-                message: Vec::new(),
+                message: Bytes::new(),
                 request: received.request.clone(),
+                ..received
             };
             let reply = handler(received);
             let endpoint = self.clone();
@@ -217,7 +218,7 @@ impl Endpoint {
     }
 
     /// Sends what a handler has made of a request, if it was one and waits for its reply still.
-    async fn answer(&self, origin: &Received, reply: Result<Vec<u8>, Failure>) -> Option<Sending> {
+    async fn answer(&self, origin: &Received, reply: Result<Bytes, Failure>) -> Option<Sending> {
         let pending = origin.request.as_ref()?;
         // The handler may have kept the request, to reply later.
         pending.set_reason(FailureReason::NoReply);
@@ -261,23 +262,29 @@ pub trait IntoReply {
     /// # Errors
     ///
     /// The reason that the sender of the request gets.
-    fn into_reply(self) -> Result<Vec<u8>, Failure>;
+    fn into_reply(self) -> Result<Bytes, Failure>;
 }
 
-impl IntoReply for Vec<u8> {
-    fn into_reply(self) -> Result<Vec<u8>, Failure> {
+impl IntoReply for Bytes {
+    fn into_reply(self) -> Result<Bytes, Failure> {
         Ok(self)
     }
 }
 
+impl IntoReply for Vec<u8> {
+    fn into_reply(self) -> Result<Bytes, Failure> {
+        Ok(self.into())
+    }
+}
+
 impl<T: IntoReply> IntoReply for Option<T> {
-    fn into_reply(self) -> Result<Vec<u8>, Failure> {
+    fn into_reply(self) -> Result<Bytes, Failure> {
         self.map_or(Err(FailureReason::NoReply.into()), T::into_reply)
     }
 }
 
 impl<T: IntoReply, E: Into<Failure>> IntoReply for Result<T, E> {
-    fn into_reply(self) -> Result<Vec<u8>, Failure> {
+    fn into_reply(self) -> Result<Bytes, Failure> {
         self.map_err(E::into)?.into_reply()
     }
 }

@@ -45,7 +45,7 @@ async fn a_full_endpoint_says_so_or_waits() {
     let first = client.try_send(peer, "1").unwrap();
     let _second = client.try_send(peer, "2").unwrap();
     let full = client.try_send(peer, "3").unwrap_err();
-    let message = b"3".to_vec();
+    let message = "3".into();
     assert_eq!(full, TrySendError::Full { message });
     let third = client.enqueue(peer, "3");
     tokio::pin!(third);
@@ -64,8 +64,17 @@ async fn bytes_are_room_as_well() {
     let client = Endpoint::bind(config).await.unwrap();
     let peer = client.connect([address]).await.unwrap();
     let _first = client.try_send(peer, vec![0; 6_000]).unwrap();
-    let full = client.try_send(peer, vec![0; 6_000]).unwrap_err();
-    let message = vec![0; 6_000];
+    let content = vec![0; 6_000];
+    let memory = content.as_ptr();
+    let full = client.try_send(peer, content).unwrap_err();
+    let TrySendError::Full {
+        message: given_back,
+    } = &full
+    else {
+        panic!("{full}");
+    };
+    assert_eq!(given_back.as_ptr(), memory, "it is not copied");
+    let message = vec![0; 6_000].into();
     assert_eq!(full, TrySendError::Full { message });
     client.try_send(peer, vec![0; 3_000]).unwrap().detach();
 }

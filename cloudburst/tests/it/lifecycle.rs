@@ -76,7 +76,7 @@ async fn close_waits_for_replies_that_are_being_made() {
     assert!(early.is_err(), "it waits for the reply");
     released.notify_one();
     within(closing).await;
-    assert_eq!(within(asked).await.unwrap().unwrap(), b"in time");
+    assert_eq!(within(asked).await.unwrap().unwrap(), "in time");
     // It was never taken, so that its sender may try elsewhere.
     assert!(
         matches!(

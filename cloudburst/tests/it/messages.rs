@@ -147,7 +147,7 @@ async fn recv_loses_nothing_when_dropped() {
         assert!(early.is_err(), "nothing was sent");
     }
     within(client.send(peer, "there")).await.unwrap();
-    assert_eq!(within(server.recv()).await.unwrap().message, b"there");
+    assert_eq!(within(server.recv()).await.unwrap().message, "there");
 }
 
 #[tokio::test]
@@ -160,5 +160,5 @@ async fn ipv6_works_where_there_is_any() {
     let client = Endpoint::bind(config).await.unwrap();
     let peer = client.connect(server.local_addrs().to_vec()).await.unwrap();
     within(client.send(peer, "six")).await.unwrap();
-    assert_eq!(within(server.recv()).await.unwrap().message, b"six");
+    assert_eq!(within(server.recv()).await.unwrap().message, "six");
 }

@@ -1,6 +1,10 @@
 //! Whom one can talk to.
 
-use std::{net::SocketAddr, num::NonZeroU8, time::Duration};
+use std::{
+    net::SocketAddr,
+    num::NonZeroU8,
+    time::{Duration, Instant},
+};
 
 use cloudburst::{
     ConnectError, ConnectRefused, Endpoint, ForeignPeer, Key, PeerError, Ports, Reason, ReplyError,
@@ -34,9 +38,13 @@ async fn key_pairs_say_who_speaks() {
         .connect_to(theirs.public(), remotes.clone())
         .await
         .unwrap();
+    let begun = Instant::now();
     let (sent, received) = tokio::join!(within(client.send(peer, "sealed")), within(server.recv()));
     sent.unwrap();
     let received = received.unwrap();
+    assert_eq!(received.identity, Some(ours.public()));
+    assert!(client.local_addrs().contains(&received.path.remote));
+    assert!((begun..=Instant::now()).contains(&received.received_at));
     let who = server.peer_key(received.peer).await.unwrap();
     assert_eq!(
         (who, &received.message[..]),
@@ -69,7 +77,7 @@ async fn keys_must_match() {
     let (client, server, peer) = pair(keyed(1), keyed(1)).await;
     let (sent, received) = tokio::join!(within(client.send(peer, "sealed")), within(server.recv()));
     sent.unwrap();
-    assert_eq!(received.unwrap().message, b"sealed");
+    assert_eq!(received.unwrap().message, "sealed");
 
     let config = keyed(2).with_lifetime(Duration::from_millis(300)).unwrap();
     let (client, server, peer) = pair(config, keyed(1)).await;
@@ -153,7 +161,7 @@ async fn a_server_that_comes_back_is_found_again() {
         }
     })
     .await;
-    assert_eq!(within(server.recv()).await.unwrap().message, b"after");
+    assert_eq!(within(server.recv()).await.unwrap().message, "after");
 }
 
 /// Each client knows one server: the first peer of the one is not the first peer of the other.
@@ -179,11 +187,11 @@ async fn the_id_of_a_peer_is_refused_at_another_endpoint() {
         within(other_server.reply(&request, "I")).await.unwrap();
     };
     let (answered, ()) = tokio::join!(within(asks), answers);
-    assert_eq!(answered.unwrap(), b"I");
+    assert_eq!(answered.unwrap(), "I");
 
     // Its own peer is neither forgotten nor sent anything.
     within(client.send(peer, "to its own")).await.unwrap();
-    assert_eq!(within(server.recv()).await.unwrap().message, b"to its own");
+    assert_eq!(within(server.recv()).await.unwrap().message, "to its own");
     assert_eq!(other.peers().await.unwrap(), [foreign]);
 }
 
@@ -191,7 +199,7 @@ async fn the_id_of_a_peer_is_refused_at_another_endpoint() {
 async fn a_peer_that_is_forgotten_stands_for_nobody() {
     let (client, server, peer) = pair(config(2), config(1)).await;
     within(client.send(peer, "before")).await.unwrap();
-    assert_eq!(within(server.recv()).await.unwrap().message, b"before");
+    assert_eq!(within(server.recv()).await.unwrap().message, "before");
     let (_socket, address) = silent();
     let other = client.connect([address]).await.unwrap();
     let sending = client.enqueue(other, "nobody reads this").await.unwrap();
@@ -210,7 +218,7 @@ async fn a_peer_that_is_forgotten_stands_for_nobody() {
     let again = client.connect(server.local_addrs().to_vec()).await.unwrap();
     assert_ne!(again, peer);
     within(client.send(again, "again")).await.unwrap();
-    assert_eq!(within(server.recv()).await.unwrap().message, b"again");
+    assert_eq!(within(server.recv()).await.unwrap().message, "again");
     assert_eq!(client.statistics().await.unwrap().protocol.peers_now, 1);
 }
 

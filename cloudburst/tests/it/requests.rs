@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use cloudburst::{
     Endpoint, Failure, FailureReason, PeerId, Received, ReplyError, RequestError, blocking,
 };
@@ -17,9 +18,7 @@ async fn requests_are_answered() {
         async move {
             server
                 .serve(8, |request| async move {
-                    let mut message = request.message;
-                    message.reverse();
-                    Some(message)
+                    Some(request.message.iter().rev().copied().collect::<Vec<u8>>())
                 })
                 .await;
         }
@@ -29,7 +28,7 @@ async fn requests_are_answered() {
         let client = client.clone();
         requests.push(tokio::spawn(async move {
             let reply = client.request(peer, vec![number, 1, 2], SOON).await;
-            assert_eq!(reply.unwrap(), [2, 1, number]);
+            assert_eq!(reply.unwrap(), &[2, 1, number][..]);
         }));
     }
     for request in requests {
@@ -63,7 +62,7 @@ async fn a_request_that_nobody_answers_says_whether_it_was_delivered() {
     within(server.reply(&request, "late")).await.unwrap();
     let (sent, received) = tokio::join!(within(client.send(peer, "next")), within(server.recv()));
     sent.unwrap();
-    assert_eq!(received.unwrap().message, b"next");
+    assert_eq!(received.unwrap().message, "next");
 }
 
 #[tokio::test]
@@ -72,21 +71,25 @@ async fn handlers_that_panic_end_alone() {
     tokio::spawn(async move {
         server
             .serve(1, |request| async move {
-                assert_ne!(request.message, b"panic", "as was asked for");
+                assert_ne!(request.message, "panic", "as was asked for");
                 Some(request.message)
             })
             .await;
     });
     assert!(client.request(peer, "panic", SOON).await.is_err());
-    assert_eq!(client.request(peer, "go on", SOON).await.unwrap(), b"go on");
+    assert_eq!(client.request(peer, "go on", SOON).await.unwrap(), "go on");
 }
 
 /// Asks for longer than a test takes: whoever is answered only then fails.
-async fn ask(client: &Endpoint, peer: PeerId, message: &str) -> Result<Vec<u8>, RequestError> {
+async fn ask(
+    client: &Endpoint,
+    peer: PeerId,
+    message: &'static str,
+) -> Result<Bytes, RequestError> {
     within(client.request(peer, message, 10 * SOON)).await
 }
 
-fn failure(result: Result<Vec<u8>, RequestError>) -> Failure {
+fn failure(result: Result<Bytes, RequestError>) -> Failure {
     match result {
         Err(RequestError::Failed(failure)) => failure,
         other => panic!("{other:?} is no failure that the peer tells of"),
@@ -101,11 +104,11 @@ async fn each_request_without_a_reply_is_answered_with_the_reason() {
         let server = server.clone();
         async move {
             let handler = |request: Received| async move {
-                match request.message.as_slice() {
+                match &request.message[..] {
                     b"nothing" => Ok(None),
                     b"no" => Err(Failure::refused("not today\n")),
                     b"panic" => panic!("as was asked for"),
-                    b"much" => Ok(Some(vec![0; 1_001])),
+                    b"much" => Ok(Some(vec![0; 1_001].into())),
                     _ => Ok(Some(request.message)),
                 }
             };
@@ -126,8 +129,8 @@ async fn each_request_without_a_reply_is_answered_with_the_reason() {
     let shown = refused.to_string();
     assert_eq!(shown, r#"the request was refused: "not today\n""#);
     // Those have not used up the only place.
-    assert_eq!(ask(&client, peer, "").await.unwrap(), b"");
-    assert_eq!(ask(&client, peer, "echo").await.unwrap(), b"echo");
+    assert_eq!(ask(&client, peer, "").await.unwrap(), "");
+    assert_eq!(ask(&client, peer, "echo").await.unwrap(), "echo");
     serving.abort();
 }
 
@@ -152,7 +155,7 @@ async fn a_request_that_is_dropped_is_answered_and_one_that_was_answered_is_not_
         let request = within(server.recv()).await.unwrap();
         within(server.reply(&request, "")).await.unwrap();
     });
-    assert_eq!(asked.unwrap(), b"");
+    assert_eq!(asked.unwrap(), "");
     let statistics = server.statistics().await.unwrap().protocol;
     assert_eq!(statistics.messages_accepted, 3, "one answer for each");
 }
@@ -179,12 +182,12 @@ async fn an_endpoint_that_only_asks_answers_at_once_that_nobody_is_there() {
     // A message waits for whoever takes it.
     within(client.send(peer, "message")).await.unwrap();
     let received = within(asked.recv()).await.unwrap();
-    assert_eq!(received.message, b"message");
+    assert_eq!(received.message, "message");
     let (reply, ()) = tokio::join!(ask(&client, peer, "?"), async {
         let request = within(asked.recv()).await.unwrap();
         within(asked.reply(&request, "!")).await.unwrap();
     });
-    assert_eq!(reply.unwrap(), b"!");
+    assert_eq!(reply.unwrap(), "!");
 }
 
 #[tokio::test]
@@ -266,7 +269,7 @@ async fn a_requester_that_is_gone_keeps_nobody_waiting() {
     let gone = gone.await.unwrap();
     release.send(true).unwrap();
     let reply = within(client.request(peer, "!", SOON)).await;
-    assert_eq!(reply.unwrap(), b"!");
+    assert_eq!(reply.unwrap(), "!");
     serving.abort();
     tokio::task::spawn_blocking(move || drop(gone))
         .await

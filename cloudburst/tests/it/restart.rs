@@ -56,7 +56,7 @@ async fn what_another_may_have_taken_before_a_restart_is_unknown_to_its_sender()
     assert!(failure.to_string().contains("restarted"), "{failure}");
     // What is sent from then on arrives, and nothing else.
     within(client.send(peer, "after")).await.unwrap();
-    assert_eq!(within(server.recv()).await.unwrap().message, b"after");
+    assert_eq!(within(server.recv()).await.unwrap().message, "after");
 }
 
 #[tokio::test]
@@ -64,5 +64,5 @@ async fn what_may_be_taken_twice_is_delivered_after_a_restart() {
     let options = SendOptions::new().idempotent(true);
     let (sent, _client, server, _) = sent_meanwhile(options).await;
     sent.unwrap();
-    assert_eq!(within(server.recv()).await.unwrap().message, b"meanwhile");
+    assert_eq!(within(server.recv()).await.unwrap().message, "meanwhile");
 }

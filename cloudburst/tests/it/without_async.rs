@@ -14,14 +14,14 @@ fn it_works_without_a_runtime_of_ones_own() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let request = server.recv_timeout(SOON).unwrap().expect("a request comes");
-            assert_eq!(request.message, b"question");
+            assert_eq!(request.message, "question");
             server.reply(&request, "answer").unwrap();
         });
         let reply = client.request(peer, "question", SOON).unwrap();
-        assert_eq!(reply, b"answer");
+        assert_eq!(reply, "answer");
     });
     client.send(peer, "message").unwrap();
-    assert_eq!(server.recv().unwrap().message, b"message");
+    assert_eq!(server.recv().unwrap().message, "message");
     let nothing = server.recv_timeout(Duration::from_millis(20)).unwrap();
     assert!(nothing.is_none());
     client.close(SOON);
@@ -37,14 +37,14 @@ fn a_server_without_a_runtime_answers_and_ends() {
     std::thread::scope(|scope| {
         let serving = scope.spawn(|| {
             server.serve(2, |request| {
-                assert_ne!(request.message, b"panic", "as was asked for");
+                assert_ne!(request.message, "panic", "as was asked for");
                 Some(request.message)
             });
         });
         let brief = Duration::from_millis(200);
         assert!(client.request(peer, "panic", brief).is_err());
         for _ in 0..3 {
-            assert_eq!(client.request(peer, "echo", SOON).unwrap(), b"echo");
+            assert_eq!(client.request(peer, "echo", SOON).unwrap(), "echo");
         }
         server.close(SOON);
         serving.join().unwrap();
@@ -63,7 +63,7 @@ fn messages_under_way_are_waited_for_dropped_or_let_go() {
     }
     let mut received: Vec<_> = (0..3).map(|_| server.recv().unwrap().message).collect();
     received.sort();
-    assert_eq!(received, [b"1", b"2", b"3"]);
+    assert_eq!(received, ["1", "2", "3"]);
 
     let (_socket, address) = silent();
     let nobody = client.connect([address]).unwrap();

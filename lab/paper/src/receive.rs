@@ -240,6 +240,7 @@ impl Paper {
                 let shape = *incoming.shape();
                 self.events.push_back(Event::Received {
                     peer: id,
+                    four_tuple: symbol.four_tuple,
                     id: symbol.header.id.into(),
                     kind: MessageKind::Message,
                     message,

@@ -207,6 +207,8 @@ pub enum Event {
     Received {
         /// The peer that sent it.
         peer: PeerId,
+        /// The path by which the datagram came that completed it.
+        four_tuple: FourTuple,
         /// Its sender's number for it: what a reply refers to.
         id: u64,
         /// The kind of the message.

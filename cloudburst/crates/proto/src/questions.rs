@@ -104,7 +104,8 @@ impl Questions<'_> {
 
     fn decode(&mut self, (peer, source): (PeerId, SourceDatagram), symbol: &Symbol<'_>) {
         let (now, message) = (self.now, symbol.message);
-        if let Some((received, answer)) = self.receiver.decode(now, peer, symbol, self.statistics) {
+        let from = (peer, source.four_tuple);
+        if let Some((received, answer)) = self.receiver.decode(now, from, symbol, self.statistics) {
             self.events.extend(received);
             return self.answer_message(source, message, answer);
         }

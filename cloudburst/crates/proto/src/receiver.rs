@@ -8,7 +8,7 @@ use super::{
     config::{HostCapacity, MAX_LIFETIME, Quotas, TransportConfig},
     control::Answer,
     envelope::ENVELOPE_BYTES,
-    event::{Event, PeerId},
+    event::{Event, FourTuple, PeerId},
     incoming::{Incoming, Taken, memory_bytes, shape_of},
     message_window::{MessageStatus, MessageWindow},
     packet::{BusyReason, Outcome, ProgressState, Symbol},
@@ -236,16 +236,16 @@ impl Receiver {
     pub(super) fn decode(
         &mut self,
         now: Time,
-        id: PeerId,
+        from: (PeerId, FourTuple),
         symbol: &Symbol<'_>,
         statistics: &mut TransportStatistics,
     ) -> Option<(Option<Event>, Answer)> {
-        let message = symbol.message;
+        let (id, message) = (from.0, symbol.message);
         let inbox = self.peers.get_mut(id)?;
         let incoming = inbox.incoming.get_mut(&message)?;
         if incoming.is_complete() {
             statistics.symbols_wasted += 1;
-            return self.hand_over(id, message, statistics);
+            return self.hand_over(from, message, statistics);
         }
         match incoming.take(now, symbol.code, &mut self.pool) {
             Taken::More => {}
@@ -256,7 +256,7 @@ impl Receiver {
                     self.drop_incoming(id, message, statistics);
                 }
             }
-            Taken::Complete => return self.hand_over(id, message, statistics),
+            Taken::Complete => return self.hand_over(from, message, statistics),
         }
         None
     }
@@ -265,7 +265,7 @@ impl Receiver {
     /// for it: it is not done before.
     fn hand_over(
         &mut self,
-        id: PeerId,
+        (id, four_tuple): (PeerId, FourTuple),
         message: u64,
         statistics: &mut TransportStatistics,
     ) -> Option<(Option<Event>, Answer)> {
@@ -291,6 +291,7 @@ impl Receiver {
         };
         let received = Event::Received {
             peer: id,
+            four_tuple,
             id: message,
             kind,
             message: bytes.to_vec(),

@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
+use bytes::Bytes;
 use cloudburst::{Endpoint, PeerId, RequestError};
 use flow_cli::ExitCode;
 use flow_cli::{Signals, print, print_json};
@@ -129,7 +130,7 @@ struct Transfer<'a> {
 }
 
 /// A piece on its way, and the answer to it.
-type Request = JoinHandle<Result<Vec<u8>, RequestError>>;
+type Request = JoinHandle<Result<Bytes, RequestError>>;
 
 /// The peer does not have the file as it was sent.
 #[derive(Debug, thiserror::Error)]

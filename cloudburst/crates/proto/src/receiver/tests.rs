@@ -5,11 +5,16 @@ use cloudburst_code::{Encoder, Schedule};
 use super::*;
 use crate::{
     envelope::{Envelope, EnvelopeKind},
-    event::MessageKind,
+    event::{MessageKind, SocketId},
 };
 
 const PEER: PeerId = PeerId::new(0, 0);
 const SYMBOL_BYTES: usize = 100;
+
+fn from() -> (PeerId, FourTuple) {
+    let remote = ([192, 0, 2, 1], 7).into();
+    (PEER, FourTuple::new(SocketId(0), remote))
+}
 
 fn receiver(config: &TransportConfig, is_ours: bool) -> Receiver {
     let mut receiver = Receiver::new(config);
@@ -48,7 +53,7 @@ fn receive(
         };
         let prepared = receiver.prepare(Time::ZERO, PEER, &symbol, 0, statistics);
         let is_decoded = matches!(prepared, Prepared::Decoder | Prepared::NewDecoder);
-        let decode = || receiver.decode(Time::ZERO, PEER, &symbol, statistics);
+        let decode = || receiver.decode(Time::ZERO, from(), &symbol, statistics);
         last = (prepared, is_decoded.then(decode).flatten());
     }
     last
@@ -142,7 +147,7 @@ fn what_the_host_cannot_take_is_not_delivered_and_is_handed_over_when_it_can() {
         receiver.set_host_capacity(capacity(1, 1_000, false), unseen());
         let code = &symbols(&message)[0];
         let symbol = Symbol { message: 5, code };
-        let received = receiver.decode(Time::ZERO, PEER, &symbol, statistics);
+        let received = receiver.decode(Time::ZERO, from(), &symbol, statistics);
         assert!(matches!(
             received,
             Some((Some(Event::Received { .. }), Answer::Stop { .. }))
@@ -163,7 +168,7 @@ fn incomplete_messages_expire_and_free_their_memory() {
     let code = &symbols(&[7; 1_000])[0];
     let symbol = Symbol { message: 9, code };
     receiver.prepare(Time::ZERO, PEER, &symbol, 0, statistics);
-    receiver.decode(Time::ZERO, PEER, &symbol, statistics);
+    receiver.decode(Time::ZERO, from(), &symbol, statistics);
     assert!(receiver.is_receiving(PEER) && receiver.unvalidated_bytes > 0);
     receiver.expire(Time::ZERO + MAX_LIFETIME, PEER, statistics);
     assert!(!receiver.is_receiving(PEER));

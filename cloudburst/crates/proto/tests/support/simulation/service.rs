@@ -179,6 +179,7 @@ impl World {
                 id,
                 kind,
                 message,
+                ..
             } => self.received(number, peer, id, kind, &message),
             Event::Delivered { id, receipt } => {
                 self.hosts[number].totals.delivered += 1;
