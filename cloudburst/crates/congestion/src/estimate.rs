@@ -15,6 +15,11 @@ pub const DEFAULT_INITIAL_ROUND_TRIP: Duration = Duration::from_millis(5);
 /// not more regular.
 const GRANULARITY: Duration = Duration::from_micros(100);
 
+/// The longest time that an answer is waited for. A sample is as long as somebody on the way holds a
+/// datagram back, and messages live for 10 s by default; RFC 6298 §2.5 allows a bound of 60 s or more to
+/// who goes on for ever. Where answers really take longer, more is sent than is needed.
+const MAX_ACK_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Estimates the round-trip time: smoothed, with its variation (RFC 6298 §2).
 #[derive(Clone, Copy, Debug)]
 pub struct RoundTripEstimator {
@@ -83,7 +88,7 @@ impl RoundTripEstimator {
             return self.smoothed;
         }
         let margin = self.variation.saturating_mul(4).max(GRANULARITY);
-        self.smoothed.saturating_add(margin)
+        self.smoothed.saturating_add(margin).min(MAX_ACK_TIMEOUT)
     }
 }
 
@@ -343,6 +348,16 @@ mod tests {
         let ack_timeout = round_trip.ack_timeout();
         assert!(ack_timeout >= Duration::from_millis(10), "{ack_timeout:?}");
         assert!(ack_timeout < Duration::from_millis(11), "{ack_timeout:?}");
+    }
+
+    /// Who holds datagrams back for minutes makes nobody wait as long.
+    #[test]
+    fn an_answer_is_never_waited_for_longer_than_two_seconds() {
+        let mut round_trip = RoundTripEstimator::default();
+        for seconds in [1, 10, 240, u64::MAX / 2] {
+            round_trip.sample(Duration::from_secs(seconds));
+            assert!(round_trip.ack_timeout() <= MAX_ACK_TIMEOUT);
+        }
     }
 
     #[test]

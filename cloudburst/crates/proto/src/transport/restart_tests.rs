@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 
 use super::{
     super::*,
-    sealed_tests::{SETTLED, completion, key_pairs, pair_of, received, restarted, shared_key},
-    tests::{Pair, message},
+    sealed_tests::{
+        SETTLED, completion, hand, key_pairs, pair_of, received, restarted, shared_key,
+    },
+    tests::{Pair, address, message},
 };
-use crate::packet::{Form, Header};
 
 fn both_kinds() -> [[TransportConfig; 2]; 2] {
     [key_pairs(), [shared_key(3), shared_key(3)]]
@@ -147,19 +148,17 @@ fn an_offer_that_is_held_back_brings_nothing_that_was_taken_before() {
             pair.run(Duration::from_millis(2), |from, _| from == 1);
             assert_eq!(received(&mut pair, 1), 1);
             pair.ends[1] = restarted(&pair, &configs[1], 7);
-            // The first offer after the retry, which has a token.
-            let mut is_asked = false;
+            // What goes after the retry: offers with its token.
+            let (mut is_asked, mut held) = (false, Vec::new());
             pair.run(Duration::from_millis(400), |from, datagram| {
                 is_asked |= from == 1;
-                let is_offer = Header::parse(datagram).unwrap().form == Form::Offer;
-                is_asked && from == 0 && !is_offer
+                if is_asked && from == 0 {
+                    held.push(datagram.to_vec());
+                }
+                is_asked && from == 0
             });
-            let held = pair.intercept();
             pair.now = pair.now + Duration::from_millis(held_ms);
-            for (to, four_tuple, mut datagram) in held {
-                let now = pair.now;
-                pair.ends[to].handle_datagram(now, four_tuple, Ecn::NotCapable, &mut datagram);
-            }
+            hand(&mut pair, 1, address(0, 0), &held);
             pair.run(Duration::from_secs(12), |_, _| false);
             assert_eq!(received(&mut pair, 1), 0, "held back for {held_ms} ms");
             assert_eq!(ending(&mut pair), Err(Reason::Unknown), "{held_ms} ms");

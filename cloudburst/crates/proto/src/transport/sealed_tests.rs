@@ -93,7 +93,12 @@ pub(super) fn restarted(pair: &Pair, config: &TransportConfig, seed: u8) -> Tran
     Transport::deterministic(config, [seed; 32], pair.now).unwrap()
 }
 
-fn hand(pair: &mut Pair, end: usize, from: core::net::SocketAddr, datagrams: &[Vec<u8>]) {
+pub(super) fn hand(
+    pair: &mut Pair,
+    end: usize,
+    from: core::net::SocketAddr,
+    datagrams: &[Vec<u8>],
+) {
     let four_tuple = FourTuple::new(SocketId(0), from);
     for datagram in datagrams {
         let mut datagram = datagram.clone();

@@ -62,13 +62,6 @@ impl Pair {
             .unwrap()
     }
 
-    /// Takes what is under way, with all that it brings.
-    pub(super) fn intercept(&mut self) -> Vec<(usize, FourTuple, Vec<u8>)> {
-        let wire = self.wire.drain(..);
-        wire.map(|(_, to, four_tuple, datagram)| (to, four_tuple, datagram))
-            .collect()
-    }
-
     /// Runs until nothing is due within `limit`; loses what `lost` says.
     pub(super) fn run(&mut self, limit: Duration, mut lost: impl FnMut(usize, &[u8]) -> bool) {
         let end = self.now + limit;
