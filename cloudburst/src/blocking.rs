@@ -1,15 +1,21 @@
 //! Blocking calls for programs without an async runtime of their own.
 //!
-//! ```no_run
-//! use cloudburst::{EndpointConfig, blocking};
+//! ```
+//! use std::{num::NonZeroU8, time::Duration};
+//! use cloudburst::{EndpointConfig, Key, Security, blocking::BlockingEndpoint};
 //!
-//! # fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! # let key = cloudburst::Key::new(std::num::NonZeroU8::MIN, [42; 32]);
-//! let security = cloudburst::Security::shared_key(key);
-//! let endpoint = blocking::BlockingEndpoint::bind(EndpointConfig::client(security))?;
-//! let peer = endpoint.connect(["192.0.2.7:4433".parse()?])?;
-//! endpoint.send(peer, "made to arrive soon")?;
-//! endpoint.close(std::time::Duration::from_secs(1));
+//! # fn main() -> Result<(), cloudburst::Error> {
+//! // One key for both ends, which are on one machine here.
+//! let security = Security::shared_key(Key::new(NonZeroU8::MIN, [42; 32]));
+//! let here = [127, 0, 0, 1].into();
+//! let config = EndpointConfig::server(0, security.clone()).with_local([here])?;
+//! let server = BlockingEndpoint::bind(config)?;
+//!
+//! let client = BlockingEndpoint::bind(EndpointConfig::client(security).with_local([here])?)?;
+//! let peer = client.connect(server.local_addrs())?;
+//! client.send(peer, "made to arrive soon")?;
+//! assert_eq!(server.recv()?.message, "made to arrive soon");
+//! client.close(Duration::from_secs(1));
 //! # Ok(())
 //! # }
 //! ```

@@ -14,6 +14,7 @@ pub struct SocketId(pub u16);
 /// Networks that spread by hash (ECMP) choose the path from both ports, so that
 /// several paths to the same machine are likely to take several paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub struct FourTuple {
     /// One of our sockets.
     pub socket: SocketId,
