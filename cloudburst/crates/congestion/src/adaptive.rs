@@ -5,6 +5,8 @@
 //! stands in a queue it grows faster, and takes a few losses for chance; where they show a queue it
 //! ends slow start before anything is lost (after HyStart++, RFC 9406).
 
+mod growth;
+
 use core::time::Duration;
 
 use super::{
@@ -21,26 +23,13 @@ const INITIAL_DATAGRAMS: f64 = 10.0;
 /// The least window, in datagrams: what is paced does not need two.
 const LEAST_DATAGRAMS: f64 = 0.25;
 /// Windows below this grow by less, or they would lose a tenth of what they hold and more (a loss
-/// in 1.5 squares of the window, RFC 5348 §3.1).
+/// in 1.5 squares of the window, RFC 5348 §3.1), and leave one datagram at a time.
 const SMALL_DATAGRAMS: f64 = 8.0;
-/// But they grow by this share of what larger ones do at least, or they would never be back.
-const LEAST_GROWTH: f64 = 1.0 / 24.0;
 /// How much faster than a window in a round trip is sent (RFC 9002 §7.7), at first and later.
 const STARTING_GAIN: f64 = 2.0;
 const PACING_GAIN: f64 = 1.25;
 /// Datagrams that may leave together however slow the path is.
 const BURST_DATAGRAMS: usize = 2;
-/// Growth and rounds of slow start after a queue was seen (RFC 9406 §4.3).
-const CAREFUL_GROWTH: f64 = 0.25;
-const CAREFUL_ROUNDS: u32 = 5;
-/// Growth in a round trip while queues are empty, the more the longer they have been.
-const CALM_GROWTH: [f64; 3] = [0.0625, 0.125, 0.25];
-/// Rounds without a queue before each.
-const CALM_ROUNDS: u32 = 2;
-const CALM_STEP: u32 = 4;
-/// Rounds without a loss after which a window grows as fast that is below what the bottlenecks were
-/// seen to carry: a slow start that others' queues ended early takes CUBIC half a minute to make up.
-const CLEAN_ROUNDS: u32 = 8;
 /// The pause in rounds between reductions for losses without a queue, and the share from which on
 /// they are heeded always, unless they were found to be chance.
 const CHANCE_ROUNDS: u32 = 8;
@@ -49,8 +38,6 @@ const HEAVY_LOSS: f64 = 0.2;
 const CHANCE_DATAGRAMS: f64 = 2.0;
 /// A larger share of losses says that much less gets through than before.
 const MUCH_LOSS: f64 = 0.1;
-/// A window that was not used so much of does not grow.
-const USED: f64 = 0.75;
 /// The longest pause between two attempts while nothing is heard.
 const MOST_PAUSE: Duration = Duration::from_secs(1);
 /// How long a receiver may wait before it acknowledges the end of a burst, besides a round trip.
@@ -306,59 +293,6 @@ impl AdaptiveController {
 
     fn is_starting(&self) -> bool {
         self.window < self.threshold
-    }
-
-    /// Whether about as much was in flight as may be.
-    fn is_used(&self) -> bool {
-        let peak = self.rounds.peak();
-        peak >= USED * self.window || peak + self.datagram > self.window
-    }
-
-    /// Datagrams have arrived, and if any was lost, it was by chance.
-    fn grow(&mut self, now: Time, news: &Acknowledged) {
-        let bytes = news.resolved_bytes as f64;
-        if !self.is_used() {
-            return self.cubic.pause();
-        }
-        self.is_unvalidated = false;
-        if self.is_starting() {
-            let is_careful = self.careful_until.is_some();
-            let growth = if is_careful { CAREFUL_GROWTH } else { 1.0 };
-            self.window = (self.window + growth * bytes).min(self.threshold);
-            if self
-                .careful_until
-                .is_some_and(|until| self.rounds.number >= until)
-            {
-                self.threshold = self.window;
-            } else if !is_careful && self.rounds.is_queueing(self.datagram_time()) {
-                // What is in flight beyond this stands in the queue.
-                let through = news.delivered_since as f64;
-                let initial = INITIAL_DATAGRAMS * self.datagram;
-                self.window = through.max(initial).min(self.window);
-                self.careful_until = Some(self.rounds.number + CAREFUL_ROUNDS);
-                self.recovery_until = now;
-            }
-        } else if let Some(growth) = self.calm_growth()
-            && !self.chance.is_ours(now)
-        {
-            self.window += growth * bytes;
-            self.cubic.pause();
-        } else if self.clean >= CLEAN_ROUNDS && self.window < self.carried {
-            self.window += CALM_GROWTH[0] * bytes;
-            self.cubic.pause();
-        } else {
-            let path = (self.datagram, self.round_trip);
-            let grown = self.cubic.grow(now, self.window, bytes, path);
-            let share = (self.window / (self.datagram * SMALL_DATAGRAMS)).min(1.0);
-            self.window += (grown - self.window) * (share * share).max(LEAST_GROWTH);
-        }
-    }
-
-    /// Growth in a round trip, if nothing has stood in a queue for some rounds.
-    fn calm_growth(&self) -> Option<f64> {
-        let step = self.calm.checked_sub(CALM_ROUNDS)? / CALM_STEP;
-        let is_empty = self.rounds.is_empty(self.datagram_time());
-        is_empty.then(|| CALM_GROWTH[CALM_GROWTH.len().min(step as usize + 1) - 1])
     }
 
     /// Something is heard again after timeouts.

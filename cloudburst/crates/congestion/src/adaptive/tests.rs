@@ -1,6 +1,6 @@
 //! The window, round trip by round trip, with paths that are made up.
 
-use super::*;
+use super::{growth::CAREFUL_ROUNDS, *};
 
 const ROUND_TRIP: Duration = Duration::from_millis(20);
 const DATAGRAM: u64 = MIN_DATAGRAM_BYTES as u64;

@@ -1,0 +1,83 @@
+//! How the window grows: slow start, beside others, while queues are empty, and where others' queue has
+//! kept it small.
+
+use super::{AdaptiveController, INITIAL_DATAGRAMS, SMALL_DATAGRAMS};
+use crate::Acknowledged;
+use cloudburst_wire::Time;
+
+/// Small windows grow by this share of what larger ones do at least, or they would never be back.
+const LEAST_GROWTH: f64 = 1.0 / 24.0;
+/// Growth and rounds of slow start after a queue was seen (RFC 9406 §4.3).
+const CAREFUL_GROWTH: f64 = 0.25;
+pub(super) const CAREFUL_ROUNDS: u32 = 5;
+/// Growth in a round trip while queues are empty, the more the longer they have been.
+const CALM_GROWTH: [f64; 3] = [0.0625, 0.125, 0.25];
+/// Rounds without a queue before each.
+const CALM_ROUNDS: u32 = 2;
+const CALM_STEP: u32 = 4;
+/// Rounds without a loss after which a window grows as fast that is below what the bottlenecks were
+/// seen to carry: a slow start that others' queues ended early takes CUBIC half a minute to make up.
+const CLEAN_ROUNDS: u32 = 8;
+/// A window that was not used so much of does not grow.
+const USED: f64 = 0.75;
+
+impl AdaptiveController {
+    /// Whether about as much was in flight as may be.
+    pub(super) fn is_used(&self) -> bool {
+        let peak = self.rounds.peak();
+        peak >= USED * self.window || peak + self.datagram > self.window
+    }
+
+    /// Datagrams have arrived, and if any was lost, it was by chance.
+    pub(super) fn grow(&mut self, now: Time, news: &Acknowledged) {
+        let bytes = news.resolved_bytes as f64;
+        if !self.is_used() {
+            return self.cubic.pause();
+        }
+        self.is_unvalidated = false;
+        if self.is_starting() {
+            let is_careful = self.careful_until.is_some();
+            let growth = if is_careful { CAREFUL_GROWTH } else { 1.0 };
+            self.window = (self.window + growth * bytes).min(self.threshold);
+            if self
+                .careful_until
+                .is_some_and(|until| self.rounds.number >= until)
+            {
+                self.threshold = self.window;
+            } else if !is_careful && self.rounds.is_queueing(self.datagram_time()) {
+                // What is in flight beyond this stands in the queue.
+                let through = news.delivered_since as f64;
+                let initial = INITIAL_DATAGRAMS * self.datagram;
+                self.window = through.max(initial).min(self.window);
+                self.careful_until = Some(self.rounds.number + CAREFUL_ROUNDS);
+                self.recovery_until = now;
+            }
+        } else if let Some(growth) = self.calm_growth()
+            && !self.chance.is_ours(now)
+        {
+            self.window += growth * bytes;
+            self.cubic.pause();
+        } else if let Some(growth) = self.make_up_growth() {
+            self.window += growth * bytes;
+            self.cubic.pause();
+        } else {
+            let path = (self.datagram, self.round_trip);
+            let grown = self.cubic.grow(now, self.window, bytes, path);
+            let share = (self.window / (self.datagram * SMALL_DATAGRAMS)).min(1.0);
+            self.window += (grown - self.window) * (share * share).max(LEAST_GROWTH);
+        }
+    }
+
+    /// Growth in a round trip, if nothing has stood in a queue for some rounds.
+    fn calm_growth(&self) -> Option<f64> {
+        let step = self.calm.checked_sub(CALM_ROUNDS)? / CALM_STEP;
+        let is_empty = self.rounds.is_empty(self.datagram_time());
+        is_empty.then(|| CALM_GROWTH[CALM_GROWTH.len().min(step as usize + 1) - 1])
+    }
+
+    /// Growth in a round trip, if others' queue has kept the window below what is its due.
+    fn make_up_growth(&self) -> Option<f64> {
+        let is_below = self.window < self.carried && self.clean >= CLEAN_ROUNDS;
+        is_below.then_some(CALM_GROWTH[0])
+    }
+}
