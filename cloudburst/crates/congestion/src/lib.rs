@@ -13,6 +13,7 @@ mod pacer;
 mod rate_estimator;
 mod reserved;
 mod round;
+mod shared_bottleneck;
 
 use core::time::Duration;
 
@@ -24,6 +25,7 @@ pub use self::{
     estimate::{DEFAULT_INITIAL_ROUND_TRIP, LeastDelay, LossEstimator, RoundTripEstimator},
     pacer::Pacer,
     rate_estimator::{RateEstimator, SentDatagram},
+    shared_bottleneck::{DetectorStep, MAX_PATHS, Phase, SharedBottleneckDetector},
 };
 
 /// Length of datagrams that every path carries (RFC 9000 §14).

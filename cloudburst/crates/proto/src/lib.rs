@@ -48,7 +48,6 @@ mod router;
 mod scheduler;
 mod send_options;
 mod sender;
-mod shared_bottleneck;
 mod statistics;
 mod timers;
 mod transmit;

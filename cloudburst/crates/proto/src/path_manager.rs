@@ -9,7 +9,9 @@ mod rotation;
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use cloudburst_congestion::{LossEstimator, PathRates, RoundTripEstimator};
+use cloudburst_congestion::{
+    LossEstimator, PathRates, RoundTripEstimator, SharedBottleneckDetector,
+};
 
 pub(super) use self::notices::Suspects;
 use super::{
@@ -21,7 +23,6 @@ use super::{
     paths::{Paths, Spread},
     peer_map::PeerMap,
     port_rotation::{PortRotation, RotationBudget},
-    shared_bottleneck::SharedBottleneckDetector,
     time::Time,
 };
 

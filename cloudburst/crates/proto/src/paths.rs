@@ -21,8 +21,8 @@ use super::{
     time::Time,
 };
 
-/// Ways to a peer that are kept, at most.
-pub(super) const MAX_PATHS: usize = 64;
+/// Paths to a peer that are kept, at most.
+pub(super) use cloudburst_congestion::MAX_PATHS;
 /// A path that loses so much gets no symbols while another loses half of that or
 /// less. What it loses never queues, so that it seems the fastest.
 const BLACK_HOLE_LOSS: f64 = 0.5;

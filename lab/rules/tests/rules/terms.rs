@@ -88,7 +88,7 @@ const TERMS: &[(&str, &str)] = &[
     ("scheduler", "cloudburst/crates/proto/src/scheduler.rs"),
     (
         "shared-bottleneck",
-        "cloudburst/crates/proto/src/shared_bottleneck.rs",
+        "cloudburst/crates/congestion/src/shared_bottleneck.rs",
     ),
     (
         "stateless retry",

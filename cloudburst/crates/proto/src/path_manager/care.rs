@@ -3,12 +3,13 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
+use cloudburst_congestion::{DetectorStep, Phase};
+
 use super::{PathManager, PathPing, path_health};
 use crate::{
     event::{Event, Health, PeerId},
     path::{Path, PathProbe},
     paths::MAX_PATHS,
-    shared_bottleneck::{DetectorStep, Phase},
     statistics::TransportStatistics,
     time::Time,
 };

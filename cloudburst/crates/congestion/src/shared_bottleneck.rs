@@ -11,7 +11,10 @@
 
 use core::time::Duration;
 
-use super::{paths::MAX_PATHS, time::Time};
+use cloudburst_wire::Time;
+
+/// Paths to a peer that are told apart, at most.
+pub const MAX_PATHS: usize = 64;
 
 /// Pings of a train, at first and at most: as many as make a queue that is still
 /// there when the last short ping comes, for hosts take their time to send.
@@ -37,16 +40,18 @@ const STAY: Duration = Duration::from_millis(5);
 /// Of a hundred pairs of paths, those of which two detections may say different things.
 const ODD_PAIRS_PERCENT: usize = 10;
 
-/// Which part of a detection a ping is: its nonce.
+/// Parts of a detection, by which its pings are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub enum Phase {
+    /// Short pings before the train.
     Before,
+    /// The train, and short pings after it.
     After,
 }
 
 /// Shared-bottleneck detector (RFC 8382): the detection under way, and the result of the last one.
 #[derive(Debug)]
-pub(super) struct SharedBottleneckDetector {
+pub struct SharedBottleneckDetector {
     /// Tells detections apart: pongs of an earlier one may come late.
     number: u32,
     state: State,
@@ -71,9 +76,10 @@ enum State {
     Waiting { loaded: usize, until: Time },
 }
 
-/// What is to be done.
+/// Steps of a detection: what is to be done next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DetectorStep {
+pub enum DetectorStep {
+    /// It is not time yet, or answers may come.
     Nothing,
     /// Send a train by this path, and pings around it by all.
     SendTrain(usize),
@@ -82,7 +88,8 @@ pub(super) enum DetectorStep {
 }
 
 impl SharedBottleneckDetector {
-    pub(super) fn new(now: Time) -> Self {
+    /// Knows nothing yet of a peer's paths.
+    pub fn new(now: Time) -> Self {
         Self {
             number: 0,
             state: State::Resting,
@@ -97,8 +104,8 @@ impl SharedBottleneckDetector {
         }
     }
 
-    /// The paths are not those that they were: what was found is of no use any more.
-    pub(super) fn restart(&mut self, now: Time) {
+    /// Forgets what was found: the paths are not those that they were.
+    pub fn restart(&mut self, now: Time) {
         let (number, probe_train) = (self.number, self.probe_train);
         *self = Self {
             number,
@@ -108,18 +115,18 @@ impl SharedBottleneckDetector {
         };
     }
 
-    /// Pings of a train.
-    pub(super) fn probe_train(&self) -> usize {
+    /// Returns how many pings a train has.
+    pub fn probe_train(&self) -> usize {
         self.probe_train
     }
 
-    /// The nonce of a ping.
-    pub(super) fn nonce(&self, phase: Phase) -> u64 {
+    /// Returns the nonce of a part's pings.
+    pub fn nonce(&self, phase: Phase) -> u64 {
         1 << 63 | u64::from(self.number) << 1 | u64::from(phase == Phase::After)
     }
 
-    /// A pong has come by the `path`th one, delayed by so much.
-    pub(super) fn take(&mut self, nonce: u64, path: usize, delay: i32) {
+    /// Takes a pong of the path of this index, whose ping was delayed by so much.
+    pub fn take(&mut self, nonce: u64, path: usize, delay: i32) {
         let list = if nonce == self.nonce(Phase::Before) {
             &mut self.before
         } else if nonce == self.nonce(Phase::After) {
@@ -136,15 +143,16 @@ impl SharedBottleneckDetector {
         }
     }
 
-    pub(super) fn next_due(&self) -> Time {
+    /// Returns when [`step`](Self::step) has something to do.
+    pub fn next_due(&self) -> Time {
         match self.state {
             State::Resting => self.next_at,
             State::Waiting { until, .. } => until,
         }
     }
 
-    /// What is to be done now, with `live` telling the paths that deliver.
-    pub(super) fn step(&mut self, now: Time, ack_timeout: Duration, live: &[bool]) -> DetectorStep {
+    /// Says what is to be done now, with `live` telling the paths that deliver.
+    pub fn step(&mut self, now: Time, ack_timeout: Duration, live: &[bool]) -> DetectorStep {
         if now < self.next_due() {
             return DetectorStep::Nothing;
         }
@@ -221,17 +229,17 @@ impl SharedBottleneckDetector {
         }
     }
 
-    /// Whether a path is pinged around a train: those of which it is not known yet what they
+    /// Returns true for a path that is pinged around a train: those of which it is not known yet what they
     /// share, and of each group that was found two, as pings get lost.
-    pub(super) fn takes_part(&self, path: usize) -> bool {
+    pub fn takes_part(&self, path: usize) -> bool {
         let group = self.group(path);
         let earlier = self.found.iter().take(path);
         group.is_none() || earlier.filter(|found| **found == group).count() < 2
     }
 
-    /// The group that a path is in: the same number for those that share a
+    /// Returns the group that a path is in: the same number for those that share a
     /// bottleneck.
-    pub(super) fn group(&self, path: usize) -> Option<u16> {
+    pub fn group(&self, path: usize) -> Option<u16> {
         self.found.get(path).copied().flatten()
     }
 }
