@@ -13,6 +13,7 @@ use cloudburst_congestion::{
     LossEstimator, PathRates, RoundTripEstimator, SharedBottleneckDetector,
 };
 
+use self::notices::Absence;
 pub(super) use self::notices::Suspects;
 use super::{
     config::{Datagrams, TransportConfig},
@@ -56,8 +57,7 @@ struct PeerPaths {
     inbound: Inbound,
     round_trip: RoundTripEstimator,
     detector: SharedBottleneckDetector,
-    /// It was confirmed that no path leads to it, which is to be announced.
-    is_unreachable: bool,
+    absence: Absence,
     /// How many pairs of ports may be abandoned for others.
     replacements: RotationBudget,
     /// Some of the paths get nothing until something comes from where they lead.
@@ -151,7 +151,7 @@ impl PathManager {
             inbound: Inbound::default(),
             round_trip: RoundTripEstimator::assuming(self.initial_round_trip),
             detector: SharedBottleneckDetector::new(now),
-            is_unreachable: false,
+            absence: Absence::default(),
             replacements: RotationBudget::new(now),
             has_capped: false,
             delivered: 0,

@@ -116,6 +116,7 @@ impl Router {
             let probe = Question::ping(now.as_nanos(), 0);
             self.upkeep(now).ask_twice(peer, probe);
         }
+        self.paths.try_again(now, peer);
         self.look_after(now, peer);
         Ok(accepted.id)
     }

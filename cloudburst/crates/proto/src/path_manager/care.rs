@@ -25,8 +25,9 @@ impl PathManager {
         };
         let ack_timeout = peer.round_trip.ack_timeout();
         let paths = peer.paths.iter().map(|path| path.next_due(ack_timeout));
-        let due = paths.min().unwrap_or(Time::NEVER);
-        due.min(peer.detector.next_due())
+        let due = paths.chain(peer.absence_due()).min();
+        due.unwrap_or(Time::NEVER)
+            .min(peer.detector.next_due())
             .max(now + LEAST_CARE_PAUSE)
     }
 
@@ -82,7 +83,7 @@ impl PathManager {
                 },
             });
         }
-        peer.is_unreachable |= confirmed && peer.paths.all_unreachable();
+        peer.note_absence(now, confirmed);
         pings
     }
 

@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 
-use super::PathManager;
+use super::{PathManager, PeerPaths};
 use crate::{
     event::{FourTuple, IcmpKind, PeerId},
     packet::Header,
@@ -15,6 +15,40 @@ use crate::{
 /// How long a path may be silent of which nobody is said to be at the end, to a peer that nothing was
 /// heard of: longer than the round trip of most paths, so that a notice that is forged ends nothing.
 pub(super) const FIRST_SILENCE: Duration = Duration::from_millis(60);
+
+/// How long a peer that was heard of may be absent before messages to it are abandoned: longer than
+/// it takes to start a service again, and shorter than a user waits for a mistake to be named.
+pub(super) const RETURN_WITHIN: Duration = Duration::from_secs(2);
+/// Paths that a new message has probed again, to a peer that was not there before.
+const TRIED_AGAIN: usize = 4;
+
+/// That a peer is not there, as notices said and the silence of all its paths confirmed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Absence {
+    since: Option<Time>,
+    /// Messages to it were abandoned for it, and new ones are as soon as it is confirmed again.
+    is_announced: bool,
+    /// It is to be announced.
+    is_due: bool,
+}
+
+impl Absence {
+    /// Takes note that nobody is there, which was confirmed anew or not, and is announced after so
+    /// long.
+    fn note(&mut self, now: Time, is_confirmed: bool, after: Duration) {
+        let since = *self.since.get_or_insert(now);
+        if now.since(since) >= after && (is_confirmed || !self.is_announced) {
+            self.is_announced = true;
+            self.is_due = true;
+        }
+    }
+
+    /// When it is to be announced if nothing is heard until then.
+    fn next_due(&self, after: Duration) -> Option<Time> {
+        let since = self.since.filter(|_| !self.is_announced);
+        since.map(|since| since + after)
+    }
+}
 
 /// The paths that a notice of the network is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,9 +127,43 @@ impl PathManager {
         }
     }
 
-    /// Whether it was confirmed just now, by probes, that no path leads to a peer.
+    /// A message is sent to a peer. If that was not there before, it is found out at once whether it
+    /// is by now: the notices that would say so are limited.
+    pub(crate) fn try_again(&mut self, now: Time, id: PeerId) {
+        let peer = self.peers.get_mut(id);
+        if let Some(peer) = peer.filter(|peer| peer.absence.is_announced) {
+            let wait = peer.silence().max(FIRST_SILENCE);
+            let paths = peer.paths.iter_mut().take(TRIED_AGAIN);
+            paths.for_each(|path| path.suspect(now, wait));
+        }
+    }
+
+    /// Whether messages to a peer are to be abandoned: probes have confirmed that no path leads to it.
     pub(crate) fn take_unreachable(&mut self, id: PeerId) -> bool {
         let peer = self.peers.get_mut(id);
-        peer.is_some_and(|peer| core::mem::take(&mut peer.is_unreachable))
+        peer.is_some_and(|peer| core::mem::take(&mut peer.absence.is_due))
+    }
+}
+
+impl PeerPaths {
+    /// Takes note of whether anybody is there; it was confirmed anew that nobody is, or not.
+    pub(super) fn note_absence(&mut self, now: Time, is_confirmed: bool) {
+        if !self.paths.all_unreachable() {
+            self.absence = Absence::default();
+        } else if is_confirmed || self.absence.since.is_some() {
+            let after = self.return_within();
+            self.absence.note(now, is_confirmed, after);
+        }
+    }
+
+    /// When an absence is to be announced.
+    pub(super) fn absence_due(&self) -> Option<Time> {
+        self.absence.next_due(self.return_within())
+    }
+
+    /// Who was never heard of has nothing to return from.
+    fn return_within(&self) -> Duration {
+        let round_trip = self.round_trip.smoothed();
+        round_trip.map_or(Duration::ZERO, |_| RETURN_WITHIN)
     }
 }

@@ -1,6 +1,9 @@
 //! What the manager promises without the rest of the machine.
 
-use super::{notices::FIRST_SILENCE, *};
+use super::{
+    notices::{FIRST_SILENCE, RETURN_WITHIN},
+    *,
+};
 use crate::packet::{Echo, Form, PacketKind, Pong, Reports};
 
 const PEER: PeerId = PeerId::new(0, 0);
@@ -67,6 +70,46 @@ fn a_peer_is_unreachable_when_a_notice_is_confirmed_by_the_silence_of_all_its_pa
         assert!(probes[0] >= 2, "{probes:?}");
         assert!(!manager.take_unreachable(PEER), "it is announced once");
     }
+}
+
+/// What a restart takes is no reason to abandon messages; what takes longer is said at once.
+#[test]
+fn who_was_heard_of_has_time_to_return() {
+    let mut manager = manager(2, true);
+    let stamp = manager.stamp_by(Time::ZERO, PEER, four_tuple(0, 1), 100);
+    let echo = Echo {
+        path: stamp.unwrap().path,
+        ..Echo::default()
+    };
+    manager.acknowledged(Time::ZERO, PEER, &echo, Reports::default());
+    let (mut now, mut died) = (Time::ZERO + Duration::from_millis(10), 0);
+    let begin = now;
+    manager.suspect(now, PEER, four_tuple(0, 1), Suspects::Address);
+    while !manager.take_unreachable(PEER) {
+        now = manager.next_care(now, PEER);
+        manager.probe(now, PEER, &mut died);
+        assert!(now < begin + RETURN_WITHIN * 2, "it is never said");
+    }
+    let took = now.since(begin);
+    assert!(
+        took >= RETURN_WITHIN && took < RETURN_WITHIN + FIRST_SILENCE * 2,
+        "{took:?}"
+    );
+
+    // Without another notice, which hosts and routers send few of.
+    now = now + Duration::from_millis(500);
+    let begin = now;
+    manager.try_again(now, PEER);
+    while !manager.take_unreachable(PEER) {
+        manager.probe(now, PEER, &mut died);
+        now = manager.next_care(now, PEER);
+        assert!(now < begin + FIRST_SILENCE * 2, "it is not said again");
+    }
+    manager.acknowledged(now, PEER, &echo, Reports::default());
+    manager.probe(now, PEER, &mut died);
+    manager.try_again(now, PEER);
+    let due = manager.peers.get(PEER).unwrap().absence_due();
+    assert_eq!(due, None, "it is there again");
 }
 
 #[test]

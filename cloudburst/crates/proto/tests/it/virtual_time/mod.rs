@@ -4,6 +4,7 @@ mod adversary;
 mod faults;
 mod hostile;
 mod load;
+mod outages;
 mod path_revalidation;
 mod performance;
 mod port_rotation;

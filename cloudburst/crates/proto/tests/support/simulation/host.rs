@@ -8,6 +8,7 @@ use crate::machines;
 
 use super::{
     keys,
+    network::Parcel,
     path::{Link, SECOND},
     random::Random,
     scenario::{HostPlan, Scenario},
@@ -16,6 +17,8 @@ use super::{
 
 /// For how long a port is read from that was abandoned.
 const GRACE_NS: u64 = 3 * SECOND;
+/// Datagrams that a held host's kernel takes in: what sockets of 4 MiB each have capacity for.
+const MOST_HELD: usize = 2_000;
 
 pub(crate) struct Host {
     pub(crate) plan: HostPlan,
@@ -32,6 +35,8 @@ pub(crate) struct Host {
     pub(crate) egress: Link,
     pub(crate) ingress: Option<Link>,
     pub(crate) mute: bool,
+    /// What has come since it is held, if it is.
+    pub(crate) held: Option<Vec<Parcel>>,
     pub(crate) unreachable: bool,
     /// By socket: how often it was given another port, and until when the one before is read from.
     pub(crate) ports: Vec<(u16, u64)>,
@@ -72,6 +77,7 @@ impl Host {
             heard: BTreeMap::new(),
             ids: BTreeMap::new(),
             mute: false,
+            held: None,
             unreachable: false,
             ports: vec![(0, 0); scenario.hosts[number].sockets.into()],
             may_change_ports: scenario.sends.iter().all(|send| send.to != number),
@@ -86,6 +92,17 @@ impl Host {
     pub(crate) fn reads(&self, now: u64, socket: SocketId, ports: u16) -> bool {
         let (current, until) = self.ports[usize::from(socket.0)];
         ports == current || ports + 1 == current && now < until
+    }
+
+    /// Keeps a datagram for later if the host is held; else it is returned.
+    pub(crate) fn hold(&mut self, parcel: Parcel) -> Option<Parcel> {
+        let Some(held) = &mut self.held else {
+            return Some(parcel);
+        };
+        if held.len() < MOST_HELD {
+            held.push(parcel);
+        }
+        None
     }
 
     /// A socket is given another port.

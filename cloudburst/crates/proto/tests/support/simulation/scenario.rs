@@ -93,6 +93,11 @@ pub(crate) enum Fault {
         host: usize,
         mute: bool,
     },
+    /// It is held (SIGSTOP): its kernel takes in what fits into the socket's buffer.
+    Held {
+        host: usize,
+        held: bool,
+    },
     /// Routers say so.
     Unreachable {
         host: usize,

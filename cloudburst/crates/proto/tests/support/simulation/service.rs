@@ -23,6 +23,9 @@ const UNREACHABLE_NS: u64 = 300 * MICRO;
 impl World {
     /// Says whether anything was done.
     pub(crate) fn service(&mut self, number: usize) -> bool {
+        if self.hosts[number].held.is_some() {
+            return false;
+        }
         let mut worked = false;
         for call in 0.. {
             assert!(

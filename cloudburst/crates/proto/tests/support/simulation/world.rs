@@ -132,7 +132,7 @@ impl World {
                 quoted,
             } => {
                 let (now, at) = (self.now, &mut self.hosts[host]);
-                if at.incarnation == incarnation {
+                if at.incarnation == incarnation && at.held.is_none() {
                     let now = at.clock.tell(now);
                     at.endpoint
                         .handle_icmp(now, four_tuple, IcmpKind::Unreachable, &quoted);
@@ -156,7 +156,7 @@ impl World {
         }
     }
 
-    fn take(&mut self, mut parcel: Parcel) {
+    fn take(&mut self, parcel: Parcel) {
         let Some((number, socket, ports)) = self.scenario.owner(parcel.to) else {
             return;
         };
@@ -164,6 +164,9 @@ impl World {
             return;
         }
         let host = &mut self.hosts[number];
+        let Some(mut parcel) = host.hold(parcel) else {
+            return;
+        };
         self.log.numbers(&[self.now, 1, number as u64]);
         self.log.say(
             self.now,
@@ -183,7 +186,7 @@ impl World {
 
     fn timer(&mut self, number: usize, timer: u64) {
         let host = &mut self.hosts[number];
-        if host.timer.is_none_or(|(_, latest)| latest != timer) {
+        if host.held.is_some() || host.timer.is_none_or(|(_, latest)| latest != timer) {
             return;
         }
         host.timer = None;
@@ -327,6 +330,18 @@ impl World {
         }
     }
 
+    /// A host that was held reads what has come, and does what has been due for long.
+    fn release(&mut self, number: usize) {
+        let host = &mut self.hosts[number];
+        host.timer = None;
+        for parcel in host.held.take().unwrap_or_default() {
+            self.take(parcel);
+        }
+        let host = &mut self.hosts[number];
+        let now = host.clock.tell(self.now);
+        host.endpoint.handle_timeout(now);
+    }
+
     fn strike(&mut self, fault: &Fault) {
         self.to_come -= 1;
         self.log.say(self.now, format_args!("{fault:?}"));
@@ -340,6 +355,8 @@ impl World {
                 self.hosts[host].restart(now, same_seed, security);
             }
             Fault::Mute { host, mute } => self.hosts[host].mute = mute,
+            Fault::Held { host, held: true } => self.hosts[host].held = Some(Vec::new()),
+            Fault::Held { host, held: false } => self.release(host),
             Fault::Unreachable { host, unreachable } => self.hosts[host].unreachable = unreachable,
             Fault::SocketGone { host, socket } => {
                 let at = &mut self.hosts[host];
