@@ -117,6 +117,16 @@ impl EndpointOptions {
         ports: &Ports,
         peer: &PeerArg,
     ) -> anyhow::Result<(Endpoint, PeerId)> {
+        self.connect_with(ports, peer, Ok).await
+    }
+
+    /// Binds an endpoint with some settings changed, and makes the peer known to it.
+    pub(crate) async fn connect_with(
+        &self,
+        ports: &Ports,
+        peer: &PeerArg,
+        change: impl FnOnce(EndpointConfig) -> Result<EndpointConfig, EndpointConfigError>,
+    ) -> anyhow::Result<(Endpoint, PeerId)> {
         let security = self.security()?;
         let key = match (&security, &self.key_file, &peer.peer_key) {
             (Security::KeyPair(_), Some(file), None) => {
@@ -126,7 +136,8 @@ impl EndpointOptions {
             (_, _, key) => key.as_deref().map(peer_key).transpose()?,
         };
         let remotes = peer.peer.lookup().await?;
-        let endpoint = Endpoint::bind(self.config(ports, security)?).await?;
+        let config = change(self.config(ports, security)?)?;
+        let endpoint = Endpoint::bind(config).await?;
         let peer = match key {
             Some(key) => endpoint.connect_to(key, remotes).await?,
             None => endpoint.connect(remotes).await?,

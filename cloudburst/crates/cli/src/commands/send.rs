@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, bail, ensure};
 use bytes::Bytes;
-use cloudburst::{Endpoint, PeerId, RequestError};
+use cloudburst::{Endpoint, EndpointConfig, Health, PathReport, PeerId, RequestError};
 use flow_cli::ExitCode;
 use flow_cli::{Signals, print, print_json};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -26,7 +26,11 @@ use crate::{
 pub(crate) async fn run(args: &SendArgs, as_json: bool) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
     let source = Source::open(args)?;
-    let (endpoint, peer) = args.endpoint.connect(&args.begin.ports, &args.peer).await?;
+    let patient = |config: EndpointConfig| config.with_lifetime(LIFETIME);
+    let connecting = args
+        .endpoint
+        .connect_with(&args.begin.ports, &args.peer, patient);
+    let (endpoint, peer) = connecting.await?;
     let mut transfer = Transfer {
         endpoint: &endpoint,
         peer,
@@ -35,7 +39,7 @@ pub(crate) async fn run(args: &SendArgs, as_json: bool) -> anyhow::Result<ExitCo
         under_way: VecDeque::new(),
         bytes: 0,
         stored: None,
-        bar: bar(source.total, as_json),
+        watch: Watch::new(bar(source.total, as_json)),
     };
     let start = Instant::now();
     let blake3 = tokio::select! {
@@ -66,13 +70,15 @@ pub(crate) async fn run(args: &SendArgs, as_json: bool) -> anyhow::Result<ExitCo
     Ok(ExitCode::Ok)
 }
 
+/// How long a piece is tried for. It is [`Watch`] that ends what gets nowhere.
+const LIFETIME: Duration = Duration::from_secs(60);
 /// Bytes under way at first, if no rate is stated, and at most.
-const FIRST_WINDOW_BYTES: usize = 1 << 20;
+const FIRST_WINDOW_BYTES: usize = 512 << 10;
 const MOST_WINDOW_BYTES: usize = 64 << 20;
 /// More is put under way while pieces take less than this, and less when one takes longer than that:
-/// a message is tried for 10 s.
-const QUICK: Duration = Duration::from_secs(1);
-const SLOW: Duration = Duration::from_secs(4);
+/// far below the time that they are tried for.
+const QUICK: Duration = Duration::from_secs(2);
+const SLOW: Duration = Duration::from_secs(8);
 
 /// As much under way as can be delivered in a fraction of the time that a message is tried for.
 fn window(args: &SendArgs) -> usize {
@@ -126,7 +132,7 @@ struct Transfer<'a> {
     bytes: u64,
     /// What the receiver says that it has stored.
     stored: Option<(u64, blake3::Hash)>,
-    bar: ProgressBar,
+    watch: Watch,
 }
 
 /// A piece on its way, and the answer to it.
@@ -142,6 +148,8 @@ enum NotStored {
          it is slow (see --timeout), or no `cloudburst recv` or `cloudburst serve --mode files` of this version"
     )]
     Silent(Duration),
+    #[error("{}", stalled(*.bytes, *.was_heard))]
+    Stalled { bytes: u64, was_heard: bool },
     #[error("the peer has taken each part of the file, but does not say that the whole is stored")]
     Incomplete,
     #[error(
@@ -196,7 +204,7 @@ impl Transfer<'_> {
             }
         }
         self.wait_until(0).await?;
-        self.bar.finish_and_clear();
+        self.watch.bar.finish_and_clear();
         let (sent, sent_blake3) = (offset, hasher.finalize());
         let (bytes, blake3) = self.stored.ok_or(NotStored::Incomplete)?;
         let different = NotStored::Different {
@@ -213,7 +221,12 @@ impl Transfer<'_> {
         let bytes = chunk.data.len();
         self.wait_until(self.window_bytes.saturating_sub(bytes))
             .await?;
-        let (endpoint, peer, timeout) = (self.endpoint.clone(), self.peer, self.timeout);
+        if self.under_way.is_empty() {
+            // What is read may have taken its time.
+            self.watch.reset();
+        }
+        let (endpoint, peer) = (self.endpoint.clone(), self.peer);
+        let timeout = LIFETIME + self.timeout;
         let message = chunk.to_message();
         let request = async move { endpoint.request(peer, message, timeout).await };
         self.under_way
@@ -234,15 +247,20 @@ impl Transfer<'_> {
     async fn wait_until(&mut self, bytes: usize) -> anyhow::Result<()> {
         let mut sum: usize = self.under_way.iter().map(|(bytes, ..)| bytes).sum();
         while sum > bytes || (bytes == 0 && !self.under_way.is_empty()) {
-            let Some((first, began, request)) = self.under_way.pop_front() else {
+            let Some((first, began, mut request)) = self.under_way.pop_front() else {
                 break;
             };
-            let answer = match request.await? {
+            let answer = loop {
+                tokio::select! {
+                    answer = &mut request => break answer?,
+                    () = tokio::time::sleep(LOOK_PAUSE) => self.look().await?,
+                }
+            };
+            let answer = match answer {
                 Ok(answer) => Answer::parse(&answer)?,
                 Err(RequestError::TimedOut {
-                    after,
-                    delivered: true,
-                }) => return Err(NotStored::Silent(after).into()),
+                    delivered: true, ..
+                }) => return Err(NotStored::Silent(self.timeout).into()),
                 Err(error) => {
                     let reported = format!("cannot send to the peer, after {} bytes", self.bytes);
                     return Err(error).context(reported);
@@ -256,9 +274,83 @@ impl Transfer<'_> {
             self.adapt(began.elapsed(), first);
             sum -= first;
             self.bytes += first as u64;
-            self.bar.set_position(self.bytes);
+            self.watch.reset();
+            self.watch.bar.set_position(self.bytes);
         }
         Ok(())
+    }
+
+    /// Ends the transfer if it gets nowhere: nothing arrives any more, or all has and is not stored.
+    async fn look(&mut self) -> anyhow::Result<()> {
+        let paths = self.endpoint.paths(self.peer).await?;
+        let waits = self.watch.see(&paths);
+        let protocol = self.endpoint.statistics().await?.protocol;
+        if protocol.outgoing_now == 0 {
+            ensure!(waits < self.timeout, NotStored::Silent(self.timeout));
+        } else {
+            let (bytes, was_heard) = (self.bytes, self.watch.delivered > 0);
+            ensure!(waits < STALLED, NotStored::Stalled { bytes, was_heard });
+        }
+        Ok(())
+    }
+}
+
+/// How often it is looked at what arrives.
+const LOOK_PAUSE: Duration = Duration::from_millis(250);
+/// For how long nothing may arrive.
+const STALLED: Duration = Duration::from_secs(10);
+
+/// Follows what arrives: a link may be as slow as it likes, as long as something does.
+struct Watch {
+    /// Datagrams that the peer has reported.
+    delivered: u64,
+    changed_at: Instant,
+    bar: ProgressBar,
+}
+
+impl Watch {
+    fn new(bar: ProgressBar) -> Self {
+        Self {
+            delivered: 0,
+            changed_at: Instant::now(),
+            bar,
+        }
+    }
+
+    fn reset(&mut self) {
+        self.changed_at = Instant::now();
+    }
+
+    /// Takes what paths report. Returns for how long nothing has arrived by any.
+    fn see(&mut self, paths: &[PathReport]) -> Duration {
+        let delivered = paths.iter().map(|path| path.delivered).sum();
+        if delivered != self.delivered {
+            self.delivered = delivered;
+            self.reset();
+        }
+        self.bar.set_message(words(paths));
+        self.changed_at.elapsed()
+    }
+}
+
+/// How many paths deliver, and what they lose, each as far as it is used.
+fn words(paths: &[PathReport]) -> String {
+    let good = paths.iter().filter(|path| path.health == Health::Good);
+    let (count, sent) = good
+        .clone()
+        .fold((0, 0), |(count, sent), path| (count + 1, sent + path.sent));
+    let lost: f64 = good.map(|path| path.loss * path.sent as f64).sum();
+    let share = lost / (sent as f64).max(1.0);
+    let paths = if count == 1 { "path" } else { "paths" };
+    format!("{count} {paths}, {:.1} % lost", share * 100.0)
+}
+
+fn stalled(bytes: u64, was_heard: bool) -> String {
+    let seconds = STALLED.as_secs();
+    if was_heard {
+        format!("nothing has reached the peer for {seconds} s, after {bytes} bytes were stored")
+    } else {
+        format!("nothing was heard of the peer for {seconds} s: is it there, with the same key?")
     }
 }
 
@@ -270,7 +362,7 @@ fn bar(total: Option<u64>, as_json: bool) -> ProgressBar {
         Some(total) => ProgressBar::new(total),
         None => ProgressBar::no_length(),
     };
-    let style = "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+    let style = "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left, {msg}";
     bar.enable_steady_tick(Duration::from_millis(200));
     match ProgressStyle::with_template(style) {
         Ok(style) => bar.with_style(style),

@@ -3,6 +3,8 @@
 mod figures;
 mod files;
 mod keygen;
+#[cfg(target_os = "linux")]
+mod newcomer;
 mod pages;
 mod ping;
 mod refusals;

@@ -1,0 +1,306 @@
+//! What the guide says, as a newcomer tries it: from behind an address translator and a stateful
+//! firewall, with the usual mistakes, and over a slow link.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use flow_testbed::{
+    namespace::Namespace,
+    require,
+    require::{
+        Requirement::{NftRule, Program, QueueingDiscipline, Root},
+        skip,
+    },
+    wait,
+};
+use tempfile::TempDir;
+
+use super::{BINARY, stderr, stdout};
+
+const SERVER: &str = "198.51.100.7";
+/// An address of the server that the system does not choose by itself.
+const SECONDARY: &str = "198.51.100.9";
+const SLOW: &str = "tbf rate 1mbit burst 3200 limit 60000";
+
+/// A client at home, its router, and a server on the Internet, each with the directory of its keys.
+struct Networks {
+    client: Namespace,
+    router: Namespace,
+    server: Namespace,
+    files: TempDir,
+}
+
+/// A server that runs. Killed on drop.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Networks {
+    /// Nothing, if the kernel translates no addresses.
+    fn new() -> Result<Self, String> {
+        let made = |name| Namespace::new(name).map_err(|error| error.to_string());
+        let (client, router, server) = (made("client")?, made("router")?, made("server")?);
+        client.connect("eth0", &router, "lan0").unwrap();
+        server.connect("eth0", &router, "wan0").unwrap();
+        for (host, lines) in [
+            (&client, &["address add 192.168.7.2/24 dev eth0"][..]),
+            (
+                &router,
+                &[
+                    "address add 192.168.7.1/24 dev lan0",
+                    "address add 198.51.100.1/24 dev wan0",
+                ],
+            ),
+            (
+                &server,
+                &[
+                    "address add 198.51.100.7/24 dev eth0",
+                    "address add 198.51.100.9/24 dev eth0",
+                ],
+            ),
+        ] {
+            for line in lines {
+                host.run(&format!("ip {line}")).unwrap();
+            }
+        }
+        for (host, device) in [
+            (&client, "eth0"),
+            (&router, "lan0"),
+            (&router, "wan0"),
+            (&server, "eth0"),
+        ] {
+            host.run(&format!("ip link set {device} up")).unwrap();
+        }
+        client.run("ip route add default via 192.168.7.1").unwrap();
+        router.sysctl("net.ipv4.ip_forward", "1").unwrap();
+        let rules = "table ip home {
+             chain translation {
+                 type nat hook postrouting priority srcnat;
+                 oifname wan0 masquerade
+             }
+             chain firewall {
+                 type filter hook forward priority 0; policy drop;
+                 iifname lan0 accept
+                 ct state established,related accept
+             }
+         }\n";
+        let applied = router.run_with_input("nft -f -", rules);
+        applied.map_err(|error| error.to_string())?;
+        let files = tempfile::tempdir().unwrap();
+        fs::create_dir(files.path().join("stored")).unwrap();
+        Ok(Self {
+            client,
+            router,
+            server,
+            files,
+        })
+    }
+
+    /// In a directory where the guide's files are.
+    fn command(&self, host: &Namespace, line: &str) -> Command {
+        let mut command = host.command(BINARY);
+        command.args(line.split_whitespace());
+        command.current_dir(self.files.path());
+        command
+    }
+
+    /// What a line of the client's does, and how long it takes.
+    fn client(&self, line: &str) -> (Output, Duration) {
+        let began = Instant::now();
+        let output = self.command(&self.client, line).output().unwrap();
+        (output, began.elapsed())
+    }
+
+    /// Makes the keys as the guide says.
+    fn make_keys(&self) {
+        for (host, secret, public) in [
+            (&self.client, "client.key", "allowed"),
+            (&self.server, "server.key", "server.pub"),
+        ] {
+            let line = format!("keygen {secret}");
+            let made = self.command(host, &line).output().unwrap();
+            assert!(made.status.success(), "{}", stderr(&made));
+            fs::write(self.files.path().join(public), made.stdout).unwrap();
+        }
+    }
+
+    /// Serves as the guide says, and waits until it does.
+    fn serve(&self, options: &str) -> Running {
+        let line =
+            format!("serve --key-file server.key --allow allowed --ports 4433-4436 {options}");
+        let mut command = self.command(&self.server, &line);
+        let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
+        let running = Running(quiet.spawn().unwrap());
+        wait::within(Duration::from_secs(10), "the server listens", || {
+            let sockets = self.server.run("cat /proc/net/udp").unwrap();
+            // 4436, the last of its ports.
+            sockets.contains(":1154 ").then_some(())
+        });
+        running
+    }
+}
+
+macro_rules! networks {
+    () => {{
+        require!(Root, Program("ip"), Program("nft"));
+        require!(NftRule("ct state established,related accept"));
+        match Networks::new() {
+            Ok(networks) => networks,
+            Err(reason) => {
+                fn here() {}
+                return skip(std::any::type_name_of_val(&here), &reason);
+            }
+        }
+    }};
+}
+
+const KEYS: &str = "--key-file client.key --peer-key server.pub";
+
+#[test]
+fn the_guide_works_behind_a_translator_and_a_stateful_firewall() {
+    let networks = networks!();
+    networks.make_keys();
+    let _server = networks.serve("");
+    for address in [SERVER, SECONDARY] {
+        for line in [
+            format!("ping {address}:4433-4436 {KEYS} --count 3 --interval 0.05"),
+            format!("paths {address}:4433-4436 {KEYS} --duration 1"),
+            format!("perf {address}:4433-4436 {KEYS} --load 5mbit --duration 1"),
+        ] {
+            let (output, _) = networks.client(&line);
+            let reported = stdout(&output);
+            assert!(
+                output.status.success(),
+                "{line}: {reported}{}",
+                stderr(&output)
+            );
+            assert!(
+                !line.starts_with("ping") || reported.contains("3 sent, 3 answered"),
+                "{reported}"
+            );
+            assert!(
+                !line.starts_with("paths") || !reported.contains("dead"),
+                "{reported}"
+            );
+        }
+    }
+}
+
+/// No link delivers anything for three seconds.
+#[test]
+fn a_cut_of_three_seconds_interrupts_no_transfer() {
+    let networks = networks!();
+    networks.make_keys();
+    let _server = networks.serve("--mode files --output stored");
+    let is_cut = std::cell::Cell::new(false);
+    send_while(&networks, || {
+        if !is_cut.replace(true) {
+            std::thread::sleep(Duration::from_millis(300));
+            networks.router.sysctl("net.ipv4.ip_forward", "0").unwrap();
+            std::thread::sleep(Duration::from_secs(3));
+            networks.router.sysctl("net.ipv4.ip_forward", "1").unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    });
+}
+
+/// Sends a file, with something done all the while, and looks at what was stored.
+fn send_while(networks: &Networks, meanwhile: impl Fn()) {
+    // 3 MB at 8 Mbit/s: long enough to be disturbed.
+    limit(networks, "tbf rate 8mbit burst 3200 limit 60000");
+    let content: Vec<u8> = (0..3_000_000_u32).map(|it| (it % 253) as u8).collect();
+    fs::write(networks.files.path().join("file"), &content).unwrap();
+    let line = format!("send file {SERVER}:4433-4436 {KEYS}");
+    let mut sending = networks.command(&networks.client, &line);
+    let sending = sending.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut sending = sending.spawn().unwrap();
+    while sending.try_wait().unwrap().is_none() {
+        meanwhile();
+    }
+    let output = sending.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let stored = fs::read(networks.files.path().join("stored/file")).unwrap();
+    assert!(stored == content, "it is another file");
+}
+
+/// Both ways, in front of the client.
+fn limit(networks: &Networks, discipline: &str) {
+    for device in ["lan0", "wan0"] {
+        let line = format!("tc qdisc add dev {device} root {discipline}");
+        networks.router.run(&line).unwrap();
+    }
+}
+
+#[test]
+fn a_wrong_key_a_typo_and_a_server_that_is_down_are_told_apart() {
+    let networks = networks!();
+    networks.make_keys();
+    let ping = |to: &str, keys: &str| networks.client(&format!("ping {to} {keys} --count 1"));
+    let failed = |(output, took): (Output, Duration), within: Duration, says: &str| {
+        let reported = stdout(&output) + &stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{reported}");
+        assert!(reported.contains(says), "not `{says}`: {reported}");
+        assert!(took < within, "{took:?}: {reported}");
+    };
+    let soon = Duration::from_secs(1);
+    let server = format!("{SERVER}:4433-4436");
+    failed(ping(&server, KEYS), soon, "no path reaches the peer");
+    {
+        let _server = networks.serve("");
+        let other = networks.client("keygen other.key").0;
+        fs::write(networks.files.path().join("other.pub"), other.stdout).unwrap();
+        let patience = Duration::from_secs(4);
+        for keys in [
+            "--key-file client.key --peer-key other.pub",
+            "--key-file other.key --peer-key server.pub",
+        ] {
+            failed(ping(&server, keys), patience, "with the same key?");
+        }
+        // A port where nobody is, and an address where nobody is.
+        let closed = format!("{SERVER}:4437");
+        failed(ping(&closed, KEYS), soon, "no path reaches the peer");
+        failed(ping("198.51.100.70:4433", KEYS), patience, "no reply");
+        // How long that takes is the resolver's business.
+        let name = ping("198.51.100.7.invalid:4433", KEYS);
+        failed(name, Duration::from_secs(60), "cannot resolve");
+        let (output, _) = ping(&server, KEYS);
+        assert!(output.status.success(), "{}", stdout(&output));
+    }
+    failed(ping(&server, KEYS), soon, "no path reaches the peer");
+}
+
+#[test]
+fn a_file_is_stored_over_a_megabit_with_defaults() {
+    require!(QueueingDiscipline(SLOW));
+    let networks = networks!();
+    networks.make_keys();
+    limit(&networks, SLOW);
+    let stored = networks.files.path().join("stored");
+    let _server = networks.serve("--mode files --output stored");
+    let content = vec![7; 1_500_000];
+    fs::write(networks.files.path().join("file"), &content).unwrap();
+    let (output, took) = networks.client(&format!("send file {SERVER}:4433-4436 {KEYS} --json"));
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(is_stored(&stored.join("file"), &content));
+    // Longer than any message was tried for before.
+    assert!(
+        took > Duration::from_secs(10),
+        "the link is no slow one: {took:?}"
+    );
+    let reported: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let [symbols, sent] = ["symbols", "symbols_sent"].map(|it| reported[it].as_f64().unwrap());
+    assert!(sent < 1.15 * symbols, "{sent} of {symbols}");
+}
+
+fn is_stored(file: &Path, content: &[u8]) -> bool {
+    fs::read(file).is_ok_and(|stored| stored == content)
+}
