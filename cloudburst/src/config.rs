@@ -248,6 +248,18 @@ impl EndpointConfig {
         self
     }
 
+    /// Pings peers that were connected to when nothing was sent to them for so long, 15 s to 100 s, as
+    /// long as they answer: for applications whose peers send by themselves, through address
+    /// translators and firewalls that forget a path after 30 s or more (RFC 4787 §4.3). Default: none
+    /// is sent but while messages are under way, and a few while a reply is awaited (RFC 8085 §3.5).
+    ///
+    /// # Errors
+    ///
+    /// [`EndpointConfigError::Protocol`].
+    pub fn with_keepalive(self, interval: Duration) -> Checked {
+        self.with_protocol(|it| it.keepalive = Some(interval))
+    }
+
     fn with_protocol(mut self, change: impl FnOnce(&mut protocol::TransportConfig)) -> Checked {
         change(&mut self.protocol);
         self.protocol.validate()?;

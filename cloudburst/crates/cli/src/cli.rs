@@ -171,6 +171,10 @@ pub(crate) struct PingArgs {
     /// How long a reply is waited for.
     #[arg(short = 'W', long, value_name = "SECONDS", default_value = "2")]
     pub(crate) timeout: Seconds,
+    /// Keep translators of addresses and firewalls from forgetting us between two messages: send
+    /// something at least this often, 15 to 100 s [default: nothing is sent]
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) keepalive: Option<Seconds>,
     #[command(flatten)]
     pub(crate) begin: BeginArgs,
     #[command(flatten)]

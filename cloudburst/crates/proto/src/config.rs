@@ -8,6 +8,8 @@ use cloudburst_congestion::{
 };
 use cloudburst_security::Security;
 
+use super::keepalive::{MAX_KEEPALIVE, MIN_KEEPALIVE};
+
 /// Shortest time that a message may be tried for.
 const MIN_LIFETIME: Duration = Duration::from_millis(10);
 /// Longest: receivers remember at least for so long what they have handed over.
@@ -66,6 +68,12 @@ pub struct TransportConfig {
     /// allows certain ports only is a reason against it. Default true. An endpoint on sockets
     /// keeps ports that were named (`Ports::Range` of the socket driver) in any case.
     pub rotate_ports: bool,
+    /// Pings a peer that we connected to by two of its paths when nothing was sent to it for so long,
+    /// 15 s (RFC 8085 §3.5) to 100 s, as long as it answers. Address translators and firewalls then go on
+    /// to let in what the peer sends by itself; many forget a path after 30 s. It costs four
+    /// datagrams of some 100 bytes each time, and wakes radios. Default none: without it, pings
+    /// are sent only while messages are under way, and a few while a reply is awaited.
+    pub keepalive: Option<Duration>,
 }
 
 /// Limits of symbols and time that a message may cost its sender.
@@ -248,6 +256,9 @@ pub enum ConfigError {
         /// The value that was given.
         most: usize,
     },
+    /// Translators of addresses are forgetful, but not so much; or a peer is forgotten meanwhile.
+    #[error("keepalive is {0:?}; it must be 15 s to 100 s")]
+    Keepalive(Duration),
     /// A quota is 0 and lets nothing in.
     #[error("the quota {0} is 0")]
     Quota(&'static str),
@@ -269,6 +280,7 @@ impl TransportConfig {
             quotas: Quotas::default(),
             require_validation: false,
             rotate_ports: true,
+            keepalive: None,
         }
     }
 
@@ -314,6 +326,10 @@ impl TransportConfig {
         let Datagrams { initial, most } = self.datagrams;
         if initial < 256 || initial > most || most > MAX_DATAGRAM_BYTES {
             return Err(ConfigError::Datagrams { initial, most });
+        }
+        let is_kept = |it: &Duration| (MIN_KEEPALIVE..=MAX_KEEPALIVE).contains(it);
+        if let Some(given) = self.keepalive.filter(|it| !is_kept(it)) {
+            return Err(ConfigError::Keepalive(given));
         }
         self.quotas.validate()
     }

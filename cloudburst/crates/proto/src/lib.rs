@@ -32,6 +32,7 @@ mod in_flight;
 mod inbound;
 mod incoming;
 mod intake;
+mod keepalive;
 mod machine;
 mod message_window;
 mod outbound;

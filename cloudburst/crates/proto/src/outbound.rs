@@ -57,6 +57,19 @@ impl Outbound {
         self.scheduler.remove_peer(id);
     }
 
+    /// The host takes an event: a reply is not awaited any more that has come.
+    pub(super) fn taken(&mut self, event: &Event) {
+        if let Event::Received { peer, kind, .. } = event
+            && matches!(
+                kind,
+                MessageKind::Reply { .. } | MessageKind::Failure { .. }
+            )
+            && let Some(keepalive) = self.sender.keepalive(*peer)
+        {
+            keepalive.replied();
+        }
+    }
+
     /// Takes a message, and gives it its place among the others.
     pub(super) fn send(
         &mut self,

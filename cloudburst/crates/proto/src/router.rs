@@ -382,6 +382,7 @@ impl Router {
             timers: &mut self.timers,
             events: &mut self.events,
             statistics: &mut self.statistics,
+            keepalive: self.config.keepalive,
         }
     }
 }

@@ -20,6 +20,7 @@ use super::{
     buffer_pool::BufferPool,
     config::TransportConfig,
     event::{Event, MessageKind, PeerId, Reason, SendId, SendRefused},
+    keepalive::Keepalive,
     message_window::MAX_SPAN,
     outgoing::{Outgoing, Step, symbol_bytes},
     packet::{Framing, Outcome, ProgressState, Stop, symbol_datagram_bytes},
@@ -131,6 +132,9 @@ impl Sender {
         outbox.messages += 1;
         outbox.sent_at = Some(now);
         let awaits_first_contact = outbox.is_unresponsive(now);
+        if kind == MessageKind::Request {
+            outbox.keepalive.requested(now);
+        }
         let is_asking = outbox.has_pending;
         outbox.has_pending |= awaits_first_contact;
         if awaits_first_contact {
@@ -252,6 +256,16 @@ impl Sender {
             outbox.sent_at = Some(now);
         }
         self.asked(now, id.peer, count);
+    }
+
+    /// When a peer is to be pinged that nothing is sent to.
+    pub(super) fn next_keepalive(&self, id: PeerId, interval: Option<Duration>) -> Option<Time> {
+        self.peers.get(id)?.next_keepalive(interval)
+    }
+
+    /// What keeps a peer's paths alive.
+    pub(super) fn keepalive(&mut self, id: PeerId) -> Option<&mut Keepalive> {
+        Some(&mut self.peers.get_mut(id)?.keepalive)
     }
 
     /// So many datagrams that ask for an answer are sent to a peer.

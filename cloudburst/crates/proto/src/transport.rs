@@ -276,7 +276,9 @@ impl Transport {
     /// Returns the next event, if anything happened.
     pub fn poll_event(&mut self) -> Option<Event> {
         let change = self.router.paths.next_change();
-        change.or_else(|| self.router.events.pop_front())
+        let event = change.or_else(|| self.router.events.pop_front())?;
+        self.router.outbound.taken(&event);
+        Some(event)
     }
 
     /// Returns when [`handle_timeout`](Self::handle_timeout) is to be called at the

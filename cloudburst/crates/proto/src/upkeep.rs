@@ -33,6 +33,8 @@ pub(super) struct Upkeep<'r> {
     pub(super) timers: &'r mut Timers<TimerKey>,
     pub(super) events: &'r mut VecDeque<Event>,
     pub(super) statistics: &'r mut TransportStatistics,
+    /// The interval of keepalives, to peers that we chose.
+    pub(super) keepalive: Option<Duration>,
 }
 
 impl Upkeep<'_> {
@@ -43,6 +45,7 @@ impl Upkeep<'_> {
         if self.outbound.sender.is_in_use(now, id) {
             due = self.paths.next_care(now, id);
         }
+        due = due.min(self.next_keepalive(id).unwrap_or(Time::NEVER));
         if self.receiver.is_receiving(id) {
             due = due.min(now + EXPIRY_PAUSE);
         }
@@ -83,7 +86,17 @@ impl Upkeep<'_> {
         if self.outbound.sender.is_in_use(now, id) {
             self.care_for_paths(id);
         }
+        if self.next_keepalive(id).is_some_and(|due| due <= now) {
+            self.ask_twice(id, Question::ping(now.as_nanos(), 0));
+            let keepalive = self.outbound.sender.keepalive(id);
+            keepalive.into_iter().for_each(|it| it.pinged(now));
+        }
         false
+    }
+
+    fn next_keepalive(&self, id: PeerId) -> Option<Time> {
+        let interval = self.keepalive.filter(|_| self.handshake.is_ours(id));
+        self.outbound.sender.next_keepalive(id, interval)
     }
 
     /// Probes a peer's paths, replaces those that have failed, and finds out which share a

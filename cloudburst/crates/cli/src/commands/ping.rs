@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cloudburst::{Endpoint, PeerId, RequestError, SendOptions};
+use cloudburst::{Endpoint, EndpointConfig, PeerId, RequestError, SendOptions};
 use flow_cli::ExitCode;
 use flow_cli::{Signals, print, print_json};
 use serde_json::json;
@@ -22,7 +22,14 @@ struct Answer {
 
 pub(crate) async fn run(args: &PingArgs, as_json: bool) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
-    let (endpoint, peer) = args.endpoint.connect(&args.begin.ports, &args.peer).await?;
+    let kept_alive = |config: EndpointConfig| match args.keepalive {
+        Some(interval) => config.with_keepalive(interval.0),
+        None => Ok(config),
+    };
+    let connecting = args
+        .endpoint
+        .connect_with(&args.begin.ports, &args.peer, kept_alive);
+    let (endpoint, peer) = connecting.await?;
     if !as_json {
         print(format_args!(
             "ping {}: messages of {} bytes",

@@ -195,6 +195,28 @@ fn the_guide_works_behind_a_translator_and_a_stateful_firewall() {
     }
 }
 
+/// The router gets another address: it forgets its translations, and chooses other ports, too.
+#[test]
+fn another_address_of_the_translator_interrupts_no_transfer() {
+    let networks = networks!();
+    networks.make_keys();
+    let _server = networks.serve("--mode files --output stored");
+    let last = std::cell::Cell::new(1);
+    send_while(&networks, || {
+        std::thread::sleep(Duration::from_millis(700));
+        if last.get() < 4 {
+            let before = last.replace(last.get() + 1);
+            for line in [
+                format!("ip address del 198.51.100.{before}/24 dev wan0"),
+                format!("ip address add 198.51.100.{}/24 dev wan0", last.get()),
+            ] {
+                networks.router.run(&line).unwrap();
+            }
+        }
+    });
+    assert_eq!(last.get(), 4, "it was too quick to be disturbed");
+}
+
 /// No link delivers anything for three seconds.
 #[test]
 fn a_cut_of_three_seconds_interrupts_no_transfer() {

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::time::Time;
+use crate::{keepalive::Keepalive, time::Time};
 
 /// After this long without messages a peer's paths are not probed any more.
 const ACTIVE_FOR: Duration = Duration::from_secs(1);
@@ -33,6 +33,7 @@ pub(super) struct Outbox {
     pub(super) has_pending: bool,
     /// When a message was last sent to it.
     pub(super) sent_at: Option<Time>,
+    pub(super) keepalive: Keepalive,
 }
 
 impl Outbox {
@@ -48,6 +49,7 @@ impl Outbox {
             is_abandoned: false,
             has_pending: false,
             sent_at: None,
+            keepalive: Keepalive::new(now),
         }
     }
 
@@ -71,6 +73,15 @@ impl Outbox {
     pub(super) fn is_in_use(&self, now: Time) -> bool {
         let is_recent = |at| now.since(at) < ACTIVE_FOR;
         self.messages > 0 || self.sent_at.is_some_and(is_recent)
+    }
+
+    /// When it is pinged next for no other reason, if it is there and nothing is under way.
+    pub(super) fn next_keepalive(&self, interval: Option<Duration>) -> Option<Time> {
+        let (sent_at, heard_at) = self.sent_at.zip(self.answered_at)?;
+        if self.messages > 0 || self.is_abandoned {
+            return None;
+        }
+        self.keepalive.next_due(sent_at, heard_at, interval)
     }
 
     /// A message that was accepted then was not delivered in its time.
