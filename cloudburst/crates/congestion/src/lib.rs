@@ -9,6 +9,7 @@ mod circuit_breaker;
 mod congestion_control;
 mod cubic;
 mod estimate;
+mod in_flight;
 mod pacer;
 mod rate_estimator;
 mod reserved;
@@ -23,6 +24,7 @@ use self::{adaptive::AdaptiveController, reserved::ReservedController};
 pub use self::{
     congestion_control::{CongestionControl, Reservation},
     estimate::{DEFAULT_INITIAL_ROUND_TRIP, LeastDelay, LossEstimator, RoundTripEstimator},
+    in_flight::{InFlight, Resolved},
     pacer::Pacer,
     rate_estimator::{RateEstimator, SentDatagram},
     shared_bottleneck::{DetectorStep, MAX_PATHS, Phase, SharedBottleneckDetector},

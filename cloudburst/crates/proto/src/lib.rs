@@ -28,7 +28,6 @@ pub mod envelope;
 mod event;
 mod feedback;
 mod handshake;
-mod in_flight;
 mod inbound;
 mod incoming;
 mod intake;

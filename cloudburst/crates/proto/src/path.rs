@@ -9,7 +9,9 @@ mod suspicion;
 
 use core::time::Duration;
 
-use cloudburst_congestion::{LeastDelay, LossEstimator, RoundTripEstimator, SentDatagram};
+use cloudburst_congestion::{
+    InFlight, LeastDelay, LossEstimator, RoundTripEstimator, SentDatagram,
+};
 
 pub(super) use self::deliveries::DeliveryReport;
 use self::{deliveries::Heard, mtu::PathMtu, suspicion::Suspicion};
@@ -17,7 +19,6 @@ use super::{
     black_hole::{BlackHoleDetector, OtherPaths},
     config::Datagrams,
     event::{FourTuple, Health, PathReport},
-    in_flight::InFlight,
     time::Time,
 };
 

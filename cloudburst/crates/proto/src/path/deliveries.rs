@@ -6,9 +6,9 @@
 use core::time::Duration;
 
 use super::{Path, remembered_at};
-use cloudburst_congestion::SentDatagram;
+use cloudburst_congestion::{Resolved, SentDatagram};
 
-use crate::{event::FourTuple, in_flight::Resolved, time::Time};
+use crate::{event::FourTuple, time::Time};
 
 /// What the peer has said of the path.
 #[derive(Clone, Copy, Debug)]

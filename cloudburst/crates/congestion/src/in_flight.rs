@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use super::time::Time;
+use cloudburst_wire::Time;
 
 /// Datagrams in flight on a path, train by train.
 #[derive(Clone, Debug, Default)]
-pub(super) struct InFlight {
+pub struct InFlight {
     trains: VecDeque<Train>,
     bytes: u64,
 }
@@ -21,21 +21,23 @@ struct Train {
     delivered: u64,
 }
 
-/// Datagrams that a report has told of.
+/// Datagrams of which a report has told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Resolved {
-    pub(super) bytes: u64,
+pub struct Resolved {
+    /// Bytes of these datagrams.
+    pub bytes: u64,
     /// When the newest of them was sent, and how many bytes had been delivered to the peer by then.
-    pub(super) newest: Option<(Time, u64)>,
+    pub newest: Option<(Time, u64)>,
 }
 
 impl InFlight {
-    pub(super) const fn bytes(&self) -> u64 {
+    /// Returns how many bytes are in flight.
+    pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// A datagram is sent; `delivered` bytes have been delivered to the peer before.
-    pub(super) fn sent(&mut self, now: Time, sequence: u64, bytes: usize, delivered: u64) {
+    /// Takes note of a datagram that is sent; `delivered` bytes have been delivered to the peer before.
+    pub fn sent(&mut self, now: Time, sequence: u64, bytes: usize, delivered: u64) {
         self.bytes += bytes as u64;
         let datagram_bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         if let Some(train) = self.trains.back_mut()
@@ -54,8 +56,8 @@ impl InFlight {
         });
     }
 
-    /// Everything up to a number has arrived or is lost.
-    pub(super) fn resolve(&mut self, highest: u64) -> Resolved {
+    /// Takes out all up to a number, which has arrived or is lost.
+    pub fn resolve(&mut self, highest: u64) -> Resolved {
         let mut resolved = Resolved::default();
         while let Some(train) = self.trains.front_mut()
             && train.first <= highest
@@ -73,8 +75,8 @@ impl InFlight {
         resolved
     }
 
-    /// Nothing will be heard of them any more.
-    pub(super) fn clear(&mut self) {
+    /// Forgets all, as nothing will be heard of them any more.
+    pub fn clear(&mut self) {
         self.trains.clear();
         self.bytes = 0;
     }
