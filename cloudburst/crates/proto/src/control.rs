@@ -25,9 +25,11 @@ const REPORTS_BYTES: usize = 128;
 pub(super) struct ControlQueue(VecDeque<Control>);
 
 /// A datagram that waits to be written.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Control {
     Answer(SourceDatagram, Answer),
+    /// An answer to somebody of whom nothing is kept, not even keys.
+    Sealed(FourTuple, Box<[u8]>),
     Question(PeerId, FourTuple, Question),
 }
 
@@ -107,6 +109,13 @@ impl ControlQueue {
         }
     }
 
+    /// Sends an answer that is sealed already.
+    pub(super) fn answer_sealed(&mut self, four_tuple: FourTuple, datagram: Box<[u8]>) {
+        if self.0.len() < MAX_WAITING {
+            self.0.push_back(Control::Sealed(four_tuple, datagram));
+        }
+    }
+
     pub(super) fn ask(&mut self, peer: PeerId, four_tuple: FourTuple, question: Question) {
         if self.0.len() < MAX_WAITING {
             self.0
@@ -128,7 +137,7 @@ impl Control {
     fn four_tuple(&self) -> FourTuple {
         match self {
             Self::Answer(source, _) => source.four_tuple,
-            Self::Question(_, four_tuple, _) => *four_tuple,
+            Self::Sealed(four_tuple, _) | Self::Question(_, four_tuple, _) => *four_tuple,
         }
     }
 }

@@ -6,8 +6,9 @@ use super::{
     control::{Answer, ControlQueue, SourceDatagram},
     event::{Event, PeerId},
     feedback::Feedback,
-    handshake::Handshake,
-    packet::{Body, Form, Header, PacketKind, Symbol, TokenBody},
+    handshake::{Candidate, Handshake},
+    intake::Opened,
+    packet::{Body, BusyReason, Form, Header, PacketKind, Symbol, TokenBody},
     receiver::{Prepared, Receiver},
     statistics::TransportStatistics,
     time::Time,
@@ -51,6 +52,19 @@ impl Questions<'_> {
             self.challenge(source);
         }
         begins
+    }
+
+    /// Tells somebody for whom there is no capacity that its message has to wait.
+    pub(super) fn turn_away(self, candidate: Candidate, opened: &Opened<'_>) {
+        let message = match &opened.body {
+            Body::Symbol(symbol) => symbol.message,
+            Body::Query(query) => query.message,
+            _ => return,
+        };
+        let (source, busy) = (&opened.source, Answer::busy(message, BusyReason::Peers));
+        if let Some(datagram) = self.handshake.turn_away(self.now, candidate, source, busy) {
+            self.control.answer_sealed(source.four_tuple, datagram);
+        }
     }
 
     /// A peer's time has come to be told what has arrived of it.

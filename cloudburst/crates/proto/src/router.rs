@@ -171,7 +171,8 @@ impl Router {
         let known = self.handshake.by_session(conversation);
         if known.is_none() && self.handshake.len() >= self.config.quotas.peers {
             self.statistics.refused.too_many_peers += 1;
-            return;
+            opened.source.asker = conversation;
+            return self.questions(now).turn_away(candidate, &opened);
         }
         let peer = known.unwrap_or_else(|| self.add_peer(now, Some(conversation), candidate.key));
         let Some(keys) = self.handshake.accept(now, peer, candidate) else {

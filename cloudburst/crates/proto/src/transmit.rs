@@ -35,6 +35,7 @@ impl Writer<'_> {
     pub(super) fn control(&mut self, control: Control, out: &mut [u8]) -> Option<Transmit> {
         match control {
             Control::Answer(source, answer) => self.answer(&source, answer, out),
+            Control::Sealed(four_tuple, datagram) => self.sealed(four_tuple, &datagram, out),
             Control::Question(peer, four_tuple, question) => {
                 self.question(peer, four_tuple, question, out)
             }
@@ -118,6 +119,28 @@ impl Writer<'_> {
         }
         self.statistics.stops_sent += u64::from(matches!(answer, Answer::Stop { .. }));
         self.outbound.scheduler.answered(now, is_of_message, bytes);
+        Some(self.sent(four_tuple, bytes, bytes))
+    }
+
+    /// Sends an answer that is sealed already, if it may be sent.
+    fn sealed(
+        &mut self,
+        four_tuple: FourTuple,
+        datagram: &[u8],
+        out: &mut [u8],
+    ) -> Option<Transmit> {
+        let (now, bytes) = (self.now, datagram.len());
+        let refused = &mut self.statistics.refused;
+        if !self.outbound.scheduler.may_answer(now, false) {
+            refused.answers_over_budget += 1;
+            return None;
+        }
+        let to = (None, four_tuple.remote);
+        if !self.handshake.may_answer(now, to, bytes, refused) {
+            return None;
+        }
+        out.get_mut(..bytes)?.copy_from_slice(datagram);
+        self.outbound.scheduler.answered(now, false, bytes);
         Some(self.sent(four_tuple, bytes, bytes))
     }
 

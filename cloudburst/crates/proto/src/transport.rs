@@ -5,6 +5,8 @@ mod address_tests;
 #[cfg(test)]
 mod event_tests;
 #[cfg(test)]
+mod quota_tests;
+#[cfg(test)]
 mod restart_tests;
 #[cfg(test)]
 mod sealed_tests;

@@ -8,10 +8,11 @@ use cloudburst_security::{Association, Freshness, MOST_OFFER_AGE, RETRY_LIFETIME
 
 use super::{Handshake, initiator::CLOCK_ERROR};
 use crate::{
+    control::{Answer, SourceDatagram},
     event::{FourTuple, PeerId},
     packet::{
-        Acceptance, Clear, Credentials, EPHEMERAL_BYTES, Gate, Header, Hello, NOBODY_BEFORE,
-        Opener, Pattern, PublicKey, Responder, TOKEN_BYTES, TokenMint, hello_bytes,
+        Acceptance, Clear, Credentials, EPHEMERAL_BYTES, Form, Gate, Header, Hello, NOBODY_BEFORE,
+        Opener, Pattern, PublicKey, Responder, Sealer, TOKEN_BYTES, TokenMint, hello_bytes,
     },
     statistics::Refusals,
     time::Time,
@@ -249,6 +250,32 @@ impl Handshake {
         self.by_ephemeral.insert(ephemeral, id);
         self.replays.remember(now, ephemeral);
         Some(index)
+    }
+
+    /// Answers an offer of somebody for whom there is no capacity, and keeps nothing of it: the answer
+    /// is sealed under keys that nobody has any more. It is no longer than what it answers.
+    pub(crate) fn turn_away(
+        &mut self,
+        now: Time,
+        candidate: Candidate,
+        source: &SourceDatagram,
+        answer: Answer,
+    ) -> Option<Box<[u8]>> {
+        let acceptance = Acceptance {
+            index: self.secrets.number(),
+            conversation: self.secrets.number(),
+            uptime_us: u64::try_from(self.uptime(now).as_micros()).unwrap_or(NOBODY_BEFORE),
+        };
+        let (message, keys) = candidate.responder.accept(&acceptance).ok()?;
+        let sealer = Sealer::sealed(candidate.index, &keys.to_initiator);
+        let sealer = sealer.with_prefix(Form::Acceptance, message.to_vec().into());
+        let (_, stamp) = self.stateless(now, candidate.index);
+        let mut datagram = vec![0; source.bytes];
+        let bytes = sealer.write(stamp, &mut datagram, |body| {
+            answer.write(now, source, None, core::iter::empty(), body)
+        });
+        datagram.truncate(bytes.ok()?);
+        Some(datagram.into())
     }
 
     /// Makes the token that an offer is to be made again with.
