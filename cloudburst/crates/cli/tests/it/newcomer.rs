@@ -300,6 +300,25 @@ fn a_wrong_key_a_typo_and_a_server_that_is_down_are_told_apart() {
     failed(ping(&server, KEYS), soon, "no path reaches the peer");
 }
 
+/// Its host sends few notices, some six at once and one a second: one has to do for all paths. It takes
+/// some 80 ms; the bound is for machines that are busy.
+#[test]
+fn a_closed_port_is_told_at_any_number_of_ports() {
+    for ports in [1, 4, 16, 64] {
+        // What its host may send is counted by address, and new with each.
+        let networks = networks!();
+        networks.make_keys();
+        let ping = format!("ping {SERVER}:4433 {KEYS} --count 1 --timeout 5 --ports any:{ports}");
+        let (output, took) = networks.client(&ping);
+        let reported = stdout(&output);
+        assert!(
+            reported.contains("no path reaches the peer"),
+            "{ports}: {reported}"
+        );
+        assert!(took < Duration::from_secs(1), "{ports} ports: {took:?}");
+    }
+}
+
 #[test]
 fn a_file_is_stored_over_a_megabit_with_defaults() {
     require!(QueueingDiscipline(SLOW));
