@@ -4,6 +4,7 @@
 mod corpus;
 mod cost;
 mod endpoint_corpus;
+mod liar_corpus;
 mod machines;
 mod packet_corpus;
 #[path = "../support/simulation/mod.rs"]
