@@ -24,11 +24,9 @@ mod black_hole;
 mod buffer_pool;
 mod config;
 mod control;
-pub mod envelope;
 mod event;
 mod feedback;
 mod handshake;
-mod inbound;
 mod incoming;
 mod intake;
 mod keepalive;
@@ -55,6 +53,7 @@ mod transport;
 mod upkeep;
 
 use cloudburst_wire as packet;
+pub use cloudburst_wire::envelope;
 
 /// The clock of hosts, under the name that it has here.
 mod time {

@@ -12,13 +12,13 @@ use std::collections::VecDeque;
 use cloudburst_congestion::{
     LossEstimator, PathRates, RoundTripEstimator, SharedBottleneckDetector,
 };
+use cloudburst_security::Inbound;
 
 use self::notices::Absence;
 pub(super) use self::notices::Suspects;
 use super::{
     config::{Datagrams, TransportConfig},
     event::{Event, FourTuple, Health, PathReport, PeerId, SocketId},
-    inbound::Inbound,
     packet::{Header, Report, Stamp},
     path::Path,
     paths::{Paths, Spread},

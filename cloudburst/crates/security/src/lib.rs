@@ -5,6 +5,7 @@
 
 mod address;
 mod associations;
+mod inbound;
 mod randomness;
 mod remotes;
 mod replay_store;
@@ -14,6 +15,7 @@ mod security;
 pub use self::{
     address::{Addresses, Verdict},
     associations::{Association, Associations, PendingOffer, Slot},
+    inbound::Inbound,
     randomness::{Purpose, Randomness},
     remotes::Remotes,
     replay_store::{Freshness, MOST_OFFER_AGE, RETRY_LIFETIME, ReplayStore},

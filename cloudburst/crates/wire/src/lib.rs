@@ -35,6 +35,7 @@
 
 mod answer;
 mod body;
+pub mod envelope;
 mod failure;
 mod field;
 mod header;

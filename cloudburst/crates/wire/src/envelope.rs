@@ -33,7 +33,7 @@ pub enum EnvelopeKind {
     Request = 1,
     /// The reply to a request.
     Reply = 2,
-    /// A [`Failure`](cloudburst_wire::Failure), which a request is answered with where there is no reply.
+    /// A [`Failure`](super::Failure), which a request is answered with where there is no reply.
     Failure = 3,
 }
 

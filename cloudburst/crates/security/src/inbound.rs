@@ -3,17 +3,14 @@
 // Peers report what it is fed: nothing may overflow, whatever they say.
 #![deny(clippy::arithmetic_side_effects)]
 
-use super::{
-    packet::{ReplayWindow, Report},
-    time::Time,
-};
+use cloudburst_wire::{ReplayWindow, Report, Time};
 
 /// Paths of a peer that are kept track of, at most.
 const MAX_PATHS: usize = 72;
 
-/// Paths of a peer, the one heard from last in front.
+/// Paths by which a peer's datagrams come, the one heard from last in front.
 #[derive(Debug, Default)]
-pub(super) struct Inbound {
+pub struct Inbound {
     paths: Vec<InboundPath>,
     /// Paths up to here that are not in the list have been forgotten: what comes
     /// by them may be a replay.
@@ -31,16 +28,16 @@ struct InboundPath {
 }
 
 impl Inbound {
-    /// Whether a datagram may be new. To be asked before it is opened.
-    pub(super) fn may_be_new(&self, path: u16, sequence: u64) -> bool {
+    /// Returns true if a datagram may be new; to be asked before it is opened.
+    pub fn may_be_new(&self, path: u16, sequence: u64) -> bool {
         match self.paths.iter().find(|known| known.id == path) {
             Some(known) => known.window.check(sequence).is_ok(),
             None => self.forgotten.is_none_or(|forgotten| path > forgotten),
         }
     }
 
-    /// Notes a datagram that was opened.
-    pub(super) fn take(&mut self, now: Time, path: u16, sequence: u64, sent_us: u32) {
+    /// Takes note of a datagram that was opened.
+    pub fn take(&mut self, now: Time, path: u16, sequence: u64, sent_us: u32) {
         let delay_us = now.as_wire_micros().wrapping_sub(sent_us);
         let index = match self.paths.iter().position(|known| known.id == path) {
             Some(index) => index,
@@ -75,9 +72,9 @@ impl Inbound {
         self.paths.len().saturating_sub(1)
     }
 
-    /// Reports to the peer in answer to a datagram that came by path `answered`: of this one
+    /// Returns reports to the peer in answer to a datagram that came by path `answered`: of this one
     /// first, for there may not be capacity for more, then of those heard from last.
-    pub(super) fn reports(&self, answered: u16) -> impl Iterator<Item = Report> + '_ {
+    pub fn reports(&self, answered: u16) -> impl Iterator<Item = Report> + '_ {
         let of = move |own: bool| move |path: &&InboundPath| (path.id == answered) == own;
         let own = self.paths.iter().filter(of(true));
         own.chain(self.paths.iter().filter(of(false)))
