@@ -4,6 +4,7 @@
 //! its receiver reports; estimates of round trips and losses, and the pacer, stand next to it.
 
 mod adaptive;
+mod black_hole;
 mod chance;
 mod circuit_breaker;
 mod congestion_control;
@@ -22,6 +23,7 @@ use cloudburst_wire::Time;
 
 use self::{adaptive::AdaptiveController, reserved::ReservedController};
 pub use self::{
+    black_hole::{BlackHoleDetector, OtherPaths},
     congestion_control::{CongestionControl, Reservation},
     estimate::{DEFAULT_INITIAL_ROUND_TRIP, LeastDelay, LossEstimator, RoundTripEstimator},
     in_flight::{InFlight, Resolved},

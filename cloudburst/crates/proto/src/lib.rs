@@ -20,7 +20,6 @@
 //! [`Transport::handle_timeout`] when [`Transport::next_deadline`] has come.
 
 mod answers;
-mod black_hole;
 mod buffer_pool;
 mod config;
 mod control;

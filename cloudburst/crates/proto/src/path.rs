@@ -10,13 +10,13 @@ mod suspicion;
 use core::time::Duration;
 
 use cloudburst_congestion::{
-    InFlight, LeastDelay, LossEstimator, RoundTripEstimator, SentDatagram,
+    BlackHoleDetector, InFlight, LeastDelay, LossEstimator, OtherPaths, RoundTripEstimator,
+    SentDatagram,
 };
 
 pub(super) use self::deliveries::DeliveryReport;
 use self::{deliveries::Heard, mtu::PathMtu, suspicion::Suspicion};
 use super::{
-    black_hole::{BlackHoleDetector, OtherPaths},
     config::Datagrams,
     event::{FourTuple, Health, PathReport},
     time::Time,

@@ -55,7 +55,10 @@ const TERMS: &[(&str, &str)] = &[
         "cloudburst/crates/security/src/address.rs",
     ),
     ("back-pressure", "cloudburst/crates/proto/src/receiver.rs"),
-    ("black-hole", "cloudburst/crates/proto/src/black_hole.rs"),
+    (
+        "black-hole",
+        "cloudburst/crates/congestion/src/black_hole.rs",
+    ),
     (
         "congestion control",
         "cloudburst/crates/congestion/src/lib.rs",

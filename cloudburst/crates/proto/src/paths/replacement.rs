@@ -2,11 +2,10 @@
 
 use core::time::Duration;
 
-use cloudburst_congestion::RateEstimator;
+use cloudburst_congestion::{OtherPaths, RateEstimator};
 
 use super::{MAX_PATHS, Paths};
 use crate::{
-    black_hole::OtherPaths,
     config::Datagrams,
     event::{FourTuple, SocketId},
     path::Path,

@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 
-use super::time::Time;
+use cloudburst_wire::Time;
 
 /// How long nothing may get through, while others deliver, before a path is abandoned: a path that
 /// changes takes a second or less.
@@ -25,9 +25,9 @@ const OTHERS_PART: f64 = 0.25;
 /// so many times in a row.
 const LOSSY_WINDOWS: u8 = 3;
 
-/// What becomes meanwhile of what goes by other ways to the same address.
+/// Fate of what goes by other paths to the same address meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OtherPaths {
+pub enum OtherPaths {
     /// It arrives.
     Deliver,
     /// It did when something was last sent.
@@ -38,7 +38,7 @@ pub(super) enum OtherPaths {
 
 /// Black-hole detector of a path: evidence that it has failed while others deliver.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct BlackHoleDetector {
+pub struct BlackHoleDetector {
     /// For how long it has been dead while others delivered, in microseconds.
     dead_for_us: u32,
     looked_at: Time,
@@ -55,7 +55,8 @@ pub(super) struct BlackHoleDetector {
 }
 
 impl BlackHoleDetector {
-    pub(super) const fn new(now: Time) -> Self {
+    /// Begins with nothing against the path.
+    pub const fn new(now: Time) -> Self {
         Self {
             dead_for_us: 0,
             looked_at: now,
@@ -69,22 +70,22 @@ impl BlackHoleDetector {
         }
     }
 
-    /// The peer reported on datagrams that were sent by it.
-    pub(super) fn heard(&mut self, sent: u32, received: u32) {
+    /// Takes note that the peer has reported on datagrams that were sent by the path.
+    pub fn heard(&mut self, sent: u32, received: u32) {
         self.dead_for_us = 0;
         self.probes = 0;
         self.sent = self.sent.saturating_add(sent);
         self.received = self.received.saturating_add(received);
     }
 
-    /// A ping goes by it, which is dead.
-    pub(super) fn probed(&mut self, now: Time) {
+    /// Takes note of a ping that goes by the path, which is dead.
+    pub fn probed(&mut self, now: Time) {
         self.probes = self.probes.saturating_add(1);
         self.probed_at = now;
     }
 
-    /// To be told now and then while something is sent, with the share that others lose.
-    pub(super) fn look(&mut self, now: Time, is_dead: bool, others: OtherPaths, loss: f64) {
+    /// Looks at the path now and then while something is sent, with the share that others lose.
+    pub fn look(&mut self, now: Time, is_dead: bool, others: OtherPaths, loss: f64) {
         let elapsed = now.since(self.looked_at).min(MOST_LOOK);
         self.looked_at = now;
         match others {
@@ -101,13 +102,13 @@ impl BlackHoleDetector {
         }
     }
 
-    /// Whether there is enough to judge by what is lost.
-    pub(super) fn is_window_full(&self, now: Time) -> bool {
+    /// Returns true if there is enough to judge by what is lost.
+    pub fn is_window_full(&self, now: Time) -> bool {
         self.sent >= WINDOW_DATAGRAMS && now.since(self.window_since) >= WINDOW
     }
 
-    /// Judges that, with the share that others lose.
-    pub(super) fn close_window(&mut self, now: Time, others: f64) {
+    /// Judges by what is lost, with the share that others lose.
+    pub fn close_window(&mut self, now: Time, others: f64) {
         let lost = self.sent.saturating_sub(self.received);
         let share = f64::from(lost) / f64::from(self.sent.max(1));
         let is_lossy = share >= MUCH_LOSS && others < share * OTHERS_PART;
@@ -118,7 +119,7 @@ impl BlackHoleDetector {
     }
 
     /// Returns true if the path is to be abandoned. An answer takes `ack_timeout`.
-    pub(super) fn is_enough(&self, now: Time, ack_timeout: Duration) -> bool {
+    pub fn is_enough(&self, now: Time, ack_timeout: Duration) -> bool {
         let is_dead = Duration::from_micros(self.dead_for_us.into()) >= DEAD_FOR
             && self.probes >= self.needed
             && now.since(self.probed_at) >= ack_timeout;
