@@ -316,7 +316,8 @@ impl Sender {
         let reason = match stop.outcome {
             Outcome::Delivered => None,
             Outcome::Stale => Some(Reason::Stale),
-            Outcome::Refused => Some(Reason::Refused),
+            // Nobody has asked for that while it is under way.
+            Outcome::Refused | Outcome::Cancelled => Some(Reason::Refused),
         };
         if let Some(reason) = reason {
             return self.abandon(id, reason, statistics);

@@ -37,6 +37,8 @@ pub enum Outcome {
     Stale = 1,
     /// It is not accepted, and will never be.
     Refused = 2,
+    /// It was forgotten, as its sender has given it up.
+    Cancelled = 3,
 }
 
 /// How much there is of a message.
@@ -141,6 +143,7 @@ impl Stop {
                 0 => Outcome::Delivered,
                 1 => Outcome::Stale,
                 2 => Outcome::Refused,
+                3 => Outcome::Cancelled,
                 unknown => return Err(reader.bad_code(unknown)),
             },
             echo: Echo::read(reader)?,

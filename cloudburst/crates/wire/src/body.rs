@@ -31,6 +31,10 @@ pub enum Body<'d> {
     Challenge(Challenge),
     /// The token that a challenge brought.
     Token(TokenBody),
+    /// A message was given up.
+    Cancel(Cancel),
+    /// The sender ends.
+    Goodbye(Goodbye),
 }
 
 /// Part of a message.
@@ -49,6 +53,19 @@ pub struct Query {
     /// The number of the message.
     pub message: u64,
 }
+
+/// Asks to forget a message that its sender has given up, and to end what works on it. The answer is
+/// [`Stop`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cancel {
+    /// The number of the message.
+    pub message: u64,
+}
+
+/// Says that its sender ends: nothing more comes from it, and nothing that is sent to it arrives. It is
+/// not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Goodbye;
 
 /// Asks for a [`Pong`]: whether a path works, and for datagrams of which size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +120,8 @@ impl<'d> Body<'d> {
             PacketKind::Pong => Self::Pong(Pong::read(reader)?, reader.reports()?),
             PacketKind::Challenge => Self::Challenge(Challenge::read(reader)?),
             PacketKind::Token => Self::Token(TokenBody::read(reader)?),
+            PacketKind::Cancel => Self::Cancel(Cancel::read(reader)?),
+            PacketKind::Goodbye => Self::Goodbye(Goodbye::read(reader)?),
         })
     }
 }
@@ -162,6 +181,40 @@ impl Query {
         reader.at_least(MIN_QUESTION_BYTES)?;
         let message = reader.u64()?;
         Ok(Self { message })
+    }
+}
+
+impl Cancel {
+    /// Writes the body and zeros to the end of `out`: the answer will not be
+    /// longer than what it answers.
+    ///
+    /// # Errors
+    ///
+    /// If `out` is shorter than [`MIN_QUESTION_BYTES`].
+    pub fn write(&self, out: &mut [u8]) -> Result<Written, BufferTooShort> {
+        write_padded(PacketKind::Cancel, self.message, out)
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        reader.at_least(MIN_QUESTION_BYTES)?;
+        let message = reader.u64()?;
+        Ok(Self { message })
+    }
+}
+
+impl Goodbye {
+    /// Writes the body, which has no bytes.
+    ///
+    /// # Errors
+    ///
+    /// Never: it is as for others.
+    pub fn write(&self, out: &mut [u8]) -> Result<Written, BufferTooShort> {
+        Ok(Writer::new(PacketKind::Goodbye, out, 0)?.finish())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        reader.end()?;
+        Ok(Self)
     }
 }
 

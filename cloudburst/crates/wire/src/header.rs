@@ -80,11 +80,15 @@ pub enum PacketKind {
     Challenge = 8,
     /// The token that a challenge brought.
     Token = 9,
+    /// A request to forget a message that its sender has given up.
+    Cancel = 10,
+    /// The sender ends: nothing more comes from it.
+    Goodbye = 11,
 }
 
 impl PacketKind {
     /// All of them, by number.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Symbol,
         Self::Stop,
         Self::Query,
@@ -94,6 +98,8 @@ impl PacketKind {
         Self::Pong,
         Self::Challenge,
         Self::Token,
+        Self::Cancel,
+        Self::Goodbye,
     ];
 
     /// Returns whether it answers a datagram, and so names the session that it answers.
@@ -230,7 +236,7 @@ mod tests {
         assert_eq!(Header::parse(&[0x31; 23]), Err(Malformed::Truncated(23)));
         assert_eq!(Header::parse(&[0x21; 24]), Err(Malformed::Version(2)));
         assert_eq!(Header::parse(&[0x30; 24]), Err(Malformed::PacketKind(0)));
-        assert_eq!(Header::parse(&[0x3a; 24]), Err(Malformed::PacketKind(10)));
+        assert_eq!(Header::parse(&[0x3c; 24]), Err(Malformed::PacketKind(12)));
         assert_eq!(Header::parse(&[0x31; 24]), Err(Malformed::Form(0x31)));
     }
 }

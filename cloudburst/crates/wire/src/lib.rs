@@ -51,7 +51,7 @@ mod time;
 mod token;
 
 pub use answer::{Busy, BusyReason, Challenge, Outcome, Pong, Progress, ProgressState, Stop};
-pub use body::{Body, Ping, Query, Symbol, TokenBody};
+pub use body::{Body, Cancel, Goodbye, Ping, Query, Symbol, TokenBody};
 pub use failure::{Failure, FailureReason, MAX_FAILURE_TEXT_BYTES};
 pub use field::{BufferTooShort, Written};
 pub use header::{Form, HEADER_BYTES, Header, Malformed, PacketKind, STATELESS_PATH, VERSION};

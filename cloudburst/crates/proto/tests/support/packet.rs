@@ -7,9 +7,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use cloudburst_proto::envelope::{self, Envelope};
 use cloudburst_proto::{Key, PublicKey};
 use cloudburst_wire::{
-    Body, BufferTooShort, Busy, BusyReason, Challenge, Echo, HEADER_BYTES, Header, KEY_BYTES,
-    Opener, Outcome, Ping, Pong, Progress, ProgressState, Query, ReplayWindow, Report, Reports,
-    Sealer, Stamp, Stop, Symbol, TOKEN_BYTES, TokenBody, TokenMint, Written, check as check_of,
+    Body, BufferTooShort, Busy, BusyReason, Cancel, Challenge, Echo, Goodbye, HEADER_BYTES, Header,
+    KEY_BYTES, Opener, Outcome, Ping, Pong, Progress, ProgressState, Query, ReplayWindow, Report,
+    Reports, Sealer, Stamp, Stop, Symbol, TOKEN_BYTES, TokenBody, TokenMint, Written,
+    check as check_of,
 };
 
 /// The session of who reads: what an answer must be to.
@@ -119,6 +120,8 @@ fn write(body: &Body<'_>, out: &mut [u8]) -> Result<Written, BufferTooShort> {
         Body::Pong(pong, reports) => pong.write(OWN, reports, out),
         Body::Challenge(challenge) => challenge.write(OWN, out),
         Body::Token(token) => token.write(out),
+        Body::Cancel(cancel) => cancel.write(out),
+        Body::Goodbye(goodbye) => goodbye.write(out),
     }
 }
 
@@ -147,7 +150,9 @@ pub(crate) fn seeds() -> BTreeMap<String, Vec<u8>> {
                 seeds.insert(format!("{kind}_longer"), longer);
                 let mut unknown = datagram.to_vec();
                 unknown[HEADER_BYTES..].fill(0xff);
-                unknown[HEADER_BYTES..HEADER_BYTES + 8].copy_from_slice(&OWN.to_be_bytes());
+                if let Some(asker) = unknown.get_mut(HEADER_BYTES..HEADER_BYTES + 8) {
+                    asker.copy_from_slice(&OWN.to_be_bytes());
+                }
                 seeds.insert(format!("{kind}_unknown"), unknown);
             }
             seeds.insert(format!("{kind}_{name}"), datagram);
@@ -191,7 +196,7 @@ fn datagram(sealer: &Sealer, body: &Body<'_>) -> Vec<u8> {
     datagram
 }
 
-fn bodies() -> [Body<'static>; 9] {
+fn bodies() -> [Body<'static>; 11] {
     let message = 0x1_0000;
     let echo = Echo {
         path: 1,
@@ -247,5 +252,7 @@ fn bodies() -> [Body<'static>; 9] {
             token,
             oldest: message,
         }),
+        Body::Cancel(Cancel { message }),
+        Body::Goodbye(Goodbye),
     ]
 }
