@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use super::{
     event::{FourTuple, PeerId, SocketId},
     packet::{
-        BufferTooShort, Busy, BusyReason, Challenge, Echo, Framing, Outcome, Ping, Pong, Progress,
-        ProgressState, Query, Report, Stop, TOKEN_BYTES, TokenBody, Written,
+        BufferTooShort, Busy, BusyReason, Cancel, Challenge, Echo, Framing, Goodbye, Outcome, Ping,
+        Pong, Progress, ProgressState, Query, Report, Stop, TOKEN_BYTES, TokenBody, Written,
         question_datagram_bytes,
     },
     statistics::Refusals,
@@ -77,6 +77,12 @@ pub(super) enum Question {
     Query {
         message: u64,
     },
+    /// Forget a message.
+    Cancel {
+        message: u64,
+    },
+    /// This end closes. It has no answer.
+    Goodbye,
     Ping {
         nonce: u64,
         datagram_bytes: usize,
@@ -250,7 +256,7 @@ impl Question {
         match self {
             Self::Query { .. } => least + REPORTS_BYTES,
             Self::Ping { datagram_bytes, .. } => datagram_bytes.max(least),
-            Self::Token { .. } | Self::Offer { .. } => least,
+            Self::Token { .. } | Self::Offer { .. } | Self::Cancel { .. } | Self::Goodbye => least,
         }
     }
 
@@ -258,6 +264,8 @@ impl Question {
     pub(super) fn write(self, oldest: u64, body: &mut [u8]) -> Result<Written, BufferTooShort> {
         match self {
             Self::Query { message } => Query { message }.write(body),
+            Self::Cancel { message } => Cancel { message }.write(body),
+            Self::Goodbye => Goodbye.write(body),
             Self::Ping { nonce, .. } | Self::Offer { nonce } => Ping { nonce }.write(body),
             Self::Token { token } => TokenBody { token, oldest }.write(body),
         }

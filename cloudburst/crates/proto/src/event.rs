@@ -232,6 +232,14 @@ pub enum Event {
         /// The failure and its reason.
         failure: Undelivered,
     },
+    /// A peer has given a message of its up that is done: if it was handed over as a request, nobody waits
+    /// for the reply. It may come more than once, and for what was never handed over.
+    Cancelled {
+        /// The peer that sent the message.
+        peer: PeerId,
+        /// Its sender's number for it, as in [`Self::Received`].
+        id: u64,
+    },
     /// Datagrams from a socket do not arrive, while those from others to the same address do: a
     /// network that spreads by ports leads it somewhere bad. Bind another socket at the same
     /// address, on a port that the system chooses, and call
@@ -269,11 +277,13 @@ pub enum Event {
         /// The new peer.
         peer: PeerId,
     },
-    /// Nothing is known of a peer any more; its id stands for nobody.
+    /// A peer is gone. What was under way to it was abandoned, what was incomplete of it is forgotten,
+    /// and its id stands for nobody; but after [`GoneReason::Closed`] the id of a peer that we are
+    /// connected to stays good, and a message to it finds out whether it is there again.
     PeerGone {
         /// The peer that is gone.
         peer: PeerId,
-        /// The reason it was forgotten.
+        /// Why it is.
         reason: GoneReason,
     },
     /// A path in use was found to deliver ([`Health::Good`]), for the first time or again, or to
@@ -298,6 +308,9 @@ pub enum GoneReason {
     /// Nothing was heard for two minutes of a peer that came by itself.
     #[error("nothing was heard of the peer for two minutes")]
     Silent,
+    /// The peer has said that it closes.
+    #[error("the peer has closed")]
+    Closed,
 }
 
 /// Counts the time and symbols that the delivery of a message took.
@@ -388,6 +401,9 @@ pub enum Reason {
     /// The host has called [`cancel`](super::Transport::cancel).
     #[error("cancelled")]
     Cancelled,
+    /// The peer has said that it closes.
+    #[error("the peer has closed")]
+    PeerClosed,
 }
 
 /// Why a message cannot be sent.

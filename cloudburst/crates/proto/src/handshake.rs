@@ -260,6 +260,12 @@ impl Handshake {
         self.sessions.iter().map(|(id, _)| id)
     }
 
+    /// Those that take what is sent to them without a handshake before.
+    pub(super) fn peers_in_touch(&self, now: Time) -> Vec<PeerId> {
+        let in_touch = |id: &PeerId| self.is_in_touch(now, *id);
+        self.peers().filter(in_touch).collect()
+    }
+
     pub(super) fn contains(&self, id: PeerId) -> bool {
         self.sessions.contains(id)
     }

@@ -7,7 +7,7 @@ use super::{
     event::{Ecn, Event, FourTuple, PeerId},
     handshake::{Candidate, Handshake, Judged, OpenedSealed, Restarted},
     outbound::Outbound,
-    packet::{Body, Form, Header},
+    packet::{Body, Form, Header, PacketKind},
     path_manager::PathManager,
     receiver::Receiver,
     statistics::TransportStatistics,
@@ -196,7 +196,9 @@ impl Intake<'_> {
             .judge(self.now, from, datagram, self.needs_token, refused)
         {
             Judged::Candidate(candidate, body) => match self.sort(header, source, body)? {
-                Arrival::Question(opened) => Some(Arrival::Candidate(candidate, opened)),
+                Arrival::Question(opened) if self.begins(&candidate, header.kind) => {
+                    Some(Arrival::Candidate(candidate, opened))
+                }
                 _ => None,
             },
             Judged::NeedsToken => Some(Arrival::NeedsToken(source)),
@@ -254,6 +256,15 @@ impl Intake<'_> {
             Some((_, peer)) => Arrival::Answer(peer, opened),
             None => Arrival::Question(opened),
         })
+    }
+
+    /// Whether a question may be the first one of its handshake: of who is not known yet, none that is
+    /// about what went before.
+    fn begins(&mut self, candidate: &Candidate, kind: PacketKind) -> bool {
+        let is_known = self.handshake.by_session(candidate.conversation).is_some();
+        let begins = is_known || !matches!(kind, PacketKind::Cancel | PacketKind::Goodbye);
+        self.statistics.refused.unexpected += u64::from(!begins);
+        begins
     }
 
     /// Whether a peer's datagram may be new, before the work of opening it.

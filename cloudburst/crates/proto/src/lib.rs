@@ -21,6 +21,7 @@
 
 mod answers;
 mod buffer_pool;
+mod cancellations;
 mod config;
 mod control;
 mod event;

@@ -82,6 +82,10 @@ pub trait Machine: fmt::Debug {
     /// Forgets a peer and its messages; see [`Transport::forget`].
     fn forget(&mut self, now: Time, peer: PeerId);
 
+    /// Says goodbye to all peers; see [`Transport::close`]. A machine whose format has no goodbye says
+    /// nothing.
+    fn close(&mut self, _now: Time) {}
+
     /// Takes one datagram that has arrived; see [`Transport::handle_datagram`].
     fn handle_datagram(&mut self, now: Time, four_tuple: FourTuple, ecn: Ecn, datagram: &mut [u8]);
 
@@ -183,6 +187,10 @@ impl Machine for Transport {
 
     fn forget(&mut self, now: Time, peer: PeerId) {
         self.forget(now, peer);
+    }
+
+    fn close(&mut self, now: Time) {
+        self.close(now);
     }
 
     fn handle_datagram(&mut self, now: Time, four_tuple: FourTuple, ecn: Ecn, datagram: &mut [u8]) {

@@ -38,6 +38,7 @@ impl Questions<'_> {
             }
             Body::Symbol(symbol) => begins = self.symbol(source, symbol),
             Body::Query(query) => self.acknowledge(source, query.message),
+            Body::Cancel(cancel) => self.cancel(source, cancel.message),
             Body::Ping(ping) => self.answer(source, Answer::Pong { nonce: ping.nonce }),
             Body::Token(token) => self.token(&source, token),
             _ => self.statistics.refused.unexpected += 1,
@@ -129,6 +130,17 @@ impl Questions<'_> {
         if let Some((source, message)) = due {
             self.acknowledge(source, message);
         }
+    }
+
+    /// A message was given up by its sender.
+    fn cancel(&mut self, source: SourceDatagram, message: u64) {
+        let Some(peer) = source.peer else {
+            self.statistics.refused.unexpected += 1;
+            return;
+        };
+        let (answer, cancelled) = self.receiver.cancel(peer, message, self.statistics);
+        self.events.extend(cancelled);
+        self.answer_message(source, message, answer);
     }
 
     fn token(&mut self, source: &SourceDatagram, token: &TokenBody) {

@@ -92,6 +92,14 @@ impl Receiver {
         }
     }
 
+    /// A peer has closed: nothing more comes of what is incomplete, and what is late of it rebuilds
+    /// nothing.
+    pub(super) fn peer_closed(&mut self, id: PeerId, statistics: &mut TransportStatistics) {
+        for message in self.incoming_where(id, |_, _| true) {
+            self.cancel(id, message, statistics);
+        }
+    }
+
     /// Forgets a peer, and what of it is incomplete.
     pub(super) fn remove_peer(&mut self, id: PeerId, statistics: &mut TransportStatistics) {
         for message in self.incoming_where(id, |_, _| true) {
@@ -221,12 +229,49 @@ impl Receiver {
         }
         inbox.incoming_bytes += bytes;
         inbox.incoming.insert(message, incoming);
+        self.open_window(id, message, statistics);
+    }
+
+    /// A message is under way: those are stale from now on that are too far behind it.
+    fn open_window(&mut self, id: PeerId, message: u64, statistics: &mut TransportStatistics) {
+        let Some(inbox) = self.peers.get_mut(id) else {
+            return;
+        };
         if let Some(floor) = inbox.window.open(message) {
-            // Messages that are stale now.
             let stale: Vec<u64> = inbox.incoming.range(..floor).map(|(id, _)| *id).collect();
             for stale in stale {
                 statistics.refused.expired += 1;
                 self.drop_incoming(id, stale, statistics);
+            }
+        }
+    }
+
+    /// A peer has given a message up: forgets what has arrived of it, and takes nothing more. Returns the
+    /// answer, and the host's notice if the message was handed over.
+    pub(super) fn cancel(
+        &mut self,
+        id: PeerId,
+        message: u64,
+        statistics: &mut TransportStatistics,
+    ) -> (Answer, Option<Event>) {
+        let window = self.peers.get(id).map(|inbox| &inbox.window);
+        match window.map_or(MessageStatus::Stale, |window| window.get(message)) {
+            MessageStatus::Done => {
+                let cancelled = Event::Cancelled {
+                    peer: id,
+                    id: message,
+                };
+                (Answer::stop(message, Outcome::Delivered), Some(cancelled))
+            }
+            MessageStatus::Stale => (Answer::stop(message, Outcome::Stale), None),
+            MessageStatus::Open => {
+                self.open_window(id, message, statistics);
+                if let Some(inbox) = self.peers.get_mut(id) {
+                    inbox.window.finish(message);
+                }
+                self.drop_incoming(id, message, statistics);
+                statistics.messages_cancelled += 1;
+                (Answer::stop(message, Outcome::Cancelled), None)
             }
         }
     }

@@ -87,13 +87,15 @@ impl Router {
 
     pub(super) fn remove_peer(&mut self, id: PeerId, reason: GoneReason) {
         if self.handshake.contains(id) {
+            let is_known = self.outbound.sender.is_closed(id);
             self.receiver.remove_peer(id, &mut self.statistics);
             self.outbound.remove_peer(id);
             self.paths.remove_peer(id);
             self.handshake.remove_peer(id);
             self.feedback.remove_peer(id);
             self.alarms.remove(id);
-            self.events.push_back(Event::PeerGone { peer: id, reason });
+            let gone = Event::PeerGone { peer: id, reason };
+            self.events.extend((!is_known).then_some(gone));
         }
     }
 
@@ -239,6 +241,12 @@ impl Router {
         if let Some(peer) = source.peer {
             self.note(now, peer, &header, &source);
         }
+        if let (Body::Goodbye(_), Some(peer)) = (&body, source.peer) {
+            if self.upkeep(now).peer_closed(peer) {
+                self.remove_peer(peer, GoneReason::Closed);
+            }
+            return;
+        }
         let begins = self.questions(now).take(source, &header, &body);
         if let Some(peer) = source.peer
             && (begins || header.form == Form::Acceptance)
@@ -306,6 +314,7 @@ impl Router {
                 TimerKey::Message(id) => self.upkeep(now).attend_message(id),
                 TimerKey::Peer(id) => self.attend_peer(now, id),
                 TimerKey::Feedback(id) => self.questions(now).attend_feedback(id),
+                TimerKey::Cancellations(id) => self.upkeep(now).attend_cancellations(id),
             }
         }
     }
@@ -333,6 +342,7 @@ impl Router {
 
     /// Writes the next datagrams: answers and questions first, then symbols.
     pub(super) fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
+        self.upkeep(now).ask_to_cancel();
         let mut writer = Writer {
             now,
             config: &self.config,
@@ -352,7 +362,7 @@ impl Router {
 
     /// When [`Self::handle_timeout`] or [`Self::poll_transmit`] has something to do.
     pub(super) fn next_deadline(&self) -> Option<Time> {
-        if !self.control.is_empty() {
+        if !self.control.is_empty() || self.outbound.sender.cancellations.is_any_ready() {
             return Some(Time::ZERO);
         }
         let sending = self.outbound.scheduler.next_deadline();
@@ -372,7 +382,7 @@ impl Router {
         }
     }
 
-    fn upkeep(&mut self, now: Time) -> Upkeep<'_> {
+    pub(super) fn upkeep(&mut self, now: Time) -> Upkeep<'_> {
         Upkeep {
             now,
             handshake: &mut self.handshake,

@@ -18,6 +18,7 @@ use cloudburst_congestion::RoundTripEstimator;
 
 use super::{
     buffer_pool::BufferPool,
+    cancellations::Cancellations,
     config::TransportConfig,
     event::{Event, MessageKind, PeerId, Reason, SendId, SendRefused},
     keepalive::Keepalive,
@@ -43,6 +44,7 @@ pub(super) struct Sender {
     messages: HashMap<SendId, Outgoing, FixedState>,
     buffers: BufferPool,
     peers: PeerMap<Outbox>,
+    pub(super) cancellations: Cancellations,
 }
 
 /// A message that was taken to be sent.
@@ -81,16 +83,19 @@ impl Sender {
             messages: HashMap::with_hasher(FixedState::with_seed(hash_seed)),
             buffers: BufferPool::default(),
             peers: PeerMap::default(),
+            cancellations: Cancellations::default(),
         }
     }
 
     pub(super) fn add_peer(&mut self, now: Time, id: PeerId, first_message: u64) {
         let outbox = Outbox::new(now, first_message);
         self.peers.insert(id, outbox);
+        self.cancellations.add_peer(id);
     }
 
     pub(super) fn remove_peer(&mut self, id: PeerId) {
         self.peers.remove(id);
+        self.cancellations.remove_peer(id);
     }
 
     /// Takes a message, of which it keeps a copy.
@@ -131,6 +136,7 @@ impl Sender {
         outbox.next += 1;
         outbox.messages += 1;
         outbox.sent_at = Some(now);
+        outbox.is_closed = false;
         let awaits_first_contact = outbox.is_unresponsive(now);
         if kind == MessageKind::Request {
             outbox.keepalive.requested(now);
@@ -313,6 +319,7 @@ impl Sender {
         statistics: &mut TransportStatistics,
     ) -> Option<Event> {
         let id = SendId::new(peer, stop.message);
+        self.cancellations.confirmed(id);
         let reason = match stop.outcome {
             Outcome::Delivered => None,
             Outcome::Stale => Some(Reason::Stale),
@@ -400,6 +407,19 @@ impl Sender {
         }
     }
 
+    /// A peer has closed. Nothing is under way to it any more.
+    pub(super) fn peer_closed(&mut self, now: Time, id: PeerId) {
+        if let Some(outbox) = self.peers.get_mut(id) {
+            outbox.close(now);
+        }
+        self.cancellations.clear(id);
+    }
+
+    /// Whether a peer has closed, and was sent nothing since.
+    pub(super) fn is_closed(&self, id: PeerId) -> bool {
+        self.peers.get(id).is_some_and(|outbox| outbox.is_closed)
+    }
+
     /// The network says that a peer is not there.
     pub(super) fn unreachable(&mut self, id: PeerId) {
         if let Some(outbox) = self.peers.get_mut(id) {
@@ -431,6 +451,21 @@ impl Sender {
             .filter_map(|id| self.abandon(id, Reason::Unknown, statistics))
     }
 
+    /// Gives a message up that is under way, or has been delivered: a request is cancelled until its
+    /// reply is there.
+    pub(super) fn cancel(
+        &mut self,
+        id: SendId,
+        statistics: &mut TransportStatistics,
+    ) -> Option<Event> {
+        let abandoned = self.abandon(id, Reason::Cancelled, statistics);
+        let was_sent = |outbox: &Outbox| id.message < outbox.next;
+        if abandoned.is_none() && self.peers.get(id.peer).is_some_and(was_sent) {
+            self.cancellations.add(id);
+        }
+        abandoned
+    }
+
     /// Gives a message up, unless it has ended already.
     pub(super) fn abandon(
         &mut self,
@@ -448,6 +483,14 @@ impl Sender {
             && let Some(outbox) = self.peers.get_mut(id.peer)
         {
             outbox.failed(outgoing.accepted_at());
+        }
+        // A receiver that may have something of it keeps that for a minute.
+        let is_kept = matches!(
+            reason,
+            Reason::Cancelled | Reason::TimedOut | Reason::BudgetSpent
+        );
+        if is_kept && !outgoing.is_unsent() {
+            self.cancellations.add(id);
         }
         let failure = outgoing.failure(reason);
         statistics.messages_undelivered += 1;

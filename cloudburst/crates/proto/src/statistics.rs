@@ -12,6 +12,8 @@ pub struct TransportStatistics {
     pub messages_undelivered: u64,
     /// Messages that were handed over to the host.
     pub messages_received: u64,
+    /// Messages of others that were given up by their senders before they were complete.
+    pub messages_cancelled: u64,
     /// Source symbols of the messages delivered.
     pub symbols_delivered: u64,
     /// Symbols sent, until the stop, for the messages delivered.

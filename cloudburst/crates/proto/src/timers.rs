@@ -14,6 +14,8 @@ pub(super) enum TimerKey {
     Peer(PeerId),
     /// Symbols of a peer wait to be acknowledged.
     Feedback(PeerId),
+    /// Messages that were given up, of which the peer has not answered.
+    Cancellations(PeerId),
 }
 
 /// Times at which keys are due. A key may be in it several times: who is called

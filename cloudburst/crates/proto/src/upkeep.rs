@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use super::{
     config::MAX_LIFETIME,
     control::{ControlQueue, Question},
-    event::{Event, PeerId, Reason, SendId},
+    event::{Event, GoneReason, PeerId, Reason, SendId},
     handshake::Handshake,
     outbound::Outbound,
     path_manager::PathManager,
@@ -139,6 +139,53 @@ impl Upkeep<'_> {
         {
             let nonce = self.now.as_nanos();
             self.ask_twice(id, Question::Offer { nonce });
+        }
+    }
+
+    /// Asks the receivers of messages that were given up to forget them.
+    pub(super) fn ask_to_cancel(&mut self) {
+        while let Some(peer) = self.outbound.sender.cancellations.next_peer() {
+            let statistics = self.paths.statistics(peer);
+            let ack_timeout = statistics.map_or(EXPIRY_PAUSE, |paths| paths.ack_timeout());
+            let cancellations = &mut self.outbound.sender.cancellations;
+            if let Some(id) = cancellations.next(self.now, ack_timeout, self.timers) {
+                let message = id.message;
+                self.ask_twice(peer, Question::Cancel { message });
+            }
+        }
+    }
+
+    /// A peer's messages that were given up have to be asked about again, perhaps.
+    pub(super) fn attend_cancellations(&mut self, id: PeerId) {
+        let cancellations = &mut self.outbound.sender.cancellations;
+        cancellations.attend(self.now, id, self.timers);
+    }
+
+    /// A peer closes: what is under way in both directions has ended. Returns whether it is to be
+    /// forgotten, or else has said so.
+    pub(super) fn peer_closed(&mut self, id: PeerId) -> bool {
+        for message in self.outbound.sender.all_to(id) {
+            let sender = &mut self.outbound.sender;
+            let abandoned = sender.abandon(message, Reason::PeerClosed, self.statistics);
+            self.events.extend(abandoned);
+        }
+        // What is late of a peer without keys would come as from somebody new, and be taken twice.
+        if !self.handshake.is_ours(id) && !self.handshake.is_unprotected() {
+            return true;
+        }
+        self.receiver.peer_closed(id, self.statistics);
+        if !self.outbound.sender.is_closed(id) {
+            self.outbound.sender.peer_closed(self.now, id);
+            let (peer, reason) = (id, GoneReason::Closed);
+            self.events.push_back(Event::PeerGone { peer, reason });
+        }
+        false
+    }
+
+    /// Says goodbye to all peers that hear it.
+    pub(super) fn say_goodbye(&mut self) {
+        for id in self.handshake.peers_in_touch(self.now) {
+            self.ask_twice(id, Question::Goodbye);
         }
     }
 

@@ -232,6 +232,18 @@ impl Associations {
         }
     }
 
+    /// Returns true if the peer was heard of lately, and there are keys that it has: it takes what is
+    /// sent without a handshake before.
+    pub fn is_in_touch(&self, now: Time) -> bool {
+        let is_recent = |at| now.since(at) <= FORGOTTEN_AFTER;
+        let has_keys = self
+            .current
+            .iter()
+            .chain(&self.next)
+            .any(|it| it.seals(now));
+        has_keys && !self.is_in_doubt && self.heard_at.is_some_and(is_recent)
+    }
+
     /// Returns what seals the answer to a datagram that came by the keys of this index.
     pub fn answer_sealer(&self, now: Time, index: u64) -> Option<&Sealer> {
         let by_index = self.iter().find(|it| it.index == index);

@@ -6,7 +6,7 @@ use flow_telemetry::{Descriptor, Kind, NameError};
 type Count = fn(&EndpointStatistics) -> u64;
 
 /// Name, help and value of what only grows.
-pub(super) const COUNTERS: [(&str, &str, Count); 29] = [
+pub(super) const COUNTERS: [(&str, &str, Count); 30] = [
     (
         "messages_accepted_total",
         "Messages taken to be sent",
@@ -24,6 +24,11 @@ pub(super) const COUNTERS: [(&str, &str, Count); 29] = [
         "messages_received_total",
         "Messages that arrived whole",
         |it| it.protocol.messages_received,
+    ),
+    (
+        "messages_cancelled_total",
+        "Incomplete messages that their senders have given up",
+        |it| it.protocol.messages_cancelled,
     ),
     (
         "symbols_delivered_total",

@@ -97,6 +97,18 @@ impl Handshake {
         associations.any(|it| it.index == keys && it.refuses_early)
     }
 
+    /// Whether a peer takes what is sent to it without a handshake before; without keys, any does that
+    /// was heard of.
+    pub(crate) fn is_in_touch(&self, now: Time, id: PeerId) -> bool {
+        let Some(session) = self.sessions.get(id) else {
+            return false;
+        };
+        match session.plain {
+            Some(_) => session.session.is_some(),
+            None => session.associations.is_in_touch(now),
+        }
+    }
+
     /// When a peer's keys have to be taken out, whether it is heard of or not.
     pub(crate) fn worn_at(&self, id: PeerId) -> Option<Time> {
         self.sessions.get(id)?.associations.worn_at()

@@ -34,6 +34,8 @@ pub(super) struct Outbox {
     /// When a message was last sent to it.
     pub(super) sent_at: Option<Time>,
     pub(super) keepalive: Keepalive,
+    /// It has said that it closes, and was sent nothing since.
+    pub(super) is_closed: bool,
 }
 
 impl Outbox {
@@ -50,6 +52,7 @@ impl Outbox {
             has_pending: false,
             sent_at: None,
             keepalive: Keepalive::new(now),
+            is_closed: false,
         }
     }
 
@@ -67,6 +70,17 @@ impl Outbox {
         self.unanswered = 0;
         self.is_abandoned = false;
         core::mem::take(&mut self.has_pending)
+    }
+
+    /// It has closed: its paths are of no interest, and the next message finds out with little whether
+    /// it is there again.
+    pub(super) fn close(&mut self, now: Time) {
+        self.keepalive = Keepalive::new(now);
+        self.unanswered = 0;
+        self.is_abandoned = true;
+        self.is_closed = true;
+        self.has_pending = false;
+        self.sent_at = None;
     }
 
     /// Whether it is of interest how its paths are.

@@ -201,7 +201,7 @@ impl World {
                     .say(self.now, format_args!("host {number} loses {peer:?}"));
             }
             Event::RotatePort { socket } => self.rotate_port(number, socket),
-            Event::CircuitBroken { .. } | Event::PathReplaced { .. } => {
+            Event::CircuitBroken { .. } | Event::PathReplaced { .. } | Event::Cancelled { .. } => {
                 self.log.numbers(&[self.now, 9, number as u64]);
                 self.log
                     .say(self.now, format_args!("host {number}: {event:?}"));
