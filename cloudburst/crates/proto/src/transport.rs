@@ -7,6 +7,8 @@ mod cancel_tests;
 #[cfg(test)]
 mod event_tests;
 #[cfg(test)]
+mod goodbye_tests;
+#[cfg(test)]
 mod quota_tests;
 #[cfg(test)]
 mod restart_tests;

@@ -1,0 +1,244 @@
+//! Ends that close, with keys and without, and those who pretend that one does.
+
+use core::time::Duration;
+
+use super::{
+    super::{
+        packet::{Header, PacketKind},
+        *,
+    },
+    sealed_tests::shared_key,
+    tests::{Pair, address},
+};
+
+/// Both kinds of endpoints, which know each other, and what the first is to the second.
+fn pairs() -> impl Iterator<Item = (Pair, PeerId, PeerId)> {
+    [TransportConfig::unprotected(), shared_key(3)]
+        .into_iter()
+        .map(|mut config| {
+            config.congestion = CongestionControl::reserved(1_000_000_000);
+            let (mut pair, peer) = Pair::new(&config, 2);
+            pair.now = pair.now + Duration::from_secs(11);
+            pair.send(peer, 1_000);
+            pair.run(Duration::from_secs(1), |_, _| false);
+            let events = pair.events(1);
+            let [Event::Received { peer: first, .. }] = events[..] else {
+                panic!("{events:?}");
+            };
+            pair.events(0);
+            (pair, peer, first)
+        })
+}
+
+fn is_goodbye(datagram: &[u8]) -> bool {
+    Header::parse(datagram).unwrap().kind == PacketKind::Goodbye
+}
+
+fn gone(events: &[Event]) -> Vec<(PeerId, GoneReason)> {
+    let gone = events.iter().filter_map(|event| match event {
+        Event::PeerGone { peer, reason } => Some((*peer, *reason)),
+        _ => None,
+    });
+    gone.collect()
+}
+
+#[test]
+fn an_end_that_closes_is_known_to_be_gone_and_no_path_of_it_dies() {
+    for (mut pair, _, first) in pairs() {
+        // Both have just spoken, so that paths are probed.
+        let reply = MessageKind::Message;
+        let sent = pair.ends[1].send(pair.now, first, reply, &[1; 5_000]);
+        sent.unwrap();
+        pair.run(Duration::from_millis(20), |_, _| false);
+        pair.events(1);
+        pair.ends[0].close(pair.now);
+        let mut goodbyes = 0;
+        // From then on it is silent.
+        pair.run(Duration::from_secs(200), |from, datagram| {
+            goodbyes += u32::from(is_goodbye(datagram));
+            from == 0 && !is_goodbye(datagram)
+        });
+        assert_eq!(goodbyes, 2, "by two paths");
+        let events = pair.events(1);
+        assert_eq!(gone(&events), [(first, GoneReason::Closed)], "once");
+        let left = pair.ends[1].statistics();
+        assert_eq!((left.paths_died, left.peers_now), (0, 0));
+    }
+}
+
+#[test]
+fn what_is_under_way_in_both_directions_ends() {
+    for (mut pair, peer, first) in pairs() {
+        let is_symbol = |datagram: &[u8]| {
+            let kind = Header::parse(datagram).unwrap().kind;
+            kind == PacketKind::Symbol
+        };
+        pair.send(peer, 50_000);
+        let theirs = pair.ends[1]
+            .send(pair.now, first, MessageKind::Message, &[2; 50_000])
+            .unwrap();
+        let mut symbols = 0_u32;
+        pair.run(Duration::from_millis(20), |_, datagram| {
+            symbols += u32::from(is_symbol(datagram));
+            is_symbol(datagram) && !symbols.is_multiple_of(9)
+        });
+        assert!(pair.ends[1].statistics().incoming_bytes_now > 0);
+        pair.ends[0].close(pair.now);
+        pair.run(Duration::from_micros(1_500), |_, datagram| {
+            !is_goodbye(datagram)
+        });
+        let left = pair.ends[1].statistics();
+        assert_eq!((left.incoming_bytes_now, left.outgoing_now), (0, 0));
+        let events = pair.events(1);
+        let failure = events.iter().find_map(|event| match event {
+            Event::Undelivered { id, failure } if *id == theirs => Some(failure.reason),
+            _ => None,
+        });
+        assert_eq!(failure, Some(Reason::PeerClosed), "{events:?}");
+    }
+}
+
+/// The end that was connected to closes, and is there again: under the id that it had.
+#[test]
+fn a_peer_that_was_chosen_stays_and_is_found_again() {
+    for config in [TransportConfig::unprotected(), shared_key(3)] {
+        let (mut pair, peer) = Pair::new(&config, 2);
+        pair.now = pair.now + Duration::from_secs(11);
+        pair.send(peer, 1_000);
+        pair.run(Duration::from_secs(1), |_, _| false);
+        pair.events(0);
+        let request = pair.ends[0]
+            .send(pair.now, peer, MessageKind::Request, &[1; 40_000])
+            .unwrap();
+        pair.ends[1].close(pair.now);
+        pair.run(Duration::from_millis(5), |from, _| from == 0);
+        let events = pair.events(0);
+        assert_eq!(gone(&events), [(peer, GoneReason::Closed)]);
+        let is_told = |event: &Event| {
+            matches!(event, Event::Undelivered { id, failure }
+                if *id == request && failure.reason == Reason::PeerClosed)
+        };
+        assert!(events.iter().any(is_told), "{events:?}");
+        let since = Duration::from_nanos(pair.now.as_nanos() - 1_000_000);
+        let mut config = config.clone();
+        config.unix_time = config.unix_time.map(|before| before + since);
+        pair.ends[1] = Transport::deterministic(config, [99; 32], pair.now).unwrap();
+        // It has been there for a while when something is sent.
+        pair.run(Duration::from_millis(50), |_, _| false);
+        let sent = pair.send(peer, 2_000);
+        pair.run(Duration::from_secs(2), |_, _| false);
+        let is_there = |event: &Event| matches!(event, Event::Delivered { id, .. } if *id == sent);
+        let events = pair.events(0);
+        assert!(events.iter().any(is_there), "{events:?}");
+        assert_eq!(gone(&events), []);
+    }
+}
+
+/// What was sent before the goodbye, and arrives behind it, is not handed over a second time.
+#[test]
+fn what_is_late_of_an_end_that_has_closed_is_not_taken_again() {
+    for config in [TransportConfig::unprotected(), shared_key(3)] {
+        let (mut pair, peer) = Pair::new(&config, 2);
+        pair.now = pair.now + Duration::from_secs(11);
+        let mut late = Vec::new();
+        for bytes in [100, 1_000] {
+            pair.send(peer, bytes);
+            pair.run(Duration::from_millis(50), |from, datagram| {
+                if from == 0 {
+                    late.push(datagram.to_vec());
+                }
+                false
+            });
+        }
+        let received = |events: &[Event]| {
+            let is_received = |event: &&Event| matches!(event, Event::Received { .. });
+            events.iter().filter(is_received).count()
+        };
+        assert_eq!(received(&pair.events(1)), 2);
+        pair.ends[0].close(pair.now);
+        pair.run(Duration::from_millis(5), |_, datagram| {
+            late.push(datagram.to_vec());
+            false
+        });
+        assert_eq!(gone(&pair.events(1)).len(), 1);
+        for port in [0, 1, 70] {
+            let from = FourTuple::new(SocketId(0), address(0, port));
+            for datagram in &late {
+                let mut datagram = datagram.clone();
+                pair.ends[1].handle_datagram(pair.now, from, Ecn::NotCapable, &mut datagram);
+            }
+        }
+        // Nobody answers for the end that is gone.
+        pair.run(Duration::from_secs(1), |_, _| true);
+        let events = pair.events(1);
+        assert_eq!(
+            (received(&events), gone(&events).len()),
+            (0, 0),
+            "{events:?}"
+        );
+    }
+}
+
+#[test]
+fn a_goodbye_that_is_lost_leaves_it_to_the_timeouts() {
+    for (mut pair, _, first) in pairs() {
+        pair.ends[0].close(pair.now);
+        pair.run(Duration::from_secs(200), |from, _| from == 0);
+        let events = pair.events(1);
+        assert_eq!(gone(&events), [(first, GoneReason::Silent)]);
+    }
+}
+
+#[test]
+fn a_goodbye_from_elsewhere_changes_nothing() {
+    let (mut pair, peer) = Pair::new(&shared_key(3), 2);
+    pair.now = pair.now + Duration::from_secs(11);
+    pair.send(peer, 1_000);
+    pair.run(Duration::from_secs(1), |_, _| false);
+    pair.events(1);
+    // One that was recorded on another association of the same ends.
+    let mut recorded = Vec::new();
+    pair.ends[0].close(pair.now);
+    pair.run(Duration::from_millis(5), |_, datagram| {
+        if is_goodbye(datagram) {
+            recorded.push(datagram.to_vec());
+        }
+        is_goodbye(datagram)
+    });
+    assert_eq!(recorded.len(), 2);
+    let from = FourTuple::new(SocketId(0), address(0, 0));
+    for datagram in &recorded {
+        let mut variants = vec![datagram.clone(); 4];
+        // Of another sequence number; to another index; as if it were plain; thrown back.
+        variants[0][23] ^= 1;
+        variants[1][8] ^= 1;
+        variants[2][1] = 0;
+        for mut variant in variants.drain(..3) {
+            pair.ends[1].handle_datagram(pair.now, from, Ecn::NotCapable, &mut variant);
+        }
+        let back = FourTuple::new(SocketId(0), address(1, 0));
+        pair.ends[0].handle_datagram(pair.now, back, Ecn::NotCapable, &mut variants[0]);
+    }
+    assert_eq!(gone(&pair.events(0)), []);
+    assert_eq!(gone(&pair.events(1)), []);
+    // Another holder of the key speaks for itself alone, also from this address.
+    let mut other = Transport::deterministic(shared_key(3), [77; 32], pair.now).unwrap();
+    let paths = [FourTuple::new(SocketId(0), address(1, 0))];
+    let to = other.connect(pair.now, &paths, None).unwrap();
+    other
+        .send(pair.now, to, MessageKind::Message, &[1; 500])
+        .unwrap();
+    other.close(pair.now);
+    let mut out = vec![0; 65_536];
+    while let Some(transmit) = other.poll_transmit(pair.now, &mut out) {
+        for datagram in out[..transmit.bytes].chunks_mut(transmit.segment_bytes) {
+            pair.ends[1].handle_datagram(pair.now, from, Ecn::NotCapable, datagram);
+        }
+    }
+    pair.send(peer, 1_000);
+    pair.run(Duration::from_secs(1), |_, _| false);
+    let events = pair.events(0);
+    let is_delivered = |event: &Event| matches!(event, Event::Delivered { .. });
+    assert!(events.iter().any(is_delivered), "{events:?}");
+    assert_eq!(gone(&pair.events(1)), []);
+}
