@@ -32,12 +32,13 @@ use std::{
 use bytes::Bytes;
 use tokio::{
     runtime::{Builder, Handle},
-    sync::oneshot,
+    sync::{Semaphore, oneshot},
 };
 
 use super::{
-    BindError, Closed, ConnectError, EndpointConfig, EndpointEvent, EndpointStatistics, IntoReply,
-    PeerError, Received, ReplyError, RequestError, SendError, TrySendError,
+    BindError, CloseReport, Closed, ConnectError, EndpointConfig, EndpointEvent,
+    EndpointStatistics, IntoReply, PeerError, Received, ReplyError, RequestError, SendError,
+    TrySendError,
 };
 use cloudburst_proto::{
     Failure, FailureReason, PathReport, PeerId, PublicKey, Receipt, Security, SendOptions,
@@ -245,7 +246,8 @@ impl BlockingEndpoint {
 
     /// Hands every message and request that arrives to `handler`, and sends what it returns as
     /// the reply, if the message was a request. Handlers run on threads of their own, at most
-    /// `concurrency` of them, and 512 in any case.
+    /// `concurrency` of them, and 512 in any case. One whose request is cancelled goes on to its end
+    /// ([`Received::is_cancelled`] tells).
     ///
     /// It ends when another thread [closes](Self::close) the endpoint, which waits for what is
     /// being handled.
@@ -261,10 +263,16 @@ impl BlockingEndpoint {
         R: IntoReply + Send + 'static,
     {
         let handler = Arc::new(handler);
+        // A thread goes on when nobody waits for it any more.
+        let threads = Arc::new(Semaphore::new(concurrency.clamp(1, Semaphore::MAX_PERMITS)));
         let on_a_thread = move |request| {
-            let handler = Arc::clone(&handler);
+            let (handler, threads) = (Arc::clone(&handler), Arc::clone(&threads));
             async move {
-                let handled = tokio::task::spawn_blocking(move || handler(request));
+                let thread = threads.acquire_owned().await;
+                let handled = tokio::task::spawn_blocking(move || {
+                    let _thread = thread;
+                    handler(request)
+                });
                 // One that panics ends alone.
                 handled.await.map_err(|_| FailureReason::Panicked)
             }
@@ -349,8 +357,8 @@ impl BlockingEndpoint {
     }
 
     /// Does what [`Endpoint::close`](super::Endpoint::close) does, without a runtime.
-    pub fn close(&self, within: Duration) {
-        self.wait(self.inner.close(within));
+    pub fn close(&self, within: Duration) -> CloseReport {
+        self.wait(self.inner.close(within))
     }
 }
 

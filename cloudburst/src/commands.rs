@@ -19,7 +19,7 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use super::{
-    Closed, ConnectError, EndpointStatistics, SendError,
+    CloseReport, Closed, ConnectError, EndpointStatistics, SendError,
     outgoing::{Permit, ReplySender},
 };
 use cloudburst_proto::{
@@ -87,7 +87,7 @@ pub(super) enum Question {
     },
     Close {
         within: Duration,
-        done: oneshot::Sender<()>,
+        done: oneshot::Sender<CloseReport>,
     },
 }
 

@@ -2,11 +2,12 @@
 //!
 //! It decides nothing: it carries datagrams, time, commands and events between the
 //! system, the state machine and the handles, in rounds, until there is nothing
-//! left to carry. No lock and, but for a message's own memory, no allocation, unless a port is
-//! replaced.
+//! left to carry. No lock and, but for a message's own memory and what a request is cancelled by, no
+//! allocation, unless a port is replaced.
 
 mod changes;
 mod datagrams;
+mod events;
 mod port_rotation;
 
 use std::{
@@ -31,15 +32,17 @@ pub(super) use self::{
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use super::icmp::Notice;
 use super::{
-    Closed, ConnectError, EndpointEvent, EndpointStatistics, RequestError, SendError,
+    Closed, ConnectError, EndpointEvent, EndpointStatistics, SendError,
+    closing::{CloseReport, Closing},
     commands::{Command, CommandReceiver, Question, Send},
-    endpoint::Arrived,
+    endpoint::Received,
     outgoing::Outgoing,
     socket::Socket,
+    unanswered::UnansweredRequests,
 };
 use cloudburst_proto::{
-    Event, Failure, FailureReason, FourTuple, HostCapacity, MessageKind, PeerId, PublicKey,
-    SendOptions, SendRefused, SocketId, Time, Transport,
+    FourTuple, HostCapacity, MessageKind, PeerId, PublicKey, SendOptions, SendRefused, SocketId,
+    Time, Transport,
 };
 
 /// See the [module](self).
@@ -61,6 +64,7 @@ pub(super) struct Driver {
     pub(super) outgoing: Outgoing,
     /// The local id of the next failure that is sent; those of handles count up.
     pub(super) next_failure: u64,
+    pub(super) unanswered: UnansweredRequests,
     /// Messages that the protocol had no capacity for, though there was capacity for them here.
     pub(super) parked: VecDeque<Send>,
     pub(super) closing: Option<Closing>,
@@ -73,7 +77,7 @@ pub(super) struct Driver {
 /// Where messages go.
 #[derive(Debug)]
 pub(super) struct Inbox {
-    pub(super) messages: mpsc::Sender<Arrived>,
+    pub(super) messages: mpsc::Sender<Received>,
     pub(super) bytes: Arc<AtomicUsize>,
     pub(super) most_bytes: usize,
     /// Whether anybody has ever taken something.
@@ -102,12 +106,6 @@ impl Inbox {
     }
 }
 
-#[derive(Debug)]
-pub(super) struct Closing {
-    deadline: Time,
-    done: Vec<oneshot::Sender<()>>,
-}
-
 /// Commands until datagrams are received again.
 const COMMANDS_A_ROUND: usize = 64;
 /// Rounds until other tasks of the runtime get their turn.
@@ -125,7 +123,10 @@ impl Future for Driver {
             let is_handling = this.handling.load(Ordering::SeqCst) > 0;
             let (mut is_busy, is_waiting) = match this.take_commands(context) {
                 Commands::CommandReceiver { any, all } => (any, is_handling || !all),
-                Commands::NoHandles => return Poll::Ready(()),
+                Commands::NoHandles => {
+                    this.end(context);
+                    return Poll::Ready(());
+                }
             };
             is_busy |= this.take_notices(context);
             this.machine.set_host_capacity(this.capacity());
@@ -134,6 +135,10 @@ impl Future for Driver {
             is_busy |= this.transmit(context);
             is_busy |= this.take_events();
             if this.is_closed(is_waiting) {
+                let report = this.end(context);
+                for done in this.closing.iter_mut().flat_map(|it| it.done.drain(..)) {
+                    let _ = done.send(report);
+                }
                 return Poll::Ready(());
             }
             if !is_busy && !this.is_time(context) {
@@ -235,6 +240,7 @@ impl Driver {
                 let closing = self.closing.get_or_insert_with(|| Closing {
                     deadline: now + within,
                     done: Vec::new(),
+                    report: CloseReport::default(),
                 });
                 closing.deadline = closing.deadline.min(now + within);
                 closing.done.push(done);
@@ -251,17 +257,23 @@ impl Driver {
             let _ = send.done.send(Err(SendError::Closed(Closed)));
             return;
         }
+        if let MessageKind::Reply { to } | MessageKind::Failure { to } = send.kind {
+            self.unanswered.remove(send.peer, to);
+        }
         let kind = (send.kind, send.options);
         match self.machine.send_with(now, send.peer, kind, &send.message) {
             Ok(id) => {
                 let Send {
                     local_id,
+                    message,
                     permit,
                     done,
                     reply,
                     ..
                 } = send;
-                self.outgoing.insert(id, local_id, done, permit, reply);
+                let bytes = message.len();
+                self.outgoing
+                    .insert(id, (local_id, bytes), done, permit, reply);
             }
             // Something will be resolved, and make capacity.
             Err(SendRefused::Full { .. }) if !self.outgoing.is_empty() => {
@@ -336,107 +348,17 @@ impl Driver {
         is_time
     }
 
-    fn take_events(&mut self) -> bool {
-        let mut is_busy = false;
-        while let Some(event) = self.machine.poll_event() {
-            is_busy = true;
-            match event {
-                Event::Received {
-                    peer,
-                    four_tuple,
-                    id,
-                    kind,
-                    message,
-                } => self.deliver((peer, four_tuple), (id, kind), message),
-                Event::Delivered { id, receipt } => {
-                    self.statistics.completion.record(receipt.completion);
-                    self.outgoing.resolve(id, Ok(receipt));
-                    self.unpark();
-                }
-                Event::Undelivered { id, failure } => {
-                    self.outgoing
-                        .resolve(id, Err(SendError::Undelivered(failure)));
-                    self.unpark();
-                }
-                Event::RotatePort { socket } => self.rotate_port(socket),
-                other => self.announce(other),
-            }
-        }
-        is_busy
-    }
-
-    /// Tries those that wait for capacity, until one has to wait on. To try only one would leave
-    /// the others for good if that is refused and nothing else is under way.
-    fn unpark(&mut self) {
+    /// Whether all is over after [`Question::Close`]. `is_waiting`: there may be replies yet.
+    fn is_closed(&self, is_waiting: bool) -> bool {
         let now = self.now();
-        while let Some(send) = self.parked.pop_front() {
-            let others = self.parked.len();
-            self.send(now, send);
-            if self.parked.len() > others {
-                break;
-            }
-        }
-    }
-
-    fn deliver(
-        &mut self,
-        (peer, path): (PeerId, FourTuple),
-        (id, kind): (u64, MessageKind),
-        message: Vec<u8>,
-    ) {
-        let now = self.now();
-        self.last_received = Some(now);
-        let request = match kind {
-            MessageKind::Reply { to } => {
-                return self.outgoing.reply(peer, to, Ok(message.into()));
-            }
-            MessageKind::Failure { to } => {
-                let failure = RequestError::Failed(Failure::from_bytes(&message));
-                return self.outgoing.reply(peer, to, Err(failure));
-            }
-            MessageKind::Request if !self.inbox.has_taker.load(Ordering::Relaxed) => {
-                let failure = Failure::from(FailureReason::NoHandler);
-                return self.fail(now, peer, id, failure.to_bytes());
-            }
-            MessageKind::Request => Some(id),
-            MessageKind::Message => None,
-        };
-        let bytes = message.len();
-        let before = self.inbox.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let received = Arrived {
-            peer,
-            identity: self.machine.peer_key(peer),
-            message: message.into(),
-            received_at: self.start + now.since(Time::ZERO),
-            path,
-            request,
-        };
-        // The protocol hands over what there is capacity for; a handle may be dropped meanwhile.
-        debug_assert!(before == 0 || before + bytes <= self.inbox.most_bytes);
-        if self.inbox.messages.try_send(received).is_err() {
-            self.inbox.bytes.fetch_sub(bytes, Ordering::Relaxed);
-            self.statistics.sockets.inbox_overflows += 1;
-        }
-    }
-
-    /// Whether all is over after [`Question::Close`]; then those who asked are answered. `is_waiting`:
-    /// there may be replies yet.
-    fn is_closed(&mut self, is_waiting: bool) -> bool {
-        let now = self.now();
-        let Some(closing) = &mut self.closing else {
+        let Some(closing) = &self.closing else {
             return false;
         };
         let is_still = !is_waiting && self.outgoing.is_empty() && self.parked.is_empty();
         let lingers = self
             .last_received
             .is_some_and(|last| now.since(last) < LINGER);
-        let is_over = is_still && !lingers || now >= closing.deadline;
-        if is_over {
-            for done in closing.done.drain(..) {
-                let _ = done.send(());
-            }
-        }
-        is_over
+        is_still && !lingers || now >= closing.deadline
     }
 
     /// Whether the next deadline has come; if not, the task will be woken then.

@@ -15,14 +15,15 @@ use tokio::sync::{Mutex, broadcast, mpsc, oneshot, watch};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use super::bind::Watchers;
 use super::{
-    BindError, Closed, ConnectError, EndpointConfig, EndpointStatistics, PeerError, Ports,
-    SendError, Sending, TrySendError,
+    BindError, CloseReport, Closed, ConnectError, EndpointConfig, EndpointStatistics, PeerError,
+    Ports, SendError, Sending, TrySendError,
     bind::bind_sockets,
     commands::{self, Commands, Question, Send},
     driver::{Driver, Inbox, Io, LocalAddresses, PortRotation},
     events::{EVENTS, EndpointEvent, Events},
     outgoing::{Outgoing, Permit, ReplySender, SendBudget},
     pending_request::PendingRequest,
+    unanswered::UnansweredRequests,
 };
 use cloudburst_proto::{
     self as protocol, ForeignPeer, FourTuple, MessageKind, PathReport, PeerId, PublicKey, Receipt,
@@ -49,7 +50,7 @@ pub(super) struct Shared {
     next_ticket: AtomicU64,
     pub(super) room: SendBudget,
     most_bytes: usize,
-    inbox: Mutex<mpsc::Receiver<Arrived>>,
+    inbox: Mutex<mpsc::Receiver<Received>>,
     /// Whether anybody has ever taken something out of the inbox.
     has_taker: Arc<AtomicBool>,
     inbox_bytes: Arc<AtomicUsize>,
@@ -82,22 +83,24 @@ pub struct Received {
     pub(super) request: Option<PendingRequest>,
 }
 
-/// A message as the driver has it.
-#[derive(Debug)]
-pub(super) struct Arrived {
-    pub(super) peer: PeerId,
-    pub(super) identity: Option<PublicKey>,
-    pub(super) message: Bytes,
-    pub(super) received_at: Instant,
-    pub(super) path: FourTuple,
-    /// The number of a request.
-    pub(super) request: Option<u64>,
-}
-
 impl Received {
     /// Returns true where its sender waits for a [`reply`](Endpoint::reply).
     pub const fn is_request(&self) -> bool {
         self.request.is_some()
+    }
+
+    /// Returns true where this is a request that its sender has given up: no reply is waited for.
+    pub fn is_cancelled(&self) -> bool {
+        let request = self.request.as_ref();
+        request.is_some_and(PendingRequest::is_cancelled)
+    }
+
+    /// Resolves when the sender of a request has given it up, or is gone; for a message never.
+    pub async fn cancelled(&self) {
+        match &self.request {
+            Some(request) => request.cancelled().await,
+            None => std::future::pending().await,
+        }
     }
 }
 
@@ -184,6 +187,7 @@ impl Endpoint {
             io: Io::new().map_err(system("make a timer"))?,
             outgoing: Outgoing::new(is_protected),
             next_failure: u64::MAX,
+            unanswered: UnansweredRequests::new(shared.commands.downgrade()),
             parked: Default::default(),
             closing: None,
             handling: Arc::clone(&shared.handling),
@@ -328,19 +332,10 @@ impl Endpoint {
     /// [`Closed`] when none will come any more.
     pub async fn recv(&self) -> Result<Received, Closed> {
         self.shared.has_taker.store(true, Ordering::Relaxed);
-        let arrived = self.shared.inbox.lock().await.recv().await.ok_or(Closed)?;
-        let bytes = arrived.message.len();
+        let received = self.shared.inbox.lock().await.recv().await.ok_or(Closed)?;
+        let bytes = received.message.len();
         self.shared.inbox_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        let commands = &self.shared.commands;
-        let pending = |id| PendingRequest::new(arrived.peer, id, commands.downgrade());
-        Ok(Received {
-            peer: arrived.peer,
-            request: arrived.request.map(pending),
-            identity: arrived.identity,
-            message: arrived.message,
-            received_at: arrived.received_at,
-            path: arrived.path,
-        })
+        Ok(received)
     }
 
     /// Returns what happens to peers and paths from now on, for logs, and for programs that follow who
@@ -443,16 +438,20 @@ impl Endpoint {
     /// Takes no new messages, waits until those under way are delivered or abandoned,
     /// requests that [`serve`](Self::serve) is handling are answered and
     /// peers have heard what has arrived here, but not longer than `within`, and ends.
-    /// Everything that waits on this endpoint then gets [`Closed`].
+    /// Everything that waits on this endpoint then gets [`Closed`]. Peers are told that it is gone:
+    /// what they wait for from it ends at once ([`GoneReason::Closed`](super::GoneReason::Closed)).
+    ///
+    /// Returns what has become of the messages that were under way, replies among them: nothing, if
+    /// the endpoint had ended before.
     ///
     /// Meanwhile [`reply`](Self::reply) still sends, and others who want to send something here
     /// are answered with Busy.
-    pub async fn close(&self, within: Duration) {
+    pub async fn close(&self, within: Duration) -> CloseReport {
         self.shared.closing.send_replace(true);
         self.shared.room.close();
         // An endpoint that is closed already is what was asked for.
         let close = |done| Question::Close { within, done };
-        let _ = self.shared.commands.ask(close).await;
+        self.shared.commands.ask(close).await.unwrap_or_default()
     }
 
     pub(super) fn check(&self, message: Bytes) -> Result<Bytes, SendRefused> {

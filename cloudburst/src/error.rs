@@ -10,8 +10,8 @@ use bytes::Bytes;
 
 use super::{Ports, PortsError, RemotesError};
 use cloudburst_proto::{
-    self as protocol, ConfigError, Failure, ForeignPeer, IdentityError, KeyError, KeyringError,
-    StartError, Undelivered,
+    self as protocol, ConfigError, Failure, ForeignPeer, GoneReason, IdentityError, KeyError,
+    KeyringError, StartError, Undelivered,
 };
 
 /// Names the setting of an [`EndpointConfig`](super::EndpointConfig) that is wrong, with its value.
@@ -241,12 +241,9 @@ pub enum RequestError {
         /// Tells if the peer has the request.
         delivered: bool,
     },
-    /// The peer has the request, and was forgotten before it answered: by
-    /// [`forget`](super::Endpoint::forget), or because nothing was heard of it for two minutes.
-    #[error(
-        "no reply: the request was delivered, but the peer was forgotten before its reply came; connect to it again to ask once more"
-    )]
-    PeerGone,
+    /// The peer has the request, and is gone before it answered.
+    #[error("no reply: the request was delivered, but {0} before its reply came")]
+    PeerGone(GoneReason),
     /// The endpoint is closed; see [`Closed`].
     #[error(transparent)]
     Closed(#[from] Closed),
@@ -320,6 +317,9 @@ pub enum ReplyError {
     /// The request was answered already.
     #[error("the request was answered already; a request has one reply")]
     Answered,
+    /// The peer has given the request up, or is gone: nobody waits for a reply.
+    #[error("the peer waits for no reply any more")]
+    Cancelled,
     /// The reply could not be sent, as any message.
     #[error(transparent)]
     Send(#[from] SendError),

@@ -24,7 +24,8 @@ pub enum EndpointEvent {
         /// Its public key, where key pairs say who it is.
         identity: Option<PublicKey>,
     },
-    /// Nothing is known of a peer any more; its id stands for nobody.
+    /// A peer is gone, and its id stands for nobody; but after [`GoneReason::Closed`] that of a peer that
+    /// was connected to stays good, and a message to it finds out whether it is there again.
     PeerGone {
         /// The peer that is gone.
         peer: PeerId,

@@ -90,6 +90,7 @@
 
 mod bind;
 pub mod blocking;
+mod closing;
 mod commands;
 mod config;
 mod driver;
@@ -107,8 +108,10 @@ mod requests;
 mod socket;
 mod statistics;
 mod timer;
+mod unanswered;
 
 pub use self::{
+    closing::{CloseReport, ClosedMessages},
     config::EndpointConfig,
     endpoint::{Endpoint, Received},
     error::{

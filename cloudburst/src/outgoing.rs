@@ -13,7 +13,7 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, oneshot};
 
 use super::{Closed, RequestError, SendError, commands::Commands};
-use cloudburst_proto::{PeerId, Quotas, Receipt, SendId};
+use cloudburst_proto::{GoneReason, PeerId, Quotas, Receipt, SendId};
 
 /// Capacity for messages under way. Those who wait for it are served in their order.
 #[derive(Clone, Debug)]
@@ -157,6 +157,7 @@ pub(super) struct Outgoing {
 #[derive(Debug)]
 struct Message {
     local_id: u64,
+    bytes: usize,
     done: oneshot::Sender<Result<Receipt, SendError>>,
     _permit: Option<Permit>,
 }
@@ -178,7 +179,7 @@ impl Outgoing {
     pub(super) fn insert(
         &mut self,
         id: SendId,
-        local_id: u64,
+        (local_id, bytes): (u64, usize),
         done: oneshot::Sender<Result<Receipt, SendError>>,
         permit: Option<Permit>,
         reply: Option<ReplySender>,
@@ -189,10 +190,21 @@ impl Outgoing {
         self.tickets.insert(local_id, id);
         let message = Message {
             local_id,
+            bytes,
             done,
             _permit: permit,
         };
         self.messages.insert(id, message);
+    }
+
+    /// All messages under way.
+    pub(super) fn ids(&self) -> Vec<SendId> {
+        self.messages.keys().copied().collect()
+    }
+
+    /// Bytes of a message under way.
+    pub(super) fn bytes(&self, id: SendId) -> Option<usize> {
+        self.messages.get(&id).map(|message| message.bytes)
     }
 
     /// The message's end. What waits for it may be gone.
@@ -234,7 +246,7 @@ impl Outgoing {
 
     /// Nothing is known of a peer any more: the caller that waits for a reply of its learns of it. Messages
     /// have been abandoned by then.
-    pub(super) fn peer_gone(&mut self, peer: PeerId) {
+    pub(super) fn peer_gone(&mut self, peer: PeerId, reason: GoneReason) {
         let tickets = &self.tickets;
         let requests = self.requests.extract_if(|_, (local_id, _)| {
             let id = tickets.get(local_id);
@@ -243,14 +255,15 @@ impl Outgoing {
         let gone: Vec<_> = requests.map(|(_, request)| request).collect();
         for (local_id, reply) in gone {
             self.tickets.remove(&local_id);
-            let _ = reply.send(Err(RequestError::PeerGone));
+            let _ = reply.send(Err(RequestError::PeerGone(reason)));
         }
     }
 
-    /// Nobody waits any more: which message is to be cancelled, if it is still under way?
+    /// Nobody waits any more: which message is to be cancelled, if it is still under way, or has no
+    /// reply yet?
     pub(super) fn forget(&mut self, local_id: u64) -> Option<SendId> {
         let id = self.tickets.remove(&local_id)?;
-        self.requests.remove(&id.as_u64());
-        self.messages.contains_key(&id).then_some(id)
+        let is_unanswered = self.requests.remove(&id.as_u64()).is_some();
+        (is_unanswered || self.messages.contains_key(&id)).then_some(id)
     }
 }

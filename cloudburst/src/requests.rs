@@ -23,8 +23,10 @@ use cloudburst_proto::{
 };
 
 impl Endpoint {
-    /// Sends a request and waits for the reply, for `timeout` in all. Dropping the future
-    /// cancels the request and forgets its reply.
+    /// Sends a request and waits for the reply, for `timeout` in all.
+    ///
+    /// When the time is over, and when the future is dropped, the request is cancelled: the peer
+    /// forgets what it has of it, and ends the handler that works on it.
     ///
     /// # Errors
     ///
@@ -94,7 +96,8 @@ impl Endpoint {
     /// # Errors
     ///
     /// [`ReplyError::NotARequest`] for a plain message, [`ReplyError::Answered`] for a request that
-    /// has its reply, else as with [`send`](Self::send).
+    /// has its reply, [`ReplyError::Cancelled`] for one that needs none, else as with
+    /// [`send`](Self::send).
     pub async fn reply(
         &self,
         request: &Received,
@@ -108,15 +111,10 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`ReplyError::NotARequest`] for a plain message, and [`ReplyError::Answered`] for a request
-    /// that has its reply.
+    /// [`ReplyError::NotARequest`] for a plain message, [`ReplyError::Answered`] for a request that
+    /// has its reply, and [`ReplyError::Cancelled`] for one that needs none.
     pub fn fail(&self, request: &Received, failure: impl Into<Failure>) -> Result<(), ReplyError> {
-        let pending = self.pending(request)?;
-        if pending.is_answered() {
-            return Err(ReplyError::Answered);
-        }
-        pending.fail(&failure.into());
-        Ok(())
+        self.pending(request)?.fail(&failure.into())
     }
 
     /// The request that a message is, if it came to this endpoint.
@@ -138,9 +136,7 @@ impl Endpoint {
         let message = self.check(message).map_err(SendError::from)?;
         // An endpoint that closes still lets replies through; when it is closed, nobody takes them.
         let permit = self.shared.room.wait(message.len()).await.ok();
-        if !pending.answer() {
-            return Err(ReplyError::Answered);
-        }
+        pending.answer()?;
         let kind = MessageKind::Reply { to: pending.id() };
         Ok(self.start(request.peer, kind, message, permit, None).0)
     }
@@ -153,6 +149,8 @@ impl Endpoint {
     /// A request always gets an answer: where the handler returns `None` or a [`Failure`], panics, or
     /// returns more than can be sent, its sender gets [`RequestError::Failed`] with the reason. A
     /// handler that returns `None` and keeps the [`Received`] elsewhere may reply later.
+    ///
+    /// When the sender of a request gives it up, the handler's future is dropped where it waits.
     ///
     /// It takes nothing new once the endpoint begins to [`close`](Self::close), which waits for
     /// what is being handled, and ends with that. Dropping the future stops all handlers and
@@ -187,6 +185,9 @@ impl Endpoint {
             let Some(Ok(received)) = unless(closing.as_mut(), self.recv()).await else {
                 break;
             };
+            if received.is_cancelled() {
+                continue;
+            }
             let handled = self.handle_one();
             // The message goes to the handler; what is needed for the reply stays here.
             let origin = Received {
@@ -201,8 +202,12 @@ impl Endpoint {
                 if let Some(pending) = &origin.request {
                     pending.set_reason(FailureReason::Stopped);
                 }
-                let reply = reply.await.into_reply();
-                let sending = endpoint.answer(&origin, reply).await;
+                let reply = unless(origin.cancelled(), reply).await;
+                let reply = reply.map(IntoReply::into_reply);
+                let sending = match reply {
+                    Some(reply) => endpoint.answer(&origin, reply).await,
+                    None => None,
+                };
                 // A requester that is gone must not keep others waiting: the capacity for
                 // messages under way bounds how many replies there are.
                 drop((slot, handled));
@@ -227,11 +232,12 @@ impl Endpoint {
             Err(failure) => failure,
             Ok(message) => match self.enqueue_reply(origin, message).await {
                 Ok(sending) => return Some(sending),
-                Err(ReplyError::Answered) => return None,
+                Err(ReplyError::Answered | ReplyError::Cancelled) => return None,
                 Err(error) => Failure::new(FailureReason::ReplyTooLarge, &error.to_string()),
             },
         };
-        pending.fail(&failure);
+        // Whoever has answered meanwhile, or waits no more, needs it not.
+        let _ = pending.fail(&failure);
         None
     }
 

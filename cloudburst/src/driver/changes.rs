@@ -12,7 +12,8 @@ impl Driver {
                 identity: self.machine.peer_key(peer),
             },
             Event::PeerGone { peer, reason } => {
-                self.outgoing.peer_gone(peer);
+                self.outgoing.peer_gone(peer, reason);
+                self.unanswered.peer_gone(peer);
                 EndpointEvent::PeerGone { peer, reason }
             }
             Event::PathHealth {

@@ -2,7 +2,7 @@
 
 use cloudburst::{Endpoint, EndpointEvent, Events, GoneReason, SecretKey, Security};
 
-use super::{SOON, config, pair, secured, within};
+use super::{SOON, config, elsewhere, pair, secured, within};
 
 /// The first event of which there is something to be said.
 async fn first<T>(events: &mut Events, find: impl Fn(&EndpointEvent) -> Option<T>) -> T {
@@ -51,11 +51,13 @@ async fn a_server_hears_who_comes_and_by_which_key() {
 
 #[tokio::test]
 async fn a_path_that_delivers_no_longer_is_heard_of() {
-    let (client, server, peer) = pair(config(2), config(1)).await;
+    let (runtime, server) = elsewhere(config(1)).await;
+    let client = Endpoint::bind(config(2)).await.unwrap();
+    let peer = client.connect(server.local_addrs()).await.unwrap();
     let mut events = client.events().unwrap();
     within(client.send(peer, "before")).await.unwrap();
-    server.close(SOON).await;
-    drop(server);
+    // It is killed, and says nothing.
+    runtime.shutdown_background();
     let failed = within(client.send(peer, "meanwhile")).await;
     assert!(failed.is_err(), "{failed:?}");
     let down = |event: &EndpointEvent| match event {
@@ -63,6 +65,19 @@ async fn a_path_that_delivers_no_longer_is_heard_of() {
         _ => None,
     };
     first(&mut events, down).await;
+}
+
+#[tokio::test]
+async fn a_peer_that_closes_is_heard_of() {
+    let (client, server, peer) = pair(config(2), config(1)).await;
+    let mut events = client.events().unwrap();
+    within(client.send(peer, "before")).await.unwrap();
+    server.close(SOON).await;
+    let reason = first(&mut events, |event| match event {
+        EndpointEvent::PeerGone { peer: gone, reason } => (*gone == peer).then_some(*reason),
+        _ => None,
+    });
+    assert_eq!(reason.await, GoneReason::Closed);
 }
 
 #[tokio::test]

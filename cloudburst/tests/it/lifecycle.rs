@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cloudburst::{Endpoint, Ports, RequestError, SendError};
+use cloudburst::{CloseReport, Endpoint, GoneReason, Ports, Reason, RequestError, SendError};
 use tokio::{sync::Notify, time::timeout};
 
 use super::{SOON, config, pair, patterned, within};
@@ -112,4 +112,139 @@ async fn close_waits_no_longer_than_it_may() {
     let took = start.elapsed();
     assert!(took < Duration::from_secs(2), "{took:?}");
     asked.abort();
+}
+
+/// Asks for longer than a test takes, and says how long it took until the peer was gone.
+async fn is_told<T: std::fmt::Debug>(asked: impl Future<Output = Result<T, RequestError>>) {
+    let start = Instant::now();
+    let gone = asked.await.unwrap_err();
+    assert_eq!(gone, RequestError::PeerGone(GoneReason::Closed));
+    assert!(start.elapsed() < Duration::from_secs(2));
+}
+
+#[tokio::test]
+async fn who_waits_for_an_endpoint_that_closes_is_told() {
+    let (client, server, peer) = pair(config(4), config(1)).await;
+    let address = server.local_addrs();
+    let asked = {
+        let client = client.clone();
+        tokio::spawn(async move { is_told(client.request(peer, "?", 20 * SOON)).await })
+    };
+    let request = within(server.recv()).await.unwrap();
+    server.close(Duration::ZERO).await;
+    within(asked).await.unwrap();
+    drop(request);
+    drop(server);
+    // It is there again, and answers under the id that it had.
+    let port = address[0].port();
+    let again = config(1).with_ports(Ports::one(port)).unwrap();
+    let server = within(async {
+        loop {
+            match Endpoint::bind(again.clone()).await {
+                Ok(server) => break server,
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    })
+    .await;
+    let (sent, received) = tokio::join!(
+        within(client.send(peer, "are you there?")),
+        within(server.recv())
+    );
+    sent.unwrap();
+    assert_eq!(&received.unwrap().message[..], b"are you there?");
+}
+
+#[tokio::test]
+async fn what_is_under_way_to_who_closes_ends_at_once() {
+    let (client, server, peer) = pair(config(4), config(1)).await;
+    let taken = Arc::new(Notify::new());
+    tokio::spawn({
+        let (server, taken) = (server.clone(), taken.clone());
+        async move {
+            let never = move |_| {
+                taken.notify_one();
+                std::future::pending::<Vec<u8>>()
+            };
+            server.serve(4, never).await;
+        }
+    });
+    let asked = tokio::spawn({
+        let client = client.clone();
+        async move { is_told(client.request(peer, "?", 20 * SOON)).await }
+    });
+    within(taken.notified()).await;
+    let closing = server.close(Duration::from_millis(300));
+    tokio::pin!(closing);
+    assert!(timeout(Duration::ZERO, closing.as_mut()).await.is_err());
+    // From here on others are answered with Busy.
+    let (sent, _) = tokio::join!(within(client.send(peer, "late")), closing);
+    let Err(SendError::Undelivered(failure)) = sent else {
+        panic!("{sent:?}");
+    };
+    assert_eq!(failure.reason, Reason::PeerClosed);
+    within(asked).await.unwrap();
+}
+
+/// As in the field: eight clients that ended normally left hundreds of dead paths.
+#[tokio::test]
+async fn clients_that_end_leave_no_dead_paths() {
+    let (first, server, peer) = pair(config(4), config(1)).await;
+    let mut clients = vec![(first, peer)];
+    for _ in 0..7 {
+        let client = Endpoint::bind(config(4)).await.unwrap();
+        let peer = client.connect(server.local_addrs()).await.unwrap();
+        clients.push((client, peer));
+    }
+    let serving = tokio::spawn({
+        let server = server.clone();
+        async move { server.serve(8, |it| async { Some(it.message) }).await }
+    });
+    for (client, peer) in &clients {
+        let reply = within(client.request(*peer, vec![7; 20_000], SOON)).await;
+        assert_eq!(reply.unwrap().len(), 20_000);
+    }
+    let known = server.statistics().await.unwrap().protocol;
+    assert_eq!((known.peers_now, known.paths_died), (8, 0));
+    for (number, (client, _)) in clients.into_iter().enumerate() {
+        // By closing it, or by letting it go.
+        if number % 2 == 0 {
+            client.close(SOON).await;
+        }
+    }
+    within(async {
+        while server.statistics().await.unwrap().protocol.peers_now > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    // For as long as paths of who is gone would be probed.
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(server.statistics().await.unwrap().protocol.paths_died, 0);
+    serving.abort();
+}
+
+#[tokio::test]
+async fn close_says_what_has_become_of_what_was_under_way() {
+    let (client, server, peer) = pair(config(4), config(1)).await;
+    let sending = client.enqueue(peer, patterned(200_000)).await.unwrap();
+    let report = client.close(SOON).await;
+    assert_eq!(
+        (report.delivered.messages, report.delivered.bytes),
+        (1, 200_000)
+    );
+    assert_eq!(report.lost.messages + report.unknown.messages, 0);
+    within(sending).await.unwrap();
+    assert_eq!(client.close(SOON).await, CloseReport::default());
+    drop(server);
+
+    // Nobody answers: what was sent may be there, and what was not is not.
+    let client = Endpoint::bind(config(1)).await.unwrap();
+    let (_socket, silent) = super::silent();
+    let peer = client.connect([silent]).await.unwrap();
+    let _first = client.enqueue(peer, patterned(1_000)).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let report = client.close(Duration::from_millis(50)).await;
+    assert_eq!((report.unknown.messages, report.unknown.bytes), (1, 1_000));
+    assert_eq!(report.delivered.messages + report.lost.messages, 0);
 }

@@ -22,7 +22,7 @@ use std::{
 };
 
 use cloudburst::{Endpoint, EndpointConfig, Key, PeerId, Ports, Security};
-use tokio::time::timeout;
+use tokio::{runtime::Runtime, time::timeout};
 
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const SOON: Duration = Duration::from_secs(5);
@@ -56,6 +56,18 @@ async fn pair(client: EndpointConfig, server: EndpointConfig) -> (Endpoint, Endp
     let remotes = server.local_addrs().to_vec();
     let peer = client.connect(remotes).await.unwrap();
     (client, server, peer)
+}
+
+/// An endpoint with a runtime of its own: without that it is killed, and says nothing.
+async fn elsewhere(config: EndpointConfig) -> (Runtime, Endpoint) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let endpoint = runtime.spawn(async { Endpoint::bind(config).await.unwrap() });
+    let endpoint = endpoint.await.unwrap();
+    (runtime, endpoint)
 }
 
 async fn within<T>(future: impl Future<Output = T>) -> T {

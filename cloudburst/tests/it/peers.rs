@@ -7,8 +7,8 @@ use std::{
 };
 
 use cloudburst::{
-    ConnectError, ConnectRefused, Endpoint, ForeignPeer, Key, PeerError, Ports, Reason, ReplyError,
-    RequestError, SecretKey, Security, SendError, SendRefused,
+    ConnectError, ConnectRefused, Endpoint, ForeignPeer, GoneReason, Key, PeerError, Ports, Reason,
+    ReplyError, RequestError, SecretKey, Security, SendError, SendRefused,
 };
 use tokio::time::timeout;
 
@@ -258,7 +258,7 @@ async fn a_request_to_who_is_forgotten_ends() {
         },
         within(asks_other)
     );
-    assert_eq!(answered, Err(RequestError::PeerGone));
+    assert_eq!(answered, Err(RequestError::PeerGone(GoneReason::Forgotten)));
     let Err(RequestError::Undelivered(failure)) = asks_other else {
         panic!("{asks_other:?}");
     };

@@ -1,12 +1,12 @@
 //! Requests and their replies.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use cloudburst::{
-    Endpoint, Failure, FailureReason, PeerId, Received, ReplyError, RequestError, blocking,
+    Endpoint, Failure, FailureReason, PeerId, Quotas, Received, ReplyError, RequestError, blocking,
 };
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::{SOON, answering, config, pair, within};
 
@@ -78,6 +78,109 @@ async fn handlers_that_panic_end_alone() {
     });
     assert!(client.request(peer, "panic", SOON).await.is_err());
     assert_eq!(client.request(peer, "go on", SOON).await.unwrap(), "go on");
+}
+
+/// A handler that says when it begins, and waits for ever; dropped, it says that too.
+#[derive(Clone, Default)]
+struct Endless {
+    begun: Arc<Notify>,
+    ended: Arc<Notify>,
+}
+
+struct NotifyOnDrop(Arc<Notify>);
+
+impl Drop for NotifyOnDrop {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+impl Endless {
+    async fn serve(self, server: Endpoint) {
+        let handler = |_: Received| {
+            let this = self.clone();
+            async move {
+                let _ended = NotifyOnDrop(this.ended);
+                this.begun.notify_one();
+                std::future::pending::<Vec<u8>>().await
+            }
+        };
+        server.serve(1, handler).await;
+    }
+}
+
+#[tokio::test]
+async fn a_handler_ends_when_nobody_waits_for_its_reply() {
+    let (client, server, peer) = pair(config(2), config(1)).await;
+    let endless = Endless::default();
+    tokio::spawn(endless.clone().serve(server.clone()));
+    // Its time is over.
+    let brief = Duration::from_millis(200);
+    let asked = client.request(peer, "?", brief);
+    let (asked, ()) = tokio::join!(asked, within(endless.begun.notified()));
+    assert!(matches!(asked, Err(RequestError::TimedOut { .. })));
+    within(endless.ended.notified()).await;
+    // Nobody waits: the future is dropped.
+    let asking = tokio::spawn({
+        let client = client.clone();
+        async move { client.request(peer, "?", SOON).await }
+    });
+    within(endless.begun.notified()).await;
+    asking.abort();
+    within(endless.ended.notified()).await;
+    // Nothing is sent for either: there is nobody to be told.
+    let statistics = server.statistics().await.unwrap().protocol;
+    assert_eq!(statistics.messages_accepted, 0);
+}
+
+#[tokio::test]
+async fn who_takes_requests_by_hand_learns_that_one_is_cancelled() {
+    let (client, server, peer) = pair(config(2), config(1)).await;
+    let asking = tokio::spawn(async move { client.request(peer, "?", SOON).await });
+    let request = within(server.recv()).await.unwrap();
+    assert!(!request.is_cancelled());
+    asking.abort();
+    within(request.cancelled()).await;
+    assert!(request.is_cancelled());
+    let late = within(server.reply(&request, "late")).await;
+    assert_eq!(late.unwrap_err(), ReplyError::Cancelled);
+}
+
+/// As in the field: 60 sends that their callers gave up left 48 MiB at the receiver for a minute.
+#[tokio::test]
+async fn sends_that_are_given_up_leave_nothing_at_the_receiver() {
+    let mut quotas = Quotas::default();
+    quotas.peer_bytes = 256 << 20;
+    let server = config(1).with_quotas(quotas).unwrap();
+    let (client, server, peer) = pair(config(2), server).await;
+    let message = super::patterned(1 << 20);
+    let mut arrived = 0;
+    for _ in 0..60 {
+        let sending = client.enqueue(peer, message.clone()).await.unwrap();
+        // Until some of it is there, but not for all of it.
+        let some = async {
+            while server.statistics().await.unwrap().protocol.incoming_now == 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        let is_some = tokio::time::timeout(Duration::from_millis(20), some).await;
+        arrived += u32::from(is_some.is_ok());
+        drop(sending);
+    }
+    assert!(arrived > 0, "of none has anything arrived");
+    within(async {
+        while server
+            .statistics()
+            .await
+            .unwrap()
+            .protocol
+            .incoming_bytes_now
+            > 0
+        {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
 }
 
 /// Asks for longer than a test takes: whoever is answered only then fails.
@@ -215,10 +318,10 @@ async fn handlers_that_are_stopped_say_so() {
 async fn a_handler_on_a_thread_that_panics_says_so() {
     let client = Endpoint::bind(config(1)).await.unwrap();
     let server = std::thread::spawn(|| blocking::BlockingEndpoint::bind(answering(1)).unwrap());
-    let server = std::sync::Arc::new(server.join().unwrap());
+    let server = Arc::new(server.join().unwrap());
     let peer = client.connect(server.local_addrs()).await.unwrap();
     let serving = std::thread::spawn({
-        let server = std::sync::Arc::clone(&server);
+        let server = Arc::clone(&server);
         move || server.serve(1, |_| -> Vec<u8> { panic!("as is meant") })
     });
     let failure = failure(ask(&client, peer, "?").await);

@@ -4,7 +4,7 @@ use std::{net::UdpSocket, time::Duration};
 
 use cloudburst::{Endpoint, EndpointConfig, PeerId, Ports, Reason, SendError, SendOptions};
 
-use super::{LOCALHOST, SOON, config, pair, within};
+use super::{LOCALHOST, config, elsewhere, within};
 
 /// Binds the port that another has left, as soon as the system lets it.
 async fn bind_again(config: &EndpointConfig) -> Endpoint {
@@ -23,10 +23,13 @@ async fn bind_again(config: &EndpointConfig) -> Endpoint {
 async fn sent_meanwhile(
     options: SendOptions,
 ) -> (Result<(), SendError>, Endpoint, Endpoint, PeerId) {
-    let (client, server, peer) = pair(config(4), config(1)).await;
+    let (runtime, server) = elsewhere(config(1)).await;
+    let client = Endpoint::bind(config(4)).await.unwrap();
+    let peer = client.connect(server.local_addrs()).await.unwrap();
     within(client.send(peer, "before")).await.unwrap();
     let port = server.local_addrs()[0].port();
-    server.close(SOON).await;
+    // It is killed, and says nothing.
+    runtime.shutdown_background();
     drop(server);
     let again = config(1).with_ports(Ports::one(port)).unwrap();
     let silent = within(async {

@@ -8,7 +8,9 @@ const SOURCE: &str = include_str!("../../src/lib.rs");
 /// from, what every user sees: packets, sockets and the state machine are not among it.
 const ROOT: &[&str] = &[
     "BindError",
+    "CloseReport",
     "Closed",
+    "ClosedMessages",
     "CompletionHistogram",
     "ConfigError",
     "CongestionControl",

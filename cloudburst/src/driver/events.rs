@@ -1,0 +1,132 @@
+//! What the state machine says, and what becomes of it: until the end.
+
+use std::{sync::atomic::Ordering, task::Context};
+
+use super::{
+    super::{RequestError, SendError, closing::CloseReport, endpoint::Received},
+    Driver,
+};
+use cloudburst_proto::{Event, Failure, FailureReason, FourTuple, MessageKind, PeerId, Time};
+
+impl Driver {
+    pub(super) fn take_events(&mut self) -> bool {
+        let mut is_busy = false;
+        while let Some(event) = self.machine.poll_event() {
+            is_busy = true;
+            self.take_event(event);
+        }
+        is_busy
+    }
+
+    fn take_event(&mut self, event: Event) {
+        match event {
+            Event::Received {
+                peer,
+                four_tuple,
+                id,
+                kind,
+                message,
+            } => self.deliver((peer, four_tuple), (id, kind), message),
+            Event::Delivered { id, receipt } => {
+                self.statistics.completion.record(receipt.completion);
+                let bytes = self.outgoing.bytes(id);
+                if let Some((closing, bytes)) = self.closing.as_mut().zip(bytes) {
+                    closing.report.delivered.add(bytes);
+                }
+                self.outgoing.resolve(id, Ok(receipt));
+                self.unpark();
+            }
+            Event::Undelivered { id, failure } => {
+                let bytes = self.outgoing.bytes(id);
+                if let Some((closing, bytes)) = self.closing.as_mut().zip(bytes) {
+                    closing.report.abandoned(bytes, &failure);
+                }
+                self.outgoing
+                    .resolve(id, Err(SendError::Undelivered(failure)));
+                self.unpark();
+            }
+            Event::Cancelled { peer, id } => self.unanswered.cancel(peer, id),
+            Event::RotatePort { socket } => self.rotate_port(socket),
+            other => self.announce(other),
+        }
+    }
+
+    fn deliver(
+        &mut self,
+        (peer, path): (PeerId, FourTuple),
+        (id, kind): (u64, MessageKind),
+        message: Vec<u8>,
+    ) {
+        let now = self.now();
+        self.last_received = Some(now);
+        let request = match kind {
+            MessageKind::Reply { to } => return self.outgoing.reply(peer, to, Ok(message.into())),
+            MessageKind::Failure { to } => {
+                let failure = RequestError::Failed(Failure::from_bytes(&message));
+                return self.outgoing.reply(peer, to, Err(failure));
+            }
+            MessageKind::Request if !self.inbox.has_taker.load(Ordering::Relaxed) => {
+                let failure = Failure::from(FailureReason::NoHandler);
+                return self.fail(now, peer, id, failure.to_bytes());
+            }
+            MessageKind::Request => Some(self.unanswered.insert(peer, id)),
+            MessageKind::Message => None,
+        };
+        let bytes = message.len();
+        let before = self.inbox.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let received = Received {
+            peer,
+            identity: self.machine.peer_key(peer),
+            message: message.into(),
+            received_at: self.start + now.since(Time::ZERO),
+            path,
+            request,
+        };
+        // The protocol hands over what there is capacity for; a handle may be dropped meanwhile.
+        debug_assert!(before == 0 || before + bytes <= self.inbox.most_bytes);
+        if self.inbox.messages.try_send(received).is_err() {
+            self.inbox.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.statistics.sockets.inbox_overflows += 1;
+        }
+    }
+
+    /// Tries those that wait for capacity, until one has to wait on. To try only one would leave
+    /// the others for good if that is refused and nothing else is under way.
+    fn unpark(&mut self) {
+        let now = self.now();
+        while let Some(send) = self.parked.pop_front() {
+            let others = self.parked.len();
+            self.send(now, send);
+            if self.parked.len() > others {
+                break;
+            }
+        }
+    }
+
+    /// Abandons what is still under way, says goodbye to all peers, and returns what has become of what
+    /// was under way when the endpoint began to close. What the sockets do not take now is not sent.
+    pub(super) fn end(&mut self, context: &mut Context<'_>) -> CloseReport {
+        let now = self.now();
+        let mut report = self
+            .closing
+            .as_ref()
+            .map_or_else(Default::default, |it| it.report);
+        for parked in self.parked.drain(..) {
+            report.lost.add(parked.message.len());
+        }
+        for id in self.outgoing.ids() {
+            self.machine.cancel(now, id);
+        }
+        while let Some(event) = self.machine.poll_event() {
+            // Whoever waits for it learns that the endpoint is closed.
+            if let Event::Undelivered { id, failure } = event
+                && let Some(bytes) = self.outgoing.bytes(id)
+            {
+                report.abandoned(bytes, &failure);
+            }
+        }
+        self.machine.close(now);
+        while self.transmit(context) {}
+        report
+    }
+}
