@@ -202,8 +202,8 @@ fn judge_claims(claims: &Path, streaks_file: &Path, tally: &Tally) -> Result<Ver
 
 /// What takes a course of calls is fuzzed by hand, for hours; its corpus is replayed by its tests.
 fn fuzz(project: &Project, id: &'static str, tier: Tier, seconds: u32) -> Step {
-    let targets = ["decoder", "packet"].map(|target| Fuzz::new(project, target, seconds));
-    let title = format!("fuzz decoder and packet, {seconds} s each");
+    let targets = ["decoder", "packet", "liar"].map(|target| Fuzz::new(project, target, seconds));
+    let title = format!("fuzz decoder, packet and liar, {seconds} s each");
     let check = move || Fuzz::check_all(&targets);
     Step {
         tier,
