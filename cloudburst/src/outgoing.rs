@@ -244,13 +244,13 @@ impl Outgoing {
         let _ = waiting.send(reply);
     }
 
-    /// Nothing is known of a peer any more: the caller that waits for a reply of its learns of it. Messages
-    /// have been abandoned by then.
+    /// A peer is gone: callers that wait for a reply of its learn of it. Requests that are under way
+    /// still, as it may be back for them, end with their messages.
     pub(super) fn peer_gone(&mut self, peer: PeerId, reason: GoneReason) {
-        let tickets = &self.tickets;
+        let (tickets, messages) = (&self.tickets, &self.messages);
         let requests = self.requests.extract_if(|_, (local_id, _)| {
             let id = tickets.get(local_id);
-            id.is_some_and(|id| id.peer() == peer)
+            id.is_some_and(|id| id.peer() == peer && !messages.contains_key(id))
         });
         let gone: Vec<_> = requests.map(|(_, request)| request).collect();
         for (local_id, reply) in gone {

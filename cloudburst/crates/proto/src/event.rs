@@ -401,7 +401,8 @@ pub enum Reason {
     /// The host has called [`cancel`](super::Transport::cancel).
     #[error("cancelled")]
     Cancelled,
-    /// The peer has said that it closes.
+    /// The peer has said that it closes, and may have taken it before, or was not back within two
+    /// seconds.
     #[error("the peer has closed")]
     PeerClosed,
 }

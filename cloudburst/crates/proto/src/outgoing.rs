@@ -220,6 +220,13 @@ impl Outgoing {
         self.want(FIRST_CONTACT_SYMBOLS.min(self.symbols()));
     }
 
+    /// Nobody is there, but may be again: nothing more is sent until then, so that it is not taken
+    /// for sent whole.
+    pub(super) fn suspend(&mut self) {
+        self.awaits_first_contact = true;
+        self.goal = self.sent;
+    }
+
     /// Somebody is there: asks for the rest of the first burst, if that has waited.
     pub(super) fn resume(&mut self, loss: &LossEstimator, ack_timeout: Duration) -> bool {
         let waited = core::mem::take(&mut self.awaits_first_contact);

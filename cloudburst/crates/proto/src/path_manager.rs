@@ -15,7 +15,7 @@ use cloudburst_congestion::{
 use cloudburst_security::Inbound;
 
 use self::notices::Absence;
-pub(super) use self::notices::Suspects;
+pub(super) use self::notices::{RETURN_WITHIN, Suspects};
 use super::{
     config::{Datagrams, TransportConfig},
     event::{Event, FourTuple, Health, PathReport, PeerId, SocketId},

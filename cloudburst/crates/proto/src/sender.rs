@@ -407,12 +407,38 @@ impl Sender {
         }
     }
 
-    /// A peer has closed. Nothing is under way to it any more.
-    pub(super) fn peer_closed(&mut self, now: Time, id: PeerId) {
+    /// A peer has closed, and may be back until `returns_by`. What it cannot have handed over, or may
+    /// hand over twice, is sent again then; returns what is not, which is to be given up.
+    pub(super) fn peer_closed(
+        &mut self,
+        now: Time,
+        id: PeerId,
+        returns_by: Option<Time>,
+    ) -> Vec<SendId> {
+        let mut ended = self.all_to(id);
+        if returns_by.is_some() {
+            let messages = &mut self.messages;
+            ended.retain(|id| {
+                let outgoing = messages.get_mut(id);
+                let kept = outgoing.filter(|it| it.sent_whole_since().is_none());
+                kept.map(Outgoing::suspend).is_none()
+            });
+        }
         if let Some(outbox) = self.peers.get_mut(id) {
+            let is_waited_for = ended.len() < outbox.messages;
             outbox.close(now);
+            outbox.has_pending = is_waited_for;
+            // Who says it twice has no more time.
+            let returns_by = outbox.returns_by.or(returns_by);
+            outbox.returns_by = returns_by.filter(|_| is_waited_for);
         }
         self.cancellations.clear(id);
+        ended
+    }
+
+    /// When messages to a peer that has closed are given up, if it is not back before.
+    pub(super) fn returns_by(&self, id: PeerId) -> Option<Time> {
+        self.peers.get(id)?.returns_by
     }
 
     /// Whether a peer has closed, and was sent nothing since.
@@ -442,6 +468,9 @@ impl Sender {
         started: Time,
         statistics: &mut TransportStatistics,
     ) -> impl Iterator<Item = Event> {
+        if let Some(outbox) = self.peers.get_mut(peer) {
+            (outbox.returns_by, outbox.is_closed) = (None, false);
+        }
         let mut doubtful = self.all_to(peer);
         let messages = &self.messages;
         let is_doubtful = |it: &Outgoing| it.sent_whole_since().is_some_and(|at| at < started);

@@ -9,7 +9,7 @@ use super::{
     event::{Event, GoneReason, PeerId, Reason, SendId},
     handshake::Handshake,
     outbound::Outbound,
-    path_manager::PathManager,
+    path_manager::{PathManager, RETURN_WITHIN},
     receiver::Receiver,
     statistics::TransportStatistics,
     time::Time,
@@ -46,6 +46,7 @@ impl Upkeep<'_> {
             due = self.paths.next_care(now, id);
         }
         due = due.min(self.next_keepalive(id).unwrap_or(Time::NEVER));
+        due = due.min(self.outbound.sender.returns_by(id).unwrap_or(Time::NEVER));
         if self.receiver.is_receiving(id) {
             due = due.min(now + EXPIRY_PAUSE);
         }
@@ -82,6 +83,11 @@ impl Upkeep<'_> {
         let is_silent = silent_since.is_some_and(|since| now.since(since) >= IDLE);
         if is_silent && self.outbound.sender.is_idle(id) {
             return true;
+        }
+        let sender = &mut self.outbound.sender;
+        if sender.returns_by(id).is_some_and(|by| by <= now) {
+            let ended = sender.peer_closed(now, id, None);
+            self.give_up(ended);
         }
         if self.outbound.sender.is_in_use(now, id) {
             self.care_for_paths(id);
@@ -161,25 +167,38 @@ impl Upkeep<'_> {
         cancellations.attend(self.now, id, self.timers);
     }
 
-    /// A peer closes: what is under way in both directions has ended. Returns whether it is to be
-    /// forgotten, or else has said so.
+    /// A peer closes: what is under way from it has ended, and what is under way to it, but for what
+    /// one that we chose ourselves may be back for: a server that is started again. Returns whether
+    /// it is to be forgotten, or else has said so.
     pub(super) fn peer_closed(&mut self, id: PeerId) -> bool {
-        for message in self.outbound.sender.all_to(id) {
-            let sender = &mut self.outbound.sender;
-            let abandoned = sender.abandon(message, Reason::PeerClosed, self.statistics);
-            self.events.extend(abandoned);
-        }
-        // What is late of a peer without keys would come as from somebody new, and be taken twice.
-        if !self.handshake.is_ours(id) && !self.handshake.is_unprotected() {
+        let (now, is_ours) = (self.now, self.handshake.is_ours(id));
+        let is_protected = !self.handshake.is_unprotected();
+        let sender = &mut self.outbound.sender;
+        if is_protected && !is_ours {
+            let ended = sender.all_to(id);
+            self.give_up(ended);
             return true;
         }
+        let was_closed = sender.is_closed(id);
+        let returns_by = is_protected.then(|| now + RETURN_WITHIN);
+        let ended = sender.peer_closed(now, id, returns_by);
+        self.give_up(ended);
+        // What is late of a peer without keys would come as from somebody new, and be taken twice.
         self.receiver.peer_closed(id, self.statistics);
-        if !self.outbound.sender.is_closed(id) {
-            self.outbound.sender.peer_closed(self.now, id);
+        if !was_closed {
             let (peer, reason) = (id, GoneReason::Closed);
             self.events.push_back(Event::PeerGone { peer, reason });
         }
         false
+    }
+
+    /// Gives messages up to a peer that has closed.
+    fn give_up(&mut self, messages: Vec<SendId>) {
+        for message in messages {
+            let sender = &mut self.outbound.sender;
+            let abandoned = sender.abandon(message, Reason::PeerClosed, self.statistics);
+            self.events.extend(abandoned);
+        }
     }
 
     /// Says goodbye to all peers that hear it.

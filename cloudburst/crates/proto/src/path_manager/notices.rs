@@ -18,7 +18,7 @@ pub(super) const FIRST_SILENCE: Duration = Duration::from_millis(60);
 
 /// How long a peer that was heard of may be absent before messages to it are abandoned: longer than
 /// it takes to start a service again, and shorter than a user waits for a mistake to be named.
-pub(super) const RETURN_WITHIN: Duration = Duration::from_secs(2);
+pub(crate) const RETURN_WITHIN: Duration = Duration::from_secs(2);
 /// Paths that a new message has probed again, to a peer that was not there before.
 const TRIED_AGAIN: usize = 4;
 

@@ -98,6 +98,87 @@ fn what_is_under_way_in_both_directions_ends() {
     }
 }
 
+/// An end with a message that is sent whole, one that is and may be taken twice, and one that is not
+/// sent whole; the end that it had chosen closes before any of them is there. What each comes to is in
+/// the events.
+fn closed_under_way(config: &TransportConfig) -> (Pair, PeerId, [SendId; 3]) {
+    let (mut pair, peer) = Pair::new(config, 2);
+    pair.now = pair.now + Duration::from_secs(11);
+    pair.send(peer, 1_000);
+    pair.run(Duration::from_secs(1), |_, _| false);
+    pair.events(0);
+    let twice = SendOptions::new().idempotent(true);
+    let mut send = |options, bytes| {
+        let kind = (MessageKind::Message, options);
+        let sent = pair.ends[0].send_with(pair.now, peer, kind, &vec![1; bytes]);
+        sent.unwrap()
+    };
+    let sent = [
+        send(SendOptions::new(), 500),
+        send(twice, 700),
+        send(SendOptions::new(), 400_000),
+    ];
+    pair.run(Duration::from_micros(300), |_, _| true);
+    pair.ends[1].close(pair.now);
+    pair.run(Duration::from_millis(5), |from, _| from == 0);
+    (pair, peer, sent)
+}
+
+fn undelivered(events: &[Event]) -> Vec<(SendId, Reason)> {
+    let undelivered = events.iter().filter_map(|event| match event {
+        Event::Undelivered { id, failure } => Some((*id, failure.reason)),
+        _ => None,
+    });
+    undelivered.collect()
+}
+
+fn started_again(pair: &Pair, config: &TransportConfig) -> Transport {
+    let since = Duration::from_nanos(pair.now.as_nanos() - 1_000_000);
+    let mut config = config.clone();
+    config.unix_time = config.unix_time.map(|before| before + since);
+    Transport::deterministic(config, [99; 32], pair.now).unwrap()
+}
+
+/// A service is started again: it says goodbye, and is there half a second later.
+#[test]
+fn a_server_that_is_started_again_loses_nothing_but_what_it_may_have_taken() {
+    let config = shared_key(3);
+    let (mut pair, peer, [doubtful, twice, long]) = closed_under_way(&config);
+    let events = pair.events(0);
+    assert_eq!(gone(&events), [(peer, GoneReason::Closed)]);
+    assert_eq!(undelivered(&events), [(doubtful, Reason::PeerClosed)]);
+    pair.run(Duration::from_millis(500), |_, _| true);
+    pair.ends[1] = started_again(&pair, &config);
+    pair.run(Duration::from_secs(4), |_, _| false);
+    let events = pair.events(0);
+    for id in [twice, long] {
+        let is_there =
+            |event: &Event| matches!(event, Event::Delivered { id: it, .. } if *it == id);
+        assert!(events.iter().any(is_there), "{events:?}");
+    }
+    assert_eq!((gone(&events), undelivered(&events)), (vec![], vec![]));
+}
+
+#[test]
+fn a_server_that_is_not_back_within_two_seconds_has_closed() {
+    let (mut pair, _, [doubtful, twice, long]) = closed_under_way(&shared_key(3));
+    pair.run(Duration::from_millis(1_900), |_, _| true);
+    let events = pair.events(0);
+    assert_eq!(undelivered(&events), [(doubtful, Reason::PeerClosed)]);
+    pair.run(Duration::from_millis(200), |_, _| true);
+    let ended = [twice, long].map(|id| (id, Reason::PeerClosed));
+    assert_eq!(undelivered(&pair.events(0)), ended);
+    assert_eq!(pair.ends[0].statistics().outgoing_now, 0);
+}
+
+/// Without keys anybody may say what has become of what.
+#[test]
+fn what_is_under_way_without_keys_ends_at_once() {
+    let (mut pair, _, sent) = closed_under_way(&TransportConfig::unprotected());
+    let ended = sent.map(|id| (id, Reason::PeerClosed));
+    assert_eq!(undelivered(&pair.events(0)), ended);
+}
+
 /// The end that was connected to closes, and is there again: under the id that it had.
 #[test]
 fn a_peer_that_was_chosen_stays_and_is_found_again() {
@@ -107,22 +188,10 @@ fn a_peer_that_was_chosen_stays_and_is_found_again() {
         pair.send(peer, 1_000);
         pair.run(Duration::from_secs(1), |_, _| false);
         pair.events(0);
-        let request = pair.ends[0]
-            .send(pair.now, peer, MessageKind::Request, &[1; 40_000])
-            .unwrap();
         pair.ends[1].close(pair.now);
         pair.run(Duration::from_millis(5), |from, _| from == 0);
-        let events = pair.events(0);
-        assert_eq!(gone(&events), [(peer, GoneReason::Closed)]);
-        let is_told = |event: &Event| {
-            matches!(event, Event::Undelivered { id, failure }
-                if *id == request && failure.reason == Reason::PeerClosed)
-        };
-        assert!(events.iter().any(is_told), "{events:?}");
-        let since = Duration::from_nanos(pair.now.as_nanos() - 1_000_000);
-        let mut config = config.clone();
-        config.unix_time = config.unix_time.map(|before| before + since);
-        pair.ends[1] = Transport::deterministic(config, [99; 32], pair.now).unwrap();
+        assert_eq!(gone(&pair.events(0)), [(peer, GoneReason::Closed)]);
+        pair.ends[1] = started_again(&pair, &config);
         // It has been there for a while when something is sent.
         pair.run(Duration::from_millis(50), |_, _| false);
         let sent = pair.send(peer, 2_000);
