@@ -2,7 +2,7 @@
 
 use cloudburst::{Endpoint, EndpointEvent, Events, GoneReason, SecretKey, Security};
 
-use super::{SOON, config, elsewhere, pair, secured, within};
+use super::{SOON, config, elsewhere, killed, pair, secured, within};
 
 /// The first event of which there is something to be said.
 async fn first<T>(events: &mut Events, find: impl Fn(&EndpointEvent) -> Option<T>) -> T {
@@ -56,8 +56,7 @@ async fn a_path_that_delivers_no_longer_is_heard_of() {
     let peer = client.connect(server.local_addrs()).await.unwrap();
     let mut events = client.events().unwrap();
     within(client.send(peer, "before")).await.unwrap();
-    // It is killed, and says nothing.
-    runtime.shutdown_background();
+    drop(killed(runtime, &server).await);
     let failed = within(client.send(peer, "meanwhile")).await;
     assert!(failed.is_err(), "{failed:?}");
     let down = |event: &EndpointEvent| match event {

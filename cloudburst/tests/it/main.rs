@@ -70,6 +70,22 @@ async fn elsewhere(config: EndpointConfig) -> (Runtime, Endpoint) {
     (runtime, endpoint)
 }
 
+/// Kills an endpoint with its runtime, and returns a socket that has its port and says nothing.
+async fn killed(runtime: Runtime, endpoint: &Endpoint) -> UdpSocket {
+    let port = endpoint.local_addrs()[0].port();
+    // It ends by and by.
+    runtime.shutdown_background();
+    within(async {
+        loop {
+            match UdpSocket::bind((LOCALHOST, port)) {
+                Ok(socket) => return socket,
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    })
+    .await
+}
+
 async fn within<T>(future: impl Future<Output = T>) -> T {
     timeout(SOON, future).await.expect("it takes no longer")
 }

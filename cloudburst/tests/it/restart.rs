@@ -1,10 +1,10 @@
 //! A server that is restarted, and what becomes of messages meanwhile.
 
-use std::{net::UdpSocket, time::Duration};
+use std::time::Duration;
 
 use cloudburst::{Endpoint, EndpointConfig, PeerId, Ports, Reason, SendError, SendOptions};
 
-use super::{LOCALHOST, config, elsewhere, within};
+use super::{config, elsewhere, killed, within};
 
 /// Binds the port that another has left, as soon as the system lets it.
 async fn bind_again(config: &EndpointConfig) -> Endpoint {
@@ -28,19 +28,9 @@ async fn sent_meanwhile(
     let peer = client.connect(server.local_addrs()).await.unwrap();
     within(client.send(peer, "before")).await.unwrap();
     let port = server.local_addrs()[0].port();
-    // It is killed, and says nothing.
-    runtime.shutdown_background();
+    let silent = killed(runtime, &server).await;
     drop(server);
     let again = config(1).with_ports(Ports::one(port)).unwrap();
-    let silent = within(async {
-        loop {
-            match UdpSocket::bind((LOCALHOST, port)) {
-                Ok(socket) => return socket,
-                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-            }
-        }
-    })
-    .await;
     let sending = client.enqueue_with(peer, "meanwhile", options).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     drop(silent);
