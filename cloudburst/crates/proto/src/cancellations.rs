@@ -7,9 +7,10 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
+use cloudburst_security::MAX_SPAN;
+
 use super::{
     event::{PeerId, SendId},
-    message_window::MAX_SPAN,
     peer_map::PeerMap,
     time::Time,
     timers::{Alarm, TimerKey, Timers},

@@ -31,7 +31,6 @@ mod incoming;
 mod intake;
 mod keepalive;
 mod machine;
-mod message_window;
 mod outbound;
 mod outgoing;
 mod path;

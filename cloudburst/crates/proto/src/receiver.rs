@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use cloudburst_code::{DecoderPool, Shape, wire};
+use cloudburst_security::{MessageStatus, MessageWindow};
 
 use super::{
     config::{HostCapacity, MAX_LIFETIME, Quotas, TransportConfig},
@@ -10,7 +11,6 @@ use super::{
     envelope::ENVELOPE_BYTES,
     event::{Event, FourTuple, PeerId},
     incoming::{Incoming, Taken, memory_bytes, shape_of},
-    message_window::{MessageStatus, MessageWindow},
     packet::{BusyReason, Outcome, ProgressState, Symbol},
     peer_map::PeerMap,
     quota::{OverQuota, QuotaUsage},

@@ -15,6 +15,7 @@ use foldhash::fast::FixedState;
 pub(super) use self::burst::{Burst, Symbols};
 use self::outbox::Outbox;
 use cloudburst_congestion::RoundTripEstimator;
+use cloudburst_security::MAX_SPAN;
 
 use super::{
     buffer_pool::BufferPool,
@@ -22,7 +23,6 @@ use super::{
     config::TransportConfig,
     event::{Event, MessageKind, PeerId, Reason, SendId, SendRefused},
     keepalive::Keepalive,
-    message_window::MAX_SPAN,
     outgoing::{Outgoing, Step, symbol_bytes},
     packet::{Framing, Outcome, ProgressState, Stop, symbol_datagram_bytes},
     path_manager::{ChosenPath, PathStatistics},

@@ -6,6 +6,7 @@
 mod address;
 mod associations;
 mod inbound;
+mod message_window;
 mod randomness;
 mod remotes;
 mod replay_store;
@@ -16,6 +17,7 @@ pub use self::{
     address::{Addresses, Verdict},
     associations::{Association, Associations, PendingOffer, Slot},
     inbound::Inbound,
+    message_window::{MAX_SPAN, MessageStatus, MessageWindow},
     randomness::{Purpose, Randomness},
     remotes::Remotes,
     replay_store::{Freshness, MOST_OFFER_AGE, RETRY_LIFETIME, ReplayStore},

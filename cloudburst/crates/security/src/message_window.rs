@@ -5,16 +5,16 @@
 
 use std::collections::VecDeque;
 
-/// Numbers between the oldest message under way and the newest, at most: a
+/// Most numbers between the oldest message under way and the newest: a
 /// sender keeps to it.
-pub(super) const MAX_SPAN: u64 = 16_384;
+pub const MAX_SPAN: u64 = 16_384;
 /// Numbers that a receiver knows of: capacity for those under way, and as many
 /// again for stragglers of what came before.
 const SLOTS: u64 = 2 * MAX_SPAN;
 
-/// What is known of a message by its number.
+/// State of a message, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MessageStatus {
+pub enum MessageStatus {
     /// It is not done.
     Open,
     /// It was handed over, or refused for good.
@@ -28,14 +28,15 @@ pub(super) enum MessageStatus {
 /// Numbers below all bits are stale. So a message is never handed over twice,
 /// however late its symbols come.
 #[derive(Debug, Default)]
-pub(super) struct MessageWindow {
+pub struct MessageWindow {
     /// The number of the lowest bit, a multiple of 64.
     floor: u64,
     words: VecDeque<u64>,
 }
 
 impl MessageWindow {
-    pub(super) fn get(&self, id: u64) -> MessageStatus {
+    /// Returns what is known of a message.
+    pub fn get(&self, id: u64) -> MessageStatus {
         if self.words.is_empty() {
             return MessageStatus::Open;
         }
@@ -50,7 +51,7 @@ impl MessageWindow {
 
     /// A symbol of this message has come, which is not stale. Returns the lowest
     /// number that is not, if it is another than before.
-    pub(super) fn open(&mut self, id: u64) -> Option<u64> {
+    pub fn open(&mut self, id: u64) -> Option<u64> {
         if self.words.is_empty() {
             // It may be that older ones are still under way.
             self.floor = first_of_word(id.saturating_sub(MAX_SPAN));
@@ -72,7 +73,7 @@ impl MessageWindow {
     }
 
     /// It is done. It was opened before.
-    pub(super) fn finish(&mut self, id: u64) {
+    pub fn finish(&mut self, id: u64) {
         let Some(offset) = id.checked_sub(self.floor) else {
             return;
         };
@@ -84,7 +85,7 @@ impl MessageWindow {
     }
 
     /// Nothing below `oldest` is under way: all of it is stale from now on.
-    pub(super) fn raise(&mut self, oldest: u64) {
+    pub fn raise(&mut self, oldest: u64) {
         if self.words.is_empty() {
             self.floor = first_of_word(oldest);
             // Those of the first word that are older count as done.
