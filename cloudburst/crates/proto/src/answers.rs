@@ -1,4 +1,4 @@
-//! What peers answer, for the sender of messages.
+//! Answers of peers, for the sender of messages.
 
 use std::collections::VecDeque;
 

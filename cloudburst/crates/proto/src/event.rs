@@ -46,7 +46,7 @@ impl FourTuple {
         Self { local, ..self }
     }
 
-    /// Whether both may be one path: one that leaves its local address to the system may be any.
+    /// Returns whether both may be one path: one that leaves its local address to the system may be any.
     pub(super) fn may_be(&self, other: &Self) -> bool {
         let is_open = self.local.is_none() || other.local.is_none();
         (self.socket, self.remote) == (other.socket, other.remote)

@@ -388,7 +388,7 @@ impl Handshake {
         is_first && self.bind_session(header.session, id)
     }
 
-    /// A peer's datagrams come by this session, if none was known before.
+    /// A peer's datagrams bear this session number, if none was known before.
     fn bind_session(&mut self, session: u64, id: PeerId) -> bool {
         let Some(peer) = self.sessions.get_mut(id) else {
             return false;
@@ -424,7 +424,7 @@ impl Handshake {
                 }
                 Some(symbol.message)
             }
-            // It is for this session alone: others may pretend to be at the same address.
+            // It is for this session number alone: others may pretend to be at the same address.
             Body::Token(token) if self.is_token_good(now, source, token) => None,
             _ => return Admission::Nobody,
         };

@@ -1,4 +1,4 @@
-//! What peers send and ask, for the receiver of messages.
+//! Questions and symbols of peers, for the receiver of messages.
 
 use std::collections::VecDeque;
 

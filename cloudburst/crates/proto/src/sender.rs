@@ -25,7 +25,7 @@ use super::{
     keepalive::Keepalive,
     outgoing::{Outgoing, Step, symbol_bytes},
     packet::{Framing, Outcome, ProgressState, Stop, symbol_datagram_bytes},
-    path_manager::{ChosenPath, PathStatistics},
+    path_manager::{ChosenPath, PathStatistics, RETURN_WITHIN},
     paths::Spread,
     peer_map::PeerMap,
     scheduler::Backlog,
@@ -407,16 +407,11 @@ impl Sender {
         }
     }
 
-    /// A peer has closed, and may be back until `returns_by`. What it cannot have handed over, or may
-    /// hand over twice, is sent again then; returns what is not, which is to be given up.
-    pub(super) fn peer_closed(
-        &mut self,
-        now: Time,
-        id: PeerId,
-        returns_by: Option<Time>,
-    ) -> Vec<SendId> {
+    /// A peer has closed, and perhaps it may return. What it cannot have handed over, or may hand over
+    /// twice, waits for that; returns what does not, which is to be given up.
+    pub(super) fn peer_closed(&mut self, now: Time, id: PeerId, may_return: bool) -> Vec<SendId> {
         let mut ended = self.all_to(id);
-        if returns_by.is_some() {
+        if may_return {
             let messages = &mut self.messages;
             ended.retain(|id| {
                 let outgoing = messages.get_mut(id);
@@ -429,8 +424,8 @@ impl Sender {
             outbox.close(now);
             outbox.has_pending = is_waited_for;
             // Who says it twice has no more time.
-            let returns_by = outbox.returns_by.or(returns_by);
-            outbox.returns_by = returns_by.filter(|_| is_waited_for);
+            let closed_at = outbox.closed_at.unwrap_or(now);
+            outbox.closed_at = is_waited_for.then_some(closed_at);
         }
         self.cancellations.clear(id);
         ended
@@ -438,7 +433,21 @@ impl Sender {
 
     /// When messages to a peer that has closed are given up, if it is not back before.
     pub(super) fn returns_by(&self, id: PeerId) -> Option<Time> {
-        self.peers.get(id)?.returns_by
+        Some(self.peers.get(id)?.closed_at? + RETURN_WITHIN)
+    }
+
+    /// A peer that has closed is not back in time: returns what has waited for it, and not what it was
+    /// sent since.
+    pub(super) fn not_returned(&mut self, id: PeerId) -> Vec<SendId> {
+        let outbox = self.peers.get_mut(id);
+        let Some(closed_at) = outbox.and_then(|outbox| outbox.closed_at.take()) else {
+            return Vec::new();
+        };
+        let mut ended = self.all_to(id);
+        let messages = &self.messages;
+        let is_older = |it: &Outgoing| it.accepted_at() <= closed_at;
+        ended.retain(|id| messages.get(id).is_some_and(is_older));
+        ended
     }
 
     /// Whether a peer has closed, and was sent nothing since.
@@ -469,7 +478,7 @@ impl Sender {
         statistics: &mut TransportStatistics,
     ) -> impl Iterator<Item = Event> {
         if let Some(outbox) = self.peers.get_mut(peer) {
-            (outbox.returns_by, outbox.is_closed) = (None, false);
+            (outbox.closed_at, outbox.is_closed) = (None, false);
         }
         let mut doubtful = self.all_to(peer);
         let messages = &self.messages;

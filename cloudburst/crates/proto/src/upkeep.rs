@@ -9,7 +9,7 @@ use super::{
     event::{Event, GoneReason, PeerId, Reason, SendId},
     handshake::Handshake,
     outbound::Outbound,
-    path_manager::{PathManager, RETURN_WITHIN},
+    path_manager::PathManager,
     receiver::Receiver,
     statistics::TransportStatistics,
     time::Time,
@@ -86,7 +86,7 @@ impl Upkeep<'_> {
         }
         let sender = &mut self.outbound.sender;
         if sender.returns_by(id).is_some_and(|by| by <= now) {
-            let ended = sender.peer_closed(now, id, None);
+            let ended = sender.not_returned(id);
             self.give_up(ended);
         }
         if self.outbound.sender.is_in_use(now, id) {
@@ -180,8 +180,7 @@ impl Upkeep<'_> {
             return true;
         }
         let was_closed = sender.is_closed(id);
-        let returns_by = is_protected.then(|| now + RETURN_WITHIN);
-        let ended = sender.peer_closed(now, id, returns_by);
+        let ended = sender.peer_closed(now, id, is_protected);
         self.give_up(ended);
         // What is late of a peer without keys would come as from somebody new, and be taken twice.
         self.receiver.peer_closed(id, self.statistics);

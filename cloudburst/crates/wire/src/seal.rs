@@ -22,7 +22,7 @@ pub struct Stamp {
     pub path: u16,
     /// Our clock, µs modulo 2^32.
     pub sent_us: u32,
-    /// Number on this path in this session, from 0. Never the same twice, under any
+    /// Number on this path under this session number, from 0. Never the same twice, under any
     /// key: with one key that would give away what both datagrams say, and
     /// would let others forge more.
     pub sequence: u64,

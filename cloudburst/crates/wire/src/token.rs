@@ -50,7 +50,7 @@ impl TokenMint {
         }
     }
 
-    /// A token for who sends from this address, as this session. It is valid for
+    /// A token for who sends from this address, under this session number. It is valid for
     /// `lifetime`, though no longer than its secret is remembered: for one to
     /// two times [`SECRET_PERIOD`]. A minute is plenty: it need only outlive the
     /// way there and back, and as long as it is valid it can be played again, with

@@ -1,4 +1,4 @@
-//! What the guide says, as a newcomer tries it: from behind an address translator and a stateful
+//! The guide's commands, as a newcomer tries them: from behind an address translator and a stateful
 //! firewall, with the usual mistakes, and over a slow link.
 
 use std::{
@@ -105,7 +105,7 @@ impl Networks {
         })
     }
 
-    /// In a directory where the guide's files are.
+    /// A line of the guide, in the directory where its files are.
     fn command(&self, host: &Namespace, line: &str) -> Command {
         let mut command = host.command(BINARY);
         command.args(line.split_whitespace());
@@ -113,7 +113,7 @@ impl Networks {
         command
     }
 
-    /// What a line of the client's does, and how long it takes.
+    /// Output of a line of the client's, and how long it takes.
     fn client(&self, line: &str) -> (Output, Duration) {
         let began = Instant::now();
         let output = self.command(&self.client, line).output().unwrap();

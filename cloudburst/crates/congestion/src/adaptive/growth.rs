@@ -22,7 +22,7 @@ const CLEAN_ROUNDS: u32 = 8;
 const USED: f64 = 0.75;
 
 impl AdaptiveController {
-    /// Whether about as much was in flight as may be.
+    /// Returns whether about as much was in flight as may be.
     pub(super) fn is_used(&self) -> bool {
         let peak = self.rounds.peak();
         peak >= USED * self.window || peak + self.datagram > self.window

@@ -36,8 +36,8 @@ pub(super) struct Outbox {
     pub(super) keepalive: Keepalive,
     /// It has said that it closes, and was sent nothing since.
     pub(super) is_closed: bool,
-    /// Messages are under way that it has until then to come back for.
-    pub(super) returns_by: Option<Time>,
+    /// It closed then, and messages of before wait for it to be back.
+    pub(super) closed_at: Option<Time>,
 }
 
 impl Outbox {
@@ -55,7 +55,7 @@ impl Outbox {
             sent_at: None,
             keepalive: Keepalive::new(now),
             is_closed: false,
-            returns_by: None,
+            closed_at: None,
         }
     }
 

@@ -171,6 +171,18 @@ fn a_server_that_is_not_back_within_two_seconds_has_closed() {
     assert_eq!(pair.ends[0].statistics().outgoing_now, 0);
 }
 
+#[test]
+fn what_is_sent_after_a_goodbye_has_its_own_time() {
+    let (mut pair, peer, [doubtful, twice, long]) = closed_under_way(&shared_key(3));
+    pair.run(Duration::from_millis(1_500), |_, _| true);
+    let later = pair.send(peer, 500);
+    pair.run(Duration::from_millis(700), |_, _| true);
+    let ended = [doubtful, twice, long].map(|id| (id, Reason::PeerClosed));
+    let events = undelivered(&pair.events(0));
+    assert_eq!(events, ended);
+    assert!(events.iter().all(|(id, _)| *id != later));
+}
+
 /// Without keys anybody may say what has become of what.
 #[test]
 fn what_is_under_way_without_keys_ends_at_once() {
