@@ -1,7 +1,10 @@
 //! Messages on their way, with receivers that are made up.
 
 use super::*;
-use crate::packet::Echo;
+use crate::{
+    event::Event,
+    packet::{Echo, Outcome, Stop},
+};
 
 const PEER: PeerId = PeerId::new(0, 0);
 const ECHO: Echo = Echo {
