@@ -16,6 +16,7 @@ mod rate_estimator;
 mod reserved;
 mod round;
 mod shared_bottleneck;
+mod spread;
 
 use core::time::Duration;
 
@@ -30,6 +31,7 @@ pub use self::{
     pacer::Pacer,
     rate_estimator::{RateEstimator, SentDatagram},
     shared_bottleneck::{DetectorStep, MAX_PATHS, Phase, SharedBottleneckDetector},
+    spread::{ParallelPaths, Spread},
 };
 
 /// Length of datagrams that every path carries (RFC 9000 §14).

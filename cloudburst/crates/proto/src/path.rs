@@ -5,7 +5,6 @@
 
 mod deliveries;
 mod mtu;
-mod suspicion;
 
 use core::time::Duration;
 
@@ -13,9 +12,10 @@ use cloudburst_congestion::{
     BlackHoleDetector, InFlight, LeastDelay, LossEstimator, OtherPaths, RoundTripEstimator,
     SentDatagram,
 };
+use cloudburst_security::Suspicion;
 
 pub(super) use self::deliveries::DeliveryReport;
-use self::{deliveries::Heard, mtu::PathMtu, suspicion::Suspicion};
+use self::{deliveries::Heard, mtu::PathMtu};
 use super::{
     config::Datagrams,
     event::{FourTuple, Health, PathReport},

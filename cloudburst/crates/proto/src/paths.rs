@@ -4,14 +4,12 @@
 #![deny(clippy::arithmetic_side_effects)]
 
 mod replacement;
-mod spread;
 
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use self::spread::ParallelPaths;
-pub(super) use self::spread::Spread;
-use cloudburst_congestion::{LossEstimator, RateEstimator};
+pub(super) use cloudburst_congestion::Spread;
+use cloudburst_congestion::{LossEstimator, ParallelPaths, RateEstimator};
 
 use super::{
     config::Datagrams,

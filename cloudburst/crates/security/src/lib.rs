@@ -12,6 +12,7 @@ mod remotes;
 mod replay_store;
 mod secrets;
 mod security;
+mod suspicion;
 
 pub use self::{
     address::{Addresses, Verdict},
@@ -23,4 +24,5 @@ pub use self::{
     replay_store::{Freshness, MOST_OFFER_AGE, RETRY_LIFETIME, ReplayStore},
     secrets::Secrets,
     security::{Identity, Security},
+    suspicion::Suspicion,
 };

@@ -1,52 +1,63 @@
-//! How a message is spread over bottlenecks.
+//! Spread of a message over bottlenecks.
 
 use core::time::Duration;
 
-use super::MAX_PATHS;
+use crate::MAX_PATHS;
 
-/// How much of a message each bottleneck has been given, and what that costs: a queue that
-/// overflows loses all of it.
+/// Spread of a message over bottlenecks: how much each has been given, and what that costs, as a queue
+/// that overflows loses all of it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spread {
+pub struct Spread {
     symbols: [u16; MAX_PATHS],
     cost: Duration,
 }
 
 impl Spread {
-    /// `cost` is that of a symbol more through the same bottleneck.
-    pub(crate) const fn new(cost: Duration) -> Self {
+    /// Begins with nothing given; `cost` is that of a symbol more through the same bottleneck.
+    pub const fn new(cost: Duration) -> Self {
         Self {
             symbols: [0; MAX_PATHS],
             cost,
         }
     }
 
-    pub(crate) fn add(&mut self, group: usize, symbols: u32) {
+    /// Counts symbols that a bottleneck is given.
+    pub fn add(&mut self, group: usize, symbols: u32) {
         let sum = u32::from(self.symbols[group]).saturating_add(symbols);
         self.symbols[group] = sum.min(u16::MAX.into()) as u16;
     }
 
-    pub(super) fn cost(&self, group: usize) -> Duration {
+    /// Returns the cost of another symbol through a bottleneck.
+    pub fn cost(&self, group: usize) -> Duration {
         self.cost.saturating_mul(self.symbols[group].into())
     }
 }
 
 /// Bottlenecks side by side: when the first datagram is through, and how much later the
 /// next, in ns.
-pub(super) struct ParallelPaths {
+#[derive(Debug)]
+pub struct ParallelPaths {
     list: [Option<(f64, f64)>; MAX_PATHS],
     count: usize,
 }
 
+impl Default for ParallelPaths {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl ParallelPaths {
-    pub(super) const fn new() -> Self {
+    /// Begins without any bottleneck.
+    pub const fn new() -> Self {
         Self {
             list: [None; MAX_PATHS],
             count: 0,
         }
     }
 
-    pub(super) fn add(&mut self, group: usize, first: Duration, each: Duration) {
+    /// Adds a path through a bottleneck.
+    pub fn add(&mut self, group: usize, first: Duration, each: Duration) {
         let first = first.as_nanos() as f64;
         let path = &mut self.list[group];
         self.count = self.count.max(group.saturating_add(1));
@@ -56,9 +67,9 @@ impl ParallelPaths {
         }
     }
 
-    /// How many of `count` datagrams should go through the bottleneck that is first: the
+    /// Returns how many of `count` datagrams should go through the bottleneck that is first: the
     /// others take their share of those that are not through before theirs.
-    pub(super) fn share(&self, group: usize, count: u32) -> u32 {
+    pub fn share(&self, group: usize, count: u32) -> u32 {
         let Some((first, each)) = self.list[group] else {
             return 1;
         };

@@ -5,16 +5,16 @@
 
 use core::time::Duration;
 
-use crate::time::Time;
+use cloudburst_wire::Time;
 
 /// Probes without an answer that confirm it: one may be lost by chance.
 const PROBES: u8 = 2;
 /// How often a path is suspected at most: notices may come in floods, and each costs two probes.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Suspicion against one path, if there is any.
+/// Suspicion against one path that nobody is at its end, if there is any.
 #[derive(Debug, Default)]
-pub(super) struct Suspicion {
+pub struct Suspicion {
     raised: Option<Raised>,
     /// Until then no notice raises another.
     trusted_until: Time,
@@ -31,7 +31,7 @@ struct Raised {
 
 impl Suspicion {
     /// Asks for a probe at once and for one more, whose answers may take so long in all.
-    pub(super) fn raise(&mut self, now: Time, wait: Duration) {
+    pub fn raise(&mut self, now: Time, wait: Duration) {
         if self.raised.is_some() || now < self.trusted_until {
             return;
         }
@@ -44,26 +44,27 @@ impl Suspicion {
         });
     }
 
-    /// Something was heard of the path.
-    pub(super) fn clear(&mut self) {
+    /// Ends a suspicion, as something was heard of the path.
+    pub fn clear(&mut self) {
         self.raised = None;
         self.is_confirmed = false;
     }
 
-    /// Whether no probe was answered, and this is found now.
-    pub(super) fn confirm(&mut self, now: Time) -> bool {
+    /// Returns true if no probe was answered, and this is found now.
+    pub fn confirm(&mut self, now: Time) -> bool {
         let is_overdue = |it: &mut Raised| it.probes >= PROBES && now >= it.next_at;
         let is_confirmed = self.raised.take_if(is_overdue).is_some();
         self.is_confirmed |= is_confirmed;
         is_confirmed
     }
 
-    pub(super) fn is_confirmed(&self) -> bool {
+    /// Returns true if probes have confirmed that nobody is there.
+    pub fn is_confirmed(&self) -> bool {
         self.is_confirmed
     }
 
-    /// Whether a probe is due, which is sent now.
-    pub(super) fn take_probe(&mut self, now: Time) -> bool {
+    /// Returns true if a probe is due, which is sent now.
+    pub fn take_probe(&mut self, now: Time) -> bool {
         let is_due = |it: &&mut Raised| it.probes < PROBES && now >= it.next_at;
         let Some(raised) = self.raised.as_mut().filter(is_due) else {
             return false;
@@ -73,7 +74,8 @@ impl Suspicion {
         true
     }
 
-    pub(super) fn next_due(&self) -> Option<Time> {
+    /// Returns the time at which a probe is due, or the last one overdue.
+    pub fn next_due(&self) -> Option<Time> {
         self.raised.map(|it| it.next_at)
     }
 }
