@@ -20,11 +20,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use super::{
     CloseReport, Closed, ConnectError, EndpointStatistics, SendError,
+    options::CallOptions,
     outgoing::{Permit, ReplySender},
 };
-use cloudburst_proto::{
-    Failure, MessageKind, PathReport, PeerId, PublicKey, Receipt, Security, SendOptions,
-};
+use cloudburst_proto::{Failure, MessageKind, PathReport, PeerId, PublicKey, Receipt, Security};
 
 /// Questions that wait for the driver at a time; others wait for one of them.
 const QUESTIONS: usize = 256;
@@ -56,7 +55,7 @@ pub(super) struct Send {
     pub(super) local_id: u64,
     pub(super) peer: PeerId,
     pub(super) kind: MessageKind,
-    pub(super) options: SendOptions,
+    pub(super) options: CallOptions,
     pub(super) message: Bytes,
     pub(super) permit: Option<Permit>,
     pub(super) done: oneshot::Sender<Result<Receipt, SendError>>,

@@ -7,7 +7,7 @@ use std::{
 
 use super::{EndpointConfigError, Ports, ports::MAX_PORTS};
 use cloudburst_code::Schedule;
-use cloudburst_proto::{self as protocol, CongestionControl, Quotas, Security};
+use cloudburst_proto::{self as protocol, CongestionControl, Quotas, Security, SendOptions};
 
 /// Settings of an [`Endpoint`](super::Endpoint), each checked when it is set.
 ///
@@ -39,6 +39,7 @@ pub struct EndpointConfig {
     pub(super) inbox_messages: usize,
     pub(super) inbox_bytes: usize,
     pub(super) keep_early_requests: bool,
+    pub(super) send_options: SendOptions,
 }
 
 type Checked = Result<EndpointConfig, EndpointConfigError>;
@@ -58,6 +59,7 @@ impl EndpointConfig {
             inbox_messages: 16_384,
             inbox_bytes: 256 << 20,
             keep_early_requests: false,
+            send_options: SendOptions::new(),
         }
     }
 
@@ -184,13 +186,24 @@ impl EndpointConfig {
         self.with_protocol(|it| it.max_message_bytes = bytes)
     }
 
-    /// Abandons messages that are not delivered within this time, 10 ms to 60 s. Default 10 s.
+    /// Abandons messages that are not delivered within this time from their first transmission, 10 ms to
+    /// 60 s. Default 10 s. While a message waits for its turn the time runs only if the peer answers
+    /// nothing, and after 60 s it is abandoned in any case. A time from the call on is
+    /// [an option of messages](SendOptions::deadline).
     ///
     /// # Errors
     ///
     /// A time outside of these bounds: receivers remember for 60 s what they have handed over.
     pub fn with_lifetime(self, lifetime: Duration) -> Checked {
         self.with_protocol(|it| it.budget.lifetime = lifetime)
+    }
+
+    /// Treats messages, requests and replies so that are given no options of their own, by
+    /// [`send`](super::Endpoint::send) for one. Default [`SendOptions::new`].
+    #[must_use]
+    pub fn with_send_options(mut self, options: SendOptions) -> Self {
+        self.send_options = options;
+        self
     }
 
     /// Abandons messages of which `factor` times their symbols and `extra` more were sent. Default 8

@@ -36,6 +36,7 @@ use super::{
     closing::{CloseReport, Closing},
     commands::{Command, CommandReceiver, Question, Send},
     endpoint::Received,
+    options::CallOptions,
     outgoing::Outgoing,
     socket::Socket,
     unanswered::UnansweredRequests,
@@ -260,7 +261,7 @@ impl Driver {
         if let MessageKind::Reply { to } | MessageKind::Failure { to } = send.kind {
             self.unanswered.remove(send.peer, to);
         }
-        let kind = (send.kind, send.options);
+        let kind = (send.kind, send.options.remaining());
         match self.machine.send_with(now, send.peer, kind, &send.message) {
             Ok(id) => {
                 let Send {
@@ -296,7 +297,7 @@ impl Driver {
             local_id,
             peer,
             kind: MessageKind::Failure { to },
-            options: SendOptions::new(),
+            options: CallOptions::begin(SendOptions::new()),
             message: failure.into(),
             permit: None,
             done: oneshot::channel().0,

@@ -21,6 +21,7 @@ use super::{
     commands::{self, Commands, Question, Send},
     driver::{Driver, Inbox, Io, LocalAddresses, PortRotation},
     events::{EVENTS, EndpointEvent, Events},
+    options::CallOptions,
     outgoing::{Outgoing, Permit, ReplySender, SendBudget},
     pending_request::PendingRequest,
     unanswered::UnansweredRequests,
@@ -50,6 +51,8 @@ pub(super) struct Shared {
     next_ticket: AtomicU64,
     pub(super) room: SendBudget,
     most_bytes: usize,
+    /// Options of messages that are given none.
+    pub(super) send_options: SendOptions,
     inbox: Mutex<mpsc::Receiver<Received>>,
     /// Whether anybody has ever taken something out of the inbox.
     has_taker: Arc<AtomicBool>,
@@ -150,6 +153,7 @@ impl Endpoint {
             next_ticket: AtomicU64::new(0),
             room: room.clone(),
             most_bytes,
+            send_options: config.send_options,
             inbox: Mutex::new(arrived),
             has_taker: Arc::clone(&has_taker),
             inbox_bytes: Arc::clone(&inbox_bytes),
@@ -285,7 +289,8 @@ impl Endpoint {
         peer: PeerId,
         message: impl Into<Bytes>,
     ) -> Result<Receipt, SendError> {
-        self.enqueue(peer, message).await?.await
+        let options = self.shared.send_options;
+        self.send_with(peer, message, options).await
     }
 
     /// Waits for capacity and starts to send a message; what is returned waits for its delivery.
@@ -298,11 +303,8 @@ impl Endpoint {
         peer: PeerId,
         message: impl Into<Bytes>,
     ) -> Result<Sending, SendError> {
-        let message = self.check(message.into())?;
-        let permit = Some(self.shared.room.wait(message.len()).await?);
-        Ok(self
-            .start(peer, MessageKind::Message, message, permit, None)
-            .0)
+        let options = self.shared.send_options;
+        self.enqueue_with(peer, message, options).await
     }
 
     /// Starts to send a message if there is capacity.
@@ -320,9 +322,8 @@ impl Endpoint {
         if permit.is_none() {
             return Err(TrySendError::Full { message });
         }
-        Ok(self
-            .start(peer, MessageKind::Message, message, permit, None)
-            .0)
+        let kind = (MessageKind::Message, self.default_options());
+        Ok(self.start(peer, kind, message, permit, None).0)
     }
 
     /// The next message or request that arrives. Dropping the future loses nothing.
@@ -465,19 +466,7 @@ impl Endpoint {
     pub(super) fn start(
         &self,
         peer: PeerId,
-        kind: MessageKind,
-        message: Bytes,
-        permit: Option<Permit>,
-        reply: Option<ReplySender>,
-    ) -> (Sending, u64) {
-        let kind = (kind, SendOptions::new());
-        self.start_with(peer, kind, message, permit, reply)
-    }
-
-    pub(super) fn start_with(
-        &self,
-        peer: PeerId,
-        (kind, options): (MessageKind, SendOptions),
+        (kind, options): (MessageKind, CallOptions),
         message: Bytes,
         permit: Option<Permit>,
         reply: Option<ReplySender>,

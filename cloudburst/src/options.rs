@@ -1,9 +1,36 @@
 //! Messages with options.
 
+use std::time::Instant;
+
 use bytes::Bytes;
 
-use super::{Endpoint, SendError, Sending};
-use cloudburst_proto::{MessageKind, PeerId, Receipt, SendOptions};
+use super::{Endpoint, SendError, Sending, outgoing::Permit};
+use cloudburst_proto::{MessageKind, PeerId, Reason, Receipt, SendOptions, Undelivered};
+
+/// Options of a message whose deadline has been running since it was given.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallOptions {
+    options: SendOptions,
+    expires: Option<Instant>,
+}
+
+impl CallOptions {
+    /// Options of a call that is made now.
+    pub(super) fn begin(options: SendOptions) -> Self {
+        let deadline = options.deadline;
+        let expires = deadline.and_then(|it| Instant::now().checked_add(it));
+        Self { options, expires }
+    }
+
+    /// Options with a deadline that runs from now on.
+    pub(super) fn remaining(self) -> SendOptions {
+        let mut options = self.options;
+        options.deadline = self
+            .expires
+            .map(|at| at.saturating_duration_since(Instant::now()));
+        options
+    }
+}
 
 impl Endpoint {
     /// Sends a message with options and waits until the peer has it, as [`send`](Self::send) does.
@@ -12,11 +39,17 @@ impl Endpoint {
     /// # async fn example(
     /// #     endpoint: cloudburst::Endpoint, peer: cloudburst::PeerId,
     /// # ) -> Result<(), cloudburst::SendError> {
-    /// use cloudburst::SendOptions;
+    /// use std::time::Duration;
+    /// use cloudburst::{Priority, SendOptions};
     ///
     /// // A reading that does no harm if it is taken twice: it goes on after a restart of its receiver.
-    /// let options = SendOptions::new().idempotent(true);
+    /// let options = SendOptions::new().with_idempotent(true);
     /// endpoint.send_with(peer, "21.5 C at 12:00:00", options).await?;
+    /// // A position that is of no use a second later.
+    /// let options = SendOptions::new()
+    ///     .with_deadline(Duration::from_secs(1))
+    ///     .with_priority(Priority::Urgent);
+    /// endpoint.send_with(peer, "52.52 N 13.40 E", options).await?;
     /// # Ok(())
     /// # }
     /// ```
@@ -34,7 +67,7 @@ impl Endpoint {
     }
 
     /// Waits for capacity and starts to send a message with options, as [`enqueue`](Self::enqueue)
-    /// does.
+    /// does. A deadline runs meanwhile.
     ///
     /// # Errors
     ///
@@ -45,9 +78,31 @@ impl Endpoint {
         message: impl Into<Bytes>,
         options: SendOptions,
     ) -> Result<Sending, SendError> {
+        let options = CallOptions::begin(options);
         let message = self.check(message.into())?;
-        let permit = Some(self.shared.room.wait(message.len()).await?);
+        let permit = Some(self.capacity(message.len(), options).await?);
         let kind = (MessageKind::Message, options);
-        Ok(self.start_with(peer, kind, message, permit, None).0)
+        Ok(self.start(peer, kind, message, permit, None).0)
+    }
+
+    /// Options of messages that are given none of their own.
+    pub(super) fn default_options(&self) -> CallOptions {
+        CallOptions::begin(self.shared.send_options)
+    }
+
+    /// Waits for capacity, until the message's deadline.
+    pub(super) async fn capacity(
+        &self,
+        bytes: usize,
+        options: CallOptions,
+    ) -> Result<Permit, SendError> {
+        let permit = self.shared.room.wait(bytes);
+        let Some(expires) = options.expires else {
+            return Ok(permit.await?);
+        };
+        match tokio::time::timeout_at(expires.into(), permit).await {
+            Ok(permit) => Ok(permit?),
+            Err(_) => Err(Undelivered::new(Reason::TimedOut, 0, 0).into()),
+        }
     }
 }

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{
-    Closed, Endpoint, Received, ReplyError, RequestError, SendError, Sending,
+    Closed, Endpoint, Received, ReplyError, RequestError, SendError, Sending, options::CallOptions,
     pending_request::PendingRequest,
 };
 use cloudburst_proto::{
@@ -37,7 +37,7 @@ impl Endpoint {
         message: impl Into<Bytes>,
         timeout: Duration,
     ) -> Result<Bytes, RequestError> {
-        let options = SendOptions::new();
+        let options = self.shared.send_options;
         self.request_with(peer, message, timeout, options).await
     }
 
@@ -53,6 +53,7 @@ impl Endpoint {
         timeout: Duration,
         options: SendOptions,
     ) -> Result<Bytes, RequestError> {
+        let options = CallOptions::begin(options);
         let message = (self.check(message.into())?, options);
         let mut delivered = false;
         let exchange = self.exchange(peer, message, &mut delivered);
@@ -68,13 +69,13 @@ impl Endpoint {
     async fn exchange(
         &self,
         peer: PeerId,
-        (message, options): (Bytes, SendOptions),
+        (message, options): (Bytes, CallOptions),
         delivered: &mut bool,
     ) -> Result<Bytes, RequestError> {
-        let permit = Some(self.shared.room.wait(message.len()).await?);
+        let permit = Some(self.capacity(message.len(), options).await?);
         let (reply, mut replied) = oneshot::channel();
         let kind = (MessageKind::Request, options);
-        let (mut sending, local_id) = self.start_with(peer, kind, message, permit, Some(reply));
+        let (mut sending, local_id) = self.start(peer, kind, message, permit, Some(reply));
         let mut forget = ForgetOnDrop(Some((self, local_id)));
         let mut is_sent = false;
         let replied = poll_fn(|context| {
@@ -135,9 +136,14 @@ impl Endpoint {
         let pending = self.pending(request)?;
         let message = self.check(message).map_err(SendError::from)?;
         // An endpoint that closes still lets replies through; when it is closed, nobody takes them.
-        let permit = self.shared.room.wait(message.len()).await.ok();
+        let options = self.default_options();
+        let permit = match self.capacity(message.len(), options).await {
+            Ok(permit) => Some(permit),
+            Err(SendError::Closed(_)) => None,
+            Err(error) => return Err(error.into()),
+        };
         pending.answer()?;
-        let kind = MessageKind::Reply { to: pending.id() };
+        let kind = (MessageKind::Reply { to: pending.id() }, options);
         Ok(self.start(request.peer, kind, message, permit, None).0)
     }
 

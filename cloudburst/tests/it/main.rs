@@ -8,6 +8,7 @@ mod events;
 mod examples;
 mod lifecycle;
 mod messages;
+mod options;
 mod peers;
 #[cfg(target_os = "linux")]
 mod ports;

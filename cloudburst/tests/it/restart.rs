@@ -54,7 +54,7 @@ async fn what_another_may_have_taken_before_a_restart_is_unknown_to_its_sender()
 
 #[tokio::test]
 async fn what_may_be_taken_twice_is_delivered_after_a_restart() {
-    let options = SendOptions::new().idempotent(true);
+    let options = SendOptions::new().with_idempotent(true);
     let (sent, _client, server, _) = sent_meanwhile(options).await;
     sent.unwrap();
     assert_eq!(within(server.recv()).await.unwrap().message, "meanwhile");

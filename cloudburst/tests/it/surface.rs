@@ -43,6 +43,7 @@ const ROOT: &[&str] = &[
     "PeerId",
     "Ports",
     "PortsError",
+    "Priority",
     "PublicKey",
     "Quotas",
     "Reason",

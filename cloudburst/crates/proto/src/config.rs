@@ -85,7 +85,10 @@ pub struct Budget {
     pub symbols_factor: f64,
     /// Symbols beyond that multiple; see [`Self::symbols_factor`].
     pub symbols_extra: u32,
-    /// Time. Default 10 s, at most [`MAX_LIFETIME`].
+    /// Time from the first transmission. Default 10 s, at most [`MAX_LIFETIME`]. While a message waits for
+    /// its turn it runs only if the peer answers nothing, and after [`MAX_LIFETIME`] the message is
+    /// abandoned in any case. A bound from the call on is an option of each message,
+    /// [`SendOptions::deadline`](super::SendOptions::deadline).
     pub lifetime: Duration,
 }
 

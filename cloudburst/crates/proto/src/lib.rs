@@ -79,7 +79,7 @@ pub use self::{
         TransportId, Undelivered,
     },
     machine::Machine,
-    send_options::SendOptions,
+    send_options::{Priority, SendOptions},
     statistics::{Refusals, TransportStatistics},
     transport::{StartError, Transport},
 };

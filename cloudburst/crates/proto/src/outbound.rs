@@ -107,8 +107,8 @@ impl Outbound {
         let Self {
             sender, scheduler, ..
         } = self;
-        if let Some((remaining, is_new)) = sender.ready(now, id, &paths.round_trip, timers) {
-            scheduler.enqueue(now, id, remaining, is_new, sender);
+        if let Some((rank, is_new)) = sender.ready(now, id, &paths.round_trip, timers) {
+            scheduler.enqueue(now, id, rank, is_new, sender);
         }
     }
 

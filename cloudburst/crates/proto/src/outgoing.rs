@@ -2,16 +2,18 @@
 
 mod answers;
 
-use core::time::Duration;
+use core::{cmp::Reverse, time::Duration};
 
 use cloudburst_congestion::{LossEstimator, RoundTripEstimator};
 
 use super::{
-    config::{Budget, TransportConfig},
+    config::{Budget, MAX_LIFETIME, TransportConfig},
     envelope::{self, ENVELOPE_BYTES, Envelope},
     event::{MessageKind, Reason, Receipt, SendId, Undelivered},
     packet::{self, Framing, MIN_SYMBOL_BYTES},
     paths::Spread,
+    scheduler::Rank,
+    send_options::{Priority, SendOptions},
     time::Time,
     timers::{Alarm, TimerKey, Timers},
 };
@@ -29,6 +31,10 @@ const MOST_RESERVE: u32 = 4;
 
 /// Reports without progress after the last symbol that the budget allows.
 const LAST_REPORTS: u8 = 4;
+/// A message whose turn does not come is abandoned after so long.
+const LONGEST_WAIT: Duration = MAX_LIFETIME;
+/// How often it is looked at meanwhile whether its peer is still there, in a lifetime.
+const LOOKS: u32 = 4;
 /// Symbols that a message begins with if nobody may be there.
 const FIRST_CONTACT_SYMBOLS: u32 = 2;
 /// A message under way.
@@ -47,7 +53,12 @@ pub(super) struct Outgoing {
     /// Symbols that are to be sent for now.
     goal: u32,
     budget: u32,
+    /// When it is abandoned; while nothing was sent of it, not before then.
     ends: Time,
+    /// For how long it is tried from its first symbol on.
+    lifetime: Duration,
+    deadline: Time,
+    priority: Priority,
     /// Symbols that follow the first burst before the stop can be there, in case that
     /// much of it was lost in one place.
     reserve: u32,
@@ -123,6 +134,9 @@ impl Outgoing {
             reserve: 0,
             spread: None,
             ends: now + config.budget.lifetime,
+            lifetime: config.budget.lifetime,
+            deadline: Time::NEVER,
+            priority: Priority::Normal,
             tails: 0,
             queries: 0,
             last_reports: 0,
@@ -168,6 +182,29 @@ impl Outgoing {
         (is_enough && !self.is_idempotent).then_some(self.accepted_at)
     }
 
+    /// Says how it is to be treated, besides to whom it goes.
+    pub(super) fn set_options(&mut self, options: SendOptions) {
+        self.is_idempotent = options.idempotent;
+        self.priority = options.priority;
+        if let Some(deadline) = options.deadline {
+            self.deadline = self.accepted_at + deadline;
+            self.ends = self.ends.min(self.deadline);
+        }
+    }
+
+    /// Its rank among messages with something to send.
+    pub(super) fn rank(&self) -> Rank {
+        Rank {
+            priority: Reverse(self.priority),
+            remaining: self.remaining(),
+        }
+    }
+
+    /// Whether it is of no use any more, so that nothing is to be sent of it.
+    pub(super) fn is_past_deadline(&self, now: Time) -> bool {
+        now >= self.deadline
+    }
+
     /// Symbols to be sent now.
     pub(super) fn remaining(&self) -> u32 {
         self.goal.saturating_sub(self.sent)
@@ -189,8 +226,17 @@ impl Outgoing {
         self.sent..self.sent + count.min(self.remaining())
     }
 
-    /// Symbols were sent by a path.
-    pub(super) fn note_sent(&mut self, now: Time, count: u32, path: u16, group: usize) {
+    /// Symbols were sent by a path, to a peer that has answered nothing since `silent_since`, if it was
+    /// asked anything.
+    pub(super) fn note_sent(
+        &mut self,
+        now: Time,
+        (count, path, group): (u32, u16, usize),
+        silent_since: Option<Time>,
+    ) {
+        if self.is_unsent() {
+            self.ends = self.lifetime_from(silent_since.unwrap_or(now));
+        }
         self.sent += count;
         self.last_sent_at = now;
         if let Some(spread) = &mut self.spread {
@@ -251,8 +297,29 @@ impl Outgoing {
         self.sent_before + self.sent >= self.budget
     }
 
-    /// The time of the alarm has come.
-    pub(super) fn attend(&mut self, now: Time) -> Step {
+    /// When its lifetime is over if it runs from then, or from the call if that was later: from the first
+    /// symbol, unless nobody has answered before.
+    fn lifetime_from(&self, then: Time) -> Time {
+        (then.max(self.accepted_at) + self.lifetime).min(self.deadline)
+    }
+
+    /// Lets a message wait for its turn as long as its peer is there. One that is not is known to be gone
+    /// as soon as if something had been sent.
+    fn wait_for_turn(&mut self, now: Time, silent_since: Option<Time>) {
+        let longest = self.accepted_at + LONGEST_WAIT;
+        let ends = match silent_since {
+            Some(since) => self.lifetime_from(since),
+            None => now + self.lifetime / LOOKS,
+        };
+        self.ends = ends.min(longest).min(self.deadline);
+    }
+
+    /// The time of the alarm has come, and the peer has answered nothing since `silent_since`, if it was
+    /// asked anything.
+    pub(super) fn attend(&mut self, now: Time, silent_since: Option<Time>) -> Step {
+        if self.is_unsent() {
+            self.wait_for_turn(now, silent_since);
+        }
         if now >= self.ends {
             let reason = if self.was_busy {
                 Reason::Busy

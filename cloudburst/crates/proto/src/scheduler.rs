@@ -1,7 +1,8 @@
-//! Scheduler: which message is sent next, shortest remaining first, as the pacers allow.
+//! Scheduler: which message is sent next, by priority and then shortest remaining first, as the
+//! pacers allow.
 //!
 //! Peers that the pacer makes wait are in one heap by the time at which they may go on, the others
-//! in one by the remaining symbols. An entry that does not hold any more stays where it is, and is
+//! in one by priority and remaining symbols. An entry that does not hold any more stays where it is, and is
 //! dropped when it comes to the top: a peer knows which is its own.
 
 use core::time::Duration;
@@ -14,19 +15,28 @@ use cloudburst_congestion::{
 use super::{
     event::{PeerId, SendId},
     peer_map::PeerMap,
+    send_options::Priority,
     time::Time,
 };
 
 /// Tells the scheduler about messages under way.
 pub(super) trait Backlog {
-    /// Symbols of a message that are to be sent, if it is still under way.
-    fn remaining(&self, id: SendId) -> Option<u32>;
+    /// The rank of a message by what is to be sent of it, if it is still under way.
+    fn rank(&self, id: SendId) -> Option<Rank>;
 
     /// A message with nothing to send is no longer among those that the scheduler has.
     fn dequeued(&mut self, id: SendId);
 }
 
-/// Scheduler of messages: shortest remaining first, as congestion control and pacing allow.
+/// Rank of a message among those with something to send: the least goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rank {
+    pub(super) priority: Reverse<Priority>,
+    /// Symbols that are to be sent.
+    pub(super) remaining: u32,
+}
+
+/// Scheduler of messages: by priority, then shortest remaining first, as congestion control and pacing allow.
 #[derive(Debug)]
 pub(super) struct Scheduler {
     peers: PeerMap<PeerQueue>,
@@ -34,8 +44,8 @@ pub(super) struct Scheduler {
     link: Option<Pacer>,
     /// Pace answers, which others decide on: those about messages of peers, and all others.
     answers: [Pacer; 2],
-    /// Those that may: what is left of a message in symbols, then who has waited longest.
-    due: BinaryHeap<Reverse<(u32, u64, PeerId)>>,
+    /// Those that may: the least rank of a message, then who has waited longest.
+    due: BinaryHeap<Reverse<(Rank, u64, PeerId)>>,
     /// Those that have to wait, and until when.
     waiting: BinaryHeap<Reverse<(Time, PeerId)>>,
     number: u64,
@@ -44,8 +54,8 @@ pub(super) struct Scheduler {
 /// A peer's messages that have symbols to be sent.
 #[derive(Debug)]
 struct PeerQueue {
-    /// The shortest remainder first, then the oldest.
-    ready: BinaryHeap<Reverse<(u32, u64)>>,
+    /// The least rank first, then the oldest.
+    ready: BinaryHeap<Reverse<(Rank, u64)>>,
     slot: Slot,
     controller: CongestionController,
 }
@@ -56,7 +66,7 @@ enum Slot {
     /// It has nothing to send, or nothing that may be sent before something is heard.
     Away,
     Due {
-        remaining: u32,
+        rank: Rank,
         number: u64,
     },
     Waiting {
@@ -232,7 +242,7 @@ impl Scheduler {
         &mut self,
         now: Time,
         id: SendId,
-        remaining: u32,
+        rank: Rank,
         is_new: bool,
         backlog: &mut impl Backlog,
     ) {
@@ -240,16 +250,14 @@ impl Scheduler {
             return;
         };
         if is_new {
-            peer.ready.push(Reverse((remaining, id.message)));
+            peer.ready.push(Reverse((rank, id.message)));
         }
         if peer.ready.is_empty() {
             return;
         }
         let is_earlier = match peer.slot {
             Slot::Away => true,
-            Slot::Due {
-                remaining: queued, ..
-            } => remaining > 0 && remaining < queued,
+            Slot::Due { rank: queued, .. } => rank.remaining > 0 && rank < queued,
             Slot::Waiting { .. } => false,
         };
         if is_earlier {
@@ -265,7 +273,7 @@ impl Scheduler {
         }
     }
 
-    /// The message with the fewest symbols remaining, of those that may be sent now. Its peer
+    /// The message of the least rank, of those that may be sent now. Its peer
     /// loses its place; [`Self::requeue`] gives it another.
     pub(super) fn next_message(&mut self, now: Time, backlog: &mut impl Backlog) -> Option<SendId> {
         while let Some(&Reverse((until, id))) = self.waiting.peek()
@@ -276,14 +284,14 @@ impl Scheduler {
                 self.requeue(now, id, backlog);
             }
         }
-        while let Some(Reverse((remaining, number, id))) = self.due.pop() {
-            if self.slot(id) != (Slot::Due { remaining, number }) {
+        while let Some(Reverse((rank, number, id))) = self.due.pop() {
+            if self.slot(id) != (Slot::Due { rank, number }) {
                 continue;
             }
-            let shortest = self.shortest(id, backlog);
-            match (shortest, self.peers.get_mut(id)) {
-                (Some((shortest, message)), Some(peer))
-                    if shortest == remaining && peer.controller.credit(now) > 0 =>
+            let first = self.first(id, backlog);
+            match (first, self.peers.get_mut(id)) {
+                (Some((first, message)), Some(peer))
+                    if first == rank && peer.controller.credit(now) > 0 =>
                 {
                     peer.slot = Slot::Away;
                     return Some(SendId::new(id, message));
@@ -297,12 +305,12 @@ impl Scheduler {
 
     /// Gives a peer its place, by what it has to send.
     pub(super) fn requeue(&mut self, now: Time, id: PeerId, backlog: &mut impl Backlog) {
-        let shortest = self.shortest(id, backlog);
+        let first = self.first(id, backlog);
         let most = 2 * self.peers.len() + MOST_STALE;
         let Some(peer) = self.peers.get_mut(id) else {
             return;
         };
-        let Some((remaining, _)) = shortest else {
+        let Some((rank, _)) = first else {
             peer.slot = Slot::Away;
             return;
         };
@@ -311,12 +319,12 @@ impl Scheduler {
         }
         let number = self.number;
         self.number += 1;
-        peer.slot = Slot::Due { remaining, number };
-        self.due.push(Reverse((remaining, number, id)));
+        peer.slot = Slot::Due { rank, number };
+        self.due.push(Reverse((rank, number, id)));
         if self.due.len() > most {
             let peers = &self.peers;
-            self.due.retain(|&Reverse((remaining, number, id))| {
-                let slot = Slot::Due { remaining, number };
+            self.due.retain(|&Reverse((rank, number, id))| {
+                let slot = Slot::Due { rank, number };
                 peers.get(id).is_some_and(|peer| peer.slot == slot)
             });
         }
@@ -343,18 +351,18 @@ impl Scheduler {
         self.peers.get(id).map_or(Slot::Away, |peer| peer.slot)
     }
 
-    /// The shortest of a peer's messages. Those that have been delivered meanwhile, or have
+    /// The first of a peer's messages. Those that have been delivered meanwhile, or have
     /// another remainder, are put right on the way.
-    fn shortest(&mut self, id: PeerId, backlog: &mut impl Backlog) -> Option<(u32, u64)> {
+    fn first(&mut self, id: PeerId, backlog: &mut impl Backlog) -> Option<(Rank, u64)> {
         let peer = self.peers.get_mut(id)?;
         while let Some(&Reverse((queued, message))) = peer.ready.peek() {
             let send_id = SendId::new(id, message);
-            match backlog.remaining(send_id) {
-                Some(remaining) if remaining == queued => return Some((remaining, message)),
-                Some(remaining) => {
+            match backlog.rank(send_id) {
+                Some(rank) if rank == queued => return Some((rank, message)),
+                Some(rank) => {
                     peer.ready.pop();
-                    if remaining > 0 {
-                        peer.ready.push(Reverse((remaining, message)));
+                    if rank.remaining > 0 {
+                        peer.ready.push(Reverse((rank, message)));
                     } else {
                         backlog.dequeued(send_id);
                     }

@@ -29,7 +29,7 @@ use super::{
     path_manager::{ChosenPath, PathStatistics},
     paths::Spread,
     peer_map::PeerMap,
-    scheduler::Backlog,
+    scheduler::{Backlog, Rank},
     send_options::SendOptions,
     statistics::TransportStatistics,
     time::Time,
@@ -133,7 +133,7 @@ impl Sender {
         let memory = self.buffers.take();
         let mut outgoing = Outgoing::new(now, id, (kind, message), memory, symbol_bytes, config)
             .map_err(|_| too_large)?;
-        outgoing.is_idempotent = options.idempotent;
+        outgoing.set_options(options);
         outbox.next += 1;
         outbox.messages += 1;
         outbox.sent_at = Some(now);
@@ -169,13 +169,13 @@ impl Sender {
         id: SendId,
         round_trip: &RoundTripEstimator,
         timers: &mut Timers<TimerKey>,
-    ) -> Option<(u32, bool)> {
+    ) -> Option<(Rank, bool)> {
         let outgoing = self.messages.get_mut(&id)?;
-        let remaining = outgoing.remaining();
-        let is_new = remaining > 0 && !outgoing.is_queued;
+        let rank = outgoing.rank();
+        let is_new = rank.remaining > 0 && !outgoing.is_queued;
         outgoing.is_queued |= is_new;
         outgoing.set_alarm(now, round_trip, timers);
-        Some((remaining, is_new))
+        Some((rank, is_new))
     }
 
     /// What is to be done for a message whose time has come.
@@ -186,20 +186,24 @@ impl Sender {
         timers: &mut Timers<TimerKey>,
     ) -> Option<Step> {
         let outgoing = self.messages.get_mut(&id)?;
+        let silent_since = self.peers.get(id.peer).and_then(Outbox::silent_since);
         let is_due = outgoing.alarm.is_due(now, TimerKey::Message(id), timers);
-        is_due.then(|| outgoing.attend(now))
+        is_due.then(|| outgoing.attend(now, silent_since))
     }
 
     /// Symbols of a message that are to be sent in datagrams of `longest` bytes at most, for
     /// which it is segmented again if they have become shorter.
     pub(super) fn burst(
         &mut self,
-        id: SendId,
+        (now, id): (Time, SendId),
         (longest, framing): (usize, Framing),
         paths: &PathStatistics,
         config: &TransportConfig,
     ) -> Option<Result<Burst, Reason>> {
         let outgoing = self.messages.get_mut(&id)?;
+        if outgoing.is_past_deadline(now) {
+            return Some(Err(Reason::TimedOut));
+        }
         let mut datagram_bytes = symbol_datagram_bytes(outgoing.symbol_bytes(), framing);
         if datagram_bytes > longest {
             let path_statistics = (&paths.loss, paths.ack_timeout());
@@ -253,7 +257,8 @@ impl Sender {
         timers: &mut Timers<TimerKey>,
     ) {
         if let Some(outgoing) = self.messages.get_mut(&id) {
-            outgoing.note_sent(now, count, path.id, path.group);
+            let silent_since = self.peers.get(id.peer).and_then(Outbox::silent_since);
+            outgoing.note_sent(now, (count, path.id, path.group), silent_since);
             outgoing.expected = outgoing.expected.max(expected);
             if outgoing.remaining() == 0 {
                 outgoing.set_alarm(now, round_trip, timers);
@@ -417,8 +422,8 @@ impl Sender {
 }
 
 impl Backlog for Sender {
-    fn remaining(&self, id: SendId) -> Option<u32> {
-        self.messages.get(&id).map(Outgoing::remaining)
+    fn rank(&self, id: SendId) -> Option<Rank> {
+        self.messages.get(&id).map(Outgoing::rank)
     }
 
     fn dequeued(&mut self, id: SendId) {

@@ -226,7 +226,7 @@ impl Writer<'_> {
         let burst = self
             .outbound
             .sender
-            .burst(id, (longest, framing), &paths, self.config);
+            .burst((now, id), (longest, framing), &paths, self.config);
         let Some(burst) = burst.transpose()? else {
             return Ok(None);
         };

@@ -167,7 +167,7 @@ impl Run {
         self.second.offered += 1;
         let endpoint = endpoint.clone();
         // To count one twice does no harm.
-        let options = SendOptions::new().idempotent(true);
+        let options = SendOptions::new().with_idempotent(true);
         self.waiting.spawn(async move {
             let result = match reply {
                 None => {

@@ -79,7 +79,7 @@ async fn ping(
 ) -> Answer {
     let start = Instant::now();
     // To answer twice does no harm.
-    let options = SendOptions::new().idempotent(true);
+    let options = SendOptions::new().with_idempotent(true);
     let reply = endpoint.request_with(peer, message, timeout, options).await;
     let result = reply.map(|_| start.elapsed());
     Answer { sequence, result }

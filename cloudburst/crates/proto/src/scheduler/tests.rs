@@ -10,14 +10,29 @@ use super::*;
 struct Messages(BTreeMap<SendId, (u32, bool)>);
 
 impl Backlog for Messages {
-    fn remaining(&self, id: SendId) -> Option<u32> {
-        self.0.get(&id).map(|(remaining, _)| *remaining)
+    fn rank(&self, id: SendId) -> Option<Rank> {
+        self.0.get(&id).map(|(remaining, _)| rank(id, *remaining))
     }
 
     fn dequeued(&mut self, id: SendId) {
         if let Some((_, is_queued)) = self.0.get_mut(&id) {
             *is_queued = false;
         }
+    }
+}
+
+/// Messages from this number on are urgent, and from twice that on wait for all others.
+const URGENT: u64 = 1 << 32;
+
+fn rank(id: SendId, remaining: u32) -> Rank {
+    let priority = match id.as_u64() / URGENT {
+        0 => Priority::Normal,
+        1 => Priority::Urgent,
+        _ => Priority::Background,
+    };
+    Rank {
+        priority: Reverse(priority),
+        remaining,
     }
 }
 
@@ -34,7 +49,7 @@ fn scheduler(peers: u32, link_bits_per_s: u64) -> (Scheduler, Vec<PeerId>) {
 
 fn add(scheduler: &mut Scheduler, messages: &mut Messages, now: Time, id: SendId, n: u32) {
     messages.0.insert(id, (n, true));
-    scheduler.enqueue(now, id, n, true, messages);
+    scheduler.enqueue(now, id, rank(id, n), true, messages);
 }
 
 /// Symbols of 1,200 bytes.
@@ -81,7 +96,9 @@ fn the_shortest_remaining_of_all_that_may_be_sent_is_chosen() {
         }
         let best = shortest(&scheduler, &messages, now);
         let next = scheduler.next_message(now, &mut messages);
-        let remaining = next.and_then(|id| messages.remaining(id));
+        let remaining = next
+            .and_then(|id| messages.rank(id))
+            .map(|rank| rank.remaining);
         assert_eq!(remaining, best, "step {step}");
         match next {
             Some(id) => {
@@ -115,4 +132,34 @@ fn equals_alternate() {
         order.push(ids.iter().position(|it| *it == id.peer).expect("it is one"));
     }
     assert_eq!(order, [0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2]);
+}
+
+#[test]
+fn priority_goes_before_length_and_length_before_age() {
+    let (mut scheduler, ids) = scheduler(2, 1_000_000_000);
+    let mut messages = Messages::default();
+    let numbers = [
+        (0, 2 * URGENT, 1),
+        (1, 2 * URGENT + 1, 2),
+        (0, 1, 3),
+        (1, 2, 90),
+        (0, 3, 90),
+        (1, URGENT, 500),
+        (0, URGENT + 1, 400),
+    ];
+    for (peer, number, symbols) in numbers {
+        let id = SendId::new(ids[peer], number);
+        add(&mut scheduler, &mut messages, Time::ZERO, id, symbols);
+    }
+    let mut order = Vec::new();
+    let mut now = Time::ZERO;
+    while order.len() < numbers.len() {
+        now = now + Duration::from_secs(1);
+        while let Some(id) = scheduler.next_message(now, &mut messages) {
+            order.push(id.as_u64());
+            send(&mut scheduler, &mut messages, now, id, u32::MAX);
+        }
+    }
+    let first = [URGENT + 1, URGENT, 1, 2, 3, 2 * URGENT, 2 * URGENT + 1];
+    assert_eq!(order, first);
 }

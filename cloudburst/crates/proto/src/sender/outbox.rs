@@ -67,6 +67,11 @@ impl Outbox {
         self.unanswered = self.unanswered.saturating_add(datagrams);
     }
 
+    /// Since when it has answered nothing, if it was asked anything.
+    pub(super) fn silent_since(&self) -> Option<Time> {
+        (self.unanswered > 0).then_some(self.unanswered_since)
+    }
+
     /// Something was heard of it. Whether messages have waited for that.
     pub(super) fn answered(&mut self, now: Time) -> bool {
         self.answered_at = Some(now);

@@ -33,8 +33,20 @@ impl Rig {
     }
 
     fn accept(&mut self, now: Time, message: &[u8]) -> Result<Accepted, SendRefused> {
-        let kind = (MessageKind::Message, SendOptions::new());
-        let message = (PEER, kind, message);
+        self.accept_with(now, message, SendOptions::new())
+    }
+
+    fn remaining(&self, id: SendId) -> Option<u32> {
+        self.sender.rank(id).map(|rank| rank.remaining)
+    }
+
+    fn accept_with(
+        &mut self,
+        now: Time,
+        message: &[u8],
+        options: SendOptions,
+    ) -> Result<Accepted, SendRefused> {
+        let message = (PEER, (MessageKind::Message, options), message);
         let known = (Some(PathStatistics::default()), Framing::PLAIN);
         let (config, statistics) = (&self.config, &mut self.statistics);
         self.sender.accept(now, message, known, config, statistics)
@@ -44,7 +56,7 @@ impl Rig {
     fn send(&mut self, now: Time, id: SendId) -> u32 {
         let path = ChosenPath::sample();
         let round_trip = RoundTripEstimator::default();
-        let count = self.sender.remaining(id).expect("it is under way");
+        let count = self.remaining(id).expect("it is under way");
         let sent = (count, &path, now);
         self.sender
             .sent(now, id, sent, &round_trip, &mut self.timers);
@@ -84,7 +96,7 @@ fn what_a_receiver_misses_is_retransmitted_as_further_symbols() {
     let mut rig = Rig::new();
     let id = rig.accept(Time::ZERO, &[7; 50_000]).unwrap().id;
     rig.send(Time::ZERO, id);
-    assert_eq!(rig.sender.remaining(id), Some(0));
+    assert_eq!(rig.remaining(id), Some(0));
     let state = ProgressState::UnderWay { missing: 3 };
     let paths = PathStatistics::default();
     let known = (&paths, Framing::PLAIN);
@@ -92,7 +104,7 @@ fn what_a_receiver_misses_is_retransmitted_as_further_symbols() {
         .sender
         .progressed(Time::ZERO, id, (state, 0), known, &rig.config);
     assert_eq!(progressed, Progressed::Continue);
-    assert!(rig.sender.remaining(id) >= Some(3));
+    assert!(rig.remaining(id) >= Some(3));
 }
 
 #[test]
@@ -106,7 +118,7 @@ fn what_is_in_flight_is_not_retransmitted() {
     for (sent_us, is_in_flight) in [(2_999, true), (3_000, false)] {
         let (report, known) = ((state, sent_us), (&paths, Framing::PLAIN));
         rig.sender.progressed(later, id, report, known, &rig.config);
-        assert_eq!(rig.sender.remaining(id) == Some(0), is_in_flight);
+        assert_eq!(rig.remaining(id) == Some(0), is_in_flight);
     }
 }
 
@@ -118,7 +130,7 @@ fn a_message_without_an_answer_is_retransmitted_after_the_timeout_and_abandoned_
     let mut now = Time::ZERO;
     let (mut sent, mut queries) = (0, 0);
     let reason = loop {
-        if rig.sender.remaining(id) > Some(0) {
+        if rig.remaining(id) > Some(0) {
             sent += rig.send(now, id);
         }
         rig.sender.ready(now, id, &round_trip, &mut rig.timers);
@@ -135,10 +147,10 @@ fn a_message_without_an_answer_is_retransmitted_after_the_timeout_and_abandoned_
     rig.sender.abandon(id, reason, &mut rig.statistics);
     let next = rig.accept(now, &[7; 50_000]).unwrap();
     assert!(next.awaits_first_contact, "nothing was ever heard");
-    assert_eq!(rig.sender.remaining(next.id), Some(2));
+    assert_eq!(rig.remaining(next.id), Some(2));
     assert!(rig.sender.answered(now, PEER));
     assert!(rig.sender.resume(next.id, &PathStatistics::default()));
-    assert!(rig.sender.remaining(next.id) > Some(20));
+    assert!(rig.remaining(next.id) > Some(20));
 }
 
 #[test]
@@ -155,4 +167,88 @@ fn a_quota_of_messages_is_kept() {
     let all: Vec<_> = rig.sender.under_way(PEER).collect();
     assert_eq!(all.len(), 2);
     assert_eq!(rig.sender.update_oldest(PEER), 1_000);
+}
+
+/// When a message is abandoned of which the first symbol goes out then, and nothing is ever heard.
+fn abandoned_at(options: SendOptions, sent_at: Option<Duration>) -> Duration {
+    abandoned_by(Rig::new(), options, sent_at)
+}
+
+fn abandoned_by(mut rig: Rig, options: SendOptions, sent_at: Option<Duration>) -> Duration {
+    rig.config.budget.symbols_factor = 1e6;
+    let accepted = rig.accept_with(Time::ZERO, &[7; 5_000], options);
+    let id = accepted.unwrap().id;
+    let round_trip = RoundTripEstimator::default();
+    rig.sender
+        .ready(Time::ZERO, id, &round_trip, &mut rig.timers);
+    let sent_at = sent_at.map(|at| Time::ZERO + at);
+    let mut now = Time::ZERO;
+    loop {
+        let alarm = rig.timers.next().expect("it has an alarm");
+        let may_send = sent_at.filter(|_| rig.remaining(id) > Some(0));
+        now = may_send.map_or(alarm, |at| at.min(alarm)).max(now);
+        if may_send.is_some_and(|at| at <= now) {
+            rig.send(now, id);
+            continue;
+        }
+        while rig.timers.pop(now).is_some() {}
+        if let Some(Step::Abandon(reason)) = rig.sender.attend(now, id, &mut rig.timers) {
+            assert_eq!(reason, Reason::TimedOut);
+            return now.since(Time::ZERO);
+        }
+        rig.sender.ready(now, id, &round_trip, &mut rig.timers);
+    }
+}
+
+#[test]
+fn a_lifetime_runs_from_the_first_symbol_and_a_deadline_from_the_call() {
+    let second = Duration::from_secs;
+    let lifetime = TransportConfig::unprotected().budget.lifetime;
+    let plain = SendOptions::new();
+    assert_eq!(abandoned_at(plain, Some(Duration::ZERO)), lifetime);
+    assert_eq!(abandoned_at(plain, Some(second(25))), second(25) + lifetime);
+    assert_eq!(abandoned_at(plain, None), second(60), "its turn never came");
+    let urgent = plain.with_deadline(second(3));
+    for sent_at in [Some(Duration::ZERO), Some(second(1)), None] {
+        assert_eq!(abandoned_at(urgent, sent_at), second(3));
+    }
+    let late = plain.with_deadline(second(30));
+    assert_eq!(abandoned_at(late, Some(Duration::ZERO)), lifetime);
+    assert_eq!(abandoned_at(late, Some(second(25))), second(30));
+}
+
+/// It is asked something else first, and does not answer.
+#[test]
+fn a_peer_that_is_not_there_is_told_while_messages_wait_for_their_turn() {
+    let lifetime = TransportConfig::unprotected().budget.lifetime;
+    let second = Duration::from_secs;
+    for (asked_at, expected) in [(second(0), lifetime), (second(4), second(4) + lifetime)] {
+        for sent_at in [None, Some(second(8))] {
+            let mut rig = Rig::new();
+            rig.sender.asked(Time::ZERO + asked_at, PEER, 1);
+            let took = abandoned_by(rig, SendOptions::new(), sent_at);
+            assert_eq!(took, expected, "asked at {asked_at:?}, sent at {sent_at:?}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_sent_of_a_message_that_is_past_its_deadline() {
+    let mut rig = Rig::new();
+    let options = SendOptions::new().with_deadline(Duration::from_secs(1));
+    let accepted = rig.accept_with(Time::ZERO, &[7; 5_000], options);
+    let id = accepted.unwrap().id;
+    let paths = PathStatistics::default();
+    for (ms, ends) in [(999, false), (1_000, true)] {
+        let now = Time::ZERO + Duration::from_millis(ms);
+        let lengths = (1_200, Framing::PLAIN);
+        let burst = rig.sender.burst((now, id), lengths, &paths, &rig.config);
+        assert_eq!(burst.unwrap().is_err(), ends);
+    }
+}
+
+/// What a message costs besides its bytes.
+#[test]
+fn a_message_under_way_takes_what_is_documented() {
+    assert!(size_of::<Outgoing>() <= 344, "{}", size_of::<Outgoing>());
 }

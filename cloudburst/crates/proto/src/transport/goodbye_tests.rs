@@ -107,7 +107,7 @@ fn closed_under_way(config: &TransportConfig) -> (Pair, PeerId, [SendId; 3]) {
     pair.send(peer, 1_000);
     pair.run(Duration::from_secs(1), |_, _| false);
     pair.events(0);
-    let twice = SendOptions::new().idempotent(true);
+    let twice = SendOptions::new().with_idempotent(true);
     let mut send = |options, bytes| {
         let kind = (MessageKind::Message, options);
         let sent = pair.ends[0].send_with(pair.now, peer, kind, &vec![1; bytes]);

@@ -126,7 +126,7 @@ fn an_idempotent_message_is_sent_again_after_a_restart() {
     let mut twice = 0;
     for course in [false, true].map(|known| (0..12).map(move |last| (known, last))) {
         for (course, configs) in course.flat_map(|it| both_kinds().map(|configs| (it, configs))) {
-            let options = SendOptions::new().idempotent(true);
+            let options = SendOptions::new().with_idempotent(true);
             let (before, after, ending) = interrupted(&configs, course, options);
             assert_eq!((after, ending), (1, Ok(())), "{course:?}");
             twice += before;

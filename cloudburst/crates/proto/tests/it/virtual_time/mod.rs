@@ -8,6 +8,7 @@ mod outages;
 mod path_revalidation;
 mod performance;
 mod port_rotation;
+mod priority;
 mod silence;
 mod soak;
 mod sweep;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cloudburst_code::{PaperDegree, Schedule};
-use cloudburst_proto::{CongestionControl, Reservation};
+use cloudburst_proto::{CongestionControl, Priority, Reservation};
 
 use super::{
     path::{Impairments, Link, Loss, MICRO, MILLI, Mtu, Path, SECOND, Spell},
@@ -57,8 +57,19 @@ impl Scenario {
         if scenario.is_paper() || is_kind && !has_keys && random.chance(0.05) {
             scenario = scenario.paper();
             scenario.suit_paper(random);
+        } else {
+            scenario.add_options(&mut Random::of(seed, 8));
         }
         scenario
+    }
+
+    fn add_options(&mut self, random: &mut Random) {
+        use Priority::{Background, Normal, Urgent};
+        for send in &mut self.sends {
+            let hurries = random.chance(0.1) && !self.must_deliver;
+            send.deadline_ns = hurries.then(|| random.between(1, 2_000) * MILLI);
+            send.priority = random.pick(&[Normal, Normal, Urgent, Background]);
+        }
     }
 
     /// A data centre: what the paper's format is for. Delays differ by less than
@@ -159,6 +170,8 @@ impl Scenario {
                 bytes: bytes as usize,
                 is_request: random.chance(requests),
                 is_idempotent: false,
+                deadline_ns: None,
+                priority: Priority::Normal,
                 cancel_after: random.chance(cancels).then(|| random.below(20 * MILLI)),
                 back,
             });

@@ -29,6 +29,8 @@ pub(crate) struct Host {
     /// By host: peers that were connected to, and peers that messages came from.
     pub(crate) connected: BTreeMap<usize, PeerId>,
     pub(crate) heard: BTreeMap<usize, PeerId>,
+    /// By host: when a datagram last came from there.
+    pub(crate) heard_at: BTreeMap<usize, u64>,
     /// Of messages under way.
     pub(crate) ids: BTreeMap<u64, SendId>,
     pub(crate) totals: HostTotals,
@@ -75,6 +77,7 @@ impl Host {
             clock,
             connected: BTreeMap::new(),
             heard: BTreeMap::new(),
+            heard_at: BTreeMap::new(),
             ids: BTreeMap::new(),
             mute: false,
             held: None,
@@ -126,6 +129,7 @@ impl Host {
         self.totals = HostTotals::new(&self.plan);
         self.connected.clear();
         self.heard.clear();
+        self.heard_at.clear();
         self.ids.clear();
         self.timer = None;
         self.spins = 0;

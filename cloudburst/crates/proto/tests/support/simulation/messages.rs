@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cloudburst_proto::{MessageKind, Receipt, Undelivered};
+use cloudburst_proto::{MessageKind, Receipt, SendOptions, Undelivered};
 
 use super::{random::mix, scenario::Scenario};
 
@@ -33,6 +33,7 @@ pub(crate) struct Message {
     pub(crate) id: u64,
     pub(crate) kind: MessageKind,
     pub(crate) bytes: usize,
+    pub(crate) options: SendOptions,
     pub(crate) is_idempotent: bool,
     tag: u64,
     /// Of all, and by the sender's clock.
@@ -63,7 +64,7 @@ pub(crate) struct Draft {
     pub(crate) to: usize,
     pub(crate) kind: MessageKind,
     pub(crate) bytes: usize,
-    pub(crate) is_idempotent: bool,
+    pub(crate) options: SendOptions,
     pub(crate) tag: u64,
 }
 
@@ -112,7 +113,8 @@ impl MessageRecords {
             id,
             kind: draft.kind,
             bytes: draft.bytes,
-            is_idempotent: draft.is_idempotent,
+            options: draft.options,
+            is_idempotent: draft.options.idempotent,
             tag: draft.tag,
             accepted: now,
             accepted_by_clock: clock,
@@ -213,7 +215,7 @@ impl Message {
             to: self.to,
             kind: self.kind,
             bytes: self.bytes,
-            is_idempotent: self.is_idempotent,
+            options: self.options,
             tag: self.tag,
         };
         self.kind == kind && self.bytes == content.len() && draft.content() == content

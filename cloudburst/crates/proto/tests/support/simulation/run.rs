@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cloudburst_proto::{CongestionControl, Reason, TransportStatistics};
+use cloudburst_proto::{CongestionControl, MAX_LIFETIME, Reason, TransportStatistics};
 
 use super::{
     messages::{Fate, MessageRecords},
@@ -87,7 +87,8 @@ impl World {
             .hosts
             .iter()
             .map(|host| host.config.budget.lifetime);
-        let lifetime = budgets.max().unwrap_or(Duration::ZERO).as_nanos() as u64;
+        let lifetime = budgets.max().unwrap_or(Duration::ZERO) + MAX_LIFETIME;
+        let lifetime = lifetime.as_nanos() as u64;
         // A request's and then its reply's.
         sends.chain(faults).max().unwrap_or(0) + 2 * lifetime + 2 * SECOND
     }

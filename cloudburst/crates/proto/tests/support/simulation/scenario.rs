@@ -6,7 +6,7 @@ use std::{
 };
 
 use cloudburst_code::{PaperDegree, Schedule};
-use cloudburst_proto::{CongestionControl, SocketId, TransportConfig};
+use cloudburst_proto::{CongestionControl, Priority, SendOptions, SocketId, TransportConfig};
 
 use super::path::{Impairments, MICRO, MILLI, Mtu, Path, SECOND};
 
@@ -68,6 +68,8 @@ pub(crate) struct SendPlan {
     pub(crate) is_request: bool,
     /// It may be handed over again after a restart.
     pub(crate) is_idempotent: bool,
+    pub(crate) deadline_ns: Option<u64>,
+    pub(crate) priority: Priority,
     pub(crate) cancel_after: Option<u64>,
     /// To the peer that messages came from, if any came, instead of one that
     /// was connected to.
@@ -162,8 +164,20 @@ impl SendPlan {
             bytes,
             is_request: false,
             is_idempotent: false,
+            deadline_ns: None,
+            priority: Priority::Normal,
             cancel_after: None,
             back: false,
+        }
+    }
+
+    pub(crate) fn options(&self) -> SendOptions {
+        let options = SendOptions::new()
+            .with_idempotent(self.is_idempotent)
+            .with_priority(self.priority);
+        match self.deadline_ns {
+            Some(ns) => options.with_deadline(Duration::from_nanos(ns)),
+            None => options,
         }
     }
 }

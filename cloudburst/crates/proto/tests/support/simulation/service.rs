@@ -1,12 +1,14 @@
 //! What a host does after every call: takes events and datagrams until there are
 //! no more, and sets its timer.
 
+use std::time::Duration;
+
 use cloudburst_proto::{
-    Ecn, Event, FourTuple, Health, MessageKind, Receipt, SocketId, Undelivered,
+    Ecn, Event, FourTuple, Health, MAX_LIFETIME, MessageKind, Receipt, SocketId, Undelivered,
 };
 
 use super::{
-    messages::Fate,
+    messages::{Fate, Message},
     network::Parcel,
     path::{MICRO, MILLI},
     world::{Happening, World, describe},
@@ -322,15 +324,30 @@ impl World {
         );
         self.records.resolve(self.now, index, fate);
         host.ids.remove(&id);
-        let took = now - self.records.messages[index].accepted_by_clock;
-        let most = host.plan.config.budget.lifetime.as_nanos() as u64
-            + SLACK_NS
-            + self.scenario.jumps_ns(number);
+        let message = &self.records.messages[index];
+        let took = now - message.accepted_by_clock;
+        let most = self.most_time_ns(number, message) + SLACK_NS + self.scenario.jumps_ns(number);
         assert!(
             took <= most,
-            "told {took} ns after it was accepted: {fate:?}"
+            "told {took} ns after it was accepted: {fate:?}, {message:?}"
         );
         index
+    }
+
+    /// A lifetime runs from the first transmission while its receiver is heard of, and a deadline from
+    /// the call.
+    fn most_time_ns(&self, number: usize, message: &Message) -> u64 {
+        let host = &self.hosts[number];
+        let lifetime = host.plan.config.budget.lifetime;
+        let heard_at = host.heard_at.get(&message.to);
+        let may_wait = heard_at.is_some_and(|at| *at > message.accepted);
+        let waits = if may_wait {
+            MAX_LIFETIME
+        } else {
+            Duration::ZERO
+        };
+        let most = (waits + lifetime).min(message.options.deadline.unwrap_or(Duration::MAX));
+        most.as_nanos() as u64
     }
 
     fn most_symbols(&self, number: usize, symbols: u32) -> u32 {

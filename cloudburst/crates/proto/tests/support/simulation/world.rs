@@ -176,6 +176,9 @@ impl World {
             ),
         );
         host.totals.take_in(parcel.from.ip(), &parcel.bytes);
+        if let Some((from, ..)) = self.scenario.owner(parcel.from) {
+            host.heard_at.insert(from, self.now);
+        }
         let remote = parcel.from;
         let four_tuple = FourTuple::new(socket, remote);
         let now = host.clock.tell(self.now);
@@ -223,7 +226,7 @@ impl World {
                 MessageKind::Message
             },
             bytes: plan.bytes,
-            is_idempotent: plan.is_idempotent,
+            options: plan.options(),
             tag: mix(self.scenario.seed ^ index as u64),
         };
         let heard = self.hosts[from].heard.get(&to).copied();
@@ -252,8 +255,7 @@ impl World {
         let host = &mut self.hosts[draft.from];
         let now = host.clock.tell(self.now);
         let content = draft.content();
-        let options = SendOptions::new().idempotent(draft.is_idempotent);
-        let kind = (draft.kind, options);
+        let kind = (draft.kind, draft.options);
         let sent = host.endpoint.send_with(now, peer, kind, &content);
         self.log.say(
             self.now,
@@ -310,7 +312,7 @@ impl World {
             to: to_host,
             kind: MessageKind::Reply { to },
             bytes: self.hosts[host].plan.reply_bytes,
-            is_idempotent: false,
+            options: SendOptions::new(),
             tag: mix(self.scenario.seed ^ mix(to) ^ 77),
         };
         self.accept(draft, peer);
