@@ -28,6 +28,7 @@ use splitter_netlink::InterfaceName;
 
 mod apply;
 mod conflict;
+mod foreign_rule;
 mod item;
 mod matching;
 mod message;

@@ -3,15 +3,14 @@
 use std::fmt;
 
 use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol};
-use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
-use rtnetlink::packet_core::Nla as _;
+use netlink_packet_route::rule::RuleMessage;
 use serde::Serialize;
 use splitter_config::Config;
-use splitter_netlink::Family;
 
-use super::message::{FRA_DSCP, family, first_byte, table_of};
+use super::Footprint;
+use super::foreign_rule::{ForeignRule, command};
+use super::message::{family, table_of};
 use super::snapshot::Snapshot;
-use super::{Footprint, PROTOCOL};
 
 /// Something that is not ours and is in the way. It is never removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -58,7 +57,7 @@ fn rule_conflict(message: &RuleMessage, config: &Config) -> Option<Conflict> {
     let rule = ForeignRule::of(message);
     let priority = config.routes.rule_priority;
     let conflict = |problem: String, remedy: &str| {
-        let actual = describe_rule(message, &rule);
+        let actual = rule.description();
         Some(Conflict {
             actual,
             problem,
@@ -130,76 +129,6 @@ fn rule_conflict(message: &RuleMessage, config: &Config) -> Option<Conflict> {
     }
 }
 
-/// What matters of somebody else's rule.
-struct ForeignRule<'m> {
-    priority: u32,
-    interface: Option<&'m str>,
-    dscp: Option<u8>,
-    tos: Option<u8>,
-    /// With its mask.
-    mark: Option<(u32, u32)>,
-    table: u32,
-    is_ours: bool,
-}
-
-impl<'m> ForeignRule<'m> {
-    fn of(message: &'m RuleMessage) -> Self {
-        let mut rule = Self {
-            priority: 0,
-            interface: None,
-            dscp: None,
-            tos: Some(message.header.tos).filter(|tos| *tos != 0),
-            mark: None,
-            table: message.header.table.into(),
-            is_ours: false,
-        };
-        let mut mask = u32::MAX;
-        for attribute in &message.attributes {
-            match attribute {
-                RuleAttribute::FwMark(mark) => rule.mark = Some((*mark, mask)),
-                RuleAttribute::FwMask(reported) => mask = *reported,
-                RuleAttribute::Priority(priority) => rule.priority = *priority,
-                RuleAttribute::Iifname(name) => rule.interface = Some(name),
-                RuleAttribute::Table(table) => rule.table = *table,
-                RuleAttribute::Protocol(protocol) => {
-                    rule.is_ours = u8::from(*protocol) == PROTOCOL;
-                }
-                RuleAttribute::Other(other) if other.kind() == FRA_DSCP => {
-                    rule.dscp = first_byte(other);
-                }
-                _ => {}
-            }
-        }
-        rule.mark = rule.mark.map(|(mark, _)| (mark, mask));
-        rule
-    }
-}
-
-fn describe_rule(message: &RuleMessage, rule: &ForeignRule<'_>) -> String {
-    let mut text = format!(
-        "{} rule {}:",
-        command(family(message.header.family)),
-        rule.priority
-    );
-    if let Some(interface) = rule.interface {
-        text += &format!(" iif {interface}");
-    }
-    if let Some(dscp) = rule.dscp {
-        text += &format!(" dscp {dscp}");
-    }
-    if let Some((mark, mask)) = rule.mark {
-        text += &format!(" fwmark {mark:#x}/{mask:#x}");
-    }
-    if let Some(tos) = rule.tos {
-        text += &format!(" tos {tos:#04x}");
-    }
-    match message.header.action {
-        RuleAction::ToTable => text += &format!(" lookup {}", rule.table),
-        other => text += &format!(" {}", format!("{other:?}").to_lowercase()),
-    }
-    text
-}
-
 fn describe_route(message: &RouteMessage) -> String {
     let header = &message.header;
     let mut text = format!("{} route", command(family(header.address_family)));
@@ -222,12 +151,5 @@ fn describe_route(message: &RouteMessage) -> String {
     match header.protocol {
         RouteProtocol::Unspec => text,
         protocol => text + &format!(" proto {}", u8::from(protocol)),
-    }
-}
-
-fn command(family: Option<Family>) -> &'static str {
-    match family {
-        Some(Family::V6) => "ip -6",
-        _ => "ip",
     }
 }
