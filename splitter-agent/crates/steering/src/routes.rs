@@ -27,6 +27,7 @@ use splitter_config::{Config, RulePriority, TableId};
 use splitter_netlink::InterfaceName;
 
 mod apply;
+mod audit;
 mod conflict;
 mod foreign_rule;
 mod item;
@@ -35,12 +36,14 @@ mod message;
 mod plan;
 mod probe;
 mod snapshot;
+mod specific;
 mod spread;
 mod suppressed;
 mod verify;
 mod wanted;
 
 pub use apply::{Applied, ApplyError, Undone, remove_all};
+pub use audit::{Exempt, RouteAudit, Unsplit, UnsplitReason, audit};
 pub use conflict::Conflict;
 pub use item::{Item, NextHop, Route, Rule, Selector};
 pub use matching::supports_exact_dscp;

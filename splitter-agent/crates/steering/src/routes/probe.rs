@@ -5,10 +5,11 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::route::{RouteAttribute, RouteFlags, RouteMessage};
+use netlink_packet_route::route::{RouteAttribute, RouteFlags, RouteMessage, RouteType};
 use splitter_config::Dscp;
 use splitter_netlink::{Family, Netlink, NetlinkError, address_family};
 
+use super::foreign_rule::Transport;
 use super::message::table_of;
 
 /// A packet that arrives.
@@ -18,6 +19,8 @@ pub(super) struct Question {
     pub(super) source: IpAddr,
     pub(super) destination: IpAddr,
     pub(super) mark: Carried,
+    /// What rules may see behind the IP header; nothing where none looks.
+    pub(super) transport: Option<Transport>,
 }
 
 /// Where a packet carries a mark of ours.
@@ -45,6 +48,8 @@ pub(super) struct Answer {
     pub(super) prefix_length: u8,
     /// More than one where it spreads flows.
     pub(super) devices: Vec<u32>,
+    /// It is one that drops: IPv6 finds such a route, IPv4 reports an error.
+    pub(super) is_dropping: bool,
 }
 
 /// Asks for the route of a forwarded packet, with the table and prefix that it was found by.
@@ -72,6 +77,13 @@ pub(super) async fn ask(netlink: &Netlink, question: Question) -> Result<Answer,
         Carried::Dscp(dscp) => message.header.tos = dscp.tos(),
         Carried::Beside(mark) => message.attributes.push(RouteAttribute::Mark(mark)),
     }
+    if let Some(transport) = question.transport {
+        message.attributes.extend([
+            RouteAttribute::IpProto(transport.protocol.into()),
+            RouteAttribute::Sport(transport.source_port),
+            RouteAttribute::Dport(transport.destination_port),
+        ]);
+    }
     let request = format!(
         "ask for the route from {} to {} with {}",
         question.source, question.destination, question.mark
@@ -84,6 +96,10 @@ pub(super) async fn ask(netlink: &Netlink, question: Question) -> Result<Answer,
             table: table_of(&route),
             prefix_length: route.header.destination_prefix_length,
             devices: route.attributes.iter().flat_map(devices).collect(),
+            is_dropping: matches!(
+                route.header.kind,
+                RouteType::BlackHole | RouteType::Unreachable | RouteType::Prohibit
+            ),
         }),
         _ => Err(NetlinkError::Unexpected {
             request,
@@ -128,10 +144,7 @@ pub(super) fn candidates(net: &IpNet) -> Vec<IpAddr> {
 
 /// Addresses spread over a prefix, without its first and last where it has others.
 pub(super) fn inside(net: &IpNet) -> Vec<IpAddr> {
-    let last = match net {
-        IpNet::V4(v4) => u128::from(!v4.netmask().to_bits()),
-        IpNet::V6(v6) => !v6.netmask().to_bits(),
-    };
+    let last = last_bits(net) - bits_of(net.network());
     let offsets: &[u128] = match last {
         0 => &[0],
         1 => &[0, 1],
@@ -144,12 +157,27 @@ pub(super) fn inside(net: &IpNet) -> Vec<IpAddr> {
 }
 
 fn nth(net: &IpNet, offset: u128) -> IpAddr {
+    address_of(net, bits_of(net.network()) | offset)
+}
+
+/// An address as a number.
+pub(super) fn bits_of(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => v4.to_bits().into(),
+        IpAddr::V6(v6) => v6.to_bits(),
+    }
+}
+
+/// The last address of a prefix, as a number.
+pub(super) fn last_bits(net: &IpNet) -> u128 {
+    bits_of(net.broadcast())
+}
+
+/// The address of the family of `net` with this number.
+pub(super) fn address_of(net: &IpNet, bits: u128) -> IpAddr {
     match net {
-        IpNet::V4(v4) => {
-            let offset = u32::try_from(offset).unwrap_or(u32::MAX);
-            IpAddr::V4((v4.network().to_bits() | offset).into())
-        }
-        IpNet::V6(v6) => IpAddr::V6((v6.network().to_bits() | offset).into()),
+        IpNet::V4(_) => IpAddr::V4(u32::try_from(bits).unwrap_or(u32::MAX).into()),
+        IpNet::V6(_) => IpAddr::V6(bits.into()),
     }
 }
 

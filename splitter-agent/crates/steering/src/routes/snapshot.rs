@@ -58,7 +58,11 @@ pub(super) async fn take(
     Ok(snapshot)
 }
 
-async fn rules(netlink: &Netlink, family: Family) -> Result<Vec<RuleMessage>, NetlinkError> {
+/// All rules of a family, in the order in which packets meet them.
+pub(super) async fn rules(
+    netlink: &Netlink,
+    family: Family,
+) -> Result<Vec<RuleMessage>, NetlinkError> {
     let mut ask = RuleMessage::default();
     ask.header.family = address_family(family);
     let request = format!("list the {family} rules");
@@ -82,10 +86,22 @@ pub(super) async fn routes(
     family: Family,
     table: u32,
 ) -> Result<Vec<RouteMessage>, NetlinkError> {
+    routes_by(netlink, family, table, None).await
+}
+
+/// The routes of a table by one device, or by any. The kernel leaves the others out, so that of a
+/// full table of the internet only some are read.
+pub(super) async fn routes_by(
+    netlink: &Netlink,
+    family: Family,
+    table: u32,
+    device: Option<u32>,
+) -> Result<Vec<RouteMessage>, NetlinkError> {
     let mut ask = RouteMessage::default();
     ask.header.address_family = address_family(family);
     ask.header.table = u8::try_from(table).unwrap_or(RouteHeader::RT_TABLE_UNSPEC);
     ask.attributes.push(RouteAttribute::Table(table));
+    ask.attributes.extend(device.map(RouteAttribute::Oif));
     let request = format!("list the {family} routes of table {table}");
     let answer = match netlink
         .list(&request, RouteNetlinkMessage::GetRoute(ask))

@@ -43,7 +43,7 @@ pub async fn suppressed_routes(
     Ok(routes.filter(is_in_the_way).collect())
 }
 
-fn route(message: &RouteMessage, family: Family) -> Option<SuppressedRoute> {
+pub(super) fn route(message: &RouteMessage, family: Family) -> Option<SuppressedRoute> {
     if message.header.kind != RouteType::Unicast {
         return None;
     }

@@ -220,6 +220,7 @@ impl Lan<'_> {
                     Some(bits) => Carried::Beside(bits.of(dscp.policy())),
                     None => Carried::Dscp(dscp),
                 },
+                transport: None,
             };
             let first = ask(netlink, question(config.marks.short)).await;
             if first
@@ -312,7 +313,7 @@ fn judge(
 
 /// An address in the site's subnet that is not one of the router's own, which the kernel would
 /// refuse as a source.
-fn site_address(addresses: &[Address], interface: u32) -> Option<IpAddr> {
+pub(super) fn site_address(addresses: &[Address], interface: u32) -> Option<IpAddr> {
     let is_own = |address: &IpAddr| addresses.iter().any(|own| own.address == *address);
     addresses
         .iter()

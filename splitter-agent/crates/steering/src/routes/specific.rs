@@ -1,0 +1,55 @@
+//! More specific routes of the main table inside the destinations: they come before our rules.
+
+use std::collections::BTreeMap;
+
+use ipnet::IpNet;
+use netlink_packet_route::route::{RouteHeader, RouteProtocol};
+use splitter_config::Config;
+use splitter_netlink::{Family, Netlink, NetlinkError};
+
+use super::snapshot;
+use super::suppressed::{SuppressedRoute, route};
+use super::wanted::{destinations, longest_destination};
+
+const TABLE_MAIN: u32 = RouteHeader::RT_TABLE_MAIN as u32;
+
+/// Lists the routes of the main table that are more specific than every destination and lie inside
+/// one, but for those to the links of devices. Where no destinations are stated, those by our
+/// tunnels alone: what else leads elsewhere is meant to.
+pub(super) async fn inside_destinations(
+    netlink: &Netlink,
+    config: &Config,
+    family: Family,
+) -> Result<Vec<SuppressedRoute>, NetlinkError> {
+    let (wanted, longest) = (
+        destinations(config, family),
+        longest_destination(config, family),
+    );
+    let mut messages = Vec::new();
+    match config.routes.destinations {
+        Some(_) => messages = snapshot::routes(netlink, family, TABLE_MAIN).await?,
+        None => {
+            for (_, tunnel) in config.tunnels() {
+                let device = netlink.interface(&tunnel.device).await?;
+                let Some(device) = device.map(|it| it.index) else {
+                    continue;
+                };
+                let by = snapshot::routes_by(netlink, family, TABLE_MAIN, Some(device));
+                messages.extend(by.await?);
+            }
+        }
+    }
+    let is_specific = |route: &SuppressedRoute| {
+        route.destination.prefix_len() > longest
+            && wanted.iter().any(|net| net.contains(&route.destination))
+    };
+    let others = messages
+        .iter()
+        .filter(|it| it.header.protocol != RouteProtocol::Kernel)
+        .filter_map(|it| route(it, family));
+    let mut found: BTreeMap<IpNet, SuppressedRoute> = BTreeMap::new();
+    for specific in others.filter(is_specific) {
+        found.entry(specific.destination).or_insert(specific);
+    }
+    Ok(found.into_values().collect())
+}
