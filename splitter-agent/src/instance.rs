@@ -40,6 +40,7 @@ use splitter_config::{Config, DscpMatch, Threshold};
 use splitter_datapath::{Dataplane, Object, Pins, policy_settings};
 use splitter_netlink::{InterfaceName, Interfaces, Netlink};
 use splitter_steering::Placement;
+use splitter_steering::routes::RouteAudit;
 use splitter_steering::{redirection, routes, shaping};
 
 use crate::privileges::check_capabilities;
@@ -100,6 +101,17 @@ impl Instance {
     /// says; nothing in other steering modes.
     pub async fn hints(&self) -> Vec<String> {
         redirection::notes(&self.netlink, &self.config).await
+    }
+
+    /// Asks the kernel where it sends each class, for every destination and each more specific route
+    /// inside. While the instance is down, tells what will not be split once it is up.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub async fn audit_routes(&self) -> Result<RouteAudit, InstanceError> {
+        let placement = self.placement()?;
+        let is_up = self.pins.exist();
+        Ok(routes::audit(&self.netlink, &self.config, &placement, is_up).await?)
     }
 
     /// Keeps other agents from changing this instance until it is dropped.

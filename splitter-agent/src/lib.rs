@@ -9,5 +9,7 @@ pub mod metrics;
 pub mod monitor;
 pub mod overview;
 pub mod privileges;
+pub mod route_auditor;
+mod route_events;
 #[cfg(feature = "page")]
 pub mod status_page;

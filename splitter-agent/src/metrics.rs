@@ -24,15 +24,21 @@ use splitter_policy::pass_reason::PassReason;
 use self::families::Families;
 pub use self::families::fill_reference;
 use splitter_control::stats::{ChangeResult, ChangeSource, ControlResult};
+use splitter_steering::routes::{Unsplit, UnsplitReason};
 
 use crate::failover::SharedReport;
 use crate::monitor::Monitor;
+use crate::route_auditor::SharedAudit;
 
 /// The registry of an instance.
 ///
 /// # Errors
 /// A [`NameError`] when two metrics are called the same.
-pub fn registry(monitor: Arc<Monitor>, health: SharedReport) -> Result<Metrics, NameError> {
+pub fn registry(
+    monitor: Arc<Monitor>,
+    health: SharedReport,
+    routing: SharedAudit,
+) -> Result<Metrics, NameError> {
     let mut metrics = Metrics::new("splitter")?;
     metrics.build_info(env!("CARGO_PKG_VERSION"))?;
     let families = Families::new()?;
@@ -40,6 +46,7 @@ pub fn registry(monitor: Arc<Monitor>, health: SharedReport) -> Result<Metrics, 
         families: families.clone(),
         monitor,
         health,
+        routing,
     };
     metrics.collect(families.all(), collector)?;
     Ok(metrics)
@@ -50,6 +57,7 @@ struct SplitterCollector {
     families: Families,
     monitor: Arc<Monitor>,
     health: SharedReport,
+    routing: SharedAudit,
 }
 
 impl Collector for SplitterCollector {
@@ -64,6 +72,7 @@ impl Collector for SplitterCollector {
         self.encode_exceptions(&mut encoder, &counters)?;
         self.encode_attached(&mut encoder)?;
         self.encode_agent(&mut encoder)?;
+        self.encode_routing(&mut encoder)?;
         let report = self.health.snapshot();
         self.encode_tunnels(&mut encoder, &report)?;
         self.encode_classes(&mut encoder, &report)
@@ -244,6 +253,21 @@ impl SplitterCollector {
             "result",
             ControlResult::ALL.map(|result| (result.name(), stats.control(result))),
         )
+    }
+
+    fn encode_routing(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let audit = self.routing.snapshot();
+        let mut unsplit = self.families.unsplit.encode(encoder)?;
+        for family in FAMILIES {
+            for reason in UnsplitReason::ALL {
+                let is_meant = |it: &&Unsplit| it.family() == family && it.reason == reason;
+                let count = audit.unsplit.iter().filter(is_meant).count() as u64;
+                unsplit
+                    .encode_family(&[("family", label(family)), ("reason", reason.name())])?
+                    .encode_gauge(&count)?;
+            }
+        }
+        Ok(())
     }
 
     fn encode_attached(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

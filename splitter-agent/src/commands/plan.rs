@@ -5,6 +5,10 @@ use flow_cli::{print, print_json};
 use serde_json::json;
 use splitter_agent::instance::{Instance, Plan};
 use splitter_config::Config;
+use splitter_steering::routes::RouteAudit;
+
+/// So many prefixes that are not split are named.
+pub(super) const NAMED: usize = 20;
 
 /// Shows the plan; changes nothing.
 pub(crate) async fn run(config: Config, json: bool) -> Result<()> {
@@ -12,6 +16,7 @@ pub(crate) async fn run(config: Config, json: bool) -> Result<()> {
     let instance = Instance::new(config)?;
     let (mut plan, config) = (instance.plan().await?, instance.config());
     plan.routes.notes.extend(instance.hints().await);
+    let audit = instance.audit_routes().await?;
     if json {
         let tunnels = config.tunnels().map(|(class, tunnel)| {
             json!({
@@ -24,6 +29,7 @@ pub(crate) async fn run(config: Config, json: bool) -> Result<()> {
         return print_json(&json!({
             "changed": !plan.is_unchanged(),
             "plan": plan,
+            "routing": audit,
             "tunnels": tunnels.collect::<Vec<_>>(),
         }));
     }
@@ -44,7 +50,16 @@ pub(crate) async fn run(config: Config, json: bool) -> Result<()> {
             false => print(format_args!("{name} would not be watched."))?,
         }
     }
-    show_notes(&plan)
+    show_notes(&plan)?;
+    show_unsplit(&audit)
+}
+
+/// Tells what is not split, and what to do about it.
+pub(super) fn show_unsplit(audit: &RouteAudit) -> Result<()> {
+    for line in audit.lines(NAMED) {
+        print(line)?;
+    }
+    Ok(())
 }
 
 /// Tells what a plan leaves to the operator.

@@ -14,6 +14,7 @@ use splitter_agent::instance::{AttachedInterface, BroughtUp, Instance, Owner};
 use splitter_agent::metrics::registry;
 use splitter_agent::monitor::Monitor;
 use splitter_agent::privileges::{drop_unneeded, names};
+use splitter_agent::route_auditor::RouteAuditor;
 #[cfg(feature = "page")]
 use splitter_agent::status_page::StatusSource;
 use splitter_config::ConfigFile;
@@ -47,7 +48,7 @@ pub(crate) async fn run(file: ConfigFile) -> Result<()> {
     let mut up = instance.up(&lock, Owner::Run).await?;
     up.plan.routes.notes.extend(instance.hints().await);
     let owner = up.owner;
-    let watching = match Watching::start(&file, up, guard, server) {
+    let watching = match Watching::start(&file, &instance, up, guard, server).await {
         Ok(watching) => watching,
         Err(error) => {
             if owner == Owner::Run {
@@ -81,6 +82,7 @@ struct Watching {
     attached: Vec<AttachedInterface>,
     /// None where nobody wants the tunnels watched.
     guard: Option<HealthMonitor>,
+    auditor: RouteAuditor,
     #[cfg(feature = "page")]
     page: StatusSource,
     readiness: Readiness,
@@ -90,8 +92,9 @@ struct Watching {
 }
 
 impl Watching {
-    fn start(
+    async fn start(
         file: &ConfigFile,
+        instance: &Instance,
         up: BroughtUp,
         guard: Option<HealthMonitor>,
         server: Server,
@@ -107,12 +110,14 @@ impl Watching {
         give_up_rights(file);
         let monitor = Arc::new(Monitor::new(up.dataplane)?);
         let readiness = Readiness::new();
+        let mut auditor = RouteAuditor::new(readiness.clone())?;
+        auditor.begin(instance).await;
         let health = guard
             .as_ref()
             .map_or_else(SharedReport::default, HealthMonitor::report);
         #[cfg(feature = "page")]
         let page = StatusSource::new(config, Arc::clone(&monitor), health.clone())?;
-        let metrics = registry(Arc::clone(&monitor), health)?;
+        let metrics = registry(Arc::clone(&monitor), health, auditor.found())?;
         let endpoint = MetricsEndpoint::new(metrics, readiness.clone());
         #[cfg(feature = "page")]
         let endpoint = endpoint.with_page(page.page());
@@ -129,6 +134,7 @@ impl Watching {
             monitor,
             attached: up.attached,
             guard,
+            auditor,
             #[cfg(feature = "page")]
             page,
             readiness,
@@ -164,6 +170,7 @@ impl Watching {
             tokio::select! {
                 never = watch::sweep(&self.monitor, in_force.clone()) => never,
                 never = page => never,
+                never = self.auditor.run(in_force.clone()) => never,
                 never = watch::tunnels(self.guard, in_force.clone(), &lock, &readiness) => never,
             }
         };

@@ -14,6 +14,9 @@ use splitter_policy::counters::{Counters, FlowEvent};
 use splitter_policy::flow::{Class, TunnelRole};
 use splitter_policy::forward::Fallback;
 use splitter_policy::pass_reason::PassReason;
+use splitter_steering::routes::RouteAudit;
+
+use super::plan::NAMED;
 
 /// How often `flows --watch` looks.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -40,6 +43,9 @@ struct Status {
     flows: Flows,
     completion: Vec<Completion>,
     passed: Vec<Passed>,
+    /// Where the kernel sends what should be split, as it was asked just now; none where it did not
+    /// answer, or the instance is down.
+    routing: Option<RouteAudit>,
     /// What the agent that watches the tunnels reports; none while there is no such agent.
     health: Option<Report>,
 }
@@ -119,6 +125,10 @@ async fn look(instance: &Instance, set: Overrides) -> Result<Status> {
             Err(error) => (false, Some(error.to_string())),
         },
     };
+    let routing = match &dataplane {
+        Some(_) => instance.audit_routes().await.ok(),
+        None => None,
+    };
     let is_attached = |name| attached.iter().any(|it| it.interface == name);
     let missing = config
         .lan
@@ -139,6 +149,7 @@ async fn look(instance: &Instance, set: Overrides) -> Result<Status> {
         flows: flow_counts(&counters),
         completion: Class::ALL.map(|class| completion(&counters, class)).into(),
         passed: passed(&counters),
+        routing,
         health: health(config, dataplane.is_some()),
         attached,
     })
@@ -255,6 +266,9 @@ fn show(status: &Status) -> Result<()> {
             "  {} packets redirected; by the network stack: {reasons}",
             redirected.packets
         ))?;
+    }
+    for line in status.routing.iter().flat_map(|it| it.lines(NAMED)) {
+        print(format_args!("  {line}"))?;
     }
     if status.shadow {
         print("  a shadow: nothing is marked or routed; below is what would have been")?;

@@ -12,10 +12,12 @@ pub(crate) async fn up(config: Config, json: bool) -> Result<()> {
     let lock = instance.lock()?;
     let mut up = instance.up(&lock, Owner::Up).await?;
     up.plan.routes.notes.extend(instance.hints().await);
+    let audit = instance.audit_routes().await?;
     if json {
         return print_json(&json!({
             "changed": !up.plan.is_unchanged(),
             "plan": up.plan,
+            "routing": audit,
             "attached": up.attached,
         }));
     }
@@ -30,7 +32,8 @@ pub(crate) async fn up(config: Config, json: bool) -> Result<()> {
             attached.mode.description()
         ))?;
     }
-    super::plan::show_notes(&up.plan)
+    super::plan::show_notes(&up.plan)?;
+    super::plan::show_unsplit(&audit)
 }
 
 /// Takes the instance down.

@@ -138,6 +138,11 @@ impl InstanceError {
             | Self::OtherSteering { .. } => true,
             Self::Kernel(error) => matches!(error, KernelError::Busy { .. }),
             Self::PlanRoutes(error) => matches!(error, routes::PlanError::Conflicts(_)),
+            // Only what somebody else has put in the way of our rules can lead elsewhere.
+            Self::Verify(error) => matches!(
+                error,
+                routes::VerifyError::WrongWay { .. } | routes::VerifyError::Dropped { .. }
+            ),
             Self::Shape(error) => matches!(error, ShapeError::Foreign { .. }),
             _ => false,
         }

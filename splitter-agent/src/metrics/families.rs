@@ -10,6 +10,7 @@ use splitter_policy::flow::{Class, TunnelRole};
 use splitter_policy::forward::Fallback;
 use splitter_policy::pass_reason::PassReason;
 use splitter_steering::Egress;
+use splitter_steering::routes::UnsplitReason;
 
 use super::FAMILIES;
 
@@ -150,6 +151,14 @@ families! {
         jitter: "tunnel_jitter_seconds", Gauge, "seconds", [tunnel(), open("device")],
             "Smoothed difference between a probe's round-trip time and the next one's",
             "The estimator of RFC 3550, on round trips.";
+        unsplit: "unsplit_prefixes", Gauge, "prefixes",
+            [family(), of("reason", UnsplitReason::ALL.map(UnsplitReason::name))],
+            "Prefixes of which a class does not leave by its tunnels, as the kernel says when asked",
+            "[Asked](../how-to/routes.md) whenever rules or routes change. `specific_route`: the \
+             main table has one by the other class's tunnel. `rule`: somebody's rule comes before \
+             ours. `no_next_hop`: a tunnel has none of this family. `no_route`: the class's table \
+             has none. `dropped`: the kernel drops it. Above 0, `/ready` answers 503 and \
+             `splitter status` says which.";
         placed: "class_in_tunnel", Gauge, "-", [class(), place()],
             "1 for the class whose tunnels a class is in, else 0",
             "With several tunnels: whose of them. `main`: no tunnel is alive, packets follow the \

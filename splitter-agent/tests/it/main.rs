@@ -33,6 +33,7 @@ mod privileges;
 mod probes;
 mod programs;
 mod real_queue;
+mod route_audit;
 mod routes;
 mod several_lossy;
 mod several_redirected;

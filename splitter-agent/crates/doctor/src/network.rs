@@ -10,9 +10,13 @@ use splitter_netlink::{
     Address, DeviceFeatures, Family, Interface, InterfaceName, Interfaces, Netlink, NetlinkError,
     device_features,
 };
-use splitter_steering::routes::{PlanError, hindrances, plan};
+use splitter_steering::Placement;
+use splitter_steering::routes::{Plan, PlanError, audit, hindrances, plan};
 
 use super::{Check, redirect, xdp};
+
+/// So many prefixes that are not split are named.
+const SHOWN_UNSPLIT: usize = 10;
 
 pub(super) async fn examine(
     netlink: &Netlink,
@@ -42,7 +46,7 @@ pub(super) async fn examine(
     if config.families().any(|family| family == Family::V4) {
         checks.extend(reverse_path(config));
     }
-    checks.push(policy(netlink, config).await);
+    checks.extend(policy(netlink, config).await);
     Ok(checks)
 }
 
@@ -237,10 +241,12 @@ fn in_sysctl(device: &InterfaceName) -> String {
     device.as_str().replace('.', "/")
 }
 
-/// Rules, tables and marks: all that a plan would stumble over.
-async fn policy(netlink: &Netlink, config: &Config) -> Check {
+/// Rules, tables and marks: all that a plan would stumble over; and where packets really go.
+async fn policy(netlink: &Netlink, config: &Config) -> Vec<Check> {
     const CHECK: &str = "rules and tables";
-    match plan(netlink, config, None).await {
+    let plan = plan(netlink, config, None).await;
+    let is_up = plan.as_ref().is_ok_and(Plan::is_in_place);
+    let planned = match plan {
         Ok(plan) if plan.is_in_place() => Check::ok(CHECK, "all in place"),
         Ok(plan) => {
             let detail = format!("free; `splitter plan` shows {} steps", plan.actions.len());
@@ -254,7 +260,40 @@ async fn policy(netlink: &Netlink, config: &Config) -> Check {
             error.to_string(),
             "see `ip rule` and `splitter plan`",
         ),
+    };
+    let mut checks = vec![planned];
+    checks.extend(routing(netlink, config, is_up).await);
+    checks
+}
+
+/// What the kernel says when asked where each class of each family goes.
+async fn routing(netlink: &Netlink, config: &Config, is_up: bool) -> Vec<Check> {
+    const CHECK: &str = "ways of both classes";
+    // A class that has been moved is not in place by this plan, and judged as before it is up.
+    let audit = match audit(netlink, config, &Placement::PRIMARY, is_up).await {
+        Ok(audit) => audit,
+        Err(error) => {
+            let remedy = "see `ip route get ADDRESS from ADDRESS iif LAN mark MARK`";
+            return vec![Check::warn(CHECK, error.to_string(), remedy)];
+        }
+    };
+    if audit.is_clean() {
+        let detail = match audit.questions {
+            0 => "nothing could be asked: see the interfaces above".to_owned(),
+            asked => format!("{asked} questions to the kernel, no prefix that is not split"),
+        };
+        return vec![Check::ok(CHECK, detail)];
     }
+    let shown = audit.unsplit.iter().take(SHOWN_UNSPLIT);
+    let mut checks: Vec<_> = shown
+        .map(|it| Check::fail(CHECK, it.to_string(), it.remedy.clone()))
+        .collect();
+    let more = audit.unsplit.len().saturating_sub(SHOWN_UNSPLIT);
+    if more > 0 {
+        let detail = format!("{more} more prefixes are not split");
+        checks.push(Check::fail(CHECK, detail, "see `splitter plan --json`"));
+    }
+    checks
 }
 
 #[cfg(test)]

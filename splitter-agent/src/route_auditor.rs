@@ -1,0 +1,169 @@
+//! Has the kernel asked again and again where each class really goes: whenever a rule, a route, a
+//! device or an address has changed, and from time to time.
+//!
+//! What is not split is a state: a log line when it comes and when it goes, a metric, and an
+//! objection to readiness. It must last: while a tunnel dies, the kernel takes its routes away some
+//! time before its class is moved.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use flow_telemetry::Readiness;
+use splitter_netlink::NetlinkError;
+use splitter_steering::routes::RouteAudit;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use crate::instance::Instance;
+use crate::route_events::RouteEvents;
+
+/// The part of readiness that this speaks for.
+const ROUTING: &str = "routing";
+
+/// What comes in one burst is looked at once.
+const SETTLE: Duration = Duration::from_millis(100);
+
+/// A finding that is gone after this pause was a change under way: what others take away from the
+/// agent is restored within a second, and a dead tunnel's class is moved within that.
+const CONFIRM: Duration = Duration::from_millis(1_500);
+
+/// How often it is asked without an event, which can get lost.
+const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Asking may take this share of the time of one processor, however often routes change.
+const ASKING_SHARE: u32 = 10;
+
+/// So many findings are named in the log and in readiness.
+const NAMED: usize = 10;
+
+/// Holds the findings of the last audit, for the loop that asks and the scrapes that read them.
+#[derive(Debug, Clone, Default)]
+pub struct SharedAudit(Arc<Mutex<RouteAudit>>);
+
+impl SharedAudit {
+    /// Returns what was found last.
+    #[must_use]
+    pub fn snapshot(&self) -> RouteAudit {
+        self.lock().clone()
+    }
+
+    fn replace(&self, audit: RouteAudit) {
+        *self.lock() = audit;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, RouteAudit> {
+        // A panic elsewhere does not make plain values wrong.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Watches where the kernel sends what should be split.
+#[derive(Debug)]
+pub struct RouteAuditor {
+    events: RouteEvents,
+    found: SharedAudit,
+    readiness: Readiness,
+    /// What the log has named.
+    named: BTreeSet<String>,
+    last_problem: String,
+}
+
+impl RouteAuditor {
+    /// Listens from now on. Changes nothing.
+    ///
+    /// # Errors
+    /// When netlink is not to be had.
+    pub fn new(readiness: Readiness) -> Result<Self, NetlinkError> {
+        Ok(Self {
+            events: RouteEvents::listen()?,
+            found: SharedAudit::default(),
+            readiness,
+            named: BTreeSet::new(),
+            last_problem: String::new(),
+        })
+    }
+
+    /// Returns what others see of it.
+    #[must_use]
+    pub fn found(&self) -> SharedAudit {
+        self.found.clone()
+    }
+
+    /// Asks once, before anybody is told that all is ready.
+    pub async fn begin(&mut self, instance: &Instance) {
+        self.look(instance, true).await;
+    }
+
+    /// Asks about an instance that is up, for ever.
+    pub async fn run(mut self, mut in_force: watch::Receiver<Arc<Instance>>) -> &'static str {
+        loop {
+            let instance = Arc::clone(&in_force.borrow_and_update());
+            let begin = Instant::now();
+            let is_doubtful = self.look(&instance, false).await;
+            let pause = SETTLE.max(begin.elapsed() * (ASKING_SHARE - 1));
+            if is_doubtful {
+                sleep(pause.max(CONFIRM)).await;
+                self.look(&instance, true).await;
+            }
+            tokio::select! {
+                () = self.events.next() => {}
+                Ok(()) = in_force.changed() => {}
+                () = sleep(LOOK_INTERVAL) => {}
+            }
+            sleep(pause).await;
+            self.events.drain();
+        }
+    }
+
+    /// Asks, and takes what was found for true if it is no news or `is_confirmed`. Returns true where
+    /// it has to be asked again for that.
+    async fn look(&mut self, instance: &Instance, is_confirmed: bool) -> bool {
+        let audit = match instance.audit_routes().await {
+            Ok(audit) => audit,
+            Err(error) => {
+                let problem = error.to_string();
+                if problem != self.last_problem {
+                    tracing::warn!(%problem, "cannot ask the kernel where packets go; trying again");
+                    self.last_problem = problem;
+                }
+                return false;
+            }
+        };
+        self.last_problem.clear();
+        let known = self.found.snapshot();
+        let is_news = audit.unsplit.iter().any(|it| !known.unsplit.contains(it));
+        if is_news && !is_confirmed {
+            return true;
+        }
+        self.announce(&audit);
+        self.found.replace(audit);
+        false
+    }
+
+    fn announce(&mut self, audit: &RouteAudit) {
+        let lines: BTreeSet<_> = audit.lines(NAMED).into_iter().collect();
+        for line in lines.difference(&self.named) {
+            match audit.is_clean() {
+                true => tracing::info!("{line}"),
+                false => tracing::warn!("{line}"),
+            }
+        }
+        let was_clean = self.found.snapshot().is_clean();
+        if audit.is_clean() {
+            if !was_clean {
+                tracing::info!("all that should be split is split again");
+            }
+            self.readiness.ok(ROUTING);
+        } else {
+            let mut unsplit = audit.unsplit.iter().take(NAMED).map(ToString::to_string);
+            let mut problem = unsplit.by_ref().collect::<Vec<_>>().join("; ");
+            let more = audit.unsplit.len().saturating_sub(NAMED);
+            if more > 0 {
+                problem += &format!("; and {more} more");
+            }
+            self.readiness.fail(ROUTING, problem);
+        }
+        self.named = lines;
+    }
+}
