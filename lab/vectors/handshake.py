@@ -1,20 +1,36 @@
 #!/usr/bin/env python3
 """Test vectors of Cloudburst's handshake, by another implementation of Noise.
 
-    pip install noiseprotocol cryptography blake3
-    python3 lab/vectors/handshake.py
+    python3 -m venv target/vectors    # systems refuse to have packages installed for all (PEP 668)
+    target/vectors/bin/pip install -r lab/vectors/requirements.txt
+    target/vectors/bin/python lab/vectors/handshake.py
 
 prints what stands in the block `handshake-vectors` of docs/src/reference/cloudburst-wire.md, where
-the tests of cloudburst-proto read it. Nothing here is taken from the Rust code: handshakes are those
-of `noiseprotocol`, the cipher is that of `cryptography`, BLAKE3 that of `blake3`.
+the tests of cloudburst-wire read it; `--check` compares the two, and exits with 1 if they differ. Nothing
+here is taken from the Rust code: handshakes are those of `noiseprotocol`, the cipher is that of
+`cryptography`, BLAKE3 that of `blake3`.
 """
 
+import pathlib
 import struct
+import sys
+import warnings
 
-from blake3 import blake3
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-from noise.connection import Keypair, NoiseConnection
+try:
+    from blake3 import blake3
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+    from noise.connection import Keypair, NoiseConnection
+except ModuleNotFoundError as missing:
+    print(
+        f"{sys.argv[0]}: the module {missing.name!r} is not installed for {sys.executable};"
+        f" this makes an environment that has it:\n\n{__doc__.split(chr(10) * 2)[1]}",
+        file=sys.stderr,
+    )
+    sys.exit(2)
+
+PAGE = pathlib.Path(__file__).parents[2] / "docs/src/reference/cloudburst-wire.md"
+FENCE = "```handshake-vectors\n"
 
 VERSION = 3
 PING, PONG = 6, 7
@@ -126,7 +142,7 @@ def with_shared_key(end, _is_initiator):
     end.set_psks(SHARED_SECRET)
 
 
-def main():
+def lines():
     all_of_them = vectors(
         "ik", 1, 0, b"Noise_IK_25519_ChaChaPoly_BLAKE2s", with_key_pairs, public(RESPONDER_SECRET)
     ) | vectors(
@@ -139,7 +155,23 @@ def main():
     )
     for name, value in all_of_them.items():
         for at in range(0, len(value), 32):
-            print(f"{name if at == 0 else '':20}{value[at:at + 32].hex()}")
+            yield f"{name if at == 0 else '':20}{value[at:at + 32].hex()}"
+
+
+def main():
+    # Fixed ephemeral keys, about which `noiseprotocol` warns, are what vectors are made of.
+    warnings.filterwarnings("ignore", module="noise")
+    if sys.argv[1:] not in ([], ["--check"]):
+        sys.exit(f"usage: {sys.argv[0]} [--check]")
+    made = "".join(f"{line}\n" for line in lines())
+    if not sys.argv[1:]:
+        print(made, end="")
+        return
+    _, _, rest = PAGE.read_text().partition(FENCE)
+    written, _, _ = rest.partition("```")
+    if made != written:
+        sys.exit(f"{PAGE}: its vectors are not those that are made here")
+    print(f"{len(made.splitlines())} lines, as in {PAGE.name}")
 
 
 if __name__ == "__main__":
