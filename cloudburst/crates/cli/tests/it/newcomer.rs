@@ -9,6 +9,7 @@ use std::{
 };
 
 use flow_testbed::{
+    home::{Home, SECONDARY, SERVER},
     namespace::Namespace,
     require,
     require::{
@@ -21,17 +22,18 @@ use tempfile::TempDir;
 
 use super::{BINARY, stderr, stdout};
 
-const SERVER: &str = "198.51.100.7";
-/// An address of the server that the system does not choose by itself.
-const SECONDARY: &str = "198.51.100.9";
 const SLOW: &str = "tbf rate 1mbit burst 3200 limit 60000";
 
-/// A client at home, its router, and a server on the Internet, each with the directory of its keys.
+/// The machines, with a directory for their keys and files.
 struct Networks {
-    client: Namespace,
-    router: Namespace,
-    server: Namespace,
+    home: Home,
     files: TempDir,
+}
+
+/// With a directory for what is stored.
+fn with_stored(files: TempDir) -> std::io::Result<TempDir> {
+    fs::create_dir(files.path().join("stored"))?;
+    Ok(files)
 }
 
 /// A server that runs. Killed on drop.
@@ -47,61 +49,9 @@ impl Drop for Running {
 impl Networks {
     /// Nothing, if the kernel translates no addresses.
     fn new() -> Result<Self, String> {
-        let made = |name| Namespace::new(name).map_err(|error| error.to_string());
-        let (client, router, server) = (made("client")?, made("router")?, made("server")?);
-        client.connect("eth0", &router, "lan0").unwrap();
-        server.connect("eth0", &router, "wan0").unwrap();
-        for (host, lines) in [
-            (&client, &["address add 192.168.7.2/24 dev eth0"][..]),
-            (
-                &router,
-                &[
-                    "address add 192.168.7.1/24 dev lan0",
-                    "address add 198.51.100.1/24 dev wan0",
-                ],
-            ),
-            (
-                &server,
-                &[
-                    "address add 198.51.100.7/24 dev eth0",
-                    "address add 198.51.100.9/24 dev eth0",
-                ],
-            ),
-        ] {
-            for line in lines {
-                host.run(&format!("ip {line}")).unwrap();
-            }
-        }
-        for (host, device) in [
-            (&client, "eth0"),
-            (&router, "lan0"),
-            (&router, "wan0"),
-            (&server, "eth0"),
-        ] {
-            host.run(&format!("ip link set {device} up")).unwrap();
-        }
-        client.run("ip route add default via 192.168.7.1").unwrap();
-        router.sysctl("net.ipv4.ip_forward", "1").unwrap();
-        let rules = "table ip home {
-             chain translation {
-                 type nat hook postrouting priority srcnat;
-                 oifname wan0 masquerade
-             }
-             chain firewall {
-                 type filter hook forward priority 0; policy drop;
-                 iifname lan0 accept
-                 ct state established,related accept
-             }
-         }\n";
-        let applied = router.run_with_input("nft -f -", rules);
-        applied.map_err(|error| error.to_string())?;
-        let files = tempfile::tempdir().unwrap();
-        fs::create_dir(files.path().join("stored")).unwrap();
         Ok(Self {
-            client,
-            router,
-            server,
-            files,
+            home: Home::new().map_err(|error| error.to_string())?,
+            files: tempfile::tempdir().and_then(with_stored).unwrap(),
         })
     }
 
@@ -116,15 +66,15 @@ impl Networks {
     /// Output of a line of the client's, and how long it takes.
     fn client(&self, line: &str) -> (Output, Duration) {
         let began = Instant::now();
-        let output = self.command(&self.client, line).output().unwrap();
+        let output = self.command(&self.home.client, line).output().unwrap();
         (output, began.elapsed())
     }
 
     /// Makes the keys as the guide says.
     fn make_keys(&self) {
         for (host, secret, public) in [
-            (&self.client, "client.key", "allowed"),
-            (&self.server, "server.key", "server.pub"),
+            (&self.home.client, "client.key", "allowed"),
+            (&self.home.server, "server.key", "server.pub"),
         ] {
             let line = format!("keygen {secret}");
             let made = self.command(host, &line).output().unwrap();
@@ -137,13 +87,12 @@ impl Networks {
     fn serve(&self, options: &str) -> Running {
         let line =
             format!("serve --key-file server.key --allow allowed --ports 4433-4436 {options}");
-        let mut command = self.command(&self.server, &line);
+        let mut command = self.command(&self.home.server, &line);
         let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
         let running = Running(quiet.spawn().unwrap());
         wait::within(Duration::from_secs(10), "the server listens", || {
-            let sockets = self.server.run("cat /proc/net/udp").unwrap();
-            // 4436, the last of its ports.
-            sockets.contains(":1154 ").then_some(())
+            // The last of its ports.
+            self.home.listens(4436).unwrap().then_some(())
         });
         running
     }
@@ -210,7 +159,7 @@ fn another_address_of_the_translator_interrupts_no_transfer() {
                 format!("ip address del 198.51.100.{before}/24 dev wan0"),
                 format!("ip address add 198.51.100.{}/24 dev wan0", last.get()),
             ] {
-                networks.router.run(&line).unwrap();
+                networks.home.router.run(&line).unwrap();
             }
         }
     });
@@ -227,9 +176,10 @@ fn a_cut_of_three_seconds_interrupts_no_transfer() {
     send_while(&networks, || {
         if !is_cut.replace(true) {
             std::thread::sleep(Duration::from_millis(300));
-            networks.router.sysctl("net.ipv4.ip_forward", "0").unwrap();
+            let router = &networks.home.router;
+            router.sysctl("net.ipv4.ip_forward", "0").unwrap();
             std::thread::sleep(Duration::from_secs(3));
-            networks.router.sysctl("net.ipv4.ip_forward", "1").unwrap();
+            router.sysctl("net.ipv4.ip_forward", "1").unwrap();
         }
         std::thread::sleep(Duration::from_millis(20));
     });
@@ -238,11 +188,12 @@ fn a_cut_of_three_seconds_interrupts_no_transfer() {
 /// Sends a file, with something done all the while, and looks at what was stored.
 fn send_while(networks: &Networks, meanwhile: impl Fn()) {
     // 3 MB at 8 Mbit/s: long enough to be disturbed.
-    limit(networks, "tbf rate 8mbit burst 3200 limit 60000");
+    let limited = networks.home.limit("tbf rate 8mbit burst 3200 limit 60000");
+    limited.unwrap();
     let content: Vec<u8> = (0..3_000_000_u32).map(|it| (it % 253) as u8).collect();
     fs::write(networks.files.path().join("file"), &content).unwrap();
     let line = format!("send file {SERVER}:4433-4436 {KEYS}");
-    let mut sending = networks.command(&networks.client, &line);
+    let mut sending = networks.command(&networks.home.client, &line);
     let sending = sending.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut sending = sending.spawn().unwrap();
     while sending.try_wait().unwrap().is_none() {
@@ -252,14 +203,6 @@ fn send_while(networks: &Networks, meanwhile: impl Fn()) {
     assert!(output.status.success(), "{}", stderr(&output));
     let stored = fs::read(networks.files.path().join("stored/file")).unwrap();
     assert!(stored == content, "it is another file");
-}
-
-/// Both ways, in front of the client.
-fn limit(networks: &Networks, discipline: &str) {
-    for device in ["lan0", "wan0"] {
-        let line = format!("tc qdisc add dev {device} root {discipline}");
-        networks.router.run(&line).unwrap();
-    }
 }
 
 #[test]
@@ -324,7 +267,7 @@ fn a_file_is_stored_over_a_megabit_with_defaults() {
     require!(QueueingDiscipline(SLOW));
     let networks = networks!();
     networks.make_keys();
-    limit(&networks, SLOW);
+    networks.home.limit(SLOW).unwrap();
     let stored = networks.files.path().join("stored");
     let _server = networks.serve("--mode files --output stored");
     let content = vec![7; 1_500_000];
