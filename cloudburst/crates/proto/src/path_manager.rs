@@ -56,6 +56,8 @@ struct PeerPaths {
     paths: Paths,
     inbound: Inbound,
     round_trip: RoundTripEstimator,
+    /// When the newest datagram was sent that it has answered, by any path.
+    answered_sent_at: Option<Time>,
     detector: SharedBottleneckDetector,
     absence: Absence,
     /// How many pairs of ports may be abandoned for others.
@@ -150,6 +152,7 @@ impl PathManager {
             paths: Paths::default(),
             inbound: Inbound::default(),
             round_trip: RoundTripEstimator::assuming(self.initial_round_trip),
+            answered_sent_at: None,
             detector: SharedBottleneckDetector::new(now),
             absence: Absence::default(),
             replacements: RotationBudget::new(now),

@@ -372,13 +372,16 @@ mod tests {
             path.take_sequence(Time::ZERO);
         }
         let mut now = Time::ZERO + ack_timeout * 2;
-        assert!(path.judge(now, ack_timeout) && path.is_dead());
+        assert!(path.judge(now, ack_timeout, None) && path.is_dead());
         path.echoed(now);
         assert!(path.is_good() && !path.is_dead());
         now = now + ack_timeout;
-        assert!(!path.judge(now, ack_timeout), "it is young yet");
+        assert!(!path.judge(now, ack_timeout, None), "it is young yet");
         now = now + ack_timeout;
-        assert!(path.judge(now, ack_timeout), "nothing was heard since");
+        assert!(
+            path.judge(now, ack_timeout, None),
+            "nothing was heard since"
+        );
     }
 
     #[test]
@@ -389,8 +392,8 @@ mod tests {
         for _ in 0..3 {
             path.take_sequence(Time::ZERO);
         }
-        assert!(!path.judge(Time::ZERO + ack_timeout, ack_timeout));
-        assert!(path.judge(Time::ZERO + ack_timeout * 2, ack_timeout));
+        assert!(!path.judge(Time::ZERO + ack_timeout, ack_timeout, None));
+        assert!(path.judge(Time::ZERO + ack_timeout * 2, ack_timeout, None));
         let report = path.hear(Time::ZERO + ack_timeout * 3, 3, 2);
         assert!(report.is_some_and(|report| (report.sent, report.received) == (3, 3)));
         assert!(!path.is_dead());

@@ -63,11 +63,12 @@ impl PathManager {
             return pings;
         };
         let (ack_timeout, silence) = (peer.round_trip.ack_timeout(), peer.silence());
+        let answered = peer.answered_sent_at;
         let nonce = now.as_nanos();
         let mut confirmed = false;
         for (path, ping) in peer.paths.iter_mut().zip(&mut pings) {
             let was_good = path.is_good();
-            *died += u64::from(path.judge(now, silence));
+            *died += u64::from(path.judge(now, silence, answered));
             confirmed |= path.confirm_suspicion(now);
             if was_good && !path.is_good() {
                 let change = path_health(id, path.four_tuple, Health::Dead);

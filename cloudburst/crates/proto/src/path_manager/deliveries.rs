@@ -32,6 +32,8 @@ impl PathManager {
         if let Some(micros) = elapsed.checked_sub(echo.hold_us) {
             let sample = Duration::from_micros(micros.into());
             if sample < MAX_ROUND_TRIP {
+                let sent_at = now - Duration::from_micros(elapsed.into());
+                peer.answered_sent_at = peer.answered_sent_at.max(Some(sent_at));
                 peer.round_trip.sample(sample);
                 if let Some(path) = peer.paths.by_id(echo.path) {
                     let least = path.round_trip(now, sample);

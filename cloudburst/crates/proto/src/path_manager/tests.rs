@@ -235,3 +235,52 @@ fn only_the_answer_to_a_probe_of_ours_proves_a_length_and_no_more_than_was_probe
     manager.pong(PEER, &header, &pong(probe.nonce, u16::MAX));
     assert_eq!(longest(&manager), datagrams.most, "no more than was probed");
 }
+
+/// A host that is busy lets a process wait, and all that goes to it with it.
+#[test]
+fn paths_to_a_peer_that_stands_still_live_and_one_that_is_silent_alone_dies() {
+    const PATHS: u16 = 8;
+    let mut manager = manager(PATHS, true);
+    let mut now = Time::ZERO;
+    let mut arrived = [0; PATHS as usize];
+    // For so many milliseconds each path gets two datagrams in each, which arrive or not.
+    let mut run = |now: &mut Time, milliseconds, arrives: &dyn Fn(u16) -> bool| {
+        let mut died = 0;
+        for _ in 0..milliseconds {
+            for (socket, arrived) in (0..PATHS).zip(&mut arrived) {
+                for _ in 0..2 {
+                    let path = four_tuple(socket, 1);
+                    let stamp = manager.stamp_by(*now, PEER, path, 1_200).unwrap();
+                    if !arrives(socket) {
+                        continue;
+                    }
+                    *arrived += 1;
+                    let echo = Echo {
+                        path: stamp.path,
+                        sent_us: stamp.sent_us,
+                        hold_us: 0,
+                    };
+                    let later = *now + Duration::from_micros(100);
+                    manager.acknowledged(later, PEER, &echo, Reports::default());
+                    let report = Report {
+                        path: stamp.path,
+                        received: *arrived,
+                        highest: stamp.sequence as u32,
+                        delay_us: 9,
+                    };
+                    let peer = manager.peers.get_mut(PEER).unwrap();
+                    peer.paths.hear(later, &report);
+                }
+            }
+            *now = *now + Duration::from_millis(1);
+            manager.probe(*now, PEER, &mut died);
+        }
+        died
+    };
+    assert_eq!(run(&mut now, 100, &|_| true), 0);
+    assert_eq!(run(&mut now, 160, &|_| false), 0, "the peer stands still");
+    assert_eq!(run(&mut now, 100, &|_| true), 0);
+    assert_eq!(run(&mut now, 30, &|socket| socket != 3), 1, "that one");
+    assert_eq!(run(&mut now, 100, &|_| true), 0);
+    assert_eq!(run(&mut now, 300, &|_| false), u64::from(PATHS), "a cut");
+}

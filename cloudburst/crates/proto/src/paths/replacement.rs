@@ -277,7 +277,7 @@ mod tests {
             }
         }
         for path in paths.iter_mut() {
-            path.judge(now, ACK_TIMEOUT);
+            path.judge(now, ACK_TIMEOUT, None);
         }
     }
 
