@@ -106,6 +106,14 @@ async fn a_full_inbox_holds_up_senders_and_loses_nothing() {
     }
     let statistics = server.statistics().await.unwrap();
     assert_eq!(statistics.sockets.inbox_overflows, 0);
+    // Both ends can say how often there was no capacity.
+    let said = statistics.protocol.busy_sent;
+    let heard = client.statistics().await.unwrap().protocol.busy_received;
+    assert!(
+        said.messages > 0 && said.total() == said.messages,
+        "{said:?}"
+    );
+    assert!((1..=said.messages).contains(&heard.messages), "{heard:?}");
 }
 
 #[tokio::test]

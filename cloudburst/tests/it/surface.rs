@@ -8,6 +8,7 @@ const SOURCE: &str = include_str!("../../src/lib.rs");
 /// from, what every user sees: packets, sockets and the state machine are not among it.
 const ROOT: &[&str] = &[
     "BindError",
+    "BusyAnswers",
     "CloseReport",
     "Closed",
     "ClosedMessages",

@@ -9,7 +9,7 @@ use std::{fmt, net::SocketAddr, time::Duration};
 use anyhow::Context as _;
 use cloudburst::{CompletionHistogram, Endpoint, EndpointStatistics, Health, PathReport};
 use flow_telemetry::{
-    Metrics, MetricsEndpoint, NameError, Readiness, Server,
+    Descriptor, Metrics, MetricsEndpoint, NameError, Readiness, Server,
     prometheus_client::{
         collector::Collector,
         encoding::{DescriptorEncoder, NoLabelSet},
@@ -98,6 +98,21 @@ pub(crate) fn mean(peers: &[Vec<PathReport>], index: usize, figure: Figure) -> O
     (count > 0).then(|| sum / f64::from(count))
 }
 
+/// Writes a family with a count for each reason.
+fn encode_reasons(
+    encoder: &mut DescriptorEncoder<'_>,
+    family: &Descriptor,
+    counts: impl Iterator<Item = (&'static str, u64)>,
+) -> fmt::Result {
+    let mut family = family.encode(encoder)?;
+    for (reason, count) in counts {
+        family
+            .encode_family(&[("reason", reason)])?
+            .encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+    }
+    Ok(())
+}
+
 impl EndpointCollector {
     fn encode_numbers(
         &self,
@@ -119,13 +134,15 @@ impl EndpointCollector {
             .overhead
             .encode(encoder)?
             .encode_gauge(&overhead)?;
-        let mut refused = self.families.refused.encode(encoder)?;
-        for (reason, count) in protocol.refused.iter() {
-            refused
-                .encode_family(&[("reason", reason)])?
-                .encode_counter::<NoLabelSet, _, u64>(&count, None)?;
-        }
-        Ok(())
+        let Families {
+            refused,
+            busy_sent,
+            busy_received,
+            ..
+        } = &self.families;
+        encode_reasons(encoder, refused, protocol.refused.iter())?;
+        encode_reasons(encoder, busy_sent, protocol.busy_sent.iter())?;
+        encode_reasons(encoder, busy_received, protocol.busy_received.iter())
     }
 
     fn encode_paths(

@@ -53,6 +53,7 @@ impl Answers<'_> {
         }
         match body {
             Body::Pong(pong, _) => self.paths.pong(peer, header, pong),
+            Body::Busy(busy, _) => self.statistics.busy_received.count(busy.reason),
             Body::Challenge(challenge) => {
                 let token = challenge.token;
                 let question = Question::Token { token };

@@ -1,5 +1,7 @@
 //! What an endpoint has counted since it started.
 
+use super::packet::BusyAnswers;
+
 /// Counters of an endpoint. All only ever grow but those that say *now*.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -28,6 +30,10 @@ pub struct TransportStatistics {
     pub stops_sent: u64,
     /// Stops that ended a message of ours.
     pub stops_received: u64,
+    /// Answers sent that there is no capacity for a message now, by what was used up.
+    pub busy_sent: BusyAnswers,
+    /// Those that arrived: a message of ours waits for capacity at its receiver.
+    pub busy_received: BusyAnswers,
     /// Asks sent: what have you got?
     pub queries_sent: u64,
     /// Datagrams sent, of any kind.

@@ -8,7 +8,7 @@ use super::{
     event::{Ecn, Event, FourTuple, PeerId, Reason, SendId, Transmit},
     handshake::Handshake,
     outbound::Outbound,
-    packet::BufferTooShort,
+    packet::{BufferTooShort, BusyReason},
     path_manager::{ChosenPath, PathManager},
     statistics::TransportStatistics,
     time::Time,
@@ -117,7 +117,11 @@ impl Writer<'_> {
         {
             return None;
         }
-        self.statistics.stops_sent += u64::from(matches!(answer, Answer::Stop { .. }));
+        match answer {
+            Answer::Stop { .. } => self.statistics.stops_sent += 1,
+            Answer::Busy { reason, .. } => self.statistics.busy_sent.count(reason),
+            _ => {}
+        }
         self.outbound.scheduler.answered(now, is_of_message, bytes);
         Some(self.sent(four_tuple, bytes, bytes))
     }
@@ -140,6 +144,8 @@ impl Writer<'_> {
             return None;
         }
         out.get_mut(..bytes)?.copy_from_slice(datagram);
+        // Nothing else is sealed beforehand: see `Questions::turn_away`.
+        self.statistics.busy_sent.count(BusyReason::Peers);
         self.outbound.scheduler.answered(now, false, bytes);
         Some(self.sent(four_tuple, bytes, bytes))
     }

@@ -89,6 +89,45 @@ pub enum BusyReason {
     Peers = 2,
 }
 
+/// Counts answers that there is no capacity for a message now (back-pressure), by what was used up.
+/// A message may be answered so again and again until there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BusyAnswers {
+    /// Messages that are incomplete at a time, or that the host takes.
+    pub messages: u64,
+    /// Memory for messages that are incomplete.
+    pub memory: u64,
+    /// Peers that are known at a time.
+    pub peers: u64,
+}
+
+impl BusyAnswers {
+    /// Returns the name and count of each reason.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        [
+            ("messages", self.messages),
+            ("memory", self.memory),
+            ("peers", self.peers),
+        ]
+        .into_iter()
+    }
+
+    /// Returns how many there were, for whatever reason.
+    pub fn total(&self) -> u64 {
+        self.iter().map(|(_, count)| count).sum()
+    }
+
+    /// Counts one more answer.
+    pub const fn count(&mut self, reason: BusyReason) {
+        match reason {
+            BusyReason::Messages => self.messages += 1,
+            BusyReason::Memory => self.memory += 1,
+            BusyReason::Peers => self.peers += 1,
+        }
+    }
+}
+
 /// Answers a [`Ping`](super::Ping) with its nonce (keepalive, path validation).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pong {

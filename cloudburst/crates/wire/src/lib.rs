@@ -50,7 +50,9 @@ mod size;
 mod time;
 mod token;
 
-pub use answer::{Busy, BusyReason, Challenge, Outcome, Pong, Progress, ProgressState, Stop};
+pub use answer::{
+    Busy, BusyAnswers, BusyReason, Challenge, Outcome, Pong, Progress, ProgressState, Stop,
+};
 pub use body::{Body, Cancel, Goodbye, Ping, Query, Symbol, TokenBody};
 pub use failure::{Failure, FailureReason, MAX_FAILURE_TEXT_BYTES};
 pub use field::{BufferTooShort, Written};

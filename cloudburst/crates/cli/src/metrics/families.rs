@@ -209,6 +209,8 @@ pub(super) struct Families {
     pub(super) of_paths: Vec<Descriptor>,
     pub(super) overhead: Descriptor,
     pub(super) refused: Descriptor,
+    pub(super) busy_sent: Descriptor,
+    pub(super) busy_received: Descriptor,
     pub(super) paths: Descriptor,
     pub(super) completion: Descriptor,
 }
@@ -229,6 +231,16 @@ impl Families {
                 Kind::Counter,
                 "Datagrams and messages not taken",
             )?,
+            busy_sent: Descriptor::new(
+                "busy_sent_total",
+                Kind::Counter,
+                "Answers that there is no room for a message now",
+            )?,
+            busy_received: Descriptor::new(
+                "busy_received_total",
+                Kind::Counter,
+                "Answers of receivers that there is no room for a message of ours now",
+            )?,
             paths: Descriptor::new("paths", Kind::Gauge, "Paths to all peers")?,
             completion: Descriptor::new(
                 "completion_seconds",
@@ -239,7 +251,14 @@ impl Families {
     }
 
     pub(super) fn all(&self) -> Vec<&Descriptor> {
-        let single = [&self.overhead, &self.refused, &self.paths, &self.completion];
+        let single = [
+            &self.overhead,
+            &self.refused,
+            &self.busy_sent,
+            &self.busy_received,
+            &self.paths,
+            &self.completion,
+        ];
         let listed = [&self.counters, &self.gauges, &self.of_paths];
         listed.into_iter().flatten().chain(single).collect()
     }

@@ -41,6 +41,16 @@ fn who_is_one_too_many_hears_it_in_two_round_trips_and_is_served_when_another_go
             assert!(answered <= asked, "{answered} bytes for {asked}");
             let busy = pair.ends[1].statistics().refused.too_many_peers;
             assert!((1..100).contains(&busy), "{busy} times in 300 ms");
+            let [heard, said] = [0, 1].map(|end| {
+                let statistics = pair.ends[end].statistics();
+                (statistics.busy_received, statistics.busy_sent)
+            });
+            assert!((1..=busy).contains(&said.1.peers), "{said:?} of {busy}");
+            assert!((1..=said.1.peers).contains(&heard.0.peers), "{heard:?}");
+            assert_eq!(
+                (heard.0.total(), said.1.total()),
+                (heard.0.peers, said.1.peers)
+            );
             assert_eq!(pair.ends[1].statistics().peers_now, 1);
             if leaves {
                 let known = pair.ends[1].peers().next().unwrap();
