@@ -10,7 +10,9 @@ mod signals;
 use std::io::IsTerminal as _;
 
 pub use exit::{ExitCode, exit_code};
-pub use output::{describe, group_thousands, print, print_json, report_error};
+pub use output::{
+    describe, error_object, group_thousands, print, print_json, print_json_line, report_error,
+};
 pub use signals::Signals;
 use tracing_subscriber::EnvFilter;
 

@@ -28,6 +28,20 @@ pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     print(serde_json::to_string_pretty(value).context("cannot express the result as JSON")?)
 }
 
+/// Prints a value to standard output as JSON on one line, for those who read line by line.
+///
+/// # Errors
+/// As [`print()`].
+pub fn print_json_line(value: &impl Serialize) -> anyhow::Result<()> {
+    print(serde_json::to_string(value).context("cannot express the result as JSON")?)
+}
+
+/// Expresses an error as the JSON object that commands print in place of a result.
+#[must_use]
+pub fn error_object(error: &anyhow::Error, code: ExitCode) -> serde_json::Value {
+    json!({ "error": describe(error), "exit_code": code as u8 })
+}
+
 /// Reports an error of the command `program`: on standard error for people, on standard output as
 /// JSON. Returns its exit code.
 pub fn report_error(
@@ -37,9 +51,8 @@ pub fn report_error(
     as_json: bool,
 ) -> ExitCode {
     if as_json {
-        let object = json!({ "error": describe(error), "exit_code": code as u8 });
         // There is nowhere left to complain about a failure to complain.
-        let _ = print_json(&object);
+        let _ = print_json(&error_object(error, code));
     } else {
         let _ = writeln!(io::stderr(), "{program}: {}", describe(error));
     }

@@ -9,6 +9,7 @@ use flow_cli::pages::CompletionsArgs;
 
 use crate::{
     options::EndpointOptions,
+    progress::{Output, Progress},
     values::{BitRate, Bytes, Seconds},
 };
 
@@ -23,6 +24,18 @@ pub(crate) struct Cli {
 
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// How the command prints.
+    pub(crate) fn output(&self) -> Output {
+        let progress = match &self.command {
+            Command::Send(args) => args.progress,
+            Command::Perf(args) => args.progress,
+            _ => Progress::Auto,
+        };
+        Output::new(self.json, progress)
+    }
 }
 
 /// What there is to do.
@@ -133,6 +146,9 @@ pub(crate) struct SendArgs {
     /// How long the peer may take to say that it has stored a message.
     #[arg(short = 'W', long, value_name = "SECONDS", default_value = "30")]
     pub(crate) timeout: Seconds,
+    /// How to tell of what has been sent so far.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) progress: Progress,
     #[command(flatten)]
     pub(crate) begin: BeginArgs,
     #[command(flatten)]
@@ -204,6 +220,9 @@ pub(crate) struct PerfArgs {
     /// Ask for a reply of so many bytes and count until it is there; needs `serve --mode size`.
     #[arg(long, value_name = "BYTES")]
     pub(crate) reply: Option<Bytes>,
+    /// How to tell of what has been delivered so far.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) progress: Progress,
     /// Serve metrics over HTTP at this address meanwhile.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) metrics: Option<SocketAddr>,

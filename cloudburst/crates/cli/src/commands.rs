@@ -5,6 +5,8 @@ use std::io;
 use cloudburst::BindError;
 use flow_cli::{ExitCode, exit_code};
 
+use crate::progress::Output;
+
 pub(crate) mod keygen;
 pub(crate) mod paths;
 pub(crate) mod perf;
@@ -17,8 +19,14 @@ pub(crate) mod serve;
 pub(crate) const CLOSE_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// Reports an error and returns its exit code.
-pub(crate) fn report(error: &anyhow::Error, as_json: bool) -> ExitCode {
-    flow_cli::report_error("cloudburst", error, exit_code(error, code_of), as_json)
+pub(crate) fn report(error: &anyhow::Error, output: Output) -> ExitCode {
+    let code = exit_code(error, code_of);
+    if output == Output::JsonLines {
+        // There is nowhere left to complain about a failure to complain.
+        let _ = output.print(&flow_cli::error_object(error, code));
+        return code;
+    }
+    flow_cli::report_error("cloudburst", error, code, output.is_json())
 }
 
 /// Tells on standard error why there is no result, whatever was measured.

@@ -6,6 +6,7 @@ mod commands;
 mod intake;
 mod metrics;
 mod options;
+mod progress;
 mod status_page;
 mod summary;
 mod transfer;
@@ -21,7 +22,7 @@ use flow_cli::{ExitCode, pages};
 fn main() -> std::process::ExitCode {
     let cli = Cli::parse();
     flow_cli::start_logging();
-    let code = run(&cli).unwrap_or_else(|error| commands::report(&error, cli.json));
+    let code = run(&cli).unwrap_or_else(|error| commands::report(&error, cli.output()));
     code.into()
 }
 
@@ -41,12 +42,13 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
 
 async fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
     let json = cli.json;
+    let output = cli.output();
     match &cli.command {
         Command::Serve(args) => commands::serve::run(args, json).await,
-        Command::Send(args) => commands::send::run(args, json).await,
+        Command::Send(args) => commands::send::run(args, output).await,
         Command::Recv(args) => commands::recv::run(args, json).await,
         Command::Ping(args) => commands::ping::run(args, json).await,
-        Command::Perf(args) => commands::perf::run(args, json).await,
+        Command::Perf(args) => commands::perf::run(args, output).await,
         Command::Paths(args) => commands::paths::run(args, json).await,
         Command::Keygen(args) => commands::keygen::run(args, json),
         Command::Completions(args) => pages::completions::<Cli>(args),

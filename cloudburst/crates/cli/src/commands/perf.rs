@@ -3,23 +3,25 @@
 use std::{
     collections::BTreeMap,
     error::Error,
-    io::{self, IsTerminal as _},
     time::{Duration, Instant},
 };
 
 use clap::{CommandFactory as _, error::ErrorKind};
-use cloudburst::{Endpoint, EndpointStatistics, PeerId, RequestError, SendError, SendOptions};
+use cloudburst::{
+    Endpoint, EndpointStatistics, PeerId, RequestError, SendError, SendOptions, TransportStatistics,
+};
 use flow_cli::ExitCode;
-use flow_cli::{Signals, print, print_json};
-use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::json;
+use flow_cli::{Signals, print};
+use indicatif::ProgressBar;
+use serde_json::{Value, json};
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{CLOSE_WITHIN, warn_of_silence};
 use crate::{
     cli::{Cli, PerfArgs},
     metrics,
-    summary::{Times, ratio, words},
+    progress::{Output, PathTotals, bits_per_s, busy_to_json, busy_to_text, in_seconds, seconds},
+    summary::{Times, millis, ratio, words},
     values::Bytes,
 };
 
@@ -34,15 +36,15 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How long a reply is waited for.
 const REPLY_WITHIN: Duration = Duration::from_secs(10);
 
-pub(crate) async fn run(args: &PerfArgs, as_json: bool) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: &PerfArgs, output: Output) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
     check(args);
     let (endpoint, peer) = args.endpoint.connect(&args.begin.ports, &args.peer).await?;
     metrics::serve(&endpoint, args.metrics)?;
-    let mut run = Run::new(as_json, args.duration.0);
+    let mut run = Run::new(output, args.duration.0);
     let start = Instant::now();
     tokio::select! {
-        () = run.offer(&endpoint, peer, args) => {}
+        offered = run.offer(&endpoint, peer, args) => offered?,
         _ = signals.next() => {}
     }
     let offered_for = start.elapsed();
@@ -56,7 +58,7 @@ pub(crate) async fn run(args: &PerfArgs, as_json: bool) -> anyhow::Result<ExitCo
         run: &run,
         statistics,
     };
-    result.report(as_json)?;
+    result.report(output)?;
     endpoint.close(CLOSE_WITHIN).await;
     Ok(if run.total.times.count() > 0 {
         ExitCode::Ok
@@ -106,6 +108,20 @@ impl Tally {
             failed: 0,
         }
     }
+
+    /// What programs read of a second.
+    fn to_json(&self, elapsed: Duration, since_last: Duration) -> Value {
+        let percentile = |percent| millis(self.times.percentile(percent));
+        let times = json!({ "p50": percentile(50.0), "p99": percentile(99.0) });
+        json!({
+            "seconds": in_seconds(elapsed),
+            "offered": self.offered,
+            "delivered": self.times.count(),
+            "failed": self.failed,
+            "goodput_bits_per_s": bits_per_s(self.delivered_bytes, since_last),
+            "completion_ms": (self.times.count() > 0).then_some(times),
+        })
+    }
 }
 
 struct Run {
@@ -114,30 +130,47 @@ struct Run {
     not_offered: u64,
     reasons: BTreeMap<String, u64>,
     waiting: JoinSet<Done>,
+    output: Output,
     bar: ProgressBar,
+    /// Answers of the peer that it has no room, until the last line.
+    busy: u64,
+    /// When the last line was shown, from the start.
+    shown_at: Duration,
 }
 
 impl Run {
-    fn new(as_json: bool, duration: Duration) -> Self {
+    fn new(output: Output, duration: Duration) -> Self {
+        let milliseconds = duration.as_millis() as u64;
         Self {
             total: Tally::new(),
             second: Tally::new(),
             not_offered: 0,
             reasons: BTreeMap::new(),
             waiting: JoinSet::new(),
-            bar: bar(as_json, duration),
+            output,
+            bar: output.bar(Some(milliseconds), "{bar:30} {eta} left"),
+            busy: 0,
+            shown_at: Duration::ZERO,
         }
     }
 
-    async fn offer(&mut self, endpoint: &Endpoint, peer: PeerId, args: &PerfArgs) {
+    async fn offer(
+        &mut self,
+        endpoint: &Endpoint,
+        peer: PeerId,
+        args: &PerfArgs,
+    ) -> anyhow::Result<()> {
         let mut due = metronome(args);
-        let mut seconds = tokio::time::interval(Duration::from_secs(1));
-        seconds.tick().await;
+        let mut seconds = seconds().await;
         let start = Instant::now();
         loop {
             tokio::select! {
                 biased;
-                _ = seconds.tick() => self.show(start.elapsed()),
+                _ = seconds.tick() => {
+                    let protocol = endpoint.statistics().await?.protocol;
+                    let paths = PathTotals::of(&endpoint.paths(peer).await?);
+                    self.show(start.elapsed(), &protocol, paths)?;
+                }
                 Some(done) = self.waiting.join_next() => {
                     if let Ok(done) = done {
                         self.take(done);
@@ -145,7 +178,7 @@ impl Run {
                 }
                 message = due.recv() => match message {
                     Some((due, size)) => self.start(endpoint, peer, due, size, args.reply),
-                    None => return,
+                    None => return Ok(()),
                 },
             }
         }
@@ -205,19 +238,38 @@ impl Run {
     }
 
     /// One line for the second that is over.
-    fn show(&mut self, elapsed: Duration) {
+    fn show(
+        &mut self,
+        elapsed: Duration,
+        protocol: &TransportStatistics,
+        paths: PathTotals,
+    ) -> anyhow::Result<()> {
         let second = std::mem::replace(&mut self.second, Tally::new());
+        let busy = protocol.busy_received.total();
+        let busy_before = std::mem::replace(&mut self.busy, busy);
+        let busy = busy - busy_before;
+        let since_last = elapsed - std::mem::replace(&mut self.shown_at, elapsed);
+        let mut progress = second.to_json(elapsed, since_last);
+        progress["busy"] = busy.into();
+        paths.add_to(&mut progress);
+        self.output.print_progress(&progress)?;
         self.bar.set_position(elapsed.as_millis() as u64);
         self.bar.println(format!(
-            "{:>4.0} s  offered {:>7}  delivered {:>7}  failed {:>5}  {:>8.1} Mbit/s  p50 {}  p99 {}",
+            "{:>4.0} s  offered {:>7}  delivered {:>7}  failed {:>5}  {:>8.1} Mbit/s  p50 {}  p99 {}  {}{}",
             elapsed.as_secs_f64(),
             second.offered,
             second.times.count(),
             second.failed,
-            second.delivered_bytes as f64 * 8e-6,
+            bits_per_s(second.delivered_bytes, since_last) as f64 / 1e6,
             words(second.times.percentile(50.0)),
             words(second.times.percentile(99.0)),
+            paths.words(),
+            match busy {
+                0 => String::new(),
+                times => format!(", no room {times} times"),
+            },
         ));
+        Ok(())
     }
 
     /// Waits for the last; how many did not end in time.
@@ -271,17 +323,6 @@ fn metronome(args: &PerfArgs) -> mpsc::Receiver<(Instant, Bytes)> {
     due
 }
 
-fn bar(as_json: bool, duration: Duration) -> ProgressBar {
-    if as_json || !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(duration.as_millis() as u64);
-    match ProgressStyle::with_template("{bar:30} {eta} left") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
-}
-
 struct Outcome<'a> {
     args: &'a PerfArgs,
     offered_for: Duration,
@@ -291,7 +332,7 @@ struct Outcome<'a> {
 }
 
 impl Outcome<'_> {
-    fn report(&self, as_json: bool) -> anyhow::Result<()> {
+    fn report(&self, output: Output) -> anyhow::Result<()> {
         let Self {
             args,
             run,
@@ -304,8 +345,8 @@ impl Outcome<'_> {
         let goodput = total.delivered_bytes as f64 * 8.0 / seconds;
         let needed = ratio(protocol.symbols_needed, protocol.symbols_delivered);
         let sent = ratio(protocol.symbols_sent, protocol.symbols_delivered);
-        if as_json {
-            return print_json(&json!({
+        if output.is_json() {
+            return output.print(&json!({
                 "peer": args.peer.peer.to_string(),
                 "bytes": args.size.iter().map(|size| size.0).collect::<Vec<_>>(),
                 "reply_bytes": args.reply.map(|reply| reply.0),
@@ -324,6 +365,7 @@ impl Outcome<'_> {
                     "needed": protocol.symbols_needed,
                     "sent": protocol.symbols_sent,
                 },
+                "busy": busy_to_json(&protocol.busy_received),
             }));
         }
         print(format_args!(
@@ -343,6 +385,9 @@ impl Outcome<'_> {
         ))?;
         for (reason, count) in &run.reasons {
             print(format_args!("{count} times: {reason}"))?;
+        }
+        if let Some(text) = busy_to_text(&protocol.busy_received) {
+            print(text)?;
         }
         Ok(())
     }

@@ -1,29 +1,32 @@
 //! `cloudburst send`: a file, as messages.
 
+mod watch;
+
 use std::{
     collections::VecDeque,
-    io::{self, IsTerminal as _, Read},
+    io::{self, Read},
     path::Path,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, bail, ensure};
 use bytes::Bytes;
-use cloudburst::{Endpoint, EndpointConfig, Health, PathReport, PeerId, RequestError};
+use cloudburst::{Endpoint, EndpointConfig, PeerId, RequestError};
 use flow_cli::ExitCode;
-use flow_cli::{Signals, print, print_json};
-use indicatif::{ProgressBar, ProgressStyle};
+use flow_cli::{Signals, print};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
+use self::watch::{Meter, STALLED, Watch, stalled};
 use super::CLOSE_WITHIN;
 use crate::{
     cli::SendArgs,
+    progress::{Output, busy_to_json, busy_to_text},
     summary::ratio,
     transfer::{Answer, Chunk, MAX_DATA_BYTES},
 };
 
-pub(crate) async fn run(args: &SendArgs, as_json: bool) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: &SendArgs, output: Output) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
     let source = Source::open(args)?;
     let patient = |config: EndpointConfig| config.with_lifetime(LIFETIME);
@@ -31,32 +34,36 @@ pub(crate) async fn run(args: &SendArgs, as_json: bool) -> anyhow::Result<ExitCo
         .endpoint
         .connect_with(&args.begin.ports, &args.peer, patient);
     let (endpoint, peer) = connecting.await?;
+    let meter = Meter::new(output, source.total);
     let mut transfer = Transfer {
         endpoint: &endpoint,
         peer,
         timeout: args.timeout.0,
         window_bytes: window(args),
         under_way: VecDeque::new(),
-        bytes: 0,
+        meter: &meter,
         stored: None,
-        watch: Watch::new(bar(source.total, as_json)),
+        watch: Watch::new(),
     };
     let start = Instant::now();
     let blake3 = tokio::select! {
         result = transfer.run(source, args.chunk.0.min(MAX_DATA_BYTES)) => result?,
+        Err(error) = meter.run(&endpoint, peer) => return Err(error),
         signal = signals.next() => bail!("{signal}: the file was not sent completely"),
     };
     let seconds = start.elapsed().as_secs_f64();
-    let bytes = transfer.bytes;
+    let bytes = meter.bytes.get();
     let statistics = endpoint.statistics().await?.protocol;
     let (symbols, symbols_sent) = (statistics.symbols_delivered, statistics.symbols_sent);
-    if as_json {
-        print_json(&json!({
+    let busy = statistics.busy_received;
+    if output.is_json() {
+        output.print(&json!({
             "bytes": bytes,
             "seconds": seconds,
             "blake3": blake3.to_hex().as_str(),
             "symbols": symbols,
             "symbols_sent": symbols_sent,
+            "busy": busy_to_json(&busy),
         }))?;
     } else {
         let mbit_per_s = bytes as f64 * 8e-6 / seconds;
@@ -65,6 +72,9 @@ pub(crate) async fn run(args: &SendArgs, as_json: bool) -> anyhow::Result<ExitCo
             "stored: {bytes} bytes in {seconds:.2} s, {mbit_per_s:.1} Mbit/s; {:.1} % more packets than the file has",
             overhead * 100.0
         ))?;
+        if let Some(text) = busy_to_text(&busy) {
+            print(text)?;
+        }
     }
     endpoint.close(CLOSE_WITHIN).await;
     Ok(ExitCode::Ok)
@@ -129,7 +139,7 @@ struct Transfer<'a> {
     timeout: Duration,
     window_bytes: usize,
     under_way: VecDeque<(usize, Instant, Request)>,
-    bytes: u64,
+    meter: &'a Meter,
     /// What the receiver says that it has stored.
     stored: Option<(u64, blake3::Hash)>,
     watch: Watch,
@@ -204,7 +214,7 @@ impl Transfer<'_> {
             }
         }
         self.wait_until(0).await?;
-        self.watch.bar.finish_and_clear();
+        self.meter.bar.finish_and_clear();
         let (sent, sent_blake3) = (offset, hasher.finalize());
         let (bytes, blake3) = self.stored.ok_or(NotStored::Incomplete)?;
         let different = NotStored::Different {
@@ -262,7 +272,10 @@ impl Transfer<'_> {
                     delivered: true, ..
                 }) => return Err(NotStored::Silent(self.timeout).into()),
                 Err(error) => {
-                    let reported = format!("cannot send to the peer, after {} bytes", self.bytes);
+                    let reported = format!(
+                        "cannot send to the peer, after {} bytes",
+                        self.meter.bytes.get()
+                    );
                     return Err(error).context(reported);
                 }
             };
@@ -273,9 +286,8 @@ impl Transfer<'_> {
             }
             self.adapt(began.elapsed(), first);
             sum -= first;
-            self.bytes += first as u64;
+            self.meter.add(first as u64);
             self.watch.reset();
-            self.watch.bar.set_position(self.bytes);
         }
         Ok(())
     }
@@ -288,7 +300,7 @@ impl Transfer<'_> {
         if protocol.outgoing_now == 0 {
             ensure!(waits < self.timeout, NotStored::Silent(self.timeout));
         } else {
-            let (bytes, was_heard) = (self.bytes, self.watch.delivered > 0);
+            let (bytes, was_heard) = (self.meter.bytes.get(), self.watch.was_heard());
             ensure!(waits < STALLED, NotStored::Stalled { bytes, was_heard });
         }
         Ok(())
@@ -297,75 +309,3 @@ impl Transfer<'_> {
 
 /// How often it is looked at what arrives.
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
-/// For how long nothing may arrive.
-const STALLED: Duration = Duration::from_secs(10);
-
-/// Follows what arrives: a link may be as slow as it likes, as long as something does.
-struct Watch {
-    /// Datagrams that the peer has reported.
-    delivered: u64,
-    changed_at: Instant,
-    bar: ProgressBar,
-}
-
-impl Watch {
-    fn new(bar: ProgressBar) -> Self {
-        Self {
-            delivered: 0,
-            changed_at: Instant::now(),
-            bar,
-        }
-    }
-
-    fn reset(&mut self) {
-        self.changed_at = Instant::now();
-    }
-
-    /// Takes what paths report. Returns for how long nothing has arrived by any.
-    fn see(&mut self, paths: &[PathReport]) -> Duration {
-        let delivered = paths.iter().map(|path| path.delivered).sum();
-        if delivered != self.delivered {
-            self.delivered = delivered;
-            self.reset();
-        }
-        self.bar.set_message(words(paths));
-        self.changed_at.elapsed()
-    }
-}
-
-/// How many paths deliver, and what they lose, each as far as it is used.
-fn words(paths: &[PathReport]) -> String {
-    let good = paths.iter().filter(|path| path.health == Health::Good);
-    let (count, sent) = good
-        .clone()
-        .fold((0, 0), |(count, sent), path| (count + 1, sent + path.sent));
-    let lost: f64 = good.map(|path| path.loss * path.sent as f64).sum();
-    let share = lost / (sent as f64).max(1.0);
-    let paths = if count == 1 { "path" } else { "paths" };
-    format!("{count} {paths}, {:.1} % lost", share * 100.0)
-}
-
-fn stalled(bytes: u64, was_heard: bool) -> String {
-    let seconds = STALLED.as_secs();
-    if was_heard {
-        format!("nothing has reached the peer for {seconds} s, after {bytes} bytes were stored")
-    } else {
-        format!("nothing was heard of the peer for {seconds} s: is it there, with the same key?")
-    }
-}
-
-fn bar(total: Option<u64>, as_json: bool) -> ProgressBar {
-    if as_json || !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = match total {
-        Some(total) => ProgressBar::new(total),
-        None => ProgressBar::no_length(),
-    };
-    let style = "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left, {msg}";
-    bar.enable_steady_tick(Duration::from_millis(200));
-    match ProgressStyle::with_template(style) {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
-}

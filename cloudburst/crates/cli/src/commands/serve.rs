@@ -1,8 +1,11 @@
 //! `cloudburst serve`: answers until a signal ends it.
 
-use std::pin::pin;
+use std::{
+    pin::pin,
+    time::{Duration, Instant},
+};
 
-use cloudburst::{Closed, Endpoint, Received};
+use cloudburst::{BusyAnswers, Closed, Endpoint, Received};
 use flow_cli::ExitCode;
 use flow_cli::Signals;
 
@@ -11,6 +14,7 @@ use crate::{
     cli::{ServeArgs, ServeMode},
     intake::{Intake, Output},
     metrics,
+    progress::busy_to_json,
     transfer::Files,
     values::MAX_MESSAGE_BYTES,
 };
@@ -35,19 +39,62 @@ pub(crate) async fn run(args: &ServeArgs, as_json: bool) -> anyhow::Result<ExitC
     let signal = tokio::select! {
         signal = signals.next() => signal,
         error = &mut serving => return Err(error),
+        error = warn_of_busy(&endpoint) => return Err(error.into()),
     };
     tracing::info!(signal, "ending");
     let statistics = endpoint.statistics().await?.protocol;
+    let busy = statistics.busy_sent;
+    if busy.total() > 0 {
+        warn(&busy, "since the start, messages were turned away");
+    }
     // To stop serving would cancel replies that are on their way; the end of the endpoint ends it.
     tokio::join!(endpoint.close(CLOSE_WITHIN), serving);
     if as_json {
+        let counted = statistics.refused.iter().filter(|(_, count)| *count > 0);
+        let refused: serde_json::Value = counted
+            .map(|(reason, count)| (reason, serde_json::Value::from(count)))
+            .collect();
         flow_cli::print_json(&serde_json::json!({
             "messages_received": statistics.messages_received,
             "messages_delivered": statistics.messages_delivered,
             "messages_undelivered": statistics.messages_undelivered,
+            "busy": busy_to_json(&busy),
+            "refused": refused,
         }))?;
     }
     Ok(ExitCode::Ok)
+}
+
+/// How often it is looked at whether messages were turned away, and how often that is said at most.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
+const WARN_PAUSE: Duration = Duration::from_secs(10);
+
+/// Says so when messages are turned away for want of room, until the endpoint is closed.
+async fn warn_of_busy(endpoint: &Endpoint) -> Closed {
+    let mut ticks = tokio::time::interval(LOOK_PAUSE);
+    let mut warned = None::<(Instant, u64)>;
+    loop {
+        ticks.tick().await;
+        let busy = match endpoint.statistics().await {
+            Ok(statistics) => statistics.protocol.busy_sent,
+            Err(closed) => return closed,
+        };
+        let is_due = warned.is_none_or(|(at, _)| at.elapsed() >= WARN_PAUSE);
+        if is_due && busy.total() > warned.map_or(0, |(_, count)| count) {
+            warn(&busy, "messages are turned away: there is no room for them");
+            warned = Some((Instant::now(), busy.total()));
+        }
+    }
+}
+
+/// Counts are those since the start.
+fn warn(busy: &BusyAnswers, what: &str) {
+    tracing::warn!(
+        too_many_messages = busy.messages,
+        too_little_memory = busy.memory,
+        too_many_peers = busy.peers,
+        "{what}; their senders offer them again until their time is over"
+    );
 }
 
 /// Serves until something is wrong.

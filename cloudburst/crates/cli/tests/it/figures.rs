@@ -1,5 +1,6 @@
 //! `cloudburst perf` and `paths`.
 
+use cloudburst::{Endpoint, EndpointConfig, Security};
 use serde_json::Value;
 
 use super::{Listening, cloudburst, stderr, stdout};
@@ -59,4 +60,87 @@ fn the_status_page_shows_messages_and_paths() {
     let page = server.get("/");
     assert!(page.contains("<h1>Cloudburst</h1>"), "{page}");
     assert!(page.contains("<dd data-key=\"messages_received\" data-format=\"count\">3</dd>"));
+}
+
+/// A server that takes one message at a time and hands none on, in this process.
+async fn full_server() -> (Endpoint, String) {
+    let config = EndpointConfig::server(0, Security::Unprotected)
+        .with_local([[127, 0, 0, 1].into()])
+        .and_then(|config| config.with_inbox(1, 1 << 20));
+    let server = Endpoint::bind(config.unwrap()).await.unwrap();
+    let address = server.local_addrs()[0].to_string();
+    (server, address)
+}
+
+#[tokio::test]
+async fn perf_says_how_often_the_server_had_no_room() {
+    let (server, address) = full_server().await;
+    for json in [true, false] {
+        let address = address.clone();
+        let output = tokio::task::spawn_blocking(move || {
+            let common = ["perf", &address, "-d0.3", "--load", "200kbit", "-s1k"];
+            let more: &[&str] = if json { &["--json"] } else { &[] };
+            cloudburst(&[&common[..], more].concat())
+        });
+        let output = output.await.unwrap();
+        let told = server.statistics().await.unwrap().protocol.busy_sent;
+        assert!(told.messages > 0, "{told:?}");
+        if json {
+            let reported: Value = serde_json::from_slice(&output.stdout).unwrap();
+            let busy = reported["busy"]["messages"].as_u64().unwrap();
+            assert!((1..=told.messages).contains(&busy), "{reported} {told:?}");
+            assert_eq!(reported["busy"]["peers"], 0);
+        } else {
+            let text = stdout(&output);
+            assert!(text.contains(" times no room for more messages"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn serve_reports_in_the_end_what_it_turned_away() {
+    let mut server = Listening::start(&["serve", "--json"]);
+    let output = cloudburst(&["ping", &server.address(), "-c", "1"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(server.interrupt(), Some(0));
+    let told = std::io::read_to_string(server.child.stdout.take().unwrap()).unwrap();
+    let reported: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(reported["messages_received"], 1, "{reported}");
+    let nothing = serde_json::json!({ "messages": 0, "memory": 0, "peers": 0 });
+    assert_eq!(reported["busy"], nothing, "{reported}");
+    assert!(reported["refused"].is_object(), "{reported}");
+}
+
+#[test]
+fn progress_for_programs_is_a_line_a_second_and_the_result_the_last() {
+    let server = Listening::start(&["serve"]);
+    let peer = server.address();
+    let arguments = ["perf", &peer, "-d2.5", "--load", "1mbit", "-s1k"];
+    let output = cloudburst(&[&arguments[..], &["--progress", "json"]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let mut lines: Vec<Value> = stdout(&output)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("each line is an object"))
+        .collect();
+    let result = lines.pop().unwrap();
+    assert!(result["delivered"].as_u64() > Some(0), "{result}");
+    assert!(result["progress"].is_null(), "{result}");
+    assert!((1..=3).contains(&lines.len()), "{lines:?}");
+    for line in &lines {
+        let progress = &line["progress"];
+        for field in ["seconds", "offered", "goodput_bits_per_s", "loss", "busy"] {
+            assert!(progress[field].is_number(), "{field}: {line}");
+        }
+        assert!(progress["paths"]["good"].as_u64() > Some(0), "{line}");
+    }
+}
+
+#[test]
+fn errors_take_the_place_of_the_result_among_lines_for_programs() {
+    let output = cloudburst(&["send", "/nonexistent", "127.0.0.1:9", "--progress", "json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = stdout(&output);
+    assert_eq!(text.lines().count(), 1, "{text}");
+    let reported: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(reported["exit_code"], 1, "{reported}");
 }
