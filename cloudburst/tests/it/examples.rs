@@ -8,7 +8,7 @@ use std::{
 
 /// `cargo test` builds examples into the directory next to the tests' own; with `--test` it
 /// does not.
-fn example(name: &str) -> PathBuf {
+pub(super) fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().and_then(Path::parent).unwrap();
     let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);

@@ -8,6 +8,8 @@ mod events;
 mod examples;
 mod lifecycle;
 mod messages;
+#[cfg(target_os = "linux")]
+mod newcomer;
 mod options;
 mod peers;
 #[cfg(target_os = "linux")]

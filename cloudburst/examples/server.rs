@@ -1,0 +1,15 @@
+//! Answers each request of `client` on another machine with itself. The README shows it.
+
+use cloudburst::{Endpoint, EndpointConfig, PublicKey, Received, SecretKey, Security};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let ours: SecretKey = std::fs::read_to_string("server.key")?.parse()?;
+    let client: PublicKey = std::fs::read_to_string("client.pub")?.parse()?;
+    let security = Security::with_allowed(ours, [client]);
+    let config = EndpointConfig::server(4433, security).with_ports("4433-4436".parse()?)?;
+    let server = Endpoint::bind(config).await?;
+    let echo = |request: Received| async move { Some(request.message) };
+    server.serve(64, echo).await;
+    Ok(())
+}
