@@ -1,6 +1,8 @@
 //! The transport: the calls of a host.
 
 #[cfg(test)]
+mod acquainted;
+#[cfg(test)]
 mod address_tests;
 #[cfg(test)]
 mod cancel_tests;

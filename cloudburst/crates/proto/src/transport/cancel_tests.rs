@@ -3,35 +3,11 @@
 use core::time::Duration;
 
 use super::{
-    super::{
-        packet::{Header, PacketKind},
-        *,
-    },
+    super::{packet::PacketKind, *},
+    acquainted::{is_symbol, kind, of_both_kinds, settled},
     sealed_tests::shared_key,
     tests::{Pair, address},
 };
-
-/// Both kinds of endpoints, older than first flights are doubted after a start.
-fn pairs() -> impl Iterator<Item = (Pair, PeerId)> {
-    [TransportConfig::unprotected(), shared_key(3)]
-        .into_iter()
-        .map(|mut config| {
-            config.congestion = CongestionControl::reserved(1_000_000_000);
-            let (mut pair, peer) = Pair::new(&config, 2);
-            pair.now = pair.now + Duration::from_secs(11);
-            // They know each other.
-            pair.send(peer, 1_000);
-            pair.run(Duration::from_secs(1), |_, _| false);
-            for end in 0..2 {
-                pair.events(end);
-            }
-            (pair, peer)
-        })
-}
-
-fn kind(datagram: &[u8]) -> PacketKind {
-    Header::parse(datagram).unwrap().kind
-}
 
 fn is_cancel(datagram: &[u8]) -> bool {
     kind(datagram) == PacketKind::Cancel
@@ -46,7 +22,7 @@ fn parts(pair: &mut Pair, peer: PeerId, messages: usize) -> Vec<SendId> {
     let sent: Vec<_> = (0..messages).map(|_| pair.send(peer, 50_000)).collect();
     let mut symbols = 0_u32;
     pair.run(Duration::from_millis(50), |from, datagram| {
-        symbols += u32::from(from == 0 && kind(datagram) == PacketKind::Symbol);
+        symbols += u32::from(from == 0 && is_symbol(datagram));
         from == 1 || !symbols.is_multiple_of(20)
     });
     let incoming = pair.ends[1].statistics();
@@ -63,7 +39,7 @@ fn cancel_all(pair: &mut Pair, sent: &[SendId]) {
 
 #[test]
 fn a_receiver_has_nothing_left_one_round_trip_after_messages_are_given_up() {
-    for (mut pair, peer) in pairs() {
+    for (mut pair, peer, _) in of_both_kinds() {
         let sent = parts(&mut pair, peer, 40);
         cancel_all(&mut pair, &sent);
         pair.run(Duration::from_micros(2_500), |_, _| false);
@@ -84,12 +60,11 @@ fn a_receiver_has_nothing_left_one_round_trip_after_messages_are_given_up() {
 fn a_lifetime_that_is_over_frees_the_receivers_memory_as_well() {
     let mut config = shared_key(3);
     config.budget.lifetime = Duration::from_millis(500);
-    let (mut pair, peer) = Pair::new(&config, 2);
-    pair.now = pair.now + Duration::from_secs(11);
+    let (mut pair, peer) = settled(&config);
     pair.send(peer, 50_000);
     let mut symbols = 0_u32;
     pair.run(Duration::from_millis(600), |_, datagram| {
-        let is_symbol = kind(datagram) == PacketKind::Symbol;
+        let is_symbol = is_symbol(datagram);
         symbols += u32::from(is_symbol);
         is_symbol && symbols > 20
     });
@@ -103,7 +78,7 @@ fn a_lifetime_that_is_over_frees_the_receivers_memory_as_well() {
 
 #[test]
 fn a_lost_cancel_is_repeated_and_not_for_ever() {
-    for (mut pair, peer) in pairs() {
+    for (mut pair, peer, _) in of_both_kinds() {
         let sent = parts(&mut pair, peer, 1);
         cancel_all(&mut pair, &sent);
         let mut asked = 0;
@@ -127,7 +102,7 @@ fn a_lost_cancel_is_repeated_and_not_for_ever() {
 
 #[test]
 fn late_symbols_of_a_cancelled_message_rebuild_nothing() {
-    for (mut pair, peer) in pairs() {
+    for (mut pair, peer, _) in of_both_kinds() {
         let sent = pair.send(peer, 50_000);
         let mut late = Vec::new();
         pair.run(Duration::from_millis(20), |from, datagram| {
@@ -152,7 +127,7 @@ fn late_symbols_of_a_cancelled_message_rebuild_nothing() {
 
 #[test]
 fn a_request_that_was_delivered_is_cancelled_at_the_host() {
-    for (mut pair, peer) in pairs() {
+    for (mut pair, peer, _) in of_both_kinds() {
         let sent = pair.ends[0]
             .send(pair.now, peer, MessageKind::Request, b"what?")
             .unwrap();
@@ -179,8 +154,7 @@ fn a_request_that_was_delivered_is_cancelled_at_the_host() {
 #[test]
 fn a_cancel_from_elsewhere_ends_nothing() {
     let config = shared_key(3);
-    let (mut pair, peer) = Pair::new(&config, 2);
-    pair.now = pair.now + Duration::from_secs(11);
+    let (mut pair, peer) = settled(&config);
     let given_up = parts(&mut pair, peer, 1);
     cancel_all(&mut pair, &given_up);
     let mut recorded = Vec::new();

@@ -3,35 +3,14 @@
 use core::time::Duration;
 
 use super::{
-    super::{
-        packet::{Header, PacketKind},
-        *,
-    },
+    super::{packet::PacketKind, *},
+    acquainted::{acquainted, is_symbol, kind, of_both_kinds, settled},
     sealed_tests::shared_key,
     tests::{Pair, address},
 };
 
-/// Both kinds of endpoints, which know each other, and what the first is to the second.
-fn pairs() -> impl Iterator<Item = (Pair, PeerId, PeerId)> {
-    [TransportConfig::unprotected(), shared_key(3)]
-        .into_iter()
-        .map(|mut config| {
-            config.congestion = CongestionControl::reserved(1_000_000_000);
-            let (mut pair, peer) = Pair::new(&config, 2);
-            pair.now = pair.now + Duration::from_secs(11);
-            pair.send(peer, 1_000);
-            pair.run(Duration::from_secs(1), |_, _| false);
-            let events = pair.events(1);
-            let [Event::Received { peer: first, .. }] = events[..] else {
-                panic!("{events:?}");
-            };
-            pair.events(0);
-            (pair, peer, first)
-        })
-}
-
 fn is_goodbye(datagram: &[u8]) -> bool {
-    Header::parse(datagram).unwrap().kind == PacketKind::Goodbye
+    kind(datagram) == PacketKind::Goodbye
 }
 
 fn gone(events: &[Event]) -> Vec<(PeerId, GoneReason)> {
@@ -44,7 +23,7 @@ fn gone(events: &[Event]) -> Vec<(PeerId, GoneReason)> {
 
 #[test]
 fn an_end_that_closes_is_known_to_be_gone_and_no_path_of_it_dies() {
-    for (mut pair, _, first) in pairs() {
+    for (mut pair, _, first) in of_both_kinds() {
         // Both have just spoken, so that paths are probed.
         let reply = MessageKind::Message;
         let sent = pair.ends[1].send(pair.now, first, reply, &[1; 5_000]);
@@ -68,11 +47,7 @@ fn an_end_that_closes_is_known_to_be_gone_and_no_path_of_it_dies() {
 
 #[test]
 fn what_is_under_way_in_both_directions_ends() {
-    for (mut pair, peer, first) in pairs() {
-        let is_symbol = |datagram: &[u8]| {
-            let kind = Header::parse(datagram).unwrap().kind;
-            kind == PacketKind::Symbol
-        };
+    for (mut pair, peer, first) in of_both_kinds() {
         pair.send(peer, 50_000);
         let theirs = pair.ends[1]
             .send(pair.now, first, MessageKind::Message, &[2; 50_000])
@@ -102,11 +77,7 @@ fn what_is_under_way_in_both_directions_ends() {
 /// sent whole; the end that it had chosen closes before any of them is there. What each comes to is in
 /// the events.
 fn closed_under_way(config: &TransportConfig) -> (Pair, PeerId, [SendId; 3]) {
-    let (mut pair, peer) = Pair::new(config, 2);
-    pair.now = pair.now + Duration::from_secs(11);
-    pair.send(peer, 1_000);
-    pair.run(Duration::from_secs(1), |_, _| false);
-    pair.events(0);
+    let (mut pair, peer, _) = acquainted(config);
     let twice = SendOptions::new().with_idempotent(true);
     let mut send = |options, bytes| {
         let kind = (MessageKind::Message, options);
@@ -195,11 +166,7 @@ fn what_is_under_way_without_keys_ends_at_once() {
 #[test]
 fn a_peer_that_was_chosen_stays_and_is_found_again() {
     for config in [TransportConfig::unprotected(), shared_key(3)] {
-        let (mut pair, peer) = Pair::new(&config, 2);
-        pair.now = pair.now + Duration::from_secs(11);
-        pair.send(peer, 1_000);
-        pair.run(Duration::from_secs(1), |_, _| false);
-        pair.events(0);
+        let (mut pair, peer, _) = acquainted(&config);
         pair.ends[1].close(pair.now);
         pair.run(Duration::from_millis(5), |from, _| from == 0);
         assert_eq!(gone(&pair.events(0)), [(peer, GoneReason::Closed)]);
@@ -219,8 +186,7 @@ fn a_peer_that_was_chosen_stays_and_is_found_again() {
 #[test]
 fn what_is_late_of_an_end_that_has_closed_is_not_taken_again() {
     for config in [TransportConfig::unprotected(), shared_key(3)] {
-        let (mut pair, peer) = Pair::new(&config, 2);
-        pair.now = pair.now + Duration::from_secs(11);
+        let (mut pair, peer) = settled(&config);
         let mut late = Vec::new();
         for bytes in [100, 1_000] {
             pair.send(peer, bytes);
@@ -262,7 +228,7 @@ fn what_is_late_of_an_end_that_has_closed_is_not_taken_again() {
 
 #[test]
 fn a_goodbye_that_is_lost_leaves_it_to_the_timeouts() {
-    for (mut pair, _, first) in pairs() {
+    for (mut pair, _, first) in of_both_kinds() {
         pair.ends[0].close(pair.now);
         pair.run(Duration::from_secs(200), |from, _| from == 0);
         let events = pair.events(1);
@@ -272,11 +238,7 @@ fn a_goodbye_that_is_lost_leaves_it_to_the_timeouts() {
 
 #[test]
 fn a_goodbye_from_elsewhere_changes_nothing() {
-    let (mut pair, peer) = Pair::new(&shared_key(3), 2);
-    pair.now = pair.now + Duration::from_secs(11);
-    pair.send(peer, 1_000);
-    pair.run(Duration::from_secs(1), |_, _| false);
-    pair.events(1);
+    let (mut pair, peer, _) = acquainted(&shared_key(3));
     // One that was recorded on another association of the same ends.
     let mut recorded = Vec::new();
     pair.ends[0].close(pair.now);
