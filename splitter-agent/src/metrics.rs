@@ -147,6 +147,7 @@ impl SplitterCollector {
                 ("max_wait", events(FlowEvent::HandedOverAtMaxWait)),
                 ("stayed", events(FlowEvent::KeptTunnel)),
                 ("stayed_at_max_wait", events(FlowEvent::KeptTunnelAtMaxWait)),
+                ("paused", events(FlowEvent::ChangedTunnelLater)),
             ],
         )?;
         counters_by(

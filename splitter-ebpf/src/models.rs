@@ -13,7 +13,7 @@ use splitter_policy::egress::Egress;
 use splitter_policy::flow::{FlowEntry, TunnelRole};
 use splitter_policy::flow_packet::FlowPacket;
 use splitter_policy::models::QueueModels;
-use splitter_policy::share::{CountedPacket, SharedEgress, SharedQueues};
+use splitter_policy::share::{CountedPacket, SharedEgress, SharedQueues, Stage};
 
 use crate::pipeline::{SETTINGS, entry};
 use crate::queues::KernelBacklog;
@@ -58,9 +58,26 @@ impl SharedEgress for KernelModels {
     }
 
     #[inline(always)]
-    fn choose(&mut self, _: &PolicyConfig, now_ns: u64) -> TunnelRole {
-        share_choose(now_ns);
+    fn choose(
+        &mut self,
+        _: &PolicyConfig,
+        here: TunnelRole,
+        was: Stage,
+        now_ns: u64,
+    ) -> TunnelRole {
+        share_choose(here as u64, was as u64, now_ns);
         answer().tunnel
+    }
+
+    #[inline(always)]
+    fn may_change(
+        &self,
+        config: &PolicyConfig,
+        here: TunnelRole,
+        last_seen_ns: u64,
+        now_ns: u64,
+    ) -> bool {
+        shared().is_some_and(|shared| shared.may_change(config, here, last_seen_ns, now_ns))
     }
 
     /// The entry is the one that [`entry`] has for both.
@@ -106,9 +123,10 @@ pub extern "C" fn share_start(now_ns: u64) -> u64 {
 /// Runs [`SharedEgress::choose`] as a function of its own.
 #[inline(never)]
 #[unsafe(no_mangle)]
-pub extern "C" fn share_choose(now_ns: u64) -> u64 {
+pub extern "C" fn share_choose(here: u64, was: u64, now_ns: u64) -> u64 {
     if let (Some(shared), Some(settings), Some(scratch)) = (shared(), SETTINGS.get(0), scratch()) {
-        let tunnel = shared.choose(&settings.config, now_ns);
+        let (here, was) = (TunnelRole::numbered(here), Stage::numbered(was));
+        let tunnel = shared.choose(&settings.config, here, was, now_ns);
         scratch.egress = Egress::dedicated_to(tunnel).to_bits();
     }
     0

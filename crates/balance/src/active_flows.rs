@@ -65,6 +65,12 @@ impl ActiveFlows {
         window(last_seen_ns) != window(now_ns)
     }
 
+    /// Tells if a flow whose last packet was at `last_seen_ns` is still counted.
+    #[inline(always)]
+    pub const fn counts(last_seen_ns: u64, now_ns: u64) -> bool {
+        window(last_seen_ns) + 1 >= window(now_ns)
+    }
+
     /// The number of flows that sent lately.
     #[inline(always)]
     pub const fn count(&self, now_ns: u64) -> u32 {
@@ -140,6 +146,8 @@ mod tests {
         assert_eq!(flows.count(WINDOW_NS), 2);
         assert_eq!(flows.count(2 * WINDOW_NS), 1);
         assert_eq!(flows.count(3 * WINDOW_NS), 0);
+        assert!(ActiveFlows::counts(WINDOW_NS, 3 * WINDOW_NS - 1));
+        assert!(!ActiveFlows::counts(WINDOW_NS, 3 * WINDOW_NS));
     }
 
     #[test]

@@ -36,8 +36,7 @@ use crate::flow::{Class, FlowEntry, TunnelRole};
 use crate::flow_packet::FlowPacket;
 use crate::models::QueueModels;
 use crate::packet::TcpFlags;
-use crate::share::CountedPacket;
-use flow_balance::ActiveFlows;
+use crate::share::{CountedPacket, Stage};
 use flow_balance::VirtualQueue;
 pub use verdict::Verdict;
 
@@ -65,7 +64,8 @@ pub fn classify(
             ..FlowEntry::default()
         };
     }
-    let is_first_of_window = ActiveFlows::is_first_of_window(entry.last_seen_ns, now_ns);
+    let last_seen_ns = entry.last_seen_ns;
+    let was = Stage::of(entry.packets, entry.bytes);
     entry.packets += packet.segments;
     entry.bytes += packet.bytes;
     entry.last_seen_ns = now_ns;
@@ -79,8 +79,8 @@ pub fn classify(
     let egress = if config.is_shared() {
         let sent = CountedPacket {
             packet,
-            chosen: became_long.then(|| models.choose(config, now_ns)),
-            is_first_of_window,
+            chosen: became_long.then(|| models.choose(config, entry.tunnel(), was, now_ns)),
+            last_seen_ns,
             now_ns,
         };
         models.send(config, entry, &sent)
@@ -140,6 +140,10 @@ pub fn precision(
         return Precision::Preferred;
     }
     if !is_settled(entry, config) {
+        // It may change tunnels with its next packet.
+        if config.is_shared() && packet.carries_data() {
+            return Precision::Needed;
+        }
         let is_long = entry.class() == Class::Long;
         if is_long || is_rated && is_full || !is_rated && becomes_long(entry, packet, config) {
             return Precision::Needed;

@@ -33,11 +33,14 @@ pub enum FlowEvent {
     /// itself until the maximum wait, or until it had sent as much again as made it long, and
     /// stayed where it was.
     KeptTunnelAtMaxWait = 9,
+    /// The flow changed tunnels after it had been placed (shared tunnels): it had paused, and the
+    /// other one had fewer flows for its rate.
+    ChangedTunnelLater = 10,
 }
 
 impl FlowEvent {
     /// The number of kinds of events.
-    pub const COUNT: usize = 10;
+    pub const COUNT: usize = 11;
 
     /// The number that stands for an event, or for none.
     #[inline(always)]
@@ -62,6 +65,7 @@ impl FlowEvent {
             7 => Self::Untracked,
             8 => Self::KeptTunnel,
             9 => Self::KeptTunnelAtMaxWait,
+            10 => Self::ChangedTunnelLater,
             _ => return None,
         })
     }

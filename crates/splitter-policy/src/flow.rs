@@ -270,9 +270,15 @@ pub struct FlowEntry {
     pub long_since_ns: u64,
     /// Of [`FlowEntry::ON_LONG_TUNNEL`], [`FlowEntry::FINISHED`], [`FlowEntry::PLACED`].
     pub flags: u64,
+    /// How often the flow changed tunnels after it had been placed, up to
+    /// [`FlowEntry::MOST_CHANGES`].
+    pub changes: u64,
 }
 
 impl FlowEntry {
+    /// A placed flow changes tunnels no more often than this (shared tunnels).
+    pub const MOST_CHANGES: u64 = 7;
+
     /// The flow uses the long tunnel: it has changed to it, or started there.
     pub const ON_LONG_TUNNEL: u64 = 1;
     /// A FIN or RST has passed.

@@ -8,7 +8,7 @@ use crate::dedicated::DedicatedQueues;
 use crate::egress::Egress;
 use crate::flow::{FlowEntry, TunnelRole};
 use crate::flow_packet::FlowPacket;
-use crate::share::{CountedPacket, SharedEgress, SharedQueues, ShortBacklog};
+use crate::share::{CountedPacket, SharedEgress, SharedQueues, ShortBacklog, Stage};
 
 /// Access to the virtual queues of all tunnels, which each host keeps in its own memory.
 pub trait QueueModels: SharedEgress {
@@ -45,8 +45,24 @@ impl SharedEgress for HostQueues {
         self.shared.start(config, now_ns)
     }
 
-    fn choose(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole {
-        self.shared.choose(config, now_ns)
+    fn choose(
+        &mut self,
+        config: &PolicyConfig,
+        here: TunnelRole,
+        was: Stage,
+        now_ns: u64,
+    ) -> TunnelRole {
+        self.shared.choose(config, here, was, now_ns)
+    }
+
+    fn may_change(
+        &self,
+        config: &PolicyConfig,
+        here: TunnelRole,
+        last_seen_ns: u64,
+        now_ns: u64,
+    ) -> bool {
+        self.shared.may_change(config, here, last_seen_ns, now_ns)
     }
 
     fn send(
@@ -86,8 +102,25 @@ impl<M: SharedEgress> SharedEgress for &mut M {
     }
 
     #[inline(always)]
-    fn choose(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole {
-        (**self).choose(config, now_ns)
+    fn choose(
+        &mut self,
+        config: &PolicyConfig,
+        here: TunnelRole,
+        was: Stage,
+        now_ns: u64,
+    ) -> TunnelRole {
+        (**self).choose(config, here, was, now_ns)
+    }
+
+    #[inline(always)]
+    fn may_change(
+        &self,
+        config: &PolicyConfig,
+        here: TunnelRole,
+        last_seen_ns: u64,
+        now_ns: u64,
+    ) -> bool {
+        (**self).may_change(config, here, last_seen_ns, now_ns)
     }
 
     #[inline(always)]

@@ -6,10 +6,15 @@
 //!
 //! | packet of a flow that | goes into the queue class | of the tunnel |
 //! |---|---|---|
-//! | is short | short | that promised to be the earlier one when it started, or nearly so |
+//! | is short | short | that promised to be the earlier one when it started, or nearly so; it may change at a pause |
 //! | turned long, and waits | short | the same |
-//! | was placed | long | that [`Placement`] chose |
+//! | was placed | long | with the fewest flows for its rate |
 //! | any, if it is a pure acknowledgement | short | that of its flow |
+//!
+//! Flows that start at the same time see each other: a crowd counts them from their first
+//! packet on, not only from when they are placed. A flow that has only shaken hands changes at no
+//! risk, and one that sends changes where its packets have left its tunnel, as they have between
+//! the round trips of a slow start.
 //!
 //! A flow is placed with its first packet beyond the threshold that carries data:
 //! one that acknowledges and then ends is short, however long that took. If that is on
@@ -18,21 +23,27 @@
 //! waits for what [`crate::dedicated`] asks of a change
 //! of tunnels, and stays where it is if that does not come within
 //! [`PolicyConfig::max_wait_ns`], or before it has sent as much again as made it long: while
-//! it waits it is ahead of short flows. So it never overtakes itself.
+//! it waits it is ahead of short flows. So it never overtakes itself. Later it changes with its
+//! first packet after it has been silent for so long that it is [counted](ActiveFlows) no more,
+//! 134 ms at least, if it has more of the other tunnel then, and no more than
+//! [`FlowEntry::MOST_CHANGES`] times.
 //!
 //! When its packets have left, the [virtual queues](VirtualQueue) tell. They run ahead of a shaper
 //! that stood still because its processor was away; where the host can read the real queue
 //! ([`ShortBacklog`]), a flow waits for that too.
+
+mod crowd;
+mod growth;
+mod start;
 
 use crate::config::PolicyConfig;
 use crate::counters::FlowEvent;
 use crate::egress::Egress;
 use crate::flow::{Class, FlowEntry, TunnelRole};
 use crate::flow_packet::FlowPacket;
-use flow_balance::{
-    ActiveFlows, Activity, Balancer as _, Packet, PathId, PathSet, PathView, Paths, PlacedFlow,
-    Placement, RoundRobin,
-};
+pub use crowd::Stage;
+use crowd::{Crowd, has_more};
+use flow_balance::{ActiveFlows, Activity, Placement, RoundRobin};
 use flow_balance::{ServiceTime, VirtualQueue};
 
 /// Decisions for flows in shared tunnels. A host may run each apart from the rest, which a verifier
@@ -41,8 +52,24 @@ pub trait SharedEgress {
     /// Chooses the tunnel that a flow starts in.
     fn start(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole;
 
-    /// Chooses the tunnel of a flow that turns long, by [`Placement`].
-    fn choose(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole;
+    /// Chooses the tunnel of a flow that turns long `here` and was in this stage before.
+    fn choose(
+        &mut self,
+        config: &PolicyConfig,
+        here: TunnelRole,
+        was: Stage,
+        now_ns: u64,
+    ) -> TunnelRole;
+
+    /// Tells if a flow that was placed `here`, and sent its last packet at `last_seen_ns`, may
+    /// change tunnels with its next one, and has more of the other.
+    fn may_change(
+        &self,
+        config: &PolicyConfig,
+        here: TunnelRole,
+        last_seen_ns: u64,
+        now_ns: u64,
+    ) -> bool;
 
     /// Sends a packet of a flow that is counted already, and places the flow if it is due.
     fn send(
@@ -87,8 +114,9 @@ pub struct CountedPacket {
     pub packet: FlowPacket,
     /// The tunnel that was chosen for its flow, if it is that one's first long packet.
     pub chosen: Option<TunnelRole>,
-    /// The packet is the first of its flow in a window of [`ActiveFlows`].
-    pub is_first_of_window: bool,
+    /// The time of its flow's last packet before, to the precision of
+    /// [`FlowEntry::last_seen_ns`].
+    pub last_seen_ns: u64,
     /// The time of the packet.
     pub now_ns: u64,
 }
@@ -104,16 +132,16 @@ pub struct SharedQueues {
     long: [VirtualQueue; 2],
     /// The traffic that flows that started will bring.
     expected: [VirtualQueue; 2],
-    /// The flows that were placed and go on.
-    pub(crate) active: [ActiveFlows; 2],
-    /// The round robin by which long flows are placed.
+    /// The flows on each.
+    crowds: [Crowd; 2],
+    /// The round robin by which flows start.
     turns: RoundRobin,
 }
 
 /// What a short flow is expected to bring: some ten full packets.
 const EXPECTED_BYTES: u64 = 15_000;
-/// The lead that a tunnel gets for a new flow to start in it all the same, if the next long flow
-/// goes there: should the new one turn long, it need not change. Less than a round trip is to a
+/// The lead that a tunnel gets for a new flow to start in it all the same, if it has fewer flows
+/// for its rate: should the new one turn long, it need not change. Less than a round trip is to a
 /// person.
 const HEAD_START_NS: u64 = 1_000_000;
 /// How many packets of a short flow have to wait, one round trip after the
@@ -147,22 +175,45 @@ impl SharedEgress for SharedQueues {
         let tunnel = usable(config, earliest);
         let service = service(config, tunnel);
         self.expected[tunnel as usize].send(EXPECTED_BYTES, now_ns, service);
+        self.note(tunnel, Stage::Starting, Activity::ENTERS, now_ns);
         tunnel
     }
 
     #[inline(always)]
-    fn choose(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole {
-        let packet = Packet {
-            now_ns,
-            bytes: FULL_PACKET_BYTES as u32,
-            flow_hash: 0,
-        };
-        let (turns, paths) = self.turns_and_paths(config, now_ns);
-        let flow = &mut PlacedFlow::default();
-        let placed = tunnel(Placement::default().choose(turns, flow, &paths, &packet));
+    fn choose(
+        &mut self,
+        config: &PolicyConfig,
+        here: TunnelRole,
+        was: Stage,
+        now_ns: u64,
+    ) -> TunnelRole {
+        self.note(here, was, Activity::ENDS, now_ns);
+        let competition = |tunnel: TunnelRole| self.lasting_competition(config, tunnel, now_ns);
+        let there = here.other();
+        let goes =
+            has_more(competition(there), competition(here)) && !self.is_much_busier(there, now_ns);
+        let chosen = usable(config, if goes { there } else { here });
         // Seen by those that are placed while it waits to go there.
-        self.active[placed as usize].note(Activity::ENTERS, now_ns);
-        placed
+        self.note(chosen, Stage::Lasting, Activity::ENTERS, now_ns);
+        chosen
+    }
+
+    #[inline(always)]
+    fn may_change(
+        &self,
+        config: &PolicyConfig,
+        here: TunnelRole,
+        last_seen_ns: u64,
+        now_ns: u64,
+    ) -> bool {
+        let there = here.other();
+        // While it counts, so may what it sent last: a queue that the model takes for drained may
+        // be that of a shaper whose processor was away.
+        if ActiveFlows::counts(last_seen_ns, now_ns) || usable(config, there) != there {
+            return false;
+        }
+        let competition = |tunnel: TunnelRole| self.lasting_competition(config, tunnel, now_ns);
+        has_more(competition(there), competition(here))
     }
 
     #[inline(always)]
@@ -186,7 +237,7 @@ impl SharedEgress for SharedQueues {
     ) -> Egress {
         let tunnel = usable(config, tunnel);
         if is_first_of_window {
-            self.active[tunnel as usize].note(Activity::RENEWS, now_ns);
+            self.note(tunnel, Stage::Lasting, Activity::RENEWS, now_ns);
         }
         let queue_class = if packet.is_pure_ack() {
             self.enqueue_short(config, tunnel, packet.bytes, now_ns);
@@ -216,7 +267,11 @@ impl SharedQueues {
         backlog: &impl ShortBacklog,
     ) -> Egress {
         let CountedPacket { packet, now_ns, .. } = *sent;
-        let hand_over = self.place(config, entry, sent, backlog);
+        let hand_over = if entry.is_placed() {
+            self.change(config, entry, sent)
+        } else {
+            self.place(config, entry, sent, backlog)
+        };
         if entry.is_placed() {
             let egress = self.send_placed(config, entry.tunnel(), packet, false, now_ns);
             self.note_placed(egress.tunnel, entry, sent, hand_over);
@@ -224,6 +279,9 @@ impl SharedQueues {
                 hand_over,
                 ..egress
             };
+        }
+        if entry.class() == Class::Short {
+            self.grow(config, entry, sent, backlog);
         }
         let tunnel = usable(config, entry.tunnel());
         entry.drained_ns = self.enqueue_short(config, tunnel, packet.bytes, now_ns);
@@ -243,19 +301,16 @@ impl SharedQueues {
         sent: &CountedPacket,
         backlog: &impl ShortBacklog,
     ) -> Option<FlowEvent> {
-        if entry.class() == Class::Short || entry.is_placed() || !sent.packet.carries_data() {
+        if entry.class() == Class::Short || !sent.packet.carries_data() {
             return None;
         }
-        let (here, now_ns) = (entry.tunnel(), sent.now_ns);
         // With two tunnels there is no need to remember which one it waits for.
-        let there = here.other();
-        let leaves_ns = self.long[there as usize].next_start_ns(now_ns);
-        let how = if sent.chosen == Some(here) {
+        let how = if sent.chosen == Some(entry.tunnel()) {
             FlowEvent::KeptTunnel
-        } else if self.has_drained(config, entry, leaves_ns, now_ns, backlog) {
+        } else if self.has_drained(config, entry, sent.now_ns, backlog) {
             entry.flags ^= FlowEntry::ON_LONG_TUNNEL;
             FlowEvent::HandedOverDrained
-        } else if has_waited_enough(config, entry, now_ns) {
+        } else if has_waited_enough(config, entry, sent.now_ns) {
             FlowEvent::KeptTunnelAtMaxWait
         } else {
             return None;
@@ -264,8 +319,59 @@ impl SharedQueues {
         Some(how)
     }
 
-    /// Tells if the flow's packets will have left its tunnel by `leaves_ns`. The real queue is
-    /// looked at last, for the few packets that it decides on.
+    /// Changes the tunnel of a flow that was placed before, if it may.
+    #[inline(always)]
+    fn change(
+        &mut self,
+        config: &PolicyConfig,
+        entry: &mut FlowEntry,
+        sent: &CountedPacket,
+    ) -> Option<FlowEvent> {
+        let (here, now_ns) = (entry.tunnel(), sent.now_ns);
+        let has_turns = entry.changes < FlowEntry::MOST_CHANGES && sent.packet.carries_data();
+        if !has_turns || !self.may_change(config, here, sent.last_seen_ns, now_ns) {
+            return None;
+        }
+        self.note(here.other(), Stage::Lasting, Activity::ENTERS, now_ns);
+        entry.flags ^= FlowEntry::ON_LONG_TUNNEL;
+        entry.changes += 1;
+        Some(FlowEvent::ChangedTunnelLater)
+    }
+
+    /// The flows that last in each tunnel.
+    #[cfg(test)]
+    pub(crate) fn lasting(&self, now_ns: u64) -> [u32; 2] {
+        self.crowds.map(|it| it.lasting.count(now_ns))
+    }
+
+    #[inline(always)]
+    fn lasting_competition(
+        &self,
+        config: &PolicyConfig,
+        tunnel: TunnelRole,
+        now_ns: u64,
+    ) -> (u64, u32) {
+        let competition = self.crowds[tunnel as usize].lasting_competition(now_ns);
+        (competition, service(config, tunnel).speed())
+    }
+
+    #[inline(always)]
+    fn note(&mut self, tunnel: TunnelRole, stage: Stage, activity: Activity, now_ns: u64) {
+        self.crowds[tunnel as usize].note(stage, activity, now_ns);
+    }
+
+    /// Tells if much more waits in front of this tunnel than of the other.
+    #[inline(always)]
+    fn is_much_busier(&self, tunnel: TunnelRole, now_ns: u64) -> bool {
+        let backlog_ns = |tunnel: TunnelRole| {
+            let index = tunnel as usize;
+            self.short[index].backlog_ns(now_ns) + self.long[index].backlog_ns(now_ns)
+        };
+        backlog_ns(tunnel) > backlog_ns(tunnel.other()) + Placement::DEFAULT_TOLERANCE_NS
+    }
+
+    /// Tells if the flow's packets will have left its tunnel before a packet that goes into the
+    /// other now. The real queue is looked at last, for the few packets that it decides on.
     ///
     /// Where it holds more than the model, that has run ahead and says no more of where in the
     /// queue the flow's packets are: they may be the last.
@@ -274,10 +380,15 @@ impl SharedQueues {
         &self,
         config: &PolicyConfig,
         entry: &FlowEntry,
-        leaves_ns: u64,
         now_ns: u64,
         backlog: &impl ShortBacklog,
     ) -> bool {
+        let there = entry.tunnel().other();
+        let leaves_ns = match entry.class() {
+            Class::Long => self.long[there as usize].next_start_ns(now_ns),
+            // In front of all that is long.
+            Class::Short => now_ns,
+        };
         if leaves_ns < entry.drained_ns + config.drain_margin_ns {
             return false;
         }
@@ -298,24 +409,17 @@ impl SharedQueues {
     ) {
         let now_ns = sent.now_ns;
         if let Some(FlowEvent::KeptTunnelAtMaxWait) = hand_over {
-            self.active[tunnel.other() as usize].note(Activity::ENDS, now_ns);
-            self.active[tunnel as usize].note(Activity::ENTERS, now_ns);
+            self.note(tunnel.other(), Stage::Lasting, Activity::ENDS, now_ns);
+            self.note(tunnel, Stage::Lasting, Activity::ENTERS, now_ns);
         }
-        let is_counted = hand_over.is_some() || !sent.is_first_of_window;
+        let is_first_of_window = ActiveFlows::is_first_of_window(sent.last_seen_ns, now_ns);
+        let is_counted = hand_over.is_some() || !is_first_of_window;
         let activity = Activity {
             enters: false,
             renews: !is_counted,
             ends: is_counted && sent.packet.flags.closes() && !entry.is_finished(),
         };
-        self.active[tunnel as usize].note(activity, now_ns);
-    }
-
-    /// The tunnel of the next long flow, as things are.
-    #[inline(always)]
-    fn next(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole {
-        let (turns, paths) = self.turns_and_paths(config, now_ns);
-        let best = Placement::default().best(paths.candidates(), &paths);
-        tunnel(turns.next(best))
+        self.note(tunnel, Stage::Lasting, activity, now_ns);
     }
 
     /// Puts a packet into the modelled queue of the short class; when it will
@@ -331,65 +435,6 @@ impl SharedQueues {
         let (service, limit_ns) = (service(config, tunnel).cautious(), 2 * config.long_queue_ns);
         self.short[tunnel as usize].send_within(bytes, now_ns, service, limit_ns)
     }
-
-    #[inline(always)]
-    fn turns_and_paths<'a>(
-        &'a mut self,
-        config: &'a PolicyConfig,
-        now_ns: u64,
-    ) -> (&'a mut RoundRobin, TwoPaths<'a>) {
-        let Self {
-            short,
-            long,
-            active,
-            turns,
-            ..
-        } = self;
-        let queues = [&*short, &*long];
-        let paths = TwoPaths {
-            queues,
-            active,
-            config,
-            now_ns,
-        };
-        (turns, paths)
-    }
-}
-
-/// The two tunnels as paths. What is asked of them is worked out when it is: a kernel program's
-/// stack is small.
-struct TwoPaths<'a> {
-    /// Of either class.
-    queues: [&'a [VirtualQueue; 2]; 2],
-    active: &'a [ActiveFlows; 2],
-    config: &'a PolicyConfig,
-    now_ns: u64,
-}
-
-impl Paths for TwoPaths<'_> {
-    #[inline(always)]
-    fn known(&self) -> PathSet {
-        PathSet::first(TunnelRole::ALL.len())
-    }
-
-    #[inline(always)]
-    fn usable(&self) -> PathSet {
-        PathSet::from_bits(self.config.usable.into())
-    }
-
-    #[inline(always)]
-    fn view(&self, path: PathId) -> PathView {
-        let tunnel = tunnel(path);
-        let backlog_ns =
-            |queues: &[VirtualQueue; 2]| queues[tunnel as usize].backlog_ns(self.now_ns);
-        let [short, long] = self.queues;
-        PathView {
-            local_backlog_ns: backlog_ns(short) + backlog_ns(long),
-            weight: service(self.config, tunnel).speed(),
-            flows: self.active[tunnel as usize].count(self.now_ns),
-            ..PathView::default()
-        }
-    }
 }
 
 /// A long flow has been in the short class long enough: in time, or in what the threshold counts. A
@@ -399,11 +444,6 @@ impl Paths for TwoPaths<'_> {
 fn has_waited_enough(config: &PolicyConfig, entry: &FlowEntry, now_ns: u64) -> bool {
     now_ns >= entry.long_since_ns + config.max_wait_ns
         || config.exceeds_threshold(entry.packets / 2, entry.bytes / 2)
-}
-
-#[inline(always)]
-const fn tunnel(path: PathId) -> TunnelRole {
-    TunnelRole::numbered(path.index() as u64)
 }
 
 /// The tunnel for packets that are meant for this one: the other if only that

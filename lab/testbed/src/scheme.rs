@@ -122,6 +122,8 @@ pub struct Handovers {
     pub stayed: u64,
     /// Were to change tunnels, could not in time and stayed.
     pub stayed_at_max_wait: u64,
+    /// Changed tunnels after they had been placed, with the first packet after a pause.
+    pub after_pause: u64,
 }
 
 impl std::ops::Add for Handovers {
@@ -134,6 +136,7 @@ impl std::ops::Add for Handovers {
             at_max_wait: self.at_max_wait + other.at_max_wait,
             stayed: self.stayed + other.stayed,
             stayed_at_max_wait: self.stayed_at_max_wait + other.stayed_at_max_wait,
+            after_pause: self.after_pause + other.after_pause,
         }
     }
 }

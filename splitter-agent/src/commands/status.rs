@@ -78,6 +78,7 @@ struct Flows {
     moved_at_max_wait: u64,
     stayed: u64,
     stayed_at_max_wait: u64,
+    moved_after_pause: u64,
     finished_short: u64,
     finished_long: u64,
 }
@@ -183,6 +184,7 @@ fn flow_counts(counters: &Counters) -> Flows {
         moved_at_max_wait: counters.events(FlowEvent::HandedOverAtMaxWait),
         stayed: counters.events(FlowEvent::KeptTunnel),
         stayed_at_max_wait: counters.events(FlowEvent::KeptTunnelAtMaxWait),
+        moved_after_pause: counters.events(FlowEvent::ChangedTunnelLater),
         finished_short: counters.finished(Class::Short),
         finished_long: counters.finished(Class::Long),
     }
@@ -298,10 +300,11 @@ fn show(status: &Status) -> Result<()> {
     ))?;
     if flows.stayed + flows.stayed_at_max_wait > 0 {
         print(format_args!(
-            "{} stayed in their tunnel because it was its turn, {} because they could not leave in \
-             order.",
+            "{} stayed in their tunnel because they had no more of the other, {} because they could \
+             not leave in order; {} changed later, after a pause.",
             group_thousands(flows.stayed),
-            group_thousands(flows.stayed_at_max_wait)
+            group_thousands(flows.stayed_at_max_wait),
+            group_thousands(flows.moved_after_pause)
         ))?;
     }
     let mut completion = Table::new(["completion times", "flows", "mean", "p50", "p90", "p99"]);

@@ -93,13 +93,14 @@ families! {
             "Flows that ended with FIN or RST",
             "By their class then.";
         handovers: "handovers_total", Counter, "flows",
-            [of("reason", ["drained", "max_wait", "stayed", "stayed_at_max_wait"])],
-            "Long flows that were handed over to the long class, by how",
+            [of("reason", ["drained", "max_wait", "stayed", "stayed_at_max_wait", "paused"])],
+            "Long flows that were handed over to the long class or changed tunnels later, by how",
             "`drained`: changed tunnels when their last packet in the one before had drained. \
              `max_wait`: because the longest wait was over. The others with `policy = \"share\"` \
-             only. `stayed`: it was the turn of the tunnel that they were in. \
-             `stayed_at_max_wait`: they could not leave it in order within the longest wait, or \
-             before they had sent as much again as made them long.";
+             only. `stayed`: they had no more of the other tunnel. `stayed_at_max_wait`: they could not \
+             leave theirs in order within the longest wait, or before they had sent as much again \
+             as made them long. `paused`: placed before, they changed tunnels after a pause, which \
+             a flow does seven times at most.";
         completion: "flow_completion_seconds", Histogram, "seconds", [class()],
             "Time from a flow's first packet to its first FIN or RST at this border",
             "By its class then. Two buckets to each doubling, from 1 µs to 137 s; times are exact \

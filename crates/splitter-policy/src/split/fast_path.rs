@@ -167,9 +167,18 @@ impl<M: Memory + FragmentStore, C: Clock, T: QueueModels> Splitter<'_, M, C, T> 
         let (packets, bytes) = (packet.segments, packet.bytes);
         let is_shared = config.is_shared();
         if slot.is_settled(is_shared) {
+            let last_seen_ns = slot.last_seen_ns(now_ns);
+            // Its record is one of the slow path then.
+            if is_shared
+                && packet.carries_data()
+                && self
+                    .models
+                    .may_change(config, slot.tunnel(), last_seen_ns, now_ns)
+            {
+                return None;
+            }
             slot.count_settled(packets, bytes, now_ns);
             if is_shared {
-                let last_seen_ns = slot.last_seen_ns(now_ns);
                 let is_first = ActiveFlows::is_first_of_window(last_seen_ns, now_ns);
                 let egress =
                     self.models

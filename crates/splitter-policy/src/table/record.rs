@@ -3,7 +3,7 @@
 //! | word | bits, from the lowest |
 //! |---|---|
 //! | owner | ports 32, flags 9, stamp of the last packet 23 |
-//! | first | start 24, packets 40 |
+//! | first | start 24, packets 37, changes 3 |
 //! | second | bytes 48, start 16 |
 //!
 //! A *stamp* is 2^24 ns, some 17 ms; 23 bits of them wrap after 39 hours, and
@@ -47,7 +47,8 @@ const START_HIGH: u64 = 0xffff << 48;
 
 const PACKETS_SHIFT: u32 = 24;
 const NARROW_PACKETS: u64 = (1 << 20) - 1;
-const WIDE_PACKETS: u64 = (1 << 40) - 1;
+const WIDE_PACKETS: u64 = (1 << 37) - 1;
+const CHANGES_SHIFT: u32 = 61;
 const WAITED_SHIFT: u32 = 44;
 
 const NARROW_BYTES: u64 = (1 << 28) - 1;
@@ -82,7 +83,7 @@ impl Record {
     pub(super) fn count_wide(&self, owner: Owner, packets: u64, bytes: u64, now_ns: u64) {
         let (first, second) = (self.first.get(), self.second.get());
         let counted = first.wrapping_add(packets << PACKETS_SHIFT);
-        if counted > first {
+        if (counted ^ first) >> CHANGES_SHIFT == 0 {
             self.first.set(counted);
         }
         let counted = second.wrapping_add(bytes);
@@ -147,7 +148,7 @@ impl Record {
         let (first, second) = (self.first.get(), self.second.get());
         let last_seen_ns = owner.last_seen_ns(now_ns);
         let start = (first & ((1 << 24) - 1)) | (second >> 48) << 24;
-        let (packets, bytes) = (first >> PACKETS_SHIFT, second & WIDE_BYTES);
+        let (packets, bytes) = (first >> PACKETS_SHIFT & WIDE_PACKETS, second & WIDE_BYTES);
         let mut entry = FlowEntry {
             packets,
             bytes,
@@ -157,8 +158,10 @@ impl Record {
             drained_ns: last_seen_ns + (1 << STAMP_BITS),
             long_since_ns: (owner.0 & Owner::LONG) / Owner::LONG,
             flags: (owner.0 / Owner::ON_LONG_TUNNEL) & FLAGS,
+            changes: first >> CHANGES_SHIFT,
         };
         if !owner.is_wide() {
+            entry.changes = 0;
             entry.packets = packets & NARROW_PACKETS;
             entry.bytes = bytes & NARROW_BYTES;
             entry.drained_ns = last_seen_ns + ((bytes >> DRAIN_SHIFT) << TIME_UNIT_BITS);
@@ -197,6 +200,7 @@ impl Record {
         } else {
             flags |= Owner::WIDE;
             first |= at_most(entry.packets, WIDE_PACKETS) << PACKETS_SHIFT;
+            first |= at_most(entry.changes, FlowEntry::MOST_CHANGES) << CHANGES_SHIFT;
             second |= at_most(entry.bytes, WIDE_BYTES);
         }
         let name = owner.0 & (Owner::NAME | Owner::OVERFLOW);

@@ -17,8 +17,8 @@ use crate::shaper::{Packet, Queue, Shaper};
 pub(crate) const MICROSECOND: u64 = 1_000;
 pub(crate) const MILLISECOND: u64 = 1_000_000;
 pub(crate) const SECOND: u64 = 1_000_000_000;
-const HEADER_BYTES: u64 = 66;
-const QUEUE_NS: u64 = 18 * MILLISECOND;
+pub(crate) const HEADER_BYTES: u64 = 66;
+pub(crate) const QUEUE_NS: u64 = 18 * MILLISECOND;
 
 /// What a processor does first when it is there again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,14 +50,14 @@ pub(crate) struct Border {
     away: Vec<Range<u64>>,
     resumption: Resumption,
     arrivals: BinaryHeap<Reverse<(u64, u64)>>,
-    packets: Vec<Packet>,
+    packets: Vec<(Packet, TcpFlags)>,
     pub(crate) verdicts: Vec<(u64, usize, Verdict)>,
     /// Taken by whoever is behind it.
     pub(crate) departures: Vec<Departure>,
     /// All departures.
     pub(crate) log: Vec<Departure>,
-    /// Flows whose packet a full queue dropped; taken by whoever is behind.
-    pub(crate) dropped: Vec<usize>,
+    /// Packets that a full queue dropped; taken by whoever is behind.
+    pub(crate) dropped: Vec<Packet>,
 }
 
 impl Border {
@@ -149,15 +149,28 @@ impl Border {
 
     /// A packet with this payload reaches the border.
     pub(crate) fn arrive(&mut self, at_ns: u64, flow: usize, number: u64, payload: u64) {
+        self.arrive_with(at_ns, flow, number, payload, TcpFlags(0x10));
+    }
+
+    /// The same, with other flags than an acknowledgement's.
+    pub(crate) fn arrive_with(
+        &mut self,
+        at_ns: u64,
+        flow: usize,
+        number: u64,
+        payload: u64,
+        flags: TcpFlags,
+    ) {
         let order = self.packets.len() as u64;
-        self.packets.push(Packet {
+        let packet = Packet {
             flow,
             number,
             bytes: HEADER_BYTES + payload,
             entered_ns: at_ns,
             class: Class::Short,
             queue: Queue::Short,
-        });
+        };
+        self.packets.push((packet, flags));
         self.arrivals.push(Reverse((at_ns, order)));
     }
 
@@ -183,6 +196,19 @@ impl Border {
         }
     }
 
+    /// The tunnels that a flow has used, one after the other.
+    pub(crate) fn tunnels_of(&self, flow: usize) -> Vec<TunnelRole> {
+        let own = self.verdicts.iter().filter(|it| it.1 == flow);
+        let mut tunnels: Vec<_> = own.map(|it| it.2.tunnel).collect();
+        tunnels.dedup();
+        tunnels
+    }
+
+    /// Tells if a flow has changed tunnels.
+    pub(crate) fn has_moved(&self, flow: usize) -> bool {
+        self.tunnels_of(flow).len() > 1
+    }
+
     fn handled_ns(&self, due_ns: u64) -> u64 {
         let next = self.away.partition_point(|it| it.end <= due_ns);
         match self.away.get(next) {
@@ -201,9 +227,9 @@ impl Border {
         let Some(Reverse((_, order))) = self.arrivals.pop() else {
             return;
         };
-        let mut packet = self.packets[order as usize];
+        let (mut packet, flags) = self.packets[order as usize];
         let payload = packet.bytes - HEADER_BYTES;
-        let seen = FlowPacket::new(packet.bytes, payload, TcpFlags(0x10), &self.config);
+        let seen = FlowPacket::new(packet.bytes, payload, flags, &self.config);
         if self.sees_queues {
             self.models.short_backlog = TunnelRole::ALL.map(|tunnel| {
                 let shaper = &self.shapers[tunnel as usize];
@@ -220,7 +246,7 @@ impl Border {
             Class::Long => Queue::Long,
         };
         if !self.shapers[verdict.tunnel as usize].enqueue(packet) {
-            self.dropped.push(packet.flow);
+            self.dropped.push(packet);
         }
         // Whoever enqueues also dequeues what may leave.
         self.transmit(verdict.tunnel, now_ns);

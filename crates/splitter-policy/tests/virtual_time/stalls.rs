@@ -4,8 +4,6 @@
 //! its queue has run ahead. A flow that is handed over within the backlog of that time overtakes
 //! itself, and nothing else does.
 
-use splitter_policy::counters::FlowEvent;
-
 use crate::border::{Border, MICROSECOND, MILLISECOND, Resumption, SECOND};
 use crate::traffic::{Flow, Random, run};
 
@@ -42,12 +40,10 @@ fn measure_with(resumption: Resumption, length_ns: u64, change: impl Fn(Border) 
         let random = &mut Random(seed);
         let flows = Flow::mixed(random, FLOWS, 2);
         let away = away(random, length_ns);
-        let border = Border::shared([100, 100], FLOWS).away(away, resumption);
+        let border = Border::shared([100, 40], FLOWS).away(away, resumption);
         let mut border = change(border);
         let seen = run(&mut border, &flows);
-        let moved = border.verdicts.iter();
-        let moved = moved.filter(|it| it.2.hand_over == Some(FlowEvent::HandedOverDrained));
-        let moved: Vec<_> = moved.map(|it| it.1).collect();
+        let moved: Vec<_> = (0..FLOWS).filter(|flow| border.has_moved(*flow)).collect();
         let mut harmed: Vec<_> = seen.overtaken.iter().map(|it| it.1.packet.flow).collect();
         harmed.sort_unstable();
         harmed.dedup();

@@ -104,7 +104,8 @@ pub(crate) fn run(border: &mut Border, flows: &[Flow]) -> Seen {
             let arrives_ns = far.receive(departure, &mut seen);
             events.push(Reverse((arrives_ns + flows[flow].round_trip_ns, flow)));
         }
-        for flow in std::mem::take(&mut border.dropped) {
+        for packet in std::mem::take(&mut border.dropped) {
+            let flow = packet.flow;
             // Sent again, or so it seems to the sender.
             far.count[flow] += 1;
             events.push(Reverse((now_ns + flows[flow].round_trip_ns, flow)));
@@ -133,7 +134,7 @@ pub(crate) fn run(border: &mut Border, flows: &[Flow]) -> Seen {
 }
 
 /// The tunnels behind their shapers, a little faster than these, and the border at their end.
-struct Far {
+pub(crate) struct Far {
     rates: [u64; 2],
     free_ns: [u64; 2],
     next: Vec<u64>,
@@ -142,7 +143,7 @@ struct Far {
 }
 
 impl Far {
-    fn new(border: &Border, flows: usize) -> Self {
+    pub(crate) fn new(border: &Border, flows: usize) -> Self {
         Self {
             rates: border.rates_mbit,
             free_ns: [0; 2],
@@ -152,7 +153,7 @@ impl Far {
         }
     }
 
-    fn receive(&mut self, departure: Departure, seen: &mut Seen) -> u64 {
+    pub(crate) fn receive(&mut self, departure: Departure, seen: &mut Seen) -> u64 {
         let Departure {
             packet,
             left_ns,

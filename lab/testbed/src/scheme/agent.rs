@@ -101,6 +101,7 @@ impl Agent {
                 &exposition,
                 "splitter_handovers_total{reason=\"stayed_at_max_wait\"}",
             )?,
+            after_pause: counter(&exposition, "splitter_handovers_total{reason=\"paused\"}")?,
         })
     }
 

@@ -76,6 +76,7 @@ fn counts(counters: &Counters) -> Vec<(String, u64)> {
         FlowEvent::Untracked,
         FlowEvent::KeptTunnel,
         FlowEvent::KeptTunnelAtMaxWait,
+        FlowEvent::ChangedTunnelLater,
     ];
     let mut counts = Vec::new();
     let mut note = |name: String, count| counts.push((name, count));

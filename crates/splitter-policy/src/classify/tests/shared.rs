@@ -49,9 +49,29 @@ impl Bench {
 
     /// Sends full packets, `gap_ns` apart, until the flow is placed; how and where.
     fn until_placed(&mut self, start_ns: u64, gap_ns: u64) -> (FlowEvent, TunnelRole) {
-        let mut entry = FlowEntry::default();
+        self.until_this_is_placed(&mut FlowEntry::default(), start_ns, gap_ns)
+    }
+
+    /// A flow that has sent its first packet into the short tunnel, where a long one is already.
+    fn crowded(&mut self, now_ns: u64) -> FlowEntry {
+        let (mut long, mut entry) = (FlowEntry::default(), FlowEntry::default());
+        self.config.usable = 0b01;
+        for _ in 0..20 {
+            self.send(&mut long, 1_448, now_ns - 50 * MILLISECOND);
+        }
+        self.send(&mut entry, 1_448, now_ns);
+        self.config.usable = 0b11;
+        entry
+    }
+
+    fn until_this_is_placed(
+        &mut self,
+        entry: &mut FlowEntry,
+        start_ns: u64,
+        gap_ns: u64,
+    ) -> (FlowEvent, TunnelRole) {
         for number in 0..10_000 {
-            let verdict = self.send(&mut entry, 1_448, start_ns + number * gap_ns);
+            let verdict = self.send(entry, 1_448, start_ns + number * gap_ns);
             if let Some(hand_over) = verdict.hand_over {
                 assert_eq!(
                     (verdict.class, verdict.queue_class),
@@ -163,33 +183,105 @@ fn flow_starts_where_the_next_long_one_is_to_go_and_stays_there() {
 }
 
 #[test]
-fn flow_that_pauses_changes_to_the_tunnel_whose_turn_it_is() {
+fn flow_that_pauses_before_it_is_long_changes_to_the_tunnel_with_fewer_flows() {
     let mut bench = Bench::new([100, 100]);
-    let placed: Vec<_> = (1..=4)
-        .map(|round| {
-            // Another one that has just started is in its way there.
-            bench.send(&mut FlowEntry::default(), 100, SECOND * round);
-            bench.until_placed(SECOND * round, 5 * MILLISECOND)
-        })
-        .collect();
-    use FlowEvent::HandedOverDrained;
-    let [here, there] = [
-        (HandedOverDrained, TunnelRole::Short),
-        (HandedOverDrained, TunnelRole::Long),
-    ];
-    assert_eq!(placed, [here, there, here, there]);
+    let mut entry = bench.crowded(SECOND);
+    let later_ns = SECOND + 5 * MILLISECOND;
+    let placed = bench.until_this_is_placed(&mut entry, later_ns, 5 * MILLISECOND);
+    assert_eq!(placed, (FlowEvent::KeptTunnel, TunnelRole::Long));
+}
+
+#[test]
+fn flow_that_pauses_when_it_is_long_is_handed_over() {
+    let mut bench = Bench::new([100, 100]);
+    let mut entry = bench.crowded(SECOND);
+    for _ in 0..10 {
+        let verdict = bench.send(&mut entry, 1_448, SECOND);
+        assert_eq!(
+            (verdict.tunnel, verdict.hand_over),
+            (TunnelRole::Short, None)
+        );
+    }
+    let later_ns = SECOND + 5 * MILLISECOND;
+    let verdict = bench.send(&mut entry, 1_448, later_ns);
+    assert_eq!(
+        (verdict.tunnel, verdict.hand_over),
+        (TunnelRole::Long, Some(FlowEvent::HandedOverDrained))
+    );
 }
 
 #[test]
 fn flow_that_never_pauses_stays_at_the_cap_and_counts_where_it_is() {
     let mut bench = Bench::new([100, 100]);
-    let gap_ns = 120 * MICROSECOND;
-    // Another one that has just started is in its way.
-    bench.send(&mut FlowEntry::default(), 100, SECOND);
-    let first = bench.until_placed(SECOND, gap_ns);
-    assert_eq!(first, (FlowEvent::KeptTunnelAtMaxWait, TunnelRole::Long));
-    let active = bench.models.shared.active.map(|it| it.count(SECOND));
-    assert_eq!(active, [0, 1]);
+    let mut entry = bench.crowded(SECOND);
+    let placed = bench.until_this_is_placed(&mut entry, SECOND, 120 * MICROSECOND);
+    assert_eq!(placed, (FlowEvent::KeptTunnelAtMaxWait, TunnelRole::Short));
+    assert_eq!(bench.models.shared.lasting(SECOND), [2, 0]);
+}
+
+/// What it sent before has left long ago, so that nothing can overtake anything.
+#[test]
+fn flow_that_is_silent_after_it_was_placed_goes_where_it_has_more_and_not_for_ever() {
+    let mut bench = Bench::new([100, 100]);
+    let mut entry = bench.crowded(SECOND);
+    bench.until_this_is_placed(&mut entry, SECOND, 120 * MICROSECOND);
+    let mut now_ns = SECOND + 20 * MILLISECOND;
+    let mut changes = 0;
+    for round in 0..20 {
+        now_ns += 300 * MILLISECOND;
+        // Another one goes on where it is.
+        bench
+            .models
+            .choose(&bench.config, entry.tunnel(), Stage::Growing, now_ns);
+        let before = entry.tunnel();
+        let first = bench.send(&mut entry, 1_448, now_ns);
+        let has_changed = first.hand_over == Some(FlowEvent::ChangedTunnelLater);
+        assert_eq!(has_changed, first.tunnel != before);
+        assert_eq!(has_changed, round < FlowEntry::MOST_CHANGES, "{round}");
+        changes += u64::from(has_changed);
+        let next = bench.send(&mut entry, 1_448, now_ns + 100 * MILLISECOND);
+        assert_eq!((next.tunnel, next.hand_over), (first.tunnel, None));
+        now_ns += 100 * MILLISECOND;
+    }
+    assert_eq!((changes, entry.changes), (7, 7));
+}
+
+#[test]
+fn silent_flow_stays_where_it_is_if_it_has_no_more_in_the_other_tunnel() {
+    let mut bench = Bench::new([100, 100]);
+    let mut entry = FlowEntry::default();
+    bench.until_this_is_placed(&mut entry, SECOND, 120 * MICROSECOND);
+    for round in 1..20 {
+        let verdict = bench.send(&mut entry, 1_448, SECOND * (1 + round));
+        assert_eq!(
+            (verdict.tunnel, verdict.hand_over),
+            (TunnelRole::Short, None)
+        );
+    }
+}
+
+#[test]
+fn flow_that_has_only_shaken_hands_starts_again_where_it_has_more() {
+    let mut bench = Bench::new([100, 100]);
+    bench.crowded(SECOND);
+    let mut entry = FlowEntry::default();
+    bench.config.usable = 0b01;
+    let shaken = [0; 2].map(|_| bench.send(&mut entry, 0, SECOND).tunnel);
+    bench.config.usable = 0b11;
+    let burst = [0; 10].map(|_| bench.send(&mut entry, 1_448, SECOND).tunnel);
+    assert_eq!(shaken, [TunnelRole::Short; 2]);
+    assert_eq!(burst, [TunnelRole::Long; 10]);
+}
+
+#[test]
+fn flows_that_start_a_round_trip_apart_see_each_other() {
+    let mut bench = Bench::new([20, 20]);
+    let mut flows = [FlowEntry::default(); 8];
+    for (number, flow) in (0..).zip(&mut flows) {
+        bench.send(flow, 0, SECOND + number * 22 * MILLISECOND);
+    }
+    let of_long = flows.iter().filter(|it| it.tunnel() == TunnelRole::Long);
+    assert_eq!(of_long.count(), 4);
 }
 
 #[test]
@@ -383,10 +475,13 @@ proptest! {
 fn flows_that_wait_for_a_tunnel_are_seen_by_those_that_follow() {
     let mut bench = Bench::new([100, 100]);
     let config = bench.config;
-    let chosen = [0; 6].map(|_| bench.models.choose(&config, SECOND));
+    let chosen = [0; 6].map(|_| {
+        let (here, was) = (TunnelRole::Short, Stage::Growing);
+        bench.models.choose(&config, here, was, SECOND)
+    });
     let of_long = chosen.iter().filter(|it| **it == TunnelRole::Long);
     assert_eq!(of_long.count(), 3, "{chosen:?}");
-    let active = bench.models.shared.active.map(|it| it.count(SECOND));
+    let active = bench.models.shared.lasting(SECOND);
     assert_eq!(active, [3, 3], "none has been placed yet");
 }
 
@@ -401,7 +496,7 @@ fn end_of_a_flow_that_was_silent_takes_no_other_off() {
     for _ in 0..20 {
         bench.send(&mut active, 1_448, 10 * SECOND);
     }
-    let count = |bench: &Bench| bench.models.shared.active[0].count(10 * SECOND);
+    let count = |bench: &Bench| bench.models.shared.lasting(10 * SECOND)[0];
     assert_eq!(count(&bench), 1);
     let end = FlowPacket::new(66, 0, TcpFlags(0x11), &bench.config);
     let models = &mut bench.models;
@@ -413,16 +508,15 @@ fn end_of_a_flow_that_was_silent_takes_no_other_off() {
 fn flow_that_waits_is_in_the_short_class_for_no_more_than_made_it_long() {
     let mut bench = Bench::new([100, 100]);
     bench.config.max_wait_ns = SECOND;
-    bench.send(&mut FlowEntry::default(), 100, SECOND);
-    let mut entry = FlowEntry::default();
-    let queue_class: Vec<_> = (0..30)
+    let mut entry = bench.crowded(SECOND);
+    let queue_class: Vec<_> = (0..29)
         .map(|number| bench.send(&mut entry, 1_448, SECOND + number * 120 * MICROSECOND))
         .map(|verdict| verdict.queue_class)
         .collect();
     let in_short = queue_class.iter().filter(|it| **it == Class::Short).count();
     assert_eq!(
         in_short as u64,
-        2 * bench.config.threshold + 1,
+        2 * bench.config.threshold,
         "{queue_class:?}"
     );
 }
