@@ -5,6 +5,8 @@
 
 mod border;
 mod laws;
+mod parallel;
 mod shaper;
 mod stalls;
+mod tcp;
 mod traffic;
