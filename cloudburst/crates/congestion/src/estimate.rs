@@ -15,10 +15,10 @@ pub const DEFAULT_INITIAL_ROUND_TRIP: Duration = Duration::from_millis(5);
 /// not more regular.
 const GRANULARITY: Duration = Duration::from_micros(100);
 
-/// The longest time that an answer is waited for. A sample is as long as somebody on the way holds a
+/// Longest time that an answer is waited for. A sample is as long as somebody on the way holds a
 /// datagram back, and messages live for 10 s by default; RFC 6298 §2.5 allows a bound of 60 s or more to
 /// who goes on for ever. Where answers really take longer, more is sent than is needed.
-const MAX_ACK_TIMEOUT: Duration = Duration::from_secs(2);
+pub const MAX_ACK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Estimates the round-trip time: smoothed, with its variation (RFC 6298 §2).
 #[derive(Clone, Copy, Debug)]

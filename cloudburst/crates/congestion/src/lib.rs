@@ -26,7 +26,9 @@ use self::{adaptive::AdaptiveController, reserved::ReservedController};
 pub use self::{
     black_hole::{BlackHoleDetector, OtherPaths},
     congestion_control::{CongestionControl, Reservation},
-    estimate::{DEFAULT_INITIAL_ROUND_TRIP, LeastDelay, LossEstimator, RoundTripEstimator},
+    estimate::{
+        DEFAULT_INITIAL_ROUND_TRIP, LeastDelay, LossEstimator, MAX_ACK_TIMEOUT, RoundTripEstimator,
+    },
     in_flight::{InFlight, Resolved},
     pacer::Pacer,
     rate_estimator::{RateEstimator, SentDatagram},

@@ -4,7 +4,7 @@ mod answers;
 
 use core::{cmp::Reverse, time::Duration};
 
-use cloudburst_congestion::{LossEstimator, RoundTripEstimator};
+use cloudburst_congestion::{LossEstimator, MAX_ACK_TIMEOUT, RoundTripEstimator};
 
 use super::{
     config::{Budget, MAX_LIFETIME, TransportConfig},
@@ -367,6 +367,12 @@ impl Outgoing {
         Step::Query
     }
 
+    /// When an answer to its last symbol can be there at the earliest: soon, whatever a path seems to
+    /// take, for that is as long as somebody on the way has held a datagram back.
+    fn answered_by(&self, round_trip: &RoundTripEstimator) -> Time {
+        (self.expected + round_trip.least()).min(self.last_sent_at + MAX_ACK_TIMEOUT)
+    }
+
     /// When it has to be looked at again, if nothing is heard.
     fn next_look(&self, now: Time, round_trip: &RoundTripEstimator) -> Time {
         let ack_timeout = round_trip.ack_timeout();
@@ -385,8 +391,9 @@ impl Outgoing {
         };
         // What is in the queues now takes its time; round trips were measured with what was in
         // them then.
-        let earliest = self.expected + round_trip.least();
-        (now + pause).max(earliest).min(self.ends)
+        (now + pause)
+            .max(self.answered_by(round_trip))
+            .min(self.ends)
     }
 
     /// Sets its alarm for when it has to be looked at again.

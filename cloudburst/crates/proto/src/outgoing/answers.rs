@@ -63,7 +63,7 @@ impl Outgoing {
         round_trip: &RoundTripEstimator,
     ) -> bool {
         let since = answered_us.wrapping_sub(self.last_sent_at.as_wire_micros());
-        let is_slower = self.paths.count_ones() > 1 && now < self.expected + round_trip.least();
+        let is_slower = self.paths.count_ones() > 1 && now < self.answered_by(round_trip);
         self.remaining() > 0 || since.cast_signed() < 0 || is_slower
     }
 

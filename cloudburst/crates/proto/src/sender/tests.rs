@@ -1,5 +1,7 @@
 //! Messages on their way, with receivers that are made up.
 
+use cloudburst_congestion::MAX_ACK_TIMEOUT;
+
 use super::*;
 use crate::{
     event::Event,
@@ -251,4 +253,19 @@ fn nothing_is_sent_of_a_message_that_is_past_its_deadline() {
 #[test]
 fn a_message_under_way_takes_what_is_documented() {
     assert!(size_of::<Outgoing>() <= 344, "{}", size_of::<Outgoing>());
+}
+
+/// Somebody on the way has held a datagram back: what is sent next seems to take as long.
+#[test]
+fn a_message_is_looked_at_soon_however_long_its_path_seems_to_take() {
+    let mut rig = Rig::new();
+    let id = rig.accept(Time::ZERO, &[7; 5_000]).unwrap().id;
+    let count = rig.remaining(id).expect("it is under way");
+    let late = Time::ZERO + Duration::from_secs(54);
+    let (path, round_trip) = (ChosenPath::sample(), RoundTripEstimator::default());
+    let sent = (count, &path, late);
+    rig.sender
+        .sent(Time::ZERO, id, sent, &round_trip, &mut rig.timers);
+    let due = rig.timers.next().expect("its alarm is set");
+    assert!(due <= Time::ZERO + MAX_ACK_TIMEOUT, "{due:?}");
 }
