@@ -14,27 +14,33 @@ use crate::{
     project::{Project, find_program},
 };
 
-/// What `cargo fuzz --sanitizer none` compiles with, but for `-Ccodegen-units=1`: in pieces it is
-/// compiled on all processors, in half the time on two.
-const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \
-    -Cllvm-args=-sanitizer-coverage-level=4 \
-    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
-    -Cllvm-args=-sanitizer-coverage-pc-table \
-    -Cllvm-args=-sanitizer-coverage-trace-compares \
-    -Cdebug-assertions -Clink-dead-code";
+/// Compiles for libFuzzer, as `RUSTC_WRAPPER`; where it is in `lab/fuzz/`.
+const INSTRUMENT: &str = "instrument.sh";
 
 /// One input takes some milliseconds and no memory to speak of.
-const BOUNDS: [&str; 2] = ["-timeout=10", "-rss_limit_mb=1024"];
+/// Inputs are as long as those of the corpus from the beginning.
+const BOUNDS: [&str; 3] = ["-timeout=10", "-rss_limit_mb=1024", "-len_control=0"];
 
 /// What is shown of the fuzzer's output: its figures, or where it broke.
 const SUMMARY_LINES: usize = 6;
 const FAILURE_LINES: usize = 40;
 
+/// How long a target may take for its goal.
+const LONGEST_S: u32 = 2 * 3_600;
+
+/// Names the goal to a target.
+const GOAL_VARIABLE: &str = "FUZZ_GOAL";
+
+/// How a target's own count begins, in lines that it prints now and then.
+const COUNT: &str = "counted: ";
+
 /// A run of a target of `lab/fuzz/` from its corpus.
 pub(super) struct Fuzz {
     target: &'static str,
     seconds: u32,
-    manifest: PathBuf,
+    /// What the target counts has to come to this: it runs until then.
+    goal: Option<u64>,
+    root: PathBuf,
     corpus: PathBuf,
     /// Where it is built: with other flags than everything else.
     build: PathBuf,
@@ -48,15 +54,26 @@ impl Fuzz {
         Self {
             target,
             seconds,
-            manifest: project.root.join("lab/fuzz/Cargo.toml"),
+            goal: None,
+            root: project.root.clone(),
             corpus: project.root.join("lab/fuzz/corpus").join(target),
             findings: build.join("findings").join(target),
             build,
         }
     }
 
+    /// Runs until the target has counted so many.
+    pub(super) fn until(mut self, goal: u64) -> Self {
+        self.goal = Some(goal);
+        self.seconds = LONGEST_S;
+        self
+    }
+
     fn name(&self) -> String {
-        format!("fuzz {} {} s", self.target, self.seconds)
+        match self.goal {
+            Some(goal) => format!("fuzz {} {goal} times", self.target),
+            None => format!("fuzz {} {} s", self.target, self.seconds),
+        }
     }
 
     /// Runs targets at the same time, each on one processor, and passes those of which no input was
@@ -103,6 +120,9 @@ impl Fuzz {
             .run(program, &inputs, &prefix.to_string_lossy())
             .arg(&self.corpus)
             .output_to(output)?;
+        if let Some(goal) = self.goal {
+            run = run.env(GOAL_VARIABLE, goal.to_string());
+        }
         let status = run.status()?;
         let text = fs::read(&log).with_context(|| format!("cannot read {}", log.display()))?;
         let text = String::from_utf8_lossy(&text);
@@ -116,6 +136,15 @@ impl Fuzz {
             .get(lines.len().saturating_sub(kept)..)
             .unwrap_or_default();
         eprintln!("{}:\n  {}", self.name(), last.join("\n  "));
+        let counted = lines.iter().rev().find_map(|line| line.strip_prefix(COUNT));
+        if let Some(counted) = counted {
+            eprintln!("  {COUNT}{counted}");
+        }
+        let counted = counted.and_then(|it| it.parse().ok()).unwrap_or(0);
+        if status.success() && self.goal.is_some_and(|goal| counted < goal) {
+            eprintln!("error: that is too little for {} s", self.seconds);
+            return Ok(Tally::failure(&self.name()));
+        }
         if status.success() {
             return Ok(Tally::success());
         }
@@ -134,13 +163,14 @@ impl Fuzz {
         let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
         let host = Run::new(rustc).args(["--print", "host-tuple"]).read()?;
         let host = host.trim();
-        // Naming the target keeps the flags from build scripts.
+        let here = self.root.join("lab/fuzz");
+        // Naming the target tells build scripts, which run here, from what is fuzzed.
         command::cargo()
             .args(["build", "--release", "--locked", "--bin", self.target])
             .args(["--target", host, "--manifest-path"])
-            .arg(&self.manifest)
-            .env("RUSTFLAGS", FLAGS)
-            .env_remove("CARGO_ENCODED_RUSTFLAGS")
+            .arg(here.join("Cargo.toml"))
+            .env("RUSTC_WRAPPER", here.join(INSTRUMENT))
+            .env("FUZZED_ROOT", &self.root)
             .env("CARGO_TARGET_DIR", &self.build)
             .run()
             .with_context(|| format!("cannot build the fuzz target {}", self.target))?;
@@ -208,7 +238,7 @@ mod tests {
         let run = fuzz.run(Path::new("decoder"), Path::new("/y"), "/z/");
         assert_eq!(
             run.to_string(),
-            "decoder -max_total_time=7 -timeout=10 -rss_limit_mb=1024 -print_final_stats=1 -artifact_prefix=/z/ /y"
+            "decoder -max_total_time=7 -timeout=10 -rss_limit_mb=1024 -len_control=0 -print_final_stats=1 -artifact_prefix=/z/ /y"
         );
         assert!(!fuzz.findings.starts_with("/x/tree"));
     }

@@ -48,19 +48,33 @@ fn write_seeds() {
     corpus::write("liar", seeds());
 }
 
-/// For each kind an offer with it, and it under the keys that follow.
+/// For each kind an offer with it, and it under the keys that follow; and a long course of all kinds,
+/// for a fuzzer makes inputs no longer than those it has.
 fn seeds() -> BTreeMap<String, Vec<u8>> {
     let mut seeds = BTreeMap::new();
-    for (option, bits) in [("usual", 0), ("narrow", 1), ("strict", 2)] {
-        for kind in 0..16u8 {
-            let body = [kind, 0, 1, 3, 3, 200, 40, 3, 7, 9, 9, 9, 9, 0, 0];
-            let mut seed = vec![
-                bits, 132, 0, 0, 9, 1, 7, 0, 1, 3, 3, 9, 9, 9, 1, 0, 0, 2, 0, 1,
-            ];
-            seed.extend([128 | 7, 8, 9, 9]);
-            seed.extend(body);
+    for (option, bits) in [("usual", 0), ("narrow", 1), ("strict", 2), ("pairs", 4)] {
+        let offer = [
+            bits, 132, 0, 0, 9, 1, 7, 0, 1, 3, 3, 9, 9, 9, 1, 0, 0, 2, 0, 1,
+        ];
+        for kind in 0..16 {
+            let seed = [&offer[..], &lie(kind, 9)].concat();
             seeds.insert(format!("{option}_{kind}"), seed);
         }
+        let lies = (0..ROUNDS).flat_map(|round| (0..16).map(move |kind| lie(kind, round)));
+        let course = offer.into_iter().chain(lies.flatten()).collect();
+        seeds.insert(format!("{option}_course"), course);
     }
     seeds
+}
+
+/// All kinds are said as often as this in a course: as often as 4 kB of input hold.
+const ROUNDS: u8 = 12;
+
+/// An operation: a datagram of that kind, sealed.
+fn lie(kind: u8, any: u8) -> [u8; 19] {
+    let mut lie = [0; 19];
+    lie[..4].copy_from_slice(&[128 | 7, 8, 9, any]);
+    lie[4..9].copy_from_slice(&[kind, 0, 1, 3, 3]);
+    lie[9..].copy_from_slice(&[200, 40, 3, 7, any, any, 9, 9, 0, 0]);
+    lie
 }
