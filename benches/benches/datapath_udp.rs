@@ -28,10 +28,10 @@ use nix::{
 };
 use tokio::runtime::{Builder, Runtime};
 
-/// Bytes of each datagram, and of its part that is the message's: without a key the header has 24
-/// bytes and the code's 12.
+/// Bytes of each datagram, and of its part that is the message's: with keys 60 are the
+/// header's, the code's and the tag's.
 const DATAGRAM_BYTES: usize = 1_450;
-const SYMBOL_BYTES: usize = DATAGRAM_BYTES - 36;
+const SYMBOL_BYTES: usize = DATAGRAM_BYTES - 60;
 /// A message of 64 symbols, with the 17 bytes behind it.
 const MESSAGE_BYTES: usize = 64 * SYMBOL_BYTES - 17;
 /// Messages under way at a time.

@@ -1,7 +1,7 @@
 //! Cloudburst: every message coded, over all paths at once, until the receiver says stop.
 //!
 //! As the library comes: the client has the 16 ports of the default configuration, the server one.
-//! Nothing is encrypted, as with TCP.
+//! Everything is encrypted, as with QUIC.
 
 use std::{
     collections::HashMap,
