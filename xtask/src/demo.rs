@@ -37,6 +37,22 @@ pub(crate) struct FctArguments {
     /// Put the tunnels' queues behind the borders, which then shape shared tunnels to 97 %.
     #[arg(long)]
     queue_behind: bool,
+    /// Measure transfers that start together instead, as iperf3 -P starts them: how many, such as
+    /// 1,2,4,8.
+    #[arg(long, value_name = "N,...", conflicts_with_all = ["load", "seeds", "rates", "queue_behind"])]
+    parallel: Option<String>,
+    /// Their round trips without queues, in milliseconds [default: 0.2,22].
+    #[arg(long, value_name = "MS,...", requires = "parallel")]
+    rtt_ms: Option<String>,
+    /// Only cells of such transfers whose name contains this.
+    #[arg(long, value_name = "NAME", requires = "parallel")]
+    cell: Option<String>,
+    /// Take over the cells that were measured before, and measure the rest.
+    #[arg(long, requires = "parallel")]
+    resume: bool,
+    /// Three repetitions and a choice of cells, in ten minutes at the most.
+    #[arg(long, requires = "parallel")]
+    quick: bool,
     /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
@@ -44,16 +60,22 @@ pub(crate) struct FctArguments {
 
 /// Compares the splitter's policies with ECMP.
 pub(crate) fn fct(project: &Project, arguments: &FctArguments) -> Result<ExitCode> {
-    let FctArguments {
-        load, seeds, rates, ..
-    } = arguments;
-    let mut passed_on = vec![
-        format!("--load={load}"),
-        format!("--seeds={seeds}"),
-        format!("--rates={rates}"),
-    ];
+    let given = |flag: &str, value: &dyn std::fmt::Display| format!("--{flag}={value}");
+    let mut passed_on = match &arguments.parallel {
+        Some(parallel) => vec![given("parallel", parallel)],
+        None => vec![
+            given("load", &arguments.load),
+            given("seeds", &arguments.seeds),
+            given("rates", &arguments.rates),
+        ],
+    };
+    for (flag, value) in [("rtt-ms", &arguments.rtt_ms), ("cell", &arguments.cell)] {
+        passed_on.extend(value.as_ref().map(|it| given(flag, it)));
+    }
     for (flag, is_given) in [
         ("--queue-behind", arguments.queue_behind),
+        ("--resume", arguments.resume),
+        ("--quick", arguments.quick),
         ("--json", arguments.json),
     ] {
         passed_on.extend(is_given.then(|| flag.to_owned()));

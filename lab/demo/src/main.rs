@@ -3,6 +3,8 @@
 //! Per-flow ECMP, per-packet ECMP, an nftables split and the splitter's policies carry the same
 //! traffic, by turns, in network namespaces that vanish with this process.
 
+mod parallel;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -47,6 +49,8 @@ struct Arguments {
     /// Put the tunnels' queues behind the borders, which then shape shared tunnels to 97 %.
     #[arg(long)]
     queue_behind: bool,
+    #[command(flatten)]
+    transfers: parallel::Transfers,
     /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
@@ -70,6 +74,9 @@ async fn main() -> std::process::ExitCode {
 
 async fn run(args: &Arguments) -> Result<()> {
     let json = args.json;
+    if args.transfers.are_wanted() {
+        return args.transfers.run(splitter(args)?, json).await;
+    }
     let mut options = Options {
         splitter: Some(splitter(args)?),
         load_percent: args.load.into(),

@@ -8,6 +8,7 @@ pub mod demo;
 pub mod experiment;
 pub mod home;
 pub mod namespace;
+pub mod parallel;
 pub mod require;
 pub mod scheme;
 pub mod timed;
