@@ -139,6 +139,10 @@ impl AdaptiveController {
         self.pacer.credit(now).min(window as usize)
     }
 
+    pub(super) fn window_datagrams(&self) -> usize {
+        (self.window / self.datagram).max(1.0) as usize
+    }
+
     fn has_window(&self) -> bool {
         self.in_flight <= 0.0 || self.in_flight + self.datagram <= self.window
     }

@@ -112,6 +112,14 @@ impl CongestionController {
         }
     }
 
+    /// Returns how many datagrams may be in flight, at least one.
+    pub fn window_datagrams(&self) -> usize {
+        match &self.0 {
+            Controller::Adaptive(it) => it.window_datagrams(),
+            Controller::Reserved(_) => usize::MAX,
+        }
+    }
+
     /// Returns the time at which something may be sent again.
     pub fn ready_at(&self) -> Time {
         match &self.0 {

@@ -17,7 +17,8 @@ use super::{
 };
 
 /// Questions under way to a peer at a time: as many bytes as an initial window of TCP has at most
-/// (RFC 6928: ten segments), each 88 to 300 bytes long.
+/// (RFC 6928: ten segments), each 88 to 300 bytes long. Fewer where congestion control allows fewer
+/// datagrams: a window of them to somebody of whom nothing is heard would come again and again.
 const MAX_UNDER_WAY: usize = 48;
 /// How often each is sent: with a doubled pause each time, over some thirty acknowledgement timeouts.
 const MOST_ATTEMPTS: u8 = 5;
@@ -122,11 +123,11 @@ impl Cancellations {
     }
 
     /// Returns a message of the peer that is ready about which it is to be asked now. If there is none the
-    /// peer is ready no longer, and its alarm set.
+    /// peer is ready no longer, and its alarm set. So many datagrams may be in flight to it.
     pub(super) fn next(
         &mut self,
         now: Time,
-        ack_timeout: Duration,
+        (ack_timeout, window): (Duration, usize),
         timers: &mut Timers<TimerKey>,
     ) -> Option<SendId> {
         let id = self.next_peer()?;
@@ -134,12 +135,13 @@ impl Cancellations {
             self.ready.pop_front();
             return None;
         };
-        if let Some(message) = peer.next(now, ack_timeout) {
+        let most = window.min(MAX_UNDER_WAY);
+        if let Some(message) = peer.next(now, ack_timeout, most) {
             return Some(SendId::new(id, message));
         }
         self.ready.pop_front();
         peer.is_ready = false;
-        let due = peer.waiting.iter().take(MAX_UNDER_WAY).map(|it| it.due);
+        let due = peer.waiting.iter().take(most).map(|it| it.due);
         if let Some(due) = due.min() {
             peer.alarm.set(due, TimerKey::Cancellations(id), timers);
         }
@@ -148,11 +150,11 @@ impl Cancellations {
 }
 
 impl PeerCancellations {
-    fn next(&mut self, now: Time, ack_timeout: Duration) -> Option<u64> {
+    fn next(&mut self, now: Time, ack_timeout: Duration, most: usize) -> Option<u64> {
         // Those that were asked often enough make way.
         let is_over = |it: &Cancellation| it.attempts >= MOST_ATTEMPTS && it.due <= now;
         let mut place = 0;
-        while place < self.waiting.len().min(MAX_UNDER_WAY) {
+        while place < self.waiting.len().min(most) {
             let it = &mut self.waiting[place];
             if is_over(it) {
                 self.waiting.remove(place);
@@ -183,12 +185,25 @@ mod tests {
 
     /// All questions that are due by a time.
     fn asked(it: &mut Cancellations, timers: &mut Timers<TimerKey>, now: Time) -> Vec<u64> {
+        asked_within(it, timers, now, usize::MAX)
+    }
+
+    /// The same, if congestion control allows so many datagrams.
+    fn asked_within(
+        it: &mut Cancellations,
+        timers: &mut Timers<TimerKey>,
+        now: Time,
+        window: usize,
+    ) -> Vec<u64> {
         while timers.pop(now).is_some() {
             it.attend(now, PEER, timers);
         }
         let mut asked = Vec::new();
         while it.is_any_ready() {
-            asked.extend(it.next(now, ACK_TIMEOUT, timers).map(|id| id.message));
+            asked.extend(
+                it.next(now, (ACK_TIMEOUT, window), timers)
+                    .map(|id| id.message),
+            );
         }
         asked
     }
@@ -208,6 +223,23 @@ mod tests {
         assert_eq!(times, [0, 10, 30, 70, 150]);
         assert!(it.peers.get(PEER).unwrap().waiting.is_empty());
         assert_eq!(timers.next(), None, "nothing is left to look at");
+    }
+
+    #[test]
+    fn no_more_are_asked_about_at_a_time_than_the_window_holds() {
+        let (mut it, mut timers) = cancellations();
+        for message in 0..20 {
+            it.add(SendId::new(PEER, message));
+        }
+        for ms in 0..100 {
+            let now = Time::from_nanos(ms * 1_000_000);
+            let asked = asked_within(&mut it, &mut timers, now, 2);
+            assert!(asked.iter().all(|&message| message < 2), "{asked:?}");
+            assert!(asked.len() <= 2, "{asked:?} at {ms} ms");
+        }
+        it.confirmed(SendId::new(PEER, 0));
+        let now = Time::from_nanos(100_000_000);
+        assert_eq!(asked_within(&mut it, &mut timers, now, 2), [2]);
     }
 
     #[test]

@@ -142,6 +142,12 @@ impl Scheduler {
         own.min(self.link.map_or(usize::MAX, |link| link.credit(now)))
     }
 
+    /// How many datagrams to a peer may be in flight.
+    pub(super) fn window_datagrams(&self, id: PeerId) -> usize {
+        let peer = self.peers.get(id);
+        peer.map_or(1, |peer| peer.controller.window_datagrams())
+    }
+
     /// Whether nothing of a peer's waits to be sent.
     pub(super) fn is_idle(&self, id: PeerId) -> bool {
         self.peers.get(id).is_none_or(|peer| peer.ready.is_empty())

@@ -153,8 +153,9 @@ impl Upkeep<'_> {
         while let Some(peer) = self.outbound.sender.cancellations.next_peer() {
             let statistics = self.paths.statistics(peer);
             let ack_timeout = statistics.map_or(EXPIRY_PAUSE, |paths| paths.ack_timeout());
+            let window = self.outbound.scheduler.window_datagrams(peer);
             let cancellations = &mut self.outbound.sender.cancellations;
-            if let Some(id) = cancellations.next(self.now, ack_timeout, self.timers) {
+            if let Some(id) = cancellations.next(self.now, (ack_timeout, window), self.timers) {
                 let message = id.message;
                 self.ask_twice(peer, Question::Cancel { message });
             }
