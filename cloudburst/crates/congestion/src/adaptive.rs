@@ -6,9 +6,11 @@
 //! ends slow start before anything is lost (after HyStart++, RFC 9406).
 
 mod growth;
+mod start;
 
 use core::time::Duration;
 
+use self::start::Start;
 use super::{
     Acknowledged, PathRates,
     chance::Chance,
@@ -36,6 +38,8 @@ const CHANCE_ROUNDS: u32 = 8;
 const HEAVY_LOSS: f64 = 0.2;
 /// Least window, in datagrams, that losses by chance leave.
 const CHANCE_DATAGRAMS: f64 = 2.0;
+/// Rounds after a reduction from which on a queue is not that from before.
+const EMPTIED_ROUNDS: u32 = 2;
 /// A larger share of losses says that much less gets through than before.
 const MUCH_LOSS: f64 = 0.1;
 /// The longest pause between two attempts while nothing is heard.
@@ -76,8 +80,10 @@ pub(crate) struct AdaptiveController {
     /// The window has not been used since it was learnt.
     is_unvalidated: bool,
     back_off: Option<BackOff>,
-    /// The round until which slow start goes on carefully, after a queue was seen.
-    careful_until: Option<u32>,
+    start: Start,
+    /// Until then an empty queue is what a smaller window has left, unless one stands again from
+    /// that round on.
+    emptied: (Time, u32),
     /// The time at which a tail loss is probed for if the window is full, and the pause after that.
     probe: (Time, Duration),
 }
@@ -116,7 +122,8 @@ impl AdaptiveController {
             is_heard: false,
             is_unvalidated: false,
             back_off: None,
-            careful_until: None,
+            start: Start::Alone,
+            emptied: (now, 0),
             probe: (now, MOST_PAUSE),
         };
         controller.pace(now);
@@ -227,6 +234,10 @@ impl AdaptiveController {
             self.calm = if was_empty { self.calm + 1 } else { 0 };
             self.since_chance = self.since_chance.saturating_add(1);
             self.clean = self.clean.saturating_add(1);
+            if self.calm == 0 && self.rounds.number >= self.emptied.1 {
+                self.emptied.0 = now;
+            }
+            self.start_round(now, news);
         }
         let is_new = news
             .newest_sent_at
@@ -245,10 +256,14 @@ impl AdaptiveController {
         self.pace(now);
     }
 
-    /// Whether what is lost may be lost by chance: nothing stands in a queue.
+    /// Whether what is lost may be lost by chance: nothing stands in a queue, and what came behind
+    /// it has not met one that was full.
     fn is_chance(&mut self, now: Time) -> bool {
         if self.rounds.has_queue() {
             self.chance.forget(now);
+            return false;
+        }
+        if self.rounds.has_met(8, Duration::ZERO) {
             return false;
         }
         let (lost, sent) = self.rounds.loss();
@@ -275,7 +290,7 @@ impl AdaptiveController {
         self.cubic.reduced(prior);
         let mut window = prior * BETA;
         let was_starting = self.is_starting();
-        let is_blind = was_starting && self.careful_until.is_none();
+        let is_blind = was_starting && self.start == Start::Alone;
         let is_queue = self.rounds.has_queue();
         if is_blind || self.is_unvalidated || share > MUCH_LOSS && is_queue {
             // So much goes through in a round trip; the window before was only hoped for.
@@ -290,8 +305,13 @@ impl AdaptiveController {
         // A window that was not used may be right still: it is found again quickly.
         let is_known = !was_starting && (self.is_unvalidated || !self.is_used());
         self.threshold = if is_known { prior * BETA } else { self.window };
-        self.careful_until = None;
+        self.start = Start::Alone;
         self.recovery_until = now;
+        if is_queue || self.rounds.has_met(8, Duration::ZERO) {
+            let path = (self.datagram, self.round_trip);
+            let until = now + self.cubic.recovery(self.window, path);
+            self.emptied = (until, self.rounds.number + EMPTIED_ROUNDS);
+        }
         (self.calm, self.clean) = (0, 0);
     }
 
@@ -352,10 +372,10 @@ impl AdaptiveController {
             BURST_DATAGRAMS
         };
         self.pacer.set_depth(burst * self.datagram as usize);
-        let gain = if self.is_starting() {
-            STARTING_GAIN
-        } else {
-            PACING_GAIN
+        let gain = match self.start {
+            Start::Doubt { .. } => 1.0,
+            _ if self.is_starting() => STARTING_GAIN,
+            _ => PACING_GAIN,
         };
         let round_trip = self.round_trip.max(Duration::from_micros(10));
         let bytes_per_s = gain * self.window / round_trip.as_secs_f64();
@@ -368,5 +388,7 @@ fn share(lost: u32, sent: u32) -> f64 {
     f64::from(lost) / f64::from(sent.max(1))
 }
 
+#[cfg(test)]
+mod queue_tests;
 #[cfg(test)]
 mod tests;

@@ -42,6 +42,14 @@ impl Cubic {
         self.epoch = None;
     }
 
+    /// How long it takes until a window is what it was before it was reduced.
+    pub(super) fn recovery(&self, window: f64, (segment, round_trip): (f64, Duration)) -> Duration {
+        let missing = (self.w_max - window).max(0.0) / segment;
+        let friendly = round_trip.as_secs_f64() * missing / ALPHA;
+        let seconds = (missing / C).cbrt().min(friendly);
+        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+    }
+
     /// The window after `acknowledged` bytes more.
     pub(super) fn grow(
         &mut self,

@@ -11,8 +11,17 @@ const NOISE: Duration = Duration::from_micros(150);
 const LEAST_PART: u32 = 4;
 /// A queue stands if more than this part of the delays tells of it.
 const QUEUED_PART: u32 = 5;
-/// Samples of which the shortest tells of a queue while the window doubles.
+/// Samples of which the shortest tells whether queues are empty.
 const LATEST: usize = 4;
+/// Samples of a round that tell of a queue that stands.
+const LEAST_SAMPLES: u32 = 3;
+/// Samples of a round, and the delay from round to round by which its queue has grown
+/// (RFC 9406 §4.3: N_RTT_SAMPLE, MIN_RTT_THRESH, MAX_RTT_THRESH, MIN_RTT_DIVISOR).
+const RISE_SAMPLES: u32 = 8;
+const RISE: [Duration; 2] = [Duration::from_millis(4), Duration::from_millis(16)];
+const RISE_PART: u32 = 8;
+/// A queue that passes by is longer than so many of our datagrams.
+const PASSING_DATAGRAMS: u32 = 4;
 
 /// What a round has told so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,6 +38,19 @@ pub(super) struct Round {
     pub(super) peak: f64,
 }
 
+/// A queue that comes and goes within a round.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Passing {
+    /// Nobody knows how it began.
+    Unknown,
+    /// Queues are empty.
+    Empty,
+    /// One stands now.
+    Met,
+    /// It is gone again, while we went on sending.
+    Gone,
+}
+
 /// The round under way, and the one before.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rounds {
@@ -39,6 +61,7 @@ pub(super) struct Rounds {
     pub(super) last: Round,
     latest: [Duration; LATEST],
     samples: usize,
+    passing: Passing,
     /// The round trip of an empty path.
     base: Duration,
 }
@@ -52,6 +75,7 @@ impl Rounds {
             last: Round::default(),
             latest: [Duration::ZERO; LATEST],
             samples: 0,
+            passing: Passing::Unknown,
             base: Duration::ZERO,
         }
     }
@@ -86,6 +110,9 @@ impl Rounds {
             self.samples += 1;
         }
         let ends = news.newest_sent_at.is_some_and(|at| at >= self.began);
+        if news.round_trip.is_some() {
+            self.watch_passing(ends, datagram);
+        }
         if ends {
             self.began = now;
             self.number = self.number.wrapping_add(1);
@@ -93,6 +120,70 @@ impl Rounds {
             self.now.peak = in_flight_before;
         }
         ends
+    }
+
+    /// Follows a queue that comes and goes. The sample that ends a round is one of the next.
+    fn watch_passing(&mut self, ends: bool, datagram: Duration) {
+        let (queue, threshold) = (self.latest(), self.threshold(12, datagram * 2));
+        let is_empty = queue < threshold / 2;
+        let has_met = queue > threshold.max(datagram * PASSING_DATAGRAMS);
+        self.passing = match self.passing {
+            _ if ends && is_empty => Passing::Empty,
+            Passing::Empty if has_met => Passing::Met,
+            Passing::Empty => Passing::Empty,
+            _ if ends => Passing::Unknown,
+            Passing::Met if is_empty => Passing::Gone,
+            Passing::Unknown if is_empty => Passing::Empty,
+            Passing::Gone => Passing::Empty,
+            other => other,
+        };
+    }
+
+    /// Returns whether a queue came and went while we went on sending: it is others', for ours is
+    /// there until we have sent all that we may.
+    pub(super) fn has_passed(&self) -> bool {
+        self.passing == Passing::Gone
+    }
+
+    /// The queue that the latest sample tells of.
+    fn latest(&self) -> Duration {
+        self.latest[self.samples.wrapping_sub(1) % LATEST]
+    }
+
+    /// The part of the latest round trip that an empty path takes.
+    pub(super) fn empty_share(&self) -> f64 {
+        self.base.as_secs_f64() / (self.base + self.latest()).as_secs_f64().max(1e-9)
+    }
+
+    /// Whether the latest sample tells of a queue.
+    pub(super) fn has_met(&self, part: u32, datagrams: Duration) -> bool {
+        self.samples > 0 && self.latest() > self.threshold(part, datagrams)
+    }
+
+    /// Whether the latest sample tells of a queue, however short.
+    pub(super) fn has_met_queue(&self, datagram: Duration) -> bool {
+        self.has_met(12, datagram * 2)
+    }
+
+    /// Whether all samples of the last round tell of a queue.
+    pub(super) fn has_stood(&self, datagram: Duration) -> bool {
+        let least = self.last.least_queue;
+        self.last.samples >= LEAST_SAMPLES
+            && least.is_some_and(|least| least > self.threshold(12, datagram * 2))
+    }
+
+    /// Returns the shortest queue of this round, if it is longer than that of the one before
+    /// (RFC 9406 §4.2).
+    pub(super) fn has_risen(&self) -> Option<Duration> {
+        let (now, last) = self.now.least_queue.zip(self.last.least_queue)?;
+        let [least, most] = RISE;
+        let rise = ((self.base + last) / RISE_PART).clamp(least, most);
+        (self.now.samples >= RISE_SAMPLES && now >= last + rise).then_some(now)
+    }
+
+    /// Whether the queue of this round is shorter than that.
+    pub(super) fn is_below(&self, queue: Duration) -> bool {
+        self.now.samples >= RISE_SAMPLES && self.now.least_queue.is_some_and(|now| now < queue)
     }
 
     /// Datagrams that were lost in this round and the one before, and of how many.
@@ -122,12 +213,6 @@ impl Rounds {
         let samples = self.now.samples + self.last.samples;
         let queued = self.now.queued + self.last.queued;
         queued * QUEUED_PART > samples
-    }
-
-    /// Whether each of the latest samples tells of a queue.
-    pub(super) fn is_queueing(&self, datagram: Duration) -> bool {
-        let least = self.latest.iter().min().copied().unwrap_or_default();
-        self.samples >= LATEST && least > self.threshold(12, datagram * 2)
     }
 
     /// Whether one of the latest samples tells of an empty queue.

@@ -1,15 +1,12 @@
 //! How the window grows: slow start, beside others, while queues are empty, and where others' queue has
 //! kept it small.
 
-use super::{AdaptiveController, INITIAL_DATAGRAMS, SMALL_DATAGRAMS};
+use super::{AdaptiveController, SMALL_DATAGRAMS};
 use crate::Acknowledged;
 use cloudburst_wire::Time;
 
 /// Small windows grow by this share of what larger ones do at least, or they would never be back.
 const LEAST_GROWTH: f64 = 1.0 / 24.0;
-/// Growth and rounds of slow start after a queue was seen (RFC 9406 §4.3).
-const CAREFUL_GROWTH: f64 = 0.25;
-pub(super) const CAREFUL_ROUNDS: u32 = 5;
 /// Growth in a round trip while queues are empty, the more the longer they have been.
 const CALM_GROWTH: [f64; 3] = [0.0625, 0.125, 0.25];
 /// Rounds without a queue before each.
@@ -36,24 +33,10 @@ impl AdaptiveController {
         }
         self.is_unvalidated = false;
         if self.is_starting() {
-            let is_careful = self.careful_until.is_some();
-            let growth = if is_careful { CAREFUL_GROWTH } else { 1.0 };
-            self.window = (self.window + growth * bytes).min(self.threshold);
-            if self
-                .careful_until
-                .is_some_and(|until| self.rounds.number >= until)
-            {
-                self.threshold = self.window;
-            } else if !is_careful && self.rounds.is_queueing(self.datagram_time()) {
-                // What is in flight beyond this stands in the queue.
-                let through = news.delivered_since as f64;
-                let initial = INITIAL_DATAGRAMS * self.datagram;
-                self.window = through.max(initial).min(self.window);
-                self.careful_until = Some(self.rounds.number + CAREFUL_ROUNDS);
-                self.recovery_until = now;
-            }
+            self.grow_start(bytes);
         } else if let Some(growth) = self.calm_growth()
             && !self.chance.is_ours(now)
+            && now >= self.emptied.0
         {
             self.window += growth * bytes;
             self.cubic.pause();

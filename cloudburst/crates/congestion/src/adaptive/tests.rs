@@ -1,6 +1,6 @@
 //! The window, round trip by round trip, with paths that are made up.
 
-use super::{growth::CAREFUL_ROUNDS, *};
+use super::*;
 
 const ROUND_TRIP: Duration = Duration::from_millis(20);
 const DATAGRAM: u64 = MIN_DATAGRAM_BYTES as u64;
@@ -87,7 +87,7 @@ fn a_peer_of_which_nothing_is_known_is_sent_ten_datagrams() {
 }
 
 #[test]
-fn a_window_doubles_until_a_queue_is_seen() {
+fn a_window_doubles_while_queues_are_empty() {
     let mut rig = Rig::new();
     rig.round(0, EMPTY);
     let before = rig.window();
@@ -97,10 +97,6 @@ fn a_window_doubles_until_a_queue_is_seen() {
         "{}",
         rig.window()
     );
-    for _ in 0..CAREFUL_ROUNDS + 6 {
-        rig.round(0, QUEUE);
-    }
-    assert!(!rig.controller.is_starting());
 }
 
 #[test]

@@ -1,0 +1,190 @@
+//! Whose queue stands, and what becomes of the window: bit by bit of a round trip.
+
+use std::collections::VecDeque;
+
+use super::{start::Start, *};
+
+const ROUND_TRIP: Duration = Duration::from_millis(80);
+const SLICES: usize = 32;
+const SLICE: Duration = Duration::from_micros(2_500);
+const DATAGRAM: u64 = MIN_DATAGRAM_BYTES as u64;
+const EMPTY: Duration = Duration::ZERO;
+const QUEUE: Duration = Duration::from_millis(20);
+
+/// A controller and a path: what is sent in a slice of a round trip is acknowledged together.
+struct Rig {
+    controller: AdaptiveController,
+    now: Time,
+    /// When each slice under way ended, and datagrams sent in it.
+    under_way: VecDeque<(Time, u32)>,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let now = Time::ZERO + Duration::from_secs(1);
+        Self {
+            controller: AdaptiveController::new(now, ROUND_TRIP),
+            now,
+            under_way: VecDeque::new(),
+        }
+    }
+
+    /// Sends for a slice, and hears of the one a round trip before, in which so many were lost and the
+    /// others met such a queue.
+    fn slice(&mut self, lost: u32, queue: Duration) {
+        let until = self.now + SLICE;
+        let mut sent = 0;
+        loop {
+            let ready_at = self.controller.ready_at().max(self.now);
+            if self.controller.credit(self.now) > 0 {
+                self.controller.sent(self.now, MIN_DATAGRAM_BYTES);
+                sent += 1;
+            } else if ready_at < until {
+                self.now = ready_at + Duration::from_nanos(1);
+            } else {
+                break;
+            }
+        }
+        self.now = self.now.max(until);
+        self.under_way.push_back((self.now, sent));
+        if self.under_way.len() <= SLICES {
+            return;
+        }
+        let Some((newest, sent)) = self.under_way.pop_front().filter(|it| it.1 > 0) else {
+            return;
+        };
+        let in_flight: u32 = self.under_way.iter().map(|it| it.1).sum();
+        let lost = lost.min(sent);
+        let news = Acknowledged {
+            sent,
+            received: sent - lost,
+            lost,
+            resolved_bytes: u64::from(sent) * DATAGRAM,
+            newest_sent_at: Some(newest),
+            delivered_since: u64::from(in_flight + sent - lost) * DATAGRAM,
+            in_flight: u64::from(in_flight) * DATAGRAM,
+            round_trip: Some((ROUND_TRIP + queue, ROUND_TRIP)),
+        };
+        let paths = PathRates {
+            datagram_bytes: MIN_DATAGRAM_BYTES,
+            ack_timeout: ROUND_TRIP * 2,
+            round_trip: Some(ROUND_TRIP),
+            ..PathRates::default()
+        };
+        self.controller.acknowledged(self.now, &news, &paths);
+    }
+
+    /// Rounds that all meet the same queue.
+    fn rounds(&mut self, count: usize, queue: Duration) {
+        for _ in 0..count * SLICES {
+            self.slice(0, queue);
+        }
+    }
+
+    /// Until slow start has got so far, the queue being empty.
+    fn start(&mut self, datagrams: f64) {
+        while self.window() < datagrams {
+            self.slice(0, EMPTY);
+        }
+    }
+
+    /// A window that a loss in a full queue has just reduced, long after slow start.
+    fn reduced() -> Self {
+        let mut rig = Self::new();
+        rig.start(200.0);
+        rig.controller.threshold = rig.controller.window;
+        rig.rounds(3, QUEUE);
+        rig.slice(1, QUEUE);
+        rig
+    }
+
+    fn window(&self) -> f64 {
+        self.controller.window / DATAGRAM as f64
+    }
+}
+
+#[test]
+fn a_window_does_not_grow_by_what_met_a_queue() {
+    let mut rig = Rig::new();
+    rig.start(100.0);
+    let before = rig.window();
+    rig.rounds(1, QUEUE);
+    assert!(rig.window() <= before, "{before} {}", rig.window());
+    assert!(rig.controller.is_starting());
+}
+
+#[test]
+fn a_queue_that_empties_when_less_is_sent_was_ours() {
+    let mut rig = Rig::new();
+    rig.start(100.0);
+    let before = rig.window();
+    while !matches!(rig.controller.start, Start::Doubt { .. }) {
+        rig.slice(0, QUEUE);
+    }
+    assert!(rig.window() < 0.9 * before, "{before} {}", rig.window());
+    rig.rounds(3, EMPTY);
+    assert!(!rig.controller.is_starting());
+    assert!(rig.window() < before, "{before} {}", rig.window());
+}
+
+#[test]
+fn a_queue_that_stands_when_less_is_sent_is_others() {
+    let mut rig = Rig::new();
+    rig.start(100.0);
+    let before = rig.window();
+    rig.rounds(10, QUEUE);
+    assert!(rig.window() > 1.2 * before, "{before} {}", rig.window());
+    assert!(!rig.controller.is_starting(), "it ends after some rounds");
+}
+
+#[test]
+fn a_queue_that_comes_and_goes_while_we_send_does_not_end_slow_start() {
+    let mut rig = Rig::new();
+    rig.start(100.0);
+    let before = rig.window();
+    for slice in 0..3 * SLICES {
+        let is_burst = slice % SLICES < SLICES / 4;
+        rig.slice(0, if is_burst { QUEUE } else { EMPTY });
+    }
+    assert_eq!(rig.controller.start, Start::Beside);
+    assert!(rig.window() > 3.0 * before, "{before} {}", rig.window());
+}
+
+#[test]
+fn a_queue_that_grows_beside_others_ends_slow_start() {
+    let mut rig = Rig::new();
+    rig.start(100.0);
+    rig.controller.start = Start::Beside;
+    for round in 0..12 {
+        rig.rounds(1, QUEUE * round);
+    }
+    assert!(!rig.controller.is_starting());
+}
+
+#[test]
+fn what_a_reduction_has_emptied_is_left_to_all() {
+    let mut rig = Rig::reduced();
+    let before = rig.window();
+    rig.rounds(12, EMPTY);
+    assert!(rig.window() < 1.3 * before, "{before} {}", rig.window());
+}
+
+#[test]
+fn what_has_emptied_by_itself_is_taken() {
+    let mut rig = Rig::reduced();
+    rig.rounds(4, QUEUE);
+    let before = rig.window();
+    rig.rounds(12, EMPTY);
+    assert!(rig.window() > 2.0 * before, "{before} {}", rig.window());
+}
+
+#[test]
+fn a_loss_in_front_of_a_full_queue_is_not_chance() {
+    let mut rig = Rig::new();
+    rig.start(200.0);
+    rig.controller.threshold = rig.controller.window;
+    rig.rounds(1, EMPTY);
+    let before = rig.window();
+    rig.slice(1, QUEUE);
+    assert!(rig.window() < 0.8 * before, "{before} {}", rig.window());
+}
