@@ -11,6 +11,7 @@ mod congestion_control;
 mod cubic;
 mod estimate;
 mod in_flight;
+mod keepalive;
 mod pacer;
 mod rate_estimator;
 mod reserved;
@@ -30,6 +31,7 @@ pub use self::{
         DEFAULT_INITIAL_ROUND_TRIP, LeastDelay, LossEstimator, MAX_ACK_TIMEOUT, RoundTripEstimator,
     },
     in_flight::{InFlight, Resolved},
+    keepalive::{Keepalive, MAX_KEEPALIVE, MIN_KEEPALIVE},
     pacer::Pacer,
     rate_estimator::{RateEstimator, SentDatagram},
     shared_bottleneck::{DetectorStep, MAX_PATHS, Phase, SharedBottleneckDetector},

@@ -4,11 +4,10 @@ use core::time::Duration;
 
 use cloudburst_code::{MAX_MESSAGE_BYTES, Schedule};
 use cloudburst_congestion::{
-    CongestionControl, DEFAULT_INITIAL_ROUND_TRIP, MIN_DATAGRAM_BYTES, Reservation,
+    CongestionControl, DEFAULT_INITIAL_ROUND_TRIP, MAX_KEEPALIVE, MIN_DATAGRAM_BYTES,
+    MIN_KEEPALIVE, Reservation,
 };
 use cloudburst_security::Security;
-
-use super::keepalive::{MAX_KEEPALIVE, MIN_KEEPALIVE};
 
 /// Shortest time that a message may be tried for.
 const MIN_LIFETIME: Duration = Duration::from_millis(10);

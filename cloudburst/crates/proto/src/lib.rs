@@ -29,7 +29,6 @@ mod feedback;
 mod handshake;
 mod incoming;
 mod intake;
-mod keepalive;
 mod machine;
 mod outbound;
 mod outgoing;

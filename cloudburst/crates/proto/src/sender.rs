@@ -15,7 +15,7 @@ use foldhash::fast::FixedState;
 
 pub(super) use self::burst::{Burst, Symbols};
 use self::outbox::Outbox;
-use cloudburst_congestion::RoundTripEstimator;
+use cloudburst_congestion::{Keepalive, RoundTripEstimator};
 use cloudburst_security::MAX_SPAN;
 
 use super::{
@@ -23,7 +23,6 @@ use super::{
     cancellations::Cancellations,
     config::TransportConfig,
     event::{MessageKind, PeerId, Reason, SendId, SendRefused},
-    keepalive::Keepalive,
     outgoing::{Outgoing, Step, symbol_bytes},
     packet::{Framing, ProgressState, symbol_datagram_bytes},
     path_manager::{ChosenPath, PathStatistics},

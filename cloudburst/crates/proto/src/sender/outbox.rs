@@ -2,7 +2,9 @@
 
 use core::time::Duration;
 
-use crate::{keepalive::Keepalive, time::Time};
+use cloudburst_congestion::Keepalive;
+
+use crate::time::Time;
 
 /// After this long without messages a peer's paths are not probed any more.
 const ACTIVE_FOR: Duration = Duration::from_secs(1);

@@ -6,12 +6,12 @@
 
 use core::time::Duration;
 
-use super::time::Time;
+use cloudburst_wire::Time;
 
-/// The shortest interval: "no more frequently than once every 15 seconds" (RFC 8085 §3.5).
-pub(super) const MIN_KEEPALIVE: Duration = Duration::from_secs(15);
-/// The longest: beyond that a peer that came by itself is forgotten between two.
-pub(super) const MAX_KEEPALIVE: Duration = Duration::from_secs(100);
+/// Shortest interval of a keepalive: "no more frequently than once every 15 seconds" (RFC 8085 §3.5).
+pub const MIN_KEEPALIVE: Duration = Duration::from_secs(15);
+/// Longest interval of a keepalive: beyond that a peer that came by itself is forgotten between two.
+pub const MAX_KEEPALIVE: Duration = Duration::from_secs(100);
 
 /// While a reply is awaited, the first ping follows after this; the pause doubles up to
 /// [`MIN_KEEPALIVE`].
@@ -21,9 +21,9 @@ const AWAITED_FOR: Duration = Duration::from_secs(60);
 /// Who was not heard of for so many intervals is not pinged any more.
 const SILENT_INTERVALS: u32 = 8;
 
-/// When a peer is pinged that nothing is sent to.
+/// Keepalive of a peer that nothing is sent to: when it is pinged (RFC 8085 §3.5).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Keepalive {
+pub struct Keepalive {
     /// Requests whose reply has not come, and when the last one was made.
     awaited: u32,
     requested_at: Time,
@@ -33,7 +33,8 @@ pub(super) struct Keepalive {
 }
 
 impl Keepalive {
-    pub(super) const fn new(now: Time) -> Self {
+    /// Makes the keepalive of a peer of whom nothing is awaited.
+    pub const fn new(now: Time) -> Self {
         Self {
             awaited: 0,
             requested_at: now,
@@ -42,23 +43,26 @@ impl Keepalive {
         }
     }
 
-    pub(super) fn requested(&mut self, now: Time) {
+    /// Notes that the peer was asked something, and that its reply is awaited.
+    pub fn requested(&mut self, now: Time) {
         self.awaited = self.awaited.saturating_add(1);
         self.requested_at = now;
         self.pings = 0;
     }
 
-    pub(super) fn replied(&mut self) {
+    /// Notes that a reply has come, or is not awaited any more.
+    pub fn replied(&mut self) {
         self.awaited = self.awaited.saturating_sub(1);
     }
 
-    pub(super) fn pinged(&mut self, now: Time) {
+    /// Notes that the peer was pinged.
+    pub fn pinged(&mut self, now: Time) {
         self.pinged_at = now;
         self.pings = self.pings.saturating_add(1);
     }
 
-    /// When it is pinged next, who was last sent something and last heard of then.
-    pub(super) fn next_due(
+    /// Returns when it is pinged next, who was last sent something and last heard of then.
+    pub fn next_due(
         &self,
         sent_at: Time,
         heard_at: Time,
