@@ -120,3 +120,34 @@ impl Outbox {
         self.is_abandoned || is_silent
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Duration::from_millis(ms)
+    }
+
+    /// A last answer, and pings to 16 paths twice that are not answered, before a pause.
+    #[test]
+    fn who_has_answered_is_not_doubted_after_a_pause() {
+        let mut outbox = Outbox::new(at(0), 0);
+        outbox.asked(at(0), 100);
+        outbox.answered(at(5));
+        outbox.asked(at(10), 31);
+        assert!(!outbox.is_unresponsive(at(20_000)));
+    }
+
+    #[test]
+    fn who_leaves_much_unanswered_for_long_is_doubted_until_it_answers() {
+        let mut outbox = Outbox::new(at(0), 0);
+        outbox.asked(at(0), 1);
+        assert!(!outbox.is_unresponsive(at(20_000)), "one may be lost");
+        outbox.asked(at(10), 40);
+        assert!(!outbox.is_unresponsive(at(900)), "it may be on its way");
+        assert!(outbox.is_unresponsive(at(1_000)));
+        outbox.answered(at(1_001));
+        assert!(!outbox.is_unresponsive(at(1_002)));
+    }
+}

@@ -115,16 +115,14 @@ fn who_has_begun_anew_is_found_again() {
     }
 }
 
-/// Long pauses, and losses at the end of each conversation, are no reason for doubt.
+/// Long pauses, losses at the end of each conversation, and cancelled messages, which are not answered.
 #[test]
-fn who_answers_is_not_doubted() {
-    let mut slowest: [f64; 2] = [0.0; 2];
-    for (pause, slowest) in [50, 20_000].into_iter().zip(&mut slowest) {
+fn who_answers_now_and_then_gets_everything() {
+    for pause in [50, 20_000] {
         let mut scenario = Scenario::plain(6).impaired(Impairments::losing(Loss::Each(0.2)));
         for number in 0..60 {
             let at = number * pause * MILLI;
             scenario.sends.push(SendPlan::new(at, 20_000));
-            // What is cancelled is not answered.
             let cancelled = SendPlan {
                 cancel_after: Some(MILLI / 2),
                 ..SendPlan::new(at + 40 * MILLI, 93_000)
@@ -133,12 +131,8 @@ fn who_answers_is_not_doubted() {
         }
         scenario.sends.sort_by_key(|send| send.at);
         let outcome = run(scenario);
-        let messages = outcome.records().messages.iter();
-        let arrived = messages.filter(|it| it.bytes == 20_000).map(|message| {
-            let arrived = message.arrived.expect("it was delivered");
-            (arrived - message.accepted) as f64 / 1e6
-        });
-        *slowest = arrived.fold(0.0, f64::max);
+        let mut messages = outcome.records().messages.iter();
+        let late = messages.find(|it| it.bytes == 20_000 && it.arrived.is_none());
+        assert!(late.is_none(), "{late:?}");
     }
-    assert!(slowest[1] < slowest[0] + 8.0, "{slowest:?} ms");
 }
