@@ -1,5 +1,7 @@
 //! The end of an endpoint: how long it is waited for, and what has become of what was under way.
 
+use std::time::Duration;
+
 use cloudburst_proto::{Reason, Time, Undelivered};
 use tokio::sync::oneshot;
 
@@ -23,6 +25,23 @@ pub struct ClosedMessages {
     pub messages: u64,
     /// The bytes of these messages.
     pub bytes: u64,
+}
+
+/// How long goodbyes may take: longer than to all peers that the default quota allows.
+const GOODBYES_WITHIN: Duration = Duration::from_secs(4);
+
+/// An endpoint's goodbyes to its peers, when all else is over.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Farewell {
+    pub(super) report: CloseReport,
+    pub(super) ends: Time,
+}
+
+impl Farewell {
+    pub(super) fn new(now: Time, report: CloseReport) -> Self {
+        let ends = now + GOODBYES_WITHIN;
+        Self { report, ends }
+    }
 }
 
 impl CloseReport {

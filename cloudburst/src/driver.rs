@@ -33,7 +33,7 @@ pub(super) use self::{
 use super::icmp::Notice;
 use super::{
     Closed, ConnectError, EndpointEvent, EndpointStatistics, SendError,
-    closing::{CloseReport, Closing},
+    closing::{CloseReport, Closing, Farewell},
     commands::{Command, CommandReceiver, Question, Send},
     endpoint::Received,
     options::CallOptions,
@@ -69,6 +69,8 @@ pub(super) struct Driver {
     /// Messages that the protocol had no capacity for, though there was capacity for them here.
     pub(super) parked: VecDeque<Send>,
     pub(super) closing: Option<Closing>,
+    /// It has ended, and says goodbye.
+    pub(super) farewell: Option<Farewell>,
     /// Requests that are being handled, and may be answered yet.
     pub(super) handling: Arc<AtomicUsize>,
     /// When a message last came: its sender may not have heard that it did.
@@ -119,14 +121,17 @@ impl Future for Driver {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
+        if this.farewell.is_some() {
+            return this.say_goodbye(context);
+        }
         for _ in 0..ROUNDS_A_TURN {
             // Before the replies are taken that were put there before it came to none.
             let is_handling = this.handling.load(Ordering::SeqCst) > 0;
             let (mut is_busy, is_waiting) = match this.take_commands(context) {
                 Commands::CommandReceiver { any, all } => (any, is_handling || !all),
                 Commands::NoHandles => {
-                    this.end(context);
-                    return Poll::Ready(());
+                    this.end();
+                    return this.say_goodbye(context);
                 }
             };
             is_busy |= this.take_notices(context);
@@ -136,11 +141,8 @@ impl Future for Driver {
             is_busy |= this.transmit(context);
             is_busy |= this.take_events();
             if this.is_closed(is_waiting) {
-                let report = this.end(context);
-                for done in this.closing.iter_mut().flat_map(|it| it.done.drain(..)) {
-                    let _ = done.send(report);
-                }
-                return Poll::Ready(());
+                this.end();
+                return this.say_goodbye(context);
             }
             if !is_busy && !this.is_time(context) {
                 return Poll::Pending;

@@ -1,9 +1,12 @@
 //! What the state machine says, and what becomes of it: until the end.
 
-use std::{sync::atomic::Ordering, task::Context};
+use std::{
+    sync::atomic::Ordering,
+    task::{Context, Poll},
+};
 
 use super::{
-    super::{RequestError, SendError, closing::CloseReport, endpoint::Received},
+    super::{RequestError, SendError, closing::Farewell, endpoint::Received},
     Driver,
 };
 use cloudburst_proto::{Event, Failure, FailureReason, FourTuple, MessageKind, PeerId, Time};
@@ -103,9 +106,9 @@ impl Driver {
         }
     }
 
-    /// Abandons what is still under way, says goodbye to all peers, and returns what has become of what
-    /// was under way when the endpoint began to close. What the sockets do not take now is not sent.
-    pub(super) fn end(&mut self, context: &mut Context<'_>) -> CloseReport {
+    /// Abandons what is still under way, notes what has become of what was under way when the endpoint
+    /// began to close, and begins to say goodbye.
+    pub(super) fn end(&mut self) {
         let now = self.now();
         let mut report = self
             .closing
@@ -126,7 +129,32 @@ impl Driver {
             }
         }
         self.machine.close(now);
-        while self.transmit(context) {}
-        report
+        self.farewell = Some(Farewell::new(now, report));
+    }
+
+    /// Says goodbye to all peers, and then reports to those who have closed the endpoint. Nothing is
+    /// received any more: who has been told is not to believe that somebody is here.
+    pub(super) fn say_goodbye(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some(Farewell { report, ends }) = self.farewell else {
+            return Poll::Ready(());
+        };
+        loop {
+            while self.transmit(context) {}
+            let now = self.now();
+            let Some(next) = self.machine.next_goodbye().filter(|_| now < ends) else {
+                break;
+            };
+            // What waits for a full socket cannot be hurried.
+            let next = self.io.retry_at(now).unwrap_or(next);
+            match self.io.timer.poll(context, now, Some(next)) {
+                Ok(true) => {}
+                Ok(false) => return Poll::Pending,
+                Err(_) => break,
+            }
+        }
+        for done in self.closing.iter_mut().flat_map(|it| it.done.drain(..)) {
+            let _ = done.send(report);
+        }
+        Poll::Ready(())
     }
 }

@@ -12,6 +12,7 @@ mod cubic;
 mod estimate;
 mod in_flight;
 mod keepalive;
+mod paced_queue;
 mod pacer;
 mod rate_estimator;
 mod reserved;
@@ -32,6 +33,7 @@ pub use self::{
     },
     in_flight::{InFlight, Resolved},
     keepalive::{Keepalive, MAX_KEEPALIVE, MIN_KEEPALIVE},
+    paced_queue::PacedQueue,
     pacer::Pacer,
     rate_estimator::{RateEstimator, SentDatagram},
     shared_bottleneck::{DetectorStep, MAX_PATHS, Phase, SharedBottleneckDetector},

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use cloudburst_congestion::{Acknowledged, CongestionControl, PathRates};
+use cloudburst_congestion::{Acknowledged, CongestionControl, PacedQueue, PathRates};
 
 use super::{
     config::TransportConfig,
@@ -23,6 +23,8 @@ use super::{
 pub(super) struct Outbound {
     pub(super) sender: Sender,
     pub(super) scheduler: Scheduler,
+    /// Peers that a goodbye is to be said to.
+    pub(super) goodbyes: PacedQueue<PeerId>,
     congestion: CongestionControl,
     initial_round_trip: Duration,
 }
@@ -41,6 +43,7 @@ impl Outbound {
         Self {
             sender: Sender::new(hash_seed),
             scheduler: Scheduler::new(now, config.congestion.bytes_per_s()),
+            goodbyes: PacedQueue::default(),
             congestion: config.congestion,
             initial_round_trip: config.initial_round_trip,
         }
@@ -55,6 +58,12 @@ impl Outbound {
     pub(super) fn remove_peer(&mut self, id: PeerId) {
         self.sender.remove_peer(id);
         self.scheduler.remove_peer(id);
+    }
+
+    /// When a message may be sent again, or the next goodbye, if any waits.
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        let messages = self.scheduler.next_deadline();
+        messages.into_iter().chain(self.goodbyes.next_at()).min()
     }
 
     /// The host takes an event: a reply is not awaited any more that has come.

@@ -342,7 +342,7 @@ impl Router {
 
     /// Writes the next datagrams: answers and questions first, then symbols.
     pub(super) fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
-        self.upkeep(now).ask_to_cancel();
+        self.upkeep(now).ask_unanswered();
         let mut writer = Writer {
             now,
             config: &self.config,
@@ -365,7 +365,7 @@ impl Router {
         if !self.control.is_empty() || self.outbound.sender.cancellations.is_any_ready() {
             return Some(Time::ZERO);
         }
-        let sending = self.outbound.scheduler.next_deadline();
+        let sending = self.outbound.next_deadline();
         self.timers.next().into_iter().chain(sending).min()
     }
 

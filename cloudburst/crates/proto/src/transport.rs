@@ -234,10 +234,16 @@ impl Transport {
 
     /// Says goodbye to all peers that were heard of lately, by two paths each at most: they know at once
     /// that this end is gone, and need not find out ([`GoneReason::Closed`] there). It is not repeated
-    /// where it is lost. To be called last, before [`poll_transmit`](Self::poll_transmit) is asked for
-    /// what is to be sent.
+    /// where it is lost. To be called last: [`poll_transmit`](Self::poll_transmit) then writes a burst to
+    /// some peers at a time, until [`next_goodbye`](Self::next_goodbye) returns nothing.
     pub fn close(&mut self, now: Time) {
         self.router.upkeep(now).say_goodbye();
+    }
+
+    /// Returns when [`poll_transmit`](Self::poll_transmit) writes the next goodbyes of
+    /// [`close`](Self::close); nothing once all have been written. A time that is over means: now.
+    pub fn next_goodbye(&self) -> Option<Time> {
+        self.router.outbound.goodbyes.next_at()
     }
 
     /// Takes one datagram, which is decrypted in place. Of a train that the

@@ -148,8 +148,12 @@ impl Upkeep<'_> {
         }
     }
 
-    /// Asks the receivers of messages that were given up to forget them.
-    pub(super) fn ask_to_cancel(&mut self) {
+    /// Asks the receivers of messages that were given up to forget them, and says goodbye to the peers
+    /// whose turn it is.
+    pub(super) fn ask_unanswered(&mut self) {
+        while let Some(peer) = self.outbound.goodbyes.pop(self.now) {
+            self.ask_twice(peer, Question::Goodbye);
+        }
         while let Some(peer) = self.outbound.sender.cancellations.next_peer() {
             let statistics = self.paths.statistics(peer);
             let ack_timeout = statistics.map_or(EXPIRY_PAUSE, |paths| paths.ack_timeout());
@@ -201,11 +205,10 @@ impl Upkeep<'_> {
         }
     }
 
-    /// Says goodbye to all peers that hear it.
+    /// Says goodbye to all peers that hear it, each in its turn.
     pub(super) fn say_goodbye(&mut self) {
-        for id in self.handshake.peers_in_touch(self.now) {
-            self.ask_twice(id, Question::Goodbye);
-        }
+        let peers = self.handshake.peers_in_touch(self.now);
+        self.outbound.goodbyes.extend(peers);
     }
 
     /// Asks by two paths at once, as either may be dead.

@@ -285,3 +285,48 @@ fn a_goodbye_from_elsewhere_changes_nothing() {
     assert!(events.iter().any(is_delivered), "{events:?}");
     assert_eq!(gone(&pair.events(1)), []);
 }
+
+/// An endpoint with so many peers that it has heard of.
+fn with_peers(count: u16) -> (Pair, Vec<PeerId>) {
+    let mut config = TransportConfig::unprotected();
+    config.quotas.unvalidated_peers = count.into();
+    let (mut pair, first) = Pair::new(&config, 1);
+    let mut peers = vec![first];
+    for number in 1..count {
+        let path = FourTuple::new(SocketId(0), address(1, number));
+        peers.push(pair.ends[0].connect(pair.now, &[path], None).unwrap());
+    }
+    for peer in &peers {
+        pair.send(*peer, 100);
+    }
+    pair.run(Duration::from_secs(1), |_, _| false);
+    let is_there = |event: &&Event| matches!(event, Event::Delivered { .. });
+    let delivered = pair.events(0).iter().filter(is_there).count();
+    assert_eq!(delivered, peers.len());
+    (pair, peers)
+}
+
+#[test]
+fn goodbyes_to_a_thousand_peers_leave_in_bounded_bursts() {
+    const PEERS: u16 = 1_000;
+    let (mut pair, peers) = with_peers(PEERS);
+    let end = &mut pair.ends[0];
+    end.close(pair.now);
+    let (begin, mut now, mut out) = (pair.now, pair.now, vec![0; 65_536]);
+    let mut told = std::collections::BTreeSet::new();
+    while let Some(at) = end.next_goodbye() {
+        let due = end.next_deadline().expect("a goodbye waits");
+        assert!(due <= at.max(now), "{due:?} is later than {at:?}");
+        now = now.max(at);
+        let mut burst = 0;
+        while let Some(transmit) = end.poll_transmit(now, &mut out) {
+            assert!(is_goodbye(&out[..transmit.bytes]));
+            burst += transmit.bytes;
+            told.insert(transmit.four_tuple.remote);
+        }
+        assert!((1..14_600).contains(&burst), "{burst} bytes at once");
+    }
+    assert_eq!(told.len(), peers.len());
+    let took = now.since(begin);
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}

@@ -2,6 +2,7 @@
 
 mod adversary;
 mod faults;
+mod goodbyes;
 mod hostile;
 mod load;
 mod outages;

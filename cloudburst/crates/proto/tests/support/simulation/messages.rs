@@ -221,6 +221,14 @@ impl Message {
         self.kind == kind && self.bytes == content.len() && draft.content() == content
     }
 
+    /// What was cancelled is reported as cancelled, or was delivered before that was known.
+    pub(crate) fn has_one_end(&self) -> bool {
+        let is_cancelled =
+            |failure: Undelivered| failure.reason == cloudburst_proto::Reason::Cancelled;
+        let is_reported = self.undelivered().is_none_or(is_cancelled);
+        !self.cancelled || is_reported
+    }
+
     pub(crate) fn receipt(&self) -> Option<Receipt> {
         match self.fate {
             Some(Fate::Delivered(receipt)) => Some(receipt),

@@ -60,6 +60,10 @@ impl World {
         let ended = self.now;
         for message in &self.records.messages {
             assert!(message.fate.is_some(), "no end was told of {message:?}");
+            assert!(
+                message.has_one_end(),
+                "cancelled, and ended otherwise: {message:?}"
+            );
         }
         self.log.say(ended, format_args!("all messages have ended"));
         self.calm_down();

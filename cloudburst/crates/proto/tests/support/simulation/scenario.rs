@@ -90,6 +90,10 @@ pub(crate) enum Fault {
         host: usize,
         same_seed: bool,
     },
+    /// It says goodbye, and is started again at once.
+    Goodbye {
+        host: usize,
+    },
     /// Nothing that it sends leaves it.
     Mute {
         host: usize,
@@ -269,7 +273,9 @@ impl Scenario {
 
     pub(crate) fn restarts(&self, number: usize) -> bool {
         let mut faults = self.faults.iter();
-        faults.any(|(_, fault)| matches!(fault, Fault::Restart { host, .. } if *host == number))
+        faults.any(|(_, fault)| {
+            matches!(fault, Fault::Restart { host, .. } | Fault::Goodbye { host } if *host == number)
+        })
     }
 
     /// Bits flip, and nothing but the message's own check notices: then a

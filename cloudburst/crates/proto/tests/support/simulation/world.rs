@@ -356,6 +356,14 @@ impl World {
                 let security = keys::of(&self.scenario, host);
                 self.hosts[host].restart(now, same_seed, security);
             }
+            Fault::Goodbye { host } => {
+                let at = &mut self.hosts[host];
+                at.endpoint.close(at.clock.tell(now));
+                self.service(host);
+                self.records.forget(now, host);
+                let security = keys::of(&self.scenario, host);
+                self.hosts[host].restart(now, false, security);
+            }
             Fault::Mute { host, mute } => self.hosts[host].mute = mute,
             Fault::Held { host, held: true } => self.hosts[host].held = Some(Vec::new()),
             Fault::Held { host, held: false } => self.release(host),
