@@ -23,7 +23,9 @@ use super::{
     options::CallOptions,
     outgoing::{Permit, ReplySender},
 };
-use cloudburst_proto::{Failure, MessageKind, PathReport, PeerId, PublicKey, Receipt, Security};
+use cloudburst_proto::{
+    Failure, GoneReason, MessageKind, PathReport, PeerId, PublicKey, Receipt, Security,
+};
 
 /// Questions that wait for the driver at a time; others wait for one of them.
 const QUESTIONS: usize = 256;
@@ -60,6 +62,8 @@ pub(super) struct Send {
     pub(super) permit: Option<Permit>,
     pub(super) done: oneshot::Sender<Result<Receipt, SendError>>,
     pub(super) reply: Option<ReplySender>,
+    /// It is asked again, of a peer that had taken it and was gone then.
+    pub(super) gone: Option<GoneReason>,
 }
 
 /// What the driver answers.

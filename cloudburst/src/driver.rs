@@ -37,7 +37,7 @@ use super::{
     commands::{Command, CommandReceiver, Question, Send},
     endpoint::Received,
     options::CallOptions,
-    outgoing::Outgoing,
+    outgoing::{Outgoing, RETURN_WITHIN},
     socket::Socket,
     unanswered::UnansweredRequests,
 };
@@ -263,21 +263,10 @@ impl Driver {
         if let MessageKind::Reply { to } | MessageKind::Failure { to } = send.kind {
             self.unanswered.remove(send.peer, to);
         }
-        let kind = (send.kind, send.options.remaining());
+        let most = send.gone.map(|_| RETURN_WITHIN);
+        let kind = (send.kind, send.options.remaining(most));
         match self.machine.send_with(now, send.peer, kind, &send.message) {
-            Ok(id) => {
-                let Send {
-                    local_id,
-                    message,
-                    permit,
-                    done,
-                    reply,
-                    ..
-                } = send;
-                let bytes = message.len();
-                self.outgoing
-                    .insert(id, (local_id, bytes), done, permit, reply);
-            }
+            Ok(id) => self.outgoing.insert(id, send),
             // Something will be resolved, and make capacity.
             Err(SendRefused::Full { .. }) if !self.outgoing.is_empty() => {
                 self.parked.push_back(send);
@@ -304,6 +293,7 @@ impl Driver {
             permit: None,
             done: oneshot::channel().0,
             reply: None,
+            gone: None,
         };
         self.send(now, send);
     }

@@ -486,6 +486,7 @@ impl Endpoint {
             permit,
             done,
             reply,
+            gone: None,
         });
         (Sending::new(local_id, result, commands.clone()), local_id)
     }

@@ -1,6 +1,6 @@
 //! Messages with options.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -22,13 +22,17 @@ impl CallOptions {
         Self { options, expires }
     }
 
-    /// Options with a deadline that runs from now on.
-    pub(super) fn remaining(self) -> SendOptions {
+    /// Options with a deadline that runs from now on, and is no later than so.
+    pub(super) fn remaining(self, most: Option<Duration>) -> SendOptions {
         let mut options = self.options;
-        options.deadline = self
-            .expires
-            .map(|at| at.saturating_duration_since(Instant::now()));
+        let expires = self.expires;
+        let remaining = expires.map(|at| at.saturating_duration_since(Instant::now()));
+        options.deadline = remaining.into_iter().chain(most).min();
         options
+    }
+
+    pub(super) const fn is_idempotent(&self) -> bool {
+        self.options.idempotent
     }
 }
 

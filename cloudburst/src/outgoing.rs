@@ -7,13 +7,18 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, oneshot};
 
-use super::{Closed, RequestError, SendError, commands::Commands};
-use cloudburst_proto::{GoneReason, PeerId, Quotas, Receipt, SendId};
+use super::{
+    Closed, RequestError, SendError,
+    commands::{Commands, Send},
+    options::CallOptions,
+};
+use cloudburst_proto::{GoneReason, MessageKind, PeerId, Quotas, Receipt, SendId};
 
 /// Capacity for messages under way. Those who wait for it are served in their order.
 #[derive(Clone, Debug)]
@@ -142,6 +147,10 @@ impl fmt::Debug for Sending {
 /// Where a reply goes.
 pub(super) type ReplySender = oneshot::Sender<Result<Bytes, RequestError>>;
 
+/// How long a server that has closed may take until it is there again, for what it is sent then: as the
+/// protocol waits for what was under way to it.
+pub(super) const RETURN_WITHIN: Duration = Duration::from_secs(2);
+
 /// What the driver knows of messages under way.
 #[derive(Debug)]
 pub(super) struct Outgoing {
@@ -149,7 +158,7 @@ pub(super) struct Outgoing {
     is_protected: bool,
     messages: HashMap<SendId, Message>,
     /// Requests that have no reply yet, delivered or not, by their id on the wire.
-    requests: HashMap<u64, (u64, ReplySender)>,
+    requests: HashMap<u64, Request>,
     tickets: HashMap<u64, SendId>,
 }
 
@@ -159,7 +168,26 @@ struct Message {
     local_id: u64,
     bytes: usize,
     done: oneshot::Sender<Result<Receipt, SendError>>,
-    _permit: Option<Permit>,
+    permit: Option<Permit>,
+}
+
+/// A request without a reply.
+#[derive(Debug)]
+struct Request {
+    local_id: u64,
+    reply: ReplySender,
+    again: Option<Again>,
+    /// It was asked before, of a peer that was gone then.
+    gone: Option<GoneReason>,
+}
+
+/// What is asked again of a server that is started again: it may be taken twice.
+#[derive(Debug)]
+struct Again {
+    message: Bytes,
+    options: CallOptions,
+    /// The capacity that it takes, from its delivery on.
+    permit: Option<Permit>,
 }
 
 impl Outgoing {
@@ -176,23 +204,37 @@ impl Outgoing {
         self.messages.is_empty()
     }
 
-    pub(super) fn insert(
-        &mut self,
-        id: SendId,
-        (local_id, bytes): (u64, usize),
-        done: oneshot::Sender<Result<Receipt, SendError>>,
-        permit: Option<Permit>,
-        reply: Option<ReplySender>,
-    ) {
-        if let Some(reply) = reply {
-            self.requests.insert(id.as_u64(), (local_id, reply));
+    pub(super) fn insert(&mut self, id: SendId, send: Send) {
+        let Send {
+            local_id,
+            message,
+            options,
+            permit,
+            done,
+            ..
+        } = send;
+        let bytes = message.len();
+        if let Some(reply) = send.reply {
+            // Without keys nobody knows whether it is the same server.
+            let may_again = self.is_protected && options.is_idempotent();
+            let request = Request {
+                local_id,
+                reply,
+                again: may_again.then_some(Again {
+                    message,
+                    options,
+                    permit: None,
+                }),
+                gone: send.gone,
+            };
+            self.requests.insert(id.as_u64(), request);
         }
         self.tickets.insert(local_id, id);
         let message = Message {
             local_id,
             bytes,
             done,
-            _permit: permit,
+            permit,
         };
         self.messages.insert(id, message);
     }
@@ -212,16 +254,23 @@ impl Outgoing {
         let Some(message) = self.messages.remove(&id) else {
             return;
         };
-        match (&result, self.requests.contains_key(&id.as_u64())) {
+        match (&result, self.requests.get_mut(&id.as_u64())) {
             // The ticket still stands for the reply that is waited for.
-            (Ok(_), true) => {}
-            (Err(error), true) => {
-                if let Some((_, reply)) = self.requests.remove(&id.as_u64()) {
-                    let _ = reply.send(Err(error.clone().into()));
+            (Ok(_), Some(request)) => {
+                if let Some(again) = &mut request.again {
+                    again.permit = message.permit;
+                }
+            }
+            (Err(error), Some(_)) => {
+                if let Some(request) = self.requests.remove(&id.as_u64()) {
+                    let _ = request.reply.send(Err(match (error, request.gone) {
+                        (SendError::Undelivered(_), Some(gone)) => RequestError::PeerGone(gone),
+                        _ => error.clone().into(),
+                    }));
                 }
                 self.tickets.remove(&message.local_id);
             }
-            (_, false) => {
+            (_, None) => {
                 self.tickets.remove(&message.local_id);
             }
         }
@@ -234,29 +283,46 @@ impl Outgoing {
         let Entry::Occupied(request) = self.requests.entry(to) else {
             return;
         };
-        let (local_id, _) = request.get();
-        let asked = self.tickets.get(local_id).map(|id| id.peer());
+        let asked = self.tickets.get(&request.get().local_id);
+        let asked = asked.map(|id| id.peer());
         if self.is_protected && asked != Some(from) {
             return;
         }
-        let (local_id, waiting) = request.remove();
-        self.tickets.remove(&local_id);
-        let _ = waiting.send(reply);
+        let request = request.remove();
+        self.tickets.remove(&request.local_id);
+        let _ = request.reply.send(reply);
     }
 
-    /// A peer is gone: callers that wait for a reply of its learn of it. Requests that are under way
-    /// still, as it may be back for them, end with their messages.
-    pub(super) fn peer_gone(&mut self, peer: PeerId, reason: GoneReason) {
+    /// A peer is gone: callers that wait for a reply of its learn of it, but for what may be taken twice and
+    /// is asked again, as the peer `stays` known. Requests that are under way still, as it may be back for
+    /// them, end with their messages.
+    pub(super) fn peer_gone(&mut self, peer: PeerId, reason: GoneReason, stays: bool) -> Vec<Send> {
         let (tickets, messages) = (&self.tickets, &self.messages);
-        let requests = self.requests.extract_if(|_, (local_id, _)| {
-            let id = tickets.get(local_id);
+        let requests = self.requests.extract_if(|_, request| {
+            let id = tickets.get(&request.local_id);
             id.is_some_and(|id| id.peer() == peer && !messages.contains_key(id))
         });
         let gone: Vec<_> = requests.map(|(_, request)| request).collect();
-        for (local_id, reply) in gone {
-            self.tickets.remove(&local_id);
-            let _ = reply.send(Err(RequestError::PeerGone(reason)));
+        let mut asked_again = Vec::new();
+        for request in gone {
+            self.tickets.remove(&request.local_id);
+            let Some(again) = request.again.filter(|_| stays) else {
+                let _ = request.reply.send(Err(RequestError::PeerGone(reason)));
+                continue;
+            };
+            asked_again.push(Send {
+                local_id: request.local_id,
+                peer,
+                kind: MessageKind::Request,
+                options: again.options,
+                message: again.message,
+                permit: again.permit,
+                done: oneshot::channel().0,
+                reply: Some(request.reply),
+                gone: Some(reason),
+            });
         }
+        asked_again
     }
 
     /// Nobody waits any more: which message is to be cancelled, if it is still under way, or has no

@@ -12,8 +12,12 @@ impl Driver {
                 identity: self.machine.peer_key(peer),
             },
             Event::PeerGone { peer, reason } => {
-                self.outgoing.peer_gone(peer, reason);
                 self.unanswered.peer_gone(peer);
+                let now = self.now();
+                let stays = self.machine.paths(now, peer).next().is_some();
+                for again in self.outgoing.peer_gone(peer, reason, stays) {
+                    self.send(now, again);
+                }
                 EndpointEvent::PeerGone { peer, reason }
             }
             Event::PathHealth {

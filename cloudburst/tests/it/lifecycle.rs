@@ -5,7 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cloudburst::{CloseReport, Endpoint, GoneReason, Ports, Reason, RequestError, SendError};
+use cloudburst::{
+    CloseReport, Endpoint, GoneReason, Ports, Reason, RequestError, SendError, SendOptions,
+};
 use tokio::{sync::Notify, time::timeout};
 
 use super::{SOON, config, pair, patterned, within};
@@ -248,4 +250,56 @@ async fn close_says_what_has_become_of_what_was_under_way() {
     let report = client.close(Duration::from_millis(50)).await;
     assert_eq!((report.unknown.messages, report.unknown.bytes), (1, 1_000));
     assert_eq!(report.delivered.messages + report.lost.messages, 0);
+}
+
+/// A server that takes a request, closes without a reply, and is started again so much later if at all.
+/// What the request comes to, and how long it takes.
+async fn asked_over_a_restart(
+    options: SendOptions,
+    back_after: Option<Duration>,
+) -> (Result<bytes::Bytes, RequestError>, Duration) {
+    let (client, server, peer) = pair(config(4), config(1)).await;
+    let port = server.local_addrs()[0].port();
+    let start = Instant::now();
+    let asked = tokio::spawn({
+        let client = client.clone();
+        async move { client.request_with(peer, "?", 20 * SOON, options).await }
+    });
+    let taken = within(server.recv()).await.unwrap();
+    server.close(Duration::ZERO).await;
+    drop((server, taken));
+    let serving = tokio::spawn(async move {
+        tokio::time::sleep(back_after?).await;
+        let again = config(1).with_ports(Ports::one(port)).unwrap();
+        let server = loop {
+            match Endpoint::bind(again.clone()).await {
+                Ok(server) => break server,
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        };
+        server.serve(4, |it| async { Some(it.message) }).await;
+        Some(())
+    });
+    let reply = within(asked).await.unwrap();
+    serving.abort();
+    (reply, start.elapsed())
+}
+
+#[tokio::test]
+async fn what_a_server_has_taken_and_may_take_twice_is_asked_again_when_it_is_back() {
+    let idempotent = SendOptions::new().with_idempotent(true);
+    let pause = Duration::from_millis(300);
+    let (reply, took) = asked_over_a_restart(idempotent, Some(pause)).await;
+    assert_eq!(reply.unwrap(), "?");
+    assert!(took >= pause, "{took:?}");
+    let (reply, took) = asked_over_a_restart(idempotent, None).await;
+    assert_eq!(reply, Err(RequestError::PeerGone(GoneReason::Closed)));
+    let two = Duration::from_secs(2);
+    assert!((two..SOON).contains(&took), "{took:?}");
+}
+
+#[tokio::test]
+async fn what_a_server_has_taken_and_may_not_take_twice_is_not_asked_again() {
+    let (reply, _) = asked_over_a_restart(SendOptions::new(), Some(Duration::ZERO)).await;
+    assert_eq!(reply, Err(RequestError::PeerGone(GoneReason::Closed)));
 }

@@ -19,7 +19,8 @@ use core::time::Duration;
 pub struct SendOptions {
     /// Says that to take it twice does no harm. If the receiver is restarted while the message is under
     /// way, it is sent again, though the receiver may have handed it over before; one that is not
-    /// idempotent ends as [`Reason::Unknown`](super::Reason::Unknown) then. Default false.
+    /// idempotent ends as [`Reason::Unknown`](super::Reason::Unknown) then. A host may ask a request again, too,
+    /// that was taken by a peer that closed before its reply came. Default false.
     pub idempotent: bool,
     /// Abandons the message when so much time has gone by since the call, whether or not anything of it
     /// was sent by then ([`Reason::TimedOut`](super::Reason::TimedOut)): for what is of no use later. It

@@ -184,7 +184,7 @@ impl Upkeep<'_> {
             self.give_up(ended);
             return true;
         }
-        let was_closed = sender.is_closed(id);
+        let was_closed = sender.is_closed_already(id);
         let ended = sender.peer_closed(now, id, is_protected);
         self.give_up(ended);
         // What is late of a peer without keys would come as from somebody new, and be taken twice.

@@ -97,6 +97,12 @@ impl Sender {
         ended
     }
 
+    /// Whether a peer that says that it closes has said so before.
+    pub(crate) fn is_closed_already(&self, id: PeerId) -> bool {
+        let outbox = self.peers.get(id);
+        outbox.is_some_and(Outbox::is_closed_already)
+    }
+
     /// Whether a peer has closed, and was sent nothing since.
     pub(crate) fn is_closed(&self, id: PeerId) -> bool {
         self.peers.get(id).is_some_and(|outbox| outbox.is_closed)

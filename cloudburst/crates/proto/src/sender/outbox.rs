@@ -38,6 +38,8 @@ pub(super) struct Outbox {
     pub(super) keepalive: Keepalive,
     /// It has said that it closes, and was sent nothing since.
     pub(super) is_closed: bool,
+    /// The last datagram of it was a goodbye, and the one before.
+    goodbyes: [bool; 2],
     /// It closed then, and messages of before wait for it to be back.
     pub(super) closed_at: Option<Time>,
 }
@@ -57,6 +59,7 @@ impl Outbox {
             sent_at: None,
             keepalive: Keepalive::new(now),
             is_closed: false,
+            goodbyes: [false; 2],
             closed_at: None,
         }
     }
@@ -79,6 +82,7 @@ impl Outbox {
         self.answered_at = Some(now);
         self.unanswered = 0;
         self.is_abandoned = false;
+        self.goodbyes = [false, self.goodbyes[0]];
         core::mem::take(&mut self.has_pending)
     }
 
@@ -89,8 +93,14 @@ impl Outbox {
         self.unanswered = 0;
         self.is_abandoned = true;
         self.is_closed = true;
+        self.goodbyes[0] = true;
         self.has_pending = false;
         self.sent_at = None;
+    }
+
+    /// Whether it has said nothing since it said that it closes: the last datagram says so by another path.
+    pub(super) fn is_closed_already(&self) -> bool {
+        self.is_closed || self.goodbyes[1]
     }
 
     /// Whether it is of interest how its paths are.

@@ -330,3 +330,39 @@ fn goodbyes_to_a_thousand_peers_leave_in_bounded_bursts() {
     let took = now.since(begin);
     assert!(took < Duration::from_secs(1), "{took:?}");
 }
+
+/// It is said by two paths, between which an application may send something: that is for who is there
+/// next.
+#[test]
+fn a_goodbye_by_a_second_path_is_the_same_one() {
+    let config = shared_key(3);
+    let (mut pair, peer) = Pair::new(&config, 2);
+    pair.now = pair.now + Duration::from_secs(11);
+    pair.send(peer, 1_000);
+    pair.run(Duration::from_secs(1), |_, _| false);
+    pair.events(0);
+    pair.ends[1].close(pair.now);
+    let (mut out, mut goodbyes) = (vec![0; 65_536], Vec::new());
+    while let Some(transmit) = pair.ends[1].poll_transmit(pair.now, &mut out) {
+        let from = FourTuple::new(transmit.four_tuple.socket, address(1, 0));
+        goodbyes.push((from, out[..transmit.bytes].to_vec()));
+    }
+    assert_eq!(goodbyes.len(), 2);
+    let mut gone_so_far = Vec::new();
+    for (from, mut datagram) in goodbyes {
+        pair.ends[0].handle_datagram(pair.now, from, Ecn::NotCapable, &mut datagram);
+        gone_so_far.extend(gone(&pair.events(0)));
+        let options = SendOptions::new().with_idempotent(true);
+        let kind = (MessageKind::Request, options);
+        pair.ends[0]
+            .send_with(pair.now, peer, kind, &[1; 500])
+            .unwrap();
+    }
+    assert_eq!(gone_so_far, [(peer, GoneReason::Closed)]);
+    pair.run(Duration::from_millis(500), |_, _| true);
+    pair.ends[1] = started_again(&pair, &config);
+    pair.run(Duration::from_secs(4), |_, _| false);
+    let events = pair.events(0);
+    let is_there = |event: &&Event| matches!(event, Event::Delivered { .. });
+    assert_eq!(events.iter().filter(is_there).count(), 2, "{events:?}");
+}
