@@ -162,6 +162,8 @@ fn starved_softirqs_reorder_only_flows_that_change_tunnels() {
                 let length = Duration::from_millis(length_ms);
                 let starved = Starved::start(length, 3 * length);
                 let (moved, harmed) = changes_of_tunnels(site);
+                // Where tunnels are shared and equal, flows part when they start.
+                assert!(moved > 0 || policy == "share", "none changed tunnels");
                 let turns = starved.end();
                 println!(
                     "{policy}: {length_ms} ms, {turns} times: {harmed} of {moved} that changed \
@@ -188,7 +190,6 @@ fn changes_of_tunnels(site: &Site) -> (usize, usize) {
             harmed += usize::from(!in_order);
         }
     }
-    assert!(moved > 0, "none changed tunnels");
     (moved, harmed)
 }
 
