@@ -53,7 +53,9 @@ impl QueueModels for KernelModels {
 impl SharedEgress for KernelModels {
     #[inline(always)]
     fn start(&mut self, _: &PolicyConfig, now_ns: u64) -> TunnelRole {
-        share_start(now_ns);
+        // One after the other, for the stack of both is more than Linux 6.1 has left.
+        share_turn(now_ns);
+        share_start(answer().tunnel as u64, now_ns);
         answer().tunnel
     }
 
@@ -109,12 +111,24 @@ impl SharedEgress for KernelModels {
 /// Where everything goes when a map is not there, which the kernel rules out.
 const NOWHERE: Egress = Egress::dedicated_to(TunnelRole::Short);
 
-/// Runs [`SharedEgress::start`] as a function of its own.
+/// Runs [`SharedQueues::take_turn`] as a function of its own.
 #[inline(never)]
 #[unsafe(no_mangle)]
-pub extern "C" fn share_start(now_ns: u64) -> u64 {
+pub extern "C" fn share_turn(now_ns: u64) -> u64 {
     if let (Some(shared), Some(settings), Some(scratch)) = (shared(), SETTINGS.get(0), scratch()) {
-        let tunnel = shared.start(&settings.config, now_ns);
+        let tunnel = shared.take_turn(&settings.config, now_ns);
+        scratch.egress = Egress::dedicated_to(tunnel).to_bits();
+    }
+    0
+}
+
+/// Runs [`SharedQueues::start_near`] as a function of its own.
+#[inline(never)]
+#[unsafe(no_mangle)]
+pub extern "C" fn share_start(next: u64, now_ns: u64) -> u64 {
+    if let (Some(shared), Some(settings), Some(scratch)) = (shared(), SETTINGS.get(0), scratch()) {
+        let next = TunnelRole::numbered(next);
+        let tunnel = shared.start_near(&settings.config, next, now_ns);
         scratch.egress = Egress::dedicated_to(tunnel).to_bits();
     }
     0

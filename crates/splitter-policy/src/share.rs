@@ -150,33 +150,10 @@ const ROUND_TRIPS: u64 = 4;
 const FULL_PACKET_BYTES: u64 = 1_514;
 
 impl SharedEgress for SharedQueues {
-    /// Chooses the tunnel in which its packets will have left the earliest, or nearly so.
     #[inline(always)]
     fn start(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole {
-        let next = self.next(config, now_ns);
-        let [of_short, of_long] = TunnelRole::ALL.map(|tunnel| {
-            let (index, service) = (tunnel as usize, service(config, tunnel));
-            let starts_ns = self.expected[index]
-                .next_start_ns(now_ns)
-                .max(self.short[index].next_start_ns(now_ns));
-            let waits_ns = if self.long[index].backlog_ns(now_ns) > 0 {
-                service.of(ROUND_TRIPS * FULL_PACKET_BYTES)
-            } else {
-                0
-            };
-            let turn_ns = if tunnel == next { 0 } else { HEAD_START_NS };
-            starts_ns + waits_ns + turn_ns + service.of(EXPECTED_BYTES)
-        });
-        let earliest = if of_long < of_short {
-            TunnelRole::Long
-        } else {
-            TunnelRole::Short
-        };
-        let tunnel = usable(config, earliest);
-        let service = service(config, tunnel);
-        self.expected[tunnel as usize].send(EXPECTED_BYTES, now_ns, service);
-        self.note(tunnel, Stage::Starting, Activity::ENTERS, now_ns);
-        tunnel
+        let next = self.take_turn(config, now_ns);
+        self.start_near(config, next, now_ns)
     }
 
     #[inline(always)]

@@ -1,18 +1,55 @@
-//! The tunnel for the next flow, by turns where that is all the same.
+//! The tunnel that a flow starts in, by turns where that is all the same.
 
 use super::crowd::Crowd;
-use super::{FULL_PACKET_BYTES, SharedQueues, service};
+use super::{
+    EXPECTED_BYTES, FULL_PACKET_BYTES, HEAD_START_NS, ROUND_TRIPS, SharedQueues, Stage, service,
+    usable,
+};
 use crate::config::PolicyConfig;
 use crate::flow::TunnelRole;
 use flow_balance::{
-    Balancer as _, Packet, PathId, PathSet, PathView, Paths, PlacedFlow, Placement, RoundRobin,
-    VirtualQueue,
+    Activity, Balancer as _, Packet, PathId, PathSet, PathView, Paths, PlacedFlow, Placement,
+    RoundRobin, VirtualQueue,
 };
 
 impl SharedQueues {
-    /// The tunnel of the next flow, as things are; the turn passes on.
+    /// Starts a flow in the tunnel in which its packets will have left the earliest, or nearly so: then
+    /// in the one whose turn it is, which [`SharedQueues::take_turn`] tells.
     #[inline(always)]
-    pub(super) fn next(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole {
+    pub fn start_near(
+        &mut self,
+        config: &PolicyConfig,
+        next: TunnelRole,
+        now_ns: u64,
+    ) -> TunnelRole {
+        let [of_short, of_long] = TunnelRole::ALL.map(|tunnel| {
+            let (index, service) = (tunnel as usize, service(config, tunnel));
+            let starts_ns = self.expected[index]
+                .next_start_ns(now_ns)
+                .max(self.short[index].next_start_ns(now_ns));
+            let waits_ns = if self.long[index].backlog_ns(now_ns) > 0 {
+                service.of(ROUND_TRIPS * FULL_PACKET_BYTES)
+            } else {
+                0
+            };
+            let turn_ns = if tunnel == next { 0 } else { HEAD_START_NS };
+            starts_ns + waits_ns + turn_ns + service.of(EXPECTED_BYTES)
+        });
+        let earliest = if of_long < of_short {
+            TunnelRole::Long
+        } else {
+            TunnelRole::Short
+        };
+        let tunnel = usable(config, earliest);
+        let service = service(config, tunnel);
+        self.expected[tunnel as usize].send(EXPECTED_BYTES, now_ns, service);
+        self.note(tunnel, Stage::Starting, Activity::ENTERS, now_ns);
+        tunnel
+    }
+
+    /// Returns the tunnel of the next flow by the number of flows; the turn passes on.
+    #[inline(always)]
+    pub fn take_turn(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole {
         let packet = Packet {
             now_ns,
             bytes: FULL_PACKET_BYTES as u32,
