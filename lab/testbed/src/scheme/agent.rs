@@ -28,6 +28,8 @@ use crate::{
     wait::poll,
 };
 
+/// The kernel detaches programs a moment after who held their links has gone.
+const FREED_WITHIN: Duration = Duration::from_secs(1);
 /// How long it may take to attach its programs.
 const READY_BOUND: Duration = Duration::from_secs(15);
 /// How long it may take to remove what it has set up.
@@ -141,6 +143,8 @@ impl Agent {
             Ok(None) => return Err(self.error(&format!("did not end within {STOP_BOUND:?}"))),
             Err(error) => return Err(self.error(&format!("cannot be waited for: {error}"))),
         }
+        let is_clean = || matches!(State::read(&self.border).map(|it| it.describe()), Ok(None));
+        poll(FREED_WITHIN, || is_clean().then_some(()));
         match State::read(&self.border)?.describe() {
             None => Ok(()),
             Some(remains) => Err(SchemeError::Remains {
