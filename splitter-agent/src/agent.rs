@@ -16,8 +16,8 @@ use splitter_steering::Placement;
 use tokio::sync::watch;
 
 use self::change::refusal;
-use crate::instance::{AttachedInterface, Instance, InstanceError, Lock, Owner};
 use crate::monitor::Monitor;
+use splitter_instance::{AttachedInterface, Instance, InstanceError, Lock, Owner};
 
 /// An instance that is up, and what it runs by.
 pub struct Agent {

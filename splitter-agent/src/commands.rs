@@ -4,10 +4,10 @@ use std::io::{self, Write as _};
 
 use flow_cli::{ExitCode, exit_code};
 use splitter_agent::failover::HealthMonitorError;
-use splitter_agent::instance::InstanceError;
-use splitter_agent::privileges::MissingCapabilities;
 use splitter_config::{Config, ConfigError, ConfigFile, Overrides, SetError};
 use splitter_control::{Answer, ControlError, Reason, Request, ask};
+use splitter_instance::InstanceError;
+use splitter_instance::privileges::MissingCapabilities;
 use splitter_netlink::NetlinkError;
 use splitter_steering::routes::PlanError;
 

@@ -3,12 +3,9 @@
 
 pub mod agent;
 pub mod failover;
-mod files;
-pub mod instance;
 pub mod metrics;
 pub mod monitor;
 pub mod overview;
-pub mod privileges;
 pub mod route_auditor;
 mod route_events;
 #[cfg(feature = "page")]

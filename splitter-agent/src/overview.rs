@@ -16,7 +16,7 @@ use splitter_netlink::{DeviceTraffic, Family, Interface};
 use splitter_policy::flow::{Class, TunnelRole};
 use splitter_steering::Egress;
 
-use crate::instance::AttachedInterface;
+use splitter_instance::AttachedInterface;
 
 pub use completion::{Completion, Period};
 pub use flows::{Filter, Flow, Selection, SortBy};

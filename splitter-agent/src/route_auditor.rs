@@ -15,8 +15,8 @@ use splitter_steering::routes::RouteAudit;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use crate::instance::Instance;
 use crate::route_events::RouteEvents;
+use splitter_instance::Instance;
 
 /// The part of readiness that this speaks for.
 const ROUTING: &str = "routing";

@@ -19,9 +19,9 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::failover::SharedReport;
-use crate::instance::{AttachedInterface, Instance};
 use crate::monitor::Monitor;
 use crate::overview::{Filter, Flow, ObserveError, Observer, Overview, Selection, SortBy};
+use splitter_instance::{AttachedInterface, Instance};
 
 /// Flows on the page: some 15 kB.
 pub const LISTED_FLOWS: usize = 50;

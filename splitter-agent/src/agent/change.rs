@@ -11,7 +11,7 @@ use splitter_control::stats::{ChangeResult, ChangeSource};
 use splitter_control::{Changed, Reason, Refusal};
 
 use super::Agent;
-use crate::instance::{Instance, InstanceError, Owner};
+use splitter_instance::{Instance, InstanceError, Owner};
 
 /// A configuration that would take the place of the present one.
 pub(super) struct Next {

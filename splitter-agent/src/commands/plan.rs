@@ -3,8 +3,8 @@
 use anyhow::Result;
 use flow_cli::{print, print_json};
 use serde_json::json;
-use splitter_agent::instance::{Instance, Plan};
 use splitter_config::Config;
+use splitter_instance::{Instance, Plan};
 use splitter_steering::routes::RouteAudit;
 
 /// So many prefixes that are not split are named.

@@ -10,15 +10,15 @@ use caps::Capability;
 use flow_telemetry::{MetricsEndpoint, Readiness, Server};
 use splitter_agent::agent::Agent;
 use splitter_agent::failover::{HealthMonitor, SharedReport};
-use splitter_agent::instance::{AttachedInterface, BroughtUp, Instance, Owner};
 use splitter_agent::metrics::registry;
 use splitter_agent::monitor::Monitor;
-use splitter_agent::privileges::{drop_unneeded, names};
 use splitter_agent::route_auditor::RouteAuditor;
 #[cfg(feature = "page")]
 use splitter_agent::status_page::StatusSource;
 use splitter_config::ConfigFile;
 use splitter_control::{Call, Socket};
+use splitter_instance::privileges::{drop_unneeded, names};
+use splitter_instance::{AttachedInterface, BroughtUp, Instance, Owner};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;

@@ -6,10 +6,10 @@ use anyhow::{Context as _, Result};
 use flow_cli::{Signals, group_thousands, print, print_json};
 use flow_report::Table;
 use serde_json::json;
-use splitter_agent::privileges::check_capabilities;
 use splitter_config::PacketLog;
 use splitter_datapath::Object;
 use splitter_datapath::tap::{CAPACITY, Tap, TappedFlow, Taps};
+use splitter_instance::privileges::check_capabilities;
 use splitter_netlink::Netlink;
 
 use crate::cli::TapArgs;

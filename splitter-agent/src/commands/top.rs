@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use flow_cli::{Signals, describe};
-use splitter_agent::instance::Instance;
 use splitter_agent::overview::{Filter, Observer, Overview, Selection, WrittenReport};
 use splitter_config::Config;
+use splitter_instance::Instance;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use self::app::{App, Outcome};

@@ -3,8 +3,8 @@
 use anyhow::Result;
 use flow_cli::{print, print_json};
 use serde_json::json;
-use splitter_agent::instance::{Instance, Owner};
 use splitter_config::Config;
+use splitter_instance::{Instance, Owner};
 
 /// Brings the instance up and returns.
 pub(crate) async fn up(config: Config, json: bool) -> Result<()> {

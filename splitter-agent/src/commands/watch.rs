@@ -7,8 +7,8 @@ use flow_cli::describe;
 use flow_telemetry::Readiness;
 use splitter_agent::agent::Agent;
 use splitter_agent::failover::HealthMonitor;
-use splitter_agent::instance::{Instance, Lock};
 use splitter_agent::monitor::Monitor;
+use splitter_instance::{Instance, Lock};
 use tokio::sync::watch;
 
 /// The part of readiness that the reconcile loop speaks for.

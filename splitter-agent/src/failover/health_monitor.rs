@@ -28,7 +28,7 @@ use super::report::{Report, SharedReport};
 use super::socket::SocketError;
 use super::spec::{MonitorSpec, monitored_tunnel, specs, timing};
 use super::switch::Failover;
-use crate::instance::{Instance, Lock};
+use splitter_instance::{Instance, Lock};
 
 /// How often devices are looked at without an event, which can get lost.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);

@@ -11,8 +11,8 @@ use splitter_health::{Condition, Evidence, Refusal};
 use splitter_netlink::{InterfaceName, list_names};
 use splitter_steering::Egress;
 
-use crate::files::{FileError, write_private};
-use crate::instance::health_report;
+use splitter_instance::files::{FileError, write_private};
+use splitter_instance::health_report;
 
 /// How many moves are remembered.
 const MOVES: usize = 20;

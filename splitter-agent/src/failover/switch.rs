@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use super::announce::moved;
 use super::monitored_tunnel::MonitoredTunnel;
 use super::report::SharedReport;
-use crate::instance::{Instance, Lock};
+use splitter_instance::{Instance, Lock};
 
 /// How soon a move that failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);

@@ -10,7 +10,7 @@ use splitter_policy::flow::Class;
 use splitter_steering::Egress;
 
 use crate::failover::{Report, SharedReport};
-use crate::instance::State;
+use splitter_instance::State;
 
 /// The source of what probes of the tunnels find.
 ///

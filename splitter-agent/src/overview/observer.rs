@@ -17,7 +17,7 @@ use thiserror::Error;
 use super::flows::{Collector, Earlier};
 use super::history::{History, Totals};
 use super::{Flow, Found, FoundTunnel, HealthSource, LinkState, Overview, Selection, TunnelHealth};
-use crate::instance::attached_among;
+use splitter_instance::attached_among;
 
 /// Looks again and again, and remembers what rates are computed from.
 #[derive(Debug)]

@@ -23,7 +23,10 @@ const TERMS: &[(&str, &str)] = &[
     ("placement", "crates/balance/src/placement.rs"),
     ("virtual queue", "crates/balance/src/virtual_queue.rs"),
     // The border router.
-    ("capabilities", "splitter-agent/src/privileges.rs"),
+    (
+        "capabilities",
+        "splitter-agent/crates/instance/src/privileges.rs",
+    ),
     ("control socket", "splitter-agent/crates/control/src/lib.rs"),
     ("failover", "splitter-agent/src/failover.rs"),
     (

@@ -11,7 +11,7 @@ use splitter_policy::forward::target;
 use splitter_steering::redirection::hindrance;
 use splitter_steering::{Placement, routes::tunnels_of};
 
-use super::{Instance, InstanceError, Loaded};
+use crate::{Instance, InstanceError, Loaded};
 
 /// Says what is redirected, and what is not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -23,7 +23,7 @@ pub struct Redirect {
     /// The others, whose packets go by the network stack.
     pub by_stack: Vec<ByStack>,
     #[serde(skip)]
-    pub(super) targets: Targets,
+    pub(crate) targets: Targets,
 }
 
 /// A tunnel that packets cannot be put into.
@@ -37,7 +37,7 @@ pub struct ByStack {
 
 impl Instance {
     /// What is to be redirected, where that is what the configuration asks for.
-    pub(super) async fn redirect(
+    pub(crate) async fn redirect(
         &self,
         interfaces: &Interfaces,
         placement: &Placement,
@@ -55,7 +55,7 @@ impl Instance {
 
     /// Tells the programs which tunnels the classes have moved to. Until then their packets go by the
     /// network stack.
-    pub(super) async fn follow(&self, placement: &Placement) -> Result<(), InstanceError> {
+    pub(crate) async fn follow(&self, placement: &Placement) -> Result<(), InstanceError> {
         let redirects = self.config.steering.mode == SteeringMode::Redirect;
         let Some(mut dataplane) = self.open()?.filter(|_| redirects) else {
             return Ok(());
@@ -110,7 +110,7 @@ impl Instance {
 
 impl Redirect {
     /// What an operator should know of it.
-    pub(super) fn notes(&self) -> Vec<String> {
+    pub(crate) fn notes(&self) -> Vec<String> {
         let by_stack = self.by_stack.iter().map(ToString::to_string);
         let none = self.into.is_empty().then(|| {
             "no tunnel takes redirected packets, so all go by the network stack; set \

@@ -8,7 +8,7 @@ use splitter_steering::Placement;
 use splitter_steering::routes;
 use tokio::sync::watch;
 
-use super::{Instance, InstanceError, Lock, State};
+use crate::{Instance, InstanceError, Lock, State};
 
 impl Instance {
     /// Makes the same instance under another configuration: its classes are where they are, and nobody
@@ -48,9 +48,12 @@ impl Instance {
         self.place_now(placement).await
     }
 
-    /// As [`Self::place`], by the configuration that is in force when its turn comes: somebody may
-    /// be about to change that.
-    pub(crate) async fn place_in_force(
+    /// Moves the classes by the configuration that is in force when its turn comes, which somebody
+    /// may be about to change; otherwise as [`Self::place`].
+    ///
+    /// # Errors
+    /// When a route cannot be changed; then the placement is as before.
+    pub async fn place_in_force(
         in_force: &watch::Receiver<Arc<Self>>,
         _lock: &Lock,
         placement: &Placement,
@@ -95,7 +98,7 @@ impl Instance {
         Ok(dataplane.set_policy(PolicyConfig { usable, ..policy })?)
     }
 
-    pub(super) fn placement_with(&self, state: Option<&State>) -> Placement {
+    pub(crate) fn placement_with(&self, state: Option<&State>) -> Placement {
         if !self.config.health.enabled {
             return Placement::PRIMARY;
         }

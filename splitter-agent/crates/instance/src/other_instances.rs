@@ -5,13 +5,13 @@ use std::io;
 use splitter_config::Config;
 use splitter_steering::routes::Footprint;
 
-use super::InstanceError;
-use super::state::{State, current_network};
+use crate::InstanceError;
 use crate::files::FileError;
+use crate::state::{State, current_network};
 
 /// Refuses a configuration whose tables or rule priorities another instance has, as far as its
 /// state is under the same `runtime_dir`. One in another network namespace is not in the way.
-pub(super) fn check(config: &Config) -> Result<(), InstanceError> {
+pub(crate) fn check(config: &Config) -> Result<(), InstanceError> {
     let footprint = Footprint::of(config);
     let network = current_network();
     let failed = |source| FileError::new("list", &config.runtime_dir, source);

@@ -8,8 +8,8 @@ use splitter_steering::routes;
 use splitter_steering::routes::{Footprint, Item};
 use splitter_steering::shaping;
 
-use super::{Instance, InstanceError, Lock, State, health_report, other_instances};
 use crate::files::remove_if_there;
+use crate::{Instance, InstanceError, Lock, State, health_report, other_instances};
 
 impl Instance {
     /// Takes the instance down and restores what it found, also after a crash.

@@ -5,7 +5,7 @@ use splitter_config::{Config, SteeringMode};
 use splitter_datapath::{AttachedMode, Dataplane, Pins};
 use splitter_netlink::{InterfaceName, Interfaces, XdpMode};
 
-use super::{Instance, InstanceError};
+use crate::{Instance, InstanceError};
 
 /// The program on one interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -30,7 +30,7 @@ impl Instance {
 
 /// How the program of that id is attached to each configured interface; those it
 /// is not attached to are left out.
-pub(crate) fn attached_among(
+pub fn attached_among(
     interfaces: &Interfaces,
     config: &Config,
     program_id: u32,
@@ -46,7 +46,7 @@ pub(crate) fn attached_among(
     .collect()
 }
 
-pub(super) fn attached_mode(
+pub(crate) fn attached_mode(
     interfaces: &Interfaces,
     config: &Config,
     name: &InterfaceName,

@@ -6,21 +6,21 @@ use splitter_config::{AttachMode, SteeringMode};
 use splitter_datapath::{Dataplane, Pins};
 use splitter_netlink::Xdp;
 
-use super::{Instance, InstanceError, State};
+use crate::{Instance, InstanceError, State};
 
 /// What to take back when bringing up fails.
-pub(super) struct Undo {
+pub(crate) struct Undo {
     /// All of it, when the program was loaded just now.
-    pub(super) pins: Option<Pins>,
-    pub(super) attached: Vec<String>,
+    pub(crate) pins: Option<Pins>,
+    pub(crate) attached: Vec<String>,
     /// Interfaces and their numbers that had the program in the other mode.
-    pub(super) replaced: Vec<(String, u32)>,
+    pub(crate) replaced: Vec<(String, u32)>,
 }
 
 impl Instance {
     /// Detaches and waits until the kernel has done so, without which another
     /// program could not be attached.
-    pub(super) async fn detach(
+    pub(crate) async fn detach(
         &self,
         dataplane: &Dataplane,
         interface: &str,
@@ -36,7 +36,7 @@ impl Instance {
     }
 
     /// The kernel frees a link some time after its pin is removed.
-    pub(super) async fn wait_until_detached(
+    pub(crate) async fn wait_until_detached(
         &self,
         names: &[String],
         program_id: u32,
@@ -58,7 +58,7 @@ impl Instance {
     }
 
     /// The first error is the one to report; what cannot be taken back is logged.
-    pub(super) async fn undo(&self, undo: Undo, dataplane: &Dataplane) {
+    pub(crate) async fn undo(&self, undo: Undo, dataplane: &Dataplane) {
         for interface in undo.attached {
             if let Err(error) = self.detach(dataplane, &interface).await {
                 tracing::error!(interface, %error, "cannot detach what was just attached");
@@ -88,7 +88,7 @@ impl Instance {
     ///
     /// # Errors
     /// When the state file cannot be written; the new programs stay then, and it says so.
-    pub(super) fn take_back(&self, before: Option<&State>) -> Result<(), InstanceError> {
+    pub(crate) fn take_back(&self, before: Option<&State>) -> Result<(), InstanceError> {
         let directory = self.config.instance_dir();
         let Some(before) = before else {
             State::remove(&directory)?;
@@ -106,7 +106,7 @@ impl Instance {
 
     /// The same, where the state file says of which build they are; whether they are back. The first
     /// error is the one to tell; what cannot be taken back is logged.
-    pub(super) fn put_programs_back(&self) -> bool {
+    pub(crate) fn put_programs_back(&self) -> bool {
         let taken_back = Dataplane::take_back(&self.pins, self.config.steering.mode);
         match &taken_back {
             Ok(()) => {

@@ -8,7 +8,7 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
-use super::InstanceError;
+use crate::InstanceError;
 use crate::files::{FileError, PRIVATE};
 
 /// Held for as long as the value lives; the kernel releases it when the
@@ -20,7 +20,7 @@ pub struct Lock {
 
 impl Lock {
     /// Takes the lock in `directory`, which is made if need be.
-    pub(super) fn acquire(directory: &Path) -> Result<Self, InstanceError> {
+    pub(crate) fn acquire(directory: &Path) -> Result<Self, InstanceError> {
         let failed = |action, path: &Path| {
             let path = path.to_owned();
             move |source| FileError::new(action, path, source)

@@ -35,7 +35,10 @@ impl FileError {
 
 /// Writes a value into a file that its owner alone may read, in one step. What it says already is
 /// not written again, so that a full disk does not hinder reconciling.
-pub(crate) fn write_private(path: &Path, value: &impl Serialize) -> Result<(), FileError> {
+///
+/// # Errors
+/// [`FileError`] when it cannot be written; what was there stays then.
+pub fn write_private(path: &Path, value: &impl Serialize) -> Result<(), FileError> {
     let new = path.with_extension("json.new");
     let failed = |path: &Path| {
         let path = path.to_owned();

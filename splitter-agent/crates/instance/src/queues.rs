@@ -8,11 +8,11 @@ use splitter_policy::queue_search::ShortQueues;
 use splitter_steering::shaping::SHORT_QUEUE_HANDLE;
 use tokio::sync::oneshot;
 
-use super::{Instance, Plan};
+use crate::{Instance, Plan};
 
 impl Instance {
     /// Has the programs look into no queue that is about to go.
-    pub(super) fn forget_queues(
+    pub(crate) fn forget_queues(
         &self,
         dataplane: &mut Dataplane,
         plan: &Plan,
@@ -25,7 +25,7 @@ impl Instance {
 
     /// Shows the programs the queues in front of shared tunnels, once they are there. Where that
     /// cannot be they go by their model of them, which this process says once.
-    pub(super) async fn see_queues(&self, dataplane: &mut Dataplane, interfaces: &Interfaces) {
+    pub(crate) async fn see_queues(&self, dataplane: &mut Dataplane, interfaces: &Interfaces) {
         let Some(queues) = self.short_queues(interfaces) else {
             return;
         };

@@ -10,8 +10,8 @@ use splitter_policy::config::PolicyConfig;
 use splitter_policy::table::{GROUP_FLOWS, GroupV4, GroupV6, Layout, Tags};
 use splitter_steering::{routes, shaping};
 
-use super::redirect::Redirect;
-use super::{InstanceError, Loaded, attached_mode};
+use crate::redirect::Redirect;
+use crate::{InstanceError, Loaded, attached_mode};
 
 /// Everything that bringing an instance up does, in order.
 #[derive(Debug, Serialize)]
@@ -33,7 +33,7 @@ pub struct Plan {
     /// Memory that the kernel sets aside for the flow tables, in bytes.
     pub table_bytes: u64,
     #[serde(skip)]
-    pub(super) policy: PolicyConfig,
+    pub(crate) policy: PolicyConfig,
 }
 
 /// Says what happens to the kernel programs.
@@ -105,16 +105,16 @@ impl Plan {
     }
 }
 
-pub(super) struct Inputs<'a> {
-    pub(super) config: &'a Config,
-    pub(super) interfaces: &'a Interfaces,
-    pub(super) loaded: &'a Loaded,
-    pub(super) pins: &'a Pins,
-    pub(super) policy: PolicyConfig,
-    pub(super) redirect: Option<Redirect>,
+pub(crate) struct Inputs<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) interfaces: &'a Interfaces,
+    pub(crate) loaded: &'a Loaded,
+    pub(crate) pins: &'a Pins,
+    pub(crate) policy: PolicyConfig,
+    pub(crate) redirect: Option<Redirect>,
 }
 
-pub(super) fn assemble(
+pub(crate) fn assemble(
     inputs: &Inputs<'_>,
     shaping: shaping::Plan,
     mut routes: routes::Plan,
@@ -193,10 +193,11 @@ fn attachments(inputs: &Inputs<'_>) -> Result<Vec<Attachment>, InstanceError> {
         if let (None, Some(other)) = (present, interface.xdp)
             && steering != SteeringMode::Mark
         {
-            return Err(InstanceError::Kernel(KernelError::Busy {
+            let busy = KernelError::Busy {
                 interface: name.to_string(),
                 program: Some(ForeignProgram::of_id(other.program_id)),
-            }));
+            };
+            return Err(busy.into());
         }
         let action = match (present, config.attach.mode) {
             (None, _) => AttachmentAction::Attach,

@@ -10,7 +10,7 @@ use splitter_datapath::Object;
 use splitter_steering::shaping::SavedQdisc;
 use splitter_steering::{Placement, routes::Footprint};
 
-use super::InstanceError;
+use crate::InstanceError;
 use crate::files::{FileError, remove_if_there, write_private};
 
 /// Who brought an instance up, and so takes it down.
@@ -50,7 +50,7 @@ pub struct State {
 }
 
 impl State {
-    pub(super) fn new(
+    pub(crate) fn new(
         owner: Owner,
         config: &Config,
         object: &Object,
@@ -70,7 +70,7 @@ impl State {
     }
 
     /// Returns this state, while what `previous` lists may still be there.
-    pub(super) fn coming_from(&self, previous: Option<&Self>) -> Self {
+    pub(crate) fn coming_from(&self, previous: Option<&Self>) -> Self {
         let others = previous.map(Self::footprints).unwrap_or_default();
         let others = others.into_iter().filter(|it| **it != self.footprint);
         Self {
@@ -104,17 +104,17 @@ impl State {
 
     /// Replaces the file in one step: a crash leaves the old or the new. What it says already is not
     /// written again, so that a full disk does not hinder reconciling.
-    pub(super) fn write(&self, directory: &Path) -> Result<(), InstanceError> {
+    pub(crate) fn write(&self, directory: &Path) -> Result<(), InstanceError> {
         Ok(write_private(&file(directory), self)?)
     }
 
-    pub(super) fn remove(directory: &Path) -> Result<(), InstanceError> {
+    pub(crate) fn remove(directory: &Path) -> Result<(), InstanceError> {
         Ok(remove_if_there(&file(directory))?)
     }
 }
 
 /// The number of the network namespace that this thread is in.
-pub(super) fn current_network() -> Option<u64> {
+pub(crate) fn current_network() -> Option<u64> {
     let metadata = std::fs::metadata("/proc/thread-self/ns/net").ok()?;
     Some(metadata.ino())
 }

@@ -2,10 +2,10 @@
 
 use splitter_datapath::{Dataplane, Object};
 
-use super::{Instance, InstanceError, State};
+use crate::{Instance, InstanceError, State};
 
 /// The programs that are pinned.
-pub(super) enum Loaded {
+pub(crate) enum Loaded {
     /// None.
     Nothing,
     /// Those that this agent would load.
@@ -27,7 +27,7 @@ impl Loaded {
 
 impl Instance {
     /// Looks what is pinned; `state` says what it is from.
-    pub(super) fn loaded(&self, state: Option<&State>) -> Result<Loaded, InstanceError> {
+    pub(crate) fn loaded(&self, state: Option<&State>) -> Result<Loaded, InstanceError> {
         self.pins().check_readable()?;
         if !self.pins().exist() {
             return Ok(Loaded::Nothing);
@@ -55,7 +55,7 @@ impl Instance {
 
 impl State {
     /// The same, of other programs.
-    pub(super) fn with_object(self, object: &Object) -> Self {
+    pub(crate) fn with_object(self, object: &Object) -> Self {
         Self {
             object: object.digest(),
             ..self
@@ -63,7 +63,7 @@ impl State {
     }
 
     /// The same, of programs of which nobody knows: the next agent replaces them.
-    pub(super) fn with_unknown_object(self) -> Self {
+    pub(crate) fn with_unknown_object(self) -> Self {
         Self {
             object: String::new(),
             ..self
@@ -72,7 +72,7 @@ impl State {
 
     /// As long as other programs are in place, that is what it says: an agent that is killed before
     /// it has replaced them is followed by one that does.
-    pub(super) fn with_object_of(self, loaded: &Loaded) -> Self {
+    pub(crate) fn with_object_of(self, loaded: &Loaded) -> Self {
         match loaded {
             Loaded::OtherBuild { object, .. } => Self {
                 object: object.clone(),

@@ -4,9 +4,9 @@ use splitter_datapath::{Dataplane, LoadOptions};
 use splitter_netlink::Interfaces;
 use splitter_policy::config::PolicyConfig;
 
-use super::detach::Undo;
-use super::loaded::Loaded;
-use super::{
+use crate::detach::Undo;
+use crate::loaded::Loaded;
+use crate::{
     AttachedInterface, AttachmentAction, Instance, InstanceError, Lock, Owner, Plan, State,
 };
 

@@ -99,10 +99,10 @@ pub enum InstanceError {
     ApplyRoutes(#[from] Box<routes::ApplyError>),
     /// Marked packets do not take the intended tunnel.
     #[error(transparent)]
-    Verify(#[from] routes::VerifyError),
+    Verify(Box<routes::VerifyError>),
     /// The kernel's BPF side failed.
     #[error(transparent)]
-    Kernel(#[from] KernelError),
+    Kernel(Box<KernelError>),
 }
 
 impl InstanceError {
@@ -136,15 +136,29 @@ impl InstanceError {
             | Self::OtherInstance { .. }
             | Self::OtherTableSize { .. }
             | Self::OtherSteering { .. } => true,
-            Self::Kernel(error) => matches!(error, KernelError::Busy { .. }),
+            Self::Kernel(error) => matches!(**error, KernelError::Busy { .. }),
             Self::PlanRoutes(error) => matches!(error, routes::PlanError::Conflicts(_)),
             // Only what somebody else has put in the way of our rules can lead elsewhere.
             Self::Verify(error) => matches!(
-                error,
+                **error,
                 routes::VerifyError::WrongWay { .. } | routes::VerifyError::Dropped { .. }
             ),
             Self::Shape(error) => matches!(error, ShapeError::Foreign { .. }),
             _ => false,
         }
+    }
+}
+
+// Boxed: results are passed on far more often than they are errors.
+
+impl From<KernelError> for InstanceError {
+    fn from(error: KernelError) -> Self {
+        Self::Kernel(Box::new(error))
+    }
+}
+
+impl From<routes::VerifyError> for InstanceError {
+    fn from(error: routes::VerifyError) -> Self {
+        Self::Verify(Box::new(error))
     }
 }
