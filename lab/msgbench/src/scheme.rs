@@ -56,16 +56,16 @@ pub trait Scheme: Send + Sync {
         Ok(())
     }
 
-    /// Listens on `address` before it returns; the future then answers requests until it is dropped.
-    ///
-    /// # Errors
-    /// When it cannot listen.
-    fn serve(&self, address: Ipv4Addr) -> Result<LocalBoxFuture<'static, ()>>;
+    /// Listens on `address`; what is returned then answers requests until it is dropped.
+    fn serve(&self, address: Ipv4Addr) -> LocalBoxFuture<'_, Result<Serving>>;
 
     /// Gets ready to send requests to the server at `address`, with all connections open that it
     /// keeps open.
     fn connect(&self, address: Ipv4Addr) -> LocalBoxFuture<'_, Result<Rc<dyn Client>>>;
 }
+
+/// A server that answers requests while it is polled.
+pub type Serving = LocalBoxFuture<'static, ()>;
 
 /// The client of a scheme, which sends requests to one server.
 pub trait Client {

@@ -38,7 +38,7 @@ impl Server {
         let (ready, is_ready) = oneshot::channel();
         let own = Arc::clone(scheme);
         let work = async move || {
-            match own.serve(address) {
+            match own.serve(address).await {
                 Ok(serving) => {
                     tokio::task::spawn_local(serving);
                     let _ = ready.send(Ok(()));

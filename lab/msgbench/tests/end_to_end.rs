@@ -43,7 +43,7 @@ fn all_messages_come_when_nothing_is_in_their_way() -> TestResult {
     require_rig!();
     require!(CongestionControl("cubic") => Ok(()));
     let rig = rig(Duration::ZERO)?;
-    for name in ["tcp_cubic", "quic"] {
+    for name in ["tcp_cubic", "quic", "cloudburst"] {
         let measured = measure(&rig, name, Scenario::Idle)?;
         assert!(measured.messages.len() > 50, "{name}");
         for message in &measured.messages {

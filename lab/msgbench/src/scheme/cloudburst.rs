@@ -13,12 +13,12 @@ use std::{
     },
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use cloudburst::{Endpoint, EndpointConfig, Key, PeerId, Receipt, Received, Security};
-use futures_util::future::{FutureExt as _, LocalBoxFuture};
+use futures_util::future::LocalBoxFuture;
 use tokio::task::spawn_local;
 
-use super::{Answer, Client, Coding, REQUEST_BYTES, Scheme};
+use super::{Answer, Client, Coding, REQUEST_BYTES, Scheme, Serving};
 use crate::measurement::LIMIT;
 
 const PORT: u16 = 7_003;
@@ -41,16 +41,18 @@ impl Scheme for Cloudburst {
         "Cloudburst, as the library comes: coded messages from one port to 16"
     }
 
-    fn serve(&self, address: Ipv4Addr) -> Result<LocalBoxFuture<'static, ()>> {
-        let config = EndpointConfig::server(PORT, security()).with_local([address.into()])?;
-        let bound = Endpoint::bind(config).now_or_never();
-        let endpoint = bound.context("binding takes its time")??;
-        let receipts = Arc::clone(&self.receipts);
-        Ok(Box::pin(async move {
-            while let Ok(received) = endpoint.recv().await {
-                spawn_local(answer(endpoint.clone(), received, Arc::clone(&receipts)));
-            }
-        }))
+    fn serve(&self, address: Ipv4Addr) -> LocalBoxFuture<'_, Result<Serving>> {
+        Box::pin(async move {
+            let config = EndpointConfig::server(PORT, security()).with_local([address.into()])?;
+            let endpoint = Endpoint::bind(config).await?;
+            let receipts = Arc::clone(&self.receipts);
+            let serving: Serving = Box::pin(async move {
+                while let Ok(received) = endpoint.recv().await {
+                    spawn_local(answer(endpoint.clone(), received, Arc::clone(&receipts)));
+                }
+            });
+            Ok(serving)
+        })
     }
 
     fn connect(&self, address: Ipv4Addr) -> LocalBoxFuture<'_, Result<Rc<dyn Client>>> {

@@ -10,7 +10,7 @@ use flow_testbed::require::Requirement;
 use futures_util::future::LocalBoxFuture;
 use socket2::Protocol;
 
-use super::{Client, Scheme, pool::Pool, stream::Kind, tcp::PooledStreams};
+use super::{Client, Scheme, Serving, pool::Pool, stream::Kind, tcp::PooledStreams};
 use crate::rig::{PATHS, Rig, addresses};
 
 const KIND: Kind = Kind {
@@ -50,8 +50,8 @@ impl Scheme for Mptcp {
         Ok(())
     }
 
-    fn serve(&self, address: Ipv4Addr) -> Result<LocalBoxFuture<'static, ()>> {
-        Ok(KIND.serve(address)?)
+    fn serve(&self, address: Ipv4Addr) -> LocalBoxFuture<'_, Result<Serving>> {
+        Box::pin(async move { Ok(KIND.serve(address)?) })
     }
 
     fn connect(&self, address: Ipv4Addr) -> LocalBoxFuture<'_, Result<Rc<dyn Client>>> {

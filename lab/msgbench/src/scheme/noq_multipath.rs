@@ -22,7 +22,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{Answer, Client, REQUEST_BYTES, Scheme, certificate, quic_message};
+use super::{Answer, Client, REQUEST_BYTES, Scheme, Serving, certificate, quic_message};
 use crate::rig::{PATHS, addresses};
 
 const PORT: u16 = 7_002;
@@ -49,17 +49,20 @@ impl Scheme for NoqMultipath {
         "multipath QUIC (noq), one connection over all paths"
     }
 
-    fn serve(&self, address: Ipv4Addr) -> Result<LocalBoxFuture<'static, ()>> {
-        let (certificates, key) = certificate::own()?;
-        let mut config = ServerConfig::with_single_cert(certificates, key)?;
-        config.transport_config(transport());
-        let endpoint = endpoint((address, PORT).into(), Some(config))?;
-        Ok(Box::pin(async move {
-            while let Some(incoming) = endpoint.accept().await {
-                // What breaks here breaks for the client too, who counts it.
-                spawn_local(async move { accept(incoming).await.ok() });
-            }
-        }))
+    fn serve(&self, address: Ipv4Addr) -> LocalBoxFuture<'_, Result<Serving>> {
+        Box::pin(async move {
+            let (certificates, key) = certificate::own()?;
+            let mut config = ServerConfig::with_single_cert(certificates, key)?;
+            config.transport_config(transport());
+            let endpoint = endpoint((address, PORT).into(), Some(config))?;
+            let serving: Serving = Box::pin(async move {
+                while let Some(incoming) = endpoint.accept().await {
+                    // What breaks here breaks for the client too, who counts it.
+                    spawn_local(async move { accept(incoming).await.ok() });
+                }
+            });
+            Ok(serving)
+        })
     }
 
     fn connect(&self, address: Ipv4Addr) -> LocalBoxFuture<'_, Result<Rc<dyn Client>>> {

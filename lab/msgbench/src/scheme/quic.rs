@@ -19,7 +19,7 @@ use quinn::{
 };
 use tokio::{task::spawn_local, time::sleep};
 
-use super::{Answer, Client, REQUEST_BYTES, Scheme, certificate, quic_message};
+use super::{Answer, Client, REQUEST_BYTES, Scheme, Serving, certificate, quic_message};
 
 const PORT: u16 = 7_001;
 const CONNECTIONS: usize = 8;
@@ -40,16 +40,19 @@ impl Scheme for Quic {
         "QUIC (quinn, cubic), 8 connections, each message a stream on the least busy one"
     }
 
-    fn serve(&self, address: Ipv4Addr) -> Result<LocalBoxFuture<'static, ()>> {
-        let (certificates, key) = certificate::own()?;
-        let config = ServerConfig::with_single_cert(certificates, key)?;
-        let endpoint = endpoint((address, PORT).into(), Some(config))?;
-        Ok(Box::pin(async move {
-            while let Some(incoming) = endpoint.accept().await {
-                // What breaks here breaks for the client too, who counts it.
-                spawn_local(async move { accept(incoming).await.ok() });
-            }
-        }))
+    fn serve(&self, address: Ipv4Addr) -> LocalBoxFuture<'_, Result<Serving>> {
+        Box::pin(async move {
+            let (certificates, key) = certificate::own()?;
+            let config = ServerConfig::with_single_cert(certificates, key)?;
+            let endpoint = endpoint((address, PORT).into(), Some(config))?;
+            let serving: Serving = Box::pin(async move {
+                while let Some(incoming) = endpoint.accept().await {
+                    // What breaks here breaks for the client too, who counts it.
+                    spawn_local(async move { accept(incoming).await.ok() });
+                }
+            });
+            Ok(serving)
+        })
     }
 
     fn connect(&self, address: Ipv4Addr) -> LocalBoxFuture<'_, Result<Rc<dyn Client>>> {

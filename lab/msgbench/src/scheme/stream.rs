@@ -10,7 +10,6 @@ use std::{
     time::Duration,
 };
 
-use futures_util::future::LocalBoxFuture;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -18,6 +17,8 @@ use tokio::{
     task::spawn_local,
     time::{sleep, timeout},
 };
+
+use super::Serving;
 
 const PORT: u16 = 7_000;
 /// More than connections are ever opened at once.
@@ -53,7 +54,7 @@ impl Kind {
     }
 
     /// Listens, and answers requests from then on.
-    pub(super) fn serve(self, address: Ipv4Addr) -> io::Result<LocalBoxFuture<'static, ()>> {
+    pub(super) fn serve(self, address: Ipv4Addr) -> io::Result<Serving> {
         let socket = self.socket()?;
         socket.set_reuse_address(true)?;
         socket.bind(&SocketAddr::from((address, PORT)).into())?;

@@ -8,7 +8,7 @@ use futures_util::future::LocalBoxFuture;
 use tokio::net::TcpStream;
 
 use super::{
-    Answer, Client, REQUEST_BYTES, Scheme,
+    Answer, Client, REQUEST_BYTES, Scheme, Serving,
     pool::Pool,
     stream::{self, Kind},
 };
@@ -72,8 +72,8 @@ impl Scheme for TcpPool {
         vec![Requirement::CongestionControl(self.congestion_control)]
     }
 
-    fn serve(&self, address: Ipv4Addr) -> Result<LocalBoxFuture<'static, ()>> {
-        Ok(self.kind().serve(address)?)
+    fn serve(&self, address: Ipv4Addr) -> LocalBoxFuture<'_, Result<Serving>> {
+        Box::pin(async move { Ok(self.kind().serve(address)?) })
     }
 
     fn connect(&self, address: Ipv4Addr) -> LocalBoxFuture<'_, Result<Rc<dyn Client>>> {
@@ -111,8 +111,8 @@ impl Scheme for OverCubic {
         vec![Requirement::CongestionControl(CUBIC.congestion_control)]
     }
 
-    fn serve(&self, address: Ipv4Addr) -> Result<LocalBoxFuture<'static, ()>> {
-        Ok(CUBIC.serve(address)?)
+    fn serve(&self, address: Ipv4Addr) -> LocalBoxFuture<'_, Result<Serving>> {
+        Box::pin(async move { Ok(CUBIC.serve(address)?) })
     }
 
     fn connect(&self, address: Ipv4Addr) -> LocalBoxFuture<'_, Result<Rc<dyn Client>>> {
