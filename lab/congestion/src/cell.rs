@@ -37,6 +37,10 @@ pub(crate) enum Scenario {
 }
 
 impl Scenario {
+    pub(crate) fn all() -> &'static [Self] {
+        Self::value_variants()
+    }
+
     /// Its name on the command line.
     pub(crate) fn name(self) -> String {
         let value = self.to_possible_value();
@@ -101,7 +105,7 @@ pub(crate) fn cells(is_quick: bool) -> Vec<Cell> {
     let quick: (&[f64], &[f64], &[f64]) = (&[1.0, 10.0, 100.0], &[1.0, 50.0], &[0.25, 1.0]);
     let few: (&[f64], &[f64], &[f64]) = (&[10.0, 100.0], &[10.0], &[1.0]);
     let mut cells = Vec::new();
-    for &scenario in Scenario::value_variants() {
+    for &scenario in Scenario::all() {
         let grid = match (scenario, is_quick) {
             (Scenario::Alone | Scenario::Cubic, false) => all,
             (Scenario::Alone | Scenario::Cubic, true) => quick,

@@ -31,7 +31,7 @@ use clap::Parser;
 
 use crate::{
     cell::{Cell, cells},
-    outcome::{Row, table},
+    outcome::{Outcome, Record, Row, table, write_page},
 };
 
 /// Measures the congestion control of messages: scenarios on bottlenecks of many rates, round
@@ -53,14 +53,14 @@ struct Arguments {
     #[arg(long)]
     resume: bool,
     /// Measure with the command itself, in real time between network namespaces, beside iperf3's cubic:
-    /// 10 and 100 Mbit/s, 10 and 50 ms, all scenarios but incast. Takes half an hour. Needs root,
-    /// tc, nft, iperf3 and /dev/net/tun.
+    /// 10 and 100 Mbit/s, 10 and 50 ms, all scenarios; incast with the library, beside TCP and QUIC.
+    /// Takes three quarters of an hour. Needs root, tc, nft, iperf3 and /dev/net/tun.
     #[arg(long, conflicts_with_all = ["quick", "jobs"])]
     namespaces: bool,
     /// The command; with --namespaces. Without it the one next to this program.
     #[arg(long, value_name = "FILE", requires = "namespaces")]
     cloudburst: Option<PathBuf>,
-    /// Directory for a JSON file of each cell and plots of rate and queue over time.
+    /// Directory for a JSON file of each cell, plots of rate and queue over time, and a page with all of them.
     #[arg(long, default_value = "target/congestion")]
     out: PathBuf,
     /// Cells at the same time; without it as many as there are cores.
@@ -104,12 +104,17 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     });
     fs::create_dir_all(&directory)
         .with_context(|| format!("cannot make the directory {}", directory.display()))?;
-    let rows = if arguments.namespaces {
+    let records = if arguments.namespaces {
         in_namespaces(arguments, &directory, &chosen)?
     } else {
         measure_all(arguments, &directory, &chosen)?
     };
-    print(arguments, &rows)
+    let records: Vec<_> = chosen.into_iter().zip(records).collect();
+    let page = write_page(&directory, &records)?;
+    let rows: Vec<_> = records.into_iter().map(|(_, record)| record.row).collect();
+    let code = print(arguments, &rows)?;
+    eprintln!("Plots: {}", page.display());
+    Ok(code)
 }
 
 /// Prints the rows. Fails if a bound does not hold.
@@ -129,48 +134,55 @@ fn print(arguments: &Arguments, rows: &[Row]) -> Result<ExitCode> {
 }
 
 /// Measures the cells in namespaces, one after the other: they are about time.
-fn in_namespaces(arguments: &Arguments, directory: &Path, cells: &[Cell]) -> Result<Vec<Row>> {
+fn in_namespaces(arguments: &Arguments, directory: &Path, cells: &[Cell]) -> Result<Vec<Record>> {
     let own = std::env::current_exe().context("cannot find this program")?;
     let program = arguments.cloudburst.clone();
     let program = program.unwrap_or_else(|| own.with_file_name("cloudburst"));
     cells
         .iter()
         .map(|cell| {
-            if let Some(row) = known(arguments, directory, cell) {
-                return Ok(row);
+            if let Some(record) = known(arguments, directory, cell) {
+                return Ok(record);
             }
-            let row = namespaces::measure(cell, &program)?;
-            row.write(directory, cell)?;
+            let outcome = namespaces::measure(cell, &program)?;
+            let scenario = format!("{}_in_namespaces", cell.scenario.name());
+            let row = Row::new(scenario, cell, &outcome);
             report(cell, &row, "in namespaces");
-            Ok(row)
+            keep(directory, cell, row, outcome)
         })
         .collect()
 }
 
-/// The row of a run before, if that is to be taken over.
-fn known(arguments: &Arguments, directory: &Path, cell: &Cell) -> Option<Row> {
-    let row = arguments.resume.then(|| Row::read(directory, cell));
-    row.flatten()
+/// The record of a run before, if that is to be taken over.
+fn known(arguments: &Arguments, directory: &Path, cell: &Cell) -> Option<Record> {
+    let record = arguments.resume.then(|| Record::read(directory, cell));
+    record.flatten()
+}
+
+fn keep(directory: &Path, cell: &Cell, row: Row, outcome: Outcome) -> Result<Record> {
+    let record = Record::new(row, outcome.curves);
+    record.write(directory, cell)?;
+    Ok(record)
 }
 
 /// Measures the cells, several at a time, and reports on each as it ends.
-fn measure_all(arguments: &Arguments, directory: &Path, cells: &[Cell]) -> Result<Vec<Row>> {
+fn measure_all(arguments: &Arguments, directory: &Path, cells: &[Cell]) -> Result<Vec<Record>> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let jobs = arguments.jobs.unwrap_or(cores).max(1);
     let next = AtomicUsize::new(0);
-    let rows = Mutex::new(Vec::new());
+    let records = Mutex::new(Vec::new());
     let work = || -> Result<()> {
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(cell) = cells.get(index) else {
                 return Ok(());
             };
-            let row = match known(arguments, directory, cell) {
-                Some(row) => row,
+            let record = match known(arguments, directory, cell) {
+                Some(record) => record,
                 None => measure(arguments, directory, cell)?,
             };
-            if let Ok(mut rows) = rows.lock() {
-                rows.push((index, row));
+            if let Ok(mut records) = records.lock() {
+                records.push((index, record));
             }
         }
     };
@@ -184,22 +196,21 @@ fn measure_all(arguments: &Arguments, directory: &Path, cells: &[Cell]) -> Resul
         }
         Ok(())
     })?;
-    let mut rows = rows.into_inner().unwrap_or_default();
-    rows.sort_by_key(|(index, _)| *index);
-    Ok(rows.into_iter().map(|(_, row)| row).collect())
+    let mut records = records.into_inner().unwrap_or_default();
+    records.sort_by_key(|(index, _)| *index);
+    Ok(records.into_iter().map(|(_, record)| record).collect())
 }
 
-fn measure(arguments: &Arguments, directory: &Path, cell: &Cell) -> Result<Row> {
+fn measure(arguments: &Arguments, directory: &Path, cell: &Cell) -> Result<Record> {
     let began = Instant::now();
     let outcome = scenario::measure(cell, arguments.quick);
-    let row = Row::new(cell, &outcome);
-    row.write_all(directory, cell, &outcome.curves)?;
+    let row = Row::new(cell.scenario.name(), cell, &outcome);
     report(
         cell,
         &row,
         &format!("{:.1} s", began.elapsed().as_secs_f64()),
     );
-    Ok(row)
+    keep(directory, cell, row, outcome)
 }
 
 fn report(cell: &Cell, row: &Row, how: &str) {

@@ -1,65 +1,108 @@
 //! The same in real time: the command `cloudburst` and iperf3's cubic, between network namespaces.
 
+mod incast;
+mod recorder;
 mod rig;
 mod scenarios;
 
-use std::path::Path;
+use std::{path::Path, sync::mpsc, thread};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
-use self::{rig::Rig, scenarios::Run};
+use self::{recorder::Sample, rig::Rig, scenarios::Run};
 use crate::{
     cell::{Cell, Scenario},
-    outcome::Row,
+    outcome::{Curves, Outcome},
     scenario::Figures,
 };
 
-/// Scenarios that are measured in namespaces. Incast is `cargo xtask msgbench`'s, on hosts that are
-/// 100 µs apart.
-const SCENARIOS: [Scenario; 10] = [
-    Scenario::Alone,
-    Scenario::Cubic,
-    Scenario::Messages,
-    Scenario::Twenty,
-    Scenario::Shared,
-    Scenario::Drop,
-    Scenario::Silent,
-    Scenario::Loss90,
-    Scenario::Blackout,
-    Scenario::Short,
-];
+const RATES_MBIT: [f64; 2] = [10.0, 100.0];
+const RTTS_MS: [f64; 2] = [10.0, 50.0];
 
-/// Cells that are measured in namespaces.
+/// Cells that are measured in namespaces: every scenario.
 pub(crate) fn cells() -> Vec<Cell> {
     let mut cells = Vec::new();
-    for scenario in SCENARIOS {
-        for rate_mbit in [10.0, 100.0] {
-            cells.extend([10.0, 50.0].map(|rtt_ms| Cell {
+    for &scenario in Scenario::all() {
+        for rate_mbit in RATES_MBIT {
+            cells.extend(RTTS_MS.map(|rtt_ms| Cell {
                 scenario,
                 rate_mbit,
                 rtt_ms,
-                queue_bdp: 1.0,
+                queue_bdp: queue_bdp(scenario, rate_mbit, rtt_ms),
             }));
         }
     }
     cells
 }
 
+/// One product of rate and round trip; of incast what makes the switch's buffer.
+fn queue_bdp(scenario: Scenario, rate_mbit: f64, rtt_ms: f64) -> f64 {
+    if scenario == Scenario::Incast {
+        incast::BUFFER_BYTES * 8e-3 / (rate_mbit * rtt_ms)
+    } else {
+        1.0
+    }
+}
+
 /// Measures a cell with the command `program`, and with cubic in its place.
-pub(crate) fn measure(cell: &Cell, program: &Path) -> Result<Row> {
-    let run = |program: Option<&Path>| -> Result<Figures> {
-        let rig = Rig::new(cell)?;
-        Run::new(cell, &rig, program).measure()
+pub(crate) fn measure(cell: &Cell, program: &Path) -> Result<Outcome> {
+    let (ours, samples) = run(cell, Some(program))?;
+    let (peer, _) = run(cell, None)?;
+    let curves = curves(cell, &samples);
+    let outcome = Outcome::new(cell, ours, peer, curves);
+    // There, QUIC is measured itself.
+    let has_quic = cell.scenario == Scenario::Incast;
+    let bound = match has_quic {
+        true => outcome.bound,
+        false => outcome.bound.replace("QUIC", "cubic"),
     };
-    let (ours, peer) = (run(Some(program))?, run(None)?);
-    Ok(Row {
-        scenario: format!("{}_in_namespaces", cell.scenario.name()),
-        rate_mbit: cell.rate_mbit,
-        rtt_ms: cell.rtt_ms,
-        queue_bdp: cell.queue_bdp,
-        bound: cell.scenario.bound().replace("QUIC", "cubic"),
-        holds: cell.holds(&ours, &peer),
-        ours,
-        peer,
+    Ok(Outcome { bound, ..outcome })
+}
+
+/// Runs a scenario in namespaces of its own while what goes through the bottleneck is recorded.
+fn run(cell: &Cell, program: Option<&Path>) -> Result<(Figures, Vec<Sample>)> {
+    let rig = Rig::new(cell)?;
+    thread::scope(|scope| {
+        let (over, is_over) = mpsc::channel();
+        let recording = scope.spawn(|| recorder::record(&rig, is_over));
+        let figures = Run::new(cell, &rig, program).measure();
+        drop(over);
+        let samples = recording.join();
+        let samples = samples.map_err(|_| anyhow!("the recorder has panicked"))?;
+        Ok((figures?, samples?))
     })
+}
+
+/// Rates of both protocols, as far as the scenario has both, and the queue.
+fn curves(cell: &Cell, samples: &[Sample]) -> Curves {
+    let other = match cell.scenario {
+        Scenario::Cubic | Scenario::Messages | Scenario::Shared => Some("cubic"),
+        Scenario::Short => Some("short flows"),
+        _ => None,
+    };
+    recorder::curves(samples, "ours", other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_scenario_is_measured_at_two_rates_and_two_round_trips() {
+        let cells = cells();
+        for &scenario in Scenario::all() {
+            let mut points: Vec<_> = cells.iter().filter(|it| it.scenario == scenario).collect();
+            points.dedup_by_key(|it| (it.rate_mbit as u64, it.rtt_ms as u64));
+            assert_eq!(points.len(), 4, "{scenario:?}");
+        }
+    }
+
+    #[test]
+    fn the_buffer_of_an_incast_is_100_kb_at_every_rate() {
+        for cell in cells() {
+            if cell.scenario == Scenario::Incast {
+                assert_eq!(cell.queue_bytes(), 100_000, "{cell}");
+            }
+        }
+    }
 }

@@ -25,7 +25,7 @@ const SECOND: u64 = 1_000_000_000;
 /// A message of a backlog.
 const MESSAGE_BYTES: usize = 100_000;
 /// Messages of an application, §V of the paper.
-const SIZES: [usize; 3] = [5_000, 20_000, 93_000];
+pub(crate) const MESSAGE_SIZES: [usize; 3] = [5_000, 20_000, 93_000];
 
 /// Figures by name; shares are of 1.
 pub(crate) type Figures = BTreeMap<String, f64>;
@@ -73,13 +73,13 @@ fn backlog(cell: &Cell) -> Load {
 /// Messages at a share of the link.
 fn messages(cell: &Cell, share: f64, duration: u64) -> Load {
     let mut random = Random::new(3);
-    let mean = SIZES.iter().sum::<usize>() as f64 / SIZES.len() as f64;
+    let mean = MESSAGE_SIZES.iter().sum::<usize>() as f64 / MESSAGE_SIZES.len() as f64;
     let gap_ns = mean * 8e9 / (cell.bits_per_s() * share);
     let mut at = 0.0;
     let mut list = Vec::new();
     while (at as u64) < duration {
         at += random.exponential() * gap_ns;
-        list.push((at as u64, random.pick(&SIZES)));
+        list.push((at as u64, random.pick(&MESSAGE_SIZES)));
     }
     Load::Messages(list)
 }

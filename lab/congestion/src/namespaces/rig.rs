@@ -11,12 +11,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use flow_testbed::namespace::{DelayLine, Namespace};
 use serde_json::Value;
 
+use super::incast;
 use crate::cell::Cell;
 
+/// Counts what the server's side receives: UDP, then TCP.
+const THROUGH: &str = "table inet through {
+ chain input {
+  type filter hook input priority 0
+  meta l4proto udp counter
+  meta l4proto tcp counter
+ }
+}
+";
 /// Least burst of the token bucket: two packets.
 const BURST_BYTES: usize = 3_100;
 /// What listens needs a moment to be there.
@@ -33,6 +43,13 @@ pub(super) struct Rig {
     pub(super) bits_per_s: f64,
     queue_bytes: usize,
     _line: DelayLine,
+}
+
+/// Bytes that came through the bottleneck.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Through {
+    pub(super) udp_bytes: u64,
+    pub(super) tcp_bytes: u64,
 }
 
 /// A process that ends with this value.
@@ -57,7 +74,10 @@ impl Rig {
             format!("address add {address}/24 dev {device}\nlink set {device} up\n")
         };
         let [first, second] = CLIENTS;
-        let addresses = up("eth0", first) + &up("eth0", second);
+        let mut addresses = up("eth0", first) + &up("eth0", second);
+        for address in incast::SERVERS {
+            addresses += &up("eth0", &address.to_string());
+        }
         let batch = addresses + "route add default via 10.9.0.2\n";
         client.run_with_input("ip -batch -", &batch)?;
         let batch = up("lan", "10.9.0.2") + &up("wan", "10.9.1.1");
@@ -65,6 +85,7 @@ impl Rig {
         let batch = up("eth0", SERVER) + "route add default via 10.9.1.1\n";
         server.run_with_input("ip -batch -", &batch)?;
         router.sysctl("net.ipv4.ip_forward", "1")?;
+        server.run_with_input("nft -f -", THROUGH)?;
         let rig = Self {
             client,
             router,
@@ -160,11 +181,43 @@ impl Rig {
 
     /// Packets that the bottleneck has sent, and those that it has dropped.
     pub(super) fn counts(&self) -> Result<(f64, f64)> {
+        let [packets, drops] = self.queue(["packets", "drops"])?;
+        Ok((packets, drops))
+    }
+
+    /// Bytes that wait before the bottleneck.
+    pub(super) fn queue_bytes(&self) -> Result<f64> {
+        let [backlog] = self.queue(["backlog"])?;
+        Ok(backlog)
+    }
+
+    fn queue<const N: usize>(&self, counts: [&str; N]) -> Result<[f64; N]> {
         let text = self.router.run("tc -s -j qdisc show dev wan")?;
         let list: Value = serde_json::from_str(&text).context("tc printed no JSON")?;
-        let count = |name: &str| list[0][name].as_f64();
-        let counts = count("packets").zip(count("drops"));
-        counts.context("tc shows no packets and drops of the queue")
+        let mut values = [0.0; N];
+        for (value, name) in values.iter_mut().zip(counts) {
+            let count = list[0][name].as_f64();
+            *value = count.with_context(|| format!("tc shows no {name} of the queue: {text}"))?;
+        }
+        Ok(values)
+    }
+
+    /// Bytes that the server's side has received so far.
+    pub(super) fn through(&self) -> Result<Through> {
+        let text = self.server.run("nft -j list chain inet through input")?;
+        let list: Value = serde_json::from_str(&text).context("nft printed no JSON")?;
+        let items = list["nftables"].as_array().into_iter().flatten();
+        let expressions = items.filter_map(|item| item["rule"]["expr"].as_array());
+        let counts = expressions
+            .flatten()
+            .filter_map(|it| it["counter"]["bytes"].as_u64());
+        match counts.collect::<Vec<_>>()[..] {
+            [udp_bytes, tcp_bytes] => Ok(Through {
+                udp_bytes,
+                tcp_bytes,
+            }),
+            _ => bail!("nft does not show two counters: {text}"),
+        }
     }
 
     /// Bytes that the client has sent so far, and those of them that the server has received.

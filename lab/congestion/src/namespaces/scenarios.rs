@@ -8,9 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 
-use super::rig::{Flow, Rig, Running, SERVER, goodput, loss};
+use super::{
+    incast,
+    rig::{Flow, Rig, Running, SERVER, goodput, loss},
+};
 use crate::{
     cell::{Cell, Scenario},
     random::Random,
@@ -56,7 +59,7 @@ impl<'a> Run<'a> {
             Scenario::Loss90 => self.spell(CALM, 9),
             Scenario::Blackout => self.spell(CALM, 10),
             Scenario::Short => self.short(),
-            Scenario::Incast => bail!("incast is not measured in namespaces"),
+            Scenario::Incast => incast::measure(self.rig, self.is_ours()),
         }
     }
 

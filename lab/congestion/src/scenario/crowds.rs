@@ -1,8 +1,8 @@
 //! Many flows at once: twenty senders, incast, short flows.
 
 use super::{
-    Cell, Curves, Figures, Flow, Load, Outcome, Random, SECOND, SIZES, World, backlog, curves,
-    figures, jain, ours, percentile, quic, run, tcp,
+    Cell, Curves, Figures, Flow, Load, MESSAGE_SIZES, Outcome, Random, SECOND, World, backlog,
+    curves, figures, jain, ours, percentile, quic, run, tcp,
 };
 
 const SENDERS: usize = 20;
@@ -51,7 +51,7 @@ pub(super) fn incast(cell: &Cell, is_quick: bool) -> Outcome {
     let duration = rounds * gap + SECOND;
     let (mut all_ours, mut all_peers) = (Figures::new(), Figures::new());
     let mut shown = Curves::default();
-    for bytes in SIZES {
+    for bytes in MESSAGE_SIZES {
         let load = Load::Messages((1..=rounds).map(|round| (round * gap, bytes)).collect());
         let mut all = |of: fn(usize, Load) -> Box<dyn Flow>| {
             let flows = (0..INCAST_SENDERS).map(|flow| of(flow, load.clone()));
