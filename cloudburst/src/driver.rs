@@ -32,18 +32,17 @@ pub(super) use self::{
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use super::icmp::Notice;
 use super::{
-    Closed, ConnectError, EndpointEvent, EndpointStatistics, SendError,
+    Closed, ConnectError, EndpointEvent, EndpointStatistics, Received, SendError,
     closing::{CloseReport, Closing, Farewell},
     commands::{Command, CommandReceiver, Question, Send},
-    endpoint::Received,
     options::CallOptions,
-    outgoing::{Outgoing, RETURN_WITHIN},
+    outgoing::Outgoing,
     socket::Socket,
     unanswered::UnansweredRequests,
 };
 use cloudburst_proto::{
-    FourTuple, HostCapacity, MessageKind, PeerId, PublicKey, SendOptions, SendRefused, SocketId,
-    Time, Transport,
+    FourTuple, HostCapacity, MessageKind, PeerId, PublicKey, RETURN_WITHIN, SendOptions,
+    SendRefused, SocketId, Time, Transport,
 };
 
 /// See the [module](self).

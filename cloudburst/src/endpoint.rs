@@ -6,29 +6,24 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use tokio::sync::{Mutex, broadcast, mpsc, oneshot, watch};
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use super::bind::Watchers;
 use super::{
-    BindError, CloseReport, Closed, ConnectError, EndpointConfig, EndpointStatistics, PeerError,
-    Ports, SendError, Sending, TrySendError,
-    bind::bind_sockets,
-    commands::{self, Commands, Question, Send},
-    driver::{Driver, Inbox, Io, LocalAddresses, PortRotation},
-    events::{EVENTS, EndpointEvent, Events},
+    CloseReport, Closed, ConnectError, EndpointStatistics, PeerError, Received, SendError, Sending,
+    TrySendError,
+    commands::{Commands, Question, Send},
+    driver::LocalAddresses,
+    events::{EndpointEvent, Events},
     options::CallOptions,
-    outgoing::{Outgoing, Permit, ReplySender, SendBudget},
-    pending_request::PendingRequest,
-    unanswered::UnansweredRequests,
+    outgoing::{Permit, ReplySender, SendBudget},
 };
 use cloudburst_proto::{
-    self as protocol, ForeignPeer, FourTuple, MessageKind, PathReport, PeerId, PublicKey, Receipt,
-    Security, SendOptions, SendRefused, Time, TransportId,
+    ForeignPeer, MessageKind, PathReport, PeerId, PublicKey, Receipt, Security, SendOptions,
+    SendRefused, TransportId,
 };
 
 /// An endpoint on UDP sockets. A handle, cheap to clone; see the [module](super).
@@ -48,169 +43,30 @@ pub(super) struct Shared {
     pub(super) commands: Commands,
     /// The ids of this endpoint's peers bear it.
     pub(super) transport: TransportId,
-    next_ticket: AtomicU64,
+    pub(super) next_ticket: AtomicU64,
     pub(super) room: SendBudget,
-    most_bytes: usize,
+    pub(super) most_bytes: usize,
     /// Options of messages that are given none.
     pub(super) send_options: SendOptions,
-    inbox: Mutex<mpsc::Receiver<Received>>,
+    pub(super) inbox: Mutex<mpsc::Receiver<Received>>,
     /// Whether anybody has ever taken something out of the inbox.
-    has_taker: Arc<AtomicBool>,
-    inbox_bytes: Arc<AtomicUsize>,
+    pub(super) has_taker: Arc<AtomicBool>,
+    pub(super) inbox_bytes: Arc<AtomicUsize>,
     pub(super) closing: watch::Sender<bool>,
     /// Requests that [`Endpoint::serve`] is handling.
     pub(super) handling: Arc<AtomicUsize>,
-    local_addrs: Arc<LocalAddresses>,
+    pub(super) local_addrs: Arc<LocalAddresses>,
     /// The driver alone keeps the channel: what listens hears when it is gone.
-    events: broadcast::WeakSender<EndpointEvent>,
-    events_missed: Arc<AtomicU64>,
-}
-
-/// A message that arrived.
-///
-/// A request that is dropped without a [`reply`](Endpoint::reply) is answered that there is none
-/// ([`RequestError::Failed`](super::RequestError::Failed)), so that its sender does not wait.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Received {
-    /// The peer that sent it.
-    pub peer: PeerId,
-    /// Its public key, where key pairs say who it is.
-    pub identity: Option<PublicKey>,
-    /// The content of the message. It can be kept, cut and sent on without a copy.
-    pub message: Bytes,
-    /// The time at which it was complete.
-    pub received_at: Instant,
-    /// The path by which the datagram came that completed it.
-    pub path: FourTuple,
-    pub(super) request: Option<PendingRequest>,
-}
-
-impl Received {
-    /// Returns true where its sender waits for a [`reply`](Endpoint::reply).
-    pub const fn is_request(&self) -> bool {
-        self.request.is_some()
-    }
-
-    /// Returns true where this is a request that its sender has given up: no reply is waited for.
-    pub fn is_cancelled(&self) -> bool {
-        let request = self.request.as_ref();
-        request.is_some_and(PendingRequest::is_cancelled)
-    }
-
-    /// Resolves when the sender of a request has given it up, or is gone; for a message never.
-    pub async fn cancelled(&self) {
-        match &self.request {
-            Some(request) => request.cancelled().await,
-            None => std::future::pending().await,
-        }
-    }
+    pub(super) events: broadcast::WeakSender<EndpointEvent>,
+    pub(super) events_missed: Arc<AtomicU64>,
 }
 
 impl Endpoint {
-    /// Binds sockets and starts the driver on the runtime of tokio that this is called in.
-    ///
-    /// # Errors
-    ///
-    /// A [`BindError`] when a port cannot be had, or the system lacks something else.
-    ///
-    /// # Panics
-    ///
-    /// Without a runtime, or in one without input and output enabled.
-    pub async fn bind(config: EndpointConfig) -> Result<Self, BindError> {
-        let sockets = bind_sockets(&config)?;
-        let system = |action| move |source| BindError::System { action, source };
-        let local_addrs = Arc::new(LocalAddresses::of(&sockets));
-        let (commands, taken) = commands::channel();
-        let (inbox, arrived) = mpsc::channel(config.inbox_messages.min(MAX_INBOX));
-        let inbox_bytes = Arc::new(AtomicUsize::new(0));
-        let has_taker = Arc::new(AtomicBool::new(config.keep_early_requests));
-        let is_protected = !config.protocol.security.is_unprotected();
-        let (events, _) = broadcast::channel(EVENTS);
-        let events_missed = Arc::<AtomicU64>::default();
-        let room = SendBudget::new(&config.protocol.quotas);
-        let most_bytes = config.protocol.max_message_bytes;
-        let mut protocol = config.protocol;
-        // The caller that named ports is to be found there.
-        let has_chosen_ports = matches!(config.ports, Ports::Any(_));
-        protocol.rotate_ports &= has_chosen_ports;
-        let is_any = |port: &std::ops::RangeInclusive<u16>| *port.start() == 0;
-        let is_new = matches!(&config.ports, Ports::Range(ports) if is_any(ports));
-        protocol.quiet_before = if has_chosen_ports || is_new {
-            Duration::MAX
-        } else {
-            // On a thread that may block, for a runtime may have no timer.
-            let hold = tokio::task::spawn_blocking(|| std::thread::sleep(HOLD));
-            let _ = hold.await;
-            HOLD
-        };
-        let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        protocol.unix_time = protocol.unix_time.or(since_1970.ok());
-        let machine = protocol::Transport::new(protocol, Time::ZERO)?;
-        let shared = Arc::new(Shared {
-            commands,
-            transport: machine.id(),
-            next_ticket: AtomicU64::new(0),
-            room: room.clone(),
-            most_bytes,
-            send_options: config.send_options,
-            inbox: Mutex::new(arrived),
-            has_taker: Arc::clone(&has_taker),
-            inbox_bytes: Arc::clone(&inbox_bytes),
-            closing: watch::Sender::new(false),
-            handling: Arc::default(),
-            local_addrs: Arc::clone(&local_addrs),
-            events: events.downgrade(),
-            events_missed: Arc::clone(&events_missed),
-        });
-        #[cfg(any(target_os = "linux", target_os = "android"))]
-        let (watchers, notices) = Watchers::start(&sockets);
-        let port_rotation = PortRotation::new(
-            (config.dscp, config.socket_buffer_bytes),
-            local_addrs,
-            #[cfg(any(target_os = "linux", target_os = "android"))]
-            watchers,
-        );
-        let driver = Driver {
-            machine,
-            #[cfg(any(target_os = "linux", target_os = "android"))]
-            notices,
-            sockets,
-            port_rotation,
-            start: Instant::now(),
-            commands: taken,
-            inbox: Inbox {
-                messages: inbox,
-                bytes: inbox_bytes,
-                most_bytes: config.inbox_bytes,
-                has_taker,
-            },
-            events,
-            events_missed,
-            statistics: EndpointStatistics::default(),
-            io: Io::new().map_err(system("make a timer"))?,
-            outgoing: Outgoing::new(is_protected),
-            next_failure: u64::MAX,
-            unanswered: UnansweredRequests::new(shared.commands.downgrade()),
-            parked: Default::default(),
-            closing: None,
-            farewell: None,
-            handling: Arc::clone(&shared.handling),
-            last_received: None,
-        };
-        // The driver yields by itself, after more work than the runtime would let it do.
-        tokio::spawn(tokio::task::unconstrained(async move {
-            let _closes = CloseOnDrop(room);
-            driver.await;
-        }));
-        Ok(Self { shared })
-    }
-
     /// Addresses of the sockets as they are now, with the ports that the system chose, by the
     /// sockets' numbers ([`FourTuple::socket`](super::FourTuple::socket)).
     ///
     /// A port that the system chose, and that does not deliver while others do, is abandoned for
-    /// another; see [`EndpointConfig::with_port_rotation`].
+    /// another; see [`EndpointConfig::with_port_rotation`](super::EndpointConfig::with_port_rotation).
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
         self.shared.local_addrs.all()
     }
@@ -489,22 +345,5 @@ impl Endpoint {
             gone: None,
         });
         (Sending::new(local_id, result, commands.clone()), local_id)
-    }
-}
-
-/// How long ports that were named are held before an endpoint starts: longer than an answer of ours takes
-/// to be read. What was accepted for sending before the start, as far as its sender can tell, may have been
-/// taken by another process at the same ports.
-const HOLD: Duration = Duration::from_millis(100);
-
-/// The channel sets aside a little memory for what it may hold.
-const MAX_INBOX: usize = 1 << 20;
-
-/// Nobody waits for capacity at an endpoint whose driver is gone, for whatever reason.
-struct CloseOnDrop(SendBudget);
-
-impl Drop for CloseOnDrop {
-    fn drop(&mut self) {
-        self.0.close();
     }
 }

@@ -103,9 +103,11 @@ mod options;
 mod outgoing;
 mod pending_request;
 mod ports;
+mod received;
 mod remotes;
 mod requests;
 mod socket;
+mod start;
 mod statistics;
 mod timer;
 mod unanswered;
@@ -113,7 +115,7 @@ mod unanswered;
 pub use self::{
     closing::{CloseReport, ClosedMessages},
     config::EndpointConfig,
-    endpoint::{Endpoint, Received},
+    endpoint::Endpoint,
     error::{
         BindError, Closed, ConnectError, EndpointConfigError, Error, PeerError, ReplyError,
         RequestError, SendError, TrySendError,
@@ -121,6 +123,7 @@ pub use self::{
     events::{EndpointEvent, Events},
     outgoing::Sending,
     ports::{Ports, PortsError},
+    received::Received,
     remotes::{Remotes, RemotesError},
     requests::IntoReply,
     statistics::{CompletionHistogram, EndpointStatistics, SocketStatistics},

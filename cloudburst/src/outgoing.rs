@@ -7,7 +7,6 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -146,10 +145,6 @@ impl fmt::Debug for Sending {
 
 /// Where a reply goes.
 pub(super) type ReplySender = oneshot::Sender<Result<Bytes, RequestError>>;
-
-/// How long a server that has closed may take until it is there again, for what it is sent then: as the
-/// protocol waits for what was under way to it.
-pub(super) const RETURN_WITHIN: Duration = Duration::from_secs(2);
 
 /// What the driver knows of messages under way.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    super::{RequestError, SendError, closing::Farewell, endpoint::Received},
+    super::{Received, RequestError, SendError, closing::Farewell},
     Driver,
 };
 use cloudburst_proto::{Event, Failure, FailureReason, FourTuple, MessageKind, PeerId, Time};

@@ -78,6 +78,7 @@ pub use self::{
         TransportId, Undelivered,
     },
     machine::Machine,
+    path_manager::RETURN_WITHIN,
     send_options::{Priority, SendOptions},
     statistics::{Refusals, TransportStatistics},
     transport::{StartError, Transport},

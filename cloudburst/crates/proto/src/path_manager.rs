@@ -15,7 +15,8 @@ use cloudburst_congestion::{
 use cloudburst_security::Inbound;
 
 use self::notices::Absence;
-pub(super) use self::notices::{RETURN_WITHIN, Suspects};
+pub use self::notices::RETURN_WITHIN;
+pub(super) use self::notices::Suspects;
 use super::{
     config::{Datagrams, TransportConfig},
     event::{Event, FourTuple, Health, PathReport, PeerId, SocketId},

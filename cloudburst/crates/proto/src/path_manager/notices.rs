@@ -16,9 +16,9 @@ use crate::{
 /// heard of: longer than the round trip of most paths, so that a notice that is forged ends nothing.
 pub(super) const FIRST_SILENCE: Duration = Duration::from_millis(60);
 
-/// How long a peer that was heard of may be absent before messages to it are abandoned: longer than
-/// it takes to start a service again, and shorter than a user waits for a mistake to be named.
-pub(crate) const RETURN_WITHIN: Duration = Duration::from_secs(2);
+/// How long a peer that was heard of, or has closed, may be absent before messages to it are abandoned:
+/// longer than it takes to start a service again, and shorter than a user waits for a mistake to be named.
+pub const RETURN_WITHIN: Duration = Duration::from_secs(2);
 /// Paths that a new message has probed again, to a peer that was not there before.
 const TRIED_AGAIN: usize = 4;
 
