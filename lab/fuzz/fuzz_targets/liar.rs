@@ -3,7 +3,7 @@
 //! other arrives, once and as it was sent.
 #![no_main]
 
-#[path = "../../../cloudburst/crates/proto/tests/support/liar.rs"]
+#[path = "../../../cloudburst/crates/proto/tests/support/liar/mod.rs"]
 mod liar;
 
 use std::sync::{

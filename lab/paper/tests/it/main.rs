@@ -1,5 +1,7 @@
 //! The paper's machine as a host sees it, in the harness of the product's machine.
 
+#[path = "../../../../cloudburst/crates/proto/tests/it/any_bytes.rs"]
+mod any_bytes;
 #[path = "../../../fuzz/corpus.rs"]
 mod corpus;
 #[path = "../../../../cloudburst/crates/proto/tests/it/endpoint_corpus.rs"]

@@ -3,7 +3,7 @@
 #[path = "../support/endpoint.rs"]
 mod endpoint;
 
-use crate::{corpus, machines};
+use crate::{any_bytes, corpus, machines};
 
 use std::collections::BTreeMap;
 
@@ -23,24 +23,12 @@ fn there_is_a_seed_for_every_operation() {
     corpus::assert_has("endpoint", seeds());
 }
 
-/// Not as good as a fuzzer, and always there: any bytes after each seed.
 #[test]
 fn any_bytes_will_do() {
-    let mut state = 1u64;
-    let mut any = || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (state >> 56) as u8
-    };
-    for seed in seeds().into_values() {
-        for _ in 0..50 {
-            let mut input = seed.clone();
-            // Drawn for all seeds, so that each is followed by the same bytes wherever it is run.
-            input.extend((0..200).map(|_| any()));
-            if machines::run(input[0]) {
-                endpoint::check(&input);
-            }
+    // Those of all machines, so that each seed is followed by the same bytes wherever it is run.
+    for input in any_bytes::after_each(seeds().into_values(), 50, 200) {
+        if machines::run(input[0]) {
+            endpoint::check(&input);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The state machine as a host sees it: whole courses in virtual time, corpora and the book's vectors.
 
+mod any_bytes;
 #[path = "../../../../../lab/fuzz/corpus.rs"]
 mod corpus;
 mod cost;
