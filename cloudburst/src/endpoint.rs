@@ -1,7 +1,7 @@
 //! The handle that users hold.
 
 use std::{
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -109,8 +109,7 @@ impl Endpoint {
         if remotes.is_empty() {
             return Err(ConnectError::NoAddress);
         }
-        let is_nobody = |remote: &&SocketAddr| remote.port() == 0 || remote.ip().is_unspecified();
-        if let Some(&remote) = remotes.iter().find(is_nobody) {
+        if let Some(&remote) = remotes.iter().find(|it| !is_of_one_host(it)) {
             return Err(ConnectError::NotAnAddress { remote });
         }
         self.shared
@@ -346,4 +345,11 @@ impl Endpoint {
         });
         (Sending::new(local_id, result, commands.clone()), local_id)
     }
+}
+
+/// Whether one host can have an address: not nobody's, nor that of a group or of everybody.
+fn is_of_one_host(address: &SocketAddr) -> bool {
+    let ip = address.ip();
+    let is_everybody = ip == IpAddr::V4(Ipv4Addr::BROADCAST);
+    address.port() != 0 && !ip.is_unspecified() && !ip.is_multicast() && !is_everybody
 }

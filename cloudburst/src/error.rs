@@ -171,8 +171,10 @@ pub enum ConnectError {
         /// The first of the addresses.
         remote: SocketAddr,
     },
-    /// An address that nobody can have.
-    #[error("{remote} is no address to send to: neither the address nor the port may be 0")]
+    /// An address that nobody can have, or more than one.
+    #[error(
+        "{remote} is no address to send to: neither the address nor the port may be 0, and it must be one host's"
+    )]
     NotAnAddress {
         /// The address in question.
         remote: SocketAddr,

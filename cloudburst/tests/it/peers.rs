@@ -121,13 +121,19 @@ async fn addresses_that_cannot_be_are_refused() {
     let client = Endpoint::bind(config(1)).await.unwrap();
     let connect = |remotes: Vec<SocketAddr>| client.connect(remotes);
     assert_eq!(connect(vec![]).await.unwrap_err(), ConnectError::NoAddress);
-    let nobody = connect(vec![SocketAddr::from(([0; 4], 9))])
-        .await
-        .unwrap_err();
-    assert!(
-        matches!(nobody, ConnectError::NotAnAddress { .. }),
-        "{nobody}"
-    );
+    // Nobody's, a group's and everybody's.
+    for address in [
+        "0.0.0.0:9",
+        "224.0.0.1:9",
+        "[ff02::1]:9",
+        "255.255.255.255:9",
+    ] {
+        let refused = connect(vec![address.parse().unwrap()]).await.unwrap_err();
+        assert!(
+            matches!(refused, ConnectError::NotAnAddress { .. }),
+            "{address}: {refused}"
+        );
+    }
     let far = connect(vec!["192.0.2.1:9".parse().unwrap()])
         .await
         .unwrap_err();

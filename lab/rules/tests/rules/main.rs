@@ -2,6 +2,7 @@
 
 mod dependencies;
 mod docs;
+mod guidelines;
 mod packages;
 mod packaging;
 mod reading;

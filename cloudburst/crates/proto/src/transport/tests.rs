@@ -1,5 +1,6 @@
 //! Two endpoints and a perfect network between them.
 
+mod marks;
 mod notices;
 
 use core::{num::NonZeroU8, time::Duration};
