@@ -11,6 +11,7 @@ mod link_events;
 mod liveness;
 mod monitored_tunnel;
 mod next_hops;
+mod overload_signs;
 mod report;
 mod socket;
 mod spec;

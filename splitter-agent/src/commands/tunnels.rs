@@ -23,6 +23,11 @@ pub(super) fn show(report: &Report) -> Result<()> {
     if let Some(problem) = &report.problem {
         print(format_args!("  {problem}"))?;
     }
+    if let Some(overload) = &report.overload {
+        print(format_args!(
+            "  overloaded within the last 10 s: {overload}; missing answers did not count then"
+        ))?;
+    }
     let headers = [
         "tunnel",
         "device",

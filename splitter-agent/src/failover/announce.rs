@@ -3,7 +3,7 @@
 use std::num::NonZeroU8;
 use std::time::Duration;
 
-use splitter_health::{Change, Condition, Evidence, PeerPresence};
+use splitter_health::{Cause, Change, Condition, Evidence, Overload, PeerPresence};
 use splitter_netlink::InterfaceName;
 use splitter_policy::flow::Class;
 use splitter_steering::{Egress, Placement};
@@ -11,6 +11,25 @@ use splitter_steering::{Egress, Placement};
 use super::monitored_tunnel::MonitoredTunnel;
 use super::report::{ClassReport, Move, TunnelReport, unix_ms};
 use super::socket::SocketError;
+
+/// A machine that stays overloaded says so again after this time.
+const UNKNOWN_AGAIN: Duration = Duration::from_secs(10);
+
+/// A tunnel has become unknown. An overload that comes and goes does not fill the log.
+pub(super) fn log_unknown(tunnel: &mut MonitoredTunnel, overload: Overload, now: Duration) {
+    tunnel.last_cause = Cause::Overload;
+    let was_logged = tunnel.unknown_logged;
+    if was_logged.is_some_and(|at| now.saturating_sub(at) < UNKNOWN_AGAIN) {
+        return;
+    }
+    tunnel.unknown_logged = Some(now);
+    let (name, device) = (tunnel.spec.role.name(), &tunnel.device);
+    tracing::warn!(
+        %device,
+        "it is unknown whether the {name} tunnel is alive, so it keeps its flows: no answer, but \
+         this machine is overloaded: {overload}"
+    );
+}
 
 pub(super) fn log_change(tunnel: &mut MonitoredTunnel, change: Change) {
     tunnel.last_cause = change.cause;

@@ -18,12 +18,15 @@ use splitter_steering::{Egress, Placement};
 use tokio::sync::watch;
 use tokio::time::sleep_until;
 
-use super::announce::{class_report, log_change, log_evidence, tunnel_report, warn_once};
+use super::announce::{
+    class_report, log_change, log_evidence, log_unknown, tunnel_report, warn_once,
+};
 use super::choose::{Graded, choose};
 use super::link_events::LinkEvents;
 use super::liveness::check_liveness;
 use super::monitored_tunnel::MonitoredTunnel;
 use super::next_hops::resolve_next_hops;
+use super::overload_signs::OverloadSigns;
 use super::report::{Report, SharedReport};
 use super::socket::SocketError;
 use super::spec::{MonitorSpec, monitored_tunnel, specs, timing};
@@ -56,6 +59,7 @@ pub struct HealthMonitor {
     netlink: Netlink,
     events: LinkEvents,
     presence: PeerPresence,
+    overload: OverloadSigns,
     start: Instant,
     looked: Duration,
     written: Duration,
@@ -97,6 +101,7 @@ impl HealthMonitor {
             netlink: Netlink::connect()?,
             events: LinkEvents::listen()?,
             presence: PeerPresence::Unconfirmed,
+            overload: OverloadSigns::default(),
             start: Instant::now(),
             looked: Duration::ZERO,
             written: Duration::ZERO,
@@ -149,6 +154,8 @@ impl HealthMonitor {
                     .iter_mut()
                     .for_each(|it| it.watch.excuse(missed));
             }
+            let suspect_after = timing(&self.config.health).suspect_after();
+            self.overload.late(missed, suspect_after, woken);
             listening_since = woken;
             let has_link_event = matches!(event, Event::Links);
             if let Event::Datagram(index, received, buffer) = event {
@@ -278,6 +285,7 @@ impl HealthMonitor {
 
     fn take(&mut self, index: usize, received: io::Result<usize>, buffer: &[u8], now: Duration) {
         let tunnel = &mut self.monitored[index];
+        self.overload.socket_dropped(tunnel.new_drops(), now);
         let length = match received {
             Ok(length) => length.min(buffer.len()),
             Err(error) => return tunnel.failed(&error, now),
@@ -318,6 +326,7 @@ impl HealthMonitor {
     /// Sends, asks and judges. True if a tunnel's condition changed.
     async fn tick(&mut self, now: Duration) -> bool {
         let before = self.conditions();
+        let overload = self.overload.look(now);
         for tunnel in &mut self.monitored {
             if let Err(error) = tunnel.open(now, self.start, &self.report) {
                 warn_once(tunnel, &error);
@@ -327,6 +336,11 @@ impl HealthMonitor {
                     tunnel.send(&probe, now);
                 }
                 check_liveness(tunnel, &self.netlink, self.presence, now).await;
+            }
+            if let Some(overload) = overload
+                && tunnel.watch.overloaded(now).is_some()
+            {
+                log_unknown(tunnel, overload, now);
             }
             if let Some(change) = tunnel.watch.tick(now) {
                 log_change(tunnel, change);
@@ -375,8 +389,11 @@ impl HealthMonitor {
             tunnel_report(monitored, tunnel.weight, is_used, self.presence, now)
         });
         let tunnels = tunnels.collect();
+        let (overload, overloads) = (self.overload.recent(now), self.overload.counts());
         self.report.change(|report: &mut Report| {
             report.tunnels = tunnels;
+            report.overload = overload;
+            report.overloads = overloads;
             report.problem = problem.map(str::to_owned);
             if report.classes.is_empty() {
                 report.classes = Class::ALL.map(class_report).into();

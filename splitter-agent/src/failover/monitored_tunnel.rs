@@ -12,11 +12,10 @@ use splitter_health::{
     TunnelWatch,
 };
 use splitter_netlink::InterfaceName;
-use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
 
 use super::report::SharedReport;
-use super::socket::{Binding, ResponderSocket, SocketError};
+use super::socket::{Binding, ProberSocket, ResponderSocket, SocketError};
 use super::spec::MonitorSpec;
 
 /// How soon a socket that could not be had is tried again.
@@ -36,6 +35,8 @@ pub(super) struct MonitoredTunnel {
     pub(super) last_cause: Cause,
     pub(super) last_evidence: Option<Evidence>,
     pub(super) has_warned: bool,
+    /// When it was last logged that it is unknown whether the tunnel is alive.
+    pub(super) unknown_logged: Option<Duration>,
     remote: Option<RemotePeer>,
 }
 
@@ -56,7 +57,7 @@ struct RemotePeer {
 #[derive(Debug)]
 struct Sockets {
     index: u32,
-    prober: UdpSocket,
+    prober: ProberSocket,
     responding: JoinHandle<()>,
 }
 
@@ -96,6 +97,7 @@ impl MonitoredTunnel {
             last_cause: Cause::Answer,
             last_evidence: None,
             has_warned: false,
+            unknown_logged: None,
             remote,
             spec,
         }
@@ -108,7 +110,7 @@ impl MonitoredTunnel {
             .as_ref()
             .and_then(|remote| remote.sockets.as_ref());
         let Some(sockets) = sockets else { return };
-        match sockets.prober.try_send(probe) {
+        match sockets.prober.send(probe) {
             Ok(_) => {}
             Err(error) => self.failed(&error, now),
         }
@@ -121,7 +123,7 @@ impl MonitoredTunnel {
             .as_ref()
             .and_then(|remote| remote.sockets.as_ref())
         {
-            Some(sockets) => sockets.prober.recv(buffer).await,
+            Some(sockets) => sockets.prober.receive(buffer).await,
             None => std::future::pending().await,
         }
     }
@@ -129,10 +131,16 @@ impl MonitoredTunnel {
     /// A datagram that is there already.
     pub(super) fn try_receive(&self, buffer: &mut [u8]) -> Option<io::Result<usize>> {
         let sockets = self.remote.as_ref()?.sockets.as_ref()?;
-        match sockets.prober.try_recv(buffer) {
+        match sockets.prober.try_receive(buffer) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
             received => Some(received),
         }
+    }
+
+    /// How many datagrams have found no room at its socket since this was asked before.
+    pub(super) fn new_drops(&mut self) -> u32 {
+        let sockets = self.remote.as_mut().and_then(|it| it.sockets.as_mut());
+        sockets.map_or(0, |sockets| sockets.prober.new_drops())
     }
 
     /// The peer answered.

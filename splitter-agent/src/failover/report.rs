@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
-use splitter_health::{Condition, Evidence, Refusal};
+use splitter_health::{Condition, Evidence, OverloadCounts, Refusal};
 use splitter_netlink::{InterfaceName, list_names};
 use splitter_steering::Egress;
 
@@ -36,6 +36,12 @@ pub struct Report {
     /// Datagrams that were refused, in the order of [`Refusal::ALL`].
     #[serde(default)]
     pub refused: [u64; Refusal::ALL.len()],
+    /// What showed within the last 10 s that this machine is overloaded.
+    #[serde(default)]
+    pub overload: Option<String>,
+    /// How often something did.
+    #[serde(default)]
+    pub overloads: OverloadCounts,
 }
 
 /// Reports how one tunnel is.

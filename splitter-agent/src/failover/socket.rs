@@ -4,8 +4,9 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::AsRawFd as _;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use nix::sys::socket::sockopt::{Ipv4PacketInfo, Ipv6RecvPacketInfo};
+use nix::sys::socket::sockopt::{Ipv4PacketInfo, Ipv6RecvPacketInfo, RxqOvfl};
 use nix::sys::socket::{
     ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg, setsockopt,
 };
@@ -48,13 +49,16 @@ pub(super) struct Binding {
 
 impl Binding {
     /// A socket for probes to `peer`. Its source address is chosen now, from those of the device.
-    pub(super) fn prober(&self, peer: IpAddr, port: u16) -> Result<UdpSocket, SocketError> {
+    pub(super) fn prober(&self, peer: IpAddr, port: u16) -> Result<ProberSocket, SocketError> {
         let open = || {
             let socket = self.open(peer)?;
+            setsockopt(&socket, RxqOvfl, &1)?;
             socket.connect(&self.remote(peer, port).into())?;
             UdpSocket::from_std(socket.into())
         };
-        open().map_err(|source| self.failed(format!("reach {peer}"), source))
+        open()
+            .map(ProberSocket::new)
+            .map_err(|source| self.failed(format!("reach {peer}"), source))
     }
 
     /// A socket that probes of the family of `peer` come to.
@@ -115,6 +119,68 @@ impl Binding {
             device: self.device.clone(),
             source,
         }
+    }
+}
+
+/// Sends probes and receives answers, and knows how many of these found no room.
+#[derive(Debug)]
+pub(super) struct ProberSocket {
+    socket: UdpSocket,
+    /// As of the datagram that was received last.
+    dropped: AtomicU32,
+    /// How many of them were reported.
+    reported: u32,
+}
+
+impl ProberSocket {
+    fn new(socket: UdpSocket) -> Self {
+        Self {
+            socket,
+            dropped: AtomicU32::new(0),
+            reported: 0,
+        }
+    }
+
+    /// Sends a probe, unless the queue is full.
+    pub(super) fn send(&self, probe: &[u8]) -> io::Result<usize> {
+        self.socket.try_send(probe)
+    }
+
+    /// Waits for a datagram. One that is too long fills the buffer.
+    pub(super) async fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.socket
+            .async_io(Interest::READABLE, || self.read(buffer))
+            .await
+    }
+
+    /// Receives a datagram that is there already.
+    pub(super) fn try_receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.socket.try_io(Interest::READABLE, || self.read(buffer))
+    }
+
+    /// How many datagrams have found no room since this was asked before.
+    pub(super) fn new_drops(&mut self) -> u32 {
+        let dropped = *self.dropped.get_mut();
+        let before = std::mem::replace(&mut self.reported, dropped);
+        dropped.wrapping_sub(before)
+    }
+
+    fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut control = nix::cmsg_space!(u32);
+        let mut parts = [IoSliceMut::new(buffer)];
+        let descriptor = self.socket.as_raw_fd();
+        let message = recvmsg::<SockaddrStorage>(
+            descriptor,
+            &mut parts,
+            Some(&mut control),
+            MsgFlags::empty(),
+        )?;
+        for ancillary in message.cmsgs()? {
+            if let ControlMessageOwned::RxqOvfl(dropped) = ancillary {
+                self.dropped.store(dropped, Ordering::Relaxed);
+            }
+        }
+        Ok(message.bytes)
     }
 }
 

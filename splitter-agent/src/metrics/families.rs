@@ -5,7 +5,7 @@ use flow_telemetry::{Descriptor, Kind, NameError};
 use splitter_config::reference::fill_tables;
 use splitter_control::stats::{ChangeResult, ChangeSource, ControlResult};
 use splitter_datapath::AttachedMode;
-use splitter_health::Refusal;
+use splitter_health::{OverloadReason, Refusal};
 use splitter_policy::flow::{Class, TunnelRole};
 use splitter_policy::forward::Fallback;
 use splitter_policy::pass_reason::PassReason;
@@ -129,7 +129,20 @@ families! {
     "tunnels" {
         tunnel_up: "tunnel_up", Gauge, "-", [tunnel(), open("device")],
             "1 while a tunnel is alive, else 0",
-            "It is alive while it is `up` or `suspect`, and not while it is `down` or `returning`.";
+            "It is alive while it is `up`, `suspect` or `unknown`, and not while it is `down` or \
+             `returning`.";
+        tunnel_unknown: "tunnel_unknown", Gauge, "-", [tunnel(), open("device")],
+            "1 while it is unknown whether a tunnel is alive, else 0",
+            "No answer comes, and this machine is \
+             [overloaded](../how-to/health.md#when-the-border-itself-is-overloaded), so that this \
+             proves nothing; the tunnel keeps its flows.";
+        overloads: "overload_signs_total", Counter, "-",
+            [of("reason", OverloadReason::ALL.map(OverloadReason::name))],
+            "How often it showed that this machine is overloaded",
+            "`agent_late`: the agent was woken so late that a tunnel would have become suspect. \
+             `backlog_dropped`: a CPU dropped a tenth of the packets that had arrived, or more. \
+             `backlog_stuck`: packets wait at a CPU that takes none. `socket_dropped`: answers \
+             found no room at the agent's socket. The kernel is asked ten times a second.";
         tunnel_in_use: "tunnel_in_use", Gauge, "-", [tunnel(), open("device")],
             "1 while a tunnel carries packets of a class, else 0",
             "Its own class or the other one; in a shadow always 0.";

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
-use splitter_health::Refusal;
+use splitter_health::{Condition, OverloadReason, Refusal};
 use splitter_policy::flow::Class;
 use splitter_steering::{Egress, Placement};
 
@@ -23,8 +23,11 @@ impl SplitterCollector {
             let (tunnel, device) = (it.tunnel.clone(), it.device.to_string());
             [("tunnel", tunnel), ("device", device)]
         };
-        let states: [(_, Of<bool>); 2] = [
+        let states: [(_, Of<bool>); 3] = [
             (&families.tunnel_up, |it| it.condition.is_usable()),
+            (&families.tunnel_unknown, |it| {
+                it.condition == Condition::Unknown
+            }),
             (&families.tunnel_in_use, |it| it.in_use),
         ];
         for (family, of) in states {
@@ -64,7 +67,9 @@ impl SplitterCollector {
             }
         }
         let refused = Refusal::ALL.map(|it| (it.name(), report.refused[it as usize]));
-        counters_by(encoder, &families.refused_probes, "reason", refused)
+        counters_by(encoder, &families.refused_probes, "reason", refused)?;
+        let signs = OverloadReason::ALL.map(|it| (it.name(), report.overloads.0[it as usize]));
+        counters_by(encoder, &families.overloads, "reason", signs)
     }
 
     pub(super) fn encode_classes(

@@ -52,6 +52,10 @@ pub enum Health {
     /// Probes have failed to come back; still in use.
     #[serde(rename = "suspect")]
     Suspect,
+    /// Probes have failed to come back while this machine was overloaded, which proves nothing; still
+    /// in use.
+    #[serde(rename = "unknown")]
+    Unknown,
     /// Probes do not come back.
     #[serde(rename = "dead")]
     Dead,
@@ -67,6 +71,7 @@ impl Health {
             Self::NotProbed => "not probed",
             Self::Good => "good",
             Self::Suspect => "suspect",
+            Self::Unknown => "unknown",
             Self::Dead => "dead",
             Self::Returning => "returning",
         }
@@ -124,6 +129,7 @@ fn of(report: &Report, device: &InterfaceName) -> TunnelHealth {
         health: match found.condition {
             Condition::Up => Health::Good,
             Condition::Suspect => Health::Suspect,
+            Condition::Unknown => Health::Unknown,
             Condition::Down => Health::Dead,
             Condition::Returning => Health::Returning,
         },

@@ -28,6 +28,7 @@ mod lifecycle;
 mod living;
 mod metrics;
 mod moved;
+mod overload;
 mod placement;
 mod privileges;
 mod probes;

@@ -8,6 +8,7 @@ pub(crate) mod claims;
 pub(crate) mod daemon;
 pub(crate) mod datagrams;
 pub(crate) mod egress;
+pub(crate) mod full_backlog;
 pub(crate) mod fwmark;
 pub(crate) mod leaving;
 pub(crate) mod loaded;

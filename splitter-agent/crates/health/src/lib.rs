@@ -1,12 +1,14 @@
 //! Liveness of tunnels as pure state machines.
 //!
 //! [`Machine`] decides when a tunnel is dead and when it may be trusted again, [`TunnelWatch`] which
-//! evidence counts, [`Prober`] and [`Responder`] what the echo between two borders says. They know
+//! evidence counts, [`Prober`] and [`Responder`] what the echo between two borders says. With
+//! [`OverloadDetector`] a missing answer proves nothing while this machine is overloaded. They know
 //! no socket and no clock.
 
 mod key;
 mod machine;
 mod measure;
+mod overload;
 mod prober;
 mod responder;
 mod watch;
@@ -15,6 +17,9 @@ mod wire;
 pub use key::{KeyError, ProbeKey};
 pub use machine::{Cause, Change, Condition, Grade, Machine, Timing};
 pub use measure::{LOST_AFTER, Measure};
+pub use overload::{
+    BACKLOG_INTERVAL, CpuBacklog, Overload, OverloadCounts, OverloadDetector, OverloadReason,
+};
 pub use prober::Prober;
 pub use responder::{REPLIES_PER_SECOND, Responder};
 pub use watch::{ABSENT_AFTER_REFUSAL, Evidence, LinkState, PeerPresence, TunnelWatch};

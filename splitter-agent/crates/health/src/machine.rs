@@ -10,6 +10,10 @@
 //!    +--------- quiet for the hold-down --- returning
 //! ```
 //!
+//! While this machine itself is overloaded a missing answer proves nothing: up and suspect become
+//! *unknown* instead of down, silence counts from the end of the overload on, and nothing returns
+//! without having answered.
+//!
 //! Two hystereses keep a bad tunnel from flapping. Going down takes a silence in which many probes
 //! were lost, for a suspect is probed faster; coming back takes a hold-down with no silence much
 //! shorter than that. And each time a tunnel goes down again soon, its hold-down doubles.
@@ -69,6 +73,8 @@ pub enum Condition {
     Up,
     /// It has missed answers and is probed faster; still in use.
     Suspect,
+    /// It has missed answers while this machine was overloaded, which proves nothing; still in use.
+    Unknown,
     /// It does not answer, or its link is down.
     Down,
     /// It answers again and has to prove itself.
@@ -79,7 +85,7 @@ impl Condition {
     /// Returns true where a tunnel in this condition may carry its class.
     #[must_use]
     pub fn is_usable(self) -> bool {
-        matches!(self, Self::Up | Self::Suspect)
+        matches!(self, Self::Up | Self::Suspect | Self::Unknown)
     }
 
     /// The word for it.
@@ -88,6 +94,7 @@ impl Condition {
         match self {
             Self::Up => "up",
             Self::Suspect => "suspect",
+            Self::Unknown => "unknown",
             Self::Down => "down",
             Self::Returning => "returning",
         }
@@ -108,6 +115,8 @@ pub enum Cause {
     Answer,
     /// It answered throughout the hold-down.
     HeldDown,
+    /// No answer, and this machine is overloaded.
+    Overload,
 }
 
 impl Cause {
@@ -120,6 +129,7 @@ impl Cause {
             Self::NoDevice => "device gone",
             Self::Answer => "answers again",
             Self::HeldDown => "answered throughout the hold-down",
+            Self::Overload => "no answer, which proves nothing while this machine is overloaded",
         }
     }
 }
@@ -155,6 +165,8 @@ pub struct Machine {
     entered: Duration,
     /// The last sign of life.
     heard: Duration,
+    /// When this machine was last overloaded: silence before that does not count.
+    overloaded: Duration,
     /// When it last came up.
     up_since: Duration,
     /// How often it went down without having been up long in between.
@@ -173,6 +185,7 @@ impl Machine {
             condition: Condition::Up,
             entered: now,
             heard: now + timing.dead_after,
+            overloaded: now,
             up_since: now,
             setbacks: 0,
             downs: 0,
@@ -206,21 +219,31 @@ impl Machine {
         (self.condition != Condition::Down).then(|| self.enter(Condition::Down, cause, now))
     }
 
+    /// This machine is overloaded. To be called before [`tick`](Self::tick), as often as that.
+    pub fn overloaded(&mut self, now: Duration) -> Option<Change> {
+        self.overloaded = now;
+        let is_silent = now.saturating_sub(self.heard) >= self.timing.suspect_after();
+        let is_judged = matches!(self.condition, Condition::Up | Condition::Suspect);
+        (is_judged && is_silent).then(|| self.enter(Condition::Unknown, Cause::Overload, now))
+    }
+
     /// Time has passed. To be called at [`deadline`](Self::deadline) at the latest.
     pub fn tick(&mut self, now: Duration) -> Option<Change> {
-        let silence = now.saturating_sub(self.heard);
+        let silence = now.saturating_sub(self.silent_from());
         let timing = self.timing;
         match self.condition {
-            Condition::Up | Condition::Suspect if silence >= timing.dead_after => {
+            Condition::Up | Condition::Suspect | Condition::Unknown
+                if silence >= timing.dead_after =>
+            {
                 Some(self.enter(Condition::Down, Cause::Silence, now))
             }
-            Condition::Up if silence >= timing.suspect_after() => {
+            Condition::Up | Condition::Unknown if silence >= timing.suspect_after() => {
                 Some(self.enter(Condition::Suspect, Cause::Silence, now))
             }
             Condition::Returning if silence >= timing.return_silence() => {
                 Some(self.enter(Condition::Down, Cause::Silence, now))
             }
-            Condition::Returning if now.saturating_sub(self.entered) >= self.hold_down() => {
+            Condition::Returning if self.has_held_down(now) => {
                 Some(self.enter(Condition::Up, Cause::HeldDown, now))
             }
             _ => None,
@@ -232,12 +255,16 @@ impl Machine {
     pub fn deadline(&self) -> Option<Duration> {
         let timing = self.timing;
         match self.condition {
-            Condition::Up => Some(self.heard + timing.suspect_after()),
-            Condition::Suspect => Some(self.heard + timing.dead_after),
+            Condition::Up | Condition::Unknown => Some(self.silent_from() + timing.suspect_after()),
+            Condition::Suspect => Some(self.silent_from() + timing.dead_after),
             Condition::Down => None,
             Condition::Returning => {
-                let silent = self.heard + timing.return_silence();
-                Some(silent.min(self.entered + self.hold_down()))
+                let silent = self.silent_from() + timing.return_silence();
+                let held = self.entered + self.hold_down();
+                Some(match self.has_held_down(held) {
+                    true => silent.min(held),
+                    false => silent,
+                })
             }
         }
     }
@@ -245,6 +272,7 @@ impl Machine {
     /// Time in which nobody could have listened, because this process stood still, is no silence.
     pub fn excuse(&mut self, missed: Duration) {
         self.heard += missed;
+        self.overloaded += missed;
         if self.condition == Condition::Returning {
             self.entered += missed;
         }
@@ -266,7 +294,7 @@ impl Machine {
     #[must_use]
     pub fn grade(&self, now: Duration) -> Grade {
         match self.condition {
-            Condition::Up | Condition::Suspect => Grade::Usable,
+            Condition::Up | Condition::Suspect | Condition::Unknown => Grade::Usable,
             Condition::Returning if now.saturating_sub(self.entered) >= self.timing.dead_after => {
                 Grade::LastResort
             }
@@ -303,10 +331,23 @@ impl Machine {
             .min(self.timing.max_hold_down)
     }
 
+    /// When the silence began that counts.
+    fn silent_from(&self) -> Duration {
+        self.heard.max(self.overloaded)
+    }
+
+    /// Whether a returning tunnel is up at that time. An overload, in which silence does not count, is no answer.
+    fn has_held_down(&self, at: Duration) -> bool {
+        let is_silent = at.saturating_sub(self.heard) >= self.timing.return_silence();
+        !is_silent && at.saturating_sub(self.entered) >= self.hold_down()
+    }
+
     fn revive(&mut self, now: Duration) -> Option<Change> {
         match self.condition {
             Condition::Up | Condition::Returning => None,
-            Condition::Suspect => Some(self.enter(Condition::Up, Cause::Answer, now)),
+            Condition::Suspect | Condition::Unknown => {
+                Some(self.enter(Condition::Up, Cause::Answer, now))
+            }
             Condition::Down => Some(self.enter(Condition::Returning, Cause::Answer, now)),
         }
     }
@@ -314,7 +355,7 @@ impl Machine {
     fn enter(&mut self, to: Condition, cause: Cause, now: Duration) -> Change {
         let from = self.condition;
         match (from, to) {
-            (Condition::Up | Condition::Suspect, Condition::Down) => {
+            (Condition::Up | Condition::Suspect | Condition::Unknown, Condition::Down) => {
                 let was_up_for = now.saturating_sub(self.up_since);
                 if was_up_for >= self.timing.max_hold_down {
                     self.setbacks = 0;

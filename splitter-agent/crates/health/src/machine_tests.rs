@@ -115,6 +115,85 @@ fn standing_still_is_no_silence() {
     assert_eq!(machine.tick(ms(6_750)).expect("dead").to, Condition::Down);
 }
 
+#[test]
+fn silence_while_this_machine_is_overloaded_proves_nothing() {
+    let mut machine = up();
+    let mut now = ms(1_000);
+    let mut changes = Vec::new();
+    // Half a minute without an answer, in which overload is seen ten times a second.
+    while now < ms(31_000) {
+        now += ms(100);
+        changes.extend(machine.overloaded(now));
+        changes.extend(machine.tick(now));
+    }
+    let [change] = changes[..] else {
+        panic!("{changes:?}");
+    };
+    assert_eq!(
+        (change.from, change.to, change.cause),
+        (Condition::Up, Condition::Unknown, Cause::Overload)
+    );
+    assert_eq!(machine.grade(now), Grade::Usable);
+    assert_eq!(machine.downs(), 0);
+    // Once it is over, a tunnel that is dead is found out as ever.
+    let mut dead = machine.clone();
+    let expected = [
+        (ms(31_250), Condition::Suspect),
+        (ms(31_700), Condition::Down),
+    ];
+    assert_eq!(run_silently(&mut dead, ms(60_000)), expected);
+    let answer = machine.answer(ms(31_050)).expect("up");
+    assert_eq!(
+        (answer.from, answer.to),
+        (Condition::Unknown, Condition::Up)
+    );
+}
+
+#[test]
+fn suspect_becomes_unknown_and_what_answers_stays_up_in_an_overload() {
+    let mut machine = up();
+    machine.tick(ms(1_300)).expect("suspect");
+    let change = machine.overloaded(ms(1_400)).expect("unknown");
+    assert_eq!(
+        (change.from, change.to),
+        (Condition::Suspect, Condition::Unknown)
+    );
+    assert_eq!(machine.overloaded(ms(1_500)), None);
+    let mut machine = up();
+    for now in (1_000..9_000).step_by(100).map(ms) {
+        assert_eq!(machine.overloaded(now), None);
+        assert_eq!(machine.tick(now), None);
+        assert_eq!(machine.answer(now), None);
+    }
+}
+
+#[test]
+fn link_that_goes_down_counts_in_an_overload_too() {
+    let mut machine = up();
+    machine.overloaded(ms(1_400)).expect("unknown");
+    let change = machine.fail(Cause::LinkDown, ms(1_450)).expect("down");
+    assert_eq!((change.to, machine.downs()), (Condition::Down, 1));
+}
+
+#[test]
+fn overload_brings_no_tunnel_back_that_does_not_answer() {
+    let mut machine = up();
+    machine.fail(Cause::LinkDown, ms(2_000)).expect("down");
+    machine.answer(ms(3_000)).expect("returning");
+    for now in (3_000..30_000).step_by(100).map(ms) {
+        assert_eq!(machine.overloaded(now), None);
+        assert_eq!(machine.tick(now), None);
+        // Nobody would wait for a time that has passed.
+        assert!(machine.deadline().is_some_and(|deadline| deadline > now));
+    }
+    let mut silent = machine.clone();
+    let changes = run_silently(&mut silent, ms(60_000));
+    assert_eq!(changes, [(ms(29_900 + 475), Condition::Down)]);
+    machine.answer(ms(29_950));
+    let change = machine.tick(ms(30_000)).expect("up");
+    assert_eq!((change.to, change.cause), (Condition::Up, Cause::HeldDown));
+}
+
 /// A tunnel as probes see it: each is lost with a probability, answers take a round trip.
 struct Link {
     seed: u64,

@@ -193,6 +193,11 @@ impl TunnelWatch {
         }
     }
 
+    /// This machine is overloaded, so that a missing answer proves nothing.
+    pub fn overloaded(&mut self, now: Duration) -> Option<Change> {
+        self.machine.overloaded(now)
+    }
+
     /// Notes that time has passed.
     pub fn tick(&mut self, now: Duration) -> Option<Change> {
         if let Some(prober) = &mut self.prober {

@@ -265,7 +265,7 @@ fn tunnels(overview: &Overview) -> Section {
         };
         let health = match row.health.health {
             Health::Good => Style::new().fg(Color::Green),
-            Health::Suspect | Health::Returning => Style::new().fg(Color::Yellow),
+            Health::Suspect | Health::Unknown | Health::Returning => Style::new().fg(Color::Yellow),
             Health::Dead => Style::new().fg(Color::Red).add_modifier(Modifier::BOLD),
             Health::NotProbed => DIM,
         };

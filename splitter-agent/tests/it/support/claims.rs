@@ -32,6 +32,13 @@ pub(crate) const FLAPPING_MOVES_LITTLE: Claim = Claim {
     bounds: Bounds::DEFAULT,
 };
 
+/// An agent that stood still judges nothing by that time.
+pub(crate) const STOPPED_AGENT_MOVES_NOTHING: Claim = Claim {
+    law: "an agent that was stopped takes no tunnel for dead",
+    twin: "standing_still_is_no_silence",
+    bounds: Bounds::DEFAULT,
+};
+
 /// A peer that ends its agent leaves the tunnels up.
 pub(crate) const PEER_MAY_END: Claim = Claim {
     law: "a peer whose agent ends does not condemn the tunnels",

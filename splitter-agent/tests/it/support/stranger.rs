@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// Loads one of that name and pins it, for `ip link set dev DEVICE xdpdrv pinned PATH`.
 pub(crate) fn pin_stranger(name: &str, path: &Path) {
-    let program = load(name).expect("the verifier accepts it");
+    let program = load(name, BPF_PROG_TYPE_XDP, &INSTRUCTIONS).expect("the verifier accepts it");
     pin(&program, path).expect("the pin is free");
 }
 
@@ -34,12 +34,13 @@ struct Load {
     name: [u8; 16],
 }
 
-fn load(name: &str) -> io::Result<OwnedFd> {
+/// Loads a program of that name and type.
+pub(crate) fn load(name: &str, kind: u32, instructions: &[u64]) -> io::Result<OwnedFd> {
     let license = c"GPL";
     let mut load = Load {
-        kind: BPF_PROG_TYPE_XDP,
-        instruction_count: INSTRUCTIONS.len() as u32,
-        instructions: INSTRUCTIONS.as_ptr() as u64,
+        kind,
+        instruction_count: instructions.len() as u32,
+        instructions: instructions.as_ptr() as u64,
         license: license.as_ptr() as u64,
         ..Load::default()
     };
@@ -55,7 +56,8 @@ fn pin(program: &OwnedFd, path: &Path) -> io::Result<()> {
     call(BPF_OBJ_PIN, &words).map(drop)
 }
 
-fn call<T>(command: libc::c_int, attributes: &T) -> io::Result<i32> {
+/// Calls `bpf(2)`.
+pub(crate) fn call<T>(command: libc::c_int, attributes: &T) -> io::Result<i32> {
     let size = size_of::<T>();
     // SAFETY: the attributes are as large as is reported, and what they point to outlives the call.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, attributes, size) };
