@@ -150,6 +150,10 @@ impl AdaptiveController {
         (self.window / self.datagram).max(1.0) as usize
     }
 
+    pub(super) fn bytes_per_s(&self) -> f64 {
+        self.pacer.bytes_per_s()
+    }
+
     fn has_window(&self) -> bool {
         self.in_flight <= 0.0 || self.in_flight + self.datagram <= self.window
     }

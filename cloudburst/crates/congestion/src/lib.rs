@@ -124,6 +124,14 @@ impl CongestionController {
         }
     }
 
+    /// Returns the bytes per second that are sent while there is something to send.
+    pub fn bytes_per_s(&self) -> f64 {
+        match &self.0 {
+            Controller::Adaptive(it) => it.bytes_per_s(),
+            Controller::Reserved(it) => it.bytes_per_s(),
+        }
+    }
+
     /// Returns the time at which something may be sent again.
     pub fn ready_at(&self) -> Time {
         match &self.0 {

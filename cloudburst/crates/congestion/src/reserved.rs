@@ -54,6 +54,10 @@ impl ReservedController {
         self.pacer.credit(now)
     }
 
+    pub(super) fn bytes_per_s(&self) -> f64 {
+        self.pacer.bytes_per_s()
+    }
+
     /// When something may be sent again.
     pub(super) fn ready_at(&self) -> Time {
         self.pacer.ready_at()

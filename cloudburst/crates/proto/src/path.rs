@@ -26,9 +26,9 @@ use super::{
 const UNHEARD_OF_DEAD: u32 = 3;
 /// How often a dead path is probed at first, and at last.
 const REVALIDATION_PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
-/// After how long a path is probed that nothing is heard of while others are in use.
-const REFRESH: Duration = Duration::from_millis(200);
-/// How long after the peer reported on a path in use it is known to deliver.
+/// After how long a path is probed that nothing is heard of while others are in use, at least.
+const REFRESH_MS: u32 = 200;
+/// How long after the peer reported on a path in use it is known to deliver, at least.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// How long no path may bring an answer before those that are doubted are dead: hosts that are busy
@@ -81,6 +81,8 @@ pub(super) struct Path {
     /// The last datagrams with symbols, by their numbers.
     remembered: [(u64, SentDatagram); REMEMBERED],
     probe: Probe,
+    /// The pause before a probe while nothing else is heard of it.
+    refresh_ms: u32,
     mtu: PathMtu,
     suspicion: Suspicion,
     /// What may be sent to where it leads is used up.
@@ -133,6 +135,7 @@ impl Path {
                 sent_at: now,
                 pause: REVALIDATION_PAUSES[0],
             },
+            refresh_ms: REFRESH_MS,
             mtu: PathMtu::new(now, datagrams.initial),
             suspicion: Suspicion::default(),
             is_capped: false,
@@ -162,6 +165,21 @@ impl Path {
         }
     }
 
+    /// After such a pause it is probed, if nothing is heard of it meanwhile.
+    pub(super) fn refresh_after(&mut self, pause: Duration) {
+        // As many as fit are weeks.
+        self.refresh_ms = (pause.as_millis() as u32).max(REFRESH_MS);
+    }
+
+    /// Whether the peer has reported on it in the last second.
+    pub(super) fn is_heard(&self, now: Time) -> bool {
+        self.heard.is_some_and(|heard| now.since(heard.at) <= FRESH)
+    }
+
+    fn refresh(&self) -> Duration {
+        Duration::from_millis(self.refresh_ms.into())
+    }
+
     /// The number of the next datagram, which the peer will report on.
     pub(super) fn take_sequence(&mut self, now: Time) -> u64 {
         self.doubt.get_or_insert(now);
@@ -187,7 +205,8 @@ impl Path {
 
     /// Whether it delivers, as far as is known of the last second.
     fn delivers(&self, now: Time) -> bool {
-        let is_fresh = |heard: Heard| now.since(heard.at) <= FRESH;
+        let fresh = FRESH.max(self.refresh().saturating_mul(2));
+        let is_fresh = |heard: Heard| now.since(heard.at) <= fresh;
         self.is_good() && self.heard.is_some_and(is_fresh)
     }
 
@@ -358,9 +377,13 @@ impl Path {
         self.due_mtu_probe(now, ack_timeout, most, nonce)
     }
 
-    /// The earliest that [`Self::due`] can say something.
-    pub(super) fn next_due(&self, ack_timeout: Duration) -> Time {
-        let next = self.next_probe(self.doubt, ack_timeout);
+    /// The earliest that [`Self::due`] can say something. A path that may fail is looked at as often as if
+    /// it were probed.
+    pub(super) fn next_due(&self, now: Time, ack_timeout: Duration) -> Time {
+        let mut next = self.next_probe(self.doubt, ack_timeout);
+        if !self.is_dead() && self.doubt.is_none() {
+            next = next.min(now + Duration::from_millis(REFRESH_MS.into()));
+        }
         self.suspicion.next_due().map_or(next, |due| next.min(due))
     }
 
@@ -373,7 +396,7 @@ impl Path {
             let elapsed = probed.since(since).checked_div(2);
             probed + elapsed.unwrap_or_default().max(ack_timeout)
         } else {
-            self.heard.map_or(probed, |heard| probed.max(heard.at)) + REFRESH
+            self.heard.map_or(probed, |heard| probed.max(heard.at)) + self.refresh()
         }
     }
 

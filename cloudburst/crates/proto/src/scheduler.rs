@@ -142,6 +142,12 @@ impl Scheduler {
         own.min(self.link.map_or(usize::MAX, |link| link.credit(now)))
     }
 
+    /// Bytes per second that a peer is sent while there is something to send.
+    pub(super) fn bytes_per_s(&self, id: PeerId) -> f64 {
+        let peer = self.peers.get(id);
+        peer.map_or(f64::INFINITY, |peer| peer.controller.bytes_per_s())
+    }
+
     /// How many datagrams to a peer may be in flight.
     pub(super) fn window_datagrams(&self, id: PeerId) -> usize {
         let peer = self.peers.get(id);

@@ -8,11 +8,22 @@ use cloudburst_congestion::{DetectorStep, Phase};
 use super::{PathManager, PathPing, path_health};
 use crate::{
     event::{Event, Health, PeerId},
+    packet::{Framing, question_datagram_bytes},
     path::{Path, PathProbe},
     paths::MAX_PATHS,
     statistics::TransportStatistics,
     time::Time,
 };
+
+/// The share of what is sent to a peer that goes to probes of paths of which nothing else is heard, so
+/// that 16 paths are no burden to a slow link.
+const REFRESH_SHARE: f64 = 0.015;
+/// Such a probe, with keys and the headers of IPv6 and UDP.
+const REFRESH_BYTES: f64 = (question_datagram_bytes(Framing::SEALED) + 48) as f64;
+/// A lower rate is more often that of an outage than of a link, and then probes are what ends it.
+const LEAST_BYTES_PER_S: f64 = 50_000.0;
+/// Longest pause between two of a path: what was heard a second ago is no news.
+const MOST_REFRESH: Duration = Duration::from_secs(1);
 
 /// How often paths in use are looked after, at most.
 const LEAST_CARE_PAUSE: Duration = Duration::from_millis(5);
@@ -24,11 +35,33 @@ impl PathManager {
             return Time::NEVER;
         };
         let ack_timeout = peer.round_trip.ack_timeout();
-        let paths = peer.paths.iter().map(|path| path.next_due(ack_timeout));
+        let paths = peer
+            .paths
+            .iter()
+            .map(|path| path.next_due(now, ack_timeout));
         let due = paths.chain(peer.absence_due()).min();
         due.unwrap_or(Time::NEVER)
             .min(peer.detector.next_due())
             .max(now + LEAST_CARE_PAUSE)
+    }
+
+    /// Has a peer's paths of which nothing else is heard probed as seldom as befits a rate at which it is
+    /// sent to. Where nothing is heard by any path, probes are what finds the peer again, and not spared.
+    pub(crate) fn budget_refreshes(&mut self, now: Time, id: PeerId, bytes_per_s: f64) {
+        let Some(peer) = self.peers.get_mut(id) else {
+            return;
+        };
+        let probes = peer.paths.live().count() as f64 * REFRESH_BYTES;
+        let pause = Duration::try_from_secs_f64(probes / (REFRESH_SHARE * bytes_per_s));
+        let is_heard = peer.paths.iter().any(|path| path.is_heard(now));
+        let pause = if is_heard && bytes_per_s >= LEAST_BYTES_PER_S {
+            pause.map_or(MOST_REFRESH, |pause| pause.min(MOST_REFRESH))
+        } else {
+            Duration::ZERO
+        };
+        for path in peer.paths.iter_mut() {
+            path.refresh_after(pause);
+        }
     }
 
     /// Looks after a peer's paths in use: probes them, replaces those that have failed, and, if

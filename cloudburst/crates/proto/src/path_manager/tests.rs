@@ -112,6 +112,48 @@ fn who_was_heard_of_has_time_to_return() {
     assert_eq!(due, None, "it is there again");
 }
 
+/// Bytes of probes in 100 s of 16 paths, while this is the rate and messages go by the first alone.
+fn refreshed(bytes_per_s: f64, is_answered: bool) -> f64 {
+    let mut manager = manager(16, true);
+    let (mut now, mut died, mut probes) = (Time::ZERO, 0, 0);
+    while now < Time::ZERO + Duration::from_secs(100) {
+        manager.budget_refreshes(now, PEER, bytes_per_s);
+        let pings = manager.probe(now, PEER, &mut died).into_iter().flatten();
+        let pings: Vec<_> = pings.filter(|ping| ping.datagram_bytes == 0).collect();
+        probes += pings.len();
+        let probed = pings.iter().map(|ping| ping.four_tuple);
+        for four_tuple in probed.chain([four_tuple(0, 1)]) {
+            let stamp = manager.stamp_by(now, PEER, four_tuple, 100).unwrap();
+            let report = Report {
+                path: stamp.path,
+                received: stamp.sequence as u32 + 1,
+                highest: stamp.sequence as u32,
+                delay_us: 0,
+            };
+            if is_answered {
+                let paths = &mut manager.peers.get_mut(PEER).unwrap().paths;
+                assert!(paths.hear(now, &report).is_some());
+                paths.by_id(stamp.path).unwrap().echoed(now);
+            }
+        }
+        now = manager.next_care(now, PEER);
+    }
+    probes as f64 * 136.0
+}
+
+#[test]
+fn probes_of_many_paths_take_a_small_share_of_a_slow_rate() {
+    for bytes_per_s in [125_000.0, 200_000.0, 400_000.0] {
+        let share = refreshed(bytes_per_s, true) / (100.0 * bytes_per_s);
+        assert!(share < 0.02, "{share} of {bytes_per_s} bytes/s");
+    }
+    let often = 15.0 * 136.0 * 5.0 * 100.0;
+    let fast = refreshed(1e8, true) / often;
+    assert!((0.9..1.1).contains(&fast), "{fast} of five a second");
+    let (slow, fast) = (refreshed(125_000.0, false), refreshed(1e8, false));
+    assert!(slow == fast, "{slow} bytes to who is silent, and {fast}");
+}
+
 #[test]
 fn round_trips_and_losses_come_from_acknowledgements() {
     let mut manager = manager(1, true);

@@ -189,3 +189,20 @@ fn short_messages_overtake() {
         );
     }
 }
+
+/// 16 paths over a link of 1 Mbit/s: when each was probed five times a second, that took 8 % of it.
+#[test]
+fn probes_of_many_paths_are_no_burden_to_a_slow_link() {
+    let mut scenario = Scenario::plain(1).messages(400, 5_000, 50 * MILLI);
+    scenario.paths = vec![Path::new(1_000_000, 30_000, 10 * MILLI)];
+    let outcome = run(scenario);
+    let sent = outcome.all_delivered().statistics(0);
+    let probes = sent.datagrams_sent - sent.symbols_sent;
+    // A ping without keys has 80 bytes.
+    let share = probes as f64 * 80.0 / sent.bytes_sent as f64;
+    assert!(
+        share < 0.03,
+        "{probes} of {} datagrams",
+        sent.datagrams_sent
+    );
+}
