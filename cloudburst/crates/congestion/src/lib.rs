@@ -14,6 +14,7 @@ mod in_flight;
 mod keepalive;
 mod paced_queue;
 mod pacer;
+mod path_mtu;
 mod rate_estimator;
 mod reserved;
 mod round;
@@ -35,6 +36,7 @@ pub use self::{
     keepalive::{Keepalive, MAX_KEEPALIVE, MIN_KEEPALIVE},
     paced_queue::PacedQueue,
     pacer::Pacer,
+    path_mtu::PathMtu,
     rate_estimator::{RateEstimator, SentDatagram},
     shared_bottleneck::{DetectorStep, MAX_PATHS, Phase, SharedBottleneckDetector},
     spread::{ParallelPaths, Spread},

@@ -4,18 +4,17 @@
 #![deny(clippy::arithmetic_side_effects)]
 
 mod deliveries;
-mod mtu;
 
 use core::time::Duration;
 
 use cloudburst_congestion::{
-    BlackHoleDetector, InFlight, LeastDelay, LossEstimator, OtherPaths, RoundTripEstimator,
-    SentDatagram,
+    BlackHoleDetector, InFlight, LeastDelay, LossEstimator, OtherPaths, PathMtu,
+    RoundTripEstimator, SentDatagram,
 };
 use cloudburst_security::Suspicion;
 
 pub(super) use self::deliveries::DeliveryReport;
-use self::{deliveries::Heard, mtu::PathMtu};
+use self::deliveries::Heard;
 use super::{
     config::Datagrams,
     event::{FourTuple, Health, PathReport},
@@ -83,7 +82,7 @@ pub(super) struct Path {
     probe: Probe,
     /// The pause before a probe while nothing else is heard of it.
     refresh_ms: u32,
-    mtu: PathMtu,
+    pub(super) mtu: PathMtu,
     suspicion: Suspicion,
     /// What may be sent to where it leads is used up.
     pub(super) is_capped: bool,
@@ -242,7 +241,7 @@ impl Path {
     }
 
     pub(super) fn datagram_bytes(&self) -> usize {
-        self.mtu.proven
+        self.mtu.proven()
     }
 
     /// Remembers a datagram that is about to be sent.
@@ -374,7 +373,9 @@ impl Path {
             }
             return Some(PathProbe::Probe);
         }
-        self.due_mtu_probe(now, ack_timeout, most, nonce)
+        let mtu = self.is_good().then_some(&mut self.mtu)?;
+        let bytes = mtu.take_probe(now, ack_timeout, most, nonce)?;
+        Some(PathProbe::MtuProbe(bytes))
     }
 
     /// The earliest that [`Self::due`] can say something. A path that may fail is looked at as often as if

@@ -78,7 +78,7 @@ impl PathManager {
             return;
         };
         let path = peer.paths.get_mut(index);
-        path.mtu_confirmed(pong.nonce, pong.datagram_bytes.into());
+        path.mtu.confirm(pong.nonce, pong.datagram_bytes.into());
         // Reports tell of the newest datagrams, and the peer reads several before it answers.
         let arrived_us = header.sent_us.wrapping_sub(pong.echo.hold_us);
         let delay = peer.paths.delay(arrived_us.wrapping_sub(pong.echo.sent_us));
@@ -90,7 +90,7 @@ impl PathManager {
         let datagrams = self.datagrams;
         if let Some(peer) = self.peers.get_mut(id) {
             for path in peer.paths.iter_mut() {
-                path.mtu_refuted(now, datagrams.most, &datagrams);
+                path.mtu.refute(now, datagrams.most, datagrams.initial);
             }
         }
     }

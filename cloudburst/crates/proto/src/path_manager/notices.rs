@@ -87,7 +87,7 @@ impl PathManager {
             && let Some(index) = peer.paths.position(four_tuple)
         {
             let path = peer.paths.get_mut(index);
-            path.mtu_refuted(now, bytes, &datagrams);
+            path.mtu.refute(now, bytes, datagrams.initial);
         }
     }
 
