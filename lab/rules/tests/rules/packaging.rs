@@ -26,6 +26,10 @@ fn systemd_takes_the_units() {
         let unit = unit.unwrap();
         let text = fs::read_to_string(unit.path()).unwrap();
         assert!(text.contains("ExecStart=/usr/local/bin/splitter run\n"));
+        assert!(text.contains("ExecReload=/usr/local/bin/splitter reload\n"));
+        // A device that is late, or an uplink that is down, at boot is the end of nothing.
+        assert!(text.contains("StartLimitIntervalSec=0\n") && text.contains("RestartSec=2\n"));
+        assert!(!text.contains("After=network-online.target"));
         // It looks for the program, which is not installed here.
         let directory = tempfile::tempdir().unwrap();
         let copy = directory.path().join(unit.file_name());
