@@ -44,7 +44,7 @@ section! {
 
         /// The BPF file system is mounted here.
         bpffs: PathBuf = key("bpffs", Restart(MOVES), path())
-            .default(PathBuf::from("/sys/fs/bpf"))
+            .default(PathBuf::from(Config::DEFAULT_BPFFS))
             .trade_off("Another one is needed [without root](../how-to/privileges.md).");
 
         /// Tunnels serve the classes in one of these ways. "dedicated": one carries short flows,
@@ -128,6 +128,9 @@ impl Config {
     /// otherwise.
     pub const DEFAULT_RUNTIME_DIR: &str = "/run/splitter";
 
+    /// BPF file system in which instances are pinned unless a file says otherwise.
+    pub const DEFAULT_BPFFS: &str = "/sys/fs/bpf";
+
     /// Reads and parses the file at `path`.
     ///
     /// # Errors
@@ -175,6 +178,14 @@ impl Config {
             }
         }
         Json::Object(file)
+    }
+
+    /// Writes all values, defaults included, as the text of a file that means the same.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        let mut json = self.to_json();
+        without_nulls(&mut json);
+        toml::Table::try_from(json).map_or_else(|_| String::new(), |table| table.to_string())
     }
 
     /// Returns the threshold where nothing better is known: the one that is given, or for `auto`
@@ -267,6 +278,18 @@ impl Config {
     #[must_use]
     pub fn pin_dir(&self) -> PathBuf {
         self.bpffs.join("splitter").join(self.name.as_str())
+    }
+}
+
+/// A file leaves out what has no value.
+fn without_nulls(json: &mut Json) {
+    match json {
+        Json::Object(fields) => {
+            fields.retain(|_, value| !value.is_null());
+            fields.values_mut().for_each(without_nulls);
+        }
+        Json::Array(values) => values.iter_mut().for_each(without_nulls),
+        _ => {}
     }
 }
 

@@ -129,6 +129,25 @@ fn example_parses() {
 }
 
 #[test]
+fn configuration_written_as_a_file_means_the_same() {
+    let shared = format!("policy = 'share'\n{SMALLEST}rate_mbit = 7\n[marks]\nmatch = 'dscp'\n");
+    let shared = shared.replace("[short]", "[short]\nrate_mbit = 9");
+    let watched = format!("{SMALLEST}peer = '192.0.2.9'\n[health]\nkey_file = '/k'\n");
+    let texts = [
+        SMALLEST.to_owned(),
+        example(),
+        example_with_list(),
+        shared,
+        watched,
+    ];
+    for text in texts {
+        let config = Config::parse(&text, "f").unwrap();
+        let again = Config::parse(&config.to_toml(), "again").unwrap();
+        assert_eq!(again, config, "{}", config.to_toml());
+    }
+}
+
+#[test]
 fn families_must_agree() {
     let text = |short: &str, long: &str, destination: &str| {
         format!(

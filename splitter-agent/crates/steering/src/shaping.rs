@@ -28,7 +28,7 @@ mod saved_qdisc;
 mod wanted;
 mod wire;
 
-pub use apply::{Applied, ShapeError, restore_all};
+pub use apply::{Applied, ShapeError, remove_leftovers, restore_all};
 pub use plan::{Action, Plan, plan};
 pub use saved_qdisc::SavedQdisc;
 pub use wanted::{SHORT_QUEUE_HANDLE, Shape};

@@ -176,13 +176,21 @@ async fn add(netlink: &Netlink, item: &Item) -> Result<(), NetlinkError> {
         .await
 }
 
-/// What is already gone counts as removed: a device that disappears takes its routes along.
 async fn remove(netlink: &Netlink, item: &Item) -> Result<(), NetlinkError> {
     let message = match item {
         Item::Rule(rule) => RouteNetlinkMessage::DelRule(rule.message()),
         Item::Route(route) => RouteNetlinkMessage::DelRoute(route.message()),
     };
-    match netlink.change(&format!("remove {item}"), message, 0).await {
+    remove_message(netlink, &item.to_string(), message).await
+}
+
+/// What is already gone counts as removed: a device that disappears takes its routes along.
+pub(super) async fn remove_message(
+    netlink: &Netlink,
+    shown: &str,
+    message: RouteNetlinkMessage,
+) -> Result<(), NetlinkError> {
+    match netlink.change(&format!("remove {shown}"), message, 0).await {
         Err(error)
             if matches!(
                 error.os_error(),

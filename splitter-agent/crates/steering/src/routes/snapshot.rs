@@ -107,10 +107,7 @@ pub(super) async fn routes_by(
         .list(&request, RouteNetlinkMessage::GetRoute(ask))
         .await
     {
-        // A table without routes does not exist.
-        Err(error) if error.os_error() == Some(libc::ENOENT) || family_is_absent(&error) => {
-            return Ok(Vec::new());
-        }
+        Err(error) if is_absent(&error) => return Ok(Vec::new()),
         answer => answer?,
     };
     let routes = answer.into_iter().filter_map(|message| match message {
@@ -118,6 +115,11 @@ pub(super) async fn routes_by(
         _ => None,
     });
     Ok(routes.collect())
+}
+
+/// A table without routes does not exist, nor do those of a family that the kernel lacks.
+pub(super) fn is_absent(error: &NetlinkError) -> bool {
+    error.os_error() == Some(libc::ENOENT) || family_is_absent(error)
 }
 
 /// A kernel booted with `ipv6.disable=1` has no IPv6 rules or routes to list.

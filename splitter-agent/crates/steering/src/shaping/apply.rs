@@ -125,6 +125,28 @@ pub async fn restore_all(
     }
 }
 
+/// Takes our shaping off every device that has it, but those of `kept`, also where no state tells of
+/// it: what was there before is not known then. Returns in words what was removed.
+///
+/// # Errors
+/// The first failure; the others are tried all the same.
+pub async fn remove_leftovers(
+    netlink: &Netlink,
+    kept: &[InterfaceName],
+) -> Result<Vec<String>, ShapeError> {
+    let mut originals = Vec::new();
+    for interface in netlink.interfaces().await?.iter() {
+        let Ok(device) = InterfaceName::try_from(interface.name.clone()) else {
+            continue;
+        };
+        if kept.contains(&device) || !Snapshot::take(netlink, interface.index).await?.is_ours() {
+            continue;
+        }
+        originals.push(SavedQdisc { device, root: None });
+    }
+    restore_all(netlink, &originals).await
+}
+
 /// Makes everything again. Until the filter is there packets pass unshaped.
 async fn put(netlink: &Netlink, shape: &Shape) -> Result<(), ShapeError> {
     let Shape { device, index, .. } = shape;

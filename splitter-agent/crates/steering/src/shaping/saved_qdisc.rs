@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use splitter_config::{Config, Tunnel};
 use splitter_netlink::{InterfaceName, Netlink, NetlinkError};
 
-use super::wanted::id;
+use super::wanted::{CLASS_QUEUES, id};
 use super::{TcKind, TcObject, handle_text};
 
 const ROOT: u32 = u32::MAX;
@@ -97,6 +97,16 @@ impl Snapshot {
     pub(super) fn has_our_root(&self) -> bool {
         self.root()
             .is_some_and(|root| root.handle == id(0) && root.kind == "htb")
+    }
+
+    /// Whether this is a shape of ours, of whichever configuration: besides the root there are the
+    /// queues of both classes, by their numbers.
+    pub(super) fn is_ours(&self) -> bool {
+        let has_queue = |handle: u32| {
+            let mut qdiscs = self.objects.iter().filter(|it| it.tc_kind == TcKind::Qdisc);
+            qdiscs.any(|it| it.handle == handle && it.kind == "bfifo")
+        };
+        self.has_our_root() && CLASS_QUEUES.into_iter().all(has_queue)
     }
 
     /// What is to be restored later; the error says why that could not be done.

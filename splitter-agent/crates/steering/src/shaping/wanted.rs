@@ -29,6 +29,9 @@ const BURSTS_A_SECOND: u64 = 4_000;
 /// The number of the queue in which packets of the short class wait, on each tunnel's device.
 pub const SHORT_QUEUE_HANDLE: u32 = queue_handle(SHORT);
 
+/// The numbers of the queues of both classes.
+pub(super) const CLASS_QUEUES: [u32; 2] = [queue_handle(SHORT), queue_handle(LONG)];
+
 /// How one tunnel is shaped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Shape {
