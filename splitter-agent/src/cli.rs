@@ -53,7 +53,9 @@ pub(crate) enum Command {
     /// Attach the programs, add rules and routes, and return. A second time changes nothing.
     Up,
     /// Remove everything that `up` or `run` put in place, also after a crash.
-    Down,
+    ///
+    /// Goes by what the instance has noted where the configuration file is wrong or missing.
+    Down(DownArgs),
     /// Have the running agent read its file again, and show what that changes.
     ///
     /// The file is checked as a whole, and refused as a whole when it is wrong or when a key
@@ -86,7 +88,7 @@ pub(crate) enum Command {
     Config(ConfigCommand),
     /// Look for whatever would keep the splitter from working here, and say what to do about it.
     ///
-    /// Without --config only the machine is looked at.
+    /// Without a configuration file only the machine is looked at.
     Doctor,
     /// Note when TCP flows pass devices, and how long they take from the first to the next.
     ///
@@ -113,6 +115,15 @@ impl Command {
             _ => false,
         }
     }
+}
+
+/// Arguments of `down`.
+#[derive(Debug, Args)]
+pub(crate) struct DownArgs {
+    /// Take down every instance that no agent runs, and remove all rules, routes and shaping of
+    /// ours in this network namespace, whoever has left them.
+    #[arg(long)]
+    pub(crate) all: bool,
 }
 
 /// Arguments of `flows`.
@@ -262,9 +273,9 @@ fn interval(text: &str) -> Result<Duration, String> {
 /// Arguments of `check`.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// The file to check.
+    /// The file to check; the one of --config, or the default one, if left out.
     #[arg(value_hint = ValueHint::FilePath)]
-    pub(crate) file: PathBuf,
+    pub(crate) file: Option<PathBuf>,
 }
 
 /// Arguments of `tap`.

@@ -6,8 +6,8 @@ use flow_cli::{ExitCode, exit_code};
 use splitter_agent::failover::HealthMonitorError;
 use splitter_config::{Config, ConfigError, ConfigFile, Overrides, SetError};
 use splitter_control::{Answer, ControlError, Reason, Request, ask};
-use splitter_instance::InstanceError;
 use splitter_instance::privileges::MissingCapabilities;
+use splitter_instance::{InstanceError, recover};
 use splitter_netlink::NetlinkError;
 use splitter_steering::routes::PlanError;
 
@@ -30,14 +30,43 @@ mod tunnels;
 pub(crate) mod up;
 mod watch;
 
-/// Reads the configuration that the command line names.
-pub(crate) fn load(cli: &Cli) -> Result<Config, ConfigError> {
-    Config::load(cli.config_path())
+/// Reads the configuration that the command line names, or else takes what the instance noted when it
+/// was put in place: who has to look or to take it down may have no time to correct a file.
+///
+/// # Errors
+/// Of the file, where no instance noted anything.
+pub(crate) fn load_or_recover(cli: &Cli) -> Result<Config, ConfigError> {
+    let path = cli.config_path();
+    Config::load(path).or_else(|error| {
+        let config = recover(path).ok_or(error)?;
+        let _ = writeln!(
+            io::stderr(),
+            "splitter: {} cannot be used (`splitter check` says why); going by what the instance {} \
+             has noted in {}",
+            path.display(),
+            config.name,
+            config.instance_dir().display()
+        );
+        Ok(config)
+    })
 }
 
-/// The same with what was set in the agent that runs, where one does: what ought to be in force.
+/// Reads the configuration that the command line names with what was set in the agent that runs, where
+/// one does: what ought to be in force.
 pub(crate) fn load_in_force(cli: &Cli) -> anyhow::Result<(Config, Overrides)> {
-    let file = ConfigFile::read(cli.config_path())?;
+    Ok(in_force(ConfigFile::read(cli.config_path())?))
+}
+
+/// Reads as [`load_in_force`] does, or else takes what [`load_or_recover`] finds, in which all is
+/// that was set when it was noted.
+pub(crate) fn in_force_or_recover(cli: &Cli) -> anyhow::Result<(Config, Overrides)> {
+    match ConfigFile::read(cli.config_path()) {
+        Ok(file) => Ok(in_force(file)),
+        Err(_) => Ok((load_or_recover(cli)?, Overrides::new())),
+    }
+}
+
+fn in_force(file: ConfigFile) -> (Config, Overrides) {
     let overrides = match ask(&file.config.instance_dir(), Request::Show {}) {
         Ok(Answer::Shown(shown)) => shown.overrides,
         // Nobody there, or not for us: then the file is all there is.
@@ -45,8 +74,8 @@ pub(crate) fn load_in_force(cli: &Cli) -> anyhow::Result<(Config, Overrides)> {
     };
     // A file that was changed since may not bear them; it has the last word.
     match Config::parse_with(&file.text, &overrides) {
-        Ok(config) => Ok((config, overrides)),
-        Err(_) => Ok((file.config, overrides)),
+        Ok(config) => (config, overrides),
+        Err(_) => (file.config, overrides),
     }
 }
 

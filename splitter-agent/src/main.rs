@@ -29,22 +29,29 @@ async fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Set(args) => commands::change::set(cli, args)?,
         Command::Advise(args) => commands::advise::run(cli, args)?,
         Command::Plan => commands::plan::run(commands::load_in_force(cli)?.0, json).await?,
-        Command::Up => commands::up::up(commands::load(cli)?, json).await?,
-        Command::Down => commands::up::down(commands::load(cli)?, json).await?,
+        Command::Up => commands::up::up(ConfigFile::read(cli.config_path())?, json).await?,
+        Command::Down(args) if args.all => return commands::up::down_all(cli).await,
+        Command::Down(_) => commands::up::down(commands::load_or_recover(cli)?, json).await?,
         Command::Status => {
-            let (config, set) = commands::load_in_force(cli)?;
+            let (config, set) = commands::in_force_or_recover(cli)?;
             commands::status::status(config, set, json).await?;
         }
         Command::Flows(args) => {
-            commands::status::flows(commands::load(cli)?, args.limit, args.watch, json).await?;
+            commands::status::flows(
+                commands::load_or_recover(cli)?,
+                args.limit,
+                args.watch,
+                json,
+            )
+            .await?;
         }
         #[cfg(feature = "top")]
         Command::Top(args) => {
-            commands::top::run(commands::load_in_force(cli)?.0, args, json).await?;
+            commands::top::run(commands::in_force_or_recover(cli)?.0, args, json).await?;
         }
         Command::Tap(args) => commands::tap::run(args, json).await?,
         Command::Doctor => return commands::doctor::run(cli).await,
-        Command::Check(args) => return commands::check::run(args, json),
+        Command::Check(args) => return commands::check::run(cli, args),
         Command::Config(command) => commands::config::run(*command)?,
         Command::Completions(args) => return pages::completions::<Cli>(args),
         Command::Man => return pages::man::<Cli>(),

@@ -6,10 +6,11 @@ use serde_json::json;
 use splitter_config::{Config, ConfigError};
 
 use super::drawn::paint;
-use crate::cli::CheckArgs;
+use crate::cli::{CheckArgs, Cli};
 
-pub(crate) fn run(args: &CheckArgs, as_json: bool) -> anyhow::Result<ExitCode> {
-    let result = Config::load(&args.file);
+pub(crate) fn run(cli: &Cli, args: &CheckArgs) -> anyhow::Result<ExitCode> {
+    let file = args.file.as_deref().unwrap_or(cli.config_path());
+    let result = Config::load(file);
     if let Err(error @ ConfigError::Unreadable { .. }) = result {
         return Err(error.into());
     }
@@ -17,14 +18,14 @@ pub(crate) fn run(args: &CheckArgs, as_json: bool) -> anyhow::Result<ExitCode> {
         Ok(_) => ExitCode::Ok,
         Err(_) => ExitCode::Configuration,
     };
-    if as_json {
+    if cli.json {
         let diagnostics = result
             .as_ref()
             .err()
             .map(ConfigError::diagnostics)
             .unwrap_or_default();
         print_json(&json!({
-            "file": args.file,
+            "file": file,
             "ok": result.is_ok(),
             "diagnostics": diagnostics,
             "config": result.as_ref().ok().map(Config::to_json),
@@ -32,7 +33,7 @@ pub(crate) fn run(args: &CheckArgs, as_json: bool) -> anyhow::Result<ExitCode> {
         return Ok(code);
     }
     match result {
-        Ok(_) => print(format_args!("{}: ok", args.file.display()))?,
+        Ok(_) => print(format_args!("{}: ok", file.display()))?,
         Err(error) => print(error.drawn(paint(&std::io::stdout())))?,
     }
     Ok(code)

@@ -2,14 +2,18 @@
 
 use flow_cli::ExitCode;
 use flow_cli::{print, print_json};
-use splitter_config::Config;
 use splitter_doctor::{Status, examine};
+use splitter_instance::recover;
 use splitter_netlink::Netlink;
 
 use crate::cli::Cli;
 
 pub(crate) async fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
-    let config = cli.named_config().map(Config::load).transpose()?;
+    let config = match cli.named_config() {
+        // Before anything is configured the machine alone is worth a look.
+        None if !cli.config_path().exists() => recover(cli.config_path()),
+        _ => Some(super::load_or_recover(cli)?),
+    };
     let checks = examine(&Netlink::connect()?, config.as_ref()).await?;
     if cli.json {
         print_json(&checks)?;

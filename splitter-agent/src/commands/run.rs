@@ -34,7 +34,7 @@ const RECONCILE_INTERVAL: Duration = Duration::from_secs(1);
 /// found, unless `splitter up` had brought it up.
 pub(crate) async fn run(file: ConfigFile) -> Result<()> {
     let mut signals = Signals::listen()?;
-    let instance = Instance::new(file.config.clone())?;
+    let instance = Instance::new(file.config.clone())?.of_file(&file.path);
     // Whatever can refuse without having changed anything comes first. Another
     // agent would also hold the port, but is the better reason to report.
     let lock = instance.lock()?;

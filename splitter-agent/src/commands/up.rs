@@ -1,14 +1,16 @@
 //! `splitter up` and `splitter down`: without a daemon.
 
 use anyhow::Result;
-use flow_cli::{print, print_json};
+use flow_cli::{ExitCode, print, print_json};
 use serde_json::json;
-use splitter_config::Config;
-use splitter_instance::{Instance, Owner};
+use splitter_config::{Config, ConfigFile, Location};
+use splitter_instance::{Instance, Owner, Search, down_all as clear_all};
+
+use crate::cli::Cli;
 
 /// Brings the instance up and returns.
-pub(crate) async fn up(config: Config, json: bool) -> Result<()> {
-    let instance = Instance::new(config)?;
+pub(crate) async fn up(file: ConfigFile, json: bool) -> Result<()> {
+    let instance = Instance::new(file.config)?.of_file(&file.path);
     let lock = instance.lock()?;
     let mut up = instance.up(&lock, Owner::Up).await?;
     up.plan.routes.notes.extend(instance.hints().await);
@@ -51,4 +53,33 @@ pub(crate) async fn down(config: Config, json: bool) -> Result<()> {
         print("Not up; nothing was changed.")?;
     }
     Ok(())
+}
+
+/// Takes down whatever was left by instances that nobody runs.
+pub(crate) async fn down_all(cli: &Cli) -> Result<ExitCode> {
+    let path = cli.config_path();
+    let search = Search::everywhere(&Location::in_file(path));
+    let file = Config::load(path).ok();
+    let cleared = clear_all(&search, file.as_ref()).await?;
+    let code = match cleared.kept.iter().any(|it| it.is_running) {
+        true => ExitCode::Conflict,
+        false => ExitCode::Ok,
+    };
+    if cli.json {
+        print_json(&cleared)?;
+        return Ok(code);
+    }
+    for thing in &cleared.removed {
+        print(format_args!("- {thing}"))?;
+    }
+    for kept in &cleared.kept {
+        print(format_args!(
+            "left alone: the instance {}: {}",
+            kept.name, kept.why
+        ))?;
+    }
+    if cleared.removed.is_empty() {
+        print("Nothing was left; nothing was changed.")?;
+    }
+    Ok(code)
 }

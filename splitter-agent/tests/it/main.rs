@@ -17,6 +17,7 @@ mod bad_input;
 mod balancers;
 mod cli;
 mod demo;
+mod emergency;
 mod faults;
 mod foreign_xdp;
 mod handover;

@@ -127,7 +127,6 @@ fn words_of_check_are_those_reviewed() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut words = words_of("check");
     words.hide(directory.path().display(), "DIRECTORY");
-    add(&mut words, "no file named", &["check"]);
     let example = include_str!("../../crates/config/splitter.example.toml");
     let not_toml = "lan = ['lan']\n[short\n";
     for (case, name, text) in [

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use splitter_config::{AttachMode, SteeringMode};
 use splitter_datapath::{Dataplane, Pins};
-use splitter_netlink::Xdp;
+use splitter_netlink::{Netlink, Xdp};
 
 use crate::{Instance, InstanceError, State};
 
@@ -31,30 +31,7 @@ impl Instance {
         if dataplane.steering() == SteeringMode::Mark {
             return Ok(());
         }
-        self.wait_until_detached(&[interface.to_owned()], program_id)
-            .await
-    }
-
-    /// The kernel frees a link some time after its pin is removed.
-    pub(crate) async fn wait_until_detached(
-        &self,
-        names: &[String],
-        program_id: u32,
-    ) -> Result<(), InstanceError> {
-        for _ in 0..DETACH_TRIES {
-            let interfaces = self.netlink.interfaces().await?;
-            let is_ours = |xdp: &Xdp| xdp.program_id == program_id;
-            if !interfaces
-                .iter()
-                .any(|it| names.contains(&it.name) && it.xdp.as_ref().is_some_and(is_ours))
-            {
-                return Ok(());
-            }
-            tokio::time::sleep(DETACH_POLL).await;
-        }
-        // Attaching again will tell, if that is what comes next.
-        tracing::warn!(interfaces = ?names, "the kernel takes long to detach the program");
-        Ok(())
+        wait_until_detached(&self.netlink, &[interface.to_owned()], program_id).await
     }
 
     /// The first error is the one to report; what cannot be taken back is logged.
@@ -118,6 +95,28 @@ impl Instance {
         }
         taken_back.is_ok()
     }
+}
+
+/// The kernel frees a link some time after its pin is removed.
+pub(crate) async fn wait_until_detached(
+    netlink: &Netlink,
+    names: &[String],
+    program_id: u32,
+) -> Result<(), InstanceError> {
+    for _ in 0..DETACH_TRIES {
+        let interfaces = netlink.interfaces().await?;
+        let is_ours = |xdp: &Xdp| xdp.program_id == program_id;
+        if !interfaces
+            .iter()
+            .any(|it| names.contains(&it.name) && it.xdp.as_ref().is_some_and(is_ours))
+        {
+            return Ok(());
+        }
+        tokio::time::sleep(DETACH_POLL).await;
+    }
+    // Attaching again will tell, if that is what comes next.
+    tracing::warn!(interfaces = ?names, "the kernel takes long to detach the program");
+    Ok(())
 }
 
 /// How often, and how many times, it is looked whether the kernel has detached.

@@ -1,13 +1,16 @@
 //! Taking an instance down.
 
+use std::path::PathBuf;
+
 use splitter_config::SteeringMode;
 use splitter_control::control_socket;
-use splitter_datapath::{Dataplane, program_kind};
-use splitter_netlink::NetlinkError;
+use splitter_datapath::{Dataplane, Pins, program_kind};
+use splitter_netlink::{Netlink, NetlinkError};
 use splitter_steering::routes;
 use splitter_steering::routes::{Footprint, Item};
-use splitter_steering::shaping;
+use splitter_steering::shaping::{self, SavedQdisc};
 
+use crate::detach::wait_until_detached;
 use crate::files::remove_if_there;
 use crate::{Instance, InstanceError, Lock, State, health_report, other_instances};
 
@@ -27,46 +30,72 @@ impl Instance {
             }
             None => {
                 other_instances::check(&self.config)?;
-                let originals = shaping::SavedQdisc::defaults(&self.config);
+                let originals = SavedQdisc::defaults(&self.config);
                 (vec![Footprint::of(&self.config)], originals)
             }
         };
-        let routes = self.remove_routes(&footprints).await;
-        let steering = self.pins.pinned().unwrap_or(SteeringMode::Dscp);
-        let hook = program_kind(steering);
-        let linked = self.pins.linked_interfaces().unwrap_or_default();
-        // After a crash there may be pins without a program that can be opened.
-        let program_id = Dataplane::pinned_program_id(&self.pins).ok();
-        let mut removed: Vec<String> = linked
-            .iter()
-            .map(|interface| format!("{hook} on {interface}"))
-            .collect();
-        if self.pins.exist() {
-            removed.push(format!(
-                "programs and maps in {}",
-                self.pins.root().display()
-            ));
-        }
-        self.pins.remove()?;
-        if let Some(program_id) = program_id.filter(|_| steering != SteeringMode::Mark) {
-            self.wait_until_detached(&linked, program_id).await?;
-        }
-        // After the marks, so that nothing is marked for classes that are not there.
-        let shaping = shaping::restore_all(&self.netlink, &original_qdiscs).await;
-        removed.extend(routes?.iter().map(ToString::to_string));
-        removed.extend(shaping?);
-        remove_if_there(&health_report(&directory))?;
-        State::remove(&directory)?;
-        // One that a killed agent has left; a running one would hold the lock.
-        let _ = std::fs::remove_file(control_socket(&directory));
-        Ok(removed)
+        let remains = Remains {
+            directory,
+            pins: self.pins.clone(),
+            footprints,
+            original_qdiscs,
+        };
+        clear(&self.netlink, &remains).await
     }
+}
 
-    async fn remove_routes(&self, footprints: &[Footprint]) -> Result<Vec<Item>, NetlinkError> {
-        let mut removed = Vec::new();
-        for footprint in footprints {
-            removed.extend(routes::remove_all(&self.netlink, footprint).await?);
-        }
-        Ok(removed)
+/// What an instance may have left, and where.
+pub(crate) struct Remains {
+    /// The directory of its state.
+    pub(crate) directory: PathBuf,
+    pub(crate) pins: Pins,
+    pub(crate) footprints: Vec<Footprint>,
+    pub(crate) original_qdiscs: Vec<SavedQdisc>,
+}
+
+/// Removes and restores all of it. The caller holds the instance's lock.
+pub(crate) async fn clear(
+    netlink: &Netlink,
+    remains: &Remains,
+) -> Result<Vec<String>, InstanceError> {
+    let Remains {
+        directory, pins, ..
+    } = remains;
+    let routes = remove_routes(netlink, &remains.footprints).await;
+    let steering = pins.pinned().unwrap_or(SteeringMode::Dscp);
+    let hook = program_kind(steering);
+    let linked = pins.linked_interfaces().unwrap_or_default();
+    // After a crash there may be pins without a program that can be opened.
+    let program_id = Dataplane::pinned_program_id(pins).ok();
+    let mut removed: Vec<String> = linked
+        .iter()
+        .map(|interface| format!("{hook} on {interface}"))
+        .collect();
+    if pins.exist() {
+        removed.push(format!("programs and maps in {}", pins.root().display()));
     }
+    pins.remove()?;
+    if let Some(program_id) = program_id.filter(|_| steering != SteeringMode::Mark) {
+        wait_until_detached(netlink, &linked, program_id).await?;
+    }
+    // After the marks, so that nothing is marked for classes that are not there.
+    let shaping = shaping::restore_all(netlink, &remains.original_qdiscs).await;
+    removed.extend(routes?.iter().map(ToString::to_string));
+    removed.extend(shaping?);
+    remove_if_there(&health_report(directory))?;
+    State::remove(directory)?;
+    // One that a killed agent has left; a running one would hold the lock.
+    let _ = std::fs::remove_file(control_socket(directory));
+    Ok(removed)
+}
+
+async fn remove_routes(
+    netlink: &Netlink,
+    footprints: &[Footprint],
+) -> Result<Vec<Item>, NetlinkError> {
+    let mut removed = Vec::new();
+    for footprint in footprints {
+        removed.extend(routes::remove_all(netlink, footprint).await?);
+    }
+    Ok(removed)
 }

@@ -7,8 +7,10 @@
 mod attached;
 mod detach;
 mod down;
+mod down_all;
 mod error;
 pub mod files;
+mod found;
 mod loaded;
 mod lock;
 mod other_instances;
@@ -20,6 +22,7 @@ mod redirect;
 mod state;
 mod up;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -28,7 +31,9 @@ use splitter_policy::flow::TunnelRole;
 
 use self::attached::attached_mode;
 pub use self::attached::{AttachedInterface, attached_among};
+pub use self::down_all::{Cleared, Kept, down_all};
 pub use self::error::InstanceError;
+pub use self::found::{FoundInstance, Search, recover};
 use self::loaded::Loaded;
 pub use self::lock::Lock;
 pub use self::plan::{Attachment, AttachmentAction, Plan, PolicyAction, ProgramAction};
@@ -52,6 +57,8 @@ pub struct Instance {
     netlink: Netlink,
     pins: Pins,
     object: Object,
+    /// The file that the configuration is from, as far as it is known.
+    file: Option<PathBuf>,
     /// What this process has placed; before that, and in others, the state file says it.
     placement: Arc<std::sync::Mutex<Option<Placement>>>,
     /// One change at a time: what reconciles and what moves classes run side by side.
@@ -73,10 +80,18 @@ impl Instance {
             pins: Pins::new(&config.bpffs, &config.pin_dir()),
             object,
             config,
+            file: None,
             placement: Arc::default(),
             changing: Arc::default(),
             is_blind: Arc::default(),
         })
+    }
+
+    /// Notes which file the configuration is from, for commands that cannot use the file later.
+    #[must_use]
+    pub fn of_file(self, file: &Path) -> Self {
+        let file = std::path::absolute(file).ok();
+        Self { file, ..self }
     }
 
     /// Returns the instance's configuration.

@@ -21,6 +21,7 @@ impl Instance {
             placement: Arc::clone(&self.placement),
             changing: Arc::clone(&self.changing),
             is_blind: Arc::clone(&self.is_blind),
+            file: self.file.clone(),
             ..Self::new(config)?
         })
     }

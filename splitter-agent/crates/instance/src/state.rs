@@ -47,6 +47,12 @@ pub struct State {
     /// Where the agent that watches the tunnels has put the classes.
     #[serde(default)]
     pub placement: Placement,
+    /// The file that it was configured by.
+    #[serde(default)]
+    pub file: Option<PathBuf>,
+    /// The configuration that was put in place, as the text of a file.
+    #[serde(default)]
+    pub config: String,
 }
 
 impl State {
@@ -66,7 +72,21 @@ impl State {
             original_qdiscs,
             network: current_network(),
             placement,
+            file: None,
+            config: config.to_toml(),
         }
+    }
+
+    /// Notes which file the configuration is from.
+    pub(crate) fn of_file(self, file: Option<PathBuf>) -> Self {
+        Self { file, ..self }
+    }
+
+    /// Returns the configuration that was put in place; none of a state that an earlier version has
+    /// written, or of one that this version does not understand.
+    #[must_use]
+    pub fn config_in_force(&self) -> Option<Config> {
+        Config::parse(&self.config, "the state").ok()
     }
 
     /// Returns this state, while what `previous` lists may still be there.

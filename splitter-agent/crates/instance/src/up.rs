@@ -108,7 +108,9 @@ impl Instance {
             .cloned()
             .collect();
         let placement = plan.routes.placement.clone();
-        State::new(owner, &self.config, &self.object, placement, noted)
+        // A file that is not known now may have been so before.
+        let file = self.file.clone().or_else(|| found?.file.clone());
+        State::new(owner, &self.config, &self.object, placement, noted).of_file(file)
     }
 
     /// The programs that are loaded if they are ours, else new ones in their place. The state file
