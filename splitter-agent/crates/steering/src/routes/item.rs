@@ -91,11 +91,6 @@ impl Route {
     pub(super) fn has_gateways(&self) -> bool {
         self.next_hops.iter().all(|hop| hop.gateway.is_some())
     }
-
-    /// Whether only one of the two can stand in the kernel's table.
-    pub(super) fn is_in_the_place_of(&self, other: &Self) -> bool {
-        (self.table, self.destination) == (other.table, other.destination)
-    }
 }
 
 impl fmt::Display for Item {

@@ -1,7 +1,9 @@
 //! The difference between what is wanted and what there is.
 
+use std::collections::HashMap;
 use std::fmt;
 
+use ipnet::IpNet;
 use serde::Serialize;
 use splitter_config::{Config, DscpMatch, InvalidValue};
 use splitter_netlink::{Netlink, NetlinkError, NoSuchInterface};
@@ -159,37 +161,44 @@ fn notes(config: &Config) -> Vec<String> {
 /// since two routes to one destination cannot stand in a table; but where one takes the place of
 /// another, that is one step.
 fn difference(wanted: Vec<Item>, found: Vec<Item>) -> Vec<Action> {
-    let replaced = |item: &Item| -> Option<Route> {
-        let Item::Route(to) = item else { return None };
-        found.iter().find_map(|item| match item {
-            Item::Route(from) if from.is_in_the_place_of(to) && from != to => Some(from.clone()),
-            _ => None,
-        })
-    };
-    let gives_place = |item: &&Item| {
-        let stays_empty = |to: &Item| replaced(to).is_none_or(|from| Item::Route(from) != **item);
-        wanted.iter().all(stays_empty)
-    };
-    let stale = || {
-        let stale = found.iter().filter(|item| !wanted.contains(item));
-        stale.filter(gives_place)
-    };
-    let stale_rules = stale().filter(|item| matches!(item, Item::Rule(_)));
-    let stale_routes = stale().filter(|item| matches!(item, Item::Route(_)));
-    let mut actions: Vec<_> = stale_rules
-        .chain(stale_routes)
-        .cloned()
-        .map(Action::Remove)
-        .collect();
-    actions.extend(wanted.iter().map(|item| match (item, replaced(item)) {
-        _ if found.contains(item) => Action::Keep(item.clone()),
-        (Item::Route(to), Some(from)) => Action::Replace(Replacement {
-            from,
-            to: to.clone(),
-        }),
-        _ => Action::Add(item.clone()),
-    }));
-    actions
+    // By place, for there may be thousands of routes; of rules there are a few for each interface.
+    let mut places: HashMap<_, Vec<usize>> = HashMap::new();
+    for (index, item) in found.iter().enumerate() {
+        places.entry(place(item)).or_default().push(index);
+    }
+    let mut is_stale = vec![true; found.len()];
+    let mut changes = Vec::new();
+    for item in wanted {
+        let there = places.get(&place(&item)).map_or(&[][..], Vec::as_slice);
+        let same = there.iter().find(|index| found[**index] == item);
+        if let Some(same) = same {
+            is_stale[*same] = false;
+            changes.push(Action::Keep(item));
+            continue;
+        }
+        let mut others = there.iter().map(|index| (*index, &found[*index]));
+        changes.push(match (item, others.next()) {
+            (Item::Route(to), Some((index, Item::Route(from)))) => {
+                is_stale[index] = false;
+                let from = from.clone();
+                Action::Replace(Replacement { from, to })
+            }
+            (item, _) => Action::Add(item),
+        });
+    }
+    let stale = found.into_iter().zip(is_stale);
+    let stale = stale.filter_map(|(item, is_stale)| is_stale.then_some(item));
+    let (rules, routes): (Vec<_>, Vec<_>) = stale.partition(|it| matches!(it, Item::Rule(_)));
+    let removed = rules.into_iter().chain(routes).map(Action::Remove);
+    removed.chain(changes).collect()
+}
+
+/// Where an item stands; of two routes with the same place only one can be there, as a rule.
+fn place(item: &Item) -> (u32, Option<IpNet>) {
+    match item {
+        Item::Rule(rule) => (rule.priority, None),
+        Item::Route(route) => (route.table, Some(route.destination)),
+    }
 }
 
 impl Plan {
@@ -228,4 +237,83 @@ impl fmt::Display for Action {
 fn conflict_lines(conflicts: &[Conflict]) -> String {
     let lines: Vec<_> = conflicts.iter().map(Conflict::to_string).collect();
     format!("in conflict with what is not ours:\n{}", lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::super::item::{NextHop, Rule, Selector};
+    use super::*;
+
+    fn rule(priority: u32) -> Item {
+        Item::Rule(Rule {
+            family: splitter_netlink::Family::V4,
+            priority,
+            interface: "lan".to_owned().try_into().unwrap(),
+            selector: Selector::Any,
+            table: 10401,
+            suppressed: None,
+        })
+    }
+
+    fn route(destination: &str, gateway: Option<&str>) -> Item {
+        let hop = NextHop {
+            gateway: gateway.map(|it| it.parse().unwrap()),
+            device: "wan0".to_owned(),
+            device_index: 7,
+            weight: 1,
+        };
+        Item::Route(Route {
+            destination: destination.parse().unwrap(),
+            table: 10401,
+            next_hops: vec![hop],
+        })
+    }
+
+    #[test]
+    fn stale_goes_first_and_what_takes_a_place_is_one_step() {
+        let (near, far) = (Some("192.0.2.1"), Some("192.0.2.9"));
+        let found = vec![
+            route("10.4.0.0/16", near),
+            route("10.2.0.0/16", near),
+            rule(7),
+            rule(8),
+        ];
+        let wanted = vec![
+            route("10.2.0.0/16", far),
+            route("10.3.0.0/16", far),
+            rule(8),
+        ];
+        let steps = difference(wanted, found).into_iter();
+        let signs: String = steps.map(|it| it.to_string().remove(0)).collect();
+        assert_eq!(signs, "--~+=");
+    }
+
+    #[test]
+    fn second_route_to_a_destination_is_stale_where_the_first_is_wanted() {
+        let (wanted, other) = (
+            route("2001:db8::/48", Some("fe80::1")),
+            route("2001:db8::/48", None),
+        );
+        let steps = difference(vec![wanted.clone()], vec![other.clone(), wanted.clone()]);
+        assert_eq!(steps, [Action::Remove(other), Action::Keep(wanted)]);
+    }
+
+    #[test]
+    fn time_grows_with_the_routes_and_not_with_their_square() {
+        let routes = |gateway: &str| -> Vec<_> {
+            let nets = (0..20_000_u32).map(|it| format!("10.{}.{}.0/24", it >> 8, it & 255));
+            nets.map(|net| route(&net, Some(gateway))).collect()
+        };
+        let begin = Instant::now();
+        let steps = difference(routes("192.0.2.1"), routes("192.0.2.9"));
+        assert_eq!(steps.len(), 20_000);
+        // The square of it takes minutes, on any machine.
+        assert!(
+            begin.elapsed() < Duration::from_secs(20),
+            "{:?}",
+            begin.elapsed()
+        );
+    }
 }
