@@ -2,8 +2,10 @@
 //! classes of flows over their tunnels, and watches and measures what happens.
 
 pub mod agent;
+pub mod egress_auditor;
 pub mod failover;
 pub mod metrics;
+mod misrouting;
 pub mod monitor;
 pub mod overview;
 pub mod route_auditor;

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use caps::Capability;
 use flow_telemetry::{MetricsEndpoint, Readiness, Server};
 use splitter_agent::agent::Agent;
+use splitter_agent::egress_auditor::EgressAuditor;
 use splitter_agent::failover::{HealthMonitor, SharedReport};
 use splitter_agent::metrics::registry;
 use splitter_agent::monitor::Monitor;
@@ -83,6 +84,7 @@ struct Watching {
     /// None where nobody wants the tunnels watched.
     guard: Option<HealthMonitor>,
     auditor: RouteAuditor,
+    egress: EgressAuditor,
     #[cfg(feature = "page")]
     page: StatusSource,
     readiness: Readiness,
@@ -115,6 +117,7 @@ impl Watching {
         let health = guard
             .as_ref()
             .map_or_else(SharedReport::default, HealthMonitor::report);
+        let egress = EgressAuditor::new(Arc::clone(&monitor), health.clone(), readiness.clone())?;
         #[cfg(feature = "page")]
         let page = StatusSource::new(config, Arc::clone(&monitor), health.clone())?;
         let metrics = registry(Arc::clone(&monitor), health, auditor.found())?;
@@ -135,6 +138,7 @@ impl Watching {
             attached: up.attached,
             guard,
             auditor,
+            egress,
             #[cfg(feature = "page")]
             page,
             readiness,
@@ -171,6 +175,7 @@ impl Watching {
                 never = watch::sweep(&self.monitor, in_force.clone()) => never,
                 never = page => never,
                 never = self.auditor.run(in_force.clone()) => never,
+                never = self.egress.run(in_force.clone()) => never,
                 never = watch::tunnels(self.guard, in_force.clone(), &lock, &readiness) => never,
             }
         };

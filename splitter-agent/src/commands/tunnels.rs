@@ -23,6 +23,9 @@ pub(super) fn show(report: &Report) -> Result<()> {
     if let Some(problem) = &report.problem {
         print(format_args!("  {problem}"))?;
     }
+    for misrouted in report.misrouted.values() {
+        print(format_args!("  misrouted: {misrouted}"))?;
+    }
     if let Some(overload) = &report.overload {
         print(format_args!(
             "  overloaded within the last 10 s: {overload}; missing answers did not count then"

@@ -1,6 +1,6 @@
 //! What others see of the tunnels' health: metrics, `splitter status`, and the file between.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU8;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use splitter_health::{Condition, Evidence, OverloadCounts, Refusal};
 use splitter_netlink::{InterfaceName, list_names};
+use splitter_policy::flow::TunnelRole;
 use splitter_steering::Egress;
 
 use splitter_instance::files::{FileError, write_private};
@@ -36,6 +37,9 @@ pub struct Report {
     /// Datagrams that were refused, in the order of [`Refusal::ALL`].
     #[serde(default)]
     pub refused: [u64; Refusal::ALL.len()],
+    /// For which tunnels packets are marked that leave by others, in words, by class.
+    #[serde(default)]
+    pub misrouted: BTreeMap<String, String>,
     /// What showed within the last 10 s that this machine is overloaded.
     #[serde(default)]
     pub overload: Option<String>,
@@ -159,6 +163,20 @@ impl SharedReport {
 
     pub(super) fn change(&self, change: impl FnOnce(&mut Report)) {
         change(&mut self.lock());
+    }
+
+    /// Says what was found of packets that are marked for the tunnels of a class.
+    pub(crate) fn set_misrouted(&self, role: TunnelRole, words: Option<String>) {
+        let misrouted = &mut self.lock().misrouted;
+        match words {
+            Some(words) => misrouted.insert(role.name().to_owned(), words),
+            None => misrouted.remove(role.name()),
+        };
+    }
+
+    /// All that was found of such packets.
+    pub(crate) fn misrouted(&self) -> Vec<String> {
+        self.lock().misrouted.values().cloned().collect()
     }
 
     /// Counts a datagram that was refused.

@@ -173,6 +173,10 @@ families! {
              ours. `no_next_hop`: a tunnel has none of this family. `no_route`: the class's table \
              has none. `dropped`: the kernel drops it. Above 0, `/ready` answers 503 and \
              `splitter status` says which.";
+        misrouted: "misrouted", Gauge, "-", [tunnel()],
+            "1 while packets that are marked for the tunnels of a class leave by the others, else 0",
+            "[As the devices count](../how-to/routes.md#what-really-leaves), whatever the kernel says \
+             when it is asked. Meanwhile `/ready` answers 503.";
         placed: "class_in_tunnel", Gauge, "-", [class(), place()],
             "1 for the class whose tunnels a class is in, else 0",
             "With several tunnels: whose of them. `main`: no tunnel is alive, packets follow the \

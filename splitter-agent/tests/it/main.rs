@@ -28,6 +28,7 @@ mod killed;
 mod lifecycle;
 mod living;
 mod metrics;
+mod misrouted;
 mod moved;
 mod overload;
 mod placement;
