@@ -44,6 +44,7 @@ mod verify;
 mod wanted;
 
 pub use apply::{Applied, ApplyError, Undone, remove_all};
+pub use audit::{Arrival, RuleInUse, Trace, TracedPacket, arrival, trace};
 pub use audit::{Exempt, RouteAudit, Unsplit, UnsplitReason, audit};
 pub use conflict::Conflict;
 pub use item::{Item, NextHop, Route, Rule, Selector};

@@ -27,6 +27,9 @@ use crate::Placement;
 
 mod judge;
 mod regions;
+mod trace;
+
+pub use trace::{Arrival, RuleInUse, Trace, TracedPacket, arrival, trace};
 
 const TABLE_MAIN: u32 = RouteHeader::RT_TABLE_MAIN as u32;
 

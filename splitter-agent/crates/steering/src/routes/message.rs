@@ -282,7 +282,8 @@ pub(super) fn family(family: AddressFamily) -> Option<Family> {
     }
 }
 
-fn ip(address: &RouteAddress) -> Option<IpAddr> {
+/// The address in an attribute, if it is one of IP.
+pub(super) fn ip(address: &RouteAddress) -> Option<IpAddr> {
     match address {
         RouteAddress::Inet(v4) => Some((*v4).into()),
         RouteAddress::Inet6(v6) => Some((*v6).into()),

@@ -5,12 +5,14 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::route::{RouteAttribute, RouteFlags, RouteMessage, RouteType};
+use netlink_packet_route::route::{
+    RouteAttribute, RouteFlags, RouteMessage, RouteNextHop, RouteType, RouteVia,
+};
 use splitter_config::Dscp;
 use splitter_netlink::{Family, Netlink, NetlinkError, address_family};
 
 use super::foreign_rule::Transport;
-use super::message::table_of;
+use super::message::{ip, table_of};
 
 /// A packet that arrives.
 #[derive(Debug, Clone, Copy)]
@@ -47,60 +49,120 @@ pub(super) struct Answer {
     pub(super) table: u32,
     pub(super) prefix_length: u8,
     /// More than one where it spreads flows.
-    pub(super) devices: Vec<u32>,
+    pub(super) hops: Vec<Hop>,
     /// It is one that drops: IPv6 finds such a route, IPv4 reports an error.
     pub(super) is_dropping: bool,
 }
 
-/// Asks for the route of a forwarded packet, with the table and prefix that it was found by.
-pub(super) async fn ask(netlink: &Netlink, question: Question) -> Result<Answer, NetlinkError> {
-    let family = match question.destination {
-        IpAddr::V4(_) => Family::V4,
-        IpAddr::V6(_) => Family::V6,
-    };
-    let bits = IpNet::from(question.destination).prefix_len();
-    let mut message = RouteMessage::default();
-    message.header.address_family = address_family(family);
-    message.header.destination_prefix_length = bits;
-    message.header.source_prefix_length = bits;
-    // IPv6 always reports the table, and refuses to be asked for it.
-    message.header.flags = match family {
-        Family::V4 => RouteFlags::LookupTable | RouteFlags::FibMatch,
-        Family::V6 => RouteFlags::FibMatch,
-    };
-    message.attributes = vec![
-        RouteAttribute::Destination(question.destination.into()),
-        RouteAttribute::Source(question.source.into()),
-        RouteAttribute::Iif(question.arrives_at),
-    ];
-    match question.mark {
-        Carried::Dscp(dscp) => message.header.tos = dscp.tos(),
-        Carried::Beside(mark) => message.attributes.push(RouteAttribute::Mark(mark)),
-    }
-    if let Some(transport) = question.transport {
-        message.attributes.extend([
-            RouteAttribute::IpProto(transport.protocol.into()),
-            RouteAttribute::Sport(transport.source_port),
-            RouteAttribute::Dport(transport.destination_port),
-        ]);
-    }
-    let request = format!(
-        "ask for the route from {} to {} with {}",
-        question.source, question.destination, question.mark
-    );
-    match netlink
-        .ask(&request, RouteNetlinkMessage::GetRoute(message))
-        .await?
-    {
-        RouteNetlinkMessage::NewRoute(route) => Ok(Answer {
-            table: table_of(&route),
+/// One way that the route leads.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hop {
+    pub(super) device: u32,
+    pub(super) gateway: Option<IpAddr>,
+    pub(super) weight: u16,
+}
+
+impl Answer {
+    fn of(route: &RouteMessage) -> Self {
+        Self {
+            table: table_of(route),
             prefix_length: route.header.destination_prefix_length,
-            devices: route.attributes.iter().flat_map(devices).collect(),
+            hops: hops(&route.attributes),
             is_dropping: matches!(
                 route.header.kind,
                 RouteType::BlackHole | RouteType::Unreachable | RouteType::Prohibit
             ),
-        }),
+        }
+    }
+
+    /// The devices that packets leave by.
+    pub(super) fn devices(&self) -> impl Iterator<Item = u32> {
+        self.hops.iter().map(|hop| hop.device)
+    }
+}
+
+/// Asks for the route of a forwarded packet, with the table and prefix that it was found by.
+pub(super) async fn ask(netlink: &Netlink, question: Question) -> Result<Answer, NetlinkError> {
+    let route = exchange(netlink, question.request(), question.message(true)).await?;
+    Ok(Answer::of(&route))
+}
+
+/// Asks which device the kernel's hash takes for the flow of a forwarded packet, where its route has
+/// several.
+pub(super) async fn chosen_device(
+    netlink: &Netlink,
+    question: Question,
+) -> Result<Option<u32>, NetlinkError> {
+    let route = exchange(netlink, question.request(), question.message(false)).await?;
+    Ok(Answer::of(&route).devices().next())
+}
+
+/// Asks by which route the kernel itself reaches an address.
+pub(super) async fn reach(netlink: &Netlink, address: IpAddr) -> Result<Answer, NetlinkError> {
+    let message = message_to(address, true);
+    let route = exchange(netlink, format!("ask for the route to {address}"), message).await?;
+    Ok(Answer::of(&route))
+}
+
+impl Question {
+    fn request(&self) -> String {
+        format!(
+            "ask for the route from {} to {} with {}",
+            self.source, self.destination, self.mark
+        )
+    }
+
+    fn message(&self, wants_route: bool) -> RouteMessage {
+        let mut message = message_to(self.destination, wants_route);
+        message.header.source_prefix_length = message.header.destination_prefix_length;
+        message.attributes.extend([
+            RouteAttribute::Source(self.source.into()),
+            RouteAttribute::Iif(self.arrives_at),
+        ]);
+        match self.mark {
+            Carried::Dscp(dscp) => message.header.tos = dscp.tos(),
+            Carried::Beside(mark) => message.attributes.push(RouteAttribute::Mark(mark)),
+        }
+        if let Some(transport) = self.transport {
+            message.attributes.extend([
+                RouteAttribute::IpProto(transport.protocol.into()),
+                RouteAttribute::Sport(transport.source_port),
+                RouteAttribute::Dport(transport.destination_port),
+            ]);
+        }
+        message
+    }
+}
+
+/// A question for the route itself, or for what comes of it.
+fn message_to(destination: IpAddr, wants_route: bool) -> RouteMessage {
+    let family = match destination {
+        IpAddr::V4(_) => Family::V4,
+        IpAddr::V6(_) => Family::V6,
+    };
+    let mut message = RouteMessage::default();
+    message.header.address_family = address_family(family);
+    message.header.destination_prefix_length = IpNet::from(destination).prefix_len();
+    // IPv6 always reports the table, and refuses to be asked for it.
+    message.header.flags = match (wants_route, family) {
+        (false, _) => RouteFlags::empty(),
+        (true, Family::V4) => RouteFlags::LookupTable | RouteFlags::FibMatch,
+        (true, Family::V6) => RouteFlags::FibMatch,
+    };
+    message.attributes = vec![RouteAttribute::Destination(destination.into())];
+    message
+}
+
+async fn exchange(
+    netlink: &Netlink,
+    request: String,
+    message: RouteMessage,
+) -> Result<RouteMessage, NetlinkError> {
+    match netlink
+        .ask(&request, RouteNetlinkMessage::GetRoute(message))
+        .await?
+    {
+        RouteNetlinkMessage::NewRoute(route) => Ok(route),
         _ => Err(NetlinkError::Unexpected {
             request,
             what: "not a route",
@@ -108,12 +170,37 @@ pub(super) async fn ask(netlink: &Netlink, question: Question) -> Result<Answer,
     }
 }
 
-fn devices(attribute: &RouteAttribute) -> Vec<u32> {
-    match attribute {
-        RouteAttribute::Oif(index) => vec![*index],
-        RouteAttribute::MultiPath(hops) => hops.iter().map(|hop| hop.interface_index).collect(),
-        _ => Vec::new(),
+fn hops(attributes: &[RouteAttribute]) -> Vec<Hop> {
+    let mut hops = Vec::new();
+    for attribute in attributes {
+        match attribute {
+            RouteAttribute::Oif(index) => hops.push(Hop {
+                device: *index,
+                gateway: gateway(attributes),
+                weight: 1,
+            }),
+            RouteAttribute::MultiPath(several) => {
+                let hop = |it: &RouteNextHop| Hop {
+                    device: it.interface_index,
+                    gateway: gateway(&it.attributes),
+                    // The kernel counts from 0.
+                    weight: u16::from(it.hops) + 1,
+                };
+                hops.extend(several.iter().map(hop));
+            }
+            _ => {}
+        }
     }
+    hops
+}
+
+fn gateway(attributes: &[RouteAttribute]) -> Option<IpAddr> {
+    attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Gateway(address) => ip(address),
+        RouteAttribute::Via(RouteVia::Inet(v4)) => Some((*v4).into()),
+        RouteAttribute::Via(RouteVia::Inet6(v6)) => Some((*v6).into()),
+        _ => None,
+    })
 }
 
 /// A few addresses inside a prefix to ask for; of everything, ones that a site hardly has

@@ -292,8 +292,8 @@ fn judge(
         }
         Err(error) => return Err(error.into()),
     };
-    let names = answer.devices.iter();
-    let mut names: Vec<_> = names.filter_map(|it| interfaces.name_of(*it)).collect();
+    let devices = answer.devices();
+    let mut names: Vec<_> = devices.filter_map(|it| interfaces.name_of(it)).collect();
     let mut wanted: Vec<_> = probe.devices.iter().map(InterfaceName::as_str).collect();
     names.sort_unstable();
     wanted.sort_unstable();

@@ -11,7 +11,7 @@ use super::{Exempt, RouteAudit, TABLE_MAIN, Unsplit, UnsplitReason, without_next
 use crate::routes::foreign_rule::{ForeignRule, Forwarded, command};
 use crate::routes::probe::Answer;
 
-const TABLE_LOCAL: u32 = 255;
+pub(super) const TABLE_LOCAL: u32 = 255;
 
 /// All that an answer is judged by.
 pub(super) struct Judge<'a> {
@@ -64,9 +64,8 @@ impl Judge<'_> {
             Err(error) => return self.dropped(packet, &os_words(&error)),
         };
         let mut devices: Vec<_> = answer
-            .devices
-            .iter()
-            .map(|it| self.interfaces.name_of(*it).unwrap_or("?").to_owned())
+            .devices()
+            .map(|it| self.interfaces.name_of(it).unwrap_or("?").to_owned())
             .collect();
         devices.sort_unstable();
         devices.dedup();
@@ -77,11 +76,8 @@ impl Judge<'_> {
         if answer.table == TABLE_LOCAL {
             return Verdict::Elsewhere(Vec::new());
         }
-        let decided = self
-            .rules
-            .iter()
-            .find(|rule| rule.selects(packet) && rule.finds(answer.table, answer.prefix_length));
-        if let Some(rule) = decided.filter(|it| self.is_in_front(it)) {
+        let deciding = self.deciding_rule(packet, &answer);
+        if let Some(rule) = deciding.filter(|it| self.is_in_front(it)) {
             return self.by_rule(rule, &format!("sends it to table {}", name(answer.table)));
         }
         if answer.table == TABLE_MAIN && answer.prefix_length > self.longest {
@@ -103,6 +99,17 @@ impl Judge<'_> {
                         .to_owned(),
             },
         }
+    }
+
+    /// Finds the rule by which the kernel came to an answer: the first that selects the packet and
+    /// looks up the table where the route was found.
+    pub(super) fn deciding_rule(
+        &self,
+        packet: &Forwarded<'_>,
+        answer: &Answer,
+    ) -> Option<&ForeignRule<'_>> {
+        let mut rules = self.rules.iter();
+        rules.find(|rule| rule.selects(packet) && rule.finds(answer.table, answer.prefix_length))
     }
 
     fn is_in_front(&self, rule: &ForeignRule<'_>) -> bool {
@@ -233,7 +240,7 @@ pub(super) fn collect(
 }
 
 /// A table as `ip` names it.
-fn name(table: u32) -> String {
+pub(super) fn name(table: u32) -> String {
     match table {
         253 => "default".to_owned(),
         TABLE_MAIN => "main".to_owned(),
