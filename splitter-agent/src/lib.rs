@@ -3,6 +3,7 @@
 
 pub mod agent;
 pub mod egress_auditor;
+pub mod explanation;
 pub mod failover;
 pub mod metrics;
 mod misrouting;

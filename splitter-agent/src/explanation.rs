@@ -1,0 +1,415 @@
+//! Why a flow goes where it goes, put together from what the kernel and the flow table say.
+//!
+//! [`explain`] decides and knows neither; who calls it has asked.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+
+use serde::Serialize;
+use splitter_config::{Config, SteeringMode};
+use splitter_datapath::flows::FlowRow;
+use splitter_netlink::InterfaceName;
+use splitter_policy::config::{PolicyConfig, Unit};
+use splitter_policy::flow::{Class, TunnelRole};
+use splitter_steering::Placement;
+use splitter_steering::routes::{Arrival, Trace};
+
+/// An end of a flow: an address, and a port where one is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Endpoint {
+    /// The address.
+    pub address: IpAddr,
+    /// The port.
+    pub port: Option<u16>,
+}
+
+/// Holds all that is known of a flow and of the instance that may split it.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// Whether the programs are loaded.
+    pub is_up: bool,
+    /// The interfaces that packets are split on.
+    pub attached: Vec<InterfaceName>,
+    /// Where the classes are placed.
+    pub placement: Placement,
+    /// The settings that the programs have; none while they are not loaded.
+    pub policy: Option<PolicyConfig>,
+    /// By which way packets of the source come; none where no source is named.
+    pub arrival: Option<Arrival>,
+    /// Flows of the table between these ends, those with the most packets first.
+    pub flows: Vec<FlowRow>,
+    /// How many there are in all.
+    pub flows_matching: u64,
+    /// Whether the table has the other direction of the flow.
+    pub has_other_direction: bool,
+    /// What the kernel does with its packets, for each interface that they may come in by.
+    pub traces: Vec<Trace>,
+}
+
+/// Why a flow goes where it goes.
+#[derive(Debug, Clone, Serialize)]
+pub struct Explanation {
+    /// The instance.
+    pub name: String,
+    /// Where the flow comes from; null where it was not said.
+    pub source: Option<Endpoint>,
+    /// Where it goes.
+    pub destination: Endpoint,
+    /// What becomes of it.
+    pub verdict: Verdict,
+    /// Why, in words.
+    pub why: String,
+    /// What to do where it is not split.
+    pub remedy: Option<String>,
+    /// Flows of the table between these ends, those with the most packets first.
+    pub flows: Vec<FlowState>,
+    /// How many there are in all.
+    pub flows_matching: u64,
+    /// What the kernel does with packets of each class.
+    pub paths: Vec<Trace>,
+    /// What would change where it goes, in words.
+    pub changes: Vec<String>,
+}
+
+/// Tells whether a flow is split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Each class leaves by the tunnels that are meant for it.
+    Split,
+    /// It is not split, whether that is meant or not.
+    NotSplit,
+    /// It cannot be told.
+    Unknown,
+}
+
+/// A flow of the table, and what comes next for it.
+#[derive(Debug, Clone, Serialize)]
+pub struct FlowState {
+    /// What the table has.
+    #[serde(flatten)]
+    pub row: FlowRow,
+    /// Where it stands, in words.
+    pub state: String,
+}
+
+impl Endpoint {
+    /// Tells whether this may be the end of a flow with that address and port.
+    #[must_use]
+    pub fn is(&self, address: IpAddr, port: Option<u16>) -> bool {
+        self.address == address && (self.port.is_none() || self.port == port)
+    }
+}
+
+/// Why some text names no end of a flow.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EndpointError {
+    /// It is no address.
+    #[error(
+        "give an address, and a port if it matters, as in 10.2.0.5, 10.2.0.5:443 or [2001:db8::5]:443"
+    )]
+    NoAddress,
+    /// It is not the address of a host.
+    #[error("no flow of a site has this address ({0}); give the address of a host")]
+    NotOfHost(&'static str),
+    /// No flow has this port.
+    #[error("give a port from 1 to 65535, or none")]
+    NoPort,
+}
+
+impl FromStr for Endpoint {
+    type Err = EndpointError;
+
+    fn from_str(text: &str) -> Result<Self, EndpointError> {
+        let (address, port) = parts(text).ok_or(EndpointError::NoAddress)?;
+        let address = address.to_canonical();
+        let kind = match address {
+            it if it.is_unspecified() => Some("unspecified"),
+            it if it.is_loopback() => Some("loopback"),
+            it if it.is_multicast() => Some("multicast"),
+            IpAddr::V4(v4) if v4.is_broadcast() => Some("broadcast"),
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => Some("link-local"),
+            _ => None,
+        };
+        match (kind, port) {
+            (Some(kind), _) => Err(EndpointError::NotOfHost(kind)),
+            (None, Some(0)) => Err(EndpointError::NoPort),
+            (None, port) => Ok(Self { address, port }),
+        }
+    }
+}
+
+/// `[2001:db8::1]` is an address in brackets, and `2001:db8::1:443` an address without a port.
+fn parts(text: &str) -> Option<(IpAddr, Option<u16>)> {
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Some((address, None));
+    }
+    if let Ok(both) = text.parse::<SocketAddr>() {
+        return Some((both.ip(), Some(both.port())));
+    }
+    let bare = text.strip_prefix('[')?.strip_suffix(']')?;
+    Some((bare.parse::<Ipv6Addr>().ok()?.into(), None))
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.port {
+            Some(port) => SocketAddr::new(self.address, port).fmt(f),
+            None => self.address.fmt(f),
+        }
+    }
+}
+
+/// Why it goes where it goes: the first reason that stands in the way of being split, or none.
+#[must_use]
+pub fn explain(
+    config: &Config,
+    source: Option<Endpoint>,
+    destination: Endpoint,
+    facts: Facts,
+) -> Explanation {
+    let judgement = judge(config, source, destination, &facts);
+    let changes = match judgement.verdict {
+        Verdict::Split => changes(config, &facts),
+        _ => Vec::new(),
+    };
+    let policy = facts.policy;
+    let state = |row| FlowState {
+        state: state(&row, config, policy.as_ref()),
+        row,
+    };
+    // What the kernel would do is no split as long as nothing is marked.
+    let is_split = facts.is_up && !config.shadow;
+    let path = |path: Trace| Trace {
+        is_split: path.is_split && is_split,
+        ..path
+    };
+    Explanation {
+        name: config.name.to_string(),
+        source,
+        destination,
+        verdict: judgement.verdict,
+        why: judgement.why,
+        remedy: judgement.remedy,
+        flows: facts.flows.into_iter().map(state).collect(),
+        flows_matching: facts.flows_matching,
+        paths: facts.traces.into_iter().map(path).collect(),
+        changes,
+    }
+}
+
+struct Judgement {
+    verdict: Verdict,
+    why: String,
+    remedy: Option<String>,
+}
+
+impl Judgement {
+    fn not_split(why: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self {
+            verdict: Verdict::NotSplit,
+            why: why.into(),
+            remedy: Some(remedy.into()),
+        }
+    }
+}
+
+fn judge(
+    config: &Config,
+    source: Option<Endpoint>,
+    destination: Endpoint,
+    facts: &Facts,
+) -> Judgement {
+    if config.shadow {
+        return Judgement::not_split(
+            "this instance is a shadow: it measures, and neither marks nor routes anything",
+            "take `shadow` out of the configuration",
+        );
+    }
+    if !facts.is_up {
+        return Judgement::not_split(
+            format!("the instance `{}` is down", config.name),
+            "bring it up with `splitter run` or `splitter up`",
+        );
+    }
+    // What the table knows has come in by an interface of the site, whatever routes say.
+    let from_elsewhere = source.filter(|_| facts.flows.is_empty());
+    if let Some(source) = from_elsewhere
+        && let Some(judgement) = wrong_side(config, source, destination, facts)
+    {
+        return judgement;
+    }
+    let lan = |trace: &Trace| trace.lan.clone();
+    let unattached = facts.traces.iter().map(lan);
+    if let Some(lan) = { unattached }.find(|it| !facts.attached.contains(it)) {
+        return Judgement::not_split(
+            format!("no program of this instance is attached to {lan}, so nothing is marked there"),
+            "`splitter plan` shows what `splitter up` would mend",
+        );
+    }
+    if let Some(trace) = facts.traces.iter().find(|it| !it.is_split) {
+        let classes = classes_that_are_not(&facts.traces);
+        let problem = trace
+            .problem
+            .as_deref()
+            .unwrap_or("the kernel does not say why");
+        return Judgement {
+            verdict: Verdict::NotSplit,
+            why: format!("{classes}{problem}"),
+            remedy: trace.remedy.clone(),
+        };
+    }
+    if facts.traces.is_empty() {
+        return Judgement {
+            verdict: Verdict::Unknown,
+            why: "the kernel cannot be asked, because no interface of the site has an address of \
+                  this family"
+                .to_owned(),
+            remedy: Some("name the source: `splitter explain SOURCE DESTINATION`".to_owned()),
+        };
+    }
+    let placement = &facts.placement;
+    if placement.short == placement.long {
+        return Judgement::not_split(
+            format!(
+                "both classes are in {} now, because a tunnel is dead",
+                placement.short
+            ),
+            "see `splitter status` for the tunnels; the class returns by itself",
+        );
+    }
+    Judgement {
+        verdict: Verdict::Split,
+        why: "each class leaves by a tunnel that is meant for it".to_owned(),
+        remedy: None,
+    }
+}
+
+/// Says that packets of this source are not this border's to split.
+fn wrong_side(
+    config: &Config,
+    source: Endpoint,
+    destination: Endpoint,
+    facts: &Facts,
+) -> Option<Judgement> {
+    let lan: Vec<_> = config.lan.iter().map(ToString::to_string).collect();
+    let (lan, address) = (lan.join(", "), source.address);
+    match facts.arrival.as_ref()? {
+        Arrival::Lan(_) | Arrival::Unknown => None,
+        Arrival::Own => Some(Judgement::not_split(
+            format!("{address} is the border's own address, and what it sends itself is not split"),
+            format!("name a source behind {lan}"),
+        )),
+        Arrival::Tunnel(device) => {
+            let known = match facts.has_other_direction {
+                true => ", whose flow is in this border's table",
+                false => "",
+            };
+            Some(Judgement::not_split(
+                format!(
+                    "{address} is behind {device}, a tunnel: the border at its own site splits this \
+                     direction, and this one what comes in by {lan}"
+                ),
+                format!(
+                    "ask there, or ask here for the other direction{known}: `splitter explain \
+                     {destination} {source}`"
+                ),
+            ))
+        }
+        Arrival::Other(device) => Some(Judgement::not_split(
+            format!("{address} is behind {device}, and what comes in by {lan} alone is split"),
+            format!("add {device} to `lan` if the site is behind it"),
+        )),
+    }
+}
+
+/// Names the classes that are not split where the others are.
+fn classes_that_are_not(traces: &[Trace]) -> String {
+    let split = |class: Class| {
+        let mut of_class = traces.iter().filter(|it| it.class == class.name());
+        of_class.all(|it| it.is_split)
+    };
+    match Class::ALL.map(split) {
+        [true, false] => "long flows go elsewhere: ".to_owned(),
+        [false, true] => "short flows go elsewhere: ".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// Where a flow of the table stands.
+fn state(row: &FlowRow, config: &Config, policy: Option<&PolicyConfig>) -> String {
+    let (class, tunnel) = (row.class, row.tunnel);
+    let idle_timeout = config.flows.idle_timeout;
+    let place = format!("{class}, in the {tunnel} tunnel");
+    if row.finished {
+        return format!("{place}; it has ended (FIN or RST)");
+    }
+    if row.idle_s >= idle_timeout.as_secs_f64() {
+        return format!(
+            "{place}; silent for {:.0} s, so its next packet begins a new flow",
+            row.idle_s
+        );
+    }
+    if class == Class::Short.name() {
+        return match policy {
+            Some(policy) => format!("{place}; long from {} on", first_long(policy)),
+            None => place,
+        };
+    }
+    if tunnel == TunnelRole::Long.name() || config.is_shared() {
+        return place;
+    }
+    format!(
+        "{place} until its packets there have left, at the latest {} ms after it became long",
+        config.handover.max_wait.as_millis()
+    )
+}
+
+/// The first packet, or byte, of a flow that is a long one's.
+fn first_long(policy: &PolicyConfig) -> String {
+    let first = policy.threshold.saturating_add(1);
+    match policy.unit == Unit::BYTES {
+        true => format!("byte {first}"),
+        false => format!("packet {first}"),
+    }
+}
+
+fn changes(config: &Config, facts: &Facts) -> Vec<String> {
+    let mut changes = Vec::new();
+    if let Some(policy) = &facts.policy {
+        changes.push(format!(
+            "a flow is long from {} on (`splitter set threshold N`)",
+            first_long(policy)
+        ));
+    }
+    changes.push(format!(
+        "after {} s without a packet it begins anew as a short one (flows.idle_timeout_s)",
+        config.flows.idle_timeout.as_secs_f64()
+    ));
+    if config.is_shared() {
+        changes.push(
+            "the tunnels are shared: a long flow is placed where there is room, and either class \
+             may be in either tunnel"
+                .to_owned(),
+        );
+    }
+    if config.health.enabled {
+        changes.push(
+            "where all tunnels of its class are dead, it takes those of the other class \
+             (`splitter status`)"
+                .to_owned(),
+        );
+    }
+    if config.steering.mode == SteeringMode::Redirect {
+        changes.push(
+            "packets are put into the device of this route without the network stack where that \
+             can be done (`splitter status` counts both)"
+                .to_owned(),
+        );
+    }
+    changes
+}
+
+#[cfg(test)]
+mod tests;
