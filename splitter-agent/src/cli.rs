@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 use flow_cli::pages::CompletionsArgs;
+use splitter_agent::explanation::Endpoint;
 #[cfg(feature = "top")]
 use splitter_agent::overview::SortBy;
 use splitter_config::DEFAULT_PATH;
@@ -76,6 +77,12 @@ pub(crate) enum Command {
     Status,
     /// List the flows being tracked.
     Flows(FlowsArgs),
+    /// Say why a flow goes where it goes: class, count, mark, rule, route and next hop.
+    ///
+    /// Looks into the flow table, and asks the kernel by which rule and route it sends packets of
+    /// each class between these ends. Works without a daemon, and changes nothing. Where a flow is
+    /// not split, it says what to do, and the exit code is 1.
+    Explain(ExplainArgs),
     /// Watch flows, classes, tunnels and completion times, live in the terminal.
     ///
     /// Works without a daemon. `?` lists the keys, and q ends it.
@@ -135,6 +142,20 @@ pub(crate) struct FlowsArgs {
     /// Show so many flows at most, those with the most packets first.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 50)]
     pub(crate) limit: usize,
+}
+
+/// Arguments of `explain`.
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    // Not a comment for documentation, which would take brackets for a link.
+    #[arg(
+        required = true,
+        num_args = 1..=2,
+        value_name = "ADDRESS[:PORT]",
+        help = "The destination, or the source and then the destination: 10.2.0.5, 10.2.0.5:443, \
+                2001:db8::5 or [2001:db8::5]:443"
+    )]
+    pub(crate) ends: Vec<Endpoint>,
 }
 
 /// Texts about the keys of the configuration.
@@ -291,13 +312,14 @@ pub(crate) struct TapArgs {
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  done; for `doctor`: nothing failed
-  1  failed
+  0  done; for `doctor`: nothing failed; for `explain`: it is split
+  1  failed; for `explain`: it is not split
   2  the command line is wrong
   3  the configuration is wrong
   4  not permitted: run it as root, or with CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON
   5  in conflict with rules or routes that are not ours, with another instance, or with what
-     cannot change while an agent runs";
+     cannot change while an agent runs
+  6  cannot be told";
 
 #[cfg(test)]
 mod tests {

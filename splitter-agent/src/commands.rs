@@ -19,6 +19,7 @@ pub(crate) mod check;
 pub(crate) mod config;
 pub(crate) mod doctor;
 mod drawn;
+pub(crate) mod explain;
 mod packet_log;
 pub(crate) mod plan;
 pub(crate) mod run;

@@ -45,6 +45,9 @@ async fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
             )
             .await?;
         }
+        Command::Explain(args) => {
+            return commands::explain::run(commands::load_in_force(cli)?.0, args, json).await;
+        }
         #[cfg(feature = "top")]
         Command::Top(args) => {
             commands::top::run(commands::in_force_or_recover(cli)?.0, args, json).await?;

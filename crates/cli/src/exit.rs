@@ -14,6 +14,8 @@ pub enum ExitCode {
     NotPermitted = 4,
     /// Something that is not ours, or another instance, is in the way.
     Conflict = 5,
+    /// What was asked for cannot be told.
+    Unknown = 6,
 }
 
 impl From<ExitCode> for std::process::ExitCode {

@@ -18,6 +18,7 @@ mod balancers;
 mod cli;
 mod demo;
 mod emergency;
+mod explain;
 mod faults;
 mod foreign_xdp;
 mod handover;

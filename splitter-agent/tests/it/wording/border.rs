@@ -142,6 +142,38 @@ fn words_of_flows_are_those_reviewed() {
 }
 
 #[test]
+fn words_of_explain_are_those_reviewed() {
+    on_border("explain", |cases| {
+        let client = cases.site.topology.client.ipv4.to_string();
+        let server = cases.site.topology.server.ipv4.to_string();
+        let arguments = ["explain", &client, &format!("{server}:443")];
+        cases.add_wrong_files(&arguments);
+        for (case, ends) in [
+            ("no address", &[][..]),
+            ("what is no address", &["server"]),
+            ("no host", &["127.0.0.1"]),
+            ("no port", &["10.2.0.5:0"]),
+            ("two families", &["10.2.0.5", "2001:db8::5"]),
+            ("three addresses", &["10.2.0.5", "10.2.0.6", "10.2.0.7"]),
+        ] {
+            cases.add(case, &[&["explain"], ends].concat());
+        }
+        cases.add("nothing is up", &arguments);
+        cases.site.json(&["up"]);
+        cases.add("a new flow", &arguments);
+        cases.add("from anywhere", &["explain", &server]);
+        cases.add("from the wrong side", &["explain", &server, &client]);
+        let rule = format!("to {server} lookup main priority 500");
+        let border = cases.site.border();
+        border.run(&format!("ip rule add {rule}")).expect("root");
+        cases.add("a rule of somebody else", &arguments);
+        border.run(&format!("ip rule del {rule}")).expect("root");
+        cases.add_as_nobody("without rights", &arguments);
+        cases.site.json(&["down"]);
+    });
+}
+
+#[test]
 fn words_of_tap_are_those_reviewed() {
     on_border("tap", |cases| {
         cases.add("no device", &["tap"]);
