@@ -5,6 +5,7 @@ use crate::support::site;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
+use aya::programs::links::{FdLink, PinnedLink};
 use daemon::Daemon;
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Program;
@@ -132,6 +133,22 @@ fn second_up_changes_nothing_and_down_restores() {
 
         assert!(site.splitter(&["down"]).status.success());
         assert_eq!(site.json(&["status"])["up"], false);
+    });
+}
+
+#[test]
+fn programs_are_off_their_devices_after_down_whoever_holds_the_links() {
+    on_site(|site| {
+        let before = site.routing();
+        assert!(site.splitter(&["up"]).status.success());
+        let links = site.bpffs().join("splitter/test/links");
+        let held = ["lan0", "gen0"].map(|device| {
+            let link = PinnedLink::from_pin(links.join(device));
+            FdLink::from(link.expect("it is attached"))
+        });
+        assert!(site.splitter(&["down"]).status.success());
+        site.assert_clean(&before);
+        drop(held);
     });
 }
 

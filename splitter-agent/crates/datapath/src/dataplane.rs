@@ -194,16 +194,7 @@ impl Dataplane {
     /// # Errors
     /// When the pin cannot be removed.
     pub fn detach(&self, interface: &str) -> Result<(), KernelError> {
-        if self.steering == SteeringMode::Mark {
-            return ingress::detach(&self.pins, interface);
-        }
-        let path = self.pins.link(interface);
-        match std::fs::remove_file(&path) {
-            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-                Err(KernelError::Pin { path, source })
-            }
-            _ => Ok(()),
-        }
+        self.pins.detach(interface, self.steering)
     }
 
     /// How a program of ours in traffic control is attached to an interface, if it is; one of

@@ -18,6 +18,7 @@ use nix::net::if_::if_nametoindex;
 use splitter_netlink::clsact::{self, BpfFilter};
 
 use super::error::{program_errno, program_error};
+use super::pins::remove_pin;
 use super::raw::{self, Pinned};
 use super::{AttachedMode, KernelError, Pins};
 
@@ -253,16 +254,6 @@ fn write_note(path: &Path) -> Result<(), KernelError> {
 
 fn remove_note(path: &Path) -> Result<(), KernelError> {
     match std::fs::remove_dir(path) {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(KernelError::Pin {
-            path: path.to_owned(),
-            source,
-        }),
-        _ => Ok(()),
-    }
-}
-
-fn remove_pin(path: &Path) -> Result<(), KernelError> {
-    match std::fs::remove_file(path) {
         Err(source) if source.kind() != io::ErrorKind::NotFound => Err(KernelError::Pin {
             path: path.to_owned(),
             source,

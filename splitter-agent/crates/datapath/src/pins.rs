@@ -8,6 +8,7 @@ use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use splitter_config::SteeringMode;
 
 use super::program::program_name;
+use super::raw::{self, Pinned};
 use super::{KernelError, ingress};
 
 /// Knows the paths below `<bpffs>/splitter/<instance>`.
@@ -186,6 +187,9 @@ impl Pins {
         for interface in interfaces {
             ingress::detach(self, &interface)?;
         }
+        for interface in self.linked_interfaces().unwrap_or_default() {
+            self.let_go(&interface);
+        }
         remove_all(&self.root)?;
         // Shared with other instances; it stays as long as one of them is up.
         if let Some(shared) = self.root.parent() {
@@ -194,8 +198,40 @@ impl Pins {
         Ok(())
     }
 
+    /// Takes the program of that way of steering off an interface. What is not there counts as
+    /// removed.
+    pub(super) fn detach(&self, interface: &str, steering: SteeringMode) -> Result<(), KernelError> {
+        if steering == SteeringMode::Mark {
+            return ingress::detach(self, interface);
+        }
+        self.let_go(interface);
+        remove_pin(&self.link(interface))
+    }
+
+    /// Detaches an XDP program although somebody may hold its link: whoever lists the links of the
+    /// machine does for a moment, and without this the program would stay as long. Kernels before
+    /// 5.9 cannot; they detach once the pin is removed and nobody holds the link.
+    fn let_go(&self, interface: &str) {
+        if let Ok(Some(Pinned::XdpLink(link))) = raw::pinned(&self.link(interface))
+            && link.interface != 0
+        {
+            let _ = link.detach();
+        }
+    }
+
     fn links(&self) -> PathBuf {
         self.root.join("links")
+    }
+}
+
+/// Removes a pin; one that is not there counts as removed.
+pub(super) fn remove_pin(path: &Path) -> Result<(), KernelError> {
+    match std::fs::remove_file(path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(KernelError::Pin {
+            path: path.to_owned(),
+            source,
+        }),
+        _ => Ok(()),
     }
 }
 

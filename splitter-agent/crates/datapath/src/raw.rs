@@ -11,16 +11,18 @@ use std::path::Path;
 #[derive(Debug)]
 pub(super) enum Pinned {
     /// A program in the chain of a device, which may have gone.
-    TcxLink(TcxLink),
+    TcxLink(DeviceLink),
+    /// The XDP program of a device, which may have gone.
+    XdpLink(DeviceLink),
     /// A program, by its number.
     Program(u32),
     /// Something else.
     Other,
 }
 
-/// A program in the chain of a device.
+/// A program that is attached to a device.
 #[derive(Debug)]
-pub(super) struct TcxLink {
+pub(super) struct DeviceLink {
     descriptor: OwnedFd,
     /// The program's number.
     pub(super) program_id: u32,
@@ -36,18 +38,25 @@ pub(super) fn pinned(path: &Path) -> io::Result<Option<Pinned>> {
     };
     let info = info(&descriptor)?;
     Ok(Some(match info[0] {
-        LINK_TYPE_TCX => Pinned::TcxLink(TcxLink {
-            program_id: info[2],
-            interface: info[4],
-            descriptor,
-        }),
+        kind @ (LINK_TYPE_TCX | LINK_TYPE_XDP) => {
+            let link = DeviceLink {
+                program_id: info[2],
+                interface: info[4],
+                descriptor,
+            };
+            if kind == LINK_TYPE_TCX {
+                Pinned::TcxLink(link)
+            } else {
+                Pinned::XdpLink(link)
+            }
+        }
         PROG_TYPE_SCHED_CLS => Pinned::Program(info[1]),
         _ => Pinned::Other,
     }))
 }
 
-impl TcxLink {
-    /// Takes the program out of the chain before this returns; who else holds the link has nothing
+impl DeviceLink {
+    /// Takes the program off the device before this returns; who else holds the link has nothing
     /// of it any more.
     pub(super) fn detach(&self) -> io::Result<()> {
         let mut attributes = [0; ATTRIBUTE_WORDS];
@@ -164,3 +173,5 @@ fn call(command: libc::c_int, attributes: &mut [u64; ATTRIBUTE_WORDS]) -> io::Re
     }
     Ok(result as i32)
 }
+/// `BPF_LINK_TYPE_XDP`. Programs of XDP have this number, too, but none is pinned where links are.
+const LINK_TYPE_XDP: u32 = 6;
