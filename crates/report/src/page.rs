@@ -14,6 +14,8 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .35rem .7rem; border-bottom: 1px solid var(--grid); text-align: right; white-space: nowrap; }
 thead th { color: var(--dim); font-weight: 600; } th:first-child { text-align: left; }
 figure { margin: 1.5rem 0; } .plot { width: 100%; height: auto; }
+p.alarm { border: 3px solid var(--alarm, #c00000); color: var(--alarm, #c00000); padding: .7rem; font-weight: 600; }
+@media (prefers-color-scheme: dark) { p.alarm { --alarm: #ff7b7b; } }
 .note { color: var(--dim); font-size: .9rem; }
 ";
 
@@ -41,6 +43,11 @@ impl Page {
     /// Adds a paragraph of text.
     pub fn text(self, text: &str) -> Self {
         self.part(html! { p { (text) } })
+    }
+
+    /// Adds a paragraph in red with a frame, which nobody overlooks.
+    pub fn alarm(self, text: &str) -> Self {
+        self.part(html! { p.alarm role="alert" { (text) } })
     }
 
     /// Adds a paragraph in small print.

@@ -5,6 +5,7 @@
 
 mod parallel;
 
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -39,9 +40,10 @@ struct Arguments {
         value_parser = clap::value_parser!(u8).range(0..=95)
     )]
     load: u8,
-    /// Rates of the two tunnels, in Mbit/s.
-    #[arg(long, value_name = "N,N", default_value = "100,100", value_parser = two_rates)]
-    rates: [u32; 2],
+    /// Rates of the two tunnels, in Mbit/s: if left out the highest of 100, 50, 20 and 10 at which
+    /// emulated links keep rate and spacing here.
+    #[arg(long, value_name = "N,N", value_parser = two_rates)]
+    rates: Option<[u32; 2]>,
     /// Compare the policies with ECMP instead, in so many rounds, each with a seed of its own.
     /// They take 10 s a mode and round, whatever --seconds says.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -94,11 +96,25 @@ async fn run(args: &Arguments) -> Result<()> {
     if json {
         print_json(&comparison)?;
     } else {
-        println!("{}", demo::render_text(&comparison));
+        println!(
+            "{}",
+            coloured(&demo::render_text(&comparison), comparison.valid)
+        );
     }
     match page(args, json) {
         Some(path) => write_page(&comparison, path, json),
         None => Ok(()),
+    }
+}
+
+/// In red up to the end of its first paragraph where the comparison is not valid, on a terminal.
+fn coloured(text: &str, valid: bool) -> String {
+    let colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    match text.split_once("\n\n") {
+        Some((alarm, rest)) if colours && !valid => {
+            format!("\x1b[1;31m{alarm}\x1b[0m\n\n{rest}")
+        }
+        _ => text.to_owned(),
     }
 }
 

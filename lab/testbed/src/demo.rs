@@ -2,6 +2,7 @@
 
 mod comparison;
 mod render;
+mod validity;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -14,6 +15,7 @@ use crate::{
     experiment::{Experiment, ExperimentError, Mode, Traffic},
     require::{Lacking, Requirement},
     scheme::{Scheme, SplitterScheme},
+    timed,
     topology::TopologyOptions,
     workload::{Background, ShortFlows, Workload},
 };
@@ -74,8 +76,9 @@ pub struct Options {
     /// The background's load in percent of both tunnels' rates, in each direction, its packets'
     /// headers included. Default 40.
     pub load_percent: f64,
-    /// Rate of each tunnel in Mbit/s. Default 100 and 100.
-    pub rates_mbit: [u32; 2],
+    /// Rate of each tunnel in Mbit/s. Default `None`: the highest of 100, 50, 20 and 10 that emulated
+    /// links keep here, for both.
+    pub rates_mbit: Option<[u32; 2]>,
     /// Which traffic: the same seed gives the same flows. Default 1.
     pub seed: u64,
     /// Packets of a flow that still go into the short tunnel, for both splits. Default 45: SYN,
@@ -91,7 +94,7 @@ impl Default for Options {
             splitter: None,
             total: Duration::from_secs(70),
             load_percent: 40.0,
-            rates_mbit: [100, 100],
+            rates_mbit: None,
             seed: 1,
             threshold: 45,
         }
@@ -173,12 +176,18 @@ pub fn run(
     cancel: &CancellationToken,
 ) -> Result<Comparison, DemoError> {
     preflight()?;
-    let (experiment, measured) = plan(options)?;
+    let (rates_mbit, carried) = rates(options.rates_mbit);
+    let (experiment, measured) = plan(options, rates_mbit)?;
     let measurements = experiment.run(progress, cancel)?;
     let xdp_mode = measurements.iter().find_map(|it| it.xdp_mode.clone());
+    let rounds = measurements
+        .iter()
+        .map(|it| (render::label(&it.name), it.strains.as_slice()));
+    let why = validity::objections(rates_mbit[0].max(rates_mbit[1]), carried, rounds);
     let modes: Vec<ModeResult> = measurements.into_iter().map(ModeResult::from).collect();
     let settings = Settings {
-        rates_mbit: options.rates_mbit,
+        rates_mbit,
+        calibrated: options.rates_mbit.is_none(),
         load_percent: options.load_percent,
         seed: options.seed,
         threshold: options.threshold,
@@ -186,17 +195,34 @@ pub fn run(
         measured_s: measured.as_secs_f64(),
         queue_behind_border: options.queue_behind_border,
     };
+    let valid = why.is_empty();
     Ok(Comparison {
-        speedup: Speedup::of(&modes),
-        sharing: Sharing::of(&modes),
+        valid,
+        why,
+        speedup: Speedup::of(&modes).filter(|_| valid),
+        sharing: Sharing::of(&modes).filter(|_| valid),
         modes,
         xdp_mode,
         settings,
     })
 }
 
+/// The rates that were given, or the highest that emulated links keep here; and whether they do.
+fn rates(given: Option<[u32; 2]>) -> ([u32; 2], bool) {
+    match given {
+        Some(rates) => (rates, timed::is_carried(rates[0].max(rates[1]))),
+        None => {
+            let highest = timed::highest_carried();
+            (
+                [highest.unwrap_or(timed::LOWEST_MBIT); 2],
+                highest.is_some(),
+            )
+        }
+    }
+}
+
 /// Shares the time out; also tells how much of it is measured in each mode.
-fn plan(options: &Options) -> Result<(Experiment, Duration), DemoError> {
+fn plan(options: &Options, rates_mbit: [u32; 2]) -> Result<(Experiment, Duration), DemoError> {
     let modes = modes(options);
     let count = u32::try_from(modes.len()).unwrap_or(u32::MAX);
     let (rounds, slice) = match options.contest {
@@ -218,15 +244,18 @@ fn plan(options: &Options) -> Result<(Experiment, Duration), DemoError> {
     let experiment = Experiment {
         modes,
         topology: TopologyOptions {
-            rates_mbit: options.rates_mbit,
+            rates_mbit,
             shape_access: true,
             queue_behind_border: options.queue_behind_border,
         },
         traffic: Traffic::Drawn(Workload {
-            short: ShortFlows::mixed(),
+            short: ShortFlows {
+                per_second: short_per_second(rates_mbit),
+                ..ShortFlows::mixed()
+            },
             background: Some(Background::elastic(
                 options.load_percent / 100.0,
-                options.rates_mbit,
+                rates_mbit,
             )),
             length: slice,
             seed: options.seed,
@@ -236,6 +265,12 @@ fn plan(options: &Options) -> Result<(Experiment, Duration), DemoError> {
         rounds,
     };
     Ok((experiment, (slice - warm_up) * rounds))
+}
+
+/// As many short flows as load a tunnel of 100 Mbit/s by a seventh; fewer on a slower one, which they
+/// would fill where it is theirs alone.
+fn short_per_second(rates_mbit: [u32; 2]) -> f64 {
+    ShortFlows::mixed().per_second * f64::from(rates_mbit[0].min(100)) / 100.0
 }
 
 fn modes(options: &Options) -> Vec<Mode> {

@@ -16,6 +16,7 @@ use crate::{
     cpu::CpuError,
     namespace::NamespaceError,
     scheme::{Handovers, Scheme, SchemeError},
+    timed::{Meter, Strain},
     topology::{Topology, TopologyOptions},
     traffic::{self, Outcome, TrafficError},
     workload::{Class, Schedule, Workload},
@@ -74,6 +75,8 @@ pub struct Measurement {
     pub xdp_mode: Option<String>,
     /// What became of long flows, for schemes that count them.
     pub handovers: Option<Handovers>,
+    /// What the machine lacked in each round.
+    pub strains: Vec<Strain>,
 }
 
 /// Flow completion times of one class.
@@ -204,10 +207,12 @@ impl Experiment {
         let mut probe = Probe::new(&topology, self.warm_up, schedule.length());
         // Fixed schedules may be empty or of one moment.
         let length = schedule.length().as_secs_f64().max(f64::MIN_POSITIVE);
+        let meter = Meter::start();
         let outcomes = traffic::run(&topology, schedule, self.drain, cancel, &mut |at| {
             probe.at(at);
             tick((at.as_secs_f64() / length).min(1.0));
         })?;
+        let strain = meter.end();
         let (tcp, cpu) = probe.finish()?;
         let xdp_mode = applied.xdp_mode().map(str::to_owned);
         let handovers = applied.handovers();
@@ -218,6 +223,7 @@ impl Experiment {
             cpu,
             xdp_mode,
             handovers,
+            strain,
         })
     }
 }
@@ -247,6 +253,7 @@ struct Slice {
     cpu: Duration,
     xdp_mode: Option<String>,
     handovers: Option<Handovers>,
+    strain: Strain,
 }
 
 /// An [`ExperimentError`] that does not know its mode yet.
@@ -286,6 +293,7 @@ impl Measurement {
             cpu: Duration::ZERO,
             xdp_mode: None,
             handovers: None,
+            strains: Vec::new(),
         }
     }
 
@@ -312,6 +320,7 @@ impl Measurement {
         }
         self.tcp = self.tcp + slice.tcp;
         self.cpu += slice.cpu;
+        self.strains.push(slice.strain);
         // The worst word stands: one slice in another mode makes all of it mixed.
         self.xdp_mode = match (self.xdp_mode.take(), slice.xdp_mode) {
             (Some(earlier), Some(now)) if earlier != now => Some("mixed".to_owned()),

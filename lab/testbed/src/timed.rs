@@ -26,7 +26,7 @@ use std::{
 use serde::Serialize;
 
 pub use self::strain::{Bounds, Strain};
-use self::{strain::Meter, witness::is_carried};
+pub(crate) use self::{strain::Meter, witness::is_carried};
 
 /// Names the file that outcomes of timed claims are appended to, a line of JSON each.
 pub const CLAIMS_VARIABLE: &str = "FLOW_TEST_CLAIMS";
@@ -98,13 +98,21 @@ pub fn decide(claim: &Claim, attempt: impl FnOnce() -> Result<(), String>) {
     }
 }
 
+/// The highest rate in Mbit/s at which an emulated link keeps rate and spacing on this machine now;
+/// `None` where it keeps none of them.
+pub(crate) fn highest_carried() -> Option<u32> {
+    RATES_MBIT.into_iter().find(|mbit| is_carried(*mbit))
+}
+
+/// The lowest rate that is tried.
+pub(crate) const LOWEST_MBIT: u32 = RATES_MBIT[RATES_MBIT.len() - 1];
+
 /// Like [`decide`], at the highest rate in Mbit/s that an emulated link keeps on this machine now.
 ///
 /// # Panics
 /// As [`decide`] does.
 pub fn decide_at_rate(claim: &Claim, attempt: impl FnOnce(u32) -> Result<(), String>) {
-    let carried = RATES_MBIT.into_iter().find(|mbit| is_carried(*mbit));
-    let mbit = carried.unwrap_or(RATES_MBIT[RATES_MBIT.len() - 1]);
+    let mbit = highest_carried().unwrap_or(LOWEST_MBIT);
     if mbit < RATES_MBIT[0] {
         let law = claim.law;
         eprintln!(

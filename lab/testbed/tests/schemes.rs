@@ -2,15 +2,21 @@
 
 use std::{
     error::Error,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
     time::{Duration, Instant},
 };
 
 use flow_testbed::{
+    demo,
     experiment::{Experiment, ExperimentError, Measurement, Mode, Progress, Status, Traffic},
     require,
     require::Requirement::*,
     scheme::Scheme,
+    timed::disturb,
     topology::TopologyOptions,
     workload::{Background, Schedule, ShortFlows, Workload},
 };
@@ -136,5 +142,38 @@ fn cancelled_experiment_ends_at_once() -> Result<(), Box<dyn Error>> {
         "{:?}",
         begun.elapsed()
     );
+    Ok(())
+}
+
+#[test]
+fn demonstration_beside_a_hog_is_not_valid() -> Result<(), Box<dyn Error>> {
+    require!(Root, Program("ip"), Program("tc"), Program("nft"), Program("ethtool") => Ok(()));
+    require!(FileSystem("bpf"), CongestionControl("cubic") => Ok(()));
+    let (_turn, _undisturbed) = (turn(), disturb());
+    let stop = Arc::new(AtomicBool::new(false));
+    let processors = thread::available_parallelism()?.get();
+    let hogs: Vec<_> = (0..2 * processors)
+        .map(|_| {
+            let stop = Arc::clone(&stop);
+            thread::spawn(move || while !stop.load(Ordering::Relaxed) {})
+        })
+        .collect();
+    let comparison = demo::run(
+        &demo::Options {
+            total: Duration::from_secs(3),
+            rates_mbit: Some([10, 10]),
+            ..demo::Options::default()
+        },
+        &mut (),
+        &CancellationToken::new(),
+    );
+    stop.store(true, Ordering::Relaxed);
+    for hog in hogs {
+        hog.join().expect("it only spins");
+    }
+    let comparison = comparison?;
+    assert!(!comparison.valid && !comparison.why.is_empty());
+    assert!(demo::render_text(&comparison).starts_with("NOT VALID"));
+    println!("{:?}", comparison.why);
     Ok(())
 }

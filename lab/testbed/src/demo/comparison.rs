@@ -11,14 +11,18 @@ use crate::{
 /// The result. Serialised it is the object that `splitter-demo --json` prints.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
+    /// Tells that the links were the bottleneck all the time, and so that ratios mean something.
+    pub valid: bool,
+    /// What the machine lacked, where it is not valid.
+    pub why: Vec<String>,
     /// The modes in the order in which they are shown.
     #[serde(serialize_with = "as_map")]
     pub modes: Vec<ModeResult>,
-    /// How many times faster the splitter's short flows are in the mean; nothing without it.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// How many times faster the splitter's short flows are in the mean; nothing without it, and
+    /// where the comparison is not valid.
     pub speedup: Option<Speedup>,
-    /// What sharing tunnels comes to, where it was measured with the other policy.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// What sharing tunnels comes to, where it was measured with the other policy and the
+    /// comparison is valid.
     pub sharing: Option<Sharing>,
     /// How the kernel says the splitter's programs were attached: `native`, `generic`, `none`, or
     /// `mixed` when devices differ.
@@ -112,6 +116,8 @@ pub struct Sharing {
 pub struct Settings {
     /// Rate of each tunnel in Mbit/s.
     pub rates_mbit: [u32; 2],
+    /// Whether the rates are the highest that emulated links kept here, and were not given.
+    pub calibrated: bool,
     /// The background's load in percent of both tunnels.
     pub load_percent: f64,
     /// The first round's seed.
@@ -143,6 +149,7 @@ impl From<Measurement> for ModeResult {
             cpu,
             xdp_mode: _,
             handovers,
+            strains: _,
         } = measurement;
         Self {
             name,

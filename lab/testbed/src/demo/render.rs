@@ -15,7 +15,8 @@ const SPAN_S: f64 = 0.5;
 
 /// Table and ratios for the terminal.
 pub fn render_text(comparison: &Comparison) -> String {
-    let mut text = format!(
+    let mut text = alarm(comparison).map_or_else(String::new, |it| it + "\n\n");
+    text += &format!(
         "{}\n\n{}\n",
         set_up(&comparison.settings),
         table(comparison).to_text()
@@ -36,8 +37,12 @@ pub fn render_html(comparison: &Comparison) -> String {
             plot.with(Series::steps(label(&mode.name), points))
         })
     };
-    Page::new("Short flows on a road of their own")
-        .text(&set_up(&comparison.settings))
+    let page = Page::new("Short flows on a road of their own");
+    let page = match alarm(comparison) {
+        Some(alarm) => page.alarm(&alarm),
+        None => page,
+    };
+    page.text(&set_up(&comparison.settings))
         .table(&table(comparison))
         .list(sentences(comparison))
         .heading("Short flows")
@@ -56,6 +61,17 @@ pub fn render_html(comparison: &Comparison) -> String {
              finished when their round ended and are in no other figure.",
         )
         .to_html()
+}
+
+/// Says at the top that a comparison tells nothing, and why.
+fn alarm(comparison: &Comparison) -> Option<String> {
+    (!comparison.valid).then(|| {
+        format!(
+            "NOT VALID: this machine cannot tell, so no ratio is given. {}. Stop what else runs here, \
+             or give lower rates (--rates 20,20).",
+            comparison.why.join("; ")
+        )
+    })
 }
 
 /// The mean of the short flows that started in each span, per mode.
@@ -89,9 +105,15 @@ fn span_means(samples: &[(f64, f64)]) -> Vec<(f64, f64)> {
 fn set_up(settings: &Settings) -> String {
     let [short, long] = settings.rates_mbit;
     format!(
-        "Two sites, two tunnels of {short} and {long} Mbit/s. Short flows of 5 to 40 packets arrive \
-         at random, 120 a second; transfers of 1.5 MB load both tunnels to {} % in each direction. \
+        "Two sites, two tunnels of {short} and {long} Mbit/s{}. Short flows of 5 to 40 packets arrive \
+         at random, {:.0} a second; transfers of 1.5 MB load both tunnels to {} % in each direction. \
          Each mode was measured for {:.0} s in {} (seed {}).{}",
+        if settings.calibrated {
+            ", the highest rate that emulated links keep here now"
+        } else {
+            ""
+        },
+        super::short_per_second(settings.rates_mbit),
         settings.load_percent,
         settings.measured_s,
         match settings.rounds {
@@ -141,6 +163,9 @@ fn flows(summary: &Summary) -> String {
 
 /// The ratios in plain words, also where the splitter loses.
 fn sentences(comparison: &Comparison) -> Vec<String> {
+    if !comparison.valid {
+        return Vec::new();
+    }
     let mut sentences = of_splitter(comparison);
     if let Some(sharing) = &comparison.sharing {
         sentences.extend(of_policies(sharing));
@@ -229,7 +254,7 @@ fn sentence(class: &str, ratio: f64, name: &str) -> String {
     )
 }
 
-fn label(name: &str) -> &str {
+pub(super) fn label(name: &str) -> &str {
     match name {
         ECMP_FLOW => "per-flow ECMP",
         ECMP_PACKET => "per-packet ECMP",

@@ -26,6 +26,7 @@ fn measurement(name: &str, short_ms: f64, long_ms: f64, xdp_mode: Option<&str>) 
         cpu: Duration::from_millis(1_500),
         xdp_mode: xdp_mode.map(str::to_owned),
         handovers: None,
+        strains: Vec::new(),
     }
 }
 
@@ -41,6 +42,7 @@ fn comparison() -> Comparison {
     .into();
     let settings = Settings {
         rates_mbit: [100, 100],
+        calibrated: true,
         load_percent: 40.0,
         seed: 1,
         threshold: 45,
@@ -49,6 +51,8 @@ fn comparison() -> Comparison {
         queue_behind_border: false,
     };
     Comparison {
+        valid: true,
+        why: Vec::new(),
         speedup: Speedup::of(&modes),
         sharing: Sharing::of(&modes),
         modes,
@@ -115,9 +119,9 @@ fn too_little_time_is_refused_with_what_is_needed() {
         total: Duration::from_secs(seconds),
         ..Options::default()
     };
-    let error = plan(&options(2)).expect_err("too short");
+    let error = plan(&options(2), [100, 100]).expect_err("too short");
     assert!(error.to_string().contains("at least 3 s"), "{error}");
-    let (experiment, measured) = plan(&options(3)).expect("long enough");
+    let (experiment, measured) = plan(&options(3), [100, 100]).expect("long enough");
     assert_eq!(experiment.warm_up, Duration::from_millis(250));
     assert_eq!(measured, Duration::from_millis(750));
 }
@@ -128,7 +132,7 @@ fn default_has_two_rounds_within_the_time_given() {
         splitter: Some("splitter".into()),
         ..Options::default()
     };
-    let (experiment, measured) = plan(&options).expect("long enough");
+    let (experiment, measured) = plan(&options, [100, 100]).expect("long enough");
     assert_eq!((experiment.modes.len(), experiment.rounds), (5, 2));
     assert!(measured >= Duration::from_secs(10), "{measured:?}");
     assert_eq!((measured + experiment.warm_up * 2) * 5, options.total);
@@ -141,8 +145,42 @@ fn contest_of_policies_has_a_round_for_each_seed() {
         splitter: Some("splitter".into()),
         ..Options::default()
     };
-    let (experiment, measured) = plan(&options).expect("long enough");
+    let (experiment, measured) = plan(&options, [100, 100]).expect("long enough");
     let names: Vec<_> = experiment.modes.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(names, [ECMP_FLOW, ECMP_PACKET, DEDICATED, SHARE]);
     assert_eq!((experiment.rounds, measured.as_secs()), (5, 40));
+}
+
+#[test]
+fn comparison_that_is_not_valid_says_so_first_and_has_no_ratio() -> Result<(), Box<dyn Error>> {
+    let comparison = Comparison {
+        valid: false,
+        why: vec!["share: 97.0 % of the processor time was used".to_owned()],
+        speedup: None,
+        sharing: None,
+        ..comparison()
+    };
+    let text = render_text(&comparison);
+    assert!(text.starts_with("NOT VALID"), "{text}");
+    assert!(text.contains("97.0 %") && !text.contains("times"), "{text}");
+    let html = render_html(&comparison);
+    let alarm = html.find("class=\"alarm\"").expect("an alarm");
+    assert!(alarm < html.find("<table").expect("a table"));
+    assert!(!html.contains("as long with"), "{html}");
+    let json: Value = serde_json::from_str(&serde_json::to_string(&comparison)?)?;
+    assert_eq!(json["valid"], false);
+    assert!(
+        json["why"][0]
+            .as_str()
+            .is_some_and(|it| it.contains("97.0 %"))
+    );
+    let object = json.as_object().expect("an object");
+    assert!(object["speedup"].is_null() && object["sharing"].is_null());
+    Ok(())
+}
+
+#[test]
+fn slower_tunnels_carry_fewer_short_flows() {
+    assert_eq!(short_per_second([100, 40]), 120.0);
+    assert_eq!(short_per_second([20, 20]), 24.0);
 }

@@ -19,6 +19,8 @@ pub struct Bounds {
     pub late: Duration,
     /// The largest share of its rate that an emulated link may have lost, 0 to 1.
     pub shortfall: f64,
+    /// The largest share of the processor time that may have been used, 0 to 1.
+    pub busy: f64,
 }
 
 impl Bounds {
@@ -28,6 +30,7 @@ impl Bounds {
         pressure: 0.5,
         late: Duration::from_millis(100),
         shortfall: 0.1,
+        busy: 1.0,
     };
 
     /// Suits claims about the order or spacing of packets, which a pause of the length of a queue
@@ -37,6 +40,19 @@ impl Bounds {
         pressure: 0.3,
         late: Duration::from_millis(2),
         shortfall: 0.02,
+        busy: 1.0,
+    };
+
+    /// Suits a comparison of completion times, in which the links are to be the bottleneck.
+    ///
+    /// A pause of a hundredth of the time decides a 99th percentile. The traffic itself keeps tasks
+    /// waiting, so pressure says little; processors that are never idle are the bottleneck.
+    pub const COMPARISON: Self = Self {
+        stolen: 0.02,
+        pressure: 0.6,
+        late: Duration::from_millis(200),
+        shortfall: 0.01,
+        busy: 0.9,
     };
 }
 
@@ -54,6 +70,8 @@ pub struct Strain {
     pub late: Option<Duration>,
     /// The share of its rate that the witness' shaper lost, where a witness could be had.
     pub shortfall: Option<f64>,
+    /// The share of the processor time that was used, by whomever.
+    pub busy: f64,
 }
 
 impl Strain {
@@ -64,6 +82,7 @@ impl Strain {
         pressure: None,
         late: None,
         shortfall: None,
+        busy: 0.0,
     };
 
     /// Names what exceeded its bound, if anything did.
@@ -90,6 +109,11 @@ impl Strain {
             bounds.shortfall,
             "of its rate was lost by a shaper",
         );
+        check_share(
+            Some(self.busy),
+            bounds.busy,
+            "of the processor time was used",
+        );
         if let Some(late) = self.late.filter(|late| *late > bounds.late) {
             let bound = bounds.late;
             excesses.push(format!("a shaper was {late:.1?} late (bound {bound:?})"));
@@ -106,40 +130,44 @@ impl fmt::Display for Strain {
         };
         write!(
             f,
-            "{:.1?} watched: stolen {}, pressure {}, shaper late by {}, short by {}",
+            "{:.1?} watched: stolen {}, pressure {}, shaper late by {}, short by {}, busy {}",
             self.elapsed,
             percent(Some(self.stolen)),
             percent(self.pressure),
             self.late
                 .map_or("unknown".to_owned(), |late| format!("{late:.1?}")),
             percent(self.shortfall),
+            percent(Some(self.busy)),
         )
     }
 }
 
 /// Watches the machine until it is ended.
-pub(super) struct Meter {
+pub(crate) struct Meter {
     begun: Instant,
     stolen: Duration,
+    busy: Duration,
     pressure: Option<Duration>,
     witness: Option<Witness>,
 }
 
 impl Meter {
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let witness = Witness::start();
         Self {
             begun: Instant::now(),
             stolen: cpu::stolen().unwrap_or_default(),
+            busy: cpu::busy().unwrap_or_default(),
             pressure: pressure(),
             witness,
         }
     }
 
-    pub(super) fn end(self) -> Strain {
+    pub(crate) fn end(self) -> Strain {
         let elapsed = self.begun.elapsed();
         let stolen = cpu::stolen().unwrap_or_default();
         let stolen = stolen.saturating_sub(self.stolen);
+        let busy = cpu::busy().unwrap_or_default().saturating_sub(self.busy);
         let now = pressure();
         let waited = now
             .zip(self.pressure)
@@ -157,6 +185,7 @@ impl Meter {
             pressure: waited.map(|waited| waited.as_secs_f64() / seconds),
             late: spacing.map(|it| it.late),
             shortfall: spacing.map(|it| it.shortfall),
+            busy: busy.as_secs_f64() / (seconds * cpus as f64),
         }
     }
 }
@@ -199,9 +228,16 @@ mod tests {
             pressure: Some(0.9),
             late: Some(Duration::from_millis(30)),
             shortfall: Some(0.25),
+            busy: 1.1,
         };
         let reported = all.exceeded(&bounds).expect("all are exceeded");
-        for part in ["50.0 %", "90.0 %", "30.0ms late (bound 2ms)", "25.0 %"] {
+        for part in [
+            "50.0 %",
+            "90.0 %",
+            "30.0ms late (bound 2ms)",
+            "25.0 %",
+            "110.0 %",
+        ] {
             assert!(reported.contains(part), "{reported}");
         }
         let just = Strain {

@@ -45,7 +45,7 @@ const CARRIED_SHARE: f64 = 0.97;
 const CALIBRATION: Duration = Duration::from_millis(200);
 
 /// Tells whether an emulated link keeps this rate and its spacing now.
-pub(super) fn is_carried(mbit: u32) -> bool {
+pub(crate) fn is_carried(mbit: u32) -> bool {
     let Ok(link) = Link::start(mbit, None) else {
         // No root: then nothing is emulated either.
         return true;
@@ -54,7 +54,8 @@ pub(super) fn is_carried(mbit: u32) -> bool {
     let spacing = link.end();
     // A queue of 1 ms at the rate under test is what a late timer empties.
     spacing.is_some_and(|it| {
-        it.shortfall < 1.0 - CARRIED_SHARE && it.late < Duration::from_millis(u64::from(100 / mbit))
+        it.shortfall < 1.0 - CARRIED_SHARE
+            && it.late < Duration::from_secs_f64(0.1 / f64::from(mbit))
     })
 }
 
