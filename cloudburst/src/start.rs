@@ -36,6 +36,7 @@ impl Endpoint {
     /// Without a runtime, or in one without input and output enabled.
     pub async fn bind(config: EndpointConfig) -> Result<Self, BindError> {
         let sockets = bind_sockets(&config)?;
+        let bound = Instant::now();
         let system = |action| move |source| BindError::System { action, source };
         let local_addrs = Arc::new(LocalAddresses::of(&sockets));
         let (commands, taken) = commands::channel();
@@ -50,7 +51,7 @@ impl Endpoint {
         let mut protocol = config.protocol;
         // The caller that named ports is to be found there.
         protocol.rotate_ports &= matches!(config.ports, Ports::Any(_));
-        protocol.quiet_before = hold(&config.ports).await;
+        protocol.quiet_before = hold(&config.ports, bound).await;
         let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         protocol.unix_time = protocol.unix_time.or(since_1970.ok());
         let machine = Transport::new(protocol, Time::ZERO)?;
@@ -114,8 +115,9 @@ impl Endpoint {
     }
 }
 
-/// Holds ports that were named for a while. Returns for how long nobody else has answered at them.
-async fn hold(ports: &Ports) -> Duration {
+/// Holds ports that were named for a while. Returns for how long nobody else has answered at them,
+/// which is longer than that while a machine is busy.
+async fn hold(ports: &Ports, bound: Instant) -> Duration {
     let is_any = |port: &std::ops::RangeInclusive<u16>| *port.start() == 0;
     let is_new = match ports {
         Ports::Any(_) => true,
@@ -127,7 +129,7 @@ async fn hold(ports: &Ports) -> Duration {
     // On a thread that may block, for a runtime may have no timer.
     let hold = tokio::task::spawn_blocking(|| std::thread::sleep(HOLD));
     let _ = hold.await;
-    HOLD
+    bound.elapsed()
 }
 
 /// How long ports that were named are held before an endpoint starts: longer than an answer of ours takes
@@ -144,5 +146,25 @@ struct CloseOnDrop(SendBudget);
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         self.0.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_held_since_they_were_bound_however_busy_the_machine() {
+        let busy = Duration::from_millis(300);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .max_blocking_threads(1)
+            .build()
+            .unwrap();
+        let bound = Instant::now();
+        let held = runtime.block_on(async {
+            tokio::task::spawn_blocking(move || std::thread::sleep(busy));
+            hold(&Ports::one(4433), bound).await
+        });
+        assert!(held >= busy + HOLD, "{held:?}");
     }
 }
