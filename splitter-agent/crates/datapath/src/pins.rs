@@ -200,7 +200,11 @@ impl Pins {
 
     /// Takes the program of that way of steering off an interface. What is not there counts as
     /// removed.
-    pub(super) fn detach(&self, interface: &str, steering: SteeringMode) -> Result<(), KernelError> {
+    pub(super) fn detach(
+        &self,
+        interface: &str,
+        steering: SteeringMode,
+    ) -> Result<(), KernelError> {
         if steering == SteeringMode::Mark {
             return ingress::detach(self, interface);
         }
