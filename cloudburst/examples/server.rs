@@ -9,6 +9,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let security = Security::with_allowed(ours, [client]);
     let config = EndpointConfig::server(4433, security).with_ports("4433-4436".parse()?)?;
     let server = Endpoint::bind(config).await?;
+    println!("listening on {:?}", server.local_addrs());
     let echo = |request: Received| async move { Some(request.message) };
     server.serve(64, echo).await;
     Ok(())

@@ -52,6 +52,8 @@ impl Endpoint {
         // The caller that named ports is to be found there.
         protocol.rotate_ports &= matches!(config.ports, Ports::Any(_));
         protocol.quiet_before = hold(&config.ports, bound).await;
+        // At once, for what lies between would count for another process.
+        let start = Instant::now();
         let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         protocol.unix_time = protocol.unix_time.or(since_1970.ok());
         let machine = Transport::new(protocol, Time::ZERO)?;
@@ -85,7 +87,7 @@ impl Endpoint {
             notices,
             sockets,
             port_rotation,
-            start: Instant::now(),
+            start,
             commands: taken,
             inbox: Inbox {
                 messages: inbox,

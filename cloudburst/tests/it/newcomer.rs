@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    io::{BufRead as _, BufReader},
     path::PathBuf,
     process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
@@ -17,7 +18,6 @@ use flow_testbed::{
         Requirement::{NftRule, Program, QueueingDiscipline, Root},
         skip,
     },
-    wait,
 };
 
 use super::examples::example;
@@ -95,11 +95,12 @@ impl Networks {
 
     fn serve(&self) -> Running {
         let mut command = self.command(&self.home.server, "server");
-        let running = Running(command.stdout(Stdio::null()).spawn().unwrap());
-        wait::within(Duration::from_secs(10), "the server listens", || {
-            // The last of its ports.
-            self.home.listens(4436).unwrap().then_some(())
-        });
+        let mut running = Running(command.stdout(Stdio::piped()).spawn().unwrap());
+        let told = BufReader::new(running.0.stdout.take().unwrap())
+            .lines()
+            .next();
+        let told = told.expect("it says where it listens").unwrap();
+        assert!(told.starts_with("listening on"), "{told}");
         running
     }
 
