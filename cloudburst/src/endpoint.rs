@@ -347,7 +347,7 @@ impl Endpoint {
     }
 }
 
-/// Whether one host can have an address: not nobody's, nor that of a group or of everybody.
+/// Tells whether one host can have an address: not nobody's, nor that of a group or of everybody.
 fn is_of_one_host(address: &SocketAddr) -> bool {
     let ip = address.ip();
     let is_everybody = ip == IpAddr::V4(Ipv4Addr::BROADCAST);

@@ -1,4 +1,4 @@
-//! What an endpoint hands over: a message or request that arrived.
+//! A message or request that has arrived, as an endpoint hands it over.
 
 use std::time::Instant;
 

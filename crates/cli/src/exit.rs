@@ -14,7 +14,7 @@ pub enum ExitCode {
     NotPermitted = 4,
     /// Something that is not ours, or another instance, is in the way.
     Conflict = 5,
-    /// What was asked for cannot be told.
+    /// The command cannot tell what it was asked.
     Unknown = 6,
 }
 

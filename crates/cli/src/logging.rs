@@ -137,7 +137,7 @@ mod tests {
 
     use super::*;
 
-    /// What the records of `log` look like.
+    /// Returns the text of the records that `log` makes.
     fn written<F>(format: F, log: impl FnOnce()) -> String
     where
         F: FormatEvent<Registry, DefaultFields> + Send + Sync + 'static,

@@ -170,7 +170,7 @@ impl Path {
         self.refresh_ms = (pause.as_millis() as u32).max(REFRESH_MS);
     }
 
-    /// Whether the peer has reported on it in the last second.
+    /// Tells whether the peer has reported on the path in the last second.
     pub(super) fn is_heard(&self, now: Time) -> bool {
         self.heard.is_some_and(|heard| now.since(heard.at) <= FRESH)
     }

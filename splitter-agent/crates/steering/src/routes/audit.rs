@@ -364,14 +364,8 @@ impl Auditor<'_> {
                     interface: case.lan.as_str(),
                     source: case.source,
                     destination: *destination,
-                    tos: match mark {
-                        Carried::Dscp(dscp) => dscp.tos(),
-                        Carried::Beside(_) => 0,
-                    },
-                    mark: match mark {
-                        Carried::Dscp(_) => 0,
-                        Carried::Beside(mark) => mark,
-                    },
+                    tos: mark.tos(),
+                    mark: mark.beside(),
                     transport: case.transport,
                 };
                 let answer = match ask(self.netlink, question).await {

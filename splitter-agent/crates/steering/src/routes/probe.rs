@@ -34,6 +34,24 @@ pub(super) enum Carried {
     Beside(u32),
 }
 
+impl Carried {
+    /// The ToS byte of the packet; 0 where its header carries no mark.
+    pub(super) fn tos(self) -> u8 {
+        match self {
+            Self::Dscp(dscp) => dscp.tos(),
+            Self::Beside(_) => 0,
+        }
+    }
+
+    /// The kernel's mark; 0 where the packet has none.
+    pub(super) const fn beside(self) -> u32 {
+        match self {
+            Self::Dscp(_) => 0,
+            Self::Beside(mark) => mark,
+        }
+    }
+}
+
 impl fmt::Display for Carried {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! What a liar says: a body of any kind and form, made of an input.
+//! Makes a liar's bodies, of any kind and form, out of an input.
 
 use cloudburst_code::{Encoder, Schedule, Shape};
 use cloudburst_wire::{
@@ -6,7 +6,7 @@ use cloudburst_wire::{
     ProgressState, Query, Report, Stop, Symbol, TOKEN_BYTES, TokenBody, Written,
 };
 
-/// What is left of an input.
+/// The bytes of a fuzzer's input that have not been taken yet.
 pub(super) struct Input<'i>(pub(super) &'i [u8]);
 
 impl Input<'_> {

@@ -21,7 +21,7 @@ struct Conversation {
     early: Option<Sealer>,
     data: Option<(Sealer, Opener)>,
     token: Option<[u8; TOKEN_BYTES]>,
-    /// What the end calls the conversation, which its answers have to name.
+    /// The end's number of the conversation, which its answers have to name.
     theirs: u64,
     /// Numbers of messages that the end has sent.
     messages: Vec<u64>,

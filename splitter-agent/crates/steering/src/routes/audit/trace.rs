@@ -313,14 +313,8 @@ impl Tracer<'_> {
             interface: self.packet.lan.as_str(),
             source: self.source,
             destination: self.packet.destination,
-            tos: match mark {
-                Carried::Dscp(dscp) => dscp.tos(),
-                Carried::Beside(_) => 0,
-            },
-            mark: match mark {
-                Carried::Dscp(_) => 0,
-                Carried::Beside(mark) => mark,
-            },
+            tos: mark.tos(),
+            mark: mark.beside(),
             transport: Some(self.transport()),
         }
     }
