@@ -37,8 +37,14 @@ const WATCH_MBIT: u32 = 5;
 const PAYLOAD_BYTES: usize = 1_200;
 /// With the headers that a token bucket counts on Ethernet.
 const FRAME_BYTES: u32 = 1_242;
-/// Holds more than a sender may be late by.
-const QUEUE_BYTES: usize = 250_000;
+/// What a sender's socket holds: more than the sender may be late by.
+const SOCKET_BYTES: usize = 250_000;
+/// More than a socket's buffer can hold, which the kernel takes twice as large as it is told to
+/// (socket(7), `SO_SNDBUF`): so the queue is never full, and a sender that has filled its buffer
+/// sleeps. With a smaller one nothing would stop it: what the queue drops leaves the buffer.
+const QUEUE_BYTES: usize = 2 * SOCKET_BYTES;
+/// How soon a thread sees that its link is to end.
+const STOP_CHECK: Duration = Duration::from_millis(20);
 /// What a link may lose of a rate that it is said to carry.
 const CARRIED_SHARE: f64 = 0.97;
 /// How much traffic tells whether a rate is carried.
@@ -97,7 +103,8 @@ impl Witness {
 /// A shaped link whose queue is never empty.
 struct Link {
     ended: Arc<AtomicBool>,
-    sender: JoinHandle<Result<(), NamespaceError>>,
+    /// Returns how many packets it sent.
+    sender: JoinHandle<Result<usize, NamespaceError>>,
     receiver: JoinHandle<Vec<Duration>>,
     mbit: u32,
 }
@@ -112,10 +119,13 @@ impl Link {
         sender
             .connect(receiver.local_addr().expect("it is bound"))
             .expect("an address of the same network");
-        setsockopt(&sender, SndBuf, &QUEUE_BYTES).expect("a size");
+        setsockopt(&sender, SndBuf, &SOCKET_BYTES).expect("a size");
         setsockopt(&receiver, ReceiveTimestampns, &true).expect("a setting");
+        sender
+            .set_write_timeout(Some(STOP_CHECK))
+            .expect("a setting");
         receiver
-            .set_read_timeout(Some(Duration::from_millis(20)))
+            .set_read_timeout(Some(STOP_CHECK))
             .expect("a setting");
         let ended = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&ended);
@@ -123,9 +133,11 @@ impl Link {
             if let Some(cpu) = cpu {
                 pin(cpu);
             }
+            let mut sent = 0;
             while !stop.load(Ordering::Relaxed) {
-                let _ = sender.send(&[7; PAYLOAD_BYTES]);
+                sent += usize::from(sender.send(&[7; PAYLOAD_BYTES]).is_ok());
             }
+            sent
         })?;
         let stop = Arc::clone(&ended);
         let receiving = thread::spawn(move || {
@@ -239,6 +251,19 @@ mod tests {
         assert!(paused.late.abs_diff(Duration::from_millis(20)) < Duration::from_micros(1));
         assert!((0.08..0.1).contains(&paused.shortfall), "{paused:?}");
         assert_eq!(spacing(&[], 5), None);
+    }
+
+    #[test]
+    fn sender_sleeps_while_its_queue_is_full() {
+        require!(Root, Program("ip"), Program("tc"), Program("ethtool"));
+        require!(QueueingDiscipline("tbf rate 1mbit burst 3100 limit 9000"));
+        let link = Link::start(WATCH_MBIT, None).expect("root");
+        thread::sleep(Duration::from_millis(300));
+        link.ended.store(true, Ordering::Relaxed);
+        let sent = link.sender.join().expect("no panic").expect("a namespace");
+        let arrived = link.receiver.join().expect("no panic").len();
+        let queued = QUEUE_BYTES / FRAME_BYTES as usize;
+        assert!(arrived > 0 && sent <= arrived + queued, "{sent} {arrived}");
     }
 
     #[test]
