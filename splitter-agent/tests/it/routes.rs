@@ -7,7 +7,10 @@ use router::{
     DESTINATIONS, TUNNELS, config, device, everything, inside, router, up, up_and_verified,
 };
 use splitter_config::Config;
-use splitter_steering::routes::{Action, Footprint, PlanError, VerifyError, plan, remove_all};
+use splitter_steering::Placement;
+use splitter_steering::routes::{
+    Action, Footprint, PlanError, VerifyError, audit, plan, remove_all,
+};
 
 #[test]
 fn marked_packets_take_their_tunnels() {
@@ -78,7 +81,10 @@ fn traffic_between_two_site_interfaces_stays_at_the_site() {
         assert!(plan(netlink, &config, None).await.unwrap().is_in_place());
     });
     let rules = router.run("ip rule").unwrap();
-    assert!(rules.contains("suppress_prefixlength 12"), "{rules}");
+    for length in [8, 12] {
+        let rule = format!("lookup main suppress_prefixlength {length}");
+        assert!(rules.contains(&rule), "{rules}");
+    }
     for tos in [0, 2 << 2, 4 << 2] {
         assert_eq!(device(&router, "10.3.0.5", tos), "lan2");
         assert_eq!(device(&router, "2001:db8:c::5", tos), "lan2");
@@ -92,6 +98,62 @@ fn traffic_between_two_site_interfaces_stays_at_the_site() {
         .unwrap();
     assert_eq!(device(&router, "10.4.0.9", 2 << 2), "isp");
     assert_eq!(device(&router, "9.9.9.9", 2 << 2), "isp");
+}
+
+#[test]
+fn specific_route_is_held_against_the_destination_in_which_it_lies() {
+    require!(Root, Program("ip"));
+    let router = router();
+    for line in [
+        "ip link add lan2 type veth peer far-lan2",
+        "ip link set lan2 up",
+        "ip link set far-lan2 up",
+        "ip addr add 10.3.0.1/24 dev lan2",
+        "ip addr add 2001:db8:c::1/64 dev lan2 nodad",
+        // Exactly a destination, as a routing daemon would have it.
+        "ip route add 10.2.0.0/24 via 203.0.113.1",
+        "ip -6 route add 2001:db8:b::/64 via 2001:db8:3::1",
+        // Inside the first, and inside the second.
+        "ip route add 10.4.0.0/16 via 203.0.113.1",
+        "ip route add 10.2.0.128/25 via 203.0.113.1",
+    ] {
+        router.run(line).unwrap();
+    }
+    let more = "[routes]\ndestinations = ['0.0.0.0/0', '10.2.0.0/24', '::/0', '2001:db8:b::/64']\n";
+    let config = config(more);
+    let before = everything(&router);
+    inside(&router, async |netlink| {
+        up_and_verified(netlink, &config).await;
+        assert!(plan(netlink, &config, None).await.unwrap().is_in_place());
+    });
+    for (tos, tunnel) in [(0, "wan0"), (4 << 2, "wan0"), (2 << 2, "wan1")] {
+        // Another interface of the site, whose prefix is as long as the other destination's.
+        assert_eq!(device(&router, "10.3.0.5", tos), "lan2");
+        assert_eq!(device(&router, "2001:db8:c::5", tos), "lan2");
+        assert_eq!(device(&router, "10.4.0.9", tos), "isp");
+        assert_eq!(device(&router, "10.2.0.129", tos), "isp");
+        assert_eq!(device(&router, "10.2.0.9", tos), tunnel);
+        assert_eq!(device(&router, "2001:db8:b::9", tos), tunnel);
+        assert_eq!(device(&router, "9.9.9.9", tos), tunnel);
+        assert_eq!(device(&router, "2606:4700::1111", tos), tunnel);
+    }
+    let audited = inside(&router, async |netlink| {
+        audit(netlink, &config, &Placement::PRIMARY, true)
+            .await
+            .unwrap()
+    });
+    assert_eq!(audited.unsplit, [], "{audited:?}");
+    let exempt: Vec<_> = audited
+        .exempt
+        .iter()
+        .map(|it| it.destination.to_string())
+        .collect();
+    assert_eq!(exempt, ["10.2.0.128/25", "10.4.0.0/16"]);
+    inside(&router, async |netlink| {
+        let removed = remove_all(netlink, &Footprint::of(&config)).await.unwrap();
+        assert_eq!(removed.len(), 2 * 6 + 8, "{removed:?}");
+    });
+    assert_eq!(everything(&router), before);
 }
 
 #[test]

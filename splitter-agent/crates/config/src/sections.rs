@@ -47,6 +47,7 @@ pub(crate) const WITHIN: &[fn(&Source<'_>, &Given)] = &[
 pub(crate) const ACROSS: &[fn(&Source<'_>, &Config)] = &[
     tunnels::devices_differ,
     tunnels::families_agree,
+    routes::priorities_suffice,
     health::peers_have_a_key,
     share::tunnels_can_be_shaped,
     share::cloudburst_has_its_own_mark,

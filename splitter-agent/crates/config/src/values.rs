@@ -182,7 +182,8 @@ impl fmt::Display for TableId {
     }
 }
 
-/// The first of the three consecutive rule priorities that an instance uses.
+/// The first of the consecutive rule priorities that an instance uses: three for each length that the
+/// prefixes of its destinations have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
 pub struct RulePriority(u32);
@@ -190,8 +191,18 @@ pub struct RulePriority(u32);
 impl RulePriority {
     /// Priority of rules unless a file says otherwise.
     pub const DEFAULT: Self = Self(1000);
-    /// The last that leaves all three rules in front of the rule for the main table (32766).
-    pub const MAX: u32 = 32763;
+    /// The last that leaves three rules in front of the rule for the main table.
+    pub const MAX: u32 = Self::MAIN - Self::GROUP;
+    /// The priority of the kernel's own rule for the main table.
+    pub(crate) const MAIN: u32 = 32766;
+    /// Rules that belong together: for specific routes, for the long tunnel, for the short one.
+    pub(crate) const GROUP: u32 = 3;
+
+    /// The first priority of a later group of three.
+    #[must_use]
+    pub fn group(self, index: u32) -> Self {
+        Self(self.0 + index * Self::GROUP)
+    }
 
     /// Priority of the rule that lets specific routes of the main table win.
     #[must_use]

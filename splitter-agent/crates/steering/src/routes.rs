@@ -15,12 +15,28 @@
 //! With `steering.mode = "mark"` the second selects `fwmark` instead. Where the tunnels are shared there is another 1001, for the mark of short flows in the long
 //! tunnel.
 //!
-//! Where destinations are configured, the first suppresses up to the longest of their prefixes,
-//! so that the way to another interface of the site, which is more specific, stays. When the long
-//! tunnel's device goes away its routes go with it, and the lookup falls through to the short
-//! tunnel. A class with several tunnels has routes with a next hop for each that is alive, and
+//! Where destinations are configured, the first suppresses up to the length of their prefixes, so that
+//! the way to another interface of the site, which is more specific, stays. Prefixes of several
+//! lengths have such a group of rules each, the longest first, whose other rules suppress what the
+//! tables hold for the shorter ones: so a route of the main table is held against the destination in
+//! which it lies, and not against another one that happens to be longer. With `10.0.0.0/8` and
+//! `10.2.0.0/24`:
+//!
+//! ```text
+//! 1000: from all iif eth0 lookup main suppress_prefixlength 24
+//! 1001: from all iif eth0 dscp 2 lookup 10402 suppress_prefixlength 8
+//! 1002: from all iif eth0 lookup 10401 suppress_prefixlength 8
+//! 1003: from all iif eth0 lookup main suppress_prefixlength 8
+//! 1004: from all iif eth0 dscp 2 lookup 10402
+//! 1005: from all iif eth0 lookup 10401
+//! ```
+//!
+//! When the long tunnel's device goes away its routes go with it, and the lookup falls through to the
+//! short tunnel. A class with several tunnels has routes with a next hop for each that is alive, and
 //! their weights. While all of them are dead the routes in its table have the next hops of the
 //! other class ([`Placement`](crate::Placement)); rules stay as they are.
+
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 use splitter_config::{Config, RulePriority, TableId};
@@ -68,8 +84,16 @@ pub struct Footprint {
     pub lan: Vec<InterfaceName>,
     /// The tables that hold the routes.
     pub tables: [TableId; 2],
-    /// The first of the three priorities of the rules.
+    /// The first of the priorities of the rules.
     pub rule_priority: RulePriority,
+    /// How many groups of three rules there are.
+    #[serde(default = "one_group")]
+    pub rule_groups: u8,
+}
+
+/// What there was before there could be several.
+const fn one_group() -> u8 {
+    1
 }
 
 impl Footprint {
@@ -80,6 +104,7 @@ impl Footprint {
             lan: config.lan.clone(),
             tables: [config.short.table, config.long.table],
             rule_priority: config.routes.rule_priority,
+            rule_groups: config.routes.rule_groups(),
         }
     }
 
@@ -99,13 +124,18 @@ impl Footprint {
         if let Some(table) = tables.find(|table| other.has_table(table.get())) {
             return Some(format!("table {table}"));
         }
-        let mut priorities = self.rule_priority.specific()..=self.rule_priority.short();
-        let priority = priorities.find(|priority| other.has_priority(*priority))?;
+        let priority = self
+            .priorities()
+            .find(|priority| other.has_priority(*priority))?;
         Some(format!("rule priority {priority}"))
     }
 
     fn has_priority(&self, priority: u32) -> bool {
-        (self.rule_priority.specific()..=self.rule_priority.short()).contains(&priority)
+        self.priorities().contains(&priority)
+    }
+
+    fn priorities(&self) -> RangeInclusive<u32> {
+        self.rule_priority.taken_by(self.rule_groups)
     }
 
     fn has_table(&self, table: u32) -> bool {
@@ -122,6 +152,7 @@ mod tests {
             lan: Vec::new(),
             tables: tables.map(|table| table.try_into().unwrap()),
             rule_priority: priority.try_into().unwrap(),
+            rule_groups: 1,
         }
     }
 
@@ -134,5 +165,20 @@ mod tests {
         assert_eq!(shared([3, 4], 1002).as_deref(), Some("rule priority 1002"));
         assert_eq!(shared([3, 4], 997), None);
         assert_eq!(shared([3, 4], 1003), None);
+        let two_groups = Footprint {
+            rule_groups: 2,
+            ..own.clone()
+        };
+        let shared = two_groups.shared_with(&footprint([3, 4], 1005));
+        assert_eq!(shared.as_deref(), Some("rule priority 1005"));
+        assert_eq!(two_groups.shared_with(&footprint([3, 4], 1006)), None);
+    }
+
+    #[test]
+    fn footprint_of_an_earlier_version_has_one_group() {
+        let mut written = serde_json::to_value(footprint([1, 2], 1000)).unwrap();
+        written.as_object_mut().unwrap().remove("rule_groups");
+        let read: Footprint = serde_json::from_value(written).unwrap();
+        assert_eq!(read, footprint([1, 2], 1000));
     }
 }

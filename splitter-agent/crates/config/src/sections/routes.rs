@@ -1,18 +1,24 @@
 //! `[routes]`: what the agent puts into the kernel's routing policy.
 
-use ipnet::IpNet;
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
+use ipnet::IpNet;
+use splitter_netlink::Family;
+
+use crate::Config;
 use crate::declaration::key;
 use crate::declare::section;
 use crate::key::Change::Reload;
 use crate::kind::{list, prefix, whole};
+use crate::source::Source;
 use crate::values::RulePriority;
 
 section! {
     /// Says what the agent puts into the kernel's routing policy.
     pub struct Routes, GivenRoutes {
-        /// These destinations lie behind the tunnels. Routes of the main table that are more
-        /// specific than the longest of them (of the same family) come first.
+        /// These destinations lie behind the tunnels. A route of the main table that is more
+        /// specific than the destination in which it lies comes first.
         destinations: Option<Vec<IpNet>> = key(
             "destinations",
             Reload,
@@ -34,7 +40,8 @@ section! {
              default route.",
         );
 
-        /// The agent's rules take this priority and the two after it.
+        /// The agent's rules take this priority and the two after it; where destinations have
+        /// prefixes of several lengths, three for each length.
         rule_priority: RulePriority = key(
             "rule_priority",
             Reload,
@@ -45,4 +52,56 @@ section! {
             "Rules of others in front of them that select the same traffic are a conflict.",
         );
     }
+}
+
+impl Routes {
+    /// Returns the lengths that the prefixes of the destinations have in a family, each once and the
+    /// longest first.
+    #[must_use]
+    pub fn prefix_lengths(&self, family: Family) -> Vec<u8> {
+        let Some(destinations) = &self.destinations else {
+            return vec![0];
+        };
+        let of_family = destinations.iter().filter(|it| Family::of(it) == family);
+        let lengths: BTreeSet<_> = of_family.map(IpNet::prefix_len).collect();
+        lengths.into_iter().rev().collect()
+    }
+
+    /// Returns how many groups of three rules there are: one for each of those lengths, in the family
+    /// that has more of them.
+    #[must_use]
+    pub fn rule_groups(&self) -> u8 {
+        let lengths = [Family::V4, Family::V6].map(|family| self.prefix_lengths(family).len());
+        let most = lengths.into_iter().max().unwrap_or(1).max(1);
+        u8::try_from(most).unwrap_or(u8::MAX)
+    }
+}
+
+impl RulePriority {
+    /// Returns all priorities that so many groups of rules take.
+    #[must_use]
+    pub fn taken_by(self, groups: u8) -> RangeInclusive<u32> {
+        let last = self.group(u32::from(groups.max(1)) - 1);
+        self.specific()..=last.short()
+    }
+}
+
+/// Also where there are several groups, all rules come before the one for the main table.
+pub(super) fn priorities_suffice(source: &Source<'_>, config: &Config) {
+    let routes = &config.routes;
+    let groups = routes.rule_groups();
+    let taken = routes.rule_priority.taken_by(groups);
+    if *taken.end() < RulePriority::MAIN {
+        return;
+    }
+    let largest = RulePriority::MAIN - u32::from(groups) * RulePriority::GROUP;
+    source.section("routes").contradiction(
+        "rule_priority",
+        format!(
+            "the destinations have prefixes of {groups} lengths, whose rules need {} numbers below {}",
+            u32::from(groups) * RulePriority::GROUP,
+            RulePriority::MAIN
+        ),
+        &format!("give {largest} or less"),
+    );
 }

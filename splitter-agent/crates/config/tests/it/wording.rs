@@ -77,6 +77,7 @@ const SECTIONS: Lines = &[
         "routes",
         &[
             "rule_priority = 32764",
+            "rule_priority = 32762\ndestinations = ['10.0.0.0/8', '10.2.0.0/16']",
             "destinations = ['10.2.0.1/16']",
             "destinations = ['nowhere']",
             "destinations = []",

@@ -21,7 +21,7 @@ use self::regions::Region;
 use super::foreign_rule::{ForeignRule, Forwarded, Transport};
 use super::probe::{Answer, Carried, Question, ask};
 use super::verify::site_address;
-use super::wanted::{destinations, longest_destination, tunnels_of};
+use super::wanted::{destinations, tunnels_of};
 use super::{snapshot, specific};
 use crate::Placement;
 
@@ -248,7 +248,6 @@ impl Auditor<'_> {
             interfaces: self.interfaces,
             family: self.family,
             rules: self.rules,
-            longest: longest_destination(self.config, self.family),
             is_carried: carried,
             is_up: self.is_up,
         };

@@ -55,7 +55,9 @@ fn route_conflict(route: &RouteMessage) -> Conflict {
 
 fn rule_conflict(message: &RuleMessage, config: &Config) -> Option<Conflict> {
     let rule = ForeignRule::of(message);
-    let priority = config.routes.rule_priority;
+    let routes = &config.routes;
+    let taken = routes.rule_priority.taken_by(routes.rule_groups());
+    let needed = taken.clone().count();
     let conflict = |problem: String, remedy: &str| {
         let actual = rule.description();
         Some(Conflict {
@@ -76,11 +78,11 @@ fn rule_conflict(message: &RuleMessage, config: &Config) -> Option<Conflict> {
         }
         return conflict(
             "this priority is taken".to_owned(),
-            "set routes.rule_priority to where three numbers in a row are free",
+            &format!("set routes.rule_priority to where {needed} numbers in a row are free"),
         );
     }
     // Priority 0 is the local table's, which only holds this host's own addresses.
-    if rule.priority == 0 || rule.priority > priority.short() {
+    if rule.priority == 0 || rule.priority > *taken.end() {
         return None;
     }
     let remedy = "set routes.rule_priority to a smaller number than that rule's, or remove it";

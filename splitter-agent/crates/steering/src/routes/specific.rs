@@ -9,22 +9,19 @@ use splitter_netlink::{Family, Netlink, NetlinkError};
 
 use super::snapshot;
 use super::suppressed::{SuppressedRoute, route};
-use super::wanted::{destinations, longest_destination};
+use super::wanted::destinations;
 
 const TABLE_MAIN: u32 = RouteHeader::RT_TABLE_MAIN as u32;
 
-/// Lists the routes of the main table that are more specific than every destination and lie inside
-/// one, but for those to the links of devices. Where no destinations are stated, those by our
+/// Lists the routes of the main table that lie inside a destination and are more specific than it,
+/// but for those to the links of devices. Where no destinations are stated, those by our
 /// tunnels alone: what else leads elsewhere is meant to.
 pub(super) async fn inside_destinations(
     netlink: &Netlink,
     config: &Config,
     family: Family,
 ) -> Result<Vec<SuppressedRoute>, NetlinkError> {
-    let (wanted, longest) = (
-        destinations(config, family),
-        longest_destination(config, family),
-    );
+    let wanted = destinations(config, family);
     let mut messages = Vec::new();
     match config.routes.destinations {
         Some(_) => messages = snapshot::routes(netlink, family, TABLE_MAIN).await?,
@@ -40,8 +37,8 @@ pub(super) async fn inside_destinations(
         }
     }
     let is_specific = |route: &SuppressedRoute| {
-        route.destination.prefix_len() > longest
-            && wanted.iter().any(|net| net.contains(&route.destination))
+        let is_inside = wanted.iter().any(|net| net.contains(&route.destination));
+        is_inside && !wanted.contains(&route.destination)
     };
     let others = messages
         .iter()

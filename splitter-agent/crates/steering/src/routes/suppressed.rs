@@ -9,7 +9,7 @@ use splitter_config::Config;
 use splitter_netlink::{Family, Netlink, NetlinkError};
 
 use super::snapshot;
-use super::wanted::{destinations, longest_destination};
+use super::wanted::destinations;
 
 /// Names a route of the main table that redirected packets pass over.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,15 +29,9 @@ pub async fn suppressed_routes(
     config: &Config,
     family: Family,
 ) -> Result<Vec<SuppressedRoute>, NetlinkError> {
-    let (wanted, longest) = (
-        destinations(config, family),
-        longest_destination(config, family),
-    );
-    let is_in_the_way = |route: &SuppressedRoute| {
-        let leads_to =
-            |net: &IpNet| net.contains(&route.destination) || route.destination.contains(net);
-        route.destination.prefix_len() <= longest && wanted.iter().any(leads_to)
-    };
+    let wanted = destinations(config, family);
+    let is_in_the_way =
+        |route: &SuppressedRoute| wanted.iter().any(|net| route.destination.contains(net));
     let routes = snapshot::routes(netlink, family, RouteHeader::RT_TABLE_MAIN.into()).await?;
     let routes = routes.iter().filter_map(|it| route(it, family));
     Ok(routes.filter(is_in_the_way).collect())

@@ -15,7 +15,7 @@ use splitter_netlink::{
 use super::apply::Applied;
 use super::plan::{Plan, PlanError, plan_placed};
 use super::probe::{Answer, Carried, Question, ask, candidates, inside};
-use super::wanted::{destinations, longest_destination, tunnels_of};
+use super::wanted::{destination_length, destinations, tunnels_of};
 use crate::Placement;
 
 const TABLE_MAIN: u32 = RouteHeader::RT_TABLE_MAIN as u32;
@@ -210,7 +210,6 @@ impl Lan<'_> {
         net: &IpNet,
         verification: &mut Verification,
     ) -> Result<(), VerifyError> {
-        let longest = longest_destination(config, self.family);
         for destination in candidates(net) {
             let question = |dscp: Dscp| Question {
                 arrives_at: self.interface.index,
@@ -225,7 +224,7 @@ impl Lan<'_> {
             let first = ask(netlink, question(config.marks.short)).await;
             if first
                 .as_ref()
-                .is_ok_and(|answer| is_none_of_ours(answer, longest))
+                .is_ok_and(|answer| is_none_of_ours(config, destination, answer))
             {
                 continue;
             }
@@ -272,9 +271,9 @@ fn expectations<'c>(config: &'c Config, placement: &Placement) -> Vec<(Dscp, Vec
 }
 
 /// Whether an address is the router's own, or has a specific route that is meant to win.
-fn is_none_of_ours(answer: &Answer, longest_destination: u8) -> bool {
-    let specific = answer.table == TABLE_MAIN && answer.prefix_length > longest_destination;
-    answer.table == TABLE_LOCAL || specific
+fn is_none_of_ours(config: &Config, destination: IpAddr, answer: &Answer) -> bool {
+    let is_specific = || answer.prefix_length > destination_length(config, destination);
+    answer.table == TABLE_LOCAL || (answer.table == TABLE_MAIN && is_specific())
 }
 
 fn judge(

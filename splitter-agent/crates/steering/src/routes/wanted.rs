@@ -1,6 +1,6 @@
 //! What the configuration wants the kernel to have.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use netlink_packet_route::route::RouteHeader;
@@ -110,11 +110,13 @@ pub(super) fn destinations(config: &Config, family: Family) -> Vec<IpNet> {
     }
 }
 
-/// The length of the longest of those prefixes. What the main table knows more specifically, such
-/// as another interface of the site, stays with the main table.
-pub(super) fn longest_destination(config: &Config, family: Family) -> u8 {
-    let nets = destinations(config, family);
-    nets.iter().map(IpNet::prefix_len).max().unwrap_or(0)
+/// The length of the most specific of those prefixes that an address lies in; 0 outside all of them.
+/// What the main table knows more specifically, such as another interface of the site, stays with the
+/// main table.
+pub(super) fn destination_length(config: &Config, address: IpAddr) -> u8 {
+    let nets = config.routes.destinations.iter().flatten();
+    let around = nets.filter(|net| net.contains(&address));
+    around.map(IpNet::prefix_len).max().unwrap_or(0)
 }
 
 /// The prefix that all addresses of a family have.
@@ -161,34 +163,38 @@ fn routes(
     Ok(routes)
 }
 
+/// Three rules for each length that the prefixes of the destinations have, the longest first. All but
+/// those of the shortest pass over what the tables hold for shorter ones.
 fn rules(config: &Config, lan: &InterfaceName, family: Family, matching: Matching) -> Vec<Rule> {
-    if destinations(config, family).is_empty() {
-        return Vec::new();
-    }
-    let priority = config.routes.rule_priority;
-    let rule = |priority, selector, table: u32| Rule {
-        family,
-        priority,
-        interface: lan.clone(),
-        selector,
-        table,
-        suppressed: None,
-    };
-    let specific = Rule {
-        suppressed: Some(longest_destination(config, family)),
-        ..rule(
+    let lengths = config.routes.prefix_lengths(family);
+    let mut rules = Vec::new();
+    for (index, length) in (0..).zip(&lengths) {
+        let priority = config.routes.rule_priority.group(index);
+        let shorter = lengths.get(index as usize + 1).copied();
+        let rule = |priority, selector, table: u32, suppressed| Rule {
+            family,
+            priority,
+            interface: lan.clone(),
+            selector,
+            table,
+            suppressed,
+        };
+        let main = RouteHeader::RT_TABLE_MAIN.into();
+        let (short, long) = (config.short.table.get(), config.long.table.get());
+        rules.push(rule(
             priority.specific(),
             Selector::Any,
-            RouteHeader::RT_TABLE_MAIN.into(),
-        )
-    };
-    let short = rule(priority.short(), Selector::Any, config.short.table.get());
-    let long = |mark| {
-        let selector = selector(mark, family, matching);
-        rule(priority.long(), selector, config.long.table.get())
-    };
-    let long = config.long_tunnel_marks().into_iter().map(long);
-    [specific, short].into_iter().chain(long).collect()
+            main,
+            Some(*length),
+        ));
+        rules.push(rule(priority.short(), Selector::Any, short, shorter));
+        let marks = config.long_tunnel_marks().into_iter();
+        rules.extend(marks.map(|mark| {
+            let selector = selector(mark, family, matching);
+            rule(priority.long(), selector, long, shorter)
+        }));
+    }
+    rules
 }
 
 /// IPv4 rules see three bits of the mark and refuse others; IPv6 rules have always seen all six.

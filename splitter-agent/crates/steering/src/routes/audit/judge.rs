@@ -10,6 +10,7 @@ use splitter_policy::flow::Class;
 use super::{Exempt, RouteAudit, TABLE_MAIN, Unsplit, UnsplitReason, without_next_hop};
 use crate::routes::foreign_rule::{ForeignRule, Forwarded, command};
 use crate::routes::probe::Answer;
+use crate::routes::wanted::destination_length;
 
 pub(super) const TABLE_LOCAL: u32 = 255;
 
@@ -19,8 +20,6 @@ pub(super) struct Judge<'a> {
     pub(super) interfaces: &'a Interfaces,
     pub(super) family: Family,
     pub(super) rules: &'a [ForeignRule<'a>],
-    /// The longest prefix that our rules take from the main table.
-    pub(super) longest: u8,
     pub(super) is_carried: bool,
     pub(super) is_up: bool,
 }
@@ -80,7 +79,8 @@ impl Judge<'_> {
         if let Some(rule) = deciding.filter(|it| self.is_in_front(it)) {
             return self.by_rule(rule, &format!("sends it to table {}", name(answer.table)));
         }
-        if answer.table == TABLE_MAIN && answer.prefix_length > self.longest {
+        let length = destination_length(self.config, packet.destination);
+        if answer.table == TABLE_MAIN && answer.prefix_length > length {
             return self.by_specific_route(devices);
         }
         let by = devices.join(" and ");
@@ -140,11 +140,13 @@ impl Judge<'_> {
 
     fn by_rule(&self, rule: &ForeignRule<'_>, what: &str) -> Verdict {
         let priority = rule.priority;
-        // Three numbers in a row.
-        let remedy = match priority > 3 {
+        let groups = self.config.routes.rule_groups();
+        let needed = self.config.routes.rule_priority.taken_by(groups).count();
+        let needed = u32::try_from(needed).unwrap_or(u32::MAX);
+        let remedy = match priority > needed {
             true => format!(
                 "set routes.rule_priority to {} or less, or remove that rule",
-                priority - 3
+                priority - needed
             ),
             false => "remove that rule, or give it a larger number than ours".to_owned(),
         };

@@ -18,7 +18,7 @@ use crate::routes::item::NextHop;
 use crate::routes::probe::{Answer, Carried, Hop, Question, ask, chosen_device, reach};
 use crate::routes::snapshot;
 use crate::routes::verify::site_address;
-use crate::routes::wanted::{destinations, longest_destination, tunnels_of};
+use crate::routes::wanted::{destinations, tunnels_of};
 
 /// A packet of the site that would come in by an interface.
 #[derive(Debug, Clone, Copy)]
@@ -180,7 +180,6 @@ pub async fn trace(
             interfaces,
             family,
             rules: &rules,
-            longest: longest_destination(config, family),
             is_carried: config.families().any(|it| it == family),
             is_up,
         },
