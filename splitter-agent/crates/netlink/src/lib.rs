@@ -32,8 +32,11 @@ pub use names::{Family, InterfaceName, InvalidInterfaceName, list_names};
 pub use neighbours::NeighbourState;
 pub use qdisc::describe_qdisc;
 
-/// The kernel answers within microseconds; this only bounds the wait when something is broken.
-const TIMEOUT: Duration = Duration::from_secs(5);
+/// The kernel answers within microseconds as long as nobody else holds its one lock for all of
+/// routing (RTNL) and this process gets a processor. On a loaded machine on which interfaces or network
+/// namespaces come and go, both take seconds: more than 5 s were seen at a load of 10 on two
+/// processors. This bounds the wait where something is broken.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A listing is torn when the kernel's list changes meanwhile; this often in a row means churn
 /// that no one will ever read consistently.
