@@ -7,6 +7,7 @@ mod logging;
 mod output;
 pub mod pages;
 mod signals;
+mod time;
 
 pub use exit::{ExitCode, exit_code};
 pub use logging::start_logging;
@@ -14,3 +15,4 @@ pub use output::{
     describe, error_object, group_thousands, print, print_json, print_json_line, report_error,
 };
 pub use signals::Signals;
+pub use time::seconds;

@@ -22,6 +22,7 @@ mod kind;
 mod location;
 pub mod overrides;
 pub mod reference;
+mod replacement;
 mod schema;
 mod sections;
 mod source;
@@ -37,6 +38,7 @@ pub use file::ConfigFile;
 pub use key::{Change, DefaultValue, Key};
 pub use location::Location;
 pub use overrides::{Overrides, SetError};
+pub use replacement::{ReplaceError, Replacement};
 pub use schema::schema;
 pub use sections::{
     Advise, Attach, AttachMode, CloudburstQueue, DscpMatch, Flows, Gateways, Handover, Health, Log,

@@ -18,10 +18,12 @@ use splitter_advise::Advice;
 use splitter_config::{Diagnostic, KeyChange, Overrides};
 
 mod client;
+mod confirm;
 mod server;
 pub mod stats;
 
 pub use client::{ControlError, ask};
+pub use confirm::{ConfirmedCommit, Unconfirmed};
 pub use server::{BindError, Call, Peer, Socket};
 
 /// Version of the protocol that both ends have to agree in.
