@@ -4,6 +4,7 @@
 //! One task owns it and does one thing after the other, so that two who ask at once are served in
 //! turn, and nothing is restored while it is being changed.
 
+mod apply;
 mod change;
 
 use std::sync::Arc;
@@ -11,11 +12,11 @@ use std::sync::Arc;
 use splitter_advise::{Advice, Decision, Follower, Question, Traffic, advise};
 use splitter_config::{Config, ConfigFile, Overrides, Threshold, Tunnels};
 use splitter_control::stats::{ChangeResult, ChangeSource};
-use splitter_control::{Answer, Call, Peer, Reason, Refusal, Request, Shown};
+use splitter_control::{Answer, Call, ConfirmedCommit, Peer, Reason, Refusal, Request, Shown};
 use splitter_steering::Placement;
 use tokio::sync::watch;
 
-use self::change::refusal;
+use self::change::{Next, refusal};
 use crate::monitor::Monitor;
 use splitter_instance::{AttachedInterface, Instance, InstanceError, Lock, Owner};
 
@@ -27,6 +28,7 @@ pub struct Agent {
     /// As it was last taken.
     file: ConfigFile,
     overrides: Overrides,
+    commit: ConfirmedCommit<Next>,
     follower: Follower,
     in_force: watch::Sender<Arc<Instance>>,
     last_plan: String,
@@ -42,6 +44,7 @@ impl Agent {
             follower: Follower::new(config.advise.period, monitor.uptime()),
             in_force: watch::Sender::new(Arc::clone(&instance)),
             overrides: Overrides::new(),
+            commit: ConfirmedCommit::default(),
             last_plan: String::new(),
             instance,
             lock: Arc::new(lock),
@@ -87,7 +90,7 @@ impl Agent {
 
     /// Takes the file again, as SIGHUP asks.
     pub async fn hang_up(&mut self) {
-        let next = self.reread();
+        let next = self.check_none_waits().and_then(|()| self.reread());
         let _ = self.change(ChangeSource::Signal, next, false).await;
     }
 
@@ -184,7 +187,8 @@ impl Agent {
             }
             Request::Reload { file, dry_run } => {
                 tracing::info!(uid = peer.uid, pid = peer.pid, dry_run, "asked to reload");
-                let next = self.is_own(file).and_then(|()| self.reread());
+                let next = self.check_none_waits().and_then(|()| self.is_own(file));
+                let next = next.and_then(|()| self.reread());
                 self.change(ChangeSource::Reload, next, dry_run).await
             }
             Request::Set { values, dry_run } => {
@@ -195,8 +199,34 @@ impl Agent {
                     ?values,
                     "asked to set"
                 );
-                let next = self.with(values);
+                let next = self.check_none_waits().and_then(|()| self.with(values));
                 self.change(ChangeSource::Set, next, dry_run).await
+            }
+            Request::Apply {
+                source,
+                text,
+                confirm_within_s,
+                dry_run,
+            } => {
+                tracing::info!(
+                    uid = peer.uid,
+                    pid = peer.pid,
+                    dry_run,
+                    confirm_within_s,
+                    file = %source.display(),
+                    "asked to apply"
+                );
+                self.apply(&source, text, confirm_within_s, dry_run).await
+            }
+            Request::Confirm { id } => {
+                return match self.confirm(id) {
+                    Ok(()) => Answer::Confirmed {},
+                    Err(refusal) => Answer::Refused(refusal),
+                };
+            }
+            Request::Revert {} => {
+                tracing::info!(uid = peer.uid, pid = peer.pid, "asked to revert");
+                self.revert().await
             }
         };
         match changed {
@@ -212,6 +242,7 @@ impl Agent {
             file: self.file.path.clone(),
             overrides: self.overrides.clone(),
             threshold: self.monitor.dataplane().policy()?.threshold,
+            unconfirmed: self.commit.unconfirmed(self.monitor.uptime()),
         })
     }
 

@@ -68,6 +68,15 @@ pub(crate) enum Command {
     /// As in `splitter set threshold 60` or `splitter set threshold=60`, or with several at once
     /// that belong together, `splitter set unit=bytes threshold=60000`. The file stays as it is.
     Set(SetArgs),
+    /// Have the running agent put another file in force, for good or until it is taken back.
+    ///
+    /// As `reload` does, and what the file says takes the place of what the agent's own file says.
+    /// With --confirm it is taken back after that time unless `splitter confirm` is given: by the
+    /// agent, also when the connection is lost that this command was given over. Until then the
+    /// agent's own file stays as it is, so that an agent that starts again has what was there before.
+    Apply(ApplyArgs),
+    /// Keep what `apply --confirm` has put in force, also for the next start.
+    Confirm(ConfirmArgs),
     /// Recommend a threshold for the flows that ended lately, or for those of a file.
     ///
     /// Takes the threshold with the lowest mean slowdown of all flows, by a model of queues and
@@ -173,6 +182,28 @@ pub(crate) struct ReloadArgs {
     /// Show what would change, and change nothing.
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
+}
+
+/// Arguments of `apply`.
+#[derive(Debug, Args)]
+pub(crate) struct ApplyArgs {
+    /// The file to put in force.
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// Take it back after so long unless it is confirmed: 60s, 5m or 1h.
+    #[arg(long, value_name = "TIME", value_parser = flow_cli::seconds, conflicts_with = "dry_run")]
+    pub(crate) confirm: Option<u32>,
+    /// Show what would change, and change nothing.
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Arguments of `confirm`.
+#[derive(Debug, Args)]
+pub(crate) struct ConfirmArgs {
+    /// Take it back at once instead.
+    #[arg(long)]
+    pub(crate) revert: bool,
 }
 
 /// Arguments of `set`.

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use flow_cli::{ExitCode, exit_code};
 use splitter_agent::failover::HealthMonitorError;
 use splitter_config::{Config, ConfigError, ConfigFile, Overrides, SetError};
-use splitter_control::{Answer, ControlError, Reason, Request, ask};
+use splitter_control::{Answer, ControlError, Reason, Request, Unconfirmed, ask};
 use splitter_instance::privileges::MissingCapabilities;
 use splitter_instance::{InstanceError, recover};
 use splitter_netlink::NetlinkError;
@@ -14,12 +14,14 @@ use splitter_steering::routes::PlanError;
 use crate::cli::Cli;
 
 pub(crate) mod advise;
+pub(crate) mod apply;
 pub(crate) mod change;
 pub(crate) mod check;
 pub(crate) mod config;
 pub(crate) mod doctor;
 mod drawn;
 pub(crate) mod explain;
+pub(crate) mod flows;
 mod packet_log;
 pub(crate) mod plan;
 pub(crate) mod run;
@@ -52,31 +54,47 @@ pub(crate) fn load_or_recover(cli: &Cli) -> Result<Config, ConfigError> {
     })
 }
 
-/// Reads the configuration that the command line names with what was set in the agent that runs, where
-/// one does: what ought to be in force.
-pub(crate) fn load_in_force(cli: &Cli) -> anyhow::Result<(Config, Overrides)> {
+/// The configuration that ought to be in force.
+pub(crate) struct InForce {
+    pub(crate) config: Config,
+    /// What was set in the agent that runs.
+    pub(crate) set: Overrides,
+    /// The change that the agent takes back unless it is confirmed.
+    pub(crate) unconfirmed: Option<Unconfirmed>,
+}
+
+/// Reads the configuration that the command line names, and what the agent that runs, where one does,
+/// has besides: what was set, or a file that awaits its confirmation.
+pub(crate) fn load_in_force(cli: &Cli) -> anyhow::Result<InForce> {
     Ok(in_force(ConfigFile::read(cli.config_path())?))
 }
 
 /// Reads as [`load_in_force`] does, or else takes what [`load_or_recover`] finds, in which all is
 /// that was set when it was noted.
-pub(crate) fn in_force_or_recover(cli: &Cli) -> anyhow::Result<(Config, Overrides)> {
+pub(crate) fn in_force_or_recover(cli: &Cli) -> anyhow::Result<InForce> {
     match ConfigFile::read(cli.config_path()) {
         Ok(file) => Ok(in_force(file)),
-        Err(_) => Ok((load_or_recover(cli)?, Overrides::new())),
+        Err(_) => Ok(InForce {
+            config: load_or_recover(cli)?,
+            set: Overrides::new(),
+            unconfirmed: None,
+        }),
     }
 }
 
-fn in_force(file: ConfigFile) -> (Config, Overrides) {
-    let overrides = match ask(&file.config.instance_dir(), Request::Show {}) {
-        Ok(Answer::Shown(shown)) => shown.overrides,
+fn in_force(file: ConfigFile) -> InForce {
+    let (set, unconfirmed) = match ask(&file.config.instance_dir(), Request::Show {}) {
+        Ok(Answer::Shown(shown)) => (shown.overrides, shown.unconfirmed),
         // Nobody there, or not for us: then the file is all there is.
-        _ => Overrides::new(),
+        _ => (Overrides::new(), None),
     };
+    let text = unconfirmed.as_ref().map_or(&file.text, |it| &it.text);
     // A file that was changed since may not bear them; it has the last word.
-    match Config::parse_with(&file.text, &overrides) {
-        Ok(config) => (config, overrides),
-        Err(_) => (file.config, overrides),
+    let config = Config::parse_with(text, &set).unwrap_or(file.config);
+    InForce {
+        config,
+        set,
+        unconfirmed,
     }
 }
 

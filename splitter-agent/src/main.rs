@@ -27,17 +27,18 @@ async fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Run => commands::run::run(ConfigFile::read(cli.config_path())?).await?,
         Command::Reload(args) => commands::change::reload(cli, args)?,
         Command::Set(args) => commands::change::set(cli, args)?,
+        Command::Apply(args) => commands::apply::apply(cli, args)?,
+        Command::Confirm(args) => commands::apply::confirm(cli, args)?,
         Command::Advise(args) => commands::advise::run(cli, args)?,
-        Command::Plan => commands::plan::run(commands::load_in_force(cli)?.0, json).await?,
+        Command::Plan => commands::plan::run(commands::load_in_force(cli)?.config, json).await?,
         Command::Up => commands::up::up(ConfigFile::read(cli.config_path())?, json).await?,
         Command::Down(args) if args.all => return commands::up::down_all(cli).await,
         Command::Down(_) => commands::up::down(commands::load_or_recover(cli)?, json).await?,
         Command::Status => {
-            let (config, set) = commands::in_force_or_recover(cli)?;
-            commands::status::status(config, set, json).await?;
+            commands::status::status(commands::in_force_or_recover(cli)?, json).await?;
         }
         Command::Flows(args) => {
-            commands::status::flows(
+            commands::flows::run(
                 commands::load_or_recover(cli)?,
                 args.limit,
                 args.watch,
@@ -46,11 +47,11 @@ async fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
             .await?;
         }
         Command::Explain(args) => {
-            return commands::explain::run(commands::load_in_force(cli)?.0, args, json).await;
+            return commands::explain::run(commands::load_in_force(cli)?.config, args, json).await;
         }
         #[cfg(feature = "top")]
         Command::Top(args) => {
-            commands::top::run(commands::in_force_or_recover(cli)?.0, args, json).await?;
+            commands::top::run(commands::in_force_or_recover(cli)?.config, args, json).await?;
         }
         Command::Tap(args) => commands::tap::run(args, json).await?,
         Command::Doctor => return commands::doctor::run(cli).await,

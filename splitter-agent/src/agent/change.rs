@@ -14,10 +14,22 @@ use super::Agent;
 use splitter_instance::{Instance, InstanceError, Owner};
 
 /// A configuration that would take the place of the present one.
+#[derive(Clone)]
 pub(super) struct Next {
-    config: Config,
-    file: ConfigFile,
-    overrides: Overrides,
+    pub(super) config: Config,
+    pub(super) file: ConfigFile,
+    pub(super) overrides: Overrides,
+}
+
+impl Next {
+    /// What a file says, and nothing that was set.
+    pub(super) fn of_file(file: ConfigFile) -> Self {
+        Self {
+            config: file.config.clone(),
+            file,
+            overrides: Overrides::new(),
+        }
+    }
 }
 
 impl Agent {
@@ -42,18 +54,9 @@ impl Agent {
 
     /// The file as it is now; what was set is dropped.
     pub(super) fn reread(&self) -> Result<Next, Refusal> {
-        let file = ConfigFile::read(&self.file.path).map_err(|error| Refusal {
-            diagnostics: match &error {
-                ConfigError::Wrong(diagnostics) => diagnostics.clone(),
-                ConfigError::Unreadable { .. } => Vec::new(),
-            },
-            ..Refusal::new(Reason::Configuration, error.to_string())
-        })?;
-        Ok(Next {
-            config: file.config.clone(),
-            file,
-            overrides: Overrides::new(),
-        })
+        Ok(Next::of_file(
+            ConfigFile::read(&self.file.path).map_err(wrong)?,
+        ))
     }
 
     /// The file as it was taken, with what was set before and what is to be set now.
@@ -110,7 +113,7 @@ impl Agent {
         changed
     }
 
-    async fn adopt(&mut self, next: Next, dry_run: bool) -> Result<Changed, Refusal> {
+    pub(super) async fn adopt(&mut self, next: Next, dry_run: bool) -> Result<Changed, Refusal> {
         let changes = difference(self.instance.config(), &next.config);
         let frozen = frozen(&changes);
         if !frozen.is_empty() {
@@ -127,6 +130,7 @@ impl Agent {
             changes,
             steps,
             file: self.file.path.clone(),
+            confirm_within_s: None,
         };
         if dry_run {
             return Ok(changed);
@@ -156,6 +160,17 @@ impl Agent {
     fn put_in_force(&mut self, instance: Instance) {
         self.instance = Arc::new(instance);
         self.in_force.send_replace(Arc::clone(&self.instance));
+    }
+}
+
+/// Returns what is answered to the caller whose file cannot be used.
+pub(super) fn wrong(error: ConfigError) -> Refusal {
+    Refusal {
+        diagnostics: match &error {
+            ConfigError::Wrong(diagnostics) => diagnostics.clone(),
+            ConfigError::Unreadable { .. } => Vec::new(),
+        },
+        ..Refusal::new(Reason::Configuration, error.to_string())
     }
 }
 

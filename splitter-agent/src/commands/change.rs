@@ -28,19 +28,30 @@ pub(crate) fn set(cli: &Cli, args: &SetArgs) -> Result<()> {
         dry_run: args.dry_run,
     };
     let changed = change(cli, request)?;
-    let until = format!(
-        "This holds until the next reload or start; write it into {} to keep it.",
-        changed.file.display()
-    );
+    let until = match changed.changes.is_empty() {
+        true => String::new(),
+        false => format!(
+            "This holds until the next reload or start; write it into {} to keep it.",
+            changed.file.display()
+        ),
+    };
     show(&changed, args.dry_run, cli.json, &until)
 }
 
-fn change(cli: &Cli, request: Request) -> Result<Changed> {
+/// Asks the agent for a change.
+pub(super) fn change(cli: &Cli, request: Request) -> Result<Changed> {
+    match asked(cli, request)? {
+        Answer::Changed(changed) => Ok(changed),
+        _ => Err(ControlError::Answer.into()),
+    }
+}
+
+/// Asks the agent of the instance that the file is about.
+pub(super) fn asked(cli: &Cli, request: Request) -> Result<Answer> {
     // The agent judges the file; here it only has to tell where the agent is.
     let location = Location::in_file(cli.config_path());
     match ask(&location.directory, request) {
-        Ok(Answer::Changed(changed)) => Ok(changed),
-        Ok(_) => Err(ControlError::Answer.into()),
+        Ok(answer) => Ok(answer),
         Err(error @ ControlError::NotRunning { .. }) => {
             // A file that is wrong may well have led to the wrong place.
             Config::load(cli.config_path())?;
@@ -50,17 +61,22 @@ fn change(cli: &Cli, request: Request) -> Result<Changed> {
     }
 }
 
-fn show(changed: &Changed, dry_run: bool, as_json: bool, until: &str) -> Result<()> {
+/// Shows a change, and for how long it holds.
+pub(super) fn show(changed: &Changed, dry_run: bool, as_json: bool, until: &str) -> Result<()> {
     let is_same = changed.changes.is_empty() && changed.steps.is_empty();
     if as_json {
-        return print_json(&json!({
+        let mut shown = json!({
             "changed": !is_same,
             "applied": changed.applied && !is_same,
             "dry_run": dry_run,
             "changes": changed.changes,
             "steps": changed.steps,
             "file": changed.file,
-        }));
+        });
+        if let Some(seconds) = changed.confirm_within_s {
+            shown["confirm_within_s"] = seconds.into();
+        }
+        return print_json(&shown);
     }
     for change in &changed.changes {
         print(change)?;
@@ -69,18 +85,15 @@ fn show(changed: &Changed, dry_run: bool, as_json: bool, until: &str) -> Result<
         print(step)?;
     }
     match (is_same, dry_run) {
-        (true, _) => print("The same as before; nothing is to be changed."),
-        (false, true) => print("Nothing was changed: this was a dry run."),
+        (true, _) => print("The same as before; nothing is to be changed.")?,
+        (false, true) => print("Nothing was changed: this was a dry run.")?,
         (false, false) if changed.changes.is_empty() => {
-            print("What was missing is in place again; flows keep what is known of them.")
+            print("What was missing is in place again; flows keep what is known of them.")?;
         }
-        (false, false) => {
-            print("In force; flows keep what is known of them.")?;
-            if until.is_empty() {
-                Ok(())
-            } else {
-                print(until)
-            }
-        }
+        (false, false) => print("In force; flows keep what is known of them.")?,
+    }
+    match dry_run || until.is_empty() {
+        true => Ok(()),
+        false => print(until),
     }
 }

@@ -23,7 +23,7 @@ use splitter_instance::{AttachedInterface, BroughtUp, Instance, Owner};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::packet_log::{self, Forwarding};
 use super::watch::{self, Reconciler};
@@ -66,6 +66,10 @@ pub(crate) async fn run(file: ConfigFile) -> Result<()> {
     match owner {
         Owner::Run => drop(agent.down().await?),
         Owner::Up => {
+            // Nobody would do so later.
+            if agent.until_revert().is_some() {
+                agent.revert_unconfirmed().await;
+            }
             tracing::info!("left in place what `splitter up` had brought up");
             if !agent.placement()?.is_primary() {
                 tracing::warn!(
@@ -207,6 +211,7 @@ async fn obey(
     let mut ticks = interval(RECONCILE_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
+        let until_revert = agent.until_revert();
         tokio::select! {
             _ = signals.terminate.recv() => return "SIGTERM",
             _ = signals.interrupt.recv() => return "Ctrl-C",
@@ -218,6 +223,9 @@ async fn obey(
                 agent.hang_up().await;
             }
             Some(call) = calls.recv() => agent.serve(call).await,
+            () = sleep(until_revert.unwrap_or_default()), if until_revert.is_some() => {
+                agent.revert_unconfirmed().await;
+            }
             _ = ticks.tick() => {
                 reconciler.look(agent).await;
                 agent.follow().await;

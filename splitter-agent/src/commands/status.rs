@@ -1,14 +1,13 @@
-//! `splitter status` and `splitter flows`: what is going on, without a daemon.
+//! `splitter status`: what is going on, also without a daemon.
 
-use std::time::Duration;
+use std::path::PathBuf;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use flow_cli::{group_thousands, print, print_json};
 use flow_report::Table;
 use serde::Serialize;
 use splitter_agent::failover::Report;
 use splitter_config::{Config, Overrides, SteeringMode};
-use splitter_datapath::flows::{FlowRow, Listing, list};
 use splitter_instance::{AttachedInterface, Instance, Owner, State};
 use splitter_policy::counters::{Counters, FlowEvent};
 use splitter_policy::flow::{Class, TunnelRole};
@@ -16,10 +15,8 @@ use splitter_policy::forward::Fallback;
 use splitter_policy::pass_reason::PassReason;
 use splitter_steering::routes::RouteAudit;
 
+use super::InForce;
 use super::plan::NAMED;
-
-/// How often `flows --watch` looks.
-const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What `status` reports.
 #[derive(Serialize)]
@@ -37,6 +34,8 @@ struct Status {
     redirected: Option<Redirected>,
     /// What was set in the running agent since it took its file.
     set: Overrides,
+    /// The change that the agent takes back unless it is confirmed.
+    unconfirmed: Option<Waiting>,
     /// Why it cannot be put in place at present.
     problem: Option<String>,
     traffic: Vec<Traffic>,
@@ -48,6 +47,13 @@ struct Status {
     routing: Option<RouteAudit>,
     /// What the agent that watches the tunnels reports; none while there is no such agent.
     health: Option<Report>,
+}
+
+/// A change that awaits its confirmation.
+#[derive(Serialize)]
+struct Waiting {
+    file: PathBuf,
+    remaining_s: f64,
 }
 
 /// Completion times of the flows of a class that ended with FIN or RST; a quantile is the upper
@@ -97,8 +103,12 @@ struct Passed {
 }
 
 /// Tells whether the instance is up, how it is attached and what it counted.
-pub(crate) async fn status(config: Config, set: Overrides, json: bool) -> Result<()> {
-    let status = look(&Instance::new(config)?, set).await?;
+pub(crate) async fn status(in_force: InForce, json: bool) -> Result<()> {
+    let mut status = look(&Instance::new(in_force.config)?, in_force.set).await?;
+    status.unconfirmed = in_force.unconfirmed.map(|change| Waiting {
+        file: change.source,
+        remaining_s: change.remaining_s,
+    });
     if json {
         print_json(&status)
     } else {
@@ -145,6 +155,7 @@ async fn look(instance: &Instance, set: Overrides) -> Result<Status> {
         shadow: config.shadow,
         redirected: redirected(config, &counters),
         set,
+        unconfirmed: None,
         problem,
         traffic: traffic(&counters),
         flows: flow_counts(&counters),
@@ -245,6 +256,12 @@ fn show(status: &Status) -> Result<()> {
             "  {key} = {value}: set until the next `splitter reload` or start"
         ))?;
     }
+    if let Some(Waiting { file, remaining_s }) = &status.unconfirmed {
+        print(format_args!(
+            "  {}: taken back in {remaining_s:.0} s, unless `splitter confirm` keeps it",
+            file.display()
+        ))?;
+    }
     if let Some(problem) = &status.problem {
         print(format_args!("  not everything is in place: {problem}"))?;
     } else if !status.in_place {
@@ -325,67 +342,4 @@ fn show(status: &Status) -> Result<()> {
         print(format_args!("\n{}", passed.to_text()))?;
     }
     Ok(())
-}
-
-/// Lists the flows with the most packets, once or every second.
-pub(crate) async fn flows(config: Config, limit: usize, watch: bool, json: bool) -> Result<()> {
-    let instance = Instance::new(config)?;
-    loop {
-        let Some(dataplane) = instance.open()? else {
-            return Err(down(&instance));
-        };
-        let listing = list(&dataplane, limit)?;
-        if json {
-            print_json(&listing)?;
-        } else {
-            show_flows(&listing, watch)?;
-        }
-        if !watch {
-            return Ok(());
-        }
-        tokio::select! {
-            () = tokio::time::sleep(WATCH_INTERVAL) => {}
-            _ = tokio::signal::ctrl_c() => return Ok(()),
-        }
-    }
-}
-
-/// What to say to a user who wants to see an instance that is not there.
-pub(super) fn down(instance: &Instance) -> anyhow::Error {
-    anyhow!(
-        "the instance `{}` is down; `splitter up` or `splitter run` brings it up",
-        instance.config().name
-    )
-}
-
-fn show_flows(listing: &Listing, watch: bool) -> Result<()> {
-    // Home, and clear what follows: a page that does not flicker.
-    let start = if watch { "\x1b[H\x1b[J" } else { "" };
-    let Listing { totals, flows } = listing;
-    print(format_args!(
-        "{start}{} short and {} long flows\n",
-        group_thousands(totals.short),
-        group_thousands(totals.long)
-    ))?;
-    let headers = [
-        "flow", "class", "tunnel", "packets", "bytes", "age s", "idle s", "finished",
-    ];
-    let mut table = Table::new(headers);
-    for flow in flows {
-        table.row(cells(flow));
-    }
-    print(table.to_text())
-}
-
-fn cells(flow: &FlowRow) -> [String; 8] {
-    [
-        flow.to_string(),
-        flow.class.into(),
-        flow.tunnel.into(),
-        group_thousands(flow.packets),
-        group_thousands(flow.bytes),
-        format!("{:.1}", flow.age_s),
-        format!("{:.1}", flow.idle_s),
-        if flow.finished { "yes" } else { "no" }.into(),
-    ]
 }

@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use self::app::{App, Outcome};
 use self::terminal::{Event, Screen};
-use super::status;
+use super::flows;
 use crate::cli::TopArgs;
 
 /// Flows that are kept to be scrolled through.
@@ -89,7 +89,7 @@ async fn look(
 ) -> Result<Overview> {
     // Opened again each time: somebody may have taken it down and brought it up again.
     let Some(dataplane) = instance.open()? else {
-        return Err(status::down(instance));
+        return Err(flows::down(instance));
     };
     Ok(observer.look(Arc::new(dataplane), selection).await?)
 }

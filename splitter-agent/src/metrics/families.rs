@@ -211,8 +211,8 @@ families! {
             [of("source", ChangeSource::ALL.map(ChangeSource::name)),
              of("result", ChangeResult::ALL.map(ChangeResult::name))],
             "Changes of configuration that the running agent was asked for",
-            "Since it started: by SIGHUP, by a command, or by a threshold that is `auto`. Dry \
-             runs are not counted.";
+            "Since it started: by SIGHUP, by a command, by a threshold that is `auto`, or because \
+             what was applied was not confirmed (`revert`). Dry runs are not counted.";
         refused: "config_refused", Gauge, "0 or 1", [],
             "Whether the last change that somebody asked for was refused",
             "What was in force before still is.";

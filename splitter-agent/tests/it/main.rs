@@ -13,6 +13,7 @@ mod support;
 #[path = "../../../crates/cli/tests/support/transcript.rs"]
 mod transcript;
 
+mod apply;
 mod bad_input;
 mod balancers;
 mod cli;

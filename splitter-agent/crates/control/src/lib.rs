@@ -35,9 +35,9 @@ pub fn control_socket(directory: &Path) -> PathBuf {
     directory.join("control.sock")
 }
 
-/// The longest line that either end takes, its end included. Every key of a configuration with a
-/// hundred prefixes fits in.
-pub const MAX_LINE_BYTES: usize = 64 * 1024;
+/// The longest line that either end takes, its end included. The file of a hub with hundreds of
+/// sites fits in.
+pub const MAX_LINE_BYTES: usize = 512 * 1024;
 
 /// Lists what an agent can be asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -57,6 +57,25 @@ pub enum Request {
         /// Say what would change, and change nothing.
         dry_run: bool,
     },
+    /// Put the text of a file in force, in the place of the agent's own.
+    Apply {
+        /// Where it is from, for messages.
+        source: PathBuf,
+        /// What it says.
+        text: String,
+        /// Take it back after so many seconds, unless it is confirmed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        confirm_within_s: Option<u32>,
+        /// Say what would change, and change nothing.
+        dry_run: bool,
+    },
+    /// Keep what was applied.
+    Confirm {
+        /// The change that is meant.
+        id: u64,
+    },
+    /// Take back at once what was applied.
+    Revert {},
     /// Tell what is in force.
     Show {},
     /// Recommend a threshold for the flows that ended lately.
@@ -67,8 +86,10 @@ pub enum Request {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// To a reload and to values that are set.
+    /// To a reload, to values that are set, and to a file that is applied or taken back.
     Changed(Changed),
+    /// What was applied stays.
+    Confirmed {},
     /// What is in force.
     Shown(Shown),
     /// A recommendation.
@@ -88,6 +109,9 @@ pub struct Changed {
     pub steps: Vec<String>,
     /// The file that the agent has.
     pub file: PathBuf,
+    /// The seconds after which it is taken back unless it is confirmed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirm_within_s: Option<u32>,
 }
 
 /// Shows the configuration that an agent runs by.
@@ -103,6 +127,9 @@ pub struct Shown {
     pub overrides: Overrides,
     /// The threshold in force.
     pub threshold: u64,
+    /// The change that is in force and awaits its confirmation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unconfirmed: Option<Unconfirmed>,
 }
 
 /// Why nothing was done.
@@ -205,7 +232,14 @@ mod tests {
             request,
         });
         assert_eq!(written.unwrap().as_bytes(), line);
-        for line in [r#"{"show":{}}"#, r#"{"advise":{}}"#] {
+        for line in [
+            r#"{"show":{}}"#,
+            r#"{"advise":{}}"#,
+            r#"{"apply":{"source":"/a.toml","text":"","confirm_within_s":60,"dry_run":false}}"#,
+            r#"{"apply":{"source":"/a.toml","text":"","dry_run":true}}"#,
+            r#"{"confirm":{"id":1}}"#,
+            r#"{"revert":{}}"#,
+        ] {
             let line = format!(r#"{{"version":1,"request":{line}}}"#);
             assert!(parse_request(line.as_bytes()).is_ok(), "{line}");
         }

@@ -33,6 +33,10 @@ counted! {
         Reload = "reload",
         /// `splitter set`.
         Set = "set",
+        /// `splitter apply`.
+        Apply = "apply",
+        /// What was applied and not confirmed.
+        Revert = "revert",
         /// A threshold that is `auto`.
         Auto = "auto",
     }

@@ -82,6 +82,40 @@ fn words_of_reload_are_those_reviewed() {
 }
 
 #[test]
+fn words_of_apply_and_confirm_are_those_reviewed() {
+    on_border("apply", |cases| {
+        let new = cases.site.path("new.toml").display().to_string();
+        let own = cases.site.config().display().to_string();
+        cases.configure("lan = ['lan0']\n[flows]\nthreshold = 70\ntable_size = 4096\n");
+        std::fs::copy(&own, &new).expect("a file");
+        cases.configure("");
+        cases.add("no agent", &["apply", &new]);
+        let daemon = cases.site.run();
+        for (case, arguments) in [
+            (
+                "a time that is none",
+                &["apply", &new, "--confirm", "soon"][..],
+            ),
+            ("no such file", &["apply", "/nowhere.toml"]),
+            ("the agent's own file", &["apply", &own, "--confirm", "1h"]),
+            ("a change that is only shown", &["apply", "-n", &new]),
+            ("help of confirm", &["confirm", "--help"]),
+            ("nothing to confirm", &["confirm"]),
+            ("nothing to take back", &["confirm", "--revert"]),
+            ("a change for a time", &["apply", &new, "--confirm", "1h"]),
+            ("it is taken back", &["confirm", "--revert"]),
+            ("too late", &["confirm"]),
+            ("once more", &["apply", &new, "--confirm", "1h"]),
+            ("it is kept", &["confirm"]),
+            ("a change for good", &["apply", &new]),
+        ] {
+            cases.add(case, arguments);
+        }
+        assert!(daemon.end(Signal::SIGTERM).success());
+    });
+}
+
+#[test]
 fn words_of_set_are_those_reviewed() {
     on_border("set", |cases| {
         cases.add("nothing to set", &["set"]);

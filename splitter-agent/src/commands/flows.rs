@@ -1,0 +1,76 @@
+//! `splitter flows`: the flows that are tracked, without a daemon.
+
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use flow_cli::{group_thousands, print, print_json};
+use flow_report::Table;
+use splitter_config::Config;
+use splitter_datapath::flows::{FlowRow, Listing, list};
+use splitter_instance::Instance;
+
+/// How often `flows --watch` looks.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Lists the flows with the most packets, once or every second.
+pub(crate) async fn run(config: Config, limit: usize, watch: bool, json: bool) -> Result<()> {
+    let instance = Instance::new(config)?;
+    loop {
+        let Some(dataplane) = instance.open()? else {
+            return Err(down(&instance));
+        };
+        let listing = list(&dataplane, limit)?;
+        if json {
+            print_json(&listing)?;
+        } else {
+            show(&listing, watch)?;
+        }
+        if !watch {
+            return Ok(());
+        }
+        tokio::select! {
+            () = tokio::time::sleep(WATCH_INTERVAL) => {}
+            _ = tokio::signal::ctrl_c() => return Ok(()),
+        }
+    }
+}
+
+/// What to say to a user who wants to see an instance that is not there.
+pub(super) fn down(instance: &Instance) -> anyhow::Error {
+    anyhow!(
+        "the instance `{}` is down; `splitter up` or `splitter run` brings it up",
+        instance.config().name
+    )
+}
+
+fn show(listing: &Listing, watch: bool) -> Result<()> {
+    // Home, and clear what follows: a page that does not flicker.
+    let start = if watch { "\x1b[H\x1b[J" } else { "" };
+    let Listing { totals, flows } = listing;
+    print(format_args!(
+        "{start}{} short and {} long flows\n",
+        group_thousands(totals.short),
+        group_thousands(totals.long)
+    ))?;
+    let headers = [
+        "flow", "class", "tunnel", "packets", "bytes", "age s", "idle s", "finished",
+    ];
+    let mut table = Table::new(headers);
+    for flow in flows {
+        table.row(cells(flow));
+    }
+    print(table.to_text())
+}
+
+fn cells(flow: &FlowRow) -> [String; 8] {
+    [
+        flow.to_string(),
+        flow.class.into(),
+        flow.tunnel.into(),
+        group_thousands(flow.packets),
+        group_thousands(flow.bytes),
+        format!("{:.1}", flow.age_s),
+        format!("{:.1}", flow.idle_s),
+        if flow.finished { "yes" } else { "no" }.into(),
+    ]
+}
