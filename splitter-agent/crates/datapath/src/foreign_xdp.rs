@@ -69,7 +69,7 @@ pub fn remedy(interface: &str, program: Option<&ForeignProgram>) -> String {
     format!("{BESIDE}, or {detach}, or leave the interface out of `lan`")
 }
 
-fn name_of(id: u32) -> Option<String> {
+pub(super) fn name_of(id: u32) -> Option<String> {
     let mut programs = loaded_programs().flatten();
     let found = programs.find(|program| program.id() == id)?;
     found.name_as_str().map(str::to_owned)

@@ -66,7 +66,19 @@ impl BpfFilter {
 /// # Errors
 /// The kernel's, such as `ENODEV` for a device that has gone.
 pub fn ingress_filters(interface: u32) -> io::Result<Vec<BpfFilter>> {
-    let question = RouteNetlinkMessage::GetTrafficFilter(message(interface, CLSACT_INGRESS));
+    filters(interface, CLSACT_INGRESS)
+}
+
+/// Lists the BPF filters that `interface` has for what it sends.
+///
+/// # Errors
+/// As [`ingress_filters`].
+pub fn egress_filters(interface: u32) -> io::Result<Vec<BpfFilter>> {
+    filters(interface, CLSACT_EGRESS)
+}
+
+fn filters(interface: u32, parent: TcHandle) -> io::Result<Vec<BpfFilter>> {
+    let question = RouteNetlinkMessage::GetTrafficFilter(message(interface, parent));
     let answers = exchange(question, NLM_F_DUMP)?;
     let filters = answers.iter().filter(|it| it.kind == RTM_NEWTFILTER);
     Ok(filters
@@ -96,11 +108,7 @@ pub fn has_clsact(interface: u32) -> io::Result<bool> {
 /// # Errors
 /// The kernel's, such as `ENODEV` for a device that has gone.
 pub fn remove_unused_clsact(interface: u32) -> io::Result<()> {
-    for parent in [TcHandle::MIN_INGRESS, TcHandle::MIN_EGRESS] {
-        let parent = TcHandle {
-            major: TcHandle::CLSACT.major,
-            minor: parent,
-        };
+    for parent in [CLSACT_INGRESS, CLSACT_EGRESS] {
         let filters = RouteNetlinkMessage::GetTrafficFilter(message(interface, parent));
         let answers = exchange(filters, NLM_F_DUMP)?;
         if answers.iter().any(|it| it.kind == RTM_NEWTFILTER) {
@@ -114,6 +122,10 @@ pub fn remove_unused_clsact(interface: u32) -> io::Result<()> {
 const CLSACT_INGRESS: TcHandle = TcHandle {
     major: TcHandle::CLSACT.major,
     minor: TcHandle::MIN_INGRESS,
+};
+const CLSACT_EGRESS: TcHandle = TcHandle {
+    major: TcHandle::CLSACT.major,
+    minor: TcHandle::MIN_EGRESS,
 };
 /// Of `struct tcmsg`: family, device, handle, parent, information.
 const TCMSG_BYTES: usize = 20;

@@ -155,6 +155,21 @@ impl<'m> ForeignRule<'m> {
             && self.suppressed.is_none_or(|up_to| length > up_to)
     }
 
+    /// Returns the table in which the rule has a route looked up, if it does that.
+    pub(super) fn looks_up(&self) -> Option<u32> {
+        (self.action == RuleAction::ToTable).then_some(self.table)
+    }
+
+    /// Tells whether the rule selects what its description does not fit.
+    pub(super) fn is_inverted(&self) -> bool {
+        self.is_inverted
+    }
+
+    /// Tells whether the rule passes over routes with short prefixes.
+    pub(super) fn suppresses(&self) -> bool {
+        self.suppressed.is_some()
+    }
+
     /// Tells whether the rule has what it selects dropped.
     pub(super) fn drops(&self) -> bool {
         matches!(
@@ -216,6 +231,9 @@ impl<'m> ForeignRule<'m> {
         match self.action {
             RuleAction::ToTable => text += &format!(" lookup {}", self.table),
             other => text += &format!(" {}", format!("{other:?}").to_lowercase()),
+        }
+        if let Some(length) = self.suppressed {
+            text += &format!(" suppress_prefixlength {length}");
         }
         text
     }
