@@ -9,9 +9,12 @@ use splitter_netlink::{Netlink, NetlinkError};
 
 mod health;
 mod machine;
+mod neighbours;
 mod network;
 mod redirect;
 mod xdp;
+
+pub use neighbours::{Concern, Neighbour, Neighbours, Unseen, neighbours};
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

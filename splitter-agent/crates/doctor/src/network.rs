@@ -13,7 +13,7 @@ use splitter_netlink::{
 use splitter_steering::Placement;
 use splitter_steering::routes::{Plan, PlanError, audit, hindrances, plan};
 
-use super::{Check, redirect, xdp};
+use super::{Check, neighbours, redirect, xdp};
 
 /// So many prefixes that are not split are named.
 const SHOWN_UNSPLIT: usize = 10;
@@ -47,6 +47,7 @@ pub(super) async fn examine(
         checks.extend(reverse_path(config));
     }
     checks.extend(policy(netlink, config).await);
+    checks.extend(neighbours::examine(netlink, config).await?);
     Ok(checks)
 }
 

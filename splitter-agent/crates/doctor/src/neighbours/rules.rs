@@ -1,0 +1,66 @@
+//! Rules of others: whose they are, and what they take from the splitter's.
+
+use splitter_config::Config;
+use splitter_steering::routes::OtherRule;
+
+use super::marks::MarkUse;
+use super::{Concern, Finding, known};
+
+/// So many priorities in a row are the splitter's.
+const PRIORITIES: u32 = 3;
+
+pub(super) fn findings(config: &Config, rules: &[OtherRule]) -> Vec<Finding> {
+    let ours = config.routes.rule_priority.specific();
+    let finding = |rule: &OtherRule| Finding {
+        name: known::of_rule(rule),
+        seen: vec![rule.description.clone()],
+        // What is not marked so stays so, whatever the splitter adds.
+        mark: rule
+            .mark
+            .filter(|_| !rule.is_inverted)
+            .map(|(_, bits)| MarkUse {
+                bits,
+                what: format!("`{}` looks at", rule.description),
+            }),
+        concern: taken(rule, ours).then(|| Concern {
+            problem: format!("`{}` has a priority of the splitter's", rule.description),
+            remedy: match free_priorities(ours, rules) {
+                Some(free) => format!("set routes.rule_priority to {free}"),
+                None => "set routes.rule_priority to where three numbers in a row are free".into(),
+            },
+            is_certain: true,
+        }),
+    };
+    rules.iter().map(finding).collect()
+}
+
+fn taken(rule: &OtherRule, first: u32) -> bool {
+    (first..first + PRIORITIES).contains(&rule.priority)
+}
+
+/// The nearest place in front, so that what comes after the splitter's rules still does.
+fn free_priorities(ours: u32, rules: &[OtherRule]) -> Option<u32> {
+    let mut places = (1..ours).rev();
+    places.find(|place| !rules.iter().any(|rule| taken(rule, *place)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_free_priorities_in_front_are_proposed() {
+        let rule = |priority| OtherRule {
+            description: String::new(),
+            priority,
+            table: None,
+            mark: None,
+            is_inverted: false,
+            suppresses: false,
+            is_of_vrfs: true,
+        };
+        assert_eq!(free_priorities(1_000, &[rule(1_000)]), Some(997));
+        assert_eq!(free_priorities(1_000, &[rule(1_000), rule(998)]), Some(995));
+        assert_eq!(free_priorities(3, &[rule(3)]), None);
+    }
+}
