@@ -10,11 +10,15 @@ use splitter_config::{Config, SteeringMode};
 use splitter_netlink::{Interfaces, Netlink, NetlinkError};
 use splitter_steering::routes::other_rules;
 
+use self::firewall::Firewall;
 use self::marks::MarkUse;
 use crate::Check;
 
+mod firewall;
+mod iptables;
 mod known;
 mod marks;
+mod nft;
 mod programs;
 mod rules;
 
@@ -94,16 +98,18 @@ impl fmt::Display for Unseen {
 pub async fn neighbours(netlink: &Netlink, config: &Config) -> Result<Neighbours, NetlinkError> {
     let interfaces = netlink.interfaces().await?;
     let rules = other_rules(netlink).await?;
-    Ok(assemble(config, &interfaces, &rules))
+    Ok(assemble(config, &interfaces, &rules, Firewall::look()))
 }
 
 fn assemble(
     config: &Config,
     interfaces: &Interfaces,
     rules: &[splitter_steering::routes::OtherRule],
+    firewall: Firewall,
 ) -> Neighbours {
     let mut findings = rules::findings(config, rules);
-    let mut unseen = Vec::new();
+    findings.extend(firewall::findings(config, &firewall));
+    let mut unseen = firewall.unseen;
     match programs::findings(config, interfaces) {
         Ok(more) => findings.extend(more),
         Err(problem) => unseen.push(problem),

@@ -5,7 +5,6 @@ use splitter_steering::routes::OtherRule;
 /// The name for rules that nobody known makes.
 pub(super) const OTHER_RULES: &str = "other rules";
 /// The name for firewalls that nobody known makes.
-#[allow(dead_code, reason = "for the firewall")]
 pub(super) const FIREWALL: &str = "the firewall";
 /// The name for BPF programs that nobody known attaches.
 pub(super) const OTHER_PROGRAMS: &str = "other BPF programs";
@@ -109,7 +108,6 @@ pub(super) fn of_rule(rule: &OtherRule) -> &'static str {
 }
 
 /// Who makes a chain of that name in a table of that name.
-#[allow(dead_code, reason = "for the firewall")]
 pub(super) fn of_chain(table: &str, chain: &str) -> &'static str {
     let begins = |name: &str, with: &[&str]| with.iter().any(|it| name.starts_with(it));
     let known = KNOWN
