@@ -4,7 +4,9 @@ use anyhow::Result;
 use flow_cli::{print, print_json};
 use serde_json::json;
 use splitter_config::Config;
+use splitter_doctor::neighbours;
 use splitter_instance::{Instance, Plan};
+use splitter_netlink::Netlink;
 use splitter_steering::routes::RouteAudit;
 
 /// So many prefixes that are not split are named.
@@ -17,6 +19,7 @@ pub(crate) async fn run(config: Config, json: bool) -> Result<()> {
     let (mut plan, config) = (instance.plan().await?, instance.config());
     plan.routes.notes.extend(instance.hints().await);
     let audit = instance.audit_routes().await?;
+    let beside = neighbours(&Netlink::connect()?, config).await?;
     if json {
         let tunnels = config.tunnels().map(|(class, tunnel)| {
             json!({
@@ -30,6 +33,7 @@ pub(crate) async fn run(config: Config, json: bool) -> Result<()> {
             "changed": !plan.is_unchanged(),
             "plan": plan,
             "routing": audit,
+            "neighbours": beside,
             "tunnels": tunnels.collect::<Vec<_>>(),
         }));
     }
@@ -51,6 +55,11 @@ pub(crate) async fn run(config: Config, json: bool) -> Result<()> {
         }
     }
     show_notes(&plan)?;
+    for neighbour in &beside.found {
+        for concern in &neighbour.concerns {
+            print(format_args!("note: beside {}: {concern}", neighbour.name))?;
+        }
+    }
     show_unsplit(&audit)
 }
 

@@ -32,6 +32,7 @@ mod living;
 mod metrics;
 mod misrouted;
 mod moved;
+mod neighbours;
 mod overload;
 mod placement;
 mod privileges;

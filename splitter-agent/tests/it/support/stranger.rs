@@ -1,4 +1,4 @@
-//! An XDP program of somebody else, which lets every packet pass.
+//! Programs of somebody else, which let every packet pass.
 
 use std::ffi::CString;
 use std::io;
@@ -12,9 +12,18 @@ pub(crate) fn pin_stranger(name: &str, path: &Path) {
     pin(&program, path).expect("the pin is free");
 }
 
+/// Loads one for traffic control and pins it, for `tc filter add ... bpf object-pinned PATH`.
+pub(crate) fn pin_classifier(name: &str, path: &Path) {
+    let program = load(name, BPF_PROG_TYPE_SCHED_CLS, &UNSPECIFIED);
+    pin(&program.expect("the verifier accepts it"), path).expect("the pin is free");
+}
+
 const BPF_PROG_LOAD: libc::c_int = 5;
 const BPF_OBJ_PIN: libc::c_int = 6;
 const BPF_PROG_TYPE_XDP: u32 = 6;
+const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
+/// `r0 = TC_ACT_UNSPEC; exit`.
+const UNSPECIFIED: [u64; 2] = [0xffff_ffff_0000_00b7, 0x95];
 /// `r0 = XDP_PASS; exit`.
 const INSTRUCTIONS: [u64; 2] = [0x0000_0002_0000_00b7, 0x95];
 
