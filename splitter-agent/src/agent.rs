@@ -13,6 +13,7 @@ use splitter_advise::{Advice, Decision, Follower, Question, Traffic, advise};
 use splitter_config::{Config, ConfigFile, Overrides, Threshold, Tunnels};
 use splitter_control::stats::{ChangeResult, ChangeSource};
 use splitter_control::{Answer, Call, ConfirmedCommit, Peer, Reason, Refusal, Request, Shown};
+use splitter_health::KeyRing;
 use splitter_steering::Placement;
 use tokio::sync::watch;
 
@@ -29,6 +30,8 @@ pub struct Agent {
     file: ConfigFile,
     overrides: Overrides,
     commit: ConfirmedCommit<Next>,
+    /// Those that probes of the tunnels are sealed with, shared with whatever does that.
+    keys: Option<KeyRing>,
     follower: Follower,
     in_force: watch::Sender<Arc<Instance>>,
     last_plan: String,
@@ -45,12 +48,19 @@ impl Agent {
             in_force: watch::Sender::new(Arc::clone(&instance)),
             overrides: Overrides::new(),
             commit: ConfirmedCommit::default(),
+            keys: None,
             last_plan: String::new(),
             instance,
             lock: Arc::new(lock),
             monitor,
             file,
         }
+    }
+
+    /// Changes these keys, too, when their file is read again.
+    #[must_use]
+    pub fn with_keys(self, keys: Option<KeyRing>) -> Self {
+        Self { keys, ..self }
     }
 
     /// The instance by which everything else has to go, now and later.

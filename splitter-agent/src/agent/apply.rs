@@ -35,6 +35,7 @@ impl Agent {
             config: self.instance.config().clone(),
             file: self.file.clone(),
             overrides: self.overrides.clone(),
+            keys: None,
         };
         let next = self
             .check_none_waits()
@@ -99,10 +100,10 @@ impl Agent {
     }
 
     fn parsed(&self, source: &Path, text: &str) -> Result<Next, Refusal> {
-        Ok(Next::of_file(ConfigFile {
+        Next::of_file(ConfigFile {
             path: self.file.path.clone(),
             text: text.to_owned(),
             config: Config::parse(text, &source.display().to_string()).map_err(wrong)?,
-        }))
+        })
     }
 }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use splitter_advise::Follower;
 use splitter_config::{
-    Config, ConfigError, ConfigFile, Overrides, SetError, difference, frozen, overrides,
+    Config, ConfigError, ConfigFile, KeyChange, Overrides, SetError, difference, frozen, overrides,
 };
 use splitter_control::stats::{ChangeResult, ChangeSource};
 use splitter_control::{Changed, Reason, Refusal};
 
 use super::Agent;
+use splitter_health::KeyRing;
 use splitter_instance::{Instance, InstanceError, Owner};
 
 /// A configuration that would take the place of the present one.
@@ -19,16 +20,28 @@ pub(super) struct Next {
     pub(super) config: Config,
     pub(super) file: ConfigFile,
     pub(super) overrides: Overrides,
+    /// What health.key_file holds, where it is read with the file.
+    pub(super) keys: Option<KeyRing>,
 }
 
 impl Next {
     /// What a file says, and nothing that was set.
-    pub(super) fn of_file(file: ConfigFile) -> Self {
-        Self {
-            config: file.config.clone(),
+    ///
+    /// # Errors
+    /// Where the keys that it names cannot be used.
+    pub(super) fn of_file(file: ConfigFile) -> Result<Self, Refusal> {
+        let config = file.config.clone();
+        let key_file = config.health.key_file.as_deref();
+        let keys = key_file
+            .filter(|_| config.health.enabled)
+            .map(KeyRing::load);
+        let keys = keys.transpose();
+        Ok(Self {
+            config,
             file,
             overrides: Overrides::new(),
-        }
+            keys: keys.map_err(|error| Refusal::new(Reason::Configuration, error.to_string()))?,
+        })
     }
 }
 
@@ -54,9 +67,7 @@ impl Agent {
 
     /// The file as it is now; what was set is dropped.
     pub(super) fn reread(&self) -> Result<Next, Refusal> {
-        Ok(Next::of_file(
-            ConfigFile::read(&self.file.path).map_err(wrong)?,
-        ))
+        Next::of_file(ConfigFile::read(&self.file.path).map_err(wrong)?)
     }
 
     /// The file as it was taken, with what was set before and what is to be set now.
@@ -70,6 +81,7 @@ impl Agent {
             config: Config::parse_with(&self.file.text, &overrides).map_err(wrong)?,
             file: self.file.clone(),
             overrides,
+            keys: None,
         })
     }
 
@@ -114,11 +126,13 @@ impl Agent {
     }
 
     pub(super) async fn adopt(&mut self, next: Next, dry_run: bool) -> Result<Changed, Refusal> {
-        let changes = difference(self.instance.config(), &next.config);
+        let mut changes = difference(self.instance.config(), &next.config);
         let frozen = frozen(&changes);
         if !frozen.is_empty() {
             return Err(Refusal::new(Reason::Frozen, frozen.join("\n")));
         }
+        let keys = self.keys.as_ref().zip(next.keys.as_ref());
+        changes.extend(keys.and_then(|(own, new)| other_keys(own, new)));
         let instance = self.instance.successor(next.config).map_err(refusal)?;
         let plan = instance.plan().await.map_err(refusal)?;
         let mut steps = plan.steps();
@@ -148,6 +162,9 @@ impl Agent {
         } else {
             self.put_in_force(instance);
         }
+        if let Some((own, new)) = self.keys.as_ref().zip(next.keys.as_ref()) {
+            own.replace(new);
+        }
         let config = self.instance.config();
         if !changed.changes.is_empty() {
             self.follower = Follower::new(config.advise.period, self.monitor.uptime());
@@ -161,6 +178,16 @@ impl Agent {
         self.instance = Arc::new(instance);
         self.in_force.send_replace(Arc::clone(&self.instance));
     }
+}
+
+/// What differs between keys, shown by their fingerprints.
+fn other_keys(own: &KeyRing, new: &KeyRing) -> Option<KeyChange> {
+    let (from, to) = (own.fingerprints(), new.fingerprints());
+    (from != to).then(|| KeyChange {
+        key: "health.key_file holds".to_owned(),
+        from: from.into(),
+        to: to.into(),
+    })
 }
 
 /// Returns what is answered to the caller whose file cannot be used.

@@ -49,6 +49,7 @@ pub(crate) async fn run(file: ConfigFile) -> Result<()> {
     let mut up = instance.up(&lock, Owner::Run).await?;
     up.plan.routes.notes.extend(instance.hints().await);
     let owner = up.owner;
+    let keys = guard.as_ref().and_then(HealthMonitor::keys);
     let watching = match Watching::start(&file, &instance, up, guard, server).await {
         Ok(watching) => watching,
         Err(error) => {
@@ -58,7 +59,8 @@ pub(crate) async fn run(file: ConfigFile) -> Result<()> {
             return Err(error);
         }
     };
-    let mut agent = Agent::new(instance, lock, Arc::clone(&watching.monitor), file);
+    let agent = Agent::new(instance, lock, Arc::clone(&watching.monitor), file);
+    let mut agent = agent.with_keys(keys);
     let served = watching
         .until_signalled(&mut agent, socket, &mut signals)
         .await;
@@ -238,9 +240,10 @@ async fn obey(
 /// theirs; there are none.
 fn give_up_rights(file: &ConfigFile) {
     let config = &file.config;
-    // The file, too: it may be taken again.
+    // The files, too: they may be taken again.
     let own = [config.pin_dir(), config.instance_dir(), file.path.clone()];
-    let own = own.each_ref().map(PathBuf::as_path);
+    let own = own.iter().chain(&config.health.key_file);
+    let own: Vec<_> = own.map(PathBuf::as_path).collect();
     // Sockets for probes are made again where a device is.
     let has_peer = config.tunnels().any(|(_, tunnel)| tunnel.peer.is_some());
     let also: &[_] = match has_peer && config.health.port.get() < 1024 {

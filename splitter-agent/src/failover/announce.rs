@@ -1,9 +1,10 @@
 //! What happens to the tunnels, in words and numbers: for the log, and for the report.
 
+use std::net::IpAddr;
 use std::num::NonZeroU8;
 use std::time::Duration;
 
-use splitter_health::{Cause, Change, Condition, Evidence, Overload, PeerPresence};
+use splitter_health::{Cause, Change, Condition, Evidence, KeyNews, Overload, PeerPresence};
 use splitter_netlink::InterfaceName;
 use splitter_policy::flow::Class;
 use splitter_steering::{Egress, Placement};
@@ -68,6 +69,19 @@ pub(super) fn warn_once(tunnel: &mut MonitoredTunnel, error: &SocketError) {
     let problem = error.to_string();
     if tunnel.is_new_problem(&problem) {
         tracing::warn!("{problem}; trying again");
+    }
+}
+
+/// The peer's probes bear another key's code, or one of ours again.
+pub(super) fn log_key(device: &InterfaceName, peer: IpAddr, news: KeyNews) {
+    match news {
+        KeyNews::Differs => tracing::warn!(
+            %device,
+            %peer,
+            "the peer has another key, so that probes are not answered: health.key_file must hold the \
+             same at both borders (`splitter doctor` shows the fingerprints of its keys)"
+        ),
+        KeyNews::Fits => tracing::info!(%device, %peer, "the peer has one of our keys again"),
     }
 }
 

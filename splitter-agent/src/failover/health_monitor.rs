@@ -10,7 +10,7 @@ use flow_telemetry::Readiness;
 use futures_util::future::select_all;
 use splitter_config::Config;
 use splitter_health::{
-    Condition, DATAGRAM_BYTES, KeyError, LinkState, Nonce, PeerPresence, ProbeKey,
+    Condition, DATAGRAM_BYTES, KeyError, KeyRing, LinkState, Nonce, PeerPresence,
 };
 use splitter_netlink::{Netlink, NetlinkError, list_names};
 use splitter_policy::flow::Class;
@@ -53,7 +53,7 @@ const TUNNELS: &str = "tunnels";
 pub struct HealthMonitor {
     config: Config,
     /// What this agent proves to the peer with; none without a peer.
-    identity: Option<(ProbeKey, Nonce)>,
+    identity: Option<(KeyRing, Nonce)>,
     /// One for each tunnel, in the order of the configuration.
     monitored: Vec<MonitoredTunnel>,
     netlink: Netlink,
@@ -89,7 +89,7 @@ impl HealthMonitor {
     /// See [`HealthMonitorError`].
     pub async fn new(config: &Config) -> Result<Self, HealthMonitorError> {
         let key_file = config.health.key_file.as_deref();
-        let identity = key_file.map(ProbeKey::load).transpose()?;
+        let identity = key_file.map(KeyRing::load).transpose()?;
         let identity = identity.map(|key| (key, Nonce::random()));
         let mut guard = Self {
             monitored: specs(config)
@@ -127,6 +127,13 @@ impl HealthMonitor {
     #[must_use]
     pub fn report(&self) -> SharedReport {
         self.report.clone()
+    }
+
+    /// Returns the keys that it goes by, for who changes them; none without a peer.
+    #[must_use]
+    pub fn keys(&self) -> Option<KeyRing> {
+        let (keys, _) = self.identity.as_ref()?;
+        Some(keys.clone())
     }
 
     /// Watches the tunnels of an instance that is up, for ever.

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use splitter_config::Dscp;
 use splitter_health::{
-    Cause, DATAGRAM_BYTES, Evidence, LOST_AFTER, LinkState, Nonce, ProbeKey, Prober, Responder,
-    TunnelWatch,
+    Cause, DATAGRAM_BYTES, Evidence, KeyMismatch, KeyRing, LOST_AFTER, LinkState, Nonce, Prober,
+    Responder, TunnelWatch,
 };
 use splitter_netlink::InterfaceName;
 use tokio::task::JoinHandle;
 
+use super::announce::log_key;
 use super::report::SharedReport;
 use super::socket::{Binding, ProberSocket, ResponderSocket, SocketError};
 use super::spec::MonitorSpec;
@@ -70,7 +71,7 @@ impl Drop for Sockets {
 impl MonitoredTunnel {
     pub(super) fn new(
         spec: MonitorSpec,
-        identity: Option<&(ProbeKey, Nonce)>,
+        identity: Option<&(KeyRing, Nonce)>,
         watch: impl FnOnce(Option<Prober>, bool) -> TunnelWatch,
     ) -> Self {
         let gateway = spec.tunnel.gateway;
@@ -202,7 +203,14 @@ impl MonitoredTunnel {
                 let prober = binding.prober(remote.peer, remote.port)?;
                 let responder = binding.responder(remote.peer, remote.port)?;
                 let state = Arc::clone(&remote.responder);
-                let responding = respond(responder, state, start, report.clone());
+                let responding = Responding {
+                    device: self.device.clone(),
+                    peer: remote.peer,
+                    responder: state,
+                    start,
+                    report: report.clone(),
+                };
+                let responding = responding.run(responder);
                 remote.sockets = Some(Sockets {
                     index,
                     prober,
@@ -225,36 +233,53 @@ impl MonitoredTunnel {
     }
 }
 
-/// Answers probes for ever. It runs next to the loop that judges the tunnels, so that a wait there
-/// does not look like a dead tunnel from the other side.
-async fn respond(
-    socket: ResponderSocket,
+/// What answers probes of a tunnel. It runs next to the loop that judges the tunnels, so that a wait
+/// there does not look like a dead tunnel from the other side.
+struct Responding {
+    device: InterfaceName,
+    peer: IpAddr,
     responder: Arc<Mutex<Responder>>,
     start: Instant,
     report: SharedReport,
-) {
-    let mut buffer = [0; DATAGRAM_BYTES + 1];
-    loop {
-        let request = match socket.receive(&mut buffer).await {
-            Ok(request) => request,
-            Err(error) => {
-                tracing::debug!(%error, "cannot receive probes");
-                tokio::time::sleep(PAUSE).await;
-                continue;
-            }
-        };
-        let answer = {
-            let mut responder = responder.lock().unwrap_or_else(PoisonError::into_inner);
-            let bytes = &buffer[..request.length.min(buffer.len())];
-            responder.answer(bytes, request.source.ip(), start.elapsed())
-        };
-        match answer {
-            Ok(reply) => {
-                if let Err(error) = socket.reply(request, &reply) {
-                    tracing::debug!(%error, "cannot answer a probe");
+}
+
+impl Responding {
+    /// Answers for ever.
+    async fn run(self, socket: ResponderSocket) {
+        let mut buffer = [0; DATAGRAM_BYTES + 1];
+        let mut mismatch = KeyMismatch::default();
+        loop {
+            let request = match socket.receive(&mut buffer).await {
+                Ok(request) => request,
+                Err(error) => {
+                    tracing::debug!(%error, "cannot receive probes");
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
                 }
+            };
+            let (now, source) = (self.start.elapsed(), request.source.ip());
+            let answer = {
+                let mut responder = self
+                    .responder
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner);
+                let bytes = &buffer[..request.length.min(buffer.len())];
+                responder.answer(bytes, source, now)
+            };
+            let result = answer.map(drop);
+            if source == self.peer
+                && let Some(news) = mismatch.note(result, now)
+            {
+                log_key(&self.device, self.peer, news);
             }
-            Err(refusal) => report.refused(refusal),
+            match answer {
+                Ok(reply) => {
+                    if let Err(error) = socket.reply(request, &reply) {
+                        tracing::debug!(%error, "cannot answer a probe");
+                    }
+                }
+                Err(refusal) => self.report.refused(refusal),
+            }
         }
     }
 }

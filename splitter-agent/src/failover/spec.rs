@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use splitter_config::{Config, Dscp, Health, Tunnel};
-use splitter_health::{Nonce, ProbeKey, Timing, TunnelWatch};
+use splitter_health::{KeyRing, Nonce, Timing, TunnelWatch};
 use splitter_policy::flow::TunnelRole;
 
 use super::monitored_tunnel::MonitoredTunnel;
@@ -43,7 +43,7 @@ pub(super) fn specs(config: &Config) -> Vec<MonitorSpec> {
 
 pub(super) fn monitored_tunnel(
     spec: MonitorSpec,
-    identity: Option<&(ProbeKey, Nonce)>,
+    identity: Option<&(KeyRing, Nonce)>,
 ) -> MonitoredTunnel {
     let timing = timing(&spec.health);
     let watch = |prober, has_neighbour| {

@@ -26,6 +26,7 @@ mod handover;
 mod headers_in_pages;
 mod health;
 mod in_force;
+mod keys;
 mod killed;
 mod lifecycle;
 mod living;

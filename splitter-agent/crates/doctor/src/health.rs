@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use splitter_config::{Config, Tunnel};
-use splitter_health::ProbeKey;
+use splitter_health::KeyRing;
 use splitter_netlink::{Family, Interfaces, Netlink, NetlinkError};
 
 use super::Check;
@@ -45,8 +45,15 @@ pub(super) async fn examine(
 fn key(config: &Config) -> Option<Check> {
     const CHECK: &str = "health.key_file";
     let path = config.health.key_file.as_deref()?;
-    Some(match ProbeKey::load(path) {
-        Ok(_) => Check::ok(CHECK, format!("{} is for its owner alone", path.display())),
+    Some(match KeyRing::load(path) {
+        Ok(keys) => Check::ok(
+            CHECK,
+            format!(
+                "{} is for its owner alone; its keys have the fingerprints {}, as at the other border",
+                path.display(),
+                keys.fingerprints().join(" and ")
+            ),
+        ),
         Err(error) => Check::fail(CHECK, error.to_string(), "`splitter run` would refuse it"),
     })
 }

@@ -12,7 +12,7 @@ const fn ms(milliseconds: u64) -> Duration {
 }
 
 fn pair() -> (Prober, Responder) {
-    let key = ProbeKey::of(1);
+    let key = KeyRing::of(&[1]);
     let prober = Prober::new(key.clone(), 0, Nonce(11));
     (prober, Responder::new(key, Nonce(22)))
 }
@@ -86,7 +86,7 @@ fn requests_out_of_order_are_answered_once_each() {
 #[test]
 fn recordings_for_an_earlier_run_get_few_replies_and_prove_nothing() {
     let (mut prober, _) = pair();
-    let mut earlier = Responder::new(ProbeKey::of(1), Nonce(33));
+    let mut earlier = Responder::new(KeyRing::of(&[1]), Nonce(33));
     exchange(&mut prober, &mut earlier, ms(0));
     let recorded: Vec<_> = (0..1000).map(|_| prober.probe(ms(1))).collect();
     let (_, mut responder) = pair();
@@ -96,7 +96,7 @@ fn recordings_for_an_earlier_run_get_few_replies_and_prove_nothing() {
         .count();
     assert_eq!(answered, INTRODUCTION_BURST as usize);
     // A new run of the prober's agent knows none of them.
-    let mut restarted = Prober::new(ProbeKey::of(1), 0, Nonce(12));
+    let mut restarted = Prober::new(KeyRing::of(&[1]), 0, Nonce(12));
     let _ = restarted.probe(ms(1_000));
     let reply = responder
         .answer(&recorded[0], PEER, ms(5_000))
@@ -107,7 +107,7 @@ fn recordings_for_an_earlier_run_get_few_replies_and_prove_nothing() {
 #[test]
 fn own_datagrams_that_come_back_are_counted_as_reflected() {
     let (mut prober, _) = pair();
-    let mut own = Responder::new(ProbeKey::of(1), Nonce(11));
+    let mut own = Responder::new(KeyRing::of(&[1]), Nonce(11));
     let request = prober.probe(ms(0));
     assert_eq!(own.answer(&request, PEER, ms(1)), Err(Refusal::Reflected));
     assert_eq!(prober.receive(&request, ms(1)), Err(Refusal::Reflected));
@@ -116,7 +116,7 @@ fn own_datagrams_that_come_back_are_counted_as_reflected() {
 #[test]
 fn answer_for_one_tunnel_does_not_count_for_the_other() {
     let (mut short, mut responder) = pair();
-    let mut long = Prober::new(ProbeKey::of(1), 1, Nonce(11));
+    let mut long = Prober::new(KeyRing::of(&[1]), 1, Nonce(11));
     let _ = long.probe(ms(0));
     let request = short.probe(ms(0));
     let reply = responder.answer(&request, PEER, ms(0)).expect("an answer");
@@ -126,7 +126,7 @@ fn answer_for_one_tunnel_does_not_count_for_the_other() {
 #[test]
 fn another_key_gets_nothing() {
     let (mut prober, _) = pair();
-    let mut stranger = Responder::new(ProbeKey::of(2), Nonce(22));
+    let mut stranger = Responder::new(KeyRing::of(&[2]), Nonce(22));
     let request = prober.probe(ms(0));
     assert_eq!(stranger.answer(&request, PEER, ms(0)), Err(Refusal::Forged));
 }
@@ -167,7 +167,7 @@ fn each_source_has_its_rate_and_sources_are_bounded() {
 fn restarted_peers_are_distinguished_within_bounds() {
     let (_, mut responder) = pair();
     for run in 0..100 {
-        let mut prober = Prober::new(ProbeKey::of(1), 1, Nonce(1_000 + run));
+        let mut prober = Prober::new(KeyRing::of(&[1]), 1, Nonce(1_000 + run));
         exchange(&mut prober, &mut responder, ms(2_000 * run));
         exchange(&mut prober, &mut responder, ms(2_000 * run + 100));
     }

@@ -1,12 +1,16 @@
-//! The key that both borders share, and the codes it makes over probes.
+//! The keys that both borders share, and the codes they make over probes.
 
 use std::fmt;
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// Keeps this use of a key apart from any other of the same key (BLAKE3's key derivation).
 const CONTEXT: &str = "splitter tunnel probe 2026 version 1";
+
+/// Keeps what is shown of a key apart from its codes.
+const FINGERPRINT_CONTEXT: &str = "splitter tunnel probe 2026 fingerprint";
 
 /// Far more than a key and its comments take; a wrong path may lead to a large file.
 const MAX_FILE_BYTES: u64 = 4096;
@@ -14,9 +18,20 @@ const MAX_FILE_BYTES: u64 = 4096;
 /// The length of a code, in bytes.
 pub(super) const CODE_BYTES: usize = 32;
 
-/// Makes and checks the codes of probes: BLAKE3 in keyed mode.
+/// The keys that are valid at a time: what is sent bears the code of the first, and what comes may
+/// bear that of any. All clones are changed together.
 #[derive(Clone)]
-pub struct ProbeKey([u8; 32]);
+pub struct KeyRing(Arc<RwLock<Keys>>);
+
+#[derive(Clone, PartialEq, Eq)]
+struct Keys {
+    first: ProbeKey,
+    second: Option<ProbeKey>,
+}
+
+/// Makes and checks the codes of probes: BLAKE3 in keyed mode.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct ProbeKey([u8; 32]);
 
 /// Why there is no key.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +62,8 @@ pub enum KeyError {
     /// The file does not hold a key.
     #[error(
         "health.key_file {} does not hold a key: {problem}; it takes one line of 64 hexadecimal \
-         digits, as `openssl rand -hex 32` prints, the same at both borders", path.display()
+         digits, as `openssl rand -hex 32` prints, the same at both borders, and another one while \
+         the key is changed", path.display()
     )]
     Malformed {
         /// The file.
@@ -57,9 +73,9 @@ pub enum KeyError {
     },
 }
 
-impl ProbeKey {
-    /// Reads the key from a file that only its owner may read: one line of 64 hexadecimal digits.
-    /// Empty lines and such that begin with `#` are passed over.
+impl KeyRing {
+    /// Reads the keys from a file that only its owner may read: one line of 64 hexadecimal digits for
+    /// each, at most two. Empty lines and such that begin with `#` are passed over.
     ///
     /// # Errors
     /// See [`KeyError`].
@@ -97,13 +113,70 @@ impl ProbeKey {
 
     fn parse(text: &str) -> Result<Self, &'static str> {
         let lines = text.lines().map(str::trim);
-        let mut lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-        let line = lines.next().ok_or("it is empty")?;
-        if lines.next().is_some() {
-            return Err("it has more than one line");
+        let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let mut keys = lines.map(ProbeKey::parse);
+        let first = keys.next().ok_or("it is empty")??;
+        let second = keys.next().transpose()?;
+        if keys.next().is_some() {
+            return Err("it has more than two lines");
         }
+        if second.as_ref() == Some(&first) {
+            return Err("its two lines are the same");
+        }
+        Ok(Self::new(Keys { first, second }))
+    }
+
+    fn new(keys: Keys) -> Self {
+        Self(Arc::new(RwLock::new(keys)))
+    }
+
+    /// Goes by the keys of `other` from now on, also in all clones.
+    pub fn replace(&self, other: &Self) {
+        let keys = other.keys();
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = keys;
+    }
+
+    /// Returns what tells the keys from others, in their order, and nothing else about them.
+    #[must_use]
+    pub fn fingerprints(&self) -> Vec<String> {
+        let Keys { first, second } = self.keys();
+        let keys = std::iter::once(first).chain(second);
+        keys.map(|key| key.fingerprint()).collect()
+    }
+
+    /// The key that what is sent is sealed with.
+    pub(super) fn first(&self) -> ProbeKey {
+        self.keys().first
+    }
+
+    /// The key of which a code over some bytes is.
+    pub(super) fn of_code(&self, bytes: &[u8], code: &[u8; CODE_BYTES]) -> Option<ProbeKey> {
+        let Keys { first, second } = self.keys();
+        let mut keys = std::iter::once(first).chain(second);
+        keys.find(|key| key.is_code(bytes, code))
+    }
+
+    fn keys(&self) -> Keys {
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Keys for tests.
+    #[cfg(test)]
+    pub(super) fn of(bytes: &[u8]) -> Self {
+        Self::new(Keys {
+            first: ProbeKey::of(bytes[0]),
+            second: bytes.get(1).map(|byte| ProbeKey::of(*byte)),
+        })
+    }
+}
+
+impl ProbeKey {
+    fn parse(line: &str) -> Result<Self, &'static str> {
         if line.len() != 64 || !line.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return Err("its line is not 64 hexadecimal digits");
+            return Err("one of its lines is not 64 hexadecimal digits");
         }
         if line.bytes().all(|byte| byte == b'0') {
             return Err("its digits are all zero");
@@ -114,6 +187,15 @@ impl ProbeKey {
             *byte = u8::try_from(value(digits[0]) << 4 | value(digits[1])).unwrap_or(0);
         }
         Ok(Self::derive(&key))
+    }
+
+    /// Some bits of another derivation than that of codes.
+    fn fingerprint(&self) -> String {
+        let derived = blake3::derive_key(FINGERPRINT_CONTEXT, &self.0);
+        derived[..4]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
     }
 
     fn derive(key: &[u8; 32]) -> Self {
@@ -144,6 +226,13 @@ impl fmt::Debug for ProbeKey {
     }
 }
 
+/// Shows nothing of the keys.
+impl fmt::Debug for KeyRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyRing(..)")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
@@ -152,22 +241,21 @@ mod tests {
 
     const DIGITS: &str = "00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF";
 
-    fn load(text: &[u8], mode: u32) -> Result<ProbeKey, KeyError> {
+    fn load(text: &[u8], mode: u32) -> Result<KeyRing, KeyError> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("key");
         std::fs::write(&path, text).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-        ProbeKey::load(&path)
+        KeyRing::load(&path)
     }
 
     #[test]
     fn key_with_comments_is_read_and_derived() {
-        let key = load(format!("# ours\n\n{DIGITS}\n").as_bytes(), 0o600).unwrap();
-        assert_eq!(
-            key.code(b"x"),
-            load(DIGITS.as_bytes(), 0o400).unwrap().code(b"x")
-        );
-        assert!(!format!("{key:?}").contains("17"));
+        let keys = load(format!("# ours\n\n{DIGITS}\n").as_bytes(), 0o600).unwrap();
+        let same = load(DIGITS.as_bytes(), 0o400).unwrap();
+        let key = keys.first();
+        assert!(key == same.first());
+        assert!(!format!("{keys:?} {key:?}").contains("17"));
     }
 
     #[test]
@@ -179,6 +267,28 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn first_of_two_keys_sends_and_both_are_accepted() {
+        let other = DIGITS.replace('0', "1");
+        let both = load(format!("{other}\n# old\n{DIGITS}").as_bytes(), 0o600).unwrap();
+        let [new, old] = [&other, DIGITS].map(|it| load(it.as_bytes(), 0o600).unwrap());
+        assert_eq!(both.first(), new.first());
+        for ring in [&new, &old] {
+            let key = ring.first();
+            assert_eq!(both.of_code(b"x", &key.code(b"x")), Some(key));
+        }
+        let foreign = KeyRing::of(&[3]).first().code(b"x");
+        assert_eq!(both.of_code(b"x", &foreign), None);
+        // Whoever has a clone goes by the others, too.
+        let clone = both.clone();
+        assert_eq!(both.fingerprints().len(), 2);
+        both.replace(&new);
+        assert_eq!(clone.fingerprints(), new.fingerprints());
+        assert_ne!(clone.fingerprints(), old.fingerprints());
+        let code = old.first().code(b"x");
+        assert_eq!(clone.of_code(b"x", &code), None);
     }
 
     #[test]
@@ -195,15 +305,18 @@ mod tests {
             let error = load(text, 0o600).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
-        let two = format!("{DIGITS}\n{DIGITS}\n");
-        assert!(
-            load(two.as_bytes(), 0o600)
-                .unwrap_err()
-                .to_string()
-                .contains("more than one")
-        );
+        let other = DIGITS.replace('0', "1");
+        let third = DIGITS.replace('0', "2");
+        for (lines, expected) in [
+            (vec![DIGITS, DIGITS], "the same"),
+            (vec![DIGITS, &other, &third], "more than two"),
+            (vec![DIGITS, "00"], "not 64"),
+        ] {
+            let error = load(lines.join("\n").as_bytes(), 0o600).unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+        }
         assert!(matches!(
-            ProbeKey::load(Path::new("/nonexistent/key")),
+            KeyRing::load(Path::new("/nonexistent/key")),
             Err(KeyError::Unreadable { .. })
         ));
     }

@@ -8,15 +8,17 @@
 mod key;
 mod machine;
 mod measure;
+mod mismatch;
 mod overload;
 mod prober;
 mod responder;
 mod watch;
 mod wire;
 
-pub use key::{KeyError, ProbeKey};
+pub use key::{KeyError, KeyRing};
 pub use machine::{Cause, Change, Condition, Grade, Machine, Timing};
 pub use measure::{LOST_AFTER, Measure};
+pub use mismatch::{KeyMismatch, KeyNews};
 pub use overload::{
     BACKLOG_INTERVAL, CpuBacklog, Overload, OverloadCounts, OverloadDetector, OverloadReason,
 };

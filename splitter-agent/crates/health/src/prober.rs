@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::key::ProbeKey;
+use super::key::KeyRing;
 use super::measure::Measure;
 use super::wire::{DATAGRAM_BYTES, Datagram, Kind, Nonce, Refusal};
 
 /// Asks the peer over one tunnel. Neither sends nor waits by itself.
 #[derive(Debug, Clone)]
 pub struct Prober {
-    key: ProbeKey,
+    keys: KeyRing,
     tunnel: u8,
     nonce: Nonce,
     /// The peer's, as of its last answer. With it in a request the peer can tell a recorded one.
@@ -21,9 +21,9 @@ pub struct Prober {
 impl Prober {
     /// A prober of the tunnel with this number in the run of the agent that `nonce` stands for.
     #[must_use]
-    pub fn new(key: ProbeKey, tunnel: u8, nonce: Nonce) -> Self {
+    pub fn new(keys: KeyRing, tunnel: u8, nonce: Nonce) -> Self {
         Self {
-            key,
+            keys,
             tunnel,
             nonce,
             responder: Nonce::UNKNOWN,
@@ -43,7 +43,7 @@ impl Prober {
             responder: self.responder,
             sequence: self.sequence,
         };
-        request.seal(&self.key)
+        request.seal(&self.keys.first())
     }
 
     /// Takes a datagram that arrived.
@@ -51,7 +51,7 @@ impl Prober {
     /// # Errors
     /// Why it is not an answer to an outstanding probe of this tunnel.
     pub fn receive(&mut self, bytes: &[u8], now: Duration) -> Result<(), Refusal> {
-        let datagram = Datagram::open(bytes, &self.key)?;
+        let (datagram, _) = Datagram::open(bytes, &self.keys)?;
         if datagram.kind == Kind::Request {
             return Err(if datagram.prober == self.nonce {
                 Refusal::Reflected

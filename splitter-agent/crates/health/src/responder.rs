@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::key::ProbeKey;
+use super::key::KeyRing;
 use super::wire::{DATAGRAM_BYTES, Datagram, Kind, Nonce, Refusal};
 
 /// Replies that a source gets at most each second: a suspect tunnel is probed 100 times a second at the most.
@@ -31,7 +31,7 @@ const FORGET_AFTER: Duration = Duration::from_secs(10);
 /// Answers anyone who holds the key. Neither sends nor waits by itself.
 #[derive(Debug)]
 pub struct Responder {
-    key: ProbeKey,
+    keys: KeyRing,
     nonce: Nonce,
     sources: Vec<Source>,
     probers: Vec<SeenProber>,
@@ -67,9 +67,9 @@ struct Bucket {
 impl Responder {
     /// A responder in the run of the agent that `nonce` stands for.
     #[must_use]
-    pub fn new(key: ProbeKey, nonce: Nonce) -> Self {
+    pub fn new(keys: KeyRing, nonce: Nonce) -> Self {
         Self {
-            key,
+            keys,
             nonce,
             sources: Vec::new(),
             probers: Vec::new(),
@@ -87,7 +87,7 @@ impl Responder {
         now: Duration,
     ) -> Result<[u8; DATAGRAM_BYTES], Refusal> {
         // Proof first: only holders of the key get as far as the tables below.
-        let request = Datagram::open(bytes, &self.key)?;
+        let (request, key) = Datagram::open(bytes, &self.keys)?;
         if request.kind == Kind::Reply {
             return Err(Refusal::Unasked);
         }
@@ -111,7 +111,8 @@ impl Responder {
             responder: self.nonce,
             ..request
         };
-        Ok(reply.seal(&self.key))
+        // While keys are changed, the asker may not have our first one yet.
+        Ok(reply.seal(&key))
     }
 
     /// Whether the prober has not used this sequence number yet, as far as the window knows.

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::super::key::ProbeKey;
+use super::super::key::KeyRing;
 use super::super::machine::Condition;
 use super::super::responder::Responder;
 use super::super::wire::Nonce;
@@ -39,13 +39,13 @@ enum Peer {
 
 impl World {
     fn new(has_peer: bool, has_neighbour: bool) -> Self {
-        let prober = Prober::new(ProbeKey::of(1), 1, Nonce(1));
+        let prober = Prober::new(KeyRing::of(&[1]), 1, Nonce(1));
         let prober = has_peer.then_some(prober);
         let mut watch = TunnelWatch::new(TIMING, prober, has_neighbour, false, ms(0));
         watch.link(LinkState::Up(3), ms(0));
         Self {
             watch,
-            responder: Responder::new(ProbeKey::of(1), Nonce(2)),
+            responder: Responder::new(KeyRing::of(&[1]), Nonce(2)),
             presence: PeerPresence::Unconfirmed,
             now: ms(0),
             peer: Peer::Answers,

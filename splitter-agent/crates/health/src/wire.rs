@@ -17,7 +17,7 @@
 
 use splitter_config::MAX_TUNNELS;
 
-use super::key::{CODE_BYTES, ProbeKey};
+use super::key::{CODE_BYTES, KeyRing, ProbeKey};
 
 /// The length of every datagram.
 pub const DATAGRAM_BYTES: usize = HEAD_BYTES + CODE_BYTES;
@@ -64,7 +64,7 @@ pub(super) struct Datagram {
 pub enum Refusal {
     /// It has another length, version or form.
     Malformed,
-    /// Its code is not that of the key.
+    /// Its code is not that of any key.
     Forged,
     /// It is one of our own that came back.
     Reflected,
@@ -119,19 +119,16 @@ impl Datagram {
         bytes
     }
 
-    /// Reads what arrived; form first, since that costs least.
-    pub(super) fn open(bytes: &[u8], key: &ProbeKey) -> Result<Self, Refusal> {
+    /// Reads what arrived, with the key that it was sealed with; form first, since that costs least.
+    pub(super) fn open(bytes: &[u8], keys: &KeyRing) -> Result<(Self, ProbeKey), Refusal> {
         let bytes: &[u8; DATAGRAM_BYTES] = bytes.try_into().map_err(|_| Refusal::Malformed)?;
         let (head, code) = bytes
             .split_first_chunk::<HEAD_BYTES>()
             .ok_or(Refusal::Malformed)?;
         let code: &[u8; CODE_BYTES] = code.try_into().map_err(|_| Refusal::Malformed)?;
         let datagram = Self::parse(head).ok_or(Refusal::Malformed)?;
-        if key.is_code(head, code) {
-            Ok(datagram)
-        } else {
-            Err(Refusal::Forged)
-        }
+        let key = keys.of_code(head, code).ok_or(Refusal::Forged)?;
+        Ok((datagram, key))
     }
 
     fn parse(head: &[u8; HEAD_BYTES]) -> Option<Self> {
@@ -178,8 +175,9 @@ mod tests {
         #[test]
         fn opened_is_what_was_sealed(datagram in datagram()) {
             let key = ProbeKey::of(1);
-            prop_assert_eq!(Datagram::open(&datagram.seal(&key), &key), Ok(datagram));
-            let other = Datagram::open(&datagram.seal(&key), &ProbeKey::of(2));
+            let opened = Datagram::open(&datagram.seal(&key), &KeyRing::of(&[2, 1]));
+            prop_assert_eq!(opened, Ok((datagram, key.clone())));
+            let other = Datagram::open(&datagram.seal(&key), &KeyRing::of(&[2]));
             prop_assert_eq!(other, Err(Refusal::Forged));
         }
 
@@ -188,7 +186,7 @@ mod tests {
             let key = ProbeKey::of(1);
             let mut bytes = datagram.seal(&key);
             bytes[bit / 8] ^= 1 << (bit % 8);
-            prop_assert!(Datagram::open(&bytes, &key).is_err());
+            prop_assert!(Datagram::open(&bytes, &KeyRing::of(&[1])).is_err());
         }
 
         #[test]
@@ -200,9 +198,9 @@ mod tests {
             if begins_well && bytes.len() >= 8 {
                 bytes[..8].copy_from_slice(b"SPH\x01\x01\x00\x00\x00");
                 bytes.resize(DATAGRAM_BYTES, 0);
-                prop_assert_eq!(Datagram::open(&bytes, &ProbeKey::of(1)), Err(Refusal::Forged));
+                prop_assert_eq!(Datagram::open(&bytes, &KeyRing::of(&[1])), Err(Refusal::Forged));
             } else {
-                prop_assert!(Datagram::open(&bytes, &ProbeKey::of(1)).is_err());
+                prop_assert!(Datagram::open(&bytes, &KeyRing::of(&[1])).is_err());
             }
         }
     }
@@ -218,7 +216,7 @@ mod tests {
             sequence: 1,
         };
         let sealed = datagram.seal(&key);
-        let open = |bytes: &[u8]| Datagram::open(bytes, &key);
+        let open = |bytes: &[u8]| Datagram::open(bytes, &KeyRing::of(&[1]));
         assert_eq!(open(&sealed[..DATAGRAM_BYTES - 1]), Err(Refusal::Malformed));
         assert_eq!(open(&[&sealed[..], &[0]].concat()), Err(Refusal::Malformed));
         for (at, value) in [(3, 2), (4, 3), (5, 32), (6, 1), (7, 1)] {

@@ -35,7 +35,10 @@ section! {
         key_file: Option<PathBuf> = key("key_file", Restart(NEW_START), path())
             .optional("none")
             .examples(&["\"/etc/splitter/health.key\""])
-            .trade_off("One line, the same at both borders.");
+            .trade_off(
+                "One line, the same at both borders, and [two while the key is \
+                 changed](../how-to/health.md#change-the-key).",
+            );
 
         /// The agents of both borders answer probes on this UDP port.
         port: NonZeroU16 = key("port", Restart(NEW_START), whole(1..=65_535))
