@@ -1,5 +1,8 @@
 //! The palette of plots and pages, for light and for dark themes.
 
+/// How many colours the style sheet has.
+pub(crate) const PALETTE: usize = 12;
+
 /// Colours of plots and pages, for light and for dark. The palette is Okabe and Ito's, which
 /// readers with colour vision deficiencies can tell apart, darkened or lightened for contrast.
 /// Programs that know no variables, as most that convert SVG, take the plain colours in front.

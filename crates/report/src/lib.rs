@@ -1,5 +1,5 @@
 //! Reports of measurements: [summary statistics](Summary) of samples, [confidence
-//! intervals](Estimate), [tables](Table), [plots](Plot) as SVG, and [pages](Page) that hold all of
+//! intervals](Estimate), [tables](Table), [plots](Plot) and [bars](Bars) as SVG, and [pages](Page) that hold all of
 //! it in one HTML file without references to anything outside.
 //!
 //! Colours come from the page's style sheet, so plots and tables follow the reader's light or dark
@@ -18,6 +18,7 @@
 //! assert!(html.contains("<svg"));
 //! ```
 
+mod bars;
 mod colours;
 mod estimate;
 mod page;
@@ -27,6 +28,7 @@ mod summary;
 mod table;
 
 pub use self::{
+    bars::Bars,
     estimate::Estimate,
     page::Page,
     plot::{Axis, Plot, Series},

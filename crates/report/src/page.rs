@@ -2,7 +2,7 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::{Plot, Table, colours::COLOURS};
+use crate::{Bars, Plot, Table, colours::COLOURS};
 
 const LAYOUT: &str = "
 :root { color-scheme: light dark; }
@@ -71,6 +71,11 @@ impl Page {
         self.part(html! { figure { (plot.to_markup()) } })
     }
 
+    /// Adds bars in SVG.
+    pub fn bars(self, bars: &Bars) -> Self {
+        self.part(html! { figure { (bars.to_markup()) } })
+    }
+
     /// The whole file. It refers to nothing outside of itself.
     pub fn to_html(&self) -> String {
         html! {
@@ -110,6 +115,7 @@ mod tests {
             .note("small")
             .list(["one", "two"])
             .plot(&Plot::new("plot", Axis::linear("x"), Axis::linear("y")))
+            .bars(&Bars::new("bars"))
             .table(&Table::new(["head"]))
             .to_html();
         assert!(page.contains("<title>A &amp; B</title>") && page.contains("1 &lt; 2"));

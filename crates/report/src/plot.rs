@@ -6,7 +6,7 @@
 use maud::{Markup, PreEscaped, html};
 
 use crate::{
-    colours::COLOURS,
+    colours::{COLOURS, PALETTE},
     scale::{Kind, Scale, Tick},
 };
 
@@ -21,8 +21,6 @@ const TOP: f64 = 64.0;
 const LETTER: f64 = 7.2;
 /// From one line of the legend to the next; two fit.
 const LEGEND_LINE: f64 = 14.0;
-/// How many colours the style sheet has.
-const PALETTE: usize = 12;
 
 /// One axis: its label, unit included, and how it maps values.
 #[derive(Clone, Debug, PartialEq)]
