@@ -40,8 +40,8 @@ struct Arguments {
         value_parser = clap::value_parser!(u8).range(0..=95)
     )]
     load: u8,
-    /// Rates of the two tunnels, in Mbit/s: if left out the highest of 100, 50, 20 and 10 at which
-    /// emulated links keep rate and spacing here.
+    /// Rates of the two tunnels, in Mbit/s: if left out the highest of 100, 50, 20 and 10 that this
+    /// machine can emulate under this load.
     #[arg(long, value_name = "N,N", value_parser = two_rates)]
     rates: Option<[u32; 2]>,
     /// Compare the policies with ECMP instead, in so many rounds, each with a seed of its own.

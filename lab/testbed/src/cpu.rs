@@ -5,6 +5,9 @@ use std::{fs, io, time::Duration};
 use nix::unistd::{SysconfVar, sysconf};
 
 const SOURCE: &str = "/proc/stat";
+/// A line for each core, of hexadecimal numbers; the second is that of packets dropped
+/// (`softnet_seq_show` in the kernel's net/core/net-procfs.c).
+const BACKLOGS: &str = "/proc/net/softnet_stat";
 
 /// Why the machine's CPU time could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +29,12 @@ pub(crate) fn busy() -> Result<Duration, CpuError> {
 /// CPU time since boot that a virtual machine's cores would have worked and were not let to.
 pub(crate) fn stolen() -> Result<Duration, CpuError> {
     time_of(stolen_ticks)
+}
+
+/// Packets since boot for which the input queues of all cores had no room; 0 where the kernel does
+/// not tell. The cores' queues are those of all network namespaces.
+pub(crate) fn dropped() -> u64 {
+    fs::read_to_string(BACKLOGS).map_or(0, |text| dropped_packets(&text))
 }
 
 fn time_of(ticks: fn(&str) -> Result<u64, CpuError>) -> Result<Duration, CpuError> {
@@ -64,6 +73,11 @@ fn fields(text: &str) -> Result<[u64; 8], CpuError> {
     fields().ok_or_else(|| CpuError::Parse(line.to_owned()))
 }
 
+fn dropped_packets(text: &str) -> u64 {
+    let dropped = |line: &str| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok();
+    text.lines().filter_map(dropped).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,6 +88,13 @@ mod tests {
         assert_eq!(busy_ticks(text).expect("valid"), 31);
         assert_eq!(stolen_ticks(text).expect("valid"), 4000);
         assert!(busy().is_ok());
+    }
+
+    #[test]
+    fn drops_are_those_of_all_cores() {
+        let text = "0000a000 0000000f 00000001 00000000\n00000010 00000001 00000002 00000000\n";
+        assert_eq!(dropped_packets(text), 16);
+        assert_eq!(dropped_packets("none"), 0);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The demonstration: what the splitter buys against the schemes that a user has already.
 
+mod calibration;
 mod comparison;
 mod render;
 mod validity;
@@ -8,14 +9,15 @@ use std::{path::PathBuf, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
-pub use self::comparison::{Comparison, ModeResult, Settings, Sharing, Speedup, Summary, Tcp};
+pub use self::comparison::{
+    Comparison, Machine, ModeResult, Settings, Sharing, Speedup, Summary, Tcp,
+};
 pub use self::render::{render_html, render_text};
 pub use crate::experiment::{Progress, Status};
 use crate::{
     experiment::{Experiment, ExperimentError, Mode, Traffic},
     require::{Lacking, Requirement},
     scheme::{Scheme, SplitterScheme},
-    timed,
     topology::TopologyOptions,
     workload::{Background, ShortFlows, Workload},
 };
@@ -76,8 +78,8 @@ pub struct Options {
     /// The background's load in percent of both tunnels' rates, in each direction, its packets'
     /// headers included. Default 40.
     pub load_percent: f64,
-    /// Rate of each tunnel in Mbit/s. Default `None`: the highest of 100, 50, 20 and 10 that emulated
-    /// links keep here, for both.
+    /// Rate of each tunnel in Mbit/s. Default `None`: the highest of 100, 50, 20 and 10 that the
+    /// tunnels keep here under this load, for both.
     pub rates_mbit: Option<[u32; 2]>,
     /// Which traffic: the same seed gives the same flows. Default 1.
     pub seed: u64,
@@ -175,15 +177,22 @@ pub fn run(
     progress: &mut dyn Progress,
     cancel: &CancellationToken,
 ) -> Result<Comparison, DemoError> {
+    let (rounds, slice) = plan(options)?;
     preflight()?;
-    let (rates_mbit, carried) = rates(options.rates_mbit);
-    let (experiment, measured) = plan(options, rates_mbit)?;
+    let mut why = Vec::from_iter(calibration::disturbance());
+    let rates_mbit = match options.rates_mbit {
+        Some(rates) => rates,
+        None => {
+            let (mbit, objections) = calibration::highest_rate(options, progress, cancel)?;
+            why.extend(objections);
+            [mbit; 2]
+        }
+    };
+    let experiment = experiment(options, rates_mbit, slice, rounds);
+    let measured = (slice - experiment.warm_up) * rounds;
     let measurements = experiment.run(progress, cancel)?;
+    why.extend(validity::objections(&measurements));
     let xdp_mode = measurements.iter().find_map(|it| it.xdp_mode.clone());
-    let rounds = measurements
-        .iter()
-        .map(|it| (render::label(&it.name), it.strains.as_slice()));
-    let why = validity::objections(rates_mbit[0].max(rates_mbit[1]), carried, rounds);
     let modes: Vec<ModeResult> = measurements.into_iter().map(ModeResult::from).collect();
     let settings = Settings {
         rates_mbit,
@@ -207,24 +216,9 @@ pub fn run(
     })
 }
 
-/// The rates that were given, or the highest that emulated links keep here; and whether they do.
-fn rates(given: Option<[u32; 2]>) -> ([u32; 2], bool) {
-    match given {
-        Some(rates) => (rates, timed::is_carried(rates[0].max(rates[1]))),
-        None => {
-            let highest = timed::highest_carried();
-            (
-                [highest.unwrap_or(timed::LOWEST_MBIT); 2],
-                highest.is_some(),
-            )
-        }
-    }
-}
-
-/// Shares the time out; also tells how much of it is measured in each mode.
-fn plan(options: &Options, rates_mbit: [u32; 2]) -> Result<(Experiment, Duration), DemoError> {
-    let modes = modes(options);
-    let count = u32::try_from(modes.len()).unwrap_or(u32::MAX);
+/// Shares the time out: how many rounds there are, and how long each mode runs in each.
+fn plan(options: &Options) -> Result<(u32, Duration), DemoError> {
+    let count = u32::try_from(modes(options).len()).unwrap_or(u32::MAX);
     let (rounds, slice) = match options.contest {
         Contest::Policies { seeds } => (seeds.max(1), POLICY_SLICE),
         Contest::Demo => {
@@ -240,9 +234,13 @@ fn plan(options: &Options, rates_mbit: [u32; 2]) -> Result<(Experiment, Duration
             least,
         });
     }
-    let warm_up = WARM_UP.min(slice / 4);
-    let experiment = Experiment {
-        modes,
+    Ok((rounds, slice))
+}
+
+/// All modes, each for so long in each round.
+fn experiment(options: &Options, rates_mbit: [u32; 2], slice: Duration, rounds: u32) -> Experiment {
+    Experiment {
+        modes: modes(options),
         topology: TopologyOptions {
             rates_mbit,
             shape_access: true,
@@ -260,11 +258,10 @@ fn plan(options: &Options, rates_mbit: [u32; 2]) -> Result<(Experiment, Duration
             length: slice,
             seed: options.seed,
         }),
-        warm_up,
+        warm_up: WARM_UP.min(slice / 4),
         drain: DRAIN,
         rounds,
-    };
-    Ok((experiment, (slice - warm_up) * rounds))
+    }
 }
 
 /// As many short flows as load a tunnel of 100 Mbit/s by a seventh; fewer on a slower one, which they

@@ -4,6 +4,7 @@
 //! built again, and the next round starts with another mode, so that what drifts on the machine
 //! falls on all alike.
 
+mod delivery;
 mod probe;
 
 use std::{sync::Arc, time::Duration};
@@ -11,7 +12,8 @@ use std::{sync::Arc, time::Duration};
 use flow_report::Summary;
 use tokio_util::sync::CancellationToken;
 
-use self::probe::Probe;
+pub use self::delivery::Delivery;
+use self::{delivery::DeliveryWatch, probe::Probe};
 use crate::{
     cpu::CpuError,
     namespace::NamespaceError,
@@ -75,8 +77,17 @@ pub struct Measurement {
     pub xdp_mode: Option<String>,
     /// What became of long flows, for schemes that count them.
     pub handovers: Option<Handovers>,
-    /// What the machine lacked in each round.
-    pub strains: Vec<Strain>,
+    /// Under which conditions each round was measured.
+    pub conditions: Vec<Conditions>,
+}
+
+/// Conditions under which a round was measured: they tell whether it was the links that were.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Conditions {
+    /// What the machine lacked.
+    pub strain: Strain,
+    /// What the tunnels delivered.
+    pub delivery: Delivery,
 }
 
 /// Flow completion times of one class.
@@ -208,11 +219,15 @@ impl Experiment {
         // Fixed schedules may be empty or of one moment.
         let length = schedule.length().as_secs_f64().max(f64::MIN_POSITIVE);
         let meter = Meter::start();
+        let watch = DeliveryWatch::start(&topology)?;
         let outcomes = traffic::run(&topology, schedule, self.drain, cancel, &mut |at| {
             probe.at(at);
             tick((at.as_secs_f64() / length).min(1.0));
         })?;
-        let strain = meter.end();
+        let conditions = Conditions {
+            delivery: watch.end(),
+            strain: meter.end(),
+        };
         let (tcp, cpu) = probe.finish()?;
         let xdp_mode = applied.xdp_mode().map(str::to_owned);
         let handovers = applied.handovers();
@@ -223,7 +238,7 @@ impl Experiment {
             cpu,
             xdp_mode,
             handovers,
-            strain,
+            conditions,
         })
     }
 }
@@ -253,7 +268,7 @@ struct Slice {
     cpu: Duration,
     xdp_mode: Option<String>,
     handovers: Option<Handovers>,
-    strain: Strain,
+    conditions: Conditions,
 }
 
 /// An [`ExperimentError`] that does not know its mode yet.
@@ -293,7 +308,7 @@ impl Measurement {
             cpu: Duration::ZERO,
             xdp_mode: None,
             handovers: None,
-            strains: Vec::new(),
+            conditions: Vec::new(),
         }
     }
 
@@ -320,7 +335,7 @@ impl Measurement {
         }
         self.tcp = self.tcp + slice.tcp;
         self.cpu += slice.cpu;
-        self.strains.push(slice.strain);
+        self.conditions.push(slice.conditions);
         // The worst word stands: one slice in another mode makes all of it mixed.
         self.xdp_mode = match (self.xdp_mode.take(), slice.xdp_mode) {
             (Some(earlier), Some(now)) if earlier != now => Some("mixed".to_owned()),

@@ -25,14 +25,15 @@ use std::{
 
 use serde::Serialize;
 
+pub(crate) use self::strain::Meter;
 pub use self::strain::{Bounds, Strain};
-pub(crate) use self::{strain::Meter, witness::is_carried};
+use self::witness::is_carried;
 
 /// Names the file that outcomes of timed claims are appended to, a line of JSON each.
 pub const CLAIMS_VARIABLE: &str = "FLOW_TEST_CLAIMS";
 
 /// Rates that a claim may run at, in Mbit/s, the most telling first.
-const RATES_MBIT: [u32; 4] = [100, 50, 20, 10];
+pub(crate) const RATES_MBIT: [u32; 4] = [100, 50, 20, 10];
 
 /// A law that is held on real packets in real time.
 #[derive(Clone, Copy, Debug)]
@@ -100,12 +101,12 @@ pub fn decide(claim: &Claim, attempt: impl FnOnce() -> Result<(), String>) {
 
 /// The highest rate in Mbit/s at which an emulated link keeps rate and spacing on this machine now;
 /// `None` where it keeps none of them.
-pub(crate) fn highest_carried() -> Option<u32> {
+fn highest_carried() -> Option<u32> {
     RATES_MBIT.into_iter().find(|mbit| is_carried(*mbit))
 }
 
 /// The lowest rate that is tried.
-pub(crate) const LOWEST_MBIT: u32 = RATES_MBIT[RATES_MBIT.len() - 1];
+const LOWEST_MBIT: u32 = RATES_MBIT[RATES_MBIT.len() - 1];
 
 /// Like [`decide`], at the highest rate in Mbit/s that an emulated link keeps on this machine now.
 ///

@@ -53,6 +53,13 @@ impl Default for TopologyOptions {
     }
 }
 
+impl TopologyOptions {
+    /// The device below a tunnel's that has its queue, if it is another.
+    fn wire(&self, device: &str) -> Option<String> {
+        self.queue_behind_border.then(|| format!("wire-{device}"))
+    }
+}
+
 /// A machine that sends and receives.
 #[derive(Clone, Debug)]
 pub struct Host {
@@ -146,6 +153,13 @@ impl Topology {
         })
     }
 
+    /// The devices of a border that have the tunnels' queues, with their rates in Mbit/s.
+    pub(crate) fn shaped_tunnels(&self) -> Vec<(String, u32)> {
+        let tunnels = TUNNELS.into_iter().zip(self.options.rates_mbit);
+        let shaped = |device: &str| self.options.wire(device).unwrap_or(device.to_owned());
+        tunnels.map(|(it, mbit)| (shaped(it), mbit)).collect()
+    }
+
     /// The hosts at the ends of all connections.
     pub fn hosts(&self) -> [&Host; 4] {
         [
@@ -203,9 +217,7 @@ impl Namespaces {
                 namespace,
                 device,
                 rate_mbit: Some(rate),
-                wire: options
-                    .queue_behind_border
-                    .then(|| format!("wire-{device}")),
+                wire: options.wire(device),
             }),
         };
         let [first, second] = TUNNELS;

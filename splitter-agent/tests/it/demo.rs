@@ -4,16 +4,34 @@
 //! no test: it depends on what else the machine does. The laws behind it are held in virtual time
 //! (`splitter-policy`'s tests).
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
-use flow_testbed::demo::{self, Options, preflight};
+use flow_testbed::demo::{self, Comparison, Options, preflight};
 use flow_testbed::require;
 use flow_testbed::require::Requirement::{NftRule, Program, Root};
+use flow_testbed::timed::disturb;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 /// Two seconds for each mode: enough for flows of both classes.
 const TOTAL: Duration = Duration::from_secs(10);
+
+/// Two demonstrations at once would measure each other.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn demonstration(rates_mbit: [u32; 2]) -> Comparison {
+    preflight().expect("all that the demonstration needs is here");
+    let options = Options {
+        splitter: Some(env!("CARGO_BIN_EXE_splitter").into()),
+        total: TOTAL,
+        rates_mbit: Some(rates_mbit),
+        ..Options::default()
+    };
+    demo::run(&options, &mut (), &CancellationToken::new()).expect("it runs")
+}
 
 #[test]
 fn demo_reports_every_mode_in_one_json_object() {
@@ -25,17 +43,69 @@ fn demo_reports_every_mode_in_one_json_object() {
         Program("ethtool")
     );
     require!(NftRule("ct original packets > 45 ip dscp set 2"));
-    preflight().expect("all that the demonstration needs is here");
-    let options = Options {
-        splitter: Some(env!("CARGO_BIN_EXE_splitter").into()),
-        total: TOTAL,
-        ..Options::default()
-    };
-    let comparison = demo::run(&options, &mut (), &CancellationToken::new());
-    let reported = serde_json::to_value(comparison.expect("it runs")).expect("one JSON object");
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let reported = serde_json::to_value(demonstration([100, 100])).expect("one JSON object");
     println!("{reported:#}");
     is_whole(&reported);
     counts_fit(&reported);
+}
+
+#[test]
+fn demo_beside_a_hog_is_not_valid_and_has_no_ratio() {
+    require!(
+        Root,
+        Program("ip"),
+        Program("tc"),
+        Program("nft"),
+        Program("ethtool")
+    );
+    require!(NftRule("ct original packets > 45 ip dscp set 2"));
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = disturb();
+    let hogs = Hogs::start();
+    let comparison = demonstration([10, 10]);
+    drop(hogs);
+    println!("{:?}", comparison.why);
+    let text = demo::render_text(&comparison);
+    assert!(text.starts_with("NOT VALID"), "{text}");
+    assert!(!text.contains("as long"), "{text}");
+    let page = demo::render_html(&comparison);
+    assert!(page.contains("class=\"alarm\"") && !page.contains("as long"));
+    let reported = serde_json::to_value(comparison).expect("one JSON object");
+    assert_eq!(reported["valid"], false);
+    let why = reported["why"].as_array().expect("a list");
+    assert!(!why.is_empty());
+    for ratios in ["speedup", "sharing"] {
+        assert!(reported[ratios].is_null(), "{ratios}: {reported}");
+    }
+}
+
+/// Threads that leave no processor idle, until they are dropped.
+struct Hogs {
+    stop: Arc<AtomicBool>,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+impl Hogs {
+    fn start() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let spin = |_| {
+            let stop = Arc::clone(&stop);
+            thread::spawn(move || while !stop.load(Ordering::Relaxed) {})
+        };
+        let threads = (0..2 * processors).map(spin).collect();
+        Self { stop, threads }
+    }
+}
+
+impl Drop for Hogs {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            thread.join().expect("it only spins");
+        }
+    }
 }
 
 fn is_whole(reported: &Value) {

@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer};
 
 use super::{DEDICATED, ECMP_FLOW, ECMP_PACKET, NFT_SPLIT, SHARE, SPLITTER};
 use crate::{
-    experiment::{Completions, Measurement},
+    experiment::{Completions, Conditions, Measurement},
     scheme::Handovers,
 };
 
@@ -46,6 +46,8 @@ pub struct ModeResult {
     pub tcp: Tcp,
     /// CPU seconds that the whole machine was busy while traffic was measured.
     pub cpu_s: f64,
+    /// What the machine lacked meanwhile.
+    pub machine: Machine,
     /// Flows of both classes that had not finished.
     pub unfinished: usize,
     /// Flows that became long and how they changed tunnels, for the splitter.
@@ -72,6 +74,27 @@ pub struct Summary {
     pub flows: usize,
     /// How many had not finished at the end; the figures above do not hold them.
     pub unfinished: usize,
+}
+
+/// Tells what the machine lacked while a mode was measured, in the worst of its rounds. Shares are
+/// 0 to 1; what this kernel or user cannot tell is nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Machine {
+    /// The share of the processor time that was used, by whomever.
+    pub busy: f64,
+    /// The share of the processor time that the host of a virtual machine took away.
+    pub stolen: f64,
+    /// The share of the time that some task waited for a processor.
+    pub pressure: Option<f64>,
+    /// Packets for which a processor's input queue had no room.
+    pub backlog_dropped: u64,
+    /// The longest by which a packet of an emulated link that was watched beside was late, in
+    /// milliseconds.
+    pub late_ms: Option<f64>,
+    /// The share of its rate that such a link lost.
+    pub shortfall: Option<f64>,
+    /// The share of their rate that the tunnels lost while packets waited.
+    pub tunnel_shortfall: Option<f64>,
 }
 
 /// Sums over the four hosts.
@@ -149,7 +172,7 @@ impl From<Measurement> for ModeResult {
             cpu,
             xdp_mode: _,
             handovers,
-            strains: _,
+            conditions,
         } = measurement;
         Self {
             name,
@@ -162,11 +185,34 @@ impl From<Measurement> for ModeResult {
                 spurious_host_queue: tcp.spurious_host_queue,
             },
             cpu_s: cpu.as_secs_f64(),
+            machine: Machine::worst_of(&conditions),
             unfinished: short.unfinished + long.unfinished,
             handovers,
             short_completions: short,
             long_completions: long,
         }
+    }
+}
+
+impl Machine {
+    fn worst_of(rounds: &[Conditions]) -> Self {
+        let worst = |one: Option<f64>, other: Option<f64>| match (one, other) {
+            (Some(one), Some(other)) => Some(one.max(other)),
+            (one, other) => one.or(other),
+        };
+        rounds.iter().fold(Self::default(), |all, round| {
+            let strain = &round.strain;
+            let late_ms = strain.late.map(|it| it.as_secs_f64() * 1e3);
+            Self {
+                busy: all.busy.max(strain.busy),
+                stolen: all.stolen.max(strain.stolen),
+                pressure: worst(all.pressure, strain.pressure),
+                backlog_dropped: all.backlog_dropped.max(strain.dropped),
+                late_ms: worst(all.late_ms, late_ms),
+                shortfall: worst(all.shortfall, strain.shortfall),
+                tunnel_shortfall: worst(all.tunnel_shortfall, round.delivery.shortfall()),
+            }
+        })
     }
 }
 

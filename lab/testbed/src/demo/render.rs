@@ -1,6 +1,6 @@
 //! The comparison for readers: a table with the ratios in words, and a page with plots.
 
-use flow_report::{Axis, Page, Plot, Series, Table};
+use flow_report::{Axis, Bars, Page, Plot, Series, Table};
 
 use super::{
     Comparison, DEDICATED, ECMP_FLOW, ECMP_PACKET, ModeResult, NFT_SPLIT, SHARE, SPLITTER,
@@ -10,12 +10,15 @@ use crate::experiment::Completions;
 
 /// Points of a cumulative distribution, which is smooth to the eye then.
 const CURVE_POINTS: usize = 400;
+/// More reasons than these why a comparison is not valid would hide the first ones.
+const REASONS_SHOWN: usize = 6;
 /// How long the spans of the time line are over which the mean is taken.
 const SPAN_S: f64 = 0.5;
 
 /// Table and ratios for the terminal.
 pub fn render_text(comparison: &Comparison) -> String {
-    let mut text = alarm(comparison).map_or_else(String::new, |it| it + "\n\n");
+    let alarm = alarm(comparison, "\n  - ", "\n");
+    let mut text = alarm.map_or_else(String::new, |it| it + "\n\n");
     text += &format!(
         "{}\n\n{}\n",
         set_up(&comparison.settings),
@@ -38,13 +41,19 @@ pub fn render_html(comparison: &Comparison) -> String {
         })
     };
     let page = Page::new("Short flows on a road of their own");
-    let page = match alarm(comparison) {
+    let page = match alarm(comparison, " ", " ") {
         Some(alarm) => page.alarm(&alarm),
         None => page,
     };
-    page.text(&set_up(&comparison.settings))
+    let page = page.text(&set_up(&comparison.settings));
+    // Bars are ratios to the eye.
+    let page = if comparison.valid {
+        page.bars(&bars(comparison))
+    } else {
+        page
+    };
+    page.list(sentences(comparison))
         .table(&table(comparison))
-        .list(sentences(comparison))
         .heading("Short flows")
         .plot(&curve("Short flows: share finished within a time", |it| {
             &it.short_completions
@@ -63,15 +72,42 @@ pub fn render_html(comparison: &Comparison) -> String {
         .to_html()
 }
 
-/// Says at the top that a comparison tells nothing, and why.
-fn alarm(comparison: &Comparison) -> Option<String> {
-    (!comparison.valid).then(|| {
-        format!(
-            "NOT VALID: this machine cannot tell, so no ratio is given. {}. Stop what else runs here, \
-             or give lower rates (--rates 20,20).",
-            comparison.why.join("; ")
-        )
-    })
+/// Says at the top that a comparison tells nothing, and why: each reason after `item`, and what to do
+/// after `end`.
+fn alarm(comparison: &Comparison, item: &str, end: &str) -> Option<String> {
+    let remedy = if comparison.settings.calibrated {
+        "Stop what else runs here, and try again."
+    } else {
+        "Stop what else runs here, or leave out --rates, for such as this machine can carry."
+    };
+    let mut text = "NOT VALID: this machine cannot tell, so no ratio is given.".to_owned();
+    for reason in comparison.why.iter().take(REASONS_SHOWN) {
+        text += &format!("{item}{reason}.");
+    }
+    let more = comparison.why.len().saturating_sub(REASONS_SHOWN);
+    if more > 0 {
+        text += &format!("{item}And {more} more, which --json lists.");
+    }
+    (!comparison.valid).then(|| text + end + remedy)
+}
+
+/// The means side by side, with what each mode does.
+fn bars(comparison: &Comparison) -> Bars {
+    let bars = Bars::new("Mean time until a flow is complete: a shorter bar is better");
+    let modes = &comparison.modes;
+    let bars = modes.iter().fold(bars, |bars, it| {
+        bars.row(label(&it.name), meaning(&it.name))
+    });
+    bars.panel(
+        "short flows, 5 to 40 packets",
+        "ms",
+        modes.iter().map(|it| it.short.mean_ms),
+    )
+    .panel(
+        "long flows, 1.5 MB",
+        "ms",
+        modes.iter().map(|it| it.long.mean_ms),
+    )
 }
 
 /// The mean of the short flows that started in each span, per mode.
@@ -109,7 +145,7 @@ fn set_up(settings: &Settings) -> String {
          at random, {:.0} a second; transfers of 1.5 MB load both tunnels to {} % in each direction. \
          Each mode was measured for {:.0} s in {} (seed {}).{}",
         if settings.calibrated {
-            ", the highest rate that emulated links keep here now"
+            ", the highest rate that this machine can emulate under this load now"
         } else {
             ""
         },
@@ -252,6 +288,18 @@ fn sentence(class: &str, ratio: f64, name: &str) -> String {
     format!(
         "{class} flows take {ratio:.precision$} times as long with {name} as with the splitter."
     )
+}
+
+/// What a mode does, in a few words.
+fn meaning(name: &str) -> &str {
+    match name {
+        ECMP_FLOW => "each flow in one tunnel, by a hash",
+        ECMP_PACKET => "packets in both tunnels by turns",
+        NFT_SPLIT => "short and long apart, by conntrack",
+        SPLITTER | DEDICATED => "short and long apart, by this splitter",
+        SHARE => "both in both, short flows first",
+        _ => "",
+    }
 }
 
 pub(super) fn label(name: &str) -> &str {

@@ -11,6 +11,7 @@ use netlink_packet_route::tc::{TcAttribute, TcHandle, TcHeader, TcMessage};
 use rtnetlink::packet_core::{NLM_F_ACK, NLM_F_DUMP, NlasIterator};
 
 use crate::blocking::{Answer, exchange};
+use crate::qdisc::RTM_NEWQDISC;
 
 /// A BPF filter of a device's `clsact` queueing discipline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,6 +148,5 @@ fn attribute(attributes: &[u8], kind: u16) -> Option<Vec<u8>> {
     Some(found.value().to_vec())
 }
 
-/// What filters and queueing disciplines are reported with.
+/// What filters are reported with, as linux/rtnetlink.h has it.
 const RTM_NEWTFILTER: u16 = 44;
-const RTM_NEWQDISC: u16 = 36;

@@ -30,7 +30,7 @@ pub use interfaces::{
 };
 pub use names::{Family, InterfaceName, InvalidInterfaceName, list_names};
 pub use neighbours::NeighbourState;
-pub use qdisc::describe_qdisc;
+pub use qdisc::{RootQueue, describe_qdisc, root_queues};
 
 /// The kernel answers within microseconds as long as nobody else holds its one lock for all of
 /// routing (RTNL) and this process gets a processor. On a loaded machine on which interfaces or network

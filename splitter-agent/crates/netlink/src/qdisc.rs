@@ -3,10 +3,65 @@
 use std::io;
 
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::tc::{TcHeader, TcMessage};
-use rtnetlink::packet_core::NLM_F_ACK;
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcHeader, TcMessage, TcStats2};
+use rtnetlink::packet_core::{NLM_F_ACK, NLM_F_DUMP, Parseable as _};
 
 use crate::blocking::exchange;
+
+/// What queueing disciplines are reported with, as linux/rtnetlink.h has it.
+pub(crate) const RTM_NEWQDISC: u16 = 36;
+
+/// Counts what the outermost queueing discipline of a device has sent, and what it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RootQueue {
+    /// The device's index.
+    pub interface: u32,
+    /// Bytes that it has sent since it was made, link-layer headers included.
+    pub sent_bytes: u64,
+    /// Bytes that wait in it now.
+    pub backlog_bytes: u32,
+}
+
+/// Reads the outermost queueing discipline of each device that has one, in the network namespace of
+/// the calling thread and within this call.
+///
+/// # Errors
+/// The kernel's, and `InvalidData` for an answer that is not understood.
+pub fn root_queues() -> io::Result<Vec<RootQueue>> {
+    let question = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default());
+    let answers = exchange(question, NLM_F_DUMP)?;
+    let described = answers.iter().filter(|it| it.kind == RTM_NEWQDISC);
+    described
+        .map(|it| TcMessage::parse(&it.payload))
+        .filter_map(|message| match message {
+            Ok(message) => root_queue(&message).map(Ok),
+            Err(error) => Some(Err(io::Error::new(io::ErrorKind::InvalidData, error))),
+        })
+        .collect()
+}
+
+fn root_queue(message: &TcMessage) -> Option<RootQueue> {
+    if message.header.parent != TcHandle::ROOT {
+        return None;
+    }
+    let mut queue = RootQueue {
+        interface: message.header.index.cast_unsigned(),
+        sent_bytes: 0,
+        backlog_bytes: 0,
+    };
+    let statistics = message.attributes.iter().find_map(|it| match it {
+        TcAttribute::Stats2(statistics) => Some(statistics),
+        _ => None,
+    })?;
+    for statistic in statistics {
+        match statistic {
+            TcStats2::Basic(basic) => queue.sent_bytes = basic.bytes,
+            TcStats2::Queue(of_queue) => queue.backlog_bytes = of_queue.backlog,
+            _ => {}
+        }
+    }
+    Some(queue)
+}
 
 /// Has the kernel describe one queueing discipline of `interface` by its handle, within this call
 /// and in the calling thread, for a program that watches the kernel do so.
