@@ -125,7 +125,10 @@ impl Agent {
         // What was tried before without success is not reported again.
         let steps = plan.to_string();
         if steps != self.last_plan {
-            tracing::warn!("something was changed behind our back; putting it back:\n{steps}");
+            tracing::warn!(
+                event = "reconciling",
+                "something was changed behind our back; putting it back:\n{steps}"
+            );
             self.last_plan = steps;
         }
         match self.instance.up(&self.lock, Owner::Run).await {
@@ -146,7 +149,7 @@ impl Agent {
     /// Tells how the program is attached, in the log and as a metric.
     pub fn report(&self, attached: &[AttachedInterface]) {
         for AttachedInterface { interface, mode } in attached {
-            tracing::info!(%interface, mode = mode.as_str(), "splitting");
+            tracing::info!(event = "attached", %interface, mode = mode.as_str(), "splitting");
         }
         self.monitor
             .set_attached(attached.iter().map(|it| it.mode).collect());
@@ -168,6 +171,7 @@ impl Agent {
         let result = match self.instance.set_threshold(&self.lock, threshold) {
             Ok(()) => {
                 tracing::info!(
+                    event = "threshold_followed",
                     from = current,
                     to = threshold,
                     unit = advice.unit,
@@ -177,7 +181,7 @@ impl Agent {
                 ChangeResult::Applied
             }
             Err(error) => {
-                tracing::error!(%error, threshold, "the threshold cannot follow the flows");
+                tracing::error!(event = "threshold_not_followed", %error, threshold, "the threshold cannot follow the flows");
                 ChangeResult::Refused
             }
         };
@@ -196,13 +200,20 @@ impl Agent {
                 };
             }
             Request::Reload { file, dry_run } => {
-                tracing::info!(uid = peer.uid, pid = peer.pid, dry_run, "asked to reload");
+                tracing::info!(
+                    event = "reload_asked",
+                    uid = peer.uid,
+                    pid = peer.pid,
+                    dry_run,
+                    "asked to reload"
+                );
                 let next = self.check_none_waits().and_then(|()| self.is_own(file));
                 let next = next.and_then(|()| self.reread());
                 self.change(ChangeSource::Reload, next, dry_run).await
             }
             Request::Set { values, dry_run } => {
                 tracing::info!(
+                    event = "set_asked",
                     uid = peer.uid,
                     pid = peer.pid,
                     dry_run,
@@ -219,6 +230,7 @@ impl Agent {
                 dry_run,
             } => {
                 tracing::info!(
+                    event = "apply_asked",
                     uid = peer.uid,
                     pid = peer.pid,
                     dry_run,
@@ -235,7 +247,12 @@ impl Agent {
                 };
             }
             Request::Revert {} => {
-                tracing::info!(uid = peer.uid, pid = peer.pid, "asked to revert");
+                tracing::info!(
+                    event = "revert_asked",
+                    uid = peer.uid,
+                    pid = peer.pid,
+                    "asked to revert"
+                );
                 self.revert().await
             }
         };

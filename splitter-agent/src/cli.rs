@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
+use flow_cli::LogFormat;
 use flow_cli::pages::CompletionsArgs;
 use splitter_agent::explanation::Endpoint;
 #[cfg(feature = "top")]
@@ -27,6 +28,16 @@ pub(crate) struct Cli {
     /// Print JSON instead of text.
     #[arg(long, global = true)]
     pub(crate) json: bool,
+
+    /// Log as text, journald or json [default: journald where that reads it, else text]
+    #[arg(
+        long,
+        global = true,
+        value_name = "FORMAT",
+        value_enum,
+        hide_possible_values = true
+    )]
+    pub(crate) log: Option<LogFormat>,
 
     #[command(subcommand)]
     pub(crate) command: Command,

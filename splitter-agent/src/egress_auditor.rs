@@ -122,8 +122,9 @@ impl EgressAuditor {
     fn announce(&mut self, role: TunnelRole, found: Option<Misrouted>) {
         let words = found.map(|found| describe(role, found));
         match &words {
-            Some(words) => tracing::warn!("misrouted: {words}"),
+            Some(words) => tracing::warn!(event = "misrouted", "misrouted: {words}"),
             None => tracing::info!(
+                event = "not_misrouted",
                 "what is meant for the {} tunnels leaves by them again",
                 role.name()
             ),

@@ -14,7 +14,7 @@ fn main() -> std::process::ExitCode {
     let cli = Cli::parse();
     // Log lines would run across the screen that `top` draws.
     if cli.json || !cli.command.draws() {
-        flow_cli::start_logging();
+        flow_cli::start_logging(cli.log);
     }
     let code = dispatch(&cli).unwrap_or_else(|error| commands::report(&error, cli.json));
     code.into()

@@ -352,6 +352,6 @@ impl Exposed {
 }
 
 fn unreadable(error: KernelError) -> fmt::Error {
-    tracing::error!(%error, "cannot read the kernel's counters");
+    tracing::error!(event = "scrape_failed", %error, "cannot read the kernel's counters");
     fmt::Error
 }

@@ -124,7 +124,7 @@ impl RouteAuditor {
             Err(error) => {
                 let problem = error.to_string();
                 if problem != self.last_problem {
-                    tracing::warn!(%problem, "cannot ask the kernel where packets go; trying again");
+                    tracing::warn!(event = "routes_unseen", %problem, "cannot ask the kernel where packets go; trying again");
                     self.last_problem = problem;
                 }
                 return false;
@@ -145,14 +145,17 @@ impl RouteAuditor {
         let lines: BTreeSet<_> = audit.lines(NAMED).into_iter().collect();
         for line in lines.difference(&self.named) {
             match audit.is_clean() {
-                true => tracing::info!("{line}"),
-                false => tracing::warn!("{line}"),
+                true => tracing::info!(event = "prefix_exempt", "{line}"),
+                false => tracing::warn!(event = "prefix_not_split", "{line}"),
             }
         }
         let was_clean = self.found.snapshot().is_clean();
         if audit.is_clean() {
             if !was_clean {
-                tracing::info!("all that should be split is split again");
+                tracing::info!(
+                    event = "prefixes_split",
+                    "all that should be split is split again"
+                );
             }
             self.readiness.ok(ROUTING);
         } else {

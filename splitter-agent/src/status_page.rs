@@ -126,7 +126,11 @@ impl Status for StatusSource {
                 Ok(Err(error)) => error.to_string(),
                 Err(error) => error.to_string(),
             };
-            tracing::error!(error = reported, "cannot read what the status page shows");
+            tracing::error!(
+                event = "page_failed",
+                error = reported,
+                "cannot read what the status page shows"
+            );
             Err(format!("cannot read what goes on: {reported}"))
         })
     }

@@ -1,29 +1,50 @@
-//! Logging to standard error: one line a record, as text or as journald takes it.
+//! Logging to standard error: one line a record, as text, as journald takes it, or as JSON.
 
 use std::fmt;
 use std::io::IsTerminal as _;
 
+use clap::ValueEnum;
+use serde_json::{Map, Value};
+use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::{Format, Writer};
+use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
+/// The form of log records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// Time, level, message and fields.
+    Text,
+    /// The priority in front, as in `<4>`, then message and fields: what journald takes apart.
+    Journald,
+    /// One object a record.
+    Json,
+}
+
 /// Starts logging to standard error; the variable `RUST_LOG` sets the level, `info` by default.
 ///
-/// Each record is one line: a line break in what it says is written as `\n`. Where standard error
-/// is journald's stream (`JOURNAL_STREAM`), a record begins with its priority, as in `<4>`, and has
-/// neither time nor level, which journald shows.
-pub fn start_logging() {
+/// Each record is one line: a line break in what it says is written as `\n`. Unless a format is given
+/// it is journald's where standard error is its stream (`JOURNAL_STREAM`), which has neither time nor
+/// level, since journald shows these, and text elsewhere. As JSON a record has `time`, `level`,
+/// `message`, and its fields.
+pub fn start_logging(format: Option<LogFormat>) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);
-    match is_read_by_journald() {
-        true => subscriber.event_format(for_journald()).init(),
-        false => subscriber
+    let detected = || match is_read_by_journald() {
+        true => LogFormat::Journald,
+        false => LogFormat::Text,
+    };
+    match format.unwrap_or_else(detected) {
+        LogFormat::Text => subscriber
             .event_format(as_text(std::io::stderr().is_terminal()))
             .init(),
+        LogFormat::Journald => subscriber.event_format(for_journald()).init(),
+        LogFormat::Json => subscriber.event_format(AsJson).init(),
     }
 }
 
@@ -68,6 +89,71 @@ where
         }
         write_in_one_line(&mut writer, record.trim_matches(['\n', ' ']))?;
         writer.write_char('\n')
+    }
+}
+
+/// Writes a record as an object.
+struct AsJson;
+
+impl<S, N> FormatEvent<S, N> for AsJson
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut fields = Fields(Map::new());
+        event.record(&mut fields);
+        let Fields(mut record) = fields;
+        let mut time = String::new();
+        SystemTime.format_time(&mut Writer::new(&mut time))?;
+        // Last, so that no field takes their place.
+        record.insert("time".to_owned(), time.into());
+        let level = event.metadata().level().as_str().to_lowercase();
+        record.insert("level".to_owned(), level.into());
+        writeln!(writer, "{}", Value::Object(record))
+    }
+}
+
+/// The fields of a record, the message among them.
+struct Fields(Map<String, Value>);
+
+impl Fields {
+    fn insert(&mut self, field: &Field, value: impl Into<Value>) {
+        // Where a record of the crate `log` comes from is no part of it.
+        if !field.name().starts_with("log.") {
+            self.0.insert(field.name().to_owned(), value.into());
+        }
+    }
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.insert(field, format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.insert(field, value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.insert(field, value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.insert(field, value);
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.insert(field, value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.insert(field, value);
     }
 }
 
@@ -209,6 +295,29 @@ mod tests {
         };
         let text = written(for_journald(), log);
         assert_eq!(text, "<3>a\\nb code=1\n<4>w\n<6>i\n<7>d\n");
+    }
+
+    #[test]
+    fn json_is_an_object_a_line_with_time_level_and_fields() {
+        let log = || {
+            tracing::warn!(event = "moved", device = %"wan0", count = 3, is_up = true, "a\nb\"c");
+            tracing::info!(level = "mine", time = 1, gain = 0.5, "x");
+        };
+        let text = written(AsJson, log);
+        let lines: Vec<Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        let first = serde_json::json!({
+            "time": lines[0]["time"], "level": "warn", "message": "a\nb\"c", "event": "moved",
+            "device": "wan0", "count": 3, "is_up": true,
+        });
+        assert_eq!(lines[0], first);
+        assert_eq!(lines[1]["level"], "info");
+        assert_eq!(lines[1]["gain"], 0.5);
+        let time = lines[1]["time"].as_str().unwrap();
+        assert!(time.ends_with('Z') && time.contains('T'), "{time}");
     }
 
     #[test]

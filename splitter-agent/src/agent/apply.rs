@@ -48,6 +48,7 @@ impl Agent {
         let within = Duration::from_secs(within_s.into());
         self.commit.begin(source, text, before, now, within);
         tracing::warn!(
+            event = "change_awaits_confirmation",
             file = %source.display(),
             within_s,
             "the change is taken back unless it is confirmed"
@@ -61,7 +62,7 @@ impl Agent {
     /// Keeps what was applied.
     pub(super) fn confirm(&mut self, id: u64) -> Result<(), Refusal> {
         let source = self.commit.confirm(id)?;
-        tracing::info!(file = %source.display(), "the change is confirmed");
+        tracing::info!(event = "change_confirmed", file = %source.display(), "the change is confirmed");
         Ok(())
     }
 
@@ -78,7 +79,7 @@ impl Agent {
         let result = match &reverted {
             Ok(_) => {
                 if let Some(source) = self.commit.reverted() {
-                    tracing::warn!(file = %source.display(), "the change was not confirmed and is taken back");
+                    tracing::warn!(event = "change_reverted", file = %source.display(), "the change was not confirmed and is taken back");
                 }
                 ChangeResult::Applied
             }
@@ -88,6 +89,7 @@ impl Agent {
                     return reverted;
                 }
                 tracing::error!(
+                    event = "revert_failed",
                     "the change cannot be taken back; trying again every second: {refusal}"
                 );
                 ChangeResult::Refused

@@ -101,12 +101,17 @@ impl Agent {
         }
         let result = match &changed {
             Ok(changed) if changed.changes.is_empty() && changed.steps.is_empty() => {
-                tracing::info!(source = source.name(), "the configuration is the same");
+                tracing::info!(
+                    event = "config_unchanged",
+                    source = source.name(),
+                    "the configuration is the same"
+                );
                 ChangeResult::Unchanged
             }
             Ok(changed) => {
                 let changes: Vec<_> = changed.changes.iter().map(ToString::to_string).collect();
                 tracing::info!(
+                    event = "config_changed",
                     source = source.name(),
                     "configuration changed:\n{}",
                     changes.join("\n")
@@ -115,6 +120,7 @@ impl Agent {
             }
             Err(refusal) => {
                 tracing::error!(
+                    event = "config_refused",
                     source = source.name(),
                     "configuration refused, the present one stays: {refusal}"
                 );
@@ -150,7 +156,7 @@ impl Agent {
             return Ok(changed);
         }
         for note in &plan.routes.notes {
-            tracing::warn!("{note}");
+            tracing::warn!(event = "note", "{note}");
         }
         if !plan.is_unchanged() {
             let up = instance.up(&self.lock, Owner::Run).await.map_err(refusal)?;

@@ -46,7 +46,7 @@ impl log::Log for Tracing {
 
     fn log(&self, record: &log::Record<'_>) {
         // The kernel has filtered by level already.
-        tracing::info!("packet: {}", record.args());
+        tracing::info!(event = "packet", "packet: {}", record.args());
     }
 
     fn flush(&self) {}

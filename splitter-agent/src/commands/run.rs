@@ -72,9 +72,13 @@ pub(crate) async fn run(file: ConfigFile) -> Result<()> {
             if agent.until_revert().is_some() {
                 agent.revert_unconfirmed().await;
             }
-            tracing::info!("left in place what `splitter up` had brought up");
+            tracing::info!(
+                event = "left_up",
+                "left in place what `splitter up` had brought up"
+            );
             if !agent.placement()?.is_primary() {
                 tracing::warn!(
+                    event = "left_moved",
                     "a class stays out of its dead tunnel, and nobody brings it back; `splitter run` does once its tunnel is alive"
                 );
             }
@@ -109,10 +113,10 @@ impl Watching {
     ) -> Result<Self> {
         let config = &file.config;
         if up.plan.is_unchanged() {
-            tracing::info!("adopted what an earlier agent had left");
+            tracing::info!(event = "adopted", "adopted what an earlier agent had left");
         }
         for note in &up.plan.routes.notes {
-            tracing::warn!("{note}");
+            tracing::warn!(event = "note", "{note}");
         }
         let logger = packet_log::forward(config, &up.dataplane)?;
         give_up_rights(file);
@@ -131,6 +135,7 @@ impl Watching {
         #[cfg(feature = "page")]
         let endpoint = endpoint.with_page(page.page());
         tracing::info!(
+            event = "serving",
             address = %server.local_addr(),
             "serving /metrics, /live, /ready{}",
             if cfg!(feature = "page") { " and the status page" } else { "" }
@@ -193,7 +198,7 @@ impl Watching {
             }
             never = watching => never,
         };
-        tracing::info!(signal = ended_by, "ending");
+        tracing::info!(event = "ending", signal = ended_by, "ending");
         readiness.fail("agent", "shutting down");
         // The socket's file goes with it.
         listening.abort();
@@ -221,7 +226,7 @@ async fn obey(
                 if signals.terminal_has_gone() {
                     return "the end of its terminal";
                 }
-                tracing::info!("SIGHUP: reading the file again");
+                tracing::info!(event = "hang_up", "SIGHUP: reading the file again");
                 agent.hang_up().await;
             }
             Some(call) = calls.recv() => agent.serve(call).await,
@@ -251,8 +256,12 @@ fn give_up_rights(file: &ConfigFile) {
         false => &[],
     };
     match drop_unneeded(also, &own) {
-        Ok(kept) => tracing::info!(kept = names(&kept, " "), "gave up all other capabilities"),
-        Err(error) => tracing::warn!(%error, "keeping all capabilities"),
+        Ok(kept) => tracing::info!(
+            event = "rights_given_up",
+            kept = names(&kept, " "),
+            "gave up all other capabilities"
+        ),
+        Err(error) => tracing::warn!(event = "rights_kept", %error, "keeping all capabilities"),
     }
 }
 

@@ -26,6 +26,7 @@ pub(crate) async fn run(args: &TapArgs, json: bool) -> Result<()> {
         .iter()
         .map(|tap| format!("{} by {}", tap.point(), tap.hook().as_str()));
     tracing::info!(
+        event = "tap_started",
         points = names.collect::<Vec<_>>().join(", "),
         "noting flows"
     );
@@ -34,7 +35,7 @@ pub(crate) async fn run(args: &TapArgs, json: bool) -> Result<()> {
 
     for tap in taps.iter() {
         if tap.flows()?.len() >= CAPACITY {
-            tracing::warn!(point = %tap.point(), "full: flows after the first {CAPACITY} are missing");
+            tracing::warn!(event = "tap_full", point = %tap.point(), "full: flows after the first {CAPACITY} are missing");
         }
     }
     let flows = taps.collect()?;

@@ -32,7 +32,7 @@ impl Reconciler {
         match agent.reconcile().await {
             Ok(()) => {
                 if !self.last_problem.is_empty() {
-                    tracing::info!("everything is in place again");
+                    tracing::info!(event = "reconciled", "everything is in place again");
                     self.last_problem.clear();
                 }
                 self.readiness.ok(DATAPLANE);
@@ -40,7 +40,7 @@ impl Reconciler {
             Err(error) => {
                 let problem = describe(&error.into());
                 if problem != self.last_problem {
-                    tracing::error!(%problem, "not everything is in place; trying again every second");
+                    tracing::error!(event = "reconcile_failed", %problem, "not everything is in place; trying again every second");
                     self.last_problem.clone_from(&problem);
                 }
                 self.readiness.fail(DATAPLANE, problem);
@@ -77,8 +77,10 @@ pub(super) async fn sweep(
         // Walking a large table takes a while; the endpoint must answer meanwhile.
         match tokio::task::spawn_blocking(move || monitor.sweep()).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::error!(%error, "cannot sweep the flow table"),
-            Err(error) => tracing::error!(%error, "the sweep ended early"),
+            Ok(Err(error)) => {
+                tracing::error!(event = "sweep_failed", %error, "cannot sweep the flow table")
+            }
+            Err(error) => tracing::error!(event = "sweep_failed", %error, "the sweep ended early"),
         }
     }
 }

@@ -26,6 +26,7 @@ pub(super) fn log_unknown(tunnel: &mut MonitoredTunnel, overload: Overload, now:
     tunnel.unknown_logged = Some(now);
     let (name, device) = (tunnel.spec.role.name(), &tunnel.device);
     tracing::warn!(
+        event = "tunnel_unknown",
         %device,
         "it is unknown whether the {name} tunnel is alive, so it keeps its flows: no answer, but \
          this machine is overloaded: {overload}"
@@ -41,9 +42,9 @@ pub(super) fn log_change(tunnel: &mut MonitoredTunnel, change: Change) {
         change.cause.description()
     );
     match change.to {
-        Condition::Down => tracing::warn!(%device, "{words}"),
+        Condition::Down => tracing::warn!(event = "tunnel_down", %device, "{words}"),
         _ if change.from == Condition::Down || change.from == Condition::Returning => {
-            tracing::info!(%device, "{words}");
+            tracing::info!(event = "tunnel_returned", %device, "{words}");
         }
         // A lossy link comes here again and again.
         _ => tracing::debug!(%device, "{words}"),
@@ -56,10 +57,10 @@ pub(super) fn log_evidence(tunnel: &mut MonitoredTunnel, presence: PeerPresence,
     let (device, by) = (&tunnel.device, evidence.name());
     match before {
         Some(Evidence::Echo) if evidence != Evidence::Echo => {
-            tracing::warn!(%device, "the peer's host refuses probes, so its agent does not run: {by} decides now");
+            tracing::warn!(event = "peer_absent", %device, "the peer's host refuses probes, so its agent does not run: {by} decides now");
         }
         Some(before) if before != evidence => {
-            tracing::info!(%device, "{} decided so far, {by} decides now", before.name());
+            tracing::info!(event = "evidence_changed", %device, "{} decided so far, {by} decides now", before.name());
         }
         _ => {}
     }
@@ -68,7 +69,7 @@ pub(super) fn log_evidence(tunnel: &mut MonitoredTunnel, presence: PeerPresence,
 pub(super) fn warn_once(tunnel: &mut MonitoredTunnel, error: &SocketError) {
     let problem = error.to_string();
     if tunnel.is_new_problem(&problem) {
-        tracing::warn!("{problem}; trying again");
+        tracing::warn!(event = "probe_socket_failed", "{problem}; trying again");
     }
 }
 
@@ -76,12 +77,15 @@ pub(super) fn warn_once(tunnel: &mut MonitoredTunnel, error: &SocketError) {
 pub(super) fn log_key(device: &InterfaceName, peer: IpAddr, news: KeyNews) {
     match news {
         KeyNews::Differs => tracing::warn!(
+            event = "peer_key_differs",
             %device,
             %peer,
             "the peer has another key, so that probes are not answered: health.key_file must hold the \
              same at both borders (`splitter doctor` shows the fingerprints of its keys)"
         ),
-        KeyNews::Fits => tracing::info!(%device, %peer, "the peer has one of our keys again"),
+        KeyNews::Fits => {
+            tracing::info!(event = "peer_key_fits", %device, %peer, "the peer has one of our keys again")
+        }
     }
 }
 

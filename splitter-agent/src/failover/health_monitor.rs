@@ -204,6 +204,7 @@ impl HealthMonitor {
                 devices => format!(", without {devices}"),
             };
             tracing::warn!(
+                event = "placement_taken_over",
                 "an earlier agent has left the short class in {short} and the long class in {long}{without}"
             );
         }
@@ -215,7 +216,7 @@ impl HealthMonitor {
         let MonitorSpec { role, tunnel, .. } = &monitored.spec;
         let is_used = placement.uses(*role, &tunnel.device);
         let by = tunnel.watched_by();
-        tracing::info!(device = %monitored.device, "watching the {} tunnel by {by}", role.name());
+        tracing::info!(event = "tunnel_watched", device = %monitored.device, "watching the {} tunnel by {by}", role.name());
         let timing = timing(&self.config.health);
         monitored.watch.restart(timing, !is_used, now);
     }
@@ -302,7 +303,7 @@ impl HealthMonitor {
                 tunnel.echoed(now);
                 if self.presence == PeerPresence::Unconfirmed {
                     self.presence = PeerPresence::Confirmed;
-                    tracing::info!(device = %tunnel.device, "the peer answers probes");
+                    tracing::info!(event = "peer_answers", device = %tunnel.device, "the peer answers probes");
                 }
                 if let Some(change) = change {
                     log_change(tunnel, change);

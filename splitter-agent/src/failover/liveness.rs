@@ -34,7 +34,7 @@ pub(super) async fn check_liveness(
         Err(error) => {
             // Not to be able to ask is no reason to give a tunnel up.
             if !std::mem::replace(&mut tunnel.has_warned, true) {
-                tracing::warn!(%error, "the link alone reports whether {} is alive", tunnel.device);
+                tracing::warn!(event = "next_hop_unseen", %error, "the link alone reports whether {} is alive", tunnel.device);
             }
             tunnel.watch.asks_neighbour(false);
             true

@@ -33,7 +33,7 @@ impl OverloadSigns {
         if self.detector.wants_backlogs(now) {
             let text = std::fs::read_to_string(SOFTNET_STAT).unwrap_or_else(|error| {
                 if !std::mem::replace(&mut self.has_warned, true) {
-                    tracing::warn!(%error, "cannot read {SOFTNET_STAT}: an overload of this machine may be taken for a dead tunnel");
+                    tracing::warn!(event = "overload_unseen", %error, "cannot read {SOFTNET_STAT}: an overload of this machine may be taken for a dead tunnel");
                 }
                 String::new()
             });

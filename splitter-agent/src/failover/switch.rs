@@ -77,7 +77,10 @@ impl<'a> Failover<'a> {
                 let problem = format!("cannot move classes: {error}");
                 let is_new_problem = self.failed.as_ref().is_none_or(|it| it.problem != problem);
                 if is_new_problem {
-                    tracing::error!("{problem}; trying again every second");
+                    tracing::error!(
+                        event = "failover_failed",
+                        "{problem}; trying again every second"
+                    );
                 }
                 self.failed = Some(Failure {
                     wanted,
@@ -103,7 +106,7 @@ impl<'a> Failover<'a> {
         let Some(moved) = moved(monitored, class, before, &self.current) else {
             return;
         };
-        tracing::warn!("{}", moved.description());
+        tracing::warn!(event = "class_moved", "{}", moved.description());
         self.report.moved(moved);
     }
 }

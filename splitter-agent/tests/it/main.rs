@@ -30,6 +30,7 @@ mod keys;
 mod killed;
 mod lifecycle;
 mod living;
+mod log;
 mod metrics;
 mod misrouted;
 mod moved;

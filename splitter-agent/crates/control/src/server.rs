@@ -98,7 +98,7 @@ impl Socket {
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     // Out of descriptors, for instance: it may pass.
-                    tracing::warn!(%error, "cannot accept on the control socket");
+                    tracing::warn!(event = "control_failed", %error, "cannot accept on the control socket");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 }

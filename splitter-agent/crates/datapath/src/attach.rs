@@ -69,7 +69,7 @@ pub(super) fn attach(
         AttachMode::Generic => attach_as(program, name, interface, index, Generic),
         AttachMode::Auto => match attach_as(program, name, interface, index, Native) {
             Err(error @ KernelError::NoNativeXdp { .. }) => {
-                tracing::warn!(interface, %error, "no native XDP, attaching generic");
+                tracing::warn!(event = "attached_generic", interface, %error, "no native XDP, attaching generic");
                 attach_as(program, name, interface, index, Generic)
             }
             other => other,

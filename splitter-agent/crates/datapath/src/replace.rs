@@ -42,7 +42,7 @@ impl Dataplane {
         });
         adopted.inspect_err(|_| {
             if let Err(error) = Self::take_back(pins, options.steering) {
-                tracing::error!(%error, "cannot restore the earlier programs");
+                tracing::error!(event = "programs_not_restored", %error, "cannot restore the earlier programs");
             }
             let _ = staged.discard();
         })
@@ -106,7 +106,7 @@ fn hand_over(old: &Pins, new: &Pins, steering: SteeringMode) -> Result<(), Kerne
         let mut before = Program::from_pin(old, steering)?;
         for interface in &interfaces[..index] {
             if let Err(error) = move_link(old, interface, &mut before) {
-                tracing::error!(interface, %error, "cannot attach the earlier program again");
+                tracing::error!(event = "programs_not_restored", interface, %error, "cannot attach the earlier program again");
             }
         }
         return Err(error);

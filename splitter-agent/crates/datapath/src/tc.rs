@@ -101,7 +101,7 @@ impl Drop for Clsact {
             // The device has gone, and it with the device.
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
             Err(error) => {
-                tracing::warn!(interface = self.interface, %error, "cannot remove the clsact queueing discipline that was made; `tc qdisc del dev DEVICE clsact` does");
+                tracing::warn!(event = "clsact_left", interface = self.interface, %error, "cannot remove the clsact queueing discipline that was made; `tc qdisc del dev DEVICE clsact` does");
             }
             Ok(()) => {}
         }

@@ -38,7 +38,7 @@ impl Instance {
     pub(crate) async fn undo(&self, undo: Undo, dataplane: &Dataplane) {
         for interface in undo.attached {
             if let Err(error) = self.detach(dataplane, &interface).await {
-                tracing::error!(interface, %error, "cannot detach what was just attached");
+                tracing::error!(event = "undo_failed", interface, %error, "cannot detach what was just attached");
             }
         }
         let before = match self.config.attach.mode {
@@ -47,13 +47,13 @@ impl Instance {
         };
         for (interface, index) in undo.replaced {
             if let Err(error) = dataplane.attach(&interface, index, before) {
-                tracing::error!(interface, %error, "cannot attach as it was before");
+                tracing::error!(event = "undo_failed", interface, %error, "cannot attach as it was before");
             }
         }
         if let Some(pins) = undo.pins
             && let Err(error) = pins.remove()
         {
-            tracing::error!(path = %pins.root().display(), %error, "cannot remove the pins");
+            tracing::error!(event = "undo_failed", path = %pins.root().display(), %error, "cannot remove the pins");
         }
     }
 }
@@ -87,10 +87,13 @@ impl Instance {
         let taken_back = Dataplane::take_back(&self.pins, self.config.steering.mode);
         match &taken_back {
             Ok(()) => {
-                tracing::warn!("restored the earlier kernel programs, with the flows they knew");
+                tracing::warn!(
+                    event = "programs_restored",
+                    "restored the earlier kernel programs, with the flows they knew"
+                );
             }
             Err(error) => {
-                tracing::error!(%error, "cannot restore the earlier kernel programs: the new ones stay, until the next `up` replaces them");
+                tracing::error!(event = "programs_not_restored", %error, "cannot restore the earlier kernel programs: the new ones stay, until the next `up` replaces them");
             }
         }
         taken_back.is_ok()
@@ -115,7 +118,7 @@ pub(crate) async fn wait_until_detached(
         tokio::time::sleep(DETACH_POLL).await;
     }
     // Attaching again will tell, if that is what comes next.
-    tracing::warn!(interfaces = ?names, "the kernel takes long to detach the program");
+    tracing::warn!(event = "detach_slow", interfaces = ?names, "the kernel takes long to detach the program");
     Ok(())
 }
 

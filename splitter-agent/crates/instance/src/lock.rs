@@ -61,7 +61,7 @@ impl Lock {
             writeln!(file, "{}", std::process::id())
         };
         if let Err(error) = note(&mut locked) {
-            tracing::warn!(path = %path.display(), %error, "cannot note who holds the instance");
+            tracing::warn!(event = "lock_note_failed", path = %path.display(), %error, "cannot note who holds the instance");
         }
         Ok(Self { _file: locked })
     }

@@ -70,20 +70,20 @@ impl Instance {
         let applied = plan.apply(&self.netlink).await.map_err(Box::new)?;
         *self.placed() = Some(placement.clone());
         if let Err(error) = self.tell_usable(placement).await {
-            tracing::warn!(%error, "moved, but long flows may be placed in a dead tunnel's stead");
+            tracing::warn!(event = "move_incomplete", %error, "moved, but long flows may be placed in a dead tunnel's stead");
         }
         if let Err(error) = self.follow(placement).await {
-            tracing::warn!(%error, "moved, but packets go by the network stack until the next look");
+            tracing::warn!(event = "move_incomplete", %error, "moved, but packets go by the network stack until the next look");
         }
         // The routes are what counts: a full disk must not keep a class in a dead tunnel.
         if let Err(error) = self.remember(placement) {
-            tracing::warn!(%error, "an agent that is restarted will not know where the classes are");
+            tracing::warn!(event = "move_not_noted", %error, "an agent that is restarted will not know where the classes are");
         }
         // A shadow routes nothing.
         if !self.config.shadow
             && let Err(error) = applied.verify(&self.netlink, &self.config).await
         {
-            tracing::warn!(%error, "moved, but packets may not follow");
+            tracing::warn!(event = "move_not_verified", %error, "moved, but packets may not follow");
         }
         Ok(applied.plan().clone())
     }

@@ -33,6 +33,7 @@ impl Instance {
             Ok(()) => tracing::debug!("hand-overs wait for the queues in front of the tunnels"),
             Err(_) if self.is_blind.swap(true, Ordering::Relaxed) => {}
             Err(error) => tracing::warn!(
+                event = "queues_unseen",
                 %error,
                 "the programs cannot see the queues in front of the tunnels and go by a model of \
                  them: on a virtual machine whose host takes processors away a flow may overtake \

@@ -53,10 +53,10 @@ impl Instance {
                 self.see_queues(&mut dataplane, &interfaces).await;
                 // What is no longer anywhere else is looked for there in vain, at worst.
                 if let Err(error) = state.write(&directory) {
-                    tracing::warn!(%error, "the state file names places that are empty by now");
+                    tracing::warn!(event = "state_stale", %error, "the state file names places that are empty by now");
                 }
                 if let Err(error) = dataplane.settle() {
-                    tracing::warn!(%error, "the programs that were replaced stay in memory until `splitter down`");
+                    tracing::warn!(event = "programs_left", %error, "the programs that were replaced stay in memory until `splitter down`");
                 }
                 Ok(BroughtUp {
                     dataplane,
@@ -71,7 +71,7 @@ impl Instance {
                     // What failed first is what to report.
                     before if is_replaced => {
                         if let Err(error) = self.take_back(before) {
-                            tracing::error!(%error, "cannot restore the earlier kernel programs: the new ones stay");
+                            tracing::error!(event = "programs_not_restored", %error, "cannot restore the earlier kernel programs: the new ones stay");
                         }
                     }
                     Some(before) => before.clone().with_object(&self.object).write(&directory)?,
@@ -158,6 +158,7 @@ impl Instance {
         let options = self.load_options(policy);
         let dataplane = Dataplane::replace(&self.object, &self.pins, &options)?;
         tracing::warn!(
+            event = "programs_replaced",
             "replaced the kernel programs of another build or log level; all flows start again as short"
         );
         Ok(dataplane)
@@ -209,7 +210,7 @@ impl Instance {
             if !self.config.shadow {
                 let verification = applied.verify(&self.netlink, &self.config).await?;
                 for what in verification.skipped {
-                    tracing::warn!("not verified: {what}");
+                    tracing::warn!(event = "not_verified", "not verified: {what}");
                 }
             }
             dataplane.set_policy(plan.policy)?;
@@ -224,14 +225,14 @@ impl Instance {
             Ok(attached) => Ok(attached),
             Err(error) => {
                 if let Err(error) = dataplane.set_targets(&targets_before) {
-                    tracing::error!(%error, "cannot write again where packets were redirected to");
+                    tracing::error!(event = "undo_failed", %error, "cannot write again where packets were redirected to");
                 }
                 if let Err(error) = dataplane.set_policy(policy_before) {
-                    tracing::error!(%error, "cannot write the earlier settings again");
+                    tracing::error!(event = "undo_failed", %error, "cannot write the earlier settings again");
                 }
                 let undone = applied.roll_back(&self.netlink).await;
                 if !undone.remaining.is_empty() {
-                    tracing::error!("{undone}");
+                    tracing::error!(event = "undo_failed", "{undone}");
                 }
                 Err(error)
             }

@@ -93,7 +93,7 @@ impl Applied {
             if let Action::Shape { original, .. } = action
                 && let Err(error) = restore(netlink, original).await
             {
-                tracing::error!(device = %original.device, %error, "cannot restore {original}");
+                tracing::error!(event = "qdisc_not_restored", device = %original.device, %error, "cannot restore {original}");
             }
         }
     }
