@@ -35,6 +35,7 @@ mod metrics;
 mod misrouted;
 mod moved;
 mod neighbours;
+mod other_instances;
 mod overload;
 mod placement;
 mod privileges;

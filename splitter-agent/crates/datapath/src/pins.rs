@@ -78,6 +78,19 @@ impl Pins {
         self.pinned().is_some()
     }
 
+    /// Returns true where something pinned may be attached to a device: a link whose device has not
+    /// gone, or a program, which a filter may have.
+    pub fn are_in_use(&self) -> bool {
+        let links = self.linked_interfaces().unwrap_or_default();
+        links
+            .iter()
+            .any(|interface| match raw::pinned(&self.link(interface)) {
+                Ok(Some(Pinned::TcxLink(link) | Pinned::XdpLink(link))) => link.interface != 0,
+                Ok(Some(Pinned::Program(_) | Pinned::Other)) | Err(_) => true,
+                Ok(None) => false,
+            })
+    }
+
     /// Checks that the caller may look for pins. Without the right to, none would
     /// seem to be there.
     ///

@@ -12,7 +12,7 @@ use splitter_steering::shaping::{self, SavedQdisc};
 
 use crate::detach::wait_until_detached;
 use crate::files::remove_if_there;
-use crate::{Instance, InstanceError, Lock, State, health_report, other_instances};
+use crate::{Instance, InstanceError, Lock, State, health_report, other_instances, pin_owner};
 
 impl Instance {
     /// Takes the instance down and restores what it found, also after a crash.
@@ -23,13 +23,14 @@ impl Instance {
     /// When something cannot be removed; the rest is by then.
     pub async fn down(&self, _lock: &Lock) -> Result<Vec<String>, InstanceError> {
         let directory = self.config.instance_dir();
+        pin_owner::check(&self.pins, &directory)?;
         let (footprints, original_qdiscs) = match State::read(&directory)? {
             Some(state) => {
                 let footprints: Vec<_> = state.footprints().into_iter().cloned().collect();
                 (footprints, state.original_qdiscs)
             }
             None => {
-                other_instances::check(&self.config)?;
+                other_instances::check(&self.config, false)?;
                 let originals = SavedQdisc::defaults(&self.config);
                 (vec![Footprint::of(&self.config)], originals)
             }
@@ -53,7 +54,7 @@ pub(crate) struct Remains {
     pub(crate) original_qdiscs: Vec<SavedQdisc>,
 }
 
-/// Removes and restores all of it. The caller holds the instance's lock.
+/// Removes and restores all of it, but for pins that are another instance's by now. The caller holds the instance's lock.
 pub(crate) async fn clear(
     netlink: &Netlink,
     remains: &Remains,
@@ -62,6 +63,22 @@ pub(crate) async fn clear(
         directory, pins, ..
     } = remains;
     let routes = remove_routes(netlink, &remains.footprints).await;
+    let mut removed = match pin_owner::check(pins, directory) {
+        Ok(()) => remove_programs(netlink, pins).await?,
+        Err(_) => Vec::new(),
+    };
+    // After the marks, so that nothing is marked for classes that are not there.
+    let shaping = shaping::restore_all(netlink, &remains.original_qdiscs).await;
+    removed.extend(routes?.iter().map(ToString::to_string));
+    removed.extend(shaping?);
+    remove_if_there(&health_report(directory))?;
+    State::remove(directory)?;
+    // One that a killed agent has left; a running one would hold the lock.
+    let _ = std::fs::remove_file(control_socket(directory));
+    Ok(removed)
+}
+
+async fn remove_programs(netlink: &Netlink, pins: &Pins) -> Result<Vec<String>, InstanceError> {
     let steering = pins.pinned().unwrap_or(SteeringMode::Dscp);
     let hook = program_kind(steering);
     let linked = pins.linked_interfaces().unwrap_or_default();
@@ -78,14 +95,6 @@ pub(crate) async fn clear(
     if let Some(program_id) = program_id.filter(|_| steering != SteeringMode::Mark) {
         wait_until_detached(netlink, &linked, program_id).await?;
     }
-    // After the marks, so that nothing is marked for classes that are not there.
-    let shaping = shaping::restore_all(netlink, &remains.original_qdiscs).await;
-    removed.extend(routes?.iter().map(ToString::to_string));
-    removed.extend(shaping?);
-    remove_if_there(&health_report(directory))?;
-    State::remove(directory)?;
-    // One that a killed agent has left; a running one would hold the lock.
-    let _ = std::fs::remove_file(control_socket(directory));
     Ok(removed)
 }
 

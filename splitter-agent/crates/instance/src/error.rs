@@ -40,6 +40,19 @@ pub enum InstanceError {
         /// What both claim.
         shared: String,
     },
+    /// Another instance of the same name has its pins where ours would be.
+    #[error(
+        "the pins {} are of an instance {place} with its state in {}; give this one another `name`, or another `bpffs`",
+        pins.display(), directory.display()
+    )]
+    PinsTaken {
+        /// The directory of the pins.
+        pins: PathBuf,
+        /// Where that instance is, in words.
+        place: &'static str,
+        /// Where its state is.
+        directory: PathBuf,
+    },
     /// The lock or state could not be used.
     #[error(transparent)]
     File(#[from] FileError),
@@ -134,6 +147,7 @@ impl InstanceError {
         match self {
             Self::Running { .. }
             | Self::OtherInstance { .. }
+            | Self::PinsTaken { .. }
             | Self::OtherTableSize { .. }
             | Self::OtherSteering { .. } => true,
             Self::Kernel(error) => matches!(**error, KernelError::Busy { .. }),

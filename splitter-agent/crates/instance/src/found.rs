@@ -32,6 +32,12 @@ impl Search {
         search
     }
 
+    /// Looks below a single directory.
+    pub(crate) fn under(runtime_dir: &Path) -> Self {
+        let runtime_dirs = vec![runtime_dir.to_owned()];
+        Self { runtime_dirs }
+    }
+
     /// Looks in this directory, too.
     fn add(&mut self, runtime_dir: PathBuf) {
         if !self.runtime_dirs.contains(&runtime_dir) {

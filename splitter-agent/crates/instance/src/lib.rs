@@ -14,6 +14,7 @@ mod found;
 mod loaded;
 mod lock;
 mod other_instances;
+mod pin_owner;
 mod place;
 mod plan;
 pub mod privileges;
@@ -175,7 +176,7 @@ impl Instance {
         interfaces: &Interfaces,
         loaded: &Loaded,
     ) -> Result<Plan, InstanceError> {
-        other_instances::check(&self.config)?;
+        other_instances::check(&self.config, !matches!(loaded, Loaded::Nothing))?;
         let state = State::read(&self.config.instance_dir())?;
         let previous = state.as_ref().map(State::footprints).unwrap_or_default();
         // Of an instance that is not up nothing is placed, whatever a crash has left.

@@ -2,7 +2,7 @@
 
 use splitter_datapath::{Dataplane, Object};
 
-use crate::{Instance, InstanceError, State};
+use crate::{Instance, InstanceError, State, pin_owner};
 
 /// The programs that are pinned.
 pub(crate) enum Loaded {
@@ -29,6 +29,7 @@ impl Instance {
     /// Looks what is pinned; `state` says what it is from.
     pub(crate) fn loaded(&self, state: Option<&State>) -> Result<Loaded, InstanceError> {
         self.pins().check_readable()?;
+        pin_owner::check(self.pins(), &self.config().instance_dir())?;
         if !self.pins().exist() {
             return Ok(Loaded::Nothing);
         }

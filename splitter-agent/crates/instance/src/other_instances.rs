@@ -1,29 +1,26 @@
 //! Other instances on this machine.
 
-use std::io;
+use std::path::PathBuf;
 
-use splitter_config::Config;
+use splitter_config::{Config, Location};
 use splitter_steering::routes::Footprint;
 
-use crate::InstanceError;
-use crate::files::FileError;
+use crate::found::Search;
 use crate::state::{State, current_network};
+use crate::{InstanceError, pin_owner};
 
-/// Refuses a configuration whose tables or rule priorities another instance has, as far as its
-/// state is under the same `runtime_dir`. One in another network namespace is not in the way.
-pub(crate) fn check(config: &Config) -> Result<(), InstanceError> {
+/// Refuses a configuration whose tables or rule priorities another instance has: one with its state
+/// under the same `runtime_dir`, where instances are by default or where an agent listens, or with
+/// pins in the same BPF file system. One in another network namespace is not in the way.
+///
+/// Of an instance that is up only the first are asked: the others have asked, when they came.
+pub(crate) fn check(config: &Config, is_up: bool) -> Result<(), InstanceError> {
     let footprint = Footprint::of(config);
     let network = current_network();
-    let failed = |source| FileError::new("list", &config.runtime_dir, source);
-    let entries = match std::fs::read_dir(&config.runtime_dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries.map_err(failed)?,
-    };
-    for entry in entries {
-        let directory = entry.map_err(failed)?.path();
-        if !directory.is_dir() || directory == config.instance_dir() {
-            continue;
-        }
+    let own = config.instance_dir();
+    let mut directories = directories(config, is_up)?;
+    directories.retain(|directory| *directory != own);
+    for directory in directories {
         let Some(state) = State::read(&directory)? else {
             continue;
         };
@@ -42,4 +39,26 @@ pub(crate) fn check(config: &Config) -> Result<(), InstanceError> {
         }
     }
     Ok(())
+}
+
+/// The directories in which states of instances may be.
+fn directories(config: &Config, is_up: bool) -> Result<Vec<PathBuf>, InstanceError> {
+    let search = match is_up {
+        true => Search::under(&config.runtime_dir),
+        false => Search::everywhere(&Location {
+            name: config.name.clone(),
+            directory: config.instance_dir(),
+        }),
+    };
+    let mut directories: Vec<_> = search
+        .instances()?
+        .into_iter()
+        .map(|it| it.directory)
+        .collect();
+    if !is_up {
+        directories.extend(pin_owner::beside(config));
+    }
+    directories.sort();
+    directories.dedup();
+    Ok(directories)
 }

@@ -6,6 +6,7 @@ use splitter_policy::config::PolicyConfig;
 
 use crate::detach::Undo;
 use crate::loaded::Loaded;
+use crate::pin_owner::PinOwner;
 use crate::{
     AttachedInterface, AttachmentAction, Instance, InstanceError, Lock, Owner, Plan, State,
 };
@@ -139,6 +140,9 @@ impl Instance {
             }
             return dataplane;
         };
+        if let Err(error) = PinOwner::here(&directory).note(&self.pins) {
+            tracing::warn!(event = "pins_not_noted", %error, "other instances will not know whose pins these are");
+        }
         // From here on these are the programs, unless something fails.
         on_the_way.write(&directory).inspect_err(|_| {
             // The file still says that these are of another build.
