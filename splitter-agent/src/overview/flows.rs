@@ -37,7 +37,8 @@ pub struct Selection {
     pub limit: usize,
 }
 
-/// Names what flows are ordered by; numbers from the largest, words from the first.
+/// Names what flows are ordered by, after those that live have been put in front of those that have
+/// ended; numbers from the largest, words from the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum SortBy {
     /// Bits a second.
@@ -135,8 +136,11 @@ impl Selection {
         } else {
             order
         };
-        // Equal ones must not change places from one look to the next.
-        order
+        // What has ended uses no tunnel any more, in whatever order. Equal ones must not change places
+        // from one look to the next.
+        a.finished
+            .cmp(&b.finished)
+            .then(order)
             .then(b.packets.cmp(&a.packets))
             .then_with(|| Key::of(a).cmp(&Key::of(b)))
     }

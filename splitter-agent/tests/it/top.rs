@@ -152,6 +152,9 @@ fn one_sample_needs_no_terminal() {
             );
         }
 
+        let widest = stdout(&output).lines().map(|it| it.chars().count()).max();
+        assert!(widest <= Some(80), "{}", stdout(&output));
+
         let reported = site.json(&["top", "-i", "0.2"]);
         assert_eq!(reported["flows"][0]["source_port"], connection.port());
         assert!(

@@ -1,4 +1,4 @@
-//! One sample, printed.
+//! One sample, printed: in 80 columns, as far as names allow. JSON has all of it.
 
 use anyhow::Result;
 use flow_cli::{group_thousands, print, print_json};
@@ -67,7 +67,7 @@ fn classes(overview: &Overview) -> Table {
             known(Format::Rate, row.packets_per_s),
             known(Format::BitsPerSecond, row.bits_per_s),
             group_thousands(row.packets),
-            group_thousands(row.bytes),
+            Format::Bytes.number(row.bytes as f64),
         ]);
     }
     table
@@ -96,18 +96,15 @@ fn completion(overview: &Overview) -> Table {
 
 fn tunnels(overview: &Overview) -> Table {
     let mut table = Table::new([
-        "tunnel", "device", "weight", "state", "sent", "received", "carries", "used", "health",
+        "tunnel", "device", "state", "sent", "received", "used", "health",
     ]);
     for row in &overview.tunnels {
-        let carries = row.rate_mbit.map(|mbit| f64::from(mbit) * 1e6);
         table.row([
             row.tunnel.to_owned(),
             row.device.clone(),
-            row.weight.to_string(),
             row.state.as_str().to_owned(),
             known(Format::BitsPerSecond, row.sent_bits_per_s),
             known(Format::BitsPerSecond, row.received_bits_per_s),
-            known(Format::BitsPerSecond, carries),
             known(Format::Share, row.share_used),
             row.health.health.as_str().to_owned(),
         ]);
@@ -116,9 +113,7 @@ fn tunnels(overview: &Overview) -> Table {
 }
 
 fn flows(overview: &Overview) -> Table {
-    let mut table = Table::new([
-        "flow", "class", "tunnel", "rate", "packets", "bytes", "age", "idle",
-    ]);
+    let mut table = Table::new(["flow", "class", "tunnel", "rate", "bytes"]);
     for flow in &overview.flows {
         let row = &flow.row;
         table.row([
@@ -126,10 +121,7 @@ fn flows(overview: &Overview) -> Table {
             row.class.to_owned(),
             row.tunnel.to_owned(),
             known(Format::BitsPerSecond, flow.bits_per_s),
-            group_thousands(row.packets),
-            group_thousands(row.bytes),
-            Format::Seconds.number(row.age_s),
-            Format::Seconds.number(row.idle_s),
+            Format::Bytes.number(row.bytes as f64),
         ]);
     }
     table

@@ -98,6 +98,32 @@ fn rates_are_taken_over_the_time_between_two_looks() {
 }
 
 #[test]
+fn flows_that_have_ended_come_after_those_that_live_in_any_order() {
+    let ended = FlowRow {
+        finished: true,
+        ..row(1, 1_000)
+    };
+    let rows = [ended, row(2, 5), row(3, 9)];
+    for sort in SortBy::ALL {
+        for reversed in [false, true] {
+            let selection = Selection {
+                reversed,
+                ..selection(sort)
+            };
+            let (flows, ..) = look(&selection, Earlier::default(), 10, &rows);
+            assert_eq!(numbers(&flows).last(), Some(&1), "{sort:?} {reversed}");
+            // Nor does one take the place of one that lives.
+            let one = Selection {
+                limit: 1,
+                ..selection
+            };
+            let (flows, ..) = look(&one, Earlier::default(), 10, &rows);
+            assert_ne!(numbers(&flows), [1], "{sort:?} {reversed}");
+        }
+    }
+}
+
+#[test]
 fn each_column_orders_and_reverses() {
     let rows = [
         FlowRow {
