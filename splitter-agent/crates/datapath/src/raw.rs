@@ -1,5 +1,5 @@
 //! Calls of `bpf(2)` that the library has no safe form of: what a pin holds, letting go of a device
-//! at once, and what links hold programs to.
+//! at once, what links hold programs to, and frames that an interface seems to receive.
 
 use std::ffi::CString;
 use std::io;
@@ -65,6 +65,52 @@ impl DeviceLink {
     }
 }
 
+/// A program of XDP that lets every frame pass, with a name that lists of programs show.
+pub(super) fn load_passing(name: &str) -> io::Result<OwnedFd> {
+    // `r0 = XDP_PASS; exit`.
+    const INSTRUCTIONS: [u64; 2] = [0x0000_0002_0000_00b7, 0x95];
+    const LICENSE: &[u8] = b"Dual MIT/GPL\0";
+    let mut attributes = [0; ATTRIBUTE_WORDS];
+    attributes[0] = (INSTRUCTIONS.len() as u64) << 32 | u64::from(PROG_TYPE_XDP);
+    attributes[1] = INSTRUCTIONS.as_ptr() as u64;
+    attributes[2] = LICENSE.as_ptr() as u64;
+    let mut label = [0; 16];
+    // The kernel wants the last byte to be zero.
+    label
+        .iter_mut()
+        .take(15)
+        .zip(name.bytes())
+        .for_each(|(to, from)| *to = from);
+    let [first, second] = [0, 8].map(|at| label[at..].first_chunk().copied().unwrap_or_default());
+    (attributes[6], attributes[7]) = (u64::from_le_bytes(first), u64::from_le_bytes(second));
+    let descriptor = call(BPF_PROG_LOAD, &mut attributes)?;
+    // SAFETY: the kernel has just made it for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// Has the kernel run a program of XDP on so many copies of a frame as if `interface` had received
+/// them, and do with each what the program decides.
+pub(super) fn run_on_live_frames(
+    program: &OwnedFd,
+    interface: u32,
+    frame: &[u8],
+    count: u32,
+) -> io::Result<()> {
+    let length = u32::try_from(frame.len()).map_err(io::Error::other)?;
+    // `struct xdp_md`: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
+    let context: [u32; 6] = [0, length, 0, interface, 0, 0];
+    let mut attributes = [0; ATTRIBUTE_WORDS];
+    attributes[0] = u64::from(program.as_raw_fd().cast_unsigned());
+    attributes[1] = u64::from(length);
+    attributes[2] = frame.as_ptr() as u64;
+    attributes[4] = u64::from(count);
+    attributes[5] = size_of_val(&context) as u64;
+    attributes[6] = context.as_ptr() as u64;
+    attributes[8] = u64::from(BPF_F_TEST_XDP_LIVE_FRAMES);
+    // `batch_size` follows `cpu`: as many as the kernel takes at once by itself.
+    call(BPF_PROG_TEST_RUN, &mut attributes).map(drop)
+}
+
 /// A link, as far as it says which program takes the place of a function of another one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Link {
@@ -119,11 +165,17 @@ fn link(id: u32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
+const BPF_PROG_LOAD: libc::c_int = 5;
 const BPF_OBJ_GET: libc::c_int = 7;
+const BPF_PROG_TEST_RUN: libc::c_int = 10;
 const BPF_OBJ_GET_INFO_BY_FD: libc::c_int = 15;
 const BPF_LINK_GET_FD_BY_ID: libc::c_int = 30;
 const BPF_LINK_GET_NEXT_ID: libc::c_int = 31;
 const BPF_LINK_DETACH: libc::c_int = 34;
+/// Of `BPF_PROG_TEST_RUN`: what comes of the frames is real (Linux 5.18).
+const BPF_F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
+/// `BPF_PROG_TYPE_XDP`.
+const PROG_TYPE_XDP: u32 = 6;
 /// `BPF_PROG_TYPE_SCHED_CLS`, with which the information on a program begins; no link of ours has
 /// this number.
 const PROG_TYPE_SCHED_CLS: u32 = 3;
@@ -135,9 +187,9 @@ const LINK_TYPE_TCX: u32 = 11;
 /// Of `struct bpf_link_info`: type, id, program, padding, then device, or attach type and target.
 const INFO_WORDS: usize = 8;
 /// More than the attributes of the calls above take.
-const ATTRIBUTE_WORDS: usize = 8;
+const ATTRIBUTE_WORDS: usize = 10;
 
-fn open(path: &Path) -> io::Result<OwnedFd> {
+pub(super) fn open(path: &Path) -> io::Result<OwnedFd> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let mut attributes = [0; ATTRIBUTE_WORDS];
     attributes[0] = path.as_ptr() as u64;
