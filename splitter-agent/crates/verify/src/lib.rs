@@ -1,0 +1,5 @@
+//! Proves with real packets that a border splits.
+
+mod filter;
+mod frame;
+mod mtu;
