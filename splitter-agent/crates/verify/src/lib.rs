@@ -2,4 +2,7 @@
 
 mod filter;
 mod frame;
+mod judge;
 mod mtu;
+mod report;
+mod survey;
