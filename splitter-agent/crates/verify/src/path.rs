@@ -1,0 +1,243 @@
+//! Probing one path: becoming a flow of the class, then asking for answers, then for longer ones.
+
+use std::net::IpAddr;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use splitter_config::SteeringMode;
+use splitter_datapath::LONGEST_FRAME_BYTES;
+use splitter_policy::flow::Class;
+
+use crate::VerifyError;
+use crate::accept_local::AcceptLocal;
+use crate::judge::{ClassReached, Left, judge};
+use crate::mtu::MtuSearch;
+use crate::report::PathReport;
+use crate::session::{By, Session};
+use crate::survey::{Border, PathPlan, Threshold};
+
+/// Between the probes of two paths.
+pub(crate) const BETWEEN_PATHS: Duration = Duration::from_millis(50);
+
+/// More packets than that are not sent to make a flow long.
+const MOST_PACKETS: u64 = 4_096;
+/// Of a flow whose bytes are counted.
+const FULL_PACKET_BYTES: usize = 1_400;
+/// A few, so that `policy = "share"`, which looks at packets with data, counts them.
+const PAYLOAD_BYTES: usize = 16;
+/// The Ethernet header, which counts in bytes.
+const ETHERNET_BYTES: usize = 14;
+
+/// A packet that waits in a full queue leaves by then.
+const LEAVES_WITHIN: Duration = Duration::from_secs(1);
+/// An answer that takes longer counts as lost.
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+/// Answers are waited for so long at least, once it is known how long they take.
+const LEAST_WAIT: Duration = Duration::from_millis(100);
+/// Between two probes: more than the gap after which a flow changes tunnels (10 ms), and little enough
+/// for an answer of each even where hosts limit how many resets they send.
+const SPACING: Duration = Duration::from_millis(25);
+/// So many probes without an answer or a trace decide that there is none.
+const MISSES: u32 = 3;
+/// How often a new flow is tried where flows start in the long tunnel.
+const FLOWS_TRIED: u32 = 5;
+/// How often a length is tried: a single loss is no limit.
+const LENGTH_TRIES: u32 = 2;
+
+/// Probes a path.
+pub(crate) fn probe(
+    border: &Border,
+    plan: &PathPlan,
+    stop: &AtomicBool,
+) -> Result<PathReport, VerifyError> {
+    let failed = |source| VerifyError::AcceptLocal {
+        interface: plan.lan.name.to_string(),
+        source,
+    };
+    let _accepted = match plan.source {
+        IpAddr::V4(_) => Some(AcceptLocal::on(&plan.lan.name).map_err(failed)?),
+        IpAddr::V6(_) => None,
+    };
+    let mut session = Session::open(border, plan, stop)?;
+    session.observed.class = match plan.class {
+        Class::Short => start_short(&mut session)?,
+        Class::Long => become_long(&mut session)?,
+    };
+    if matches!(
+        session.observed.class,
+        ClassReached::Yes | ClassReached::NotSeen
+    ) {
+        measure(&mut session)?;
+    }
+    Ok(judge(border, plan, &session.observed))
+}
+
+/// Begins flows until one is short where it leaves.
+fn start_short(session: &mut Session<'_>) -> Result<ClassReached, VerifyError> {
+    let mut seen = 0;
+    for _ in 0..FLOWS_TRIED {
+        session.begin_flow();
+        let Some(left) = send_and_see(session)? else {
+            continue;
+        };
+        seen += 1;
+        if is_of_class(session, &left) {
+            return Ok(ClassReached::Yes);
+        }
+        session.observed.judged.clear();
+        session.pause(LEAVES_WITHIN / 4)?;
+    }
+    Ok(match seen {
+        0 => nothing_seen(session, FLOWS_TRIED.into()),
+        _ => ClassReached::No(FLOWS_TRIED.into()),
+    })
+}
+
+/// Sends a flow beyond the threshold, and on until its packets leave as a long flow's.
+fn become_long(session: &mut Session<'_>) -> Result<ClassReached, VerifyError> {
+    let headers = session.header_bytes(By::Tcp);
+    let (packets, ip_bytes) = match session.border.threshold {
+        Threshold::Packets(packets) => (packets + 1, headers + PAYLOAD_BYTES),
+        Threshold::Bytes(bytes) => {
+            let full = FULL_PACKET_BYTES.min(session.plan.lan.mtu as usize);
+            (bytes / (full + ETHERNET_BYTES) as u64 + 1, full)
+        }
+    };
+    if packets > MOST_PACKETS {
+        return Ok(ClassReached::TooMany(packets));
+    }
+    session.send(By::Tcp, ip_bytes, packets as u32)?;
+    let deadline = Instant::now() + session.border.max_wait + LEAVES_WITHIN;
+    let (mut sent, mut misses) = (packets, 0);
+    while Instant::now() < deadline {
+        session.pause(SPACING)?;
+        sent += 1;
+        match send_and_see(session)? {
+            Some(left) if is_of_class(session, &left) => return Ok(ClassReached::Yes),
+            // On its way to the long tunnel; as a short one's it is not to be judged.
+            Some(left) if session.border.mark(left.mark).is_some() => {
+                misses = 0;
+                session.observed.judged.clear();
+            }
+            Some(_) => misses = 0,
+            None => misses += 1,
+        }
+        if misses == MISSES {
+            return Ok(nothing_seen(session, sent));
+        }
+    }
+    Ok(match session.observed.left.is_empty() {
+        true => nothing_seen(session, sent),
+        false => ClassReached::No(sent),
+    })
+}
+
+/// What is redirected into a device is not seen there.
+fn nothing_seen(session: &Session<'_>, packets: u64) -> ClassReached {
+    match session.border.steering {
+        SteeringMode::Redirect => ClassReached::NotSeen,
+        SteeringMode::Dscp | SteeringMode::Mark => ClassReached::NothingLeft(packets),
+    }
+}
+
+/// Sends one packet of the flow and waits until it leaves.
+fn send_and_see(session: &mut Session<'_>) -> Result<Option<Left>, VerifyError> {
+    let bytes = session.header_bytes(By::Tcp) + PAYLOAD_BYTES;
+    let number = session.send(By::Tcp, bytes, 1)?;
+    session.wait(LEAVES_WITHIN, |it| it.left.contains_key(&number))?;
+    session.observed.judged.push(number);
+    Ok(session.observed.left.get(&number).cloned())
+}
+
+/// Whether a packet has left as one of the class: by its mark, or without one of ours by a device
+/// that the other class has not.
+fn is_of_class(session: &Session<'_>, left: &Left) -> bool {
+    let (border, class) = (session.border, session.plan.class);
+    if let Some(mark) = border.mark(left.mark) {
+        return mark.class == class;
+    }
+    let other = match class {
+        Class::Short => return true,
+        Class::Long => Class::Short,
+    };
+    border.intended(class).contains(&left.device) && !border.intended(other).contains(&left.device)
+}
+
+/// Waits for answers: of the flow itself, or of echoes beside it where it gets none.
+fn measure(session: &mut Session<'_>) -> Result<(), VerifyError> {
+    for by in [By::Tcp, By::Icmp] {
+        if by == By::Icmp && !session.can_echo() {
+            return Ok(());
+        }
+        session.observed.asked.clear();
+        if ask(session, by)? {
+            session.observed.answered_by = Some(by.name());
+            return find_mtu(session, by);
+        }
+    }
+    Ok(())
+}
+
+/// Asks one after the other; whether anything was answered.
+fn ask(session: &mut Session<'_>, by: By) -> Result<bool, VerifyError> {
+    let bytes = session.header_bytes(by) + PAYLOAD_BYTES;
+    let mut answered = 0;
+    for tried in 0..u32::from(session.plan.count) {
+        if answered == 0 && tried >= MISSES {
+            return Ok(false);
+        }
+        let number = session.send(by, bytes, 1)?;
+        session.observed.asked.push(number);
+        session.observed.judged.push(number);
+        let patience = patience(session);
+        answered += u32::from(session.wait(patience, |it| it.answers.contains_key(&number))?);
+        session.pause(SPACING)?;
+    }
+    Ok(answered > 0)
+}
+
+/// How long an answer is waited for: four times the longest so far, within bounds.
+fn patience(session: &Session<'_>) -> Duration {
+    let observed = &session.observed;
+    let delays = observed.asked.iter().filter_map(|it| {
+        let (left, answer) = (observed.left.get(it)?, observed.answers.get(it)?);
+        answer.at.checked_sub(left.at)
+    });
+    match delays.max() {
+        Some(longest) => (4 * longest).clamp(LEAST_WAIT, ANSWER_WITHIN),
+        None => ANSWER_WITHIN,
+    }
+}
+
+/// Searches the largest packet that is answered.
+fn find_mtu(session: &mut Session<'_>, by: By) -> Result<(), VerifyError> {
+    let observed = &session.observed;
+    let devices = observed.judged.iter().filter_map(|it| {
+        let name = &observed.left.get(it)?.device;
+        let mut all = session.border.devices.values();
+        all.find(|it| it.name == *name)
+    });
+    let longest = devices
+        .map(|it| it.mtu as usize)
+        .chain([session.plan.lan.mtu as usize])
+        .min()
+        .unwrap_or(0)
+        .min(LONGEST_FRAME_BYTES - ETHERNET_BYTES);
+    let mut search = MtuSearch::new(session.header_bytes(by) + PAYLOAD_BYTES, longest);
+    while let Some(length) = search.next() {
+        let mut has_passed = false;
+        for _ in 0..LENGTH_TRIES {
+            if has_passed {
+                break;
+            }
+            let number = session.send(by, length, 1)?;
+            let patience = patience(session);
+            has_passed = session.wait(patience, |it| it.answers.contains_key(&number))?;
+            session.pause(SPACING)?;
+        }
+        search.note(length, has_passed);
+    }
+    session.observed.mtu = Some(search.largest() as u64);
+    session.observed.mtu_tried = Some(longest as u64);
+    Ok(())
+}
