@@ -1,6 +1,7 @@
 //! The command line. Each flag is defined here and nowhere else; parser, help, man page and
 //! completions all come from it.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 #[cfg(feature = "top")]
 use std::time::Duration;
@@ -103,6 +104,13 @@ pub(crate) enum Command {
     /// each class between these ends. Works without a daemon, and changes nothing. Where a flow is
     /// not split, it says what to do, and the exit code is 1.
     Explain(ExplainArgs),
+    /// Prove with real packets that the flows of each class leave by its tunnels and are answered.
+    ///
+    /// Puts flows of both classes in as if each interface of the site had received them, and sees
+    /// by which device and with which mark they leave, and what is answered: delay, loss, and the
+    /// largest packet that passes. Their source is the border's own address there. Takes
+    /// Linux 5.18 and CAP_NET_RAW. For a path that is not as intended the exit code is 1.
+    Verify(VerifyArgs),
     /// Watch flows, classes, tunnels and completion times, live in the terminal.
     ///
     /// Works without a daemon. `?` lists the keys, and q ends it.
@@ -176,6 +184,22 @@ pub(crate) struct ExplainArgs {
                 2001:db8::5 or [2001:db8::5]:443"
     )]
     pub(crate) ends: Vec<Endpoint>,
+}
+
+/// Arguments of `verify`.
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// A host at the other site that answers ping or TCP; several, such as one of IPv4 and one of
+    /// IPv6, by giving it again.
+    #[arg(long, required = true, value_name = "ADDRESS")]
+    pub(crate) to: Vec<IpAddr>,
+    /// Probe this port of TCP, and take nothing but its answers; without it port 9, and echoes
+    /// count where that does not answer.
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) tcp: Option<u16>,
+    /// Wait for the answers of so many probes on each path, 1 to 1000.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    pub(crate) count: u16,
 }
 
 /// Texts about the keys of the configuration.
@@ -354,8 +378,9 @@ pub(crate) struct TapArgs {
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  done; for `doctor`: nothing failed; for `explain`: it is split
-  1  failed; for `explain`: it is not split
+  0  done; for `doctor`: nothing failed; for `explain`: it is split; for `verify`: all paths are
+     as intended
+  1  failed; for `explain`: it is not split; for `verify`: a path is not as intended
   2  the command line is wrong
   3  the configuration is wrong
   4  not permitted: run it as root, or with CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON

@@ -10,6 +10,7 @@ use splitter_instance::privileges::MissingCapabilities;
 use splitter_instance::{InstanceError, recover};
 use splitter_netlink::NetlinkError;
 use splitter_steering::routes::PlanError;
+use splitter_verify::VerifyError;
 
 use crate::cli::Cli;
 
@@ -31,6 +32,7 @@ pub(crate) mod tap;
 pub(crate) mod top;
 mod tunnels;
 pub(crate) mod up;
+pub(crate) mod verify;
 mod watch;
 
 /// Reads the configuration that the command line names, or else takes what the instance noted when it
@@ -121,6 +123,11 @@ fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<ExitCode> {
     }
     if cause.is::<MissingCapabilities>() {
         return Some(ExitCode::NotPermitted);
+    }
+    match cause.downcast_ref::<VerifyError>() {
+        Some(error) if error.is_not_permitted() => return Some(ExitCode::NotPermitted),
+        Some(error) if error.is_undecided() => return Some(ExitCode::Unknown),
+        _ => {}
     }
     match cause.downcast_ref::<InstanceError>() {
         Some(error) if error.is_not_permitted() => return Some(ExitCode::NotPermitted),

@@ -49,6 +49,9 @@ async fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Explain(args) => {
             return commands::explain::run(commands::load_in_force(cli)?.config, args, json).await;
         }
+        Command::Verify(args) => {
+            return commands::verify::run(commands::load_in_force(cli)?.config, args, json).await;
+        }
         #[cfg(feature = "top")]
         Command::Top(args) => {
             commands::top::run(commands::in_force_or_recover(cli)?.config, args, json).await?;

@@ -62,4 +62,5 @@ mod tunnel_kinds;
 mod tunnels;
 mod upgrade;
 mod verifier;
+mod verify;
 mod wording;

@@ -2,35 +2,16 @@
 //! they should be.
 
 use crate::support::site;
+use crate::support::washed::{unwash, wash};
 use std::net::IpAddr;
 
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Program;
-use flow_testbed::topology::{GENERATOR, LAN};
 use nix::sys::signal::Signal;
 use site::{Connection, Site, on_site, stdout};
 
 /// Several times what decides in a second.
 const BYTES: usize = 400_000;
-
-/// A firewall that takes marks away from what the site sends, behind the program that sets them.
-fn wash(site: &Site) {
-    for (number, device) in [LAN, GENERATOR].into_iter().enumerate() {
-        let chain = format!("type filter hook ingress device \"{device}\" priority 0;");
-        let rules = "ip dscp set cs0\nip6 dscp set cs0";
-        let table = format!("table netdev wash{number} {{\nchain c {{\n{chain}\n{rules}\n}}\n}}\n");
-        site.border()
-            .run_with_input("nft -f -", &table)
-            .expect("nft takes it");
-    }
-}
-
-fn unwash(site: &Site) {
-    for number in [0, 1] {
-        let line = format!("nft delete table netdev wash{number}");
-        site.border().run(&line).expect("it is there");
-    }
-}
 
 fn misrouted(site: &Site, tunnel: &str) -> f64 {
     site.metric(&format!("splitter_misrouted{{tunnel=\"{tunnel}\"}}"))

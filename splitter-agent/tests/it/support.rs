@@ -26,3 +26,4 @@ pub(crate) mod site;
 pub(crate) mod starved;
 pub(crate) mod stranger;
 pub(crate) mod two_each;
+pub(crate) mod washed;

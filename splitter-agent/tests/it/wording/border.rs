@@ -174,6 +174,36 @@ fn words_of_explain_are_those_reviewed() {
 }
 
 #[test]
+fn words_of_verify_are_those_reviewed() {
+    on_border("verify", |cases| {
+        let server = cases.site.topology.server.ipv4.to_string();
+        let arguments = ["verify", "--to", &server];
+        cases.add_wrong_files(&arguments);
+        cases.add("no host", &["verify"]);
+        cases.add("what is no address", &["verify", "--to", "server"]);
+        cases.add("no port", &["verify", "--to", &server, "--tcp", "0"]);
+        cases.add("no probe", &["verify", "--to", &server, "--count", "0"]);
+        cases.add("nothing is up", &arguments);
+        cases.configure("shadow = true");
+        cases.site.json(&["up"]);
+        cases.add("a shadow", &arguments);
+        cases.site.json(&["down"]);
+        cases.configure("");
+        cases.site.json(&["up"]);
+        cases.add_as_nobody("without rights", &arguments);
+        let rule = format!("to {server} prohibit priority 500");
+        let border = cases.site.border();
+        border.run(&format!("ip rule add {rule}")).expect("root");
+        cases
+            .words
+            .mask("none of [0-9]+ packets", "none of N packets");
+        cases.add("nothing leaves", &arguments);
+        border.run(&format!("ip rule del {rule}")).expect("root");
+        cases.site.json(&["down"]);
+    });
+}
+
+#[test]
 fn words_of_tap_are_those_reviewed() {
     on_border("tap", |cases| {
         cases.add("no device", &["tap"]);
