@@ -14,8 +14,8 @@ use crate::diagnostic::{ConfigError, Diagnostic};
 use crate::key::Change::{Reload, Restart, Set};
 use crate::kind::{boolean, enumeration, instance_name, interface, list, path, word};
 use crate::sections::{
-    ACROSS, Advise, Attach, Flows, Handover, Health, Log, Marks, Metrics, Routes, Share, Steering,
-    SteeringMode, Tunnel, Tunnels, WITHIN,
+    ACROSS, Advise, Attach, Flows, Handover, Health, Log, Marks, Metrics, Routes, Share, Site,
+    Steering, SteeringMode, Tunnel, Tunnels, WITHIN, listed_sites, read_sites,
 };
 use crate::source::Source;
 use crate::values::{Dscp, InstanceName};
@@ -81,6 +81,11 @@ section! {
         shadow: bool = key("shadow", Set, boolean())
             .default(false)
             .trade_off("For [measuring before you split](../how-to/change.md#measure-before-you-split).");
+
+        /// Instead of describing one remote site by the sections below, a file may list up to 256,
+        /// each with destinations and tunnels of its own. Each flow takes the tunnels of the site
+        /// that its destination lies at, and each site fails over by itself.
+        sites: Vec<Site> = listed_sites();
     }
     sections {
         /// Describes the tunnels of short flows and of everything that is not split.
@@ -230,12 +235,6 @@ impl Config {
         std::iter::once(self.marks.long).chain(short).collect()
     }
 
-    /// Iterates over the address families that all tunnels carry; only these are split.
-    pub fn families(&self) -> impl Iterator<Item = Family> {
-        let is_carried = |&family: &Family| self.short.carry(family) && self.long.carry(family);
-        [Family::V4, Family::V6].into_iter().filter(is_carried)
-    }
-
     /// Tells whether a next hop of that family is named, so that its packets must be forwarded.
     #[must_use]
     pub fn names_next_hops(&self, family: Family) -> bool {
@@ -258,10 +257,14 @@ impl Config {
         TunnelRole::ALL.into_iter().flat_map(of)
     }
 
-    /// Names a tunnel: by its class if it is the only one of that.
+    /// Names a tunnel: by its class if it is the only one of that, and by its site where sites are
+    /// listed.
     #[must_use]
     pub fn name_of(&self, class: TunnelRole, tunnel: &Tunnel) -> String {
         let name = class.name();
+        if let Some(site) = self.site_behind(&tunnel.device) {
+            return format!("the {name} tunnel {} of {site}", tunnel.device);
+        }
         match self.tunnels_of(class).are_several() {
             true => format!("the {name} tunnel {}", tunnel.device),
             false => format!("the {name} tunnel"),
@@ -295,7 +298,8 @@ fn without_nulls(json: &mut Json) {
 
 /// `None` only where something required is missing or wrong, which the source has noted.
 fn parsed(source: &Source<'_>) -> Option<Config> {
-    let given = Config::read(&source.top());
+    let mut given = Config::read(&source.top());
+    read_sites(&source.top(), &mut given);
     for rule in WITHIN {
         rule(source, &given);
     }

@@ -2,7 +2,7 @@
 
 use crate::declare::Section as _;
 use crate::key::{DefaultValue, Key, plain};
-use crate::sections::LISTED_EXAMPLE;
+use crate::sections::{LISTED_EXAMPLE, SITES_EXAMPLE};
 use crate::{Config, sections_with_keys};
 
 const HEAD: &str = "\
@@ -18,7 +18,10 @@ const WIDTH: usize = 88;
 #[must_use]
 pub fn example() -> String {
     let mut text = HEAD.to_owned();
-    for key in Config::keys("") {
+    let (lists, single): (Vec<_>, Vec<_>) = { Config::keys("") }
+        .into_iter()
+        .partition(|key| key.bare() == "site");
+    for key in single {
         text += "\n";
         text += &entry(&key, 0, true);
     }
@@ -42,6 +45,19 @@ pub fn example() -> String {
                 text += &entry(key, place, is_new);
             }
             explained.push(key.doc.clone());
+        }
+    }
+    // Tables of a list come after the keys above all sections.
+    text + &lists.iter().map(sites).collect::<String>()
+}
+
+/// The list that may take the place of the only site, in a comment.
+fn sites(key: &Key) -> String {
+    let mut text = format!("\n{}", comment(&plain(&key.doc)));
+    for site in SITES_EXAMPLE {
+        text += &format!("#\n# [[{}]]\n", key.name);
+        for (key, value) in site {
+            text += &format!("# {key} = {value}\n");
         }
     }
     text

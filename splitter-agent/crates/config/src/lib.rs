@@ -10,6 +10,7 @@
 
 use std::sync::LazyLock;
 
+mod by_site;
 mod config;
 mod declaration;
 mod declare;
@@ -42,10 +43,10 @@ pub use replacement::{ReplaceError, Replacement};
 pub use schema::schema;
 pub use sections::{
     Advise, Attach, AttachMode, CloudburstQueue, DscpMatch, Flows, Gateways, Handover, Health, Log,
-    MAX_TUNNELS, Marks, Metrics, PacketLog, Protocol, Routes, Share, Steering, SteeringMode,
-    Tunnel, Tunnels,
+    MAX_SITES, MAX_TUNNELS, Marks, Metrics, PacketLog, Protocol, Routes, Share, Site, Steering,
+    SteeringMode, Tunnel, Tunnels,
 };
-pub use values::{Dscp, InstanceName, InvalidValue, RulePriority, TableId, Threshold};
+pub use values::{Dscp, InstanceName, InvalidValue, RulePriority, SiteName, TableId, Threshold};
 
 /// Path at which the configuration is looked for when no `--config` is given.
 pub const DEFAULT_PATH: &str = "/etc/splitter/splitter.toml";

@@ -2,7 +2,7 @@
 
 use crate::declare::Section as _;
 use crate::key::{Change, DefaultValue, Key};
-use crate::sections::{Tunnel, Tunnels};
+use crate::sections::{Site, Tunnel, Tunnels};
 use crate::{Config, sections_with_keys};
 
 const END: &str = "<!-- end -->";
@@ -11,7 +11,7 @@ const END: &str = "<!-- end -->";
 ///
 /// A table stands between `<!-- keys: NAME -->` and `<!-- end -->`. `NAME` is a section, `top` for
 /// the keys above all, `class` for those of either class, `tunnel` for those of a tunnel in a
-/// list, or `restart` for all keys that need another start.
+/// list, `site` for those of a site, or `restart` for all keys that need another start.
 ///
 /// # Errors
 /// In words, when a marker names no section or has no end.
@@ -51,6 +51,7 @@ fn table(name: &str) -> Option<String> {
         "top" => Some(rows(&Config::keys(""))),
         "tunnel" => Some(rows(&Tunnel::keys("tunnels"))),
         "class" => Some(rows_of_either_class()),
+        "site" => Some(rows(&Site::keys())),
         "restart" => Some(restarts()),
         _ => section(name),
     }

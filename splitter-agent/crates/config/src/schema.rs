@@ -10,19 +10,30 @@ use crate::{Config, sections_with_keys};
 #[must_use]
 pub fn schema() -> Json {
     let mut schema = table(&Config::keys(""));
-    let mut required = required(&Config::keys(""));
+    let required = required(&Config::keys(""));
+    let (mut of_one_site, mut of_many) = (json!({ "required": [] }), json!({}));
     for section in sections_with_keys() {
         let mut inner = table(&section.keys);
         inner["description"] = json!(plain(&section.doc));
         if section.keys.iter().any(|key| key.bare() == "tunnels") {
-            one_tunnel_or_a_list(&mut inner);
-        }
-        if inner.get("required").is_some() || inner.get("oneOf").is_some() {
-            required.push(section.name.to_owned());
+            // The tunnels of sites that are listed stand there.
+            if let (Some(required), Some(names)) = (
+                of_one_site["required"].as_array_mut(),
+                inner["required"].take().as_array(),
+            ) {
+                required.push(json!(section.name));
+                of_one_site["properties"][section.name] = one_tunnel_or_a_list(names);
+            }
+            inner.as_object_mut().map(|it| it.remove("required"));
+            of_many["properties"][section.name]["not"] = any_of(&OF_A_TUNNEL, &["tunnels"]);
         }
         schema["properties"][section.name] = inner;
     }
+    of_many["properties"]["routes"]["not"] = any_of(&["destinations"], &[]);
     schema["required"] = json!(required);
+    schema["if"] = json!({ "required": ["site"] });
+    schema["then"] = of_many;
+    schema["else"] = of_one_site;
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     schema["title"] = json!("Configuration of the splitter");
     schema
@@ -66,19 +77,20 @@ fn property<S>(key: &Key<S>) -> Json {
     property
 }
 
+/// The keys that a list of tunnels takes the place of.
+const OF_A_TUNNEL: [&str; 4] = ["device", "gateway", "rate_mbit", "peer"];
+
 /// Requires the keys of a tunnel, or a list of tunnels instead of all of them.
-fn one_tunnel_or_a_list(section: &mut Json) {
-    let Some(section) = section.as_object_mut() else {
-        return;
-    };
-    let of_a_tunnel = ["device", "gateway", "rate_mbit", "peer"];
-    let any = of_a_tunnel.map(|key| json!({ "required": [key] }));
-    let one = section.remove("required");
-    section.insert(
-        "oneOf".to_owned(),
-        json!([
-            { "required": one, "not": { "required": ["tunnels"] } },
-            { "required": ["tunnels"], "not": { "anyOf": any } },
-        ]),
-    );
+fn one_tunnel_or_a_list(required: &[Json]) -> Json {
+    json!({ "oneOf": [
+        { "required": required, "not": { "required": ["tunnels"] } },
+        { "required": ["tunnels"], "not": any_of(&OF_A_TUNNEL, &[]) },
+    ] })
+}
+
+/// Matches what has one of these keys.
+fn any_of(keys: &[&str], others: &[&str]) -> Json {
+    let all = keys.iter().chain(others);
+    let any = all.map(|key| json!({ "required": [key] }));
+    json!({ "anyOf": any.collect::<Json>() })
 }

@@ -10,6 +10,7 @@ mod marks;
 mod metrics;
 mod routes;
 mod share;
+mod sites;
 mod steering;
 mod tunnel;
 mod tunnels;
@@ -24,6 +25,8 @@ pub use marks::{DscpMatch, Marks};
 pub use metrics::Metrics;
 pub use routes::Routes;
 pub use share::{CloudburstQueue, Share};
+pub use sites::{MAX_SITES, Site};
+pub(crate) use sites::{SITES_EXAMPLE, listed as listed_sites, read_sites};
 pub use steering::{Steering, SteeringMode};
 pub(crate) use tunnel::LISTED_EXAMPLE;
 pub use tunnel::{Gateways, Tunnel};
@@ -52,4 +55,6 @@ pub(crate) const ACROSS: &[fn(&Source<'_>, &Config)] = &[
     share::tunnels_can_be_shaped,
     share::cloudburst_has_its_own_mark,
     steering::mode_is_possible,
+    sites::sites_are_distinct,
+    sites::sites_are_possible,
 ];

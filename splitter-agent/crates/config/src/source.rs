@@ -98,9 +98,12 @@ impl<'t> Source<'t> {
         let known = self.known.borrow();
         for (key, value) in self.root.get_ref() {
             let section = known.get(key.get_ref().as_ref());
-            if let (Some(keys), Some(table)) = (section, value.get_ref().as_table()) {
-                self.note_unknown_inside(key.get_ref(), table, keys);
-            } else if section.is_none() && !is_known(&known, "", key.get_ref()) {
+            for table in tables_of(value) {
+                if let Some(keys) = section {
+                    self.note_unknown_inside(key.get_ref(), table, keys);
+                }
+            }
+            if section.is_none() && !is_known(&known, "", key.get_ref()) {
                 self.note_unknown("", key, value);
             }
         }
@@ -117,11 +120,8 @@ impl<'t> Source<'t> {
             let Some(keys) = known.get(path.as_str()) else {
                 continue;
             };
-            let elements = value.get_ref().as_array().into_iter().flatten();
-            for element in elements.chain([value]) {
-                if let Some(table) = element.get_ref().as_table() {
-                    self.note_unknown_inside(&path, table, keys);
-                }
+            for table in tables_of(value) {
+                self.note_unknown_inside(&path, table, keys);
             }
         }
     }
@@ -170,9 +170,32 @@ impl<'s, 't> Section<'s, 't> {
         self.name
     }
 
-    /// Tells whether it is a table of a list.
+    /// Tells whether it is a table of a list of tunnels.
     pub(crate) fn is_listed(&self) -> bool {
-        self.name.contains('.')
+        self.name.ends_with(".tunnels")
+    }
+
+    /// Opens the section of the keys above all sections.
+    pub(crate) fn top(&self) -> Self {
+        self.source.top()
+    }
+
+    /// Opens the section that a key of this one has; empty where it has none. `name` is what the
+    /// names of its keys begin with.
+    pub(crate) fn table(&self, key: &'static str, name: &'static str) -> Self {
+        let source = self.source;
+        source.known.borrow_mut().entry(name).or_default();
+        let value = self.get(key);
+        let table = value.and_then(|value| value.get_ref().as_table());
+        if let (Some(value), None) = (value, table) {
+            self.refuse_no_section(key, name, value);
+        }
+        Self {
+            source,
+            name,
+            table,
+            span: value.map_or_else(|| self.span.clone(), Spanned::span),
+        }
     }
 
     /// Opens a section below this one for reading; what is no section is noted.
@@ -180,11 +203,15 @@ impl<'s, 't> Section<'s, 't> {
         if let Some(value) = self.find(name)
             && value.get_ref().as_table().is_none()
         {
-            let problem = format!("this is {}, not a section", type_of(value.get_ref()));
-            let remedy = format!("write a line [{name}] and the keys below it");
-            self.refuse(name, value.span(), InvalidValue::new(problem, remedy));
+            self.refuse_no_section(name, name, value);
         }
         self.source.section(name)
+    }
+
+    fn refuse_no_section(&self, key: &str, name: &str, value: &Value<'_>) {
+        let problem = format!("this is {}, not a section", type_of(value.get_ref()));
+        let remedy = format!("write a line [{name}] and the keys below it");
+        self.refuse(key, value.span(), InvalidValue::new(problem, remedy));
     }
 
     /// Returns the value of a key, which is known from now on.
@@ -255,6 +282,14 @@ fn join(section: &str, key: &str) -> String {
     } else {
         format!("{section}.{key}")
     }
+}
+
+/// The tables that a value lists, or the one that it is.
+fn tables_of<'v, 't>(value: &'v Value<'t>) -> impl Iterator<Item = &'v DeTable<'t>> {
+    let elements = value.get_ref().as_array().into_iter().flatten();
+    elements
+        .chain([value])
+        .filter_map(|it| it.get_ref().as_table())
 }
 
 type Known = BTreeMap<&'static str, Vec<&'static str>>;

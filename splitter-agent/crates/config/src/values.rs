@@ -242,6 +242,52 @@ impl From<RulePriority> for u32 {
     }
 }
 
+/// Name of a remote site: a label of metrics, and a word in messages.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SiteName(String);
+
+impl SiteName {
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The name of the site that a file describes without a list of sites.
+impl Default for SiteName {
+    fn default() -> Self {
+        Self("default".to_owned())
+    }
+}
+
+impl TryFrom<String> for SiteName {
+    type Error = InvalidValue;
+    fn try_from(value: String) -> Result<Self, InvalidValue> {
+        let fits = |c: char| c.is_ascii_alphanumeric() || ['-', '_', '.'].contains(&c);
+        if value.is_empty() || value.len() > 32 || !value.chars().all(fits) {
+            return Err(InvalidValue::new(
+                "the name becomes a label of metrics",
+                "give 1 to 32 letters, digits, '-', '_' or '.'",
+            ));
+        }
+        Ok(Self(value))
+    }
+}
+
+impl From<SiteName> for String {
+    fn from(value: SiteName) -> Self {
+        value.0
+    }
+}
+
+impl fmt::Display for SiteName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// Name of an instance: a part of paths, so letters, digits, `-` and `_` only.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

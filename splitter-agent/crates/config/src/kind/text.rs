@@ -9,7 +9,7 @@ use splitter_netlink::InterfaceName;
 use toml::de::DeValue;
 
 use super::{Kind, Refusals, Value, type_of};
-use crate::values::{InstanceName, InvalidValue};
+use crate::values::{InstanceName, InvalidValue, SiteName};
 
 /// The kind of strings with a form of their own.
 pub(crate) struct Text<T> {
@@ -64,6 +64,16 @@ pub(crate) fn instance_name() -> Text<InstanceName> {
         print: ToString::to_string,
         values: "1 to 64 letters, digits, `-`, `_`",
         schema: r#"{"pattern": "^[A-Za-z0-9_-]{1,64}$"}"#,
+    }
+}
+
+/// Takes the name of a remote site.
+pub(crate) fn site_name() -> Text<SiteName> {
+    Text {
+        parse: SiteName::try_from,
+        print: ToString::to_string,
+        values: "1 to 32 letters, digits, `-`, `_`, `.`",
+        schema: r#"{"pattern": "^[A-Za-z0-9._-]{1,32}$"}"#,
     }
 }
 

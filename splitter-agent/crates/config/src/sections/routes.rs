@@ -54,12 +54,12 @@ section! {
     }
 }
 
-impl Routes {
+impl Config {
     /// Returns the lengths that the prefixes of the destinations have in a family, each once and the
     /// longest first.
     #[must_use]
     pub fn prefix_lengths(&self, family: Family) -> Vec<u8> {
-        let Some(destinations) = &self.destinations else {
+        let Some(destinations) = self.destinations() else {
             return vec![0];
         };
         let of_family = destinations.iter().filter(|it| Family::of(it) == family);
@@ -88,9 +88,8 @@ impl RulePriority {
 
 /// Also where there are several groups, all rules come before the one for the main table.
 pub(super) fn priorities_suffice(source: &Source<'_>, config: &Config) {
-    let routes = &config.routes;
-    let groups = routes.rule_groups();
-    let taken = routes.rule_priority.taken_by(groups);
+    let groups = config.rule_groups();
+    let taken = config.routes.rule_priority.taken_by(groups);
     if *taken.end() < RulePriority::MAIN {
         return;
     }

@@ -89,7 +89,8 @@ impl Share {
 
 /// Sharing needs a single tunnel of known rate for each class.
 pub(super) fn tunnels_can_be_shaped(source: &Source<'_>, config: &Config) {
-    if !config.is_shared() {
+    // Several sites are refused whatever their tunnels.
+    if !config.is_shared() || config.has_several_sites() {
         return;
     }
     // Which of several the kernel's hash takes is not known, and so neither is what waits there.

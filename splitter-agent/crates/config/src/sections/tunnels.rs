@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 use splitter_netlink::Family;
 use splitter_policy::flow::TunnelRole;
 
-use super::Tunnel;
+use super::{Tunnel, sites};
 use crate::config::Given;
 use crate::declaration::{Declaration, key};
 use crate::declare::Section as _;
@@ -32,8 +32,10 @@ pub const MAX_TUNNELS: usize = 16;
 pub struct Tunnels {
     /// The routing table that the agent fills for the class.
     pub table: TableId,
-    /// At least one.
+    /// At least one, but where sites are listed.
     list: Vec<Tunnel>,
+    /// Those of all sites that are listed, in their order.
+    of_sites: Vec<Tunnel>,
 }
 
 /// The keys of a tunnel that may stand in the section of its class.
@@ -83,16 +85,24 @@ impl declare::Section for Tunnels {
     fn read(section: &Section<'_, '_>) -> Option<Self> {
         let class = class_of(section.name());
         let table = table(class).read(section).unwrap_or(TableId::of(class));
-        let list = match section.tables("tunnels", list_name(class)) {
-            None => vec![tunnel(section)?],
-            Some(listed) => {
-                for key in OWN_KEYS {
-                    refuse_with_list(section, key);
-                }
-                several(section, &listed)?
+        let mut list = Vec::new();
+        if section.top().get("site").is_some() {
+            // Those are read with their sites.
+            for key in OWN_KEYS.into_iter().chain(["tunnels"]) {
+                refuse_beside(
+                    section,
+                    key,
+                    "sites are listed, each with tunnels of its own",
+                );
             }
-        };
-        Some(Self { table, list })
+        } else {
+            list = tunnels_in(section, list_name(class))?;
+        }
+        Some(Self {
+            table,
+            list,
+            of_sites: Vec::new(),
+        })
     }
 
     fn complete(given: &Option<Self>, _: &Given) -> Option<Self> {
@@ -102,7 +112,7 @@ impl declare::Section for Tunnels {
     fn keys(section: &'static str) -> Vec<Key<Self>> {
         let own = Tunnel::keys(section).into_iter();
         let own = own.filter(|key| !key.is_listed);
-        let mut keys: Vec<_> = own.map(|key| key.inside("", Self::only)).collect();
+        let mut keys: Vec<_> = own.map(|key| key.inside("", Self::only_written)).collect();
         keys.insert(2, table(class_of(section)).row(|it: &Self| &it.table));
         keys.push(list().row(|it: &Self| &it.list));
         keys
@@ -126,6 +136,21 @@ const fn list_name(class: TunnelRole) -> &'static str {
 
 fn tunnel(section: &Section<'_, '_>) -> Option<Tunnel> {
     Tunnel::complete(&Tunnel::read(section), &Given::default())
+}
+
+/// Reads the tunnels of a section: the one that it describes, or those that it lists.
+pub(super) fn tunnels_in(
+    section: &Section<'_, '_>,
+    list_name: &'static str,
+) -> Option<Vec<Tunnel>> {
+    let Some(listed) = section.tables("tunnels", list_name) else {
+        return Some(vec![tunnel(section)?]);
+    };
+    for key in OWN_KEYS {
+        let beside = "the tunnels of this class are listed, each with keys of its own";
+        refuse_beside(section, key, beside);
+    }
+    several(section, &listed)
 }
 
 fn several(section: &Section<'_, '_>, listed: &[Section<'_, '_>]) -> Option<Vec<Tunnel>> {
@@ -154,11 +179,11 @@ fn several(section: &Section<'_, '_>, listed: &[Section<'_, '_>]) -> Option<Vec<
     Some(tunnels)
 }
 
-fn refuse_with_list(section: &Section<'_, '_>, key: &'static str) {
+fn refuse_beside(section: &Section<'_, '_>, key: &'static str, what: &str) {
     if section.get(key).is_some() {
         section.contradiction(
             key,
-            "the tunnels of this class are listed, each with keys of its own".to_owned(),
+            what.to_owned(),
             "move the key to one of them, or remove the list",
         );
     }
@@ -166,8 +191,25 @@ fn refuse_with_list(section: &Section<'_, '_>, key: &'static str) {
 
 /// Finds where each tunnel of a class stands in the source, in the order of [`Tunnels::iter`].
 pub(super) fn places<'s, 't>(source: &'s Source<'t>, class: TunnelRole) -> Vec<Section<'s, 't>> {
-    let section = source.section(class.name());
-    match section.tables("tunnels", list_name(class)) {
+    match sites::sections(&source.top()) {
+        None => places_in(source.section(class.name()), list_name(class)),
+        Some(sites) => {
+            let sites = sites.iter();
+            sites.flat_map(|it| places_of_site(it, class)).collect()
+        }
+    }
+}
+
+/// Finds where each tunnel of a site that is listed stands.
+pub(super) fn places_of_site<'s, 't>(
+    site: &Section<'s, 't>,
+    class: TunnelRole,
+) -> Vec<Section<'s, 't>> {
+    places_in(sites::tunnels_section(site, class), sites::list_name(class))
+}
+
+fn places_in<'s, 't>(section: Section<'s, 't>, list: &'static str) -> Vec<Section<'s, 't>> {
+    match section.tables("tunnels", list) {
         Some(listed) => listed,
         None => vec![section],
     }
@@ -191,13 +233,8 @@ impl Kind for TunnelList {
 
     /// Writes nothing of a single tunnel, whose keys stand in the section of the class.
     fn write(&self, tunnels: &Vec<Tunnel>) -> Json {
-        let keys = Tunnel::keys("");
-        let table = |tunnel: &Tunnel| -> Json {
-            let keys = keys.iter().map(|key| (key.name.clone(), key.value(tunnel)));
-            Json::Object(keys.filter(|(_, value)| !value.is_null()).collect())
-        };
         match tunnels.len() > 1 {
-            true => tunnels.iter().map(table).collect(),
+            true => tunnels.iter().map(|it| written(it, true)).collect(),
             false => Json::Null,
         }
     }
@@ -215,25 +252,55 @@ impl Kind for TunnelList {
     }
 }
 
+/// Writes a tunnel as a table of a file; its weight stands in tables of a list alone.
+pub(super) fn written(tunnel: &Tunnel, is_listed: bool) -> Json {
+    let keys = Tunnel::keys("").into_iter();
+    let keys = keys.filter(|key| is_listed || !key.is_listed);
+    let values = keys.map(|key| (key.value(tunnel), key.name));
+    let given = values.filter(|(value, _)| !value.is_null());
+    Json::Object(given.map(|(value, name)| (name, value)).collect())
+}
+
 impl Tunnels {
-    /// Iterates over all of them, in the order of the file.
+    /// Iterates over all of them, in the order of the file: those of the first site first, where
+    /// sites are listed.
     pub fn iter(&self) -> std::slice::Iter<'_, Tunnel> {
-        self.list.iter()
+        self.all().iter()
+    }
+
+    fn all(&self) -> &[Tunnel] {
+        match &self.of_sites[..] {
+            [] => &self.list,
+            of_sites => of_sites,
+        }
+    }
+
+    /// Takes the place of those of the sites.
+    pub(crate) fn set_of_sites(&mut self, tunnels: Vec<Tunnel>) {
+        self.of_sites = tunnels;
     }
 
     /// Returns the tunnel, if there is one alone.
     #[must_use]
     pub fn only(&self) -> Option<&Tunnel> {
+        match self.all() {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+
+    /// The only one that stands in the section of the class.
+    fn only_written(&self) -> Option<&Tunnel> {
         match &self.list[..] {
             [only] => Some(only),
             _ => None,
         }
     }
 
-    /// Tells whether flows are spread over more than one.
+    /// Tells whether there is more than one. Flows to a site are spread over its own.
     #[must_use]
     pub fn are_several(&self) -> bool {
-        self.list.len() > 1
+        self.all().len() > 1
     }
 
     /// Returns what every one of them carries at least, if all state their rate.

@@ -1,10 +1,11 @@
 //! Rules that hold between tunnels.
 
 use splitter_netlink::Family;
+use splitter_policy::flow::TunnelRole;
 
-use super::all_places;
+use super::{all_places, places_of_site, sites};
 use crate::Config;
-use crate::source::Source;
+use crate::source::{Section, Source};
 
 /// Each tunnel is on a device of its own, and none on one that faces the site.
 pub(in crate::sections) fn devices_differ(source: &Source<'_>, config: &Config) {
@@ -49,10 +50,28 @@ pub(in crate::sections) fn devices_differ(source: &Source<'_>, config: &Config) 
     }
 }
 
-/// What one tunnel has a next hop for, the others must have one for, too.
+/// What one tunnel has a next hop for, the others to the same site must have one for, too.
 pub(in crate::sections) fn families_agree(source: &Source<'_>, config: &Config) {
+    let Some(sites) = sites::sections(&source.top()) else {
+        return families_of_one_agree(&all_places(source), &source.section("routes"), config);
+    };
+    for (site, config) in sites.iter().zip(config.by_site()) {
+        let places = TunnelRole::ALL.map(|class| places_of_site(site, class));
+        families_of_one_agree(
+            &places.into_iter().flatten().collect::<Vec<_>>(),
+            site,
+            &config,
+        );
+    }
+}
+
+/// `places` are those of the tunnels, and `destinations` is the section that has that key.
+fn families_of_one_agree(
+    places: &[Section<'_, '_>],
+    destinations: &Section<'_, '_>,
+    config: &Config,
+) {
     let all: Vec<_> = config.tunnels().collect();
-    let places = all_places(source);
     let explicit = || {
         let placed = places.iter().zip(&all);
         placed.filter(|(_, (_, it))| !it.gateway.is_point_to_point())
@@ -74,10 +93,10 @@ pub(in crate::sections) fn families_agree(source: &Source<'_>, config: &Config) 
             }
         }
     }
-    for net in config.routes.destinations.iter().flatten() {
+    for net in config.destinations().iter().flat_map(|it| it.iter()) {
         let family = Family::of(net);
         if all.iter().all(|(_, it)| !it.gateway.carries(family)) {
-            source.section("routes").contradiction(
+            destinations.contradiction(
                 "destinations",
                 format!("{net} cannot be reached, because no tunnel has an {family} next hop"),
                 "add the next hop to the gateway of each tunnel, or remove the prefix",

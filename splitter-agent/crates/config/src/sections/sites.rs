@@ -1,0 +1,354 @@
+//! `[[site]]`: any number of remote sites, each with destinations and tunnels of its own.
+
+use ipnet::IpNet;
+use serde_json::{Value as Json, json};
+use splitter_policy::flow::TunnelRole;
+
+use super::Tunnel;
+use super::tunnels::{MAX_TUNNELS, tunnels_in, written};
+use crate::Config;
+use crate::config::Given;
+use crate::declaration::{Declaration, key};
+use crate::declare::Section as _;
+use crate::key::Change::Reload;
+use crate::key::Key;
+use crate::kind::{Kind, Refusals, Value, list, prefix, site_name};
+use crate::schema;
+use crate::source::{Section, Source};
+use crate::values::SiteName;
+
+#[cfg(test)]
+mod tests;
+
+/// How many sites there are at most.
+pub const MAX_SITES: usize = 256;
+
+/// The sites that the example lists, in a comment.
+pub(crate) const SITES_EXAMPLE: [&[(&str, &str)]; 2] = [
+    &[
+        ("name", "\"paris\""),
+        ("destinations", "[\"10.2.0.0/16\", \"2001:db8:b::/48\"]"),
+        (
+            "short",
+            "{ device = \"wan0\", gateway = [\"192.0.2.1\", \"2001:db8:1::1\"] }",
+        ),
+        (
+            "long",
+            "{ device = \"wan1\", gateway = [\"198.51.100.1\", \"2001:db8:2::1\"] }",
+        ),
+    ],
+    &[
+        ("name", "\"oslo\""),
+        ("destinations", "[\"10.3.0.0/16\"]"),
+        ("short", "{ device = \"wan2\" }"),
+        ("long", "{ device = \"wan3\" }"),
+    ],
+];
+
+/// A remote site: what lies there, and the tunnels that lead to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Site {
+    /// The name in messages and metrics; no other site has it.
+    pub name: SiteName,
+    /// The prefixes behind its tunnels.
+    pub destinations: Vec<IpNet>,
+    /// The tunnels of short flows to it, at least one.
+    pub short: Vec<Tunnel>,
+    /// The tunnels of long flows to it, at least one.
+    pub long: Vec<Tunnel>,
+}
+
+impl Site {
+    /// Returns the tunnels of a class.
+    #[must_use]
+    pub fn tunnels_of(&self, class: TunnelRole) -> &[Tunnel] {
+        match class {
+            TunnelRole::Short => &self.short,
+            TunnelRole::Long => &self.long,
+        }
+    }
+
+    /// Lists the keys of a site.
+    pub(crate) fn keys() -> Vec<Key<Self>> {
+        vec![
+            name().row(|it: &Self| &it.name),
+            destinations().row(|it: &Self| &it.destinations),
+            tunnels(TunnelRole::Short).row(|it: &Self| &it.short),
+            tunnels(TunnelRole::Long).row(|it: &Self| &it.long),
+        ]
+    }
+
+    fn read(section: &Section<'_, '_>) -> Option<Self> {
+        let nothing = Given::default();
+        let of_class = |class| tunnels_in(&tunnels_section(section, class), list_name(class));
+        let (name, destinations) = (name().read(section), destinations().read(section));
+        let (short, long) = (of_class(TunnelRole::Short), of_class(TunnelRole::Long));
+        Some(Self {
+            name: self::name().complete(name.as_ref(), &nothing)?,
+            destinations: self::destinations().complete(destinations.as_ref(), &nothing)?,
+            short: short?,
+            long: long?,
+        })
+    }
+}
+
+/// Declares the key that lists the sites.
+pub(crate) fn listed() -> Declaration<impl Kind<Value = Vec<Site>>, Vec<Site>> {
+    key("site", Reload, SiteList)
+        .derived(
+            "one remote site, called `default`, by the sections below",
+            |_| Vec::new(),
+        )
+        .trade_off(
+            "[Several sites](../how-to/several-sites.md); then `[short]` and `[long]` hold only \
+             `table`, and `routes.destinations` is left out. Refused with [`policy = \
+             \"share\"`](../explanation/share.md) and `steering.mode = \"redirect\"`.",
+        )
+}
+
+fn name() -> Declaration<impl Kind<Value = SiteName>, SiteName> {
+    key("name", Reload, site_name())
+        .required("name the site, such as name = \"paris\"")
+        .doc(&["The site is called this in messages, and in the label `site` of metrics."])
+        .trade_off("No other site may have it.")
+}
+
+fn destinations() -> Declaration<impl Kind<Value = Vec<IpNet>>, Vec<IpNet>> {
+    key(
+        "destinations",
+        Reload,
+        list(
+            prefix(),
+            "prefixes, each once, no bits beyond their length",
+            [
+                "without a destination nothing would be routed to the site",
+                "name the prefixes of the site",
+            ],
+            "name each prefix once",
+        ),
+    )
+    .required("name the prefixes of the site, such as destinations = [\"10.2.0.0/16\"]")
+    .doc(&["These prefixes lie at the site, behind its tunnels."])
+    .trade_off(
+        "No two sites may have the same. Where one lies inside another site's, the longer one \
+         decides.",
+    )
+}
+
+fn tunnels(class: TunnelRole) -> Declaration<impl Kind<Value = Vec<Tunnel>>, Vec<Tunnel>> {
+    let (name, doc): (_, &'static [&'static str]) = match class {
+        TunnelRole::Short => (
+            "short",
+            &["Describes the tunnel of short flows to the site, or lists several."],
+        ),
+        TunnelRole::Long => (
+            "long",
+            &["Describes the tunnel of long flows to the site, or lists several."],
+        ),
+    };
+    key(name, Reload, TunnelsOfSite)
+        .required("give the site a tunnel for each class")
+        .doc(doc)
+        .trade_off("The keys are those of `[short]` and `[long]`, without `table`.")
+}
+
+/// Opens the tables of the list, where sites are listed.
+pub(super) fn sections<'s, 't>(top: &Section<'s, 't>) -> Option<Vec<Section<'s, 't>>> {
+    top.tables("site", "site")
+}
+
+/// Opens the section of a class's tunnels to a site.
+pub(super) fn tunnels_section<'s, 't>(
+    site: &Section<'s, 't>,
+    class: TunnelRole,
+) -> Section<'s, 't> {
+    match class {
+        TunnelRole::Short => site.table("short", "site.short"),
+        TunnelRole::Long => site.table("long", "site.long"),
+    }
+}
+
+pub(super) const fn list_name(class: TunnelRole) -> &'static str {
+    match class {
+        TunnelRole::Short => "site.short.tunnels",
+        TunnelRole::Long => "site.long.tunnels",
+    }
+}
+
+/// Reads the sites and what follows from them for the classes: all their tunnels.
+pub(crate) fn read_sites(top: &Section<'_, '_>, given: &mut Given) {
+    let Some(sections) = sections(top) else {
+        return;
+    };
+    let is_possible = (1..=MAX_SITES).contains(&sections.len());
+    // What is no list has been refused as that.
+    let is_list = |value: &Value<'_>| value.get_ref().as_array().is_some();
+    if !is_possible && top.get("site").is_some_and(is_list) {
+        top.contradiction(
+            "site",
+            format!("the list has {} sites", sections.len()),
+            "name 1 to 256 sites, or leave the list out and describe [short] and [long]",
+        );
+    }
+    // All of them first, so that each mistake is noted.
+    let sites: Vec<_> = sections.iter().map(Site::read).collect();
+    given.sites = sites.into_iter().collect();
+    let sites = given.sites.iter().flatten();
+    for (class, tunnels) in [
+        (TunnelRole::Short, &mut given.short),
+        (TunnelRole::Long, &mut given.long),
+    ] {
+        let all = sites.clone().flat_map(|it| it.tunnels_of(class)).cloned();
+        match tunnels {
+            Some(tunnels) if given.sites.is_some() && is_possible => {
+                tunnels.set_of_sites(all.collect());
+            }
+            // There is nothing to hold other keys against.
+            tunnels => *tunnels = None,
+        }
+    }
+}
+
+/// No two sites share a name or a prefix, and nothing is configured that knows one site alone.
+pub(super) fn sites_are_distinct(source: &Source<'_>, config: &Config) {
+    let Some(places) = sections(&source.top()) else {
+        return;
+    };
+    if config.routes.destinations.is_some() {
+        source.section("routes").contradiction(
+            "destinations",
+            "sites are listed, each with destinations of its own".to_owned(),
+            "move the prefixes to their sites",
+        );
+    }
+    for (index, (place, site)) in places.iter().zip(&config.sites).enumerate() {
+        let others = &config.sites[..index];
+        if others.iter().any(|it| it.name == site.name) {
+            place.contradiction(
+                "name",
+                format!("another site is called {}, too", site.name),
+                "give each site a name of its own",
+            );
+        }
+        let twin = |net: &&IpNet| others.iter().find(|it| it.destinations.contains(net));
+        let twins = site
+            .destinations
+            .iter()
+            .filter_map(|net| Some((net, twin(&net)?)));
+        for (net, other) in twins {
+            place.contradiction(
+                "destinations",
+                format!("{net} lies at the site {}, too", other.name),
+                "name each prefix at one site",
+            );
+        }
+    }
+}
+
+/// Nothing is asked for that the programs do by the tunnels of one site alone.
+pub(super) fn sites_are_possible(source: &Source<'_>, config: &Config) {
+    use super::SteeringMode;
+    if !config.has_several_sites() {
+        return;
+    }
+    if config.is_shared() {
+        source.top().contradiction(
+            "policy",
+            "\"share\" measures the queues of one tunnel for each class, and several sites have \
+             tunnels of their own"
+                .to_owned(),
+            "set policy to \"dedicated\", or run an instance for each site",
+        );
+    }
+    if config.steering.mode == SteeringMode::Redirect {
+        source.section("steering").contradiction(
+            "mode",
+            "the programs that redirect know the tunnels of one site alone, and several are listed"
+                .to_owned(),
+            "set mode to \"dscp\" or \"mark\"",
+        );
+    }
+}
+
+/// The kind of the list of sites. [`read_sites`] reads it, as each table is a section of its own.
+struct SiteList;
+
+impl Kind for SiteList {
+    type Value = Vec<Site>;
+
+    fn read(&self, _: &Value<'_>, _: &mut Refusals) -> Option<Vec<Site>> {
+        None
+    }
+
+    fn write(&self, sites: &Vec<Site>) -> Json {
+        let keys = Site::keys();
+        let table = |site: &Site| -> Json {
+            let keys = keys.iter().map(|key| (key.name.clone(), key.value(site)));
+            Json::Object(keys.collect())
+        };
+        match sites.is_empty() {
+            true => Json::Null,
+            false => sites.iter().map(table).collect(),
+        }
+    }
+
+    fn values(&self) -> String {
+        format!("1 to {MAX_SITES} sites")
+    }
+
+    fn schema(&self) -> Json {
+        let site = schema::table(&Site::keys());
+        json!({ "anyOf": [
+            site,
+            { "type": "array", "items": site, "minItems": 1, "maxItems": MAX_SITES },
+        ] })
+    }
+}
+
+/// The kind of a class's tunnels to a site: the keys of one, or a list.
+struct TunnelsOfSite;
+
+impl Kind for TunnelsOfSite {
+    type Value = Vec<Tunnel>;
+
+    fn read(&self, _: &Value<'_>, _: &mut Refusals) -> Option<Vec<Tunnel>> {
+        None
+    }
+
+    fn write(&self, tunnels: &Vec<Tunnel>) -> Json {
+        match &tunnels[..] {
+            [only] => written(only, false),
+            several => {
+                let tunnels = several.iter().map(|it| written(it, true));
+                json!({ "tunnels": tunnels.collect::<Json>() })
+            }
+        }
+    }
+
+    fn values(&self) -> String {
+        format!("the keys of a tunnel, or `tunnels` with 1 to {MAX_TUNNELS} of them")
+    }
+
+    fn schema(&self) -> Json {
+        let (own, listed): (Vec<_>, Vec<_>) = (
+            Tunnel::keys("")
+                .into_iter()
+                .filter(|it| !it.is_listed)
+                .collect(),
+            Tunnel::keys(""),
+        );
+        let listed = schema::table(&listed);
+        json!({ "anyOf": [
+            schema::table(&own),
+            {
+                "type": "object",
+                "additionalProperties": false,
+                "required": ["tunnels"],
+                "properties": { "tunnels": { "anyOf": [
+                    listed,
+                    { "type": "array", "items": listed, "minItems": 1, "maxItems": MAX_TUNNELS },
+                ] } },
+            },
+        ] })
+    }
+}

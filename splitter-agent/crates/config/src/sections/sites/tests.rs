@@ -1,0 +1,126 @@
+//! What the parser makes of lists of sites.
+
+use splitter_netlink::Family;
+
+use super::*;
+use crate::tests::{SMALLEST, mistake};
+use crate::{ConfigError, difference};
+
+/// Two sites; `more` are further keys of the first.
+fn sites(more: &str) -> String {
+    format!(
+        "lan = 'eth0'\n[[site]]\nname = 'paris'\ndestinations = ['10.2.0.0/16', '2001:db8:b::/48']\n\
+         short = {{ device = 'a', rate_mbit = 30 }}\n{more}\n\
+         [site.long]\ntunnels = [{{ device = 'b', weight = 3 }}, {{ device = 'c' }}]\n\
+         [[site]]\nname = 'oslo'\ndestinations = '10.2.3.0/24'\n\
+         [site.short]\ndevice = 'd'\nrate_mbit = 20\ngateway = '192.0.2.1'\n\
+         [[site.long.tunnels]]\ndevice = 'e'\ngateway = '192.0.2.5'\n"
+    )
+}
+
+fn parsed(text: &str) -> Config {
+    Config::parse(text, "splitter.toml").unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn devices(config: &Config) -> Vec<&str> {
+    let tunnels = config.tunnels();
+    tunnels.map(|(_, tunnel)| tunnel.device.as_str()).collect()
+}
+
+#[test]
+fn sites_have_tunnels_and_destinations_of_their_own() {
+    let config = parsed(&sites(""));
+    assert_eq!(devices(&config), ["a", "d", "b", "c", "e"]);
+    assert_eq!(config.destinations().map(|it| it.len()), Some(3));
+    assert_eq!(config.short.slowest_rate_mbit().map(u32::from), Some(20));
+    let [paris, oslo] = &config.by_site()[..] else {
+        panic!("two were listed");
+    };
+    assert_eq!(
+        (devices(paris), devices(oslo)),
+        (vec!["a", "b", "c"], vec!["d", "e"])
+    );
+    assert_eq!(
+        (paris.site_name().as_str(), oslo.site_name().as_str()),
+        ("paris", "oslo")
+    );
+    assert!(paris.long.are_several() && !oslo.long.are_several());
+    // One of several without a next hop carries no IPv6, and the other site has but IPv4 ones.
+    for site in [&config, paris, oslo] {
+        assert_eq!(site.families().collect::<Vec<_>>(), [Family::V4]);
+    }
+    let name = |(class, tunnel)| config.name_of(class, tunnel);
+    let names: Vec<_> = config.tunnels().map(name).collect();
+    assert_eq!(names[4], "the long tunnel e of oslo");
+}
+
+#[test]
+fn site_of_an_address_is_the_one_with_the_longest_prefix() {
+    let config = parsed(&sites(""));
+    let of = |address: &str| {
+        let site = config.of_destination(address.parse().unwrap());
+        site.map(|it| it.site_name().to_string())
+    };
+    assert_eq!(of("10.2.2.9").as_deref(), Some("paris"));
+    assert_eq!(of("10.2.3.9").as_deref(), Some("oslo"));
+    assert_eq!(of("2001:db8:b::9").as_deref(), Some("paris"));
+    assert_eq!(of("10.3.0.1"), None);
+    let single = parsed(SMALLEST);
+    let any = single.of_destination([10, 3, 0, 1].into()).unwrap();
+    assert_eq!(any.site_name(), SiteName::default());
+}
+
+#[test]
+fn view_of_a_site_is_the_configuration_with_that_site_alone() {
+    let config = parsed(&sites(""));
+    let name = SiteName::try_from("oslo".to_owned()).unwrap();
+    let view = config.of_site(&name).unwrap();
+    let text = sites("");
+    let (head, rest) = text.split_once("[[site]]").unwrap();
+    let (_, oslo) = rest.split_once("[[site]]").unwrap();
+    let alone = parsed(&format!("{head}[[site]]{oslo}"));
+    // What is computed from all tunnels is not computed again.
+    let handover = view.handover.clone();
+    assert_eq!(*view, Config { handover, ..alone });
+    assert!(config.of_site(&SiteName::default()).is_none());
+}
+
+#[test]
+fn sites_written_as_a_file_mean_the_same() {
+    let config = parsed(&sites(""));
+    let again = parsed(&config.to_toml());
+    assert_eq!(again, config, "{}", config.to_toml());
+    assert_eq!(difference(&config, &again), []);
+    let changes = difference(&config, &parsed(&sites("").replace("'oslo'", "'rome'")));
+    let keys: Vec<_> = changes.iter().map(|it| it.key.as_str()).collect();
+    assert_eq!(keys, ["site"]);
+}
+
+#[test]
+fn wrong_key_of_a_site_is_found_where_it_stands() {
+    let wrong = mistake(&sites("colour = 1"));
+    assert!(
+        wrong.starts_with("splitter.toml:6: site.colour = 1: unknown key"),
+        "{wrong}"
+    );
+    let wrong = mistake(&sites("").replace("gateway = '192.0.2.5'", "gatway = 1"));
+    let expected = "splitter.toml:18: site.long.tunnels.gatway = 1: unknown key; did you mean \
+                    site.long.tunnels.gateway?";
+    // The other tunnel of the site has a next hop, so that this one lacks it.
+    assert!(wrong.starts_with(expected), "{wrong}");
+    let missing = mistake(&sites("").replace("device = 'd'\n", ""));
+    assert!(
+        missing.starts_with("splitter.toml:12: site.short.device: this key is required"),
+        "{missing}"
+    );
+}
+
+#[test]
+fn every_mistake_of_every_site_is_found_in_one_go() {
+    let text = sites("")
+        .replace("'10.2.3.0/24'", "'10.2.3.1/24'")
+        .replace("'paris'", "''");
+    let error = Config::parse(&text, "splitter.toml").unwrap_err();
+    assert_eq!(error.diagnostics().len(), 2, "{error}");
+    assert!(matches!(error, ConfigError::Wrong(_)));
+}
