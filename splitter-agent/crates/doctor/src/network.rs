@@ -10,7 +10,7 @@ use splitter_netlink::{
     Address, DeviceFeatures, Family, Interface, InterfaceName, Interfaces, Netlink, NetlinkError,
     device_features,
 };
-use splitter_steering::Placement;
+use splitter_steering::Placements;
 use splitter_steering::routes::{Plan, PlanError, audit, hindrances, plan};
 
 use super::{Check, neighbours, redirect, xdp};
@@ -174,7 +174,8 @@ pub(super) fn is_on_link(own: &Address, interface: u32, other: IpAddr) -> bool {
 /// Whether the flows of a class with several tunnels would be spread over them.
 fn spread(config: &Config) -> Vec<Check> {
     const CHECK: &str = "spreading over several tunnels";
-    if !config.short.are_several() && !config.long.are_several() {
+    let spreads = |site: &Config| site.short.are_several() || site.long.are_several();
+    if !config.by_site().iter().any(|site| spreads(site)) {
         return Vec::new();
     }
     let hindrances = hindrances(config);
@@ -271,7 +272,7 @@ async fn policy(netlink: &Netlink, config: &Config) -> Vec<Check> {
 async fn routing(netlink: &Netlink, config: &Config, is_up: bool) -> Vec<Check> {
     const CHECK: &str = "ways of both classes";
     // A class that has been moved is not in place by this plan, and judged as before it is up.
-    let audit = match audit(netlink, config, &Placement::PRIMARY, is_up).await {
+    let audit = match audit(netlink, config, &Placements::default(), is_up).await {
         Ok(audit) => audit,
         Err(error) => {
             let remedy = "see `ip route get ADDRESS from ADDRESS iif LAN mark MARK`";

@@ -8,4 +8,4 @@ pub mod redirection;
 pub mod routes;
 pub mod shaping;
 
-pub use placement::{Egress, Placement};
+pub use placement::{Egress, Placement, Placements};

@@ -53,6 +53,7 @@ mod message;
 mod other_rules;
 mod plan;
 mod probe;
+mod regions;
 mod snapshot;
 mod specific;
 mod spread;
@@ -106,7 +107,7 @@ impl Footprint {
             lan: config.lan.clone(),
             tables: [config.short.table, config.long.table],
             rule_priority: config.routes.rule_priority,
-            rule_groups: config.routes.rule_groups(),
+            rule_groups: config.rule_groups(),
         }
     }
 

@@ -5,6 +5,7 @@
 //! family has no next hops. So the kernel is asked, for each destination and for each more specific
 //! route inside it, and what does not leave by a tunnel of its class is a finding.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 
@@ -17,16 +18,15 @@ use splitter_netlink::{Family, InterfaceName, Interfaces, Netlink, NetlinkError}
 use splitter_policy::flow::{Class, TunnelRole};
 
 use self::judge::{Judge, Verdict};
-use self::regions::Region;
 use super::foreign_rule::{ForeignRule, Forwarded, Transport};
 use super::probe::{Answer, Carried, Question, ask};
+use super::regions::{self, Region};
 use super::verify::site_address;
 use super::wanted::{destinations, tunnels_of};
 use super::{snapshot, specific};
-use crate::Placement;
+use crate::Placements;
 
 mod judge;
-mod regions;
 mod trace;
 
 pub use trace::{Arrival, RuleInUse, Trace, TracedPacket, arrival, trace};
@@ -180,7 +180,7 @@ impl RouteAudit {
     }
 }
 
-/// Asks the kernel about every destination of a configuration, with the classes placed so. Before
+/// Asks the kernel about every destination of a configuration, with the classes of each site placed so. Before
 /// the instance is up (`is_up` is false) it says what will not be split once it is. Changes nothing.
 ///
 /// # Errors
@@ -188,7 +188,7 @@ impl RouteAudit {
 pub async fn audit(
     netlink: &Netlink,
     config: &Config,
-    placement: &Placement,
+    placements: &Placements,
     is_up: bool,
 ) -> Result<RouteAudit, NetlinkError> {
     let mut audit = RouteAudit::default();
@@ -197,6 +197,7 @@ pub async fn audit(
         return Ok(audit);
     }
     let interfaces = netlink.interfaces().await?;
+    let sites = config.by_site();
     for family in [Family::V4, Family::V6] {
         if destinations(config, family).is_empty() {
             continue;
@@ -206,7 +207,8 @@ pub async fn audit(
         let auditor = Auditor {
             netlink,
             config,
-            placement,
+            sites: &sites,
+            placements,
             interfaces: &interfaces,
             family,
             rules: &rules,
@@ -220,7 +222,9 @@ pub async fn audit(
 struct Auditor<'a> {
     netlink: &'a Netlink,
     config: &'a Config,
-    placement: &'a Placement,
+    /// As it would be for each site alone.
+    sites: &'a [Cow<'a, Config>],
+    placements: &'a Placements,
     interfaces: &'a Interfaces,
     family: Family,
     rules: &'a [ForeignRule<'a>],
@@ -243,16 +247,13 @@ impl Auditor<'_> {
         let (regions, unasked) = self.regions(carried).await?;
         audit.unasked += unasked;
         let cases = self.cases(&regions).await?;
-        let judge = &Judge {
-            config: self.config,
-            interfaces: self.interfaces,
-            family: self.family,
-            rules: self.rules,
-            is_carried: carried,
-            is_up: self.is_up,
-        };
+        let judges: Vec<_> = self.sites.iter().map(|site| self.judge(site)).collect();
+        let judge = |case: &Case<'_>| &judges[self.site_of(&case.net)];
         let answered: Vec<_> = stream::iter(&cases)
-            .map(|case| async move { Ok::<_, NetlinkError>((case, self.ask(judge, case).await?)) })
+            .map(|case| (case, judge(case)))
+            .map(|(case, judge)| async move {
+                Ok::<_, NetlinkError>((case, self.ask(judge, case).await?))
+            })
             .buffered(AT_A_TIME)
             .try_collect()
             .await?;
@@ -263,6 +264,35 @@ impl Auditor<'_> {
         }
         judge::collect(verdicts, audit);
         Ok(())
+    }
+
+    fn judge<'s>(&'s self, site: &'s Config) -> Judge<'s> {
+        Judge {
+            whole: self.config,
+            config: site,
+            interfaces: self.interfaces,
+            family: self.family,
+            rules: self.rules,
+            is_carried: site.families().any(|it| it == self.family),
+            is_up: self.is_up,
+        }
+    }
+
+    /// Which of the sites a prefix inside the destinations lies at.
+    fn site_of(&self, net: &IpNet) -> usize {
+        let longest = |site: &Config| {
+            let nets = destinations(site, self.family).into_iter();
+            let nets = nets.filter(|it| it.contains(net));
+            nets.map(|it| it.prefix_len()).max()
+        };
+        match self.sites {
+            [_only] => 0,
+            sites => {
+                let lengths = sites.iter().map(|site| longest(site));
+                let longest = lengths.enumerate().max_by_key(|(_, length)| *length);
+                longest.map_or(0, |(index, _)| index)
+            }
+        }
     }
 
     /// What to ask about: the destinations, and of a family that is split the parts that rules and
@@ -347,7 +377,8 @@ impl Auditor<'_> {
         for destination in &case.candidates {
             verdicts.clear();
             for class in Class::ALL {
-                let tunnels = tunnels_of(self.config, self.placement, self.placement.of(class));
+                let placement = self.placements.of(&judge.config.site_name());
+                let tunnels = tunnels_of(judge.config, placement, placement.of(class));
                 if tunnels.is_empty() {
                     continue;
                 }

@@ -56,7 +56,7 @@ fn route_conflict(route: &RouteMessage) -> Conflict {
 fn rule_conflict(message: &RuleMessage, config: &Config) -> Option<Conflict> {
     let rule = ForeignRule::of(message);
     let routes = &config.routes;
-    let taken = routes.rule_priority.taken_by(routes.rule_groups());
+    let taken = routes.rule_priority.taken_by(config.rule_groups());
     let needed = taken.clone().count();
     let conflict = |problem: String, remedy: &str| {
         let actual = rule.description();

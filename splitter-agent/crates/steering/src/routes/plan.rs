@@ -12,7 +12,7 @@ use super::conflict::{self, Conflict};
 use super::item::{Item, Route};
 use super::spread::hindrances;
 use super::{Footprint, matching, snapshot, wanted};
-use crate::Placement;
+use crate::{Placement, Placements};
 
 /// Lists what has to be done, in order, for the kernel to have what is wanted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -20,8 +20,9 @@ pub struct Plan {
     /// How rules match the mark: `dscp` or `tos`.
     #[serde(rename = "match")]
     pub matching: DscpMatch,
-    /// Which tunnels the routes of each class lead to.
-    pub placement: Placement,
+    /// Which tunnels the routes of each class lead to, for every remote site.
+    #[serde(rename = "placement")]
+    pub placements: Placements,
     /// Every step, and what stays.
     pub actions: Vec<Action>,
     /// What keeps flows from being spread over the tunnels of a class, and what to do. It is left
@@ -87,7 +88,7 @@ pub async fn plan(
     config: &Config,
     previous: Option<&Footprint>,
 ) -> Result<Plan, PlanError> {
-    plan_placed(netlink, config, &Placement::PRIMARY, previous.as_slice()).await
+    plan_placed(netlink, config, &Placements::default(), previous.as_slice()).await
 }
 
 /// Compares what `config` wants with what the kernel has, the classes placed so. Changes nothing.
@@ -100,12 +101,12 @@ pub async fn plan(
 pub async fn plan_placed(
     netlink: &Netlink,
     config: &Config,
-    placement: &Placement,
+    placements: &Placements,
     previous: &[&Footprint],
 ) -> Result<Plan, PlanError> {
     let interfaces = netlink.interfaces().await?;
     let matching = matching::decide(netlink, config).await?;
-    let wanted = wanted::items(config, placement, &interfaces, matching)?;
+    let wanted = wanted::items(config, placements, &interfaces, matching)?;
     let footprint = Footprint::of(config);
     let footprints: Vec<_> = std::iter::once(&footprint)
         .chain(previous.iter().copied())
@@ -118,15 +119,16 @@ pub async fn plan_placed(
     }
     Ok(Plan {
         matching: matching.into(),
-        placement: placement.clone(),
+        placements: placements.clone(),
         actions: difference(wanted, found.ours),
         notes: notes(config),
     })
 }
 
-/// Plans what moves the classes to where `placement` has them: routes alone. Nothing else is asked for,
-/// neither a missing LAN interface nor what others have put in the way keeps a class in a dead
-/// tunnel. Changes nothing.
+/// Plans what moves the classes of one site to where `placement` has them: routes alone. `config` is
+/// what there is [for that site alone](Config::of_site); the routes to other sites are left as they
+/// are. Nothing else is asked for, neither a missing LAN interface nor what others have put in the way
+/// keeps a class in a dead tunnel. Changes nothing.
 ///
 /// # Errors
 /// When the kernel does not list what it has, or a tunnel that is to be used has no device.
@@ -136,14 +138,25 @@ pub async fn plan_move(
     placement: &Placement,
 ) -> Result<Plan, PlanError> {
     let interfaces = netlink.interfaces().await?;
-    let wanted = wanted::all_routes(config, placement, &interfaces)?;
+    let wanted = wanted::routes_of_site(config, placement, &interfaces)?;
     let found = snapshot::take(netlink, &interfaces, &[&Footprint::of(config)]).await?;
     let found = found.ours.into_iter();
-    let routes = found.filter(|item| matches!(item, Item::Route(_)));
+    // What leads elsewhere may be another site's.
+    let own = (!config.sites.is_empty())
+        .then(|| config.destinations())
+        .flatten();
+    let is_own = |item: &Item| match item {
+        Item::Route(route) => own
+            .as_ref()
+            .is_none_or(|own| own.contains(&route.destination)),
+        Item::Rule(_) => false,
+    };
+    let mut placements = Placements::default();
+    placements.set(config.site_name(), placement.clone());
     Ok(Plan {
         matching: config.marks.matching,
-        placement: placement.clone(),
-        actions: difference(wanted, routes.collect()),
+        placements,
+        actions: difference(wanted, found.filter(is_own).collect()),
         notes: Vec::new(),
     })
 }

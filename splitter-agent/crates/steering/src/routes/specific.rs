@@ -23,7 +23,7 @@ pub(super) async fn inside_destinations(
 ) -> Result<Vec<SuppressedRoute>, NetlinkError> {
     let wanted = destinations(config, family);
     let mut messages = Vec::new();
-    match config.routes.destinations {
+    match config.destinations() {
         Some(_) => messages = snapshot::routes(netlink, family, TABLE_MAIN).await?,
         None => {
             for (_, tunnel) in config.tunnels() {

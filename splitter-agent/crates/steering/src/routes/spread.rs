@@ -30,12 +30,21 @@ pub struct Hindrance {
 /// where each class has a single tunnel.
 #[must_use]
 pub fn hindrances(config: &Config) -> Vec<Hindrance> {
-    if !config.short.are_several() && !config.long.are_several() {
-        return Vec::new();
+    let mut found = Vec::new();
+    for site in config.by_site() {
+        if !site.short.are_several() && !site.long.are_several() {
+            continue;
+        }
+        let families = [Family::V4, Family::V6].into_iter();
+        let families = families.filter(|&family| !destinations(&site, family).is_empty());
+        for hindrance in families.filter_map(|it| of_family(&site, it)) {
+            // What is so for all sites is said once.
+            if !found.contains(&hindrance) {
+                found.push(hindrance);
+            }
+        }
     }
-    let families = [Family::V4, Family::V6].into_iter();
-    let families = families.filter(|&family| !destinations(config, family).is_empty());
-    families.filter_map(|it| of_family(config, it)).collect()
+    found
 }
 
 fn of_family(config: &Config, family: Family) -> Option<Hindrance> {

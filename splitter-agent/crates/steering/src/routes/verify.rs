@@ -1,20 +1,22 @@
 //! Making sure that marked packets really take the intended tunnel.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::path::Path;
 
 use ipnet::IpNet;
 use netlink_packet_route::route::RouteHeader;
 use serde::Serialize;
-use splitter_config::{Config, Dscp, Tunnel};
+use splitter_config::{Config, Dscp, SiteName, Tunnel};
 use splitter_netlink::{
     Address, Family, Interface, InterfaceName, Interfaces, Netlink, NetlinkError, NoSuchInterface,
     list_names,
 };
 
 use super::apply::Applied;
-use super::plan::{Plan, PlanError, plan_placed};
-use super::probe::{Answer, Carried, Question, ask, candidates, inside};
+use super::plan::{Plan, PlanError, plan_move, plan_placed};
+use super::probe::{Answer, Carried, Question, ask, inside};
+use super::regions::{self, Region};
 use super::wanted::{destination_length, destinations, tunnels_of};
 use crate::Placement;
 
@@ -116,24 +118,53 @@ impl Applied {
         netlink: &Netlink,
         config: &Config,
     ) -> Result<Verification, VerifyError> {
-        let placement = &self.plan.placement;
-        let now = plan_placed(netlink, config, placement, &[]).await?;
+        let now = plan_placed(netlink, config, &self.plan.placements, &[]).await?;
         if !now.is_in_place() {
             return Err(VerifyError::NotInPlace(now));
         }
+        self.ask_about(netlink, config, &config.by_site()).await
+    }
+
+    /// Checks what was planned for one of several sites alone, as [`verify`](Self::verify) does for
+    /// all: what is wrong elsewhere is no matter of it.
+    ///
+    /// # Errors
+    /// With the first packet to the site that would go the wrong way.
+    pub async fn verify_site(
+        &self,
+        netlink: &Netlink,
+        config: &Config,
+        site: &SiteName,
+    ) -> Result<Verification, VerifyError> {
+        let Some(alone) = config.of_site(site).filter(|_| config.has_several_sites()) else {
+            return self.verify(netlink, config).await;
+        };
+        let now = plan_move(netlink, &alone, self.plan.placements.of(site)).await?;
+        if !now.is_in_place() {
+            return Err(VerifyError::NotInPlace(now));
+        }
+        self.ask_about(netlink, config, &[alone]).await
+    }
+
+    /// Asks about the destinations of these sites.
+    async fn ask_about(
+        &self,
+        netlink: &Netlink,
+        config: &Config,
+        sites: &[Cow<'_, Config>],
+    ) -> Result<Verification, VerifyError> {
         let mut verification = Verification::default();
         let interfaces = netlink.interfaces().await?;
         for family in config.families() {
             let addresses = netlink.addresses(family).await?;
+            let regions = regions::of(destinations(config, family));
             for name in &config.lan {
                 let lan = Lan {
                     name,
                     interface: interfaces.named(name)?,
                     family,
-                    placement,
                 };
-                let nets = destinations(config, family);
-                if nets.is_empty() || !lan.forwards(config, &mut verification)? {
+                if regions.is_empty() || !lan.forwards(config, &mut verification)? {
                     continue;
                 }
                 let Some(source) = site_address(&addresses, lan.interface.index) else {
@@ -141,16 +172,21 @@ impl Applied {
                     verification.skipped.push(reason);
                     continue;
                 };
-                for net in nets {
-                    lan.probe(
+                for site in sites {
+                    let asked = Asked {
                         netlink,
                         config,
-                        &interfaces,
+                        site,
+                        placement: self.plan.placements.of(&site.site_name()),
+                        interfaces: &interfaces,
                         source,
-                        &net,
-                        &mut verification,
-                    )
-                    .await?;
+                    };
+                    let nets = destinations(site, family);
+                    let is_carried = site.families().any(|it| it == family);
+                    let of_site = |it: &&Region| is_carried && nets.contains(&it.net);
+                    for region in regions.iter().filter(of_site) {
+                        lan.probe(&asked, region, &mut verification).await?;
+                    }
                 }
             }
         }
@@ -162,7 +198,18 @@ struct Lan<'a> {
     name: &'a InterfaceName,
     interface: &'a Interface,
     family: Family,
+}
+
+/// All that a question about a destination is made of, and its answer judged by.
+struct Asked<'a> {
+    netlink: &'a Netlink,
+    config: &'a Config,
+    /// As it would be for the site alone that the destination lies at.
+    site: &'a Config,
     placement: &'a Placement,
+    interfaces: &'a Interfaces,
+    /// An address of the own site.
+    source: IpAddr,
 }
 
 impl Lan<'_> {
@@ -200,17 +247,20 @@ impl Lan<'_> {
         Ok(false)
     }
 
-    /// Asks with each mark for the first address of `net` that our rules are meant to decide on.
+    /// Asks with each mark for the first address of a region that our rules are meant to decide on.
     async fn probe(
         &self,
-        netlink: &Netlink,
-        config: &Config,
-        interfaces: &Interfaces,
-        source: IpAddr,
-        net: &IpNet,
+        asked: &Asked<'_>,
+        region: &Region,
         verification: &mut Verification,
     ) -> Result<(), VerifyError> {
-        for destination in candidates(net) {
+        let Asked {
+            netlink,
+            config,
+            source,
+            ..
+        } = *asked;
+        for &destination in &region.candidates {
             let question = |dscp: Dscp| Question {
                 arrives_at: self.interface.index,
                 source,
@@ -228,7 +278,7 @@ impl Lan<'_> {
             {
                 continue;
             }
-            for (dscp, tunnels) in expectations(config, self.placement) {
+            for (dscp, tunnels) in expectations(asked.site, asked.placement) {
                 let probe = Probe {
                     interface: self.name.clone(),
                     source,
@@ -237,13 +287,15 @@ impl Lan<'_> {
                     devices: tunnels.iter().map(|it| it.device.clone()).collect(),
                 };
                 let answer = ask(netlink, question(dscp)).await;
-                verification.probes.push(judge(probe, answer, interfaces)?);
+                verification
+                    .probes
+                    .push(judge(probe, answer, asked.interfaces)?);
             }
             return Ok(());
         }
         verification.skipped.push(format!(
-            "{net} from {}: the main table has a more specific route for each address tried",
-            self.name
+            "{} from {}: the main table has a more specific route for each address tried",
+            region.net, self.name
         ));
         Ok(())
     }

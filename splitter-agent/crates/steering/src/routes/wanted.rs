@@ -9,13 +9,13 @@ use splitter_netlink::{Family, InterfaceName, Interfaces, NoSuchInterface};
 use splitter_policy::fwmark::MarkBits;
 
 use super::item::{Item, NextHop, Route, Rule, Selector};
-use crate::{Egress, Placement};
+use crate::{Egress, Placement, Placements};
 
 /// Everything wanted, in the order in which it is safe to add: routes before the rules that use
 /// them, and the rule for specific routes before the one that would send them to a tunnel.
 pub(super) fn items(
     config: &Config,
-    placement: &Placement,
+    placements: &Placements,
     interfaces: &Interfaces,
     matching: Matching,
 ) -> Result<Vec<Item>, NoSuchInterface> {
@@ -25,7 +25,11 @@ pub(super) fn items(
     if config.shadow {
         return Ok(Vec::new());
     }
-    let mut items = all_routes(config, placement, interfaces)?;
+    let mut items = Vec::new();
+    for site in config.by_site() {
+        let placement = placements.of(&site.site_name());
+        items.extend(routes_of_site(&site, placement, interfaces)?);
+    }
     for family in config.families() {
         for lan in &config.lan {
             items.extend(
@@ -38,10 +42,11 @@ pub(super) fn items(
     Ok(items)
 }
 
-/// The routes of both tables. A class without a tunnel has none, so that its packets fall through
-/// to the next rule and in the end to the main table. The device of a tunnel that carries nothing
-/// need not be there.
-pub(super) fn all_routes(
+/// The routes of both tables to one site: all sites' are in the same two, so that a packet is looked
+/// up there once, however many sites there are. A class without a tunnel has none, so that its packets
+/// fall through to the next rule and in the end to the main table. The device of a tunnel that carries
+/// nothing need not be there.
+pub(super) fn routes_of_site(
     config: &Config,
     placement: &Placement,
     interfaces: &Interfaces,
@@ -100,7 +105,7 @@ impl From<Matching> for DscpMatch {
 
 /// The prefixes of a family that lead into the tunnels.
 pub(super) fn destinations(config: &Config, family: Family) -> Vec<IpNet> {
-    match &config.routes.destinations {
+    match config.destinations() {
         Some(list) => list
             .iter()
             .filter(|net| Family::of(net) == family)
@@ -114,7 +119,8 @@ pub(super) fn destinations(config: &Config, family: Family) -> Vec<IpNet> {
 /// What the main table knows more specifically, such as another interface of the site, stays with the
 /// main table.
 pub(super) fn destination_length(config: &Config, address: IpAddr) -> u8 {
-    let nets = config.routes.destinations.iter().flatten();
+    let nets = config.destinations();
+    let nets = nets.iter().flat_map(|it| it.iter());
     let around = nets.filter(|net| net.contains(&address));
     around.map(IpNet::prefix_len).max().unwrap_or(0)
 }
@@ -166,7 +172,7 @@ fn routes(
 /// Three rules for each length that the prefixes of the destinations have, the longest first. All but
 /// those of the shortest pass over what the tables hold for shorter ones.
 fn rules(config: &Config, lan: &InterfaceName, family: Family, matching: Matching) -> Vec<Rule> {
-    let lengths = config.routes.prefix_lengths(family);
+    let lengths = config.prefix_lengths(family);
     let mut rules = Vec::new();
     for (index, length) in (0..).zip(&lengths) {
         let priority = config.routes.rule_priority.group(index);

@@ -16,6 +16,9 @@ pub(super) const TABLE_LOCAL: u32 = 255;
 
 /// All that an answer is judged by.
 pub(super) struct Judge<'a> {
+    /// With the tunnels of all sites.
+    pub(super) whole: &'a Config,
+    /// As it would be for the site alone that the packet goes to.
     pub(super) config: &'a Config,
     pub(super) interfaces: &'a Interfaces,
     pub(super) family: Family,
@@ -79,7 +82,7 @@ impl Judge<'_> {
         if let Some(rule) = deciding.filter(|it| self.is_in_front(it)) {
             return self.by_rule(rule, &format!("sends it to table {}", name(answer.table)));
         }
-        let length = destination_length(self.config, packet.destination);
+        let length = destination_length(self.whole, packet.destination);
         if answer.table == TABLE_MAIN && answer.prefix_length > length {
             return self.by_specific_route(devices);
         }
@@ -140,7 +143,7 @@ impl Judge<'_> {
 
     fn by_rule(&self, rule: &ForeignRule<'_>, what: &str) -> Verdict {
         let priority = rule.priority;
-        let groups = self.config.routes.rule_groups();
+        let groups = self.whole.rule_groups();
         let needed = self.config.routes.rule_priority.taken_by(groups).count();
         let needed = u32::try_from(needed).unwrap_or(u32::MAX);
         let remedy = match priority > needed {
@@ -159,7 +162,7 @@ impl Judge<'_> {
 
     fn by_specific_route(&self, devices: Vec<String>) -> Verdict {
         let is_tunnel = |device: &String| {
-            let mut tunnels = self.config.tunnels();
+            let mut tunnels = self.whole.tunnels();
             tunnels.any(|(_, it)| it.device.as_str() == device)
         };
         if !devices.iter().any(is_tunnel) {

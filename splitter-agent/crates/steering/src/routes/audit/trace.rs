@@ -12,13 +12,13 @@ use splitter_policy::flow::{Class, TunnelRole};
 
 use super::judge::{Judge, TABLE_LOCAL, Verdict, name};
 use super::{UnsplitReason, forwards};
-use crate::Placement;
 use crate::routes::foreign_rule::{ForeignRule, Forwarded, Transport};
 use crate::routes::item::NextHop;
 use crate::routes::probe::{Answer, Carried, Hop, Question, ask, chosen_device, reach};
 use crate::routes::snapshot;
 use crate::routes::verify::site_address;
 use crate::routes::wanted::{destinations, tunnels_of};
+use crate::{Placement, Placements};
 
 /// A packet of the site that would come in by an interface.
 #[derive(Debug, Clone, Copy)]
@@ -146,7 +146,7 @@ pub async fn arrival(
 pub async fn trace(
     netlink: &Netlink,
     config: &Config,
-    placement: &Placement,
+    placements: &Placements,
     interfaces: &Interfaces,
     is_up: bool,
     packet: TracedPacket<'_>,
@@ -167,20 +167,25 @@ pub async fn trace(
     };
     let messages = snapshot::rules(netlink, family).await?;
     let rules: Vec<_> = messages.iter().map(ForeignRule::of).collect();
+    // Of what lies at no site, the destinations tell.
+    let site = config.of_destination(packet.destination);
+    let site = site.as_deref().unwrap_or(config);
     let tracer = Tracer {
         netlink,
         config,
-        placement,
+        site,
+        placement: placements.of(&site.site_name()),
         packet,
         source,
         arrives_at: interface.index,
         family,
         judge: Judge {
-            config,
+            whole: config,
+            config: site,
             interfaces,
             family,
             rules: &rules,
-            is_carried: config.families().any(|it| it == family),
+            is_carried: site.families().any(|it| it == family),
             is_up,
         },
     };
@@ -221,6 +226,8 @@ fn dscp_of(config: &Config, class: Class, tunnel: TunnelRole) -> Dscp {
 struct Tracer<'a> {
     netlink: &'a Netlink,
     config: &'a Config,
+    /// As it would be for the site alone that the packet goes to.
+    site: &'a Config,
     placement: &'a Placement,
     packet: TracedPacket<'a>,
     source: IpAddr,
@@ -366,7 +373,7 @@ impl Tracer<'_> {
             .iter()
             .any(|it| it.contains(&self.packet.destination));
         let egress = self.placement.of(tunnel.own_class());
-        let tunnels = tunnels_of(self.config, self.placement, egress);
+        let tunnels = tunnels_of(self.site, self.placement, egress);
         let verdict = self.judge.verdict(packet, &tunnels, answer);
         match verdict {
             Verdict::Elsewhere(devices) if devices.is_empty() => Some(Hindrance {

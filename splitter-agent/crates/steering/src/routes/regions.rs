@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::routes::probe::{address_of, bits_of, candidates, inside, last_bits};
+use super::probe::{address_of, bits_of, candidates, inside, last_bits};
 
 /// Shorter prefixes begin with addresses that no packet has (`0.0.0.0/8`).
 const SHORTEST_WITH_HOSTS_FIRST: u8 = 4;
