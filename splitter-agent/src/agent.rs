@@ -14,7 +14,7 @@ use splitter_config::{Config, ConfigFile, Overrides, Threshold, Tunnels};
 use splitter_control::stats::{ChangeResult, ChangeSource};
 use splitter_control::{Answer, Call, ConfirmedCommit, Peer, Reason, Refusal, Request, Shown};
 use splitter_health::KeyRing;
-use splitter_steering::Placement;
+use splitter_steering::Placements;
 use tokio::sync::watch;
 
 use self::change::{Next, refusal};
@@ -75,12 +75,12 @@ impl Agent {
         Arc::clone(&self.lock)
     }
 
-    /// Returns where the classes are.
+    /// Returns where the classes of every site are.
     ///
     /// # Errors
-    /// As [`Instance::placement`].
-    pub fn placement(&self) -> Result<Placement, InstanceError> {
-        self.instance.placement()
+    /// As [`Instance::placements`].
+    pub fn placements(&self) -> Result<Placements, InstanceError> {
+        self.instance.placements()
     }
 
     /// Takes the instance down, with whatever configuration it has by now.

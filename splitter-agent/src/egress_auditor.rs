@@ -16,9 +16,9 @@ use splitter_policy::flow::{Class, TunnelRole};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::failover::SharedReport;
-use crate::misrouting::{Interval, Misrouted, MisroutingDetector, other};
 use crate::monitor::Monitor;
+use splitter_health::misrouting::{Interval, Misrouted, MisroutingDetector, other};
+use splitter_instance::report::SharedReport;
 
 /// How long an interval is.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -80,7 +80,7 @@ impl EgressAuditor {
     async fn totals(&self, instance: &Instance) -> Option<Totals> {
         let config = instance.config();
         let is_compared = !config.shadow && config.steering.mode != SteeringMode::Redirect;
-        if !is_compared || !instance.placement().is_ok_and(|it| it.is_primary()) {
+        if !is_compared || !instance.placements().is_ok_and(|it| it.are_primary()) {
             return None;
         }
         // First what was marked: what leaves meanwhile is no surplus.

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use serde::Serialize;
-use splitter_config::{Config, SteeringMode};
+use splitter_config::{Config, SiteName, SteeringMode};
 use splitter_datapath::flows::FlowRow;
 use splitter_netlink::InterfaceName;
 use splitter_policy::config::{PolicyConfig, Unit};
@@ -31,7 +31,9 @@ pub struct Facts {
     pub is_up: bool,
     /// The interfaces that packets are split on.
     pub attached: Vec<InterfaceName>,
-    /// Where the classes are placed.
+    /// The site that its destination lies at, where sites are listed.
+    pub site: Option<SiteName>,
+    /// Where the classes of that site are placed.
     pub placement: Placement,
     /// The settings that the programs have; none while they are not loaded.
     pub policy: Option<PolicyConfig>,
@@ -56,6 +58,8 @@ pub struct Explanation {
     pub source: Option<Endpoint>,
     /// Where it goes.
     pub destination: Endpoint,
+    /// The site that it goes to; null where sites are not listed, or it goes to none.
+    pub site: Option<SiteName>,
     /// What becomes of it.
     pub verdict: Verdict,
     /// Why, in words.
@@ -189,6 +193,7 @@ pub fn explain(
         name: config.name.to_string(),
         source,
         destination,
+        site: facts.site,
         verdict: judgement.verdict,
         why: judgement.why,
         remedy: judgement.remedy,

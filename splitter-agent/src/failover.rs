@@ -1,8 +1,8 @@
 //! Failover: watches the tunnels, and moves the classes off those that are dead.
 //!
 //! What is decided is pure: the state machines of [`splitter_health`], and [`choose`], which tunnel
-//! carries which class. Around them, [`HealthMonitor`] is the loop of the agent that sends, listens and
-//! carries out, and [`Report`] is what others see of it.
+//! carries which class. Around them, [`HealthMonitors`] has a loop for each remote site that sends,
+//! listens and carries out, and [`Report`](splitter_instance::report::Report) is what others see of it.
 
 mod announce;
 mod choose;
@@ -12,12 +12,13 @@ mod liveness;
 mod monitored_tunnel;
 mod next_hops;
 mod overload_signs;
-mod report;
+mod shared;
+mod sites;
 mod socket;
 mod spec;
 mod switch;
 
 pub use choose::{Graded, choose};
-pub use health_monitor::{HealthMonitor, HealthMonitorError};
-pub use report::{ClassReport, Move, Report, SharedReport, TunnelReport};
+pub use shared::HealthMonitorError;
+pub use sites::HealthMonitors;
 pub use socket::SocketError;

@@ -6,7 +6,6 @@ pub mod egress_auditor;
 pub mod explanation;
 pub mod failover;
 pub mod metrics;
-mod misrouting;
 pub mod monitor;
 pub mod overview;
 pub mod route_auditor;

@@ -26,9 +26,9 @@ pub use self::families::fill_reference;
 use splitter_control::stats::{ChangeResult, ChangeSource, ControlResult};
 use splitter_steering::routes::{Unsplit, UnsplitReason};
 
-use crate::failover::SharedReport;
 use crate::monitor::Monitor;
 use crate::route_auditor::SharedAudit;
+use splitter_instance::report::SharedReport;
 
 /// The registry of an instance.
 ///

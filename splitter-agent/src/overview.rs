@@ -10,7 +10,7 @@ mod history;
 mod observer;
 
 use serde::Serialize;
-use splitter_config::Config;
+use splitter_config::{Config, SiteName};
 use splitter_datapath::flows::FlowTotals;
 use splitter_netlink::{DeviceTraffic, Family, Interface};
 use splitter_policy::flow::{Class, TunnelRole};
@@ -54,7 +54,7 @@ pub struct ClassRow {
     /// "short" or "long".
     pub class: &'static str,
     /// Where its packets go now: into its own tunnel, or elsewhere while that is dead. `None` in a
-    /// shadow, which routes nothing, and where it is not known.
+    /// shadow, which routes nothing, and where it is not known or not the same for all sites.
     pub tunnel: Option<Egress>,
     /// Flows that are neither finished nor idle.
     pub flows: u64,
@@ -73,6 +73,8 @@ pub struct ClassRow {
 pub struct TunnelRow {
     /// "short" or "long": the class that it is for.
     pub tunnel: &'static str,
+    /// The site that it leads to, where sites are listed.
+    pub site: Option<SiteName>,
     /// Its device.
     pub device: String,
     /// Its share of the flows of its class, relative to the weights of the others.
@@ -185,7 +187,11 @@ impl Overview {
                     let traffic = |totals: &Totals| totals.devices.get(index).copied().flatten();
                     let seconds = basis.map(|basis| now.seconds_since(basis));
                     let counted = basis.and_then(traffic).zip(traffic(now)).zip(seconds);
-                    tunnel_row(role, tunnel, counted, found)
+                    let site = config.site_behind(&tunnel.device).cloned();
+                    TunnelRow {
+                        site,
+                        ..tunnel_row(role, tunnel, counted, found)
+                    }
                 })
                 .collect(),
             completion: completion::rows(now, history.oldest(now)),
@@ -240,6 +246,7 @@ fn tunnel_row(
     let rate_mbit = tunnel.rate_mbit.map(u32::from);
     TunnelRow {
         tunnel: role.name(),
+        site: None,
         device: tunnel.device.to_string(),
         weight: tunnel.weight.get(),
         state: found.link,

@@ -18,9 +18,9 @@ use splitter_netlink::NetlinkError;
 use tokio::sync::{Mutex, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::failover::SharedReport;
 use crate::monitor::Monitor;
 use crate::overview::{Filter, Flow, ObserveError, Observer, Overview, Selection, SortBy};
+use splitter_instance::report::SharedReport;
 use splitter_instance::{AttachedInterface, Instance};
 
 /// Flows on the page: some 15 kB.

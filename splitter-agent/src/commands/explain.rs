@@ -60,7 +60,7 @@ async fn gather(
 ) -> Result<Facts> {
     let config = instance.config();
     let dataplane = instance.open()?;
-    let placement = instance.placement()?;
+    let placements = instance.placements()?;
     let netlink = Netlink::connect()?;
     let interfaces = netlink.interfaces().await?;
     let arrival = match source {
@@ -86,11 +86,14 @@ async fn gather(
             protocol: protocol::TCP,
         };
         let is_up = dataplane.is_some();
-        traces.extend(trace(&netlink, config, &placement, &interfaces, is_up, packet).await?);
+        traces.extend(trace(&netlink, config, &placements, &interfaces, is_up, packet).await?);
     }
+    let site = config.site_at(destination.address).cloned();
+    let placement = placements.of(&site.clone().unwrap_or_default()).clone();
     Ok(Facts {
         is_up: dataplane.is_some(),
         attached,
+        site,
         placement,
         policy,
         arrival,
@@ -184,6 +187,9 @@ fn show(explanation: &Explanation) -> Result<()> {
     match explanation.source {
         Some(source) => print(format_args!("{source} -> {destination}: {verdict}: {why}"))?,
         None => print(format_args!("any -> {destination}: {verdict}: {why}"))?,
+    }
+    if let Some(site) = &explanation.site {
+        print(format_args!("  it goes to the site {site}"))?;
     }
     if let Some(remedy) = &explanation.remedy {
         print(format_args!("  what to do: {remedy}"))?;

@@ -5,8 +5,9 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use flow_cli::{group_thousands, print, print_json};
 use flow_report::Table;
-use splitter_config::Config;
-use splitter_datapath::flows::{FlowRow, Listing, list};
+use serde::Serialize;
+use splitter_config::{Config, SiteName};
+use splitter_datapath::flows::{FlowRow, FlowTotals, Listing, list};
 use splitter_instance::Instance;
 
 /// How often `flows --watch` looks.
@@ -19,7 +20,7 @@ pub(crate) async fn run(config: Config, limit: usize, watch: bool, json: bool) -
         let Some(dataplane) = instance.open()? else {
             return Err(down(&instance));
         };
-        let listing = list(&dataplane, limit)?;
+        let listing = named(list(&dataplane, limit)?, instance.config());
         if json {
             print_json(&listing)?;
         } else {
@@ -43,27 +44,57 @@ pub(super) fn down(instance: &Instance) -> anyhow::Error {
     )
 }
 
-fn show(listing: &Listing, watch: bool) -> Result<()> {
+/// What is listed of flows, with the site that each goes to.
+#[derive(Serialize)]
+struct NamedListing {
+    totals: FlowTotals,
+    flows: Vec<NamedFlow>,
+}
+
+#[derive(Serialize)]
+struct NamedFlow {
+    #[serde(flatten)]
+    row: FlowRow,
+    /// None where no sites are listed, or it goes to none.
+    site: Option<SiteName>,
+}
+
+fn named(listing: Listing, config: &Config) -> NamedListing {
+    let Listing { totals, flows } = listing;
+    let flows = flows.into_iter().map(|row| NamedFlow {
+        site: config.site_at(row.destination).cloned(),
+        row,
+    });
+    NamedListing {
+        totals,
+        flows: flows.collect(),
+    }
+}
+
+fn show(listing: &NamedListing, watch: bool) -> Result<()> {
     // Home, and clear what follows: a page that does not flicker.
     let start = if watch { "\x1b[H\x1b[J" } else { "" };
-    let Listing { totals, flows } = listing;
+    let NamedListing { totals, flows } = listing;
     print(format_args!(
         "{start}{} short and {} long flows\n",
         group_thousands(totals.short),
         group_thousands(totals.long)
     ))?;
+    // A single site has no name as a rule.
+    let first = usize::from(flows.iter().all(|it| it.site.is_none()));
     let headers = [
-        "flow", "class", "tunnel", "packets", "bytes", "age s", "idle s", "finished",
+        "site", "flow", "class", "tunnel", "packets", "bytes", "age s", "idle s", "finished",
     ];
-    let mut table = Table::new(headers);
+    let mut table = Table::new(headers.into_iter().skip(first));
     for flow in flows {
-        table.row(cells(flow));
+        table.row(cells(flow).into_iter().skip(first));
     }
     print(table.to_text())
 }
 
-fn cells(flow: &FlowRow) -> [String; 8] {
+fn cells(NamedFlow { row: flow, site }: &NamedFlow) -> [String; 9] {
     [
+        site.as_ref().map_or("-", SiteName::as_str).to_owned(),
         flow.to_string(),
         flow.class.into(),
         flow.tunnel.into(),

@@ -25,6 +25,7 @@ pub(crate) async fn run(config: Config, json: bool) -> Result<()> {
             json!({
                 "tunnel": class.name(),
                 "device": tunnel.device,
+                "site": config.site_behind(&tunnel.device),
                 "weight": tunnel.weight,
                 "watched_by": is_watched.then(|| tunnel.watched_by()),
             })

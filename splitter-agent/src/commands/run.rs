@@ -10,7 +10,7 @@ use caps::Capability;
 use flow_telemetry::{MetricsEndpoint, Readiness, Server};
 use splitter_agent::agent::Agent;
 use splitter_agent::egress_auditor::EgressAuditor;
-use splitter_agent::failover::{HealthMonitor, SharedReport};
+use splitter_agent::failover::HealthMonitors;
 use splitter_agent::metrics::registry;
 use splitter_agent::monitor::Monitor;
 use splitter_agent::route_auditor::RouteAuditor;
@@ -19,6 +19,7 @@ use splitter_agent::status_page::StatusSource;
 use splitter_config::ConfigFile;
 use splitter_control::{Call, Socket};
 use splitter_instance::privileges::{drop_unneeded, names};
+use splitter_instance::report::SharedReport;
 use splitter_instance::{AttachedInterface, BroughtUp, Instance, Owner};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
@@ -43,13 +44,13 @@ pub(crate) async fn run(file: ConfigFile) -> Result<()> {
         Server::bind(instance.config().metrics.address).context("`address` under [metrics]")?;
     let socket = Socket::bind(&instance.config().instance_dir())?;
     let guard = match instance.config().health.enabled {
-        true => Some(HealthMonitor::new(instance.config()).await?),
+        true => Some(HealthMonitors::new(instance.config()).await?),
         false => None,
     };
     let mut up = instance.up(&lock, Owner::Run).await?;
     up.plan.routes.notes.extend(instance.hints().await);
     let owner = up.owner;
-    let keys = guard.as_ref().and_then(HealthMonitor::keys);
+    let keys = guard.as_ref().and_then(HealthMonitors::keys);
     let watching = match Watching::start(&file, &instance, up, guard, server).await {
         Ok(watching) => watching,
         Err(error) => {
@@ -76,7 +77,7 @@ pub(crate) async fn run(file: ConfigFile) -> Result<()> {
                 event = "left_up",
                 "left in place what `splitter up` had brought up"
             );
-            if !agent.placement()?.is_primary() {
+            if !agent.placements()?.are_primary() {
                 tracing::warn!(
                     event = "left_moved",
                     "a class stays out of its dead tunnel, and nobody brings it back; `splitter run` does once its tunnel is alive"
@@ -92,7 +93,7 @@ struct Watching {
     monitor: Arc<Monitor>,
     attached: Vec<AttachedInterface>,
     /// None where nobody wants the tunnels watched.
-    guard: Option<HealthMonitor>,
+    guard: Option<HealthMonitors>,
     auditor: RouteAuditor,
     egress: EgressAuditor,
     #[cfg(feature = "page")]
@@ -108,7 +109,7 @@ impl Watching {
         file: &ConfigFile,
         instance: &Instance,
         up: BroughtUp,
-        guard: Option<HealthMonitor>,
+        guard: Option<HealthMonitors>,
         server: Server,
     ) -> Result<Self> {
         let config = &file.config;
@@ -126,7 +127,7 @@ impl Watching {
         auditor.begin(instance).await;
         let health = guard
             .as_ref()
-            .map_or_else(SharedReport::default, HealthMonitor::report);
+            .map_or_else(SharedReport::default, HealthMonitors::report);
         let egress = EgressAuditor::new(Arc::clone(&monitor), health.clone(), readiness.clone())?;
         #[cfg(feature = "page")]
         let page = StatusSource::new(config, Arc::clone(&monitor), health.clone())?;

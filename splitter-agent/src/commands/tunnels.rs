@@ -5,7 +5,8 @@ use std::time::{Duration, SystemTime};
 use anyhow::Result;
 use flow_cli::print;
 use flow_report::Table;
-use splitter_agent::failover::{Report, TunnelReport};
+use splitter_config::SiteName;
+use splitter_instance::report::{Report, TunnelReport, class_of};
 
 /// How many of the last moves are shown; `--json` has them all.
 const MOVES: usize = 5;
@@ -15,8 +16,9 @@ pub(super) fn show(report: &Report) -> Result<()> {
     for class in &report.classes {
         if class.tunnel.name() != class.class {
             print(format_args!(
-                "  the {} class is in {}",
-                class.class, class.tunnel
+                "  {} is in {}",
+                class_of(&class.site, &class.class),
+                class.tunnel
             ))?;
         }
     }
@@ -31,7 +33,12 @@ pub(super) fn show(report: &Report) -> Result<()> {
             "  overloaded within the last 10 s: {overload}; missing answers did not count then"
         ))?;
     }
+    let has_sites = report
+        .tunnels
+        .iter()
+        .any(|it| it.site != SiteName::default());
     let headers = [
+        "site",
         "tunnel",
         "device",
         "weight",
@@ -43,9 +50,11 @@ pub(super) fn show(report: &Report) -> Result<()> {
         "round trip",
         "jitter",
     ];
-    let mut table = Table::new(headers);
+    // A single site has no name as a rule.
+    let first = usize::from(!has_sites);
+    let mut table = Table::new(headers.into_iter().skip(first));
     for tunnel in &report.tunnels {
-        table.row(cells(tunnel));
+        table.row(cells(tunnel).into_iter().skip(first));
     }
     print(format_args!("\n{}", table.to_text()))?;
     if !report.moves.is_empty() {
@@ -58,7 +67,7 @@ pub(super) fn show(report: &Report) -> Result<()> {
     Ok(())
 }
 
-fn cells(tunnel: &TunnelReport) -> [String; 10] {
+fn cells(tunnel: &TunnelReport) -> [String; 11] {
     let milliseconds = |seconds: Option<f64>| {
         seconds.map_or_else(
             || "-".to_owned(),
@@ -67,6 +76,7 @@ fn cells(tunnel: &TunnelReport) -> [String; 10] {
     };
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     [
+        tunnel.site.to_string(),
         tunnel.tunnel.clone(),
         tunnel.device.to_string(),
         tunnel.weight.to_string(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use flow_cli::describe;
 use flow_telemetry::Readiness;
 use splitter_agent::agent::Agent;
-use splitter_agent::failover::HealthMonitor;
+use splitter_agent::failover::HealthMonitors;
 use splitter_agent::monitor::Monitor;
 use splitter_instance::{Instance, Lock};
 use tokio::sync::watch;
@@ -51,7 +51,7 @@ impl Reconciler {
 
 /// Watches the tunnels, if that is wanted.
 pub(super) async fn tunnels(
-    guard: Option<HealthMonitor>,
+    guard: Option<HealthMonitors>,
     in_force: watch::Receiver<Arc<Instance>>,
     lock: &Lock,
     readiness: &Readiness,

@@ -40,6 +40,7 @@ fn facts() -> Facts {
     Facts {
         is_up: true,
         attached: vec![lan()],
+        site: None,
         placement: Placement::PRIMARY,
         policy: Some(PolicyConfig::default()),
         arrival: Some(Arrival::Lan(lan())),

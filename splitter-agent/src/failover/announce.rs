@@ -4,14 +4,15 @@ use std::net::IpAddr;
 use std::num::NonZeroU8;
 use std::time::Duration;
 
+use splitter_config::SiteName;
 use splitter_health::{Cause, Change, Condition, Evidence, KeyNews, Overload, PeerPresence};
 use splitter_netlink::InterfaceName;
 use splitter_policy::flow::Class;
 use splitter_steering::{Egress, Placement};
 
 use super::monitored_tunnel::MonitoredTunnel;
-use super::report::{ClassReport, Move, TunnelReport, unix_ms};
 use super::socket::SocketError;
+use splitter_instance::report::{ClassReport, Move, TunnelReport, unix_ms};
 
 /// A machine that stays overloaded says so again after this time.
 const UNKNOWN_AGAIN: Duration = Duration::from_secs(10);
@@ -89,8 +90,9 @@ pub(super) fn log_key(device: &InterfaceName, peer: IpAddr, news: KeyNews) {
     }
 }
 
-/// What has become of a class, if anything has.
+/// What has become of a class of a site, if anything has.
 pub(super) fn moved(
+    site: &SiteName,
     monitored: &[MonitoredTunnel],
     class: Class,
     before: &Placement,
@@ -123,6 +125,7 @@ pub(super) fn moved(
     };
     Some(Move {
         unix_ms: unix_ms(),
+        site: site.clone(),
         class: class.name().to_owned(),
         from,
         to,
@@ -173,8 +176,9 @@ fn stands(tunnel: &MonitoredTunnel) -> String {
     format!("{} is {}, {cause}", tunnel.device, condition.name())
 }
 
-pub(super) fn class_report(class: Class) -> ClassReport {
+pub(super) fn class_report(site: &SiteName, class: Class) -> ClassReport {
     ClassReport {
+        site: site.clone(),
         class: class.name().to_owned(),
         tunnel: Placement::PRIMARY.of(class),
         moves: [0; Egress::ALL.len()],
@@ -182,6 +186,7 @@ pub(super) fn class_report(class: Class) -> ClassReport {
 }
 
 pub(super) fn tunnel_report(
+    site: &SiteName,
     tunnel: &MonitoredTunnel,
     weight: NonZeroU8,
     in_use: bool,
@@ -192,6 +197,7 @@ pub(super) fn tunnel_report(
     let measure = tunnel.watch.prober().map(|prober| prober.measure());
     let since = now.saturating_sub(machine.since()).as_millis();
     TunnelReport {
+        site: site.clone(),
         tunnel: tunnel.spec.role.name().to_owned(),
         device: tunnel.device.clone(),
         weight,

@@ -1,18 +1,14 @@
-//! The loop that watches the tunnels: it sends what is due, takes what comes, asks the kernel, and
+//! The loop that watches the tunnels of one site: it sends what is due, takes what comes, asks the kernel, and
 //! has the classes moved. What any of it means is decided elsewhere.
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flow_telemetry::Readiness;
 use futures_util::future::select_all;
-use splitter_config::Config;
-use splitter_health::{
-    Condition, DATAGRAM_BYTES, KeyError, KeyRing, LinkState, Nonce, PeerPresence,
-};
-use splitter_netlink::{Netlink, NetlinkError, list_names};
+use splitter_config::{Config, SiteName};
+use splitter_health::{Condition, DATAGRAM_BYTES, KeyRing, LinkState, Nonce, PeerPresence};
+use splitter_netlink::{Netlink, list_names};
 use splitter_policy::flow::Class;
 use splitter_steering::{Egress, Placement};
 use tokio::sync::watch;
@@ -27,17 +23,14 @@ use super::liveness::check_liveness;
 use super::monitored_tunnel::MonitoredTunnel;
 use super::next_hops::resolve_next_hops;
 use super::overload_signs::OverloadSigns;
-use super::report::{Report, SharedReport};
-use super::socket::SocketError;
+use super::shared::{HealthMonitorError, Shared};
 use super::spec::{MonitorSpec, monitored_tunnel, specs, timing};
 use super::switch::Failover;
+use splitter_instance::report::{SharedReport, class_of};
 use splitter_instance::{Instance, Lock};
 
 /// How often devices are looked at without an event, which can get lost.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
-
-/// How often the report is written when nothing happens.
-const WRITE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How many datagrams are taken in one go, so that a flood of them does not keep from judging.
 const DRAIN_LIMIT: usize = 64;
@@ -45,69 +38,51 @@ const DRAIN_LIMIT: usize = 64;
 /// A pause in the loop that is longer than this was no listening.
 const STALL: Duration = Duration::from_millis(50);
 
-/// The part of readiness that this speaks for.
-const TUNNELS: &str = "tunnels";
-
-/// Watches the tunnels of one instance.
+/// Watches the tunnels of one site.
 #[derive(Debug)]
-pub struct HealthMonitor {
+pub(super) struct HealthMonitor {
+    site: SiteName,
+    /// As it would be for the site alone.
     config: Config,
     /// What this agent proves to the peer with; none without a peer.
     identity: Option<(KeyRing, Nonce)>,
     /// One for each tunnel, in the order of the configuration.
     monitored: Vec<MonitoredTunnel>,
-    netlink: Netlink,
+    netlink: Arc<Netlink>,
     events: LinkEvents,
     presence: PeerPresence,
     overload: OverloadSigns,
     start: Instant,
     looked: Duration,
-    written: Duration,
     report: SharedReport,
 }
 
-/// Why the tunnels cannot be watched.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum HealthMonitorError {
-    /// There is no key.
-    #[error(transparent)]
-    Key(#[from] KeyError),
-    /// A socket cannot be had.
-    #[error(transparent)]
-    Socket(#[from] SocketError),
-    /// The kernel refuses a request.
-    #[error(transparent)]
-    Netlink(#[from] NetlinkError),
-}
-
 impl HealthMonitor {
-    /// Prepares everything that can fail for reasons that will not pass: the key, and the sockets
-    /// of the devices that are there. Changes nothing.
+    /// Prepares everything that can fail for reasons that will not pass: the sockets of the devices
+    /// that are there. `config` is what there is for the site alone. Changes nothing.
     ///
     /// # Errors
     /// See [`HealthMonitorError`].
-    pub async fn new(config: &Config) -> Result<Self, HealthMonitorError> {
-        let key_file = config.health.key_file.as_deref();
-        let identity = key_file.map(KeyRing::load).transpose()?;
-        let identity = identity.map(|key| (key, Nonce::random()));
+    pub(super) async fn new(config: &Config, shared: &Shared) -> Result<Self, HealthMonitorError> {
+        let key = shared.key.clone();
+        let identity = key.map(|key| (key, Nonce::random()));
         let mut guard = Self {
+            site: config.site_name(),
             monitored: specs(config)
                 .into_iter()
                 .map(|it| monitored_tunnel(it, identity.as_ref()))
                 .collect(),
             config: config.clone(),
             identity,
-            netlink: Netlink::connect()?,
-            events: LinkEvents::listen()?,
+            netlink: Arc::clone(&shared.netlink),
+            events: shared.events.clone(),
             presence: PeerPresence::Unconfirmed,
-            overload: OverloadSigns::default(),
-            start: Instant::now(),
+            overload: shared.overload.clone(),
+            start: shared.start,
             looked: Duration::ZERO,
-            written: Duration::ZERO,
-            report: SharedReport::default(),
+            report: shared.report.clone(),
         };
-        guard.report_all(&Placement::PRIMARY, None);
+        guard.report_all(&Placement::PRIMARY, None, true);
         let now = guard.now();
         guard.read_links(now).await;
         for tunnel in &mut guard.monitored {
@@ -123,32 +98,25 @@ impl HealthMonitor {
         Ok(guard)
     }
 
-    /// Returns what others see of it.
-    #[must_use]
-    pub fn report(&self) -> SharedReport {
-        self.report.clone()
+    /// Returns the site that it watches.
+    pub(super) fn site(&self) -> &SiteName {
+        &self.site
     }
 
-    /// Returns the keys that it goes by, for who changes them; none without a peer.
-    #[must_use]
-    pub fn keys(&self) -> Option<KeyRing> {
-        let (keys, _) = self.identity.as_ref()?;
-        Some(keys.clone())
-    }
-
-    /// Watches the tunnels of an instance that is up, for ever.
-    pub async fn run(
+    /// Watches the tunnels of an instance that is up, until the site is in its configuration no more.
+    /// Returns the site.
+    pub(super) async fn run(
         mut self,
         mut in_force: watch::Receiver<Arc<Instance>>,
         lock: &Lock,
-        readiness: &Readiness,
-    ) -> &'static str {
+    ) -> SiteName {
         let instance = Arc::clone(&in_force.borrow_and_update());
-        let placement = instance.placement().unwrap_or_default();
-        let directory = instance.config().instance_dir();
+        let placements = instance.placements().unwrap_or_default();
+        let placement = placements.of(&self.site).clone();
         self.begin(&placement);
         resolve_next_hops(&self.config, &self.monitored, &self.netlink).await;
-        let mut failover = Failover::new(in_force.clone(), lock, self.report.clone(), placement);
+        let (report, site) = (self.report.clone(), self.site.clone());
+        let mut failover = Failover::new(in_force.clone(), lock, report, site, placement);
         let mut listening_since = self.now();
         loop {
             let wake = self.wake();
@@ -172,7 +140,10 @@ impl HealthMonitor {
             if in_force.has_changed().unwrap_or(false) {
                 let instance = Arc::clone(&in_force.borrow_and_update());
                 let placement = failover.current().clone();
-                self.follow_config(instance.config(), &placement).await;
+                let Some(config) = instance.config().of_site(&self.site) else {
+                    return self.site;
+                };
+                self.follow_config(&config, &placement).await;
                 woken = self.now();
             }
             if has_link_event || woken.saturating_sub(self.looked) >= LOOK_INTERVAL {
@@ -181,9 +152,8 @@ impl HealthMonitor {
             }
             let has_changed = self.tick(woken).await;
             let has_moved = self.settle(&mut failover, woken).await;
-            self.report_readiness(&failover, readiness);
-            self.report_all(failover.current(), failover.problem());
-            self.write(&directory, has_changed || has_moved, woken);
+            let is_news = has_changed || has_moved;
+            self.report_all(failover.current(), failover.problem(), is_news);
         }
     }
 
@@ -203,9 +173,11 @@ impl HealthMonitor {
                 none if none.is_empty() => none,
                 devices => format!(", without {devices}"),
             };
+            let [short_class, long_class] =
+                Class::ALL.map(|class| class_of(&self.site, class.name()));
             tracing::warn!(
                 event = "placement_taken_over",
-                "an earlier agent has left the short class in {short} and the long class in {long}{without}"
+                "an earlier agent has left {short_class} in {short} and {long_class} in {long}{without}"
             );
         }
     }
@@ -377,50 +349,37 @@ impl HealthMonitor {
         failover.settle(wanted, now, &self.monitored).await
     }
 
-    fn report_readiness(&self, failover: &Failover<'_>, readiness: &Readiness) {
-        let Placement { short, long, .. } = *failover.current();
-        match failover.problem() {
-            _ if self.config.shadow => readiness.ok(TUNNELS),
-            Some(problem) => readiness.fail(TUNNELS, problem),
-            None if short == Egress::Main || long == Egress::Main => {
-                readiness.fail(TUNNELS, "no tunnel is alive; packets follow the main table");
-            }
-            None => readiness.ok(TUNNELS),
+    /// Why the site is not ready.
+    fn unready(&self, placement: &Placement, problem: Option<&str>) -> Option<String> {
+        let is_main = placement.short == Egress::Main || placement.long == Egress::Main;
+        match problem {
+            _ if self.config.shadow => None,
+            None if is_main => Some("no tunnel is alive; packets follow the main table".to_owned()),
+            problem => problem.map(str::to_owned),
         }
     }
 
-    fn report_all(&mut self, placement: &Placement, problem: Option<&str>) {
+    fn report_all(&mut self, placement: &Placement, problem: Option<&str>, is_news: bool) {
         let now = self.now();
         let weighed = self.monitored.iter().zip(self.config.tunnels());
         let tunnels = weighed.map(|(monitored, (role, tunnel))| {
             let is_used = placement.uses(role, &tunnel.device) && !self.config.shadow;
-            tunnel_report(monitored, tunnel.weight, is_used, self.presence, now)
+            let weight = tunnel.weight;
+            tunnel_report(&self.site, monitored, weight, is_used, self.presence, now)
         });
         let tunnels = tunnels.collect();
-        let (overload, overloads) = (self.overload.recent(now), self.overload.counts());
-        self.report.change(|report: &mut Report| {
+        let unready = self.unready(placement, problem);
+        self.report.change(&self.site, is_news, |report| {
             report.tunnels = tunnels;
-            report.overload = overload;
-            report.overloads = overloads;
             report.problem = problem.map(str::to_owned);
+            report.unready = unready;
             if report.classes.is_empty() {
-                report.classes = Class::ALL.map(class_report).into();
+                report.classes = Class::ALL.map(|it| class_report(&self.site, it)).into();
             }
             for (class, reported) in Class::ALL.into_iter().zip(&mut report.classes) {
                 reported.tunnel = placement.of(class);
             }
         });
-    }
-
-    fn write(&mut self, directory: &Path, at_once: bool, now: Duration) {
-        let is_due = now.saturating_sub(self.written) >= WRITE_INTERVAL;
-        if !at_once && !is_due {
-            return;
-        }
-        self.written = now;
-        if let Err(error) = self.report.write(directory) {
-            tracing::debug!(%error, "`splitter status` will not know the tunnels' health");
-        }
     }
 }
 

@@ -1,48 +1,56 @@
 //! News of devices from the kernel.
 
-use std::fmt;
-use std::pin::Pin;
+use std::sync::Arc;
 
-use futures_util::{FutureExt as _, Stream, StreamExt as _};
+use futures_util::StreamExt as _;
 use rtnetlink::MulticastGroup;
 use splitter_netlink::NetlinkError;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Tells that some device has changed; what has become of it is to be asked.
+/// Tells that some device has changed; what has become of it is to be asked. Clones hear of the same
+/// events.
+#[derive(Debug, Clone)]
 pub(super) struct LinkEvents {
-    events: Pin<Box<dyn Stream<Item = ()> + Send>>,
-    connection: JoinHandle<()>,
+    events: watch::Receiver<()>,
+    _tasks: Arc<Tasks>,
 }
+
+/// What reads from the kernel, as long as somebody listens.
+#[derive(Debug)]
+struct Tasks([JoinHandle<()>; 2]);
 
 impl LinkEvents {
     /// Listens in the network namespace of this thread.
     pub(super) fn listen() -> Result<Self, NetlinkError> {
-        let (connection, _, events) = rtnetlink::new_multicast_connection(&[MulticastGroup::Link])
-            .map_err(NetlinkError::Open)?;
+        let (connection, _, mut messages) =
+            rtnetlink::new_multicast_connection(&[MulticastGroup::Link])
+                .map_err(NetlinkError::Open)?;
+        let (tell, events) = watch::channel(());
+        let telling = async move {
+            while messages.next().await.is_some() {
+                tell.send_replace(());
+            }
+            // The socket broke. Devices are also looked at from time to time.
+            std::future::pending::<()>().await;
+        };
+        let tasks = [tokio::spawn(connection), tokio::spawn(telling)];
         Ok(Self {
-            events: Box::pin(events.map(drop)),
-            connection: tokio::spawn(connection),
+            events,
+            _tasks: Arc::new(Tasks(tasks)),
         })
     }
 
     /// Waits for an event. A burst of them counts once.
     pub(super) async fn next(&mut self) {
-        if self.events.next().await.is_none() {
-            // The socket broke. Devices are also looked at from time to time.
+        if self.events.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
-        while let Some(Some(())) = self.events.next().now_or_never() {}
     }
 }
 
-impl Drop for LinkEvents {
+impl Drop for Tasks {
     fn drop(&mut self) {
-        self.connection.abort();
-    }
-}
-
-impl fmt::Debug for LinkEvents {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LinkEvents(..)")
+        self.0.iter().for_each(JoinHandle::abort);
     }
 }

@@ -15,9 +15,9 @@ use splitter_netlink::InterfaceName;
 use tokio::task::JoinHandle;
 
 use super::announce::log_key;
-use super::report::SharedReport;
 use super::socket::{Binding, ProberSocket, ResponderSocket, SocketError};
 use super::spec::MonitorSpec;
+use splitter_instance::report::SharedReport;
 
 /// How soon a socket that could not be had is tried again.
 const RETRY: Duration = Duration::from_secs(1);

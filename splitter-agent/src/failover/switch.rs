@@ -3,23 +3,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use splitter_config::SiteName;
 use splitter_policy::flow::Class;
 use splitter_steering::Placement;
 use tokio::sync::watch;
 
 use super::announce::moved;
 use super::monitored_tunnel::MonitoredTunnel;
-use super::report::SharedReport;
+use splitter_instance::report::SharedReport;
 use splitter_instance::{Instance, Lock};
 
 /// How soon a move that failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Moves the classes of one instance.
+/// Moves the classes of one site.
 pub(super) struct Failover<'a> {
     in_force: watch::Receiver<Arc<Instance>>,
     lock: &'a Lock,
     report: SharedReport,
+    site: SiteName,
     current: Placement,
     failed: Option<Failure>,
 }
@@ -35,12 +37,14 @@ impl<'a> Failover<'a> {
         in_force: watch::Receiver<Arc<Instance>>,
         lock: &'a Lock,
         report: SharedReport,
+        site: SiteName,
         current: Placement,
     ) -> Self {
         Self {
             in_force,
             lock,
             report,
+            site,
             current,
             failed: None,
         }
@@ -63,7 +67,7 @@ impl<'a> Failover<'a> {
         if self.failed.as_ref().is_some_and(failed_lately) {
             return false;
         }
-        match Instance::place_in_force(&self.in_force, self.lock, &wanted).await {
+        match Instance::place_in_force(&self.in_force, self.lock, &self.site, &wanted).await {
             Ok(plan) => {
                 tracing::debug!("routes changed:\n{plan}");
                 let before = std::mem::replace(&mut self.current, wanted);
@@ -103,7 +107,7 @@ impl<'a> Failover<'a> {
     }
 
     fn log_move(&self, class: Class, before: &Placement, monitored: &[MonitoredTunnel]) {
-        let Some(moved) = moved(monitored, class, before, &self.current) else {
+        let Some(moved) = moved(&self.site, monitored, class, before, &self.current) else {
             return;
         };
         tracing::warn!(event = "class_moved", "{}", moved.description());

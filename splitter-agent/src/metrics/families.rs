@@ -127,11 +127,11 @@ families! {
              flood, raise `flows.table_size`.";
     }
     "tunnels" {
-        tunnel_up: "tunnel_up", Gauge, "-", [tunnel(), open("device")],
+        tunnel_up: "tunnel_up", Gauge, "-", [tunnel(), open("device"), site()],
             "1 while a tunnel is alive, else 0",
             "It is alive while it is `up`, `suspect` or `unknown`, and not while it is `down` or \
              `returning`.";
-        tunnel_unknown: "tunnel_unknown", Gauge, "-", [tunnel(), open("device")],
+        tunnel_unknown: "tunnel_unknown", Gauge, "-", [tunnel(), open("device"), site()],
             "1 while it is unknown whether a tunnel is alive, else 0",
             "No answer comes, and this machine is \
              [overloaded](../how-to/health.md#when-the-border-itself-is-overloaded), so that this \
@@ -143,26 +143,26 @@ families! {
              `backlog_dropped`: a CPU dropped a tenth of the packets that had arrived, or more. \
              `backlog_stuck`: packets wait at a CPU that takes none. `socket_dropped`: answers \
              found no room at the agent's socket. The kernel is asked ten times a second.";
-        tunnel_in_use: "tunnel_in_use", Gauge, "-", [tunnel(), open("device")],
+        tunnel_in_use: "tunnel_in_use", Gauge, "-", [tunnel(), open("device"), site()],
             "1 while a tunnel carries packets of a class, else 0",
             "Its own class or the other one; in a shadow always 0.";
-        tunnel_downs: "tunnel_downs_total", Counter, "-", [tunnel(), open("device")],
+        tunnel_downs: "tunnel_downs_total", Counter, "-", [tunnel(), open("device"), site()],
             "How often a tunnel was given up",
             "";
-        probes_sent: "probes_sent_total", Counter, "datagrams", [tunnel(), open("device")],
+        probes_sent: "probes_sent_total", Counter, "datagrams", [tunnel(), open("device"), site()],
             "Probes that were sent to the peer",
             "";
-        probes_lost: "probes_lost_total", Counter, "datagrams", [tunnel(), open("device")],
+        probes_lost: "probes_lost_total", Counter, "datagrams", [tunnel(), open("device"), site()],
             "Probes that the peer did not answer within 3 s",
             "Loss of either direction counts.";
-        loss: "tunnel_loss_ratio", Gauge, "ratio", [tunnel(), open("device")],
+        loss: "tunnel_loss_ratio", Gauge, "ratio", [tunnel(), open("device"), site()],
             "Lost share of the last 100 probes",
             "From 0 to 1. A suspect is probed faster, so that times of loss weigh more than calm \
              ones.";
-        round_trip: "tunnel_round_trip_seconds", Gauge, "seconds", [tunnel(), open("device")],
+        round_trip: "tunnel_round_trip_seconds", Gauge, "seconds", [tunnel(), open("device"), site()],
             "Smoothed round-trip time of probes",
             "As RFC 6298 has it. Both agents' wake-ups are in it.";
-        jitter: "tunnel_jitter_seconds", Gauge, "seconds", [tunnel(), open("device")],
+        jitter: "tunnel_jitter_seconds", Gauge, "seconds", [tunnel(), open("device"), site()],
             "Smoothed difference between a probe's round-trip time and the next one's",
             "The estimator of RFC 3550, on round trips.";
         unsplit: "unsplit_prefixes", Gauge, "prefixes",
@@ -177,11 +177,11 @@ families! {
             "1 while packets that are marked for the tunnels of a class leave by the others, else 0",
             "[As the devices count](../how-to/routes.md#what-really-leaves), whatever the kernel says \
              when it is asked. Meanwhile `/ready` answers 503.";
-        placed: "class_in_tunnel", Gauge, "-", [class(), place()],
+        placed: "class_in_tunnel", Gauge, "-", [class(), place(), site()],
             "1 for the class whose tunnels a class is in, else 0",
             "With several tunnels: whose of them. `main`: no tunnel is alive, packets follow the \
              main table.";
-        class_moves: "class_moves_total", Counter, "-", [class(), place()],
+        class_moves: "class_moves_total", Counter, "-", [class(), place(), site()],
             "How often a class was moved, by where to",
             "That it left or took up one of several is no move.";
         refused_probes: "refused_probes_total", Counter, "datagrams",
@@ -263,6 +263,11 @@ fn tunnel() -> Label {
 /// A tunnel, or the main table.
 fn place() -> Label {
     of("tunnel", Egress::ALL.map(Egress::name))
+}
+
+/// The remote site that a tunnel leads to, or a class goes to: `default` where none are listed.
+fn site() -> Label {
+    open("site")
 }
 
 fn family() -> Label {

@@ -4,12 +4,13 @@
 use std::fmt;
 
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use splitter_config::SiteName;
 use splitter_health::{Condition, OverloadReason, Refusal};
 use splitter_policy::flow::{Class, TunnelRole};
 use splitter_steering::{Egress, Placement};
 
 use super::{SplitterCollector, counters_by};
-use crate::failover::{Report, TunnelReport};
+use splitter_instance::report::{ClassReport, Report, TunnelReport};
 
 impl SplitterCollector {
     pub(super) fn encode_tunnels(
@@ -21,7 +22,11 @@ impl SplitterCollector {
         let families = &self.families;
         let labels = |it: &TunnelReport| {
             let (tunnel, device) = (it.tunnel.clone(), it.device.to_string());
-            [("tunnel", tunnel), ("device", device)]
+            [
+                ("tunnel", tunnel),
+                ("device", device),
+                ("site", it.site.to_string()),
+            ]
         };
         let states: [(_, Of<bool>); 3] = [
             (&families.tunnel_up, |it| it.condition.is_usable()),
@@ -84,25 +89,39 @@ impl SplitterCollector {
         encoder: &mut DescriptorEncoder<'_>,
         report: &Report,
     ) -> fmt::Result {
-        let of = |class: Class| report.classes.iter().find(|it| it.class == class.name());
+        // Where nothing watches the tunnels each class is in its own.
+        let unwatched = Class::ALL.map(|class| ClassReport {
+            site: SiteName::default(),
+            class: class.name().to_owned(),
+            tunnel: Placement::PRIMARY.of(class),
+            moves: [0; Egress::ALL.len()],
+        });
+        let classes = match &report.classes[..] {
+            [] => &unwatched[..],
+            classes => classes,
+        };
+        let labels = |it: &ClassReport, tunnel: Egress| {
+            let (site, class) = (it.site.to_string(), it.class.clone());
+            [
+                ("class", class),
+                ("tunnel", tunnel.name().to_owned()),
+                ("site", site),
+            ]
+        };
         let mut placed = self.families.placed.encode(encoder)?;
-        for class in Class::ALL {
-            let egress = of(class).map_or(Placement::PRIMARY.of(class), |it| it.tunnel);
+        for class in classes {
             for tunnel in Egress::ALL {
-                let labels = [("class", class.name()), ("tunnel", tunnel.name())];
                 placed
-                    .encode_family(&labels)?
-                    .encode_gauge(&u64::from(egress == tunnel))?;
+                    .encode_family(&labels(class, tunnel))?
+                    .encode_gauge(&u64::from(class.tunnel == tunnel))?;
             }
         }
         let mut moves = self.families.class_moves.encode(encoder)?;
-        for class in Class::ALL {
-            let counts = of(class).map_or([0; Egress::ALL.len()], |it| it.moves);
+        for class in classes {
             for tunnel in Egress::ALL {
-                let labels = [("class", class.name()), ("tunnel", tunnel.name())];
                 moves
-                    .encode_family(&labels)?
-                    .encode_counter::<NoLabelSet, _, u64>(&counts[tunnel as usize], None)?;
+                    .encode_family(&labels(class, tunnel))?
+                    .encode_counter::<NoLabelSet, _, u64>(&class.moves[tunnel as usize], None)?;
             }
         }
         Ok(())

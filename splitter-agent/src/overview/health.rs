@@ -9,8 +9,8 @@ use splitter_netlink::InterfaceName;
 use splitter_policy::flow::Class;
 use splitter_steering::Egress;
 
-use crate::failover::{Report, SharedReport};
 use splitter_instance::State;
+use splitter_instance::report::{Report, SharedReport, TunnelReport, common_egress};
 
 /// The source of what probes of the tunnels find.
 ///
@@ -20,7 +20,8 @@ pub trait HealthSource: fmt::Debug + Send + Sync + 'static {
     /// Returns what is known of the tunnel on a device now. Must not block.
     fn health(&self, device: &InterfaceName) -> TunnelHealth;
 
-    /// Returns where the packets of a class go now, if that is known. Must not block.
+    /// Returns where the packets of a class go now, if that is known and the same for all sites. Must
+    /// not block.
     fn egress(&self, class: Class) -> Option<Egress>;
 }
 
@@ -80,11 +81,11 @@ impl Health {
 
 impl HealthSource for SharedReport {
     fn health(&self, device: &InterfaceName) -> TunnelHealth {
-        of(&self.snapshot(), device)
+        self.tunnel(device).as_ref().map(of).unwrap_or_default()
     }
 
     fn egress(&self, class: Class) -> Option<Egress> {
-        egress_of(&self.snapshot(), class)
+        self.egress(class)
     }
 }
 
@@ -103,28 +104,23 @@ impl WrittenReport {
 impl HealthSource for WrittenReport {
     fn health(&self, device: &InterfaceName) -> TunnelHealth {
         let report = Report::read(&self.0).filter(Report::is_fresh);
-        report.map_or_else(TunnelHealth::default, |report| of(&report, device))
+        let mut tunnels = report.iter().flat_map(|it| &it.tunnels);
+        let found = tunnels.find(|it| it.device == *device);
+        found.map(of).unwrap_or_default()
     }
 
     /// While nobody watches, where it was left.
     fn egress(&self, class: Class) -> Option<Egress> {
         let report = Report::read(&self.0).filter(Report::is_fresh);
-        let reported = report.and_then(|report| egress_of(&report, class));
-        reported.or_else(|| Some(State::read(&self.0).ok()??.placement.of(class)))
+        let reported = report.and_then(|report| common_egress(&report.classes, class));
+        reported.or_else(|| {
+            let placements = State::read(&self.0).ok()??.placements;
+            placements.common(class)
+        })
     }
 }
 
-fn egress_of(report: &Report, class: Class) -> Option<Egress> {
-    let mut classes = report.classes.iter();
-    let found = classes.find(|it| it.class == class.name())?;
-    Some(found.tunnel)
-}
-
-fn of(report: &Report, device: &InterfaceName) -> TunnelHealth {
-    let mut tunnels = report.tunnels.iter();
-    let Some(found) = tunnels.find(|it| it.device == *device) else {
-        return TunnelHealth::default();
-    };
+fn of(found: &TunnelReport) -> TunnelHealth {
     TunnelHealth {
         health: match found.condition {
             Condition::Up => Health::Good,

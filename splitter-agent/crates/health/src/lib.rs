@@ -9,6 +9,7 @@ mod key;
 mod machine;
 mod measure;
 mod mismatch;
+pub mod misrouting;
 mod overload;
 mod prober;
 mod responder;

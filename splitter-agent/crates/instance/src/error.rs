@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use splitter_config::SteeringMode;
+use splitter_config::{SiteName, SteeringMode};
 use splitter_datapath::KernelError;
 use splitter_netlink::{InterfaceName, NetlinkError, NoSuchInterface};
 use splitter_steering::routes;
@@ -90,6 +90,9 @@ pub enum InstanceError {
         /// The one that the configuration asks for.
         wanted: SteeringMode,
     },
+    /// A site was taken out of the configuration meanwhile.
+    #[error("the site {0} is in the configuration no more")]
+    NoSuchSite(SiteName),
     /// An interface of the configuration does not exist.
     #[error(transparent)]
     NoSuchInterface(#[from] NoSuchInterface),

@@ -20,6 +20,7 @@ mod plan;
 pub mod privileges;
 mod queues;
 mod redirect;
+pub mod report;
 mod state;
 mod up;
 
@@ -46,8 +47,8 @@ pub use self::up::BroughtUp;
 use splitter_config::{Config, DscpMatch, Threshold};
 use splitter_datapath::{Dataplane, Object, Pins, policy_settings};
 use splitter_netlink::{InterfaceName, Interfaces, Netlink};
-use splitter_steering::Placement;
 use splitter_steering::routes::RouteAudit;
+use splitter_steering::{Placement, Placements};
 use splitter_steering::{redirection, routes, shaping};
 
 use crate::privileges::check_capabilities;
@@ -61,7 +62,7 @@ pub struct Instance {
     /// The file that the configuration is from, as far as it is known.
     file: Option<PathBuf>,
     /// What this process has placed; before that, and in others, the state file says it.
-    placement: Arc<std::sync::Mutex<Option<Placement>>>,
+    placed: Arc<std::sync::Mutex<Option<Placements>>>,
     /// One change at a time: what reconciles and what moves classes run side by side.
     changing: Arc<tokio::sync::Mutex<()>>,
     /// The operator was told that the programs do not see the queues in front of tunnels.
@@ -82,7 +83,7 @@ impl Instance {
             object,
             config,
             file: None,
-            placement: Arc::default(),
+            placed: Arc::default(),
             changing: Arc::default(),
             is_blind: Arc::default(),
         })
@@ -126,9 +127,9 @@ impl Instance {
     /// # Errors
     /// When the kernel does not answer.
     pub async fn audit_routes(&self) -> Result<RouteAudit, InstanceError> {
-        let placement = self.placement()?;
+        let placements = self.placements()?;
         let is_up = self.pins.exist();
-        Ok(routes::audit(&self.netlink, &self.config, &placement, is_up).await?)
+        Ok(routes::audit(&self.netlink, &self.config, &placements, is_up).await?)
     }
 
     /// Keeps other agents from changing this instance until it is dropped.
@@ -183,9 +184,11 @@ impl Instance {
         let placed = state
             .as_ref()
             .filter(|_| !matches!(loaded, Loaded::Nothing));
-        let placement = self.placement_with(placed);
+        let placements = self.placements_with(placed);
         let routes =
-            routes::plan_placed(&self.netlink, &self.config, &placement, &previous).await?;
+            routes::plan_placed(&self.netlink, &self.config, &placements, &previous).await?;
+        // What the programs know of tunnels they know of one site alone.
+        let placement = placements.of(&self.config.site_name()).clone();
         let found = state
             .as_ref()
             .map_or(&[][..], |state| &state.original_qdiscs);

@@ -2,10 +2,9 @@
 
 use std::sync::{Arc, PoisonError};
 
-use splitter_config::Config;
+use splitter_config::{Config, SiteName};
 use splitter_policy::config::PolicyConfig;
-use splitter_steering::Placement;
-use splitter_steering::routes;
+use splitter_steering::{Placement, Placements, routes};
 use tokio::sync::watch;
 
 use crate::{Instance, InstanceError, Lock, State};
@@ -18,7 +17,7 @@ impl Instance {
     /// As [`Instance::new`].
     pub fn successor(&self, config: Config) -> Result<Self, InstanceError> {
         Ok(Self {
-            placement: Arc::clone(&self.placement),
+            placed: Arc::clone(&self.placed),
             changing: Arc::clone(&self.changing),
             is_blind: Arc::clone(&self.is_blind),
             file: self.file.clone(),
@@ -26,16 +25,17 @@ impl Instance {
         })
     }
 
-    /// Returns where the classes are meant to be now. Without `health.enabled` each is in its own tunnel.
+    /// Returns where the classes of every site are meant to be now. Without `health.enabled` each is in
+    /// its own tunnel.
     ///
     /// # Errors
     /// When the state file cannot be read.
-    pub fn placement(&self) -> Result<Placement, InstanceError> {
+    pub fn placements(&self) -> Result<Placements, InstanceError> {
         let state = State::read(&self.config.instance_dir())?;
-        Ok(self.placement_with(state.as_ref()))
+        Ok(self.placements_with(state.as_ref()))
     }
 
-    /// Moves the classes: replaces the routes of those that go elsewhere, each in one step, and
+    /// Moves the classes of a site: replaces the routes of those that go elsewhere, each in one step, and
     /// remembers it for the process that plans, verifies or takes down. All or nothing. Returns the steps.
     ///
     /// # Errors
@@ -43,13 +43,14 @@ impl Instance {
     pub async fn place(
         &self,
         _lock: &Lock,
+        site: &SiteName,
         placement: &Placement,
     ) -> Result<routes::Plan, InstanceError> {
         let _changing = self.changing.lock().await;
-        self.place_now(placement).await
+        self.place_now(site, placement).await
     }
 
-    /// Moves the classes by the configuration that is in force when its turn comes, which somebody
+    /// Moves the classes of a site by the configuration that is in force when its turn comes, which somebody
     /// may be about to change; otherwise as [`Self::place`].
     ///
     /// # Errors
@@ -57,18 +58,28 @@ impl Instance {
     pub async fn place_in_force(
         in_force: &watch::Receiver<Arc<Self>>,
         _lock: &Lock,
+        site: &SiteName,
         placement: &Placement,
     ) -> Result<routes::Plan, InstanceError> {
         let changing = Arc::clone(&in_force.borrow().changing);
         let _changing = changing.lock().await;
         let instance = Arc::clone(&in_force.borrow());
-        instance.place_now(placement).await
+        instance.place_now(site, placement).await
     }
 
-    async fn place_now(&self, placement: &Placement) -> Result<routes::Plan, InstanceError> {
-        let plan = routes::plan_move(&self.netlink, &self.config, placement).await?;
+    async fn place_now(
+        &self,
+        site: &SiteName,
+        placement: &Placement,
+    ) -> Result<routes::Plan, InstanceError> {
+        let Some(alone) = self.config.of_site(site) else {
+            return Err(InstanceError::NoSuchSite(site.clone()));
+        };
+        let plan = routes::plan_move(&self.netlink, &alone, placement).await?;
         let applied = plan.apply(&self.netlink).await.map_err(Box::new)?;
-        *self.placed() = Some(placement.clone());
+        let mut placements = self.placements().unwrap_or_default();
+        placements.set(site.clone(), placement.clone());
+        *self.placed() = Some(placements.clone());
         if let Err(error) = self.tell_usable(placement).await {
             tracing::warn!(event = "move_incomplete", %error, "moved, but long flows may be placed in a dead tunnel's stead");
         }
@@ -76,12 +87,12 @@ impl Instance {
             tracing::warn!(event = "move_incomplete", %error, "moved, but packets go by the network stack until the next look");
         }
         // The routes are what counts: a full disk must not keep a class in a dead tunnel.
-        if let Err(error) = self.remember(placement) {
+        if let Err(error) = self.remember(placements) {
             tracing::warn!(event = "move_not_noted", %error, "an agent that is restarted will not know where the classes are");
         }
         // A shadow routes nothing.
         if !self.config.shadow
-            && let Err(error) = applied.verify(&self.netlink, &self.config).await
+            && let Err(error) = applied.verify_site(&self.netlink, &self.config, site).await
         {
             tracing::warn!(event = "move_not_verified", %error, "moved, but packets may not follow");
         }
@@ -99,32 +110,29 @@ impl Instance {
         Ok(dataplane.set_policy(PolicyConfig { usable, ..policy })?)
     }
 
-    pub(crate) fn placement_with(&self, state: Option<&State>) -> Placement {
+    pub(crate) fn placements_with(&self, state: Option<&State>) -> Placements {
         if !self.config.health.enabled {
-            return Placement::PRIMARY;
+            return Placements::default();
         }
-        let remembered = || state.map(|state| state.placement.clone());
-        self.placed()
-            .clone()
-            .or_else(remembered)
-            .unwrap_or_default()
+        let remembered = || state.map(|state| state.placements.clone());
+        let placements = self.placed().clone().or_else(remembered);
+        placements.unwrap_or_default().of_sites_in(&self.config)
     }
 
-    fn remember(&self, placement: &Placement) -> Result<(), InstanceError> {
+    fn remember(&self, placements: Placements) -> Result<(), InstanceError> {
         let directory = self.config.instance_dir();
         match State::read(&directory)? {
-            Some(state) => {
-                let placement = placement.clone();
-                State { placement, ..state }.write(&directory)
+            Some(state) => State {
+                placements,
+                ..state
             }
+            .write(&directory),
             None => Ok(()),
         }
     }
 
-    fn placed(&self) -> std::sync::MutexGuard<'_, Option<Placement>> {
+    fn placed(&self) -> std::sync::MutexGuard<'_, Option<Placements>> {
         // A panic elsewhere does not make a plain value wrong.
-        self.placement
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.placed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use splitter_config::Config;
 use splitter_datapath::Object;
 use splitter_steering::shaping::SavedQdisc;
-use splitter_steering::{Placement, routes::Footprint};
+use splitter_steering::{Placements, routes::Footprint};
 
 use crate::InstanceError;
 use crate::files::{FileError, remove_if_there, write_private};
@@ -44,9 +44,9 @@ pub struct State {
     /// The network namespace that they are in, by its number.
     #[serde(default)]
     pub network: Option<u64>,
-    /// Where the agent that watches the tunnels has put the classes.
-    #[serde(default)]
-    pub placement: Placement,
+    /// Where the agent that watches the tunnels has put the classes, for every remote site.
+    #[serde(default, rename = "placement")]
+    pub placements: Placements,
     /// The file that it was configured by.
     #[serde(default)]
     pub file: Option<PathBuf>,
@@ -60,7 +60,7 @@ impl State {
         owner: Owner,
         config: &Config,
         object: &Object,
-        placement: Placement,
+        placements: Placements,
         original_qdiscs: Vec<SavedQdisc>,
     ) -> Self {
         Self {
@@ -71,7 +71,7 @@ impl State {
             earlier: Vec::new(),
             original_qdiscs,
             network: current_network(),
-            placement,
+            placements,
             file: None,
             config: config.to_toml(),
         }

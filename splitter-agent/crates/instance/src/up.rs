@@ -108,10 +108,10 @@ impl Instance {
             .chain(to_restore)
             .cloned()
             .collect();
-        let placement = plan.routes.placement.clone();
+        let placements = plan.routes.placements.clone();
         // A file that is not known now may have been so before.
         let file = self.file.clone().or_else(|| found?.file.clone());
-        State::new(owner, &self.config, &self.object, placement, noted).of_file(file)
+        State::new(owner, &self.config, &self.object, placements, noted).of_file(file)
     }
 
     /// The programs that are loaded if they are ours, else new ones in their place. The state file

@@ -273,8 +273,13 @@ fn tunnels(overview: &Overview) -> Section {
             .health
             .rtt_s
             .map_or_else(String::new, |it| format!(" {}", Format::Seconds.number(it)));
+        // Where sites are listed, the tunnel's name has that of its site.
+        let tunnel = match &row.site {
+            Some(site) => format!("{} {site}", row.tunnel),
+            None => row.tunnel.to_owned(),
+        };
         vec![
-            plain(row.tunnel),
+            plain(tunnel),
             plain(row.device.clone()),
             (row.state.as_str().to_owned(), state),
             plain(known(Format::BitsPerSecond, row.sent_bits_per_s)),

@@ -5,6 +5,7 @@ use flow_cli::{group_thousands, print, print_json};
 use flow_report::Table;
 use flow_telemetry::page::Format;
 use splitter_agent::overview::{ClassRow, Overview, Period};
+use splitter_config::SiteName;
 use splitter_steering::Egress;
 
 pub(super) fn show(overview: &Overview, json: bool) -> Result<()> {
@@ -95,11 +96,15 @@ fn completion(overview: &Overview) -> Table {
 }
 
 fn tunnels(overview: &Overview) -> Table {
-    let mut table = Table::new([
-        "tunnel", "device", "state", "sent", "received", "used", "health",
-    ]);
+    let headers = [
+        "site", "tunnel", "device", "state", "sent", "received", "used", "health",
+    ];
+    let first = usize::from(overview.tunnels.iter().all(|it| it.site.is_none()));
+    let mut table = Table::new(headers.into_iter().skip(first));
     for row in &overview.tunnels {
-        table.row([
+        let site = row.site.as_ref().map_or("-", SiteName::as_str);
+        let cells = [
+            site.to_owned(),
             row.tunnel.to_owned(),
             row.device.clone(),
             row.state.as_str().to_owned(),
@@ -107,7 +112,8 @@ fn tunnels(overview: &Overview) -> Table {
             known(Format::BitsPerSecond, row.received_bits_per_s),
             known(Format::Share, row.share_used),
             row.health.health.as_str().to_owned(),
-        ]);
+        ];
+        table.row(cells.into_iter().skip(first));
     }
     table
 }

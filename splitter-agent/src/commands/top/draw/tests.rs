@@ -25,6 +25,7 @@ pub(crate) fn overview(flows: u16) -> Overview {
     };
     let tunnel = |tunnel, device: &str, state| TunnelRow {
         tunnel,
+        site: None,
         device: device.to_owned(),
         weight: 1,
         state,

@@ -19,16 +19,16 @@ const FORGOTTEN_AFTER: u32 = 60;
 
 /// Bytes of one interval that belong to the tunnels of a class.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Interval {
+pub struct Interval {
     /// What was marked for them.
-    pub(crate) meant: u64,
+    pub meant: u64,
     /// What their devices sent, of whatever kind.
-    pub(crate) sent: u64,
+    pub sent: u64,
 }
 
 /// Decides whether the tunnels of a class get what is meant for them.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct MisroutingDetector {
+pub struct MisroutingDetector {
     is_misrouted: bool,
     /// Intervals in a row that say the contrary.
     contrary: u32,
@@ -41,17 +41,17 @@ pub(crate) struct MisroutingDetector {
 
 /// A class that is misrouted, with what was seen of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Misrouted {
+pub struct Misrouted {
     /// What was marked for its tunnels.
-    pub(crate) meant: u64,
+    pub meant: u64,
     /// What these sent.
-    pub(crate) sent: u64,
+    pub sent: u64,
 }
 
 impl MisroutingDetector {
     /// Takes what was counted in an interval for the tunnels of this class, and of the other one.
     /// Returns what was found when that changes: `Some(None)` when all is well again.
-    pub(crate) fn observe(&mut self, own: Interval, other: Interval) -> Option<Option<Misrouted>> {
+    pub fn observe(&mut self, own: Interval, other: Interval) -> Option<Option<Misrouted>> {
         let Some(is_wrong) = judge(own, other) else {
             self.undecided += 1;
             if self.undecided < FORGOTTEN_AFTER {
@@ -101,9 +101,9 @@ fn judge(own: Interval, other: Interval) -> Option<bool> {
     }
 }
 
-/// The other class' tunnels.
+/// Returns the class whose tunnels the others are.
 #[must_use]
-pub(crate) const fn other(role: TunnelRole) -> TunnelRole {
+pub const fn other(role: TunnelRole) -> TunnelRole {
     match role {
         TunnelRole::Short => TunnelRole::Long,
         TunnelRole::Long => TunnelRole::Short,

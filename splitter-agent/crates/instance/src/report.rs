@@ -1,4 +1,4 @@
-//! What others see of the tunnels' health: metrics, `splitter status`, and the file between.
+//! The report of the tunnels' health, as metrics and `splitter status` read it, and the file between.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU8;
@@ -7,13 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
+use splitter_config::SiteName;
 use splitter_health::{Condition, Evidence, OverloadCounts, Refusal};
 use splitter_netlink::{InterfaceName, list_names};
-use splitter_policy::flow::TunnelRole;
+use splitter_policy::flow::{Class, TunnelRole};
 use splitter_steering::Egress;
+use tokio::sync::Notify;
 
-use splitter_instance::files::{FileError, write_private};
-use splitter_instance::health_report;
+use crate::files::{FileError, write_private};
+use crate::state::health_report;
 
 /// How many moves are remembered.
 const MOVES: usize = 20;
@@ -21,14 +23,14 @@ const MOVES: usize = 20;
 /// A report that is older is from an agent that has ended: one that runs writes it every second.
 const FRESH: Duration = Duration::from_secs(5);
 
-/// How the tunnels are, and where the classes.
+/// How the tunnels are, and where the classes, of every site.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Report {
     /// When it was written, in milliseconds since 1970.
     pub written_unix_ms: u64,
-    /// All tunnels, those of the short class first.
+    /// All tunnels, site by site, those of the short class first.
     pub tunnels: Vec<TunnelReport>,
-    /// Both classes, the short one first.
+    /// Both classes of each site, the short one first.
     pub classes: Vec<ClassReport>,
     /// The last moves of classes, the newest last.
     pub moves: VecDeque<Move>,
@@ -51,6 +53,9 @@ pub struct Report {
 /// Reports how one tunnel is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TunnelReport {
+    /// The site that it leads to.
+    #[serde(default)]
+    pub site: SiteName,
     /// `short` or `long`: the class that it is for.
     pub tunnel: String,
     /// Its device.
@@ -84,6 +89,9 @@ pub struct TunnelReport {
 /// Reports where one class goes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ClassReport {
+    /// The site that its packets go to.
+    #[serde(default)]
+    pub site: SiteName,
     /// `short` or `long`.
     pub class: String,
     /// Where its packets go.
@@ -97,6 +105,9 @@ pub struct ClassReport {
 pub struct Move {
     /// When, in milliseconds since 1970.
     pub unix_ms: u64,
+    /// The site of which the class is meant.
+    #[serde(default)]
+    pub site: SiteName,
     /// `short` or `long`.
     pub class: String,
     /// Where it was.
@@ -117,10 +128,10 @@ impl Move {
     /// Describes the move and its reason in a sentence.
     #[must_use]
     pub fn description(&self) -> String {
-        let (class, reason) = (&self.class, &self.reason);
+        let (class, reason) = (class_of(&self.site, &self.class), &self.reason);
         if self.from != self.to {
             let (from, to) = (self.from, self.to);
-            return format!("the {class} class goes from {from} to {to}: {reason}");
+            return format!("{class} goes from {from} to {to}: {reason}");
         }
         let part = |verb: &str, devices: &[InterfaceName]| match devices {
             [] => None,
@@ -128,7 +139,16 @@ impl Move {
         };
         let parts = [part("leaves", &self.left), part("takes up", &self.taken_up)];
         let parts: Vec<_> = parts.into_iter().flatten().collect();
-        format!("the {class} class {}: {reason}", parts.join(" and "))
+        format!("{class} {}: {reason}", parts.join(" and "))
+    }
+}
+
+/// Names a class, with its site where that has a name.
+#[must_use]
+pub fn class_of(site: &SiteName, class: &str) -> String {
+    match *site == SiteName::default() {
+        true => format!("the {class} class"),
+        false => format!("the {class} class of {site}"),
     }
 }
 
@@ -150,57 +170,150 @@ impl Report {
     }
 }
 
-/// The report, as the loop that writes it and the scrapes that read it share it.
+/// The part of the report that the monitor of one site writes.
 #[derive(Debug, Clone, Default)]
-pub struct SharedReport(Arc<Mutex<Report>>);
+pub struct SiteReport {
+    /// Its tunnels, those of the short class first.
+    pub tunnels: Vec<TunnelReport>,
+    /// Both classes, the short one first.
+    pub classes: Vec<ClassReport>,
+    /// Why a class is not where it should be.
+    pub problem: Option<String>,
+    /// Why the site is not ready.
+    pub unready: Option<String>,
+}
+
+/// The report, as the loops that write it and the scrapes that read it share it.
+#[derive(Debug, Clone, Default)]
+pub struct SharedReport(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    parts: Mutex<Parts>,
+    changed: Notify,
+}
+
+/// What belongs to a site is kept by site, so that an event there costs the same however many there
+/// are.
+#[derive(Debug, Default)]
+struct Parts {
+    sites: Vec<(SiteName, SiteReport)>,
+    /// All that belongs to no site.
+    common: Report,
+}
 
 impl SharedReport {
     /// Returns what the report says now.
     #[must_use]
     pub fn snapshot(&self) -> Report {
-        self.lock().clone()
+        let Parts { sites, common } = &*self.lock();
+        let parts = || sites.iter().map(|(_, it)| it);
+        let problems: Vec<_> = parts().filter_map(|it| it.problem.as_deref()).collect();
+        Report {
+            tunnels: parts().flat_map(|it| it.tunnels.clone()).collect(),
+            classes: parts().flat_map(|it| it.classes.clone()).collect(),
+            problem: (!problems.is_empty()).then(|| problems.join("; ")),
+            ..common.clone()
+        }
     }
 
-    pub(super) fn change(&self, change: impl FnOnce(&mut Report)) {
-        change(&mut self.lock());
+    /// Returns what is known of the tunnel on a device.
+    #[must_use]
+    pub fn tunnel(&self, device: &InterfaceName) -> Option<TunnelReport> {
+        let parts = self.lock();
+        let mut tunnels = parts.sites.iter().flat_map(|(_, it)| &it.tunnels);
+        tunnels.find(|it| it.device == *device).cloned()
+    }
+
+    /// Returns where the packets of a class go, if that is the same for all sites.
+    #[must_use]
+    pub fn egress(&self, class: Class) -> Option<Egress> {
+        let parts = self.lock();
+        common_egress(parts.sites.iter().flat_map(|(_, it)| &it.classes), class)
+    }
+
+    /// Changes the part of a site; `is_news` tells those who wait for that.
+    pub fn change(&self, site: &SiteName, is_news: bool, change: impl FnOnce(&mut SiteReport)) {
+        let mut parts = self.lock();
+        let part = parts.site(site);
+        let before = part.unready.clone();
+        change(part);
+        if is_news || part.unready != before {
+            self.0.changed.notify_one();
+        }
+    }
+
+    /// Changes what belongs to no site.
+    pub fn change_common(&self, change: impl FnOnce(&mut Report)) {
+        change(&mut self.lock().common);
+    }
+
+    /// Forgets a site that is watched no more.
+    pub fn forget(&self, site: &SiteName) {
+        self.lock().sites.retain(|(name, _)| name != site);
+    }
+
+    /// Waits until there is news of a site.
+    pub async fn changed(&self) {
+        self.0.changed.notified().await;
+    }
+
+    /// Says why the sites are not ready, each by its name where it has one; empty where all are.
+    #[must_use]
+    pub fn unready(&self) -> String {
+        let parts = self.lock();
+        let unready = parts.sites.iter().filter_map(|(name, it)| {
+            let why = it.unready.as_ref()?;
+            Some(match *name == SiteName::default() {
+                true => why.clone(),
+                false => format!("{name}: {why}"),
+            })
+        });
+        unready.collect::<Vec<_>>().join("; ")
     }
 
     /// Says what was found of packets that are marked for the tunnels of a class.
-    pub(crate) fn set_misrouted(&self, role: TunnelRole, words: Option<String>) {
-        let misrouted = &mut self.lock().misrouted;
+    pub fn set_misrouted(&self, role: TunnelRole, words: Option<String>) {
+        let misrouted = &mut self.lock().common.misrouted;
         match words {
             Some(words) => misrouted.insert(role.name().to_owned(), words),
             None => misrouted.remove(role.name()),
         };
     }
 
-    /// All that was found of such packets.
-    pub(crate) fn misrouted(&self) -> Vec<String> {
-        self.lock().misrouted.values().cloned().collect()
+    /// Lists all that was found of such packets.
+    #[must_use]
+    pub fn misrouted(&self) -> Vec<String> {
+        self.lock().common.misrouted.values().cloned().collect()
     }
 
     /// Counts a datagram that was refused.
-    pub(super) fn refused(&self, refusal: Refusal) {
-        self.lock().refused[refusal as usize] += 1;
+    pub fn refused(&self, refusal: Refusal) {
+        self.lock().common.refused[refusal as usize] += 1;
     }
 
     /// Counts and remembers a move.
-    pub(super) fn moved(&self, moved: Move) {
-        let mut report = self.lock();
-        let mut classes = report.classes.iter_mut();
+    pub fn moved(&self, moved: Move) {
+        let mut parts = self.lock();
+        let mut classes = parts.site(&moved.site).classes.iter_mut();
         if moved.from != moved.to
             && let Some(class) = classes.find(|it| it.class == moved.class)
         {
             class.tunnel = moved.to;
             class.moves[moved.to as usize] += 1;
         }
-        if report.moves.len() == MOVES {
-            report.moves.pop_front();
+        let moves = &mut parts.common.moves;
+        if moves.len() == MOVES {
+            moves.pop_front();
         }
-        report.moves.push_back(moved);
+        moves.push_back(moved);
     }
 
-    pub(super) fn write(&self, directory: &Path) -> Result<(), FileError> {
+    /// Writes the report for other processes.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write(&self, directory: &Path) -> Result<(), FileError> {
         let report = Report {
             written_unix_ms: unix_ms(),
             ..self.snapshot()
@@ -208,14 +321,37 @@ impl SharedReport {
         write_private(&health_report(directory), &report)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Report> {
+    fn lock(&self) -> MutexGuard<'_, Parts> {
         // A panic elsewhere does not make plain numbers wrong.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Milliseconds since 1970, by a clock that may jump: for people alone.
-pub(super) fn unix_ms() -> u64 {
+impl Parts {
+    fn site(&mut self, name: &SiteName) -> &mut SiteReport {
+        let known = self.sites.iter().position(|(it, _)| it == name);
+        let index = known.unwrap_or_else(|| {
+            self.sites.push((name.clone(), SiteReport::default()));
+            self.sites.len() - 1
+        });
+        &mut self.sites[index].1
+    }
+}
+
+/// Returns where a class goes, if that is the same in all of these reports.
+pub fn common_egress<'r>(
+    reports: impl IntoIterator<Item = &'r ClassReport>,
+    class: Class,
+) -> Option<Egress> {
+    let of_class = reports.into_iter().filter(|it| it.class == class.name());
+    let mut egresses = of_class.map(|it| it.tunnel);
+    let first = egresses.next()?;
+    egresses.all(|it| it == first).then_some(first)
+}
+
+/// Returns the milliseconds since 1970, by a clock that may jump: for people alone.
+#[must_use]
+pub fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| {
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
@@ -230,8 +366,10 @@ mod tests {
     fn report_survives_the_file_and_a_damaged_one_is_none() {
         let directory = tempfile::tempdir().unwrap();
         let shared = SharedReport::default();
-        shared.change(|report| {
+        let site = SiteName::default();
+        shared.change(&site, true, |report| {
             report.classes.push(ClassReport {
+                site: site.clone(),
                 class: "short".to_owned(),
                 tunnel: Egress::Short,
                 moves: [0; 3],
@@ -240,6 +378,7 @@ mod tests {
         for turn in 0..30 {
             shared.moved(Move {
                 unix_ms: turn,
+                site: site.clone(),
                 class: "short".to_owned(),
                 from: Egress::Short,
                 to: Egress::Main,

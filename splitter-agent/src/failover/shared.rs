@@ -1,0 +1,64 @@
+//! What the monitors of all sites share.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use splitter_config::Config;
+use splitter_health::{KeyError, KeyRing};
+use splitter_instance::report::SharedReport;
+use splitter_netlink::{Netlink, NetlinkError};
+
+use super::link_events::LinkEvents;
+use super::overload_signs::OverloadSigns;
+use super::socket::SocketError;
+
+/// Holds what the monitors of all sites share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// What the agent proves to peers with; none without a peer.
+    pub(super) key: Option<KeyRing>,
+    pub(super) netlink: Arc<Netlink>,
+    pub(super) events: LinkEvents,
+    pub(super) overload: OverloadSigns,
+    pub(super) start: Instant,
+    pub(super) report: SharedReport,
+}
+
+/// Why the tunnels cannot be watched.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HealthMonitorError {
+    /// There is no key.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// A socket cannot be had.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// The kernel refuses a request.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+}
+
+impl Shared {
+    pub(super) fn new(config: &Config) -> Result<Self, HealthMonitorError> {
+        let key_file = config.health.key_file.as_deref();
+        Ok(Self {
+            key: key_file.map(KeyRing::load).transpose()?,
+            netlink: Arc::new(Netlink::connect()?),
+            events: LinkEvents::listen()?,
+            overload: OverloadSigns::default(),
+            start: Instant::now(),
+            report: SharedReport::default(),
+        })
+    }
+
+    /// What showed lately that this machine is overloaded.
+    pub(super) fn report_overload(&self) {
+        let overload = self.overload.recent(self.start.elapsed());
+        let overloads = self.overload.counts();
+        self.report.change_common(|report| {
+            report.overload = overload;
+            report.overloads = overloads;
+        });
+    }
+}

@@ -1,0 +1,128 @@
+//! The remote sites: a monitor watches each, and what they find together is published here.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flow_telemetry::Readiness;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use splitter_config::{Config, SiteName};
+use splitter_health::KeyRing;
+use splitter_instance::report::SharedReport;
+use splitter_instance::{Instance, Lock};
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::health_monitor::HealthMonitor;
+use super::shared::{HealthMonitorError, Shared};
+
+/// How often the report is written when nothing happens.
+const WRITE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The part of readiness that this speaks for.
+const TUNNELS: &str = "tunnels";
+
+/// Watches the tunnels of one instance, to all its sites.
+#[derive(Debug)]
+pub struct HealthMonitors {
+    shared: Shared,
+    monitors: Vec<HealthMonitor>,
+}
+
+impl HealthMonitors {
+    /// Prepares everything that can fail for reasons that will not pass: the key, and the sockets
+    /// of the devices that are there. Changes nothing.
+    ///
+    /// # Errors
+    /// See [`HealthMonitorError`].
+    pub async fn new(config: &Config) -> Result<Self, HealthMonitorError> {
+        let shared = Shared::new(config)?;
+        let mut monitors = Vec::new();
+        for site in config.by_site() {
+            monitors.push(HealthMonitor::new(&site, &shared).await?);
+        }
+        Ok(Self { shared, monitors })
+    }
+
+    /// Returns what others see of it.
+    #[must_use]
+    pub fn report(&self) -> SharedReport {
+        self.shared.report.clone()
+    }
+
+    /// Returns the keys that it goes by, for who changes them; none without a peer.
+    #[must_use]
+    pub fn keys(&self) -> Option<KeyRing> {
+        self.shared.key.clone()
+    }
+
+    /// Watches the tunnels of an instance that is up, for ever: each site by itself, so that none
+    /// waits for another, and those that another configuration adds or drops.
+    pub async fn run(
+        self,
+        mut in_force: watch::Receiver<Arc<Instance>>,
+        lock: &Lock,
+        readiness: &Readiness,
+    ) -> &'static str {
+        let Self { shared, monitors } = self;
+        let directory = in_force.borrow().config().instance_dir();
+        let mut watched: BTreeSet<_> = monitors.iter().map(|it| it.site().clone()).collect();
+        let monitors = monitors.into_iter();
+        let mut running: FuturesUnordered<_> =
+            monitors.map(|it| it.run(in_force.clone(), lock)).collect();
+        let mut ticks = interval(WRITE_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                Some(site) = running.next() => {
+                    shared.report.forget(&site);
+                    watched.remove(&site);
+                }
+                () = shared.report.changed() => {}
+                Ok(()) = in_force.changed() => {}
+                _ = ticks.tick() => {}
+            }
+            let instance = Arc::clone(&in_force.borrow_and_update());
+            for monitor in added(instance.config(), &watched, &shared).await {
+                watched.insert(monitor.site().clone());
+                running.push(monitor.run(in_force.clone(), lock));
+            }
+            publish(&shared, &directory, readiness);
+        }
+    }
+}
+
+/// Monitors for the sites that are not watched yet. What cannot be watched is tried again.
+async fn added(
+    config: &Config,
+    watched: &BTreeSet<SiteName>,
+    shared: &Shared,
+) -> Vec<HealthMonitor> {
+    let mut added = Vec::new();
+    let names = config.site_names().into_iter();
+    for name in names.filter(|it| !watched.contains(it)) {
+        let Some(alone) = config.of_site(&name) else {
+            continue;
+        };
+        match HealthMonitor::new(&alone, shared).await {
+            Ok(monitor) => added.push(monitor),
+            Err(error) => {
+                tracing::error!(event = "site_unwatched", site = %name, %error, "cannot watch the tunnels");
+            }
+        }
+    }
+    added
+}
+
+fn publish(shared: &Shared, directory: &Path, readiness: &Readiness) {
+    shared.report_overload();
+    match shared.report.unready() {
+        problems if problems.is_empty() => readiness.ok(TUNNELS),
+        problems => readiness.fail(TUNNELS, problems),
+    }
+    if let Err(error) = shared.report.write(directory) {
+        tracing::debug!(%error, "`splitter status` will not know the tunnels' health");
+    }
+}
