@@ -316,6 +316,6 @@ fn reconciliations(site: &Site) -> f64 {
 
 /// How often the long class went to the short tunnel.
 fn moves(site: &Site) -> f64 {
-    let labels = r#"{class="long",tunnel="short"} "#;
+    let labels = r#"{class="long",tunnel="short",site="default"} "#;
     site.metric(&format!("splitter_class_moves_total{labels}"))
 }

@@ -73,19 +73,27 @@ fn class_of_a_dead_tunnel_moves_within_a_second_and_returns() {
         let reason = health["moves"][0]["reason"].as_str().expect("words");
         assert_eq!(reason, "tun0 is down, no answer");
         let moves = "splitter_class_moves_total{class=\"short\",tunnel=";
-        assert_eq!(site.metric(&format!("{moves}\"long\"}}")), 2.0);
-        assert_eq!(site.metric(&format!("{moves}\"short\"}}")), 2.0);
         assert_eq!(
-            site.metric("splitter_tunnel_downs_total{tunnel=\"short\",device=\"tun0\"}"),
+            site.metric(&format!("{moves}\"long\",site=\"default\"}}")),
+            2.0
+        );
+        assert_eq!(
+            site.metric(&format!("{moves}\"short\",site=\"default\"}}")),
+            2.0
+        );
+        assert_eq!(
+            site.metric(
+                "splitter_tunnel_downs_total{tunnel=\"short\",device=\"tun0\",site=\"default\"}"
+            ),
             2.0
         );
         let of_long = |name: &str| {
-            let labels = "{tunnel=\"long\",device=\"tun1\"}";
+            let labels = "{tunnel=\"long\",device=\"tun1\",site=\"default\"}";
             site.metric(&format!("splitter_{name}{labels}"))
         };
         let downs = of_long("tunnel_downs_total");
         claim!(downs == 0.0, "the long tunnel went down {downs} times");
-        let lost = "splitter_probes_lost_total{tunnel=\"short\",device=\"tun0\"}";
+        let lost = "splitter_probes_lost_total{tunnel=\"short\",device=\"tun0\",site=\"default\"}";
         assert!(site.metric(lost) > 10.0);
         let round_trip = of_long("tunnel_round_trip_seconds");
         claim!((0.0..0.1).contains(&round_trip), "{round_trip}");
@@ -136,7 +144,8 @@ fn packets_follow_the_main_table_when_both_tunnels_are_dead() {
             assert_eq!(routes.unwrap_or_default(), "");
         }
         assert_eq!(site.json(&["status"])["in_place"], true);
-        let moved = site.metric("splitter_class_moves_total{class=\"short\",tunnel=\"main\"}");
+        let moved = site
+            .metric("splitter_class_moves_total{class=\"short\",tunnel=\"main\",site=\"default\"}");
         assert!(moved >= 1.0, "{}", near.log());
 
         // The first one to answer gets both, at once, for there is nothing better.

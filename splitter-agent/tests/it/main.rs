@@ -52,6 +52,8 @@ mod shapes;
 mod shaping;
 mod sharing;
 mod sharing_steered;
+mod site_routes;
+mod sites;
 mod status_page;
 mod steering;
 mod steering_over_tunnels;

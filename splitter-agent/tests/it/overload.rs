@@ -54,7 +54,7 @@ fn missing_answers_move_no_class_while_packets_are_dropped_at_this_machine() {
         );
         assert_eq!(site.routing(), home);
         assert_eq!(site.get("/ready").expect("it answers").0, 200);
-        let labels = "{tunnel=\"long\",device=\"tun1\"}";
+        let labels = "{tunnel=\"long\",device=\"tun1\",site=\"default\"}";
         assert_eq!(
             site.metric(&format!("splitter_tunnel_unknown{labels}")),
             1.0

@@ -37,7 +37,7 @@ fn class_of_a_dead_tunnel_is_moved_in_one_step_and_back() {
                 let applied = moving.apply(netlink).await.unwrap();
                 applied.verify(netlink, &config).await.unwrap();
                 // The whole plan knows it as well, and the one for home does not.
-                let same = plan_placed(netlink, &config, &placement, &[])
+                let same = plan_placed(netlink, &config, &placement.clone().into(), &[])
                     .await
                     .unwrap();
                 assert!(same.is_in_place(), "{same}");
@@ -88,7 +88,7 @@ fn classes_without_a_tunnel_follow_the_main_table_also_without_devices() {
         let undone = back.apply(netlink).await.unwrap().roll_back(netlink).await;
         assert!(undone.remaining.is_empty(), "{undone}");
         assert!(
-            plan_placed(netlink, &config, &nowhere, &[])
+            plan_placed(netlink, &config, &nowhere.clone().into(), &[])
                 .await
                 .unwrap()
                 .is_in_place()
@@ -145,7 +145,7 @@ fn next_hop_and_point_to_point_take_each_others_place() {
             inside(&router, async |netlink| {
                 let moving = plan_move(netlink, &config, &placement).await.unwrap();
                 let _ = moving.apply(netlink).await.unwrap();
-                let same = plan_placed(netlink, &config, &placement, &[])
+                let same = plan_placed(netlink, &config, &placement.clone().into(), &[])
                     .await
                     .unwrap();
                 assert!(same.is_in_place(), "{same}");

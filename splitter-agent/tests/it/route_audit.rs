@@ -11,7 +11,7 @@ use router::{DESTINATIONS, config, inside, router, up};
 use serde_json::Value;
 use site::{Site, on_site};
 use splitter_config::Config;
-use splitter_steering::Placement;
+use splitter_steering::Placements;
 use splitter_steering::routes::{RouteAudit, UnsplitReason, audit};
 
 const TUNNELS_V4: &str = "
@@ -27,7 +27,7 @@ gateway = '198.51.100.1'
 /// What is found before the instance is up, and while it is.
 fn audits(router: &Namespace, config: &Config) -> [RouteAudit; 2] {
     inside(router, async |netlink| {
-        let placement = Placement::PRIMARY;
+        let placement = Placements::default();
         let before = audit(netlink, config, &placement, false).await.unwrap();
         let _ = up(netlink, config).await;
         let after = audit(netlink, config, &placement, true).await.unwrap();
@@ -205,7 +205,7 @@ fn route_that_is_taken_away_is_a_finding_of_its_class() {
     let _ = audits(&router, &config);
     router.run("ip link set wan1 down").unwrap();
     let after = inside(&router, async |netlink| {
-        audit(netlink, &config, &Placement::PRIMARY, true)
+        audit(netlink, &config, &Placements::default(), true)
             .await
             .unwrap()
     });

@@ -7,7 +7,7 @@ use router::{
     DESTINATIONS, TUNNELS, config, device, everything, inside, router, up, up_and_verified,
 };
 use splitter_config::Config;
-use splitter_steering::Placement;
+use splitter_steering::Placements;
 use splitter_steering::routes::{
     Action, Footprint, PlanError, VerifyError, audit, plan, remove_all,
 };
@@ -138,7 +138,7 @@ fn specific_route_is_held_against_the_destination_in_which_it_lies() {
         assert_eq!(device(&router, "2606:4700::1111", tos), tunnel);
     }
     let audited = inside(&router, async |netlink| {
-        audit(netlink, &config, &Placement::PRIMARY, true)
+        audit(netlink, &config, &Placements::default(), true)
             .await
             .unwrap()
     });

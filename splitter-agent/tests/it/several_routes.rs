@@ -93,7 +93,9 @@ fn go(router: &Namespace, config: &Config, placement: &Placement) -> Plan {
         let plan = plan_move(netlink, config, placement).await.unwrap();
         let applied = plan.apply(netlink).await.unwrap();
         applied.verify(netlink, config).await.unwrap();
-        let again = plan_placed(netlink, config, placement, &[]).await.unwrap();
+        let again = plan_placed(netlink, config, &placement.clone().into(), &[])
+            .await
+            .unwrap();
         assert!(again.is_in_place(), "{again}");
         applied.plan().clone()
     })
@@ -235,7 +237,7 @@ fn what_others_make_of_our_routes_is_seen_and_mended() {
         .unwrap();
     let error = inside(&router, async |netlink| {
         let without = placement(&["wan3"]);
-        plan_placed(netlink, &config, &without, &[])
+        plan_placed(netlink, &config, &without.clone().into(), &[])
             .await
             .unwrap_err()
     });

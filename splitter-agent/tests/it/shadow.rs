@@ -107,7 +107,9 @@ fn shadow_watches_its_tunnels_and_moves_nothing_until_it_splits() {
         condition("down");
         let (_, metrics) = site.get("/metrics").expect("it answers");
         assert!(
-            metrics.contains("splitter_tunnel_up{tunnel=\"short\",device=\"tun0\"} 0\n"),
+            metrics.contains(
+                "splitter_tunnel_up{tunnel=\"short\",device=\"tun0\",site=\"default\"} 0\n"
+            ),
             "{metrics}"
         );
         assert_eq!(site.get("/ready").expect("it answers").0, 200);

@@ -10,6 +10,7 @@ pub(crate) mod datagrams;
 pub(crate) mod egress;
 pub(crate) mod full_backlog;
 pub(crate) mod fwmark;
+pub(crate) mod hub;
 pub(crate) mod leaving;
 pub(crate) mod loaded;
 pub(crate) mod nobody;

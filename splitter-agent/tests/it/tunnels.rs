@@ -116,13 +116,13 @@ fn dead_tunnel_leaves_its_class_within_a_second_and_its_flows_go_on_by_the_other
         }
         let health = pair.health();
         let expected = serde_json::json!([{
-            "unix_ms": health["moves"][0]["unix_ms"], "class": "short",
+            "unix_ms": health["moves"][0]["unix_ms"], "site": "default", "class": "short",
             "from": "short", "to": "short", "left": ["tun0"], "taken_up": [],
             "reason": "tun0 is down, no answer",
         }]);
         claim!(health["moves"] == expected, "{health}");
         let of = |name: &str, device: &str| {
-            let labels = format!("{{tunnel=\"short\",device=\"{device}\"}}");
+            let labels = format!("{{tunnel=\"short\",device=\"{device}\",site=\"default\"}}");
             site.metric(&format!("splitter_{name}{labels}"))
         };
         assert_eq!(
@@ -179,7 +179,7 @@ fn class_goes_to_the_other_ones_survivors_only_when_all_its_tunnels_are_dead() {
         let ways = seen.flows(false, flows.to_port);
         let all_there = ways.values().all(|it| it.keys().eq(["tun1"]));
         claim!(all_there, "{ways:?}\n{}", near.log());
-        let moves = "splitter_class_moves_total{class=\"short\",tunnel=\"long\"}";
+        let moves = "splitter_class_moves_total{class=\"short\",tunnel=\"long\",site=\"default\"}";
         claim!(site.metric(moves) == 1.0, "{}", near.log());
 
         // One is enough to come home to.

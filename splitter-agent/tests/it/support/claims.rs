@@ -70,3 +70,10 @@ pub(crate) const CLOUDBURST_LEAVES_THE_REST: Claim = Claim {
     twin: "cloudburst_takes_its_quarter_at_most_and_nothing_of_other_classes",
     bounds: Bounds::PACKETS,
 };
+
+/// A hub with many sites comes up soon.
+pub(crate) const HUB_COMES_UP: Claim = Claim {
+    law: "fifty sites of two tunnels are up and verified within two seconds",
+    twin: "time_grows_with_the_routes_and_not_with_their_square",
+    bounds: Bounds::DEFAULT,
+};

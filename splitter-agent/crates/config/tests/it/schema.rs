@@ -115,6 +115,37 @@ fn words_and_bounds_of_ranges_are_taken_by_both() {
 }
 
 #[test]
+fn sites_may_be_listed_instead() {
+    let site = |name: &str, net: &str, device: &str| {
+        json!({ "name": name, "destinations": [net], "short": { "device": device },
+            "long": { "tunnels": [{ "device": format!("{device}1"), "weight": 3 }] } })
+    };
+    let sites = json!([site("a", "10.2.0.0/16", "x"), site("b", "10.3.0.0/16", "y")]);
+    let file = json!({ "lan": "eth0", "site": sites, "short": { "table": 7 } });
+    assert!(validator().is_valid(&file));
+    Config::parse(&text(&file), "f").expect("the parser takes it, too");
+    let changed = |change: &dyn Fn(&mut Json)| {
+        let mut file = file.clone();
+        change(&mut file);
+        file
+    };
+    for wrong in [
+        changed(&|it| it["short"]["device"] = json!("z")),
+        changed(&|it| it["long"] = json!({ "tunnels": [{ "device": "z" }] })),
+        changed(&|it| it["routes"] = json!({ "destinations": ["10.4.0.0/16"] })),
+        changed(&|it| it["site"] = json!([])),
+        changed(&|it| it["site"][0]["name"] = json!("a b")),
+        changed(&|it| it["site"][0]["short"] = json!({})),
+        changed(&|it| it["site"][0]["short"]["weight"] = json!(2)),
+        changed(&|it| it["site"][0]["short"]["table"] = json!(2)),
+    ] {
+        assert!(!validator().is_valid(&wrong), "the schema takes {wrong}");
+        let refused = Config::parse(&text(&wrong), "f");
+        assert!(refused.is_err(), "the parser takes {wrong}");
+    }
+}
+
+#[test]
 fn tunnels_may_be_listed_instead() {
     let mut file = smallest();
     file["short"] = json!({ "tunnels": [{ "device": "a", "weight": 3 }, { "device": "b" }] });

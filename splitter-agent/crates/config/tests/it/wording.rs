@@ -213,6 +213,7 @@ fn each_wrong_file_is_refused_with_line_and_remedy_in_the_words_reviewed() {
         add(&mut said, list.trim_end(), &text);
     }
     add_shared(&mut said);
+    add_sites(&mut said);
     add_families(&mut said);
     said += "# what is not TOML\n\n";
     for text in ["lan = [\n\n", "a = 1\na = 2", "lan = ['eth0']\n[short"] {
@@ -239,6 +240,47 @@ fn add_shared(said: &mut String) {
         two,
         &rates.replace("device = \"wan0\"\nrate_mbit = 100", two),
     );
+}
+
+fn add_sites(said: &mut String) {
+    *said += "# several sites\n\n";
+    let site = |name: &str, net: &str, devices: [&str; 2], more: &str| {
+        let [short, long] = devices;
+        format!(
+            "[[site]]\nname = '{name}'\ndestinations = '{net}'\nshort = {{ device = '{short}' }}\n\
+             long = {{ device = '{long}' }}\n{more}"
+        )
+    };
+    let first = site("paris", "10.2.0.0/16", ["a", "b"], "");
+    let second = site("oslo", "10.3.0.0/16", ["c", "d"], "");
+    let listed = |sites: &str| format!("lan = 'eth0'\n{sites}");
+    for sites in [
+        site("paris", "10.3.0.0/16", ["c", "d"], ""),
+        site("oslo", "10.2.0.0/16", ["c", "d"], ""),
+        site("oslo", "10.3.0.0/16", ["b", "d"], ""),
+        site("new york", "10.3.0.0/16", ["c", "d"], ""),
+        site("oslo", "10.3.0.0/16", ["c", "d"], "colour = 'red'"),
+        second.replace("destinations = '10.3.0.0/16'\n", ""),
+        second.replace("long = { device = 'd' }\n", ""),
+        second.replace("{ device = 'd' }", "'d'"),
+        second.replace("{ device = 'd' }", "{ device = 'd', table = 3 }"),
+        second
+            .replace("'d'", "'d', gateway = '192.0.2.1'")
+            .replace("'c'", "'c', gateway = 'fe80::1'"),
+        second.clone() + "[short]\ndevice = 'e'\n",
+        second.clone() + "[routes]\ndestinations = '10.4.0.0/16'\n",
+        second.clone() + "[steering]\nmode = 'redirect'\n",
+    ] {
+        add(said, &sites, &listed(&(first.clone() + &sites)));
+    }
+    let rated = (first + &second).replace("' }", "', rate_mbit = 9 }");
+    add(
+        said,
+        "policy = 'share'",
+        &format!("policy = 'share'\n{}", listed(&rated)),
+    );
+    add(said, "site = []", "lan = 'eth0'\nsite = []\n");
+    add(said, "site = 'paris'", "lan = 'eth0'\nsite = 'paris'\n");
 }
 
 fn add_families(said: &mut String) {

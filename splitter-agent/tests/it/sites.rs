@@ -1,0 +1,328 @@
+//! Several remote sites, by the command and the daemon, with traffic.
+
+use crate::support::claims;
+use crate::support::daemon;
+use crate::support::hub;
+use crate::support::pair;
+use crate::support::pauses;
+use crate::support::several;
+use crate::support::site;
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use claims::{FAILOVER_IN_TIME, HUB_COMES_UP};
+use daemon::Daemon;
+use flow_testbed::claim;
+use flow_testbed::require;
+use flow_testbed::require::Requirement::Program;
+use flow_testbed::timed::decide;
+use flow_testbed::topology::Host;
+use hub::Remote;
+use nix::sys::signal::Signal;
+use pair::{Pair, QUICK, decide_on_pair};
+use pauses::{FAILOVER, PERIOD, longest_pause};
+use serde_json::Value;
+use several::{Kind, add_tunnel, far_configuration, tunnel};
+use site::{Connection, Site, on_site};
+
+/// Sections that take the place of the only site's.
+const INSTEAD: &str = "[short]\n[long]\n";
+
+/// Where the second site is: another address of the far border.
+const SECOND: Ipv4Addr = Ipv4Addr::new(10, 66, 0, 1);
+
+/// A border with tunnels to so many sites, whose configuration names them.
+fn on_hub(count: usize, test: impl FnOnce(&Site) + Send) {
+    on_site(|site| {
+        hub::add_tunnels(site.border(), count);
+        site.wait_for("the tunnels' addresses to be in use", || {
+            let shown = site.border().run("ip -6 route show table local");
+            let shown = shown.expect("ip works");
+            let of_tunnels = |kind: &str| shown.matches(&format!("{kind} fd00:10")).count();
+            let is_there = |kind| of_tunnels(kind) == 2 * count;
+            ["local", "anycast"].into_iter().all(is_there).then_some(())
+        });
+        site.configure(&(INSTEAD.to_owned() + &hub::sections(count)));
+        test(site);
+    });
+}
+
+/// What `splitter status` says of the tunnels' health.
+fn health(site: &Site) -> Value {
+    site.json(&["status"])["health"].take()
+}
+
+/// Where the long class of each site goes, by site.
+fn long_classes(site: &Site) -> Vec<(String, String)> {
+    let health = health(site);
+    let classes = health["classes"].as_array().cloned().unwrap_or_default();
+    let long = classes.iter().filter(|it| it["class"] == "long");
+    let word = |value: &Value| value.as_str().expect("a word").to_owned();
+    let mut long: Vec<_> = long
+        .map(|it| (word(&it["site"]), word(&it["tunnel"])))
+        .collect();
+    long.sort_unstable();
+    long
+}
+
+fn wait_for_long(site: &Site, expected: &[(&str, &str)]) {
+    let own = |(site, egress): &(&str, &str)| ((*site).to_owned(), (*egress).to_owned());
+    let expected: Vec<_> = expected.iter().map(own).collect();
+    site.wait_for("the long classes to be there", || {
+        (long_classes(site) == expected).then_some(())
+    });
+}
+
+#[test]
+fn fifty_sites_come_up_in_time_and_go_without_a_trace() {
+    decide(&HUB_COMES_UP, || {
+        let mut held = Ok(());
+        on_hub(50, |site| held = fifty_sites(site));
+        held
+    });
+}
+
+fn fifty_sites(site: &Site) -> Result<(), String> {
+    let before = site.routing();
+    let mut times = Vec::new();
+    for turn in 0..20 {
+        let begin = Instant::now();
+        let output = site.splitter(&["up"]);
+        times.push(begin.elapsed());
+        assert!(output.status.success(), "{output:?}");
+        if turn == 0 {
+            let explained = site.json(&["explain", &Remote::new(7).addresses()[0]]);
+            assert_eq!(explained["site"], "site7", "{explained}");
+            assert_eq!(explained["verdict"], "split", "{explained}");
+            assert_eq!(site.json(&["status"])["in_place"], true);
+        }
+        assert!(site.splitter(&["down"]).status.success());
+        site.assert_clean(&before);
+    }
+    times.sort_unstable();
+    let (median, p95) = (times[9], times[18]);
+    println!("50 sites, 100 tunnels, both families: up in {median:?} (p95 {p95:?})");
+    claim!(p95 <= Duration::from_secs(2), "{times:?}");
+    Ok(())
+}
+
+#[test]
+fn each_of_fifty_sites_is_watched_and_moved_by_itself() {
+    on_hub(50, |site| {
+        let before = site.routing();
+        let daemon = site.run();
+        let tunnels = health(site)["tunnels"].as_array().cloned();
+        let tunnels = tunnels.expect("they are watched");
+        let named: BTreeSet<_> = tunnels.iter().map(|it| it["site"].as_str()).collect();
+        assert_eq!((tunnels.len(), named.len()), (100, 50));
+        let home = site.routing();
+        let set = |device: &str, state: &str| {
+            let line = format!("ip link set far-{device} {state}");
+            site.border().run(&line).expect("it is there");
+        };
+        set("l7", "down");
+        let moved = |(site, egress): &(String, String)| (site == "site7") == (egress == "short");
+        site.wait_for("one site to move", || {
+            long_classes(site).iter().all(moved).then_some(())
+        });
+        let said = site.splitter(&["status"]);
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        let expected = "  the long class of site7 is in the short tunnel\n";
+        assert!(said.contains(expected), "{said}");
+        let moves = health(site)["moves"].take();
+        assert_eq!(moves.as_array().map(Vec::len), Some(1), "{moves}");
+        assert_eq!(site.get("/ready").expect("it answers").0, 200);
+        let placed = r#"splitter_class_in_tunnel{class="long",tunnel="short",site="#;
+        assert_eq!(site.metric(&format!("{placed}\"site7\"}} ")), 1.0);
+        assert_eq!(site.metric(&format!("{placed}\"site8\"}} ")), 0.0);
+        // None of the other sites' routes have changed.
+        let others = |routing: &str| {
+            let lines = routing.lines().filter(|it| it.contains("table 104"));
+            let of_seven = ["10.100.7.0/24", "fd00:b:7::/48"];
+            let lines = lines.filter(|it| !of_seven.iter().any(|net| it.contains(net)));
+            lines.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(others(&site.routing()), others(&home));
+
+        // The other tunnel, too: packets to this site alone follow the main table.
+        set("s7", "down");
+        let (_, why) = site.wait_for("not to be ready", || {
+            site.get("/ready").ok().filter(|(status, _)| *status == 503)
+        });
+        assert!(why.contains("site7: no tunnel is alive"), "{why}");
+        assert!(!why.contains("site8"), "{why}");
+        set("l7", "up");
+        set("s7", "up");
+        site.wait_for("all to be as before", || {
+            let is_home = |(_, egress): &(String, String)| egress == "long";
+            let is_ready = site.get("/ready").is_ok_and(|(status, _)| status == 200);
+            (long_classes(site).iter().all(is_home) && is_ready).then_some(())
+        });
+        assert!(daemon.end(Signal::SIGTERM).success());
+        let left = site.routing();
+        let ours = |routing: &str| routing.matches("proto 94").count();
+        assert_eq!((ours(&before), ours(&left)), (0, 0), "{left}");
+    });
+}
+
+#[test]
+fn sites_are_added_and_dropped_while_the_others_go_on() {
+    on_hub(3, |site| {
+        let with = |sections: String| site.configure(&(INSTEAD.to_owned() + &sections));
+        with(hub::sections(2));
+        let daemon = site.run();
+        wait_for_long(site, &[("site0", "long"), ("site1", "long")]);
+        with(hub::sections(3));
+        assert!(site.splitter(&["reload"]).status.success());
+        let three = [("site0", "long"), ("site1", "long"), ("site2", "long")];
+        wait_for_long(site, &three);
+        // The new one is watched as the others are.
+        site.border()
+            .run("ip link set far-l2 down")
+            .expect("it is there");
+        wait_for_long(
+            site,
+            &[("site0", "long"), ("site1", "long"), ("site2", "short")],
+        );
+        // What it has moved is remembered for the agent that comes after one that was killed.
+        assert!(!daemon.end(Signal::SIGKILL).success());
+        assert_eq!(site.json(&["status"])["in_place"], true);
+        let daemon = site.run();
+        wait_for_long(
+            site,
+            &[("site0", "long"), ("site1", "long"), ("site2", "short")],
+        );
+        with(hub::sections(1));
+        assert!(site.splitter(&["reload"]).status.success());
+        wait_for_long(site, &[("site0", "long")]);
+        let left = site.routing();
+        assert!(!left.contains("10.100.1.0/24"), "{left}");
+        assert!(daemon.end(Signal::SIGTERM).success());
+    });
+}
+
+/// Both borders with two tunnels to either of two sites, which both are at the far border, and the
+/// agents of both.
+fn run_two_sites(pair: &Pair<'_>) -> (Daemon, Daemon) {
+    let site = pair.site;
+    for number in [2, 3] {
+        add_tunnel(site, number, Kind::Veth, 1_500);
+    }
+    pair.far()
+        .run(&format!("ip addr add {SECOND}/32 dev lo"))
+        .expect("root");
+    // For the key.
+    pair.configure(true, QUICK);
+    let health = format!("[health]\nkey_file = {:?}\n{QUICK}", site.path("key"));
+    let tunnel_of = |number: u8| {
+        let address = format!("10.9.{number}.2");
+        format!("{{ device = 'tun{number}', gateway = '{address}', peer = '{address}' }}")
+    };
+    let server = site.topology.server.ipv4;
+    let remote = |name: &str, net: Ipv4Addr, first: u8| {
+        format!(
+            "[[site]]\nname = '{name}'\ndestinations = '{net}/32'\nshort = {}\nlong = {}\n",
+            tunnel_of(first),
+            tunnel_of(first + 1)
+        )
+    };
+    let sites = remote("one", server, 0) + &remote("two", SECOND, 2);
+    site.configure(&format!("{INSTEAD}{health}{sites}"));
+    let lists = [
+        &[tunnel(0, 1), tunnel(2, 1)][..],
+        &[tunnel(1, 1), tunnel(3, 1)],
+    ];
+    let far = far_configuration(site, &(several::sections(site, 1, lists, true) + &health));
+    std::fs::write(site.path("far.toml"), far).expect("a file");
+    let far = pair.run_far();
+    let near = site.run();
+    site.wait_for("the echo of all tunnels", || {
+        let tunnels = pair.health()["tunnels"].clone();
+        let by_echo = |it: &Value| it["evidence"] == "echo" && it["condition"] == "up";
+        tunnels.as_array()?.iter().all(by_echo).then_some(())
+    });
+    // At a start twice the usual silence is borne.
+    std::thread::sleep(Duration::from_millis(800));
+    (near, far)
+}
+
+/// What the kernel says of changes of routes from now on.
+struct Changes(Child);
+
+impl Changes {
+    fn watch(site: &Site) -> Self {
+        let mut command = site.border().command("ip");
+        command.args(["monitor", "route"]).stdin(Stdio::null());
+        let output = std::fs::File::create(site.path("changes")).expect("a file");
+        Self(command.stdout(output).spawn().expect("it was tried"))
+    }
+
+    fn end(mut self, site: &Site) -> String {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+        std::fs::read_to_string(site.path("changes")).expect("it was made")
+    }
+}
+
+#[test]
+fn failover_of_one_site_does_not_touch_another() {
+    require!(Program("nft"));
+    decide_on_pair(&FAILOVER_IN_TIME, |pair| {
+        let site = pair.site;
+        let (near, _far) = run_two_sites(pair);
+        let client = &site.topology.client;
+        let second = Host {
+            namespace: pair.far().clone(),
+            ipv4: SECOND,
+            ipv6: None,
+        };
+        let hosts = [&site.topology.server, &second];
+        let changes = Changes::watch(site);
+        let pauses = std::thread::scope(|scope| {
+            let watched = hosts.map(|host| {
+                scope.spawn(move || {
+                    longest_pause([client, host], || {
+                        std::thread::sleep(Duration::from_millis(2_500));
+                    })
+                })
+            });
+            std::thread::sleep(Duration::from_millis(500));
+            pair.cut("tun0", "drop").expect("it was tried");
+            watched.map(|it| it.join().expect("no panic"))
+        });
+        let changes = changes.end(site);
+        println!("the longest pauses were {pauses:?}");
+        assert!(pauses[0] > PERIOD * 10, "nothing was cut");
+        let server = site.topology.server.ipv4.to_string();
+        assert!(changes.contains(&server), "{changes}");
+        assert!(!changes.contains(&SECOND.to_string()), "{changes}");
+        claim!(pauses[0] <= FAILOVER, "{pauses:?}\n{}", near.log());
+        claim!(pauses[1] <= PERIOD * 10, "{pauses:?}\n{}", near.log());
+        let health = pair.health();
+        let moves = health["moves"].as_array().cloned().unwrap_or_default();
+        claim!(moves.iter().all(|it| it["site"] == "one"), "{health}");
+        claim!(moves.len() == 1, "{health}");
+        // Long flows to both go on.
+        for (host, device) in [(hosts[0], "tun1"), (hosts[1], "tun3")] {
+            let sent = || {
+                let shown = site.border().run(&format!("ip -j -s link show {device}"));
+                let links: Value =
+                    serde_json::from_str(&shown.expect("it is there")).expect("JSON");
+                links[0]["stats64"]["tx"]["bytes"]
+                    .as_u64()
+                    .expect("a number")
+            };
+            let mut connection = Connection::between(client, host);
+            // Long by now, and no more in the short tunnel.
+            connection.send(400_000);
+            let before = sent();
+            connection.send(400_000);
+            let carried = sent() - before;
+            assert!(carried >= 400_000, "{device} carried {carried}");
+        }
+        pair.mend("tun0");
+        Ok(())
+    });
+}
