@@ -11,7 +11,7 @@ use splitter_netlink::{Address, Family, InterfaceName, Interfaces, Netlink, Netl
 use splitter_policy::config::Unit;
 use splitter_policy::flow::{Class, TunnelRole};
 use splitter_policy::fwmark::MarkBits;
-use splitter_steering::Placement;
+use splitter_steering::Placements;
 use splitter_steering::routes::tunnels_of;
 
 /// The port that is probed where none is named: "discard", which hardly any host listens on.
@@ -144,7 +144,7 @@ pub async fn survey(instance: &Instance, targets: &Targets) -> Result<Survey, Su
     };
     let policy = dataplane.policy()?;
     let attached = instance.attached(dataplane.program_id()?).await?;
-    let placement = instance.placement()?;
+    let placements = instance.placements()?;
     let netlink = Netlink::connect()?;
     let interfaces = netlink.interfaces().await?;
     let mut addresses = netlink.addresses(Family::V4).await?;
@@ -152,7 +152,7 @@ pub async fn survey(instance: &Instance, targets: &Targets) -> Result<Survey, Su
     let tunnel_devices = config.tunnels().map(|(_, it)| it.device.to_string());
     let border = Border {
         name: config.name.to_string(),
-        marks: marks(config, &placement),
+        marks: marks(config, &placements),
         fwmark: config.mark_bits(),
         steering: dataplane.steering(),
         pins: instance.pins().clone(),
@@ -171,7 +171,7 @@ pub async fn survey(instance: &Instance, targets: &Targets) -> Result<Survey, Su
         interfaces: &interfaces,
         addresses: &addresses,
         paths: Vec::new(),
-        not_covered: always_left_out(&border),
+        not_covered: always_left_out(config, &border),
     };
     plan.plan(&attached);
     let (paths, not_covered) = (plan.paths, plan.not_covered);
@@ -182,12 +182,18 @@ pub async fn survey(instance: &Instance, targets: &Targets) -> Result<Survey, Su
     })
 }
 
-fn always_left_out(border: &Border) -> Vec<String> {
+fn always_left_out(config: &Config, border: &Border) -> Vec<String> {
     let mut left_out =
         vec!["the other direction: run `splitter verify` at the other border, too".to_owned()];
     if border.steering == SteeringMode::Redirect {
         left_out.push(
             "the device that packets leave by: what is redirected passes nothing that could see it"
+                .to_owned(),
+        );
+    }
+    if config.has_several_sites() {
+        left_out.push(
+            "by which site's tunnel a packet leaves: any tunnel of its class counts as right"
                 .to_owned(),
         );
     }
@@ -201,14 +207,19 @@ fn always_left_out(border: &Border) -> Vec<String> {
 }
 
 /// The marks in use: two, or four where the tunnels are shared.
-fn marks(config: &Config, placement: &Placement) -> Vec<Mark> {
+fn marks(config: &Config, placements: &Placements) -> Vec<Mark> {
     let marks = &config.marks;
+    let sites = config.by_site();
     let mark = |dscp: splitter_config::Dscp, class: Class, tunnel: TunnelRole| {
-        let tunnels = tunnels_of(config, placement, placement.of(tunnel.own_class()));
+        let devices = sites.iter().flat_map(|site| {
+            let placement = placements.of(&site.site_name());
+            let tunnels = tunnels_of(site, placement, placement.of(tunnel.own_class()));
+            tunnels.into_iter().map(|it| it.device.to_string())
+        });
         Mark {
             number: dscp.get(),
             class,
-            devices: tunnels.iter().map(|it| it.device.to_string()).collect(),
+            devices: devices.collect(),
         }
     };
     let mut all = vec![
