@@ -369,6 +369,12 @@ impl HealthMonitor {
         });
         let tunnels = tunnels.collect();
         let unready = self.unready(placement, problem);
+        // Of the machine, whichever site's monitor notices first.
+        let (overload, overloads) = (self.overload.recent(now), self.overload.counts());
+        self.report.change_common(|report| {
+            report.overload = overload;
+            report.overloads = overloads;
+        });
         self.report.change(&self.site, is_news, |report| {
             report.tunnels = tunnels;
             report.problem = problem.map(str::to_owned);

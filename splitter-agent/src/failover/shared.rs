@@ -51,14 +51,4 @@ impl Shared {
             report: SharedReport::default(),
         })
     }
-
-    /// What showed lately that this machine is overloaded.
-    pub(super) fn report_overload(&self) {
-        let overload = self.overload.recent(self.start.elapsed());
-        let overloads = self.overload.counts();
-        self.report.change_common(|report| {
-            report.overload = overload;
-            report.overloads = overloads;
-        });
-    }
 }

@@ -117,7 +117,6 @@ async fn added(
 }
 
 fn publish(shared: &Shared, directory: &Path, readiness: &Readiness) {
-    shared.report_overload();
     match shared.report.unready() {
         problems if problems.is_empty() => readiness.ok(TUNNELS),
         problems => readiness.fail(TUNNELS, problems),
