@@ -10,6 +10,5 @@ mod misrouting;
 pub mod monitor;
 pub mod overview;
 pub mod route_auditor;
-mod route_events;
 #[cfg(feature = "page")]
 pub mod status_page;
