@@ -10,5 +10,6 @@ mod misrouting;
 pub mod monitor;
 pub mod overview;
 pub mod route_auditor;
+pub mod route_follower;
 #[cfg(feature = "page")]
 pub mod status_page;

@@ -21,6 +21,7 @@ mod demo;
 mod emergency;
 mod explain;
 mod faults;
+mod follow;
 mod foreign_xdp;
 mod handover;
 mod headers_in_pages;

@@ -10,6 +10,7 @@ mod down;
 mod down_all;
 mod error;
 pub mod files;
+mod follow;
 mod found;
 mod loaded;
 mod lock;
@@ -47,7 +48,7 @@ use splitter_config::{Config, DscpMatch, Threshold};
 use splitter_datapath::{Dataplane, Object, Pins, policy_settings};
 use splitter_netlink::{InterfaceName, Interfaces, Netlink};
 use splitter_steering::Placement;
-use splitter_steering::routes::RouteAudit;
+use splitter_steering::routes::{Destinations, RouteAudit};
 use splitter_steering::{redirection, routes, shaping};
 
 use crate::privileges::check_capabilities;
@@ -62,6 +63,8 @@ pub struct Instance {
     file: Option<PathBuf>,
     /// What this process has placed; before that, and in others, the state file says it.
     placement: Arc<std::sync::Mutex<Option<Placement>>>,
+    /// What leads into the tunnels, by the rules and routes that this process has put in place.
+    destinations: std::sync::Mutex<Option<Destinations>>,
     /// One change at a time: what reconciles and what moves classes run side by side.
     changing: Arc<tokio::sync::Mutex<()>>,
     /// The operator was told that the programs do not see the queues in front of tunnels.
@@ -83,6 +86,7 @@ impl Instance {
             config,
             file: None,
             placement: Arc::default(),
+            destinations: std::sync::Mutex::default(),
             changing: Arc::default(),
             is_blind: Arc::default(),
         })
@@ -152,7 +156,11 @@ impl Instance {
         let interfaces = self.netlink.interfaces().await?;
         let state = State::read(&self.config.instance_dir())?;
         let loaded = self.loaded(state.as_ref())?;
-        self.plan_with(&interfaces, &loaded).await
+        let plan = self.plan_with(&interfaces, &loaded).await?;
+        if plan.routes.is_in_place() {
+            self.note_destinations(&plan.routes);
+        }
+        Ok(plan)
     }
 
     /// Changes the threshold of the program that is loaded, for one that is `auto`.
@@ -184,8 +192,15 @@ impl Instance {
             .as_ref()
             .filter(|_| !matches!(loaded, Loaded::Nothing));
         let placement = self.placement_with(placed);
-        let routes =
-            routes::plan_placed(&self.netlink, &self.config, &placement, &previous).await?;
+        let destinations = self.destinations_in_place().await?;
+        let routes = routes::plan_with(
+            &self.netlink,
+            &self.config,
+            &placement,
+            &previous,
+            destinations,
+        );
+        let routes = routes.await?;
         let found = state
             .as_ref()
             .map_or(&[][..], |state| &state.original_qdiscs);

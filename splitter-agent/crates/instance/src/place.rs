@@ -66,8 +66,11 @@ impl Instance {
     }
 
     async fn place_now(&self, placement: &Placement) -> Result<routes::Plan, InstanceError> {
-        let plan = routes::plan_move(&self.netlink, &self.config, placement).await?;
-        let applied = plan.apply(&self.netlink).await.map_err(Box::new)?;
+        let (netlink, config) = (&self.netlink, &self.config);
+        let destinations = self.destinations_in_place().await?;
+        let plan = routes::plan_move_with(netlink, config, placement, destinations).await?;
+        let applied = plan.apply(netlink).await.map_err(Box::new)?;
+        self.note_destinations(applied.plan());
         *self.placed() = Some(placement.clone());
         if let Err(error) = self.tell_usable(placement).await {
             tracing::warn!(event = "move_incomplete", %error, "moved, but long flows may be placed in a dead tunnel's stead");

@@ -18,11 +18,12 @@ use splitter_policy::flow::{Class, TunnelRole};
 
 use self::judge::{Judge, Verdict};
 use self::regions::Region;
+use super::destinations::{Cover, Destinations};
 use super::foreign_rule::{ForeignRule, Forwarded, Transport};
 use super::probe::{Answer, Carried, Question, ask};
 use super::verify::site_address;
-use super::wanted::{destinations, tunnels_of};
-use super::{snapshot, specific};
+use super::wanted::tunnels_of;
+use super::{inside, snapshot};
 use crate::Placement;
 
 mod judge;
@@ -197,8 +198,9 @@ pub async fn audit(
         return Ok(audit);
     }
     let interfaces = netlink.interfaces().await?;
+    let destinations = Destinations::read(netlink, config).await?;
     for family in [Family::V4, Family::V6] {
-        if destinations(config, family).is_empty() {
+        if destinations.split(family).is_empty() {
             continue;
         }
         let messages = snapshot::rules(netlink, family).await?;
@@ -209,6 +211,7 @@ pub async fn audit(
             placement,
             interfaces: &interfaces,
             family,
+            destinations: &destinations,
             rules: &rules,
             is_up,
         };
@@ -223,6 +226,7 @@ struct Auditor<'a> {
     placement: &'a Placement,
     interfaces: &'a Interfaces,
     family: Family,
+    destinations: &'a Destinations,
     rules: &'a [ForeignRule<'a>],
     is_up: bool,
 }
@@ -248,6 +252,7 @@ impl Auditor<'_> {
             interfaces: self.interfaces,
             family: self.family,
             rules: self.rules,
+            cover: &Cover::of(self.destinations.split(self.family)),
             is_carried: carried,
             is_up: self.is_up,
         };
@@ -268,17 +273,23 @@ impl Auditor<'_> {
     /// What to ask about: the destinations, and of a family that is split the parts that rules and
     /// routes of others single out.
     async fn regions(&self, carried: bool) -> Result<(Vec<Region>, usize), NetlinkError> {
-        let mut nets = destinations(self.config, self.family);
+        let mut nets = self.destinations.split(self.family).to_vec();
         let mut unasked = 0;
         if carried {
             let from_rules: Vec<_> = self
                 .rules_in_front()
                 .filter_map(|it| it.destination)
                 .collect();
-            let singled_out = |net: &IpNet| nets.iter().any(|it| it.contains(net));
+            let cover = Cover::of(&nets);
+            let singled_out = |net: &IpNet| cover.has(net) || cover.has_around(net);
             let from_rules: Vec<_> = from_rules.into_iter().filter(singled_out).collect();
-            let mut routes =
-                specific::inside_destinations(self.netlink, self.config, self.family).await?;
+            let mut routes = inside::inside_destinations(
+                self.netlink,
+                self.config,
+                self.destinations,
+                self.family,
+            )
+            .await?;
             unasked = routes.len().saturating_sub(MOST_ROUTES);
             routes.truncate(MOST_ROUTES);
             nets.extend(from_rules);

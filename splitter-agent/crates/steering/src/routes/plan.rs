@@ -9,6 +9,7 @@ use splitter_config::{Config, DscpMatch, InvalidValue};
 use splitter_netlink::{Netlink, NetlinkError, NoSuchInterface};
 
 use super::conflict::{self, Conflict};
+use super::destinations::Destinations;
 use super::item::{Item, Route};
 use super::spread::hindrances;
 use super::{Footprint, matching, snapshot, wanted};
@@ -22,6 +23,9 @@ pub struct Plan {
     pub matching: DscpMatch,
     /// Which tunnels the routes of each class lead to.
     pub placement: Placement,
+    /// What leads into the tunnels once it is carried out.
+    #[serde(skip)]
+    pub destinations: Destinations,
     /// Every step, and what stays.
     pub actions: Vec<Action>,
     /// What keeps flows from being spread over the tunnels of a class, and what to do. It is left
@@ -103,9 +107,24 @@ pub async fn plan_placed(
     placement: &Placement,
     previous: &[&Footprint],
 ) -> Result<Plan, PlanError> {
+    let destinations = Destinations::read(netlink, config).await?;
+    plan_with(netlink, config, placement, previous, destinations).await
+}
+
+/// Plans as [`plan_placed`] does, with destinations that were read before.
+///
+/// # Errors
+/// See [`PlanError`].
+pub async fn plan_with(
+    netlink: &Netlink,
+    config: &Config,
+    placement: &Placement,
+    previous: &[&Footprint],
+    destinations: Destinations,
+) -> Result<Plan, PlanError> {
     let interfaces = netlink.interfaces().await?;
     let matching = matching::decide(netlink, config).await?;
-    let wanted = wanted::items(config, placement, &interfaces, matching)?;
+    let wanted = wanted::items(config, placement, &interfaces, matching, &destinations)?;
     let footprint = Footprint::of(config);
     let footprints: Vec<_> = std::iter::once(&footprint)
         .chain(previous.iter().copied())
@@ -120,7 +139,8 @@ pub async fn plan_placed(
         matching: matching.into(),
         placement: placement.clone(),
         actions: difference(wanted, found.ours),
-        notes: notes(config),
+        notes: notes(config, &destinations),
+        destinations,
     })
 }
 
@@ -135,32 +155,56 @@ pub async fn plan_move(
     config: &Config,
     placement: &Placement,
 ) -> Result<Plan, PlanError> {
+    let destinations = Destinations::read(netlink, config).await?;
+    plan_move_with(netlink, config, placement, destinations).await
+}
+
+/// Plans as [`plan_move`] does, with destinations that were read before.
+///
+/// # Errors
+/// When the kernel does not list what it has, or a tunnel that is to be used has no device.
+pub async fn plan_move_with(
+    netlink: &Netlink,
+    config: &Config,
+    placement: &Placement,
+    destinations: Destinations,
+) -> Result<Plan, PlanError> {
     let interfaces = netlink.interfaces().await?;
-    let wanted = wanted::all_routes(config, placement, &interfaces)?;
+    let wanted = wanted::all_routes(config, placement, &interfaces, &destinations)?;
     let found = snapshot::take(netlink, &interfaces, &[&Footprint::of(config)]).await?;
     let found = found.ours.into_iter();
     let routes = found.filter(|item| matches!(item, Item::Route(_)));
     Ok(Plan {
         matching: config.marks.matching,
         placement: placement.clone(),
+        destinations,
         actions: difference(wanted, routes.collect()),
         notes: Vec::new(),
     })
 }
 
-fn notes(config: &Config) -> Vec<String> {
-    // A shadow spreads nothing.
+fn notes(config: &Config, destinations: &Destinations) -> Vec<String> {
+    // A shadow routes nothing.
     if config.shadow {
         return Vec::new();
     }
     let hindrances = hindrances(config);
-    hindrances.iter().map(ToString::to_string).collect()
+    let mut notes: Vec<_> = hindrances.iter().map(ToString::to_string).collect();
+    let mut families = config.families();
+    if config.routes.follow && families.all(|it| destinations.split(it).is_empty()) {
+        notes.push(
+            "routes.follow: the main table reaches nothing through a tunnel now, so nothing is \
+             split until it does"
+                .to_owned(),
+        );
+    }
+    notes
 }
 
 /// Rules go before the routes that they use, and what is stale goes before what takes its place,
 /// since two routes to one destination cannot stand in a table; but where one takes the place of
 /// another, that is one step.
-fn difference(wanted: Vec<Item>, found: Vec<Item>) -> Vec<Action> {
+pub(super) fn difference(wanted: Vec<Item>, found: Vec<Item>) -> Vec<Action> {
     // By place, for there may be thousands of routes; of rules there are a few for each interface.
     let mut places: HashMap<_, Vec<usize>> = HashMap::new();
     for (index, item) in found.iter().enumerate() {

@@ -5,7 +5,7 @@ use std::path::Path;
 use splitter_config::Config;
 use splitter_netlink::Family;
 
-use super::wanted::destinations;
+use super::destinations::limits;
 
 /// Hash of addresses, protocol and ports, so that each flow has a tunnel of its own.
 const BY_PORTS: u32 = 1;
@@ -34,7 +34,7 @@ pub fn hindrances(config: &Config) -> Vec<Hindrance> {
         return Vec::new();
     }
     let families = [Family::V4, Family::V6].into_iter();
-    let families = families.filter(|&family| !destinations(config, family).is_empty());
+    let families = families.filter(|&family| !limits(config, family).is_empty());
     families.filter_map(|it| of_family(config, it)).collect()
 }
 

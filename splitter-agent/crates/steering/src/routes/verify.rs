@@ -13,9 +13,10 @@ use splitter_netlink::{
 };
 
 use super::apply::Applied;
-use super::plan::{Plan, PlanError, plan_placed};
+use super::destinations::Cover;
+use super::plan::{Plan, PlanError, plan_with};
 use super::probe::{Answer, Carried, Question, ask, candidates, inside};
-use super::wanted::{destination_length, destinations, tunnels_of};
+use super::wanted::tunnels_of;
 use crate::Placement;
 
 const TABLE_MAIN: u32 = RouteHeader::RT_TABLE_MAIN as u32;
@@ -60,7 +61,7 @@ pub enum VerifyError {
     Plan(#[from] PlanError),
     /// The kernel took the plan but does not have what it says.
     #[error("the kernel does not show what was just added; still to be done are:\n{0}")]
-    NotInPlace(Plan),
+    NotInPlace(Box<Plan>),
     /// The packet would leave by other devices.
     #[error(
         "a packet from {} to {} with the mark {} that arrives at {} would leave by {actual} (table \
@@ -116,23 +117,29 @@ impl Applied {
         netlink: &Netlink,
         config: &Config,
     ) -> Result<Verification, VerifyError> {
-        let placement = &self.plan.placement;
-        let now = plan_placed(netlink, config, placement, &[]).await?;
+        let Plan {
+            placement,
+            destinations,
+            ..
+        } = &self.plan;
+        let now = plan_with(netlink, config, placement, &[], destinations.clone()).await?;
         if !now.is_in_place() {
-            return Err(VerifyError::NotInPlace(now));
+            return Err(VerifyError::NotInPlace(now.into()));
         }
         let mut verification = Verification::default();
         let interfaces = netlink.interfaces().await?;
         for family in config.families() {
             let addresses = netlink.addresses(family).await?;
+            let cover = &Cover::of(destinations.split(family));
             for name in &config.lan {
                 let lan = Lan {
                     name,
                     interface: interfaces.named(name)?,
                     family,
                     placement,
+                    cover,
                 };
-                let nets = destinations(config, family);
+                let nets = asked(config, destinations.split(family));
                 if nets.is_empty() || !lan.forwards(config, &mut verification)? {
                     continue;
                 }
@@ -142,15 +149,8 @@ impl Applied {
                     continue;
                 };
                 for net in nets {
-                    lan.probe(
-                        netlink,
-                        config,
-                        &interfaces,
-                        source,
-                        &net,
-                        &mut verification,
-                    )
-                    .await?;
+                    lan.probe(netlink, config, &interfaces, source, net, &mut verification)
+                        .await?;
                 }
             }
         }
@@ -163,6 +163,7 @@ struct Lan<'a> {
     interface: &'a Interface,
     family: Family,
     placement: &'a Placement,
+    cover: &'a Cover,
 }
 
 impl Lan<'_> {
@@ -211,6 +212,7 @@ impl Lan<'_> {
         verification: &mut Verification,
     ) -> Result<(), VerifyError> {
         for destination in candidates(net) {
+            let longest = self.cover.length_for(destination).unwrap_or(0);
             let question = |dscp: Dscp| Question {
                 arrives_at: self.interface.index,
                 source,
@@ -224,7 +226,7 @@ impl Lan<'_> {
             let first = ask(netlink, question(config.marks.short)).await;
             if first
                 .as_ref()
-                .is_ok_and(|answer| is_none_of_ours(config, destination, answer))
+                .is_ok_and(|answer| is_none_of_ours(answer, longest))
             {
                 continue;
             }
@@ -270,10 +272,22 @@ fn expectations<'c>(config: &'c Config, placement: &Placement) -> Vec<(Dscp, Vec
     all.filter(|(_, tunnels)| !tunnels.is_empty()).collect()
 }
 
-/// Whether an address is the router's own, or has a specific route that is meant to win.
-fn is_none_of_ours(config: &Config, destination: IpAddr, answer: &Answer) -> bool {
-    let is_specific = || answer.prefix_length > destination_length(config, destination);
-    answer.table == TABLE_LOCAL || (answer.table == TABLE_MAIN && is_specific())
+/// All that is stated, and a part of what follows the main table, which all leads one way: the
+/// audit of an agent asks for the rest.
+fn asked<'n>(config: &Config, nets: &'n [IpNet]) -> Vec<&'n IpNet> {
+    const OF_FOLLOWED: usize = 50;
+    let step = match config.routes.follow {
+        true => nets.len().div_ceil(OF_FOLLOWED).max(1),
+        false => 1,
+    };
+    nets.iter().step_by(step).collect()
+}
+
+/// Whether an address is the router's own, or has a route that is meant to win: one that is more
+/// specific than the destination it lies in.
+fn is_none_of_ours(answer: &Answer, destination: u8) -> bool {
+    let specific = answer.table == TABLE_MAIN && answer.prefix_length > destination;
+    answer.table == TABLE_LOCAL || specific
 }
 
 fn judge(
