@@ -22,6 +22,8 @@ mod emergency;
 mod explain;
 mod faults;
 mod follow;
+mod follow_frr;
+mod follow_live;
 mod foreign_xdp;
 mod handover;
 mod headers_in_pages;
