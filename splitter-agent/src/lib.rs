@@ -9,6 +9,6 @@ pub mod metrics;
 pub mod monitor;
 pub mod overview;
 pub mod route_auditor;
-mod route_events;
+pub mod route_follower;
 #[cfg(feature = "page")]
 pub mod status_page;

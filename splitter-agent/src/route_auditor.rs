@@ -10,12 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use flow_telemetry::Readiness;
-use splitter_netlink::NetlinkError;
+use splitter_netlink::{NetlinkError, RoutingEvents};
 use splitter_steering::routes::RouteAudit;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use crate::route_events::RouteEvents;
 use splitter_instance::Instance;
 
 /// The part of readiness that this speaks for.
@@ -61,7 +60,7 @@ impl SharedAudit {
 /// Watches where the kernel sends what should be split.
 #[derive(Debug)]
 pub struct RouteAuditor {
-    events: RouteEvents,
+    events: RoutingEvents,
     found: SharedAudit,
     readiness: Readiness,
     /// What the log has named.
@@ -76,7 +75,7 @@ impl RouteAuditor {
     /// When netlink is not to be had.
     pub fn new(readiness: Readiness) -> Result<Self, NetlinkError> {
         Ok(Self {
-            events: RouteEvents::listen()?,
+            events: RoutingEvents::listen()?,
             found: SharedAudit::default(),
             readiness,
             named: BTreeSet::new(),

@@ -14,6 +14,7 @@ use splitter_agent::failover::HealthMonitors;
 use splitter_agent::metrics::registry;
 use splitter_agent::monitor::Monitor;
 use splitter_agent::route_auditor::RouteAuditor;
+use splitter_agent::route_follower::RouteFollower;
 #[cfg(feature = "page")]
 use splitter_agent::status_page::StatusSource;
 use splitter_config::ConfigFile;
@@ -95,6 +96,7 @@ struct Watching {
     /// None where nobody wants the tunnels watched.
     guard: Option<HealthMonitors>,
     auditor: RouteAuditor,
+    follower: RouteFollower,
     egress: EgressAuditor,
     #[cfg(feature = "page")]
     page: StatusSource,
@@ -123,6 +125,7 @@ impl Watching {
         give_up_rights(file);
         let monitor = Arc::new(Monitor::new(up.dataplane)?);
         let readiness = Readiness::new();
+        let follower = RouteFollower::new()?;
         let mut auditor = RouteAuditor::new(readiness.clone())?;
         auditor.begin(instance).await;
         let health = guard
@@ -150,6 +153,7 @@ impl Watching {
             attached: up.attached,
             guard,
             auditor,
+            follower,
             egress,
             #[cfg(feature = "page")]
             page,
@@ -187,6 +191,7 @@ impl Watching {
                 never = watch::sweep(&self.monitor, in_force.clone()) => never,
                 never = page => never,
                 never = self.auditor.run(in_force.clone()) => never,
+                never = self.follower.run(in_force.clone(), &lock) => never,
                 never = self.egress.run(in_force.clone()) => never,
                 never = watch::tunnels(self.guard, in_force.clone(), &lock, &readiness) => never,
             }

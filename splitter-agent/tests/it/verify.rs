@@ -7,6 +7,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::support::daemon::Daemon;
+use crate::support::redirected::be_redirectable;
 use crate::support::site::{Connection, Site, on_site, output, stderr, stdout};
 use crate::support::washed::wash;
 
@@ -335,5 +336,24 @@ fn there_is_nothing_to_verify_while_nothing_is_up() {
             let said = output(site.command(wrong));
             assert_eq!(said.status.code(), Some(2), "{}", stderr(&said));
         }
+    });
+}
+
+#[test]
+fn with_redirection_it_says_that_the_stack_s_path_alone_is_proved() {
+    on_site(|site| {
+        be_redirectable(site, &TUNNELS);
+        site.configure("[steering]\nmode = 'redirect'\n");
+        site.json(&["up"]);
+        let server = site.topology.server.ipv4.to_string();
+        let (code, report) = verify(site, &["--to", &server]);
+        assert_eq!(code, 0, "{report:#}");
+        for path in paths(&report, "long") {
+            assert_taken(path, TUNNELS[1]);
+        }
+        let left_out = report["not_covered"].to_string();
+        let expected = "packets that are redirected: probes open connections";
+        assert!(left_out.contains(expected), "{left_out}");
+        site.json(&["down"]);
     });
 }

@@ -120,6 +120,12 @@ pub(crate) static NEEDS: &[Need] = &[
     ),
     program(
         TEST,
+        "vtysh",
+        &["frr"],
+        "a routing daemon whose routes the splitter follows",
+    ),
+    program(
+        TEST,
         "curl",
         &["curl"],
         "a real web client before the splitter",

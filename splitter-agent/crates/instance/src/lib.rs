@@ -10,6 +10,7 @@ mod down;
 mod down_all;
 mod error;
 pub mod files;
+mod follow;
 mod found;
 mod loaded;
 mod lock;
@@ -47,7 +48,7 @@ pub use self::up::BroughtUp;
 use splitter_config::{Config, DscpMatch, Threshold};
 use splitter_datapath::{Dataplane, Object, Pins, policy_settings};
 use splitter_netlink::{InterfaceName, Interfaces, Netlink};
-use splitter_steering::routes::RouteAudit;
+use splitter_steering::routes::{Destinations, RouteAudit};
 use splitter_steering::{Placement, Placements};
 use splitter_steering::{redirection, routes, shaping};
 
@@ -63,6 +64,8 @@ pub struct Instance {
     file: Option<PathBuf>,
     /// What this process has placed; before that, and in others, the state file says it.
     placed: Arc<std::sync::Mutex<Option<Placements>>>,
+    /// What leads into the tunnels, by the rules and routes that this process has put in place.
+    destinations: std::sync::Mutex<Option<Destinations>>,
     /// One change at a time: what reconciles and what moves classes run side by side.
     changing: Arc<tokio::sync::Mutex<()>>,
     /// The operator was told that the programs do not see the queues in front of tunnels.
@@ -84,6 +87,7 @@ impl Instance {
             config,
             file: None,
             placed: Arc::default(),
+            destinations: std::sync::Mutex::default(),
             changing: Arc::default(),
             is_blind: Arc::default(),
         })
@@ -153,7 +157,11 @@ impl Instance {
         let interfaces = self.netlink.interfaces().await?;
         let state = State::read(&self.config.instance_dir())?;
         let loaded = self.loaded(state.as_ref())?;
-        self.plan_with(&interfaces, &loaded).await
+        let plan = self.plan_with(&interfaces, &loaded).await?;
+        if plan.routes.is_in_place() {
+            self.note_destinations(&plan.routes);
+        }
+        Ok(plan)
     }
 
     /// Changes the threshold of the program that is loaded, for one that is `auto`.
@@ -185,8 +193,15 @@ impl Instance {
             .as_ref()
             .filter(|_| !matches!(loaded, Loaded::Nothing));
         let placements = self.placements_with(placed);
-        let routes =
-            routes::plan_placed(&self.netlink, &self.config, &placements, &previous).await?;
+        let destinations = self.destinations_in_place().await?;
+        let routes = routes::plan_with(
+            &self.netlink,
+            &self.config,
+            &placements,
+            &previous,
+            destinations,
+        );
+        let routes = routes.await?;
         // What the programs know of tunnels they know of one site alone.
         let placement = placements.of(&self.config.site_name()).clone();
         let found = state

@@ -75,8 +75,12 @@ impl Instance {
         let Some(alone) = self.config.of_site(site) else {
             return Err(InstanceError::NoSuchSite(site.clone()));
         };
-        let plan = routes::plan_move(&self.netlink, &alone, placement).await?;
-        let applied = plan.apply(&self.netlink).await.map_err(Box::new)?;
+        let netlink = &self.netlink;
+        let whole = self.destinations_in_place().await?;
+        let destinations = whole.of_site(&self.config, &alone).into_owned();
+        let plan = routes::plan_move_with(netlink, &alone, placement, destinations).await?;
+        let applied = plan.apply(netlink).await.map_err(Box::new)?;
+        *self.destinations() = Some(whole);
         let mut placements = self.placements().unwrap_or_default();
         placements.set(site.clone(), placement.clone());
         *self.placed() = Some(placements.clone());

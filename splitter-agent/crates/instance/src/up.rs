@@ -51,6 +51,7 @@ impl Instance {
         let applied = self.apply(&mut dataplane, &plan, &interfaces, &mut undo);
         match applied.await {
             Ok(attached) => {
+                self.note_destinations(&plan.routes);
                 self.see_queues(&mut dataplane, &interfaces).await;
                 // What is no longer anywhere else is looked for there in vain, at worst.
                 if let Err(error) = state.write(&directory) {

@@ -21,10 +21,25 @@ pub(crate) fn exchange(question: RouteNetlinkMessage, flags: u16) -> io::Result<
     message.finalize();
     let mut bytes = vec![0; message.buffer_len()];
     message.serialize(&mut bytes);
+    exchange_bytes(&bytes)
+}
 
+/// One question of a kind that the message library does not know.
+pub(crate) fn exchange_raw(kind: u16, body: &[u8], flags: u16) -> io::Result<Vec<Answer>> {
+    const HEADER_BYTES: usize = 16;
+    let mut bytes = vec![0; HEADER_BYTES];
+    bytes.extend(body);
+    let mut header = NetlinkBuffer::new(&mut bytes);
+    header.set_length(u32::try_from(HEADER_BYTES + body.len()).unwrap_or(u32::MAX));
+    header.set_message_type(kind);
+    header.set_flags(NLM_F_REQUEST | flags);
+    exchange_bytes(&bytes)
+}
+
+fn exchange_bytes(question: &[u8]) -> io::Result<Vec<Answer>> {
     let socket = Socket::new(NETLINK_ROUTE)?;
     socket.connect(&SocketAddr::new(0, 0))?;
-    socket.send(&bytes, 0)?;
+    socket.send(question, 0)?;
     let mut answers = Vec::new();
     loop {
         let (datagram, _) = socket.recv_from_full()?;

@@ -20,7 +20,9 @@ mod features;
 mod interfaces;
 mod names;
 mod neighbours;
+mod next_hop_objects;
 mod qdisc;
+mod routing_events;
 
 pub use features::{DeviceFeatures, device_features, takes_redirected};
 pub use interfaces::address_family;
@@ -30,7 +32,9 @@ pub use interfaces::{
 };
 pub use names::{Family, InterfaceName, InvalidInterfaceName, list_names};
 pub use neighbours::NeighbourState;
+pub use next_hop_objects::{NextHopObjects, ObjectHop};
 pub use qdisc::{RootQueue, describe_qdisc, root_queues};
+pub use routing_events::RoutingEvents;
 
 /// The kernel answers within microseconds as long as nobody else holds its one lock for all of
 /// routing (RTNL) and this process gets a processor. On a loaded machine on which interfaces or network

@@ -31,6 +31,10 @@
 //! 1005: from all iif eth0 lookup 10401
 //! ```
 //!
+//! Destinations that follow the main table come and go, of all lengths, and have one group of rules,
+//! whose first suppresses up to the longest of their prefixes. What leads elsewhere and is not longer
+//! than that has a `throw` route in both tables ([`Destinations`]).
+//!
 //! When the long tunnel's device goes away its routes go with it, and the lookup falls through to the
 //! short tunnel. A class with several tunnels has routes with a next hop for each that is alive, and
 //! their weights. While all of them are dead the routes in its table have the next hops of the
@@ -45,9 +49,13 @@ use splitter_netlink::InterfaceName;
 mod apply;
 mod audit;
 mod conflict;
+mod destinations;
+mod follow;
 mod foreign_rule;
+mod inside;
 mod item;
 mod leftovers;
+mod main_table;
 mod matching;
 mod message;
 mod other_rules;
@@ -55,7 +63,6 @@ mod plan;
 mod probe;
 mod regions;
 mod snapshot;
-mod specific;
 mod spread;
 mod suppressed;
 mod verify;
@@ -65,11 +72,14 @@ pub use apply::{Applied, ApplyError, Undone, remove_all};
 pub use audit::{Arrival, RuleInUse, Trace, TracedPacket, arrival, trace};
 pub use audit::{Exempt, RouteAudit, Unsplit, UnsplitReason, audit};
 pub use conflict::Conflict;
+pub use destinations::Destinations;
+pub use follow::plan_follow;
 pub use item::{Item, NextHop, Route, Rule, Selector};
 pub use leftovers::remove_leftovers;
 pub use matching::supports_exact_dscp;
 pub use other_rules::{OtherRule, other_rules};
-pub use plan::{Action, Plan, PlanError, Replacement, plan, plan_move, plan_placed};
+pub use plan::{Action, Plan, PlanError, Replacement};
+pub use plan::{plan, plan_move, plan_move_with, plan_placed, plan_with};
 pub use spread::{Hindrance, hindrances};
 pub use suppressed::{SuppressedRoute, suppressed_routes};
 pub use verify::{Probe, Verification, VerifyError};

@@ -187,7 +187,8 @@ fn always_left_out(config: &Config, border: &Border) -> Vec<String> {
         vec!["the other direction: run `splitter verify` at the other border, too".to_owned()];
     if border.steering == SteeringMode::Redirect {
         left_out.push(
-            "the device that packets leave by: what is redirected passes nothing that could see it"
+            "packets that are redirected: probes open connections, which the network stack forwards, \
+             by the same rules; what is put into its device without it cannot be seen there"
                 .to_owned(),
         );
     }

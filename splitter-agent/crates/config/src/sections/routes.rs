@@ -10,7 +10,7 @@ use crate::Config;
 use crate::declaration::key;
 use crate::declare::section;
 use crate::key::Change::Reload;
-use crate::kind::{list, prefix, whole};
+use crate::kind::{boolean, list, prefix, whole};
 use crate::source::Source;
 use crate::values::RulePriority;
 
@@ -40,6 +40,17 @@ section! {
              default route.",
         );
 
+        /// Splits what the main table reaches through a tunnel, whoever put the route there (FRR,
+        /// BGP, DHCP, WireGuard, by hand), and nothing else. Changes are followed while the agent
+        /// runs. With destinations, only what lies inside of them.
+        follow: bool = key("follow", Reload, boolean())
+            .default(false)
+            .trade_off(
+                "Prefixes need not be stated, and [come and go](../how-to/follow.md) with the \
+                 routes. A route is through a tunnel if it leaves by the tunnel's `device`, and to \
+                 its `gateway` where the tunnel has one of that family.",
+            );
+
         /// The agent's rules take this priority and the two after it; where destinations have
         /// prefixes of several lengths, three for each length.
         rule_priority: RulePriority = key(
@@ -68,9 +79,12 @@ impl Config {
     }
 
     /// Returns how many groups of three rules there are: one for each of those lengths, in the family
-    /// that has more of them.
+    /// that has more of them. What follows the main table has one.
     #[must_use]
     pub fn rule_groups(&self) -> u8 {
+        if self.routes.follow {
+            return 1;
+        }
         let lengths = [Family::V4, Family::V6].map(|family| self.prefix_lengths(family).len());
         let most = lengths.into_iter().max().unwrap_or(1).max(1);
         u8::try_from(most).unwrap_or(u8::MAX)

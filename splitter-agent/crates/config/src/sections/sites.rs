@@ -102,7 +102,8 @@ pub(crate) fn listed() -> Declaration<impl Kind<Value = Vec<Site>>, Vec<Site>> {
         .trade_off(
             "[Several sites](../how-to/several-sites.md); then `[short]` and `[long]` hold only \
              `table`, and `routes.destinations` is left out. Refused with [`policy = \
-             \"share\"`](../explanation/share.md) and `steering.mode = \"redirect\"`.",
+             \"share\"`](../explanation/share.md), `steering.mode = \"redirect\"` and \
+             `routes.follow`.",
         )
 }
 
@@ -266,6 +267,13 @@ pub(super) fn sites_are_possible(source: &Source<'_>, config: &Config) {
             "the programs that redirect know the tunnels of one site alone, and several are listed"
                 .to_owned(),
             "set mode to \"dscp\" or \"mark\"",
+        );
+    }
+    if config.routes.follow {
+        source.section("routes").contradiction(
+            "follow",
+            "the main table is followed for one site alone, and several are listed".to_owned(),
+            "leave it out; each site states its destinations",
         );
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use futures_util::future::{join_all, try_join_all};
 use netlink_packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use splitter_netlink::{Netlink, NetlinkError};
@@ -9,6 +10,10 @@ use splitter_netlink::{Netlink, NetlinkError};
 use super::item::{Item, Route};
 use super::plan::{Action, Plan, Replacement};
 use super::{Footprint, snapshot};
+
+/// Requests that wait for the kernel at a time. It takes them in order, so that waiting for each
+/// answer gains nothing.
+const AT_A_TIME: usize = 64;
 
 /// A plan that was carried out. It can be [verified](Self::verify) and
 /// [undone](Self::roll_back); dropping it leaves everything in place.
@@ -45,41 +50,44 @@ pub struct Undone {
 }
 
 impl Plan {
-    /// Carries the plan out, step by step. When a step fails, those before it are undone. If the
-    /// future is dropped half-way, what was done stays: [`remove_all`] or the next plan sees it.
+    /// Carries the plan out, step by step. When a step fails, those that were carried out are undone.
+    /// If the future is dropped half-way, what was done stays: [`remove_all`] or the next plan sees
+    /// it.
     ///
     /// # Errors
     /// With the step that failed and why.
     pub async fn apply(self, netlink: &Netlink) -> Result<Applied, ApplyError> {
-        let steps = self
-            .actions
-            .iter()
-            .filter(|step| !matches!(step, Action::Keep(_)))
-            .count();
+        let steps = self.actions.iter();
+        let steps: Vec<_> = steps.filter(|it| !matches!(it, Action::Keep(_))).collect();
         let mut done = Vec::new();
-        for action in &self.actions {
-            if matches!(action, Action::Keep(_)) {
-                continue;
+        for several in turns(&steps) {
+            let before = done.len();
+            let requests = several.iter().map(|action| carry_out(netlink, action));
+            let mut failed = None;
+            for (index, result) in join_all(requests).await.into_iter().enumerate() {
+                match result {
+                    Ok(()) => done.push(several[index].clone()),
+                    Err(source) => {
+                        if matches!(source, NetlinkError::TimedOut { .. }) {
+                            // The kernel may have done it all the same.
+                            done.push(several[index].clone());
+                        }
+                        failed.get_or_insert((index, source));
+                    }
+                }
             }
-            let step = done.len() + 1;
-            let Err(source) = carry_out(netlink, action).await else {
-                done.push(action.clone());
-                continue;
-            };
-            let action = action.clone();
-            if matches!(source, NetlinkError::TimedOut { .. }) {
-                // The kernel may have done it all the same.
-                done.push(action.clone());
+            if let Some((index, source)) = failed {
+                let undone = undo(netlink, &done).await;
+                return Err(ApplyError {
+                    step: before + index + 1,
+                    steps: steps.len(),
+                    action: several[index].clone(),
+                    source,
+                    undone,
+                });
             }
-            let undone = undo(netlink, &done).await;
-            return Err(ApplyError {
-                step,
-                steps,
-                action,
-                source,
-                undone,
-            });
         }
+        drop(steps);
         Ok(Applied { plan: self, done })
     }
 }
@@ -116,31 +124,51 @@ pub async fn remove_all(
         Item::Rule(rule) => (0, u32::MAX - rule.priority),
         Item::Route(route) => (1, route.table),
     });
-    for item in &found {
-        remove(netlink, item).await?;
+    for several in found.chunks(AT_A_TIME) {
+        try_join_all(several.iter().map(|item| remove(netlink, item))).await?;
     }
     Ok(found)
 }
 
 async fn undo(netlink: &Netlink, done: &[Action]) -> Undone {
     let mut undone = Undone::default();
-    for action in done.iter().rev() {
-        let result = match action {
-            Action::Add(item) => remove(netlink, item).await,
-            Action::Remove(item) => match add(netlink, item).await {
-                // Removing had timed out and has not happened.
-                Err(error) if error.os_error() == Some(libc::EEXIST) => Ok(()),
-                result => result,
-            },
-            Action::Replace(Replacement { from, to }) => replace(netlink, to, from).await,
-            Action::Keep(_) => Ok(()),
-        };
-        match result {
-            Ok(()) => undone.steps += 1,
-            Err(error) => undone.remaining.push((action.clone(), error)),
+    let steps: Vec<_> = done.iter().rev().collect();
+    for several in turns(&steps) {
+        let requests = several.iter().map(|action| take_back(netlink, action));
+        for (action, result) in several.iter().zip(join_all(requests).await) {
+            match result {
+                Ok(()) => undone.steps += 1,
+                Err(error) => undone.remaining.push(((*action).clone(), error)),
+            }
         }
     }
     undone
+}
+
+/// The steps in groups whose requests may wait for the kernel together: routes, but no rule comes
+/// before the answers for the routes that it leads to.
+fn turns<'s>(steps: &'s [&'s Action]) -> impl Iterator<Item = &'s [&'s Action]> {
+    let is_route = |action: &Action| match action {
+        Action::Add(item) | Action::Remove(item) | Action::Keep(item) => {
+            matches!(item, Item::Route(_))
+        }
+        Action::Replace(_) => true,
+    };
+    let alike = steps.chunk_by(move |a, b| is_route(a) && is_route(b));
+    alike.flat_map(|several| several.chunks(AT_A_TIME))
+}
+
+async fn take_back(netlink: &Netlink, action: &Action) -> Result<(), NetlinkError> {
+    match action {
+        Action::Add(item) => remove(netlink, item).await,
+        Action::Remove(item) => match add(netlink, item).await {
+            // Removing had timed out and has not happened.
+            Err(error) if error.os_error() == Some(libc::EEXIST) => Ok(()),
+            result => result,
+        },
+        Action::Replace(Replacement { from, to }) => replace(netlink, to, from).await,
+        Action::Keep(_) => Ok(()),
+    }
 }
 
 async fn carry_out(netlink: &Netlink, action: &Action) -> Result<(), NetlinkError> {

@@ -18,12 +18,13 @@ use splitter_netlink::{Family, InterfaceName, Interfaces, Netlink, NetlinkError}
 use splitter_policy::flow::{Class, TunnelRole};
 
 use self::judge::{Judge, Verdict};
+use super::destinations::{Cover, Destinations, limits};
 use super::foreign_rule::{ForeignRule, Forwarded, Transport};
 use super::probe::{Answer, Carried, Question, ask};
 use super::regions::{self, Region};
 use super::verify::site_address;
-use super::wanted::{destinations, tunnels_of};
-use super::{snapshot, specific};
+use super::wanted::tunnels_of;
+use super::{inside, snapshot};
 use crate::Placements;
 
 mod judge;
@@ -198,8 +199,9 @@ pub async fn audit(
     }
     let interfaces = netlink.interfaces().await?;
     let sites = config.by_site();
+    let destinations = Destinations::read(netlink, config).await?;
     for family in [Family::V4, Family::V6] {
-        if destinations(config, family).is_empty() {
+        if destinations.split(family).is_empty() {
             continue;
         }
         let messages = snapshot::rules(netlink, family).await?;
@@ -211,6 +213,7 @@ pub async fn audit(
             placements,
             interfaces: &interfaces,
             family,
+            destinations: &destinations,
             rules: &rules,
             is_up,
         };
@@ -227,6 +230,7 @@ struct Auditor<'a> {
     placements: &'a Placements,
     interfaces: &'a Interfaces,
     family: Family,
+    destinations: &'a Destinations,
     rules: &'a [ForeignRule<'a>],
     is_up: bool,
 }
@@ -247,7 +251,12 @@ impl Auditor<'_> {
         let (regions, unasked) = self.regions(carried).await?;
         audit.unasked += unasked;
         let cases = self.cases(&regions).await?;
-        let judges: Vec<_> = self.sites.iter().map(|site| self.judge(site)).collect();
+        let cover = &Cover::of(self.destinations.split(self.family));
+        let judges: Vec<_> = self
+            .sites
+            .iter()
+            .map(|site| self.judge(site, cover))
+            .collect();
         let judge = |case: &Case<'_>| &judges[self.site_of(&case.net)];
         let answered: Vec<_> = stream::iter(&cases)
             .map(|case| (case, judge(case)))
@@ -266,13 +275,14 @@ impl Auditor<'_> {
         Ok(())
     }
 
-    fn judge<'s>(&'s self, site: &'s Config) -> Judge<'s> {
+    fn judge<'s>(&'s self, site: &'s Config, cover: &'s Cover) -> Judge<'s> {
         Judge {
             whole: self.config,
             config: site,
             interfaces: self.interfaces,
             family: self.family,
             rules: self.rules,
+            cover,
             is_carried: site.families().any(|it| it == self.family),
             is_up: self.is_up,
         }
@@ -281,7 +291,7 @@ impl Auditor<'_> {
     /// Which of the sites a prefix inside the destinations lies at.
     fn site_of(&self, net: &IpNet) -> usize {
         let longest = |site: &Config| {
-            let nets = destinations(site, self.family).into_iter();
+            let nets = limits(site, self.family).into_iter();
             let nets = nets.filter(|it| it.contains(net));
             nets.map(|it| it.prefix_len()).max()
         };
@@ -298,17 +308,23 @@ impl Auditor<'_> {
     /// What to ask about: the destinations, and of a family that is split the parts that rules and
     /// routes of others single out.
     async fn regions(&self, carried: bool) -> Result<(Vec<Region>, usize), NetlinkError> {
-        let mut nets = destinations(self.config, self.family);
+        let mut nets = self.destinations.split(self.family).to_vec();
         let mut unasked = 0;
         if carried {
             let from_rules: Vec<_> = self
                 .rules_in_front()
                 .filter_map(|it| it.destination)
                 .collect();
-            let singled_out = |net: &IpNet| nets.iter().any(|it| it.contains(net));
+            let cover = Cover::of(&nets);
+            let singled_out = |net: &IpNet| cover.has(net) || cover.has_around(net);
             let from_rules: Vec<_> = from_rules.into_iter().filter(singled_out).collect();
-            let mut routes =
-                specific::inside_destinations(self.netlink, self.config, self.family).await?;
+            let mut routes = inside::inside_destinations(
+                self.netlink,
+                self.config,
+                self.destinations,
+                self.family,
+            )
+            .await?;
             unasked = routes.len().saturating_sub(MOST_ROUTES);
             routes.truncate(MOST_ROUTES);
             nets.extend(from_rules);

@@ -68,7 +68,8 @@ pub struct Route {
     pub destination: IpNet,
     /// The table that it is in.
     pub table: u32,
-    /// Where packets go; over several, flows are spread by weight.
+    /// Where packets go; over several, flows are spread by weight. None for a `throw` route, at
+    /// which the search goes on in the next table.
     pub next_hops: Vec<NextHop>,
 }
 
@@ -89,7 +90,12 @@ pub struct NextHop {
 impl Route {
     /// Whether every way has a next hop: IPv6 keeps such routes apart from others.
     pub(super) fn has_gateways(&self) -> bool {
-        self.next_hops.iter().all(|hop| hop.gateway.is_some())
+        !self.is_throw() && self.next_hops.iter().all(|hop| hop.gateway.is_some())
+    }
+
+    /// Whether it hands packets back to the tables that come after its own.
+    pub(super) fn is_throw(&self) -> bool {
+        self.next_hops.is_empty()
     }
 }
 
@@ -130,11 +136,16 @@ impl fmt::Display for Rule {
 impl fmt::Display for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(ip_command(Family::of(&self.destination)))?;
+        f.write_str(" route")?;
+        if self.is_throw() {
+            f.write_str(" throw")?;
+        }
         match self.destination.prefix_len() {
-            0 => f.write_str(" route default")?,
-            _ => write!(f, " route {}", self.destination)?,
+            0 => f.write_str(" default")?,
+            _ => write!(f, " {}", self.destination)?,
         }
         match &self.next_hops[..] {
+            [] => write!(f, " table {} proto {PROTOCOL}", self.table),
             [only] => {
                 only.fmt(f)?;
                 write!(f, " table {} proto {PROTOCOL}", self.table)

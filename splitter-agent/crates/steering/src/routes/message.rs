@@ -21,6 +21,8 @@ pub(super) const FRA_DSCP: u16 = 25;
 /// `FRA_DSCP_MASK`, Linux 6.15, which shows a mask of all six bits where none was given.
 const FRA_DSCP_MASK: u16 = 30;
 const FULL_DSCP_MASK: u8 = 0x3f;
+/// `LOOPBACK_IFINDEX` of net/flow.h: the number of `lo` in every network namespace.
+const LOOPBACK: u32 = 1;
 /// No suppression, as the kernel writes it.
 const NO_SUPPRESSION: u32 = u32::MAX;
 
@@ -138,10 +140,13 @@ impl Route {
         header.address_family = splitter_netlink::address_family(Family::of(&self.destination));
         header.destination_prefix_length = self.destination.prefix_len();
         header.protocol = RouteProtocol::from(PROTOCOL);
-        header.kind = RouteType::Unicast;
+        header.kind = match self.is_throw() {
+            true => RouteType::Throw,
+            false => RouteType::Unicast,
+        };
         let has_gateway = self.next_hops.iter().any(|hop| hop.gateway.is_some());
         header.scope = match (has_gateway, &self.destination) {
-            (false, IpNet::V4(_)) => RouteScope::Link,
+            (false, IpNet::V4(_)) if !self.is_throw() => RouteScope::Link,
             _ => RouteScope::Universe,
         };
         let (in_header, table) = header_table(self.table);
@@ -154,6 +159,12 @@ impl Route {
         }
         message.attributes.extend(table.map(RouteAttribute::Table));
         match &self.next_hops[..] {
+            // IPv6 takes the first route to a prefix for meant where no device is named, and IPv4
+            // refuses one.
+            [] if self.destination.addr().is_ipv6() => {
+                message.attributes.push(RouteAttribute::Oif(LOOPBACK));
+            }
+            [] => {}
             [only] => {
                 let device = RouteAttribute::Oif(only.device_index);
                 message.attributes.push(device);
@@ -170,7 +181,8 @@ impl Route {
     /// The route in a message, if it has our protocol number and is of a shape that we make.
     pub(super) fn from_message(message: &RouteMessage, interfaces: &Interfaces) -> Option<Self> {
         let header = &message.header;
-        let plain = header.kind == RouteType::Unicast
+        let is_throw = header.kind == RouteType::Throw;
+        let plain = (is_throw || header.kind == RouteType::Unicast)
             && u8::from(header.protocol) == PROTOCOL
             && header.source_prefix_length == 0
             && header.tos == 0;
@@ -199,7 +211,7 @@ impl Route {
             Family::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
         let address = address.unwrap_or(unspecified);
-        if next_hops.is_empty() {
+        if next_hops.is_empty() && !is_throw {
             next_hops.push(NextHop {
                 gateway,
                 device: name_of(device_index?, interfaces),

@@ -9,6 +9,7 @@ use splitter_config::{Config, DscpMatch, InvalidValue};
 use splitter_netlink::{Netlink, NetlinkError, NoSuchInterface};
 
 use super::conflict::{self, Conflict};
+use super::destinations::Destinations;
 use super::item::{Item, Route};
 use super::spread::hindrances;
 use super::{Footprint, matching, snapshot, wanted};
@@ -23,6 +24,9 @@ pub struct Plan {
     /// Which tunnels the routes of each class lead to, for every remote site.
     #[serde(rename = "placement")]
     pub placements: Placements,
+    /// What leads into the tunnels once it is carried out: of the sites that are planned for.
+    #[serde(skip)]
+    pub destinations: Destinations,
     /// Every step, and what stays.
     pub actions: Vec<Action>,
     /// What keeps flows from being spread over the tunnels of a class, and what to do. It is left
@@ -104,9 +108,24 @@ pub async fn plan_placed(
     placements: &Placements,
     previous: &[&Footprint],
 ) -> Result<Plan, PlanError> {
+    let destinations = Destinations::read(netlink, config).await?;
+    plan_with(netlink, config, placements, previous, destinations).await
+}
+
+/// Plans as [`plan_placed`] does, with destinations that were read before.
+///
+/// # Errors
+/// See [`PlanError`].
+pub async fn plan_with(
+    netlink: &Netlink,
+    config: &Config,
+    placements: &Placements,
+    previous: &[&Footprint],
+    destinations: Destinations,
+) -> Result<Plan, PlanError> {
     let interfaces = netlink.interfaces().await?;
     let matching = matching::decide(netlink, config).await?;
-    let wanted = wanted::items(config, placements, &interfaces, matching)?;
+    let wanted = wanted::items(config, placements, &interfaces, matching, &destinations)?;
     let footprint = Footprint::of(config);
     let footprints: Vec<_> = std::iter::once(&footprint)
         .chain(previous.iter().copied())
@@ -121,7 +140,8 @@ pub async fn plan_placed(
         matching: matching.into(),
         placements: placements.clone(),
         actions: difference(wanted, found.ours),
-        notes: notes(config),
+        notes: notes(config, &destinations),
+        destinations,
     })
 }
 
@@ -137,8 +157,22 @@ pub async fn plan_move(
     config: &Config,
     placement: &Placement,
 ) -> Result<Plan, PlanError> {
+    let destinations = Destinations::read(netlink, config).await?;
+    plan_move_with(netlink, config, placement, destinations).await
+}
+
+/// Plans as [`plan_move`] does, with destinations that were read before.
+///
+/// # Errors
+/// When the kernel does not list what it has, or a tunnel that is to be used has no device.
+pub async fn plan_move_with(
+    netlink: &Netlink,
+    config: &Config,
+    placement: &Placement,
+    destinations: Destinations,
+) -> Result<Plan, PlanError> {
     let interfaces = netlink.interfaces().await?;
-    let wanted = wanted::routes_of_site(config, placement, &interfaces)?;
+    let wanted = wanted::routes_of_site(config, placement, &interfaces, &destinations)?;
     let found = snapshot::take(netlink, &interfaces, &[&Footprint::of(config)]).await?;
     let found = found.ours.into_iter();
     // What leads elsewhere may be another site's.
@@ -156,24 +190,34 @@ pub async fn plan_move(
     Ok(Plan {
         matching: config.marks.matching,
         placements,
+        destinations,
         actions: difference(wanted, found.filter(is_own).collect()),
         notes: Vec::new(),
     })
 }
 
-fn notes(config: &Config) -> Vec<String> {
-    // A shadow spreads nothing.
+fn notes(config: &Config, destinations: &Destinations) -> Vec<String> {
+    // A shadow routes nothing.
     if config.shadow {
         return Vec::new();
     }
     let hindrances = hindrances(config);
-    hindrances.iter().map(ToString::to_string).collect()
+    let mut notes: Vec<_> = hindrances.iter().map(ToString::to_string).collect();
+    let mut families = config.families();
+    if config.routes.follow && families.all(|it| destinations.split(it).is_empty()) {
+        notes.push(
+            "routes.follow: the main table reaches nothing through a tunnel now, so nothing is \
+             split until it does"
+                .to_owned(),
+        );
+    }
+    notes
 }
 
 /// Rules go before the routes that they use, and what is stale goes before what takes its place,
 /// since two routes to one destination cannot stand in a table; but where one takes the place of
 /// another, that is one step.
-fn difference(wanted: Vec<Item>, found: Vec<Item>) -> Vec<Action> {
+pub(super) fn difference(wanted: Vec<Item>, found: Vec<Item>) -> Vec<Action> {
     // By place, for there may be thousands of routes; of rules there are a few for each interface.
     let mut places: HashMap<_, Vec<usize>> = HashMap::new();
     for (index, item) in found.iter().enumerate() {

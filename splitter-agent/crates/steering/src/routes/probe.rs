@@ -188,7 +188,8 @@ async fn exchange(
     }
 }
 
-fn hops(attributes: &[RouteAttribute]) -> Vec<Hop> {
+/// The ways that a route leads.
+pub(super) fn hops(attributes: &[RouteAttribute]) -> Vec<Hop> {
     let mut hops = Vec::new();
     for attribute in attributes {
         match attribute {

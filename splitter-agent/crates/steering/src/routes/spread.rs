@@ -5,7 +5,7 @@ use std::path::Path;
 use splitter_config::Config;
 use splitter_netlink::Family;
 
-use super::wanted::destinations;
+use super::destinations::limits;
 
 /// Hash of addresses, protocol and ports, so that each flow has a tunnel of its own.
 const BY_PORTS: u32 = 1;
@@ -36,7 +36,7 @@ pub fn hindrances(config: &Config) -> Vec<Hindrance> {
             continue;
         }
         let families = [Family::V4, Family::V6].into_iter();
-        let families = families.filter(|&family| !destinations(&site, family).is_empty());
+        let families = families.filter(|&family| !limits(&site, family).is_empty());
         for hindrance in families.filter_map(|it| of_family(&site, it)) {
             // What is so for all sites is said once.
             if !found.contains(&hindrance) {

@@ -8,8 +8,8 @@ use netlink_packet_route::route::{
 use splitter_config::Config;
 use splitter_netlink::{Family, Netlink, NetlinkError};
 
+use super::destinations::Destinations;
 use super::snapshot;
-use super::wanted::destinations;
 
 /// Names a route of the main table that redirected packets pass over.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +29,8 @@ pub async fn suppressed_routes(
     config: &Config,
     family: Family,
 ) -> Result<Vec<SuppressedRoute>, NetlinkError> {
-    let wanted = destinations(config, family);
+    let destinations = Destinations::read(netlink, config).await?;
+    let wanted = destinations.split(family);
     let is_in_the_way =
         |route: &SuppressedRoute| wanted.iter().any(|net| route.destination.contains(net));
     let routes = snapshot::routes(netlink, family, RouteHeader::RT_TABLE_MAIN.into()).await?;

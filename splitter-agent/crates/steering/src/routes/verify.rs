@@ -14,10 +14,11 @@ use splitter_netlink::{
 };
 
 use super::apply::Applied;
-use super::plan::{Plan, PlanError, plan_move, plan_placed};
+use super::destinations::{Cover, Destinations};
+use super::plan::{Plan, PlanError, plan_move, plan_with};
 use super::probe::{Answer, Carried, Question, ask, inside};
 use super::regions::{self, Region};
-use super::wanted::{destination_length, destinations, tunnels_of};
+use super::wanted::tunnels_of;
 use crate::Placement;
 
 const TABLE_MAIN: u32 = RouteHeader::RT_TABLE_MAIN as u32;
@@ -62,7 +63,7 @@ pub enum VerifyError {
     Plan(#[from] PlanError),
     /// The kernel took the plan but does not have what it says.
     #[error("the kernel does not show what was just added; still to be done are:\n{0}")]
-    NotInPlace(Plan),
+    NotInPlace(Box<Plan>),
     /// The packet would leave by other devices.
     #[error(
         "a packet from {} to {} with the mark {} that arrives at {} would leave by {actual} (table \
@@ -118,11 +119,17 @@ impl Applied {
         netlink: &Netlink,
         config: &Config,
     ) -> Result<Verification, VerifyError> {
-        let now = plan_placed(netlink, config, &self.plan.placements, &[]).await?;
+        let Plan {
+            placements,
+            destinations,
+            ..
+        } = &self.plan;
+        let now = plan_with(netlink, config, placements, &[], destinations.clone()).await?;
         if !now.is_in_place() {
-            return Err(VerifyError::NotInPlace(now));
+            return Err(VerifyError::NotInPlace(now.into()));
         }
-        self.ask_about(netlink, config, &config.by_site()).await
+        let sites = config.by_site();
+        self.ask_about(netlink, config, destinations, &sites).await
     }
 
     /// Checks what was planned for one of several sites alone, as [`verify`](Self::verify) does for
@@ -141,9 +148,10 @@ impl Applied {
         };
         let now = plan_move(netlink, &alone, self.plan.placements.of(site)).await?;
         if !now.is_in_place() {
-            return Err(VerifyError::NotInPlace(now));
+            return Err(VerifyError::NotInPlace(now.into()));
         }
-        self.ask_about(netlink, config, &[alone]).await
+        let all = Destinations::read(netlink, config).await?;
+        self.ask_about(netlink, config, &all, &[alone]).await
     }
 
     /// Asks about the destinations of these sites.
@@ -151,18 +159,22 @@ impl Applied {
         &self,
         netlink: &Netlink,
         config: &Config,
+        destinations: &Destinations,
         sites: &[Cow<'_, Config>],
     ) -> Result<Verification, VerifyError> {
         let mut verification = Verification::default();
         let interfaces = netlink.interfaces().await?;
         for family in config.families() {
             let addresses = netlink.addresses(family).await?;
-            let regions = regions::of(destinations(config, family));
+            let cover = &Cover::of(destinations.split(family));
+            let nets = asked(config, destinations.split(family));
+            let regions = regions::of(nets.into_iter().copied().collect());
             for name in &config.lan {
                 let lan = Lan {
                     name,
                     interface: interfaces.named(name)?,
                     family,
+                    cover,
                 };
                 if regions.is_empty() || !lan.forwards(config, &mut verification)? {
                     continue;
@@ -181,9 +193,10 @@ impl Applied {
                         interfaces: &interfaces,
                         source,
                     };
-                    let nets = destinations(site, family);
+                    let own = destinations.of_site(config, site);
+                    let own = Cover::of(own.split(family));
                     let is_carried = site.families().any(|it| it == family);
-                    let of_site = |it: &&Region| is_carried && nets.contains(&it.net);
+                    let of_site = |it: &&Region| is_carried && own.has(&it.net);
                     for region in regions.iter().filter(of_site) {
                         lan.probe(&asked, region, &mut verification).await?;
                     }
@@ -198,6 +211,7 @@ struct Lan<'a> {
     name: &'a InterfaceName,
     interface: &'a Interface,
     family: Family,
+    cover: &'a Cover,
 }
 
 /// All that a question about a destination is made of, and its answer judged by.
@@ -261,6 +275,7 @@ impl Lan<'_> {
             ..
         } = *asked;
         for &destination in &region.candidates {
+            let longest = self.cover.length_for(destination).unwrap_or(0);
             let question = |dscp: Dscp| Question {
                 arrives_at: self.interface.index,
                 source,
@@ -274,7 +289,7 @@ impl Lan<'_> {
             let first = ask(netlink, question(config.marks.short)).await;
             if first
                 .as_ref()
-                .is_ok_and(|answer| is_none_of_ours(config, destination, answer))
+                .is_ok_and(|answer| is_none_of_ours(answer, longest))
             {
                 continue;
             }
@@ -322,10 +337,22 @@ fn expectations<'c>(config: &'c Config, placement: &Placement) -> Vec<(Dscp, Vec
     all.filter(|(_, tunnels)| !tunnels.is_empty()).collect()
 }
 
-/// Whether an address is the router's own, or has a specific route that is meant to win.
-fn is_none_of_ours(config: &Config, destination: IpAddr, answer: &Answer) -> bool {
-    let is_specific = || answer.prefix_length > destination_length(config, destination);
-    answer.table == TABLE_LOCAL || (answer.table == TABLE_MAIN && is_specific())
+/// All that is stated, and a part of what follows the main table, which all leads one way: the
+/// audit of an agent asks for the rest.
+fn asked<'n>(config: &Config, nets: &'n [IpNet]) -> Vec<&'n IpNet> {
+    const OF_FOLLOWED: usize = 50;
+    let step = match config.routes.follow {
+        true => nets.len().div_ceil(OF_FOLLOWED).max(1),
+        false => 1,
+    };
+    nets.iter().step_by(step).collect()
+}
+
+/// Whether an address is the router's own, or has a route that is meant to win: one that is more
+/// specific than the destination it lies in.
+fn is_none_of_ours(answer: &Answer, destination: u8) -> bool {
+    let specific = answer.table == TABLE_MAIN && answer.prefix_length > destination;
+    answer.table == TABLE_LOCAL || specific
 }
 
 fn judge(

@@ -1,6 +1,6 @@
 //! What the configuration wants the kernel to have.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use netlink_packet_route::route::RouteHeader;
@@ -8,6 +8,7 @@ use splitter_config::{Config, Dscp, DscpMatch, TableId, Tunnel};
 use splitter_netlink::{Family, InterfaceName, Interfaces, NoSuchInterface};
 use splitter_policy::fwmark::MarkBits;
 
+use super::destinations::Destinations;
 use super::item::{Item, NextHop, Route, Rule, Selector};
 use crate::{Egress, Placement, Placements};
 
@@ -18,6 +19,7 @@ pub(super) fn items(
     placements: &Placements,
     interfaces: &Interfaces,
     matching: Matching,
+    destinations: &Destinations,
 ) -> Result<Vec<Item>, NoSuchInterface> {
     for lan in &config.lan {
         interfaces.named(lan)?;
@@ -28,28 +30,41 @@ pub(super) fn items(
     let mut items = Vec::new();
     for site in config.by_site() {
         let placement = placements.of(&site.site_name());
-        items.extend(routes_of_site(&site, placement, interfaces)?);
+        let own = destinations.of_site(config, &site);
+        items.extend(routes_of_site(&site, placement, interfaces, &own)?);
+    }
+    items.extend(all_rules(config, matching, destinations));
+    Ok(items)
+}
+
+/// The rules of both families.
+pub(super) fn all_rules(
+    config: &Config,
+    matching: Matching,
+    destinations: &Destinations,
+) -> Vec<Item> {
+    let mut items = Vec::new();
+    if config.shadow {
+        return items;
     }
     for family in config.families() {
         for lan in &config.lan {
-            items.extend(
-                rules(config, lan, family, matching)
-                    .into_iter()
-                    .map(Item::Rule),
-            );
+            let rules = rules(config, lan, family, matching, destinations);
+            items.extend(rules.into_iter().map(Item::Rule));
         }
     }
-    Ok(items)
+    items
 }
 
 /// The routes of both tables to one site: all sites' are in the same two, so that a packet is looked
 /// up there once, however many sites there are. A class without a tunnel has none, so that its packets
 /// fall through to the next rule and in the end to the main table. The device of a tunnel that carries
-/// nothing need not be there.
+/// nothing need not be there. What is inside comes before what is around it.
 pub(super) fn routes_of_site(
     config: &Config,
     placement: &Placement,
     interfaces: &Interfaces,
+    destinations: &Destinations,
 ) -> Result<Vec<Item>, NoSuchInterface> {
     let mut items = Vec::new();
     if config.shadow {
@@ -61,7 +76,7 @@ pub(super) fn routes_of_site(
         (config.long.table, placement.long),
     ] {
         let tunnels = tunnels_of(config, placement, egress);
-        let routes = routes(config, table, &tunnels, interfaces)?;
+        let routes = routes(config, table, &tunnels, interfaces, destinations)?;
         items.extend(routes.into_iter().map(Item::Route));
     }
     Ok(items)
@@ -103,28 +118,6 @@ impl From<Matching> for DscpMatch {
     }
 }
 
-/// The prefixes of a family that lead into the tunnels.
-pub(super) fn destinations(config: &Config, family: Family) -> Vec<IpNet> {
-    match config.destinations() {
-        Some(list) => list
-            .iter()
-            .filter(|net| Family::of(net) == family)
-            .copied()
-            .collect(),
-        None => vec![everything(family)],
-    }
-}
-
-/// The length of the most specific of those prefixes that an address lies in; 0 outside all of them.
-/// What the main table knows more specifically, such as another interface of the site, stays with the
-/// main table.
-pub(super) fn destination_length(config: &Config, address: IpAddr) -> u8 {
-    let nets = config.destinations();
-    let nets = nets.iter().flat_map(|it| it.iter());
-    let around = nets.filter(|net| net.contains(&address));
-    around.map(IpNet::prefix_len).max().unwrap_or(0)
-}
-
 /// The prefix that all addresses of a family have.
 pub(super) fn everything(family: Family) -> IpNet {
     match family {
@@ -138,6 +131,7 @@ fn routes(
     table: TableId,
     tunnels: &[&Tunnel],
     interfaces: &Interfaces,
+    destinations: &Destinations,
 ) -> Result<Vec<Route>, NoSuchInterface> {
     let is_alone = tunnels.len() == 1;
     let mut routes = Vec::new();
@@ -159,20 +153,33 @@ fn routes(
         if next_hops.is_empty() {
             continue;
         }
-        let destinations = destinations(config, family).into_iter();
-        routes.extend(destinations.map(|destination| Route {
-            destination,
+        let route = |destination: &IpNet, next_hops| Route {
+            destination: *destination,
             table: table.get(),
-            next_hops: next_hops.clone(),
-        }));
+            next_hops,
+        };
+        let thrown = destinations.thrown(family).iter();
+        routes.extend(thrown.map(|it| route(it, Vec::new())));
+        let split = destinations.split(family).iter();
+        routes.extend(split.map(|it| route(it, next_hops.clone())));
     }
     Ok(routes)
 }
 
-/// Three rules for each length that the prefixes of the destinations have, the longest first. All but
-/// those of the shortest pass over what the tables hold for shorter ones.
-fn rules(config: &Config, lan: &InterfaceName, family: Family, matching: Matching) -> Vec<Rule> {
-    let lengths = config.prefix_lengths(family);
+/// Three rules for each length that the prefixes of stated destinations have, the longest first. All
+/// but those of the shortest pass over what the tables hold for shorter ones. Where destinations
+/// follow the main table, three for all of them: the tables themselves have what is thrown back.
+fn rules(
+    config: &Config,
+    lan: &InterfaceName,
+    family: Family,
+    matching: Matching,
+    destinations: &Destinations,
+) -> Vec<Rule> {
+    let lengths = match config.routes.follow {
+        true => destinations.longest(family).into_iter().collect(),
+        false => config.prefix_lengths(family),
+    };
     let mut rules = Vec::new();
     for (index, length) in (0..).zip(&lengths) {
         let priority = config.routes.rule_priority.group(index);

@@ -8,9 +8,9 @@ use splitter_netlink::{Family, Interfaces, NetlinkError};
 use splitter_policy::flow::Class;
 
 use super::{Exempt, RouteAudit, TABLE_MAIN, Unsplit, UnsplitReason, without_next_hop};
+use crate::routes::destinations::Cover;
 use crate::routes::foreign_rule::{ForeignRule, Forwarded, command};
 use crate::routes::probe::Answer;
-use crate::routes::wanted::destination_length;
 
 pub(super) const TABLE_LOCAL: u32 = 255;
 
@@ -23,6 +23,8 @@ pub(super) struct Judge<'a> {
     pub(super) interfaces: &'a Interfaces,
     pub(super) family: Family,
     pub(super) rules: &'a [ForeignRule<'a>],
+    /// What our rules take from the main table.
+    pub(super) cover: &'a Cover,
     pub(super) is_carried: bool,
     pub(super) is_up: bool,
 }
@@ -82,7 +84,7 @@ impl Judge<'_> {
         if let Some(rule) = deciding.filter(|it| self.is_in_front(it)) {
             return self.by_rule(rule, &format!("sends it to table {}", name(answer.table)));
         }
-        let length = destination_length(self.whole, packet.destination);
+        let length = self.cover.length_for(packet.destination).unwrap_or(0);
         if answer.table == TABLE_MAIN && answer.prefix_length > length {
             return self.by_specific_route(devices);
         }

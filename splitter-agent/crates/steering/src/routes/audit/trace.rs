@@ -12,12 +12,13 @@ use splitter_policy::flow::{Class, TunnelRole};
 
 use super::judge::{Judge, TABLE_LOCAL, Verdict, name};
 use super::{UnsplitReason, forwards};
+use crate::routes::destinations::{Cover, Destinations, limits};
 use crate::routes::foreign_rule::{ForeignRule, Forwarded, Transport};
 use crate::routes::item::NextHop;
 use crate::routes::probe::{Answer, Carried, Hop, Question, ask, chosen_device, reach};
 use crate::routes::snapshot;
 use crate::routes::verify::site_address;
-use crate::routes::wanted::{destinations, tunnels_of};
+use crate::routes::wanted::tunnels_of;
 use crate::{Placement, Placements};
 
 /// A packet of the site that would come in by an interface.
@@ -165,6 +166,7 @@ pub async fn trace(
     else {
         return Ok(Vec::new());
     };
+    let destinations = Destinations::read(netlink, config).await?;
     let messages = snapshot::rules(netlink, family).await?;
     let rules: Vec<_> = messages.iter().map(ForeignRule::of).collect();
     // Of what lies at no site, the destinations tell.
@@ -185,6 +187,7 @@ pub async fn trace(
             interfaces,
             family,
             rules: &rules,
+            cover: &Cover::of(destinations.split(family)),
             is_carried: site.families().any(|it| it == family),
             is_up,
         },
@@ -368,10 +371,8 @@ impl Tracer<'_> {
         if !forwards(self.packet.lan, self.family) {
             return Some(self.not_forwarding());
         }
-        let wanted = destinations(self.config, self.family);
-        let is_wanted = wanted
-            .iter()
-            .any(|it| it.contains(&self.packet.destination));
+        let cover = self.judge.cover;
+        let is_wanted = cover.length_for(self.packet.destination).is_some();
         let egress = self.placement.of(tunnel.own_class());
         let tunnels = tunnels_of(self.site, self.placement, egress);
         let verdict = self.judge.verdict(packet, &tunnels, answer);
@@ -382,7 +383,7 @@ impl Tracer<'_> {
                 remedy: None,
             }),
             // Also where the main table happens to lead it by a tunnel.
-            _ if !is_wanted => Some(self.outside(&wanted)),
+            _ if !is_wanted => Some(self.outside()),
             Verdict::Split => None,
             Verdict::Elsewhere(devices) => Some(Hindrance {
                 reason: "elsewhere",
@@ -413,8 +414,16 @@ impl Tracer<'_> {
         }
     }
 
-    fn outside(&self, wanted: &[IpNet]) -> Hindrance {
-        let names: Vec<_> = wanted.iter().map(ToString::to_string).collect();
+    fn outside(&self) -> Hindrance {
+        if self.config.routes.follow {
+            return Hindrance {
+                reason: "outside",
+                problem: "routes.follow: the main table reaches it through no tunnel".to_owned(),
+                remedy: Some("add a route by a tunnel if it is to be split".to_owned()),
+            };
+        }
+        let stated = limits(self.config, self.family);
+        let names: Vec<_> = stated.iter().map(ToString::to_string).collect();
         let names = match names.is_empty() {
             true => format!("which has no {} prefix", self.family),
             false => names.join(", "),
