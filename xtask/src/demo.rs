@@ -83,16 +83,20 @@ pub(crate) fn fct(project: &Project, arguments: &FctArguments) -> Result<ExitCod
     run(project, passed_on.into_iter().map(OsString::from).collect())
 }
 
+/// How both are compiled; see the workspace's manifest. Cargo names the directory after it.
+const PROFILE: &str = "demo";
+
 fn run(project: &Project, passed_on: Vec<OsString>) -> Result<ExitCode> {
     if let Outcome::Incomplete(reason) = setup::ensure(&[Purpose::Demo])? {
         bail!(reason);
     }
+    // Without what only people look at: the terminal view and the status page.
     command::cargo()
-        .args(["build", "--release", "--package", "splitter-agent"])
-        .args(["--package", "splitter-demo"])
+        .args(["build", "--profile", PROFILE, "--no-default-features"])
+        .args(["--package", "splitter-agent", "--package", "splitter-demo"])
         .current_dir(&project.root)
         .run()?;
-    let demo = project.target.join("release/splitter-demo");
+    let demo = project.target.join(PROFILE).join("splitter-demo");
     let run = if is_root() {
         Run::new(demo)
     } else {
