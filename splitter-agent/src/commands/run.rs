@@ -18,7 +18,7 @@ use splitter_agent::route_follower::RouteFollower;
 #[cfg(feature = "page")]
 use splitter_agent::status_page::StatusSource;
 use splitter_config::ConfigFile;
-use splitter_control::{Call, Socket};
+use splitter_control::{Call, Request, Socket};
 use splitter_instance::privileges::{drop_unneeded, names};
 use splitter_instance::report::SharedReport;
 use splitter_instance::{AttachedInterface, BroughtUp, Instance, Owner};
@@ -28,6 +28,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::packet_log::{self, Forwarding};
+use super::service_manager::ServiceManager;
 use super::watch::{self, Reconciler};
 
 /// How often it is checked that everything is still in place.
@@ -196,8 +197,10 @@ impl Watching {
                 never = watch::tunnels(self.guard, in_force.clone(), &lock, &readiness) => never,
             }
         };
+        let mut manager = ServiceManager::new(readiness.clone());
+        let reconciler = Reconciler::new(readiness.clone());
         let ended_by = tokio::select! {
-            signal = obey(agent, calls, Reconciler::new(readiness.clone()), signals) => signal,
+            signal = obey(agent, calls, reconciler, signals, &mut manager) => signal,
             ended = &mut serving => {
                 ended.context("the metrics endpoint panicked")??;
                 bail!("the metrics endpoint ended");
@@ -205,6 +208,7 @@ impl Watching {
             never = watching => never,
         };
         tracing::info!(event = "ending", signal = ended_by, "ending");
+        manager.stopping();
         readiness.fail("agent", "shutting down");
         // The socket's file goes with it.
         listening.abort();
@@ -220,7 +224,9 @@ async fn obey(
     mut calls: mpsc::Receiver<Call>,
     mut reconciler: Reconciler,
     signals: &mut Signals,
+    manager: &mut ServiceManager,
 ) -> &'static str {
+    manager.ready();
     let mut ticks = interval(RECONCILE_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -233,15 +239,27 @@ async fn obey(
                     return "the end of its terminal";
                 }
                 tracing::info!(event = "hang_up", "SIGHUP: reading the file again");
+                manager.reloading();
                 agent.hang_up().await;
+                manager.ready();
             }
-            Some(call) = calls.recv() => agent.serve(call).await,
+            Some(call) = calls.recv() => {
+                let reloads = matches!(call.request, Request::Reload { dry_run: false, .. });
+                if reloads {
+                    manager.reloading();
+                }
+                agent.serve(call).await;
+                if reloads {
+                    manager.ready();
+                }
+            }
             () = sleep(until_revert.unwrap_or_default()), if until_revert.is_some() => {
                 agent.revert_unconfirmed().await;
             }
             _ = ticks.tick() => {
                 reconciler.look(agent).await;
                 agent.follow().await;
+                manager.goes_round();
             }
         }
     }

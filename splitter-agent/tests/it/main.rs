@@ -47,6 +47,7 @@ mod programs;
 mod real_queue;
 mod route_audit;
 mod routes;
+mod service_manager;
 mod several_lossy;
 mod several_redirected;
 mod several_routes;

@@ -27,6 +27,7 @@ fn systemd_takes_the_units() {
         let text = fs::read_to_string(unit.path()).unwrap();
         assert!(text.contains("ExecStart=/usr/local/bin/splitter run\n"));
         assert!(text.contains("ExecReload=/usr/local/bin/splitter reload\n"));
+        assert!(text.contains("Type=notify\n") && text.contains("WatchdogSec=90\n"));
         // A device that is late, or an uplink that is down, at boot is the end of nothing.
         assert!(text.contains("StartLimitIntervalSec=0\n") && text.contains("RestartSec=2\n"));
         assert!(!text.contains("After=network-online.target"));
