@@ -21,15 +21,13 @@ pub struct ActiveFlows {
     last: u32,
 }
 
-/// The event that a packet means for its flow on a path: it comes, goes on, or ends.
+/// The event that a packet means for its flow on a path: it comes, or goes on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
     /// The flow has come to this path.
     pub enters: bool,
     /// It is there already, and this is its first packet of a window.
     pub renews: bool,
-    /// It ends, and has sent in this window or the last one.
-    pub ends: bool,
 }
 
 impl Activity {
@@ -37,19 +35,11 @@ impl Activity {
     pub const ENTERS: Self = Self {
         enters: true,
         renews: false,
-        ends: false,
     };
     /// The flow goes on, with the first packet of a window.
     pub const RENEWS: Self = Self {
         enters: false,
         renews: true,
-        ends: false,
-    };
-    /// The flow ends with this packet.
-    pub const ENDS: Self = Self {
-        enters: false,
-        renews: false,
-        ends: true,
     };
 }
 
@@ -81,24 +71,30 @@ impl ActiveFlows {
     /// Notes what a packet at `now_ns` says of its flow.
     #[inline(always)]
     pub const fn note(&mut self, activity: Activity, now_ns: u64) {
-        let Activity {
-            enters,
-            renews,
-            ends,
-        } = activity;
-        if !(enters | renews | ends) {
+        let Activity { enters, renews } = activity;
+        if !(enters | renews) {
             return;
         }
         let Self { window, this, last } = self.at(now_ns);
         *self = Self {
             window,
-            this: this
-                .saturating_add((enters | renews) as u32)
-                .saturating_sub(ends as u32),
+            this: this.saturating_add(1),
             // Those that come in the same window see it, too.
-            last: last
-                .saturating_add(enters as u32)
-                .saturating_sub(ends as u32),
+            last: last.saturating_add(enters as u32),
+        };
+    }
+
+    /// Notes that a flow leaves the path with the packet at `now_ns`, or with none; its last one
+    /// before was at `last_seen_ns`. One that is counted no more changes nothing.
+    #[inline(always)]
+    pub const fn leave(&mut self, last_seen_ns: u64, now_ns: u64) {
+        let Self { window, this, last } = self.at(now_ns);
+        let counted = self::window(last_seen_ns);
+        let (is_in_this, is_in_last) = (counted >= window, counted + 1 >= window);
+        *self = Self {
+            window,
+            this: this.saturating_sub(is_in_this as u32),
+            last: last.saturating_sub(is_in_last as u32),
         };
     }
 
@@ -139,7 +135,7 @@ mod tests {
         for _ in 0..3 {
             flows.note(Activity::ENTERS, 5);
         }
-        flows.note(Activity::ENDS, 6);
+        flows.leave(5, 6);
         assert_eq!(flows.count(7), 2);
         assert_eq!(flows.count(WINDOW_NS), 2);
         flows.note(Activity::RENEWS, WINDOW_NS);
@@ -158,6 +154,23 @@ mod tests {
         }
         flows.note(Activity::ENTERS, WINDOW_NS);
         assert_eq!(flows.count(WINDOW_NS), 6);
+    }
+
+    #[test]
+    fn flow_that_leaves_takes_itself_off_and_no_other() {
+        let mut flows = ActiveFlows::default();
+        flows.note(Activity::ENTERS, 5);
+        flows.note(Activity::ENTERS, 5);
+        flows.note(Activity::RENEWS, WINDOW_NS);
+        // The other was not seen in this window.
+        flows.leave(5, WINDOW_NS + 1);
+        assert_eq!(flows.count(WINDOW_NS + 1), 1);
+        assert_eq!(flows.count(2 * WINDOW_NS), 1);
+        // It is counted no more since two windows.
+        flows.leave(5, 2 * WINDOW_NS);
+        assert_eq!(flows.count(2 * WINDOW_NS), 1);
+        flows.leave(WINDOW_NS, 2 * WINDOW_NS);
+        assert_eq!(flows.count(2 * WINDOW_NS), 0);
     }
 
     proptest! {

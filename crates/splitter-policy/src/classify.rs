@@ -63,9 +63,12 @@ pub fn classify(
             },
             ..FlowEntry::default()
         };
+        if config.is_shared() {
+            entry.set_stage(Stage::Starting);
+            entry.last_seen_ns = now_ns;
+        }
     }
-    let last_seen_ns = entry.last_seen_ns;
-    let was = Stage::of(entry.packets, entry.bytes);
+    let (last_seen_ns, was) = (entry.last_seen_ns, entry.stage());
     entry.packets += packet.segments;
     entry.bytes += packet.bytes;
     entry.last_seen_ns = now_ns;
@@ -79,7 +82,8 @@ pub fn classify(
     let egress = if config.is_shared() {
         let sent = CountedPacket {
             packet,
-            chosen: became_long.then(|| models.choose(config, entry.tunnel(), was, now_ns)),
+            chosen: became_long
+                .then(|| models.choose(config, entry.tunnel(), was, last_seen_ns, now_ns)),
             last_seen_ns,
             now_ns,
         };

@@ -50,9 +50,10 @@ impl SharedEgress for HostQueues {
         config: &PolicyConfig,
         here: TunnelRole,
         was: Stage,
+        last_seen_ns: u64,
         now_ns: u64,
     ) -> TunnelRole {
-        self.shared.choose(config, here, was, now_ns)
+        self.shared.choose(config, here, was, last_seen_ns, now_ns)
     }
 
     fn may_change(
@@ -107,9 +108,10 @@ impl<M: SharedEgress> SharedEgress for &mut M {
         config: &PolicyConfig,
         here: TunnelRole,
         was: Stage,
+        last_seen_ns: u64,
         now_ns: u64,
     ) -> TunnelRole {
-        (**self).choose(config, here, was, now_ns)
+        (**self).choose(config, here, was, last_seen_ns, now_ns)
     }
 
     #[inline(always)]

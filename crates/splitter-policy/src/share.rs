@@ -52,12 +52,14 @@ pub trait SharedEgress {
     /// Chooses the tunnel that a flow starts in.
     fn start(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole;
 
-    /// Chooses the tunnel of a flow that turns long `here` and was in this stage before.
+    /// Chooses the tunnel of a flow that turns long `here`, was in this stage before, and sent its
+    /// last packet at `last_seen_ns`.
     fn choose(
         &mut self,
         config: &PolicyConfig,
         here: TunnelRole,
         was: Stage,
+        last_seen_ns: u64,
         now_ns: u64,
     ) -> TunnelRole;
 
@@ -162,9 +164,10 @@ impl SharedEgress for SharedQueues {
         config: &PolicyConfig,
         here: TunnelRole,
         was: Stage,
+        last_seen_ns: u64,
         now_ns: u64,
     ) -> TunnelRole {
-        self.note(here, was, Activity::ENDS, now_ns);
+        self.crowds[here as usize].leave(was, last_seen_ns, now_ns);
         let competition = |tunnel: TunnelRole| self.lasting_competition(config, tunnel, now_ns);
         let there = here.other();
         let goes =
@@ -321,6 +324,12 @@ impl SharedQueues {
         self.crowds.map(|it| it.lasting.count(now_ns))
     }
 
+    /// What a flow that starts competes with in each tunnel.
+    #[cfg(test)]
+    pub(crate) fn competition(&self, now_ns: u64) -> [u64; 2] {
+        self.crowds.map(|it| it.competition(now_ns))
+    }
+
     #[inline(always)]
     fn lasting_competition(
         &self,
@@ -386,17 +395,21 @@ impl SharedQueues {
     ) {
         let now_ns = sent.now_ns;
         if let Some(FlowEvent::KeptTunnelAtMaxWait) = hand_over {
-            self.note(tunnel.other(), Stage::Lasting, Activity::ENDS, now_ns);
+            self.crowds[tunnel.other() as usize].leave(Stage::Lasting, sent.last_seen_ns, now_ns);
             self.note(tunnel, Stage::Lasting, Activity::ENTERS, now_ns);
         }
         let is_first_of_window = ActiveFlows::is_first_of_window(sent.last_seen_ns, now_ns);
-        let is_counted = hand_over.is_some() || !is_first_of_window;
-        let activity = Activity {
-            enters: false,
-            renews: !is_counted,
-            ends: is_counted && sent.packet.flags.closes() && !entry.is_finished(),
-        };
-        self.note(tunnel, Stage::Lasting, activity, now_ns);
+        if sent.packet.flags.closes() && !entry.is_finished() {
+            // One that is placed with this packet has just entered.
+            let counted_ns = if hand_over.is_some() {
+                now_ns
+            } else {
+                sent.last_seen_ns
+            };
+            self.crowds[tunnel as usize].leave(Stage::Lasting, counted_ns, now_ns);
+        } else if hand_over.is_none() && is_first_of_window {
+            self.note(tunnel, Stage::Lasting, Activity::RENEWS, now_ns);
+        }
     }
 
     /// Puts a packet into the modelled queue of the short class; when it will

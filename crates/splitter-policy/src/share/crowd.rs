@@ -7,12 +7,14 @@ use flow_balance::{ActiveFlows, Activity};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Stage {
+    /// It ended, or only acknowledges: it takes nothing of its tunnel.
+    Silent = 0,
     /// It has shaken hands, or said a few words.
-    Starting = 0,
+    Starting = 1,
     /// It sends its first window.
-    Growing = 1,
+    Growing = 2,
     /// It went on after that.
-    Lasting = 2,
+    Lasting = 3,
 }
 
 impl Stage {
@@ -43,8 +45,9 @@ impl Stage {
     #[inline(always)]
     pub const fn numbered(number: u64) -> Self {
         match number {
-            0 => Self::Starting,
-            1 => Self::Growing,
+            0 => Self::Silent,
+            1 => Self::Starting,
+            2 => Self::Growing,
             _ => Self::Lasting,
         }
     }
@@ -63,10 +66,27 @@ impl Crowd {
     /// Notes what a packet says of a flow in this stage.
     #[inline(always)]
     pub(crate) const fn note(&mut self, stage: Stage, activity: Activity, now_ns: u64) {
+        if let Some(flows) = self.flows(stage) {
+            flows.note(activity, now_ns);
+        }
+    }
+
+    /// Notes that a flow that was in this stage is there no more; its last packet before was at
+    /// `last_seen_ns`.
+    #[inline(always)]
+    pub(crate) const fn leave(&mut self, stage: Stage, last_seen_ns: u64, now_ns: u64) {
+        if let Some(flows) = self.flows(stage) {
+            flows.leave(last_seen_ns, now_ns);
+        }
+    }
+
+    #[inline(always)]
+    const fn flows(&mut self, stage: Stage) -> Option<&mut ActiveFlows> {
         match stage {
-            Stage::Starting => self.starting.note(activity, now_ns),
-            Stage::Growing => self.growing.note(activity, now_ns),
-            Stage::Lasting => self.lasting.note(activity, now_ns),
+            Stage::Silent => None,
+            Stage::Starting => Some(&mut self.starting),
+            Stage::Growing => Some(&mut self.growing),
+            Stage::Lasting => Some(&mut self.lasting),
         }
     }
 
@@ -133,10 +153,15 @@ mod tests {
     #[test]
     fn flow_comes_further_by_what_it_has_sent() {
         let of = |packets, bytes| Stage::of(packets, bytes) as u8;
-        assert_eq!([of(2, 140), of(3, 240), of(9, 1_200)], [0; 3]);
-        assert_eq!([of(3, 1_654), of(13, 16_000)], [1; 2]);
-        assert_eq!([of(14, 17_000), of(1_000_000, 1 << 30)], [2; 2]);
-        for stage in [Stage::Starting, Stage::Growing, Stage::Lasting] {
+        assert_eq!([of(2, 140), of(3, 240), of(9, 1_200)], [1; 3]);
+        assert_eq!([of(3, 1_654), of(13, 16_000)], [2; 2]);
+        assert_eq!([of(14, 17_000), of(1_000_000, 1 << 30)], [3; 2]);
+        for stage in [
+            Stage::Silent,
+            Stage::Starting,
+            Stage::Growing,
+            Stage::Lasting,
+        ] {
             assert!(Stage::numbered(stage as u64).is(stage));
         }
     }

@@ -21,34 +21,41 @@ impl SharedQueues {
         sent: &CountedPacket,
         backlog: &impl ShortBacklog,
     ) {
-        let CountedPacket { packet, now_ns, .. } = *sent;
-        let here = entry.tunnel();
+        let CountedPacket {
+            packet,
+            last_seen_ns,
+            now_ns,
+            ..
+        } = *sent;
+        let (here, was) = (entry.tunnel(), entry.stage());
         let packets_before = entry.packets - packet.segments;
-        let was = Stage::of(packets_before, entry.bytes - packet.bytes);
-        let is = Stage::of(entry.packets, entry.bytes);
-        let is_counted = !ActiveFlows::is_first_of_window(sent.last_seen_ns, now_ns);
         let ends = packet.flags.closes() && !entry.is_finished();
-        // The third packet of a handshake's sender carries data, or it only acknowledges.
-        let is_silent = packet.is_pure_ack() && packets_before == HANDSHAKE_PACKETS;
-        if (ends || is_silent) && is_counted {
-            self.note(here, was, Activity::ENDS, now_ns);
+        // After its handshake and a few words it acknowledges: now the other side sends.
+        let listens =
+            packet.is_pure_ack() && was.is(Stage::Starting) && packets_before >= HANDSHAKE_PACKETS;
+        if ends || listens {
+            self.crowds[here as usize].leave(was, last_seen_ns, now_ns);
+            entry.set_stage(Stage::Silent);
+            return;
         }
-        if ends || !packet.carries_data() || is.is(Stage::Starting) {
+        let is = Stage::of(entry.packets, entry.bytes);
+        if !packet.carries_data() || entry.is_finished() {
             return;
         }
         let has_no_data_here = packets_before <= HANDSHAKE_PACKETS && was.is(Stage::Starting);
         let is_free = has_no_data_here || self.has_drained(config, entry, now_ns, backlog);
-        if !is_free && was.is(is) {
-            if !is_counted {
+        if was.is(is) && (is.is(Stage::Starting) || !is_free) {
+            if ActiveFlows::is_first_of_window(last_seen_ns, now_ns) {
                 self.note(here, is, Activity::RENEWS, now_ns);
             }
             return;
         }
         // It is in nobody's way while it chooses.
-        self.note(here, was, Activity::ENDS, now_ns);
-        if is_free && self.has_more_there(config, entry, is, now_ns) {
+        self.crowds[here as usize].leave(was, last_seen_ns, now_ns);
+        if is_free && !is.is(Stage::Starting) && self.has_more_there(config, entry, is, now_ns) {
             entry.flags ^= FlowEntry::ON_LONG_TUNNEL;
         }
+        entry.set_stage(is);
         self.note(entry.tunnel(), is, Activity::ENTERS, now_ns);
     }
 

@@ -14,7 +14,8 @@
 //! that drains and since when it is long. So its *narrow* record has packets in 20
 //! bits and bytes in 28, and in the 20 bits freed of each word the two times, by
 //! the stamp, in units of 65.5 us up to 68 s (the longest wait is 60 s). One that
-//! outgrows that turns *wide* before, and is placed with its first long packet.
+//! outgrows that turns *wide* before, and is placed with its first long packet. While it is short,
+//! the lowest two of the bits for how long it has been long tell the stage as which it counts.
 
 use super::Word;
 use super::owner::{Owner, STAMP_BITS, WITHIN_STAMP, stamp};
@@ -165,8 +166,11 @@ impl Record {
             entry.packets = packets & NARROW_PACKETS;
             entry.bytes = bytes & NARROW_BYTES;
             entry.drained_ns = last_seen_ns + ((bytes >> DRAIN_SHIFT) << TIME_UNIT_BITS);
-            if owner.0 & Owner::LONG != 0 {
-                let waited_ns = (first >> WAITED_SHIFT) << TIME_UNIT_BITS;
+            let waited = first >> WAITED_SHIFT;
+            if owner.0 & Owner::LONG == 0 {
+                entry.flags |= waited << FlowEntry::STAGE_SHIFT & FlowEntry::STAGE;
+            } else {
+                let waited_ns = waited << TIME_UNIT_BITS;
                 entry.long_since_ns = (last_seen_ns + (1 << STAMP_BITS))
                     .saturating_sub(waited_ns)
                     .max(1);
@@ -182,7 +186,7 @@ impl Record {
         let start = entry.first_seen_ns >> START_UNIT_BITS;
         let mut first = start & ((1 << 24) - 1);
         let mut second = ((start >> 24) & 0xffff) << 48;
-        let mut flags = entry.flags * Owner::ON_LONG_TUNNEL;
+        let mut flags = (entry.flags & FLAGS) * Owner::ON_LONG_TUNNEL;
         if entry.long_since_ns != 0 {
             flags |= Owner::LONG;
         }
@@ -193,7 +197,9 @@ impl Record {
             first |= entry.packets << PACKETS_SHIFT;
             second |= entry.bytes;
             second |= drain(entry.drained_ns, seen_ns, now_ns) << DRAIN_SHIFT;
-            if entry.long_since_ns != 0 {
+            if entry.long_since_ns == 0 {
+                first |= (entry.stage() as u64) << WAITED_SHIFT;
+            } else {
                 let waited_ns = (seen_ns + (1 << STAMP_BITS)).saturating_sub(entry.long_since_ns);
                 first |= up_to_units(waited_ns) << WAITED_SHIFT;
             }

@@ -13,6 +13,7 @@ use splitter_policy::models::HostQueues;
 use splitter_policy::packet::TcpFlags;
 
 use crate::shaper::{Packet, Queue, Shaper};
+use crate::traffic::Random;
 
 pub(crate) const MICROSECOND: u64 = 1_000;
 pub(crate) const MILLISECOND: u64 = 1_000_000;
@@ -42,6 +43,8 @@ pub(crate) struct Border {
     pub(crate) config: PolicyConfig,
     pub(crate) rates_mbit: [u64; 2],
     models: HostQueues,
+    /// Each flow has the tunnel that its number tells, in one queue.
+    is_hashed: bool,
     /// The policy may look at the shapers' queues.
     sees_queues: bool,
     entries: Vec<FlowEntry>,
@@ -116,6 +119,7 @@ impl Border {
             },
             rates_mbit,
             models: HostQueues::default(),
+            is_hashed: false,
             sees_queues: false,
             entries: vec![FlowEntry::default(); flows],
             shapers: rates.map(|rate| Shaper::new(rate, QUEUE_NS)),
@@ -135,6 +139,14 @@ impl Border {
         Self {
             away,
             resumption,
+            ..self
+        }
+    }
+
+    /// The same as a router with per-flow ECMP has it: a tunnel by hash, and one queue in each.
+    pub(crate) fn hashed(self) -> Self {
+        Self {
+            is_hashed: true,
             ..self
         }
     }
@@ -237,7 +249,11 @@ impl Border {
             });
         }
         let entry = &mut self.entries[packet.flow];
-        let verdict = classify(entry, seen, &self.config, &mut self.models, now_ns);
+        let mut verdict = classify(entry, seen, &self.config, &mut self.models, now_ns);
+        if self.is_hashed {
+            verdict.queue_class = Class::Short;
+            verdict.tunnel = TunnelRole::numbered(Random(packet.flow as u64).next() & 1);
+        }
         self.verdicts.push((now_ns, packet.flow, verdict));
         packet.entered_ns = now_ns;
         packet.class = verdict.class;

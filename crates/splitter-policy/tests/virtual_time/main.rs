@@ -5,6 +5,7 @@
 
 mod border;
 mod laws;
+mod mix;
 mod parallel;
 mod shaper;
 mod stalls;

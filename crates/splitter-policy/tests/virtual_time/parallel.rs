@@ -69,6 +69,7 @@ impl Case {
                 let opening = |_| Opening {
                     opens_ns: STARTS_NS + pause_ns(round_trip_ns),
                     sends_ns: None,
+                    packets: u64::MAX,
                 };
                 transfers.extend((0..self.parallel).map(opening));
             }
@@ -85,6 +86,7 @@ impl Case {
                     transfers.push(Opening {
                         opens_ns: at_ns,
                         sends_ns: None,
+                        packets: u64::MAX,
                     });
                     at_ns += round_trip_ns + pause_ns(100 * MICROSECOND);
                 }
@@ -105,6 +107,7 @@ impl Case {
             transfers,
             round_trip_ns,
             small,
+            downloads: Vec::new(),
             ends_ns: ENDS_NS,
         }
     }
@@ -112,8 +115,7 @@ impl Case {
     /// The part of what both tunnels are shaped to that came out, from two seconds on.
     fn share_of_shaped(&self) -> f64 {
         let traffic = self.traffic();
-        let flows = traffic.transfers.len() + traffic.small.len();
-        let mut border = Border::shared(self.rates_mbit, flows).seeing_queues();
+        let mut border = Border::shared(self.rates_mbit, traffic.flows()).seeing_queues();
         let received = run(&mut border, &traffic, SETTLED_NS);
         assert!(
             received.overtaken.is_empty(),

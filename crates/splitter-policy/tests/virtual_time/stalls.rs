@@ -7,7 +7,7 @@
 use crate::border::{Border, MICROSECOND, MILLISECOND, Resumption, SECOND};
 use crate::traffic::{Flow, Random, run};
 
-const SEEDS: u64 = 12;
+const SEEDS: u64 = 48;
 const FLOWS: usize = 40;
 
 /// The processor is away for so long, some fifteen times a second.

@@ -29,6 +29,8 @@ pub(crate) struct Opening {
     pub(crate) opens_ns: u64,
     /// `None`: with the last packet of its handshake.
     pub(crate) sends_ns: Option<u64>,
+    /// How many full packets it sends before it ends.
+    pub(crate) packets: u64,
 }
 
 /// Transfers in front of one border, and what else is on the network.
@@ -38,7 +40,16 @@ pub(crate) struct Traffic {
     pub(crate) round_trip_ns: u64,
     /// Flows that send or acknowledge a few packets each, with when they start.
     pub(crate) small: Vec<Small>,
+    /// When a download begins whose requests and acknowledgements pass here, and whose data do not.
+    pub(crate) downloads: Vec<u64>,
     pub(crate) ends_ns: u64,
+}
+
+impl Traffic {
+    /// How many flows there are, in the order of the fields.
+    pub(crate) fn flows(&self) -> usize {
+        self.transfers.len() + self.small.len() + self.downloads.len()
+    }
 }
 
 /// A flow that sends so many packets, as many again each round trip as acknowledged.
@@ -76,6 +87,10 @@ pub(crate) struct Received {
     pub(crate) bytes: [u64; 2],
     /// Departures of packets with data that came after a later one of their flow.
     pub(crate) overtaken: Vec<(u64, Departure)>,
+    /// When each transfer was acknowledged to its end, if it was.
+    pub(crate) completed_ns: Vec<Option<u64>>,
+    /// When the last packet of each small flow had arrived.
+    pub(crate) small_ns: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,18 +109,21 @@ struct Sender {
     lost_ns: u64,
     in_flight: u64,
     sent: u64,
+    /// Packets that are not sent yet, or were lost.
+    left: u64,
     /// Losses of packets before this one belong to the last decrease.
     recovers_at: u64,
 }
 
 impl Sender {
-    fn new(sent: u64) -> Self {
+    fn new(sent: u64, left: u64) -> Self {
         Self {
             window: FIRST_WINDOW,
             before: 0.0,
             lost_ns: 0,
             in_flight: 0,
             sent,
+            left,
             recovers_at: 0,
         }
     }
@@ -119,6 +137,7 @@ impl Sender {
             }
             Event::Lost(number) => {
                 self.in_flight -= 1;
+                self.left += 1;
                 if number >= self.recovers_at {
                     self.before = self.window;
                     self.window = (self.window * CUBIC_DECREASE).max(2.0);
@@ -148,20 +167,26 @@ pub(crate) fn run(border: &mut Border, traffic: &Traffic, from_ns: u64) -> Recei
         transfers,
         round_trip_ns,
         small,
+        downloads,
         ends_ns,
     } = traffic;
     let mut events = BinaryHeap::new();
     let mut senders = Vec::new();
     for (flow, opening) in transfers.iter().enumerate() {
         let (sent, sends_ns) = open(border, flow, opening, *round_trip_ns);
-        senders.push(Sender::new(sent));
+        senders.push(Sender::new(sent, opening.packets));
         events.push(Reverse((sends_ns, flow, Event::Opened)));
     }
     for (index, small) in small.iter().enumerate() {
         send_small(border, transfers.len() + index, small, *round_trip_ns);
     }
-    let mut far = Far::new(border, transfers.len() + small.len());
+    for (index, starts_ns) in downloads.iter().enumerate() {
+        let flow = transfers.len() + small.len() + index;
+        send_acknowledgements(border, flow, *starts_ns, *round_trip_ns);
+    }
+    let mut far = Far::new(border, traffic.flows());
     let (mut seen, mut received) = (Seen::default(), Received::default());
+    received.completed_ns = vec![None; transfers.len()];
     let mut access_free_ns = 0;
     let is_transferred = |packet: &Packet| {
         packet.flow < transfers.len() && packet.bytes > HEADER_BYTES + COOKIE_BYTES
@@ -198,14 +223,20 @@ pub(crate) fn run(border: &mut Border, traffic: &Traffic, from_ns: u64) -> Recei
             events.pop();
             let sender = &mut senders[flow];
             sender.hear(event, now_ns);
-            while (sender.in_flight as f64) < sender.window.floor() {
+            while sender.left > 0 && (sender.in_flight as f64) < sender.window.floor() {
                 access_free_ns = now_ns.max(access_free_ns) + ON_ACCESS_NS;
-                border.arrive(access_free_ns, flow, sender.sent, PAYLOAD_BYTES);
+                let flags = if sender.left == 1 { FIN } else { ACK };
+                border.arrive_with(access_free_ns, flow, sender.sent, PAYLOAD_BYTES, flags);
                 sender.sent += 1;
+                sender.left -= 1;
                 sender.in_flight += 1;
+            }
+            if sender.left == 0 && sender.in_flight == 0 {
+                received.completed_ns[flow].get_or_insert(now_ns);
             }
         }
     }
+    received.small_ns = far.last_ns[transfers.len()..][..small.len()].to_vec();
     // What carries no data may come late: nobody misses it.
     let carries_data = |it: &(u64, Departure)| it.1.packet.bytes > HEADER_BYTES;
     received.overtaken = seen.overtaken.into_iter().filter(carries_data).collect();
@@ -224,6 +255,22 @@ fn open(border: &mut Border, flow: usize, opening: &Opening, round_trip_ns: u64)
         }
         None => (2, opened_ns),
     }
+}
+
+/// The client's side of a download: a request, and an acknowledgement for every other packet.
+fn send_acknowledgements(border: &mut Border, flow: usize, starts_ns: u64, round_trip_ns: u64) {
+    const REQUEST_BYTES: u64 = 300;
+    const ACKS: u64 = 500;
+    const BETWEEN_NS: u64 = 2 * 121_120;
+    border.arrive_with(starts_ns, flow, 0, 0, SYN);
+    let opened_ns = starts_ns + round_trip_ns;
+    border.arrive(opened_ns, flow, 1, 0);
+    border.arrive(opened_ns, flow, 2, REQUEST_BYTES);
+    let answered_ns = opened_ns + round_trip_ns;
+    for ack in 0..ACKS {
+        border.arrive(answered_ns + ack * BETWEEN_NS, flow, 3 + ack, 0);
+    }
+    border.arrive_with(answered_ns + ACKS * BETWEEN_NS, flow, 3 + ACKS, 0, FIN);
 }
 
 /// A flow whose packets none misses: twice as many in each round trip, the last with its end.

@@ -139,7 +139,7 @@ pub(crate) struct Far {
     free_ns: [u64; 2],
     next: Vec<u64>,
     count: Vec<u64>,
-    last_ns: Vec<u64>,
+    pub(crate) last_ns: Vec<u64>,
 }
 
 impl Far {

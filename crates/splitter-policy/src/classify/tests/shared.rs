@@ -230,9 +230,13 @@ fn flow_that_is_silent_after_it_was_placed_goes_where_it_has_more_and_not_for_ev
     for round in 0..20 {
         now_ns += 300 * MILLISECOND;
         // Another one goes on where it is.
-        bench
-            .models
-            .choose(&bench.config, entry.tunnel(), Stage::Growing, now_ns);
+        bench.models.choose(
+            &bench.config,
+            entry.tunnel(),
+            Stage::Growing,
+            now_ns,
+            now_ns,
+        );
         let before = entry.tunnel();
         let first = bench.send(&mut entry, 1_448, now_ns);
         let has_changed = first.hand_over == Some(FlowEvent::ChangedTunnelLater);
@@ -477,7 +481,7 @@ fn flows_that_wait_for_a_tunnel_are_seen_by_those_that_follow() {
     let config = bench.config;
     let chosen = [0; 6].map(|_| {
         let (here, was) = (TunnelRole::Short, Stage::Growing);
-        bench.models.choose(&config, here, was, SECOND)
+        bench.models.choose(&config, here, was, SECOND, SECOND)
     });
     let of_long = chosen.iter().filter(|it| **it == TunnelRole::Long);
     assert_eq!(of_long.count(), 3, "{chosen:?}");
@@ -502,6 +506,50 @@ fn end_of_a_flow_that_was_silent_takes_no_other_off() {
     let models = &mut bench.models;
     classify(&mut silent, end, &bench.config, models, 10 * SECOND);
     assert!(count(&bench) >= 1, "the other one goes on");
+}
+
+#[test]
+fn end_of_a_flow_in_a_new_window_takes_itself_off() {
+    const WINDOW_NS: u64 = 1 << 27;
+    let mut bench = Bench::new([100, 40]);
+    let mut flows = [FlowEntry::default(); 2];
+    for _ in 0..20 {
+        for flow in &mut flows {
+            bench.send(flow, 1_448, 8 * WINDOW_NS);
+        }
+    }
+    bench.send(&mut flows[0], 1_448, 9 * WINDOW_NS);
+    let end = FlowPacket::new(66, 0, TcpFlags(0x11), &bench.config);
+    let models = &mut bench.models;
+    classify(&mut flows[1], end, &bench.config, models, 9 * WINDOW_NS);
+    let lasting: u32 = bench.models.shared.lasting(9 * WINDOW_NS).iter().sum();
+    assert_eq!(lasting, 1);
+}
+
+/// The client's side of a download: it sends a request, and acknowledges for long.
+#[test]
+fn flow_that_acknowledges_is_in_nobodys_way_and_its_end_takes_no_other_off() {
+    let mut bench = Bench::new([100, 100]);
+    let mut upload = FlowEntry::default();
+    for _ in 0..20 {
+        bench.send(&mut upload, 1_448, SECOND);
+    }
+    let idle = bench.models.shared.competition(SECOND);
+    let mut download = FlowEntry::default();
+    for payload in [0, 0, 300] {
+        bench.send(&mut download, payload, SECOND);
+    }
+    assert_ne!(bench.models.shared.competition(SECOND), idle);
+    for _ in 0..100 {
+        bench.send(&mut download, 0, SECOND);
+    }
+    assert_eq!(bench.models.shared.competition(SECOND), idle);
+    // It has a further request, and is done.
+    bench.send(&mut download, 300, SECOND);
+    assert_ne!(bench.models.shared.competition(SECOND), idle);
+    let end = FlowPacket::new(66, 0, TcpFlags(0x11), &bench.config);
+    classify(&mut download, end, &bench.config, &mut bench.models, SECOND);
+    assert_eq!(bench.models.shared.competition(SECOND), idle);
 }
 
 #[test]
