@@ -65,9 +65,10 @@ impl SharedEgress for KernelModels {
         _: &PolicyConfig,
         here: TunnelRole,
         was: Stage,
+        last_seen_ns: u64,
         now_ns: u64,
     ) -> TunnelRole {
-        share_choose(here as u64, was as u64, now_ns);
+        share_choose(here as u64, was as u64, last_seen_ns, now_ns);
         answer().tunnel
     }
 
@@ -137,10 +138,10 @@ pub extern "C" fn share_start(next: u64, now_ns: u64) -> u64 {
 /// Runs [`SharedEgress::choose`] as a function of its own.
 #[inline(never)]
 #[unsafe(no_mangle)]
-pub extern "C" fn share_choose(here: u64, was: u64, now_ns: u64) -> u64 {
+pub extern "C" fn share_choose(here: u64, was: u64, last_seen_ns: u64, now_ns: u64) -> u64 {
     if let (Some(shared), Some(settings), Some(scratch)) = (shared(), SETTINGS.get(0), scratch()) {
         let (here, was) = (TunnelRole::numbered(here), Stage::numbered(was));
-        let tunnel = shared.choose(&settings.config, here, was, now_ns);
+        let tunnel = shared.choose(&settings.config, here, was, last_seen_ns, now_ns);
         scratch.egress = Egress::dedicated_to(tunnel).to_bits();
     }
     0
