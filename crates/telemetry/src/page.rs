@@ -22,7 +22,7 @@ use crate::Readiness;
 ///
 /// The answer is a JSON object with the keys that the [`Layout`] names: the facts at the top, and
 /// for each table a list of objects. More keys do no harm; what is missing shows as not known.
-/// `ready` and `readiness` are added by the endpoint. The implementation bounds how much it tells
+/// `ready`, `degraded` and `readiness` are added by the endpoint. The implementation bounds how much it tells
 /// (what is longer than 256 KiB is not served) and how often it looks.
 pub trait Status: fmt::Debug + Send + Sync + 'static {
     /// Reads the status now; an error says what could not be read.
@@ -133,6 +133,7 @@ impl StatusPage {
             return Err("the status is no JSON object".to_owned());
         };
         object.insert("ready".to_owned(), readiness.is_ready().into());
+        object.insert("degraded".to_owned(), readiness.is_degraded().into());
         object.insert("readiness".to_owned(), readiness.to_string().into());
         Ok(status)
     }

@@ -61,6 +61,16 @@ async fn readiness_flips_and_says_why() {
     assert_eq!(running.get("/ready").await.status, 200);
     readiness.fail("tunnel", "wan0 is down");
     assert_eq!(running.get("/ready").await.status, 503);
+
+    readiness.degrade("tunnel", "wan1 is down");
+    let reply = running.get("/ready").await;
+    assert_eq!(reply.status, 200);
+    assert_eq!(reply.body, "ready, but degraded: tunnel: wan1 is down\n");
+    readiness.fail("attach", "not attached");
+    let reply = running.get("/ready").await;
+    assert_eq!(reply.status, 503);
+    let both = "not ready: attach: not attached; degraded: tunnel: wan1 is down\n";
+    assert_eq!(reply.body, both);
     running.stop().await;
 }
 

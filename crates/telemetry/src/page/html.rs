@@ -12,8 +12,8 @@ const SCRIPT: &str = include_str!("status.js");
 
 /// SHA-256 of [`STYLE`] and [`SCRIPT`] in base64, the one hash that browsers know. A test computes
 /// them, so that no program carries a second hash for two texts that never change.
-const STYLE_DIGEST: &str = "Dx5DHgX7JRf4muNkhbBT9v5tih57nWKELfbEE7hJlxQ=";
-const SCRIPT_DIGEST: &str = "+CRAfDxKRQwFzPsMmTaRdxJbFMP9Y1otqqBoSkslNdE=";
+const STYLE_DIGEST: &str = "mDZeWJwUTTl1DVVLLnJDLLuBQdvrPLOvUJPn/f63i94=";
+const SCRIPT_DIGEST: &str = "awFvHbg9wgqDs5G1G1w4Q9VvbuHEkfyuqMnyo9ER68w=";
 
 /// Content security policy: allows the page's own style and script, by their digests, and requests to
 /// the endpoint; nothing else, from nowhere else.
@@ -77,9 +77,11 @@ pub(crate) fn document(layout: &Layout, status: &Result<Value, String>) -> Strin
 
 fn readiness(values: &Value) -> Markup {
     let ready = values["ready"].as_bool();
+    let degraded = values["degraded"].as_bool();
     let words = values["readiness"].as_str().unwrap_or_default();
     html! {
-        p #readiness data-ready=[ready.map(|ready| ready.to_string())] { (words) }
+        p #readiness data-ready=[ready.map(|it| it.to_string())]
+            data-degraded=[degraded.map(|it| it.to_string())] { (words) }
     }
 }
 

@@ -109,6 +109,7 @@
     const readiness = element("readiness");
     set(readiness, String(status.readiness ?? ""));
     readiness.dataset.ready = String(status.ready);
+    readiness.dataset.degraded = String(status.degraded);
     for (const fact of document.querySelectorAll("dd[data-key]")) {
       set(fact, write(fact.dataset.format, status[fact.dataset.key]));
     }
