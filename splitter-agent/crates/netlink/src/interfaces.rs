@@ -225,6 +225,15 @@ impl Netlink {
     /// # Errors
     /// When the kernel refuses the request.
     pub async fn has_route(&self, to: IpAddr, interface: u32) -> Result<bool, NetlinkError> {
+        Ok(self.route(to, interface).await?.is_some())
+    }
+
+    /// The route of the tables by which this host sends to an address over this interface, if there is one.
+    pub(crate) async fn route(
+        &self,
+        to: IpAddr,
+        interface: u32,
+    ) -> Result<Option<RouteMessage>, NetlinkError> {
         let mut ask = RouteMessage::default();
         (
             ask.header.address_family,
@@ -240,8 +249,12 @@ impl Netlink {
         ];
         let request = format!("ask for the route to {to}");
         match self.ask(&request, RouteNetlinkMessage::GetRoute(ask)).await {
-            Ok(_) => Ok(true),
-            Err(NetlinkError::Refused { .. }) => Ok(false),
+            Ok(RouteNetlinkMessage::NewRoute(route)) => Ok(Some(route)),
+            Ok(_) => Err(NetlinkError::Unexpected {
+                request,
+                what: "not a route",
+            }),
+            Err(NetlinkError::Refused { .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }

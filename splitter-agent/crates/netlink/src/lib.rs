@@ -21,6 +21,7 @@ mod interfaces;
 mod names;
 mod neighbours;
 mod next_hop_objects;
+mod on_link;
 mod qdisc;
 mod routing_events;
 
