@@ -6,6 +6,7 @@
 
 mod apply;
 mod change;
+mod reconcile;
 
 use std::sync::Arc;
 
@@ -14,12 +15,13 @@ use splitter_config::{Config, ConfigFile, Overrides, Threshold, Tunnels};
 use splitter_control::stats::{ChangeResult, ChangeSource};
 use splitter_control::{Answer, Call, ConfirmedCommit, Peer, Reason, Refusal, Request, Shown};
 use splitter_health::KeyRing;
+use splitter_netlink::InterfaceName;
 use splitter_steering::Placements;
 use tokio::sync::watch;
 
 use self::change::{Next, refusal};
 use crate::monitor::Monitor;
-use splitter_instance::{AttachedInterface, Instance, InstanceError, Lock, Owner};
+use splitter_instance::{AttachedInterface, Instance, InstanceError, Lock};
 
 /// An instance that is up, and what it runs by.
 pub struct Agent {
@@ -35,6 +37,8 @@ pub struct Agent {
     follower: Follower,
     in_force: watch::Sender<Arc<Instance>>,
     last_plan: String,
+    /// The interfaces of the site that were not there lately.
+    absent: Vec<InterfaceName>,
 }
 
 impl Agent {
@@ -50,6 +54,7 @@ impl Agent {
             commit: ConfirmedCommit::default(),
             keys: None,
             last_plan: String::new(),
+            absent: Vec::new(),
             instance,
             lock: Arc::new(lock),
             monitor,
@@ -102,48 +107,6 @@ impl Agent {
     pub async fn hang_up(&mut self) {
         let next = self.check_none_waits().and_then(|()| self.reread());
         let _ = self.change(ChangeSource::Signal, next, false).await;
-    }
-
-    /// Restores what went missing: an interface that was deleted and made again, a rule that
-    /// somebody removed.
-    ///
-    /// # Errors
-    /// When something cannot be restored at present.
-    pub async fn reconcile(&mut self) -> Result<(), InstanceError> {
-        let plan = match self.instance.plan().await {
-            Ok(plan) => plan,
-            Err(error) => {
-                self.report_attached().await;
-                return Err(error);
-            }
-        };
-        if plan.is_unchanged() {
-            self.last_plan.clear();
-            self.report_attached().await;
-            return Ok(());
-        }
-        // What was tried before without success is not reported again.
-        let steps = plan.to_string();
-        if steps != self.last_plan {
-            tracing::warn!(
-                event = "reconciling",
-                "something was changed behind our back; putting it back:\n{steps}"
-            );
-            self.last_plan = steps;
-        }
-        match self.instance.up(&self.lock, Owner::Run).await {
-            Ok(up) => {
-                self.monitor.replace(up.dataplane)?;
-                self.monitor.count_reconciliation();
-                self.report(&up.attached);
-                self.last_plan.clear();
-                Ok(())
-            }
-            Err(error) => {
-                self.report_attached().await;
-                Err(error)
-            }
-        }
     }
 
     /// Tells how the program is attached, in the log and as a metric.

@@ -8,6 +8,7 @@ mod announce;
 mod choose;
 mod health_monitor;
 mod link_events;
+mod links;
 mod liveness;
 mod monitored_tunnel;
 mod next_hops;
@@ -16,6 +17,7 @@ mod shared;
 mod sites;
 mod socket;
 mod spec;
+mod start;
 mod switch;
 
 pub use choose::{Graded, choose};

@@ -181,7 +181,8 @@ impl Agent {
 
     /// At once after what it says was put in place: failover goes by it.
     fn put_in_force(&mut self, instance: Instance) {
-        self.instance = Arc::new(instance);
+        // What was there may go.
+        self.instance = Arc::new(instance.with_what_is_there());
         self.in_force.send_replace(Arc::clone(&self.instance));
     }
 }

@@ -34,21 +34,25 @@ use super::watch::{self, Reconciler};
 /// How often it is checked that everything is still in place.
 const RECONCILE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Brings the instance up, watches and measures it until SIGTERM or Ctrl-C, and restores what it
+/// Brings up what can be of the instance, watches and measures it until SIGTERM or Ctrl-C, and restores what it
 /// found, unless `splitter up` had brought it up.
 pub(crate) async fn run(file: ConfigFile) -> Result<()> {
     let mut signals = Signals::listen()?;
     let instance = Instance::new(file.config.clone())?.of_file(&file.path);
+    let instance = instance.with_what_is_there();
     // Whatever can refuse without having changed anything comes first. Another
     // agent would also hold the port, but is the better reason to report.
     let lock = instance.lock()?;
     let server =
         Server::bind(instance.config().metrics.address).context("`address` under [metrics]")?;
     let socket = Socket::bind(&instance.config().instance_dir())?;
-    let guard = match instance.config().health.enabled {
+    let mut guard = match instance.config().health.enabled {
         true => Some(HealthMonitors::new(instance.config()).await?),
         false => None,
     };
+    if let Some(guard) = &mut guard {
+        instance.start_with(guard.starting_placements(&instance.placements_left()?));
+    }
     let mut up = instance.up(&lock, Owner::Run).await?;
     up.plan.routes.notes.extend(instance.hints().await);
     let owner = up.owner;

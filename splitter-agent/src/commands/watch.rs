@@ -9,6 +9,7 @@ use splitter_agent::agent::Agent;
 use splitter_agent::failover::HealthMonitors;
 use splitter_agent::monitor::Monitor;
 use splitter_instance::{Instance, Lock};
+use splitter_netlink::list_names;
 use tokio::sync::watch;
 
 /// The part of readiness that the reconcile loop speaks for.
@@ -30,12 +31,20 @@ impl Reconciler {
 
     pub(super) async fn look(&mut self, agent: &mut Agent) {
         match agent.reconcile().await {
-            Ok(()) => {
+            Ok(absent) => {
+                let absent = match list_names(absent) {
+                    none if none.is_empty() => None,
+                    names => Some(format!("there is no {names}")),
+                };
                 if !self.last_problem.is_empty() {
                     tracing::info!(event = "reconciled", "everything is in place again");
                     self.last_problem.clear();
                 }
-                self.readiness.ok(DATAPLANE);
+                match absent {
+                    None => self.readiness.ok(DATAPLANE),
+                    Some(words) if agent.splits_nowhere() => self.readiness.fail(DATAPLANE, words),
+                    Some(words) => self.readiness.degrade(DATAPLANE, words),
+                }
             }
             Err(error) => {
                 let problem = describe(&error.into());

@@ -5,14 +5,16 @@ use std::num::NonZeroU8;
 use std::time::Duration;
 
 use splitter_config::SiteName;
-use splitter_health::{Cause, Change, Condition, Evidence, KeyNews, Overload, PeerPresence};
-use splitter_netlink::InterfaceName;
+use splitter_health::{
+    Cause, Change, Condition, Evidence, KeyNews, LinkKind, Overload, PeerPresence,
+};
+use splitter_netlink::{InterfaceName, list_names};
 use splitter_policy::flow::Class;
 use splitter_steering::{Egress, Placement};
 
 use super::monitored_tunnel::MonitoredTunnel;
 use super::socket::SocketError;
-use splitter_instance::report::{ClassReport, Move, TunnelReport, unix_ms};
+use splitter_instance::report::{ClassReport, Move, TunnelReport, class_of, unix_ms};
 
 /// A machine that stays overloaded says so again after this time.
 const UNKNOWN_AGAIN: Duration = Duration::from_secs(10);
@@ -50,6 +52,66 @@ pub(super) fn log_change(tunnel: &mut MonitoredTunnel, change: Change) {
         // A lossy link comes here again and again.
         _ => tracing::debug!(%device, "{words}"),
     }
+}
+
+/// A tunnel that carries nothing has another link, which changes nothing yet.
+pub(super) fn log_link(tunnel: &mut MonitoredTunnel, from: LinkKind, to: LinkKind) {
+    tunnel.last_cause = cause_of(to);
+    let (name, device) = (tunnel.spec.role.name(), &tunnel.device);
+    let (from, to) = (from.words(), to.words());
+    tracing::info!(event = "tunnel_link", %device, "the {name} tunnel's device was {from} and is {to}");
+}
+
+/// A tunnel cannot be used when it begins to be watched.
+pub(super) fn log_awaited(tunnel: &MonitoredTunnel, link: LinkKind) {
+    let (name, device) = (tunnel.spec.role.name(), &tunnel.device);
+    let link = link.words();
+    tracing::warn!(
+        event = "tunnel_awaited",
+        %device,
+        "the {name} tunnel's device is {link}; the tunnel carries nothing until that has changed"
+    );
+}
+
+/// Why a tunnel with such a link does not answer.
+pub(super) fn cause_of(link: LinkKind) -> Cause {
+    match link {
+        LinkKind::Up => Cause::Silence,
+        LinkKind::NoAddress => Cause::NoAddress,
+        LinkKind::Down => Cause::LinkDown,
+        LinkKind::Absent => Cause::NoDevice,
+    }
+}
+
+/// An earlier agent had moved the classes of a site.
+pub(super) fn log_taken_over(site: &SiteName, left: &Placement) {
+    let Placement {
+        short,
+        long,
+        disabled,
+    } = left;
+    let without = match list_names(disabled) {
+        none if none.is_empty() => none,
+        devices => format!(", without {devices}"),
+    };
+    let [short_class, long_class] = Class::ALL.map(|class| class_of(site, class.name()));
+    tracing::warn!(
+        event = "placement_taken_over",
+        "an earlier agent has left {short_class} in {short} and {long_class} in {long}{without}"
+    );
+}
+
+/// What a site does without, in words: tunnels that are dead, and the classes that are out of theirs.
+pub(super) fn degraded(monitored: &[MonitoredTunnel], placement: &Placement) -> Option<String> {
+    let dead = monitored
+        .iter()
+        .filter(|it| !it.watch.machine().condition().is_usable());
+    let away = Class::ALL.into_iter().filter_map(|class| {
+        let (own, egress) = (Placement::PRIMARY.of(class), placement.of(class));
+        (egress != own).then(|| format!("the {} class is in {egress}", class.name()))
+    });
+    let words: Vec<_> = dead.map(stands).chain(away).collect();
+    (!words.is_empty()).then(|| words.join("; "))
 }
 
 pub(super) fn log_evidence(tunnel: &mut MonitoredTunnel, presence: PeerPresence, now: Duration) {
@@ -202,6 +264,7 @@ pub(super) fn tunnel_report(
         device: tunnel.device.clone(),
         weight,
         in_use,
+        link: tunnel.watch.link_state().kind(),
         condition: machine.condition(),
         since_unix_ms: unix_ms().saturating_sub(u64::try_from(since).unwrap_or(u64::MAX)),
         evidence: tunnel.watch.evidence(presence, now),

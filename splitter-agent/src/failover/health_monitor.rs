@@ -7,26 +7,27 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::select_all;
 use splitter_config::{Config, SiteName};
-use splitter_health::{Condition, DATAGRAM_BYTES, KeyRing, LinkState, Nonce, PeerPresence};
-use splitter_netlink::{Netlink, list_names};
+use splitter_health::{Condition, DATAGRAM_BYTES, KeyRing, LinkState, Nonce, PeerPresence, Start};
+use splitter_netlink::Netlink;
 use splitter_policy::flow::Class;
 use splitter_steering::{Egress, Placement};
 use tokio::sync::watch;
 use tokio::time::sleep_until;
 
 use super::announce::{
-    class_report, log_change, log_evidence, log_unknown, tunnel_report, warn_once,
+    class_report, degraded, log_change, log_evidence, log_unknown, tunnel_report, warn_once,
 };
 use super::choose::{Graded, choose};
 use super::link_events::LinkEvents;
+use super::links::read_links;
 use super::liveness::check_liveness;
 use super::monitored_tunnel::MonitoredTunnel;
 use super::next_hops::resolve_next_hops;
 use super::overload_signs::OverloadSigns;
 use super::shared::{HealthMonitorError, Shared};
-use super::spec::{MonitorSpec, monitored_tunnel, specs, timing};
+use super::spec::{monitored_tunnel, specs, timing};
 use super::switch::Failover;
-use splitter_instance::report::{SharedReport, class_of};
+use splitter_instance::report::SharedReport;
 use splitter_instance::{Instance, Lock};
 
 /// How often devices are looked at without an event, which can get lost.
@@ -41,20 +42,22 @@ const STALL: Duration = Duration::from_millis(50);
 /// Watches the tunnels of one site.
 #[derive(Debug)]
 pub(super) struct HealthMonitor {
-    site: SiteName,
+    pub(super) site: SiteName,
     /// As it would be for the site alone.
-    config: Config,
+    pub(super) config: Config,
     /// What this agent proves to the peer with; none without a peer.
     identity: Option<(KeyRing, Nonce)>,
     /// One for each tunnel, in the order of the configuration.
-    monitored: Vec<MonitoredTunnel>,
+    pub(super) monitored: Vec<MonitoredTunnel>,
+    /// Where an earlier agent had left the classes; their own tunnels where there was none.
+    pub(super) left: Placement,
     netlink: Arc<Netlink>,
     events: LinkEvents,
     presence: PeerPresence,
     overload: OverloadSigns,
     start: Instant,
     looked: Duration,
-    report: SharedReport,
+    pub(super) report: SharedReport,
 }
 
 impl HealthMonitor {
@@ -74,6 +77,7 @@ impl HealthMonitor {
                 .collect(),
             config: config.clone(),
             identity,
+            left: Placement::PRIMARY,
             netlink: Arc::clone(&shared.netlink),
             events: shared.events.clone(),
             presence: PeerPresence::Unconfirmed,
@@ -157,42 +161,6 @@ impl HealthMonitor {
         }
     }
 
-    /// Starts from where an earlier agent had left the classes: a tunnel that it did not use has to
-    /// prove itself first.
-    fn begin(&mut self, placement: &Placement) {
-        for index in 0..self.monitored.len() {
-            self.restart_tunnel(index, placement);
-        }
-        if !placement.is_primary() {
-            let Placement {
-                short,
-                long,
-                disabled,
-            } = placement;
-            let without = match list_names(disabled) {
-                none if none.is_empty() => none,
-                devices => format!(", without {devices}"),
-            };
-            let [short_class, long_class] =
-                Class::ALL.map(|class| class_of(&self.site, class.name()));
-            tracing::warn!(
-                event = "placement_taken_over",
-                "an earlier agent has left {short_class} in {short} and {long_class} in {long}{without}"
-            );
-        }
-    }
-
-    fn restart_tunnel(&mut self, index: usize, placement: &Placement) {
-        let now = self.now();
-        let monitored = &mut self.monitored[index];
-        let MonitorSpec { role, tunnel, .. } = &monitored.spec;
-        let is_used = placement.uses(*role, &tunnel.device);
-        let by = tunnel.watched_by();
-        tracing::info!(event = "tunnel_watched", device = %monitored.device, "watching the {} tunnel by {by}", role.name());
-        let timing = timing(&self.config.health);
-        monitored.watch.restart(timing, !is_used, now);
-    }
-
     /// Goes by another configuration from now on. A tunnel of which that says something else is
     /// watched from the start; what is known of the others stays.
     async fn follow_config(&mut self, config: &Config, placement: &Placement) {
@@ -200,14 +168,17 @@ impl HealthMonitor {
         let mut before = std::mem::take(&mut self.monitored);
         let mut others = Vec::new();
         for spec in specs(config) {
-            match before.iter().position(|it| it.spec == spec) {
-                Some(known) => self.monitored.push(before.swap_remove(known)),
-                None => {
-                    others.push(self.monitored.len());
-                    self.monitored
-                        .push(monitored_tunnel(spec, self.identity.as_ref()));
-                }
+            if let Some(known) = before.iter().position(|it| it.spec == spec) {
+                self.monitored.push(before.swap_remove(known));
+                continue;
             }
+            let mut tunnel = monitored_tunnel(spec, self.identity.as_ref());
+            let same_device = before.iter().find(|it| it.device == tunnel.device);
+            if same_device.is_some_and(|it| it.watch.machine().is_unseen()) {
+                tunnel.start = Start::Unseen;
+            }
+            others.push(self.monitored.len());
+            self.monitored.push(tunnel);
         }
         drop(before);
         if others.is_empty() {
@@ -222,7 +193,7 @@ impl HealthMonitor {
         }
     }
 
-    fn now(&self) -> Duration {
+    pub(super) fn now(&self) -> Duration {
         self.start.elapsed()
     }
 
@@ -234,7 +205,9 @@ impl HealthMonitor {
             .map(|tunnel| match tunnel.watch.link_state() {
                 LinkState::Up(_) => tunnel.watch.deadline(now),
                 // Nothing is sent into a device that is down.
-                LinkState::Down(_) | LinkState::Absent => self.looked + LOOK_INTERVAL,
+                LinkState::NoAddress(_) | LinkState::Down(_) | LinkState::Absent => {
+                    self.looked + LOOK_INTERVAL
+                }
             });
         let earliest = deadlines.min().unwrap_or(now);
         earliest.min(self.looked + LOOK_INTERVAL).max(now)
@@ -287,20 +260,7 @@ impl HealthMonitor {
 
     async fn read_links(&mut self, now: Duration) {
         self.looked = now;
-        for tunnel in &mut self.monitored {
-            let link = match self.netlink.interface(&tunnel.device).await {
-                Ok(Some(found)) if found.is_up && found.has_carrier => LinkState::Up(found.index),
-                Ok(Some(found)) => LinkState::Down(found.index),
-                Ok(None) => LinkState::Absent,
-                Err(error) => {
-                    tracing::debug!(device = %tunnel.device, %error, "cannot look at the tunnel");
-                    continue;
-                }
-            };
-            if let Some(change) = tunnel.watch.link(link, now) {
-                log_change(tunnel, change);
-            }
-        }
+        read_links(&mut self.monitored, &self.netlink, now).await;
     }
 
     /// Sends, asks and judges. True if a tunnel's condition changed.
@@ -369,6 +329,10 @@ impl HealthMonitor {
         });
         let tunnels = tunnels.collect();
         let unready = self.unready(placement, problem);
+        let degraded = match self.config.shadow {
+            true => None,
+            false => degraded(&self.monitored, placement),
+        };
         // Of the machine, whichever site's monitor notices first.
         let (overload, overloads) = (self.overload.recent(now), self.overload.counts());
         self.report.change_common(|report| {
@@ -379,6 +343,7 @@ impl HealthMonitor {
             report.tunnels = tunnels;
             report.problem = problem.map(str::to_owned);
             report.unready = unready;
+            report.degraded = degraded;
             if report.classes.is_empty() {
                 report.classes = Class::ALL.map(|it| class_report(&self.site, it)).into();
             }

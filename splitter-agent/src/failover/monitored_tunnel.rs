@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use splitter_config::Dscp;
 use splitter_health::{
     Cause, DATAGRAM_BYTES, Evidence, KeyMismatch, KeyRing, LOST_AFTER, LinkState, Nonce, Prober,
-    Responder, TunnelWatch,
+    Responder, Start, TunnelWatch,
 };
 use splitter_netlink::InterfaceName;
 use tokio::task::JoinHandle;
@@ -33,6 +33,10 @@ pub(super) struct MonitoredTunnel {
     /// The next hop that is asked when the peer's echo does not decide.
     pub(super) neighbour: Option<IpAddr>,
     pub(super) watch: TunnelWatch,
+    /// What was made of it when it began to be watched.
+    pub(super) start: Start,
+    /// Whether it is known how its device is.
+    pub(super) was_looked_at: bool,
     pub(super) last_cause: Cause,
     pub(super) last_evidence: Option<Evidence>,
     pub(super) has_warned: bool,
@@ -95,6 +99,8 @@ impl MonitoredTunnel {
             device: spec.tunnel.device.clone(),
             neighbour,
             watch: watch(prober, neighbour.is_some()),
+            start: Start::Trusted,
+            was_looked_at: false,
             last_cause: Cause::Answer,
             last_evidence: None,
             has_warned: false,

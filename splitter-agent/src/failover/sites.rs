@@ -12,6 +12,7 @@ use splitter_config::{Config, SiteName};
 use splitter_health::KeyRing;
 use splitter_instance::report::SharedReport;
 use splitter_instance::{Instance, Lock};
+use splitter_steering::Placements;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -56,6 +57,17 @@ impl HealthMonitors {
     #[must_use]
     pub fn keys(&self) -> Option<KeyRing> {
         self.shared.key.clone()
+    }
+
+    /// Chooses where the classes of each site are to be when the instance comes up, from what lives now.
+    /// `left` is where an earlier agent has them. To be called before the instance is brought up.
+    pub fn starting_placements(&mut self, left: &Placements) -> Placements {
+        let mut placements = Placements::default();
+        for monitor in &mut self.monitors {
+            let placement = monitor.starting_placement(left.of(monitor.site()));
+            placements.set(monitor.site().clone(), placement);
+        }
+        placements
     }
 
     /// Watches the tunnels of an instance that is up, for ever: each site by itself, so that none
@@ -117,9 +129,10 @@ async fn added(
 }
 
 fn publish(shared: &Shared, directory: &Path, readiness: &Readiness) {
-    match shared.report.unready() {
-        problems if problems.is_empty() => readiness.ok(TUNNELS),
-        problems => readiness.fail(TUNNELS, problems),
+    match (shared.report.unready(), shared.report.degraded()) {
+        (problems, _) if !problems.is_empty() => readiness.fail(TUNNELS, problems),
+        (_, lacking) if !lacking.is_empty() => readiness.degrade(TUNNELS, lacking),
+        _ => readiness.ok(TUNNELS),
     }
     if let Err(error) = shared.report.write(directory) {
         tracing::debug!(%error, "`splitter status` will not know the tunnels' health");

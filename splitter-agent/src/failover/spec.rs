@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use splitter_config::{Config, Dscp, Health, Tunnel};
-use splitter_health::{KeyRing, Nonce, Timing, TunnelWatch};
+use splitter_health::{KeyRing, Nonce, Start, Timing, TunnelWatch};
 use splitter_policy::flow::TunnelRole;
 
 use super::monitored_tunnel::MonitoredTunnel;
@@ -47,7 +47,13 @@ pub(super) fn monitored_tunnel(
 ) -> MonitoredTunnel {
     let timing = timing(&spec.health);
     let watch = |prober, has_neighbour| {
-        TunnelWatch::new(timing, prober, has_neighbour, false, Duration::ZERO)
+        TunnelWatch::new(
+            timing,
+            prober,
+            has_neighbour,
+            Start::Trusted,
+            Duration::ZERO,
+        )
     };
     MonitoredTunnel::new(spec, identity, watch)
 }

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::announce::moved;
 use super::monitored_tunnel::MonitoredTunnel;
-use splitter_instance::report::SharedReport;
+use splitter_instance::report::{Move, SharedReport};
 use splitter_instance::{Instance, Lock};
 
 /// How soon a move that failed is tried again.
@@ -107,10 +107,14 @@ impl<'a> Failover<'a> {
     }
 
     fn log_move(&self, class: Class, before: &Placement, monitored: &[MonitoredTunnel]) {
-        let Some(moved) = moved(&self.site, monitored, class, before, &self.current) else {
-            return;
-        };
-        tracing::warn!(event = "class_moved", "{}", moved.description());
-        self.report.moved(moved);
+        if let Some(moved) = moved(&self.site, monitored, class, before, &self.current) {
+            announce_move(moved, &self.report);
+        }
     }
+}
+
+/// Tells of a move that was made, in the log and in the report.
+pub(super) fn announce_move(moved: Move, report: &SharedReport) {
+    tracing::warn!(event = "class_moved", "{}", moved.description());
+    report.moved(moved);
 }

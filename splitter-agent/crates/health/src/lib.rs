@@ -6,6 +6,7 @@
 //! no socket and no clock.
 
 mod key;
+mod link_state;
 mod machine;
 mod measure;
 mod mismatch;
@@ -17,6 +18,7 @@ mod watch;
 mod wire;
 
 pub use key::{KeyError, KeyRing};
+pub use link_state::{LinkKind, LinkState, Start};
 pub use machine::{Cause, Change, Condition, Grade, Machine, Timing};
 pub use measure::{LOST_AFTER, Measure};
 pub use mismatch::{KeyMismatch, KeyNews};
@@ -25,5 +27,5 @@ pub use overload::{
 };
 pub use prober::Prober;
 pub use responder::{REPLIES_PER_SECOND, Responder};
-pub use watch::{ABSENT_AFTER_REFUSAL, Evidence, LinkState, PeerPresence, TunnelWatch};
+pub use watch::{ABSENT_AFTER_REFUSAL, Evidence, PeerPresence, TunnelWatch};
 pub use wire::{DATAGRAM_BYTES, Nonce, Refusal};

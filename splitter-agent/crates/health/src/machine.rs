@@ -22,6 +22,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::link_state::Start;
+
 /// How many probes a suspect gets, besides those that made it one, before it is given up. At 51 %
 /// loss of the round trip (30 % each way) that many in a row are lost once in 20 million times.
 const URGENT_PROBES: u32 = 25;
@@ -109,10 +111,14 @@ pub enum Cause {
     Silence,
     /// The device is down or does not see its other end.
     LinkDown,
+    /// The device has no address in the network of its gateway.
+    NoAddress,
     /// The device is not there.
     NoDevice,
     /// An answer came.
     Answer,
+    /// The first answer since the agent was started came.
+    FirstAnswer,
     /// It answered throughout the hold-down.
     HeldDown,
     /// No answer, and this machine is overloaded.
@@ -126,8 +132,10 @@ impl Cause {
         match self {
             Self::Silence => "no answer",
             Self::LinkDown => "link down",
-            Self::NoDevice => "device gone",
+            Self::NoAddress => "no address in the network of its gateway",
+            Self::NoDevice => "no such device",
             Self::Answer => "answers again",
+            Self::FirstAnswer => "answers for the first time",
             Self::HeldDown => "answered throughout the hold-down",
             Self::Overload => "no answer, which proves nothing while this machine is overloaded",
         }
@@ -173,6 +181,8 @@ pub struct Machine {
     setbacks: u32,
     /// How often it went down.
     downs: u64,
+    /// Whether it could not be used when it began to be watched, and has not answered since.
+    is_unseen: bool,
 }
 
 impl Machine {
@@ -189,6 +199,21 @@ impl Machine {
             up_since: now,
             setbacks: 0,
             downs: 0,
+            is_unseen: false,
+        }
+    }
+
+    /// A tunnel that begins to be watched.
+    #[must_use]
+    pub fn starting(start: Start, timing: Timing, now: Duration) -> Self {
+        match start {
+            Start::Trusted => Self::new(timing, now),
+            Start::GivenUp => Self::new_down(timing, now),
+            Start::Unseen => Self {
+                setbacks: 0,
+                is_unseen: true,
+                ..Self::new_down(timing, now)
+            },
         }
     }
 
@@ -308,6 +333,12 @@ impl Machine {
         self.condition
     }
 
+    /// Returns true where it could not be used when it began to be watched, and has not answered since.
+    #[must_use]
+    pub fn is_unseen(&self) -> bool {
+        self.is_unseen
+    }
+
     /// Since when it has stood so.
     #[must_use]
     pub fn since(&self) -> Duration {
@@ -348,6 +379,10 @@ impl Machine {
             Condition::Suspect | Condition::Unknown => {
                 Some(self.enter(Condition::Up, Cause::Answer, now))
             }
+            // It has never failed, so there is nothing to prove.
+            Condition::Down if self.is_unseen => {
+                Some(self.enter(Condition::Up, Cause::FirstAnswer, now))
+            }
             Condition::Down => Some(self.enter(Condition::Returning, Cause::Answer, now)),
         }
     }
@@ -363,11 +398,12 @@ impl Machine {
                 self.setbacks += 1;
                 self.downs += 1;
             }
-            (Condition::Returning, Condition::Up) => self.up_since = now,
+            (Condition::Returning | Condition::Down, Condition::Up) => self.up_since = now,
             _ => {}
         }
         self.condition = to;
         self.entered = now;
+        self.is_unseen &= to == Condition::Down;
         Change { from, to, cause }
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::link_state::{LinkState, Start};
 use super::machine::{Cause, Change, Grade, Machine, Timing};
 use super::prober::Prober;
 use super::wire::{DATAGRAM_BYTES, Refusal};
@@ -50,28 +51,6 @@ pub enum PeerPresence {
     Confirmed,
 }
 
-/// Holds what the kernel says of a tunnel's device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LinkState {
-    /// Up, with a carrier. The number is the device's.
-    Up(u32),
-    /// Down, or without a carrier.
-    Down(u32),
-    /// There is no such device.
-    Absent,
-}
-
-impl LinkState {
-    /// The device's number, if it is there.
-    #[must_use]
-    pub fn index(self) -> Option<u32> {
-        match self {
-            Self::Up(index) | Self::Down(index) => Some(index),
-            Self::Absent => None,
-        }
-    }
-}
-
 /// One tunnel as it is watched. Neither sends nor waits by itself.
 #[derive(Debug, Clone)]
 pub struct TunnelWatch {
@@ -84,20 +63,17 @@ pub struct TunnelWatch {
 }
 
 impl TunnelWatch {
-    /// Watches a tunnel. `was_down` when an earlier agent had given it up.
+    /// Watches a tunnel that starts so.
     #[must_use]
     pub fn new(
         timing: Timing,
         prober: Option<Prober>,
         has_neighbour: bool,
-        was_down: bool,
+        start: Start,
         now: Duration,
     ) -> Self {
         Self {
-            machine: match was_down {
-                true => Machine::new_down(timing, now),
-                false => Machine::new(timing, now),
-            },
+            machine: Machine::starting(start, timing, now),
             prober,
             has_neighbour,
             link: LinkState::Absent,
@@ -107,11 +83,8 @@ impl TunnelWatch {
     }
 
     /// Begins to judge now: what happened before, while nobody listened, does not count.
-    pub fn restart(&mut self, timing: Timing, was_down: bool, now: Duration) {
-        self.machine = match was_down {
-            true => Machine::new_down(timing, now),
-            false => Machine::new(timing, now),
-        };
+    pub fn restart(&mut self, timing: Timing, start: Start, now: Duration) {
+        self.machine = Machine::starting(start, timing, now);
     }
 
     /// Returns true where there is a neighbour that the kernel asks; one whose address was entered by hand is
@@ -140,6 +113,7 @@ impl TunnelWatch {
         self.link = link;
         match link {
             LinkState::Up(_) => None,
+            LinkState::NoAddress(_) => self.machine.fail(Cause::NoAddress, now),
             LinkState::Down(_) => self.machine.fail(Cause::LinkDown, now),
             LinkState::Absent => self.machine.fail(Cause::NoDevice, now),
         }

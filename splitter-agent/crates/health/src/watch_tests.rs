@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use super::super::key::KeyRing;
+use super::super::link_state::LinkKind;
 use super::super::machine::Condition;
 use super::super::responder::Responder;
 use super::super::wire::Nonce;
@@ -41,7 +42,7 @@ impl World {
     fn new(has_peer: bool, has_neighbour: bool) -> Self {
         let prober = Prober::new(KeyRing::of(&[1]), 1, Nonce(1));
         let prober = has_peer.then_some(prober);
-        let mut watch = TunnelWatch::new(TIMING, prober, has_neighbour, false, ms(0));
+        let mut watch = TunnelWatch::new(TIMING, prober, has_neighbour, Start::Trusted, ms(0));
         watch.link(LinkState::Up(3), ms(0));
         Self {
             watch,
@@ -176,4 +177,59 @@ fn link_that_flaps_a_hundred_times_takes_one_turn() {
     }
     assert_eq!(world.watch.machine().downs(), 1);
     assert_eq!(world.after(ms(5_200)), Condition::Up);
+}
+
+#[test]
+fn tunnel_without_an_address_is_down_and_not_probed_until_it_has_one() {
+    let mut world = World::new(false, true);
+    assert_eq!(world.after(ms(2_000)), Condition::Up);
+    let change = world.watch.link(LinkState::NoAddress(3), world.now);
+    let change = change.expect("down");
+    assert_eq!(
+        (change.to, change.cause),
+        (Condition::Down, Cause::NoAddress)
+    );
+    let later = world.now + ms(5_000);
+    assert_eq!(world.watch.due(later), None);
+}
+
+#[test]
+fn tunnel_that_could_not_be_used_at_the_start_is_taken_at_its_first_sign_of_life() {
+    for has_peer in [false, true] {
+        for has_neighbour in [false, true] {
+            let mut world = World::new(has_peer, has_neighbour);
+            let absent = LinkState::Absent;
+            world.watch.link(absent, ms(0));
+            world.watch.restart(TIMING, Start::Unseen, ms(0));
+            assert_eq!(world.after(ms(60_000)), Condition::Down);
+            // None of these is a sign of life.
+            for link in [LinkState::Down(3), LinkState::NoAddress(3), absent] {
+                assert_eq!(world.watch.link(link, world.now), None);
+                assert_eq!(world.after(ms(1_000)), Condition::Down);
+            }
+            world.watch.link(LinkState::Up(3), world.now);
+            assert_eq!(world.after(ms(150)), Condition::Up);
+            assert_eq!(world.watch.machine().downs(), 0);
+            // From then on it is a tunnel like any other.
+            world.watch.link(LinkState::Down(3), world.now);
+            world.watch.link(LinkState::Up(3), world.now);
+            assert_eq!(world.after(ms(4_000)), Condition::Returning);
+        }
+    }
+}
+
+#[test]
+fn tunnel_that_an_earlier_agent_did_not_use_has_to_prove_itself_whatever_its_link_is() {
+    for link in LinkKind::ALL {
+        assert_eq!(Start::of(link, false), Start::GivenUp);
+        let expected = match link {
+            LinkKind::Up => Start::Trusted,
+            _ => Start::Unseen,
+        };
+        assert_eq!(Start::of(link, true), expected);
+    }
+    let mut world = World::new(false, false);
+    world.watch.restart(TIMING, Start::GivenUp, ms(0));
+    assert_eq!(world.after(ms(4_000)), Condition::Returning);
+    assert_eq!(world.after(ms(1_500)), Condition::Up);
 }

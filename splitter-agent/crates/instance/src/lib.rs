@@ -4,6 +4,7 @@
 //! `up` changes nothing, `plan` shows what `up` would do, and an agent that
 //! watches reconciles what somebody else undid. What fails half-way is undone.
 
+mod absent;
 mod attached;
 mod detach;
 mod down;
@@ -32,6 +33,7 @@ use std::sync::atomic::AtomicBool;
 use splitter_policy::config::PolicyConfig;
 use splitter_policy::flow::TunnelRole;
 
+use self::absent::Needed;
 use self::attached::attached_mode;
 pub use self::attached::{AttachedInterface, attached_among};
 pub use self::down_all::{Cleared, Kept, down_all};
@@ -62,6 +64,8 @@ pub struct Instance {
     object: Object,
     /// The file that the configuration is from, as far as it is known.
     file: Option<PathBuf>,
+    /// Which interfaces have to be there for a plan.
+    needed: Needed,
     /// What this process has placed; before that, and in others, the state file says it.
     placed: Arc<std::sync::Mutex<Option<Placements>>>,
     /// What leads into the tunnels, by the rules and routes that this process has put in place.
@@ -86,6 +90,7 @@ impl Instance {
             object,
             config,
             file: None,
+            needed: Needed::default(),
             placed: Arc::default(),
             destinations: std::sync::Mutex::default(),
             changing: Arc::default(),
@@ -186,6 +191,7 @@ impl Instance {
         loaded: &Loaded,
     ) -> Result<Plan, InstanceError> {
         other_instances::check(&self.config, !matches!(loaded, Loaded::Nothing))?;
+        let absent = self.absent(interfaces)?;
         let state = State::read(&self.config.instance_dir())?;
         let previous = state.as_ref().map(State::footprints).unwrap_or_default();
         // Of an instance that is not up nothing is placed, whatever a crash has left.
@@ -221,6 +227,7 @@ impl Instance {
         plan::assemble(
             &plan::Inputs {
                 redirect,
+                absent,
                 config: &self.config,
                 interfaces,
                 loaded,
@@ -261,7 +268,10 @@ impl Instance {
     fn smallest_lan_mtu(&self, interfaces: &Interfaces) -> Result<u32, InstanceError> {
         let mut smallest = u32::MAX;
         for name in &self.config.lan {
-            let interface = interfaces.named(name)?;
+            // One that is absent is named elsewhere.
+            let Ok(interface) = interfaces.named(name) else {
+                continue;
+            };
             if !interface.is_ethernet {
                 return Err(InstanceError::NoEthernet(name.clone()));
             }

@@ -7,11 +7,11 @@ use splitter_policy::config::PolicyConfig;
 use splitter_steering::{Placement, Placements, routes};
 use tokio::sync::watch;
 
-use crate::{Instance, InstanceError, Lock, State};
+use crate::{Instance, InstanceError, Lock, Needed, State};
 
 impl Instance {
     /// Makes the same instance under another configuration: its classes are where they are, and nobody
-    /// changes both at a time.
+    /// changes both at a time. Interfaces that the present one does not name have to be there.
     ///
     /// # Errors
     /// As [`Instance::new`].
@@ -20,6 +20,7 @@ impl Instance {
             placed: Arc::clone(&self.placed),
             changing: Arc::clone(&self.changing),
             is_blind: Arc::clone(&self.is_blind),
+            needed: Needed::after(&self.config),
             file: self.file.clone(),
             ..Self::new(config)?
         })
@@ -135,7 +136,7 @@ impl Instance {
         }
     }
 
-    fn placed(&self) -> std::sync::MutexGuard<'_, Option<Placements>> {
+    pub(crate) fn placed(&self) -> std::sync::MutexGuard<'_, Option<Placements>> {
         // A panic elsewhere does not make a plain value wrong.
         self.placed.lock().unwrap_or_else(PoisonError::into_inner)
     }

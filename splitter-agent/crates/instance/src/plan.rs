@@ -30,6 +30,8 @@ pub struct Plan {
     pub redirect: Option<Redirect>,
     /// The program on each interface.
     pub attachments: Vec<Attachment>,
+    /// The interfaces of the site that are not there, where that is no error: they are left out.
+    pub absent: Vec<InterfaceName>,
     /// Memory that the kernel sets aside for the flow tables, in bytes.
     pub table_bytes: u64,
     #[serde(skip)]
@@ -112,6 +114,7 @@ pub(crate) struct Inputs<'a> {
     pub(crate) pins: &'a Pins,
     pub(crate) policy: PolicyConfig,
     pub(crate) redirect: Option<Redirect>,
+    pub(crate) absent: Vec<InterfaceName>,
 }
 
 pub(crate) fn assemble(
@@ -147,6 +150,7 @@ pub(crate) fn assemble(
         steering: inputs.config.steering.mode,
         redirect,
         attachments: attachments(inputs)?,
+        absent: inputs.absent.clone(),
         table_bytes: table_bytes(inputs.config.flows.table_size.get()),
         policy: inputs.policy,
     })
@@ -185,7 +189,8 @@ fn attachments(inputs: &Inputs<'_>) -> Result<Vec<Attachment>, InstanceError> {
         Loaded::OtherBuild { program_ids, .. } => program_ids.clone(),
     };
     let mut attachments = Vec::new();
-    for name in &config.lan {
+    let absent = &inputs.absent;
+    for name in config.lan.iter().filter(|it| !absent.contains(it)) {
         let interface = interfaces.named(name)?;
         let mut ids = program_ids.iter();
         let present = ids.find_map(|id| attached_mode(interfaces, config, name, *id));

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use splitter_config::SiteName;
-use splitter_health::{Condition, Evidence, OverloadCounts, Refusal};
+use splitter_health::{Condition, Evidence, LinkKind, OverloadCounts, Refusal};
 use splitter_netlink::{InterfaceName, list_names};
 use splitter_policy::flow::{Class, TunnelRole};
 use splitter_steering::Egress;
@@ -36,6 +36,9 @@ pub struct Report {
     pub moves: VecDeque<Move>,
     /// Why a class is not where it should be.
     pub problem: Option<String>,
+    /// What the sites do without: dead tunnels, and classes out of theirs.
+    #[serde(default)]
+    pub degraded: Option<String>,
     /// Datagrams that were refused, in the order of [`Refusal::ALL`].
     #[serde(default)]
     pub refused: [u64; Refusal::ALL.len()],
@@ -66,6 +69,9 @@ pub struct TunnelReport {
     /// Whether it carries packets.
     #[serde(default)]
     pub in_use: bool,
+    /// How its device is.
+    #[serde(default)]
+    pub link: LinkKind,
     /// How it stands.
     pub condition: Condition,
     /// Since when, in milliseconds since 1970.
@@ -181,6 +187,8 @@ pub struct SiteReport {
     pub problem: Option<String>,
     /// Why the site is not ready.
     pub unready: Option<String>,
+    /// What the site does without.
+    pub degraded: Option<String>,
 }
 
 /// The report, as the loops that write it and the scrapes that read it share it.
@@ -213,6 +221,7 @@ impl SharedReport {
             tunnels: parts().flat_map(|it| it.tunnels.clone()).collect(),
             classes: parts().flat_map(|it| it.classes.clone()).collect(),
             problem: (!problems.is_empty()).then(|| problems.join("; ")),
+            degraded: Some(in_words(sites, |it| &it.degraded)).filter(|it| !it.is_empty()),
             ..common.clone()
         }
     }
@@ -236,9 +245,9 @@ impl SharedReport {
     pub fn change(&self, site: &SiteName, is_news: bool, change: impl FnOnce(&mut SiteReport)) {
         let mut parts = self.lock();
         let part = parts.site(site);
-        let before = part.unready.clone();
+        let before = (part.unready.clone(), part.degraded.clone());
         change(part);
-        if is_news || part.unready != before {
+        if is_news || (&part.unready, &part.degraded) != (&before.0, &before.1) {
             self.0.changed.notify_one();
         }
     }
@@ -261,15 +270,13 @@ impl SharedReport {
     /// Says why the sites are not ready, each by its name where it has one; empty where all are.
     #[must_use]
     pub fn unready(&self) -> String {
-        let parts = self.lock();
-        let unready = parts.sites.iter().filter_map(|(name, it)| {
-            let why = it.unready.as_ref()?;
-            Some(match *name == SiteName::default() {
-                true => why.clone(),
-                false => format!("{name}: {why}"),
-            })
-        });
-        unready.collect::<Vec<_>>().join("; ")
+        in_words(&self.lock().sites, |it| &it.unready)
+    }
+
+    /// Says what the sites do without, in the same way; empty where they have all.
+    #[must_use]
+    pub fn degraded(&self) -> String {
+        in_words(&self.lock().sites, |it| &it.degraded)
     }
 
     /// Says what was found of packets that are marked for the tunnels of a class.
@@ -336,6 +343,21 @@ impl Parts {
         });
         &mut self.sites[index].1
     }
+}
+
+/// What some sites have to say, each by its name where it has one.
+fn in_words(
+    sites: &[(SiteName, SiteReport)],
+    said_by: impl Fn(&SiteReport) -> &Option<String>,
+) -> String {
+    let said = sites.iter().filter_map(|(name, it)| {
+        let words = said_by(it).as_ref()?;
+        Some(match *name == SiteName::default() {
+            true => words.clone(),
+            false => format!("{name}: {words}"),
+        })
+    });
+    said.collect::<Vec<_>>().join("; ")
 }
 
 /// Returns where a class goes, if that is the same in all of these reports.

@@ -170,9 +170,13 @@ impl Applied {
             let nets = asked(config, destinations.split(family));
             let regions = regions::of(nets.into_iter().copied().collect());
             for name in &config.lan {
+                // Nothing arrives where nothing is.
+                let Ok(interface) = interfaces.named(name) else {
+                    continue;
+                };
                 let lan = Lan {
                     name,
-                    interface: interfaces.named(name)?,
+                    interface,
                     family,
                     cover,
                 };

@@ -13,7 +13,8 @@ use super::item::{Item, NextHop, Route, Rule, Selector};
 use crate::{Egress, Placement, Placements};
 
 /// Everything wanted, in the order in which it is safe to add: routes before the rules that use
-/// them, and the rule for specific routes before the one that would send them to a tunnel.
+/// them, and the rule for specific routes before the one that would send them to a tunnel. A rule for
+/// an interface that is not there counts once it is.
 pub(super) fn items(
     config: &Config,
     placements: &Placements,
@@ -21,9 +22,6 @@ pub(super) fn items(
     matching: Matching,
     destinations: &Destinations,
 ) -> Result<Vec<Item>, NoSuchInterface> {
-    for lan in &config.lan {
-        interfaces.named(lan)?;
-    }
     if config.shadow {
         return Ok(Vec::new());
     }

@@ -46,7 +46,7 @@ pub enum Action {
 /// same instance found before it shaped.
 ///
 /// # Errors
-/// When a device is missing, has a root that could not be restored, or the kernel refuses a request.
+/// When a device has a root that could not be restored, or the kernel refuses a request.
 pub async fn plan(
     netlink: &Netlink,
     config: &Config,
@@ -54,7 +54,7 @@ pub async fn plan(
     previous: &[SavedQdisc],
 ) -> Result<Plan, ShapeError> {
     let mut actions = Vec::new();
-    let shapes = shapes(config, interfaces)?;
+    let shapes = shapes(config, interfaces);
     for original in previous {
         let is_wanted = shapes.iter().any(|shape| shape.device == original.device);
         // A device that has gone took everything along.

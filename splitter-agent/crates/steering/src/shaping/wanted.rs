@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 use splitter_config::{Config, Tunnel};
-use splitter_netlink::{InterfaceName, Interfaces, NoSuchInterface};
+use splitter_netlink::{Interface, InterfaceName, Interfaces};
 
 use super::filter::{Chosen, program};
 use super::wire::{HtbClass, bpf_filter, fifo, htb_class, htb_root};
@@ -49,44 +49,37 @@ pub struct Shape {
     pub(super) objects: Vec<TcObject>,
 }
 
-/// The shape of each tunnel; none where tunnels are not shared.
-pub(super) fn shapes(
-    config: &Config,
-    interfaces: &Interfaces,
-) -> Result<Vec<Shape>, NoSuchInterface> {
+/// The shape of each tunnel whose device is there; none where tunnels are not shared. Whether a device
+/// has to be there is for the routes to say.
+pub(super) fn shapes(config: &Config, interfaces: &Interfaces) -> Vec<Shape> {
     // A shadow touches nothing.
     if !config.is_shared() || config.shadow {
-        return Ok(Vec::new());
+        return Vec::new();
     }
     let shapes = config.tunnels().filter_map(|(_, tunnel)| {
         // Sharing without a rate is refused when the configuration is read.
         let bits_per_second = config.bits_per_second(tunnel)?;
-        Some(shape(config, tunnel, bits_per_second, interfaces))
+        let device = interfaces.named(&tunnel.device).ok()?;
+        Some(shape(config, tunnel, bits_per_second, device))
     });
     shapes.collect()
 }
 
-fn shape(
-    config: &Config,
-    tunnel: &Tunnel,
-    bits_per_second: u64,
-    interfaces: &Interfaces,
-) -> Result<Shape, NoSuchInterface> {
-    let device = interfaces.named(&tunnel.device)?;
+fn shape(config: &Config, tunnel: &Tunnel, bits_per_second: u64, device: &Interface) -> Shape {
     let frame_bytes = device.mtu.saturating_add(ETHERNET_HEADER);
     let queue = bits_per_second / 8 * config.share.queue.as_millis() as u64 / 1_000;
     let queue_bytes = u32::try_from(queue)
         .unwrap_or(u32::MAX)
         .max(4 * frame_bytes);
     let classes = Classes::new(config, bits_per_second / 8, frame_bytes);
-    Ok(Shape {
+    Shape {
         device: tunnel.device.clone(),
         bits_per_second,
         queue_bytes,
         cloudburst_packets: config.share.cloudburst().map(|queue| queue.packets),
         index: device.index,
         objects: objects(config, &classes, queue_bytes),
-    })
+    }
 }
 
 struct Classes {
