@@ -12,6 +12,7 @@ mod observer;
 use serde::Serialize;
 use splitter_config::{Config, SiteName};
 use splitter_datapath::flows::FlowTotals;
+use splitter_health::LinkKind;
 use splitter_netlink::{DeviceTraffic, Family, Interface};
 use splitter_policy::flow::{Class, TunnelRole};
 use splitter_steering::Egress;
@@ -100,6 +101,9 @@ pub enum LinkState {
     /// Set up, and sees its other end.
     #[serde(rename = "up")]
     Up,
+    /// Set up, and without an address in the network of its gateway.
+    #[serde(rename = "no address")]
+    NoAddress,
     /// Set up, and does not see its other end.
     #[serde(rename = "no carrier")]
     NoCarrier,
@@ -116,17 +120,20 @@ impl LinkState {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Up => "up",
+            Self::NoAddress => "no address",
             Self::NoCarrier => "no carrier",
             Self::Down => "down",
             Self::Missing => "missing",
         }
     }
 
-    fn of(interface: Option<&Interface>) -> Self {
+    /// What the device says of itself, and who watches the tunnel of its addresses.
+    fn of(interface: Option<&Interface>, watched: Option<LinkKind>) -> Self {
         match interface {
             None => Self::Missing,
             Some(it) if !it.is_up => Self::Down,
             Some(it) if !it.has_carrier => Self::NoCarrier,
+            Some(_) if watched == Some(LinkKind::NoAddress) => Self::NoAddress,
             Some(_) => Self::Up,
         }
     }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use splitter_config::{Config, Overrides, SteeringMode};
 use splitter_instance::report::Report;
 use splitter_instance::{AttachedInterface, Instance, Owner, State};
+use splitter_netlink::InterfaceName;
 use splitter_policy::counters::{Counters, FlowEvent};
 use splitter_policy::flow::{Class, TunnelRole};
 use splitter_policy::forward::Fallback;
@@ -25,7 +26,10 @@ struct Status {
     up: bool,
     owner: Option<Owner>,
     attached: Vec<AttachedInterface>,
+    /// The interfaces of the site that packets are not split on.
     missing: Vec<String>,
+    /// Those of them that are not there.
+    absent: Vec<InterfaceName>,
     in_place: bool,
     steering: SteeringMode,
     /// Whether nothing is marked or routed.
@@ -104,7 +108,9 @@ struct Passed {
 
 /// Tells whether the instance is up, how it is attached and what it counted.
 pub(crate) async fn status(in_force: InForce, json: bool) -> Result<()> {
-    let mut status = look(&Instance::new(in_force.config)?, in_force.set).await?;
+    // An agent that runs waits for what is not there.
+    let instance = Instance::new(in_force.config)?.with_what_is_there();
+    let mut status = look(&instance, in_force.set).await?;
     status.unconfirmed = in_force.unconfirmed.map(|change| Waiting {
         file: change.source,
         remaining_s: change.remaining_s,
@@ -129,11 +135,15 @@ async fn look(instance: &Instance, set: Overrides) -> Result<Status> {
     };
     // What keeps an instance from being put in place is worth knowing; it is no
     // reason to tell nothing else.
-    let (in_place, problem) = match &dataplane {
-        None => (false, None),
+    let (in_place, absent, problem) = match &dataplane {
+        None => (false, Vec::new(), None),
         Some(_) => match instance.plan().await {
-            Ok(plan) => (plan.is_unchanged(), None),
-            Err(error) => (false, Some(error.to_string())),
+            Ok(plan) => (
+                plan.is_unchanged() && plan.absent.is_empty(),
+                plan.absent,
+                None,
+            ),
+            Err(error) => (false, Vec::new(), Some(error.to_string())),
         },
     };
     let routing = match &dataplane {
@@ -151,6 +161,7 @@ async fn look(instance: &Instance, set: Overrides) -> Result<Status> {
         owner: state.map(|state| state.owner),
         missing: missing.map(ToString::to_string).collect(),
         in_place,
+        absent,
         steering: config.steering.mode,
         shadow: config.shadow,
         redirected: redirected(config, &counters),
@@ -249,7 +260,11 @@ fn show(status: &Status) -> Result<()> {
         print(format_args!("  {interface}: {}", mode.description()))?;
     }
     for interface in &status.missing {
-        print(format_args!("  {interface}: not attached"))?;
+        let is_absent = status.absent.iter().any(|it| it.as_str() == interface);
+        print(match is_absent {
+            true => format!("  {interface}: not there; attached once it is"),
+            false => format!("  {interface}: not attached"),
+        })?;
     }
     for (key, value) in &status.set {
         print(format_args!(
@@ -264,7 +279,7 @@ fn show(status: &Status) -> Result<()> {
     }
     if let Some(problem) = &status.problem {
         print(format_args!("  not everything is in place: {problem}"))?;
-    } else if !status.in_place {
+    } else if !status.in_place && status.absent.is_empty() {
         print(format_args!(
             "  not everything is in place: `splitter plan` shows what `splitter up` would mend"
         ))?;

@@ -6,21 +6,15 @@ use anyhow::Result;
 use flow_cli::print;
 use flow_report::Table;
 use splitter_config::SiteName;
-use splitter_instance::report::{Report, TunnelReport, class_of};
+use splitter_instance::report::{Report, TunnelReport};
 
 /// How many of the last moves are shown; `--json` has them all.
 const MOVES: usize = 5;
 
 /// Shows how the tunnels are, and where the classes went.
 pub(super) fn show(report: &Report) -> Result<()> {
-    for class in &report.classes {
-        if class.tunnel.name() != class.class {
-            print(format_args!(
-                "  {} is in {}",
-                class_of(&class.site, &class.class),
-                class.tunnel
-            ))?;
-        }
+    if let Some(degraded) = &report.degraded {
+        print(format_args!("  degraded: {degraded}"))?;
     }
     if let Some(problem) = &report.problem {
         print(format_args!("  {problem}"))?;

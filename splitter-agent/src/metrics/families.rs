@@ -5,7 +5,7 @@ use flow_telemetry::{Descriptor, Kind, NameError};
 use splitter_config::reference::fill_tables;
 use splitter_control::stats::{ChangeResult, ChangeSource, ControlResult};
 use splitter_datapath::AttachedMode;
-use splitter_health::{OverloadReason, Refusal};
+use splitter_health::{LinkKind, OverloadReason, Refusal};
 use splitter_policy::flow::{Class, TunnelRole};
 use splitter_policy::forward::Fallback;
 use splitter_policy::pass_reason::PassReason;
@@ -143,6 +143,12 @@ families! {
              `backlog_dropped`: a CPU dropped a tenth of the packets that had arrived, or more. \
              `backlog_stuck`: packets wait at a CPU that takes none. `socket_dropped`: answers \
              found no room at the agent's socket. The kernel is asked ten times a second.";
+        tunnel_link: "tunnel_link", Gauge, "-",
+            [tunnel(), open("device"), site(), of("state", LinkKind::ALL.map(LinkKind::name))],
+            "1 for the state that a tunnel's device is in, 0 for the others",
+            "`no_address`: it is up, but has no address in the network of its gateway. `down`: or it \
+             has no carrier. A tunnel whose device is not `up` [carries \
+             nothing](../how-to/health.md#at-boot).";
         tunnel_in_use: "tunnel_in_use", Gauge, "-", [tunnel(), open("device"), site()],
             "1 while a tunnel carries packets of a class, else 0",
             "Its own class or the other one; in a shadow always 0.";

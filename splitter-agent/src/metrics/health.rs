@@ -5,7 +5,7 @@ use std::fmt;
 
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use splitter_config::SiteName;
-use splitter_health::{Condition, OverloadReason, Refusal};
+use splitter_health::{Condition, LinkKind, OverloadReason, Refusal};
 use splitter_policy::flow::{Class, TunnelRole};
 use splitter_steering::{Egress, Placement};
 
@@ -41,6 +41,15 @@ impl SplitterCollector {
                 family
                     .encode_family(&labels(tunnel))?
                     .encode_gauge(&u64::from(of(tunnel)))?;
+            }
+        }
+        let mut links = families.tunnel_link.encode(encoder)?;
+        for tunnel in &report.tunnels {
+            for link in LinkKind::ALL {
+                let [role, device, site] = labels(tunnel);
+                links
+                    .encode_family(&[role, device, site, ("state", link.name().to_owned())])?
+                    .encode_gauge(&u64::from(tunnel.link == link))?;
             }
         }
         let totals: [(_, Of<u64>); 3] = [

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use splitter_health::Condition;
+use splitter_health::{Condition, LinkKind};
 use splitter_netlink::InterfaceName;
 use splitter_policy::flow::Class;
 use splitter_steering::Egress;
@@ -30,6 +30,9 @@ pub trait HealthSource: fmt::Debug + Send + Sync + 'static {
 pub struct TunnelHealth {
     /// Whether it carries traffic.
     pub health: Health,
+    /// How its device is, where somebody looks whether it has the addresses that it needs.
+    #[serde(skip)]
+    pub link: Option<LinkKind>,
     /// Whether packets of a class are sent over it; `None` where nobody asks.
     pub in_use: Option<bool>,
     /// Share of probes that were lost of late.
@@ -129,6 +132,7 @@ fn of(found: &TunnelReport) -> TunnelHealth {
             Condition::Down => Health::Dead,
             Condition::Returning => Health::Returning,
         },
+        link: Some(found.link),
         in_use: Some(found.in_use),
         loss_ratio: found.loss,
         rtt_s: found.round_trip_s,

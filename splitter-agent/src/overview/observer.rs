@@ -127,12 +127,14 @@ impl Observer {
             tunnels: self
                 .config
                 .tunnels()
-                .map(|(_, tunnel)| FoundTunnel {
-                    link: LinkState::of(interfaces.named(&tunnel.device).ok()),
-                    health: match &self.health {
+                .map(|(_, tunnel)| {
+                    let health = match &self.health {
                         Some(source) => source.health(&tunnel.device),
                         None => TunnelHealth::default(),
-                    },
+                    };
+                    let interface = interfaces.named(&tunnel.device).ok();
+                    let link = LinkState::of(interface, health.link);
+                    FoundTunnel { link, health }
                 })
                 .collect(),
             egresses: Class::ALL.map(|class| self.egress(class)),
