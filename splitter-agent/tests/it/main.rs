@@ -16,6 +16,7 @@ mod transcript;
 mod apply;
 mod bad_input;
 mod balancers;
+mod boot;
 mod cli;
 mod demo;
 mod emergency;

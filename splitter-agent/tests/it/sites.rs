@@ -129,7 +129,8 @@ fn each_of_fifty_sites_is_watched_and_moved_by_itself() {
         });
         let said = site.splitter(&["status"]);
         let said = String::from_utf8_lossy(&said.stdout).into_owned();
-        let expected = "  the long class of site7 is in the short tunnel\n";
+        let expected =
+            "  degraded: site7: l7 is down, link down; the long class is in the short tunnel\n";
         assert!(said.contains(expected), "{said}");
         let moves = health(site)["moves"].take();
         assert_eq!(moves.as_array().map(Vec::len), Some(1), "{moves}");

@@ -75,19 +75,34 @@ pub(crate) fn sections(count: usize) -> String {
 pub(crate) fn add_tunnels(border: &Namespace, count: usize) {
     let mut batch = String::new();
     for remote in (0..count).map(Remote::new) {
-        for (class, device) in [(0, remote.short()), (1, remote.long())] {
-            let [v4, v6] = remote.end(class, 1);
-            let _ = writeln!(batch, "link add {device} type veth peer far-{device}");
-            for end in [&device, &format!("far-{device}")] {
-                let _ = writeln!(batch, "link set {end} addrgenmode none up");
-            }
-            let _ = writeln!(batch, "address add {v4}/24 dev {device}");
-            let _ = writeln!(batch, "address add {v6}/64 dev {device} nodad");
-            // Entered by hand, it counts as alive as long as the link is.
-            let [next_hop, _] = remote.end(class, 2);
-            let address = "lladdr 02:00:00:00:00:02 nud permanent";
-            let _ = writeln!(batch, "neigh replace {next_hop} {address} dev {device}");
-        }
+        batch += &steps(&remote, 0);
+        batch += &steps(&remote, 1);
     }
     border.run_with_input("ip -batch -", &batch).expect("root");
+}
+
+/// Gives a border the tunnel of a class (0 short, 1 long) to a site.
+pub(crate) fn add_tunnel(border: &Namespace, remote: &Remote, class: u8) {
+    let batch = steps(remote, class);
+    border.run_with_input("ip -batch -", &batch).expect("root");
+}
+
+fn steps(remote: &Remote, class: u8) -> String {
+    let device = match class {
+        0 => remote.short(),
+        _ => remote.long(),
+    };
+    let mut batch = String::new();
+    let [v4, v6] = remote.end(class, 1);
+    let _ = writeln!(batch, "link add {device} type veth peer far-{device}");
+    for end in [&device, &format!("far-{device}")] {
+        let _ = writeln!(batch, "link set {end} addrgenmode none up");
+    }
+    let _ = writeln!(batch, "address add {v4}/24 dev {device}");
+    let _ = writeln!(batch, "address add {v6}/64 dev {device} nodad");
+    // Entered by hand, it counts as alive as long as the link is.
+    let [next_hop, _] = remote.end(class, 2);
+    let address = "lladdr 02:00:00:00:00:02 nud permanent";
+    let _ = writeln!(batch, "neigh replace {next_hop} {address} dev {device}");
+    batch
 }
