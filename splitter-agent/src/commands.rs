@@ -3,9 +3,9 @@
 use std::io::{self, Write as _};
 
 use flow_cli::{ExitCode, exit_code};
-use splitter_agent::failover::HealthMonitorError;
 use splitter_config::{Config, ConfigError, ConfigFile, Overrides, SetError};
 use splitter_control::{Answer, ControlError, Reason, Request, Unconfirmed, ask};
+use splitter_failover::HealthMonitorError;
 use splitter_instance::privileges::MissingCapabilities;
 use splitter_instance::{InstanceError, recover};
 use splitter_netlink::NetlinkError;

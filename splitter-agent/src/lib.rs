@@ -4,7 +4,6 @@
 pub mod agent;
 pub mod egress_auditor;
 pub mod explanation;
-pub mod failover;
 pub mod metrics;
 pub mod monitor;
 pub mod overview;

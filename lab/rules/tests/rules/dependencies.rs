@@ -8,7 +8,7 @@ use workspace_rules::cargo;
 use crate::{WORKSPACE, assert_none, crates_of};
 
 /// Packages from the bottom up: each uses only those above it in this list. Proofs come last.
-const ORDER: [&str; 34] = [
+const ORDER: [&str; 35] = [
     // Decisions: no_std, no I/O, no clock.
     "flow-balance",
     "splitter-policy",
@@ -36,6 +36,7 @@ const ORDER: [&str; 34] = [
     "splitter-doctor",
     "splitter-control",
     "splitter-instance",
+    "splitter-failover",
     "splitter-verify",
     "splitter-agent",
     // Proofs, which no product links.

@@ -28,7 +28,7 @@ const TERMS: &[(&str, &str)] = &[
         "splitter-agent/crates/instance/src/privileges.rs",
     ),
     ("control socket", "splitter-agent/crates/control/src/lib.rs"),
-    ("failover", "splitter-agent/src/failover.rs"),
+    ("failover", "splitter-agent/crates/failover/src/lib.rs"),
     (
         "foreign XDP",
         "splitter-agent/crates/datapath/src/foreign_xdp.rs",
