@@ -10,6 +10,7 @@
 )]
 
 pub mod clock;
+pub mod egress;
 pub mod frame;
 pub mod models;
 pub mod pipeline;

@@ -26,6 +26,7 @@
 //! | [`table`] | the flow table: look-up, insertion, eviction, sweep |
 //! | [`settings`] | the value of the settings map |
 //! | [`egress`] | a tunnel and the queue class in front of it |
+//! | [`egress_counts`] | counts of what leaves by a tunnel's device |
 //! | [`dedicated`] | hand-over between tunnels of one class each |
 //! | [`share`] | strict priority on tunnels that carry both classes |
 //! | [`queue_search`] | how the real queues are found |
@@ -50,6 +51,7 @@ pub mod counters;
 pub mod dedicated;
 pub mod dscp;
 pub mod egress;
+pub mod egress_counts;
 pub mod flow;
 pub mod flow_packet;
 pub mod forward;

@@ -7,7 +7,7 @@ use aya_ebpf::btf_maps::{Array, HashMap};
 use aya_ebpf::macros::{btf_map, classifier, xdp};
 use aya_ebpf::programs::{TcContext, XdpContext};
 use splitter_ebpf::frame::Frame;
-use splitter_ebpf::{clock, pipeline, redirect, verdict_log};
+use splitter_ebpf::{clock, egress, pipeline, redirect, verdict_log};
 use splitter_policy::clock::ClockReading;
 use splitter_policy::flow::{FlowKey, FlowKeyV6, TapEntry};
 use splitter_policy::packet::{Network, Transport};
@@ -56,6 +56,13 @@ pub fn redirect(context: XdpContext) -> u32 {
 
 /// `TCX_NEXT`: lets the next program of the chain run.
 const NEXT: i32 = -1;
+
+/// Counts what leaves by a tunnel's device. The packet goes on as it is in any case.
+#[classifier]
+pub fn count_egress(context: TcContext) -> i32 {
+    egress::count(&context);
+    NEXT
+}
 
 /// Notes when each TCP flow's first and last packet pass an interface, at
 /// ingress or egress, for completion times as the paper measures them.
