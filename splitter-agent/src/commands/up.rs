@@ -4,7 +4,8 @@ use anyhow::Result;
 use flow_cli::{ExitCode, print, print_json};
 use serde_json::json;
 use splitter_config::{Config, ConfigFile, Location};
-use splitter_instance::{Instance, Owner, Search, down_all as clear_all};
+use splitter_instance::{BroughtUp, Instance, Owner, Search, down_all as clear_all};
+use splitter_steering::routes::RouteAudit;
 
 use crate::cli::Cli;
 
@@ -16,13 +17,20 @@ pub(crate) async fn up(file: ConfigFile, json: bool) -> Result<()> {
     up.plan.routes.notes.extend(instance.hints().await);
     let audit = instance.audit_routes().await?;
     if json {
-        return print_json(&json!({
+        print_json(&json!({
             "changed": !up.plan.is_unchanged(),
             "plan": up.plan,
             "routing": audit,
             "attached": up.attached,
-        }));
+        }))?;
+    } else {
+        show_up(&up, &audit)?;
     }
+    // Packets are split by now.
+    Ok(instance.count_egress().await?)
+}
+
+fn show_up(up: &BroughtUp, audit: &RouteAudit) -> Result<()> {
     print(up.plan.to_string().trim_end())?;
     if up.plan.is_unchanged() {
         print("Already up; nothing was changed.")?;
@@ -35,7 +43,7 @@ pub(crate) async fn up(file: ConfigFile, json: bool) -> Result<()> {
         ))?;
     }
     super::plan::show_notes(&up.plan)?;
-    super::plan::show_unsplit(&audit)
+    super::plan::show_unsplit(audit)
 }
 
 /// Takes the instance down.

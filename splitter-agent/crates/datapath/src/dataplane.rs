@@ -12,6 +12,7 @@ use splitter_policy::settings::Settings;
 use splitter_policy::table::GROUP_FLOWS;
 
 use super::attach::attach;
+use super::egress::EgressMaps;
 use super::error::{map_error, program_error, typed};
 use super::names::{COUNTERS, FLOWS_V4, FLOWS_V6, SETTINGS, SHORT_QUEUES};
 use super::program::Program;
@@ -19,7 +20,7 @@ use super::program::program_name;
 use super::shapes::Shape;
 use super::targets::TargetMaps;
 use super::{
-    AttachedMode, FlowTables, KernelError, LoadOptions, Object, Pins, Targets, ingress, load,
+    AttachedMode, FlowTables, KernelError, LoadOptions, Object, Pins, Targets, TcSide, chain, load,
 };
 
 /// The maps of one instance, opened. The programs live on in their pins.
@@ -31,6 +32,7 @@ pub struct Dataplane {
     counters: PerCpuArray<MapData, Shape<Counters>>,
     /// Not there where the kernel lets no program read its memory.
     short_queues: Option<Array<MapData, Shape<ShortQueues>>>,
+    pub(super) egress: EgressMaps,
     flows_v4: MapData,
     flows_v6: MapData,
 }
@@ -85,6 +87,7 @@ impl Dataplane {
                 )?),
                 false => None,
             },
+            egress: EgressMaps::open(pins)?,
             flows_v4: open(FLOWS_V4)?,
             flows_v6: open(FLOWS_V6)?,
             pins: pins.clone(),
@@ -176,7 +179,7 @@ impl Dataplane {
         let attached = match Program::from_pin(&self.pins, self.steering)? {
             Program::Xdp(mut program, name) => attach(&mut program, name, interface, index, mode)?,
             Program::Ingress(mut program) => {
-                return ingress::attach(&mut program, &self.pins, interface, index);
+                return chain::attach(&mut program, &self.pins, TcSide::Ingress, interface, index);
             }
         };
         let path = self.pins.link(interface);
@@ -205,7 +208,7 @@ impl Dataplane {
         index: u32,
         program_id: u32,
     ) -> Option<AttachedMode> {
-        ingress::attached_mode(pins, interface, index, program_id)
+        chain::attached_mode(pins, TcSide::Ingress, interface, index, program_id)
     }
 
     /// The kernel's id of the split program.

@@ -5,13 +5,14 @@
 
 mod attach;
 mod calibrate;
+mod chain;
 pub mod clock;
 mod dataplane;
+mod egress;
 mod error;
 pub mod flows;
 mod foreign_tc;
 mod foreign_xdp;
-mod ingress;
 mod inject;
 mod load;
 mod names;

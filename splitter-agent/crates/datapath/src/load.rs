@@ -15,8 +15,8 @@ use splitter_policy::table::Layout;
 
 use super::error::{map_errno, map_error, program_errno, typed};
 use super::names::{
-    CLOCK_PROGRAM, CLOCK_READING, COUNTERS, FLOWS_V4, FLOWS_V6, LAN_ADDRESSES, READS_QUEUES,
-    SETTINGS, SHORT_QUEUES, TAGS, TARGETS, TUNNELS,
+    CLOCK_PROGRAM, CLOCK_READING, COUNT_EGRESS, COUNTERS, EGRESS, FLOWS_V4, FLOWS_V6,
+    LAN_ADDRESSES, READS_QUEUES, SETTINGS, SHORT_QUEUES, SITE_DEVICES, TAGS, TARGETS, TUNNELS,
 };
 use super::program::program_name;
 use super::shapes::Shape;
@@ -73,7 +73,7 @@ fn load_reading(
 
     let name = program_name(options.steering);
     match options.steering {
-        SteeringMode::Mark => ingress_mut(&mut ebpf, name)?.load(),
+        SteeringMode::Mark => classifier_mut(&mut ebpf, name)?.load(),
         SteeringMode::Dscp | SteeringMode::Redirect => xdp_mut(&mut ebpf, name)?.load(),
     }
     .map_err(load_error(name))?;
@@ -82,17 +82,31 @@ fn load_reading(
         SteeringMode::Dscp | SteeringMode::Mark => &[],
     };
     let seen: &[_] = if reads_queues { &[SHORT_QUEUES] } else { &[] };
-    let common = [SETTINGS, COUNTERS, TUNNELS, FLOWS_V4, FLOWS_V6];
+    let common = [
+        SETTINGS,
+        COUNTERS,
+        TUNNELS,
+        FLOWS_V4,
+        FLOWS_V6,
+        EGRESS,
+        SITE_DEVICES,
+    ];
     for name in common.iter().chain(redirecting).chain(seen).copied() {
         let path = pins.map(name);
         let map = map_mut(&mut ebpf, name)?;
         map.pin(&path)
             .map_err(|source| KernelError::PinObject { path, source })?;
     }
+    let path = pins.count_egress();
+    let counting = classifier_mut(&mut ebpf, COUNT_EGRESS)?;
+    counting.load().map_err(load_error(COUNT_EGRESS))?;
+    counting
+        .pin(&path)
+        .map_err(|source| KernelError::PinObject { path, source })?;
     // Last, because its presence says that all the rest is there.
     let path = pins.program_of(options.steering);
     match options.steering {
-        SteeringMode::Mark => ingress_mut(&mut ebpf, name)?.pin(&path),
+        SteeringMode::Mark => classifier_mut(&mut ebpf, name)?.pin(&path),
         SteeringMode::Dscp | SteeringMode::Redirect => xdp_mut(&mut ebpf, name)?.pin(&path),
     }
     .map_err(|source| KernelError::PinObject { path, source })
@@ -166,7 +180,7 @@ fn xdp_mut<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut Xdp, Ke
         })
 }
 
-fn ingress_mut<'a>(
+fn classifier_mut<'a>(
     ebpf: &'a mut Ebpf,
     name: &'static str,
 ) -> Result<&'a mut SchedClassifier, KernelError> {

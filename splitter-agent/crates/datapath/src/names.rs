@@ -13,3 +13,6 @@ pub(super) const CLOCK_PROGRAM: &str = "read_clocks";
 pub(super) const SHORT_QUEUES: &str = "SHORT_QUEUES";
 pub(super) const QUEUE_SEARCH: &str = "QUEUE_SEARCH";
 pub(super) const READS_QUEUES: &str = "READS_QUEUES";
+pub(super) const COUNT_EGRESS: &str = "count_egress";
+pub(super) const EGRESS: &str = "EGRESS";
+pub(super) const SITE_DEVICES: &str = "SITE_DEVICES";

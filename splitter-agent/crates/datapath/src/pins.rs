@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use splitter_config::SteeringMode;
 
+use super::names::COUNT_EGRESS;
 use super::program::program_name;
 use super::raw::{self, Pinned};
-use super::{KernelError, ingress};
+use super::{KernelError, TcSide, chain};
 
 /// Knows the paths below `<bpffs>/splitter/<instance>`.
 #[derive(Clone, Debug)]
@@ -63,14 +64,33 @@ impl Pins {
         self.root.join("maps").join(name)
     }
 
-    /// The link that attaches the program to an interface.
+    /// The link that attaches the program to an interface of the site.
     pub fn link(&self, interface: &str) -> PathBuf {
-        self.links().join(link_name(interface))
+        self.link_at(TcSide::Ingress, interface)
     }
 
-    /// The interfaces that have a pinned link.
+    /// The link that attaches a program to a side of an interface: what comes from the site, or what
+    /// leaves by a tunnel.
+    pub(super) fn link_at(&self, side: TcSide, interface: &str) -> PathBuf {
+        self.links(side).join(link_name(interface))
+    }
+
+    /// The program that counts what leaves by the tunnels.
+    pub(super) fn count_egress(&self) -> PathBuf {
+        self.root.join(COUNT_EGRESS)
+    }
+
+    /// The interfaces of the site that have a pinned link.
     pub fn linked_interfaces(&self) -> io::Result<Vec<String>> {
-        interfaces_in(&self.links())
+        interfaces_in(&self.links(TcSide::Ingress))
+    }
+
+    /// The tunnels' devices whose egress is counted.
+    ///
+    /// # Errors
+    /// When the directory of the links cannot be read; that it is not there is none.
+    pub fn counted_devices(&self) -> io::Result<Vec<String>> {
+        interfaces_in(&self.links(TcSide::Egress))
     }
 
     /// Returns true where the instance has a program pinned.
@@ -78,7 +98,7 @@ impl Pins {
         self.pinned().is_some()
     }
 
-    /// Returns true where something pinned may be attached to a device: a link whose device has not
+    /// Returns true where something pinned may be attached to a device of the site: a link whose device has not
     /// gone, or a program, which a filter may have.
     pub fn are_in_use(&self) -> bool {
         let links = self.linked_interfaces().unwrap_or_default();
@@ -118,7 +138,8 @@ impl Pins {
                 path: self.bpffs.clone(),
             });
         }
-        for directory in [self.root.join("maps"), self.links()] {
+        let links = [TcSide::Ingress, TcSide::Egress].map(|side| self.links(side));
+        for directory in [self.root.join("maps")].into_iter().chain(links) {
             create_private(&directory)?;
         }
         Ok(())
@@ -159,11 +180,16 @@ impl Pins {
             std::fs::hard_link(from, &to)
                 .map_err(|source| KernelError::Pin { path: to, source })?;
         }
+        // Not there in earlier versions.
+        if self.count_egress().exists() {
+            rename(&self.count_egress(), &earlier.count_egress())?;
+        }
         // Not there where somebody was killed between these two steps.
         if maps.exists() {
             rename(&maps, &earlier.root.join("maps"))?;
         }
         rename(&staged.root.join("maps"), &maps)?;
+        rename(&staged.count_egress(), &self.count_egress())?;
         if let Some(steering) = staged.pinned() {
             rename(&staged.program_of(steering), &self.program_of(steering))?;
         }
@@ -181,6 +207,9 @@ impl Pins {
             remove_all(&maps)?;
             rename(&maps_before, &maps)?;
         }
+        if earlier.count_egress().exists() {
+            rename(&earlier.count_egress(), &self.count_egress())?;
+        }
         if let Some(steering) = earlier.pinned() {
             rename(&earlier.program_of(steering), &self.program_of(steering))?;
         }
@@ -192,13 +221,17 @@ impl Pins {
     /// # Errors
     /// When a pin cannot be removed. No pins at all is not an error.
     pub fn remove(&self) -> Result<(), KernelError> {
+        // First, so that what was made for it is not in use below.
+        for device in self.counted_devices().unwrap_or_default() {
+            chain::detach(self, TcSide::Egress, &device)?;
+        }
         // Whatever else is there: an agent may have been killed before or after it.
         let mut interfaces = interfaces_in(&self.made_by_us()).unwrap_or_default();
         if self.pinned() == Some(SteeringMode::Mark) {
             interfaces.extend(self.linked_interfaces().unwrap_or_default());
         }
         for interface in interfaces {
-            ingress::detach(self, &interface)?;
+            chain::detach(self, TcSide::Ingress, &interface)?;
         }
         for interface in self.linked_interfaces().unwrap_or_default() {
             self.let_go(&interface);
@@ -219,7 +252,7 @@ impl Pins {
         steering: SteeringMode,
     ) -> Result<(), KernelError> {
         if steering == SteeringMode::Mark {
-            return ingress::detach(self, interface);
+            return chain::detach(self, TcSide::Ingress, interface);
         }
         self.let_go(interface);
         remove_pin(&self.link(interface))
@@ -236,8 +269,11 @@ impl Pins {
         }
     }
 
-    fn links(&self) -> PathBuf {
-        self.root.join("links")
+    fn links(&self, side: TcSide) -> PathBuf {
+        self.root.join(match side {
+            TcSide::Ingress => "links",
+            TcSide::Egress => "egress_links",
+        })
     }
 }
 

@@ -5,7 +5,8 @@ use aya_obj::programs::XdpAttachType;
 use splitter_config::SteeringMode;
 
 use super::error::program_error;
-use super::{KernelError, Pins};
+use super::names::COUNT_EGRESS;
+use super::{KernelError, Pins, TcSide};
 
 /// The name of the program of a steering mode, in the object and where it is pinned.
 pub const fn program_name(steering: SteeringMode) -> &'static str {
@@ -21,6 +22,14 @@ pub const fn program_kind(steering: SteeringMode) -> &'static str {
     match steering {
         SteeringMode::Mark => "TC program",
         SteeringMode::Dscp | SteeringMode::Redirect => "XDP program",
+    }
+}
+
+/// The name of the program that is attached to a side of devices by traffic control.
+pub(super) const fn program_at(side: TcSide) -> &'static str {
+    match side {
+        TcSide::Ingress => program_name(SteeringMode::Mark),
+        TcSide::Egress => COUNT_EGRESS,
     }
 }
 

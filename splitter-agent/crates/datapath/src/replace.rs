@@ -11,7 +11,7 @@ use splitter_config::SteeringMode;
 use super::error::program_error;
 use super::program::Program;
 use super::program::program_name;
-use super::{Dataplane, KernelError, LoadOptions, Object, Pins, ingress, load};
+use super::{Dataplane, KernelError, LoadOptions, Object, Pins, chain, load};
 
 impl Dataplane {
     /// Loads `object` with maps of its own, puts it in the place of the pinned program on every
@@ -78,16 +78,20 @@ impl Dataplane {
         program.id().map_err(program_error(program_name(steering)))
     }
 
-    /// The kernel's ids of all programs that an interface may have of this instance: the pinned one
-    /// and, where an agent was killed while it replaced one by another, that other one.
+    /// The kernel's ids of all programs that an interface may have of this instance: the pinned ones,
+    /// which split and which count, and, where an agent was killed while it replaced them by others,
+    /// those.
     ///
     /// # Errors
     /// When the pinned program cannot be opened.
     pub fn program_ids(pins: &Pins) -> Result<Vec<u32>, KernelError> {
         let others = [pins.staged(), pins.earlier()];
-        let others = others.iter().filter(|it| it.exist());
         let mut ids = vec![Self::pinned_program_id(pins)?];
-        ids.extend(others.filter_map(|it| Self::pinned_program_id(it).ok()));
+        ids.extend(Self::counting_program_id(pins));
+        for pins in others.iter().filter(|it| it.exist()) {
+            ids.extend(Self::pinned_program_id(pins).ok());
+            ids.extend(Self::counting_program_id(pins));
+        }
         Ok(ids)
     }
 }
@@ -117,7 +121,7 @@ fn hand_over(old: &Pins, new: &Pins, steering: SteeringMode) -> Result<(), Kerne
 fn move_link(pins: &Pins, interface: &str, program: &mut Program) -> Result<(), KernelError> {
     match program {
         Program::Xdp(program, name) => move_xdp_link(pins, interface, program, name),
-        Program::Ingress(program) => ingress::hand_over(pins, interface, program),
+        Program::Ingress(program) => chain::hand_over(pins, interface, program),
     }
 }
 

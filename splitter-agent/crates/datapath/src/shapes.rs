@@ -2,6 +2,7 @@
 
 use splitter_policy::clock::ClockReading;
 use splitter_policy::counters::Counters;
+use splitter_policy::egress_counts::EgressCounts;
 use splitter_policy::flow::{FlowKeyV6, TapEntry};
 use splitter_policy::forward::Mac;
 use splitter_policy::queue_search::{QueueSearch, ShortQueues};
@@ -23,6 +24,7 @@ macro_rules! plain_data {
 plain_data!(
     ClockReading,
     Counters,
+    EgressCounts,
     FlowKeyV6,
     Mac,
     QueueSearch,
@@ -33,6 +35,7 @@ plain_data!(
 
 /// Sizes that the kernel programs were compiled with; padding would show here.
 const _: () = {
+    assert!(size_of::<EgressCounts>() == 200);
     assert!(size_of::<FlowKeyV6>() == 40);
     assert!(size_of::<QueueSearch>() == 32);
     assert!(size_of::<ShortQueues>() == 24);

@@ -22,6 +22,8 @@ impl Instance {
     /// # Errors
     /// When something cannot be removed; the rest is by then.
     pub async fn down(&self, _lock: &Lock) -> Result<Vec<String>, InstanceError> {
+        // What is being attached would stay.
+        let _changing = self.changing.lock().await;
         let directory = self.config.instance_dir();
         pin_owner::check(&self.pins, &directory)?;
         let (footprints, original_qdiscs) = match State::read(&directory)? {
@@ -88,6 +90,12 @@ async fn remove_programs(netlink: &Netlink, pins: &Pins) -> Result<Vec<String>, 
         .iter()
         .map(|interface| format!("{hook} on {interface}"))
         .collect();
+    let counted = pins.counted_devices().unwrap_or_default();
+    removed.extend(
+        counted
+            .iter()
+            .map(|it| format!("count of what leaves by {it}")),
+    );
     if pins.exist() {
         removed.push(format!("programs and maps in {}", pins.root().display()));
     }

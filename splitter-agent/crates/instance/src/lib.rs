@@ -9,6 +9,7 @@ mod attached;
 mod detach;
 mod down;
 mod down_all;
+mod egress;
 mod error;
 pub mod files;
 mod follow;
@@ -37,6 +38,9 @@ use self::absent::Needed;
 use self::attached::attached_mode;
 pub use self::attached::{AttachedInterface, attached_among};
 pub use self::down_all::{Cleared, Kept, down_all};
+pub use self::egress::{
+    ByMark, EgressAttachment, EgressRow, LeftRates, TunnelEgress, family_label,
+};
 pub use self::error::InstanceError;
 pub use self::found::{FoundInstance, Search, recover};
 use self::loaded::Loaded;
@@ -74,6 +78,8 @@ pub struct Instance {
     changing: Arc<tokio::sync::Mutex<()>>,
     /// The operator was told that the programs do not see the queues in front of tunnels.
     is_blind: Arc<AtomicBool>,
+    /// The tunnels that the operator was told are not counted.
+    uncounted: Arc<egress::Uncounted>,
 }
 
 impl Instance {
@@ -95,6 +101,7 @@ impl Instance {
             destinations: std::sync::Mutex::default(),
             changing: Arc::default(),
             is_blind: Arc::default(),
+            uncounted: Arc::default(),
         })
     }
 
@@ -224,10 +231,12 @@ impl Instance {
             self.keep_automatic_threshold(&mut policy, &dataplane.policy()?);
         }
         let redirect = self.redirect(interfaces, &placement, loaded).await?;
+        let egress = self.plan_egress(interfaces, loaded);
         plan::assemble(
             &plan::Inputs {
                 redirect,
                 absent,
+                egress,
                 config: &self.config,
                 interfaces,
                 loaded,

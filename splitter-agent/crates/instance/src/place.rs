@@ -21,6 +21,7 @@ impl Instance {
             changing: Arc::clone(&self.changing),
             is_blind: Arc::clone(&self.is_blind),
             needed: Needed::after(&self.config),
+            uncounted: Arc::clone(&self.uncounted),
             file: self.file.clone(),
             ..Self::new(config)?
         })

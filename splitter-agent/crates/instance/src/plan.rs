@@ -10,6 +10,7 @@ use splitter_policy::config::PolicyConfig;
 use splitter_policy::table::{GROUP_FLOWS, GroupV4, GroupV6, Layout, Tags};
 use splitter_steering::{routes, shaping};
 
+use crate::egress::EgressAttachment;
 use crate::redirect::Redirect;
 use crate::{InstanceError, Loaded, attached_mode};
 
@@ -32,6 +33,9 @@ pub struct Plan {
     pub attachments: Vec<Attachment>,
     /// The interfaces of the site that are not there, where that is no error: they are left out.
     pub absent: Vec<InterfaceName>,
+    /// The program that counts what leaves by each tunnel. It is attached when packets are split
+    /// already, and makes no difference to that.
+    pub egress: Vec<EgressAttachment>,
     /// Memory that the kernel sets aside for the flow tables, in bytes.
     pub table_bytes: u64,
     #[serde(skip)]
@@ -86,14 +90,14 @@ pub struct Attachment {
 }
 
 impl Plan {
-    /// Returns what is changed, in words; what stays is left out.
+    /// Returns what is changed of what packets meet, in words; what stays is left out.
     pub fn steps(&self) -> Vec<String> {
-        let lines = self.to_string();
+        let lines = Split(self).to_string();
         let changes = lines.lines().filter(|line| !line.starts_with('='));
         changes.map(ToOwned::to_owned).collect()
     }
 
-    /// Returns true where there is nothing to change.
+    /// Returns true where there is nothing to change of what packets meet.
     pub fn is_unchanged(&self) -> bool {
         self.program == ProgramAction::Keep
             && self.settings == PolicyAction::Keep
@@ -115,6 +119,7 @@ pub(crate) struct Inputs<'a> {
     pub(crate) policy: PolicyConfig,
     pub(crate) redirect: Option<Redirect>,
     pub(crate) absent: Vec<InterfaceName>,
+    pub(crate) egress: Vec<EgressAttachment>,
 }
 
 pub(crate) fn assemble(
@@ -151,6 +156,7 @@ pub(crate) fn assemble(
         redirect,
         attachments: attachments(inputs)?,
         absent: inputs.absent.clone(),
+        egress: inputs.egress.clone(),
         table_bytes: table_bytes(inputs.config.flows.table_size.get()),
         policy: inputs.policy,
     })
@@ -242,32 +248,54 @@ fn table_bytes(table_size: u32) -> u64 {
     u64::from(Layout::groups_for(table_size)) * group_bytes as u64
 }
 
+/// All that packets meet, without the programs that count.
+struct Split<'a>(&'a Plan);
+
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.program {
+        Split(self).fmt(f)?;
+        for EgressAttachment { device, action } in &self.egress {
+            match action {
+                AttachmentAction::Keep => writeln!(f, "= count what leaves by {device}")?,
+                AttachmentAction::Attach | AttachmentAction::Reattach => {
+                    writeln!(f, "+ count what leaves by {device}")?;
+                }
+                AttachmentAction::Detach => {
+                    writeln!(f, "- count what leaves by {device} no more")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Split<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(plan) = self;
+        match plan.program {
             ProgramAction::Keep => writeln!(f, "= keep the kernel programs")?,
             ProgramAction::Load => writeln!(
                 f,
                 "+ load the kernel programs; the flow tables take {} MiB",
-                self.table_bytes.div_ceil(1 << 20)
+                plan.table_bytes.div_ceil(1 << 20)
             )?,
             ProgramAction::Replace => writeln!(
                 f,
                 "~ replace the kernel programs of another build or log level, without a gap; flows start again as short, and the flow tables take {} MiB",
-                self.table_bytes.div_ceil(1 << 20)
+                plan.table_bytes.div_ceil(1 << 20)
             )?,
         }
-        match self.settings {
+        match plan.settings {
             PolicyAction::Keep => writeln!(f, "= keep their settings")?,
             PolicyAction::Write => writeln!(f, "+ write their settings")?,
         }
-        write!(f, "{}", self.shaping)?;
-        writeln!(f, "{}", self.routes)?;
-        if let Some(redirect) = &self.redirect {
+        write!(f, "{}", plan.shaping)?;
+        writeln!(f, "{}", plan.routes)?;
+        if let Some(redirect) = &plan.redirect {
             writeln!(f, "{redirect}")?;
         }
-        let program = program_kind(self.steering);
-        let mode = |mode: &AttachMode| match self.steering {
+        let program = program_kind(plan.steering);
+        let mode = |mode: &AttachMode| match plan.steering {
             SteeringMode::Mark => String::new(),
             SteeringMode::Dscp | SteeringMode::Redirect => format!(" (mode {mode})"),
         };
@@ -275,7 +303,7 @@ impl fmt::Display for Plan {
             interface,
             action,
             mode: wanted,
-        } in &self.attachments
+        } in &plan.attachments
         {
             let mode = mode(wanted);
             match action {

@@ -24,15 +24,17 @@ pub struct BpfFilter {
     pub program_id: Option<u32>,
     /// As the kernel reported it, priority and protocol among it.
     info: u32,
+    /// The side of the device that it is at.
+    parent: TcHandle,
 }
 
 impl BpfFilter {
-    /// Removes the filter from what `interface` receives.
+    /// Removes the filter from the side of `interface` at which it was found.
     ///
     /// # Errors
     /// The kernel's, such as `ENODEV` for a device that has gone.
     pub fn remove(&self, interface: u32) -> io::Result<()> {
-        let mut message = message(interface, CLSACT_INGRESS);
+        let mut message = message(interface, self.parent);
         message.header.handle = self.handle.into();
         message.header.info = self.info;
         message.attributes.push(TcAttribute::Kind("bpf".to_owned()));
@@ -40,7 +42,7 @@ impl BpfFilter {
     }
 
     /// `None` for what is not a BPF filter, or only heads a list of them.
-    fn read(message: &[u8]) -> Option<Self> {
+    fn read(parent: TcHandle, message: &[u8]) -> Option<Self> {
         const TCA_BPF_ID: u16 = 11;
         let word = |at: usize| {
             let bytes = message.get(at..at + 4)?.first_chunk()?;
@@ -58,6 +60,7 @@ impl BpfFilter {
             handle,
             program_id: program_id.map(u32::from_ne_bytes),
             info,
+            parent,
         })
     }
 }
@@ -83,7 +86,7 @@ fn filters(interface: u32, parent: TcHandle) -> io::Result<Vec<BpfFilter>> {
     let answers = exchange(question, NLM_F_DUMP)?;
     let filters = answers.iter().filter(|it| it.kind == RTM_NEWTFILTER);
     Ok(filters
-        .filter_map(|it| BpfFilter::read(&it.payload))
+        .filter_map(|it| BpfFilter::read(parent, &it.payload))
         .collect())
 }
 

@@ -7,6 +7,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use flow_testbed::namespace::Namespace;
@@ -326,11 +327,29 @@ pub(crate) fn output(mut command: Command) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .expect("it can be started");
-    if poll(PATIENCE, || child.try_wait().expect("it is ours")).is_none() {
+    // Read meanwhile: what is not read would keep it waiting.
+    let stdout = read_on(child.stdout.take());
+    let stderr = read_on(child.stderr.take());
+    let ended = poll(PATIENCE, || child.try_wait().expect("it is ours"));
+    if ended.is_none() {
         let _ = child.kill();
-        panic!("{command:?} did not end: {:?}", child.wait_with_output());
     }
-    child.wait_with_output().expect("it has ended")
+    let output = Output {
+        status: child.wait().expect("it is ours"),
+        stdout: stdout.join().expect("no panic"),
+        stderr: stderr.join().expect("no panic"),
+    };
+    assert!(ended.is_some(), "{command:?} did not end: {output:?}");
+    output
+}
+
+fn read_on(pipe: Option<impl io::Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let mut pipe = pipe.expect("it is a pipe");
+        pipe.read_to_end(&mut bytes).expect("it can be read");
+        bytes
+    })
 }
 
 pub(crate) fn stdout(output: &Output) -> String {

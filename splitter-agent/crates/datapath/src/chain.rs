@@ -1,6 +1,7 @@
-//! The program that sets fwmarks, attached to TC ingress of interfaces by TCX or clsact.
+//! Programs in a device's chain of traffic control, where they stay: the one that sets fwmarks at
+//! ingress, and the one that counts at egress. Attached by TCX or clsact.
 //!
-//! By TCX its pinned link holds it there. By `clsact` the filter stays until it is removed; then
+//! By TCX a pinned link holds a program there. By `clsact` the filter stays until it is removed; then
 //! the program itself is pinned in the link's place, to tell where it is, and once more where the
 //! queueing discipline was not there before.
 
@@ -19,43 +20,59 @@ use splitter_netlink::clsact::{self, BpfFilter};
 
 use super::error::{program_errno, program_error};
 use super::pins::remove_pin;
+use super::program::program_at;
 use super::raw::{self, Pinned};
-use super::{AttachedMode, KernelError, Pins};
+use super::{AttachedMode, KernelError, Pins, TcSide};
 
-const INGRESS: TcAttachType = TcAttachType::Ingress;
 /// In front of all others, some of which may end the chain.
 const PRIORITY: u16 = 1;
 
-/// Attaches `program` to an interface, where it stays.
+/// Attaches `program` to a side of an interface, where it stays.
 pub(super) fn attach(
     program: &mut SchedClassifier,
     pins: &Pins,
+    side: TcSide,
     interface: &str,
     index: u32,
 ) -> Result<AttachedMode, KernelError> {
     let order = TcAttachOptions::TcxOrder(LinkOrder::first());
-    match program.attach_with_options(interface, INGRESS, order) {
+    match program.attach_with_options(interface, attach_type(side), order) {
         Ok(link) => {
-            let path = pins.link(interface);
+            let path = pins.link_at(side, interface);
             // A link whose interface has gone is of no use any more.
             let _ = std::fs::remove_file(&path);
-            fd_link(program, link, interface)?
+            fd_link(program, link, side, interface)?
                 .pin(&path)
                 .map_err(|source| KernelError::PinObject { path, source })?;
             Ok(AttachedMode::Tcx)
         }
         // An older kernel knows no such way to attach.
         Err(error) if program_errno(&error) == Some(libc::EINVAL) => {
-            attach_filter(program, pins, interface, index)?;
+            attach_filter(program, pins, side, interface, index)?;
             Ok(AttachedMode::Clsact)
         }
         Err(error) => Err(refused(interface, AttachedMode::Tcx, error)),
     }
 }
 
+const fn attach_type(side: TcSide) -> TcAttachType {
+    match side {
+        TcSide::Ingress => TcAttachType::Ingress,
+        TcSide::Egress => TcAttachType::Egress,
+    }
+}
+
+fn filters(side: TcSide, index: u32) -> io::Result<Vec<BpfFilter>> {
+    match side {
+        TcSide::Ingress => clsact::ingress_filters(index),
+        TcSide::Egress => clsact::egress_filters(index),
+    }
+}
+
 fn attach_filter(
     program: &mut SchedClassifier,
     pins: &Pins,
+    side: TcSide,
     interface: &str,
     index: u32,
 ) -> Result<(), KernelError> {
@@ -71,32 +88,41 @@ fn attach_filter(
         qdisc_add_clsact(interface)
             .map_err(|error| refused(interface, AttachedMode::Clsact, error.into()))?;
     }
-    pin(program, pins, &pins.link(interface))?;
+    pin(program, pins, &pins.link_at(side, interface))?;
     let options = NlOptions {
         priority: PRIORITY,
         ..NlOptions::default()
     };
     let link = program
-        .attach_with_options(interface, INGRESS, TcAttachOptions::Netlink(options))
+        .attach_with_options(
+            interface,
+            attach_type(side),
+            TcAttachOptions::Netlink(options),
+        )
         .map_err(|error| refused(interface, AttachedMode::Clsact, error))?;
     // It is to stay when this process ends.
-    forget(program.take_link(link).map_err(program_error("mark"))?);
+    forget(
+        program
+            .take_link(link)
+            .map_err(program_error(program_at(side)))?,
+    );
     Ok(())
 }
 
-/// How the program of that number is attached to an interface, if it is.
+/// How the program of that number is attached to a side of an interface, if it is.
 pub(super) fn attached_mode(
     pins: &Pins,
+    side: TcSide,
     interface: &str,
     index: u32,
     program_id: u32,
 ) -> Option<AttachedMode> {
-    match raw::pinned(&pins.link(interface)).ok()?? {
+    match raw::pinned(&pins.link_at(side, interface)).ok()?? {
         Pinned::TcxLink(link) if (link.program_id, link.interface) == (program_id, index) => {
             Some(AttachedMode::Tcx)
         }
         Pinned::Program(_) => {
-            let filters = clsact::ingress_filters(index).ok()?;
+            let filters = filters(side, index).ok()?;
             let ours = filters.iter().any(|it| it.program_id == Some(program_id));
             ours.then_some(AttachedMode::Clsact)
         }
@@ -104,10 +130,10 @@ pub(super) fn attached_mode(
     }
 }
 
-/// Takes the program off an interface, and the queueing discipline that was made for it. What is
-/// not there counts as removed.
-pub(super) fn detach(pins: &Pins, interface: &str) -> Result<(), KernelError> {
-    let path = pins.link(interface);
+/// Takes the program off a side of an interface, and the queueing discipline that was made for it.
+/// What is not there counts as removed.
+pub(super) fn detach(pins: &Pins, side: TcSide, interface: &str) -> Result<(), KernelError> {
+    let path = pins.link_at(side, interface);
     let failed = |source| KernelError::TrafficControl {
         interface: interface.to_owned(),
         source,
@@ -117,7 +143,7 @@ pub(super) fn detach(pins: &Pins, interface: &str) -> Result<(), KernelError> {
             link.detach().or_else(unless_gone).map_err(failed)?;
         }
         Some(Pinned::Program(id)) => {
-            remove_filters(interface, id).map_err(failed)?;
+            remove_filters(side, interface, id).map_err(failed)?;
         }
         _ => {}
     }
@@ -134,14 +160,13 @@ pub(super) fn detach(pins: &Pins, interface: &str) -> Result<(), KernelError> {
     remove_pin(&path)
 }
 
-fn remove_filters(interface: &str, program_id: u32) -> io::Result<()> {
+fn remove_filters(side: TcSide, interface: &str, program_id: u32) -> io::Result<()> {
     // With an interface its filters go.
     let Ok(index) = if_nametoindex(interface) else {
         return Ok(());
     };
-    for filter in
-        clsact::ingress_filters(index).or_else(|error| unless_gone(error).map(|()| Vec::new()))?
-    {
+    let found = filters(side, index).or_else(|error| unless_gone(error).map(|()| Vec::new()))?;
+    for filter in found {
         if filter.program_id == Some(program_id) {
             filter.remove(index).or_else(unless_gone)?;
         }
@@ -156,7 +181,7 @@ fn unless_gone(error: io::Error) -> io::Result<()> {
     }
 }
 
-/// Puts `new` in the place of the earlier program on an interface, in one step.
+/// Puts `new` in the place of the earlier program at the ingress of an interface, in one step.
 pub(super) fn hand_over(
     pins: &Pins,
     interface: &str,
@@ -177,13 +202,13 @@ pub(super) fn hand_over(
             let link = SchedClassifierLink::try_from(FdLink::from(pinned)).map_err(failed)?;
             new.attach_to_link(link)
                 .map(drop)
-                .map_err(program_error("mark"))
+                .map_err(program_error(program_at(TcSide::Ingress)))
         }
         Some(Pinned::Program(old)) => {
             let Ok(index) = if_nametoindex(interface) else {
                 return Ok(());
             };
-            for filter in clsact::ingress_filters(index).map_err(failed)? {
+            for filter in filters(TcSide::Ingress, index).map_err(failed)? {
                 if filter.program_id == Some(old) {
                     replace_filter(interface, &filter, new)?;
                 }
@@ -204,21 +229,28 @@ fn replace_filter(
         source,
     };
     let handle = TcHandle::from(filter.handle);
-    let link = SchedClassifierLink::attached(interface, INGRESS, filter.priority, handle, None)
+    let ingress = attach_type(TcSide::Ingress);
+    let link = SchedClassifierLink::attached(interface, ingress, filter.priority, handle, None)
         .map_err(failed)?;
     let link = new
         .attach_to_link(link)
         .map_err(|error| refused(interface, AttachedMode::Clsact, error))?;
-    forget(new.take_link(link).map_err(program_error("mark"))?);
+    forget(
+        new.take_link(link)
+            .map_err(program_error(program_at(TcSide::Ingress)))?,
+    );
     Ok(())
 }
 
 fn fd_link(
     program: &mut SchedClassifier,
     link: SchedClassifierLinkId,
+    side: TcSide,
     interface: &str,
 ) -> Result<FdLink, KernelError> {
-    let link = program.take_link(link).map_err(program_error("mark"))?;
+    let link = program
+        .take_link(link)
+        .map_err(program_error(program_at(side)))?;
     FdLink::try_from(link).map_err(|source| KernelError::Link {
         interface: interface.to_owned(),
         source,
