@@ -21,6 +21,7 @@ pub(crate) mod check;
 pub(crate) mod config;
 pub(crate) mod doctor;
 mod drawn;
+mod egress;
 pub(crate) mod explain;
 pub(crate) mod flows;
 mod packet_log;

@@ -8,7 +8,7 @@ use flow_report::Table;
 use serde::Serialize;
 use splitter_config::{Config, Overrides, SteeringMode};
 use splitter_instance::report::Report;
-use splitter_instance::{AttachedInterface, Instance, Owner, State};
+use splitter_instance::{AttachedInterface, EgressRow, Instance, Owner, State, TunnelEgress};
 use splitter_netlink::InterfaceName;
 use splitter_policy::counters::{Counters, FlowEvent};
 use splitter_policy::flow::{Class, TunnelRole};
@@ -43,6 +43,9 @@ struct Status {
     /// Why it cannot be put in place at present.
     problem: Option<String>,
     traffic: Vec<Traffic>,
+    /// What really left by each tunnel, beside `traffic`, which says what was marked; nothing of
+    /// tunnels that are not counted.
+    egress: Vec<EgressRow>,
     flows: Flows,
     completion: Vec<Completion>,
     passed: Vec<Passed>,
@@ -150,6 +153,10 @@ async fn look(instance: &Instance, set: Overrides) -> Result<Status> {
         Some(_) => instance.audit_routes().await.ok(),
         None => None,
     };
+    let egress = match &dataplane {
+        Some(dataplane) => instance.egress(dataplane).await?,
+        None => Vec::new(),
+    };
     let is_attached = |name| attached.iter().any(|it| it.interface == name);
     let missing = config
         .lan
@@ -169,6 +176,7 @@ async fn look(instance: &Instance, set: Overrides) -> Result<Status> {
         unconfirmed: None,
         problem,
         traffic: traffic(&counters),
+        egress: egress.iter().flat_map(TunnelEgress::rows).collect(),
         flows: flow_counts(&counters),
         completion: Class::ALL.map(|class| completion(&counters, class)).into(),
         passed: passed(&counters),
@@ -322,6 +330,7 @@ fn show(status: &Status) -> Result<()> {
         ]);
     }
     print(traffic.to_text())?;
+    super::egress::show(&status.egress, status.steering)?;
     let flows = &status.flows;
     print(format_args!(
         "\n{} flows started, {} became long; {} changed tunnels when drained, {} after the longest wait.",

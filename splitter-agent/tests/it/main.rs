@@ -19,6 +19,7 @@ mod balancers;
 mod boot;
 mod cli;
 mod demo;
+mod egress_counts;
 mod emergency;
 mod explain;
 mod faults;

@@ -1,0 +1,32 @@
+//! The part of `splitter status` on what really left by the tunnels.
+
+use anyhow::Result;
+use flow_cli::{group_thousands, print};
+use flow_report::Table;
+use splitter_config::{SiteName, SteeringMode};
+use splitter_instance::{ByMark, EgressRow};
+
+/// Shows what left by each tunnel, by family and by what the mark says.
+pub(super) fn show(rows: &[EgressRow], steering: SteeringMode) -> Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let has_sites = rows.iter().any(|it| it.site != SiteName::default());
+    // A single site has no name as a rule.
+    let first = usize::from(!has_sites);
+    let headers = ["site", "left by", "family"].into_iter().skip(first);
+    let mut table = Table::new(headers.chain(ByMark::NAMES));
+    for row in rows {
+        let device = row.device.to_string();
+        let left_by = [row.site.to_string(), device, row.family.to_owned()];
+        let packets = row.packets.counts().map(group_thousands);
+        table.row(left_by.into_iter().skip(first).chain(packets));
+    }
+    print(format_args!("\n{}", table.to_text()))?;
+    if steering == SteeringMode::Redirect {
+        print(
+            "packets that were redirected pass the tunnels uncounted; this is what went by the network stack",
+        )?;
+    }
+    Ok(())
+}
