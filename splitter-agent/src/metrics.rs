@@ -3,6 +3,7 @@
 //! `families` declares each; docs/src/reference/metrics.md has its tables from there, and a test
 //! compares it with a live scrape.
 
+mod egress;
 mod families;
 mod health;
 
@@ -26,8 +27,10 @@ pub use self::families::fill_reference;
 use splitter_control::stats::{ChangeResult, ChangeSource, ControlResult};
 use splitter_steering::routes::{Unsplit, UnsplitReason};
 
+use crate::egress_auditor::SharedEgress;
 use crate::monitor::Monitor;
 use crate::route_auditor::SharedAudit;
+use splitter_instance::family_label;
 use splitter_instance::report::SharedReport;
 
 /// The registry of an instance.
@@ -38,6 +41,7 @@ pub fn registry(
     monitor: Arc<Monitor>,
     health: SharedReport,
     routing: SharedAudit,
+    egress: SharedEgress,
 ) -> Result<Metrics, NameError> {
     let mut metrics = Metrics::new("splitter")?;
     metrics.build_info(env!("CARGO_PKG_VERSION"))?;
@@ -47,6 +51,7 @@ pub fn registry(
         monitor,
         health,
         routing,
+        egress,
     };
     metrics.collect(families.all(), collector)?;
     Ok(metrics)
@@ -58,6 +63,7 @@ struct SplitterCollector {
     monitor: Arc<Monitor>,
     health: SharedReport,
     routing: SharedAudit,
+    egress: SharedEgress,
 }
 
 impl Collector for SplitterCollector {
@@ -75,6 +81,7 @@ impl Collector for SplitterCollector {
         self.encode_routing(&mut encoder)?;
         let report = self.health.snapshot();
         self.encode_tunnels(&mut encoder, &report)?;
+        self.encode_egress(&mut encoder, &report)?;
         self.encode_classes(&mut encoder, &report)
     }
 }
@@ -124,7 +131,7 @@ impl SplitterCollector {
             encoder,
             &families.entries,
             "family",
-            FAMILIES.map(|family| (label(family), totals.entries(family))),
+            FAMILIES.map(|family| (family_label(family), totals.entries(family))),
         )?;
         let events = |event| counters.events(event);
         counter(encoder, &families.started, events(FlowEvent::Started))?;
@@ -205,7 +212,7 @@ impl SplitterCollector {
         let mut capacities = [("", 0); 2];
         for (slot, family) in capacities.iter_mut().zip(FAMILIES) {
             *slot = (
-                label(family),
+                family_label(family),
                 dataplane.table_capacity(family).map_err(unreadable)?.into(),
             );
         }
@@ -264,7 +271,7 @@ impl SplitterCollector {
                 let is_meant = |it: &&Unsplit| it.family() == family && it.reason == reason;
                 let count = audit.unsplit.iter().filter(is_meant).count() as u64;
                 unsplit
-                    .encode_family(&[("family", label(family)), ("reason", reason.name())])?
+                    .encode_family(&[("family", family_label(family)), ("reason", reason.name())])?
                     .encode_gauge(&count)?;
             }
         }
@@ -284,13 +291,6 @@ impl SplitterCollector {
 }
 
 const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
-
-const fn label(family: Family) -> &'static str {
-    match family {
-        Family::V4 => "ipv4",
-        Family::V6 => "ipv6",
-    }
-}
 
 fn counter(encoder: &mut DescriptorEncoder<'_>, family: &Descriptor, value: u64) -> fmt::Result {
     family

@@ -136,10 +136,12 @@ impl Watching {
         let health = guard
             .as_ref()
             .map_or_else(SharedReport::default, HealthMonitors::report);
-        let egress = EgressAuditor::new(Arc::clone(&monitor), health.clone(), readiness.clone())?;
+        let mut egress =
+            EgressAuditor::new(Arc::clone(&monitor), health.clone(), readiness.clone());
+        egress.begin(instance).await;
         #[cfg(feature = "page")]
         let page = StatusSource::new(config, Arc::clone(&monitor), health.clone())?;
-        let metrics = registry(Arc::clone(&monitor), health, auditor.found())?;
+        let metrics = registry(Arc::clone(&monitor), health, auditor.found(), egress.left())?;
         let endpoint = MetricsEndpoint::new(metrics, readiness.clone());
         #[cfg(feature = "page")]
         let endpoint = endpoint.with_page(page.page());

@@ -19,8 +19,8 @@ pub(super) fn show(report: &Report) -> Result<()> {
     if let Some(problem) = &report.problem {
         print(format_args!("  {problem}"))?;
     }
-    for misrouted in report.misrouted.values() {
-        print(format_args!("  misrouted: {misrouted}"))?;
+    for misrouted in &report.strays {
+        print(format_args!("  misrouted: {}", misrouted.problem))?;
     }
     if let Some(overload) = &report.overload {
         print(format_args!(

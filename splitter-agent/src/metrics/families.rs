@@ -6,6 +6,7 @@ use splitter_config::reference::fill_tables;
 use splitter_control::stats::{ChangeResult, ChangeSource, ControlResult};
 use splitter_datapath::AttachedMode;
 use splitter_health::{LinkKind, OverloadReason, Refusal};
+use splitter_instance::{ByMark, family_label};
 use splitter_policy::flow::{Class, TunnelRole};
 use splitter_policy::forward::Fallback;
 use splitter_policy::pass_reason::PassReason;
@@ -179,10 +180,21 @@ families! {
              ours. `no_next_hop`: a tunnel has none of this family. `no_route`: the class's table \
              has none. `dropped`: the kernel drops it. Above 0, `/ready` answers 503 and \
              `splitter status` says which.";
-        misrouted: "misrouted", Gauge, "-", [tunnel()],
-            "1 while packets that are marked for the tunnels of a class leave by the others, else 0",
-            "[As the devices count](../how-to/routes.md#what-really-leaves), whatever the kernel says \
-             when it is asked. Meanwhile `/ready` answers 503.";
+        egress_packets: "tunnel_egress_packets_total", Counter, "packets",
+            [tunnel(), open("device"), site(), family(), of("class", ByMark::NAMES)],
+            "Packets that left by a tunnel, as its device was handed them",
+            "By what their mark says there: that of short or of long flows; `unmarked`: of the site \
+             and of a protocol that is split, and yet without a mark; `other`: not split. What was \
+             marked is `splitter_packets_total`. Read once a second. Packets that were redirected \
+             are not among them.";
+        egress_bytes: "tunnel_egress_bytes_total", Counter, "bytes",
+            [tunnel(), open("device"), site(), family(), of("class", ByMark::NAMES)],
+            "Bytes of these packets",
+            "With an Ethernet header on each, also where the device has none.";
+        misrouted: "misrouted", Gauge, "-", [tunnel(), site(), family()],
+            "1 while packets that are meant for the tunnels of a class leave by others, else 0",
+            "[As counted where they leave](../how-to/routes.md#what-really-leaves), whatever the \
+             kernel says when it is asked. Meanwhile `/ready` answers 503.";
         placed: "class_in_tunnel", Gauge, "-", [class(), place(), site()],
             "1 for the class whose tunnels a class is in, else 0",
             "With several tunnels: whose of them. `main`: no tunnel is alive, packets follow the \
@@ -277,7 +289,7 @@ fn site() -> Label {
 }
 
 fn family() -> Label {
-    of("family", FAMILIES.map(super::label))
+    of("family", FAMILIES.map(family_label))
 }
 
 /// Fills the tables of the reference page again, between `<!-- metrics: SECTION -->` and

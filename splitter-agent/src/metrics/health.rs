@@ -6,7 +6,7 @@ use std::fmt;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use splitter_config::SiteName;
 use splitter_health::{Condition, LinkKind, OverloadReason, Refusal};
-use splitter_policy::flow::{Class, TunnelRole};
+use splitter_policy::flow::Class;
 use splitter_steering::{Egress, Placement};
 
 use super::{SplitterCollector, counters_by};
@@ -79,13 +79,6 @@ impl SplitterCollector {
                     .encode_family(&labels(tunnel))?
                     .encode_gauge(&value)?;
             }
-        }
-        let mut misrouted = families.misrouted.encode(encoder)?;
-        for role in TunnelRole::ALL {
-            let is_misrouted = report.misrouted.contains_key(role.name());
-            misrouted
-                .encode_family(&[("tunnel", role.name())])?
-                .encode_gauge(&u64::from(is_misrouted))?;
         }
         let refused = Refusal::ALL.map(|it| (it.name(), report.refused[it as usize]));
         counters_by(encoder, &families.refused_probes, "reason", refused)?;

@@ -10,6 +10,7 @@ mod detach;
 mod down;
 mod down_all;
 mod egress;
+mod egress_audit;
 mod error;
 pub mod files;
 mod follow;
@@ -41,6 +42,7 @@ pub use self::down_all::{Cleared, Kept, down_all};
 pub use self::egress::{
     ByMark, EgressAttachment, EgressRow, LeftRates, TunnelEgress, family_label,
 };
+pub use self::egress_audit::EgressAudit;
 pub use self::error::InstanceError;
 pub use self::found::{FoundInstance, Search, recover};
 use self::loaded::Loaded;

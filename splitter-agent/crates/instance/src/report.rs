@@ -1,6 +1,6 @@
 //! The report of the tunnels' health, as metrics and `splitter status` read it, and the file between.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::num::NonZeroU8;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use splitter_config::SiteName;
 use splitter_health::{Condition, Evidence, LinkKind, OverloadCounts, Refusal};
 use splitter_netlink::{InterfaceName, list_names};
-use splitter_policy::flow::{Class, TunnelRole};
+use splitter_policy::flow::Class;
 use splitter_steering::Egress;
 use tokio::sync::Notify;
 
@@ -42,15 +42,30 @@ pub struct Report {
     /// Datagrams that were refused, in the order of [`Refusal::ALL`].
     #[serde(default)]
     pub refused: [u64; Refusal::ALL.len()],
-    /// For which tunnels packets are marked that leave by others, in words, by class.
+    /// Which packets leave by other tunnels than those that they are meant for.
     #[serde(default)]
-    pub misrouted: BTreeMap<String, String>,
+    pub strays: Vec<Misrouted>,
     /// What showed within the last 10 s that this machine is overloaded.
     #[serde(default)]
     pub overload: Option<String>,
     /// How often something did.
     #[serde(default)]
     pub overloads: OverloadCounts,
+}
+
+/// Reports packets that leave by a tunnel that their class is not in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Misrouted {
+    /// The site that the tunnel leads to.
+    pub site: SiteName,
+    /// `short` or `long`: the class whose tunnels they are meant for.
+    pub tunnel: String,
+    /// `ipv4` or `ipv6`.
+    pub family: String,
+    /// The device by which they leave.
+    pub device: InterfaceName,
+    /// What was seen and what to do, in words.
+    pub problem: String,
 }
 
 /// Reports how one tunnel is.
@@ -279,19 +294,9 @@ impl SharedReport {
         in_words(&self.lock().sites, |it| &it.degraded)
     }
 
-    /// Says what was found of packets that are marked for the tunnels of a class.
-    pub fn set_misrouted(&self, role: TunnelRole, words: Option<String>) {
-        let misrouted = &mut self.lock().common.misrouted;
-        match words {
-            Some(words) => misrouted.insert(role.name().to_owned(), words),
-            None => misrouted.remove(role.name()),
-        };
-    }
-
-    /// Lists all that was found of such packets.
-    #[must_use]
-    pub fn misrouted(&self) -> Vec<String> {
-        self.lock().common.misrouted.values().cloned().collect()
+    /// Says which packets leave by other tunnels than those that they are meant for.
+    pub fn set_strays(&self, strays: Vec<Misrouted>) {
+        self.lock().common.strays = strays;
     }
 
     /// Counts a datagram that was refused.

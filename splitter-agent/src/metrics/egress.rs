@@ -1,0 +1,64 @@
+//! What really leaves by the tunnels, and what strays.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use splitter_instance::report::Report;
+use splitter_instance::{ByMark, EgressRow, TunnelEgress, family_label};
+use splitter_policy::flow::TunnelRole;
+
+use super::{FAMILIES, SplitterCollector};
+
+impl SplitterCollector {
+    pub(super) fn encode_egress(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        report: &Report,
+    ) -> fmt::Result {
+        let tunnels = self.egress.snapshot();
+        let rows: Vec<_> = tunnels.iter().flat_map(TunnelEgress::rows).collect();
+        type Count = fn(&EgressRow) -> &ByMark;
+        let counts = [
+            (&self.families.egress_packets, (|it| &it.packets) as Count),
+            (&self.families.egress_bytes, |it| &it.bytes),
+        ];
+        for (family, count) in counts {
+            let mut family = family.encode(encoder)?;
+            for row in &rows {
+                for (class, count) in ByMark::NAMES.into_iter().zip(count(row).counts()) {
+                    let labels = [
+                        ("tunnel", row.tunnel.to_owned()),
+                        ("device", row.device.to_string()),
+                        ("site", row.site.to_string()),
+                        ("family", row.family.to_owned()),
+                        ("class", class.to_owned()),
+                    ];
+                    family
+                        .encode_family(&labels)?
+                        .encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+                }
+            }
+        }
+        let mut misrouted = self.families.misrouted.encode(encoder)?;
+        let sites: BTreeSet<_> = tunnels.iter().map(|it| &it.site).collect();
+        for site in sites {
+            for role in TunnelRole::ALL {
+                for family in FAMILIES.map(family_label) {
+                    let is_misrouted = report.strays.iter().any(|it| {
+                        (&it.site, &*it.tunnel, &*it.family) == (site, role.name(), family)
+                    });
+                    let labels = [
+                        ("tunnel", role.name().to_owned()),
+                        ("site", site.to_string()),
+                        ("family", family.to_owned()),
+                    ];
+                    misrouted
+                        .encode_family(&labels)?
+                        .encode_gauge(&u64::from(is_misrouted))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
