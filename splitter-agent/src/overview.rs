@@ -18,6 +18,7 @@ use splitter_policy::flow::{Class, TunnelRole};
 use splitter_steering::Egress;
 
 use splitter_instance::AttachedInterface;
+pub use splitter_instance::LeftRates;
 
 pub use completion::{Completion, Period};
 pub use flows::{Filter, Flow, Selection, SortBy};
@@ -86,6 +87,9 @@ pub struct TunnelRow {
     pub sent_bits_per_s: Option<f64>,
     /// What came in by the device of late.
     pub received_bits_per_s: Option<f64>,
+    /// What left by the tunnel of late, by what the marks say there.
+    #[serde(flatten)]
+    pub left: LeftRates,
     /// What the tunnel carries by the configuration, if that says so.
     pub rate_mbit: Option<u32>,
     /// The share of that which was sent of late.
@@ -195,8 +199,13 @@ impl Overview {
                     let seconds = basis.map(|basis| now.seconds_since(basis));
                     let counted = basis.and_then(traffic).zip(traffic(now)).zip(seconds);
                     let site = config.site_behind(&tunnel.device).cloned();
+                    let left = |totals: &Totals| totals.left.get(index).copied().flatten();
+                    let left = basis.and_then(left).zip(left(now)).zip(seconds);
+                    let left =
+                        left.map(|((before, now), seconds)| LeftRates::new(&before, &now, seconds));
                     TunnelRow {
                         site,
+                        left: left.unwrap_or_default(),
                         ..tunnel_row(role, tunnel, counted, found)
                     }
                 })
@@ -259,6 +268,7 @@ fn tunnel_row(
         state: found.link,
         sent_bits_per_s,
         received_bits_per_s: rate(|it| it.received_bytes),
+        left: LeftRates::default(),
         rate_mbit,
         share_used: sent_bits_per_s
             .zip(rate_mbit)

@@ -294,6 +294,13 @@ const LAYOUT: Layout = Layout {
                 Field::new("state", "State", Format::State),
                 Field::new("sent_bits_per_s", "Sent", Format::BitsPerSecond),
                 Field::detail("received_bits_per_s", "Received", Format::BitsPerSecond),
+                Field::detail("left_short_bits_per_s", "Short left", Format::BitsPerSecond),
+                Field::detail("left_long_bits_per_s", "Long left", Format::BitsPerSecond),
+                Field::detail(
+                    "left_unmarked_bits_per_s",
+                    "Unmarked",
+                    Format::BitsPerSecond,
+                ),
                 Field::new("share_used", "Used", Format::Share),
                 Field::new("health", "Health", Format::State),
                 Field::detail("rtt_s", "Round trip", Format::Seconds),

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use splitter_netlink::DeviceTraffic;
 use splitter_policy::counters::Counters;
+use splitter_policy::egress_counts::EgressCounts;
 
 /// "Of late" is so long at most.
 const WINDOW_NS: u64 = 60_000_000_000;
@@ -20,6 +21,8 @@ pub(super) struct Totals {
     pub(super) counters: Counters,
     /// By tunnel, in the order of the configuration; `None` where there is no such device.
     pub(super) devices: Vec<Option<DeviceTraffic>>,
+    /// What left by them; `None` where it is not counted.
+    pub(super) left: Vec<Option<EgressCounts>>,
 }
 
 impl Totals {
@@ -106,6 +109,7 @@ mod tests {
             program_id,
             counters: Counters::ZERO,
             devices: vec![None; 2],
+            left: vec![None; 2],
         }
     }
 

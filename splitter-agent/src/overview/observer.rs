@@ -10,6 +10,7 @@ use splitter_datapath::flows::FlowTotals;
 use splitter_datapath::{Dataplane, KernelError};
 use splitter_netlink::{DeviceTraffic, Family, Interfaces, Netlink, NetlinkError};
 use splitter_policy::counters::Counters;
+use splitter_policy::egress_counts::EgressCounts;
 use splitter_policy::flow::Class;
 use splitter_steering::{Egress, Placement};
 use thiserror::Error;
@@ -108,6 +109,7 @@ impl Observer {
         selection: &Selection,
     ) -> Result<Overview, ObserveError> {
         let interfaces = self.netlink.interfaces().await?;
+        let left = self.left(&interfaces, &dataplane)?;
         // Lost if the walk fails: then the next look knows no rates of flows.
         let earlier = std::mem::take(&mut self.earlier);
         let selection = selection.clone();
@@ -119,6 +121,7 @@ impl Observer {
             program_id: tables.program_id,
             counters: tables.counters,
             devices: self.devices(&interfaces),
+            left,
         };
         let found = Found {
             attached: attached_among(&interfaces, &self.config, tables.program_id),
@@ -159,6 +162,7 @@ impl Observer {
             program_id: dataplane.program_id()?,
             counters: dataplane.counters()?,
             devices: self.devices(&interfaces),
+            left: self.left(&interfaces, dataplane)?,
         };
         self.history.add(totals);
         Ok(())
@@ -176,6 +180,19 @@ impl Observer {
         let tunnels = self.config.tunnels();
         let traffic = tunnels.map(|(_, tunnel)| interfaces.named(&tunnel.device).ok()?.traffic);
         traffic.collect()
+    }
+
+    fn left(
+        &self,
+        interfaces: &Interfaces,
+        dataplane: &Dataplane,
+    ) -> Result<Vec<Option<EgressCounts>>, KernelError> {
+        let tunnels = self.config.tunnels();
+        let counts = tunnels.map(|(_, tunnel)| match interfaces.named(&tunnel.device) {
+            Ok(interface) => dataplane.egress_counts(interface.index),
+            Err(_) => Ok(None),
+        });
+        counts.collect()
     }
 }
 

@@ -1,5 +1,6 @@
 use splitter_netlink::InterfaceName;
 use splitter_policy::counters::Counters;
+use splitter_policy::egress_counts::{EgressCounts, Marked};
 
 use super::*;
 
@@ -45,11 +46,15 @@ fn totals(at_ms: u64, packets: u64, sent_bytes: u64) -> Totals {
         sent_bytes,
         received_bytes: sent_bytes * 2,
     };
+    let mut left = EgressCounts::ZERO;
+    left.count(Marked::LongOnShort, true, packets, packets * 1_000);
+    left.count(Marked::Unmarked, false, packets, packets * 500);
     Totals {
         at_ns: at_ms * 1_000_000,
         program_id: 7,
         counters,
         devices: vec![Some(device), None],
+        left: vec![Some(left), None],
     }
 }
 
@@ -79,6 +84,12 @@ fn two_looks_make_rates_and_shares() {
     assert_eq!(short.received_bits_per_s, Some(40_000_000.0));
     assert_eq!((short.state, short.share_used), (LinkState::Up, Some(0.2)));
     assert_eq!((long.sent_bits_per_s, long.share_used), (None, None));
+    let left = LeftRates {
+        left_short_bits_per_s: Some(0.0),
+        left_long_bits_per_s: Some(800_000.0),
+        left_unmarked_bits_per_s: Some(400_000.0),
+    };
+    assert_eq!((short.left, long.left), (left, LeftRates::default()));
     assert_eq!(
         (long.state, long.health.health),
         (LinkState::NoCarrier, Health::NotProbed)

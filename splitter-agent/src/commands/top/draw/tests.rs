@@ -5,7 +5,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::KeyCode;
 use splitter_agent::overview::{
-    ClassRow, Completion, Filter, Selection, TableRow, TunnelHealth, TunnelRow,
+    ClassRow, Completion, Filter, LeftRates, Selection, TableRow, TunnelHealth, TunnelRow,
 };
 use splitter_datapath::flows::FlowRow;
 use splitter_steering::Egress;
@@ -31,6 +31,7 @@ pub(crate) fn overview(flows: u16) -> Overview {
         state,
         sent_bits_per_s: Some(42_000_000.0),
         received_bits_per_s: Some(7_000_000.0),
+        left: LeftRates::default(),
         rate_mbit: Some(100),
         share_used: Some(0.42),
         health: TunnelHealth::default(),
