@@ -219,7 +219,7 @@ fn marks_that_a_firewall_takes_away_are_wrong() {
     require!(Program("nft"));
     on_site(|site| {
         site.json(&["up"]);
-        wash(site);
+        wash(site, &["ipv4", "ipv6"]);
         let (code, report) = verify_all(site);
         assert_eq!(code, 1, "{report:#}");
         for path in paths(&report, "long") {

@@ -247,3 +247,7 @@ impl Detector {
         !self.is_misrouted && self.contrary == 0
     }
 }
+
+#[cfg(test)]
+#[path = "misrouting_tests.rs"]
+mod tests;
