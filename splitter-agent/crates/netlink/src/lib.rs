@@ -15,6 +15,8 @@ use rtnetlink::sys::AsyncSocket as _;
 use tokio::task::JoinHandle;
 
 mod blocking;
+mod bulk;
+mod change_watch;
 pub mod clsact;
 mod features;
 mod interfaces;
@@ -25,6 +27,8 @@ mod on_link;
 mod qdisc;
 mod routing_events;
 
+pub use bulk::Change;
+pub use change_watch::ChangeWatch;
 pub use features::{DeviceFeatures, device_features, takes_redirected};
 pub use interfaces::address_family;
 pub use interfaces::{
@@ -35,7 +39,7 @@ pub use names::{Family, InterfaceName, InvalidInterfaceName, list_names};
 pub use neighbours::NeighbourState;
 pub use next_hop_objects::{NextHopObjects, ObjectHop};
 pub use qdisc::{RootQueue, describe_qdisc, root_queues};
-pub use routing_events::RoutingEvents;
+pub use routing_events::{Addition, RoutingEvent, RoutingEvents};
 
 /// The kernel answers within microseconds as long as nobody else holds its one lock for all of
 /// routing (RTNL) and this process gets a processor. On a loaded machine on which interfaces or network
@@ -53,6 +57,9 @@ const LISTING_TRIES: u32 = 20;
 pub struct Netlink {
     handle: Handle,
     connection: JoinHandle<()>,
+    /// The number by which the kernel knows the connection.
+    port: u32,
+    bulk: bulk::Bulk,
 }
 
 /// Why the kernel did not do or tell what it was asked.
@@ -75,6 +82,12 @@ pub enum NetlinkError {
     /// No answer; it is not known whether the kernel has acted.
     #[error("cannot {request}: no answer from the kernel in {} s", TIMEOUT.as_secs())]
     TimedOut {
+        /// What was asked.
+        request: String,
+    },
+    /// The kernel has taken a row of requests without an answer to this one, and may have acted on it.
+    #[error("cannot {request}: the kernel's answer got lost")]
+    Unanswered {
         /// What was asked.
         request: String,
     },
@@ -107,6 +120,12 @@ impl NetlinkError {
         }
     }
 
+    /// Returns true where the kernel may have done what it was asked.
+    #[must_use]
+    pub fn may_be_done(&self) -> bool {
+        matches!(self, Self::TimedOut { .. } | Self::Unanswered { .. })
+    }
+
     /// Returns true where a capability is missing.
     #[must_use]
     pub fn is_permission_denied(&self) -> bool {
@@ -132,9 +151,12 @@ impl Netlink {
             .set_ext_ack(true)
             .and_then(|()| socket.set_cap_ack(true))
             .map_err(NetlinkError::Open)?;
+        let address = socket.bind_auto().map_err(NetlinkError::Open)?;
         Ok(Self {
             handle,
             connection: tokio::spawn(connection),
+            port: address.port_number(),
+            bulk: bulk::Bulk::open().map_err(NetlinkError::Open)?,
         })
     }
 
