@@ -2,18 +2,13 @@
 
 use std::fmt;
 
-use futures_util::future::{join_all, try_join_all};
 use netlink_packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
-use splitter_netlink::{Netlink, NetlinkError};
+use splitter_netlink::{Change, Netlink, NetlinkError};
 
 use super::item::{Item, Route};
 use super::plan::{Action, Plan, Replacement};
 use super::{Footprint, snapshot};
-
-/// Requests that wait for the kernel at a time. It takes them in order, so that waiting for each
-/// answer gains nothing.
-const AT_A_TIME: usize = 64;
 
 /// A plan that was carried out. It can be [verified](Self::verify) and
 /// [undone](Self::roll_back); dropping it leaves everything in place.
@@ -62,14 +57,13 @@ impl Plan {
         let mut done = Vec::new();
         for several in turns(&steps) {
             let before = done.len();
-            let requests = several.iter().map(|action| carry_out(netlink, action));
+            let changes = several.iter().map(|action| requests(action)).collect();
             let mut failed = None;
-            for (index, result) in join_all(requests).await.into_iter().enumerate() {
+            for (index, result) in make(netlink, changes).await.into_iter().enumerate() {
                 match result {
                     Ok(()) => done.push(several[index].clone()),
                     Err(source) => {
-                        if matches!(source, NetlinkError::TimedOut { .. }) {
-                            // The kernel may have done it all the same.
+                        if source.may_be_done() {
                             done.push(several[index].clone());
                         }
                         failed.get_or_insert((index, source));
@@ -124,9 +118,9 @@ pub async fn remove_all(
         Item::Rule(rule) => (0, u32::MAX - rule.priority),
         Item::Route(route) => (1, route.table),
     });
-    for several in found.chunks(AT_A_TIME) {
-        try_join_all(several.iter().map(|item| remove(netlink, item))).await?;
-    }
+    let changes = found.iter().map(|item| vec![removal(item)]).collect();
+    let removed = make(netlink, changes).await.into_iter();
+    removed.collect::<Result<(), _>>()?;
     Ok(found)
 }
 
@@ -134,8 +128,8 @@ async fn undo(netlink: &Netlink, done: &[Action]) -> Undone {
     let mut undone = Undone::default();
     let steps: Vec<_> = done.iter().rev().collect();
     for several in turns(&steps) {
-        let requests = several.iter().map(|action| take_back(netlink, action));
-        for (action, result) in several.iter().zip(join_all(requests).await) {
+        let changes = several.iter().map(|action| undoing(action)).collect();
+        for (action, result) in several.iter().zip(make(netlink, changes).await) {
             match result {
                 Ok(()) => undone.steps += 1,
                 Err(error) => undone.remaining.push(((*action).clone(), error)),
@@ -145,9 +139,10 @@ async fn undo(netlink: &Netlink, done: &[Action]) -> Undone {
     undone
 }
 
-/// The steps in groups whose requests may wait for the kernel together: routes, but no rule comes
-/// before the answers for the routes that it leads to.
+/// The steps in groups that the kernel is asked for at once, in order: where one fails, so much more
+/// may have to be undone. No rule comes before the answers for the routes that it leads to.
 fn turns<'s>(steps: &'s [&'s Action]) -> impl Iterator<Item = &'s [&'s Action]> {
+    const AT_A_TIME: usize = 1_024;
     let is_route = |action: &Action| match action {
         Action::Add(item) | Action::Remove(item) | Action::Keep(item) => {
             matches!(item, Item::Route(_))
@@ -158,75 +153,155 @@ fn turns<'s>(steps: &'s [&'s Action]) -> impl Iterator<Item = &'s [&'s Action]> 
     alike.flat_map(|several| several.chunks(AT_A_TIME))
 }
 
-async fn take_back(netlink: &Netlink, action: &Action) -> Result<(), NetlinkError> {
-    match action {
-        Action::Add(item) => remove(netlink, item).await,
-        Action::Remove(item) => match add(netlink, item).await {
-            // Removing had timed out and has not happened.
-            Err(error) if error.os_error() == Some(libc::EEXIST) => Ok(()),
-            result => result,
+/// What is asked for one step, and which refusals mean that it was so already.
+struct Request<'i> {
+    verb: Verb<'i>,
+    change: Change,
+    is_done_by: &'static [i32],
+}
+
+enum Verb<'i> {
+    Add(&'i Item),
+    Remove(Shown<'i>),
+    Replace { from: &'i Route, to: &'i Route },
+}
+
+enum Shown<'i> {
+    Item(&'i Item),
+    Route(&'i Route),
+}
+
+/// Makes the changes of several steps, in order; returns how each step went. Of a step that fails, what
+/// comes after in it is asked for all the same.
+async fn make(netlink: &Netlink, steps: Vec<Vec<Request<'_>>>) -> Vec<Result<(), NetlinkError>> {
+    let mut results: Vec<_> = steps.iter().map(|_| Ok(())).collect();
+    let steps = steps.into_iter().enumerate();
+    let requests =
+        steps.flat_map(|(step, requests)| requests.into_iter().map(move |it| (step, it)));
+    let (mut asked, mut changes) = (Vec::new(), Vec::new());
+    for (
+        step,
+        Request {
+            verb,
+            change,
+            is_done_by,
         },
-        Action::Replace(Replacement { from, to }) => replace(netlink, to, from).await,
-        Action::Keep(_) => Ok(()),
+    ) in requests
+    {
+        asked.push((step, verb, is_done_by));
+        changes.push(change);
+    }
+    let describe = |index: usize| {
+        let (_, verb, _) = &asked[index];
+        verb.to_string()
+    };
+    let answers = netlink.change_all(changes, describe).await;
+    for ((step, _, is_done_by), answer) in asked.iter().zip(answers) {
+        let is_done = |error: &NetlinkError| {
+            error
+                .os_error()
+                .is_some_and(|code| is_done_by.contains(&code))
+        };
+        if let Err(error) = answer
+            && !is_done(&error)
+            && results[*step].is_ok()
+        {
+            results[*step] = Err(error);
+        }
+    }
+    results
+}
+
+fn requests(action: &Action) -> Vec<Request<'_>> {
+    match action {
+        Action::Add(item) => vec![addition(item, &[])],
+        Action::Remove(item) => vec![removal(item)],
+        Action::Replace(Replacement { from, to }) => replacement(from, to),
+        Action::Keep(_) => Vec::new(),
     }
 }
 
-async fn carry_out(netlink: &Netlink, action: &Action) -> Result<(), NetlinkError> {
+fn undoing(action: &Action) -> Vec<Request<'_>> {
     match action {
-        Action::Add(item) => add(netlink, item).await,
-        Action::Remove(item) => remove(netlink, item).await,
-        Action::Replace(Replacement { from, to }) => replace(netlink, from, to).await,
-        Action::Keep(_) => Ok(()),
+        Action::Add(item) => vec![removal(item)],
+        // Where it may have been removed, and was not.
+        Action::Remove(item) => vec![addition(item, &[libc::EEXIST])],
+        Action::Replace(Replacement { from, to }) => replacement(to, from),
+        Action::Keep(_) => Vec::new(),
     }
 }
 
 /// In one step, so that no packet finds neither. Only where one has next hops and the other one
 /// has none does IPv6 put the new one next to the old one, which then has to go.
-async fn replace(netlink: &Netlink, from: &Route, to: &Route) -> Result<(), NetlinkError> {
-    let message = RouteNetlinkMessage::NewRoute(to.message());
-    let flags = NLM_F_CREATE | NLM_F_REPLACE;
-    netlink
-        .change(&format!("replace {from} with {to}"), message, flags)
-        .await?;
-    if from.destination.addr().is_ipv4() || from.has_gateways() == to.has_gateways() {
-        return Ok(());
+fn replacement<'i>(from: &'i Route, to: &'i Route) -> Vec<Request<'i>> {
+    let change = Change {
+        message: RouteNetlinkMessage::NewRoute(to.message()),
+        flags: NLM_F_CREATE | NLM_F_REPLACE,
+    };
+    let mut requests = vec![Request {
+        verb: Verb::Replace { from, to },
+        change,
+        is_done_by: &[],
+    }];
+    let is_in_place = from.destination.addr().is_ipv4() || from.has_gateways() == to.has_gateways();
+    if !is_in_place {
+        let message = RouteNetlinkMessage::DelRoute(from.message());
+        requests.push(removing(Shown::Route(from), message));
     }
-    remove(netlink, &Item::Route(from.clone())).await
+    requests
 }
 
-async fn add(netlink: &Netlink, item: &Item) -> Result<(), NetlinkError> {
+fn addition<'i>(item: &'i Item, is_done_by: &'static [i32]) -> Request<'i> {
     let message = match item {
         Item::Rule(rule) => RouteNetlinkMessage::NewRule(rule.message()),
         Item::Route(route) => RouteNetlinkMessage::NewRoute(route.message()),
     };
-    netlink
-        .change(&format!("add {item}"), message, NLM_F_CREATE | NLM_F_EXCL)
-        .await
+    let flags = NLM_F_CREATE | NLM_F_EXCL;
+    Request {
+        verb: Verb::Add(item),
+        change: Change { message, flags },
+        is_done_by,
+    }
 }
 
-async fn remove(netlink: &Netlink, item: &Item) -> Result<(), NetlinkError> {
+fn removal(item: &Item) -> Request<'_> {
     let message = match item {
         Item::Rule(rule) => RouteNetlinkMessage::DelRule(rule.message()),
         Item::Route(route) => RouteNetlinkMessage::DelRoute(route.message()),
     };
-    remove_message(netlink, &item.to_string(), message).await
+    removing(Shown::Item(item), message)
+}
+
+fn removing(shown: Shown<'_>, message: RouteNetlinkMessage) -> Request<'_> {
+    Request {
+        verb: Verb::Remove(shown),
+        change: Change { message, flags: 0 },
+        is_done_by: &GONE,
+    }
 }
 
 /// What is already gone counts as removed: a device that disappears takes its routes along.
+const GONE: [i32; 3] = [libc::ENOENT, libc::ESRCH, libc::ENODEV];
+
+impl fmt::Display for Verb<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Add(item) => write!(f, "add {item}"),
+            Self::Remove(Shown::Item(item)) => write!(f, "remove {item}"),
+            Self::Remove(Shown::Route(route)) => write!(f, "remove {route}"),
+            Self::Replace { from, to } => write!(f, "replace {from} with {to}"),
+        }
+    }
+}
+
+/// Asks for the removal of something that is there in no shape that we make.
 pub(super) async fn remove_message(
     netlink: &Netlink,
     shown: &str,
     message: RouteNetlinkMessage,
 ) -> Result<(), NetlinkError> {
     match netlink.change(&format!("remove {shown}"), message, 0).await {
-        Err(error)
-            if matches!(
-                error.os_error(),
-                Some(libc::ENOENT | libc::ESRCH | libc::ENODEV)
-            ) =>
-        {
-            Ok(())
-        }
+        Err(error) if error.os_error().is_some_and(|code| GONE.contains(&code)) => Ok(()),
         result => result,
     }
 }
