@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use flow_telemetry::Readiness;
 use splitter_netlink::{NetlinkError, RoutingEvents};
-use splitter_steering::routes::RouteAudit;
+use splitter_steering::routes::{RouteAudit, Unsplit};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use splitter_instance::Instance;
+use splitter_instance::{Instance, InstanceError};
 
 /// The part of readiness that this speaks for.
 const ROUTING: &str = "routing";
@@ -29,9 +29,6 @@ const CONFIRM: Duration = Duration::from_millis(1_500);
 
 /// How often it is asked without an event, which can get lost.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
-
-/// Asking may take this share of the time of one processor, however often routes change.
-const ASKING_SHARE: u32 = 10;
 
 /// So many findings are named in the log and in readiness.
 const NAMED: usize = 10;
@@ -91,7 +88,10 @@ impl RouteAuditor {
 
     /// Asks once, before anybody is told that all is ready.
     pub async fn begin(&mut self, instance: &Instance) {
-        self.look(instance, true).await;
+        let audit = instance.audit_routes().await;
+        if let Some(audit) = self.understand(audit) {
+            self.take(audit);
+        }
     }
 
     /// Asks about an instance that is up, for ever.
@@ -99,11 +99,11 @@ impl RouteAuditor {
         loop {
             let instance = Arc::clone(&in_force.borrow_and_update());
             let begin = Instant::now();
-            let is_doubtful = self.look(&instance, false).await;
-            let pause = SETTLE.max(begin.elapsed() * (ASKING_SHARE - 1));
-            if is_doubtful {
-                sleep(pause.max(CONFIRM)).await;
-                self.look(&instance, true).await;
+            let doubtful = self.look(&instance).await;
+            let pause = SETTLE.max(begin.elapsed());
+            if !doubtful.is_empty() {
+                sleep(CONFIRM).await;
+                self.confirm(&instance, &doubtful).await;
             }
             tokio::select! {
                 () = self.events.next() => {}
@@ -115,29 +115,59 @@ impl RouteAuditor {
         }
     }
 
-    /// Asks, and takes what was found for true if it is no news or `is_confirmed`. Returns true where
-    /// it has to be asked again for that.
-    async fn look(&mut self, instance: &Instance, is_confirmed: bool) -> bool {
-        let audit = match instance.audit_routes().await {
-            Ok(audit) => audit,
+    /// Asks, and takes what was found for true if it is no news. Returns what is.
+    async fn look(&mut self, instance: &Instance) -> Vec<Unsplit> {
+        let audit = instance.audit_routes_aside().await;
+        let Some(audit) = self.understand(audit) else {
+            return Vec::new();
+        };
+        let known = self.found.snapshot();
+        let news = audit
+            .unsplit
+            .iter()
+            .filter(|it| !known.unsplit.contains(it));
+        let news: Vec<_> = news.cloned().collect();
+        if news.is_empty() {
+            self.take(audit);
+        }
+        news
+    }
+
+    /// Asks again, and takes what was found this time, too, for true.
+    async fn confirm(&mut self, instance: &Instance, doubtful: &[Unsplit]) {
+        let audit = instance.audit_routes_aside().await;
+        let Some(mut audit) = self.understand(audit) else {
+            return;
+        };
+        let known = self.found.snapshot();
+        let known = || known.unsplit.iter().chain(doubtful);
+        // Asking about ten thousand prefixes takes seconds, in which others change.
+        audit.unsplit.retain(|it| {
+            known().any(|other| (other.destination, other.reason) == (it.destination, it.reason))
+        });
+        self.take(audit);
+    }
+
+    fn take(&mut self, audit: RouteAudit) {
+        self.announce(&audit);
+        self.found.replace(audit);
+    }
+
+    fn understand(&mut self, audit: Result<RouteAudit, InstanceError>) -> Option<RouteAudit> {
+        match audit {
+            Ok(audit) => {
+                self.last_problem.clear();
+                Some(audit)
+            }
             Err(error) => {
                 let problem = error.to_string();
                 if problem != self.last_problem {
                     tracing::warn!(event = "routes_unseen", %problem, "cannot ask the kernel where packets go; trying again");
                     self.last_problem = problem;
                 }
-                return false;
+                None
             }
-        };
-        self.last_problem.clear();
-        let known = self.found.snapshot();
-        let is_news = audit.unsplit.iter().any(|it| !known.unsplit.contains(it));
-        if is_news && !is_confirmed {
-            return true;
         }
-        self.announce(&audit);
-        self.found.replace(audit);
-        false
     }
 
     fn announce(&mut self, audit: &RouteAudit) {

@@ -10,7 +10,7 @@ use hub::{Remote, add_tunnels, sections};
 use router::{device, everything, inside, router, up, up_and_verified};
 use splitter_config::{Config, SiteName};
 use splitter_steering::routes::{
-    Action, Footprint, audit, plan, plan_move, plan_placed, remove_all,
+    Action, Destinations, Footprint, audit, plan, plan_move, plan_placed, remove_all,
 };
 use splitter_steering::{Egress, Placement, Placements};
 
@@ -88,7 +88,10 @@ fn move_of_one_site_changes_no_route_to_another() {
         let steps: Vec<_> = steps.filter(|it| !matches!(it, Action::Keep(_))).collect();
         assert_eq!(steps.len(), 2, "one in each family: {moving}");
         let applied = moving.apply(netlink).await.unwrap();
-        let verified = applied.verify_site(netlink, &config, &site(&moved)).await;
+        let whole = Destinations::read(netlink, &config).await.unwrap();
+        let verified = applied
+            .verify_site(netlink, &config, &site(&moved), &whole)
+            .await;
         assert_eq!(verified.unwrap().probes.len(), 6);
     });
     let short = [moved.short(), moved.short()];

@@ -6,6 +6,7 @@
 
 mod absent;
 mod attached;
+mod audit;
 mod detach;
 mod down;
 mod down_all;
@@ -25,6 +26,7 @@ pub mod privileges;
 mod queues;
 mod redirect;
 pub mod report;
+mod settled;
 mod state;
 mod up;
 
@@ -49,6 +51,7 @@ use self::loaded::Loaded;
 pub use self::lock::Lock;
 pub use self::plan::{Attachment, AttachmentAction, Plan, PolicyAction, ProgramAction};
 pub use self::redirect::{ByStack, Redirect};
+use self::settled::SettledRoutes;
 pub use self::state::health_report;
 pub use self::state::{Owner, State};
 
@@ -56,11 +59,19 @@ pub use self::up::BroughtUp;
 use splitter_config::{Config, DscpMatch, Threshold};
 use splitter_datapath::{Dataplane, Object, Pins, policy_settings};
 use splitter_netlink::{InterfaceName, Interfaces, Netlink};
-use splitter_steering::routes::{Destinations, RouteAudit};
+use splitter_steering::routes::Destinations;
 use splitter_steering::{Placement, Placements};
 use splitter_steering::{redirection, routes, shaping};
 
 use crate::privileges::check_capabilities;
+
+/// Says what of the rules and routes in place is read for a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    All,
+    /// Nothing, if nobody has changed any since they were read.
+    IfChanged,
+}
 
 /// An instance as configured, whether it is up or not.
 pub struct Instance {
@@ -75,7 +86,8 @@ pub struct Instance {
     /// What this process has placed; before that, and in others, the state file says it.
     placed: Arc<std::sync::Mutex<Option<Placements>>>,
     /// What leads into the tunnels, by the rules and routes that this process has put in place.
-    destinations: std::sync::Mutex<Option<Destinations>>,
+    destinations: std::sync::Mutex<Option<Arc<Destinations>>>,
+    settled: SettledRoutes,
     /// One change at a time: what reconciles and what moves classes run side by side.
     changing: Arc<tokio::sync::Mutex<()>>,
     /// The operator was told that the programs do not see the queues in front of tunnels.
@@ -101,6 +113,7 @@ impl Instance {
             needed: Needed::default(),
             placed: Arc::default(),
             destinations: std::sync::Mutex::default(),
+            settled: SettledRoutes::default(),
             changing: Arc::default(),
             is_blind: Arc::default(),
             uncounted: Arc::default(),
@@ -139,17 +152,6 @@ impl Instance {
         redirection::notes(&self.netlink, &self.config).await
     }
 
-    /// Asks the kernel where it sends each class, for every destination and each more specific route
-    /// inside. While the instance is down, tells what will not be split once it is up.
-    ///
-    /// # Errors
-    /// When the kernel does not answer.
-    pub async fn audit_routes(&self) -> Result<RouteAudit, InstanceError> {
-        let placements = self.placements()?;
-        let is_up = self.pins.exist();
-        Ok(routes::audit(&self.netlink, &self.config, &placements, is_up).await?)
-    }
-
     /// Keeps other agents from changing this instance until it is dropped.
     ///
     /// # Errors
@@ -160,7 +162,8 @@ impl Instance {
         Lock::acquire(&self.config.instance_dir())
     }
 
-    /// Plans what `up` would change now.
+    /// Plans what `up` would change now. Rules and routes are not read again while they are known to be in
+    /// place; then the plan does not name them.
     ///
     /// # Errors
     /// When an interface is missing, something that is not ours is in the way,
@@ -171,7 +174,9 @@ impl Instance {
         let interfaces = self.netlink.interfaces().await?;
         let state = State::read(&self.config.instance_dir())?;
         let loaded = self.loaded(state.as_ref())?;
-        let plan = self.plan_with(&interfaces, &loaded).await?;
+        let plan = self
+            .plan_with(&interfaces, &loaded, Reading::IfChanged)
+            .await?;
         if plan.routes.is_in_place() {
             self.note_destinations(&plan.routes);
         }
@@ -198,6 +203,7 @@ impl Instance {
         &self,
         interfaces: &Interfaces,
         loaded: &Loaded,
+        reading: Reading,
     ) -> Result<Plan, InstanceError> {
         other_instances::check(&self.config, !matches!(loaded, Loaded::Nothing))?;
         let absent = self.absent(interfaces)?;
@@ -209,14 +215,21 @@ impl Instance {
             .filter(|_| !matches!(loaded, Loaded::Nothing));
         let placements = self.placements_with(placed);
         let destinations = self.destinations_in_place().await?;
-        let routes = routes::plan_with(
-            &self.netlink,
-            &self.config,
-            &placements,
-            &previous,
-            destinations,
-        );
-        let routes = routes.await?;
+        let known = match reading {
+            Reading::IfChanged => self.settled.plan(&self.config, &placements, &destinations),
+            Reading::All => None,
+        };
+        let routes = match known {
+            Some(plan) => plan,
+            None => {
+                self.settled.before_reading(&self.netlink);
+                let (netlink, config) = (&self.netlink, &self.config);
+                let plan = routes::plan_with(netlink, config, &placements, &previous, destinations);
+                let plan = plan.await?;
+                self.settled.after_reading(&plan, config);
+                plan
+            }
+        };
         // What the programs know of tunnels they know of one site alone.
         let placement = placements.of(&self.config.site_name()).clone();
         let found = state

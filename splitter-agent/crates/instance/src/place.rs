@@ -80,9 +80,10 @@ impl Instance {
         let netlink = &self.netlink;
         let whole = self.destinations_in_place().await?;
         let destinations = whole.of_site(&self.config, &alone).into_owned();
-        let plan = routes::plan_move_with(netlink, &alone, placement, destinations).await?;
+        let plan = routes::plan_move_with(netlink, &alone, placement, destinations.into()).await?;
+        self.settled.forget();
         let applied = plan.apply(netlink).await.map_err(Box::new)?;
-        *self.destinations() = Some(whole);
+        *self.destinations() = Some(Arc::clone(&whole));
         let mut placements = self.placements().unwrap_or_default();
         placements.set(site.clone(), placement.clone());
         *self.placed() = Some(placements.clone());
@@ -98,7 +99,9 @@ impl Instance {
         }
         // A shadow routes nothing.
         if !self.config.shadow
-            && let Err(error) = applied.verify_site(&self.netlink, &self.config, site).await
+            && let Err(error) = applied
+                .verify_site(&self.netlink, &self.config, site, &whole)
+                .await
         {
             tracing::warn!(event = "move_not_verified", %error, "moved, but packets may not follow");
         }

@@ -8,7 +8,7 @@ use crate::detach::Undo;
 use crate::loaded::Loaded;
 use crate::pin_owner::PinOwner;
 use crate::{
-    AttachedInterface, AttachmentAction, Instance, InstanceError, Lock, Owner, Plan, State,
+    AttachedInterface, AttachmentAction, Instance, InstanceError, Lock, Owner, Plan, Reading, State,
 };
 
 /// Records what was done to bring an instance up.
@@ -35,7 +35,7 @@ impl Instance {
         let found = State::read(&directory)?;
         let interfaces = self.netlink.interfaces().await?;
         let loaded = self.loaded(found.as_ref())?;
-        let plan = self.plan_with(&interfaces, &loaded).await?;
+        let plan = self.plan_with(&interfaces, &loaded, Reading::All).await?;
         let is_new = matches!(loaded, Loaded::Nothing);
         let is_replaced = matches!(loaded, Loaded::OtherBuild { .. });
         // What a crash has left says where things are, but not that the instance is up.

@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
+use std::time::Instant;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use ipnet::IpNet;
@@ -18,7 +19,7 @@ use splitter_netlink::{Family, InterfaceName, Interfaces, Netlink, NetlinkError}
 use splitter_policy::flow::{Class, TunnelRole};
 
 use self::judge::{Judge, Verdict};
-use super::destinations::{Cover, Destinations, limits};
+use super::destinations::{Cover, Destinations, SiteFinder};
 use super::foreign_rule::{ForeignRule, Forwarded, Transport};
 use super::probe::{Answer, Carried, Question, ask};
 use super::regions::{self, Region};
@@ -41,6 +42,24 @@ const MOST_ROUTES: usize = 20_000;
 /// Questions that wait for the kernel at a time: enough to keep it busy, and its answers fit into the
 /// socket's buffer.
 const AT_A_TIME: usize = 32;
+
+/// Says how fast the kernel is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AuditPace {
+    /// As fast as it answers: somebody waits.
+    Unbounded,
+    /// In so many parts of the time one is spent with asking.
+    OneIn(u32),
+}
+
+impl AuditPace {
+    /// Rests after some questions that began then.
+    async fn rest(self, begin: Instant) {
+        if let Self::OneIn(parts) = self {
+            tokio::time::sleep(begin.elapsed() * parts.saturating_sub(1)).await;
+        }
+    }
+}
 
 /// Says where the kernel sends what should be split, as far as that is not a tunnel of its class.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -192,6 +211,20 @@ pub async fn audit(
     placements: &Placements,
     is_up: bool,
 ) -> Result<RouteAudit, NetlinkError> {
+    audit_paced(netlink, config, placements, is_up, AuditPace::Unbounded).await
+}
+
+/// Asks as [`audit`] does, at a pace.
+///
+/// # Errors
+/// When the kernel does not list what it has, or does not answer.
+pub async fn audit_paced(
+    netlink: &Netlink,
+    config: &Config,
+    placements: &Placements,
+    is_up: bool,
+    pace: AuditPace,
+) -> Result<RouteAudit, NetlinkError> {
     let mut audit = RouteAudit::default();
     // A shadow routes nothing.
     if config.shadow {
@@ -216,6 +249,7 @@ pub async fn audit(
             destinations: &destinations,
             rules: &rules,
             is_up,
+            pace,
         };
         auditor.run(&mut audit).await?;
     }
@@ -233,6 +267,7 @@ struct Auditor<'a> {
     destinations: &'a Destinations,
     rules: &'a [ForeignRule<'a>],
     is_up: bool,
+    pace: AuditPace,
 }
 
 /// A packet that is asked about, and of which destination it tells.
@@ -257,19 +292,21 @@ impl Auditor<'_> {
             .iter()
             .map(|site| self.judge(site, cover))
             .collect();
-        let judge = |case: &Case<'_>| &judges[self.site_of(&case.net)];
-        let answered: Vec<_> = stream::iter(&cases)
-            .map(|case| (case, judge(case)))
-            .map(|(case, judge)| async move {
-                Ok::<_, NetlinkError>((case, self.ask(judge, case).await?))
-            })
-            .buffered(AT_A_TIME)
-            .try_collect()
-            .await?;
+        let sites = SiteFinder::of(self.destinations, self.family);
+        let judge = |case: &Case<'_>| &judges[sites.site_of(&case.net)];
         let mut verdicts = Vec::new();
-        for (case, answers) in answered {
-            audit.questions += answers.len();
-            verdicts.extend(answers.into_iter().map(|(class, it)| (case.net, class, it)));
+        for several in cases.chunks(AT_A_TIME) {
+            let begin = Instant::now();
+            let asked = several.iter().map(|case| self.ask(judge(case), case));
+            let answered: Vec<_> = stream::iter(asked)
+                .buffered(AT_A_TIME)
+                .try_collect()
+                .await?;
+            for (case, answers) in several.iter().zip(answered) {
+                audit.questions += answers.len();
+                verdicts.extend(answers.into_iter().map(|(class, it)| (case.net, class, it)));
+            }
+            self.pace.rest(begin).await;
         }
         judge::collect(verdicts, audit);
         Ok(())
@@ -285,23 +322,6 @@ impl Auditor<'_> {
             cover,
             is_carried: site.families().any(|it| it == self.family),
             is_up: self.is_up,
-        }
-    }
-
-    /// Which of the sites a prefix inside the destinations lies at.
-    fn site_of(&self, net: &IpNet) -> usize {
-        let longest = |site: &Config| {
-            let nets = limits(site, self.family).into_iter();
-            let nets = nets.filter(|it| it.contains(net));
-            nets.map(|it| it.prefix_len()).max()
-        };
-        match self.sites {
-            [_only] => 0,
-            sites => {
-                let lengths = sites.iter().map(|site| longest(site));
-                let longest = lengths.enumerate().max_by_key(|(_, length)| *length);
-                longest.map_or(0, |(index, _)| index)
-            }
         }
     }
 

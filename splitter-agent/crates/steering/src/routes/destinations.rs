@@ -6,16 +6,29 @@
 //! both classes have a `throw` route, with which the kernel's search goes on in the main table.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use splitter_config::Config;
+use serde::Serialize;
+use splitter_config::{Config, SiteName};
 use splitter_netlink::{Family, Interfaces, Netlink, NetlinkError};
 
-use super::main_table::{self, MainRoute};
+use super::main_table::{MainRoute, SiteIndex};
+use super::picture::MainTables;
 use super::probe::bits_of;
 use super::wanted::everything;
+
+/// Counts the prefixes of a family that lead into the tunnels to a site because the main table does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FollowedPrefixes {
+    /// The name of the site.
+    pub site: SiteName,
+    /// The family of the prefixes.
+    pub family: Family,
+    /// How many there are.
+    pub prefixes: usize,
+}
 
 /// Holds the prefixes of both families that lead into the tunnels, and those inside them that lead
 /// elsewhere.
@@ -29,6 +42,8 @@ pub struct Destinations {
 struct Prefixes {
     /// In the order of the configuration, or sorted.
     split: Vec<IpNet>,
+    /// The site that each of those lies at.
+    sites: Vec<SiteIndex>,
     /// Those that the rule in front of ours does not find. Sorted.
     thrown: Vec<IpNet>,
 }
@@ -39,43 +54,117 @@ impl Destinations {
     /// # Errors
     /// When the kernel does not list it.
     pub async fn read(netlink: &Netlink, config: &Config) -> Result<Self, NetlinkError> {
-        let mut destinations = Self::default();
+        let mut main = MainTables::default();
+        main.refresh(netlink, config).await?;
         let interfaces = match Self::follow_main(config) {
             true => netlink.interfaces().await?,
             false => Interfaces::default(),
         };
-        for family in [Family::V4, Family::V6] {
-            let limits = limits(config, family);
-            let main = match depends_on_main(config, family) {
-                true => main_table::read(netlink, config, &interfaces, family).await?,
-                false => Vec::new(),
-            };
-            *destinations.of_mut(family) = match config.routes.follow {
-                true => followed(&limits, main),
-                false => Prefixes {
-                    split: limits,
-                    thrown: Vec::new(),
-                },
-            };
-        }
-        Ok(destinations)
+        Ok(Self::by(&main, config, &interfaces))
     }
 
-    /// Returns those of one of the sites of a configuration, `site` being what there is for it alone.
+    /// Finds out what they are by what is known of the main table.
+    #[must_use]
+    pub fn by(main: &MainTables, config: &Config, interfaces: &Interfaces) -> Self {
+        let mut destinations = Self::default();
+        for family in [Family::V4, Family::V6] {
+            let limits = limits_by_site(config, family);
+            *destinations.of_mut(family) = match config.routes.follow {
+                true if depends_on_main(config, family) => {
+                    followed(limits, &main.in_use(config, interfaces, family))
+                }
+                true => Prefixes::default(),
+                false => Prefixes::at_sites(limits),
+            };
+        }
+        destinations
+    }
+
+    /// Returns those of one of the sites of a configuration, `site` being what there is for it alone. Of
+    /// several sites' it has no prefix that is handed back, for those belong to all of them.
     #[must_use]
     pub fn of_site(&self, whole: &Config, site: &Config) -> Cow<'_, Self> {
         if !whole.has_several_sites() {
             return Cow::Borrowed(self);
         }
-        // With several sites they are stated.
-        let stated = |family| Prefixes {
-            split: limits(site, family),
-            thrown: Vec::new(),
+        let name = site.site_name();
+        let index = whole.sites.iter().position(|it| it.name == name);
+        let own = |family| {
+            Prefixes::at_sites(
+                self.of(family)
+                    .by_site()
+                    .filter(|(_, at)| Some(usize::from(*at)) == index),
+            )
         };
         Cow::Owned(Self {
-            v4: stated(Family::V4),
-            v6: stated(Family::V6),
+            v4: own(Family::V4),
+            v6: own(Family::V6),
         })
+    }
+
+    /// Returns the place, in the configuration, of the site that an address lies at, by the longest of the
+    /// prefixes that lead into the tunnels; none where none of them has it.
+    pub(super) fn site_at(&self, address: IpAddr) -> Option<usize> {
+        let family = match address {
+            IpAddr::V4(_) => Family::V4,
+            IpAddr::V6(_) => Family::V6,
+        };
+        let holding = self
+            .by_site(family)
+            .filter(|(net, _)| net.contains(&address));
+        let longest = holding.max_by_key(|(net, _)| net.prefix_len());
+        longest.map(|(_, site)| site)
+    }
+
+    /// Counts the prefixes of each site and family, where they follow the main table.
+    #[must_use]
+    pub fn followed(&self, config: &Config) -> Vec<FollowedPrefixes> {
+        if !Self::follow_main(config) {
+            return Vec::new();
+        }
+        let families = [Family::V4, Family::V6].into_iter();
+        let counts = families.flat_map(|family| {
+            let mut counts = vec![0; config.site_names().len()];
+            for (_, site) in self.by_site(family) {
+                counts[site] += 1;
+            }
+            let sites = config.site_names().into_iter();
+            sites
+                .zip(counts)
+                .map(move |(site, prefixes)| FollowedPrefixes {
+                    site,
+                    family,
+                    prefixes,
+                })
+        });
+        counts.collect()
+    }
+
+    /// Returns the name of the site that an address lies at, where sites are listed.
+    #[must_use]
+    pub fn site_name_at(&self, config: &Config, address: IpAddr) -> Option<SiteName> {
+        let site = config.sites.get(self.site_at(address)?)?;
+        Some(site.name.clone())
+    }
+
+    /// Tells whether nothing leads into the tunnels or is handed back.
+    pub(super) fn is_empty(&self) -> bool {
+        let mut families = [&self.v4, &self.v6].into_iter();
+        families.all(|it| it.split.is_empty() && it.thrown.is_empty())
+    }
+
+    /// Returns the place, in the configuration, of the site that each prefix of a family lies at that leads into the tunnels.
+    pub(super) fn by_site(&self, family: Family) -> impl Iterator<Item = (IpNet, usize)> {
+        self.of(family)
+            .by_site()
+            .map(|(net, site)| (net, site.into()))
+    }
+
+    /// All prefixes of both families that the tables of the classes have.
+    pub(super) fn nets(&self) -> HashSet<IpNet> {
+        let families = [&self.v4, &self.v6].into_iter();
+        let nets = families.flat_map(|it| it.split.iter().chain(&it.thrown));
+        nets.copied().collect()
     }
 
     /// Tells whether they depend on the main table, so that its changes have to be followed.
@@ -102,21 +191,21 @@ impl Destinations {
         self.split(family).iter().map(IpNet::prefix_len).max()
     }
 
-    /// What these have and `other` has not.
+    /// What these have and `other` has not: also what lies at another site there.
     pub(super) fn without(&self, other: &Self) -> Self {
-        let but = |own: &[IpNet], other: &[IpNet]| {
-            let other: HashSet<_> = other.iter().collect();
-            own.iter()
-                .filter(|it| !other.contains(it))
-                .copied()
-                .collect()
-        };
         let mut rest = Self::default();
         for family in [Family::V4, Family::V6] {
             let (own, other) = (self.of(family), other.of(family));
+            if own == other {
+                continue;
+            }
+            let known: HashSet<_> = other.by_site().collect();
+            let split = own.by_site().filter(|it| !known.contains(it));
+            let thrown: HashSet<_> = other.thrown.iter().collect();
+            let thrown_anew = own.thrown.iter().filter(|it| !thrown.contains(it));
             *rest.of_mut(family) = Prefixes {
-                split: but(&own.split, &other.split),
-                thrown: but(&own.thrown, &other.thrown),
+                thrown: thrown_anew.copied().collect(),
+                ..Prefixes::at_sites(split)
             };
         }
         rest
@@ -134,6 +223,21 @@ impl Destinations {
             Family::V4 => &mut self.v4,
             Family::V6 => &mut self.v6,
         }
+    }
+}
+
+impl Prefixes {
+    fn at_sites(nets: impl IntoIterator<Item = (IpNet, SiteIndex)>) -> Self {
+        let (split, sites) = nets.into_iter().unzip();
+        Self {
+            split,
+            sites,
+            thrown: Vec::new(),
+        }
+    }
+
+    fn by_site(&self) -> impl Iterator<Item = (IpNet, SiteIndex)> {
+        self.split.iter().copied().zip(self.sites.iter().copied())
     }
 }
 
@@ -178,6 +282,30 @@ impl Cover {
     }
 }
 
+/// Finds the site that a prefix lies at, among thousands of destinations.
+pub(super) struct SiteFinder {
+    cover: Cover,
+    sites: HashMap<IpNet, SiteIndex>,
+}
+
+impl SiteFinder {
+    pub(super) fn of(destinations: &Destinations, family: Family) -> Self {
+        let sites = destinations.of(family).by_site();
+        Self {
+            cover: Cover::of(destinations.split(family)),
+            sites: sites.map(|(net, site)| (net.trunc(), site)).collect(),
+        }
+    }
+
+    /// The place of the site in the configuration: the first where the prefix lies at none.
+    pub(super) fn site_of(&self, net: &IpNet) -> usize {
+        let length = self.cover.shorter_than(net.prefix_len() + 1, net.network());
+        let around = length.and_then(|it| IpNet::new(net.network(), it).ok());
+        let site = around.and_then(|it| self.sites.get(&it.trunc()));
+        site.copied().unwrap_or(0).into()
+    }
+}
+
 /// The prefixes of a family that are stated: all that leads into the tunnels, or where that follows
 /// the main table, what it is limited to.
 pub(super) fn limits(config: &Config, family: Family) -> Vec<IpNet> {
@@ -191,58 +319,64 @@ pub(super) fn limits(config: &Config, family: Family) -> Vec<IpNet> {
     }
 }
 
-fn depends_on_main(config: &Config, family: Family) -> bool {
+/// The same of each site.
+fn limits_by_site(config: &Config, family: Family) -> Vec<(IpNet, SiteIndex)> {
+    let sites = (0..).zip(config.by_site());
+    let limits = sites.flat_map(|(index, site)| {
+        let own = limits(&site, family).into_iter();
+        own.map(move |net| (net, index))
+    });
+    limits.collect()
+}
+
+pub(super) fn depends_on_main(config: &Config, family: Family) -> bool {
     // A shadow routes nothing.
-    config.routes.follow && !config.shadow && !limits(config, family).is_empty()
+    config.routes.follow && !config.shadow && !limits_by_site(config, family).is_empty()
 }
 
-fn followed(limits: &[IpNet], main: Vec<MainRoute>) -> Prefixes {
-    let main = in_use(main);
-    let split = within(limits, &main);
-    let thrown = thrown(&split, &main);
-    Prefixes { split, thrown }
+/// `main` has a route for each destination, in order.
+fn followed(limits: Vec<(IpNet, SiteIndex)>, main: &[MainRoute]) -> Prefixes {
+    let split = Prefixes::at_sites(within(limits, main));
+    Prefixes {
+        thrown: thrown(&split.split, main),
+        ..split
+    }
 }
 
-/// Of several routes to a prefix the kernel takes the one with the lowest metric.
-fn in_use(mut main: Vec<MainRoute>) -> Vec<MainRoute> {
-    main.sort_by_key(|it| (it.destination, it.metric));
-    main.dedup_by_key(|it| it.destination);
-    main
-}
-
-/// The part of `limits` that the main table reaches through a tunnel.
-fn within(limits: &[IpNet], main: &[MainRoute]) -> Vec<IpNet> {
+/// The part of `limits` that the main table reaches through a tunnel to their site.
+fn within(limits: Vec<(IpNet, SiteIndex)>, main: &[MainRoute]) -> Vec<(IpNet, SiteIndex)> {
     #[derive(Clone, Copy, PartialEq)]
     enum Kind {
-        Limit,
-        Tunnel,
-        Elsewhere,
+        Limit(SiteIndex),
+        Route(Option<SiteIndex>),
     }
-    let kind = |it: &MainRoute| match it.is_by_tunnel {
-        true => Kind::Tunnel,
-        false => Kind::Elsewhere,
+    let has_route = |net: &IpNet| {
+        let found = main.binary_search_by(|it| it.destination.cmp(net));
+        found.is_ok()
     };
-    let limits = limits.iter().map(|net| (*net, Kind::Limit));
-    let routes = main.iter().map(|it| (it.destination, kind(it)));
+    let limits = limits
+        .into_iter()
+        .map(|(net, site)| (net, Kind::Limit(site)));
+    let routes = main
+        .iter()
+        .map(|it| (it.destination, Kind::Route(it.by_tunnel_to)));
     let mut split = Vec::new();
     walk(limits.chain(routes).collect(), |net, kind, around| {
-        let is_limited = || around.iter().any(|(_, it)| *it == Kind::Limit);
-        let mut routes = around.iter().rev().filter(|(_, it)| *it != Kind::Limit);
-        // A route to the limit itself comes after it, or decides there.
-        let is_inside = match kind {
-            Kind::Tunnel => is_limited(),
-            Kind::Limit => routes.next().is_some_and(|(_, it)| *it == Kind::Tunnel),
-            Kind::Elsewhere => false,
+        let mut routes = around.iter().rev().filter_map(|(_, it)| match it {
+            Kind::Route(to) => Some(*to),
+            Kind::Limit(_) => None,
+        });
+        let inside = match kind {
+            Kind::Route(to) => {
+                to.filter(|site| around.iter().any(|(_, it)| *it == Kind::Limit(*site)))
+            }
+            // A route to the limit itself decides there.
+            Kind::Limit(_) if has_route(&net) => None,
+            Kind::Limit(site) => routes.next().flatten().filter(|to| *to == site),
         };
-        if is_inside {
-            split.push(net);
-        }
+        split.extend(inside.map(|site| (net, site)));
         true
     });
-    let elsewhere = main.iter().filter(|it| !it.is_by_tunnel);
-    let elsewhere: HashSet<_> = elsewhere.map(|it| it.destination).collect();
-    split.retain(|net| !elsewhere.contains(net));
-    split.dedup();
     split
 }
 
@@ -250,7 +384,9 @@ fn within(limits: &[IpNet], main: &[MainRoute]) -> Vec<IpNet> {
 /// the rule in front does not find them.
 fn thrown(split: &[IpNet], main: &[MainRoute]) -> Vec<IpNet> {
     let longest = split.iter().map(IpNet::prefix_len).max().unwrap_or(0);
-    let elsewhere = main.iter().filter(|it| !it.is_by_tunnel);
+    let known: HashSet<_> = split.iter().collect();
+    // Also by a tunnel to a site that is limited to other prefixes.
+    let elsewhere = main.iter().filter(|it| !known.contains(&it.destination));
     // The rule in front finds the others.
     let elsewhere = elsewhere.filter(|it| it.destination.prefix_len() <= longest);
     let elsewhere = elsewhere.map(|it| (it.destination, false));

@@ -1,13 +1,15 @@
 //! What has to change when the destinations do: only that, and so that no packet misses its way.
 
+use std::sync::Arc;
+
 use splitter_config::Config;
-use splitter_netlink::Netlink;
+use splitter_netlink::{Interfaces, Netlink};
 
 use super::destinations::Destinations;
 use super::item::{Item, Route};
 use super::plan::{Action, Plan, PlanError, Replacement, difference};
 use super::{matching, wanted};
-use crate::{Placement, Placements};
+use crate::Placements;
 
 /// Plans the way from the rules and routes of some destinations, which the kernel has, to those of
 /// others. What is the same is not looked at. Changes nothing.
@@ -20,25 +22,24 @@ use crate::{Placement, Placements};
 pub async fn plan_follow(
     netlink: &Netlink,
     config: &Config,
-    placement: &Placement,
-    from: &Destinations,
-    to: &Destinations,
+    placements: &Placements,
+    interfaces: &Interfaces,
+    from: &Arc<Destinations>,
+    to: &Arc<Destinations>,
 ) -> Result<Plan, PlanError> {
-    let interfaces = netlink.interfaces().await?;
     let matching = matching::decide(netlink, config).await?;
-    let routes =
-        |destinations| wanted::routes_of_site(config, placement, &interfaces, destinations);
+    let routes = |destinations: &Destinations| {
+        wanted::all_routes(config, placements, interfaces, destinations)
+    };
     let rules = |destinations| wanted::all_rules(config, matching, destinations);
     let mut actions = difference(routes(&to.without(from))?, routes(&from.without(to))?);
     actions.extend(difference(rules(to), rules(from)));
     actions.retain(|action| !matches!(action, Action::Keep(_)));
     actions.sort_by_key(turn);
-    let mut placements = Placements::default();
-    placements.set(config.site_name(), placement.clone());
     Ok(Plan {
         matching: matching.into(),
-        placements,
-        destinations: to.clone(),
+        placements: placements.clone(),
+        destinations: Arc::clone(to),
         actions,
         notes: Vec::new(),
     })

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use serde::Serialize;
@@ -26,7 +27,7 @@ pub struct Plan {
     pub placements: Placements,
     /// What leads into the tunnels once it is carried out: of the sites that are planned for.
     #[serde(skip)]
-    pub destinations: Destinations,
+    pub destinations: Arc<Destinations>,
     /// Every step, and what stays.
     pub actions: Vec<Action>,
     /// What keeps flows from being spread over the tunnels of a class, and what to do. It is left
@@ -109,7 +110,7 @@ pub async fn plan_placed(
     previous: &[&Footprint],
 ) -> Result<Plan, PlanError> {
     let destinations = Destinations::read(netlink, config).await?;
-    plan_with(netlink, config, placements, previous, destinations).await
+    plan_with(netlink, config, placements, previous, destinations.into()).await
 }
 
 /// Plans as [`plan_placed`] does, with destinations that were read before.
@@ -121,7 +122,7 @@ pub async fn plan_with(
     config: &Config,
     placements: &Placements,
     previous: &[&Footprint],
-    destinations: Destinations,
+    destinations: Arc<Destinations>,
 ) -> Result<Plan, PlanError> {
     let interfaces = netlink.interfaces().await?;
     let matching = matching::decide(netlink, config).await?;
@@ -158,7 +159,7 @@ pub async fn plan_move(
     placement: &Placement,
 ) -> Result<Plan, PlanError> {
     let destinations = Destinations::read(netlink, config).await?;
-    plan_move_with(netlink, config, placement, destinations).await
+    plan_move_with(netlink, config, placement, destinations.into()).await
 }
 
 /// Plans as [`plan_move`] does, with destinations that were read before.
@@ -169,16 +170,14 @@ pub async fn plan_move_with(
     netlink: &Netlink,
     config: &Config,
     placement: &Placement,
-    destinations: Destinations,
+    destinations: Arc<Destinations>,
 ) -> Result<Plan, PlanError> {
     let interfaces = netlink.interfaces().await?;
     let wanted = wanted::routes_of_site(config, placement, &interfaces, &destinations)?;
     let found = snapshot::take(netlink, &interfaces, &[&Footprint::of(config)]).await?;
     let found = found.ours.into_iter();
     // What leads elsewhere may be another site's.
-    let own = (!config.sites.is_empty())
-        .then(|| config.destinations())
-        .flatten();
+    let own = (!config.sites.is_empty()).then(|| destinations.nets());
     let is_own = |item: &Item| match item {
         Item::Route(route) => own
             .as_ref()
@@ -259,6 +258,19 @@ fn place(item: &Item) -> (u32, Option<IpNet>) {
 }
 
 impl Plan {
+    /// Returns the plan where the kernel is known to have all of `self` by now: without a step. It leads
+    /// to other `destinations` where those have been followed since.
+    #[must_use]
+    pub fn carried_out(&self, config: &Config, destinations: Arc<Destinations>) -> Self {
+        Self {
+            matching: self.matching,
+            placements: self.placements.clone(),
+            actions: Vec::new(),
+            notes: notes(config, &destinations),
+            destinations,
+        }
+    }
+
     /// Returns true where the kernel already has all that is wanted and nothing else of ours.
     #[must_use]
     pub fn is_in_place(&self) -> bool {

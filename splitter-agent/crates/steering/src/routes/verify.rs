@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use netlink_packet_route::route::RouteHeader;
@@ -15,7 +16,7 @@ use splitter_netlink::{
 
 use super::apply::Applied;
 use super::destinations::{Cover, Destinations};
-use super::plan::{Plan, PlanError, plan_move, plan_with};
+use super::plan::{Plan, PlanError, plan_move_with, plan_with};
 use super::probe::{Answer, Carried, Question, ask, inside};
 use super::regions::{self, Region};
 use super::wanted::tunnels_of;
@@ -133,7 +134,8 @@ impl Applied {
     }
 
     /// Checks what was planned for one of several sites alone, as [`verify`](Self::verify) does for
-    /// all: what is wrong elsewhere is no matter of it.
+    /// all: what is wrong elsewhere is no matter of it. `whole` is what leads into the tunnels of all
+    /// sites.
     ///
     /// # Errors
     /// With the first packet to the site that would go the wrong way.
@@ -142,16 +144,18 @@ impl Applied {
         netlink: &Netlink,
         config: &Config,
         site: &SiteName,
+        whole: &Destinations,
     ) -> Result<Verification, VerifyError> {
         let Some(alone) = config.of_site(site).filter(|_| config.has_several_sites()) else {
             return self.verify(netlink, config).await;
         };
-        let now = plan_move(netlink, &alone, self.plan.placements.of(site)).await?;
+        let placement = self.plan.placements.of(site);
+        let destinations = Arc::clone(&self.plan.destinations);
+        let now = plan_move_with(netlink, &alone, placement, destinations).await?;
         if !now.is_in_place() {
             return Err(VerifyError::NotInPlace(now.into()));
         }
-        let all = Destinations::read(netlink, config).await?;
-        self.ask_about(netlink, config, &all, &[alone]).await
+        self.ask_about(netlink, config, whole, &[alone]).await
     }
 
     /// Asks about the destinations of these sites.

@@ -25,14 +25,52 @@ pub(super) fn items(
     if config.shadow {
         return Ok(Vec::new());
     }
-    let mut items = Vec::new();
-    for site in config.by_site() {
-        let placement = placements.of(&site.site_name());
-        let own = destinations.of_site(config, &site);
-        items.extend(routes_of_site(&site, placement, interfaces, &own)?);
-    }
+    let mut items = all_routes(config, placements, interfaces, destinations)?;
     items.extend(all_rules(config, matching, destinations));
     Ok(items)
+}
+
+/// The routes to all sites.
+pub(super) fn all_routes(
+    config: &Config,
+    placements: &Placements,
+    interfaces: &Interfaces,
+    destinations: &Destinations,
+) -> Result<Vec<Item>, NoSuchInterface> {
+    let mut items = Vec::new();
+    if config.has_several_sites() {
+        items.extend(handed_back(config, destinations));
+    }
+    for site in config.by_site() {
+        let own = destinations.of_site(config, &site);
+        if own.is_empty() {
+            continue;
+        }
+        let placement = placements.of(&site.site_name());
+        items.extend(routes_of_site(&site, placement, interfaces, &own)?);
+    }
+    Ok(items)
+}
+
+/// What the tables hand back to the main table, for all sites together.
+fn handed_back(config: &Config, destinations: &Destinations) -> Vec<Item> {
+    let mut items = Vec::new();
+    if config.shadow {
+        return items;
+    }
+    for table in [config.short.table, config.long.table] {
+        for family in config.families() {
+            let thrown = destinations.thrown(family).iter();
+            items.extend(thrown.map(|net| {
+                Item::Route(Route {
+                    destination: *net,
+                    table: table.get(),
+                    next_hops: Vec::new(),
+                })
+            }));
+        }
+    }
+    items
 }
 
 /// The rules of both families.

@@ -169,9 +169,12 @@ pub async fn trace(
     let destinations = Destinations::read(netlink, config).await?;
     let messages = snapshot::rules(netlink, family).await?;
     let rules: Vec<_> = messages.iter().map(ForeignRule::of).collect();
+    let sites = config.by_site();
     // Of what lies at no site, the destinations tell.
-    let site = config.of_destination(packet.destination);
-    let site = site.as_deref().unwrap_or(config);
+    let site = destinations.site_at(packet.destination);
+    let site = site
+        .and_then(|it| sites.get(it))
+        .map_or(config, AsRef::as_ref);
     let tracer = Tracer {
         netlink,
         config,
